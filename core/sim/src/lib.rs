@@ -1,0 +1,5 @@
+//! The time kernel.
+
+pub mod chance;
+
+pub use chance::{Rng, Seed};

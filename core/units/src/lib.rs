@@ -1,0 +1,64 @@
+//! Quantities of the storage field as types: time, bytes, addresses, placements.
+//!
+//! Invariants: every quantity is an integer; a quantity that is printed can be
+//! parsed back ([`Bytes`], [`Ns`]); arithmetic that would leave the range is a
+//! programming error and panics in debug builds.
+//!
+//! This crate knows no drive, no host and no clock.
+
+mod parse;
+mod size;
+mod time;
+
+pub use parse::ParseError;
+pub use size::{Bytes, GIB, KIB, MIB, TIB};
+pub use time::Ns;
+
+/// Bytes of one host-visible sector, the unit in which [`Lba`] counts: 512.
+pub const SECTOR: u64 = 512;
+
+/// A logical block address of the host, in 512-byte sectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lba(pub u64);
+
+/// A contiguous range of host sectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// First sector.
+    pub start: Lba,
+    /// Length in 512-byte sectors.
+    pub sectors: u32,
+}
+
+impl Extent {
+    /// The range of `sectors` sectors from `start`.
+    #[must_use]
+    pub const fn new(start: u64, sectors: u32) -> Self {
+        Self {
+            start: Lba(start),
+            sectors,
+        }
+    }
+
+    /// One past the last sector.
+    #[must_use]
+    pub const fn end(self) -> u64 {
+        self.start.0 + self.sectors as u64
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.sectors as u64 * SECTOR
+    }
+}
+
+/// A placement handle as the host names it: a stream of a multi-stream drive,
+/// a placement identifier of an FDP drive. Handle 0 is the default one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Placement(pub u16);
+
+/// Who caused a request: an index into a table of labels (a process, a file, a
+/// structure) that the host side keeps. Origin 0 is "unnamed".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin(pub u16);

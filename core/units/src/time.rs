@@ -1,0 +1,155 @@
+//! Virtual time in nanoseconds.
+
+use crate::parse::{ParseError, quantity};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
+
+/// A point of virtual time, or a span of it, in nanoseconds. Parsed from
+/// `1500`, `40us`, `1.5ms`, `2s`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(try_from = "Text", into = "u64")]
+pub struct Ns(pub u64);
+
+/// What a configuration file may hold where a time is expected.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Text {
+    Number(u64),
+    Words(String),
+}
+
+impl TryFrom<Text> for Ns {
+    type Error = ParseError;
+    fn try_from(text: Text) -> Result<Self, ParseError> {
+        match text {
+            Text::Number(ns) => Ok(Self(ns)),
+            Text::Words(words) => words.parse(),
+        }
+    }
+}
+
+impl From<Ns> for u64 {
+    fn from(time: Ns) -> Self {
+        time.0
+    }
+}
+
+impl Ns {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+
+    /// `n` microseconds.
+    #[must_use]
+    pub const fn us(n: u64) -> Self {
+        Self(n * 1_000)
+    }
+
+    /// `n` milliseconds.
+    #[must_use]
+    pub const fn ms(n: u64) -> Self {
+        Self(n * 1_000_000)
+    }
+
+    /// `n` seconds.
+    #[must_use]
+    pub const fn secs(n: u64) -> Self {
+        Self(n * 1_000_000_000)
+    }
+
+    /// The time since `earlier`, or zero where `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Time that `bytes` take at `bytes_per_second`, rounded up.
+    ///
+    /// # Panics
+    /// On a rate of zero.
+    #[must_use]
+    pub const fn transfer(bytes: u64, bytes_per_second: u64) -> Self {
+        let ns = (bytes as u128 * 1_000_000_000).div_ceil(bytes_per_second as u128);
+        Self(ns as u64)
+    }
+}
+
+impl Add for Ns {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Ns {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Ns {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl FromStr for Ns {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        quantity(text, "a time such as 1500ns, 40us, 1.5ms or 2s", unit).map(Self)
+    }
+}
+
+fn unit(suffix: &str) -> Option<u64> {
+    Some(match suffix {
+        "" | "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Ns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scale, name) = match self.0 {
+            0..1_000 => return f.pad(&format!("{} ns", self.0)),
+            1_000..1_000_000 => (1_000, "µs"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        let hundredths = (u128::from(self.0) * 100 + scale / 2) / scale;
+        let (whole, part) = (hundredths / 100, hundredths % 100);
+        f.pad(&format!("{whole}.{part:02} {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        assert_eq!("40us".parse(), Ok(Ns(40_000)));
+        assert_eq!("1.5ms".parse(), Ok(Ns(1_500_000)));
+        assert_eq!("7".parse(), Ok(Ns(7)));
+        assert!("fast".parse::<Ns>().is_err());
+    }
+
+    #[test]
+    fn a_transfer_rounds_up() {
+        assert_eq!(Ns::transfer(4096, 1_200_000_000), Ns(3414));
+        assert_eq!(Ns::transfer(0, 1), Ns(0));
+    }
+
+    #[test]
+    fn printing_picks_the_unit() {
+        assert_eq!(Ns(999).to_string(), "999 ns");
+        assert_eq!(Ns(40_000).to_string(), "40.00 µs");
+        assert_eq!(Ns(1_234_567_890).to_string(), "1.23 s");
+    }
+}

@@ -1,0 +1,260 @@
+//! What one run leaves behind: the JSON document `flashloom.run/1`.
+//!
+//! A field is never renamed or removed within a schema version. Maps are
+//! ordered, so that the same run gives the same bytes.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The schema of [`Run`].
+pub const RUN_SCHEMA: &str = "flashloom.run/1";
+/// The schema of [`Comparison`].
+pub const COMPARE_SCHEMA: &str = "flashloom.compare/1";
+
+/// One workload on one stack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Always [`RUN_SCHEMA`].
+    pub schema: String,
+    /// The stack as written, such as `raw@fdp`.
+    pub stack: String,
+    /// The drive as resolved.
+    pub drive: DriveFacts,
+    /// The workload as written, with its parameters.
+    pub workload: String,
+    /// How the drive was prepared: `fresh`, `full` or `aged`.
+    pub precondition: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// Requests completed.
+    pub ops: u64,
+    /// Requests that failed, by reason.
+    pub errors: BTreeMap<String, u64>,
+    /// Requests completed per second of virtual time.
+    pub ops_per_s: f64,
+    /// Latency over all requests and by kind.
+    pub latency_ns: LatencySet,
+    /// Traffic at the host interface.
+    pub host: HostTraffic,
+    /// Traffic at the NAND.
+    pub nand: NandTraffic,
+    /// Write amplification.
+    pub waf: Waf,
+    /// What garbage collection did.
+    pub gc: Gc,
+    /// Wear and the life that follows from it.
+    pub wear: Wear,
+    /// Busy share of each kind of resource, 0 to 1: `die`, `channel`, `link`, `cpu`.
+    pub utilisation: BTreeMap<String, f64>,
+    /// Series over virtual time; empty unless asked for.
+    pub timeline: Vec<Sample>,
+    /// Placement handles, where the drive has more than one.
+    pub handles: Vec<Handle>,
+    /// Virtual time from the first request to the last completion.
+    pub sim_time_ns: u64,
+    /// Events that the kernel ran.
+    pub events: u64,
+    /// Wall time of the run in seconds. Differs from run to run.
+    pub wall_time_s: f64,
+    /// Peak resident memory of the process. Differs from run to run.
+    pub peak_rss_bytes: u64,
+}
+
+/// The drive that a run used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriveFacts {
+    /// Preset or file.
+    pub name: String,
+    /// The interface: `block`, `streams`, `fdp`, …
+    pub interface: String,
+    /// Bytes that the host sees.
+    pub capacity_bytes: u64,
+    /// Bytes of NAND.
+    pub raw_bytes: u64,
+    /// Raw over usable, minus one.
+    pub over_provisioning: f64,
+    /// The NAND part, such as `tlc`.
+    pub nand: String,
+    /// A line of geometry: channels × dies × planes × blocks × pages × page size.
+    pub geometry: String,
+    /// Program/erase cycles that a block is rated for.
+    pub endurance_cycles: u64,
+}
+
+/// Latencies of one kind of request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many.
+    pub count: u64,
+    /// Arithmetic mean, ns.
+    pub mean: f64,
+    /// Median, ns.
+    pub p50: u64,
+    /// 99th percentile, ns.
+    pub p99: u64,
+    /// 99.9th percentile, ns.
+    pub p99_9: u64,
+    /// 99.99th percentile, ns.
+    pub p99_99: u64,
+    /// Largest, ns.
+    pub max: u64,
+    /// The distribution: (latency in ns, requests at or below it), ascending,
+    /// about 100 to 200 points, the last one with all requests.
+    pub cdf: Vec<(u64, u64)>,
+}
+
+/// Latency over all requests, and by kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencySet {
+    /// Over all requests.
+    #[serde(flatten)]
+    pub all: Latency,
+    /// By kind: `read`, `write`, `trim`, `flush`.
+    pub by_op: BTreeMap<String, Latency>,
+}
+
+/// Bytes by granularity of the interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grain {
+    /// Through the byte interface.
+    pub byte: u64,
+    /// Through the block interface.
+    pub block: u64,
+}
+
+/// Reads and writes of one purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Directions {
+    /// Bytes read.
+    pub read: Grain,
+    /// Bytes written.
+    pub write: Grain,
+}
+
+/// Traffic between host and drive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostTraffic {
+    /// Bytes read from the drive.
+    pub read_bytes: u64,
+    /// Bytes written to the drive.
+    pub write_bytes: u64,
+    /// Bytes deallocated.
+    pub trim_bytes: u64,
+    /// Flush commands.
+    pub flushes: u64,
+    /// By what the host used them for: `data`, `metadata`, `journal`, …
+    pub by_purpose: BTreeMap<String, Directions>,
+    /// By who asked: a process, a file, a stream.
+    pub by_origin: BTreeMap<String, Directions>,
+}
+
+/// Traffic of the NAND, in pages of the part and in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NandTraffic {
+    /// Page reads.
+    pub read_pages: u64,
+    /// Page programs.
+    pub program_pages: u64,
+    /// Block erases.
+    pub erase_blocks: u64,
+    /// Bytes of one page.
+    pub page_bytes: u64,
+    /// Bytes programmed, by cause: `host`, `gc`, `wear`, `mapping`, `padding`,
+    /// `rmw`, `retire`, …; they add up to all bytes programmed.
+    pub by_cause: BTreeMap<String, u64>,
+    /// Bytes programmed, by cause and then by origin of the data.
+    pub by_cause_and_origin: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Page reads by cause: `host`, `gc`, `mapping`, `rmw`, …
+    pub reads_by_cause: BTreeMap<String, u64>,
+}
+
+/// Write amplification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waf {
+    /// Bytes written to the drive over bytes that the application wrote.
+    pub host: f64,
+    /// Bytes programmed over bytes written to the drive.
+    pub device: f64,
+}
+
+/// Garbage collection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gc {
+    /// Lines reclaimed.
+    pub lines: u64,
+    /// Bytes of valid data moved.
+    pub moved_bytes: u64,
+    /// Of `lines`, those reclaimed while a host write waited.
+    pub foreground_lines: u64,
+    /// Virtual time that host writes waited for free space, ns.
+    pub stall_ns: u64,
+    /// How full of valid data the victims were: counts over ten equal bins.
+    pub victim_valid_histogram: Vec<u64>,
+}
+
+/// Wear.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wear {
+    /// Mean erases of a block over its life so far.
+    pub mean_erases: f64,
+    /// Fewest and most erases of a block.
+    pub min_erases: u64,
+    /// Most erases of a block.
+    pub max_erases: u64,
+    /// Blocks by erases: (erases at most, blocks), ascending.
+    pub histogram: Vec<(u64, u64)>,
+    /// Blocks out of service.
+    pub bad_blocks: u64,
+    /// Years until the rated cycles are used up at this run's rate of erases;
+    /// none if nothing was erased.
+    pub life_years: Option<f64>,
+}
+
+/// One point of the timeline. Rates cover the time since the sample before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Virtual time, ns from the first request.
+    pub at_ns: u64,
+    /// Requests completed since the sample before.
+    pub ops: u64,
+    /// Bytes written by the host since the sample before.
+    pub host_write_bytes: u64,
+    /// Bytes read by the host since the sample before.
+    pub host_read_bytes: u64,
+    /// Bytes programmed since the sample before, by cause.
+    pub programmed_bytes: BTreeMap<String, u64>,
+    /// Device write amplification over the interval.
+    pub waf: f64,
+    /// Largest latency of the interval, ns.
+    pub max_latency_ns: u64,
+    /// Median latency of the interval, ns.
+    pub p50_latency_ns: u64,
+    /// Erased lines in the free pool.
+    pub free_lines: u64,
+}
+
+/// A placement handle over the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Handle {
+    /// Index as the host names it.
+    pub id: u16,
+    /// Bytes that the host wrote to it.
+    pub host_bytes: u64,
+    /// Bytes programmed for it, moves included.
+    pub media_bytes: u64,
+    /// Bytes moved out of its lines by garbage collection.
+    pub moved_bytes: u64,
+}
+
+/// Several runs of one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Always [`COMPARE_SCHEMA`].
+    pub schema: String,
+    /// The workload as written.
+    pub workload: String,
+    /// The seed.
+    pub seed: u64,
+    /// One run a stack and precondition, in the order asked for.
+    pub runs: Vec<Run>,
+}

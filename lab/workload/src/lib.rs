@@ -1,0 +1,9 @@
+//! Workloads in the block language: generators, traces and their classification.
+//!
+//! Invariants: a workload is a function of its description and the seed; a
+//! trace reader never panics, never allocates by a length that came from the
+//! file, and names the line or the offset of what it refuses.
+
+pub mod request;
+
+pub use request::{Labels, Op, Request};

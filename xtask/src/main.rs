@@ -1,0 +1,2 @@
+//! checks
+fn main() {}
