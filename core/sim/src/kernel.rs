@@ -1,0 +1,357 @@
+//! Tasks, the clock and the loop that runs them.
+//!
+//! Invariants: `now` never goes back; an event counts exactly when it polls a
+//! live task; a task's future is out of its slot while it is polled, so a task
+//! may spawn and wake others freely; dropping the [`Kernel`] drops every task.
+
+use crate::queue::{Heap, Key, MAX_TASKS};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use units::Ns;
+
+/// The number of a task. Numbers are used again once a task has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TaskId(pub(crate) u32);
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+#[derive(Default)]
+struct State {
+    now: Cell<Ns>,
+    sequence: Cell<u64>,
+    events: Cell<u64>,
+    current: Cell<u32>,
+    timers: RefCell<Heap>,
+    /// Tasks woken at `now`, in order of their sequence numbers.
+    ready: RefCell<VecDeque<Key>>,
+    tasks: RefCell<Vec<Option<Task>>>,
+    free: RefCell<Vec<TaskId>>,
+}
+
+/// A handle on a kernel: what tasks are given to read the clock, to sleep and to
+/// spawn.
+#[derive(Clone)]
+pub struct Sim {
+    state: Rc<State>,
+}
+
+/// Owns the tasks of one simulation and runs them.
+pub struct Kernel {
+    sim: Sim,
+}
+
+/// How a run that may be cut has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut<D> {
+    /// The power went before the chosen event; this is what is durable.
+    Off(D),
+    /// The simulation came to rest before that event.
+    AtRest,
+}
+
+/// Holds events back until their time has come outside, for drivers that pace a
+/// simulation by another clock.
+pub trait Pacer {
+    /// Returns once `time` has come, or earlier if something outside wants to be
+    /// taken in first; the kernel asks again for the then next event.
+    fn wait_until(&mut self, time: Ns) -> Ns;
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kernel {
+    /// A kernel at time zero without tasks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            sim: Sim {
+                state: Rc::default(),
+            },
+        }
+    }
+
+    /// A handle for tasks.
+    #[must_use]
+    pub fn sim(&self) -> Sim {
+        self.sim.clone()
+    }
+
+    /// Runs until nothing is scheduled any more.
+    pub fn run(&self) {
+        while self.step() {}
+    }
+
+    /// Runs everything scheduled up to and including `time`, then sets the clock
+    /// to it.
+    pub fn run_until(&self, time: Ns) {
+        while self.sim.next_time().is_some_and(|next| next <= time) {
+            self.step();
+        }
+        self.sim.state.now.set(self.sim.now().max(time));
+    }
+
+    /// Runs `root` to its end and gives its result; other tasks keep their place.
+    ///
+    /// # Panics
+    /// If everything is at rest and `root` still waits: a deadlock of the model.
+    pub fn block_on<T: 'static>(&self, root: impl Future<Output = T> + 'static) -> T {
+        let mut handle = self.sim.spawn(root);
+        loop {
+            if let Some(result) = handle.take() {
+                return result;
+            }
+            assert!(self.step(), "deadlock: the simulation is at rest");
+        }
+    }
+
+    /// Runs the next event. False if nothing is scheduled.
+    pub fn step(&self) -> bool {
+        while let Some(key) = self.sim.pop() {
+            if self.sim.poll(key) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Runs until just before event number `event` (the first one is 0), then
+    /// asks `durable` what survives.
+    pub fn run_to_cut<D>(&self, event: u64, durable: impl FnOnce() -> D) -> Cut<D> {
+        while self.sim.events() < event {
+            if !self.step() {
+                return Cut::AtRest;
+            }
+        }
+        match self.sim.next_time() {
+            Some(_) => Cut::Off(durable()),
+            None => Cut::AtRest,
+        }
+    }
+
+    /// Runs to rest, each event not before `pacer` lets its time pass.
+    pub fn run_paced(&self, pacer: &mut impl Pacer) {
+        while let Some(next) = self.sim.next_time() {
+            let reached = pacer.wait_until(next);
+            if reached >= next {
+                self.step();
+            } else {
+                self.run_until(reached);
+            }
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // Tasks hold handles on the kernel: take them out so that the circle of
+        // references ends, and so that their destructors find the state intact.
+        let tasks = std::mem::take(&mut *self.sim.state.tasks.borrow_mut());
+        drop(tasks);
+    }
+}
+
+impl Sim {
+    /// The virtual time.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Ns {
+        self.state.now.get()
+    }
+
+    /// Events run so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.state.events.get()
+    }
+
+    /// When the next event is due.
+    #[must_use]
+    pub fn next_time(&self) -> Option<Ns> {
+        if self.state.ready.borrow().is_empty() {
+            self.state.timers.borrow().peek().map(Key::time)
+        } else {
+            Some(self.now())
+        }
+    }
+
+    /// The task that is running.
+    #[inline]
+    #[must_use]
+    pub fn current(&self) -> TaskId {
+        TaskId(self.state.current.get())
+    }
+
+    /// Waits for `span` of virtual time.
+    #[inline]
+    #[must_use]
+    pub fn sleep(&self, span: Ns) -> Sleep<'_> {
+        self.sleep_until(self.now() + span)
+    }
+
+    /// Waits until `time`; passes through without an event if it is past.
+    #[inline]
+    #[must_use]
+    pub fn sleep_until(&self, time: Ns) -> Sleep<'_> {
+        Sleep {
+            sim: self,
+            until: time,
+            armed: false,
+        }
+    }
+
+    /// Lets `task` go on at `time`.
+    #[inline]
+    pub(crate) fn schedule(&self, time: Ns, task: TaskId) {
+        let key = Key::new(time, self.next_sequence(), task);
+        self.state.timers.borrow_mut().push(key);
+    }
+
+    /// Lets `task` go on at this instant, after what is already scheduled.
+    #[inline]
+    pub(crate) fn wake(&self, task: TaskId) {
+        let key = Key::new(self.now(), self.next_sequence(), task);
+        self.state.ready.borrow_mut().push_back(key);
+    }
+
+    /// Starts a task whose result can be waited for.
+    pub fn spawn<T: 'static>(
+        &self,
+        future: impl Future<Output = T> + 'static,
+    ) -> JoinHandle<T> {
+        let shared = Rc::new(Shared {
+            result: RefCell::new(None),
+            waiter: Cell::new(None),
+        });
+        let (sim, writer) = (self.clone(), Rc::clone(&shared));
+        self.spawn_detached(async move {
+            let result = future.await;
+            *writer.result.borrow_mut() = Some(result);
+            if let Some(task) = writer.waiter.take() {
+                sim.wake(task);
+            }
+        });
+        JoinHandle {
+            sim: self.clone(),
+            shared,
+        }
+    }
+
+    /// Starts a task that nobody waits for.
+    ///
+    /// # Panics
+    /// Past sixteen million tasks at once.
+    pub fn spawn_detached(&self, future: impl Future<Output = ()> + 'static) {
+        let id = self.place(Box::pin(future));
+        self.wake(id);
+    }
+
+    fn place(&self, task: Task) -> TaskId {
+        let mut tasks = self.state.tasks.borrow_mut();
+        if let Some(id) = self.state.free.borrow_mut().pop() {
+            tasks[id.0 as usize] = Some(task);
+            return id;
+        }
+        assert!(tasks.len() < MAX_TASKS, "too many tasks at once");
+        tasks.push(Some(task));
+        TaskId((tasks.len() - 1) as u32)
+    }
+
+    #[inline]
+    fn next_sequence(&self) -> u64 {
+        let sequence = self.state.sequence.get();
+        self.state.sequence.set(sequence + 1);
+        sequence
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<Key> {
+        let mut timers = self.state.timers.borrow_mut();
+        let mut ready = self.state.ready.borrow_mut();
+        match (ready.front(), timers.peek()) {
+            (Some(&woken), Some(timer)) if woken < timer => ready.pop_front(),
+            (Some(_), None) => ready.pop_front(),
+            _ => timers.pop(),
+        }
+    }
+
+    /// Polls the task of `key`. False if that task has ended.
+    #[inline]
+    fn poll(&self, key: Key) -> bool {
+        let id = key.task();
+        let Some(mut task) = self.state.tasks.borrow_mut()[id.0 as usize].take() else {
+            return false;
+        };
+        debug_assert!(key.time() >= self.now(), "time never goes back");
+        self.state.now.set(key.time());
+        self.state.events.set(self.state.events.get() + 1);
+        self.state.current.set(id.0);
+        let mut context = Context::from_waker(Waker::noop());
+        if task.as_mut().poll(&mut context).is_pending() {
+            self.state.tasks.borrow_mut()[id.0 as usize] = Some(task);
+        } else {
+            self.state.free.borrow_mut().push(id);
+        }
+        true
+    }
+}
+
+/// Waits for a point of virtual time.
+pub struct Sleep<'a> {
+    sim: &'a Sim,
+    until: Ns,
+    armed: bool,
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.sim.now() >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.armed {
+            self.armed = true;
+            self.sim.schedule(self.until, self.sim.current());
+        }
+        Poll::Pending
+    }
+}
+
+struct Shared<T> {
+    result: RefCell<Option<T>>,
+    waiter: Cell<Option<TaskId>>,
+}
+
+/// Waits for the result of a task. Dropping it lets the task run on.
+pub struct JoinHandle<T> {
+    sim: Sim,
+    shared: Rc<Shared<T>>,
+}
+
+impl<T> JoinHandle<T> {
+    /// The result, if the task has ended and nobody has taken it.
+    pub fn take(&mut self) -> Option<T> {
+        self.shared.result.borrow_mut().take()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        if let Some(result) = self.take() {
+            return Poll::Ready(result);
+        }
+        self.shared.waiter.set(Some(self.sim.current()));
+        Poll::Pending
+    }
+}

@@ -1,0 +1,148 @@
+//! The queue of timed events: a four-ary heap of 16-byte keys.
+//!
+//! Invariants: keys are unique (the sequence number is in them), so the order is
+//! total; the smallest key is at the root; a parent is smaller than its four
+//! children, which share a cache line.
+
+use crate::TaskId;
+use units::Ns;
+
+/// Time (56 bits: 2.28 years of nanoseconds), sequence (48 bits), task (24
+/// bits), compared as one integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(u128);
+
+const TASK_BITS: u32 = 24;
+const SEQUENCE_BITS: u32 = 48;
+const TIME_BITS: u32 = 128 - TASK_BITS - SEQUENCE_BITS;
+
+/// Most tasks that may exist at once.
+pub(crate) const MAX_TASKS: usize = 1 << TASK_BITS;
+
+impl Key {
+    #[inline]
+    pub(crate) fn new(time: Ns, sequence: u64, task: TaskId) -> Self {
+        assert!(time.0 >> TIME_BITS == 0, "virtual time is past 2.28 years");
+        debug_assert!(sequence >> SEQUENCE_BITS == 0);
+        let high = u128::from(time.0) << (SEQUENCE_BITS + TASK_BITS);
+        Self(high | u128::from(sequence) << TASK_BITS | u128::from(task.0))
+    }
+
+    #[inline]
+    pub(crate) fn time(self) -> Ns {
+        Ns((self.0 >> (SEQUENCE_BITS + TASK_BITS)) as u64)
+    }
+
+    #[inline]
+    pub(crate) fn task(self) -> TaskId {
+        TaskId(self.0 as u32 & ((1 << TASK_BITS) - 1))
+    }
+}
+
+const ARITY: usize = 4;
+
+/// A min-heap of keys.
+#[derive(Default)]
+pub(crate) struct Heap {
+    keys: Vec<Key>,
+}
+
+impl Heap {
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<Key> {
+        self.keys.first().copied()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, key: Key) {
+        let mut hole = self.keys.len();
+        self.keys.push(key);
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            if self.keys[parent] <= key {
+                break;
+            }
+            self.keys[hole] = self.keys[parent];
+            hole = parent;
+        }
+        self.keys[hole] = key;
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Key> {
+        let root = self.peek()?;
+        let last = self.keys.pop()?;
+        if !self.keys.is_empty() {
+            self.sink(last);
+        }
+        Some(root)
+    }
+
+    /// Puts `key` in place of the root and restores the order.
+    #[inline]
+    fn sink(&mut self, key: Key) {
+        let keys = self.keys.as_mut_slice();
+        let mut hole = 0;
+        loop {
+            let first = hole * ARITY + 1;
+            let Some(smallest) = smallest_child(keys, first) else {
+                break;
+            };
+            if key <= keys[smallest] {
+                break;
+            }
+            keys[hole] = keys[smallest];
+            hole = smallest;
+        }
+        keys[hole] = key;
+    }
+}
+
+#[inline]
+fn smallest_child(keys: &[Key], first: usize) -> Option<usize> {
+    if let Some(&[a, b, c, d]) = keys.get(first..first + ARITY) {
+        // The common case, without a loop.
+        let (left, left_key) = if b < a { (1, b) } else { (0, a) };
+        let (right, right_key) = if d < c { (3, d) } else { (2, c) };
+        return Some(first + if right_key < left_key { right } else { left });
+    }
+    (first..keys.len()).min_by_key(|&i| keys[i])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Seed;
+
+    #[test]
+    fn a_key_gives_back_its_parts() {
+        let key = Key::new(Ns((1 << 56) - 1), (1 << 48) - 1, TaskId((1 << 24) - 1));
+        assert_eq!(key.time(), Ns((1 << 56) - 1));
+        assert_eq!(key.task(), TaskId((1 << 24) - 1));
+        assert!(Key::new(Ns(1), 9, TaskId(9)) < Key::new(Ns(2), 0, TaskId(0)));
+        assert!(Key::new(Ns(1), 1, TaskId(9)) < Key::new(Ns(1), 2, TaskId(0)));
+    }
+
+    #[test]
+    #[should_panic(expected = "2.28 years")]
+    fn time_past_the_key_is_refused() {
+        let _ = Key::new(Ns(1 << 56), 0, TaskId(0));
+    }
+
+    #[test]
+    fn keys_come_out_sorted() {
+        let mut rng = Seed(3).stream("heap");
+        let mut heap = Heap::default();
+        let mut model = Vec::new();
+        for sequence in 0..20_000 {
+            if rng.chance(2, 3) {
+                let key = Key::new(Ns(rng.below(500)), sequence, TaskId(0));
+                heap.push(key);
+                model.push(key);
+            } else {
+                model.sort_unstable_by(|a, b| b.cmp(a));
+                assert_eq!(heap.pop(), model.pop());
+            }
+        }
+    }
+}

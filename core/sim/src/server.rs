@@ -1,0 +1,284 @@
+//! A served resource whose queue may be reordered and whose work may be
+//! suspended: a flash die.
+//!
+//! Invariants: at most one job is in service; a job waits in the queue of its
+//! class, first come, first served; a lower class number goes first, unless it
+//! has gone first [`Discipline::bypass_limit`] times in a row while others
+//! waited; a suspended job competes with its class and its time of arrival. A job's timer that no longer matches its end time is stale and ignored.
+
+use crate::{Meter, Sim, TaskId};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use units::Ns;
+
+/// Priority class of a job: 0 goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class(pub u8);
+
+/// Number of classes.
+const CLASSES: usize = 4;
+
+/// How the queue is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discipline {
+    /// How often in a row a job may be served before an older one of a later
+    /// class. Zero is first come, first served over all classes.
+    pub bypass_limit: u32,
+    /// How often one job may be suspended.
+    pub suspend_limit: u32,
+    /// What a suspension adds to the job that is suspended.
+    pub suspend_cost: Ns,
+}
+
+impl Discipline {
+    /// First come, first served, nothing suspended.
+    pub const FIFO: Self = Self {
+        bypass_limit: 0,
+        suspend_limit: 0,
+        suspend_cost: Ns::ZERO,
+    };
+}
+
+/// One job to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its class.
+    pub class: Class,
+    /// How long it takes alone.
+    pub span: Ns,
+    /// Whether a job of an earlier class may suspend it.
+    pub suspendable: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    task: TaskId,
+    service: Service,
+    arrival: u64,
+    /// End of service while in service.
+    ends: Ns,
+    left: Ns,
+    suspensions: u32,
+    state: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Queued,
+    Running,
+    Suspended,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    free: Vec<usize>,
+    running: Option<usize>,
+    suspended: Vec<usize>,
+    waiting: [VecDeque<usize>; CLASSES],
+    arrivals: u64,
+    bypasses: u32,
+}
+
+/// The resource.
+pub struct Server {
+    discipline: Discipline,
+    queue: RefCell<Queue>,
+    meter: Meter,
+}
+
+impl Server {
+    /// An idle server.
+    #[must_use]
+    pub fn new(discipline: Discipline) -> Self {
+        Self {
+            discipline,
+            queue: RefCell::default(),
+            meter: Meter::default(),
+        }
+    }
+
+    /// Waits until `service` has been done.
+    #[inline]
+    pub fn serve<'a>(&'a self, sim: &'a Sim, service: Service) -> Serve<'a> {
+        Serve {
+            server: self,
+            sim,
+            service,
+            job: None,
+        }
+    }
+
+    /// Tasks whose jobs have begun and not ended: the one in service and those
+    /// suspended.
+    pub fn begun(&self) -> impl Iterator<Item = TaskId> {
+        let queue = self.queue.borrow();
+        let begun: Vec<TaskId> = queue
+            .running
+            .iter()
+            .chain(&queue.suspended)
+            .map(|&job| queue.jobs[job].task)
+            .collect();
+        begun.into_iter()
+    }
+
+    /// Whether nothing is in service or waiting.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.queue.borrow().running.is_none()
+    }
+
+    /// Busy time.
+    #[must_use]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    fn arrive(&self, sim: &Sim, service: Service) -> usize {
+        let mut queue = self.queue.borrow_mut();
+        let job = queue.admit(sim.current(), service);
+        match queue.running {
+            None => queue.start(sim, job),
+            Some(running) if self.may_suspend(&queue.jobs[running], service.class) => {
+                queue.suspend(sim, running, self.discipline.suspend_cost);
+                self.meter.add(self.discipline.suspend_cost);
+                queue.start(sim, job);
+            }
+            Some(_) => {
+                let class = usize::from(service.class.0);
+                queue.waiting[class].push_back(job);
+            }
+        }
+        self.meter.add(service.span);
+        job
+    }
+
+    fn may_suspend(&self, running: &Job, class: Class) -> bool {
+        running.service.suspendable
+            && class < running.service.class
+            && running.suspensions < self.discipline.suspend_limit
+    }
+
+    /// Ends `job` and starts the next one.
+    fn depart(&self, sim: &Sim, job: usize) {
+        let mut queue = self.queue.borrow_mut();
+        queue.running = None;
+        queue.free.push(job);
+        if let Some(next) = queue.next(self.discipline.bypass_limit) {
+            queue.start(sim, next);
+        }
+    }
+}
+
+impl Queue {
+    fn admit(&mut self, task: TaskId, service: Service) -> usize {
+        let job = Job {
+            task,
+            service,
+            arrival: self.arrivals,
+            ends: Ns::ZERO,
+            left: service.span,
+            suspensions: 0,
+            state: Phase::Queued,
+        };
+        self.arrivals += 1;
+        if let Some(slot) = self.free.pop() {
+            self.jobs[slot] = job;
+            return slot;
+        }
+        self.jobs.push(job);
+        self.jobs.len() - 1
+    }
+
+    fn start(&mut self, sim: &Sim, index: usize) {
+        let job = &mut self.jobs[index];
+        job.ends = sim.now() + job.left;
+        job.state = Phase::Running;
+        sim.schedule(job.ends, job.task);
+        self.running = Some(index);
+    }
+
+    fn suspend(&mut self, sim: &Sim, index: usize, cost: Ns) {
+        let job = &mut self.jobs[index];
+        job.left = job.ends.since(sim.now()) + cost;
+        job.suspensions += 1;
+        job.state = Phase::Suspended;
+        self.suspended.push(index);
+    }
+
+    /// Takes the job to serve next out of where it waits.
+    fn next(&mut self, bypass_limit: u32) -> Option<usize> {
+        let first = self.candidates().min_by_key(|c| (c.class, c.arrival))?;
+        let oldest = self.candidates().min_by_key(|c| c.arrival)?;
+        let bypasses = first.arrival != oldest.arrival;
+        let chosen = if bypasses && self.bypasses >= bypass_limit {
+            oldest
+        } else {
+            first
+        };
+        self.bypasses = if chosen.arrival == oldest.arrival {
+            0
+        } else {
+            self.bypasses + 1
+        };
+        if chosen.suspended {
+            return self.suspended.pop();
+        }
+        self.waiting[usize::from(chosen.class.0)].pop_front()
+    }
+
+    /// The job suspended last and the heads of the queues.
+    fn candidates(&self) -> impl Iterator<Item = Candidate> {
+        let heads = self.waiting.iter().filter_map(|w| w.front());
+        let suspended = self.suspended.last().into_iter();
+        let heads = heads.map(|&job| (job, false));
+        suspended
+            .map(|&job| (job, true))
+            .chain(heads)
+            .map(|(job, suspended)| Candidate {
+                class: self.jobs[job].service.class,
+                arrival: self.jobs[job].arrival,
+                suspended,
+            })
+    }
+}
+
+/// A job that could be served next.
+#[derive(Clone, Copy)]
+struct Candidate {
+    class: Class,
+    arrival: u64,
+    suspended: bool,
+}
+
+/// Waits for a [`Service`].
+pub struct Serve<'a> {
+    server: &'a Server,
+    sim: &'a Sim,
+    service: Service,
+    job: Option<usize>,
+}
+
+impl Future for Serve<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let Some(index) = self.job else {
+            self.job = Some(self.server.arrive(self.sim, self.service));
+            return Poll::Pending;
+        };
+        let done = {
+            let job = &self.server.queue.borrow().jobs[index];
+            job.state == Phase::Running && self.sim.now() >= job.ends
+        };
+        if !done {
+            return Poll::Pending;
+        }
+        self.server.depart(self.sim, index);
+        Poll::Ready(())
+    }
+}

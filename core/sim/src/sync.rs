@@ -1,0 +1,354 @@
+//! What tasks wait on besides time: signals, permits, locks, channels.
+//!
+//! Invariants: waiters are served in order of arrival; a permit that is free and
+//! unclaimed is taken without an event; a waiter that is dropped gives back what
+//! it was granted.
+
+use crate::{Sim, TaskId};
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Wakes everyone who waits for something to change. Waiters check their own
+/// condition in a loop.
+#[derive(Default)]
+pub struct Signal {
+    epoch: Cell<u64>,
+    waiters: RefCell<Vec<TaskId>>,
+}
+
+impl Signal {
+    /// Wakes all waiters.
+    pub fn notify(&self, sim: &Sim) {
+        self.epoch.set(self.epoch.get() + 1);
+        for task in self.waiters.borrow_mut().drain(..) {
+            sim.wake(task);
+        }
+    }
+
+    /// Waits for the next [`Signal::notify`].
+    pub fn wait<'a>(&'a self, sim: &'a Sim) -> Wait<'a> {
+        Wait {
+            signal: self,
+            sim,
+            epoch: None,
+        }
+    }
+}
+
+/// Waits on a [`Signal`].
+pub struct Wait<'a> {
+    signal: &'a Signal,
+    sim: &'a Sim,
+    epoch: Option<u64>,
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let now = self.signal.epoch.get();
+        if self.epoch.is_some_and(|epoch| epoch != now) {
+            return Poll::Ready(());
+        }
+        if self.epoch.is_none() {
+            self.epoch = Some(now);
+            self.signal.waiters.borrow_mut().push(self.sim.current());
+        }
+        Poll::Pending
+    }
+}
+
+struct Waiter {
+    ticket: u64,
+    task: TaskId,
+    permits: usize,
+}
+
+#[derive(Default)]
+struct Permits {
+    free: usize,
+    tickets: u64,
+    waiters: VecDeque<Waiter>,
+    /// Tickets granted and not yet collected, with their permits.
+    granted: Vec<(u64, usize)>,
+}
+
+/// A counter of permits with a fair queue.
+#[derive(Clone)]
+pub struct Semaphore {
+    sim: Sim,
+    permits: Rc<RefCell<Permits>>,
+}
+
+impl Semaphore {
+    /// A semaphore with `free` permits.
+    #[must_use]
+    pub fn new(sim: &Sim, free: usize) -> Self {
+        let permits = Permits {
+            free,
+            ..Permits::default()
+        };
+        Self {
+            sim: sim.clone(),
+            permits: Rc::new(RefCell::new(permits)),
+        }
+    }
+
+    /// Takes `permits` at once if they are free and nobody waits.
+    #[inline]
+    #[must_use]
+    pub fn try_take(&self, permits: usize) -> bool {
+        let mut state = self.permits.borrow_mut();
+        let free = state.waiters.is_empty() && state.free >= permits;
+        if free {
+            state.free -= permits;
+        }
+        free
+    }
+
+    /// Waits for `permits`; they are given back by [`Semaphore::put`].
+    #[inline]
+    #[must_use]
+    pub fn take(&self, permits: usize) -> Acquire<'_> {
+        Acquire {
+            semaphore: self,
+            permits,
+            ticket: None,
+        }
+    }
+
+    /// Waits for `permits`; they are given back when the result is dropped.
+    pub async fn acquire(&self, permits: usize) -> Permit {
+        self.take(permits).await;
+        Permit {
+            semaphore: self.clone(),
+            permits,
+        }
+    }
+
+    /// Gives back `permits` and lets waiters go on.
+    pub fn put(&self, permits: usize) {
+        let mut state = self.permits.borrow_mut();
+        state.free += permits;
+        while let Some(waiter) = state.waiters.front() {
+            if waiter.permits > state.free {
+                break;
+            }
+            let waiter = state.waiters.pop_front().expect("there is a front");
+            state.free -= waiter.permits;
+            state.granted.push((waiter.ticket, waiter.permits));
+            self.sim.wake(waiter.task);
+        }
+    }
+
+    /// Permits that are free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.permits.borrow().free
+    }
+
+    /// Whether anyone waits.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        !self.permits.borrow().waiters.is_empty()
+    }
+}
+
+/// Waits for permits of a [`Semaphore`].
+pub struct Acquire<'a> {
+    semaphore: &'a Semaphore,
+    permits: usize,
+    ticket: Option<u64>,
+}
+
+impl Future for Acquire<'_> {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let Some(ticket) = self.ticket else {
+            if self.semaphore.try_take(self.permits) {
+                return Poll::Ready(());
+            }
+            let mut state = self.semaphore.permits.borrow_mut();
+            let ticket = state.tickets;
+            state.tickets += 1;
+            let (task, permits) = (self.semaphore.sim.current(), self.permits);
+            state.waiters.push_back(Waiter {
+                ticket,
+                task,
+                permits,
+            });
+            self.ticket = Some(ticket);
+            return Poll::Pending;
+        };
+        let mut state = self.semaphore.permits.borrow_mut();
+        let Some(index) = state.granted.iter().position(|g| g.0 == ticket) else {
+            return Poll::Pending;
+        };
+        state.granted.swap_remove(index);
+        drop(state);
+        self.ticket = None;
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Acquire<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut state = self.semaphore.permits.borrow_mut();
+        state.waiters.retain(|w| w.ticket != ticket);
+        let granted = state.granted.iter().position(|g| g.0 == ticket);
+        let back = granted.map(|index| state.granted.swap_remove(index).1);
+        drop(state);
+        // Also with nothing to give back: the one behind may fit now.
+        self.semaphore.put(back.unwrap_or(0));
+    }
+}
+
+/// Permits that are given back when this is dropped.
+pub struct Permit {
+    semaphore: Semaphore,
+    permits: usize,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.semaphore.put(self.permits);
+    }
+}
+
+/// A value that one task at a time may hold across waits.
+pub struct Lock<T> {
+    turn: Semaphore,
+    value: RefCell<T>,
+}
+
+impl<T> Lock<T> {
+    /// An open lock around `value`.
+    #[must_use]
+    pub fn new(sim: &Sim, value: T) -> Self {
+        Self {
+            turn: Semaphore::new(sim, 1),
+            value: RefCell::new(value),
+        }
+    }
+
+    /// Waits for the lock.
+    pub async fn lock(&self) -> LockGuard<'_, T> {
+        let permit = self.turn.acquire(1).await;
+        LockGuard {
+            value: self.value.borrow_mut(),
+            _permit: permit,
+        }
+    }
+}
+
+/// Holds a [`Lock`].
+pub struct LockGuard<'a, T> {
+    // Dropped in this order: the borrow ends before the next one may come.
+    value: RefMut<'a, T>,
+    _permit: Permit,
+}
+
+impl<T> Deref for LockGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for LockGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+struct Mailbox<T> {
+    sim: Sim,
+    items: RefCell<VecDeque<T>>,
+    receiver: Cell<Option<TaskId>>,
+    senders: Cell<usize>,
+}
+
+impl<T> Mailbox<T> {
+    fn wake_receiver(&self) {
+        if let Some(task) = self.receiver.take() {
+            self.sim.wake(task);
+        }
+    }
+}
+
+/// Puts items into a channel.
+pub struct Sender<T> {
+    mailbox: Rc<Mailbox<T>>,
+}
+
+/// Takes items out of a channel, in the order in which they were put in.
+pub struct Receiver<T> {
+    mailbox: Rc<Mailbox<T>>,
+}
+
+/// An unbounded channel.
+#[must_use]
+pub fn channel<T>(sim: &Sim) -> (Sender<T>, Receiver<T>) {
+    let mailbox = Rc::new(Mailbox {
+        sim: sim.clone(),
+        items: RefCell::default(),
+        receiver: Cell::new(None),
+        senders: Cell::new(1),
+    });
+    let sender = Sender {
+        mailbox: Rc::clone(&mailbox),
+    };
+    (sender, Receiver { mailbox })
+}
+
+impl<T> Sender<T> {
+    /// Puts `item` at the end.
+    pub fn send(&self, item: T) {
+        self.mailbox.items.borrow_mut().push_back(item);
+        self.mailbox.wake_receiver();
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        let senders = &self.mailbox.senders;
+        senders.set(senders.get() + 1);
+        Self {
+            mailbox: Rc::clone(&self.mailbox),
+        }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let senders = &self.mailbox.senders;
+        senders.set(senders.get() - 1);
+        if senders.get() == 0 {
+            self.mailbox.wake_receiver();
+        }
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Waits for the next item; none once it is empty and every sender is gone.
+    pub async fn recv(&mut self) -> Option<T> {
+        std::future::poll_fn(|_| {
+            let item = self.mailbox.items.borrow_mut().pop_front();
+            if item.is_some() || self.mailbox.senders.get() == 0 {
+                return Poll::Ready(item);
+            }
+            let current = self.mailbox.sim.current();
+            self.mailbox.receiver.set(Some(current));
+            Poll::Pending
+        })
+        .await
+    }
+}

@@ -1,0 +1,105 @@
+//! Service, order and suspension.
+
+use sim::{Class, Discipline, Kernel, Server, Service};
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::Ns;
+
+const READ: Class = Class(0);
+const PROGRAM: Class = Class(1);
+
+/// Runs jobs (arrival, class, span) and gives their ends in order of the jobs.
+fn ends(discipline: Discipline, jobs: &[(u64, Class, u64)]) -> Vec<u64> {
+    let kernel = Kernel::new();
+    let server = Rc::new(Server::new(discipline));
+    let ends = Rc::new(RefCell::new(vec![0; jobs.len()]));
+    for (index, &(at, class, span)) in jobs.iter().enumerate() {
+        let (sim, server, ends) = (kernel.sim(), Rc::clone(&server), Rc::clone(&ends));
+        kernel.sim().spawn_detached(async move {
+            sim.sleep_until(Ns(at)).await;
+            let service = Service {
+                class,
+                span: Ns(span),
+                suspendable: class == PROGRAM,
+            };
+            server.serve(&sim, service).await;
+            ends.borrow_mut()[index] = sim.now().0;
+        });
+    }
+    kernel.run();
+    assert!(server.is_idle());
+    ends.take()
+}
+
+#[test]
+fn first_come_first_served() {
+    let jobs = [(0, PROGRAM, 100), (1, PROGRAM, 100), (2, READ, 10)];
+    assert_eq!(ends(Discipline::FIFO, &jobs), [100, 200, 210]);
+}
+
+#[test]
+fn reads_go_first_up_to_the_bypass_limit() {
+    let reads_first = Discipline {
+        bypass_limit: 2,
+        ..Discipline::FIFO
+    };
+    let jobs = [
+        (0, PROGRAM, 100),
+        (1, PROGRAM, 100),
+        (2, READ, 10),
+        (3, READ, 10),
+        (4, READ, 10),
+    ];
+    // Two reads pass the waiting program, the third one does not.
+    assert_eq!(ends(reads_first, &jobs), [100, 220, 110, 120, 230]);
+}
+
+#[test]
+fn a_read_suspends_a_program_which_then_takes_the_rest_and_the_cost() {
+    let suspending = Discipline {
+        bypass_limit: 10,
+        suspend_limit: 1,
+        suspend_cost: Ns(7),
+    };
+    let jobs = [(0, PROGRAM, 100), (40, READ, 10), (60, READ, 10)];
+    // The program has 60 + 7 left at 40, goes on at 50 and may not be suspended
+    // a second time: the read of 60 waits until 117.
+    assert_eq!(ends(suspending, &jobs), [117, 50, 127]);
+}
+
+#[test]
+fn nested_suspensions_resume_in_turn() {
+    let suspending = Discipline {
+        bypass_limit: 10,
+        suspend_limit: 4,
+        suspend_cost: Ns(0),
+    };
+    let jobs = [
+        (0, Class(2), 100),
+        (10, PROGRAM, 100),
+        (20, READ, 10),
+        (25, READ, 10),
+    ];
+    // Class 2 is not suspendable in this set-up; only programs are.
+    assert_eq!(ends(suspending, &jobs), [100, 220, 110, 120]);
+}
+
+#[test]
+fn busy_time_is_the_sum_of_the_spans() {
+    let kernel = Kernel::new();
+    let server = Rc::new(Server::new(Discipline::FIFO));
+    for _ in 0..5 {
+        let (sim, server) = (kernel.sim(), Rc::clone(&server));
+        kernel.sim().spawn_detached(async move {
+            let service = Service {
+                class: READ,
+                span: Ns(30),
+                suspendable: false,
+            };
+            server.serve(&sim, service).await;
+        });
+    }
+    kernel.run();
+    assert_eq!(server.meter().busy(), Ns(150));
+    assert_eq!(kernel.sim().now(), Ns(150));
+}
