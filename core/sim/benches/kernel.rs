@@ -40,6 +40,7 @@ fn die_and_channel(depth: u64) -> u64 {
             class: Class(0),
             span: Ns(40_000),
             suspendable: false,
+            tag: 0,
         };
         parts.dies[die].serve(sim, service).await;
         parts.channels[die % 8].serve(sim, Ns(3_414)).await;

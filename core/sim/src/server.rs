@@ -51,6 +51,8 @@ pub struct Service {
     pub span: Ns,
     /// Whether a job of an earlier class may suspend it.
     pub suspendable: bool,
+    /// The caller's name for it, given back by [`Server::begun`].
+    pub tag: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -112,17 +114,13 @@ impl Server {
         }
     }
 
-    /// Tasks whose jobs have begun and not ended: the one in service and those
-    /// suspended.
-    pub fn begun(&self) -> impl Iterator<Item = TaskId> {
+    /// Tags of the jobs that have begun and not ended: the one in service and
+    /// those suspended.
+    #[must_use]
+    pub fn begun(&self) -> Vec<u32> {
         let queue = self.queue.borrow();
-        let begun: Vec<TaskId> = queue
-            .running
-            .iter()
-            .chain(&queue.suspended)
-            .map(|&job| queue.jobs[job].task)
-            .collect();
-        begun.into_iter()
+        let begun = queue.running.iter().chain(&queue.suspended);
+        begun.map(|&job| queue.jobs[job].service.tag).collect()
     }
 
     /// Whether nothing is in service or waiting.

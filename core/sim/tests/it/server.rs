@@ -21,6 +21,7 @@ fn ends(discipline: Discipline, jobs: &[(u64, Class, u64)]) -> Vec<u64> {
                 class,
                 span: Ns(span),
                 suspendable: class == PROGRAM,
+                tag: 0,
             };
             server.serve(&sim, service).await;
             ends.borrow_mut()[index] = sim.now().0;
@@ -95,6 +96,7 @@ fn busy_time_is_the_sum_of_the_spans() {
                 class: READ,
                 span: Ns(30),
                 suspendable: false,
+                tag: 0,
             };
             server.serve(&sim, service).await;
         });

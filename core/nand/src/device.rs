@@ -1,0 +1,498 @@
+//! Dies and channels at work: operations that take time.
+//!
+//! Invariants: what a program writes is visible in the media from the moment it
+//! is submitted, so that the order of pages is the order of submission; the
+//! firmware must not read it before it completes. An erase takes effect when it
+//! completes. [`Nand::at_power_cut`] undoes or tears what had not completed.
+
+use crate::block::BlockState;
+use crate::faults::Faults;
+use crate::geometry::{BlockId, Geometry, Row};
+use crate::media::{Media, NandError};
+use crate::part::Timing;
+use crate::payload::Payload;
+use sim::{Class, Discipline, Rng, Seed, Semaphore, Server, Service, Sim};
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use units::Ns;
+
+/// Who goes first at a die and a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Someone waits for this read.
+    Read,
+    /// Reads of background work, and programs: these keep their order, which
+    /// programs of one block need.
+    Normal,
+    /// Erases.
+    Erase,
+}
+
+impl Priority {
+    const fn class(self) -> Class {
+        Class(self as u8)
+    }
+}
+
+/// Everything that a program writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// First page, in each plane that takes part.
+    pub row: Row,
+    /// A number that grows from program to program.
+    pub stamp: u64,
+    /// What the block is used for; kept with its first page.
+    pub label: u64,
+    /// One word a sector, page by page and in each page plane by plane.
+    pub words: &'a [u32],
+    /// Contents in the same order, or empty for zeros.
+    pub payload: &'a [Payload],
+}
+
+/// Operations done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Pages read, retries not counted.
+    pub read_pages: u64,
+    /// Passes beyond the first that reads needed.
+    pub read_retries: u64,
+    /// Pages programmed.
+    pub program_pages: u64,
+    /// Blocks erased.
+    pub erase_blocks: u64,
+    /// Reads that stayed uncorrectable.
+    pub uncorrectable: u64,
+    /// Programs that failed.
+    pub program_failures: u64,
+    /// Erases that failed.
+    pub erase_failures: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Doing {
+    Program { row: Row, pages: u32 },
+    Erase(Row),
+}
+
+/// Operations that change cells and have not completed, by tag.
+#[derive(Default)]
+struct UnderWay {
+    slots: Vec<Option<(u32, Doing)>>,
+    free: Vec<u32>,
+}
+
+impl UnderWay {
+    fn begin(&mut self, die: u32, doing: Doing) -> u32 {
+        let tag = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[tag as usize] = Some((die, doing));
+        tag
+    }
+
+    fn end(&mut self, tag: u32) {
+        self.slots[tag as usize] = None;
+        self.free.push(tag);
+    }
+}
+
+/// Tag of operations that change no cell.
+const UNTRACKED: u32 = u32::MAX;
+
+struct Die {
+    array: Server,
+    /// Programs whose data may be in the die's registers: one being programmed,
+    /// one being transferred.
+    registers: Semaphore,
+}
+
+/// The flash of one drive.
+pub struct Nand {
+    sim: Sim,
+    geometry: Geometry,
+    timing: Timing,
+    endurance: u32,
+    faults: Faults,
+    media: RefCell<Media>,
+    dies: Vec<Die>,
+    channels: Vec<Server>,
+    under_way: RefCell<UnderWay>,
+    counters: Cell<Counters>,
+    chance: RefCell<Rng>,
+}
+
+impl Nand {
+    /// Flash with the cells of `media`, whose dies serve their queues by
+    /// `discipline`. Failures are drawn from the stream `nand` of `seed`.
+    #[must_use]
+    pub fn new(
+        sim: &Sim,
+        media: Media,
+        timing: Timing,
+        endurance: u32,
+        faults: Faults,
+        discipline: Discipline,
+        seed: Seed,
+    ) -> Self {
+        let geometry = *media.geometry();
+        let die = |_| Die {
+            array: Server::new(Discipline {
+                suspend_cost: timing.suspend,
+                ..discipline
+            }),
+            registers: Semaphore::new(sim, 2),
+        };
+        // Data bursts are page sized, so a read waits for no more than the rest
+        // of one page of a longer transfer; modelled as interruption at no cost.
+        let bus = Discipline {
+            suspend_limit: u32::MAX * u32::from(discipline.bypass_limit > 0),
+            suspend_cost: Ns::ZERO,
+            ..discipline
+        };
+        Self {
+            sim: sim.clone(),
+            dies: (0..geometry.dies()).map(die).collect(),
+            channels: (0..geometry.channels).map(|_| Server::new(bus)).collect(),
+            geometry,
+            timing,
+            endurance,
+            faults,
+            media: RefCell::new(media),
+            under_way: RefCell::default(),
+            counters: Cell::default(),
+            chance: RefCell::new(seed.stream("nand")),
+        }
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Its times.
+    #[must_use]
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// Cycles that a block is rated for.
+    #[must_use]
+    pub fn endurance(&self) -> u32 {
+        self.endurance
+    }
+
+    /// The cells, to look at.
+    #[must_use]
+    pub fn media(&self) -> Ref<'_, Media> {
+        self.media.borrow()
+    }
+
+    /// The cells, to prepare a drive without taking time.
+    #[must_use]
+    pub fn media_mut(&self) -> RefMut<'_, Media> {
+        self.media.borrow_mut()
+    }
+
+    /// Operations so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters.get()
+    }
+
+    /// Busy time of all dies and of all channels.
+    #[must_use]
+    pub fn busy(&self) -> (Ns, Ns) {
+        let sum = |busy: &mut dyn Iterator<Item = Ns>| Ns(busy.map(|ns| ns.0).sum());
+        (
+            sum(&mut self.dies.iter().map(|d| d.array.meter().busy())),
+            sum(&mut self.channels.iter().map(|c| c.meter().busy())),
+        )
+    }
+
+    /// Whether no die and no channel has anything to do.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.dies.iter().all(|d| d.array.is_idle()) && self.channels.iter().all(Server::is_idle)
+    }
+
+    /// Reads one page of each plane of `row` and transfers `bytes` of them.
+    ///
+    /// # Errors
+    /// [`NandError::Unreadable`] for a page that holds nothing,
+    /// [`NandError::Uncorrectable`] if all passes fail.
+    pub async fn read(&self, row: Row, bytes: u32, priority: Priority) -> Result<(), NandError> {
+        let sense = Service {
+            class: priority.class(),
+            span: self.timing.read,
+            suspendable: false,
+            tag: UNTRACKED,
+        };
+        let die = &self.dies[row.die as usize];
+        die.array.serve(&self.sim, sense).await;
+        let correct = self.faults.read_retries == 0 || self.retry(&die.array, sense).await;
+        self.transfer(row.die, u64::from(bytes), priority).await;
+        self.count(|c| c.read_pages += u64::from(row.planes.count_ones()));
+        if !correct {
+            self.count(|c| c.uncorrectable += 1);
+            return Err(NandError::Uncorrectable);
+        }
+        let media = self.media.borrow();
+        let readable = |block| media.page(block, row.page).is_some();
+        if row.blocks().all(readable) {
+            Ok(())
+        } else {
+            Err(NandError::Unreadable)
+        }
+    }
+
+    /// Passes beyond the first one. False if the read stays uncorrectable.
+    async fn retry(&self, array: &Server, sense: Service) -> bool {
+        let again = || {
+            let chance = u64::from(self.faults.read_retries);
+            self.chance.borrow_mut().chance(chance, 1_000_000)
+        };
+        let mut left = self.faults.read_passes;
+        while again() {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            self.count(|c| c.read_retries += 1);
+            array.serve(&self.sim, sense).await;
+        }
+        true
+    }
+
+    async fn transfer(&self, die: u32, bytes: u64, priority: Priority) {
+        let burst = Ns::transfer(bytes, self.timing.bus_bytes_per_s);
+        let service = Service {
+            class: priority.class(),
+            span: self.timing.command + burst,
+            suspendable: priority != Priority::Read,
+            tag: UNTRACKED,
+        };
+        let channel = &self.channels[self.geometry.channel(die) as usize];
+        channel.serve(&self.sim, service).await;
+    }
+
+    /// Takes in a program: from here on its pages are written in the media. The
+    /// time passes in [`Nand::finish_program`]. Splitting the two lets the
+    /// firmware decide the order of programs at one instant and keep its buffers.
+    ///
+    /// # Errors
+    /// A broken rule; nothing has changed then.
+    pub fn submit_program(&self, program: Program<'_>) -> Result<Ticket, NandError> {
+        let row = program.row;
+        self.media.borrow_mut().program(
+            row,
+            program.stamp,
+            program.label,
+            program.words,
+            program.payload,
+        )?;
+        let sectors = program.words.len() as u32;
+        let pages = sectors / (self.geometry.sectors_per_page() * row.planes.count_ones());
+        let doing = Doing::Program { row, pages };
+        let tag = self.under_way.borrow_mut().begin(row.die, doing);
+        Ok(Ticket { tag, row, pages })
+    }
+
+    /// Lets a submitted program take its time. The durable point of a write is
+    /// the end of this.
+    ///
+    /// # Errors
+    /// [`NandError::ProgramFailed`]: the pages are unreadable.
+    pub async fn finish_program(&self, ticket: Ticket) -> Result<(), NandError> {
+        let Ticket { tag, row, pages } = ticket;
+        let die = &self.dies[row.die as usize];
+        let page_count = pages * row.planes.count_ones();
+        let bytes = u64::from(page_count) * u64::from(self.geometry.page_bytes);
+        die.registers.take(1).await;
+        self.transfer(row.die, bytes, Priority::Normal).await;
+        let program = Service {
+            class: Priority::Normal.class(),
+            span: self.timing.program,
+            suspendable: true,
+            tag,
+        };
+        die.array.serve(&self.sim, program).await;
+        die.registers.put(1);
+        self.under_way.borrow_mut().end(tag);
+        self.count(|c| c.program_pages += u64::from(page_count));
+        if self.draws(self.faults.program_failures) {
+            self.count(|c| c.program_failures += 1);
+            let mut media = self.media.borrow_mut();
+            for block in row.blocks() {
+                media.tear(block, row.page..row.page + pages);
+            }
+            return Err(NandError::ProgramFailed);
+        }
+        Ok(())
+    }
+
+    /// Erases one block in each plane of `row`, together.
+    ///
+    /// # Errors
+    /// [`NandError::EraseFailed`] with the blocks that failed and are bad now in
+    /// the media; the others are erased.
+    pub async fn erase(&self, row: Row) -> Result<(), NandError> {
+        let tag = self.under_way.borrow_mut().begin(row.die, Doing::Erase(row));
+        self.transfer(row.die, 0, Priority::Erase).await;
+        let erase = Service {
+            class: Priority::Erase.class(),
+            span: self.timing.erase,
+            suspendable: true,
+            tag,
+        };
+        let die = &self.dies[row.die as usize];
+        die.array.serve(&self.sim, erase).await;
+        self.under_way.borrow_mut().end(tag);
+        let mut result = Ok(());
+        for block in row.blocks() {
+            self.count(|c| c.erase_blocks += 1);
+            if let Err(error) = self.erase_block(block) {
+                self.count(|c| c.erase_failures += 1);
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    fn erase_block(&self, block: BlockId) -> Result<(), NandError> {
+        let mut media = self.media.borrow_mut();
+        let worn = self.faults.wear_out && media.erases(block) >= self.endurance;
+        if worn || self.draws(self.faults.erase_failures) {
+            media.retire(block);
+        }
+        media.erase(block)
+    }
+
+    /// Moves one page to another block of the same die and plane without the
+    /// channel: a read into the page register and a program out of it. The spare
+    /// words come along; `stamp` and `label` are new.
+    ///
+    /// # Errors
+    /// As a read and a program; the planes must be the same.
+    pub async fn copyback(
+        &self,
+        from: (BlockId, u32),
+        to: (BlockId, u32),
+        stamp: u64,
+        label: u64,
+    ) -> Result<(), NandError> {
+        assert_eq!(
+            (from.0.die, from.0.plane),
+            (to.0.die, to.0.plane),
+            "a copyback stays in its plane"
+        );
+        let die = &self.dies[from.0.die as usize];
+        let sense = Service {
+            class: Priority::Normal.class(),
+            span: self.timing.command + self.timing.read,
+            suspendable: false,
+            tag: UNTRACKED,
+        };
+        die.array.serve(&self.sim, sense).await;
+        let ticket = self.submit_copy(from, to, stamp, label)?;
+        let program = Service {
+            class: Priority::Normal.class(),
+            span: self.timing.command + self.timing.program,
+            suspendable: true,
+            tag: ticket.tag,
+        };
+        die.array.serve(&self.sim, program).await;
+        self.under_way.borrow_mut().end(ticket.tag);
+        self.count(|c| {
+            c.read_pages += 1;
+            c.program_pages += 1;
+        });
+        Ok(())
+    }
+
+    fn submit_copy(
+        &self,
+        from: (BlockId, u32),
+        to: (BlockId, u32),
+        stamp: u64,
+        label: u64,
+    ) -> Result<Ticket, NandError> {
+        let (words, payload) = {
+            let media = self.media.borrow();
+            let page = media.page(from.0, from.1).ok_or(NandError::Unreadable)?;
+            let sectors = 0..self.geometry.sectors_per_page();
+            let payload: Vec<_> = sectors.map(|s| media.payload(from.0, from.1, s)).collect();
+            (page.words.to_vec(), payload)
+        };
+        self.submit_program(Program {
+            row: Row::single(to.0, to.1),
+            stamp,
+            label,
+            words: &words,
+            payload: &payload,
+        })
+    }
+
+    /// The cells as a power cut at this instant leaves them.
+    #[must_use]
+    pub fn at_power_cut(&self) -> Media {
+        let mut media = self.media.borrow().clone();
+        let under_way = self.under_way.borrow();
+        // Newest first, so that taking back unstarted programs of one block
+        // leaves the write pointer at the oldest of them.
+        for (tag, slot) in under_way.slots.iter().enumerate() {
+            let Some((die, doing)) = *slot else { continue };
+            let begun = self.dies[die as usize].array.begun();
+            let begun = begun.contains(&(tag as u32));
+            match doing {
+                Doing::Program { row, pages } => cut_program(&mut media, row, pages, begun),
+                Doing::Erase(row) if begun => {
+                    for block in row.blocks() {
+                        if media.state(block) != BlockState::Bad {
+                            media.half_erase(block);
+                        }
+                    }
+                }
+                Doing::Erase(_) => {}
+            }
+        }
+        media
+    }
+
+    fn count(&self, add: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        add(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// Whether a failure of `per_million` strikes. Draws only where failures are
+    /// asked for.
+    fn draws(&self, per_million: u32) -> bool {
+        per_million > 0
+            && self
+                .chance
+                .borrow_mut()
+                .chance(u64::from(per_million), 1_000_000)
+    }
+}
+
+/// A program of which no die knew has left nothing; one that had begun has torn
+/// its pages.
+fn cut_program(media: &mut Media, row: Row, pages: u32, begun: bool) {
+    for block in row.blocks() {
+        if begun {
+            media.tear(block, row.page..row.page + pages);
+        } else {
+            media.unwrite(block, row.page);
+        }
+    }
+}
+
+/// A program that was submitted.
+#[must_use = "a submitted program must take its time"]
+#[derive(Debug)]
+pub struct Ticket {
+    tag: u32,
+    row: Row,
+    pages: u32,
+}

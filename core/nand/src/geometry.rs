@@ -1,0 +1,293 @@
+//! Shape of the flash and addresses in it.
+//!
+//! Invariants of a checked [`Geometry`]: every count is at least one, a page is
+//! a whole number of sectors, a block a whole number of programs. Dies are
+//! numbered channel first: die d is on channel d mod channels.
+
+use crate::payload::UNIT;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Most planes a die may have.
+pub const MAX_PLANES: usize = 8;
+
+/// The shape of the flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// Independent buses.
+    pub channels: u32,
+    /// Packages on each bus.
+    pub chips_per_channel: u32,
+    /// Dies in each package.
+    pub dies_per_chip: u32,
+    /// Planes of a die, which work together in a multi-plane operation.
+    pub planes: u32,
+    /// Erase blocks of a plane.
+    pub blocks_per_plane: u32,
+    /// Pages of a block.
+    pub pages_per_block: u32,
+    /// Bytes of a page without its spare area.
+    pub page_bytes: u32,
+    /// Bytes of a page's spare area: room for the firmware's words and the code
+    /// that corrects errors.
+    pub spare_bytes: u32,
+    /// Pages of a block that one program writes at once (three on TLC).
+    pub pages_per_program: u32,
+}
+
+/// A shape that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// A count is zero.
+    #[error("geometry: {0} is 0; at least 1 is needed")]
+    Zero(&'static str),
+    /// More planes than an address can name.
+    #[error("geometry: planes is {0}; at most {MAX_PLANES} are supported")]
+    Planes(u32),
+    /// The page is not made of sectors.
+    #[error("geometry: page_bytes is {0}; a multiple of {UNIT} is needed")]
+    Page(u32),
+    /// The block is not made of programs.
+    #[error("geometry: pages_per_block is {pages}; a multiple of pages_per_program ({step}) is needed")]
+    Block {
+        /// Pages of a block.
+        pages: u32,
+        /// Pages of a program.
+        step: u32,
+    },
+    /// The spare area cannot hold the firmware's words.
+    #[error("geometry: spare_bytes is {have}; {need} are needed for the firmware's own words")]
+    Spare {
+        /// As configured.
+        have: u32,
+        /// Eight bytes for the stamp and four a sector.
+        need: u32,
+    },
+    /// More sectors than an address can name.
+    #[error("geometry: {0} sectors of 4 KiB; at most {max} (8 TiB) are supported", max = Geometry::MAX_SECTORS)]
+    TooLarge(u128),
+}
+
+/// One erase block: a die, a plane in it, a block in that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockId {
+    /// Die, 0 to [`Geometry::dies`].
+    pub die: u32,
+    /// Plane in the die.
+    pub plane: u32,
+    /// Block in the plane.
+    pub block: u32,
+}
+
+/// The same page of one block in each of some planes of a die: the target of a
+/// multi-plane operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Die.
+    pub die: u32,
+    /// Page in each block; the first one where an operation covers several.
+    pub page: u32,
+    /// Block by plane.
+    pub blocks: [u32; MAX_PLANES],
+    /// Bit p is set if plane p takes part.
+    pub planes: u8,
+}
+
+impl Row {
+    /// One page of one block.
+    #[must_use]
+    pub fn single(block: BlockId, page: u32) -> Self {
+        let mut blocks = [0; MAX_PLANES];
+        blocks[block.plane as usize] = block.block;
+        Self {
+            die: block.die,
+            page,
+            blocks,
+            planes: 1 << block.plane,
+        }
+    }
+
+    /// The blocks that take part, in order of their planes.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
+        let row = *self;
+        (0..MAX_PLANES as u32)
+            .filter(move |plane| row.planes >> plane & 1 == 1)
+            .map(move |plane| BlockId {
+                die: row.die,
+                plane,
+                block: row.blocks[plane as usize],
+            })
+    }
+}
+
+impl Geometry {
+    /// Most sectors of 4 KiB: one bit less than an address of 32 bits names.
+    pub const MAX_SECTORS: u64 = 1 << 31;
+
+    /// The geometry itself, if it can be built.
+    ///
+    /// # Errors
+    /// Names the first count that is impossible.
+    pub fn checked(self) -> Result<Self, GeometryError> {
+        for (count, name) in self.counts() {
+            if count == 0 {
+                return Err(GeometryError::Zero(name));
+            }
+        }
+        if self.planes as usize > MAX_PLANES {
+            return Err(GeometryError::Planes(self.planes));
+        }
+        if !(self.page_bytes as usize).is_multiple_of(UNIT) {
+            return Err(GeometryError::Page(self.page_bytes));
+        }
+        if !self.pages_per_block.is_multiple_of(self.pages_per_program) {
+            return Err(GeometryError::Block {
+                pages: self.pages_per_block,
+                step: self.pages_per_program,
+            });
+        }
+        self.check_spare()?;
+        let pages = self.counts()[..6].iter().fold(1_u128, |product, count| {
+            product.saturating_mul(u128::from(count.0))
+        });
+        let sectors = pages.saturating_mul(u128::from(self.sectors_per_page()));
+        if sectors > u128::from(Self::MAX_SECTORS) {
+            return Err(GeometryError::TooLarge(sectors));
+        }
+        Ok(self)
+    }
+
+    fn counts(&self) -> [(u32, &'static str); 8] {
+        [
+            (self.channels, "channels"),
+            (self.chips_per_channel, "chips_per_channel"),
+            (self.dies_per_chip, "dies_per_chip"),
+            (self.planes, "planes"),
+            (self.blocks_per_plane, "blocks_per_plane"),
+            (self.pages_per_block, "pages_per_block"),
+            (self.page_bytes, "page_bytes"),
+            (self.pages_per_program, "pages_per_program"),
+        ]
+    }
+
+    fn check_spare(&self) -> Result<(), GeometryError> {
+        let need = 8 + 4 * self.sectors_per_page();
+        if self.spare_bytes < need {
+            return Err(GeometryError::Spare {
+                have: self.spare_bytes,
+                need,
+            });
+        }
+        Ok(())
+    }
+
+    /// Dies in all.
+    #[must_use]
+    pub const fn dies(&self) -> u32 {
+        self.channels * self.chips_per_channel * self.dies_per_chip
+    }
+
+    /// The channel that `die` is on.
+    #[inline]
+    #[must_use]
+    pub const fn channel(&self, die: u32) -> u32 {
+        die % self.channels
+    }
+
+    /// Sectors of 4 KiB in a page.
+    #[must_use]
+    pub const fn sectors_per_page(&self) -> u32 {
+        self.page_bytes / UNIT as u32
+    }
+
+    /// Sectors of a block.
+    #[must_use]
+    pub const fn sectors_per_block(&self) -> u32 {
+        self.pages_per_block * self.sectors_per_page()
+    }
+
+    /// Sectors that one multi-plane program writes.
+    #[must_use]
+    pub const fn sectors_per_program(&self) -> u32 {
+        self.planes * self.pages_per_program * self.sectors_per_page()
+    }
+
+    /// Erase blocks in all.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.dies() as u64 * self.planes as u64 * self.blocks_per_plane as u64
+    }
+
+    /// Bytes in all, without spare areas.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.blocks() * self.pages_per_block as u64 * self.page_bytes as u64
+    }
+
+    /// Position of a block among all blocks.
+    #[inline]
+    #[must_use]
+    pub const fn index(&self, block: BlockId) -> usize {
+        let plane = block.die * self.planes + block.plane;
+        plane as usize * self.blocks_per_plane as usize + block.block as usize
+    }
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ch × {} dies × {} planes × {} blocks × {} pages × {} KiB",
+            self.channels,
+            self.chips_per_channel * self.dies_per_chip,
+            self.planes,
+            self.blocks_per_plane,
+            self.pages_per_block,
+            self.page_bytes / 1024
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Geometry = Geometry {
+        channels: 4,
+        chips_per_channel: 2,
+        dies_per_chip: 2,
+        planes: 2,
+        blocks_per_plane: 10,
+        pages_per_block: 48,
+        page_bytes: 16_384,
+        spare_bytes: 1_664,
+        pages_per_program: 3,
+    };
+
+    #[test]
+    fn a_good_geometry_counts_up() {
+        let g = GOOD.checked().unwrap();
+        assert_eq!(g.dies(), 16);
+        assert_eq!(g.sectors_per_program(), 24);
+        assert_eq!(g.bytes(), 16 * 2 * 10 * 48 * 16_384);
+        let last = BlockId {
+            die: 15,
+            plane: 1,
+            block: 9,
+        };
+        assert_eq!(g.index(last) as u64, g.blocks() - 1);
+    }
+
+    #[test]
+    fn impossible_geometries_say_which_count() {
+        let says = |g: Geometry| g.checked().unwrap_err().to_string();
+        assert!(says(Geometry { channels: 0, ..GOOD }).contains("channels is 0"));
+        assert!(says(Geometry { planes: 9, ..GOOD }).contains("at most 8"));
+        assert!(says(Geometry { page_bytes: 5000, ..GOOD }).contains("multiple of 4096"));
+        assert!(says(Geometry { pages_per_block: 50, ..GOOD }).contains("pages_per_program (3)"));
+        assert!(says(Geometry { spare_bytes: 16, ..GOOD }).contains("24 are needed"));
+        let huge = Geometry { channels: u32::MAX, blocks_per_plane: u32::MAX, ..GOOD };
+        assert!(says(huge).contains("8 TiB"));
+    }
+}

@@ -1,0 +1,233 @@
+//! The cells: what survives a power cut.
+//!
+//! Blocks are shared copy-on-write, so a clone costs a reference a block and the
+//! two copies part only where they are written.
+
+use crate::block::{Block, BlockState, Page, Slot};
+use crate::geometry::{BlockId, Geometry, Row};
+use crate::payload::Payload;
+use sim::Rng;
+use std::sync::Arc;
+
+/// A rule of physics that was broken, or a failure of the flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NandError {
+    /// Pages must be programmed in order, once.
+    #[error("program of page {page} of {block:?}, whose next page is {next}")]
+    OutOfOrder {
+        /// Where.
+        block: BlockId,
+        /// The page asked for.
+        page: u32,
+        /// The page that may be programmed.
+        next: u32,
+    },
+    /// The block is half erased or bad.
+    #[error("{block:?} is {state:?} and cannot be programmed")]
+    NotUsable {
+        /// Where.
+        block: BlockId,
+        /// Its state.
+        state: BlockState,
+    },
+    /// The stamp is older than the block's first one, or too far from it.
+    #[error("a stamp does not follow the first one of its block")]
+    Stamp,
+    /// Erased, torn, or its program failed.
+    #[error("the page holds nothing that can be read")]
+    Unreadable,
+    /// More errors than the code corrects, after all retries.
+    #[error("the page has more errors than can be corrected")]
+    Uncorrectable,
+    /// The program failed; the page is unreadable.
+    #[error("the program failed")]
+    ProgramFailed,
+    /// The erase failed; the block is bad.
+    #[error("the erase failed")]
+    EraseFailed,
+}
+
+/// All cells of a drive.
+#[derive(Clone, Debug)]
+pub struct Media {
+    geometry: Geometry,
+    blocks: Vec<Arc<Block>>,
+}
+
+impl Media {
+    /// Erased flash. The geometry has been checked.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Self {
+        let blocks = (0..geometry.blocks()).map(|_| Arc::default()).collect();
+        Self { geometry, blocks }
+    }
+
+    /// Marks about `per_million` of a million blocks as bad from the factory.
+    pub fn age_factory(&mut self, per_million: u32, rng: &mut Rng) {
+        for block in &mut self.blocks {
+            if rng.chance(u64::from(per_million), 1_000_000) {
+                Arc::make_mut(block).state = BlockState::Bad;
+            }
+        }
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// State of a block.
+    #[must_use]
+    pub fn state(&self, block: BlockId) -> BlockState {
+        self.block(block).state
+    }
+
+    /// Pages of a block that were programmed since its last erase.
+    #[must_use]
+    pub fn written(&self, block: BlockId) -> u32 {
+        self.block(block).written
+    }
+
+    /// Erases of a block so far.
+    #[must_use]
+    pub fn erases(&self, block: BlockId) -> u32 {
+        self.block(block).erases
+    }
+
+    /// Sets how often a block was erased, for drives that start with a past.
+    pub fn set_erases(&mut self, block: BlockId, erases: u32) {
+        self.block_mut(block).erases = erases;
+    }
+
+    /// The spare area of a page, if it can be read.
+    #[inline]
+    #[must_use]
+    pub fn page(&self, block: BlockId, page: u32) -> Option<Page<'_>> {
+        self.block(block).page(self.slot(page))
+    }
+
+    /// Contents of a sector of a readable page.
+    #[must_use]
+    pub fn payload(&self, block: BlockId, page: u32, sector: u32) -> Payload {
+        self.block(block).payload(self.slot(page), sector)
+    }
+
+    /// Programs the pages from `row.page` on of all planes of `row`, at once.
+    /// `words` has one word a sector, page by page and in each page plane by
+    /// plane; `payload` is the same, or empty for zeros.
+    ///
+    /// # Errors
+    /// A broken rule; nothing has changed then.
+    pub fn program(
+        &mut self,
+        row: Row,
+        stamp: u64,
+        label: u64,
+        words: &[u32],
+        payload: &[Payload],
+    ) -> Result<(), NandError> {
+        for block in row.blocks() {
+            self.may_program(block, row.page, stamp)?;
+        }
+        let per_page = self.geometry.sectors_per_page() as usize;
+        let planes = row.planes.count_ones() as usize;
+        for (plane, id) in row.blocks().enumerate() {
+            let pages = words.len() / (per_page * planes);
+            for page in 0..pages {
+                let from = (page * planes + plane) * per_page;
+                let part = from..from + per_page;
+                let slot = self.slot(row.page + page as u32);
+                let payload = payload.get(part.clone()).unwrap_or(&[]);
+                self.block_mut(id)
+                    .store(slot, stamp, label, &words[part], payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn may_program(&self, id: BlockId, page: u32, stamp: u64) -> Result<(), NandError> {
+        let block = self.block(id);
+        if matches!(block.state, BlockState::HalfErased | BlockState::Bad) {
+            return Err(NandError::NotUsable {
+                block: id,
+                state: block.state,
+            });
+        }
+        if block.written != page || page >= self.geometry.pages_per_block {
+            return Err(NandError::OutOfOrder {
+                block: id,
+                page,
+                next: block.written,
+            });
+        }
+        if block.takes_stamp(stamp) {
+            Ok(())
+        } else {
+            Err(NandError::Stamp)
+        }
+    }
+
+    /// Erases a block.
+    ///
+    /// # Errors
+    /// If it is bad.
+    pub fn erase(&mut self, id: BlockId) -> Result<(), NandError> {
+        if self.state(id) == BlockState::Bad {
+            return Err(NandError::EraseFailed);
+        }
+        self.block_mut(id).erase();
+        Ok(())
+    }
+
+    /// Takes a block out of service. What is on it can still be read.
+    pub fn retire(&mut self, id: BlockId) {
+        self.block_mut(id).state = BlockState::Bad;
+    }
+
+    /// Makes programmed pages unreadable: their program was cut or failed.
+    pub(crate) fn tear(&mut self, id: BlockId, pages: std::ops::Range<u32>) {
+        for page in pages {
+            self.block_mut(id).make_unreadable(page);
+        }
+    }
+
+    /// Takes back pages from `page` on, whose program had not begun.
+    pub(crate) fn unwrite(&mut self, id: BlockId, page: u32) {
+        let block = self.block_mut(id);
+        block.written = block.written.min(page);
+        if block.written == 0 {
+            block.state = BlockState::Erased;
+        }
+    }
+
+    /// Leaves a block half erased: its erase was cut.
+    pub(crate) fn half_erase(&mut self, id: BlockId) {
+        self.block_mut(id).state = BlockState::HalfErased;
+    }
+
+    /// Bytes of host memory that spare areas and block states take, payloads not
+    /// counted.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.blocks.iter().map(|b| b.memory() + 16).sum()
+    }
+
+    fn slot(&self, page: u32) -> Slot {
+        Slot {
+            page,
+            sectors_per_page: self.geometry.sectors_per_page(),
+            pages_per_block: self.geometry.pages_per_block,
+        }
+    }
+
+    #[inline]
+    fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[self.geometry.index(id)]
+    }
+
+    fn block_mut(&mut self, id: BlockId) -> &mut Block {
+        let index = self.geometry.index(id);
+        Arc::make_mut(&mut self.blocks[index])
+    }
+}
