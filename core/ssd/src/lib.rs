@@ -1,1 +1,58 @@
-//! ssd
+//! The drive: firmware over flash.
+//!
+//! # The idea
+//!
+//! Every interface of this drive is one page-mapped, log-structured store with
+//! placement handles. A *line* is one erase block of every plane of every die of
+//! a reclaim group; it is written in *units*, one multi-plane program each, that
+//! rotate over the dies; a *frontier* is an open line that one kind of data is
+//! appended to. A conventional drive has one frontier for host data, a
+//! multi-stream or FDP drive one for each handle; garbage collection, mapping
+//! and journal have their own.
+//!
+//! # What is promised at a power cut
+//!
+//! - Without power-loss protection: every write that was acknowledged before a
+//!   flush that was acknowledged is there; a later one is there or the version
+//!   before it is. With protection: every acknowledged write is there.
+//! - A page reads as zeros or as some version that was written to it, and never
+//!   as a version older than a promised one.
+//! - The map is rebuilt from spare areas and journal, never kept.
+//!
+//! # How that is kept
+//!
+//! Each program carries a sequence number, taken at the instant at which the map
+//! forgets the older versions (the *issue* of the program). So the order of
+//! sequence numbers is the order of versions, and recovery replays programs in
+//! that order. The older version stays on flash until the program that
+//! supersedes it has completed: a line is erased only after every program issued
+//! up to that instant has.
+
+mod buffer;
+mod collect;
+mod config;
+mod drive;
+mod journal;
+mod layout;
+mod ledger;
+mod line;
+mod mapcache;
+mod policy;
+mod precondition;
+mod presets;
+mod read;
+mod recover;
+mod state;
+mod write;
+
+pub use config::{
+    Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
+    VictimPolicy, Wear,
+};
+pub use drive::{Content, Drive, DriveMedia, IoError, Sink};
+pub use layout::Layout;
+pub use ledger::{Cause, HandleStats, Ledger, ReadCause, Smart};
+pub use line::{LineState, LineView};
+pub use policy::{coldest, victim};
+pub use precondition::Precondition;
+pub use presets::{PRESETS, Preset};

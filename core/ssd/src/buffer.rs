@@ -1,0 +1,117 @@
+//! The write buffer: pages on their way to flash.
+//!
+//! A slot is `Pending` (in the queue of a frontier), then `Issued` (its program
+//! is under way), then free. A page that is written again while pending is
+//! replaced in place; while issued, it gets a new slot, which the old one points
+//! to as its successor. Slots of garbage collection lie in the same buffer and
+//! carry the page they were copied from.
+
+use crate::layout::NONE;
+use nand::Payload;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    Free,
+    Pending,
+    Issued,
+    /// Trimmed while pending: the frontier skips and frees it.
+    Dropped,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) state: SlotState,
+    /// Whether this is a copy made by collection.
+    pub(crate) moved: bool,
+    /// Cause number, for the ledger.
+    pub(crate) cause: u8,
+    /// Origin of the data.
+    pub(crate) tag: u16,
+    /// Mapped page.
+    pub(crate) page: u32,
+    /// The version on flash that this one supersedes once it is issued.
+    pub(crate) old: u32,
+    /// Where it was issued to.
+    pub(crate) place: u32,
+    /// The slot that superseded this one after it was issued.
+    pub(crate) successor: u32,
+}
+
+const FREE: Slot = Slot {
+    state: SlotState::Free,
+    moved: false,
+    cause: 0,
+    tag: 0,
+    page: NONE,
+    old: NONE,
+    place: NONE,
+    successor: NONE,
+};
+
+#[derive(Default)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Contents, `per_page` a slot, if they are kept.
+    payload: Vec<Payload>,
+    per_page: usize,
+}
+
+impl Slots {
+    /// Slots for pages of `sectors_per_page`; contents are kept if `contents`.
+    pub(crate) fn new(sectors_per_page: u32, contents: bool) -> Self {
+        Self {
+            per_page: if contents { sectors_per_page as usize } else { 0 },
+            ..Self::default()
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, slot: Slot) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = slot;
+            return index;
+        }
+        self.slots.push(slot);
+        let sectors = self.slots.len() * self.per_page;
+        self.payload.resize(sectors, Payload::Zero);
+        (self.slots.len() - 1) as u32
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, index: u32) {
+        self.slots[index as usize] = FREE;
+        self.free.push(index);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &Slot {
+        &self.slots[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Slot {
+        &mut self.slots[index as usize]
+    }
+
+    /// Contents of a slot, sector by sector; empty if they are not kept.
+    #[inline]
+    pub(crate) fn payload(&self, index: u32) -> &[Payload] {
+        let start = index as usize * self.per_page;
+        &self.payload[start..start + self.per_page]
+    }
+
+    #[inline]
+    pub(crate) fn payload_mut(&mut self, index: u32) -> &mut [Payload] {
+        let start = index as usize * self.per_page;
+        &mut self.payload[start..start + self.per_page]
+    }
+
+    /// Slots in use, with their numbers.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        let numbered = self.slots.iter().enumerate();
+        numbered
+            .filter(|(_, slot)| slot.state != SlotState::Free)
+            .map(|(index, slot)| (index as u32, slot))
+    }
+}

@@ -1,0 +1,343 @@
+//! Garbage collection, static wear levelling, and erasing.
+//!
+//! One task a reclaim group decides; the work is spread over the dies. Copies go
+//! through the write buffer into a frontier of their own, and a copy that is no
+//! longer the newest when its turn comes is left out. A line is erased once
+//! nothing on it is valid, every program issued up to then has completed, and
+//! nobody reads it.
+
+use crate::config::VictimPolicy;
+use crate::drive::Core;
+use crate::ledger::{Cause, ReadCause};
+use crate::line::LineState;
+use crate::policy;
+use crate::recover::word;
+use crate::state::{Kind, State};
+use nand::{BlockState, NandError, Payload, Priority};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Valid pages of one page row: position in the row's line, and flash page.
+struct RowOfPages {
+    unit: u32,
+    row: u32,
+    planes: u8,
+    pages: Vec<u32>,
+}
+
+impl Core {
+    /// Collects lines of a group whenever too few are free, for ever.
+    pub(crate) async fn collect_group(self: Rc<Self>, group: u32) {
+        loop {
+            match self.choose(group) {
+                Some((line, cause)) => self.collect_line(line, cause).await,
+                None => {
+                    self.push_leftovers(group);
+                    self.collect[group as usize].wait(&self.sim).await;
+                }
+            }
+        }
+    }
+
+    /// The next line to collect, if one is needed.
+    fn choose(&self, group: u32) -> Option<(u32, Cause)> {
+        let mut state = self.state.borrow_mut();
+        let policy = self.config.collection;
+        let reserve = policy.reserve_lines.max(1);
+        let coming = state.lines.free_count(group) + state.reclaiming(&self.layout, group);
+        let stalled = state.stalled[group as usize];
+        let wanted = reserve + policy.background_lines.max(u32::from(stalled > 0));
+        if coming >= wanted {
+            return None;
+        }
+        let chosen = self.pick(&state, group, policy.victim);
+        if chosen.is_none() && stalled > 0 && coming == 0 {
+            drop(state);
+            self.become_read_only();
+            return None;
+        }
+        let (line, cause) = chosen?;
+        self.book_victim(&mut state, line, stalled > 0);
+        state.lines.transition(line, LineState::Collecting);
+        Some((line, cause))
+    }
+
+    fn pick(&self, state: &State, group: u32, policy: VictimPolicy) -> Option<(u32, Cause)> {
+        let lines = || state.candidates(&self.layout, group);
+        let threshold = self.config.wear.static_threshold;
+        if threshold > 0
+            && let Some(line) = policy::coldest(threshold, state.most_erases, lines())
+        {
+            return Some((line, Cause::WearLevelling));
+        }
+        policy::victim(policy, lines()).map(|line| (line, Cause::Gc))
+    }
+
+    fn book_victim(&self, state: &mut State, line: u32, foreground: bool) {
+        let valid = state.lines.lines[line as usize].valid;
+        let tenth = (valid * 10 / self.layout.line_data).min(9);
+        state.ledger.victims[tenth as usize] += 1;
+        state.ledger.lines_collected += 1;
+        state.ledger.lines_collected_foreground += u64::from(foreground);
+        let frontier = usize::from(state.lines.lines[line as usize].frontier);
+        if let Kind::Host(handle) | Kind::Moved(handle) = state.frontiers[frontier].kind {
+            let index = state.frontiers[frontier].group * self.layout.handles + handle;
+            state.ledger.handles[index as usize].moved_pages += u64::from(valid);
+        }
+    }
+
+    /// Nothing can be collected and nothing is coming: writes fail from now on.
+    fn become_read_only(&self) {
+        self.read_only.set(true);
+        self.buffer.put(usize::MAX / 4);
+        self.space.notify(&self.sim);
+        self.progress.notify(&self.sim);
+    }
+
+    /// Lets copies that do not fill a unit go, if writes wait for their line.
+    fn push_leftovers(&self, group: u32) {
+        let mut state = self.state.borrow_mut();
+        if state.stalled[group as usize] == 0 {
+            return;
+        }
+        let mut woken = Vec::new();
+        for (index, queue) in state.frontiers.iter_mut().enumerate() {
+            if queue.group == group && queue.moved > 0 {
+                queue.forced = queue.pending.len();
+                woken.push(index);
+            }
+        }
+        drop(state);
+        for index in woken {
+            self.work[index].notify(&self.sim);
+        }
+    }
+
+    /// Moves what is valid on a line; erasing it follows when the copies are
+    /// written.
+    async fn collect_line(self: &Rc<Self>, line: u32, cause: Cause) {
+        let target = self.target(line);
+        let reading = Rc::new(Cell::new(0_u32));
+        for unit in 0..self.layout.units_per_line {
+            for row in self.valid_rows(line, unit) {
+                self.window.take(row.pages.len()).await;
+                reading.set(reading.get() + 1);
+                let (core, reading) = (Rc::clone(self), Rc::clone(&reading));
+                self.sim.spawn_detached(async move {
+                    core.copy_row(line, row, target, cause).await;
+                    reading.set(reading.get() - 1);
+                    core.progress.notify(&core.sim);
+                });
+            }
+        }
+        while reading.get() > 0 {
+            self.progress.wait(&self.sim).await;
+        }
+        let core = Rc::clone(self);
+        self.sim
+            .spawn_detached(async move { core.reclaim(line).await });
+    }
+
+    /// The frontier that copies from a line go to.
+    fn target(&self, line: u32) -> usize {
+        let state = self.state.borrow();
+        let source = &state.frontiers[usize::from(state.lines.lines[line as usize].frontier)];
+        let isolated = self.config.placement.persistently_isolated;
+        let wanted = match source.kind {
+            Kind::Map => Kind::Map,
+            Kind::Host(handle) | Kind::Moved(handle) if !self.config.collection.separate => {
+                Kind::Host(if isolated { handle } else { 0 })
+            }
+            Kind::Host(handle) | Kind::Moved(handle) if isolated => Kind::Moved(handle),
+            _ => Kind::Moved(0),
+        };
+        let group = self.layout.group(line);
+        let mut frontiers = state.frontiers.iter();
+        frontiers
+            .position(|f| f.kind == wanted && (f.group == group || wanted == Kind::Map))
+            .expect("every kind has its frontier")
+    }
+
+    /// Valid pages of a unit, by page row.
+    fn valid_rows(&self, line: u32, unit: u32) -> Vec<RowOfPages> {
+        let state = self.state.borrow();
+        let mut rows: Vec<RowOfPages> = Vec::new();
+        for position in 0..self.layout.unit {
+            let offset = unit * self.layout.unit + position;
+            let page = line * self.layout.line_pages + offset;
+            if !state.lines.is_valid(page) {
+                continue;
+            }
+            let at = self.layout.place(offset);
+            match rows.last_mut() {
+                Some(row) if row.row == at.row => {
+                    row.planes |= 1 << at.plane;
+                    row.pages.push(page);
+                }
+                _ => rows.push(RowOfPages {
+                    unit,
+                    row: at.row,
+                    planes: 1 << at.plane,
+                    pages: vec![page],
+                }),
+            }
+        }
+        rows
+    }
+
+    async fn copy_row(&self, line: u32, source: RowOfPages, target: usize, cause: Cause) {
+        let mut row = self.row(&self.state.borrow(), line, source.unit, source.row);
+        row.planes = source.planes;
+        self.begin_reading(line, ReadCause::Gc, row);
+        let bytes = source.pages.len() as u32 * self.layout.page_bytes() as u32;
+        let result = self.nand.read(row, bytes, Priority::Normal).await;
+        if self.map_cache.is_some() {
+            for &place in &source.pages {
+                let (page, _) = self.spare_word(place);
+                self.touch_map(page, true).await;
+            }
+        }
+        let lost = result == Err(NandError::Uncorrectable);
+        for place in source.pages {
+            self.queue_copy(place, target, cause, lost);
+        }
+        self.end_reading(line);
+        let ready = {
+            let state = self.state.borrow();
+            let queue = &state.frontiers[target];
+            queue.pending.len() >= self.layout.unit as usize
+        };
+        if ready {
+            self.work[target].notify(&self.sim);
+        }
+    }
+
+    /// Page and origin that the spare area of a flash page names.
+    fn spare_word(&self, place: u32) -> (u32, u16) {
+        let (line, offset) = self.layout.line_of(place);
+        let at = self.layout.place(offset);
+        let row = self.row(&self.state.borrow(), line, at.unit, at.row);
+        let block = crate::Layout::block(&row, at.plane);
+        let media = self.nand.media();
+        let page = media.page(block, at.row).expect("a valid page is readable");
+        word::parse(&self.layout, page.words[at.sector as usize]).expect("a valid page has a name")
+    }
+
+    fn queue_copy(&self, place: u32, target: usize, cause: Cause, lost: bool) {
+        if !self.state.borrow().lines.is_valid(place) {
+            self.window.put(1);
+            return;
+        }
+        let (page, tag) = self.spare_word(place);
+        let mut state = self.state.borrow_mut();
+        let slot = state.insert_moved(target, page, place, cause, tag);
+        if self.config.flash.keep_contents {
+            for sector in 0..self.layout.sectors_per_page {
+                let payload = if lost {
+                    Payload::Lost
+                } else {
+                    self.flash_sector(&state, place, sector)
+                };
+                state.set_payload(slot, sector as usize, payload);
+            }
+        }
+    }
+
+    /// Erases a line once nothing needs it any more.
+    pub(crate) async fn reclaim(self: Rc<Self>, line: u32) {
+        let needed = |core: &Self| {
+            let state = core.state.borrow();
+            let entry = &state.lines.lines[line as usize];
+            entry.valid > 0 || entry.readers > 0
+        };
+        while needed(&self) {
+            self.progress.wait(&self.sim).await;
+        }
+        let until = self.state.borrow().in_flight.next();
+        self.settle(until).await;
+        while needed(&self) {
+            self.progress.wait(&self.sim).await;
+        }
+        if self.read_only.get() {
+            return;
+        }
+        self.state
+            .borrow_mut()
+            .lines
+            .transition(line, LineState::Erasing);
+        let whole = self.erase(line).await;
+        let group = self.layout.group(line) as usize;
+        let mut state = self.state.borrow_mut();
+        let next = if whole {
+            LineState::Free
+        } else {
+            LineState::Retired
+        };
+        state.lines.transition(line, next);
+        let entry = &mut state.lines.lines[line as usize];
+        entry.erases += 1;
+        state.most_erases = state.most_erases.max(state.lines.lines[line as usize].erases);
+        drop(state);
+        self.space.notify(&self.sim);
+        self.collect[group].notify(&self.sim);
+    }
+
+    /// Erases the blocks of a line on all its dies together. False if a bad one
+    /// could not be replaced.
+    async fn erase(self: &Rc<Self>, line: u32) -> bool {
+        let dies: Vec<_> = (0..self.layout.dies_per_group)
+            .map(|die| {
+                let core = Rc::clone(self);
+                self.sim.spawn(async move { core.erase_on_die(line, die).await })
+            })
+            .collect();
+        let mut whole = true;
+        for die in dies {
+            whole &= die.await;
+        }
+        whole
+    }
+
+    async fn erase_on_die(&self, line: u32, die_in_group: u32) -> bool {
+        self.retire_failed(line, die_in_group);
+        loop {
+            let row = self.row(&self.state.borrow(), line, die_in_group, 0);
+            let result = self.nand.erase(row).await;
+            if result.is_ok() {
+                return true;
+            }
+            if !self.replace_bad(line, die_in_group) {
+                return false;
+            }
+        }
+    }
+
+    /// Takes blocks whose program failed out of service.
+    fn retire_failed(&self, line: u32, die_in_group: u32) {
+        let state = self.state.borrow();
+        if state.lines.lines[line as usize].dead_dies.contains(&die_in_group) {
+            for block in self.row(&state, line, die_in_group, 0).blocks() {
+                self.nand.media_mut().retire(block);
+            }
+        }
+    }
+
+    /// Puts spare blocks in place of a line's bad ones on one die.
+    fn replace_bad(&self, line: u32, die_in_group: u32) -> bool {
+        let mut state = self.state.borrow_mut();
+        let row = self.row(&state, line, die_in_group, 0);
+        let first = State::block_index(&self.layout, line, die_in_group);
+        for block in row.blocks() {
+            if self.nand.media().state(block) != BlockState::Bad {
+                continue;
+            }
+            let plane = row.die * self.layout.geometry.planes + block.plane;
+            let Some(spare) = state.spares[plane as usize].pop() else {
+                return false;
+            };
+            state.blocks[first + block.plane as usize] = spare;
+        }
+        true
+    }
+}
+

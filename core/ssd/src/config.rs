@@ -1,0 +1,264 @@
+//! What a drive is made of, as drive files say it.
+//!
+//! Every knob has its unit in its type and its default from a preset; a drive
+//! file starts from a preset and changes what it names.
+
+use nand::{Faults, Geometry, GeometryError, Part, Timing};
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Ns};
+
+/// Everything about a drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveConfig {
+    /// Name for reports.
+    pub name: String,
+    /// What the host sees.
+    pub interface: Interface,
+    /// Bytes that the host may use.
+    pub capacity: Bytes,
+    /// The flash.
+    pub flash: Flash,
+    /// Shape of the flash.
+    pub geometry: Geometry,
+    /// Firmware costs and buffers.
+    pub controller: Controller,
+    /// Placement handles.
+    pub placement: Placements,
+    /// The logical-to-physical map.
+    pub mapping: Mapping,
+    /// Garbage collection.
+    pub collection: Collection,
+    /// Wear levelling.
+    pub wear: Wear,
+    /// Injected failures.
+    #[serde(default)]
+    pub faults: Faults,
+}
+
+/// The interface of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interface {
+    /// A conventional drive: one handle, whatever the host says.
+    Block,
+    /// NVMe streams.
+    Streams,
+    /// NVMe flexible data placement.
+    Fdp,
+}
+
+/// The kind of flash and how its dies serve their queues.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flash {
+    /// A part of the table, such as `tlc`.
+    pub part: String,
+    /// Times that replace those of the part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timing: Option<Timing>,
+    /// Rated cycles that replace those of the part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endurance: Option<u32>,
+    /// Whether host reads go before programs and erases that wait.
+    pub reads_first: bool,
+    /// How many reads in a row may go before an older program or erase.
+    pub bypass_limit: u32,
+    /// How often a read may suspend one program or erase; 0 for never.
+    pub suspend_limit: u32,
+    /// Whether contents are kept. Without, reads give zeros and a run costs less
+    /// memory.
+    pub keep_contents: bool,
+}
+
+/// Firmware costs and buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Controller {
+    /// Firmware time of a command before the flash or the buffer is reached.
+    pub command: Ns,
+    /// Time to move 4 KiB to or from the controller's DRAM.
+    pub dram_per_unit: Ns,
+    /// Write buffer.
+    pub write_buffer: Bytes,
+    /// Whether the write buffer survives a power cut.
+    pub power_loss_protection: bool,
+}
+
+/// Placement handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placements {
+    /// Handles that the host may name, in each reclaim group.
+    pub handles: u16,
+    /// Groups of dies that are written and reclaimed apart.
+    pub reclaim_groups: u16,
+    /// Whether data of different handles stay apart when they are moved
+    /// (persistently isolated in the words of FDP) or only when they are first
+    /// written (initially isolated).
+    pub persistently_isolated: bool,
+}
+
+/// The map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mapping {
+    /// Bytes that one entry maps: 4 KiB or a larger power of two up to a page.
+    pub unit: Bytes,
+    /// DRAM for the map. `0` holds all of it; anything else holds the most
+    /// recently used translation pages (DFTL).
+    pub cache: Bytes,
+}
+
+/// Which line is reclaimed next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VictimPolicy {
+    /// The one with the least valid data.
+    Greedy,
+    /// The best ratio of free space times age to cost (Rosenblum and Ousterhout).
+    CostBenefit,
+    /// The one written longest ago.
+    Fifo,
+}
+
+/// Garbage collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Collection {
+    /// Which line is next.
+    pub victim: VictimPolicy,
+    /// Whether moved data go to lines of their own, apart from new data.
+    pub separate: bool,
+    /// Free lines of each reclaim group that only garbage collection may take.
+    pub reserve_lines: u32,
+    /// Free lines beyond the reserve below which collection runs in the
+    /// background; 0 collects only when a write waits for space.
+    pub background_lines: u32,
+    /// Page reads that collection keeps under way per die.
+    pub reads_per_die: u32,
+}
+
+/// Wear levelling and bad blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wear {
+    /// Whether the free line with the fewest erases is taken first.
+    pub dynamic: bool,
+    /// Difference of erases between lines at which cold data are moved; 0 for
+    /// never.
+    pub static_threshold: u32,
+    /// Blocks of each plane that replace bad ones.
+    pub spare_blocks: u32,
+}
+
+/// A drive that cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The flash has no such shape.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// No part of that name.
+    #[error("flash.part: no part is called {0:?}; there are z-nand, xl-flash, slc, mlc, tlc, qlc")]
+    Part(String),
+    /// A knob is out of its range.
+    #[error("{knob}: {value} given, {expected} expected")]
+    Range {
+        /// Its name in the drive file.
+        knob: &'static str,
+        /// As given.
+        value: String,
+        /// What would do.
+        expected: String,
+    },
+    /// Too little flash for what the drive promises.
+    #[error(
+        "no spare blocks: {lines} lines of {line} in each reclaim group hold {user} of host data \
+         with {need} lines besides (open lines, journal, reserve); {most} of capacity would fit"
+    )]
+    Space {
+        /// Lines of a reclaim group.
+        lines: u32,
+        /// Bytes of a line.
+        line: Bytes,
+        /// Host data of a group.
+        user: Bytes,
+        /// Lines needed besides.
+        need: u32,
+        /// Capacity of the drive that would do.
+        most: Bytes,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn range(
+        knob: &'static str,
+        value: impl ToString,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::Range {
+            knob,
+            value: value.to_string(),
+            expected: expected.into(),
+        }
+    }
+}
+
+impl DriveConfig {
+    /// The part that the flash is made of.
+    ///
+    /// # Errors
+    /// If the table has no such part.
+    pub fn part(&self) -> Result<&'static Part, ConfigError> {
+        Part::named(&self.flash.part).ok_or_else(|| ConfigError::Part(self.flash.part.clone()))
+    }
+
+    /// Times of the flash.
+    ///
+    /// # Errors
+    /// As [`DriveConfig::part`], and for a bus without a rate.
+    pub fn timing(&self) -> Result<Timing, ConfigError> {
+        let timing = self.flash.timing.unwrap_or(self.part()?.timing);
+        if timing.bus_bytes_per_s == 0 {
+            let knob = "flash.timing.bus_bytes_per_s";
+            return Err(ConfigError::range(knob, 0, "at least 1"));
+        }
+        Ok(timing)
+    }
+
+    /// Cycles that a block is rated for.
+    ///
+    /// # Errors
+    /// As [`DriveConfig::part`].
+    pub fn endurance(&self) -> Result<u32, ConfigError> {
+        let part = self.part()?;
+        Ok(self.flash.endurance.unwrap_or(part.endurance))
+    }
+
+    /// The same drive with `capacity` for the host: blocks are added or taken
+    /// away, and below 256 lines they get smaller, so that a small drive still has
+    /// room to collect garbage. Dies, planes, pages and times stay.
+    #[must_use]
+    pub fn resized(&self, capacity: Bytes) -> Self {
+        let mut config = self.clone();
+        let lines = |c: &Self| u64::from(c.geometry.blocks_per_plane - c.wear.spare_blocks);
+        let raw_per_line = |c: &Self| c.geometry.bytes() / u64::from(c.geometry.blocks_per_plane);
+        let kept = u128::from(self.capacity.0.max(1));
+        // Raw bytes in the same ratio to the capacity as before.
+        let raw = u128::from(raw_per_line(self)) * u128::from(lines(self))
+            * u128::from(capacity.0) / kept;
+        let raw = u64::try_from(raw).unwrap_or(u64::MAX);
+        let step = config.geometry.pages_per_program;
+        while raw / raw_per_line(&config) < 256 && config.geometry.pages_per_block >= 2 * step {
+            let halved = config.geometry.pages_per_block / 2;
+            config.geometry.pages_per_block = halved.next_multiple_of(step).min(
+                config.geometry.pages_per_block - step,
+            );
+        }
+        let blocks = raw.div_ceil(raw_per_line(&config)).max(1);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX - self.wear.spare_blocks);
+        config.geometry.blocks_per_plane = blocks.saturating_add(self.wear.spare_blocks);
+        config.capacity = capacity;
+        config
+    }
+}

@@ -1,0 +1,484 @@
+//! The drive as its host holds it, and what is left of it without power.
+
+use crate::config::{ConfigError, DriveConfig};
+use crate::journal::{Journal, Trimmed};
+use crate::layout::Layout;
+use crate::ledger::{Ledger, Smart};
+use crate::line::LineState;
+use crate::mapcache::MapCache;
+use crate::recover;
+use crate::state::State;
+use nand::{Counters, Media, Nand, Payload, UNIT};
+use sim::{Discipline, Seed, Semaphore, Signal, Sim};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
+
+/// What a drive holds without power. Clones share what neither has written.
+#[derive(Clone, Debug)]
+pub struct DriveMedia {
+    /// The flash.
+    pub cells: Media,
+    /// What the capacitors let the firmware save when the power went.
+    pub(crate) dump: Option<Dump>,
+    /// Counters over the drive's life.
+    pub smart: Smart,
+}
+
+/// Contents of a protected buffer, saved to a reserved area as the power went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dump {
+    /// Buffered versions, oldest first.
+    pub(crate) slots: Vec<SavedSlot>,
+    /// Deallocations that were not yet on flash.
+    pub(crate) trims: Vec<Trimmed>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SavedSlot {
+    pub(crate) page: u32,
+    pub(crate) tag: u16,
+    pub(crate) frontier: u16,
+    pub(crate) payload: Vec<Payload>,
+}
+
+impl DriveMedia {
+    /// A drive as it leaves the factory.
+    ///
+    /// # Errors
+    /// If `config` cannot be built.
+    pub fn new(config: &DriveConfig, seed: Seed) -> Result<Self, ConfigError> {
+        let geometry = config.geometry.checked()?;
+        let mut cells = Media::new(geometry);
+        let bad = config.faults.factory_bad_blocks;
+        if bad > 0 {
+            cells.age_factory(bad, &mut seed.stream("factory"));
+        }
+        Ok(Self {
+            cells,
+            dump: None,
+            smart: Smart::default(),
+        })
+    }
+}
+
+/// What the host writes.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// Nothing that is kept.
+    Nothing,
+    /// This number over and over.
+    Fill(u64),
+    /// These bytes; as many as the extent has.
+    Bytes(&'a [u8]),
+}
+
+/// Takes what the host reads.
+pub trait Sink {
+    /// Whether contents are wanted at all.
+    const WANTED: bool;
+
+    /// The `len` bytes at `offset` of the extent are those of `payload` from its
+    /// byte `from` on.
+    fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize);
+}
+
+/// Reads for the time that they take.
+impl Sink for () {
+    const WANTED: bool = false;
+    fn take(&mut self, _: usize, _: usize, _: &Payload, _: usize) {}
+}
+
+impl Sink for &mut [u8] {
+    const WANTED: bool = true;
+    fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
+        let _ = payload.copy_to(from, &mut self[offset..offset + len]);
+    }
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum IoError {
+    /// Past the end of the drive.
+    #[error("sectors {first} to {last} reach past the end of the drive, which has {sectors}")]
+    OutOfRange {
+        /// First sector asked for.
+        first: u64,
+        /// Last one.
+        last: u64,
+        /// Sectors of the drive.
+        sectors: u64,
+    },
+    /// The flash gave more errors than can be corrected.
+    #[error("unrecovered read error at sector {0}")]
+    Media(u64),
+    /// The placement handle does not exist.
+    #[error("placement {0} does not exist; the drive has {1}")]
+    Placement(u16, u32),
+    /// No free line can be had: too many blocks went bad.
+    #[error("the drive is out of spare blocks and has become read-only")]
+    ReadOnly,
+}
+
+/// What all tasks of the firmware share.
+pub(crate) struct Core {
+    pub(crate) sim: Sim,
+    pub(crate) config: DriveConfig,
+    pub(crate) layout: Layout,
+    pub(crate) nand: Nand,
+    pub(crate) state: RefCell<State>,
+    pub(crate) journal: RefCell<Journal>,
+    pub(crate) map_cache: Option<MapCache>,
+    /// Pages of the write buffer that are free.
+    pub(crate) buffer: Semaphore,
+    /// Pages that collection may have in the buffer.
+    pub(crate) window: Semaphore,
+    /// By frontier: there may be something to write.
+    pub(crate) work: Vec<Signal>,
+    /// By group: collection may have to run.
+    pub(crate) collect: Vec<Signal>,
+    /// A line became free, or the drive read-only.
+    pub(crate) space: Signal,
+    /// A program or the last reader of a line has finished.
+    pub(crate) progress: Signal,
+    pub(crate) read_only: Cell<bool>,
+    pub(crate) smart: Cell<Smart>,
+    /// What recovery replays: survives a cut during recovery.
+    pub(crate) dump: RefCell<Option<Dump>>,
+}
+
+/// A drive under power.
+#[derive(Clone)]
+pub struct Drive {
+    pub(crate) core: Rc<Core>,
+}
+
+impl Drive {
+    /// Powers on, which takes the time that reading spare areas and journal
+    /// takes.
+    ///
+    /// # Errors
+    /// If `config` cannot be built.
+    pub async fn power_on(
+        sim: &Sim,
+        config: &DriveConfig,
+        media: DriveMedia,
+        seed: Seed,
+    ) -> Result<Self, ConfigError> {
+        let drive = Self::prepare(sim, config, media, seed)?;
+        recover::read_spares(&drive.core).await;
+        drive.start();
+        Ok(drive)
+    }
+
+    /// Powers on without taking time, for runs that begin with a ready drive.
+    ///
+    /// # Errors
+    /// If `config` cannot be built.
+    pub fn ready(
+        sim: &Sim,
+        config: &DriveConfig,
+        media: DriveMedia,
+        seed: Seed,
+    ) -> Result<Self, ConfigError> {
+        let drive = Self::prepare(sim, config, media, seed)?;
+        drive.start();
+        Ok(drive)
+    }
+
+    fn prepare(
+        sim: &Sim,
+        config: &DriveConfig,
+        media: DriveMedia,
+        seed: Seed,
+    ) -> Result<Self, ConfigError> {
+        let layout = Layout::new(config)?;
+        let discipline = Discipline {
+            bypass_limit: if config.flash.reads_first {
+                config.flash.bypass_limit
+            } else {
+                0
+            },
+            suspend_limit: config.flash.suspend_limit,
+            suspend_cost: Ns::ZERO,
+        };
+        let (timing, endurance) = (config.timing()?, config.endurance()?);
+        let mut smart = media.smart;
+        smart.power_cycles += 1;
+        let faults = config.faults;
+        let nand = Nand::new(sim, media.cells, timing, endurance, faults, discipline, seed);
+        let (state, journal) = recover::rebuild(&layout, config, &nand, media.dump.as_ref());
+        let frontiers = state.frontiers.len();
+        let window = layout.unit * layout.dies_per_group * config.collection.reads_per_die.max(1);
+        let core = Core {
+            sim: sim.clone(),
+            config: config.clone(),
+            buffer: Semaphore::new(sim, layout.buffer_pages as usize),
+            window: Semaphore::new(sim, (window * layout.groups) as usize),
+            work: (0..frontiers).map(|_| Signal::default()).collect(),
+            collect: (0..layout.groups).map(|_| Signal::default()).collect(),
+            space: Signal::default(),
+            progress: Signal::default(),
+            read_only: Cell::new(false),
+            smart: Cell::new(smart),
+            map_cache: MapCache::new(sim, config, &layout),
+            state: RefCell::new(state),
+            journal: RefCell::new(journal),
+            dump: RefCell::new(media.dump),
+            nand,
+            layout,
+        };
+        Ok(Self {
+            core: Rc::new(core),
+        })
+    }
+
+    /// Starts the firmware's tasks and takes the saved buffer back in.
+    fn start(&self) {
+        let core = &self.core;
+        for frontier in 0..core.journal_frontier() {
+            let core = Rc::clone(core);
+            let writer = async move { core.write_frontier(frontier).await };
+            self.core.sim.spawn_detached(writer);
+        }
+        for group in 0..core.layout.groups {
+            let core = Rc::clone(core);
+            let collector = async move { core.collect_group(group).await };
+            self.core.sim.spawn_detached(collector);
+        }
+        let journal = Rc::clone(core);
+        self.core
+            .sim
+            .spawn_detached(async move { journal.write_journal().await });
+        core.restore_dump();
+    }
+
+    /// Bytes that the host may use.
+    #[must_use]
+    pub fn capacity(&self) -> Bytes {
+        self.core.config.capacity
+    }
+
+    /// Its configuration.
+    #[must_use]
+    pub fn config(&self) -> &DriveConfig {
+        &self.core.config
+    }
+
+    /// Its resolved sizes.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.core.layout
+    }
+
+    /// Counters since power-on.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.core.state.borrow().ledger.clone()
+    }
+
+    /// Counters over the drive's life.
+    #[must_use]
+    pub fn smart(&self) -> Smart {
+        let ledger = &self.core.state.borrow().ledger;
+        let mut smart = self.core.smart.get();
+        smart.host_read_sectors += ledger.host_read_sectors;
+        smart.host_write_sectors += ledger.host_write_sectors;
+        smart.programmed_pages += ledger.programmed_pages();
+        smart
+    }
+
+    /// Operations of the flash since power-on.
+    #[must_use]
+    pub fn flash_counters(&self) -> Counters {
+        self.core.nand.counters()
+    }
+
+    /// Busy time of all dies and of all channels.
+    #[must_use]
+    pub fn flash_busy(&self) -> (Ns, Ns) {
+        self.core.nand.busy()
+    }
+
+    /// Free lines over all groups.
+    #[must_use]
+    pub fn free_lines(&self) -> u32 {
+        let state = self.core.state.borrow();
+        let groups = 0..self.core.layout.groups;
+        groups.map(|group| state.lines.free_count(group)).sum()
+    }
+
+    /// State, valid pages and erases of each line.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(LineState, u32, u32)> {
+        let state = self.core.state.borrow();
+        let lines = state.lines.lines.iter();
+        lines.map(|l| (l.state, l.valid, l.erases)).collect()
+    }
+
+    /// Where the newest durable or buffered version of a mapped page is: its
+    /// contents, none if it is nowhere. For oracles.
+    #[must_use]
+    pub fn peek(&self, page: u32) -> Option<Vec<Payload>> {
+        self.core.contents(page)
+    }
+
+    /// Erases of every block, bad ones left out, and the number of bad ones.
+    #[must_use]
+    pub fn wear(&self) -> (Vec<u32>, u64) {
+        let media = self.core.nand.media();
+        let mut erases = Vec::new();
+        let mut bad = 0;
+        for block in recover::all_blocks(&self.core.layout) {
+            if media.state(block) == nand::BlockState::Bad {
+                bad += 1;
+            } else {
+                erases.push(media.erases(block));
+            }
+        }
+        (erases, bad)
+    }
+
+    /// Bytes of host memory that map, validity and spare areas take.
+    #[must_use]
+    pub fn memory(&self) -> (usize, usize) {
+        let map = self.core.state.borrow().memory();
+        (map, self.core.nand.media().memory())
+    }
+
+    /// Panics if an invariant of the firmware's memory does not hold.
+    pub fn check(&self) {
+        self.core.state.borrow().check(&self.core.layout);
+    }
+
+    /// What a power cut at this instant leaves.
+    #[must_use]
+    pub fn at_power_cut(&self) -> DriveMedia {
+        let mut smart = self.smart();
+        smart.unsafe_shutdowns += 1;
+        DriveMedia {
+            cells: self.core.nand.at_power_cut(),
+            dump: self.core.saved(),
+            smart,
+        }
+    }
+
+    /// Writes everything out and powers off.
+    pub async fn shutdown(&self) -> DriveMedia {
+        self.core.write_out().await;
+        DriveMedia {
+            cells: self.core.nand.at_power_cut(),
+            dump: self.core.saved(),
+            smart: self.smart(),
+        }
+    }
+
+    /// Reads `extent` into `sink`.
+    ///
+    /// # Errors
+    /// Past the end, or if the flash cannot be read.
+    pub async fn read(&self, extent: Extent, sink: &mut impl Sink) -> Result<(), IoError> {
+        self.core.check_range(extent)?;
+        self.core.count_command(true);
+        let result = self.core.read(extent, sink).await;
+        if result.is_err() {
+            let mut smart = self.core.smart.get();
+            smart.media_errors += 1;
+            self.core.smart.set(smart);
+        }
+        result
+    }
+
+    /// Writes `content` to `extent`. When this returns the write is acknowledged:
+    /// durable on a protected drive, otherwise after the next [`Drive::flush`]
+    /// or at once with `fua`.
+    ///
+    /// # Errors
+    /// Past the end, an unknown placement, or a drive out of spare blocks.
+    pub async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        placement: Placement,
+        origin: Origin,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        self.core.check_range(extent)?;
+        self.core.count_command(false);
+        let frontier = self.core.host_frontier(placement)?;
+        self.core.write(extent, content, frontier, origin).await?;
+        if fua {
+            self.core.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Deallocates the mapped pages that lie wholly in `extent`; they read as
+    /// zeros from then on.
+    ///
+    /// # Errors
+    /// Past the end, or a drive out of spare blocks.
+    pub async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        self.core.check_range(extent)?;
+        self.core.trim(extent).await
+    }
+
+    /// Makes every acknowledged write durable.
+    ///
+    /// # Errors
+    /// On a drive out of spare blocks.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        self.core.state.borrow_mut().ledger.flushes += 1;
+        self.core.sim.sleep(self.core.config.controller.command).await;
+        self.core.flush().await
+    }
+}
+
+impl Core {
+    fn check_range(&self, extent: Extent) -> Result<(), IoError> {
+        let sectors = self.config.capacity.0 / SECTOR;
+        let fits = extent.start.0.checked_add(u64::from(extent.sectors));
+        if fits.is_some_and(|end| end <= sectors) {
+            return Ok(());
+        }
+        Err(IoError::OutOfRange {
+            first: extent.start.0,
+            last: extent.start.0.saturating_add(u64::from(extent.sectors)).saturating_sub(1),
+            sectors,
+        })
+    }
+
+    fn count_command(&self, read: bool) {
+        let mut smart = self.smart.get();
+        smart.read_commands += u64::from(read);
+        smart.write_commands += u64::from(!read);
+        self.smart.set(smart);
+    }
+
+    fn host_frontier(&self, placement: Placement) -> Result<usize, IoError> {
+        let count = self.layout.handles * self.layout.groups;
+        let named = usize::from(placement.0);
+        if self.config.interface == crate::Interface::Block {
+            return Ok(0);
+        }
+        if named < count as usize {
+            return Ok(named);
+        }
+        Err(IoError::Placement(placement.0, count))
+    }
+
+    /// The mapped pages that `extent` touches: first, one past the last.
+    #[inline]
+    pub(crate) fn pages_of(&self, extent: Extent) -> (u32, u32) {
+        let per_page = self.layout.sectors_per_page as u64 * (UNIT as u64 / SECTOR);
+        let first = extent.start.0 / per_page;
+        (first as u32, extent.end().div_ceil(per_page) as u32)
+    }
+
+    /// Time to move `pages` mapped pages through the controller's DRAM.
+    #[inline]
+    pub(crate) fn dram_time(&self, pages: u32) -> Ns {
+        let units = u64::from(pages * self.layout.sectors_per_page);
+        Ns(self.config.controller.dram_per_unit.0 * units)
+    }
+}

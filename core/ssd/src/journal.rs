@@ -1,0 +1,437 @@
+//! The journal of deallocations.
+//!
+//! A deallocation leaves no trace in any spare area, so that older versions would
+//! come back at power-on. The journal holds one record for each, with a sequence
+//! number among those of the programs. On a protected drive a record counts as
+//! durable at once; otherwise the deallocation takes effect at the instant at
+//! which its journal page is issued, and is acknowledged when that is written.
+//!
+//! A *checkpoint* lists every unmapped range at one sequence number. Once it is
+//! complete, older journal lines have no use and are erased; one is written
+//! whenever the journal moves on to another line.
+//!
+//! # Format of a journal page (little endian, 4096 bytes)
+//!
+//! | bytes | |
+//! | --- | --- |
+//! | 0–3 | magic `FLJ1` |
+//! | 4–7 | kind: 0 records, 1 checkpoint |
+//! | 8–15 | sequence number: of the page, or of the checkpoint it belongs to |
+//! | 16–19 | position of the page in its checkpoint |
+//! | 20–23 | pages of the checkpoint; 1 for records |
+//! | 24–27 | entries in this page |
+//! | 28–31 | CRC-32C of the rest of the page |
+//! | 32–4095 | entries of 16 bytes: sequence number (8), first page (4), pages (4) |
+
+use crate::drive::{Core, IoError};
+use crate::ledger::Cause;
+use crate::line::LineState;
+use crate::recover::word;
+use crate::state::{Map, Where};
+use nand::{Payload, Ticket, UNIT};
+use std::rc::Rc;
+use std::sync::Arc;
+use units::Extent;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"FLJ1");
+const HEADER: usize = 32;
+const ENTRY: usize = 16;
+/// Entries of a journal page.
+pub(crate) const ENTRIES: usize = (UNIT - HEADER) / ENTRY;
+const _: () = assert!(ENTRIES == 254);
+
+/// A range of mapped pages that was deallocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trimmed {
+    pub(crate) sequence: u64,
+    pub(crate) first: u32,
+    pub(crate) pages: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageKind {
+    Records,
+    Checkpoint { index: u32, of: u32 },
+}
+
+/// One journal page, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JournalPage {
+    pub(crate) kind: PageKind,
+    pub(crate) sequence: u64,
+    pub(crate) entries: Vec<Trimmed>,
+}
+
+impl JournalPage {
+    pub(crate) fn encode(&self) -> [u8; UNIT] {
+        let (kind, index, of) = match self.kind {
+            PageKind::Records => (0, 0, 1),
+            PageKind::Checkpoint { index, of } => (1, index, of),
+        };
+        let mut bytes = [0; UNIT];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &MAGIC.to_le_bytes());
+        put(4, &u32::to_le_bytes(kind));
+        put(8, &self.sequence.to_le_bytes());
+        put(16, &u32::to_le_bytes(index));
+        put(20, &u32::to_le_bytes(of));
+        put(24, &(self.entries.len() as u32).to_le_bytes());
+        for (number, entry) in self.entries.iter().enumerate() {
+            let at = HEADER + number * ENTRY;
+            put(at, &entry.sequence.to_le_bytes());
+            put(at + 8, &entry.first.to_le_bytes());
+            put(at + 12, &entry.pages.to_le_bytes());
+        }
+        let crc = checksum(&bytes);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The page in `bytes`; none if it is not one, or damaged.
+    pub(crate) fn decode(bytes: &[u8; UNIT]) -> Option<Self> {
+        let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
+        let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let count = u32_at(24) as usize;
+        if u32_at(0) != MAGIC || count > ENTRIES || u32_at(28) != checksum(bytes) {
+            return None;
+        }
+        let kind = match u32_at(4) {
+            0 => PageKind::Records,
+            1 => PageKind::Checkpoint {
+                index: u32_at(16),
+                of: u32_at(20),
+            },
+            _ => return None,
+        };
+        let entry = |number: usize| {
+            let at = HEADER + number * ENTRY;
+            Trimmed {
+                sequence: u64_at(at),
+                first: u32_at(at + 8),
+                pages: u32_at(at + 12),
+            }
+        };
+        Some(Self {
+            kind,
+            sequence: u64_at(8),
+            entries: (0..count).map(entry).collect(),
+        })
+    }
+}
+
+fn checksum(bytes: &[u8; UNIT]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..28]), &bytes[HEADER..])
+}
+
+/// The firmware's side of the journal.
+#[derive(Default)]
+pub(crate) struct Journal {
+    /// Deallocations that wait to take effect, by ticket; unprotected drives.
+    waiting: Vec<(u32, u32)>,
+    /// Tickets given and tickets that are durable.
+    asked: u64,
+    durable: u64,
+    /// Records in effect that are not on flash; protected drives.
+    pub(crate) records: Vec<Trimmed>,
+    /// Of those, records that a program under way carries.
+    writing: usize,
+    /// Full journal lines, to be erased when a checkpoint is complete.
+    pub(crate) full_lines: Vec<u32>,
+    /// Whether records must go out although they do not fill a page.
+    forced: bool,
+}
+
+impl Journal {
+    /// The journal as found at power-on: records that are not on flash, and full
+    /// lines that a checkpoint will supersede.
+    pub(crate) fn found(records: Vec<Trimmed>, full_lines: Vec<u32>) -> Self {
+        Self {
+            records,
+            full_lines,
+            ..Self::default()
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.waiting.is_empty()
+            || self.records.len() >= ENTRIES
+            || !self.full_lines.is_empty()
+            || (self.forced && !self.records.is_empty())
+    }
+}
+
+impl Core {
+    /// Deallocates the mapped pages wholly inside `extent`.
+    pub(crate) async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        self.sim.sleep(self.config.controller.command).await;
+        self.state.borrow_mut().ledger.host_trim_sectors += u64::from(extent.sectors);
+        let (first, pages) = self.whole_pages(extent);
+        if pages == 0 {
+            return Ok(());
+        }
+        if self.config.controller.power_loss_protection {
+            let sequence = self.mark();
+            let record = Trimmed {
+                sequence,
+                first,
+                pages,
+            };
+            self.take_effect(record);
+            self.journal.borrow_mut().records.push(record);
+            self.work[self.journal_frontier()].notify(&self.sim);
+            return Ok(());
+        }
+        let ticket = {
+            let mut journal = self.journal.borrow_mut();
+            journal.waiting.push((first, pages));
+            journal.asked += 1;
+            journal.asked
+        };
+        self.work[self.journal_frontier()].notify(&self.sim);
+        while self.journal.borrow().durable < ticket {
+            if self.read_only.get() {
+                return Err(IoError::ReadOnly);
+            }
+            self.progress.wait(&self.sim).await;
+        }
+        Ok(())
+    }
+
+    fn whole_pages(&self, extent: Extent) -> (u32, u32) {
+        let per_page = self.layout.page_bytes() / units::SECTOR;
+        let first = extent.start.0.div_ceil(per_page);
+        let last = (extent.end() / per_page).max(first);
+        (first as u32, (last - first) as u32)
+    }
+
+    /// A sequence number for something that is no program.
+    fn mark(&self) -> u64 {
+        let mut state = self.state.borrow_mut();
+        let sequence = state.in_flight.begin();
+        state.in_flight.end(sequence);
+        sequence
+    }
+
+    /// The pages of a record are nowhere from this instant on.
+    fn take_effect(&self, record: Trimmed) {
+        let mut state = self.state.borrow_mut();
+        for page in record.first..record.first + record.pages {
+            state.forget(&self.layout, page);
+        }
+    }
+
+    pub(crate) fn journal_frontier(&self) -> usize {
+        self.work.len() - 1
+    }
+
+    /// Writes journal pages, for ever.
+    pub(crate) async fn write_journal(self: Rc<Self>) {
+        let frontier = self.journal_frontier();
+        loop {
+            while !self.journal.borrow().has_work() {
+                self.work[frontier].wait(&self.sim).await;
+            }
+            if self.write_records(frontier).await.is_err() {
+                return;
+            }
+            if !self.journal.borrow().full_lines.is_empty()
+                && self.write_checkpoint(frontier).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Writes one page of records, if there are any.
+    async fn write_records(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+        self.open_journal_line(frontier).await?;
+        let asked = self.journal.borrow().asked;
+        let waiting: Vec<_> = {
+            let mut journal = self.journal.borrow_mut();
+            let count = journal.waiting.len().min(ENTRIES);
+            journal.waiting.drain(..count).collect()
+        };
+        let left = self.journal.borrow().waiting.len() as u64;
+        for (first, pages) in waiting {
+            let record = Trimmed {
+                sequence: self.mark(),
+                first,
+                pages,
+            };
+            self.take_effect(record);
+            self.journal.borrow_mut().records.push(record);
+        }
+        let entries: Vec<_> = {
+            let mut journal = self.journal.borrow_mut();
+            let count = journal.records.len().min(ENTRIES);
+            journal.writing = count;
+            journal.records[..count].to_vec()
+        };
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let page = JournalPage {
+            kind: PageKind::Records,
+            sequence: 0,
+            entries,
+        };
+        self.write_page(frontier, page).await?;
+        let mut journal = self.journal.borrow_mut();
+        let written = std::mem::take(&mut journal.writing);
+        journal.records.drain(..written);
+        journal.forced &= !journal.records.is_empty();
+        journal.durable = asked - left;
+        drop(journal);
+        self.progress.notify(&self.sim);
+        Ok(())
+    }
+
+    /// Writes every unmapped range, then erases the journal lines before it.
+    async fn write_checkpoint(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+        let old = std::mem::take(&mut self.journal.borrow_mut().full_lines);
+        let sequence = self.mark();
+        let ranges = unmapped(&self.state.borrow().map, self.layout.host_pages, sequence);
+        let of = ranges.len().div_ceil(ENTRIES).max(1) as u32;
+        for index in 0..of {
+            self.open_journal_line(frontier).await?;
+            let from = index as usize * ENTRIES;
+            let to = ranges.len().min(from + ENTRIES);
+            let page = JournalPage {
+                kind: PageKind::Checkpoint { index, of },
+                sequence,
+                entries: ranges[from..to].to_vec(),
+            };
+            self.write_page(frontier, page).await?;
+        }
+        for line in old {
+            let mut state = self.state.borrow_mut();
+            state.lines.transition(line, LineState::Collecting);
+            drop(state);
+            let core = Rc::clone(self);
+            self.sim
+                .spawn_detached(async move { core.reclaim(line).await });
+        }
+        Ok(())
+    }
+
+    /// As [`Core::open_line`]; the line that was full before is remembered.
+    async fn open_journal_line(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+        let before = self.state.borrow().frontiers[frontier].open;
+        self.open_line(frontier).await?;
+        let after = self.state.borrow().frontiers[frontier].open;
+        if before != after && before != crate::layout::NONE {
+            self.journal.borrow_mut().full_lines.push(before);
+        }
+        Ok(())
+    }
+
+    /// Writes one journal page as a unit of its own, again elsewhere if its
+    /// program fails.
+    async fn write_page(
+        self: &Rc<Self>,
+        frontier: usize,
+        mut page: JournalPage,
+    ) -> Result<(), IoError> {
+        // Under way until the page is written, so that nothing it makes invalid is
+        // erased before.
+        let mut under_way = Vec::new();
+        loop {
+            let (line, unit, sequence, ticket) = self.submit_page(frontier, &mut page);
+            under_way.push(sequence);
+            let result = self.nand.finish_program(ticket).await;
+            let mut state = self.state.borrow_mut();
+            let entry = &mut state.lines.lines[line as usize];
+            entry.in_flight -= 1;
+            if result.is_ok() {
+                for sequence in under_way {
+                    state.in_flight.end(sequence);
+                }
+                drop(state);
+                self.progress.notify(&self.sim);
+                return Ok(());
+            }
+            entry.dead_dies.push(self.layout.die_in_group(unit));
+            drop(state);
+            self.open_journal_line(frontier).await?;
+        }
+    }
+
+    fn submit_page(&self, frontier: usize, page: &mut JournalPage) -> (u32, u32, u64, Ticket) {
+        let mut state = self.state.borrow_mut();
+        let line = state.frontiers[frontier].open;
+        let unit = state.next_unit(&self.layout, line).expect("opened");
+        let sequence = state.in_flight.begin();
+        if page.kind == PageKind::Records {
+            page.sequence = sequence;
+        }
+        let pages = self.layout.unit;
+        state.ledger.program(Cause::Journal as u8, 0, 1);
+        state
+            .ledger
+            .program(Cause::Padding as u8, 0, u64::from(pages - 1));
+        let sectors = (pages * self.layout.sectors_per_page) as usize;
+        let mut words = vec![word::PADDING; sectors];
+        words[0] = word::JOURNAL;
+        let mut payload = vec![Payload::Zero; sectors];
+        payload[0] = Payload::Bytes(Arc::new(page.encode()));
+        let ticket = self.program(&state, line, unit, sequence, &words, &payload);
+        state.lines.lines[line as usize].in_flight += 1;
+        (line, unit, sequence, ticket)
+    }
+
+    /// Writes out all records.
+    pub(crate) async fn flush_journal(&self) {
+        let pending = |core: &Self| {
+            let journal = core.journal.borrow();
+            !journal.records.is_empty() || !journal.waiting.is_empty()
+        };
+        while pending(self) && !self.read_only.get() {
+            self.journal.borrow_mut().forced = true;
+            self.work[self.journal_frontier()].notify(&self.sim);
+            self.progress.wait(&self.sim).await;
+        }
+    }
+}
+
+/// Every range of host pages that is nowhere.
+fn unmapped(map: &Map, host_pages: u32, sequence: u64) -> Vec<Trimmed> {
+    let mut ranges: Vec<Trimmed> = Vec::new();
+    for page in (0..host_pages).filter(|&page| map.get(page) == Where::Nowhere) {
+        match ranges.last_mut() {
+            Some(range) if range.first + range.pages == page => range.pages += 1,
+            _ => ranges.push(Trimmed {
+                sequence,
+                first: page,
+                pages: 1,
+            }),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_decodes_to_what_was_encoded_and_damage_is_seen() {
+        let page = JournalPage {
+            kind: PageKind::Checkpoint { index: 2, of: 7 },
+            sequence: 99,
+            entries: (0..ENTRIES as u32)
+                .map(|n| Trimmed {
+                    sequence: 99,
+                    first: n * 10,
+                    pages: n + 1,
+                })
+                .collect(),
+        };
+        let mut bytes = page.encode();
+        assert_eq!(JournalPage::decode(&bytes), Some(page));
+        for at in [0, 5, 9, 25, 29, 32, UNIT - 1] {
+            bytes[at] ^= 1;
+            assert_eq!(JournalPage::decode(&bytes), None, "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! How a drive's addresses are cut: constants resolved once.
+//!
+//! A *page* here is what the map maps ([`crate::Mapping::unit`]); a page on flash
+//! is named by its number: line, then unit in the line, then position in the
+//! unit. Units rotate over the dies of the line's group, so that consecutive
+//! programs go to different dies.
+
+use crate::config::{ConfigError, DriveConfig, Interface};
+use nand::{BlockId, Geometry, MAX_PLANES, Row, UNIT};
+use units::Bytes;
+
+/// No page.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Division by a constant that is known only at run time.
+#[derive(Clone, Copy, Debug)]
+struct Divisor {
+    by: u32,
+    reciprocal: u64,
+}
+
+impl Divisor {
+    fn new(by: u32) -> Self {
+        // Exact for every dividend of 32 bits (Lemire, Kaser, Kurz 2019).
+        let reciprocal = (u64::MAX / u64::from(by)).wrapping_add(1);
+        Self { by, reciprocal }
+    }
+
+    #[inline]
+    fn split(self, dividend: u32) -> (u32, u32) {
+        if self.by == 1 {
+            return (dividend, 0);
+        }
+        let quotient = ((u128::from(self.reciprocal) * u128::from(dividend)) >> 64) as u32;
+        (quotient, dividend - quotient * self.by)
+    }
+}
+
+/// Resolved sizes of a drive. Counts are of mapped pages unless named otherwise.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Shape of the flash.
+    pub geometry: Geometry,
+    /// 4 KiB sectors in a mapped page.
+    pub sectors_per_page: u32,
+    /// Mapped pages that the host may use.
+    pub host_pages: u32,
+    /// Translation pages, where the map is paged; mapped like host pages, after
+    /// them.
+    pub map_pages: u32,
+    /// Entries in a translation page.
+    pub entries_per_map_page: u32,
+    /// Pages of a unit: what one program writes.
+    pub unit: u32,
+    /// Units of a line.
+    pub units_per_line: u32,
+    /// Pages of a line, summary included.
+    pub line_pages: u32,
+    /// Pages of a line that hold data; the rest, at its end, is its summary.
+    pub line_data: u32,
+    /// Lines of a reclaim group.
+    pub lines_per_group: u32,
+    /// Reclaim groups.
+    pub groups: u32,
+    /// Dies of a reclaim group.
+    pub dies_per_group: u32,
+    /// Handles in a group.
+    pub handles: u32,
+    /// Bits of a spare word that name the page; the rest name its origin.
+    pub page_bits: u32,
+    /// Pages of the write buffer.
+    pub buffer_pages: u32,
+    line: Divisor,
+    unit_of: Divisor,
+    die: Divisor,
+    flash_row: Divisor,
+    flash_page: Divisor,
+}
+
+/// Where a page lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Unit in its line.
+    pub(crate) unit: u32,
+    /// Page row in the unit's blocks.
+    pub(crate) row: u32,
+    pub(crate) plane: u32,
+    /// First 4 KiB sector in the flash page.
+    pub(crate) sector: u32,
+}
+
+impl Layout {
+    /// The layout of `config`.
+    ///
+    /// # Errors
+    /// Says which knob makes the drive impossible.
+    pub fn new(config: &DriveConfig) -> Result<Self, ConfigError> {
+        let geometry = config.geometry.checked()?;
+        let sectors_per_page = mapping_unit(config)?;
+        let groups = u32::from(config.placement.reclaim_groups);
+        if groups == 0 || !geometry.dies().is_multiple_of(groups) {
+            let expected = format!("a divisor of the {} dies", geometry.dies());
+            let knob = "placement.reclaim_groups";
+            return Err(ConfigError::range(knob, groups, expected));
+        }
+        let handles = handles(config)?;
+        let lines_per_group = geometry
+            .blocks_per_plane
+            .checked_sub(config.wear.spare_blocks)
+            .filter(|&lines| lines > 0)
+            .ok_or_else(|| {
+                let expected = format!("less than blocks_per_plane ({})", geometry.blocks_per_plane);
+                ConfigError::range("wear.spare_blocks", config.wear.spare_blocks, expected)
+            })?;
+        let unit = geometry.sectors_per_program() / sectors_per_page;
+        let dies_per_group = geometry.dies() / groups;
+        let units_per_line =
+            dies_per_group * (geometry.pages_per_block / geometry.pages_per_program);
+        let line_pages = units_per_line * unit;
+        let page_bytes = u64::from(sectors_per_page) * UNIT as u64;
+        // A line that cannot hold one page besides its summary is no line.
+        let summary = (u64::from(line_pages) * 4).div_ceil(page_bytes) as u32;
+        let line_data = line_pages.saturating_sub(summary);
+        let host_pages = host_pages(config.capacity, page_bytes)?;
+        let entries_per_map_page = (page_bytes / 4) as u32;
+        let map_pages = if config.mapping.cache.0 == 0 {
+            0
+        } else {
+            host_pages.div_ceil(entries_per_map_page)
+        };
+        // Three numbers above the pages mark what is no page.
+        let page_bits = u32::BITS - (host_pages + map_pages + 3).leading_zeros();
+        let layout = Self {
+            geometry,
+            sectors_per_page,
+            host_pages,
+            map_pages,
+            entries_per_map_page,
+            unit,
+            units_per_line,
+            line_pages,
+            line_data,
+            lines_per_group,
+            groups,
+            dies_per_group,
+            handles,
+            page_bits,
+            buffer_pages: (config.controller.write_buffer.0 / page_bytes) as u32,
+            line: Divisor::new(line_pages),
+            unit_of: Divisor::new(unit),
+            die: Divisor::new(dies_per_group),
+            flash_row: Divisor::new(geometry.planes * geometry.sectors_per_page() / sectors_per_page),
+            flash_page: Divisor::new(geometry.sectors_per_page() / sectors_per_page),
+        };
+        layout.check_buffer()?;
+        layout.check_space(config)?;
+        Ok(layout)
+    }
+
+    fn check_buffer(&self) -> Result<(), ConfigError> {
+        if self.buffer_pages >= self.unit {
+            return Ok(());
+        }
+        let expected = format!("at least one program ({})", self.bytes(self.unit));
+        let knob = "controller.write_buffer";
+        Err(ConfigError::range(knob, self.bytes(self.buffer_pages), expected))
+    }
+
+    /// Whether the host's data fit besides the lines that must stay available.
+    fn check_space(&self, config: &DriveConfig) -> Result<(), ConfigError> {
+        let lines = self.lines_per_group;
+        let collectors = if config.placement.persistently_isolated {
+            self.handles
+        } else {
+            1
+        };
+        // Open lines of the host and of collection, the journal's old and new
+        // line, the open line of a paged map.
+        let open = self.handles + collectors + 2 + u32::from(self.map_pages > 0);
+        let need = open + config.collection.reserve_lines.max(1) + 1;
+        let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
+        let fit = lines.saturating_sub(need);
+        if u64::from(fit) * u64::from(self.line_data) >= u64::from(pages) {
+            return Ok(());
+        }
+        let most = u64::from(fit) * u64::from(self.line_data) * u64::from(self.groups);
+        Err(ConfigError::Space {
+            lines,
+            line: self.bytes(self.line_pages),
+            user: self.bytes(pages),
+            need,
+            most: Bytes(most * self.page_bytes()),
+        })
+    }
+
+    /// Bytes of a mapped page.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        u64::from(self.sectors_per_page) * UNIT as u64
+    }
+
+    /// `pages` as bytes.
+    #[must_use]
+    pub fn bytes(&self, pages: u32) -> Bytes {
+        Bytes(u64::from(pages) * self.page_bytes())
+    }
+
+    /// Units of a line that hold data.
+    pub(crate) fn data_units(&self) -> u32 {
+        self.line_data.div_ceil(self.unit)
+    }
+
+    /// Lines in all.
+    #[must_use]
+    pub fn lines(&self) -> u32 {
+        self.groups * self.lines_per_group
+    }
+
+    /// Pages of the map: the host's and those of the map itself.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.host_pages + self.map_pages
+    }
+
+    /// Raw bytes over what the host sees, minus one.
+    #[must_use]
+    pub fn over_provisioning(&self) -> f64 {
+        let data = u64::from(self.lines()) * u64::from(self.line_pages);
+        data as f64 / f64::from(self.host_pages) - 1.0
+    }
+
+    #[inline]
+    pub(crate) fn line_of(&self, page: u32) -> (u32, u32) {
+        self.line.split(page)
+    }
+
+    /// Where the page at `offset` of a line lies.
+    #[inline]
+    pub(crate) fn place(&self, offset: u32) -> Place {
+        let (unit, within) = self.unit_of.split(offset);
+        let (turn, _) = self.die.split(unit);
+        let (page, in_row) = self.flash_row.split(within);
+        let (plane, in_page) = self.flash_page.split(in_row);
+        Place {
+            unit,
+            row: turn * self.geometry.pages_per_program + page,
+            plane,
+            sector: in_page * self.sectors_per_page,
+        }
+    }
+
+    /// The die of a unit, counted in its group.
+    #[inline]
+    pub(crate) fn die_in_group(&self, unit: u32) -> u32 {
+        self.die.split(unit).1
+    }
+
+    /// First page row of a unit in its blocks.
+    pub(crate) fn first_row(&self, unit: u32) -> u32 {
+        self.die.split(unit).0 * self.geometry.pages_per_program
+    }
+
+    /// The group of a line.
+    #[inline]
+    pub(crate) fn group(&self, line: u32) -> u32 {
+        line / self.lines_per_group
+    }
+
+    /// Dies of a group.
+    pub(crate) fn dies(&self, group: u32) -> std::ops::Range<u32> {
+        group * self.dies_per_group..(group + 1) * self.dies_per_group
+    }
+
+    /// All planes of one page row.
+    #[inline]
+    pub(crate) fn row(&self, die: u32, blocks: &[u32], page: u32) -> Row {
+        let mut row = Row {
+            die,
+            page,
+            blocks: [0; MAX_PLANES],
+            planes: ((1_u32 << self.geometry.planes) - 1) as u8,
+        };
+        row.blocks[..blocks.len()].copy_from_slice(blocks);
+        row
+    }
+
+    /// The block of `row` in `plane`.
+    pub(crate) fn block(row: &Row, plane: u32) -> BlockId {
+        BlockId {
+            die: row.die,
+            plane,
+            block: row.blocks[plane as usize],
+        }
+    }
+}
+
+fn handles(config: &DriveConfig) -> Result<u32, ConfigError> {
+    let handles = config.placement.handles;
+    let fits = match config.interface {
+        Interface::Block => handles == 1,
+        Interface::Streams | Interface::Fdp => (1..=128).contains(&handles),
+    };
+    if fits {
+        return Ok(u32::from(handles));
+    }
+    let expected = match config.interface {
+        Interface::Block => "1 on a conventional drive",
+        Interface::Streams | Interface::Fdp => "1 to 128",
+    };
+    Err(ConfigError::range("placement.handles", handles, expected))
+}
+
+/// Sectors of a mapped page.
+fn mapping_unit(config: &DriveConfig) -> Result<u32, ConfigError> {
+    let (unit, page) = (config.mapping.unit.0, u64::from(config.geometry.page_bytes));
+    let fits = unit.is_power_of_two() && unit >= UNIT as u64 && unit <= page;
+    if fits && page.is_multiple_of(unit) {
+        return Ok((unit / UNIT as u64) as u32);
+    }
+    let expected = format!("a power of two from 4096 to the page size ({page})");
+    Err(ConfigError::range("mapping.unit", unit, expected))
+}
+
+fn host_pages(capacity: Bytes, page_bytes: u64) -> Result<u32, ConfigError> {
+    let pages = capacity.0 / page_bytes;
+    if pages == 0 || !capacity.0.is_multiple_of(page_bytes) {
+        let expected = format!("a multiple of the mapping unit ({page_bytes})");
+        return Err(ConfigError::range("capacity", capacity.0, expected));
+    }
+    u32::try_from(pages)
+        .ok()
+        .filter(|&pages| u64::from(pages) < Geometry::MAX_SECTORS - 4)
+        .ok_or_else(|| ConfigError::range("capacity", capacity, "less than 8 TiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_time_divisor_divides() {
+        for by in [1, 2, 3, 7, 24, 6144, 65_537, u32::MAX] {
+            let divisor = Divisor::new(by);
+            for dividend in [0, 1, by - 1, by, by.wrapping_add(1), 1 << 31, u32::MAX] {
+                assert_eq!(divisor.split(dividend), (dividend / by, dividend % by));
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A map of which only the most recently used parts are in DRAM.
+//!
+//! The map is cut into translation pages, which are mapped and written like host
+//! pages (their numbers follow the host's). A lookup that misses reads its
+//! translation page from flash; a dirty one that leaves the cache is written.
+//! What the entries say is always right; this keeps account of which of them the
+//! DRAM holds and charges the time and the traffic for the others.
+//! //= dftl 4
+
+use crate::config::DriveConfig;
+use crate::drive::Core;
+use crate::layout::{Layout, NONE};
+use crate::ledger::{Cause, ReadCause};
+use crate::state::{Incoming, Kind, Where};
+use nand::Priority;
+use sim::{Signal, Sim};
+use std::cell::RefCell;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    newer: u32,
+    older: u32,
+    cached: bool,
+    dirty: bool,
+    loading: bool,
+}
+
+/// Which translation pages are in DRAM, by recency.
+struct Recency {
+    entries: Vec<Entry>,
+    newest: u32,
+    oldest: u32,
+    cached: u32,
+}
+
+/// The cache.
+pub(crate) struct MapCache {
+    capacity: u32,
+    recency: RefCell<Recency>,
+    loaded: Signal,
+}
+
+impl MapCache {
+    /// A cache for `config`, if its map is paged.
+    pub(crate) fn new(_: &Sim, config: &DriveConfig, layout: &Layout) -> Option<Self> {
+        if layout.map_pages == 0 {
+            return None;
+        }
+        let capacity = (config.mapping.cache.0 / layout.page_bytes()).max(1);
+        let entry = Entry {
+            newer: NONE,
+            older: NONE,
+            cached: false,
+            dirty: false,
+            loading: false,
+        };
+        Some(Self {
+            capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
+            recency: RefCell::new(Recency {
+                entries: vec![entry; layout.map_pages as usize],
+                newest: NONE,
+                oldest: NONE,
+                cached: 0,
+            }),
+            loaded: Signal::default(),
+        })
+    }
+}
+
+impl Recency {
+    fn unlink(&mut self, index: u32) {
+        let Entry { newer, older, .. } = self.entries[index as usize];
+        match newer {
+            NONE => self.newest = older,
+            _ => self.entries[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.entries[older as usize].newer = newer,
+        }
+    }
+
+    fn link_newest(&mut self, index: u32) {
+        let before = std::mem::replace(&mut self.newest, index);
+        let entry = &mut self.entries[index as usize];
+        (entry.newer, entry.older) = (NONE, before);
+        match before {
+            NONE => self.oldest = index,
+            _ => self.entries[before as usize].newer = index,
+        }
+    }
+
+    /// Marks a page used. True if it is, or is being, held.
+    fn touch(&mut self, index: u32, dirty: bool) -> bool {
+        let held = self.entries[index as usize].cached;
+        if held {
+            self.unlink(index);
+        } else {
+            self.entries[index as usize].cached = true;
+            self.cached += 1;
+        }
+        self.entries[index as usize].dirty |= dirty;
+        self.link_newest(index);
+        held
+    }
+
+    /// Takes the page used longest ago out. Gives it if it was dirty.
+    fn evict(&mut self) -> Option<u32> {
+        let oldest = self.oldest;
+        self.unlink(oldest);
+        let entry = &mut self.entries[oldest as usize];
+        entry.cached = false;
+        self.cached -= 1;
+        std::mem::take(&mut entry.dirty).then_some(oldest)
+    }
+}
+
+impl Core {
+    /// Makes sure that the translation page of `page` is in DRAM.
+    pub(crate) async fn touch_map(&self, page: u32, dirty: bool) {
+        let Some(cache) = &self.map_cache else { return };
+        if page >= self.layout.host_pages {
+            return;
+        }
+        let index = page / self.layout.entries_per_map_page;
+        let held = cache.recency.borrow_mut().touch(index, dirty);
+        if held {
+            while cache.recency.borrow().entries[index as usize].loading {
+                cache.loaded.wait(&self.sim).await;
+            }
+            return;
+        }
+        while cache.recency.borrow().cached > cache.capacity {
+            let evicted = cache.recency.borrow_mut().evict();
+            if let Some(dirty) = evicted {
+                self.write_map_page(dirty);
+            }
+        }
+        cache.recency.borrow_mut().entries[index as usize].loading = true;
+        self.load_map_page(index).await;
+        cache.recency.borrow_mut().entries[index as usize].loading = false;
+        cache.loaded.notify(&self.sim);
+    }
+
+    fn write_map_page(&self, index: u32) {
+        let mut state = self.state.borrow_mut();
+        let frontiers = &state.frontiers;
+        let frontier = frontiers
+            .iter()
+            .position(|f| f.kind == Kind::Map)
+            .expect("a paged map has its frontier");
+        state.insert(Incoming {
+            page: self.layout.host_pages + index,
+            frontier,
+            cause: Cause::Map,
+            tag: 0,
+        });
+        drop(state);
+        self.work[frontier].notify(&self.sim);
+    }
+
+    async fn load_map_page(&self, index: u32) {
+        let place = {
+            let state = self.state.borrow();
+            state.map.get(self.layout.host_pages + index)
+        };
+        let Where::Flash(place) = place else { return };
+        let (line, offset) = self.layout.line_of(place);
+        let at = self.layout.place(offset);
+        let mut row = self.row(&self.state.borrow(), line, at.unit, at.row);
+        row.planes = 1 << at.plane;
+        self.begin_reading(line, ReadCause::Map, row);
+        let bytes = self.layout.page_bytes() as u32;
+        // A failure costs its time; the entries themselves are never lost, since
+        // the spare areas name every page.
+        let _ = self.nand.read(row, bytes, Priority::Read).await;
+        self.end_reading(line);
+    }
+}

@@ -1,0 +1,306 @@
+//! Drives with a past, made without living through it.
+//!
+//! The flash is written as the past would have left it, and the firmware then
+//! powers on from it like from any other. *Full*: every page written once, in
+//! order. *Aged*: the steady state of uniform random overwrites. There, a line
+//! loses valid pages in proportion to what it has left, so the share of valid
+//! pages falls geometrically with the age of the line; the ratio is the one at
+//! which all lines together hold exactly the host's pages. This is the state that
+//! the closed form for cleaning the oldest line assumes, and that greedy cleaning
+//! approaches with large lines.
+//! //= desnoyers2014 4
+
+use crate::config::{ConfigError, DriveConfig};
+use crate::drive::DriveMedia;
+use crate::layout::{Layout, NONE};
+use crate::recover::word;
+use serde::{Deserialize, Serialize};
+use sim::{Rng, Seed};
+
+/// The past of a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precondition {
+    /// None: erased.
+    #[default]
+    Fresh,
+    /// Every page written once, in order.
+    Full,
+    /// Overwritten at random until garbage collection is in its steady state.
+    Aged,
+}
+
+impl Precondition {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Fresh, Self::Full, Self::Aged];
+
+    /// Name in plans and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Full => "full",
+            Self::Aged => "aged",
+        }
+    }
+
+    /// A new drive with this past.
+    ///
+    /// # Errors
+    /// If `config` cannot be built.
+    pub fn media(self, config: &DriveConfig, seed: Seed) -> Result<DriveMedia, ConfigError> {
+        let layout = Layout::new(config)?;
+        let mut media = DriveMedia::new(config, seed)?;
+        let mut scribe = Scribe::new(&layout, &mut media, seed);
+        match self {
+            Self::Fresh => {}
+            Self::Full => scribe.write_full(),
+            Self::Aged => scribe.write_aged(config),
+        }
+        Ok(media)
+    }
+}
+
+/// Writes lines in their order, each with the blocks that the firmware will find
+/// there.
+struct Scribe<'a> {
+    layout: &'a Layout,
+    media: &'a mut DriveMedia,
+    rng: Rng,
+    pages: Shuffle,
+    sequence: u64,
+    words: Vec<u32>,
+    /// Good blocks of each die and plane, lowest last.
+    blocks: Vec<Vec<u32>>,
+}
+
+impl<'a> Scribe<'a> {
+    fn new(layout: &'a Layout, media: &'a mut DriveMedia, seed: Seed) -> Self {
+        let planes = layout.geometry.planes;
+        let columns = (layout.geometry.dies() * planes) as usize;
+        let mut blocks = vec![Vec::new(); columns];
+        for block in crate::recover::all_blocks(layout) {
+            if media.cells.state(block) != nand::BlockState::Bad {
+                blocks[(block.die * planes + block.plane) as usize].push(block.block);
+            }
+        }
+        for column in &mut blocks {
+            column.reverse();
+        }
+        Self {
+            pages: Shuffle::new(layout.host_pages, &mut seed.stream("precondition pages")),
+            rng: seed.stream("precondition"),
+            words: Vec::new(),
+            layout,
+            media,
+            sequence: 1,
+            blocks,
+        }
+    }
+
+    fn write_full(&mut self) {
+        let per_line = self.layout.line_data;
+        for (index, line) in self.lines_in_turn().enumerate() {
+            let first = index as u32 * per_line;
+            if first >= self.layout.host_pages {
+                return;
+            }
+            let count = per_line.min(self.layout.host_pages - first);
+            self.write_line(line, count, |position| first + position);
+        }
+    }
+
+    /// Lines, group by group in turn, so that groups fill alike.
+    fn lines_in_turn(&self) -> impl Iterator<Item = u32> + use<> {
+        let (groups, per_group) = (self.layout.groups, self.layout.lines_per_group);
+        (0..per_group).flat_map(move |line| (0..groups).map(move |g| g * per_group + line))
+    }
+
+    fn write_aged(&mut self, config: &DriveConfig) {
+        let policy = config.collection;
+        let spare = policy.reserve_lines.max(1) + policy.background_lines.max(1);
+        // The open lines of host and collection count as free space too.
+        let used = (self.layout.lines_per_group - spare - 2) * self.layout.groups;
+        let total = self.layout.host_pages;
+        let shares = valid_shares(used, self.layout.line_data, total);
+        let mut next = 0;
+        for (line, valid) in self.lines_in_turn().zip(shares) {
+            let mut left = valid;
+            let mut slots = self.layout.line_data;
+            let (pages, mut rng) = (self.pages.clone(), self.rng.clone());
+            self.write_line(line, self.layout.line_data, |_| {
+                let is_valid = rng.below(u64::from(slots)) < u64::from(left);
+                slots -= 1;
+                if is_valid {
+                    left -= 1;
+                    next += 1;
+                    return pages.at(next - 1);
+                }
+                // Stale: a page whose newer version comes later.
+                match total - next {
+                    0 => NONE,
+                    later => pages.at(next + rng.below(u64::from(later)) as u32),
+                }
+            });
+            self.rng = rng;
+        }
+    }
+
+    /// Writes `count` pages of a line; `page` names each.
+    fn write_line(&mut self, line: u32, count: u32, mut page: impl FnMut(u32) -> u32) {
+        let layout = self.layout;
+        let rows: Vec<_> = (0..layout.dies_per_group)
+            .map(|die| self.take_blocks(line, die))
+            .collect();
+        let full = count == layout.line_data;
+        let end = if full { layout.line_pages } else { count };
+        for unit in 0..end.div_ceil(layout.unit) {
+            self.words.clear();
+            for position in unit * layout.unit..(unit + 1) * layout.unit {
+                let word = if position < count {
+                    match page(position) {
+                        NONE => word::PADDING,
+                        page => word::word(layout, page, 0),
+                    }
+                } else if full {
+                    word::SUMMARY
+                } else {
+                    word::PADDING
+                };
+                let sectors = layout.sectors_per_page as usize;
+                self.words.extend(std::iter::repeat_n(word, sectors));
+            }
+            let mut row = rows[layout.die_in_group(unit) as usize];
+            row.page = layout.first_row(unit);
+            let label = word::label(line, 0);
+            self.media
+                .cells
+                .program(row, self.sequence, label, &self.words, &[])
+                .expect("lines are written in order");
+            self.sequence += 1;
+        }
+    }
+
+    fn take_blocks(&mut self, line: u32, die_in_group: u32) -> nand::Row {
+        let planes = self.layout.geometry.planes;
+        let die = self.layout.dies(self.layout.group(line)).start + die_in_group;
+        let blocks: Vec<u32> = (0..planes)
+            .map(|plane| {
+                let column = &mut self.blocks[(die * planes + plane) as usize];
+                column.pop().expect("spare blocks cover the bad ones")
+            })
+            .collect();
+        self.layout.row(die, &blocks, 0)
+    }
+}
+
+/// Valid pages of `lines` lines of `size` pages, oldest first, that hold `total`
+/// pages in all and fall geometrically with age.
+fn valid_shares(lines: u32, size: u32, total: u32) -> Vec<u32> {
+    let sum = |ratio: f64| {
+        let mut share = f64::from(size);
+        (0..lines).fold(0.0, |sum, _| {
+            share *= ratio;
+            sum + share
+        })
+    };
+    // Bisection with additions and multiplications only: every machine agrees.
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..80 {
+        let middle = (low + high) / 2.0;
+        if sum(middle) < f64::from(total) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let mut share = f64::from(size);
+    let mut shares: Vec<u32> = (0..lines)
+        .map(|_| {
+            share *= high;
+            share as u32
+        })
+        .collect();
+    shares.reverse();
+    spread_rest(&mut shares, size, total);
+    shares
+}
+
+/// Adds what rounding lost, newest lines first.
+fn spread_rest(shares: &mut [u32], size: u32, total: u32) {
+    let mut rest = i64::from(total) - shares.iter().map(|&s| i64::from(s)).sum::<i64>();
+    while rest > 0 {
+        let before = rest;
+        for share in shares.iter_mut().rev() {
+            if rest > 0 && *share < size {
+                *share += 1;
+                rest -= 1;
+            }
+        }
+        assert!(rest < before, "the lines hold all pages");
+    }
+}
+
+/// A permutation of 0 to `len` that needs no memory: a Feistel network over the
+/// next power of four, walked until it lands inside.
+#[derive(Clone, Debug)]
+struct Shuffle {
+    len: u32,
+    half: u32,
+    keys: [u64; 4],
+}
+
+impl Shuffle {
+    fn new(len: u32, rng: &mut Rng) -> Self {
+        let bits = u32::BITS - len.saturating_sub(1).leading_zeros();
+        Self {
+            len,
+            half: bits.div_ceil(2).max(1),
+            keys: std::array::from_fn(|_| rng.next_u64()),
+        }
+    }
+
+    fn at(&self, index: u32) -> u32 {
+        let mut value = u64::from(index);
+        loop {
+            value = self.step(value);
+            if value < u64::from(self.len) {
+                return value as u32;
+            }
+        }
+    }
+
+    fn step(&self, value: u64) -> u64 {
+        let mask = (1_u64 << self.half) - 1;
+        let (mut left, mut right) = (value >> self.half, value & mask);
+        for key in self.keys {
+            let mixed = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (left, right) = (right, left ^ (mixed >> 40 & mask));
+        }
+        left << self.half | right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_is_a_permutation() {
+        for len in [1, 2, 5, 1000, 4096, 5000] {
+            let shuffle = Shuffle::new(len, &mut Seed(3).stream("shuffle"));
+            let mut seen: Vec<u32> = (0..len).map(|i| shuffle.at(i)).collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..len), "{len}");
+        }
+    }
+
+    #[test]
+    fn shares_add_up_and_fall_with_age() {
+        let shares = valid_shares(100, 1000, 80_000);
+        assert_eq!(shares.iter().sum::<u32>(), 80_000);
+        assert!(shares.is_sorted());
+        // ratio^100 solves (1 - x)/ln(1/x) = 0.8: x is about 0.63.
+        assert!((620..650).contains(&shares[0]), "{}", shares[0]);
+    }
+}

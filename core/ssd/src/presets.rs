@@ -1,0 +1,104 @@
+//! Drives that can be named. The generic ones share one flash, so that what
+//! differs between their results is the interface.
+
+use crate::config::{
+    Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, VictimPolicy, Wear,
+};
+use nand::{Faults, Geometry};
+use units::{Bytes, GIB, KIB, MIB, Ns};
+
+/// A drive that can be named.
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub help: &'static str,
+    /// Its configuration.
+    pub config: fn() -> DriveConfig,
+}
+
+/// All presets.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "block",
+        help: "conventional drive: page-mapped, one handle, greedy cleaning",
+        config: || generic("block", Interface::Block, 1, false),
+    },
+    Preset {
+        name: "streams",
+        help: "the same flash with 8 NVMe streams, kept apart when written",
+        config: || generic("streams", Interface::Streams, 8, false),
+    },
+    Preset {
+        name: "fdp",
+        help: "the same flash with 8 FDP reclaim unit handles, kept apart when moved too",
+        config: || generic("fdp", Interface::Fdp, 8, true),
+    },
+];
+
+impl Preset {
+    /// The preset called `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PRESETS.iter().find(|preset| preset.name == name)
+    }
+}
+
+/// 4 GiB for the host on TLC: four channels of four dies, as a slice of a data
+/// centre drive. Channels, planes and one program of 96 KiB are those of
+/// NVMeVirt's model of the ZN540 with half its channels and half its dies.
+fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> DriveConfig {
+    DriveConfig {
+        name: name.to_owned(),
+        interface,
+        capacity: Bytes(4 * GIB),
+        flash: Flash {
+            part: "tlc".to_owned(),
+            timing: None,
+            endurance: None,
+            reads_first: true,
+            bypass_limit: 16,
+            suspend_limit: 0,
+            keep_contents: false,
+        },
+        geometry: Geometry {
+            channels: 4,
+            chips_per_channel: 4,
+            dies_per_chip: 1,
+            planes: 2,
+            blocks_per_plane: 402,
+            pages_per_block: 24,
+            page_bytes: 16 * KIB as u32,
+            spare_bytes: 1_664,
+            pages_per_program: 3,
+        },
+        controller: Controller {
+            command: Ns::us(3),
+            dram_per_unit: Ns(500),
+            write_buffer: Bytes(6 * MIB),
+            power_loss_protection: true,
+        },
+        placement: Placements {
+            handles,
+            reclaim_groups: 1,
+            persistently_isolated: isolated,
+        },
+        mapping: Mapping {
+            unit: Bytes(4 * KIB),
+            cache: Bytes(0),
+        },
+        collection: Collection {
+            victim: VictimPolicy::Greedy,
+            separate: true,
+            reserve_lines: 2,
+            background_lines: 2,
+            reads_per_die: 2,
+        },
+        wear: Wear {
+            dynamic: true,
+            static_threshold: 0,
+            spare_blocks: 2,
+        },
+        faults: Faults::default(),
+    }
+}

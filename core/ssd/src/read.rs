@@ -1,0 +1,171 @@
+//! The read path.
+//!
+//! Pages in the buffer come from the controller's DRAM. Pages on flash that lie
+//! in the same page row of the same line are read in one operation. A line whose
+//! pages are being read is not erased.
+
+use crate::drive::{Core, IoError, Sink};
+use crate::ledger::ReadCause;
+use crate::state::Where;
+use nand::{NandError, Payload, Priority, Row, UNIT};
+use std::rc::Rc;
+use units::{Extent, SECTOR};
+
+/// Part of a command: pages of one row.
+struct RowRead {
+    line: u32,
+    row: Row,
+    bytes: u32,
+    /// First mapped page, for errors.
+    page: u32,
+}
+
+impl Core {
+    /// Reads `extent` and hands its contents to `sink`.
+    pub(crate) async fn read(
+        self: &Rc<Self>,
+        extent: Extent,
+        sink: &mut impl Sink,
+    ) -> Result<(), IoError> {
+        let (first, last) = self.pages_of(extent);
+        let time = self.config.controller.command + self.dram_time(last - first);
+        self.sim.sleep(time).await;
+        if self.map_cache.is_some() {
+            for page in first..last {
+                self.touch_map(page, false).await;
+            }
+        }
+        if last - first == 1 {
+            let place = self.state.borrow().map.get(first);
+            if let Where::Flash(place) = place {
+                let bytes = (extent.bytes() as u32).next_multiple_of(UNIT as u32);
+                let read = self.row_read(first, place, bytes);
+                self.read_row(read, ReadCause::Host).await?;
+            }
+        } else {
+            self.read_rows(self.rows(first, last)).await?;
+        }
+        self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
+        self.hand_over(extent, sink)
+    }
+
+    fn row_read(&self, page: u32, place: u32, bytes: u32) -> RowRead {
+        let (line, offset) = self.layout.line_of(place);
+        let at = self.layout.place(offset);
+        let mut row = self.row(&self.state.borrow(), line, at.unit, at.row);
+        row.planes = 1 << at.plane;
+        RowRead {
+            line,
+            row,
+            bytes,
+            page,
+        }
+    }
+
+    /// The row reads that pages `first` to before `last` need.
+    fn rows(&self, first: u32, last: u32) -> Vec<RowRead> {
+        let mut rows: Vec<RowRead> = Vec::new();
+        for page in first..last {
+            let Where::Flash(place) = self.state.borrow().map.get(page) else {
+                continue;
+            };
+            let next = self.row_read(page, place, self.layout.page_bytes() as u32);
+            match rows.last_mut() {
+                Some(read) if read.same_row(&next) => {
+                    read.row.planes |= next.row.planes;
+                    read.bytes += next.bytes;
+                }
+                _ => rows.push(next),
+            }
+        }
+        rows
+    }
+
+    /// Reads rows of several dies at once.
+    async fn read_rows(self: &Rc<Self>, rows: Vec<RowRead>) -> Result<(), IoError> {
+        let mut rows = rows.into_iter();
+        let Some(first) = rows.next() else {
+            return Ok(());
+        };
+        let others: Vec<_> = rows
+            .map(|read| {
+                let core = Rc::clone(self);
+                let task = async move { core.read_row(read, ReadCause::Host).await };
+                self.sim.spawn(task)
+            })
+            .collect();
+        let mut result = self.read_row(first, ReadCause::Host).await;
+        for other in others {
+            let read = other.await;
+            result = result.and(read);
+        }
+        result
+    }
+
+    /// Reads the mapped page at `place` for its own sake.
+    pub(crate) async fn read_page_of(&self, page: u32, place: u32) -> Result<(), IoError> {
+        let read = self.row_read(page, place, self.layout.page_bytes() as u32);
+        self.read_row(read, ReadCause::Rmw).await
+    }
+
+    async fn read_row(&self, read: RowRead, cause: ReadCause) -> Result<(), IoError> {
+        self.begin_reading(read.line, cause, read.row);
+        let result = self.nand.read(read.row, read.bytes, Priority::Read).await;
+        self.end_reading(read.line);
+        result.map_err(|error| {
+            assert_eq!(error, NandError::Uncorrectable, "the map points to written pages");
+            let per_page = self.layout.page_bytes() / SECTOR;
+            IoError::Media(u64::from(read.page) * per_page)
+        })
+    }
+
+    pub(crate) fn begin_reading(&self, line: u32, cause: ReadCause, row: Row) {
+        let mut state = self.state.borrow_mut();
+        state.lines.lines[line as usize].readers += 1;
+        state.ledger.reads[cause as usize] += u64::from(row.planes.count_ones());
+    }
+
+    pub(crate) fn end_reading(&self, line: u32) {
+        let mut state = self.state.borrow_mut();
+        let entry = &mut state.lines.lines[line as usize];
+        entry.readers -= 1;
+        let awaited = entry.readers == 0 && entry.state == crate::LineState::Collecting;
+        drop(state);
+        if awaited {
+            self.progress.notify(&self.sim);
+        }
+    }
+
+    /// Gives the contents of `extent` as they are now.
+    fn hand_over<S: Sink>(&self, extent: Extent, sink: &mut S) -> Result<(), IoError> {
+        if !S::WANTED {
+            return Ok(());
+        }
+        let (first, last) = self.pages_of(extent);
+        let (start, end) = (extent.start.0 * SECTOR, extent.end() * SECTOR);
+        for page in first..last {
+            let sectors = self.contents(page);
+            for index in 0..self.layout.sectors_per_page {
+                let at = u64::from(page) * self.layout.page_bytes() + u64::from(index) * UNIT as u64;
+                let (from, to) = (start.max(at), end.min(at + UNIT as u64));
+                if from >= to {
+                    continue;
+                }
+                let payload = sectors.as_ref().and_then(|s| s.get(index as usize));
+                let payload = payload.unwrap_or(&Payload::Zero);
+                if *payload == Payload::Lost {
+                    return Err(IoError::Media(from / SECTOR));
+                }
+                let (offset, len) = ((from - start) as usize, (to - from) as usize);
+                sink.take(offset, len, payload, (from - at) as usize);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowRead {
+    fn same_row(&self, other: &Self) -> bool {
+        self.line == other.line && self.row.die == other.row.die && self.row.page == other.row.page
+    }
+}

@@ -1,0 +1,590 @@
+//! Power-on: the map rebuilt from what the flash says.
+//!
+//! Every readable unit has a sequence number and names its pages. Replayed in
+//! that order, with the journal's deallocations in between, the last word on each
+//! page is its newest durable version. Lines that were not full are taken up
+//! again where their blocks can still be programmed: units that the cut left
+//! untouched are *holes*, filled first; torn units are passed over.
+//!
+//! Nothing of the firmware's memory from before the cut is used; a protected
+//! drive also has what its capacitors saved, which is newer than the flash.
+
+use crate::config::DriveConfig;
+use crate::drive::{Core, Dump, SavedSlot};
+use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
+use crate::layout::{Layout, NONE};
+use crate::ledger::{Cause, Ledger, ReadCause};
+use crate::line::{LineState, Lines};
+use crate::state::{Frontier, InFlight, Incoming, Kind, Map, State, Where};
+use crate::write::MAX_SPAN;
+use nand::{BlockId, BlockState, Media, Nand, Payload, Priority, UNIT};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// What spare areas say. One word a 4 KiB sector: the mapped page in its low
+/// bits, the origin above them, or one of three marks.
+pub(crate) mod word {
+    use super::Layout;
+
+    /// Nothing.
+    pub(crate) const PADDING: u32 = u32::MAX;
+    /// Part of a line's summary.
+    pub(crate) const SUMMARY: u32 = u32::MAX - 1;
+    /// A page of the journal.
+    pub(crate) const JOURNAL: u32 = u32::MAX - 2;
+
+    /// The word of `page`, which came from origin `tag`.
+    #[inline]
+    pub(crate) fn word(layout: &Layout, page: u32, tag: u16) -> u32 {
+        match layout.page_bits {
+            u32::BITS => page,
+            bits => u32::from(tag) << bits | page,
+        }
+    }
+
+    /// Page and origin of a word, if it names a page.
+    #[inline]
+    pub(crate) fn parse(layout: &Layout, word: u32) -> Option<(u32, u16)> {
+        let (page, tag) = match layout.page_bits {
+            u32::BITS => (word, 0),
+            bits => (word & ((1 << bits) - 1), (word >> bits) as u16),
+        };
+        (word < JOURNAL && page < layout.pages()).then_some((page, tag))
+    }
+
+    /// The label of the blocks of `line`, written by `frontier`.
+    pub(crate) fn label(line: u32, frontier: u16) -> u64 {
+        u64::from(frontier) << 32 | u64::from(line)
+    }
+
+    /// Line and frontier of a label, if the drive has them.
+    pub(crate) fn parse_label(layout: &Layout, label: u64, frontiers: usize) -> Option<(u32, u16)> {
+        let (line, frontier) = (label as u32, (label >> 32) as u16);
+        (line < layout.lines() && usize::from(frontier) < frontiers).then_some((line, frontier))
+    }
+}
+
+/// Every erase block of a drive.
+pub(crate) fn all_blocks(layout: &Layout) -> impl Iterator<Item = BlockId> + use<> {
+    let geometry = layout.geometry;
+    (0..geometry.dies()).flat_map(move |die| {
+        (0..geometry.planes).flat_map(move |plane| {
+            (0..geometry.blocks_per_plane).map(move |block| BlockId { die, plane, block })
+        })
+    })
+}
+
+/// The frontiers of a drive. Their numbers are part of what flash remembers.
+fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
+    let new = |kind, group| Frontier {
+        kind,
+        group,
+        open: NONE,
+        pending: VecDeque::new(),
+        forced: 0,
+        moved: 0,
+    };
+    let moved = if config.placement.persistently_isolated {
+        layout.handles
+    } else {
+        1
+    };
+    let groups = || 0..layout.groups;
+    let host = groups().flat_map(|g| (0..layout.handles).map(move |h| new(Kind::Host(h), g)));
+    let mut all: Vec<_> = host.collect();
+    all.extend(groups().flat_map(|g| (0..moved).map(move |h| new(Kind::Moved(h), g))));
+    if layout.map_pages > 0 {
+        all.push(new(Kind::Map, 0));
+    }
+    all.push(new(Kind::Journal, 0));
+    all
+}
+
+/// A readable unit.
+#[derive(Clone, Copy)]
+struct Unit {
+    stamp: u64,
+    line: u32,
+    unit: u32,
+}
+
+/// What the scan of the flash found.
+struct Found {
+    blocks: Vec<u32>,
+    spares: Vec<Vec<u32>>,
+    /// By line: the frontier of its label; none for a line without one.
+    owners: Vec<Option<u16>>,
+    /// By line: dies of the group whose block must be erased first.
+    dirty: Vec<Vec<u32>>,
+    units: Vec<Unit>,
+}
+
+/// Rebuilds the firmware's memory.
+pub(crate) fn rebuild(
+    layout: &Layout,
+    config: &DriveConfig,
+    nand: &Nand,
+    dump: Option<&Dump>,
+) -> (State, Journal) {
+    let media = nand.media();
+    let mut frontiers = frontiers(layout, config);
+    let mut found = assign_blocks(layout, &media, frontiers.len());
+    found.units = readable_units(layout, &media, &found);
+    let trims = journalled(layout, &media, &found, dump);
+    let last = found.units.last().map_or(0, |u| u.stamp + 1);
+    let next = last.max(trims.last().map_or(0, |t| t.sequence + 1));
+    let map = replay(layout, &media, &found, &trims);
+    let lines = lines(layout, &media, &found, &map);
+    let handles = (layout.groups * layout.handles) as usize;
+    let mut state = State {
+        map,
+        lines,
+        slots: crate::buffer::Slots::new(layout.sectors_per_page, config.flash.keep_contents),
+        in_flight: InFlight::starting_at(next),
+        ledger: Ledger::new(1 << 8, handles),
+        most_erases: 0,
+        stalled: vec![0; layout.groups as usize],
+        blocks: found.blocks.clone(),
+        spares: found.spares.clone(),
+        frontiers: Vec::new(),
+    };
+    reopen(layout, &media, &found, &mut state, &mut frontiers);
+    state.frontiers = frontiers;
+    let worn = state.lines.lines.iter().map(|line| line.erases);
+    state.most_erases = worn.max().unwrap_or(0);
+    let journal = journal(&state, dump);
+    (state, journal)
+}
+
+fn journal(state: &State, dump: Option<&Dump>) -> Journal {
+    let frontier = state.frontiers.len() - 1;
+    let lines = state.lines.lines.iter().enumerate();
+    let full = lines.filter(|(_, line)| {
+        line.state == LineState::Closed && usize::from(line.frontier) == frontier && line.closed > 0
+    });
+    let full = full.map(|(line, _)| line as u32).collect();
+    Journal::found(dump.map(|d| d.trims.clone()).unwrap_or_default(), full)
+}
+
+/// Gives each line its blocks: those whose label names it, and of the rest,
+/// erased ones first, whatever is left.
+fn assign_blocks(layout: &Layout, media: &Media, frontiers: usize) -> Found {
+    let planes = layout.geometry.planes;
+    let mut found = Found {
+        blocks: vec![NONE; (layout.lines() * layout.dies_per_group * planes) as usize],
+        spares: Vec::new(),
+        owners: vec![None; layout.lines() as usize],
+        dirty: vec![Vec::new(); layout.lines() as usize],
+        units: Vec::new(),
+    };
+    let columns = (layout.geometry.dies() * planes) as usize;
+    let (mut clean, mut dirty) = (vec![Vec::new(); columns], vec![Vec::new(); columns]);
+    for block in all_blocks(layout) {
+        let column = (block.die * planes + block.plane) as usize;
+        let label = label(media, block).and_then(|l| word::parse_label(layout, l, frontiers));
+        match (media.state(block), label) {
+            (BlockState::Bad, _) => {}
+            (BlockState::Erased, _) => clean[column].push(block.block),
+            (BlockState::Written, Some((line, frontier))) => {
+                let die = block.die % layout.dies_per_group;
+                let index = State::block_index(layout, line, die) + block.plane as usize;
+                found.blocks[index] = block.block;
+                found.owners[line as usize] = Some(frontier);
+            }
+            _ => dirty[column].push(block.block),
+        }
+    }
+    fill_gaps(layout, &mut found, &mut clean, &mut dirty);
+    for (clean, dirty) in clean.iter_mut().zip(dirty) {
+        clean.reverse();
+        let spares = dirty.into_iter().chain(clean.drain(..)).collect();
+        found.spares.push(spares);
+    }
+    found
+}
+
+/// The label of a block, from the first of its pages that can be read.
+fn label(media: &Media, block: BlockId) -> Option<u64> {
+    let pages = 0..media.written(block);
+    pages.map(|p| media.page(block, p)).find_map(|p| p.map(|p| p.label))
+}
+
+fn fill_gaps(
+    layout: &Layout,
+    found: &mut Found,
+    clean: &mut [Vec<u32>],
+    dirty: &mut [Vec<u32>],
+) {
+    let planes = layout.geometry.planes;
+    for clean in clean.iter_mut() {
+        // Taken from the end: lower numbers first.
+        clean.reverse();
+    }
+    // Lines with data first: a block of theirs that lost its label is dirty, and
+    // an unused line is better off with erased ones.
+    let (used, unused): (Vec<u32>, Vec<u32>) =
+        (0..layout.lines()).partition(|&line| found.owners[line as usize].is_some());
+    for (line, is_used) in used.iter().map(|&l| (l, true)).chain(unused.iter().map(|&l| (l, false))) {
+        for die in 0..layout.dies_per_group {
+            for plane in 0..planes {
+                let index = State::block_index(layout, line, die) + plane as usize;
+                if found.blocks[index] != NONE {
+                    continue;
+                }
+                let real_die = layout.dies(layout.group(line)).start + die;
+                let column = (real_die * planes + plane) as usize;
+                let from_dirty = if is_used { dirty[column].pop() } else { None };
+                let (block, is_dirty) = match from_dirty.or_else(|| None) {
+                    Some(block) => (Some(block), true),
+                    None => match clean[column].pop() {
+                        Some(block) => (Some(block), false),
+                        None => (dirty[column].pop(), true),
+                    },
+                };
+                found.blocks[index] = block.unwrap_or(NONE);
+                if is_dirty || block.is_none() {
+                    found.dirty[line as usize].push(die);
+                }
+            }
+        }
+    }
+}
+
+/// The block of a line on one die and plane; none if the plane has run out.
+fn block_of(layout: &Layout, found: &Found, line: u32, die: u32, plane: u32) -> Option<BlockId> {
+    let index = State::block_index(layout, line, die) + plane as usize;
+    let block = found.blocks[index];
+    (block != NONE).then(|| BlockId {
+        die: layout.dies(layout.group(line)).start + die,
+        plane,
+        block,
+    })
+}
+
+/// The stamp of a unit, if all its pages can be read and belong together.
+fn unit_stamp(layout: &Layout, media: &Media, found: &Found, line: u32, unit: u32) -> Option<u64> {
+    let (die, first) = (layout.die_in_group(unit), layout.first_row(unit));
+    let mut stamp = None;
+    for plane in 0..layout.geometry.planes {
+        let block = block_of(layout, found, line, die, plane)?;
+        for row in first..first + layout.geometry.pages_per_program {
+            let page = media.page(block, row)?;
+            if page.label as u32 != line || *stamp.get_or_insert(page.stamp) != page.stamp {
+                return None;
+            }
+        }
+    }
+    stamp
+}
+
+fn readable_units(layout: &Layout, media: &Media, found: &Found) -> Vec<Unit> {
+    let mut units = Vec::new();
+    for line in 0..layout.lines() {
+        if found.owners[line as usize].is_none() {
+            continue;
+        }
+        for unit in 0..layout.units_per_line {
+            if let Some(stamp) = unit_stamp(layout, media, found, line, unit) {
+                units.push(Unit { stamp, line, unit });
+            }
+        }
+    }
+    units.sort_unstable_by_key(|unit| unit.stamp);
+    units
+}
+
+/// Words of a unit, in the order in which it was written.
+fn for_each_page(
+    layout: &Layout,
+    media: &Media,
+    found: &Found,
+    unit: Unit,
+    mut each: impl FnMut(u32, u32),
+) {
+    let (die, first) = (layout.die_in_group(unit.unit), layout.first_row(unit.unit));
+    let base = unit.line * layout.line_pages + unit.unit * layout.unit;
+    let mut position = 0;
+    for row in first..first + layout.geometry.pages_per_program {
+        for plane in 0..layout.geometry.planes {
+            let block = block_of(layout, found, unit.line, die, plane).expect("readable");
+            let page = media.page(block, row).expect("readable");
+            for &word in page.words.iter().step_by(layout.sectors_per_page as usize) {
+                each(base + position, word);
+                position += 1;
+            }
+        }
+    }
+}
+
+/// Deallocations, oldest first: journal records, the last complete checkpoint,
+/// and what the capacitors saved.
+fn journalled(
+    layout: &Layout,
+    media: &Media,
+    found: &Found,
+    dump: Option<&Dump>,
+) -> Vec<Trimmed> {
+    let mut trims = dump.map(|d| d.trims.clone()).unwrap_or_default();
+    let journal = |unit: &&Unit| {
+        let die = layout.die_in_group(unit.unit);
+        let block = block_of(layout, found, unit.line, die, 0).expect("readable");
+        let page = media.page(block, layout.first_row(unit.unit)).expect("readable");
+        page.words[0] == word::JOURNAL
+    };
+    let mut checkpoint: Vec<JournalPage> = Vec::new();
+    for unit in found.units.iter().filter(journal) {
+        let die = layout.die_in_group(unit.unit);
+        let block = block_of(layout, found, unit.line, die, 0).expect("readable");
+        let Payload::Bytes(bytes) = media.payload(block, layout.first_row(unit.unit), 0) else {
+            continue;
+        };
+        let Some(page) = JournalPage::decode(&bytes) else {
+            continue;
+        };
+        match page.kind {
+            PageKind::Records => trims.extend(page.entries),
+            PageKind::Checkpoint { index, of } => {
+                if index == 0 {
+                    checkpoint.clear();
+                }
+                checkpoint.push(page);
+                if checkpoint.len() == of as usize {
+                    trims.extend(checkpoint.drain(..).flat_map(|p| p.entries));
+                }
+            }
+        }
+    }
+    trims.retain(|t| u64::from(t.first) + u64::from(t.pages) <= u64::from(layout.host_pages));
+    trims.sort_by_key(|t| (t.sequence, t.first));
+    trims
+}
+
+fn replay(layout: &Layout, media: &Media, found: &Found, trims: &[Trimmed]) -> Map {
+    let mut map = Map::new(layout.pages());
+    let mut trims = trims.iter().peekable();
+    let trim = |map: &mut Map, trim: &Trimmed| {
+        for page in trim.first..trim.first + trim.pages {
+            map.set(page, Where::Nowhere);
+        }
+    };
+    for &unit in &found.units {
+        while let Some(earlier) = trims.next_if(|t| t.sequence < unit.stamp) {
+            trim(&mut map, earlier);
+        }
+        for_each_page(layout, media, found, unit, |place, word| {
+            if let Some((page, _)) = word::parse(layout, word) {
+                map.set(page, Where::Flash(place));
+            }
+        });
+    }
+    for late in trims {
+        trim(&mut map, late);
+    }
+    map
+}
+
+/// Lines with their states, valid pages and wear.
+fn lines(layout: &Layout, media: &Media, found: &Found, map: &Map) -> Lines {
+    let mut lines = Lines::new(layout);
+    for page in 0..map.len() {
+        if let Where::Flash(place) = map.get(page) {
+            lines.set_valid(layout.line_of(place).0, place);
+        }
+    }
+    for unit in &found.units {
+        let entry = &mut lines.lines[unit.line as usize];
+        if entry.closed == 0 {
+            entry.opened = unit.stamp;
+        }
+        entry.closed = unit.stamp + 1;
+    }
+    for line in 0..layout.lines() {
+        lines.lines[line as usize].erases = erases(layout, media, found, line);
+        let owner = found.owners[line as usize];
+        lines.lines[line as usize].frontier = owner.unwrap_or(0);
+        let missing = missing_blocks(layout, found, line);
+        let state = match owner {
+            _ if missing && owner.is_none() => LineState::Retired,
+            None if found.dirty[line as usize].is_empty() => LineState::Free,
+            _ => LineState::Closed,
+        };
+        lines.found(line, state);
+    }
+    lines
+}
+
+fn missing_blocks(layout: &Layout, found: &Found, line: u32) -> bool {
+    let first = State::block_index(layout, line, 0);
+    let count = (layout.dies_per_group * layout.geometry.planes) as usize;
+    found.blocks[first..first + count].contains(&NONE)
+}
+
+fn erases(layout: &Layout, media: &Media, found: &Found, line: u32) -> u32 {
+    let dies = 0..layout.dies_per_group;
+    let blocks = dies.flat_map(|die| {
+        (0..layout.geometry.planes).filter_map(move |p| block_of(layout, found, line, die, p))
+    });
+    blocks.map(|block| media.erases(block)).max().unwrap_or(0)
+}
+
+/// Takes up, for each frontier, the line that it wrote to last, if that still has
+/// room.
+fn reopen(
+    layout: &Layout,
+    media: &Media,
+    found: &Found,
+    state: &mut State,
+    frontiers: &mut [Frontier],
+) {
+    let next = state.in_flight.next();
+    for (index, frontier) in frontiers.iter_mut().enumerate() {
+        let lines = state.lines.lines.iter().enumerate();
+        let last = lines
+            .filter(|(line, l)| found.owners[*line] == Some(index as u16) && l.closed > 0)
+            .max_by_key(|(_, l)| l.closed);
+        let Some((line, entry)) = last else { continue };
+        if next - entry.opened >= MAX_SPAN / 2 || missing_blocks(layout, found, line as u32) {
+            continue;
+        }
+        let (issued, holes) = progress(layout, media, found, line as u32);
+        let entry = &mut state.lines.lines[line];
+        (entry.issued, entry.holes) = (issued, holes);
+        entry.dead_dies.clone_from(&found.dirty[line]);
+        if state.peek_unit(layout, line as u32).is_some() {
+            state.lines.lines[line].state = LineState::Open;
+            frontier.open = line as u32;
+        }
+    }
+}
+
+/// Units of a line up to the last one that was touched, and those before it that
+/// were not, latest first.
+fn progress(layout: &Layout, media: &Media, found: &Found, line: u32) -> (u32, Vec<u32>) {
+    let untouched = |unit: u32| {
+        let die = layout.die_in_group(unit);
+        (0..layout.geometry.planes).all(|plane| {
+            block_of(layout, found, line, die, plane)
+                .is_some_and(|block| media.written(block) <= layout.first_row(unit))
+        })
+    };
+    let issued = (0..layout.units_per_line)
+        .rev()
+        .find(|&unit| !untouched(unit))
+        .map_or(0, |unit| unit + 1);
+    let holes = (0..issued.min(layout.data_units())).rev();
+    (issued, holes.filter(|&unit| untouched(unit)).collect())
+}
+
+impl Core {
+    /// What the capacitors save when the power goes: the newest buffered version
+    /// of each page, and deallocations that are not on flash.
+    pub(crate) fn saved(&self) -> Option<Dump> {
+        if let Some(dump) = &*self.dump.borrow() {
+            return Some(dump.clone());
+        }
+        if !self.config.controller.power_loss_protection {
+            return None;
+        }
+        let state = self.state.borrow();
+        let newest = |(index, slot): &(u32, &crate::buffer::Slot)| {
+            !slot.moved
+                && slot.cause != Cause::Map as u8
+                && state.map.get(slot.page) == Where::Buffer(*index)
+        };
+        let slots = state.slots.in_use().filter(newest);
+        let saved = slots.map(|(index, slot)| SavedSlot {
+            page: slot.page,
+            tag: slot.tag,
+            frontier: 0,
+            payload: state.slots.payload(index).to_vec(),
+        });
+        Some(Dump {
+            slots: saved.collect(),
+            trims: self.journal.borrow().records.clone(),
+        })
+    }
+
+    /// Takes the saved buffer back in. From then on the buffer protects it.
+    pub(crate) fn restore_dump(&self) {
+        let Some(dump) = self.dump.borrow_mut().take() else {
+            return;
+        };
+        for saved in dump.slots {
+            let taken = self.buffer.try_take(1);
+            assert!(taken, "the buffer held these pages before");
+            let incoming = Incoming {
+                page: saved.page,
+                frontier: usize::from(saved.frontier),
+                cause: Cause::Host,
+                tag: saved.tag,
+            };
+            let mut state = self.state.borrow_mut();
+            let (slot, _) = state.insert(incoming);
+            for (sector, payload) in saved.payload.into_iter().enumerate() {
+                state.set_payload(slot, sector, payload);
+            }
+        }
+        for work in &self.work {
+            work.notify(&self.sim);
+        }
+    }
+}
+
+/// Lets power-on take its time: the summary of each full line is read, and the
+/// spare area of every written page of the others. Dies work side by side.
+pub(crate) async fn read_spares(core: &Rc<Core>) {
+    let dies: Vec<_> = (0..core.layout.geometry.dies())
+        .map(|die| {
+            let core = Rc::clone(core);
+            let sim = core.sim.clone();
+            sim.spawn(async move { read_die(&core, die).await })
+        })
+        .collect();
+    for die in dies {
+        die.await;
+    }
+}
+
+async fn read_die(core: &Core, die: u32) {
+    let layout = &core.layout;
+    let group = die / layout.dies_per_group;
+    let first = group * layout.lines_per_group;
+    for line in first..first + layout.lines_per_group {
+        for (unit, bytes) in units_to_read(core, line) {
+            if layout.die_in_group(unit) != die % layout.dies_per_group {
+                continue;
+            }
+            for row in 0..layout.geometry.pages_per_program {
+                let page = layout.first_row(unit) + row;
+                let row = core.row(&core.state.borrow(), line, unit, page);
+                core.state.borrow_mut().ledger.reads[ReadCause::Recovery as usize] +=
+                    u64::from(row.planes.count_ones());
+                // What cannot be read counts as not written: the time is spent.
+                let _ = core.nand.read(row, bytes, Priority::Normal).await;
+            }
+        }
+    }
+}
+
+/// Units of a line that power-on reads, and the bytes that it transfers of each.
+fn units_to_read(core: &Core, line: u32) -> Vec<(u32, u32)> {
+    let layout = &core.layout;
+    let state = core.state.borrow();
+    let entry = &state.lines.lines[line as usize];
+    if entry.closed == 0 {
+        return Vec::new();
+    }
+    let spare = layout.geometry.spare_bytes * layout.geometry.planes;
+    let summary = layout.line_data / layout.unit;
+    let media = core.nand.media();
+    let written = |unit: u32| {
+        let row = core.row(&state, line, unit, 0);
+        row.blocks().all(|b| media.written(b) > layout.first_row(unit))
+    };
+    if (summary..layout.units_per_line).all(written) {
+        let bytes = (layout.line_pages - layout.line_data) * layout.sectors_per_page * UNIT as u32;
+        let units = layout.units_per_line - summary;
+        return (summary..layout.units_per_line).map(|unit| (unit, bytes / units)).collect();
+    }
+    (0..layout.units_per_line).filter(|&u| written(u)).map(|u| (u, spare)).collect()
+}

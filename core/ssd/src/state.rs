@@ -1,0 +1,441 @@
+//! The firmware's memory and the steps on it that take no time.
+//!
+//! Invariants, defended by [`State::check`]: a page of the map is nowhere, in one
+//! slot, or on one valid flash page; the valid pages of a line are those that the
+//! map, or a slot that supersedes them, points to; a slot in a frontier's queue
+//! is pending or dropped.
+
+use crate::buffer::{Slot, SlotState, Slots};
+use crate::layout::{Layout, NONE};
+use crate::ledger::{Cause, Ledger};
+use crate::line::{LineState, LineView, Lines};
+use nand::Payload;
+use std::collections::VecDeque;
+
+/// Marks an entry of the map that names a slot of the buffer.
+const IN_BUFFER: u32 = 1 << 31;
+
+/// Where a mapped page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    Nowhere,
+    Buffer(u32),
+    Flash(u32),
+}
+
+/// The map.
+pub(crate) struct Map {
+    entries: Vec<u32>,
+}
+
+impl Map {
+    pub(crate) fn new(pages: u32) -> Self {
+        Self {
+            entries: vec![NONE; pages as usize],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, page: u32) -> Where {
+        match self.entries[page as usize] {
+            NONE => Where::Nowhere,
+            entry if entry & IN_BUFFER != 0 => Where::Buffer(entry & !IN_BUFFER),
+            entry => Where::Flash(entry),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, page: u32, place: Where) {
+        self.entries[page as usize] = match place {
+            Where::Nowhere => NONE,
+            Where::Buffer(slot) => slot | IN_BUFFER,
+            Where::Flash(place) => place,
+        };
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+}
+
+/// What a frontier is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// New data of one handle.
+    Host(u32),
+    /// Moved data of one handle, or of all.
+    Moved(u32),
+    Map,
+    Journal,
+}
+
+/// An open line and what waits to be appended to it.
+#[derive(Debug)]
+pub(crate) struct Frontier {
+    pub(crate) kind: Kind,
+    pub(crate) group: u32,
+    /// Open line, or [`NONE`].
+    pub(crate) open: u32,
+    pub(crate) pending: VecDeque<u32>,
+    /// Slots that must be issued even if they do not fill a unit.
+    pub(crate) forced: usize,
+    /// Slots in `pending` that collection put there.
+    pub(crate) moved: usize,
+}
+
+/// Programs under way, by sequence number.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    /// Every program before this one has completed.
+    pub(crate) settled: u64,
+    done: VecDeque<bool>,
+}
+
+impl InFlight {
+    pub(crate) fn starting_at(sequence: u64) -> Self {
+        Self {
+            settled: sequence,
+            done: VecDeque::new(),
+        }
+    }
+
+    /// The number that the next program gets.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.settled + self.done.len() as u64
+    }
+
+    #[inline]
+    pub(crate) fn begin(&mut self) -> u64 {
+        let sequence = self.next();
+        self.done.push_back(false);
+        sequence
+    }
+
+    /// Whether the programs `from` to before `until` have completed.
+    pub(crate) fn are_done(&self, from: u64, until: u64) -> bool {
+        let from = from.max(self.settled);
+        (from..until.max(from)).all(|sequence| self.done[(sequence - self.settled) as usize])
+    }
+
+    #[inline]
+    pub(crate) fn end(&mut self, sequence: u64) {
+        self.done[(sequence - self.settled) as usize] = true;
+        while self.done.front() == Some(&true) {
+            self.done.pop_front();
+            self.settled += 1;
+        }
+    }
+}
+
+/// One program, as issued.
+pub(crate) struct Issue {
+    pub(crate) frontier: usize,
+    pub(crate) line: u32,
+    pub(crate) unit: u32,
+    pub(crate) sequence: u64,
+    pub(crate) slots: Vec<u32>,
+}
+
+pub(crate) struct State {
+    pub(crate) map: Map,
+    pub(crate) lines: Lines,
+    pub(crate) slots: Slots,
+    pub(crate) frontiers: Vec<Frontier>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) ledger: Ledger,
+    /// Block of each line, die of its group and plane.
+    pub(crate) blocks: Vec<u32>,
+    /// Blocks that replace bad ones, by die and plane.
+    pub(crate) spares: Vec<Vec<u32>>,
+    /// Frontiers that wait for a free line, by group.
+    pub(crate) stalled: Vec<u32>,
+    /// Most erases of any line.
+    pub(crate) most_erases: u32,
+}
+
+/// A new version of a page, on its way into the buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming {
+    pub(crate) page: u32,
+    pub(crate) frontier: usize,
+    pub(crate) cause: Cause,
+    pub(crate) tag: u16,
+}
+
+impl State {
+    /// Puts a new version of a page into the buffer. Gives its slot and whether
+    /// the slot is a new one.
+    #[inline]
+    pub(crate) fn insert(&mut self, new: Incoming) -> (u32, bool) {
+        let before = self.map.get(new.page);
+        if let Where::Buffer(index) = before {
+            let slot = self.slots.get_mut(index);
+            if slot.state == SlotState::Pending {
+                slot.tag = new.tag;
+                return (index, false);
+            }
+        }
+        let old = match before {
+            Where::Nowhere => NONE,
+            Where::Flash(place) => place,
+            Where::Buffer(index) => self.slots.get(index).place,
+        };
+        let index = self.slots.add(Slot {
+            state: SlotState::Pending,
+            moved: false,
+            cause: new.cause as u8,
+            tag: new.tag,
+            page: new.page,
+            old,
+            place: NONE,
+            successor: NONE,
+        });
+        if let Where::Buffer(issued) = before {
+            self.slots.get_mut(issued).successor = index;
+        }
+        self.map.set(new.page, Where::Buffer(index));
+        self.frontiers[new.frontier].pending.push_back(index);
+        (index, true)
+    }
+
+    /// Queues a copy of the valid page at `from`.
+    pub(crate) fn insert_moved(&mut self, frontier: usize, page: u32, from: u32, cause: Cause, tag: u16) -> u32 {
+        let index = self.slots.add(Slot {
+            state: SlotState::Pending,
+            moved: true,
+            cause: cause as u8,
+            tag,
+            page,
+            old: from,
+            place: NONE,
+            successor: NONE,
+        });
+        let frontier = &mut self.frontiers[frontier];
+        frontier.pending.push_back(index);
+        frontier.moved += 1;
+        index
+    }
+
+    /// Takes back what the host deallocated: the page is nowhere, and its version
+    /// on flash is invalid. True if a pending slot was dropped with it.
+    pub(crate) fn forget(&mut self, layout: &Layout, page: u32) -> bool {
+        let mut dropped = false;
+        match self.map.get(page) {
+            Where::Nowhere => return false,
+            Where::Flash(place) => self.invalidate(layout, place),
+            Where::Buffer(index) => {
+                let slot = *self.slots.get(index);
+                if slot.state == SlotState::Pending {
+                    self.invalidate(layout, slot.old);
+                    self.slots.get_mut(index).state = SlotState::Dropped;
+                    dropped = true;
+                } else {
+                    self.invalidate(layout, slot.place);
+                }
+            }
+        }
+        self.map.set(page, Where::Nowhere);
+        dropped
+    }
+
+    #[inline]
+    pub(crate) fn invalidate(&mut self, layout: &Layout, place: u32) {
+        if place != NONE {
+            let (line, _) = layout.line_of(place);
+            self.lines.clear_valid(line, place);
+        }
+    }
+
+    /// Whether a slot still has to be written when its turn comes.
+    #[inline]
+    fn is_live(&self, index: u32) -> bool {
+        let slot = self.slots.get(index);
+        match slot.state {
+            SlotState::Pending if slot.moved => self.lines.is_valid(slot.old),
+            SlotState::Pending => true,
+            _ => false,
+        }
+    }
+
+    /// Takes up to `room` live slots from the queue of a frontier; dead ones on
+    /// the way go to `dead`.
+    pub(crate) fn gather(&mut self, frontier: usize, room: usize, dead: &mut Vec<u32>) -> Vec<u32> {
+        let mut slots = Vec::with_capacity(room);
+        while slots.len() < room {
+            let Some(index) = self.frontiers[frontier].pending.pop_front() else {
+                break;
+            };
+            let queue = &mut self.frontiers[frontier];
+            queue.forced = queue.forced.saturating_sub(1);
+            queue.moved -= usize::from(self.slots.get(index).moved);
+            if self.is_live(index) {
+                slots.push(index);
+            } else {
+                dead.push(index);
+            }
+        }
+        slots
+    }
+
+    /// Gives a slot its place on flash: the instant at which the versions before
+    /// it are forgotten.
+    #[inline]
+    pub(crate) fn place_slot(&mut self, layout: &Layout, index: u32, line: u32, place: u32) {
+        let slot = *self.slots.get(index);
+        self.invalidate(layout, slot.old);
+        self.lines.set_valid(line, place);
+        if slot.moved {
+            match self.map.get(slot.page) {
+                // A newer version waits behind this copy and supersedes it.
+                Where::Buffer(newer) if newer != index => {
+                    self.slots.get_mut(newer).old = place;
+                    self.slots.get_mut(index).successor = newer;
+                }
+                _ => self.map.set(slot.page, Where::Buffer(index)),
+            }
+        } else if slot.successor != NONE {
+            // Issued again after a failure, with a newer version already there.
+            self.slots.get_mut(slot.successor).old = place;
+        }
+        let slot = self.slots.get_mut(index);
+        slot.state = SlotState::Issued;
+        slot.place = place;
+        slot.old = NONE;
+    }
+
+    /// The program of a slot has completed: the map points to flash, unless
+    /// something newer is there.
+    #[inline]
+    pub(crate) fn settle_slot(&mut self, index: u32) {
+        let slot = *self.slots.get(index);
+        if self.map.get(slot.page) == Where::Buffer(index) {
+            self.map.set(slot.page, Where::Flash(slot.place));
+        }
+        self.slots.release(index);
+    }
+
+    /// The unit that an open line takes next, if it has one for data on a die
+    /// that still works in it. Holes are filled first: the pages behind them on
+    /// their die must wait for them.
+    pub(crate) fn peek_unit(&self, layout: &Layout, line: u32) -> Option<u32> {
+        let entry = &self.lines.lines[line as usize];
+        let live = |unit: &u32| {
+            entry.dead_dies.is_empty() || !entry.dead_dies.contains(&layout.die_in_group(*unit))
+        };
+        let holes = entry.holes.iter().rev().copied();
+        holes.chain(entry.issued..layout.data_units()).find(live)
+    }
+
+    /// Takes the unit that [`State::peek_unit`] names.
+    pub(crate) fn next_unit(&mut self, layout: &Layout, line: u32) -> Option<u32> {
+        let unit = self.peek_unit(layout, line)?;
+        let entry = &mut self.lines.lines[line as usize];
+        if let Some(hole) = entry.holes.iter().position(|&hole| hole == unit) {
+            entry.holes.truncate(hole);
+        } else {
+            entry.holes.clear();
+            entry.issued = unit + 1;
+        }
+        Some(unit)
+    }
+
+    /// Pages that the next unit of a line takes; none if it is full.
+    pub(crate) fn room(&self, layout: &Layout, line: u32) -> Option<usize> {
+        let unit = self.peek_unit(layout, line)?;
+        let left = layout.line_data - unit * layout.unit;
+        Some(left.min(layout.unit) as usize)
+    }
+
+    /// Whether the newest version of a page waits in the buffer, where it can be
+    /// replaced.
+    #[inline]
+    pub(crate) fn is_pending(&self, page: u32) -> bool {
+        match self.map.get(page) {
+            Where::Buffer(index) => self.slots.get(index).state == SlotState::Pending,
+            _ => false,
+        }
+    }
+
+    /// Lines of a group that may be collected.
+    pub(crate) fn candidates(&self, layout: &Layout, group: u32) -> impl Iterator<Item = LineView> {
+        let first = group * layout.lines_per_group;
+        let now = self.in_flight.next();
+        let journal = |frontier: u16| self.frontiers[usize::from(frontier)].kind == Kind::Journal;
+        (first..first + layout.lines_per_group)
+            .map(|line| (line, &self.lines.lines[line as usize]))
+            .filter(move |(_, entry)| {
+                entry.state == LineState::Closed
+                    && entry.in_flight == 0
+                    && !journal(entry.frontier)
+            })
+            .map(move |(line, entry)| LineView {
+                line,
+                valid: entry.valid,
+                pages: layout.line_data,
+                age: now - entry.closed,
+                erases: entry.erases,
+            })
+    }
+
+    /// Lines of a group that are being collected or erased.
+    pub(crate) fn reclaiming(&self, layout: &Layout, group: u32) -> u32 {
+        let first = (group * layout.lines_per_group) as usize;
+        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
+        let busy = |state| matches!(state, LineState::Collecting | LineState::Erasing);
+        lines.iter().filter(|line| busy(line.state)).count() as u32
+    }
+
+    /// Index of a line's block in the table of blocks.
+    #[inline]
+    pub(crate) fn block_index(layout: &Layout, line: u32, die_in_group: u32) -> usize {
+        ((line * layout.dies_per_group + die_in_group) * layout.geometry.planes) as usize
+    }
+
+    /// The blocks of a line on one die of its group.
+    #[inline]
+    pub(crate) fn line_blocks(&self, layout: &Layout, line: u32, die_in_group: u32) -> &[u32] {
+        let first = Self::block_index(layout, line, die_in_group);
+        &self.blocks[first..first + layout.geometry.planes as usize]
+    }
+
+    /// Copies contents into a slot.
+    pub(crate) fn set_payload(&mut self, index: u32, sector: usize, payload: Payload) {
+        if let Some(kept) = self.slots.payload_mut(index).get_mut(sector) {
+            *kept = payload;
+        }
+    }
+
+    /// Bytes of host memory per mapped page that the map and the validity of
+    /// flash pages take.
+    pub(crate) fn memory(&self) -> usize {
+        self.map.entries.len() * 4 + self.lines.memory() + self.blocks.len() * 4
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self, layout: &Layout) {
+        let mut pointed = vec![0_u32; self.lines.lines.len()];
+        let mut point = |place: u32, by: &str| {
+            if place != NONE && self.lines.is_valid(place) {
+                pointed[layout.line_of(place).0 as usize] += 1;
+            } else {
+                assert!(place == NONE, "{by} points to invalid flash page {place}");
+            }
+        };
+        for page in 0..self.map.len() {
+            match self.map.get(page) {
+                Where::Nowhere => {}
+                Where::Flash(place) => point(place, "the map"),
+                Where::Buffer(index) => {
+                    let slot = self.slots.get(index);
+                    assert_eq!(slot.page, page, "slot {index} holds another page");
+                    point(slot.old, "a pending slot");
+                    point(slot.place, "an issued slot");
+                }
+            }
+        }
+        for (line, entry) in self.lines.lines.iter().enumerate() {
+            assert_eq!(entry.valid, pointed[line], "valid pages of line {line}");
+        }
+    }
+}

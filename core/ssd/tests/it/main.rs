@@ -1,0 +1,3 @@
+//! The drive, tested from outside.
+
+mod smoke;
