@@ -1,2 +1,65 @@
-//! checks
-fn main() {}
+//! The command `cargo xtask`: checks and reports for those who work on Flashloom.
+
+use std::path::Path;
+use std::process::ExitCode;
+use xtask::rules::ratchet;
+use xtask::{Tree, check, sources, workspace_root};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+    check           everything that must hold: format, clippy, docs, house rules, tests
+    check --quick   format, clippy and house rules
+    rules           the house rules alone
+    sources         where each section of each source is built and tested
+    ratchet         lowers the maxima in xtask/ratchet.toml to what is measured
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let root = workspace_root();
+    let outcome = match arguments.as_slice() {
+        [] | ["help" | "-h" | "--help"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        ["check"] => check::run(&root, false),
+        ["check", "--quick"] => check::run(&root, true),
+        ["rules"] => check::rules(&root),
+        ["sources"] => print_sources(&root),
+        ["ratchet"] => tighten(&root),
+        other => return usage(&other.join(" ")),
+    };
+    outcome.map_or_else(|why| fail(&why), |()| ExitCode::SUCCESS)
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("{why}");
+    ExitCode::FAILURE
+}
+
+fn usage(given: &str) -> ExitCode {
+    eprintln!("`{given}` is no command of xtask\n\n{HELP}");
+    ExitCode::from(2)
+}
+
+fn print_sources(root: &Path) -> Result<(), String> {
+    let tree = Tree::read(root).map_err(|error| error.to_string())?;
+    print!("{}", sources::report(&tree));
+    Ok(())
+}
+
+fn tighten(root: &Path) -> Result<(), String> {
+    let tree = Tree::read(root).map_err(|error| error.to_string())?;
+    let file = tree.source(ratchet::FILE);
+    let file = file.ok_or_else(|| format!("{} is missing", ratchet::FILE))?;
+    let before = ratchet::parse(&file.text)?;
+    let measured = ratchet::measure(&tree.sources);
+    let after = before.lowered(measured);
+    println!("measured {measured:?}");
+    println!("was      {:?}", before.max);
+    println!("now      {:?}", after.max);
+    let text = ratchet::rewrite(&file.text, after);
+    std::fs::write(root.join(ratchet::FILE), text).map_err(|error| error.to_string())
+}

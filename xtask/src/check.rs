@@ -1,0 +1,137 @@
+//! Everything that continuous integration knows, in five steps.
+//!
+//! A step is announced with its name and the command a person would type, and
+//! closed with its time. The first step that fails ends the check with a remedy.
+
+use crate::{Tree, rules, tree};
+use std::path::Path;
+use std::time::Instant;
+
+struct Step {
+    name: &'static str,
+    /// Arguments of cargo, or none for the house rules, which run in here.
+    cargo: &'static [&'static str],
+    /// Whether `--quick` leaves it out.
+    slow: bool,
+    remedy: &'static str,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        cargo: &["fmt", "--all", "--check"],
+        slow: false,
+        remedy: "run `cargo fmt --all`",
+    },
+    Step {
+        name: "clippy",
+        cargo: &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        slow: false,
+        remedy: "do what each message suggests; `cargo clippy --fix` does many of them",
+    },
+    Step {
+        name: "docs",
+        cargo: &[
+            "doc",
+            "--no-deps",
+            "--workspace",
+            "--document-private-items",
+        ],
+        slow: true,
+        remedy: "mend the links that rustdoc names",
+    },
+    Step {
+        name: "house rules",
+        cargo: &[],
+        slow: false,
+        remedy: "each finding above names its own; `cargo xtask rules` shows them again",
+    },
+    Step {
+        name: "tests",
+        cargo: &["test", "--workspace"],
+        slow: true,
+        remedy: "run the failed test alone: `cargo test -p CRATE NAME`",
+    },
+];
+
+/// Runs the steps in order, without the slow ones if `quick`.
+///
+/// # Errors
+/// The name of the step that failed, with its remedy.
+pub fn run(root: &Path, quick: bool) -> Result<(), String> {
+    let start = Instant::now();
+    let steps: Vec<_> = STEPS.iter().filter(|step| !quick || !step.slow).collect();
+    for (index, step) in steps.iter().enumerate() {
+        println!(
+            "== {}/{} {}: {}",
+            index + 1,
+            steps.len(),
+            step.name,
+            step.command()
+        );
+        let begin = Instant::now();
+        let outcome = step.run(root);
+        let seconds = begin.elapsed().as_secs_f64();
+        outcome.map_err(|why| {
+            let name = step.name;
+            format!(
+                "{name} failed after {seconds:.1} s: {why}\nremedy: {}",
+                step.remedy
+            )
+        })?;
+        println!("== {} passed in {seconds:.1} s", step.name);
+    }
+    println!("== all passed in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+impl Step {
+    fn command(&self) -> String {
+        let words = if self.cargo.is_empty() {
+            "xtask rules".to_owned()
+        } else {
+            self.cargo.join(" ")
+        };
+        format!("cargo {words}")
+    }
+
+    fn run(&self, root: &Path) -> Result<(), String> {
+        if self.cargo.is_empty() {
+            return rules(root);
+        }
+        let mut command = tree::cargo();
+        command.current_dir(root).args(self.cargo);
+        if self.name == "docs" {
+            command.env("RUSTDOCFLAGS", "-D warnings");
+        }
+        let status = command.status();
+        let status = status.map_err(|e| format!("cargo cannot be started: {e}"))?;
+        let why = || format!("`{}` ended with {status}", self.command());
+        status.success().then_some(()).ok_or_else(why)
+    }
+}
+
+/// Prints the findings of the house rules on the workspace at `root`.
+///
+/// # Errors
+/// How many findings there are, or why the workspace could not be read.
+pub fn rules(root: &Path) -> Result<(), String> {
+    let tree = Tree::read(root).map_err(|error| error.to_string())?;
+    let findings = rules::find_all(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        let (rules, files) = (rules::ALL.len(), tree.sources.len());
+        println!("{rules} rules hold over {files} files");
+        return Ok(());
+    }
+    Err(format!("{} findings", findings.len()))
+}

@@ -1,0 +1,17 @@
+//! The house rules of the workspace, as pure functions, and the commands that
+//! run them.
+//!
+//! Invariants: a rule looks at values only (source texts, crates, limits) and
+//! gives findings; whatever touches the disk or starts a program is in [`tree`]
+//! or [`check`]. A finding names a place and a remedy. This crate depends on no
+//! other crate of the workspace, so that it still runs when they do not build.
+
+pub mod check;
+pub mod code;
+pub mod finding;
+pub mod rules;
+pub mod sources;
+pub mod tree;
+
+pub use finding::Finding;
+pub use tree::{Tree, workspace_root};

@@ -1,0 +1,72 @@
+//! Every crate takes the lints of the workspace, and these forbid unsafe code.
+
+use crate::tree::Source;
+use crate::{Finding, Tree};
+use toml::{Table, Value};
+
+/// Manifests without the lints of the workspace.
+#[must_use]
+pub fn find(tree: &Tree) -> Vec<Finding> {
+    let manifests = tree
+        .sources
+        .iter()
+        .filter(|s| s.path.ends_with("Cargo.toml"));
+    manifests.filter_map(check).collect()
+}
+
+fn check(source: &Source) -> Option<Finding> {
+    let table: Table = match source.text.parse() {
+        Ok(table) => table,
+        Err(error) => return Some(unreadable(source, &error)),
+    };
+    let (found, what, remedy) = match table.get("workspace") {
+        Some(workspace) => (
+            at(workspace, &["lints", "rust", "unsafe_code"]).and_then(Value::as_str)
+                == Some("forbid"),
+            "unsafe code is not forbidden",
+            "write `unsafe_code = \"forbid\"` under [workspace.lints.rust]",
+        ),
+        None => (
+            table
+                .get("lints")
+                .and_then(|lints| at(lints, &["workspace"])?.as_bool())
+                == Some(true),
+            "the lints of the workspace do not hold here",
+            "add the section [lints] with `workspace = true`",
+        ),
+    };
+    (!found).then(|| Finding::new(&source.path, source.line_of("lints"), what, remedy))
+}
+
+fn unreadable(source: &Source, error: &toml::de::Error) -> Finding {
+    let what = format!("not a manifest: {}", error.message());
+    Finding::new(&source.path, 1, what, "fix the syntax")
+}
+
+fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |value, key| value.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finds(text: &str) -> bool {
+        check(&Source::new("core/a/Cargo.toml", text)).is_some()
+    }
+
+    #[test]
+    fn a_crate_without_the_lints_is_caught() {
+        assert!(finds("[package]\nname = \"a\"\n"));
+        assert!(finds("[lints]\nworkspace = false\n"));
+        assert!(finds("[lints.rust]\nunsafe_code = \"allow\"\n"));
+        assert!(!finds("[lints]\nworkspace = true\n"));
+    }
+
+    #[test]
+    fn a_workspace_that_allows_unsafe_code_is_caught() {
+        assert!(finds("[workspace.lints.rust]\nunsafe_code = \"deny\"\n"));
+        assert!(finds("[workspace]\n"));
+        assert!(!finds("[workspace.lints.rust]\nunsafe_code = \"forbid\"\n"));
+    }
+}

@@ -1,0 +1,194 @@
+//! Dependencies point down.
+//!
+//! The storeys from the top: `flashloom`, `python`, `front/*`, `lab/*`,
+//! `systems/*`, `baselines/*`, `core/*`. A crate may use any crate of a storey
+//! below its own. Within a storey crates do not know each other, with two
+//! exceptions: `core` is a ladder of its own, and `lab/stack` puts the other
+//! rooms of the lab together. `xtask` stands beside the house: it uses nothing
+//! of it and nothing uses it. Dependencies of tests obey too.
+
+use crate::tree::Crate;
+use crate::{Finding, Tree};
+
+/// Storeys from the bottom up: the first part of a crate's folder.
+const STOREYS: &[&str] = &[
+    "core",
+    "baselines",
+    "systems",
+    "lab",
+    "front",
+    "python",
+    "flashloom",
+];
+
+/// The rooms of `core` from the bottom up.
+const CORE: &[&str] = &["units", "sim", "nand", "ssd", "host", "vfs"];
+
+const NEW_STOREY: &str = "put the crate on a storey that ARCHITECTURE.md names, and a new room of \
+     `core` on its rung of the ladder in xtask/src/rules/storeys.rs";
+
+/// Edges that point up or sideways, and crates outside the storeys.
+#[must_use]
+pub fn find(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for member in &tree.crates {
+        let homeless = place(&member.folder).is_none() && member.folder != "xtask";
+        if homeless {
+            let what = format!("`{}` lives on no storey", member.folder);
+            findings.push(Finding::new(&manifest(member), 1, what, NEW_STOREY));
+        }
+        let wrong = member
+            .needs
+            .iter()
+            .filter_map(|need| refuse(&member.folder, need));
+        for (need, remedy) in wrong {
+            findings.push(edge(tree, member, need, remedy));
+        }
+    }
+    findings
+}
+
+fn manifest(member: &Crate) -> String {
+    format!("{}/Cargo.toml", member.folder)
+}
+
+fn edge(tree: &Tree, member: &Crate, need: &str, remedy: &str) -> Finding {
+    let path = manifest(member);
+    let room = need.rsplit('/').next().unwrap_or(need);
+    let source = tree.source(&path);
+    let line = source.map_or(1, |source| source.line_of(&format!("{room}.")));
+    let what = format!("`{}` must not depend on `{need}`", member.folder);
+    Finding::new(&path, line, what, remedy)
+}
+
+/// The storey of a folder and the room in it.
+fn place(folder: &str) -> Option<(usize, &str)> {
+    let (storey, room) = folder.split_once('/').unwrap_or((folder, ""));
+    let rank = STOREYS.iter().position(|&name| name == storey)?;
+    let known = storey != "core" || CORE.contains(&room);
+    known.then_some((rank, room))
+}
+
+/// The edge's target and the remedy, if the edge from `from` to `to` is wrong.
+fn refuse<'a>(from: &str, to: &'a str) -> Option<(&'a str, &'static str)> {
+    let beside = "xtask uses no crate of the workspace and no crate uses xtask";
+    let (Some((above, user)), Some((below, used))) = (place(from), place(to)) else {
+        return (from == "xtask" || to == "xtask").then_some((to, beside));
+    };
+    let allowed = above > below || (above == below && allowed_within(STOREYS[above], user, used));
+    (!allowed).then(|| (to, remedy(STOREYS[above], above == below)))
+}
+
+fn allowed_within(storey: &str, user: &str, used: &str) -> bool {
+    let rung = |room| CORE.iter().position(|&name| name == room);
+    match storey {
+        "core" => rung(user) > rung(used),
+        "lab" => user == "stack" && used != "stack",
+        _ => false,
+    }
+}
+
+fn remedy(storey: &str, sideways: bool) -> &'static str {
+    match (storey, sideways) {
+        ("core", true) => {
+            "core is a ladder (units, sim, nand, ssd, host, vfs): move what both need to the \
+             lower rung, or take it as a parameter"
+        }
+        ("lab", true) => "only lab/stack knows other rooms of the lab: connect them there",
+        (_, true) => {
+            "rooms of one storey do not know each other: move what both need down a storey"
+        }
+        (_, false) => "dependencies point down: move what is needed below both, or pass it in",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(from: &str, to: &str) -> bool {
+        let member = Crate {
+            name: from.to_owned(),
+            folder: from.to_owned(),
+            needs: vec![to.to_owned()],
+        };
+        let crates = vec![member];
+        let tree = Tree {
+            crates,
+            ..Tree::default()
+        };
+        !find(&tree).is_empty()
+    }
+
+    #[test]
+    fn edges_down_are_allowed() {
+        for (from, to) in [
+            ("flashloom", "core/units"),
+            ("front/nbd", "lab/stack"),
+            ("lab/stack", "systems/bytefs"),
+            ("systems/bytefs", "baselines/extfs"),
+            ("baselines/extfs", "core/vfs"),
+            ("core/host", "core/ssd"),
+            ("lab/stack", "lab/report"),
+            ("lab/stack", "lab/workload"),
+        ] {
+            assert!(!refused(from, to), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn edges_up_are_refused() {
+        for (from, to) in [
+            ("core/nand", "core/ssd"),
+            ("core/vfs", "baselines/extfs"),
+            ("baselines/extfs", "systems/bytefs"),
+            ("systems/bytefs", "lab/stack"),
+            ("lab/stack", "front/nvme"),
+            ("front/fuse", "python"),
+            ("python", "flashloom"),
+        ] {
+            assert!(refused(from, to), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn edges_sideways_are_refused() {
+        for (from, to) in [
+            ("core/sim", "core/sim"),
+            ("systems/bytefs", "systems/hyfim"),
+            ("lab/report", "lab/workload"),
+            ("lab/workload", "lab/report"),
+            ("lab/report", "lab/stack"),
+            ("lab/crash", "lab/stack"),
+        ] {
+            assert!(refused(from, to), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn xtask_stands_beside_the_house() {
+        assert!(refused("xtask", "core/units"));
+        assert!(refused("flashloom", "xtask"));
+    }
+
+    #[test]
+    fn a_crate_outside_the_storeys_is_named() {
+        assert!(refused("attic", "core/units"));
+        assert!(refused("core/unheard", "core/units"));
+    }
+
+    #[test]
+    fn a_finding_names_the_line_of_the_manifest() {
+        let member = Crate {
+            name: "nand".to_owned(),
+            folder: "core/nand".to_owned(),
+            needs: vec!["core/ssd".to_owned()],
+        };
+        let text = "[dependencies]\nunits.workspace = true\nssd.workspace = true\n";
+        let tree = Tree {
+            sources: vec![crate::tree::Source::new("core/nand/Cargo.toml", text)],
+            crates: vec![member],
+        };
+        assert_eq!(find(&tree)[0].line, 3);
+    }
+}

@@ -1,0 +1,102 @@
+//! Words that do not belong into the project.
+//!
+//! Unfinished work is finished or left out and listed in the README; dead code
+//! is removed; a test that is skipped proves nothing. Names of the place where
+//! a copy of the project happens to lie mean nothing to its readers. Each word
+//! is put together from halves, so that this file does not hold it.
+
+use crate::tree::Source;
+use crate::{Finding, Tree};
+
+/// Words that no file holds.
+const FOREIGN: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!(".lib", "rary"),
+    concat!("sub", "agent"),
+];
+
+/// Notes of unfinished work: whole words that no code holds.
+const UNFINISHED: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
+
+/// Ways around the compiler and the tests: strings that no Rust file holds.
+const DETOURS: &[&str] = &[
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+    concat!("#[ig", "nore"),
+    concat!("dead", "_code"),
+];
+
+const FINISH: &str = "finish it, or leave it out and list it in the README under what is not done";
+
+/// Lines with a word that does not belong.
+#[must_use]
+pub fn find(tree: &Tree) -> Vec<Finding> {
+    tree.sources.iter().flat_map(in_source).collect()
+}
+
+fn in_source(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, line) in source.lines() {
+        let hits = hits(&source.path, line);
+        findings.extend(hits.map(|(word, remedy)| {
+            let what = format!("`{word}` does not belong here");
+            Finding::new(&source.path, number, what, remedy)
+        }));
+    }
+    findings
+}
+
+fn hits<'a>(path: &str, line: &'a str) -> impl Iterator<Item = (&'static str, &'static str)> + 'a {
+    let code = [".rs", ".toml", ".sh", ".py", ".c", ".ci/run"];
+    let code = code.iter().any(|end| path.ends_with(end));
+    let rust = path.ends_with(".rs");
+    let plain = FOREIGN
+        .iter()
+        .map(|&word| (word, "say it without the name of this place"));
+    let notes = UNFINISHED.iter().map(|&word| (word, FINISH));
+    let detours = DETOURS.iter().map(|&word| (word, FINISH));
+    let plain = plain.filter(|(word, _)| line.contains(word));
+    let notes = notes.filter(move |(word, _)| code && has_word(line, word));
+    let detours = detours.filter(move |(word, _)| rust && line.contains(word));
+    plain.chain(notes).chain(detours)
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.any(|found| found == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(path: &str, text: &str) -> usize {
+        in_source(&Source::new(path, text)).len()
+    }
+
+    #[test]
+    fn each_word_is_caught_with_its_line() {
+        for word in UNFINISHED.iter().chain(DETOURS).chain(FOREIGN) {
+            let text = format!("fn a() {{}}\n// {word}: b\n");
+            let found = in_source(&Source::new("core/sim/src/lib.rs", &text));
+            assert_eq!(found.len(), 1, "{word}");
+            assert_eq!(found[0].line, 2, "{word}");
+        }
+    }
+
+    #[test]
+    fn notes_are_whole_words_of_code() {
+        let note = UNFINISHED[2];
+        assert_eq!(count("a.rs", &format!("// mktemp {note}{note}")), 0);
+        assert_eq!(count("CONTRIBUTING.md", &format!("no {note}")), 0);
+    }
+
+    #[test]
+    fn foreign_words_are_caught_in_any_text() {
+        assert_eq!(count("README.md", &format!("see {}notes", FOREIGN[0])), 1);
+    }
+}
