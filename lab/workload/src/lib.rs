@@ -5,5 +5,6 @@
 //! file, and names the line or the offset of what it refuses.
 
 pub mod request;
+pub mod trace;
 
-pub use request::{Labels, Op, Request};
+pub use request::{Labels, Op, Purpose, Request};
