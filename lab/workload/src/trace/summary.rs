@@ -46,8 +46,8 @@ pub struct Summary {
     pub write_footprint_bytes: u64,
     /// Whether the footprints are complete; false for more than 4 TiB.
     pub footprint_exact: bool,
-    /// How often a written unit is written, on average: bytes written over
-    /// distinct bytes written. 0 without writes.
+    /// How often a unit of 4 KiB that is written at all is written, on
+    /// average. 0 without writes.
     pub overwrite_factor: f64,
     /// One past the highest byte that is addressed: the drive it needs.
     pub span_bytes: u64,
@@ -175,7 +175,7 @@ impl Summarizer {
         total.write_footprint_bytes = self.written.count * UNIT;
         total.footprint_exact = !self.touched.full && !self.written.full;
         if self.written.count > 0 {
-            total.overwrite_factor = total.write_bytes as f64 / total.write_footprint_bytes as f64;
+            total.overwrite_factor = self.written.inserted as f64 / self.written.count as f64;
         }
         total.sizes = self.sizes.into_iter().map(size_bucket).collect();
         let of = |(origin, sums)| origin_summary(labels, units::Origin(origin), sums);
@@ -210,7 +210,10 @@ fn origin_summary(
 #[derive(Default)]
 struct Units {
     chunks: BTreeMap<u64, Box<[u64]>>,
+    /// Units in the set.
     count: u64,
+    /// Units that were put into it, in it already or not.
+    inserted: u64,
     full: bool,
 }
 
@@ -231,6 +234,7 @@ impl Units {
             self.full = true;
             return;
         }
+        self.inserted += end - start;
         let empty = || vec![0; (CHUNK / 64) as usize].into_boxed_slice();
         let words = self.chunks.entry(chunk).or_insert_with(empty);
         for unit in start..end {

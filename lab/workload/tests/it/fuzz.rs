@@ -3,6 +3,9 @@
 
 use super::load;
 use bolero::TypeGenerator;
+use sim::Seed;
+use units::Bytes;
+use workload::Workload;
 use workload::trace::{Format, MAX_ADDRESS, Options, Summary};
 
 /// Words of which the formats are made, so that random input gets past the
@@ -128,5 +131,75 @@ fn any_damage_to_a_binary_trace() {
             file[place] = value;
             file.truncate(file.len() - usize::from(end) % file.len());
             survive(Some(Format::Blktrace), &file);
+        });
+}
+
+/// What texts of workloads and job files are made of.
+const TEXT: [&str; 32] = [
+    "randwrite",
+    "logs",
+    "hotcold",
+    "zipfwrite",
+    ":",
+    ",",
+    "=",
+    "bs",
+    "4k",
+    "/",
+    "60",
+    "theta",
+    "0.99",
+    "span",
+    "%",
+    "[",
+    "]",
+    "\n",
+    "global",
+    "rw=randrw",
+    "size=1m",
+    "numjobs=3",
+    "stonewall",
+    "runtime=5",
+    "iodepth",
+    "zipf:",
+    ";",
+    "rate_iops=9",
+    "ops=3",
+    "99999999999999999999",
+    "b",
+    "é",
+];
+
+#[test]
+fn any_text_for_a_workload() {
+    bolero::check!()
+        .with_iterations(5_000)
+        .for_each(|words: &[u8]| {
+            let text: String = words
+                .iter()
+                .map(|&w| TEXT[usize::from(w) % TEXT.len()])
+                .collect();
+            let _ = Workload::parse(&text).map(|w| w.open(Bytes(1 << 20), Seed(1)));
+        });
+}
+
+#[test]
+fn any_text_in_a_job_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("any.fio");
+    bolero::check!()
+        .with_iterations(2_000)
+        .for_each(|words: &[u8]| {
+            let text: String = words
+                .iter()
+                .map(|&w| TEXT[usize::from(w) % TEXT.len()])
+                .collect();
+            std::fs::write(&path, format!("[job]\nsize=64k\n{text}")).unwrap();
+            let Ok(workload) = Workload::parse(path.to_str().unwrap()) else {
+                return;
+            };
+            if let Ok(stream) = workload.open(Bytes(1 << 20), Seed(1)) {
+                assert!(stream.take(1_000).all(|r| r.unwrap().extent.end() <= 2_048));
+            }
         });
 }

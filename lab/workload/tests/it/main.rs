@@ -4,6 +4,7 @@ mod errors;
 mod fuzz;
 mod readers;
 mod round_trip;
+mod workloads;
 
 use std::io::Cursor;
 use workload::trace::{Format, Loaded, Options, Trace, TraceError};

@@ -248,7 +248,8 @@ fn blktrace_records_are_read_in_either_byte_order() {
 
 #[test]
 fn a_compressed_file_is_read_from_its_path() {
-    let path = tempfile::tempdir().unwrap().keep().join("t.csv.zst");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.csv.zst");
     std::fs::write(&path, zstd::encode_all(&b"0,R,0,8,p\n"[..], 3).unwrap()).unwrap();
     let trace = workload::trace::Trace::open(&path, None, Options::default()).unwrap();
     assert_eq!(trace.format(), Format::Csv);
