@@ -64,6 +64,8 @@ enum Source {
         path: PathBuf,
         format: Option<Format>,
         options: Options,
+        /// Fold what lies past the end of the drive back onto it.
+        wrap: bool,
     },
 }
 
@@ -181,6 +183,7 @@ impl Workload {
                 path: PathBuf::from(path),
                 format: spec.format(),
                 options: spec.trace_options(),
+                wrap: spec.wraps(),
             },
         }
     }

@@ -143,6 +143,11 @@ impl Spec {
         self.text("format").parse().ok()
     }
 
+    /// Whether requests past the end of the drive are folded back onto it.
+    pub(super) fn wraps(&self) -> bool {
+        self.text("fit") == "wrap"
+    }
+
     pub(super) fn trace_options(&self) -> Options {
         Options {
             devices: self.value("devices", |t| t.parse().ok()),

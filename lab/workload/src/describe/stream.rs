@@ -11,7 +11,7 @@ use crate::request::{Labels, Request};
 use crate::trace::{Notes, Trace, TraceError};
 use sim::Seed;
 use std::collections::VecDeque;
-use units::{Bytes, Ns};
+use units::{Bytes, Extent, Ns, SECTOR};
 
 /// The requests of a workload, one by one.
 pub struct Stream {
@@ -20,7 +20,13 @@ pub struct Stream {
 }
 
 enum Running {
-    Trace(Box<Trace>),
+    Trace {
+        trace: Box<Trace>,
+        /// Sectors onto which requests are folded.
+        room: u64,
+        /// How many have been.
+        wrapped: u64,
+    },
     Phases(Phases),
 }
 
@@ -28,15 +34,19 @@ impl Workload {
     /// The requests of this workload on a drive of `capacity`.
     ///
     /// # Errors
-    /// If the drive is too small or the trace can not be read. A trace that
-    /// reaches past the drive is not refused here, since nobody has read it.
+    /// If the drive is too small or the trace can not be opened.
     pub fn open(&self, capacity: Bytes, seed: Seed) -> Result<Stream, WorkloadError> {
         let running = match &self.source {
             Source::Trace {
                 path,
                 format,
                 options,
-            } => Running::Trace(Box::new(Trace::open(path, *format, *options)?)),
+                wrap,
+            } => Running::Trace {
+                trace: Box::new(Trace::open(path, *format, *options)?),
+                room: if *wrap { capacity.0 / SECTOR } else { u64::MAX },
+                wrapped: 0,
+            },
             Source::Phases(phases) => {
                 let open = self.pacing == Pacing::Open;
                 Running::Phases(Phases::new(phases, open, capacity, seed)?)
@@ -54,7 +64,7 @@ impl Stream {
     #[must_use]
     pub fn labels(&self) -> &Labels {
         match &self.running {
-            Running::Trace(trace) => trace.labels(),
+            Running::Trace { trace, .. } => trace.labels(),
             Running::Phases(phases) => &phases.labels,
         }
     }
@@ -63,7 +73,10 @@ impl Stream {
     #[must_use]
     pub fn notes(&self) -> Notes {
         match &self.running {
-            Running::Trace(trace) => *trace.notes(),
+            Running::Trace { trace, wrapped, .. } => Notes {
+                wrapped: *wrapped,
+                ..*trace.notes()
+            },
             Running::Phases(_) => Notes::default(),
         }
     }
@@ -74,11 +87,31 @@ impl Iterator for Stream {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = match &mut self.running {
-            Running::Trace(trace) => trace.next()?,
+            Running::Trace {
+                trace,
+                room,
+                wrapped,
+            } => trace.next()?.map(|request| {
+                let extent = fold(request.extent, *room);
+                *wrapped += u64::from(extent != request.extent);
+                Request { extent, ..request }
+            }),
             Running::Phases(phases) => Ok(phases.next()?),
         };
         Some(next.map(|request| self.placer.place(request)))
     }
+}
+
+/// `extent` on a drive of `room` sectors: its start modulo the room, moved so
+/// that it ends with the drive at the latest, and no longer than the drive.
+fn fold(extent: Extent, room: u64) -> Extent {
+    if extent.end() <= room {
+        return extent;
+    }
+    let sectors = u64::from(extent.sectors).min(room) as u32;
+    let last = room - u64::from(sectors);
+    let start = extent.start.0.checked_rem(room).unwrap_or(0);
+    Extent::new(start.min(last), sectors)
 }
 
 /// Groups of generators, one group after the other.
@@ -198,4 +231,21 @@ fn take(phase: &mut Vec<Member>, turn: usize) -> Request {
         }
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_past_the_end_is_folded_back() {
+        let fold = |start, sectors| {
+            let folded = fold(Extent::new(start, sectors), 100);
+            (folded.start.0, folded.sectors)
+        };
+        assert_eq!(fold(92, 8), (92, 8));
+        assert_eq!(fold(93, 8), (92, 8));
+        assert_eq!(fold(250, 8), (50, 8));
+        assert_eq!(fold(250, 800), (0, 100));
+    }
 }

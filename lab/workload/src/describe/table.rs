@@ -308,6 +308,12 @@ pub static TRACE: Preset = Preset {
             Unit::Number,
             "requests in flight; 0 to issue at the recorded times",
         ),
+        param(
+            "fit",
+            "wrap",
+            Unit::Choice(&["wrap", "as-is"]),
+            "what lies past the end of the drive: folded back, or kept to fail",
+        ),
         param("placement", "none", PLACEMENTS, PLACEMENT.help),
     ],
     common: &[HANDLES],

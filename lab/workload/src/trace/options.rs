@@ -139,6 +139,8 @@ pub struct Notes {
     pub widened: u64,
     /// Requests of devices that were not asked for, left out.
     pub other_devices: u64,
+    /// Requests past the end of the drive that were folded back onto it.
+    pub wrapped: u64,
     /// Times that the kernel says it lost events.
     pub lost: u64,
 }
@@ -157,6 +159,10 @@ impl Notes {
             (
                 self.other_devices,
                 "requests of other devices were left out",
+            ),
+            (
+                self.wrapped,
+                "requests past the end of the drive were folded back onto it",
             ),
             (self.lost, "times the kernel lost events while it recorded"),
         ];

@@ -218,6 +218,9 @@ fn a_trace_is_a_workload_with_parameters() {
             think: Ns(0)
         }
     );
+    let small = closed.open(Bytes(32 * 512), Seed(1)).unwrap();
+    let starts: Vec<u64> = small.map(|r| r.unwrap().extent.start.0).collect();
+    assert_eq!(starts, [0, 0, 0]);
     assert!(told(&format!("{path}:dpth=8")).contains("did you mean depth"));
 }
 
