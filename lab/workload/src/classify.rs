@@ -2,10 +2,14 @@
 //!
 //! By access pattern, after SFR of `AutoStream` (Yang, Pandurangan, Choi and
 //! Balakrishnan, SYSTOR 2017): a write that continues another gets its handle
-//! (sequentiality); any other one heats its chunk by one (frequency) after the
-//! chunk's heat has decayed by half for each [`DECAY`] (recency), and the
-//! binary logarithm of the heat is its handle. Time is what has been written,
-//! not the clock, so that the result does not depend on how fast a drive is.
+//! (sequentiality); for any other one the binary logarithm of its chunk's heat
+//! is the handle. A chunk is heated by what is written to it (frequency) and
+//! cools by half each [`DECAY`] (recency). Three things differ from the paper.
+//! Heat counts bytes, not requests, so that one overwrite of a chunk weighs the
+//! same in large and in small writes; sequential writes heat their chunk too,
+//! since a log's next pass is where its lifetime shows; and time is what has
+//! been written, in drive capacities, so that the result depends neither on
+//! the speed of a drive nor on its size.
 //! Or by origin: each gets a handle of its own while there are any.
 //!
 //! Invariants: only writes are given handles; a handle is below the number of
@@ -14,13 +18,16 @@
 use crate::fixed::{LOG_ONE, exp2_negative};
 use crate::request::{Op, Request};
 use std::collections::{BTreeMap, VecDeque};
-use units::{Extent, GIB, MIB, Origin, Placement, SECTOR};
+use units::{Bytes, Extent, MIB, Origin, Placement, SECTOR};
 
 /// The unit of heat: the paper's default.
 pub const CHUNK: u64 = MIB;
 
-/// Bytes written to the whole drive in which heat halves.
-pub const DECAY: u64 = GIB;
+/// Drive capacities written in which heat halves. A chunk that is overwritten
+/// once per T capacities settles at a heat of 8 / (T ln 2): 11 for data as old
+/// as the drive, 1 for data that outlives 11 drives and 128, where the eighth
+/// handle begins, for data that is gone after a tenth of one.
+pub const DECAY: u64 = 8;
 
 /// Chunks whose heat is kept, a terabyte's; further ones count as cold.
 pub const CHUNKS_MAX: usize = 1 << 20;
@@ -28,8 +35,9 @@ pub const CHUNKS_MAX: usize = 1 << 20;
 /// Sequences of writes that are followed at once.
 const SEQUENCES: usize = 16;
 
-/// Heat of one write: 16 bits after the point.
-const ONE: u64 = 1 << 16;
+/// Heat of one overwrite of a whole chunk: 20 bits after the point, so that one
+/// sector still counts.
+const ONE: u64 = 1 << 20;
 
 /// Where placement handles come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,13 +72,13 @@ enum Rule {
 }
 
 impl Placer {
-    /// A placer that has seen nothing yet.
+    /// A placer that has seen nothing yet, for a drive of `capacity`.
     #[must_use]
-    pub fn new(placing: Placing) -> Self {
+    pub fn new(placing: Placing, capacity: Bytes) -> Self {
         Self(match placing {
             Placing::Own => Rule::Own,
             Placing::None => Rule::None,
-            Placing::Auto { handles } => Rule::Auto(AutoStream::new(handles)),
+            Placing::Auto { handles } => Rule::Auto(AutoStream::new(handles, capacity)),
             Placing::Origin { handles } => Rule::Origin {
                 handles,
                 seen: Vec::new(),
@@ -95,12 +103,13 @@ impl Placer {
     }
 }
 
-/// Gives `requests` handles by their access pattern.
+/// Gives `requests` to a drive of `capacity` handles by their access pattern.
 pub fn classify(
     requests: impl IntoIterator<Item = Request>,
     handles: u16,
+    capacity: Bytes,
 ) -> impl Iterator<Item = Request> {
-    let mut placer = Placer::new(Placing::Auto { handles });
+    let mut placer = Placer::new(Placing::Auto { handles }, capacity);
     requests.into_iter().map(move |r| placer.place(r))
 }
 
@@ -109,7 +118,7 @@ pub fn by_origins(
     requests: impl IntoIterator<Item = Request>,
     handles: u16,
 ) -> impl Iterator<Item = Request> {
-    let mut placer = Placer::new(Placing::Origin { handles });
+    let mut placer = Placer::new(Placing::Origin { handles }, Bytes(0));
     requests.into_iter().map(move |r| placer.place(r))
 }
 
@@ -128,6 +137,8 @@ fn by_origin(handles: u16, seen: &mut Vec<Origin>, origin: Origin) -> Placement 
 #[derive(Clone, Debug)]
 struct AutoStream {
     handles: u16,
+    /// Sectors that are written while heat halves.
+    half_life: u64,
     /// Sectors written so far: the time.
     now: u64,
     chunks: BTreeMap<u64, Chunk>,
@@ -135,16 +146,17 @@ struct AutoStream {
     tails: VecDeque<(u64, Placement)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     heat: u64,
     at: u64,
 }
 
 impl AutoStream {
-    fn new(handles: u16) -> Self {
+    fn new(handles: u16, capacity: Bytes) -> Self {
         Self {
             handles,
+            half_life: (capacity.0 / SECTOR).saturating_mul(DECAY).max(1),
             now: 0,
             chunks: BTreeMap::new(),
             tails: VecDeque::new(),
@@ -153,10 +165,8 @@ impl AutoStream {
 
     fn place(&mut self, extent: Extent) -> Placement {
         self.now += u64::from(extent.sectors);
-        let placement = match self.continued(extent.start.0) {
-            Some(placement) => placement,
-            None => self.by_heat(extent.start.0 / (CHUNK / SECTOR)),
-        };
+        let by_heat = self.heat(extent);
+        let placement = self.continued(extent.start.0).unwrap_or(by_heat);
         if self.tails.len() == SEQUENCES {
             self.tails.pop_front();
         }
@@ -170,23 +180,40 @@ impl AutoStream {
         self.tails.remove(index).map(|tail| tail.1)
     }
 
-    fn by_heat(&mut self, chunk: u64) -> Placement {
-        let now = self.now;
-        let cold = Chunk { heat: 0, at: now };
-        if self.chunks.len() == CHUNKS_MAX && !self.chunks.contains_key(&chunk) {
-            return Placement(0);
+    /// Heats the chunks of `extent` and returns the handle of the first.
+    fn heat(&mut self, extent: Extent) -> Placement {
+        let mut start = extent.start.0;
+        let mut first = None;
+        while start < extent.end() {
+            let chunk = start / CHUNK_SECTORS;
+            let end = extent.end().min((chunk + 1) * CHUNK_SECTORS);
+            let heat = self.heat_chunk(chunk, end - start);
+            first = first.or(Some(heat));
+            start = end;
         }
-        let chunk = self.chunks.entry(chunk).or_insert(cold);
-        chunk.heat = decayed(chunk.heat, now - chunk.at) + ONE;
-        chunk.at = now;
-        let level = (chunk.heat / ONE).ilog2() as u16;
+        let overwrites = (first.unwrap_or(0) / ONE).max(1);
+        let level = overwrites.ilog2() as u16;
         Placement(level.min(self.handles.saturating_sub(1)))
+    }
+
+    /// The heat of `chunk` after a write of `sectors` to it.
+    fn heat_chunk(&mut self, chunk: u64, sectors: u64) -> u64 {
+        if self.chunks.len() == CHUNKS_MAX && !self.chunks.contains_key(&chunk) {
+            return 0;
+        }
+        let (now, half_life) = (self.now, self.half_life);
+        let chunk = self.chunks.entry(chunk).or_default();
+        chunk.heat = decayed(chunk.heat, now - chunk.at, half_life) + sectors * ONE / CHUNK_SECTORS;
+        chunk.at = now;
+        chunk.heat
     }
 }
 
+const CHUNK_SECTORS: u64 = CHUNK / SECTOR;
+
 /// `heat` after `sectors` were written.
-fn decayed(heat: u64, sectors: u64) -> u64 {
-    let halvings = u128::from(sectors) * u128::from(LOG_ONE) / u128::from(DECAY / SECTOR);
+fn decayed(heat: u64, sectors: u64, half_life: u64) -> u64 {
+    let halvings = u128::from(sectors) * u128::from(LOG_ONE) / u128::from(half_life);
     let factor = exp2_negative(u64::try_from(halvings).unwrap_or(u64::MAX));
     ((u128::from(heat) * u128::from(factor)) >> 62) as u64
 }
@@ -209,33 +236,35 @@ mod tests {
 
     #[test]
     fn heat_halves_with_what_is_written() {
-        let period = DECAY / SECTOR;
-        assert_eq!(decayed(ONE, 0), ONE);
-        assert_eq!(decayed(ONE, period), ONE / 2);
-        assert_eq!(decayed(ONE, 64 * period), 0);
-        assert_eq!(decayed(u64::MAX, u64::MAX), 0);
+        assert_eq!(decayed(ONE, 0, 100), ONE);
+        assert_eq!(decayed(ONE, 100, 100), ONE / 2);
+        assert_eq!(decayed(ONE, 6_400, 100), 0);
+        assert_eq!(decayed(u64::MAX, u64::MAX, 1), 0);
     }
+
+    const DRIVE: Bytes = Bytes(64 * MIB);
 
     #[test]
     fn what_is_rewritten_often_is_told_from_what_is_not() {
-        let cold = (0..1000_u64).map(|i| write((1 << 30) + i * 4096, 8, 0));
-        let requests = cold.flat_map(|cold| [write(0, 8, 0), write(4096, 8, 0), cold]);
-        let placed: Vec<Request> = classify(requests, 8).collect();
-        let last = &placed[placed.len() - 3..];
-        let handles: Vec<u16> = last.iter().map(|r| r.placement.0).collect();
-        assert_eq!(handles, [7, 7, 0]);
+        // Every second chunk's worth goes to chunk 0, the others go round.
+        let cold = (0..1_000).map(|i| write((1 + i % 63) * CHUNK_SECTORS + 8, 2_000, 0));
+        let requests = cold.flat_map(|cold| [write(0, 2_000, 0), cold]);
+        let placed: Vec<Request> = classify(requests, 16, DRIVE).collect();
+        let handle = |r: &Request| r.placement.0;
+        let (hot, cold) = (handle(&placed[1_998]), handle(&placed[1_999]));
+        // Chunk 0 lives for 1/32 of a drive: log2(8 / (ln 2 / 32)) is 8.5. The
+        // others live for two: log2(8 / (2 ln 2)) is 2.5.
+        assert_eq!((hot, cold), (8, 2));
     }
 
     #[test]
     fn a_sequence_keeps_its_handle_while_others_run() {
-        let mut requests = vec![write(0, 8, 0); 5];
-        requests.push(write(8, 8, 0));
-        requests.push(write(1 << 30, 8, 0));
-        requests.push(write(16, 8, 0));
-        let placed: Vec<u16> = classify(requests, 4).map(|r| r.placement.0).collect();
-        // The second write's heat is a little less than 2, since some of the
-        // first's has decayed.
-        assert_eq!(placed, [0, 0, 1, 1, 2, 2, 0, 2]);
+        let mut requests = vec![write(0, 2_040, 0); 4];
+        requests.push(write(2_040, 8, 0));
+        requests.push(write(1 << 16, 8, 0));
+        requests.push(write(2_048, 8, 0));
+        let placed = classify(requests, 4, DRIVE).map(|r| r.placement.0);
+        assert_eq!(placed.collect::<Vec<_>>(), [0, 0, 1, 1, 1, 0, 1]);
     }
 
     #[test]
@@ -247,7 +276,7 @@ mod tests {
 
     #[test]
     fn none_clears_and_own_keeps() {
-        let place = |placing| Placer::new(placing).place(write(0, 8, 0)).placement;
+        let place = |placing| Placer::new(placing, DRIVE).place(write(0, 8, 0)).placement;
         assert_eq!(place(Placing::None), Placement(0));
         assert_eq!(place(Placing::Own), Placement(9));
     }

@@ -412,4 +412,15 @@ mod tests {
         assert_eq!(options.set("rw", "randtrimwrite").err().unwrap(), RW);
         assert_eq!(options.set("bs", "4k,8k").err().unwrap(), SIZES);
     }
+
+    #[test]
+    fn what_is_suggested_is_honoured() {
+        for name in HONOURED {
+            let unknown = |told: String| told.starts_with("an option");
+            let set = Options::default().set(name, "?");
+            assert!(!set.is_ok_and(|s| matches!(s, Set::Ignored)), "{name}");
+            let refused = Options::default().set(name, "?").err();
+            assert!(!refused.is_some_and(unknown), "{name}");
+        }
+    }
 }

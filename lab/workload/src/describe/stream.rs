@@ -54,7 +54,7 @@ impl Workload {
         };
         Ok(Stream {
             running,
-            placer: Placer::new(self.placing),
+            placer: Placer::new(self.placing, capacity),
         })
     }
 }
