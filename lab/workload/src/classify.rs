@@ -32,8 +32,9 @@ pub const DECAY: u64 = 8;
 /// Chunks whose heat is kept, a terabyte's; further ones count as cold.
 pub const CHUNKS_MAX: usize = 1 << 20;
 
-/// Sequences of writes that are followed at once.
-const SEQUENCES: usize = 16;
+/// A write continues one of this many before it. Older ones are forgotten, so
+/// that a neighbour which ended there long ago is not taken for a beginning.
+const RECENT: usize = 64;
 
 /// Heat of one overwrite of a whole chunk: 20 bits after the point, so that one
 /// sector still counts.
@@ -142,7 +143,7 @@ struct AutoStream {
     /// Sectors written so far: the time.
     now: u64,
     chunks: BTreeMap<u64, Chunk>,
-    /// Where recent writes ended and what handle they got, the latest last.
+    /// Where the recent writes ended and what handle they got, the latest last.
     tails: VecDeque<(u64, Placement)>,
 }
 
@@ -167,7 +168,7 @@ impl AutoStream {
         self.now += u64::from(extent.sectors);
         let by_heat = self.heat(extent);
         let placement = self.continued(extent.start.0).unwrap_or(by_heat);
-        if self.tails.len() == SEQUENCES {
+        if self.tails.len() == RECENT {
             self.tails.pop_front();
         }
         self.tails.push_back((extent.end(), placement));
@@ -175,9 +176,9 @@ impl AutoStream {
     }
 
     /// The handle of the write that ended at `start`.
-    fn continued(&mut self, start: u64) -> Option<Placement> {
-        let index = self.tails.iter().rposition(|tail| tail.0 == start)?;
-        self.tails.remove(index).map(|tail| tail.1)
+    fn continued(&self, start: u64) -> Option<Placement> {
+        let tail = self.tails.iter().rev().find(|tail| tail.0 == start)?;
+        Some(tail.1)
     }
 
     /// Heats the chunks of `extent` and returns the handle of the first.
