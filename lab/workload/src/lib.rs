@@ -4,6 +4,14 @@
 //! trace reader never panics, never allocates by a length that came from the
 //! file, and names the line or the offset of what it refuses.
 
+pub mod classify;
+pub mod describe;
+mod fixed;
+pub mod generate;
 pub mod request;
+mod suggest;
+pub mod trace;
 
-pub use request::{Labels, Op, Request};
+pub use classify::{Placer, Placing, classify};
+pub use describe::{PRESETS, Pacing, Stream, Workload, WorkloadError};
+pub use request::{Labels, Op, Purpose, Request};

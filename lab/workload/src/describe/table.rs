@@ -1,0 +1,329 @@
+//! The one table of what can be asked for by name.
+//!
+//! Parsing, the list of workloads, the help and the error messages all derive
+//! from it. A test gives every preset every default and checks that it runs.
+
+use super::unit::Unit;
+
+/// A workload that has a name.
+#[derive(Debug)]
+pub struct Preset {
+    /// The name; for a file, what stands for its path.
+    pub name: &'static str,
+    /// One line.
+    pub help: &'static str,
+    /// What it makes of its parameters.
+    pub(super) shape: Shape,
+    own: &'static [Param],
+    common: &'static [Param],
+}
+
+/// A parameter of a workload, written `name=value`.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value if it is not given.
+    pub default: &'static str,
+    /// What a value looks like.
+    pub unit: Unit,
+    /// One line.
+    pub help: &'static str,
+}
+
+/// How requests come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Sequential,
+    Uniform,
+    Zipf,
+    HotCold,
+    Bursts,
+    Logs,
+    Trace,
+    Job,
+}
+
+impl Preset {
+    /// Its parameters: its own, then those that all like it have.
+    pub fn params(&self) -> impl Iterator<Item = &'static Param> + use<> {
+        let own = self.own;
+        let hidden = move |p: &&Param| own.iter().all(|o| o.name != p.name);
+        own.iter().chain(self.common.iter().filter(hidden))
+    }
+
+    /// Its parameter called `name`.
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&'static Param> {
+        self.params().find(|p| p.name == name)
+    }
+}
+
+const fn param(name: &'static str, default: &'static str, unit: Unit, help: &'static str) -> Param {
+    Param {
+        name,
+        default,
+        unit,
+        help,
+    }
+}
+
+const PLACEMENTS: Unit = Unit::Choice(&["own", "none", "auto", "origin"]);
+
+const PLACEMENT: Param = param(
+    "placement",
+    "own",
+    PLACEMENTS,
+    "handles as the workload gives them, none, by access pattern, or one per origin",
+);
+const HANDLES: Param = param(
+    "handles",
+    "8",
+    Unit::Handles,
+    "handles that auto and origin use",
+);
+const DEPTH: Param = param(
+    "depth",
+    "32",
+    Unit::Depth,
+    "requests in flight, without a rate",
+);
+const THINK: Param = param(
+    "think",
+    "0",
+    Unit::Time,
+    "pause after each completion, without a rate",
+);
+
+const OPS: Param = param("ops", "1000000", Unit::Count, "reads and writes in all");
+const RATE: Param = param(
+    "rate",
+    "0",
+    Unit::Rate,
+    "requests per second whether or not they complete; 0 to keep depth",
+);
+const ARRIVALS: Param = param(
+    "arrivals",
+    "fixed",
+    Unit::Choice(&["fixed", "poisson"]),
+    "how they arrive, with a rate",
+);
+
+/// Of all presets.
+const COMMON: [Param; 10] = [
+    param(
+        "bs",
+        "4k",
+        Unit::Sizes,
+        "request size, or sizes with weights: 4k/60:64k/40",
+    ),
+    OPS,
+    param("span", "100%", Unit::Part, "part of the drive that is used"),
+    DEPTH,
+    THINK,
+    RATE,
+    ARRIVALS,
+    param(
+        "flush",
+        "0",
+        Unit::Number,
+        "a flush after this many writes; 0 for never",
+    ),
+    PLACEMENT,
+    HANDLES,
+];
+
+const READ_NONE: Param = param("read", "0", Unit::Percent, "share of reads");
+const READ_ALL: Param = param("read", "100", Unit::Percent, "share of reads");
+const LARGE: Param = param(
+    "bs",
+    "128k",
+    Unit::Sizes,
+    "request size, or sizes with weights",
+);
+
+/// Everything that has a name, in the order in which it is listed.
+pub static PRESETS: [Preset; 10] = [
+    preset(
+        "seqwrite",
+        "writes from the beginning to the end, again and again",
+        Shape::Sequential,
+        &[READ_NONE, LARGE],
+    ),
+    preset(
+        "seqread",
+        "reads from the beginning to the end, again and again",
+        Shape::Sequential,
+        &[READ_ALL, LARGE],
+    ),
+    preset(
+        "randwrite",
+        "writes to any place",
+        Shape::Uniform,
+        &[READ_NONE],
+    ),
+    preset(
+        "randread",
+        "reads of any place",
+        Shape::Uniform,
+        &[READ_ALL],
+    ),
+    preset(
+        "randrw",
+        "reads and writes of any place",
+        Shape::Uniform,
+        &[param("read", "70", Unit::Percent, "share of reads")],
+    ),
+    preset(
+        "zipfwrite",
+        "writes of which few places get most, by Zipf's law",
+        Shape::Zipf,
+        &[
+            READ_NONE,
+            param(
+                "theta",
+                "0.99",
+                Unit::Exponent,
+                "exponent; larger is more skewed",
+            ),
+        ],
+    ),
+    preset(
+        "zipfread",
+        "reads of which few places get most, by Zipf's law",
+        Shape::Zipf,
+        &[
+            READ_ALL,
+            param(
+                "theta",
+                "0.99",
+                Unit::Exponent,
+                "exponent; larger is more skewed",
+            ),
+        ],
+    ),
+    preset(
+        "hotcold",
+        "writes of which a small part of the drive gets most; own placement tells hot from cold",
+        Shape::HotCold,
+        &[
+            READ_NONE,
+            param(
+                "hot",
+                "20",
+                Unit::Share,
+                "hundredths of the span that are hot",
+            ),
+            param(
+                "access",
+                "80",
+                Unit::Percent,
+                "hundredths of the requests that they get",
+            ),
+            param("placement", "none", PLACEMENTS, PLACEMENT.help),
+        ],
+    ),
+    preset(
+        "bursts",
+        "writes to any place in bursts, with rests between them",
+        Shape::Bursts,
+        &[
+            READ_NONE,
+            param(
+                "rate",
+                "50000",
+                Unit::PositiveRate,
+                "requests per second within a burst",
+            ),
+            param("on", "100ms", Unit::PositiveTime, "how long a burst lasts"),
+            param("off", "900ms", Unit::Time, "how long a rest lasts"),
+        ],
+    ),
+    Preset {
+        name: "logs",
+        help: "circular logs whose data lives for different times, each with its own handle",
+        shape: Shape::Logs,
+        own: &[
+            param("logs", "4", Unit::Logs, "how many"),
+            param("bs", "64k", Unit::Size, "bytes of one append"),
+            param(
+                "fill",
+                "90%",
+                Unit::Part,
+                "part of the drive that they take together",
+            ),
+            param(
+                "trim",
+                "0",
+                Unit::Trim,
+                "piece to deallocate before appending to it; 0 to overwrite",
+            ),
+        ],
+        common: &[OPS, DEPTH, THINK, RATE, ARRIVALS, PLACEMENT, HANDLES],
+    },
+];
+
+const fn preset(
+    name: &'static str,
+    help: &'static str,
+    shape: Shape,
+    own: &'static [Param],
+) -> Preset {
+    Preset {
+        name,
+        help,
+        shape,
+        own,
+        common: &COMMON,
+    }
+}
+
+/// What can follow the path of a trace.
+pub static TRACE: Preset = Preset {
+    name: "TRACE",
+    help: "a path to a trace in any of its formats, plain or compressed",
+    shape: Shape::Trace,
+    own: &[
+        param(
+            "format",
+            "auto",
+            Unit::Format,
+            "its format, if the contents do not tell",
+        ),
+        param(
+            "devices",
+            "together",
+            Unit::Devices,
+            "all as they stand, one (3 or 8,0), or apart:64GiB",
+        ),
+        param(
+            "action",
+            "auto",
+            Unit::Action,
+            "which blktrace events are requests",
+        ),
+        param(
+            "depth",
+            "0",
+            Unit::Number,
+            "requests in flight; 0 to issue at the recorded times",
+        ),
+        param(
+            "fit",
+            "wrap",
+            Unit::Choice(&["wrap", "as-is"]),
+            "what lies past the end of the drive: folded back, or kept to fail",
+        ),
+        param("placement", "none", PLACEMENTS, PLACEMENT.help),
+    ],
+    common: &[HANDLES],
+};
+
+/// What can follow the path of a fio job.
+pub static JOB: Preset = Preset {
+    name: "JOB.fio",
+    help: "a path to a fio job file",
+    shape: Shape::Job,
+    own: &[param("placement", "none", PLACEMENTS, PLACEMENT.help)],
+    common: &[HANDLES],
+};

@@ -1,0 +1,204 @@
+//! What values look like: checked once when text is parsed, read many times.
+
+use crate::generate::{Logs, Part, Sizes, Theta};
+use crate::trace::{Action, Devices, Format};
+use units::{Bytes, GIB, Ns, SECTOR};
+
+/// What the value of a parameter looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of bytes that is a multiple of a sector.
+    Size,
+    /// One or several of those, with weights.
+    Sizes,
+    /// Bytes or hundredths of the drive.
+    Part,
+    /// Any whole number.
+    Number,
+    /// A whole number that is not 0.
+    Count,
+    /// Requests in flight.
+    Depth,
+    /// 0 to 100.
+    Percent,
+    /// 1 to 99.
+    Share,
+    /// A span of time.
+    Time,
+    /// A span of time that is not 0.
+    PositiveTime,
+    /// Requests per second, or 0.
+    Rate,
+    /// Requests per second.
+    PositiveRate,
+    /// A decimal above 0 and up to 3.
+    Exponent,
+    /// How many placement handles.
+    Handles,
+    /// How many circular logs.
+    Logs,
+    /// Bytes to deallocate at once, or 0.
+    Trim,
+    /// A trace format or `auto`.
+    Format,
+    /// Which devices of a trace.
+    Devices,
+    /// Which events of a blktrace.
+    Action,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl Unit {
+    /// What is expected, for people.
+    #[must_use]
+    pub fn expectation(self) -> String {
+        match self {
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Format => format!("auto or one of {}", Format::list()),
+            Self::Logs => format!("a number from 1 to {}", Logs::MAX),
+            other => other.fixed_expectation().to_owned(),
+        }
+    }
+
+    const fn fixed_expectation(self) -> &'static str {
+        match self {
+            Self::Size => "a multiple of 512 up to 256MiB such as 4k",
+            Self::Sizes => "multiples of 512 up to 256MiB such as 4k or 4k/60:64k/40",
+            Self::Part => "a size such as 10GiB or a percentage such as 50%",
+            Self::Number => "a whole number",
+            Self::Count => "a whole number above 0",
+            Self::Depth | Self::Handles => "a number from 1 to 65535",
+            Self::Percent => "a percentage from 0 to 100",
+            Self::Share => "a percentage from 1 to 99",
+            Self::Time => "a time such as 100us or 5ms",
+            Self::PositiveTime => "a time above 0 such as 100us or 5ms",
+            Self::Rate => "requests per second up to 1000000000, or 0",
+            Self::PositiveRate => "requests per second from 1 to 1000000000",
+            Self::Exponent => "a decimal above 0 and up to 3 such as 0.99",
+            Self::Trim => "a multiple of 512 up to 1GiB, or 0",
+            Self::Devices => "together, a device such as 3 or 8,0, or apart:64GiB",
+            Self::Action => "auto, queued, issued or completed",
+            Self::Logs | Self::Format | Self::Choice(_) => "",
+        }
+    }
+
+    /// Whether `text` is a value of this unit.
+    #[must_use]
+    pub fn accepts(self, text: &str) -> bool {
+        let within = |least, most| number(text).is_some_and(|n| (least..=most).contains(&n));
+        match self {
+            Self::Size => size(text).is_some_and(|b| Sizes::one(b).is_some()),
+            Self::Sizes => sizes(text).is_some(),
+            Self::Part => part(text).is_some(),
+            Self::Number => number(text).is_some(),
+            Self::Count => within(1, u64::MAX),
+            Self::Depth | Self::Handles => within(1, u64::from(u16::MAX)),
+            Self::Percent => percent(text).is_some(),
+            Self::Share => percent(text).is_some_and(|p| (1..=99).contains(&p)),
+            Self::Time => time(text).is_some(),
+            Self::PositiveTime => time(text).is_some_and(|t| t > Ns::ZERO),
+            Self::Rate => within(0, 1_000_000_000),
+            Self::PositiveRate => within(1, 1_000_000_000),
+            Self::Exponent => theta(text).is_some(),
+            Self::Logs => within(1, u64::from(Logs::MAX)),
+            Self::Trim => size(text).is_some_and(|b| b.0 <= GIB && b.0.is_multiple_of(SECTOR)),
+            Self::Format => text == "auto" || text.parse::<Format>().is_ok(),
+            Self::Devices => text.parse::<Devices>().is_ok(),
+            Self::Action => action(text).is_some(),
+            Self::Choice(words) => words.contains(&text),
+        }
+    }
+}
+
+pub(super) fn number(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+pub(super) fn size(text: &str) -> Option<Bytes> {
+    text.parse().ok()
+}
+
+pub(super) fn time(text: &str) -> Option<Ns> {
+    text.parse().ok()
+}
+
+/// A percentage, with or without its sign.
+pub(super) fn percent(text: &str) -> Option<u64> {
+    let percent = number(text.strip_suffix('%').unwrap_or(text))?;
+    (percent <= 100).then_some(percent)
+}
+
+pub(super) fn part(text: &str) -> Option<Part> {
+    match text.strip_suffix('%') {
+        Some(_) => percent(text).map(Part::Percent),
+        None => size(text).map(Part::Bytes),
+    }
+}
+
+/// One size, or several with weights as fio's `bssplit` writes them.
+pub(super) fn sizes(text: &str) -> Option<Sizes> {
+    if let Some(one) = size(text) {
+        return Sizes::one(one);
+    }
+    let weighted = |part: &str| {
+        let (bytes, weight) = part.split_once('/')?;
+        Some((size(bytes)?, number(weight)?))
+    };
+    Sizes::weighted(text.split(':').map(weighted).collect::<Option<_>>()?)
+}
+
+/// A decimal with up to six places, exactly.
+pub(super) fn theta(text: &str) -> Option<Theta> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if fraction.len() > 6 || whole.is_empty() || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let millionths: u64 = format!("{fraction:0<6}").parse().ok()?;
+    let theta = number(whole)?
+        .checked_mul(1_000_000)?
+        .checked_add(millionths)?;
+    (1..=3_000_000).contains(&theta).then_some(Theta(theta))
+}
+
+pub(super) fn action(text: &str) -> Option<Action> {
+    Some(match text {
+        "auto" => Action::Auto,
+        "queued" => Action::Queued,
+        "issued" => Action::Issued,
+        "completed" => Action::Completed,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponents_are_exact() {
+        assert_eq!(theta("0.99"), Some(Theta(990_000)));
+        assert_eq!(theta("1"), Some(Theta(1_000_000)));
+        for text in ["0", "3.000001", "0.1234567", ".5", "1e-1", "+1", "-1", ""] {
+            assert_eq!(theta(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_weights() {
+        let two = Sizes::weighted(vec![(Bytes(4096), 60), (Bytes(65536), 40)]);
+        assert_eq!(sizes("4k/60:64k/40"), two);
+        for text in ["", "1000", "4k/", "4k/0", "0", "257m", "4k/1:5000/1"] {
+            assert_eq!(sizes(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_are_bytes_or_hundredths() {
+        assert_eq!(part("50%"), Some(Part::Percent(50)));
+        assert_eq!(part("1g"), Some(Part::Bytes(Bytes(1 << 30))));
+        assert_eq!(part("101%"), None);
+        assert_eq!(Part::Percent(33).of(Bytes(100 << 20)).0 % SECTOR, 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! A permutation of 0..n that needs no table.
+//!
+//! Four rounds of a Feistel network over the next even number of bits, walked
+//! until it lands below n (Black and Rogaway 2002); at most four times as many
+//! values as are wanted, so the walk is short on average and ends always.
+
+use sim::Rng;
+
+/// A permutation of the numbers below `n`.
+#[derive(Clone, Debug)]
+pub(super) struct Shuffle {
+    n: u64,
+    half_bits: u32,
+    keys: [u64; 4],
+}
+
+impl Shuffle {
+    pub(super) fn new(n: u64, rng: &mut Rng) -> Self {
+        let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
+        Self {
+            n,
+            half_bits: bits.div_ceil(2).max(1),
+            keys: std::array::from_fn(|_| rng.next_u64()),
+        }
+    }
+
+    /// Where `i`, which is below n, goes.
+    pub(super) fn at(&self, i: u64) -> u64 {
+        debug_assert!(i < self.n, "a permutation maps what it has");
+        let mut place = self.step(i);
+        while place >= self.n {
+            place = self.step(place);
+        }
+        place
+    }
+
+    fn step(&self, i: u64) -> u64 {
+        let mask = (1 << self.half_bits) - 1;
+        let (mut left, mut right) = (i >> self.half_bits, i & mask);
+        for key in self.keys {
+            (left, right) = (right, left ^ (mix(right ^ key) & mask));
+        }
+        left << self.half_bits | right
+    }
+}
+
+/// Stirs all bits (the finish of `SplitMix64`).
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Seed;
+
+    #[test]
+    fn every_number_comes_once() {
+        for n in [1, 2, 3, 5, 64, 1000, 4097] {
+            let shuffle = Shuffle::new(n, &mut Seed(n).stream("shuffle"));
+            let mut all: Vec<u64> = (0..n).map(|i| shuffle.at(i)).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..n), "{n}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Reads, writes and trims of a region in one order or another.
+
+use super::arrivals::Clock;
+use super::shuffle::Shuffle;
+use super::zipf::Zipf;
+use super::{Arrivals, Budget, Limit, NoRoom, Part, Sizes, Theta};
+use crate::request::{Op, Request};
+use sim::{Rng, Seed};
+use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
+
+/// In which order a region is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// From its beginning, again and again.
+    Sequential,
+    /// Each place as likely as any other.
+    Uniform,
+    /// At random, but each place once before any comes again, as fio does
+    /// unless told `norandommap`.
+    Permuted,
+    /// By Zipf's law; the popular places are scattered.
+    Zipf(Theta),
+    /// The first `hot` hundredths of the region get `access` hundredths of the
+    /// requests.
+    HotCold {
+        /// Hundredths of the region, 1 to 99.
+        hot: u64,
+        /// Hundredths of the requests, at most 100.
+        access: u64,
+    },
+}
+
+/// A workload of independent requests to a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Synthetic {
+    /// What it is called as the origin of its requests.
+    pub label: String,
+    /// The order of places.
+    pub order: Order,
+    /// Of a random order, how many hundredths are random; the others follow
+    /// the request before.
+    pub random_percent: u64,
+    /// Hundredths that are reads.
+    pub read_percent: u64,
+    /// What the others are.
+    pub otherwise: Op,
+    /// How large requests are. They are aligned to the smallest size.
+    pub sizes: Sizes,
+    /// Where the region begins.
+    pub offset: Part,
+    /// How large it is.
+    pub span: Part,
+    /// When it ends.
+    pub limit: Limit,
+    /// A flush after this many writes; 0 for never.
+    pub flush_every: u64,
+    /// When requests are issued.
+    pub arrivals: Arrivals,
+}
+
+/// The requests of a [`Synthetic`] workload.
+#[derive(Clone, Debug)]
+pub(crate) struct SyntheticIter {
+    description: Synthetic,
+    origin: Origin,
+    places: Places,
+    /// First byte of the region.
+    base: u64,
+    /// Bytes of the region.
+    room: u64,
+    /// Where the request before ended, from the region's beginning.
+    head: u64,
+    budget: Budget,
+    clock: Clock,
+    rng: Rng,
+    unflushed: u64,
+    last: Ns,
+}
+
+#[derive(Clone, Debug)]
+enum Places {
+    Sequential,
+    Uniform {
+        count: u64,
+    },
+    Permuted {
+        count: u64,
+        next: u64,
+        shuffle: Shuffle,
+    },
+    Zipf(Zipf),
+    HotCold {
+        hot: u64,
+        count: u64,
+        access: u64,
+    },
+}
+
+impl SyntheticIter {
+    pub(crate) fn new(
+        description: &Synthetic,
+        capacity: Bytes,
+        origin: Origin,
+        seed: Seed,
+    ) -> Result<Self, NoRoom> {
+        let (base, room) = region(description, capacity)?;
+        let sizes = &description.sizes;
+        let count = (room - sizes.largest()) / sizes.smallest() + 1;
+        let mut rng = seed.stream(&format!("workload {}", description.label));
+        Ok(Self {
+            places: Places::new(description.order, count, &mut rng),
+            description: description.clone(),
+            origin,
+            base,
+            room,
+            head: 0,
+            budget: Budget::new(description.limit, capacity),
+            clock: Clock::new(description.arrivals),
+            rng,
+            unflushed: 0,
+            last: Ns::ZERO,
+        })
+    }
+
+    fn operation(&mut self) -> Op {
+        match self.description.read_percent {
+            0 => self.description.otherwise,
+            100.. => Op::Read,
+            percent if self.rng.chance(percent, 100) => Op::Read,
+            _ => self.description.otherwise,
+        }
+    }
+
+    /// Where the next request of `size` bytes goes, and whether that is hot.
+    fn place(&mut self, size: u64) -> (u64, bool) {
+        let percent = self.description.random_percent;
+        let random = percent >= 100 || self.rng.chance(percent, 100);
+        let drawn = if random {
+            self.places.draw(&mut self.rng)
+        } else {
+            None
+        };
+        let next = if self.head + size > self.room {
+            0
+        } else {
+            self.head
+        };
+        let unit = self.description.sizes.smallest();
+        let (start, hot) = drawn.map_or((next, false), |(place, hot)| (place * unit, hot));
+        self.head = start + size;
+        (start, hot)
+    }
+
+    fn flush(&mut self) -> Option<Request> {
+        let every = self.description.flush_every;
+        if every == 0 || self.unflushed < every {
+            return None;
+        }
+        self.unflushed = 0;
+        Some(self.request(Op::Flush, Extent::default(), false))
+    }
+
+    fn request(&self, op: Op, extent: Extent, hot: bool) -> Request {
+        Request {
+            at: self.last,
+            op,
+            extent,
+            placement: Placement(u16::from(hot)),
+            origin: self.origin,
+            fua: false,
+        }
+    }
+}
+
+impl Iterator for SyntheticIter {
+    type Item = Request;
+
+    fn next(&mut self) -> Option<Request> {
+        if let Some(flush) = self.flush() {
+            return Some(flush);
+        }
+        let size = self.description.sizes.draw(&mut self.rng);
+        if !self.budget.spend(size) {
+            return None;
+        }
+        let op = self.operation();
+        let (start, hot) = self.place(size);
+        self.last = self.clock.tick(&mut self.rng);
+        self.unflushed += u64::from(op == Op::Write);
+        let sectors = u32::try_from(size / SECTOR).expect("sizes are bounded");
+        let extent = Extent::new((self.base + start) / SECTOR, sectors);
+        Some(self.request(op, extent, hot))
+    }
+}
+
+/// The first byte and the length of the region on a drive of `capacity`. A
+/// part in hundredths ends with the drive at the latest; bytes must fit.
+fn region(description: &Synthetic, capacity: Bytes) -> Result<(u64, u64), NoRoom> {
+    let base = description.offset.of(capacity);
+    let room = Bytes(capacity.0.saturating_sub(base.0) / SECTOR * SECTOR);
+    let span = match description.span {
+        Part::Percent(_) => description.span.of(capacity).min(room),
+        Part::Bytes(_) => description.span.of(capacity),
+    };
+    let needed = span.max(Bytes(description.sizes.largest()));
+    if needed > room.min(span) {
+        return Err(NoRoom {
+            label: description.label.clone(),
+            needed,
+            room: room.min(span),
+        });
+    }
+    Ok((base.0, span.0))
+}
+
+impl Places {
+    fn new(order: Order, count: u64, rng: &mut Rng) -> Self {
+        match order {
+            Order::Sequential => Self::Sequential,
+            Order::Uniform => Self::Uniform { count },
+            Order::Permuted => Self::Permuted {
+                count,
+                next: 0,
+                shuffle: Shuffle::new(count, rng),
+            },
+            Order::Zipf(theta) => Self::Zipf(Zipf::new(count, theta, rng)),
+            Order::HotCold { hot, access } => Self::HotCold {
+                // Both parts hold at least one place, unless there is but one.
+                hot: (u128::from(count) * u128::from(hot) / 100).clamp(1, u128::from(count)) as u64,
+                count,
+                access,
+            },
+        }
+    }
+
+    /// A place and whether it is hot, or none if the order is sequential.
+    fn draw(&mut self, rng: &mut Rng) -> Option<(u64, bool)> {
+        Some(match self {
+            Self::Sequential => return None,
+            Self::Uniform { count } => (rng.below(*count), false),
+            Self::Permuted {
+                count,
+                next,
+                shuffle,
+            } => {
+                if *next == *count {
+                    // A new pass has a new order.
+                    *shuffle = Shuffle::new(*count, rng);
+                    *next = 0;
+                }
+                *next += 1;
+                (shuffle.at(*next - 1), false)
+            }
+            Self::Zipf(zipf) => (zipf.draw(rng), false),
+            Self::HotCold { hot, count, access } => {
+                if *hot == *count || rng.chance(*access, 100) {
+                    (rng.below(*hot), true)
+                } else {
+                    (*hot + rng.below(*count - *hot), false)
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! What the kernel's request flags, device numbers and decimal times mean.
+//!
+//! Flags are written as `blk_fill_rwbs` writes them: an optional `F` for a
+//! flush before the request, one letter for the operation, then one letter
+//! for each further flag, of which `F` is force unit access.
+
+use super::error::{Expected, expected};
+use super::event::{Event, Kind};
+use crate::request::Op;
+
+/// The meaning of a word of flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flags {
+    kind: Option<Kind>,
+    preflush: bool,
+    fua: bool,
+    metadata: bool,
+}
+
+/// The letters that may follow the operation: secure erase, force unit access,
+/// read-ahead, synchronous, metadata, atomic, zeroes.
+const FURTHER: &str = "EFASMUZ";
+
+/// Reads a word of flags.
+pub(super) fn parse(word: &str) -> Result<Flags, Expected> {
+    let (preflush, rest) = match word.strip_prefix('F') {
+        Some(rest) => (true, rest),
+        None => (false, word),
+    };
+    let mut letters = rest.chars();
+    let operation = letters.next();
+    let further = letters.as_str();
+    // Zone commands are words of their own (ZO, ZRA) and are skipped whole.
+    let known = operation == Some('Z') || further.chars().all(|c| FURTHER.contains(c));
+    let kind = match operation {
+        _ if !known => return refuse(),
+        Some('R') => Some(Kind::Data(Op::Read)),
+        Some('W') => Some(Kind::Data(Op::Write)),
+        Some('D') => Some(Kind::Data(Op::Trim)),
+        Some('F' | 'S' | 'M') if preflush => Some(Kind::Flush),
+        None if preflush => Some(Kind::Flush),
+        Some('N' | 'Z') => None,
+        _ => return refuse(),
+    };
+    Ok(Flags {
+        kind,
+        preflush,
+        fua: further.contains('F'),
+        metadata: rest.contains('M'),
+    })
+}
+
+fn refuse<T>() -> Result<T, Expected> {
+    expected("kernel request flags such as R, WS, D or FF")
+}
+
+impl Flags {
+    /// The event that a request with these flags is, or none if it moves no
+    /// data and flushes nothing.
+    pub(super) fn event(self, start: u64, sectors: u64) -> Option<Event<'static>> {
+        let kind = match self.kind? {
+            // An empty write is how old kernels ask for a flush.
+            _ if sectors == 0 && self.preflush => Kind::Flush,
+            kind => kind,
+        };
+        Some(Event {
+            start: if kind == Kind::Flush { 0 } else { start },
+            sectors: if kind == Kind::Flush { 0 } else { sectors },
+            preflush: self.preflush && kind != Kind::Flush,
+            fua: self.fua && kind == Kind::Data(Op::Write),
+            metadata: self.metadata,
+            ..Event::new(kind)
+        })
+    }
+}
+
+/// A device such as `8,0` as one number.
+pub(super) fn device(word: &str) -> Option<u64> {
+    let (major, minor) = word.split_once(',')?;
+    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+    Some(device_number(major, minor))
+}
+
+/// A device as one number, the way the kernel packs it into 32 bits.
+pub(super) fn device_number(major: u32, minor: u32) -> u64 {
+    u64::from(major) << 20 | u64::from(minor)
+}
+
+/// Seconds with up to nine decimals, in nanoseconds.
+pub(super) fn seconds(word: &str) -> Option<u64> {
+    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
+    if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let ns: u64 = format!("{fraction:0<9}").parse().ok()?;
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(word: &str, sectors: u64) -> Option<Event<'static>> {
+        parse(word).unwrap().event(8, sectors)
+    }
+
+    #[test]
+    fn flags_are_read_as_the_kernel_writes_them() {
+        let write = event("WFSM", 8).unwrap();
+        assert_eq!(write.kind, Kind::Data(Op::Write));
+        assert!(write.fua && write.metadata && !write.preflush);
+        let barrier = event("FWFS", 8).unwrap();
+        assert!(barrier.preflush && barrier.fua);
+        assert_eq!(event("RA", 8).unwrap().kind, Kind::Data(Op::Read));
+        assert_eq!(event("DE", 8).unwrap().kind, Kind::Data(Op::Trim));
+        assert_eq!(event("FF", 0).unwrap().kind, Kind::Flush);
+        assert_eq!(event("FWS", 0).unwrap().kind, Kind::Flush);
+        assert_eq!(event("NS", 0), None);
+        assert_eq!(event("ZRA", 0), None);
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for word in ["", "X", "Wq", "S", "8", "WR"] {
+            let Expected(what) = parse(word).unwrap_err();
+            assert_eq!(
+                what, "kernel request flags such as R, WS, D or FF",
+                "{word}"
+            );
+        }
+    }
+
+    #[test]
+    fn decimal_seconds_are_exact() {
+        assert_eq!(seconds("12.000001"), Some(12_000_001_000));
+        assert_eq!(seconds("0.123456789"), Some(123_456_789));
+        assert_eq!(seconds("7"), Some(7_000_000_000));
+        assert_eq!(seconds("1.-2"), None);
+        assert_eq!(seconds("99999999999999999999.0"), None);
+    }
+}

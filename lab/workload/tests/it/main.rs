@@ -1,0 +1,20 @@
+//! Tests of the crate through its public face.
+
+mod errors;
+mod fuzz;
+mod readers;
+mod round_trip;
+mod workloads;
+
+use std::io::Cursor;
+use workload::trace::{Format, Loaded, Options, Trace, TraceError};
+
+/// Reads `bytes` as the trace `t`.
+fn load(
+    bytes: impl AsRef<[u8]>,
+    format: Option<Format>,
+    options: Options,
+) -> Result<Loaded, TraceError> {
+    let reader = Cursor::new(bytes.as_ref().to_vec());
+    Trace::from_reader("t", reader, format, options)?.load()
+}
