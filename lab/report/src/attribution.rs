@@ -5,6 +5,7 @@
 //! record does not attribute stands under [`UNNAMED`], it is never dropped.
 
 use crate::human;
+use crate::metric::Better;
 use crate::record::Run;
 use std::collections::BTreeMap;
 
@@ -225,44 +226,45 @@ pub fn mean_valid(run: &Run) -> Option<f64> {
     (lines > 0.0).then(|| valid / lines)
 }
 
-/// One to three sentences that compare runs: who is fastest, whose tail is
+/// Up to three sentences that compare runs: who is fastest, whose tail is
 /// shortest, who spares the NAND; each against the first run.
 #[must_use]
 pub fn findings(runs: &[Run]) -> Vec<String> {
-    let Some(first) = runs.first().filter(|_| runs.len() > 1) else {
-        return Vec::new();
+    let asked = [
+        ("/ops_per_s", "completes the most operations per second"),
+        ("/latency_ns/p99", "has the lowest p99 latency"),
+        ("/nand/program_pages", "programs the fewest pages"),
+    ];
+    let find = |(path, claim)| finding(runs, path, claim);
+    asked.into_iter().filter_map(find).collect()
+}
+
+/// Which run does best by the metric at `path`; nothing if all do alike.
+fn finding(runs: &[Run], path: &str, claim: &str) -> Option<String> {
+    let metric = crate::metric::all().find(|m| m.path == path)?;
+    let value = |run: &Run| (metric.get)(run);
+    let sign = if metric.better == Better::More {
+        -1.0
+    } else {
+        1.0
     };
-    let best = |path: &str, verb: &str, tail: &str| {
-        let metric = crate::metric::all().find(|m| m.path == path)?;
-        let value = |run: &Run| (metric.get)(run);
-        let sign = if metric.better == crate::metric::Better::More {
-            -1.0
-        } else {
-            1.0
-        };
-        let rank = |run: &&Run| value(run).number().map_or(f64::INFINITY, |x| x * sign);
-        let winner = runs.iter().min_by(|a, b| rank(a).total_cmp(&rank(b)))?;
-        let ratio = value(winner).over(value(first))?;
-        Some(match ratio == 1.0 {
-            true => format!(
-                "No stack {verb} than {}{tail}.",
-                human::name(&first.stack, 32)
-            ),
-            false => format!(
-                "{} {verb} than any other{tail}: {}, {} of {}.",
-                human::name(&winner.stack, 32),
-                metric.write(winner),
-                human::times(ratio),
-                human::name(&first.stack, 32)
-            ),
-        })
-    };
-    [
-        best("/ops_per_s", "completes more operations", " per second"),
-        best("/latency_ns/p99", "has a lower p99 latency", ""),
-        best("/nand/program_pages", "programs fewer pages", ""),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let rank = |run: &Run| value(run).number().map_or(f64::INFINITY, |x| x * sign);
+    let ascending = |a: &&Run, b: &&Run| rank(a).total_cmp(&rank(b));
+    let (best, worst) = (
+        runs.iter().min_by(ascending)?,
+        runs.iter().max_by(ascending)?,
+    );
+    if rank(best) == rank(worst) {
+        return None;
+    }
+    let (own, first) = (human::name(&best.stack, 32), &runs[0]);
+    let text = format!("{own} {claim}: {}", metric.write(best));
+    Some(match value(best).over(value(first)) {
+        Some(ratio) if ratio != 1.0 => format!(
+            "{text}, {} that of {}.",
+            human::times(ratio),
+            human::name(&first.stack, 32)
+        ),
+        _ => text + ".",
+    })
 }

@@ -272,7 +272,7 @@ mod tests {
     fn names_cannot_steer_a_terminal_and_fit() {
         assert_eq!(name("a\x1b[2Jb", 20), "a\u{fffd}[2Jb");
         assert_eq!(name("/var/mail/inbox/000123", 11), "/var/…00123");
-        assert_eq!(name("日本語日本語", 7), "日…本語");
+        assert_eq!(name("日本語日本語", 7), "日本…語");
     }
 
     #[test]

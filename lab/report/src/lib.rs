@@ -10,6 +10,7 @@ pub mod file;
 pub mod human;
 pub mod json;
 pub mod metric;
+pub mod page;
 pub mod plot;
 pub mod record;
 pub mod series;

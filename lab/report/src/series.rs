@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(short[0].max_latency_ns, 999);
         assert_eq!(short[2].at_ns, 1000);
         assert_eq!(short[1].waf, 2.0);
-        assert_eq!(short[0].p50_latency_ns, 4);
+        assert_eq!(short[0].p50_latency_ns, 3);
     }
 
     #[test]

@@ -88,9 +88,10 @@ pub fn svg(figure: &impl Figure, id: &str, title: &str, description: &str) -> Ma
     }
 }
 
-/// A coordinate: a tenth of a unit is finer than any screen.
+/// A coordinate: a tenth of a unit is finer than any screen. Sums of forged
+/// records may overflow; what is no number is drawn at 0.
 fn px(value: f64) -> String {
-    let text = format!("{value:.1}");
+    let text = format!("{:.1}", if value.is_finite() { value } else { 0.0 });
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
@@ -106,6 +107,16 @@ enum Anchor {
     Start,
     Middle,
     End,
+}
+
+/// A sample of the line of series `slot`, for a legend.
+pub fn swatch(slot: usize) -> Markup {
+    html! {
+        svg viewBox="0 0 30 12" aria-hidden="true" class=(slot_class(slot)) {
+            path class="line" d="M0 6H30" {}
+            (line::marker(slot, 15.0, 6.0))
+        }
+    }
 }
 
 fn text(x: f64, y: f64, anchor: Anchor, class: &str, words: &str) -> Markup {

@@ -13,6 +13,7 @@ mod timeline;
 mod why;
 
 pub use comparison::comparison;
+pub(crate) use comparison::failures;
 pub use diff::diff;
 pub use history::history;
 pub use run::run;

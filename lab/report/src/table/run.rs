@@ -4,7 +4,7 @@ use crate::human;
 use crate::metric::{GROUPS, Unit, Value};
 use crate::record::{Latency, Run};
 use crate::table::Style;
-use crate::table::comparison::failures;
+use crate::table::failures;
 use crate::table::grid::{Column, Grid, Tone, cell, dim, paint, strong};
 
 /// Every metric with what it means, latency by kind of request, utilisation.

@@ -1,0 +1,141 @@
+//! What the figures of a page have in common: names, colours, cards, legends.
+
+use crate::plot::{Figure, PALETTE, slot_class, svg, swatch};
+use crate::record::Run;
+use maud::{Markup, html};
+use std::collections::BTreeSet;
+
+/// A run with the name that tells it from the others, and its place among them.
+#[derive(Clone, Debug)]
+pub(crate) struct Named<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) name: String,
+    pub(crate) slot: usize,
+}
+
+/// The runs with their names: the stack, and the precondition where one stack
+/// ran under several.
+pub(crate) fn named<'a>(runs: &[&'a Run]) -> Vec<Named<'a>> {
+    let stacks: BTreeSet<&str> = runs.iter().map(|run| run.stack.as_str()).collect();
+    let distinct = stacks.len() == runs.len();
+    let name = |run: &Run| match distinct {
+        true => run.stack.clone(),
+        false => format!("{} ({})", run.stack, run.precondition),
+    };
+    let runs = runs.iter().enumerate();
+    runs.map(|(slot, run)| Named {
+        run,
+        name: name(run),
+        slot,
+    })
+    .collect()
+}
+
+/// Names with a fixed colour, so that a cause looks alike on every page; what
+/// is not listed takes the colours that are left.
+const CAUSES: [&str; 7] = ["host", "gc", "mapping", "padding", "rmw", "wear", "retire"];
+
+/// Slots for `names`, in the order of a legend.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    names: Vec<String>,
+    slots: Vec<usize>,
+}
+
+impl Slots {
+    /// Causes: the known ones first, in the order of [`CAUSES`].
+    pub(crate) fn causes(names: &BTreeSet<&str>) -> Self {
+        let known = CAUSES
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| names.contains(*c));
+        let other = names.iter().filter(|n| !CAUSES.contains(n));
+        let mut out = Self {
+            names: Vec::new(),
+            slots: Vec::new(),
+        };
+        for (slot, cause) in known {
+            out.push(cause, slot);
+        }
+        for (i, name) in other.enumerate() {
+            out.push(name, (CAUSES.len() + i) % PALETTE);
+        }
+        out
+    }
+
+    /// Any other names, in the order given.
+    pub(crate) fn ordered(names: Vec<String>) -> Self {
+        let slots = (0..names.len()).map(|i| i % PALETTE).collect();
+        Self { names, slots }
+    }
+
+    fn push(&mut self, name: &str, slot: usize) {
+        self.names.push(name.to_owned());
+        self.slots.push(slot);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.names
+            .iter()
+            .map(String::as_str)
+            .zip(self.slots.iter().copied())
+    }
+
+    /// A legend of filled squares.
+    pub(crate) fn legend(&self) -> Markup {
+        html! {
+            ul.legend {
+                @for (name, slot) in self.iter() {
+                    li {
+                        svg viewBox="0 0 30 12" aria-hidden="true" class=(slot_class(slot)) style="width:14px" {
+                            rect x="0" y="0" width="30" height="12" class="fill" {}
+                        }
+                        (name)
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A legend of lines with their markers.
+pub(crate) fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>) -> Markup {
+    html! {
+        ul.legend {
+            @for (name, slot) in entries { li { (swatch(slot)) (name) } }
+        }
+    }
+}
+
+/// One plot with everything around it.
+pub(crate) struct Card<'a> {
+    /// Unique on the page.
+    pub(crate) id: &'a str,
+    pub(crate) title: &'a str,
+    pub(crate) legend: Markup,
+    /// How to read it.
+    pub(crate) reading: &'a str,
+    /// The same numbers as a table, where a plot hides them.
+    pub(crate) numbers: Option<Markup>,
+}
+
+impl Card<'_> {
+    pub(crate) fn with(&self, figure: &impl Figure) -> Markup {
+        html! {
+            figure {
+                h3 { (self.title) }
+                (self.legend)
+                (svg(figure, self.id, self.title, self.reading))
+                figcaption { (self.reading) }
+                @if let Some(numbers) = &self.numbers {
+                    details {
+                        summary { "Numbers" }
+                        div.scroll tabindex="0" role="region" aria-label={ "Numbers: " (self.title) } {
+                            (numbers)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
