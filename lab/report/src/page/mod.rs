@@ -152,7 +152,12 @@ fn figures(runs: &[&Run]) -> Markup {
     html! {
         (section("Latency", &charts::latency::all(runs)))
         (section("What the NAND was programmed for", &charts::writes::all(runs)))
-        (section("From the application to the NAND", &charts::flows::all(runs)))
+        @let (intro, flows) = charts::flows::all(runs);
+        @if !flows.is_empty() {
+            h2 { "From the application to the NAND" }
+            (intro)
+            div.cards { @for flow in &flows { (flow) } }
+        }
         (section("Over time", &charts::time::all(&timed)))
         (section("Garbage collection and wear", &charts::wear::all(runs)))
     }

@@ -69,6 +69,20 @@ impl Slots {
         Self { names, slots }
     }
 
+    /// The purposes of host writes. Data shares the colour of what the NAND
+    /// holds for the host; the others keep away from those of the main causes.
+    pub(crate) fn purposes(names: &BTreeSet<&str>) -> Self {
+        let mut out = Self {
+            names: Vec::new(),
+            slots: Vec::new(),
+        };
+        out.push("data", 0);
+        for (i, name) in names.iter().filter(|n| **n != "data").enumerate() {
+            out.push(name, 3 + i % (PALETTE - 3));
+        }
+        out
+    }
+
     fn push(&mut self, name: &str, slot: usize) {
         self.names.push(name.to_owned());
         self.slots.push(slot);
@@ -83,12 +97,18 @@ impl Slots {
 
     /// A legend of filled squares.
     pub(crate) fn legend(&self) -> Markup {
+        self.legend_of("")
+    }
+
+    /// The same, introduced by what the colours are of.
+    pub(crate) fn legend_of(&self, what: &str) -> Markup {
         html! {
             ul.legend {
+                @if !what.is_empty() { li { b { (what) } } }
                 @for (name, slot) in self.iter() {
                     li {
-                        svg viewBox="0 0 30 12" aria-hidden="true" class=(slot_class(slot)) style="width:14px" {
-                            rect x="0" y="0" width="30" height="12" class="fill" {}
+                        svg viewBox="0 0 12 12" aria-hidden="true" class=(slot_class(slot)) style="width:12px" {
+                            rect x="0" y="0" width="12" height="12" class="fill" {}
                         }
                         (name)
                     }
@@ -100,9 +120,12 @@ impl Slots {
 
 /// A legend of lines with their markers.
 pub(crate) fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize)>) -> Markup {
+    let mut entries = entries.peekable();
     html! {
-        ul.legend {
-            @for (name, slot) in entries { li { (swatch(slot)) (name) } }
+        @if entries.peek().is_some() {
+            ul.legend {
+                @for (name, slot) in entries { li { (swatch(slot)) (name) } }
+            }
         }
     }
 }

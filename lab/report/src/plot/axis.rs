@@ -39,7 +39,7 @@ pub struct Axis {
 }
 
 /// The floor of [`Kind::Tail`].
-pub(crate) const TAIL_FLOOR: f64 = 1e-5;
+pub const TAIL_FLOOR: f64 = 1e-5;
 
 impl Axis {
     /// An axis for `values`.

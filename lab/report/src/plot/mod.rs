@@ -17,7 +17,7 @@ mod scale;
 mod ticks;
 
 pub use area::Area;
-pub use axis::{Axis, Kind};
+pub use axis::{Axis, Kind, TAIL_FLOOR};
 pub use bars::{Bar, Bars, Part};
 pub use flow::{Flow, Stage};
 pub use histogram::{Bin, Histograms, Strip};

@@ -11,7 +11,7 @@ const GIB: f64 = 1_073_741_824.0;
 const PAGE: u64 = 16_384;
 
 /// The knobs that tell one synthetic stack from another.
-pub struct Shape {
+pub(crate) struct Shape {
     stack: &'static str,
     ops_per_s: f64,
     p50_us: f64,
@@ -76,7 +76,7 @@ const SHAPES: [Shape; 5] = [
 ];
 
 /// A comparison of five synthetic stacks.
-pub fn comparison() -> Comparison {
+pub(crate) fn comparison() -> Comparison {
     Comparison {
         schema: COMPARE_SCHEMA.to_owned(),
         workload: "synthetic test data (shaped like varmail:files=10000,threads=12)".to_owned(),
@@ -86,7 +86,7 @@ pub fn comparison() -> Comparison {
 }
 
 /// One synthetic run, with placement handles.
-pub fn one() -> Run {
+pub(crate) fn one() -> Run {
     run(&SHAPES[1])
 }
 

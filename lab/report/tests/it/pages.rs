@@ -105,6 +105,7 @@ fn hostile_names_are_inert() {
         page::comparison(&comparison, hostile),
         page::run(&comparison.runs[0], hostile),
     ];
+    keep("hostile.html", &pages[0]);
     for page in pages {
         // The only script is the embedded record, and nothing inside ends it early.
         assert_eq!(page.matches("<script").count(), 1);
@@ -143,6 +144,67 @@ fn every_figure_has_a_name_and_a_reading_and_ids_are_unique() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), all);
+}
+
+/// The colours named `prefix0`, `prefix1` … in each theme of the style sheet.
+fn themes(page: &str) -> Vec<Vec<(String, [f64; 3])>> {
+    let roots = page
+        .split(":root{")
+        .skip(1)
+        .filter_map(|t| t.split('}').next());
+    let colour = |text: &str| -> Option<(String, [f64; 3])> {
+        let (name, hex) = text.trim().strip_prefix("--")?.split_once(":#")?;
+        let wide: String = if hex.len() == 3 {
+            hex.chars().flat_map(|c| [c, c]).collect()
+        } else {
+            hex.to_owned()
+        };
+        let part =
+            |i: usize| Some(f64::from(u8::from_str_radix(wide.get(i..i + 2)?, 16).ok()?) / 255.0);
+        Some((name.to_owned(), [part(0)?, part(2)?, part(4)?]))
+    };
+    roots
+        .map(|root| root.split(';').filter_map(colour).collect())
+        .collect()
+}
+
+/// Relative luminance, WCAG 2.2.
+fn luminance(rgb: [f64; 3]) -> f64 {
+    let linear = rgb.map(|c| {
+        if c <= 0.040_45 {
+            c / 12.92
+        } else {
+            ((c + 0.055) / 1.055).powf(2.4)
+        }
+    });
+    0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+}
+
+#[test]
+fn colours_stand_out_from_their_card_in_light_and_dark() {
+    let page = page::comparison(&fixture::comparison(), "");
+    let themes = themes(&page);
+    assert_eq!(themes.len(), 2);
+    for theme in themes {
+        let of = |name: &str| {
+            theme
+                .iter()
+                .find(|c| c.0 == name)
+                .map(|c| luminance(c.1))
+                .expect(name)
+        };
+        let contrast = |name: &str| {
+            let (a, b) = (of(name), of("card"));
+            (a.max(b) + 0.05) / (a.min(b) + 0.05)
+        };
+        for text in ["ink", "soft", "link"] {
+            assert!(contrast(text) >= 4.5, "{text}: {}", contrast(text));
+        }
+        for slot in 0..report::plot::PALETTE {
+            let name = format!("c{slot}");
+            assert!(contrast(&name) >= 3.0, "{name}: {}", contrast(&name));
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::fixture;
 use report::store::{Filter, RunMeta, Store};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 fn place() -> (TempDir, PathBuf) {
@@ -23,7 +23,7 @@ fn meta(label: &str) -> RunMeta {
     }
 }
 
-fn refusal(path: &PathBuf) -> String {
+fn refusal(path: &Path) -> String {
     Store::open(path).expect_err("refused").to_string()
 }
 

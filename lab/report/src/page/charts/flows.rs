@@ -6,43 +6,46 @@ use crate::page::parts::{Card, Slots, named};
 use crate::plot::{Flow, Part, Stage};
 use crate::record::Run;
 use maud::{Markup, html};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-const READING: &str = "The grey band is data on its way down; what stands above it was added by that \
-                       stage. All stacks share one scale.";
 /// The place in the palette of bytes that are the application's own.
 const OWN: usize = 0;
+const APPLICATION: &str = "application";
 
-/// A flow for each run that wrote anything.
-pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
-    let purposes: BTreeSet<&str> = runs
+/// What all flows have in common, then a flow for each run that wrote anything.
+pub(crate) fn all(runs: &[&Run]) -> (Markup, Vec<Markup>) {
+    let purposes = runs
         .iter()
-        .flat_map(|r| r.host.by_purpose.keys().map(String::as_str))
-        .collect();
-    let causes: BTreeSet<&str> = runs
+        .flat_map(|r| r.host.by_purpose.keys().map(String::as_str));
+    let causes = runs
         .iter()
-        .flat_map(|r| r.nand.by_cause.keys().map(String::as_str))
-        .collect();
-    let rest = purposes
+        .flat_map(|r| r.nand.by_cause.keys().map(String::as_str));
+    let purposes = Slots::purposes(&purposes.collect());
+    let causes = Slots::causes(&causes.collect());
+    let flows = named(runs)
         .into_iter()
-        .filter(|p| *p != "data")
-        .map(str::to_owned);
-    // Data of the application comes first: it is what the band carries on.
-    let purposes = Slots::ordered(["data".to_owned()].into_iter().chain(rest).collect());
-    let causes = Slots::causes(&causes);
-    let flows: Vec<_> = named(runs)
-        .into_iter()
-        .map(|n| (n.name, stages(n.run, &purposes, &causes)))
-        .collect();
-    let height = |stages: &[Stage]| stages.iter().map(total).fold(0.0, f64::max);
+        .map(|n| (n.name, stages(n.run, &purposes, &causes)));
+    let flows: Vec<_> = flows.collect();
     let full = flows.iter().map(|f| height(&f.1)).fold(0.0, f64::max);
     let drawn = flows
         .into_iter()
         .enumerate()
         .filter(|(_, flow)| height(&flow.1) > 0.0);
-    drawn
+    let cards = drawn
         .map(|(i, (name, stages))| card(i, &name, stages, full))
-        .collect()
+        .collect();
+    (intro(&purposes, &causes), cards)
+}
+
+fn intro(purposes: &Slots, causes: &Slots) -> Markup {
+    html! {
+        p.lead {
+            "Bytes written, from left to right. The grey band is what a stage passed on; what stands \
+             above it was added there. All flows share one scale."
+        }
+        (purposes.legend_of("At the host interface:"))
+        (causes.legend_of("On the NAND:"))
+    }
 }
 
 fn card(i: usize, name: &str, stages: Vec<Stage>, full: f64) -> Markup {
@@ -50,10 +53,32 @@ fn card(i: usize, name: &str, stages: Vec<Stage>, full: f64) -> Markup {
         id: &format!("flow-{i}"),
         title: name,
         legend: html! {},
-        reading: READING,
-        numbers: Some(numbers(&stages)),
+        reading: &added(&stages),
+        numbers: None,
     };
     card.with(&Flow { stages, full })
+}
+
+/// What each stage added, in words.
+fn added(stages: &[Stage]) -> String {
+    let sentence = |stage: &Stage| {
+        let parts: Vec<&str> = stage
+            .parts
+            .iter()
+            .skip(1)
+            .map(|p| p.hint.as_str())
+            .collect();
+        match parts.is_empty() {
+            true => format!("Nothing added at the {}.", stage.label),
+            false => format!("Added at the {}: {}.", stage.label, parts.join(", ")),
+        }
+    };
+    let later = stages.iter().filter(|stage| stage.label != APPLICATION);
+    later.map(sentence).collect::<Vec<_>>().join(" ")
+}
+
+fn height(stages: &[Stage]) -> f64 {
+    stages.iter().map(total).fold(0.0, f64::max)
 }
 
 fn total(stage: &Stage) -> f64 {
@@ -105,21 +130,5 @@ fn stage(label: &str, parts: Vec<Part>) -> Stage {
         label: label.to_owned(),
         note: human::bytes(total),
         parts,
-    }
-}
-
-fn numbers(stages: &[Stage]) -> Markup {
-    html! {
-        table {
-            tbody {
-                @for stage in stages {
-                    tr.group { th scope="rowgroup" { (stage.label) } td { (stage.note) } }
-                    @for part in &stage.parts {
-                        @let (name, words) = part.hint.rsplit_once(": ").unwrap_or((&part.hint, ""));
-                        tr { th scope="row" { (name) } td { (words) } }
-                    }
-                }
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Latency as the share of requests that took longer.
 
 use crate::page::parts::{Card, legend, named};
-use crate::plot::{Axis, Kind, Lines, Mark, Series};
+use crate::plot::{Axis, Kind, Lines, Mark, Series, TAIL_FLOOR};
 use crate::record::{Latency, Run};
 use maud::Markup;
 use std::collections::BTreeSet;
@@ -83,17 +83,18 @@ fn chart(id: &str, title: &str, series: Vec<Series>) -> Option<Markup> {
 }
 
 /// The distribution as (latency, share of requests that took longer). The
-/// line falls to the floor at the slowest request.
+/// line ends where it meets the floor of the axis.
 fn series(name: &str, slot: usize, latency: &Latency) -> Option<Series> {
     let all = latency.cdf.last().map(|p| p.1).filter(|n| *n > 0)? as f64;
     let first = latency.cdf.first()?.0.max(1) as f64;
-    let points = latency
-        .cdf
-        .iter()
-        .map(|&(ns, below)| (ns.max(1) as f64, 1.0 - below as f64 / all));
-    Some(Series {
-        name: name.to_owned(),
-        slot,
-        points: [(first, 1.0)].into_iter().chain(points).collect(),
-    })
+    let mut points = vec![(first, 1.0)];
+    for &(ns, below) in &latency.cdf {
+        let longer = 1.0 - below as f64 / all;
+        points.push((ns.max(1) as f64, longer.max(TAIL_FLOOR)));
+        if longer <= TAIL_FLOOR {
+            break;
+        }
+    }
+    let name = name.to_owned();
+    Some(Series { name, slot, points })
 }

@@ -76,7 +76,7 @@ fn chart(runs: &[Named<'_>], plan: &Plan) -> Markup {
     let card = Card {
         id: plan.id,
         title: plan.title,
-        legend: legend(series.iter().map(|s| (s.name.as_str(), s.slot))),
+        legend: legend_of_several(&series),
         reading: plan.reading,
         numbers: None,
     };
@@ -90,6 +90,12 @@ fn chart(runs: &[Named<'_>], plan: &Plan) -> Markup {
         mark: Mark::Line,
         series,
     })
+}
+
+/// A single line needs no legend: the page says whose it is.
+fn legend_of_several(series: &[Series]) -> Markup {
+    let shown = if series.len() > 1 { series } else { &[] };
+    legend(shown.iter().map(|s| (s.name.as_str(), s.slot)))
 }
 
 fn series(named: &Named<'_>, plan: &Plan) -> Series {
