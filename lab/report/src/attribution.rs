@@ -7,7 +7,7 @@
 use crate::human;
 use crate::metric::Better;
 use crate::record::Run;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The origin of bytes whose origin the record does not name.
 pub const UNNAMED: &str = "(unnamed)";
@@ -226,6 +226,19 @@ pub fn mean_valid(run: &Run) -> Option<f64> {
     (lines > 0.0).then(|| valid / lines)
 }
 
+/// What to call each run among others: its stack, and the precondition where
+/// one stack ran under several.
+#[must_use]
+pub fn names(runs: &[&Run]) -> Vec<String> {
+    let stacks: BTreeSet<&str> = runs.iter().map(|run| run.stack.as_str()).collect();
+    let distinct = stacks.len() == runs.len();
+    let name = |run: &&Run| match distinct {
+        true => run.stack.clone(),
+        false => format!("{} ({})", run.stack, run.precondition),
+    };
+    runs.iter().map(name).collect()
+}
+
 /// Up to three sentences that compare runs: who is fastest, whose tail is
 /// shortest, who spares the NAND; each against the first run.
 #[must_use]
@@ -249,22 +262,62 @@ fn finding(runs: &[Run], path: &str, claim: &str) -> Option<String> {
         1.0
     };
     let rank = |run: &Run| value(run).number().map_or(f64::INFINITY, |x| x * sign);
-    let ascending = |a: &&Run, b: &&Run| rank(a).total_cmp(&rank(b));
+    let ascending = |a: &&(&Run, &String), b: &&(&Run, &String)| rank(a.0).total_cmp(&rank(b.0));
+    let names = names(&runs.iter().collect::<Vec<_>>());
+    let named: Vec<_> = runs.iter().zip(&names).collect();
     let (best, worst) = (
-        runs.iter().min_by(ascending)?,
-        runs.iter().max_by(ascending)?,
+        named.iter().min_by(ascending)?,
+        named.iter().max_by(ascending)?,
     );
-    if rank(best) == rank(worst) {
+    if rank(best.0) == rank(worst.0) {
         return None;
     }
-    let (own, first) = (human::name(&best.stack, 32), &runs[0]);
-    let text = format!("{own} {claim}: {}", metric.write(best));
-    Some(match value(best).over(value(first)) {
-        Some(ratio) if ratio != 1.0 => format!(
-            "{text}, {} that of {}.",
-            human::times(ratio),
-            human::name(&first.stack, 32)
-        ),
+    let short = |name: &str| human::name(name, 40);
+    let text = format!("{} {claim}: {}", short(best.1), metric.write(best.0));
+    Some(match value(best.0).over(value(&runs[0])) {
+        Some(ratio) if ratio != 1.0 => {
+            format!(
+                "{text}, {} that of {}.",
+                human::times(ratio),
+                short(&names[0])
+            )
+        }
         _ => text + ".",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(origin: &str, total: u64) -> Row {
+        Row {
+            origin: origin.to_owned(),
+            total,
+            cells: vec![total],
+        }
+    }
+
+    #[test]
+    fn small_origins_are_added_up() {
+        let rows = vec![row("a", 9), row("b", 3), row("c", 2), row("d", 1)];
+        let folded = fold(rows.clone(), 2);
+        assert_eq!(folded, [row("a", 9), row("(3 others)", 6)]);
+        assert_eq!(fold(rows.clone(), 4), rows);
+    }
+
+    #[test]
+    fn forged_sums_stop_at_the_largest_number() {
+        assert_eq!(sum([u64::MAX, 1].into_iter()), u64::MAX);
+    }
+
+    #[test]
+    fn the_largest_comes_first_and_nothing_is_left_out_but_zero() {
+        let map = [("a", 1), ("b", 5), ("c", 0), ("d", 5)].map(|(k, v)| (k.to_owned(), v));
+        let names: Vec<String> = largest_first(&map.into())
+            .into_iter()
+            .map(|e| e.0)
+            .collect();
+        assert_eq!(names, ["b", "d", "a"]);
+    }
 }

@@ -300,13 +300,12 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
 
 /// Whether the file is laid out already; an empty one is not, a foreign one fails.
 fn is_current(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
-    let number = |query: &str| {
-        let value = connection.query_row(query, [], |row| row.get::<_, i64>(0));
-        value.map_err(|e| fault(path, &e))
-    };
-    let tables = number("SELECT count(*) FROM sqlite_schema")?;
-    let application = number("PRAGMA application_id")?;
-    let version = number("PRAGMA user_version")?;
+    // One query, so that all three are of one moment while another process creates the file.
+    let marks = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version \
+                 FROM pragma_application_id, pragma_user_version";
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let found = connection.query_row(marks, [], read);
+    let (tables, application, version) = found.map_err(|e| fault(path, &e))?;
     match (tables, application, version) {
         (0, 0, 0) => Ok(false),
         (_, APPLICATION, VERSION) => Ok(true),

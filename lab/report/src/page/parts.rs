@@ -1,5 +1,6 @@
 //! What the figures of a page have in common: names, colours, cards, legends.
 
+use crate::attribution::names;
 use crate::plot::{Figure, PALETTE, slot_class, svg, swatch};
 use crate::record::Run;
 use maud::{Markup, html};
@@ -13,22 +14,12 @@ pub(crate) struct Named<'a> {
     pub(crate) slot: usize,
 }
 
-/// The runs with their names: the stack, and the precondition where one stack
-/// ran under several.
+/// The runs with their names.
 pub(crate) fn named<'a>(runs: &[&'a Run]) -> Vec<Named<'a>> {
-    let stacks: BTreeSet<&str> = runs.iter().map(|run| run.stack.as_str()).collect();
-    let distinct = stacks.len() == runs.len();
-    let name = |run: &Run| match distinct {
-        true => run.stack.clone(),
-        false => format!("{} ({})", run.stack, run.precondition),
-    };
-    let runs = runs.iter().enumerate();
-    runs.map(|(slot, run)| Named {
-        run,
-        name: name(run),
-        slot,
-    })
-    .collect()
+    let runs_and_names = runs.iter().zip(names(runs)).enumerate();
+    runs_and_names
+        .map(|(slot, (run, name))| Named { run, name, slot })
+        .collect()
 }
 
 /// Names with a fixed colour, so that a cause looks alike on every page; what

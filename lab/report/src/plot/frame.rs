@@ -93,3 +93,47 @@ impl Frame {
         self.axes.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::Kind;
+
+    /// The middles and widths of the labels below the axis.
+    fn labels(frame: &Markup) -> Vec<(f64, f64)> {
+        let middles = frame
+            .0
+            .split("<text x=\"")
+            .skip(1)
+            .filter(|t| t.contains("\"middle\""));
+        let label = |tag: &str| {
+            let x = tag.split('"').next()?.parse().ok()?;
+            let words = tag.split_once('>')?.1.split('<').next()?;
+            Some((x, text_width(words)))
+        };
+        middles.filter_map(label).collect()
+    }
+
+    #[test]
+    fn labels_neither_touch_nor_leave_the_figure() {
+        for high in [1.0, 37.0, 9.9e5, 1.2e9, 3.3e13, 1.8e19] {
+            for kind in [Kind::Number, Kind::Bytes, Kind::Time, Kind::LogTime] {
+                for size in [Size::Wide, Size::Narrow] {
+                    let x = Axis::new("", kind, [1.0, high].into_iter());
+                    let y = Axis::new("", Kind::Tail, [1.0].into_iter());
+                    let labels = labels(&Frame::new(&x, &y, size).axes());
+                    assert!(labels.len() >= 2, "{kind:?} to {high}");
+                    for pair in labels.windows(2) {
+                        let gap = pair[1].0 - pair[0].0 - (pair[0].1 + pair[1].1) / 2.0;
+                        assert!(gap > 0.0, "{kind:?} to {high}: {labels:?}");
+                    }
+                    let last = labels[labels.len() - 1];
+                    assert!(
+                        last.0 + last.1 / 2.0 <= size.width() + 0.1,
+                        "{kind:?} to {high}"
+                    );
+                }
+            }
+        }
+    }
+}

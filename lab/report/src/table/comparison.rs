@@ -1,6 +1,6 @@
 //! Stacks side by side: metrics as rows, a stack a column.
 
-use crate::attribution::findings;
+use crate::attribution::{findings, names};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::record::{Comparison, Run};
@@ -159,7 +159,8 @@ fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
 fn notes(runs: &[Run], style: Style) -> String {
     let mut out = String::new();
     if runs.len() > 1 {
-        let base = human::name(&runs[0].stack, 40);
+        let names = names(&runs.iter().collect::<Vec<_>>());
+        let base = human::name(&names[0], 40);
         out += &paint(&format!("× is relative to {base}"), Tone::Dim, style);
         out.push('\n');
     }
