@@ -2,6 +2,21 @@
 //! the database of past runs.
 //!
 //! Invariant: a table, a page and a JSON document are pure functions of
-//! records; nothing here measures, and nothing in a model prints.
+//! records; nothing here measures, and nothing in a model prints. Only
+//! [`store`] and [`file`] touch the disk, and only where they are told to.
 
+pub mod attribution;
+pub mod file;
+pub mod human;
+pub mod json;
+pub mod metric;
+pub mod page;
+pub mod plot;
 pub mod record;
+pub mod series;
+pub mod store;
+pub mod table;
+
+pub use json::{parse, to_json};
+pub use store::Store;
+pub use table::Style;

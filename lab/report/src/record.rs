@@ -246,6 +246,17 @@ pub struct Handle {
     pub moved_bytes: u64,
 }
 
+impl Handle {
+    /// Bytes programmed over bytes written by the host; 0 if the host wrote none.
+    #[must_use]
+    pub fn waf(&self) -> f64 {
+        match self.host_bytes {
+            0 => 0.0,
+            written => self.media_bytes as f64 / written as f64,
+        }
+    }
+}
+
 /// Several runs of one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {

@@ -1,0 +1,323 @@
+//! Where the bytes on the NAND come from: the matrix of cause and origin, and
+//! what it says in words.
+//!
+//! Invariant: the cells of a matrix add up to the bytes of its causes. What the
+//! record does not attribute stands under [`UNNAMED`], it is never dropped.
+
+use crate::human;
+use crate::metric::Better;
+use crate::record::Run;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The origin of bytes whose origin the record does not name.
+pub const UNNAMED: &str = "(unnamed)";
+
+/// Bytes programmed by cause (columns) and origin (rows), largest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Causes with their bytes.
+    pub causes: Vec<(String, u64)>,
+    /// Origins with their bytes and the cells of their row.
+    pub origins: Vec<Row>,
+    /// All bytes programmed.
+    pub total: u64,
+}
+
+/// One origin of a [`Matrix`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The origin.
+    pub origin: String,
+    /// Its bytes over all causes.
+    pub total: u64,
+    /// Its bytes by cause, in the order of [`Matrix::causes`].
+    pub cells: Vec<u64>,
+}
+
+impl Matrix {
+    /// The matrix of `run` with at most `rows` origins; the smallest of them
+    /// are added up in a last row.
+    #[must_use]
+    pub fn of(run: &Run, rows: usize) -> Self {
+        let causes = largest_first(&run.nand.by_cause);
+        let mut cells: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for (column, (cause, bytes)) in causes.iter().enumerate() {
+            let mut rest = *bytes;
+            let named = run.nand.by_cause_and_origin.get(cause);
+            for (origin, bytes) in named.into_iter().flatten() {
+                rest = rest.saturating_sub(*bytes);
+                add(&mut cells, origin, column, causes.len(), *bytes);
+            }
+            add(&mut cells, UNNAMED, column, causes.len(), rest);
+        }
+        let mut origins: Vec<Row> = cells.into_iter().map(Row::of).collect();
+        origins.retain(|row| row.total > 0);
+        origins.sort_by(|a, b| b.total.cmp(&a.total).then(a.origin.cmp(&b.origin)));
+        Self {
+            total: sum(causes.iter().map(|c| c.1)),
+            origins: fold(origins, rows),
+            causes,
+        }
+    }
+}
+
+impl Row {
+    fn of((origin, cells): (&str, Vec<u64>)) -> Self {
+        Self {
+            origin: origin.to_owned(),
+            total: sum(cells.iter().copied()),
+            cells,
+        }
+    }
+}
+
+fn add<'a>(
+    cells: &mut BTreeMap<&'a str, Vec<u64>>,
+    origin: &'a str,
+    column: usize,
+    columns: usize,
+    bytes: u64,
+) {
+    let row = cells.entry(origin).or_insert_with(|| vec![0; columns]);
+    row[column] = row[column].saturating_add(bytes);
+}
+
+/// Adds up the origins past the first `rows`.
+fn fold(mut origins: Vec<Row>, rows: usize) -> Vec<Row> {
+    if origins.len() <= rows {
+        return origins;
+    }
+    let rest = origins.split_off(rows.saturating_sub(1));
+    let columns = rest[0].cells.len();
+    let column = |c: usize| sum(rest.iter().map(|row| row.cells[c]));
+    let cells = (0..columns).map(column).collect();
+    let mut folded = Row::of(("", cells));
+    folded.origin = format!("({} others)", rest.len());
+    origins.push(folded);
+    origins
+}
+
+/// The sum, or the largest number where it would not fit: records may be forged.
+pub(crate) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// The entries of `map` that are not zero, the largest first.
+#[must_use]
+pub fn largest_first(map: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let mut entries: Vec<_> = map.iter().map(|(k, v)| (k.clone(), *v)).collect();
+    entries.retain(|entry| entry.1 > 0);
+    entries.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    entries
+}
+
+/// What a cause means, for readers who meet it for the first time.
+#[must_use]
+pub fn explain(cause: &str) -> &'static str {
+    match cause {
+        "host" => "the host's own writes",
+        "gc" => "valid data moved by garbage collection",
+        "wear" => "data moved to even out wear",
+        "mapping" => "pages of the mapping table",
+        "padding" => "padding of pages that were not full",
+        "rmw" => "the rest of pages that were written in part",
+        "retire" => "data moved out of blocks that went bad",
+        "log" => "cleaning of the drive's log",
+        _ => "other writes of the drive",
+    }
+}
+
+/// Above this, an amplification is worth a sentence.
+const NOTABLE: f64 = 1.02;
+
+/// Two or three plain sentences: what the device's write amplification is made
+/// of, whose data it is, and what the host added above the drive.
+#[must_use]
+pub fn sentences(run: &Run) -> Vec<String> {
+    let mut out = vec![device(run)];
+    out.extend(moved(run));
+    out.extend(host(run));
+    out
+}
+
+fn device(run: &Run) -> String {
+    let programmed = sum(run.nand.by_cause.values().copied());
+    let written = run.host.write_bytes;
+    if programmed == 0 || written == 0 {
+        return match programmed {
+            0 => "Nothing was programmed, so nothing was amplified.".to_owned(),
+            _ => "The host wrote nothing; the drive programmed for its own upkeep.".to_owned(),
+        };
+    }
+    let parts: Vec<String> = largest_first(&run.nand.by_cause)
+        .iter()
+        .take(4)
+        .map(|(cause, bytes)| {
+            let each = human::factor(*bytes as f64 / written as f64);
+            format!("{each} {} ({})", human::name(cause, 24), explain(cause))
+        })
+        .collect();
+    let factor = programmed as f64 / written as f64;
+    format!(
+        "For each byte that the host wrote, {} were programmed: {}.",
+        human::factor(factor),
+        parts.join(", ")
+    )
+}
+
+fn moved(run: &Run) -> Option<String> {
+    let (cause, bytes) = largest_first(&run.nand.by_cause)
+        .into_iter()
+        .find(|(cause, _)| cause != "host")?;
+    let origins = largest_first(run.nand.by_cause_and_origin.get(&cause)?);
+    let (origin, of_origin) = origins.first()?;
+    let mut text = format!(
+        "The largest addition is {} ({}), and {} of it is data of {}",
+        human::name(&cause, 24),
+        human::bytes(bytes as f64),
+        human::share(*of_origin as f64 / bytes as f64),
+        human::name(origin, 48)
+    );
+    if let Some(valid) = mean_valid(run).filter(|_| cause == "gc") {
+        text += &format!(
+            "; lines were about {} valid when they were reclaimed",
+            human::share(valid)
+        );
+    }
+    Some(text + ".")
+}
+
+fn host(run: &Run) -> Option<String> {
+    if run.waf.host < NOTABLE {
+        return None;
+    }
+    let written = |d: &crate::record::Directions| d.write.byte.saturating_add(d.write.block);
+    let purposes = run.host.by_purpose.iter();
+    let added = purposes
+        .map(|(purpose, d)| (purpose, written(d)))
+        .filter(|(purpose, bytes)| *purpose != "data" && *bytes > 0)
+        .max_by_key(|(_, bytes)| *bytes);
+    let mut text = format!(
+        "Above the drive, the host wrote {} bytes for each byte of the application",
+        human::factor(run.waf.host)
+    );
+    if let Some((purpose, bytes)) = added {
+        text += &format!(
+            "; {} of its writes are {}",
+            human::share(bytes as f64 / run.host.write_bytes.max(1) as f64),
+            human::name(purpose, 24)
+        );
+    }
+    Some(text + ".")
+}
+
+/// How full of valid data the reclaimed lines were on average, 0 to 1, as far
+/// as the bins of the histogram tell.
+#[must_use]
+pub fn mean_valid(run: &Run) -> Option<f64> {
+    let bins = &run.gc.victim_valid_histogram;
+    let lines: f64 = bins.iter().map(|n| *n as f64).sum();
+    let middle = |i: usize| (i as f64 + 0.5) / bins.len() as f64;
+    let valid: f64 = bins
+        .iter()
+        .enumerate()
+        .map(|(i, n)| middle(i) * *n as f64)
+        .sum();
+    (lines > 0.0).then(|| valid / lines)
+}
+
+/// What to call each run among others: its stack, and the precondition where
+/// one stack ran under several.
+#[must_use]
+pub fn names(runs: &[&Run]) -> Vec<String> {
+    let stacks: BTreeSet<&str> = runs.iter().map(|run| run.stack.as_str()).collect();
+    let distinct = stacks.len() == runs.len();
+    let name = |run: &&Run| match distinct {
+        true => run.stack.clone(),
+        false => format!("{} ({})", run.stack, run.precondition),
+    };
+    runs.iter().map(name).collect()
+}
+
+/// Up to three sentences that compare runs: who is fastest, whose tail is
+/// shortest, who spares the NAND; each against the first run.
+#[must_use]
+pub fn findings(runs: &[Run]) -> Vec<String> {
+    let asked = [
+        ("/ops_per_s", "completes the most operations per second"),
+        ("/latency_ns/p99", "has the lowest p99 latency"),
+        ("/nand/program_pages", "programs the fewest pages"),
+    ];
+    let find = |(path, claim)| finding(runs, path, claim);
+    asked.into_iter().filter_map(find).collect()
+}
+
+/// Which run does best by the metric at `path`; nothing if all do alike.
+fn finding(runs: &[Run], path: &str, claim: &str) -> Option<String> {
+    let metric = crate::metric::all().find(|m| m.path == path)?;
+    let value = |run: &Run| (metric.get)(run);
+    let sign = if metric.better == Better::More {
+        -1.0
+    } else {
+        1.0
+    };
+    let rank = |run: &Run| value(run).number().map_or(f64::INFINITY, |x| x * sign);
+    let ascending = |a: &&(&Run, &String), b: &&(&Run, &String)| rank(a.0).total_cmp(&rank(b.0));
+    let names = names(&runs.iter().collect::<Vec<_>>());
+    let named: Vec<_> = runs.iter().zip(&names).collect();
+    let (best, worst) = (
+        named.iter().min_by(ascending)?,
+        named.iter().max_by(ascending)?,
+    );
+    if rank(best.0) == rank(worst.0) {
+        return None;
+    }
+    let short = |name: &str| human::name(name, 40);
+    let text = format!("{} {claim}: {}", short(best.1), metric.write(best.0));
+    Some(match value(best.0).over(value(&runs[0])) {
+        Some(ratio) if ratio != 1.0 => {
+            format!(
+                "{text}, {} that of {}.",
+                human::times(ratio),
+                short(&names[0])
+            )
+        }
+        _ => text + ".",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(origin: &str, total: u64) -> Row {
+        Row {
+            origin: origin.to_owned(),
+            total,
+            cells: vec![total],
+        }
+    }
+
+    #[test]
+    fn small_origins_are_added_up() {
+        let rows = vec![row("a", 9), row("b", 3), row("c", 2), row("d", 1)];
+        let folded = fold(rows.clone(), 2);
+        assert_eq!(folded, [row("a", 9), row("(3 others)", 6)]);
+        assert_eq!(fold(rows.clone(), 4), rows);
+    }
+
+    #[test]
+    fn forged_sums_stop_at_the_largest_number() {
+        assert_eq!(sum([u64::MAX, 1].into_iter()), u64::MAX);
+    }
+
+    #[test]
+    fn the_largest_comes_first_and_nothing_is_left_out_but_zero() {
+        let map = [("a", 1), ("b", 5), ("c", 0), ("d", 5)].map(|(k, v)| (k.to_owned(), v));
+        let names: Vec<String> = largest_first(&map.into())
+            .into_iter()
+            .map(|e| e.0)
+            .collect();
+        assert_eq!(names, ["b", "d", "a"]);
+    }
+}

@@ -1,0 +1,77 @@
+//! Records as JSON documents and back.
+//!
+//! Invariant: equal records give the same bytes, and a document that was
+//! written here is read back as an equal record.
+
+use crate::record::{COMPARE_SCHEMA, Comparison, RUN_SCHEMA, Run};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// A document that is not what it was taken for.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// No JSON at all, or fields that are missing or of the wrong kind.
+    #[error("expected a {expected} document: {reason}")]
+    Malformed {
+        /// The schema asked for.
+        expected: &'static str,
+        /// What is wrong, with line and column.
+        reason: serde_json::Error,
+    },
+    /// A JSON document of another kind or version.
+    #[error("expected a {expected} document, found schema {found:?}")]
+    OtherSchema {
+        /// The schema asked for.
+        expected: &'static str,
+        /// The schema that the document names.
+        found: String,
+    },
+}
+
+/// A record that is a JSON document of its own.
+pub trait Document: Serialize + DeserializeOwned {
+    /// The schema and version of the document.
+    const SCHEMA: &'static str;
+}
+
+impl Document for Run {
+    const SCHEMA: &'static str = RUN_SCHEMA;
+}
+
+impl Document for Comparison {
+    const SCHEMA: &'static str = COMPARE_SCHEMA;
+}
+
+/// The document of `record`, indented, with a newline at its end.
+///
+/// # Panics
+/// Never: a record has no map whose keys are not text.
+pub fn to_json<D: Document>(record: &D) -> String {
+    let text = serde_json::to_string_pretty(record);
+    text.expect("the keys of a record's maps are text") + "\n"
+}
+
+/// The record of the document `text`.
+///
+/// # Errors
+/// Names the schema that was expected, and the schema found or the line and
+/// column of the fault.
+pub fn parse<D: Document>(text: &str) -> Result<D, ParseError> {
+    let malformed = |reason| ParseError::Malformed {
+        expected: D::SCHEMA,
+        reason,
+    };
+    let Head { schema } = serde_json::from_str(text).map_err(malformed)?;
+    if schema != D::SCHEMA {
+        return Err(ParseError::OtherSchema {
+            expected: D::SCHEMA,
+            found: schema,
+        });
+    }
+    serde_json::from_str(text).map_err(malformed)
+}
+
+/// The part of a document that says what the rest is.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+}

@@ -1,0 +1,287 @@
+//! The numbers of a run that are compared: declared once, read by the tables,
+//! the pages and the differences.
+//!
+//! Invariant: a metric's path is the JSON pointer of the same value in the
+//! record's document, so that everything shown can be checked against it.
+
+use crate::human;
+use crate::record::Run;
+
+/// A value as the record holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Count(u64),
+    /// A fraction.
+    Real(f64),
+    /// The run has no such number.
+    Absent,
+}
+
+impl Value {
+    /// The number, if there is one that arithmetic can use.
+    #[must_use]
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Self::Count(n) => Some(n as f64),
+            Self::Real(x) => Some(x).filter(|x| x.is_finite()),
+            Self::Absent => None,
+        }
+    }
+
+    /// The number as the JSON document writes it; `null` where there is none.
+    #[must_use]
+    pub fn raw(self) -> String {
+        match self {
+            Self::Count(n) => n.to_string(),
+            Self::Real(x) => serde_json::Value::from(x).to_string(),
+            Self::Absent => "null".to_owned(),
+        }
+    }
+
+    /// This value over `base`, where that means something.
+    #[must_use]
+    pub fn over(self, base: Self) -> Option<f64> {
+        let (a, b) = (self.number()?, base.number()?);
+        match (a, b) {
+            (0.0, 0.0) => Some(1.0),
+            (_, 0.0) => None,
+            _ => Some(a / b),
+        }
+    }
+}
+
+/// What a value counts, and so how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A plain number of things.
+    Count,
+    /// Nanoseconds.
+    Ns,
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// A factor without unit.
+    Factor,
+    /// A share, 0 to 1.
+    Share,
+    /// Years.
+    Years,
+}
+
+impl Unit {
+    /// `value` as people read it.
+    #[must_use]
+    pub fn write(self, value: Value) -> String {
+        let Some(x) = value.number() else {
+            return human::NOTHING.to_owned();
+        };
+        match self {
+            Self::Count => human::count(x),
+            Self::Ns => human::time(x),
+            Self::Seconds => human::time(x * 1e9),
+            Self::Bytes => human::bytes(x),
+            Self::Factor => human::factor(x),
+            Self::Share => human::share(x),
+            Self::Years => human::years(x),
+        }
+    }
+}
+
+/// Which direction a user wishes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    More,
+    /// Less is better.
+    Less,
+    /// A fact, neither good nor bad.
+    Neither,
+}
+
+/// Where a metric is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In comparisons, and there with its ratio even where room is short.
+    Headline,
+    /// In comparisons.
+    Compared,
+    /// Only where one run is shown in detail, and in differences.
+    Detail,
+}
+
+/// One number of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// The JSON pointer of the value.
+    pub path: &'static str,
+    /// A few words for a row.
+    pub label: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// The direction to wish for.
+    pub better: Better,
+    /// Where it is shown.
+    pub place: Place,
+    /// One sentence.
+    pub help: &'static str,
+    /// Reads it.
+    pub get: fn(&Run) -> Value,
+}
+
+impl Metric {
+    /// The run's value as people read it.
+    #[must_use]
+    pub fn write(&self, run: &Run) -> String {
+        self.unit.write((self.get)(run))
+    }
+
+    /// Whether the same command and seed always give the same value.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        !matches!(self.path, "/wall_time_s" | "/peak_rss_bytes")
+    }
+
+    /// Whether comparisons show it.
+    #[must_use]
+    pub fn is_compared(&self) -> bool {
+        self.place != Place::Detail
+    }
+}
+
+/// Metrics that belong together, under a heading.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// The heading.
+    pub title: &'static str,
+    /// Its metrics, in order.
+    pub metrics: &'static [Metric],
+}
+
+/// Every metric, in the order of a table.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    GROUPS.iter().flat_map(|group| group.metrics)
+}
+
+use Better::{Less, More, Neither};
+use Place::{Compared, Detail, Headline};
+use Unit::{Bytes, Count, Factor, Ns, Seconds, Years};
+use Value::{Count as N, Real};
+
+const fn metric(
+    (path, label): (&'static str, &'static str),
+    unit: Unit,
+    better: Better,
+    place: Place,
+    get: fn(&Run) -> Value,
+    help: &'static str,
+) -> Metric {
+    Metric {
+        path,
+        label,
+        unit,
+        better,
+        place,
+        help,
+        get,
+    }
+}
+
+/// All metrics under their headings.
+#[rustfmt::skip]
+pub static GROUPS: &[Group] = &[
+    Group { title: "Speed", metrics: &[
+        metric(("/ops_per_s", "operations/s"), Count, More, Headline, |r| Real(r.ops_per_s),
+            "Requests completed per second of virtual time."),
+        metric(("/ops", "operations"), Count, Neither, Detail, |r| N(r.ops),
+            "Requests completed."),
+    ]},
+    Group { title: "Latency", metrics: &[
+        metric(("/latency_ns/mean", "mean"), Ns, Less, Compared, |r| Real(r.latency_ns.all.mean),
+            "Arithmetic mean over all requests."),
+        metric(("/latency_ns/p50", "p50"), Ns, Less, Compared, |r| N(r.latency_ns.all.p50),
+            "Half of the requests took no longer."),
+        metric(("/latency_ns/p99", "p99"), Ns, Less, Headline, |r| N(r.latency_ns.all.p99),
+            "One request in a hundred took longer."),
+        metric(("/latency_ns/p99_9", "p99.9"), Ns, Less, Compared, |r| N(r.latency_ns.all.p99_9),
+            "One request in a thousand took longer."),
+        metric(("/latency_ns/p99_99", "p99.99"), Ns, Less, Compared, |r| N(r.latency_ns.all.p99_99),
+            "One request in ten thousand took longer."),
+        metric(("/latency_ns/max", "max"), Ns, Less, Detail, |r| N(r.latency_ns.all.max),
+            "The slowest request."),
+    ]},
+    Group { title: "Host interface", metrics: &[
+        metric(("/host/read_bytes", "host reads"), Bytes, Neither, Compared, |r| N(r.host.read_bytes),
+            "Bytes that the host read from the drive."),
+        metric(("/host/write_bytes", "host writes"), Bytes, Less, Compared, |r| N(r.host.write_bytes),
+            "Bytes that the host wrote to the drive."),
+        metric(("/host/trim_bytes", "host trims"), Bytes, Neither, Detail, |r| N(r.host.trim_bytes),
+            "Bytes that the host deallocated."),
+        metric(("/host/flushes", "flushes"), Count, Neither, Detail, |r| N(r.host.flushes),
+            "Flush commands."),
+    ]},
+    Group { title: "NAND", metrics: &[
+        metric(("/nand/read_pages", "page reads"), Count, Less, Compared, |r| N(r.nand.read_pages),
+            "Pages read from the NAND."),
+        metric(("/nand/program_pages", "page programs"), Count, Less, Compared, |r| N(r.nand.program_pages),
+            "Pages programmed."),
+        metric(("/nand/erase_blocks", "block erases"), Count, Less, Compared, |r| N(r.nand.erase_blocks),
+            "Blocks erased."),
+    ]},
+    Group { title: "Write amplification", metrics: &[
+        metric(("/waf/host", "WAF host"), Factor, Less, Headline, |r| Real(r.waf.host),
+            "Bytes written to the drive over bytes that the application wrote."),
+        metric(("/waf/device", "WAF device"), Factor, Less, Headline, |r| Real(r.waf.device),
+            "Bytes programmed over bytes written to the drive."),
+        metric(("/gc/moved_bytes", "moved by GC"), Bytes, Less, Compared, |r| N(r.gc.moved_bytes),
+            "Valid data that garbage collection copied."),
+        metric(("/gc/lines", "lines reclaimed"), Count, Neither, Detail, |r| N(r.gc.lines),
+            "Lines that garbage collection reclaimed."),
+        metric(("/gc/foreground_lines", "… in foreground"), Count, Less, Detail, |r| N(r.gc.foreground_lines),
+            "Of those, lines reclaimed while a host write waited."),
+        metric(("/gc/stall_ns", "stalled on GC"), Ns, Less, Detail, |r| N(r.gc.stall_ns),
+            "Virtual time that host writes waited for free space."),
+    ]},
+    Group { title: "Wear", metrics: &[
+        metric(("/wear/life_years", "drive life"), Years, More, Headline,
+            |r| r.wear.life_years.map_or(Value::Absent, Real),
+            "Years until the rated cycles are used up at this run's rate of erases."),
+        metric(("/wear/mean_erases", "mean erases"), Factor, Less, Detail, |r| Real(r.wear.mean_erases),
+            "Mean erases of a block over its life so far."),
+        metric(("/wear/max_erases", "most erases"), Count, Less, Detail, |r| N(r.wear.max_erases),
+            "Most erases of a block."),
+        metric(("/wear/bad_blocks", "bad blocks"), Count, Less, Detail, |r| N(r.wear.bad_blocks),
+            "Blocks out of service."),
+    ]},
+    Group { title: "Cost of the run", metrics: &[
+        metric(("/sim_time_ns", "simulated time"), Ns, Neither, Compared, |r| N(r.sim_time_ns),
+            "Virtual time from the first request to the last completion."),
+        metric(("/events", "events"), Count, Neither, Detail, |r| N(r.events),
+            "Events that the kernel ran."),
+        metric(("/wall_time_s", "wall time"), Seconds, Neither, Compared, |r| Real(r.wall_time_s),
+            "Time that the simulation took. Differs from run to run."),
+        metric(("/peak_rss_bytes", "peak memory"), Bytes, Neither, Detail, |r| N(r.peak_rss_bytes),
+            "Peak resident memory of the process. Differs from run to run."),
+    ]},
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_to_nothing_is_no_number() {
+        assert_eq!(N(3).over(N(2)), Some(1.5));
+        assert_eq!(N(0).over(N(0)), Some(1.0));
+        assert_eq!(N(1).over(N(0)), None);
+        assert_eq!(N(1).over(Value::Absent), None);
+    }
+
+    #[test]
+    fn raw_values_are_json() {
+        assert_eq!(N(u64::MAX).raw(), "18446744073709551615");
+        assert_eq!(Real(1.0).raw(), "1.0");
+        assert_eq!(Value::Absent.raw(), "null");
+    }
+}

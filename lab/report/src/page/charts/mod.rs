@@ -1,0 +1,9 @@
+//! The plots of a page: from records to the figures of [`crate::plot`].
+//!
+//! Invariant: a chart for which no run has data is left out, never drawn empty.
+
+pub(crate) mod flows;
+pub(crate) mod latency;
+pub(crate) mod time;
+pub(crate) mod wear;
+pub(crate) mod writes;

@@ -1,0 +1,204 @@
+//! Records as one HTML file that needs nothing else: no network, no script,
+//! no font. Light and dark, from 360 px up.
+//!
+//! Invariants: every text of a record is escaped, also inside the embedded
+//! JSON; a policy in the head forbids scripts and requests, so that a hostile
+//! name stays inert even if an escape were missed; every cell of the metrics
+//! table carries its raw value in `data-value` and its JSON pointer in
+//! `data-path`, so that a page can be checked against the document.
+
+mod charts;
+mod parts;
+mod tables;
+
+use crate::attribution::{findings, sentences};
+use crate::human;
+use crate::json::{Document, to_json};
+use crate::record::{Comparison, Run};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("style.css");
+
+/// What a browser may do with the page: apply its own styles, nothing else.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The page of a comparison. `command` is the command line that made it, for
+/// the footer; empty if there is none to show.
+#[must_use]
+pub fn comparison(comparison: &Comparison, command: &str) -> String {
+    let runs: Vec<&Run> = comparison.runs.iter().collect();
+    let stacks = runs.len();
+    let lead = html! {
+        p.lead {
+            (stacks) @if stacks == 1 { " stack" } @else { " stacks" }
+            ", seed " (comparison.seed) @if let Some(run) = runs.first() { " · " (drive(run)) }
+        }
+        (list(&findings(&comparison.runs)))
+        (failures(&runs))
+    };
+    let body = html! {
+        h2 { "Summary" }
+        (tables::metrics(&runs))
+        (figures(&runs))
+        (handles(&runs))
+    };
+    document(
+        &comparison.workload,
+        comparison,
+        &lead,
+        &body,
+        &footer(Comparison::SCHEMA, comparison.seed, command),
+    )
+}
+
+/// The page of one run. `command` as in [`comparison()`].
+#[must_use]
+pub fn run(run: &Run, command: &str) -> String {
+    let title = format!("{} · {}", run.stack, run.workload);
+    let runs = [run];
+    let lead = html! {
+        p.lead { "Seed " (run.seed) ", " (run.precondition) " drive · " (drive(run)) }
+        (list(&sentences(run)))
+        (failures(&runs))
+    };
+    let body = html! {
+        h2 { "Summary" }
+        (tables::details(run))
+        (figures(&runs))
+        (tables::matrix(run))
+        (handles(&runs))
+    };
+    document(
+        &title,
+        run,
+        &lead,
+        &body,
+        &footer(Run::SCHEMA, run.seed, command),
+    )
+}
+
+fn document<D: Document>(
+    title: &str,
+    record: &D,
+    lead: &Markup,
+    body: &Markup,
+    foot: &Markup,
+) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { "Flashloom: " (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                a.skip href="#main" { "Skip to the summary" }
+                header { h1 { (title) } (lead) }
+                main #main { (body) }
+                (foot)
+                script #record type="application/json" { (PreEscaped(embedded(record))) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The document of `record` such that no text in it can end the script element
+/// or open a comment: JSON reads `\u003c` as `<`, HTML does not.
+fn embedded<D: Document>(record: &D) -> String {
+    to_json(record)
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+}
+
+fn drive(run: &Run) -> String {
+    let drive = &run.drive;
+    format!(
+        "{} of {}, {}, {} cycles",
+        human::bytes(drive.raw_bytes as f64),
+        drive.nand,
+        drive.geometry,
+        human::count(drive.endurance_cycles as f64)
+    )
+}
+
+fn list(sentences: &[String]) -> Markup {
+    html! {
+        @if !sentences.is_empty() {
+            ul.findings { @for sentence in sentences { li { (sentence) } } }
+        }
+    }
+}
+
+fn failures(runs: &[&Run]) -> Markup {
+    html! {
+        @for run in runs.iter().filter(|run| !run.errors.is_empty()) {
+            p.bad { (crate::table::failures(run)) }
+        }
+    }
+}
+
+/// The sections of plots that pages of one and of several runs share.
+fn figures(runs: &[&Run]) -> Markup {
+    let timed: Vec<_> = parts::named(runs)
+        .into_iter()
+        .filter(|n| !n.run.timeline.is_empty())
+        .collect();
+    html! {
+        (section("Latency", &charts::latency::all(runs)))
+        (section("What the NAND was programmed for", &charts::writes::all(runs)))
+        @let (intro, flows) = charts::flows::all(runs);
+        @if !flows.is_empty() {
+            h2 { "From the application to the NAND" }
+            (intro)
+            div.cards { @for flow in &flows { (flow) } }
+        }
+        (section("Over time", &charts::time::all(&timed)))
+        (section("Garbage collection and wear", &charts::wear::all(runs)))
+    }
+}
+
+/// A heading with its figures; nothing if no run has data for them.
+fn section(title: &str, figures: &[Markup]) -> Markup {
+    html! {
+        @if !figures.is_empty() {
+            h2 { (title) }
+            div.cards { @for figure in figures { (figure) } }
+        }
+    }
+}
+
+fn handles(runs: &[&Run]) -> Markup {
+    html! {
+        @if runs.iter().any(|run| !run.handles.is_empty()) {
+            h2 { "Placement handles" }
+            div.cards {
+                @for named in parts::named(runs).iter().filter(|n| !n.run.handles.is_empty()) {
+                    (tables::handles(named))
+                }
+            }
+        }
+    }
+}
+
+fn footer(schema: &str, seed: u64, command: &str) -> Markup {
+    html! {
+        footer {
+            div {
+                p {
+                    "Schema " code { (schema) } ", seed " code { (seed) } ". "
+                    "Everything but wall time and memory is the same for the same command and seed."
+                }
+                @if !command.is_empty() {
+                    p { code { (command) } }
+                }
+                p { "The record itself is embedded as JSON in the element " code { "#record" } "." }
+            }
+        }
+    }
+}

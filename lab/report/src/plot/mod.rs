@@ -1,0 +1,158 @@
+//! Figures as SVG, of which a page keeps two sizes: a wide and a narrow one.
+//!
+//! Invariants: a figure is a function of its data and a [`Size`]; every mark
+//! lies inside the view box; all text is escaped; a series is told apart by
+//! more than its colour (dash and marker for lines, order for stacks).
+//! Colours are classes (`s0` … `s7`) that the page's style sheet fills in, so
+//! that light and dark need no second figure.
+
+mod area;
+mod axis;
+mod bars;
+mod flow;
+mod frame;
+mod histogram;
+mod line;
+mod scale;
+mod ticks;
+
+pub use area::Area;
+pub use axis::{Axis, Kind, TAIL_FLOOR};
+pub use bars::{Bar, Bars, Part};
+pub use flow::{Flow, Stage};
+pub use histogram::{Bin, Histograms, Strip};
+pub use line::{Lines, Mark, Series};
+pub use scale::Scale;
+pub use ticks::{decades, nice};
+
+use maud::{Markup, PreEscaped, html};
+
+/// How many series the palette tells apart; further ones begin again.
+pub const PALETTE: usize = 8;
+
+/// The room of a figure, in units of the view box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// For a column of a desktop page.
+    Wide,
+    /// For a phone.
+    Narrow,
+}
+
+impl Size {
+    /// Width of the view box.
+    #[must_use]
+    pub fn width(self) -> f64 {
+        match self {
+            Self::Wide => 560.0,
+            Self::Narrow => 330.0,
+        }
+    }
+
+    /// Height of the view box of a figure with two axes.
+    fn height(self) -> f64 {
+        match self {
+            Self::Wide => 300.0,
+            Self::Narrow => 250.0,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Wide => "wide",
+            Self::Narrow => "narrow",
+        }
+    }
+}
+
+/// A figure that can be drawn at any [`Size`].
+pub trait Figure {
+    /// The height that the figure takes, and its marks.
+    fn draw(&self, size: Size) -> (f64, Markup);
+}
+
+/// `figure` in both sizes, with its name and description for those who hear it.
+pub fn svg(figure: &impl Figure, id: &str, title: &str, description: &str) -> Markup {
+    html! {
+        @for size in [Size::Wide, Size::Narrow] {
+            @let (height, marks) = figure.draw(size);
+            @let own = format!("{id}-{}", size.class());
+            svg class=(size.class()) role="img" xmlns="http://www.w3.org/2000/svg"
+                viewBox={ "0 0 " (size.width()) " " (px(height)) }
+                aria-labelledby={ (own) "-t " (own) "-d" } {
+                title id={ (own) "-t" } { (title) }
+                desc id={ (own) "-d" } { (description) }
+                (marks)
+            }
+        }
+    }
+}
+
+/// A coordinate: a tenth of a unit is finer than any screen. Sums of forged
+/// records may overflow; what is no number is drawn at 0.
+fn px(value: f64) -> String {
+    let text = format!("{:.1}", if value.is_finite() { value } else { 0.0 });
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
+/// The class of series `slot`.
+#[must_use]
+pub fn slot_class(slot: usize) -> String {
+    format!("s{}", slot % PALETTE)
+}
+
+/// Which edge of a text stands at its position.
+#[derive(Clone, Copy)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A sample of the line of series `slot`, for a legend.
+pub fn swatch(slot: usize) -> Markup {
+    html! {
+        svg viewBox="0 0 30 12" aria-hidden="true" class=(slot_class(slot)) {
+            path class="line" d="M0 6H30" {}
+            (line::marker(slot, 15.0, 6.0))
+        }
+    }
+}
+
+fn text(x: f64, y: f64, anchor: Anchor, class: &str, words: &str) -> Markup {
+    let anchor = match anchor {
+        Anchor::Start => "start",
+        Anchor::Middle => "middle",
+        Anchor::End => "end",
+    };
+    html! { text x=(px(x)) y=(px(y)) text-anchor=(anchor) class=(class) { (words) } }
+}
+
+/// A filled rectangle that says `hint` when pointed at.
+fn block(x: f64, y: f64, width: f64, height: f64, class: &str, hint: &str) -> Markup {
+    html! {
+        rect x=(px(x)) y=(px(y)) width=(px(width.max(0.0))) height=(px(height.max(0.0))) class=(class) {
+            title { (hint) }
+        }
+    }
+}
+
+fn rule(from: (f64, f64), to: (f64, f64), class: &str) -> Markup {
+    html! {
+        line x1=(px(from.0)) y1=(px(from.1)) x2=(px(to.0)) y2=(px(to.1)) class=(class) {}
+    }
+}
+
+/// Columns of the view box that `words` take at the size of labels, at most.
+fn text_width(words: &str) -> f64 {
+    crate::human::width(words) as f64 * 6.6
+}
+
+/// `words` cut to what `room` holds.
+fn fitted(words: &str, room: f64) -> String {
+    crate::human::name(words, (room / 6.6).max(3.0) as usize)
+}
+
+fn join(marks: impl IntoIterator<Item = Markup>) -> Markup {
+    PreEscaped(marks.into_iter().map(|m| m.0).collect())
+}

@@ -1,0 +1,345 @@
+//! The database of past runs.
+//!
+//! Invariants: a run that was appended is there as a whole or not at all; its
+//! record is kept as the JSON document, and the columns beside it are copies
+//! that only serve to find it. A file that is not ours is never written to.
+
+use crate::json::{self, ParseError};
+use crate::record::Run;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Marks an SQLite file as ours: `FLSH` in ASCII.
+const APPLICATION: i64 = 0x464c_5348;
+/// The layout that this code reads and writes.
+const VERSION: i64 = 1;
+/// How long a writer waits for another one.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const LAYOUT: &str = "
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    commit_id TEXT NOT NULL,
+    plan_hash TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    label TEXT NOT NULL,
+    command TEXT NOT NULL,
+    started_unix_s INTEGER,
+    stack TEXT NOT NULL,
+    workload TEXT NOT NULL,
+    ops_per_s REAL NOT NULL,
+    p99_ns REAL NOT NULL,
+    waf_device REAL NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE INDEX runs_stack ON runs (stack);
+CREATE INDEX runs_workload ON runs (workload);
+CREATE INDEX runs_label ON runs (label);
+CREATE INDEX runs_plan ON runs (plan_hash);
+";
+
+const ENTRY: &str = "id, commit_id, plan_hash, seed, label, command, started_unix_s, \
+                     stack, workload, ops_per_s, p99_ns, waf_device";
+
+/// Why the database does not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file is damaged, or no database at all.
+    #[error("{path} is damaged or not a history of runs: {reason}", path = .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite found.
+        reason: String,
+    },
+    /// A database of another program.
+    #[error("{path} is a database of another program, not a history of runs", path = .0.display())]
+    Foreign(PathBuf),
+    /// Written by a newer version.
+    #[error(
+        "{path} has layout version {found}; this program knows versions up to {VERSION}, use a newer one",
+        path = .path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+    },
+    /// No run of that number.
+    #[error("{path} has no run {id}", path = .path.display())]
+    NoSuchRun {
+        /// The file.
+        path: PathBuf,
+        /// The number asked for.
+        id: i64,
+    },
+    /// The record of a run cannot be read.
+    #[error("run {id} of {path}: {reason}", path = .path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The run.
+        id: i64,
+        /// What is wrong with its document.
+        reason: ParseError,
+    },
+    /// Another process keeps the database locked.
+    #[error("{path} stays locked by another process", path = .0.display())]
+    Locked(PathBuf),
+    /// The file cannot be opened, read or written.
+    #[error("{path}: {reason}", path = .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+}
+
+/// What is known of a run besides its record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunMeta {
+    /// The commit of the program.
+    pub commit: String,
+    /// A hash over everything that determines the result.
+    pub plan_hash: String,
+    /// The seed.
+    pub seed: u64,
+    /// A name that the user gave it.
+    pub label: String,
+    /// The command line.
+    pub command: String,
+    /// When it started, in seconds since 1970; passed in, as nothing here has a clock.
+    pub started_unix_s: Option<i64>,
+}
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its number in the database.
+    pub id: i64,
+    /// What is known besides the record.
+    pub meta: RunMeta,
+    /// The stack.
+    pub stack: String,
+    /// The workload.
+    pub workload: String,
+    /// Requests completed per second.
+    pub ops_per_s: f64,
+    /// 99th percentile of latency, ns.
+    pub p99_ns: f64,
+    /// Write amplification of the device.
+    pub waf_device: f64,
+}
+
+/// A run with its record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Its number in the database.
+    pub id: i64,
+    /// What is known besides the record.
+    pub meta: RunMeta,
+    /// The record.
+    pub run: Run,
+}
+
+/// Which runs to list: those that agree with every field that is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The stack as written.
+    pub stack: Option<String>,
+    /// The workload as written.
+    pub workload: Option<String>,
+    /// The label.
+    pub label: Option<String>,
+    /// The hash of the plan.
+    pub plan_hash: Option<String>,
+}
+
+/// An open database of runs.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the database at `path`, or creates it.
+    ///
+    /// # Errors
+    /// If the file is damaged, foreign, newer than this program or not accessible.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let fail = |e| fault(path, &e);
+        let mut connection = Connection::open(path).map_err(fail)?;
+        connection.busy_timeout(PATIENCE).map_err(fail)?;
+        if !is_current(&connection, path)? {
+            lay_out(&mut connection, path)?;
+        }
+        let path = path.to_owned();
+        Ok(Self { connection, path })
+    }
+
+    /// Adds `run` and returns its number. Waits while another process writes.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn append(&self, run: &Run, meta: &RunMeta) -> Result<i64, StoreError> {
+        let insert = "INSERT INTO runs (commit_id, plan_hash, seed, label, command, started_unix_s, \
+                      stack, workload, ops_per_s, p99_ns, waf_device, record) \
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        let values = params![
+            meta.commit,
+            meta.plan_hash,
+            // SQLite has no unsigned integers: the same bits, read back below.
+            meta.seed.cast_signed(),
+            meta.label,
+            meta.command,
+            meta.started_unix_s,
+            run.stack,
+            run.workload,
+            run.ops_per_s,
+            run.latency_ns.all.p99 as f64,
+            run.waf.device,
+            json::to_json(run),
+        ];
+        self.connection
+            .execute(insert, values)
+            .map_err(|e| self.fault(&e))?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// The run with number `id`.
+    ///
+    /// # Errors
+    /// If there is none, or its record cannot be read.
+    pub fn get(&self, id: i64) -> Result<Stored, StoreError> {
+        let path = || self.path.clone();
+        self.one(&format!("WHERE id = {id}"))?
+            .ok_or_else(|| StoreError::NoSuchRun { path: path(), id })
+    }
+
+    /// The run that was added last.
+    ///
+    /// # Errors
+    /// If its record cannot be read.
+    pub fn latest(&self) -> Result<Option<Stored>, StoreError> {
+        self.one("ORDER BY id DESC LIMIT 1")
+    }
+
+    /// At most `limit` runs that `filter` lets through, the newest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let select = format!(
+            "SELECT {ENTRY} FROM runs WHERE (?1 IS NULL OR stack = ?1) \
+             AND (?2 IS NULL OR workload = ?2) AND (?3 IS NULL OR label = ?3) \
+             AND (?4 IS NULL OR plan_hash = ?4) ORDER BY id DESC LIMIT ?5"
+        );
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let values = params![
+            filter.stack,
+            filter.workload,
+            filter.label,
+            filter.plan_hash,
+            limit
+        ];
+        let read = || {
+            let mut statement = self.connection.prepare(&select)?;
+            statement
+                .query_map(values, entry)?
+                .collect::<Result<Vec<_>, _>>()
+        };
+        read().map_err(|e| self.fault(&e))
+    }
+
+    fn one(&self, which: &str) -> Result<Option<Stored>, StoreError> {
+        let select = format!("SELECT {ENTRY}, record FROM runs {which}");
+        let read = |row: &Row<'_>| Ok((entry(row)?, row.get::<_, String>("record")?));
+        let found = self.connection.query_row(&select, [], read).optional();
+        let Some((entry, record)) = found.map_err(|e| self.fault(&e))? else {
+            return Ok(None);
+        };
+        let run = json::parse(&record).map_err(|reason| StoreError::Record {
+            path: self.path.clone(),
+            id: entry.id,
+            reason,
+        })?;
+        Ok(Some(Stored {
+            id: entry.id,
+            meta: entry.meta,
+            run,
+        }))
+    }
+
+    fn fault(&self, error: &rusqlite::Error) -> StoreError {
+        fault(&self.path, error)
+    }
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    Ok(Entry {
+        id: row.get("id")?,
+        meta: RunMeta {
+            commit: row.get("commit_id")?,
+            plan_hash: row.get("plan_hash")?,
+            seed: row.get::<_, i64>("seed")?.cast_unsigned(),
+            label: row.get("label")?,
+            command: row.get("command")?,
+            started_unix_s: row.get("started_unix_s")?,
+        },
+        stack: row.get("stack")?,
+        workload: row.get("workload")?,
+        ops_per_s: row.get("ops_per_s")?,
+        p99_ns: row.get("p99_ns")?,
+        waf_device: row.get("waf_device")?,
+    })
+}
+
+/// Whether the file is laid out already; an empty one is not, a foreign one fails.
+fn is_current(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
+    // One query, so that all three are of one moment while another process creates the file.
+    let marks = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version \
+                 FROM pragma_application_id, pragma_user_version";
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let found = connection.query_row(marks, [], read);
+    let (tables, application, version) = found.map_err(|e| fault(path, &e))?;
+    match (tables, application, version) {
+        (0, 0, 0) => Ok(false),
+        (_, APPLICATION, VERSION) => Ok(true),
+        (_, APPLICATION, found) if found > VERSION => {
+            let path = path.to_owned();
+            Err(StoreError::Newer { path, found })
+        }
+        _ => Err(StoreError::Foreign(path.to_owned())),
+    }
+}
+
+fn lay_out(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let fail = |e| fault(path, &e);
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(fail)?;
+    // Another process may have been faster while this one waited for the lock.
+    if is_current(&transaction, path)? {
+        return Ok(());
+    }
+    let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};");
+    transaction
+        .execute_batch(&format!("{LAYOUT}{marks}"))
+        .map_err(fail)?;
+    transaction.commit().map_err(fail)
+}
+
+fn fault(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let (path, reason) = (path.to_owned(), error.to_string());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::Damaged { path, reason }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked(path),
+        _ => StoreError::Io { path, reason },
+    }
+}

@@ -1,0 +1,189 @@
+//! Stacks side by side: metrics as rows, a stack a column.
+
+use crate::attribution::{findings, names};
+use crate::human;
+use crate::metric::{Better, GROUPS, Metric, Place};
+use crate::record::{Comparison, Run};
+use crate::table::Style;
+use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
+
+/// Where the ratios to the first stack stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ratios {
+    /// Beside each value.
+    Beside,
+    /// On a line of their own, under headline metrics.
+    Below,
+}
+
+/// All metrics of all stacks. Ratios are to the first stack; where the width
+/// does not hold all stacks, the table continues below with the first stack
+/// repeated.
+#[must_use]
+pub fn comparison(comparison: &Comparison, style: Style) -> String {
+    let runs = &comparison.runs;
+    let mut out = caption(comparison, style);
+    let Some(first) = runs.first() else {
+        return out + "\nNo runs.\n";
+    };
+    let mut rest: Vec<&Run> = runs.iter().skip(1).collect();
+    loop {
+        let (text, taken) = block(first, &rest, style);
+        out.push('\n');
+        out += &text;
+        rest.drain(..taken);
+        if rest.is_empty() {
+            break;
+        }
+    }
+    out + &notes(runs, style)
+}
+
+fn caption(comparison: &Comparison, style: Style) -> String {
+    let workload = human::name(&comparison.workload, style.width.max(40) - 24);
+    let title = paint(&workload, Tone::Strong, style);
+    format!(
+        "{title}  {}\n",
+        paint(&format!("seed {}", comparison.seed), Tone::Dim, style)
+    )
+}
+
+/// As many stacks as fit beside `first`, at least one of `rest`, and how many.
+fn block(first: &Run, rest: &[&Run], style: Style) -> (String, usize) {
+    let mut taken = rest.len();
+    loop {
+        let shown: Vec<&Run> = [first]
+            .into_iter()
+            .chain(rest[..taken].iter().copied())
+            .collect();
+        for ratios in [Ratios::Beside, Ratios::Below] {
+            let grid = grid(&shown, ratios);
+            if grid.width() <= style.width || (taken <= 1 && ratios == Ratios::Below) {
+                return (grid.render(style), taken);
+            }
+        }
+        taken -= 1;
+    }
+}
+
+fn grid(runs: &[&Run], ratios: Ratios) -> Grid {
+    let mut columns = vec![Column::Left];
+    for _ in runs {
+        columns.push(Column::Right);
+        if ratios == Ratios::Beside {
+            columns.push(Column::Near);
+        }
+    }
+    let mut grid = Grid::new(columns);
+    headers(&mut grid, runs, ratios);
+    for group in GROUPS
+        .iter()
+        .filter(|g| g.metrics.iter().any(Metric::is_compared))
+    {
+        grid.heading("");
+        grid.heading(group.title);
+        for metric in group.metrics.iter().filter(|m| m.is_compared()) {
+            rows(&mut grid, metric, runs, ratios);
+        }
+    }
+    grid
+}
+
+/// Host over drive, so that a column is as narrow as its numbers.
+fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
+    let parts = |run: &Run| match run.stack.split_once('@') {
+        Some((host, drive)) => [
+            host.to_owned(),
+            format!("@{drive}"),
+            run.precondition.clone(),
+        ],
+        None => [run.stack.clone(), String::new(), run.precondition.clone()],
+    };
+    for line in 0..3 {
+        let mut row = vec![cell("")];
+        for run in runs {
+            let text = human::name(&parts(run)[line], 16);
+            row.push(if line < 2 { strong(text) } else { dim(text) });
+            if ratios == Ratios::Beside {
+                row.push(cell(""));
+            }
+        }
+        grid.row(row);
+    }
+}
+
+fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], ratios: Ratios) {
+    let mut values = vec![cell(format!("  {}", metric.label))];
+    let mut below = vec![cell("")];
+    for run in runs {
+        values.push(toned(metric.write(run), tone(metric, run, runs)));
+        let ratio = ratio(metric, run, runs);
+        match ratios {
+            Ratios::Beside => values.push(ratio),
+            Ratios::Below => below.push(ratio),
+        }
+    }
+    grid.row(values);
+    if ratios == Ratios::Below && metric.place == Place::Headline {
+        grid.row(below);
+    }
+}
+
+fn ratio(metric: &Metric, run: &Run, runs: &[&Run]) -> Cell {
+    let base = (metric.get)(runs[0]);
+    match (metric.get)(run).over(base).filter(|_| metric.is_steady()) {
+        Some(ratio) => dim(human::times(ratio)),
+        None => cell(""),
+    }
+}
+
+/// The best value of a row stands out, unless all are alike.
+fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
+    let number = |run: &Run| (metric.get)(run).number();
+    let all = || runs.iter().filter_map(|r| number(r));
+    let (least, most) = (
+        all().fold(f64::INFINITY, f64::min),
+        all().fold(f64::NEG_INFINITY, f64::max),
+    );
+    let best = match metric.better {
+        Better::More => most,
+        Better::Less => least,
+        Better::Neither => return Tone::Plain,
+    };
+    match number(run) {
+        Some(x) if x == best && least < most => Tone::Good,
+        _ => Tone::Plain,
+    }
+}
+
+fn notes(runs: &[Run], style: Style) -> String {
+    let mut out = String::new();
+    if runs.len() > 1 {
+        let names = names(&runs.iter().collect::<Vec<_>>());
+        let base = human::name(&names[0], 40);
+        out += &paint(&format!("× is relative to {base}"), Tone::Dim, style);
+        out.push('\n');
+    }
+    for run in runs.iter().filter(|run| !run.errors.is_empty()) {
+        out += &paint(&failures(run), Tone::Bad, style);
+        out.push('\n');
+    }
+    for finding in findings(runs) {
+        out += &wrapped(&finding, style.width);
+    }
+    match out.is_empty() {
+        true => out,
+        false => format!("\n{out}"),
+    }
+}
+
+/// The failed requests of `run` in a line.
+pub(crate) fn failures(run: &Run) -> String {
+    let reasons: Vec<String> = run
+        .errors
+        .iter()
+        .map(|(reason, n)| format!("{} {}", human::count(*n as f64), human::name(reason, 40)))
+        .collect();
+    let stack = human::name(&run.stack, 40);
+    format!("{stack}: requests failed: {}", reasons.join(", "))
+}

@@ -1,0 +1,55 @@
+//! Past runs, a line each.
+
+use crate::human;
+use crate::store::Entry;
+use crate::table::Style;
+use crate::table::grid::{Cell, Column, Grid, cell, dim, strong};
+
+/// A line for each entry, in the order given.
+#[must_use]
+pub fn history(entries: &[Entry], style: Style) -> String {
+    if entries.is_empty() {
+        return "No runs recorded.\n".to_owned();
+    }
+    use Column::{Left, Right};
+    let mut grid = Grid::new(vec![
+        Right, Left, Left, Left, Right, Right, Right, Right, Left, Left,
+    ]);
+    let names = [
+        "run",
+        "started (UTC)",
+        "stack",
+        "workload",
+        "seed",
+        "ops/s",
+        "p99",
+        "WAF",
+        "commit",
+        "label",
+    ];
+    grid.row(names.map(strong).to_vec());
+    let free = style.width.saturating_sub(92).clamp(12, 60);
+    for entry in entries {
+        grid.row(row(entry, free));
+    }
+    grid.render(style)
+}
+
+fn row(entry: &Entry, free: usize) -> Vec<Cell> {
+    let meta = &entry.meta;
+    let short: String = meta.commit.chars().take(8).collect();
+    vec![
+        cell(entry.id.to_string()),
+        dim(meta
+            .started_unix_s
+            .map_or(human::NOTHING.to_owned(), human::date)),
+        cell(human::name(&entry.stack, 18)),
+        cell(human::name(&entry.workload, free)),
+        cell(meta.seed.to_string()),
+        cell(human::factor(entry.ops_per_s)),
+        cell(human::time(entry.p99_ns)),
+        cell(human::factor(entry.waf_device)),
+        dim(human::name(&short, 8)),
+        dim(human::name(&meta.label, 16)),
+    ]
+}

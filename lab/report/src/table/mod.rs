@@ -1,0 +1,39 @@
+//! Records as text for a terminal.
+//!
+//! Invariants: a table is a function of records and [`Style`] alone; without
+//! colour it holds no control character, whatever the names in a record hold;
+//! no line ends in blanks.
+
+mod comparison;
+mod diff;
+mod grid;
+mod history;
+mod run;
+mod timeline;
+mod why;
+
+pub use comparison::comparison;
+pub(crate) use comparison::failures;
+pub use diff::diff;
+pub use history::history;
+pub use run::run;
+pub use timeline::timeline;
+pub use why::why;
+
+/// How text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether to mark cells with ANSI colours.
+    pub color: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            color: false,
+            width: 110,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Series over virtual time as a line of bars each.
+
+use crate::human;
+use crate::record::{Run, Sample};
+use crate::series::{per_second, shortened};
+use crate::table::Style;
+use crate::table::grid::{Column, Grid, cell, dim, strong};
+use crate::table::run::head;
+
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Columns that names and numbers take beside the bars.
+const BESIDE: usize = 54;
+
+/// A line for each series: bars between zero and its largest value, then
+/// least, mean and most.
+#[must_use]
+pub fn timeline(run: &Run, style: Style) -> String {
+    let head = head(run, style);
+    if run.timeline.is_empty() {
+        return head + "\nThis run kept no timeline; ask for one with --timeline.\n";
+    }
+    let samples = shortened(
+        &run.timeline,
+        style.width.saturating_sub(BESIDE).clamp(10, 100),
+    );
+    let mut grid = Grid::new([vec![Column::Left; 2], vec![Column::Right; 3]].concat());
+    let span = human::time(samples[samples.len() - 1].at_ns as f64);
+    let axis = format!("0 to {span}");
+    grid.row(vec![
+        cell(""),
+        dim(axis),
+        strong("least"),
+        strong("mean"),
+        strong("most"),
+    ]);
+    for (label, values, write) in series(&samples) {
+        grid.row(line(label, &values, write));
+    }
+    format!("{head}\n{}", grid.render(style))
+}
+
+type Series = (&'static str, Vec<f64>, fn(f64) -> String);
+
+fn series(samples: &[Sample]) -> Vec<Series> {
+    let each = |get: fn(&Sample) -> f64| samples.iter().map(get).collect::<Vec<_>>();
+    vec![
+        (
+            "operations/s",
+            per_second(samples, |s| s.ops as f64),
+            human::factor,
+        ),
+        (
+            "host writes/s",
+            per_second(samples, |s| s.host_write_bytes as f64),
+            human::bytes,
+        ),
+        (
+            "host reads/s",
+            per_second(samples, |s| s.host_read_bytes as f64),
+            human::bytes,
+        ),
+        (
+            "programmed/s",
+            per_second(samples, crate::series::programmed),
+            human::bytes,
+        ),
+        ("WAF device", each(|s| s.waf), human::factor),
+        (
+            "median latency",
+            each(|s| s.p50_latency_ns as f64),
+            human::time,
+        ),
+        (
+            "max latency",
+            each(|s| s.max_latency_ns as f64),
+            human::time,
+        ),
+        ("free lines", each(|s| s.free_lines as f64), human::factor),
+    ]
+}
+
+fn line(label: &str, values: &[f64], write: fn(f64) -> String) -> Vec<crate::table::grid::Cell> {
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let bars: String = values.iter().map(|v| level(*v, most)).collect();
+    vec![
+        cell(label),
+        cell(bars),
+        cell(write(least)),
+        cell(write(mean)),
+        cell(write(most)),
+    ]
+}
+
+fn level(value: f64, most: f64) -> char {
+    if most <= 0.0 {
+        return BARS[0];
+    }
+    BARS[((value / most).clamp(0.0, 1.0) * 7.0).round() as usize]
+}

@@ -1,0 +1,8 @@
+//! What a user relies on: documents that come back, tables and pages that
+//! agree with them, a database that refuses what it cannot read.
+
+mod documents;
+mod fixture;
+mod pages;
+mod stores;
+mod tables;

@@ -1,0 +1,173 @@
+//! The database of runs.
+
+use crate::fixture;
+use report::store::{Filter, RunMeta, Store};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn place() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("history.db");
+    (directory, path)
+}
+
+fn meta(label: &str) -> RunMeta {
+    RunMeta {
+        commit: "7e96b0d".to_owned(),
+        plan_hash: "synthetic".to_owned(),
+        seed: u64::MAX,
+        label: label.to_owned(),
+        command: "flashloom run".to_owned(),
+        started_unix_s: Some(1_700_000_000),
+    }
+}
+
+fn refusal(path: &Path) -> String {
+    Store::open(path).expect_err("refused").to_string()
+}
+
+#[test]
+fn what_is_appended_comes_back() {
+    let (_directory, path) = place();
+    let run = fixture::one();
+    let id = Store::open(&path)
+        .expect("created")
+        .append(&run, &meta("a"))
+        .expect("appended");
+    let store = Store::open(&path).expect("opened again");
+    let stored = store.get(id).expect("stored");
+    assert_eq!((stored.run, stored.meta), (run, meta("a")));
+    let missing = store.get(99).expect_err("none").to_string();
+    assert!(missing.ends_with("history.db has no run 99"), "{missing}");
+}
+
+#[test]
+fn lists_are_newest_first_filtered_and_limited() {
+    let (_directory, path) = place();
+    let store = Store::open(&path).expect("created");
+    assert_eq!(store.latest().expect("read"), None);
+    for (run, label) in fixture::comparison()
+        .runs
+        .iter()
+        .zip(["a", "b", "a", "b", "a"])
+    {
+        store.append(run, &meta(label)).expect("appended");
+    }
+    let ids = |filter: &Filter, limit| -> Vec<i64> {
+        store
+            .list(filter, limit)
+            .expect("listed")
+            .iter()
+            .map(|e| e.id)
+            .collect()
+    };
+    assert_eq!(ids(&Filter::default(), 2), [5, 4]);
+    assert_eq!(
+        ids(
+            &Filter {
+                label: Some("a".to_owned()),
+                ..Filter::default()
+            },
+            9
+        ),
+        [5, 3, 1]
+    );
+    let stack = Some("synthetic-f2fs@zns".to_owned());
+    assert_eq!(
+        ids(
+            &Filter {
+                stack,
+                ..Filter::default()
+            },
+            9
+        ),
+        [3]
+    );
+    assert_eq!(store.latest().expect("read").map(|s| s.id), Some(5));
+}
+
+#[test]
+fn writers_wait_for_each_other() {
+    let (_directory, path) = place();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let store = Store::open(&path).expect("opened");
+                for _ in 0..10 {
+                    store.append(&fixture::one(), &meta("x")).expect("appended");
+                }
+            });
+        }
+    });
+    let store = Store::open(&path).expect("opened");
+    assert_eq!(
+        store.list(&Filter::default(), 100).expect("listed").len(),
+        40
+    );
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let (_directory, path) = place();
+    let text = "this is a letter, not a database. ".repeat(200);
+    fs::write(&path, &text).expect("written");
+    let error = refusal(&path);
+    assert!(
+        error.contains("history.db is damaged or not a history of runs"),
+        "{error}"
+    );
+    assert!(!error.contains('\n'), "{error}");
+    assert_eq!(fs::read_to_string(&path).expect("read"), text);
+}
+
+#[test]
+fn a_damaged_database_is_named() {
+    let (_directory, path) = place();
+    let store = Store::open(&path).expect("created");
+    for _ in 0..20 {
+        store.append(&fixture::one(), &meta("x")).expect("appended");
+    }
+    drop(store);
+    let mut bytes = fs::read(&path).expect("read");
+    let half = bytes.len() / 2;
+    bytes[4096..half].fill(0xa5);
+    fs::write(&path, bytes).expect("written");
+    let error = Store::open(&path)
+        .and_then(|s| s.list(&Filter::default(), 100))
+        .expect_err("damaged");
+    assert!(
+        error.to_string().contains("is damaged or not a history"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_database_of_another_program_is_refused_and_left_alone() {
+    let (_directory, path) = place();
+    let other = rusqlite::Connection::open(&path).expect("created");
+    other
+        .execute_batch("CREATE TABLE music (name TEXT)")
+        .expect("laid out");
+    let error = refusal(&path);
+    assert!(error.contains("database of another program"), "{error}");
+    let tables = other.query_row("SELECT count(*) FROM sqlite_schema", [], |r| {
+        r.get::<_, i64>(0)
+    });
+    assert_eq!(tables, Ok(1));
+}
+
+#[test]
+fn a_newer_layout_is_refused_with_advice() {
+    let (_directory, path) = place();
+    drop(Store::open(&path).expect("created"));
+    let newer = rusqlite::Connection::open(&path).expect("opened");
+    newer
+        .execute_batch("PRAGMA user_version = 7")
+        .expect("marked");
+    let error = refusal(&path);
+    assert!(
+        error.contains("layout version 7; this program knows versions up to 1"),
+        "{error}"
+    );
+}

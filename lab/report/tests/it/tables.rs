@@ -1,0 +1,207 @@
+//! Tables for a terminal.
+
+use crate::fixture;
+use proptest::prelude::*;
+use report::record::{Comparison, Handle, Run, Sample};
+use report::store::{Filter, RunMeta, Store};
+use report::table::{self, Style};
+
+/// Compares with the file, which people read as the example of the output.
+fn golden(name: &str, text: &str) {
+    let path = format!("{}/tests/it/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    if text != expected {
+        let actual = format!("{}/{name}.txt", env!("CARGO_TARGET_TMPDIR"));
+        std::fs::write(&actual, text).expect("actual text");
+        panic!("the table differs: diff {path} {actual}, then copy it over if it is right");
+    }
+}
+
+fn wide() -> Style {
+    Style {
+        width: 120,
+        ..Style::default()
+    }
+}
+
+#[test]
+fn the_tables_read_as_they_did() {
+    let comparison = fixture::comparison();
+    let run = fixture::one();
+    golden("comparison", &table::comparison(&comparison, wide()));
+    golden(
+        "comparison-100",
+        &table::comparison(
+            &comparison,
+            Style {
+                width: 100,
+                ..Style::default()
+            },
+        ),
+    );
+    golden("run", &table::run(&run, wide()));
+    golden("why", &table::why(&run, wide()));
+    golden("timeline", &table::timeline(&run, wide()));
+    golden(
+        "diff",
+        &table::diff(&comparison.runs[0], &comparison.runs[1], wide()),
+    );
+}
+
+#[test]
+fn history_is_a_line_for_each_run() {
+    let directory = tempfile::tempdir().expect("directory");
+    let store = Store::open(&directory.path().join("history.db")).expect("created");
+    for (run, started) in fixture::comparison().runs.iter().zip(0..) {
+        let meta = RunMeta {
+            commit: "7e96b0d1c2".to_owned(),
+            seed: 1,
+            label: "nightly".to_owned(),
+            started_unix_s: (started > 0).then_some(1_700_000_000 + started * 60),
+            ..RunMeta::default()
+        };
+        store.append(run, &meta).expect("appended");
+    }
+    let entries = store.list(&Filter::default(), 10).expect("listed");
+    golden("history", &table::history(&entries, wide()));
+    assert_eq!(table::history(&[], wide()), "No runs recorded.\n");
+}
+
+#[test]
+fn no_line_is_wider_than_asked_for_with_two_to_eight_stacks() {
+    let pool = fixture::comparison().runs;
+    for stacks in 2..=8 {
+        let runs = pool.iter().cycle().take(stacks).cloned().collect();
+        let comparison = Comparison {
+            runs,
+            ..fixture::comparison()
+        };
+        for width in [80, 100, 120] {
+            let text = table::comparison(
+                &comparison,
+                Style {
+                    color: false,
+                    width,
+                },
+            );
+            for line in text.lines() {
+                assert!(report::human::width(line) <= width, "{width}: {line}");
+                assert_eq!(line, line.trim_end());
+            }
+            // Five of the long synthetic names fit at 100 columns, with the first repeated.
+            let blocks = text.matches("operations/s").count();
+            assert!(
+                width < 100 || blocks <= 2,
+                "{stacks} stacks at {width}:\n{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn runs_that_differ_in_wall_time_alone_are_identical() {
+    let a = fixture::one();
+    let b = Run {
+        wall_time_s: 99.0,
+        peak_rss_bytes: 1,
+        ..a.clone()
+    };
+    assert!(table::diff(&a, &b, wide()).contains("identical"));
+    let c = Run {
+        ops: a.ops + 1,
+        ..a.clone()
+    };
+    assert!(!table::diff(&a, &c, wide()).contains("identical"));
+}
+
+#[test]
+fn names_cannot_steer_the_terminal() {
+    let mut run = fixture::one();
+    run.stack = "\u{1b}[2J@\u{7}".to_owned();
+    run.workload = "line\nbreak\r".to_owned();
+    run.errors.insert("\u{1b}]0;title".to_owned(), 1);
+    run.nand.by_cause.insert("\u{1b}c".to_owned(), 1 << 40);
+    for text in all_tables(&run, wide()) {
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
+    }
+}
+
+fn all_tables(run: &Run, style: Style) -> Vec<String> {
+    let comparison = Comparison {
+        runs: vec![run.clone(), run.clone()],
+        ..fixture::comparison()
+    };
+    vec![
+        table::comparison(&comparison, style),
+        table::run(run, style),
+        table::why(run, style),
+        table::timeline(run, style),
+        table::diff(run, &fixture::one(), style),
+    ]
+}
+
+fn all_pages(run: &Run) -> Vec<String> {
+    let comparison = Comparison {
+        runs: vec![run.clone(), run.clone()],
+        ..fixture::comparison()
+    };
+    vec![
+        report::page::comparison(&comparison, ""),
+        report::page::run(run, ""),
+    ]
+}
+
+/// Counts at the ends of their range and between.
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(u64::MAX), any::<u64>()]
+}
+
+fn real() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        Just(0.0),
+        Just(f64::MAX),
+        Just(f64::MIN_POSITIVE),
+        0.0..1e12
+    ]
+}
+
+prop_compose! {
+    fn extreme()(n in prop::collection::vec(count(), 24), x in prop::collection::vec(real(), 8),
+                 text in ".{0,40}") -> Run {
+        let mut run = fixture::one();
+        (run.ops, run.seed, run.sim_time_ns, run.peak_rss_bytes) = (n[0], n[1], n[2], n[3]);
+        (run.ops_per_s, run.waf.host, run.waf.device, run.wall_time_s) = (x[0], x[1], x[2], x[3]);
+        run.host.write_bytes = n[4];
+        run.nand.program_pages = n[5];
+        run.nand.by_cause = [("host".to_owned(), n[6]), (text.clone(), n[7]), ("gc".to_owned(), n[8])].into();
+        run.nand.by_cause_and_origin.insert(text.clone(), [(text.clone(), n[9])].into());
+        run.nand.reads_by_cause.insert(text.clone(), n[10]);
+        run.gc.victim_valid_histogram = n[11..(11 + n[1] as usize % 5)].to_vec();
+        run.wear.histogram = vec![(n[12], n[13]), (n[14], n[15])];
+        run.wear.life_years = (n[16] > 1).then_some(x[4]);
+        run.latency_ns.all.cdf = vec![(n[17], n[18]), (n[19], n[20])];
+        run.latency_ns.all.mean = x[5];
+        run.utilisation.insert(text.clone(), x[6]);
+        run.handles.push(Handle { id: 9, host_bytes: n[21], media_bytes: n[22], moved_bytes: n[23] });
+        run.timeline.push(Sample { at_ns: n[2], ops: n[0], waf: x[7], max_latency_ns: n[3], ..Sample::default() });
+        run.stack = text;
+        run
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_panics_or_prints_nan(run in extreme(), color: bool, width in 0usize..200) {
+        for text in all_tables(&run, Style { color, width }).into_iter().chain(all_pages(&run)) {
+            prop_assert!(!text.contains("NaN") || run.stack.contains("NaN"));
+        }
+    }
+
+    #[test]
+    fn a_run_is_identical_to_itself_and_survives_its_document(run in extreme()) {
+        prop_assert!(table::diff(&run, &run, wide()).contains("identical"));
+        prop_assert_eq!(report::parse::<Run>(&report::to_json(&run)).expect("own document"), run);
+    }
+}
