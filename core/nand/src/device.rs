@@ -90,6 +90,23 @@ impl UnderWay {
         tag
     }
 
+    /// Whether a program of the same block and an earlier page has not ended.
+    fn has_earlier(&self, than: Row) -> bool {
+        self.slots
+            .iter()
+            .flatten()
+            .any(|&(die, doing)| match doing {
+                Doing::Program { row, .. } => {
+                    die == than.die
+                        && row.page < than.page
+                        && row
+                            .blocks()
+                            .any(|block| than.blocks().any(|other| other == block))
+                }
+                Doing::Erase(_) => false,
+            })
+    }
+
     fn end(&mut self, tag: u32) {
         self.slots[tag as usize] = None;
         self.free.push(tag);
@@ -318,6 +335,10 @@ impl Nand {
         };
         die.array.serve(&self.sim, program).await;
         die.registers.put(1);
+        debug_assert!(
+            !self.under_way.borrow().has_earlier(row),
+            "programs of a block run in order"
+        );
         self.under_way.borrow_mut().end(tag);
         self.count(|c| c.program_pages += u64::from(page_count));
         if self.draws(self.faults.program_failures) {
@@ -337,7 +358,10 @@ impl Nand {
     /// [`NandError::EraseFailed`] with the blocks that failed and are bad now in
     /// the media; the others are erased.
     pub async fn erase(&self, row: Row) -> Result<(), NandError> {
-        let tag = self.under_way.borrow_mut().begin(row.die, Doing::Erase(row));
+        let tag = self
+            .under_way
+            .borrow_mut()
+            .begin(row.die, Doing::Erase(row));
         self.transfer(row.die, 0, Priority::Erase).await;
         let erase = Service {
             class: Priority::Erase.class(),

@@ -206,15 +206,12 @@ fn assign_blocks(layout: &Layout, media: &Media, frontiers: usize) -> Found {
 /// The label of a block, from the first of its pages that can be read.
 fn label(media: &Media, block: BlockId) -> Option<u64> {
     let pages = 0..media.written(block);
-    pages.map(|p| media.page(block, p)).find_map(|p| p.map(|p| p.label))
+    pages
+        .map(|p| media.page(block, p))
+        .find_map(|p| p.map(|p| p.label))
 }
 
-fn fill_gaps(
-    layout: &Layout,
-    found: &mut Found,
-    clean: &mut [Vec<u32>],
-    dirty: &mut [Vec<u32>],
-) {
+fn fill_gaps(layout: &Layout, found: &mut Found, clean: &mut [Vec<u32>], dirty: &mut [Vec<u32>]) {
     let planes = layout.geometry.planes;
     for clean in clean.iter_mut() {
         // Taken from the end: lower numbers first.
@@ -251,8 +248,15 @@ fn fill_gap(
         return;
     }
     let lost_label = if is_used { dirty.pop() } else { None };
-    let erased = if lost_label.is_none() { clean.pop() } else { None };
-    found.blocks[index] = lost_label.or(erased).or_else(|| dirty.pop()).unwrap_or(NONE);
+    let erased = if lost_label.is_none() {
+        clean.pop()
+    } else {
+        None
+    };
+    found.blocks[index] = lost_label
+        .or(erased)
+        .or_else(|| dirty.pop())
+        .unwrap_or(NONE);
     if erased.is_none() {
         found.dirty[line as usize].push(die);
     }
@@ -326,17 +330,14 @@ fn for_each_page(
 
 /// Deallocations, oldest first: journal records, the last complete checkpoint,
 /// and what the capacitors saved.
-fn journalled(
-    layout: &Layout,
-    media: &Media,
-    found: &Found,
-    dump: Option<&Dump>,
-) -> Vec<Trimmed> {
+fn journalled(layout: &Layout, media: &Media, found: &Found, dump: Option<&Dump>) -> Vec<Trimmed> {
     let mut trims = dump.map(|d| d.trims.clone()).unwrap_or_default();
     let journal = |unit: &&Unit| {
         let die = layout.die_in_group(unit.unit);
         let block = block_of(layout, found, unit.line, die, 0).expect("readable");
-        let page = media.page(block, layout.first_row(unit.unit)).expect("readable");
+        let page = media
+            .page(block, layout.first_row(unit.unit))
+            .expect("readable");
         page.words[0] == word::JOURNAL
     };
     let mut checkpoint: Vec<JournalPage> = Vec::new();
@@ -587,12 +588,18 @@ fn units_to_read(core: &Core, line: u32) -> Vec<(u32, u32)> {
     let media = core.nand.media();
     let written = |unit: u32| {
         let row = core.row(&state, line, unit, 0);
-        row.blocks().all(|b| media.written(b) > layout.first_row(unit))
+        row.blocks()
+            .all(|b| media.written(b) > layout.first_row(unit))
     };
     if (summary..layout.units_per_line).all(written) {
         let bytes = (layout.line_pages - layout.line_data) * layout.sectors_per_page * UNIT as u32;
         let units = layout.units_per_line - summary;
-        return (summary..layout.units_per_line).map(|unit| (unit, bytes / units)).collect();
+        return (summary..layout.units_per_line)
+            .map(|unit| (unit, bytes / units))
+            .collect();
     }
-    (0..layout.units_per_line).filter(|&u| written(u)).map(|u| (u, spare)).collect()
+    (0..layout.units_per_line)
+        .filter(|&u| written(u))
+        .map(|u| (u, spare))
+        .collect()
 }

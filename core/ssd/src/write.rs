@@ -113,7 +113,11 @@ impl Core {
             return Err(IoError::ReadOnly);
         }
         // The old contents, before the slot takes the page over.
-        let merged = self.config.flash.keep_contents.then(|| self.merge(part, content));
+        let merged = self
+            .config
+            .flash
+            .keep_contents
+            .then(|| self.merge(part, content));
         let mut state = self.state.borrow_mut();
         let (slot, new) = state.insert(incoming);
         for (sector, payload) in merged.into_iter().flatten().enumerate() {
@@ -155,7 +159,11 @@ impl Core {
             Where::Buffer(slot) => Some(state.slots.payload(slot).to_vec()),
             Where::Flash(place) => {
                 let sectors = 0..self.layout.sectors_per_page;
-                Some(sectors.map(|s| self.flash_sector(&state, place, s)).collect())
+                Some(
+                    sectors
+                        .map(|s| self.flash_sector(&state, place, s))
+                        .collect(),
+                )
             }
         }
     }
@@ -214,7 +222,7 @@ impl Core {
             self.progress.notify(&self.sim);
         }
         if !slots.is_empty() {
-            self.issue(frontier, slots);
+            self.issue(frontier, slots, None);
         }
     }
 
@@ -234,12 +242,19 @@ impl Core {
     }
 
     /// Issues `slots` as one unit of the frontier's open line, and lets its
-    /// program take its time.
-    fn issue(self: &Rc<Self>, frontier: usize, slots: Vec<u32>) {
+    /// program take its time. `first` is the sequence number of the first try.
+    fn issue(self: &Rc<Self>, frontier: usize, slots: Vec<u32>, first: Option<u64>) {
         let (issue, ticket) = self.submit(frontier, slots);
+        self.let_run(issue, ticket, first);
+    }
+
+    /// Every program of a line runs in a task of its own, started in the order of
+    /// submission: so programs reach their die in that order.
+    fn let_run(self: &Rc<Self>, issue: Issue, ticket: Ticket, first: Option<u64>) {
+        let first = first.unwrap_or(issue.sequence);
         let core = Rc::clone(self);
         self.sim
-            .spawn_detached(async move { core.complete(issue, ticket).await });
+            .spawn_detached(async move { core.complete(issue, ticket, first).await });
     }
 
     fn submit(self: &Rc<Self>, frontier: usize, slots: Vec<u32>) -> (Issue, Ticket) {
@@ -260,7 +275,10 @@ impl Core {
             payload.extend_from_slice(state.slots.payload(slot));
         }
         self.book(&mut state, frontier, slots.len());
-        let data_end = self.layout.line_data.saturating_sub(unit * self.layout.unit);
+        let data_end = self
+            .layout
+            .line_data
+            .saturating_sub(unit * self.layout.unit);
         self.fill_up(&mut state, &mut words, data_end);
         let ticket = self.program(&state, line, unit, sequence, &words, &payload);
         state.lines.lines[line as usize].in_flight += 1;
@@ -382,21 +400,16 @@ impl Core {
             sequence,
             slots: Vec::new(),
         };
-        let core = Rc::clone(self);
-        self.sim
-            .spawn_detached(async move { core.complete(issue, ticket).await });
+        self.let_run(issue, ticket, None);
     }
 
     /// Waits for a program; the map points to flash from then on. A unit that
     /// failed is issued again elsewhere, and its sequence number stays under way
     /// until that has completed: nothing that it superseded may be erased.
-    async fn complete(self: Rc<Self>, issue: Issue, ticket: Ticket) {
-        let first = issue.sequence;
-        let (mut issue, mut ticket) = (issue, ticket);
-        while self.nand.finish_program(ticket).await == Err(NandError::ProgramFailed) {
-            let retried = self.retry(issue, first).await;
-            let Some(next) = retried else { return };
-            (issue, ticket) = next;
+    async fn complete(self: Rc<Self>, issue: Issue, ticket: Ticket, first: u64) {
+        if self.nand.finish_program(ticket).await == Err(NandError::ProgramFailed) {
+            self.retry(issue, first).await;
+            return;
         }
         let mut state = self.state.borrow_mut();
         let (mut host, mut moved) = (0, 0);
@@ -431,7 +444,7 @@ impl Core {
     }
 
     /// Issues what a failed program held, as far as it is still the newest.
-    async fn retry(self: &Rc<Self>, failed: Issue, first: u64) -> Option<(Issue, Ticket)> {
+    async fn retry(self: &Rc<Self>, failed: Issue, first: u64) {
         let slots = self.take_back(&failed);
         // What was dropped had been superseded by programs issued since: it must
         // count as under way until they have completed.
@@ -439,14 +452,16 @@ impl Core {
         if failed.sequence != first {
             self.state.borrow_mut().in_flight.end(failed.sequence);
         }
+        if self.open_room(failed.frontier, slots.len()).await.is_err() {
+            return;
+        }
+        let slots = self.still_newest(slots);
         if slots.is_empty() {
             self.state.borrow_mut().in_flight.end(first);
             self.finished(failed.line);
-            return None;
+        } else {
+            self.issue(failed.frontier, slots, Some(first));
         }
-        self.open_room(failed.frontier, slots.len()).await.ok()?;
-        let slots = self.still_newest(slots);
-        Some(self.submit(failed.frontier, slots))
     }
 
     /// Undoes the places that a failed program gave. Slots without a use are
@@ -479,8 +494,7 @@ impl Core {
             let newest = match state.map.get(slot.page) {
                 Where::Buffer(at) => {
                     at == index
-                        || (at == slot.successor
-                            && state.slots.get(at).state == SlotState::Pending)
+                        || (at == slot.successor && state.slots.get(at).state == SlotState::Pending)
                 }
                 _ => false,
             };
@@ -528,7 +542,10 @@ impl Core {
             self.open_line(frontier).await?;
             let mut state = self.state.borrow_mut();
             let line = state.frontiers[frontier].open;
-            if state.room(&self.layout, line).is_some_and(|room| room >= pages) {
+            if state
+                .room(&self.layout, line)
+                .is_some_and(|room| room >= pages)
+            {
                 return Ok(());
             }
             self.close_line(&mut state, frontier);

@@ -139,7 +139,10 @@ fn jobs_of_one_class_end_in_order_of_arrival_whatever_is_suspended() {
             .collect();
         let ends = ends_all_suspendable(discipline, &jobs);
         for class in 0..3 {
-            let of_class = jobs.iter().zip(&ends).filter(|(job, _)| job.1 == Class(class));
+            let of_class = jobs
+                .iter()
+                .zip(&ends)
+                .filter(|(job, _)| job.1 == Class(class));
             let ends: Vec<_> = of_class.map(|(_, &end)| end).collect();
             assert!(ends.is_sorted(), "round {round}, class {class}: {ends:?}");
         }

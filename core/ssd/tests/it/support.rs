@@ -183,10 +183,7 @@ async fn trim(drive: &Drive, model: &Rc<RefCell<Model>>, page: usize) {
 
 /// Powers `media` on, as far as `events` of recovery if that is less than it
 /// takes; gives the drive with its kernel, or what the second cut leaves.
-pub(crate) fn recover(
-    config: &DriveConfig,
-    media: ssd::DriveMedia,
-) -> (Kernel, Drive) {
+pub(crate) fn recover(config: &DriveConfig, media: ssd::DriveMedia) -> (Kernel, Drive) {
     let kernel = Kernel::new();
     let (sim, config) = (kernel.sim(), config.clone());
     let drive = kernel.block_on(async move {
