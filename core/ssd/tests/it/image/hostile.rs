@@ -299,3 +299,23 @@ fn sealed_nonsense_is_refused_or_is_a_drive() {
         }
     });
 }
+
+#[test]
+fn extreme_numbers_of_a_configuration_are_refused_or_built() {
+    let file = tiny_file();
+    let text = String::from_utf8(cut(&file)[0].1.clone()).unwrap();
+    let numbers: Vec<_> = text.match_indices(|c: char| c.is_ascii_digit()).map(|(at, _)| at).collect();
+    for at in numbers {
+        if text.as_bytes()[at - 1].is_ascii_digit() {
+            continue;
+        }
+        let end = at + text[at..].find(|c: char| !c.is_ascii_digit()).unwrap();
+        for extreme in ["0", "255", "65535", "2147483647", "4294967295", "18446744073709551615"] {
+            let sealed = changed(&file, 1, |config| {
+                *config = format!("{}{extreme}{}", &text[..at], &text[end..]).into_bytes();
+            });
+            // What matters is that it does not panic.
+            let _ = read(&sealed);
+        }
+    }
+}
