@@ -1,4 +1,5 @@
 //! The drive, tested from outside.
 
+mod image;
 mod power;
 mod support;
