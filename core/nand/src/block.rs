@@ -68,8 +68,7 @@ impl Slot {
 impl Block {
     /// Whether `stamp` can be kept beside the ones that are there.
     pub(crate) fn takes_stamp(&self, stamp: u64) -> bool {
-        self.written == 0
-            || (stamp >= self.base && stamp - self.base < u64::from(UNREADABLE))
+        self.written == 0 || (stamp >= self.base && stamp - self.base < u64::from(UNREADABLE))
     }
 
     /// Stores the next page. The caller has checked order and state.

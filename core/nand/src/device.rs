@@ -337,7 +337,10 @@ impl Nand {
     /// [`NandError::EraseFailed`] with the blocks that failed and are bad now in
     /// the media; the others are erased.
     pub async fn erase(&self, row: Row) -> Result<(), NandError> {
-        let tag = self.under_way.borrow_mut().begin(row.die, Doing::Erase(row));
+        let tag = self
+            .under_way
+            .borrow_mut()
+            .begin(row.die, Doing::Erase(row));
         self.transfer(row.die, 0, Priority::Erase).await;
         let erase = Service {
             class: Priority::Erase.class(),

@@ -49,7 +49,9 @@ pub enum GeometryError {
     #[error("geometry: page_bytes is {0}; a multiple of {UNIT} is needed")]
     Page(u32),
     /// The block is not made of programs.
-    #[error("geometry: pages_per_block is {pages}; a multiple of pages_per_program ({step}) is needed")]
+    #[error(
+        "geometry: pages_per_block is {pages}; a multiple of pages_per_program ({step}) is needed"
+    )]
     Block {
         /// Pages of a block.
         pages: u32,
@@ -282,12 +284,40 @@ mod tests {
     #[test]
     fn impossible_geometries_say_which_count() {
         let says = |g: Geometry| g.checked().unwrap_err().to_string();
-        assert!(says(Geometry { channels: 0, ..GOOD }).contains("channels is 0"));
+        assert!(
+            says(Geometry {
+                channels: 0,
+                ..GOOD
+            })
+            .contains("channels is 0")
+        );
         assert!(says(Geometry { planes: 9, ..GOOD }).contains("at most 8"));
-        assert!(says(Geometry { page_bytes: 5000, ..GOOD }).contains("multiple of 4096"));
-        assert!(says(Geometry { pages_per_block: 50, ..GOOD }).contains("pages_per_program (3)"));
-        assert!(says(Geometry { spare_bytes: 16, ..GOOD }).contains("24 are needed"));
-        let huge = Geometry { channels: u32::MAX, blocks_per_plane: u32::MAX, ..GOOD };
+        assert!(
+            says(Geometry {
+                page_bytes: 5000,
+                ..GOOD
+            })
+            .contains("multiple of 4096")
+        );
+        assert!(
+            says(Geometry {
+                pages_per_block: 50,
+                ..GOOD
+            })
+            .contains("pages_per_program (3)")
+        );
+        assert!(
+            says(Geometry {
+                spare_bytes: 16,
+                ..GOOD
+            })
+            .contains("24 are needed")
+        );
+        let huge = Geometry {
+            channels: u32::MAX,
+            blocks_per_plane: u32::MAX,
+            ..GOOD
+        };
         assert!(says(huge).contains("8 TiB"));
     }
 }

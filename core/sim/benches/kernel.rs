@@ -59,7 +59,9 @@ fn die_and_channel(depth: u64) -> u64 {
 
 fn kernel(c: &mut Criterion) {
     let mut group = c.benchmark_group("kernel");
-    group.throughput(Throughput::Elements(EVENTS)).sample_size(10);
+    group
+        .throughput(Throughput::Elements(EVENTS))
+        .sample_size(10);
     for tasks in [32, 256, 4096] {
         group.bench_function(BenchmarkId::new("timed_events", tasks), |b| {
             b.iter(|| black_box(sleepers(tasks)));

@@ -222,10 +222,7 @@ impl Sim {
     }
 
     /// Starts a task whose result can be waited for.
-    pub fn spawn<T: 'static>(
-        &self,
-        future: impl Future<Output = T> + 'static,
-    ) -> JoinHandle<T> {
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let shared = Rc::new(Shared {
             result: RefCell::new(None),
             waiter: Cell::new(None),

@@ -40,15 +40,27 @@ fn run(media: DriveMedia, write: bool) -> u64 {
 
 fn engine(c: &mut Criterion) {
     let config = (Preset::named("block").expect("a preset").config)();
-    let aged = Precondition::Aged.media(&config, Seed(1)).expect("a good preset");
-    let full = Precondition::Full.media(&config, Seed(1)).expect("a good preset");
+    let aged = Precondition::Aged
+        .media(&config, Seed(1))
+        .expect("a good preset");
+    let full = Precondition::Full
+        .media(&config, Seed(1))
+        .expect("a good preset");
     let mut group = c.benchmark_group("engine");
     group.throughput(Throughput::Elements(OPS)).sample_size(10);
     group.bench_function("random_writes_with_gc", |b| {
-        b.iter_batched(|| aged.clone(), |m| black_box(run(m, true)), BatchSize::PerIteration);
+        b.iter_batched(
+            || aged.clone(),
+            |m| black_box(run(m, true)),
+            BatchSize::PerIteration,
+        );
     });
     group.bench_function("random_reads", |b| {
-        b.iter_batched(|| full.clone(), |m| black_box(run(m, false)), BatchSize::PerIteration);
+        b.iter_batched(
+            || full.clone(),
+            |m| black_box(run(m, false)),
+            BatchSize::PerIteration,
+        );
     });
     group.finish();
 }

@@ -61,7 +61,11 @@ impl Slots {
     /// Slots for pages of `sectors_per_page`; contents are kept if `contents`.
     pub(crate) fn new(sectors_per_page: u32, contents: bool) -> Self {
         Self {
-            per_page: if contents { sectors_per_page as usize } else { 0 },
+            per_page: if contents {
+                sectors_per_page as usize
+            } else {
+                0
+            },
             ..Self::default()
         }
     }

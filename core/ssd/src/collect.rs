@@ -276,7 +276,9 @@ impl Core {
         state.lines.transition(line, next);
         let entry = &mut state.lines.lines[line as usize];
         entry.erases += 1;
-        state.most_erases = state.most_erases.max(state.lines.lines[line as usize].erases);
+        state.most_erases = state
+            .most_erases
+            .max(state.lines.lines[line as usize].erases);
         drop(state);
         self.space.notify(&self.sim);
         self.collect[group].notify(&self.sim);
@@ -288,7 +290,8 @@ impl Core {
         let dies: Vec<_> = (0..self.layout.dies_per_group)
             .map(|die| {
                 let core = Rc::clone(self);
-                self.sim.spawn(async move { core.erase_on_die(line, die).await })
+                self.sim
+                    .spawn(async move { core.erase_on_die(line, die).await })
             })
             .collect();
         let mut whole = true;
@@ -315,7 +318,10 @@ impl Core {
     /// Takes blocks whose program failed out of service.
     fn retire_failed(&self, line: u32, die_in_group: u32) {
         let state = self.state.borrow();
-        if state.lines.lines[line as usize].dead_dies.contains(&die_in_group) {
+        if state.lines.lines[line as usize]
+            .dead_dies
+            .contains(&die_in_group)
+        {
             for block in self.row(&state, line, die_in_group, 0).blocks() {
                 self.nand.media_mut().retire(block);
             }
@@ -340,4 +346,3 @@ impl Core {
         true
     }
 }
-

@@ -245,15 +245,15 @@ impl DriveConfig {
         let raw_per_line = |c: &Self| c.geometry.bytes() / u64::from(c.geometry.blocks_per_plane);
         let kept = u128::from(self.capacity.0.max(1));
         // Raw bytes in the same ratio to the capacity as before.
-        let raw = u128::from(raw_per_line(self)) * u128::from(lines(self))
-            * u128::from(capacity.0) / kept;
+        let raw = u128::from(raw_per_line(self)) * u128::from(lines(self)) * u128::from(capacity.0)
+            / kept;
         let raw = u64::try_from(raw).unwrap_or(u64::MAX);
         let step = config.geometry.pages_per_program;
         while raw / raw_per_line(&config) < 256 && config.geometry.pages_per_block >= 2 * step {
             let halved = config.geometry.pages_per_block / 2;
-            config.geometry.pages_per_block = halved.next_multiple_of(step).min(
-                config.geometry.pages_per_block - step,
-            );
+            config.geometry.pages_per_block = halved
+                .next_multiple_of(step)
+                .min(config.geometry.pages_per_block - step);
         }
         let blocks = raw.div_ceil(raw_per_line(&config)).max(1);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX - self.wear.spare_blocks);

@@ -206,7 +206,15 @@ impl Drive {
         let mut smart = media.smart;
         smart.power_cycles += 1;
         let faults = config.faults;
-        let nand = Nand::new(sim, media.cells, timing, endurance, faults, discipline, seed);
+        let nand = Nand::new(
+            sim,
+            media.cells,
+            timing,
+            endurance,
+            faults,
+            discipline,
+            seed,
+        );
         let (state, journal) = recover::rebuild(&layout, config, &nand, media.dump.as_ref());
         let frontiers = state.frontiers.len();
         let window = layout.unit * layout.dies_per_group * config.collection.reads_per_die.max(1);
@@ -429,7 +437,10 @@ impl Drive {
     /// On a drive out of spare blocks.
     pub async fn flush(&self) -> Result<(), IoError> {
         self.core.state.borrow_mut().ledger.flushes += 1;
-        self.core.sim.sleep(self.core.config.controller.command).await;
+        self.core
+            .sim
+            .sleep(self.core.config.controller.command)
+            .await;
         self.core.flush().await
     }
 }
@@ -443,7 +454,11 @@ impl Core {
         }
         Err(IoError::OutOfRange {
             first: extent.start.0,
-            last: extent.start.0.saturating_add(u64::from(extent.sectors)).saturating_sub(1),
+            last: extent
+                .start
+                .0
+                .saturating_add(u64::from(extent.sectors))
+                .saturating_sub(1),
             sectors,
         })
     }

@@ -109,7 +109,8 @@ impl Layout {
             .checked_sub(config.wear.spare_blocks)
             .filter(|&lines| lines > 0)
             .ok_or_else(|| {
-                let expected = format!("less than blocks_per_plane ({})", geometry.blocks_per_plane);
+                let expected =
+                    format!("less than blocks_per_plane ({})", geometry.blocks_per_plane);
                 ConfigError::range("wear.spare_blocks", config.wear.spare_blocks, expected)
             })?;
         let unit = geometry.sectors_per_program() / sectors_per_page;
@@ -149,7 +150,9 @@ impl Layout {
             line: Divisor::new(line_pages),
             unit_of: Divisor::new(unit),
             die: Divisor::new(dies_per_group),
-            flash_row: Divisor::new(geometry.planes * geometry.sectors_per_page() / sectors_per_page),
+            flash_row: Divisor::new(
+                geometry.planes * geometry.sectors_per_page() / sectors_per_page,
+            ),
             flash_page: Divisor::new(geometry.sectors_per_page() / sectors_per_page),
         };
         layout.check_buffer()?;
@@ -163,7 +166,11 @@ impl Layout {
         }
         let expected = format!("at least one program ({})", self.bytes(self.unit));
         let knob = "controller.write_buffer";
-        Err(ConfigError::range(knob, self.bytes(self.buffer_pages), expected))
+        Err(ConfigError::range(
+            knob,
+            self.bytes(self.buffer_pages),
+            expected,
+        ))
     }
 
     /// Whether the host's data fit besides the lines that must stay available.

@@ -77,7 +77,10 @@ mod tests {
     #[test]
     fn cost_benefit_prefers_old_to_slightly_emptier() {
         // (1-u)·age/2u: line 1 has 40·800/121 = 264, line 2 has 80·10/41 = 19.
-        assert_eq!(victim(VictimPolicy::CostBenefit, LINES.into_iter()), Some(1));
+        assert_eq!(
+            victim(VictimPolicy::CostBenefit, LINES.into_iter()),
+            Some(1)
+        );
     }
 
     #[test]

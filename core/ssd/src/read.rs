@@ -113,7 +113,11 @@ impl Core {
         let result = self.nand.read(read.row, read.bytes, Priority::Read).await;
         self.end_reading(read.line);
         result.map_err(|error| {
-            assert_eq!(error, NandError::Uncorrectable, "the map points to written pages");
+            assert_eq!(
+                error,
+                NandError::Uncorrectable,
+                "the map points to written pages"
+            );
             let per_page = self.layout.page_bytes() / SECTOR;
             IoError::Media(u64::from(read.page) * per_page)
         })
@@ -146,7 +150,8 @@ impl Core {
         for page in first..last {
             let sectors = self.contents(page);
             for index in 0..self.layout.sectors_per_page {
-                let at = u64::from(page) * self.layout.page_bytes() + u64::from(index) * UNIT as u64;
+                let at =
+                    u64::from(page) * self.layout.page_bytes() + u64::from(index) * UNIT as u64;
                 let (from, to) = (start.max(at), end.min(at + UNIT as u64));
                 if from >= to {
                     continue;

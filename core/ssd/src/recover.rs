@@ -206,15 +206,12 @@ fn assign_blocks(layout: &Layout, media: &Media, frontiers: usize) -> Found {
 /// The label of a block, from the first of its pages that can be read.
 fn label(media: &Media, block: BlockId) -> Option<u64> {
     let pages = 0..media.written(block);
-    pages.map(|p| media.page(block, p)).find_map(|p| p.map(|p| p.label))
+    pages
+        .map(|p| media.page(block, p))
+        .find_map(|p| p.map(|p| p.label))
 }
 
-fn fill_gaps(
-    layout: &Layout,
-    found: &mut Found,
-    clean: &mut [Vec<u32>],
-    dirty: &mut [Vec<u32>],
-) {
+fn fill_gaps(layout: &Layout, found: &mut Found, clean: &mut [Vec<u32>], dirty: &mut [Vec<u32>]) {
     let planes = layout.geometry.planes;
     for clean in clean.iter_mut() {
         // Taken from the end: lower numbers first.
@@ -224,7 +221,11 @@ fn fill_gaps(
     // an unused line is better off with erased ones.
     let (used, unused): (Vec<u32>, Vec<u32>) =
         (0..layout.lines()).partition(|&line| found.owners[line as usize].is_some());
-    for (line, is_used) in used.iter().map(|&l| (l, true)).chain(unused.iter().map(|&l| (l, false))) {
+    for (line, is_used) in used
+        .iter()
+        .map(|&l| (l, true))
+        .chain(unused.iter().map(|&l| (l, false)))
+    {
         for die in 0..layout.dies_per_group {
             for plane in 0..planes {
                 let index = State::block_index(layout, line, die) + plane as usize;
@@ -318,17 +319,14 @@ fn for_each_page(
 
 /// Deallocations, oldest first: journal records, the last complete checkpoint,
 /// and what the capacitors saved.
-fn journalled(
-    layout: &Layout,
-    media: &Media,
-    found: &Found,
-    dump: Option<&Dump>,
-) -> Vec<Trimmed> {
+fn journalled(layout: &Layout, media: &Media, found: &Found, dump: Option<&Dump>) -> Vec<Trimmed> {
     let mut trims = dump.map(|d| d.trims.clone()).unwrap_or_default();
     let journal = |unit: &&Unit| {
         let die = layout.die_in_group(unit.unit);
         let block = block_of(layout, found, unit.line, die, 0).expect("readable");
-        let page = media.page(block, layout.first_row(unit.unit)).expect("readable");
+        let page = media
+            .page(block, layout.first_row(unit.unit))
+            .expect("readable");
         page.words[0] == word::JOURNAL
     };
     let mut checkpoint: Vec<JournalPage> = Vec::new();
@@ -579,12 +577,18 @@ fn units_to_read(core: &Core, line: u32) -> Vec<(u32, u32)> {
     let media = core.nand.media();
     let written = |unit: u32| {
         let row = core.row(&state, line, unit, 0);
-        row.blocks().all(|b| media.written(b) > layout.first_row(unit))
+        row.blocks()
+            .all(|b| media.written(b) > layout.first_row(unit))
     };
     if (summary..layout.units_per_line).all(written) {
         let bytes = (layout.line_pages - layout.line_data) * layout.sectors_per_page * UNIT as u32;
         let units = layout.units_per_line - summary;
-        return (summary..layout.units_per_line).map(|unit| (unit, bytes / units)).collect();
+        return (summary..layout.units_per_line)
+            .map(|unit| (unit, bytes / units))
+            .collect();
     }
-    (0..layout.units_per_line).filter(|&u| written(u)).map(|u| (u, spare)).collect()
+    (0..layout.units_per_line)
+        .filter(|&u| written(u))
+        .map(|u| (u, spare))
+        .collect()
 }

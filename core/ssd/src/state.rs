@@ -200,7 +200,14 @@ impl State {
     }
 
     /// Queues a copy of the valid page at `from`.
-    pub(crate) fn insert_moved(&mut self, frontier: usize, page: u32, from: u32, cause: Cause, tag: u16) -> u32 {
+    pub(crate) fn insert_moved(
+        &mut self,
+        frontier: usize,
+        page: u32,
+        from: u32,
+        cause: Cause,
+        tag: u16,
+    ) -> u32 {
         let index = self.slots.add(Slot {
             state: SlotState::Pending,
             moved: true,
@@ -365,9 +372,7 @@ impl State {
         (first..first + layout.lines_per_group)
             .map(|line| (line, &self.lines.lines[line as usize]))
             .filter(move |(_, entry)| {
-                entry.state == LineState::Closed
-                    && entry.in_flight == 0
-                    && !journal(entry.frontier)
+                entry.state == LineState::Closed && entry.in_flight == 0 && !journal(entry.frontier)
             })
             .map(move |(line, entry)| LineView {
                 line,

@@ -112,7 +112,11 @@ impl Core {
             return Err(IoError::ReadOnly);
         }
         // The old contents, before the slot takes the page over.
-        let merged = self.config.flash.keep_contents.then(|| self.merge(part, content));
+        let merged = self
+            .config
+            .flash
+            .keep_contents
+            .then(|| self.merge(part, content));
         let mut state = self.state.borrow_mut();
         let (slot, new) = state.insert(incoming);
         for (sector, payload) in merged.into_iter().flatten().enumerate() {
@@ -154,7 +158,11 @@ impl Core {
             Where::Buffer(slot) => Some(state.slots.payload(slot).to_vec()),
             Where::Flash(place) => {
                 let sectors = 0..self.layout.sectors_per_page;
-                Some(sectors.map(|s| self.flash_sector(&state, place, s)).collect())
+                Some(
+                    sectors
+                        .map(|s| self.flash_sector(&state, place, s))
+                        .collect(),
+                )
             }
         }
     }
@@ -259,7 +267,10 @@ impl Core {
             payload.extend_from_slice(state.slots.payload(slot));
         }
         self.book(&mut state, frontier, slots.len());
-        let data_end = self.layout.line_data.saturating_sub(unit * self.layout.unit);
+        let data_end = self
+            .layout
+            .line_data
+            .saturating_sub(unit * self.layout.unit);
         self.fill_up(&mut state, &mut words, data_end);
         let ticket = self.program(&state, line, unit, sequence, &words, &payload);
         state.lines.lines[line as usize].in_flight += 1;
@@ -473,8 +484,7 @@ impl Core {
             let newest = match state.map.get(slot.page) {
                 Where::Buffer(at) => {
                     at == index
-                        || (at == slot.successor
-                            && state.slots.get(at).state == SlotState::Pending)
+                        || (at == slot.successor && state.slots.get(at).state == SlotState::Pending)
                 }
                 _ => false,
             };
@@ -522,7 +532,10 @@ impl Core {
             self.open_line(frontier).await?;
             let mut state = self.state.borrow_mut();
             let line = state.frontiers[frontier].open;
-            if state.room(&self.layout, line).is_some_and(|room| room >= pages) {
+            if state
+                .room(&self.layout, line)
+                .is_some_and(|room| room >= pages)
+            {
                 return Ok(());
             }
             self.close_line(&mut state, frontier);

@@ -22,10 +22,7 @@ fn equal_times_run_in_the_order_of_scheduling() {
             .spawn_detached(note(sim, Rc::clone(&log), at, name));
     }
     kernel.run();
-    assert_eq!(
-        *log.borrow(),
-        [(10, 1), (10, 3), (20, 0), (20, 2), (20, 4)]
-    );
+    assert_eq!(*log.borrow(), [(10, 1), (10, 3), (20, 0), (20, 2), (20, 4)]);
 }
 
 #[test]

@@ -32,7 +32,16 @@ fn smoke() {
         for cause in ssd::Cause::ALL {
             eprintln!("{past:?} {}: {}", cause.name(), ledger.by_cause(cause));
         }
-        eprintln!("{:?} {:?} waf {}", kernel.sim().now(), ledger.lines_collected, ledger.programmed_pages() as f64 / 2560000.0);
-        eprintln!("events {} memory {:?}", kernel.sim().events(), drive.memory());
+        eprintln!(
+            "{:?} {:?} waf {}",
+            kernel.sim().now(),
+            ledger.lines_collected,
+            ledger.programmed_pages() as f64 / 2560000.0
+        );
+        eprintln!(
+            "events {} memory {:?}",
+            kernel.sim().events(),
+            drive.memory()
+        );
     }
 }
