@@ -148,6 +148,11 @@ impl Block {
             .map_or(Payload::Zero, |stored| stored[index].clone())
     }
 
+    /// The stamp from which the others are counted.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
     /// Bytes of host memory that the block's bookkeeping takes.
     pub(crate) fn memory(&self) -> usize {
         size_of::<Self>() + 4 * (self.stamps.len() + self.words.len())

@@ -234,6 +234,20 @@ impl Geometry {
         let plane = block.die * self.planes + block.plane;
         plane as usize * self.blocks_per_plane as usize + block.block as usize
     }
+
+    /// The block at a position among all blocks.
+    #[must_use]
+    pub const fn block_at(&self, index: usize) -> BlockId {
+        let (plane, block) = (
+            index / self.blocks_per_plane as usize,
+            index % self.blocks_per_plane as usize,
+        );
+        BlockId {
+            die: plane as u32 / self.planes,
+            plane: plane as u32 % self.planes,
+            block: block as u32,
+        }
+    }
 }
 
 impl fmt::Display for Geometry {
@@ -279,6 +293,9 @@ mod tests {
             block: 9,
         };
         assert_eq!(g.index(last) as u64, g.blocks() - 1);
+        for index in 0..g.blocks() as usize {
+            assert_eq!(g.index(g.block_at(index)), index);
+        }
     }
 
     #[test]

@@ -39,6 +39,6 @@ pub use block::{BlockState, Page};
 pub use device::{Counters, Nand, Priority, Program, Ticket};
 pub use faults::Faults;
 pub use geometry::{BlockId, Geometry, GeometryError, MAX_PLANES, Row};
-pub use media::{Media, NandError};
+pub use media::{BlockImage, BlockImageError, Media, NandError};
 pub use part::{PARTS, Part, Timing};
 pub use payload::{Payload, UNIT};

@@ -3,6 +3,10 @@
 //! Blocks are shared copy-on-write, so a clone costs a reference a block and the
 //! two copies part only where they are written.
 
+mod image;
+
+pub use image::{BlockImage, BlockImageError};
+
 use crate::block::{Block, BlockState, Page, Slot};
 use crate::geometry::{BlockId, Geometry, Row};
 use crate::payload::Payload;

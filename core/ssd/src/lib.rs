@@ -32,6 +32,7 @@ mod buffer;
 mod collect;
 mod config;
 mod drive;
+pub mod image;
 mod journal;
 mod layout;
 mod ledger;

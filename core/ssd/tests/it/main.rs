@@ -1,3 +1,4 @@
 //! The drive, tested from outside.
 
+mod image;
 mod smoke;

@@ -1,0 +1,265 @@
+//! The drive file: a drive without power, as bytes.
+//!
+//! Invariants: [`read`] gives back the configuration and the media that
+//! [`write`] was given, so that a drive powered on from either answers every
+//! command alike, and writing them again gives the same bytes. A file of which
+//! a byte was changed, or the end is missing, is refused. Reading allocates no
+//! more than a section at a time, or what the drive's geometry allows.
+//!
+//! # Format, version 1
+//!
+//! Numbers are little endian. The file is a header, sections, and nothing else.
+//!
+//! | header | |
+//! | --- | --- |
+//! | magic | 8 bytes, `FLASHLM` and a zero |
+//! | version | u32 |
+//!
+//! | section | |
+//! | --- | --- |
+//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end |
+//! | length | u64: bytes of the payload, 1 to 1 MiB |
+//! | checksum | u32: CRC-32C of kind, length and payload |
+//! | payload | |
+//!
+//! Every kind is there and they follow each other in the order of their numbers.
+//! What is longer than 1 MiB is cut anywhere into sections of the same kind, but
+//! for configuration and counters, which are one section each.
+//!
+//! | kind | payload |
+//! | --- | --- |
+//! | configuration | [`DriveConfig`] as JSON |
+//! | counters | [`Smart`](crate::Smart) as JSON |
+//! | blocks | count u32, then *block*s by growing index, factory-fresh ones left out |
+//! | saved buffer | 0 u8, or 1 u8, count u32, *slot*s, count u64, *trim*s |
+//! | end | number of sections before it u64, CRC-32C of all bytes before it u32 |
+//!
+//! | record | |
+//! | --- | --- |
+//! | *block* | index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1 written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has pages: label u64, base stamp u64, *stamp*s, a word u32 a sector, *run*s |
+//! | *stamp* | u32, one a program: difference to the base stamp, or 2³²−1 if it cannot be read |
+//! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector; runs up to the number of sectors |
+//! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |
+//! | *trim* | sequence number u64, first page u32, pages u32 |
+
+mod blocks;
+mod dump;
+mod stream;
+
+pub use stream::VERSION;
+
+use crate::config::{ConfigError, DriveConfig};
+use crate::drive::DriveMedia;
+use crate::layout::Layout;
+use nand::{BlockImageError, Payload, UNIT};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use stream::{Kind, Reader, SECTION_MAX, Sections};
+
+/// Most erase blocks of a drive that goes into a file: 8 TiB of 256 KiB.
+const BLOCKS_MAX: u64 = 1 << 25;
+
+/// Stamps and sequence numbers are below this: one a nanosecond for 146 years.
+const STAMP_MAX: u64 = 1 << 62;
+
+/// Why bytes are not a drive.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The input failed.
+    #[error("the drive file cannot be read at byte {offset}: {source}")]
+    Io {
+        /// Bytes that were read.
+        offset: u64,
+        /// What the input said.
+        source: io::Error,
+    },
+    /// Something else.
+    #[error("not a drive file: it does not begin with FLASHLM")]
+    Foreign,
+    /// From another version of this program.
+    #[error("the drive file has version {0}; version {VERSION} can be read")]
+    Version(u32),
+    /// It stops.
+    #[error("the drive file is cut short: it ends at byte {offset}, where {expected} was expected")]
+    Truncated {
+        /// Bytes there are.
+        offset: u64,
+        /// What is missing.
+        expected: &'static str,
+    },
+    /// Bytes have changed since they were written.
+    #[error("the drive file is damaged: the section at byte {offset} does not match its checksum")]
+    Checksum {
+        /// Where the section begins.
+        offset: u64,
+    },
+    /// A number cannot be.
+    #[error("the drive file makes no sense at byte {offset}: {what} is {found}, expected {expected}")]
+    Value {
+        /// Where, or just behind.
+        offset: u64,
+        /// What the number is.
+        what: &'static str,
+        /// The number.
+        found: u64,
+        /// What would do.
+        expected: String,
+    },
+    /// A text cannot be parsed.
+    #[error("the drive file's {what} cannot be understood: {source}")]
+    Text {
+        /// Which one.
+        what: &'static str,
+        /// What the parser said.
+        source: serde_json::Error,
+    },
+    /// The configuration is impossible.
+    #[error("the drive file describes a drive that cannot be built: {0}")]
+    Config(#[from] ConfigError),
+    /// A block is impossible.
+    #[error("the drive file makes no sense at byte {offset}: block {index}: {source}")]
+    Block {
+        /// Where it ends.
+        offset: u64,
+        /// Its position among all blocks.
+        index: u32,
+        /// What is wrong.
+        source: BlockImageError,
+    },
+}
+
+/// Writes a drive.
+///
+/// # Errors
+/// Those of `out`, and [`io::ErrorKind::InvalidInput`] if `config` cannot be
+/// built or `media` are not those of such a drive.
+pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> io::Result<()> {
+    let layout = Layout::new(config).map_err(invalid)?;
+    if *media.cells.geometry() != layout.geometry || layout.geometry.blocks() > BLOCKS_MAX {
+        let (has, wants) = (media.cells.geometry(), layout.geometry);
+        return Err(invalid(format!(
+            "the media are {has}, the configuration says {wants}, of at most {BLOCKS_MAX} blocks"
+        )));
+    }
+    let mut sections = Sections::new(out)?;
+    sections.begin(Kind::Config)?;
+    put_text(&mut sections, config)?;
+    sections.begin(Kind::Smart)?;
+    put_text(&mut sections, &media.smart)?;
+    sections.begin(Kind::Blocks)?;
+    blocks::put(&mut sections, &media.cells)?;
+    sections.begin(Kind::Dump)?;
+    dump::put(&mut sections, &layout, config, media.dump.as_ref())?;
+    sections.end()
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+fn put_text<W: Write>(
+    sections: &mut Sections<'_, W>,
+    value: &impl serde::Serialize,
+) -> io::Result<()> {
+    let text = serde_json::to_vec(value)?;
+    if text.len() > SECTION_MAX {
+        return Err(invalid("the configuration takes more than 1 MiB"));
+    }
+    sections.put(&text)
+}
+
+/// Reads a drive.
+///
+/// # Errors
+/// Says in a sentence where the input stops being a drive, and why.
+pub fn read(input: &mut impl Read) -> Result<(DriveConfig, DriveMedia), ImageError> {
+    let mut reader = Reader::new(input)?;
+    let config: DriveConfig = text(&mut reader, "configuration")?;
+    let layout = Layout::new(&config)?;
+    config.timing()?;
+    config.endurance()?;
+    let blocks = layout.geometry.blocks();
+    let most = format_args!("at most {BLOCKS_MAX}");
+    reader.require("the number of blocks", blocks, most, blocks <= BLOCKS_MAX)?;
+    reader.begin(Kind::Smart)?;
+    let smart = text(&mut reader, "counters")?;
+    reader.begin(Kind::Blocks)?;
+    let cells = blocks::take(&mut reader, layout.geometry)?;
+    reader.begin(Kind::Dump)?;
+    let dump = dump::take(&mut reader, &layout, &config)?;
+    reader.end()?;
+    Ok((config, DriveMedia { cells, dump, smart }))
+}
+
+fn text<T: serde::de::DeserializeOwned>(
+    reader: &mut Reader<'_, impl Read>,
+    what: &'static str,
+) -> Result<T, ImageError> {
+    serde_json::from_slice(reader.text()?).map_err(|source| ImageError::Text { what, source })
+}
+
+const ZEROS: u8 = 0;
+const FILL: u8 = 1;
+const BYTES: u8 = 2;
+const LOST: u8 = 3;
+
+/// Whether two sectors go into one run.
+fn alike(a: &Payload, b: &Payload) -> bool {
+    match (a, b) {
+        (Payload::Bytes(_), Payload::Bytes(_)) => true,
+        _ => a == b,
+    }
+}
+
+fn put_runs<W: Write>(sections: &mut Sections<'_, W>, payload: &[Payload]) -> io::Result<()> {
+    for run in payload.chunk_by(alike) {
+        let kind = match run[0] {
+            Payload::Zero => ZEROS,
+            Payload::Fill(_) => FILL,
+            Payload::Bytes(_) => BYTES,
+            Payload::Lost => LOST,
+        };
+        sections.put(&[kind])?;
+        sections.put(&(run.len() as u32).to_le_bytes())?;
+        if let Payload::Fill(pattern) = run[0] {
+            sections.put(&pattern.to_le_bytes())?;
+        }
+        for payload in run {
+            if let Payload::Bytes(bytes) = payload {
+                sections.put(&bytes[..])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn take_runs(
+    reader: &mut Reader<'_, impl Read>,
+    sectors: usize,
+) -> Result<Vec<Payload>, ImageError> {
+    let mut payload = Vec::new();
+    while payload.len() < sectors {
+        let kind = reader.u8()?;
+        let left = (sectors - payload.len()) as u64;
+        let count = reader.count("the length of a run", left)? as usize;
+        let least = format_args!("at least 1");
+        reader.require("the length of a run", count as u64, least, count > 0)?;
+        let len = payload.len() + count;
+        match kind {
+            ZEROS => payload.resize(len, Payload::Zero),
+            FILL => payload.resize(len, Payload::Fill(reader.u64()?)),
+            LOST => payload.resize(len, Payload::Lost),
+            BYTES => {
+                for _ in 0..count {
+                    let bytes: [u8; UNIT] = reader.array()?;
+                    payload.push(Payload::Bytes(Arc::new(bytes)));
+                }
+            }
+            _ => {
+                let kinds = format_args!("0 to 3");
+                reader.require("the kind of a run", u64::from(kind), kinds, false)?;
+            }
+        }
+    }
+    Ok(payload)
+}

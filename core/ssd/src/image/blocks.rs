@@ -1,0 +1,131 @@
+//! The blocks of a drive file. The layout is on the page of [`crate::image`].
+
+use super::stream::{Reader, Sections};
+use super::{ImageError, STAMP_MAX, put_runs, take_runs};
+use nand::{BlockImage, BlockState, Geometry, Media};
+use std::io::{self, Read, Write};
+
+/// Stamp of a program that cannot be read.
+const UNREADABLE: u32 = u32::MAX;
+
+/// States by number.
+const STATES: [BlockState; 4] = [
+    BlockState::Erased,
+    BlockState::Written,
+    BlockState::HalfErased,
+    BlockState::Bad,
+];
+
+pub(super) fn put<W: Write>(sections: &mut Sections<'_, W>, media: &Media) -> io::Result<()> {
+    let geometry = media.geometry();
+    let blocks = || {
+        let all = 0..geometry.blocks() as u32;
+        all.filter(|&index| !media.is_virgin(geometry.block_at(index as usize)))
+    };
+    sections.put(&(blocks().count() as u32).to_le_bytes())?;
+    for index in blocks() {
+        if let Some(image) = media.export(geometry.block_at(index as usize)) {
+            put_block(sections, index, &image)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_block<W: Write>(
+    sections: &mut Sections<'_, W>,
+    index: u32,
+    image: &BlockImage,
+) -> io::Result<()> {
+    let state = STATES.iter().position(|&state| state == image.state);
+    let state = state.expect("every state has a number") as u8;
+    sections.put(&index.to_le_bytes())?;
+    sections.put(&[state])?;
+    sections.put(&image.written.to_le_bytes())?;
+    sections.put(&image.erases.to_le_bytes())?;
+    if image.stamps.is_empty() {
+        return Ok(());
+    }
+    sections.put(&image.label.to_le_bytes())?;
+    sections.put(&image.base.to_le_bytes())?;
+    for stamp in &image.stamps {
+        let delta = stamp.map_or(UNREADABLE, |stamp| (stamp - image.base) as u32);
+        sections.put(&delta.to_le_bytes())?;
+    }
+    for word in &image.words {
+        sections.put(&word.to_le_bytes())?;
+    }
+    put_runs(sections, &image.payload)
+}
+
+pub(super) fn take(
+    reader: &mut Reader<'_, impl Read>,
+    geometry: Geometry,
+) -> Result<Media, ImageError> {
+    let mut media = Media::new(geometry);
+    let count = reader.count("the number of used blocks", geometry.blocks())?;
+    let mut least = 0;
+    for _ in 0..count {
+        let index = reader.u32()?;
+        let fits = index >= least && u64::from(index) < geometry.blocks();
+        let expected = format_args!("{least} to {}", geometry.blocks() - 1);
+        reader.require("the index of a block", u64::from(index), expected, fits)?;
+        least = index + 1;
+        let image = take_block(reader, &geometry)?;
+        media
+            .import(geometry.block_at(index as usize), &image)
+            .map_err(|source| ImageError::Block {
+                offset: reader.offset(),
+                index,
+                source,
+            })?;
+    }
+    Ok(media)
+}
+
+fn take_block(
+    reader: &mut Reader<'_, impl Read>,
+    geometry: &Geometry,
+) -> Result<BlockImage, ImageError> {
+    let number = reader.u8()?;
+    let state = STATES.get(usize::from(number)).copied();
+    let states = format_args!("0 to 3");
+    reader.require("the state of a block", u64::from(number), states, state.is_some())?;
+    let state = state.unwrap_or_default();
+    let most = u64::from(geometry.pages_per_block);
+    let mut image = BlockImage {
+        state,
+        written: reader.count("the number of pages written", most)?,
+        erases: reader.u32()?,
+        label: 0,
+        base: 0,
+        stamps: Vec::new(),
+        words: Vec::new(),
+        payload: Vec::new(),
+    };
+    if image.written > 0 && BlockImage::holds_pages(state) {
+        take_pages(reader, geometry, &mut image)?;
+    }
+    Ok(image)
+}
+
+fn take_pages(
+    reader: &mut Reader<'_, impl Read>,
+    geometry: &Geometry,
+    image: &mut BlockImage,
+) -> Result<(), ImageError> {
+    image.label = reader.u64()?;
+    image.base = reader.u64()?;
+    let (base, expected) = (image.base, format_args!("less than {STAMP_MAX}"));
+    reader.require("a stamp", base, expected, base < STAMP_MAX)?;
+    for _ in 0..image.written / geometry.pages_per_program {
+        let delta = reader.u32()?;
+        let stamp = (delta != UNREADABLE).then(|| base + u64::from(delta));
+        image.stamps.push(stamp);
+    }
+    let sectors = image.written as usize * geometry.sectors_per_page() as usize;
+    for _ in 0..sectors {
+        image.words.push(reader.u32()?);
+    }
+    image.payload = take_runs(reader, sectors)?;
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! The saved buffer of a drive file. The layout is on the page of
+//! [`crate::image`].
+//!
+//! Invariant: what is written or read fits the drive: it has the pages, origins
+//! and frontiers named, its buffer is as large, and no page is there twice.
+
+use super::stream::{Reader, Sections};
+use super::{ImageError, STAMP_MAX, invalid, put_runs, take_runs};
+use crate::config::DriveConfig;
+use crate::drive::{Dump, SavedSlot};
+use crate::journal::Trimmed;
+use crate::layout::Layout;
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+
+/// What a saved buffer may hold.
+struct Limits<'a> {
+    layout: &'a Layout,
+    /// Payloads of a slot.
+    sectors: usize,
+}
+
+/// A number of a saved buffer that cannot be: what it is, and below what it must
+/// be.
+type Excess = (&'static str, u64, u64);
+
+impl<'a> Limits<'a> {
+    fn new(layout: &'a Layout, config: &DriveConfig) -> Self {
+        let kept = config.flash.keep_contents;
+        let sectors = if kept { layout.sectors_per_page as usize } else { 0 };
+        Self { layout, sectors }
+    }
+
+    fn slot(&self, slot: &SavedSlot) -> Result<(), Excess> {
+        let layout = self.layout;
+        below("the page of a saved write", slot.page, layout.host_pages)?;
+        below("the origin of a saved write", slot.tag, 1_u32 << 8)?;
+        let frontiers = layout.groups * layout.handles;
+        below("the frontier of a saved write", slot.frontier, frontiers)
+    }
+
+    fn trim(&self, trim: &Trimmed) -> Result<(), Excess> {
+        let host = u64::from(self.layout.host_pages);
+        below("a sequence number", trim.sequence, STAMP_MAX)?;
+        let end = u64::from(trim.first) + u64::from(trim.pages);
+        below("the end of a deallocation", end, host + 1)
+    }
+
+    /// Whether a drive with these limits can have saved `dump`.
+    fn check(&self, dump: &Dump) -> Result<(), Excess> {
+        let most = u64::from(self.layout.buffer_pages);
+        below("the number of saved writes", dump.slots.len() as u64, most + 1)?;
+        let mut pages = BTreeSet::new();
+        for slot in &dump.slots {
+            self.slot(slot)?;
+            let sectors = slot.payload.len().abs_diff(self.sectors) as u64;
+            below("sectors of a saved write too many or few", sectors, 1_u64)?;
+            let again = u64::from(!pages.insert(slot.page));
+            below("copies of a saved write", again, 1_u64)?;
+        }
+        dump.trims.iter().try_for_each(|trim| self.trim(trim))
+    }
+}
+
+fn below(what: &'static str, found: impl Into<u64>, limit: impl Into<u64>) -> Result<(), Excess> {
+    let (found, limit) = (found.into(), limit.into());
+    if found < limit {
+        return Ok(());
+    }
+    Err((what, found, limit))
+}
+
+pub(super) fn put<W: Write>(
+    sections: &mut Sections<'_, W>,
+    layout: &Layout,
+    config: &DriveConfig,
+    dump: Option<&Dump>,
+) -> io::Result<()> {
+    let Some(dump) = dump else {
+        return sections.put(&[0]);
+    };
+    Limits::new(layout, config).check(dump).map_err(|(what, found, limit)| {
+        invalid(format!("the media are not of this drive: {what} is {found}, not below {limit}"))
+    })?;
+    sections.put(&[1])?;
+    sections.put(&(dump.slots.len() as u32).to_le_bytes())?;
+    for slot in &dump.slots {
+        sections.put(&slot.page.to_le_bytes())?;
+        sections.put(&slot.tag.to_le_bytes())?;
+        sections.put(&slot.frontier.to_le_bytes())?;
+        put_runs(sections, &slot.payload)?;
+    }
+    sections.put(&(dump.trims.len() as u64).to_le_bytes())?;
+    for trim in &dump.trims {
+        sections.put(&trim.sequence.to_le_bytes())?;
+        sections.put(&trim.first.to_le_bytes())?;
+        sections.put(&trim.pages.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+pub(super) fn take(
+    reader: &mut Reader<'_, impl Read>,
+    layout: &Layout,
+    config: &DriveConfig,
+) -> Result<Option<Dump>, ImageError> {
+    let present = reader.u8()?;
+    let marks = format_args!("0 or 1");
+    reader.require("the mark of a saved buffer", u64::from(present), marks, present < 2)?;
+    if present == 0 {
+        return Ok(None);
+    }
+    let limits = Limits::new(layout, config);
+    let mut dump = Dump::default();
+    let most = u64::from(layout.buffer_pages);
+    for _ in 0..reader.count("the number of saved writes", most)? {
+        dump.slots.push(SavedSlot {
+            page: reader.u32()?,
+            tag: reader.u16()?,
+            frontier: reader.u16()?,
+            payload: take_runs(reader, limits.sectors)?,
+        });
+    }
+    for _ in 0..reader.u64()? {
+        dump.trims.push(Trimmed {
+            sequence: reader.u64()?,
+            first: reader.u32()?,
+            pages: reader.u32()?,
+        });
+    }
+    limits.check(&dump).map_err(|(what, found, limit)| ImageError::Value {
+        offset: reader.offset(),
+        what,
+        found,
+        expected: format!("less than {limit}"),
+    })?;
+    Ok(Some(dump))
+}

@@ -1,0 +1,330 @@
+//! The frame of a drive file: header and sections. The layout is on the page of
+//! [`crate::image`].
+//!
+//! Invariants: no byte is handed out before the checksum of its section has been
+//! found right; a length is compared with its limit before anything is allocated
+//! for it; an error names the byte at which the file stops making sense.
+
+use super::ImageError;
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Read, Write};
+
+/// What a drive file begins with.
+pub(super) const MAGIC: [u8; 8] = *b"FLASHLM\0";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+/// Most bytes that a section holds besides its header.
+pub(super) const SECTION_MAX: usize = 1 << 20;
+/// Bytes before the payload of a section: kind, length, checksum.
+pub(super) const SECTION_HEADER: usize = 16;
+
+/// What a section holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Config = 1,
+    Smart = 2,
+    Blocks = 3,
+    Dump = 4,
+    End = 5,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Config => "configuration",
+            Self::Smart => "counters",
+            Self::Blocks => "blocks",
+            Self::Dump => "saved buffer",
+            Self::End => "end",
+        }
+    }
+}
+
+fn section_checksum(head: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&head[..12]), payload)
+}
+
+/// Cuts what is put into it into sections.
+pub(super) struct Sections<'a, W> {
+    out: &'a mut W,
+    kind: Kind,
+    chunk: Vec<u8>,
+    count: u64,
+    checksum: u32,
+}
+
+impl<'a, W: Write> Sections<'a, W> {
+    /// Writes the header.
+    pub(super) fn new(out: &'a mut W) -> io::Result<Self> {
+        let mut sections = Self {
+            out,
+            kind: Kind::Config,
+            chunk: Vec::new(),
+            count: 0,
+            checksum: 0,
+        };
+        sections.emit(&MAGIC)?;
+        sections.emit(&VERSION.to_le_bytes())?;
+        Ok(sections)
+    }
+
+    fn emit(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.checksum = crc32c::crc32c_append(self.checksum, bytes);
+        self.out.write_all(bytes)
+    }
+
+    /// What is put from here on is of another kind.
+    pub(super) fn begin(&mut self, kind: Kind) -> io::Result<()> {
+        self.flush()?;
+        self.kind = kind;
+        Ok(())
+    }
+
+    pub(super) fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = SECTION_MAX - self.chunk.len();
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.chunk.extend_from_slice(now);
+            bytes = later;
+            if self.chunk.len() == SECTION_MAX {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let chunk = std::mem::take(&mut self.chunk);
+        let mut head = [0; SECTION_HEADER];
+        head[..4].copy_from_slice(&(self.kind as u32).to_le_bytes());
+        head[4..12].copy_from_slice(&(chunk.len() as u64).to_le_bytes());
+        let checksum = section_checksum(&head, &chunk);
+        head[12..].copy_from_slice(&checksum.to_le_bytes());
+        self.emit(&head)?;
+        self.emit(&chunk)?;
+        self.count += 1;
+        self.chunk = chunk;
+        self.chunk.clear();
+        Ok(())
+    }
+
+    /// Writes the end marker.
+    pub(super) fn end(mut self) -> io::Result<()> {
+        self.begin(Kind::End)?;
+        let (count, checksum) = (self.count, self.checksum);
+        self.put(&count.to_le_bytes())?;
+        self.put(&checksum.to_le_bytes())?;
+        self.flush()?;
+        self.out.flush()
+    }
+}
+
+/// Reads what [`Sections`] wrote.
+pub(super) struct Reader<'a, R> {
+    input: &'a mut R,
+    kind: Kind,
+    chunk: Vec<u8>,
+    /// Bytes of the chunk that have been taken.
+    taken: usize,
+    /// Bytes read so far.
+    read: u64,
+    count: u64,
+    checksum: u32,
+}
+
+impl<'a, R: Read> Reader<'a, R> {
+    /// Reads the header.
+    pub(super) fn new(input: &'a mut R) -> Result<Self, ImageError> {
+        let mut reader = Self {
+            input,
+            kind: Kind::Config,
+            chunk: Vec::new(),
+            taken: 0,
+            read: 0,
+            count: 0,
+            checksum: 0,
+        };
+        let mut magic = [0; MAGIC.len()];
+        let got = reader.fill(&mut magic)?;
+        if magic[..got] != MAGIC[..got] {
+            return Err(ImageError::Foreign);
+        }
+        reader.whole(got, magic.len(), "the mark of a drive file")?;
+        let mut version = [0; 4];
+        reader.exactly(&mut version, "its version")?;
+        match u32::from_le_bytes(version) {
+            VERSION => Ok(reader),
+            other => Err(ImageError::Version(other)),
+        }
+    }
+
+    /// Position in the file of the next byte that is taken.
+    pub(super) fn offset(&self) -> u64 {
+        self.read - (self.chunk.len() - self.taken) as u64
+    }
+
+    /// Reads until `bytes` is full or the input ends; gives what was read.
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, ImageError> {
+        let mut got = 0;
+        while got < bytes.len() {
+            match self.input.read(&mut bytes[got..]) {
+                Ok(0) => break,
+                Ok(more) => got += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    let offset = self.read + got as u64;
+                    return Err(ImageError::Io { offset, source });
+                }
+            }
+        }
+        self.read += got as u64;
+        self.checksum = crc32c::crc32c_append(self.checksum, &bytes[..got]);
+        Ok(got)
+    }
+
+    fn whole(&self, got: usize, need: usize, expected: &'static str) -> Result<(), ImageError> {
+        if got == need {
+            return Ok(());
+        }
+        let offset = self.read;
+        Err(ImageError::Truncated { offset, expected })
+    }
+
+    fn exactly(&mut self, bytes: &mut [u8], expected: &'static str) -> Result<(), ImageError> {
+        let got = self.fill(bytes)?;
+        self.whole(got, bytes.len(), expected)
+    }
+
+    /// What is taken from here on is of another kind; all of the last kind must
+    /// have been taken.
+    pub(super) fn begin(&mut self, kind: Kind) -> Result<(), ImageError> {
+        let left = self.chunk.len() - self.taken;
+        self.require("bytes left in a section", left as u64, format_args!("none"), left == 0)?;
+        self.kind = kind;
+        Ok(())
+    }
+
+    /// Reads the next section, whose checksum and kind must be right.
+    fn next(&mut self) -> Result<(), ImageError> {
+        let start = self.read;
+        let mut head = [0; SECTION_HEADER];
+        self.exactly(&mut head, "the header of a section")?;
+        let length = u64::from_le_bytes(head[4..12].try_into().expect("eight bytes"));
+        if length == 0 || length > SECTION_MAX as u64 {
+            return Err(ImageError::Value {
+                offset: start + 4,
+                what: "the length of a section",
+                found: length,
+                expected: format!("1 to {SECTION_MAX}"),
+            });
+        }
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.resize(length as usize, 0);
+        self.exactly(&mut chunk, "the rest of a section")?;
+        let stored = u32::from_le_bytes(head[12..].try_into().expect("four bytes"));
+        if section_checksum(&head, &chunk) != stored {
+            return Err(ImageError::Checksum { offset: start });
+        }
+        let kind = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
+        if kind != self.kind as u32 {
+            return Err(ImageError::Value {
+                offset: start,
+                what: "the kind of a section",
+                found: u64::from(kind),
+                expected: format!("{} ({})", self.kind as u32, self.kind.name()),
+            });
+        }
+        (self.chunk, self.taken) = (chunk, 0);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// A section of which the text is the whole.
+    pub(super) fn text(&mut self) -> Result<&[u8], ImageError> {
+        self.next()?;
+        self.taken = self.chunk.len();
+        Ok(&self.chunk)
+    }
+
+    /// Takes as many bytes as `out` has.
+    pub(super) fn take(&mut self, mut out: &mut [u8]) -> Result<(), ImageError> {
+        while !out.is_empty() {
+            if self.taken == self.chunk.len() {
+                self.next()?;
+            }
+            let now = out.len().min(self.chunk.len() - self.taken);
+            let (filled, rest) = out.split_at_mut(now);
+            filled.copy_from_slice(&self.chunk[self.taken..self.taken + now]);
+            self.taken += now;
+            out = rest;
+        }
+        Ok(())
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ImageError> {
+        let mut bytes = [0; N];
+        self.take(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, ImageError> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, ImageError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, ImageError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, ImageError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// The value `found`, which was just taken, must be as expected.
+    pub(super) fn require(
+        &self,
+        what: &'static str,
+        found: u64,
+        expected: Arguments<'_>,
+        fits: bool,
+    ) -> Result<(), ImageError> {
+        if fits {
+            return Ok(());
+        }
+        Err(ImageError::Value {
+            offset: self.offset(),
+            what,
+            found,
+            expected: expected.to_string(),
+        })
+    }
+
+    /// A number of things, of which there can be at most `most`.
+    pub(super) fn count(&mut self, what: &'static str, most: u64) -> Result<u32, ImageError> {
+        let count = self.u32()?;
+        let found = u64::from(count);
+        self.require(what, found, format_args!("at most {most}"), found <= most)?;
+        Ok(count)
+    }
+
+    /// Reads the end marker, after which nothing may follow.
+    pub(super) fn end(mut self) -> Result<(), ImageError> {
+        self.begin(Kind::End)?;
+        let (count, checksum) = (self.count, self.checksum);
+        let found = self.u64()?;
+        let expected = format_args!("{count}");
+        self.require("the number of sections", found, expected, found == count)?;
+        let found = self.u32()?;
+        let (what, expected) = ("the checksum of the file", format_args!("{checksum}"));
+        self.require(what, u64::from(found), expected, found == checksum)?;
+        self.begin(Kind::End)?;
+        let got = self.fill(&mut [0])? as u64;
+        self.require("bytes after the end", got, format_args!("none"), got == 0)
+    }
+}
