@@ -146,7 +146,8 @@ impl Layout {
             dies_per_group,
             handles,
             page_bits,
-            buffer_pages: (config.controller.write_buffer.0 / page_bytes) as u32,
+            buffer_pages: u32::try_from(config.controller.write_buffer.0 / page_bytes)
+                .unwrap_or(u32::MAX),
             line: Divisor::new(line_pages),
             unit_of: Divisor::new(unit),
             die: Divisor::new(dies_per_group),
@@ -184,7 +185,8 @@ impl Layout {
         // Open lines of the host and of collection, the journal's old and new
         // line, the open line of a paged map.
         let open = self.handles + collectors + 2 + u32::from(self.map_pages > 0);
-        let need = open + config.collection.reserve_lines.max(1) + 1;
+        let reserve = config.collection.reserve_lines.max(1);
+        let need = reserve.saturating_add(open + 1);
         let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
         let fit = lines.saturating_sub(need);
         if u64::from(fit) * u64::from(self.line_data) >= u64::from(pages) {

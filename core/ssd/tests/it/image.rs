@@ -1,11 +1,13 @@
 //! Drive files: nothing is lost on the way, and nothing that is not one is taken
 //! for one.
 
+mod hostile;
+
 use nand::Payload;
 use sim::{Kernel, Seed};
 use ssd::image::{self, ImageError};
 use ssd::{Content, Drive, DriveConfig, DriveMedia, Precondition, Preset};
-use units::{Bytes, Extent, KIB, MIB, Origin, Placement};
+use units::{Bytes, Extent, MIB, Origin, Placement};
 
 /// A drive of a few hundred pages that keeps contents.
 fn small(name: &str) -> DriveConfig {
