@@ -41,8 +41,8 @@ pub(crate) struct Block {
     pub(crate) written: u32,
     pub(crate) erases: u32,
     pub(crate) label: u64,
-    /// Stamp of the first page; the others are kept as differences to it, which
-    /// halves the memory of the most numerous thing in a simulation.
+    /// Stamp of the first program; the others are kept as differences to it, one
+    /// a program.
     base: u64,
     stamps: Box<[u32]>,
     words: Box<[u32]>,
@@ -56,9 +56,15 @@ pub(crate) struct Slot {
     pub(crate) page: u32,
     pub(crate) sectors_per_page: u32,
     pub(crate) pages_per_block: u32,
+    pub(crate) pages_per_program: u32,
 }
 
 impl Slot {
+    /// The program that wrote the page.
+    fn program(self) -> usize {
+        (self.page / self.pages_per_program) as usize
+    }
+
     fn range(self) -> std::ops::Range<usize> {
         let start = self.page as usize * self.sectors_per_page as usize;
         start..start + self.sectors_per_page as usize
@@ -84,12 +90,13 @@ impl Block {
         if self.words.is_empty() {
             let sectors = slot.pages_per_block as usize * slot.sectors_per_page as usize;
             self.words = vec![0; sectors].into_boxed_slice();
-            self.stamps = vec![0; slot.pages_per_block as usize].into_boxed_slice();
+            let programs = slot.pages_per_block / slot.pages_per_program;
+            self.stamps = vec![0; programs as usize].into_boxed_slice();
         }
         if slot.page == 0 {
             (self.base, self.label) = (stamp, label);
         }
-        self.stamps[slot.page as usize] = (stamp - self.base) as u32;
+        self.stamps[slot.program()] = (stamp - self.base) as u32;
         self.words[slot.range()].copy_from_slice(words);
         self.store_payload(slot, payload);
         self.written = slot.page + 1;
@@ -114,8 +121,9 @@ impl Block {
         }
     }
 
-    pub(crate) fn make_unreadable(&mut self, page: u32) {
-        self.stamps[page as usize] = UNREADABLE;
+    /// Makes the program that wrote a page unreadable.
+    pub(crate) fn make_unreadable(&mut self, slot: Slot) {
+        self.stamps[slot.program()] = UNREADABLE;
     }
 
     pub(crate) fn erase(&mut self) {
@@ -133,7 +141,7 @@ impl Block {
         if slot.page >= self.written {
             return None;
         }
-        let delta = self.stamps[slot.page as usize];
+        let delta = self.stamps[slot.program()];
         (delta != UNREADABLE).then(|| Page {
             stamp: self.base + u64::from(delta),
             label: self.label,

@@ -238,7 +238,7 @@ impl Nand {
             return Err(NandError::Uncorrectable);
         }
         let media = self.media.borrow();
-        let readable = |block| media.page(block, row.page).is_some();
+        let readable = |block| media.is_readable(block, row.page);
         if row.blocks().all(readable) {
             Ok(())
         } else {
@@ -368,12 +368,15 @@ impl Nand {
         media.erase(block)
     }
 
-    /// Moves one page to another block of the same die and plane without the
-    /// channel: a read into the page register and a program out of it. The spare
-    /// words come along; `stamp` and `label` are new.
+    /// Moves the pages of one program to another block of the same die and plane
+    /// without the channel: reads into the page registers and a program out of
+    /// them. The spare words come along; `stamp` and `label` are new.
     ///
     /// # Errors
-    /// As a read and a program; the planes must be the same.
+    /// As a read and a program.
+    ///
+    /// # Panics
+    /// If the two are not in the same plane.
     pub async fn copyback(
         &self,
         from: (BlockId, u32),
@@ -387,9 +390,10 @@ impl Nand {
             "a copyback stays in its plane"
         );
         let die = &self.dies[from.0.die as usize];
+        let pages = self.geometry.pages_per_program;
         let sense = Service {
             class: Priority::Normal.class(),
-            span: self.timing.command + self.timing.read,
+            span: Ns(self.timing.command.0 + self.timing.read.0 * u64::from(pages)),
             suspendable: false,
             tag: UNTRACKED,
         };
@@ -404,8 +408,8 @@ impl Nand {
         die.array.serve(&self.sim, program).await;
         self.under_way.borrow_mut().end(ticket.tag);
         self.count(|c| {
-            c.read_pages += 1;
-            c.program_pages += 1;
+            c.read_pages += u64::from(pages);
+            c.program_pages += u64::from(pages);
         });
         Ok(())
     }
@@ -417,13 +421,14 @@ impl Nand {
         stamp: u64,
         label: u64,
     ) -> Result<Ticket, NandError> {
-        let (words, payload) = {
+        let (mut words, mut payload) = (Vec::new(), Vec::new());
+        for number in from.1..from.1 + self.geometry.pages_per_program {
             let media = self.media.borrow();
-            let page = media.page(from.0, from.1).ok_or(NandError::Unreadable)?;
+            let page = media.page(from.0, number).ok_or(NandError::Unreadable)?;
+            words.extend_from_slice(page.words);
             let sectors = 0..self.geometry.sectors_per_page();
-            let payload: Vec<_> = sectors.map(|s| media.payload(from.0, from.1, s)).collect();
-            (page.words.to_vec(), payload)
-        };
+            payload.extend(sectors.map(|s| media.payload(from.0, number, s)));
+        }
         self.submit_program(Program {
             row: Row::single(to.0, to.1),
             stamp,

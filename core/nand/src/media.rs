@@ -30,6 +30,16 @@ pub enum NandError {
         /// Its state.
         state: BlockState,
     },
+    /// A program writes all the pages that share its cells, no more and no less.
+    #[error("program of {pages} pages from page {page}; {step} at a time are programmed")]
+    NotOneProgram {
+        /// First page.
+        page: u32,
+        /// Pages asked for.
+        pages: u32,
+        /// Pages of a program.
+        step: u32,
+    },
     /// The stamp is older than the block's first one, or too far from it.
     #[error("a stamp does not follow the first one of its block")]
     Stamp,
@@ -52,6 +62,9 @@ pub enum NandError {
 pub struct Media {
     geometry: Geometry,
     blocks: Vec<Arc<Block>>,
+    /// By block: pages that are certainly readable, a prefix. Kept apart from the
+    /// blocks because every read asks, and this stays in the processor's cache.
+    readable: Vec<u32>,
 }
 
 impl Media {
@@ -59,7 +72,11 @@ impl Media {
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
         let blocks = (0..geometry.blocks()).map(|_| Arc::default()).collect();
-        Self { geometry, blocks }
+        Self {
+            readable: vec![0; geometry.blocks() as usize],
+            geometry,
+            blocks,
+        }
     }
 
     /// Marks about `per_million` of a million blocks as bad from the factory.
@@ -107,6 +124,13 @@ impl Media {
         self.block(block).page(self.slot(page))
     }
 
+    /// Whether a page can be read.
+    #[inline]
+    #[must_use]
+    pub fn is_readable(&self, block: BlockId, page: u32) -> bool {
+        page < self.readable[self.geometry.index(block)] || self.page(block, page).is_some()
+    }
+
     /// Contents of a sector of a readable page.
     #[must_use]
     pub fn payload(&self, block: BlockId, page: u32, sector: u32) -> Payload {
@@ -127,20 +151,36 @@ impl Media {
         words: &[u32],
         payload: &[Payload],
     ) -> Result<(), NandError> {
+        let per_page = self.geometry.sectors_per_page() as usize;
+        let planes = row.planes.count_ones() as usize;
+        let pages = (words.len() / (per_page * planes)) as u32;
+        let step = self.geometry.pages_per_program;
+        if pages != step || !row.page.is_multiple_of(step) {
+            return Err(NandError::NotOneProgram {
+                page: row.page,
+                pages,
+                step,
+            });
+        }
         for block in row.blocks() {
             self.may_program(block, row.page, stamp)?;
         }
-        let per_page = self.geometry.sectors_per_page() as usize;
-        let planes = row.planes.count_ones() as usize;
         for (plane, id) in row.blocks().enumerate() {
-            let pages = words.len() / (per_page * planes);
+            let index = self.geometry.index(id);
+            let (slot, readable) = (self.slot(row.page), &mut self.readable[index]);
+            let block = Arc::make_mut(&mut self.blocks[index]);
+            if *readable == row.page {
+                *readable += pages;
+            }
             for page in 0..pages {
-                let from = (page * planes + plane) * per_page;
+                let from = (page as usize * planes + plane) * per_page;
                 let part = from..from + per_page;
-                let slot = self.slot(row.page + page as u32);
+                let slot = Slot {
+                    page: row.page + page,
+                    ..slot
+                };
                 let payload = payload.get(part.clone()).unwrap_or(&[]);
-                self.block_mut(id)
-                    .store(slot, stamp, label, &words[part], payload);
+                block.store(slot, stamp, label, &words[part], payload);
             }
         }
         Ok(())
@@ -177,6 +217,7 @@ impl Media {
             return Err(NandError::EraseFailed);
         }
         self.block_mut(id).erase();
+        self.keep_readable(id, 0);
         Ok(())
     }
 
@@ -187,13 +228,22 @@ impl Media {
 
     /// Makes programmed pages unreadable: their program was cut or failed.
     pub(crate) fn tear(&mut self, id: BlockId, pages: std::ops::Range<u32>) {
+        self.keep_readable(id, pages.start);
         for page in pages {
-            self.block_mut(id).make_unreadable(page);
+            let slot = self.slot(page);
+            self.block_mut(id).make_unreadable(slot);
         }
+    }
+
+    /// At most the pages before `page` are certainly readable.
+    fn keep_readable(&mut self, id: BlockId, page: u32) {
+        let readable = &mut self.readable[self.geometry.index(id)];
+        *readable = (*readable).min(page);
     }
 
     /// Takes back pages from `page` on, whose program had not begun.
     pub(crate) fn unwrite(&mut self, id: BlockId, page: u32) {
+        self.keep_readable(id, page);
         let block = self.block_mut(id);
         block.written = block.written.min(page);
         if block.written == 0 {
@@ -203,6 +253,7 @@ impl Media {
 
     /// Leaves a block half erased: its erase was cut.
     pub(crate) fn half_erase(&mut self, id: BlockId) {
+        self.keep_readable(id, 0);
         self.block_mut(id).state = BlockState::HalfErased;
     }
 
@@ -210,7 +261,7 @@ impl Media {
     /// counted.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.blocks.iter().map(|b| b.memory() + 16).sum()
+        self.blocks.iter().map(|b| b.memory() + 20).sum()
     }
 
     fn slot(&self, page: u32) -> Slot {
@@ -218,6 +269,7 @@ impl Media {
             page,
             sectors_per_page: self.geometry.sectors_per_page(),
             pages_per_block: self.geometry.pages_per_block,
+            pages_per_program: self.geometry.pages_per_program,
         }
     }
 

@@ -31,6 +31,8 @@
 pub mod chance;
 mod combine;
 mod kernel;
+#[allow(unsafe_code, reason = "measured to be worth it; see the module")]
+mod prefetch;
 mod queue;
 mod server;
 mod sync;
@@ -39,6 +41,7 @@ mod timeline;
 pub use chance::{Rng, Seed};
 pub use combine::{Elapsed, join, join_all, timeout};
 pub use kernel::{Cut, JoinHandle, Kernel, Pacer, Sim, Sleep, TaskId};
+pub use prefetch::prefetch;
 pub use server::{Class, Discipline, Server, Service};
 pub use sync::{Acquire, Lock, LockGuard, Permit, Receiver, Semaphore, Sender, Signal, channel};
 pub use timeline::{Meter, Timeline};

@@ -1,8 +1,8 @@
 //! A served resource whose queue may be reordered and whose work may be
 //! suspended: a flash die.
 //!
-//! Invariants: at most one job is in service; a job waits in the queue of its
-//! class, first come, first served; a lower class number goes first, unless it
+//! Invariants: at most one job is in service; jobs of one class begin and end in
+//! the order of their arrival, whatever is suspended in between; a lower class number goes first, unless it
 //! has gone first [`Discipline::bypass_limit`] times in a row while others
 //! waited; a suspended job competes with its class and its time of arrival. A job's timer that no longer matches its end time is stale and ignored.
 
@@ -140,7 +140,10 @@ impl Server {
         let job = queue.admit(sim.current(), service);
         match queue.running {
             None => queue.start(sim, job),
-            Some(running) if self.may_suspend(&queue.jobs[running], service.class) => {
+            Some(running)
+                if self.may_suspend(&queue.jobs[running], service.class)
+                    && queue.would_be_first(service.class) =>
+            {
                 queue.suspend(sim, running, self.discipline.suspend_cost);
                 self.meter.add(self.discipline.suspend_cost);
                 queue.start(sim, job);
@@ -199,6 +202,15 @@ impl Queue {
         self.running = Some(index);
     }
 
+    /// Whether nothing of this class or an earlier one waits or is suspended: a
+    /// job may pass later classes, never its own.
+    fn would_be_first(&self, class: Class) -> bool {
+        let earlier = &self.waiting[..=usize::from(class.0)];
+        let mut suspended = self.suspended.iter();
+        earlier.iter().all(VecDeque::is_empty)
+            && suspended.all(|&job| self.jobs[job].service.class > class)
+    }
+
     fn suspend(&mut self, sim: &Sim, index: usize, cost: Ns) {
         let job = &mut self.jobs[index];
         job.left = job.ends.since(sim.now()) + cost;
@@ -209,6 +221,12 @@ impl Queue {
 
     /// Takes the job to serve next out of where it waits.
     fn next(&mut self, bypass_limit: u32) -> Option<usize> {
+        let occupied = self.waiting.iter().filter(|w| !w.is_empty()).count();
+        if self.suspended.is_empty() && occupied <= 1 {
+            // The common case: nothing to choose between.
+            self.bypasses = 0;
+            return self.waiting.iter_mut().find_map(VecDeque::pop_front);
+        }
         let first = self.candidates().min_by_key(|c| (c.class, c.arrival))?;
         let oldest = self.candidates().min_by_key(|c| c.arrival)?;
         let bypasses = first.arrival != oldest.arrival;
@@ -222,25 +240,23 @@ impl Queue {
         } else {
             self.bypasses + 1
         };
-        if chosen.suspended {
-            return self.suspended.pop();
+        match chosen.suspended {
+            Some(position) => Some(self.suspended.remove(position)),
+            None => self.waiting[usize::from(chosen.class.0)].pop_front(),
         }
-        self.waiting[usize::from(chosen.class.0)].pop_front()
     }
 
-    /// The job suspended last and the heads of the queues.
+    /// The suspended jobs and the heads of the queues.
     fn candidates(&self) -> impl Iterator<Item = Candidate> {
+        let suspended = self.suspended.iter().enumerate();
+        let suspended = suspended.map(|(position, &job)| (job, Some(position)));
         let heads = self.waiting.iter().filter_map(|w| w.front());
-        let suspended = self.suspended.last().into_iter();
-        let heads = heads.map(|&job| (job, false));
-        suspended
-            .map(|&job| (job, true))
-            .chain(heads)
-            .map(|(job, suspended)| Candidate {
-                class: self.jobs[job].service.class,
-                arrival: self.jobs[job].arrival,
-                suspended,
-            })
+        let heads = heads.map(|&job| (job, None));
+        suspended.chain(heads).map(|(job, suspended)| Candidate {
+            class: self.jobs[job].service.class,
+            arrival: self.jobs[job].arrival,
+            suspended,
+        })
     }
 }
 
@@ -249,7 +265,8 @@ impl Queue {
 struct Candidate {
     class: Class,
     arrival: u64,
-    suspended: bool,
+    /// Its position among the suspended, if it is one.
+    suspended: Option<usize>,
 }
 
 /// Waits for a [`Service`].

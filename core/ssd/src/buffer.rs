@@ -23,6 +23,8 @@ pub(crate) struct Slot {
     pub(crate) state: SlotState,
     /// Whether this is a copy made by collection.
     pub(crate) moved: bool,
+    /// Whether there was no version on flash before this one when it was issued.
+    pub(crate) bare: bool,
     /// Cause number, for the ledger.
     pub(crate) cause: u8,
     /// Origin of the data.
@@ -40,6 +42,7 @@ pub(crate) struct Slot {
 const FREE: Slot = Slot {
     state: SlotState::Free,
     moved: false,
+    bare: false,
     cause: 0,
     tag: 0,
     page: NONE,

@@ -13,7 +13,7 @@ use crate::line::LineState;
 use crate::policy;
 use crate::recover::word;
 use crate::state::{Kind, State};
-use nand::{BlockState, NandError, Payload, Priority};
+use nand::{BlockState, NandError, Payload, Priority, Row};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -191,16 +191,14 @@ impl Core {
         self.begin_reading(line, ReadCause::Gc, row);
         let bytes = source.pages.len() as u32 * self.layout.page_bytes() as u32;
         let result = self.nand.read(row, bytes, Priority::Normal).await;
+        let names = self.names(&row, &source);
         if self.map_cache.is_some() {
-            for &place in &source.pages {
-                let (page, _) = self.spare_word(place);
+            for &(page, _) in &names {
                 self.touch_map(page, true).await;
             }
         }
         let lost = result == Err(NandError::Uncorrectable);
-        for place in source.pages {
-            self.queue_copy(place, target, cause, lost);
-        }
+        self.queue_copies(&source.pages, &names, target, cause, lost);
         self.end_reading(line);
         let ready = {
             let state = self.state.borrow();
@@ -212,34 +210,50 @@ impl Core {
         }
     }
 
-    /// Page and origin that the spare area of a flash page names.
-    fn spare_word(&self, place: u32) -> (u32, u16) {
-        let (line, offset) = self.layout.line_of(place);
-        let at = self.layout.place(offset);
-        let row = self.row(&self.state.borrow(), line, at.unit, at.row);
-        let block = crate::Layout::block(&row, at.plane);
+    /// Page and origin that the spare area names for each flash page of a row.
+    fn names(&self, row: &Row, source: &RowOfPages) -> Vec<(u32, u16)> {
         let media = self.nand.media();
-        let page = media.page(block, at.row).expect("a valid page is readable");
-        word::parse(&self.layout, page.words[at.sector as usize]).expect("a valid page has a name")
+        let name = |&place: &u32| {
+            let (_, offset) = self.layout.line_of(place);
+            let at = self.layout.place(offset);
+            let page = media.page(crate::Layout::block(row, at.plane), at.row);
+            let word = page.expect("a valid page is readable").words[at.sector as usize];
+            word::parse(&self.layout, word).expect("a valid page has a name")
+        };
+        source.pages.iter().map(name).collect()
     }
 
-    fn queue_copy(&self, place: u32, target: usize, cause: Cause, lost: bool) {
-        if !self.state.borrow().lines.is_valid(place) {
-            self.window.put(1);
-            return;
-        }
-        let (page, tag) = self.spare_word(place);
+    fn queue_copies(
+        &self,
+        places: &[u32],
+        names: &[(u32, u16)],
+        target: usize,
+        cause: Cause,
+        lost: bool,
+    ) {
         let mut state = self.state.borrow_mut();
-        let slot = state.insert_moved(target, page, place, cause, tag);
-        if self.config.flash.keep_contents {
-            for sector in 0..self.layout.sectors_per_page {
-                let payload = if lost {
-                    Payload::Lost
-                } else {
-                    self.flash_sector(&state, place, sector)
-                };
-                state.set_payload(slot, sector as usize, payload);
+        let mut outdated = 0;
+        for (&place, &(page, tag)) in places.iter().zip(names) {
+            if !state.lines.is_valid(place) {
+                outdated += 1;
+                continue;
             }
+            state.map.prefetch(page);
+            let slot = state.insert_moved(target, page, place, cause, tag);
+            if self.config.flash.keep_contents {
+                for sector in 0..self.layout.sectors_per_page {
+                    let payload = if lost {
+                        Payload::Lost
+                    } else {
+                        self.flash_sector(&state, place, sector)
+                    };
+                    state.set_payload(slot, sector as usize, payload);
+                }
+            }
+        }
+        drop(state);
+        if outdated > 0 {
+            self.window.put(outdated);
         }
     }
 

@@ -193,12 +193,12 @@ pub enum ConfigError {
 impl ConfigError {
     pub(crate) fn range(
         knob: &'static str,
-        value: impl ToString,
+        value: impl std::fmt::Display,
         expected: impl Into<String>,
     ) -> Self {
         Self::Range {
             knob,
-            value: value.to_string(),
+            value: format!("{value}"),
             expected: expected.into(),
         }
     }

@@ -470,7 +470,7 @@ impl Core {
     /// The mapped pages that `extent` touches: first, one past the last.
     #[inline]
     pub(crate) fn pages_of(&self, extent: Extent) -> (u32, u32) {
-        let per_page = self.layout.sectors_per_page as u64 * (UNIT as u64 / SECTOR);
+        let per_page = u64::from(self.layout.sectors_per_page) * (UNIT as u64 / SECTOR);
         let first = extent.start.0 / per_page;
         (first as u32, extent.end().div_ceil(per_page) as u32)
     }

@@ -6,9 +6,11 @@
 //! durable at once; otherwise the deallocation takes effect at the instant at
 //! which its journal page is issued, and is acknowledged when that is written.
 //!
-//! A *checkpoint* lists every unmapped range at one sequence number. Once it is
-//! complete, older journal lines have no use and are erased; one is written
-//! whenever the journal moves on to another line.
+//! A *checkpoint* lists every range of which flash holds no version that counts,
+//! at one sequence number: pages that are nowhere, and pages whose first version
+//! since is still on its way. Once it is complete, older journal lines have no
+//! use and are erased; one is written whenever the journal moves on to another
+//! line.
 //!
 //! # Format of a journal page (little endian, 4096 bytes)
 //!
@@ -27,7 +29,6 @@ use crate::drive::{Core, IoError};
 use crate::ledger::Cause;
 use crate::line::LineState;
 use crate::recover::word;
-use crate::state::{Map, Where};
 use nand::{Payload, Ticket, UNIT};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -289,8 +290,17 @@ impl Core {
     /// Writes every unmapped range, then erases the journal lines before it.
     async fn write_checkpoint(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
         let old = std::mem::take(&mut self.journal.borrow_mut().full_lines);
+        // The records to be superseded are older than every program under way
+        // now. Once those have completed, what flash holds of a page is known,
+        // and whatever is issued later counts as later than the checkpoint.
+        let until = self.state.borrow().in_flight.next();
+        self.settle(until).await;
+        let ranges = {
+            let state = self.state.borrow();
+            let sequence = state.in_flight.settled.saturating_sub(1);
+            ranges(state.without_version(self.layout.host_pages), sequence)
+        };
         let sequence = self.mark();
-        let ranges = unmapped(&self.state.borrow().map, self.layout.host_pages, sequence);
         let of = ranges.len().div_ceil(ENTRIES).max(1) as u32;
         for index in 0..of {
             self.open_journal_line(frontier).await?;
@@ -338,22 +348,28 @@ impl Core {
         loop {
             let (line, unit, sequence, ticket) = self.submit_page(frontier, &mut page);
             under_way.push(sequence);
-            let result = self.nand.finish_program(ticket).await;
-            let mut state = self.state.borrow_mut();
-            let entry = &mut state.lines.lines[line as usize];
-            entry.in_flight -= 1;
-            if result.is_ok() {
-                for sequence in under_way {
-                    state.in_flight.end(sequence);
-                }
-                drop(state);
-                self.progress.notify(&self.sim);
+            let written = self.nand.finish_program(ticket).await.is_ok();
+            self.end_page(line, unit, written, &under_way);
+            if written {
                 return Ok(());
             }
-            entry.dead_dies.push(self.layout.die_in_group(unit));
-            drop(state);
             self.open_journal_line(frontier).await?;
         }
+    }
+
+    fn end_page(&self, line: u32, unit: u32, written: bool, under_way: &[u64]) {
+        let mut state = self.state.borrow_mut();
+        let entry = &mut state.lines.lines[line as usize];
+        entry.in_flight -= 1;
+        if !written {
+            entry.dead_dies.push(self.layout.die_in_group(unit));
+            return;
+        }
+        for &sequence in under_way {
+            state.in_flight.end(sequence);
+        }
+        drop(state);
+        self.progress.notify(&self.sim);
     }
 
     fn submit_page(&self, frontier: usize, page: &mut JournalPage) -> (u32, u32, u64, Ticket) {
@@ -393,10 +409,10 @@ impl Core {
     }
 }
 
-/// Every range of host pages that is nowhere.
-fn unmapped(map: &Map, host_pages: u32, sequence: u64) -> Vec<Trimmed> {
+/// Ascending pages as ranges, each with `sequence`.
+fn ranges(pages: Vec<u32>, sequence: u64) -> Vec<Trimmed> {
     let mut ranges: Vec<Trimmed> = Vec::new();
-    for page in (0..host_pages).filter(|&page| map.get(page) == Where::Nowhere) {
+    for page in pages {
         match ranges.last_mut() {
             Some(range) if range.first + range.pages == page => range.pages += 1,
             _ => ranges.push(Trimmed {

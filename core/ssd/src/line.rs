@@ -149,6 +149,12 @@ impl Lines {
         self.valid[page as usize / 64] >> (page % 64) & 1 == 1
     }
 
+    /// Asks the processor for the bit of a page that will be cleared soon.
+    #[inline]
+    pub(crate) fn prefetch_valid(&self, page: u32) {
+        sim::prefetch(&self.valid, page as usize / 64);
+    }
+
     /// Marks a page valid.
     #[inline]
     pub(crate) fn set_valid(&mut self, line: u32, page: u32) {

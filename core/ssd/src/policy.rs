@@ -27,7 +27,7 @@ pub fn victim(policy: VictimPolicy, lines: impl Iterator<Item = LineView>) -> Op
 fn cost_benefit(view: &LineView) -> u128 {
     let free = u128::from(view.pages - view.valid);
     let cost = 2 * u128::from(view.valid) + 1;
-    (free * u128::from(view.age) << 20) / cost
+    ((free * u128::from(view.age)) << 20) / cost
 }
 
 /// The line with the least worn blocks, if it lags behind the most worn one of

@@ -28,6 +28,7 @@ impl Core {
         sink: &mut impl Sink,
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
+        self.state.borrow().map.prefetch(first);
         let time = self.config.controller.command + self.dram_time(last - first);
         self.sim.sleep(time).await;
         if self.map_cache.is_some() {

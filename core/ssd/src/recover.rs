@@ -224,29 +224,37 @@ fn fill_gaps(
     // an unused line is better off with erased ones.
     let (used, unused): (Vec<u32>, Vec<u32>) =
         (0..layout.lines()).partition(|&line| found.owners[line as usize].is_some());
-    for (line, is_used) in used.iter().map(|&l| (l, true)).chain(unused.iter().map(|&l| (l, false))) {
-        for die in 0..layout.dies_per_group {
-            for plane in 0..planes {
-                let index = State::block_index(layout, line, die) + plane as usize;
-                if found.blocks[index] != NONE {
-                    continue;
-                }
-                let real_die = layout.dies(layout.group(line)).start + die;
-                let column = (real_die * planes + plane) as usize;
-                let from_dirty = if is_used { dirty[column].pop() } else { None };
-                let (block, is_dirty) = match from_dirty.or_else(|| None) {
-                    Some(block) => (Some(block), true),
-                    None => match clean[column].pop() {
-                        Some(block) => (Some(block), false),
-                        None => (dirty[column].pop(), true),
-                    },
-                };
-                found.blocks[index] = block.unwrap_or(NONE);
-                if is_dirty || block.is_none() {
-                    found.dirty[line as usize].push(die);
+    for (lines, are_used) in [(used, true), (unused, false)] {
+        for line in lines {
+            for die in 0..layout.dies_per_group {
+                for plane in 0..planes {
+                    let real_die = layout.dies(layout.group(line)).start + die;
+                    let column = (real_die * planes + plane) as usize;
+                    let stock = (&mut clean[column], &mut dirty[column]);
+                    fill_gap(layout, found, (line, die, plane), are_used, stock);
                 }
             }
         }
+    }
+}
+
+/// Gives one line a block on one die and plane, if it has none.
+fn fill_gap(
+    layout: &Layout,
+    found: &mut Found,
+    (line, die, plane): (u32, u32, u32),
+    is_used: bool,
+    (clean, dirty): (&mut Vec<u32>, &mut Vec<u32>),
+) {
+    let index = State::block_index(layout, line, die) + plane as usize;
+    if found.blocks[index] != NONE {
+        return;
+    }
+    let lost_label = if is_used { dirty.pop() } else { None };
+    let erased = if lost_label.is_none() { clean.pop() } else { None };
+    found.blocks[index] = lost_label.or(erased).or_else(|| dirty.pop()).unwrap_or(NONE);
+    if erased.is_none() {
+        found.dirty[line as usize].push(die);
     }
 }
 

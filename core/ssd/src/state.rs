@@ -44,6 +44,12 @@ impl Map {
         }
     }
 
+    /// Asks the processor for an entry that will be looked up soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: u32) {
+        sim::prefetch(&self.entries, page as usize);
+    }
+
     #[inline]
     pub(crate) fn set(&mut self, page: u32, place: Where) {
         self.entries[page as usize] = match place {
@@ -184,6 +190,7 @@ impl State {
         let index = self.slots.add(Slot {
             state: SlotState::Pending,
             moved: false,
+            bare: false,
             cause: new.cause as u8,
             tag: new.tag,
             page: new.page,
@@ -194,6 +201,7 @@ impl State {
         if let Where::Buffer(issued) = before {
             self.slots.get_mut(issued).successor = index;
         }
+        self.lines.prefetch_valid(old);
         self.map.set(new.page, Where::Buffer(index));
         self.frontiers[new.frontier].pending.push_back(index);
         (index, true)
@@ -204,6 +212,7 @@ impl State {
         let index = self.slots.add(Slot {
             state: SlotState::Pending,
             moved: true,
+            bare: false,
             cause: cause as u8,
             tag,
             page,
@@ -258,6 +267,27 @@ impl State {
         }
     }
 
+    /// Host pages of which flash holds no version that counts, whatever stale ones
+    /// lie about: those that are nowhere, and those whose only versions are still
+    /// on their way. Ascending, without repeats.
+    pub(crate) fn without_version(&self, host_pages: u32) -> Vec<u32> {
+        let on_their_way = self.slots.in_use().filter(|(_, slot)| {
+            !slot.moved
+                && match slot.state {
+                    SlotState::Pending => slot.old == NONE,
+                    SlotState::Issued => slot.bare,
+                    _ => false,
+                }
+        });
+        let on_their_way = on_their_way.map(|(_, slot)| slot.page);
+        let nowhere = (0..host_pages).filter(|&page| self.map.get(page) == Where::Nowhere);
+        let mut pages: Vec<u32> = nowhere.chain(on_their_way).collect();
+        pages.retain(|&page| page < host_pages);
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
     /// Takes up to `room` live slots from the queue of a frontier; dead ones on
     /// the way go to `dead`.
     pub(crate) fn gather(&mut self, frontier: usize, room: usize, dead: &mut Vec<u32>) -> Vec<u32> {
@@ -299,6 +329,9 @@ impl State {
             self.slots.get_mut(slot.successor).old = place;
         }
         let slot = self.slots.get_mut(index);
+        if slot.state == SlotState::Pending {
+            slot.bare = slot.old == NONE;
+        }
         slot.state = SlotState::Issued;
         slot.place = place;
         slot.old = NONE;

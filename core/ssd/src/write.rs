@@ -42,6 +42,7 @@ impl Core {
         origin: Origin,
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
+        self.state.borrow().map.prefetch(first);
         let time = self.config.controller.command + self.dram_time(last - first);
         self.sim.sleep(time).await;
         for page in first..last {
@@ -398,9 +399,11 @@ impl Core {
             (issue, ticket) = next;
         }
         let mut state = self.state.borrow_mut();
+        let (mut host, mut moved) = (0, 0);
         for &index in &issue.slots {
-            let slot = *state.slots.get(index);
-            self.give_back(slot.moved, slot.cause);
+            let slot = state.slots.get(index);
+            moved += usize::from(slot.moved);
+            host += usize::from(!slot.moved && slot.cause != Cause::Map as u8);
             state.settle_slot(index);
         }
         state.lines.lines[issue.line as usize].in_flight -= 1;
@@ -409,6 +412,12 @@ impl Core {
         }
         state.in_flight.end(issue.sequence);
         drop(state);
+        if host > 0 {
+            self.buffer.put(host);
+        }
+        if moved > 0 {
+            self.window.put(moved);
+        }
         self.finished(issue.line);
     }
 
@@ -427,17 +436,14 @@ impl Core {
         // What was dropped had been superseded by programs issued since: it must
         // count as under way until they have completed.
         self.wait_for_later(failed.sequence).await;
-        let mut state = self.state.borrow_mut();
         if failed.sequence != first {
-            state.in_flight.end(failed.sequence);
+            self.state.borrow_mut().in_flight.end(failed.sequence);
         }
         if slots.is_empty() {
-            state.in_flight.end(first);
-            drop(state);
+            self.state.borrow_mut().in_flight.end(first);
             self.finished(failed.line);
             return None;
         }
-        drop(state);
         self.open_room(failed.frontier, slots.len()).await.ok()?;
         let slots = self.still_newest(slots);
         Some(self.submit(failed.frontier, slots))

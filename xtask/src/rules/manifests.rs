@@ -26,6 +26,11 @@ fn check(source: &Source) -> Option<Finding> {
             "unsafe code is not forbidden",
             "write `unsafe_code = \"forbid\"` under [workspace.lints.rust]",
         ),
+        None if source.path == UNSAFE_ALLOWED => (
+            at_table(&table, &["lints", "rust", "unsafe_code"]) == Some("deny"),
+            "unsafe code is neither forbidden nor denied",
+            "write `unsafe_code = \"deny\"` under [lints.rust]; one module lifts it and says why",
+        ),
         None => (
             table
                 .get("lints")
@@ -36,6 +41,15 @@ fn check(source: &Source) -> Option<Finding> {
         ),
     };
     (!found).then(|| Finding::new(&source.path, source.line_of("lints"), what, remedy))
+}
+
+/// The one crate in which a module may lift the ban on unsafe code: the time
+/// kernel, where it is measured to be worth it.
+const UNSAFE_ALLOWED: &str = "core/sim/Cargo.toml";
+
+fn at_table<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
+    let (first, rest) = path.split_first()?;
+    at(table.get(*first)?, rest)?.as_str()
 }
 
 fn unreadable(source: &Source, error: &toml::de::Error) -> Finding {
@@ -61,6 +75,14 @@ mod tests {
         assert!(finds("[lints]\nworkspace = false\n"));
         assert!(finds("[lints.rust]\nunsafe_code = \"allow\"\n"));
         assert!(!finds("[lints]\nworkspace = true\n"));
+    }
+
+    #[test]
+    fn the_time_kernel_may_deny_instead_of_forbid() {
+        let finds = |text: &str| check(&Source::new(UNSAFE_ALLOWED, text)).is_some();
+        assert!(!finds("[lints.rust]\nunsafe_code = \"deny\"\n"));
+        assert!(finds("[lints.rust]\nunsafe_code = \"warn\"\n"));
+        assert!(finds("[package]\nname = \"sim\"\n"));
     }
 
     #[test]

@@ -8,8 +8,22 @@ use units::Ns;
 const READ: Class = Class(0);
 const PROGRAM: Class = Class(1);
 
-/// Runs jobs (arrival, class, span) and gives their ends in order of the jobs.
+/// Runs jobs (arrival, class, span) and gives their ends in order of the jobs;
+/// programs may be suspended.
 fn ends(discipline: Discipline, jobs: &[(u64, Class, u64)]) -> Vec<u64> {
+    run(discipline, jobs, |class| class == PROGRAM)
+}
+
+/// As [`ends`]; everything but reads may be suspended.
+fn ends_all_suspendable(discipline: Discipline, jobs: &[(u64, Class, u64)]) -> Vec<u64> {
+    run(discipline, jobs, |class| class != READ)
+}
+
+fn run(
+    discipline: Discipline,
+    jobs: &[(u64, Class, u64)],
+    suspendable: fn(Class) -> bool,
+) -> Vec<u64> {
     let kernel = Kernel::new();
     let server = Rc::new(Server::new(discipline));
     let ends = Rc::new(RefCell::new(vec![0; jobs.len()]));
@@ -20,7 +34,7 @@ fn ends(discipline: Discipline, jobs: &[(u64, Class, u64)]) -> Vec<u64> {
             let service = Service {
                 class,
                 span: Ns(span),
-                suspendable: class == PROGRAM,
+                suspendable: suspendable(class),
                 tag: 0,
             };
             server.serve(&sim, service).await;
@@ -104,4 +118,30 @@ fn busy_time_is_the_sum_of_the_spans() {
     kernel.run();
     assert_eq!(server.meter().busy(), Ns(150));
     assert_eq!(kernel.sim().now(), Ns(150));
+}
+
+#[test]
+fn jobs_of_one_class_end_in_order_of_arrival_whatever_is_suspended() {
+    let mut rng = sim::Seed(4).stream("jobs");
+    for round in 0..300 {
+        let discipline = Discipline {
+            bypass_limit: (round % 4) as u32,
+            suspend_limit: (round % 3) as u32,
+            suspend_cost: Ns(3),
+        };
+        let mut at = 0;
+        let jobs: Vec<_> = (0..60)
+            .map(|_| {
+                at += rng.below(40);
+                let class = rng.below(3) as u8;
+                (at, Class(class), [10, 50, 90][usize::from(class)])
+            })
+            .collect();
+        let ends = ends_all_suspendable(discipline, &jobs);
+        for class in 0..3 {
+            let of_class = jobs.iter().zip(&ends).filter(|(job, _)| job.1 == Class(class));
+            let ends: Vec<_> = of_class.map(|(_, &end)| end).collect();
+            assert!(ends.is_sorted(), "round {round}, class {class}: {ends:?}");
+        }
+    }
 }

@@ -1,3 +1,4 @@
 //! The drive, tested from outside.
 
-mod smoke;
+mod power;
+mod support;

@@ -1,0 +1,162 @@
+//! The power goes, at every event.
+
+use crate::support::{Mix, Model, recover, start, tiny, tiny_fdp};
+use sim::{Kernel, Seed};
+use ssd::{Drive, DriveConfig, DriveMedia};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+const MIX: Mix = Mix {
+    workers: 8,
+    ops: 60,
+    span: 1000,
+    trims_percent: 5,
+    flushes_percent: 5,
+    placements: 1,
+};
+
+/// Runs the workload from an empty drive and calls `at` before each event.
+fn run(config: &DriveConfig, mix: Mix, seed: u64, mut at: impl FnMut(u64, &Drive, &Model)) -> u64 {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let media = DriveMedia::new(config, Seed(seed)).expect("a good configuration");
+    let drive = Drive::ready(&sim, config, media, Seed(seed)).expect("a good configuration");
+    let model = Rc::new(RefCell::new(Model::new(config)));
+    start(&sim, &drive, &model, mix, seed);
+    loop {
+        at(sim.events(), &drive, &model.borrow());
+        if !kernel.step() {
+            break;
+        }
+    }
+    drive.check();
+    model.borrow().check(&drive, "at rest");
+    sim.events()
+}
+
+/// Cuts the power and checks what comes back, and again after a second cut in
+/// the middle of what the recovered drive does next.
+fn cut(config: &DriveConfig, drive: &Drive, model: &Model, context: &str) {
+    let (kernel, recovered) = recover(config, drive.at_power_cut());
+    recovered.check();
+    model.check(&recovered, context);
+    for _ in 0..20 {
+        kernel.step();
+    }
+    let (_kernel, again) = recover(config, recovered.at_power_cut());
+    again.check();
+    model.check(&again, &format!("{context}, and again"));
+}
+
+fn every_event(config: &DriveConfig, mix: Mix, seed: u64) {
+    run(config, mix, seed, |event, drive, model| {
+        cut(config, drive, model, &format!("seed {seed}, event {event}"));
+    });
+}
+
+#[test]
+fn at_every_event_of_a_short_run_without_protection() {
+    every_event(&tiny(false), MIX, 1);
+}
+
+#[test]
+fn at_every_event_of_a_short_run_with_protection() {
+    every_event(&tiny(true), MIX, 2);
+}
+
+#[test]
+fn at_every_event_with_handles_and_groups() {
+    let mix = Mix {
+        span: 400,
+        placements: 4,
+        ..MIX
+    };
+    every_event(&tiny_fdp(false), mix, 3);
+    every_event(&tiny_fdp(true), mix, 4);
+}
+
+/// Cuts at `points` seeded events of a run long enough for garbage collection.
+fn seeded(config: &DriveConfig, mix: Mix, seed: u64, points: usize) -> u64 {
+    let events = run(config, mix, seed, |_, _, _| {});
+    let mut rng = Seed(seed).stream("points");
+    let mut chosen = BTreeSet::new();
+    while chosen.len() < points {
+        chosen.insert(rng.below(events));
+    }
+    let mut collected = 0;
+    run(config, mix, seed, |event, drive, model| {
+        if chosen.contains(&event) {
+            cut(config, drive, model, &format!("seed {seed}, event {event}"));
+            collected = drive.ledger().lines_collected;
+        }
+    });
+    collected
+}
+
+const LONG: Mix = Mix {
+    workers: 8,
+    ops: 1_500,
+    span: 1000,
+    trims_percent: 3,
+    flushes_percent: 1,
+    placements: 1,
+};
+
+#[test]
+fn at_seeded_points_of_long_runs_with_garbage_collection() {
+    assert!(seeded(&tiny(false), LONG, 11, 3_000) > 50);
+    assert!(seeded(&tiny(true), LONG, 12, 3_000) > 50);
+    let handles = Mix {
+        span: 650,
+        placements: 4,
+        ..LONG
+    };
+    assert!(seeded(&tiny_fdp(false), handles, 13, 2_000) > 20);
+    assert!(seeded(&tiny_fdp(true), handles, 14, 2_000) > 20);
+}
+
+#[test]
+fn at_seeded_points_while_programs_and_erases_fail() {
+    for (protected, seed) in [(false, 21), (true, 22)] {
+        let mut config = tiny(protected);
+        config.geometry.blocks_per_plane = 60;
+        config.wear.spare_blocks = 36;
+        config.faults.program_failures = 5_000;
+        config.faults.erase_failures = 10_000;
+        seeded(&config, LONG, seed, 500);
+    }
+}
+
+#[test]
+fn at_seeded_points_with_a_paged_map() {
+    for (protected, seed) in [(false, 31), (true, 32)] {
+        let mut config = tiny(protected);
+        config.mapping.cache = units::Bytes(4096);
+        config.capacity = units::Bytes(900 * 4096);
+        let mix = Mix { span: 900, ..LONG };
+        seeded(&config, mix, seed, 500);
+    }
+}
+
+#[test]
+fn a_quiet_drive_comes_back_as_it_was() {
+    for protected in [false, true] {
+        let config = tiny(protected);
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let media = DriveMedia::new(&config, Seed(5)).unwrap();
+        let drive = Drive::ready(&sim, &config, media, Seed(5)).unwrap();
+        let model = Rc::new(RefCell::new(Model::new(&config)));
+        start(&sim, &drive, &model, LONG, 5);
+        kernel.run();
+        let off = drive.clone();
+        let media = kernel.block_on(async move { off.shutdown().await });
+        let (_kernel, back) = recover(&config, media);
+        for page in 0..(config.capacity.0 / 4096) as u32 {
+            assert_eq!(back.peek(page), drive.peek(page), "page {page}");
+        }
+        let smart = back.smart();
+        assert_eq!((smart.power_cycles, smart.unsafe_shutdowns), (2, 0));
+    }
+}
