@@ -211,7 +211,9 @@ impl QueuePair {
     ) -> Result<(), IoError> {
         self.submit(extent.bytes()).await;
         let drive = &self.shared.drive;
-        let result = drive.write(extent, content, placement, who.origin, fua).await;
+        let result = drive
+            .write(extent, content, placement, who.origin, fua)
+            .await;
         self.complete(0).await;
         self.book(result, who, |t| t.write.block += extent.bytes())
     }

@@ -63,7 +63,11 @@ impl Default for Link {
 impl Link {
     pub(crate) fn check(&self) -> Result<(), HostError> {
         if !(3..=5).contains(&self.generation) {
-            return Err(HostError::new("link.generation", self.generation, "3, 4 or 5"));
+            return Err(HostError::new(
+                "link.generation",
+                self.generation,
+                "3, 4 or 5",
+            ));
         }
         if ![1, 2, 4, 8, 16].contains(&self.lanes) {
             return Err(HostError::new("link.lanes", self.lanes, "1, 2, 4, 8 or 16"));
@@ -113,7 +117,11 @@ mod tests {
     #[test]
     fn rates_are_those_of_the_specification() {
         let rate = |generation, lanes| {
-            let link = Link { generation, lanes, ..Link::default() };
+            let link = Link {
+                generation,
+                lanes,
+                ..Link::default()
+            };
             link.bytes_per_s()
         };
         assert_eq!(rate(3, 1), 984_615_384);

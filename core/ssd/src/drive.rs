@@ -166,7 +166,7 @@ impl Drive {
         seed: Seed,
     ) -> Result<Self, ConfigError> {
         let drive = Self::prepare(sim, config, media, seed)?;
-        recover::read_spares(&drive.core).await;
+        crate::poweron::read_spares(&drive.core).await;
         drive.start();
         Ok(drive)
     }

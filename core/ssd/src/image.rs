@@ -94,7 +94,9 @@ pub enum ImageError {
         offset: u64,
     },
     /// A number cannot be.
-    #[error("the drive file makes no sense at byte {offset}: {what} is {found}, expected {expected}")]
+    #[error(
+        "the drive file makes no sense at byte {offset}: {what} is {found}, expected {expected}"
+    )]
     Value {
         /// Where, or just behind.
         offset: u64,

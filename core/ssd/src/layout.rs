@@ -104,15 +104,7 @@ impl Layout {
             return Err(ConfigError::range(knob, groups, expected));
         }
         let handles = handles(config)?;
-        let lines_per_group = geometry
-            .blocks_per_plane
-            .checked_sub(config.wear.spare_blocks)
-            .filter(|&lines| lines > 0)
-            .ok_or_else(|| {
-                let expected =
-                    format!("less than blocks_per_plane ({})", geometry.blocks_per_plane);
-                ConfigError::range("wear.spare_blocks", config.wear.spare_blocks, expected)
-            })?;
+        let lines_per_group = lines_per_group(config)?;
         let unit = geometry.sectors_per_program() / sectors_per_page;
         let dies_per_group = geometry.dies() / groups;
         let units_per_line =
@@ -301,6 +293,17 @@ impl Layout {
             block: row.blocks[plane as usize],
         }
     }
+}
+
+fn lines_per_group(config: &DriveConfig) -> Result<u32, ConfigError> {
+    let blocks = config.geometry.blocks_per_plane;
+    blocks
+        .checked_sub(config.wear.spare_blocks)
+        .filter(|&lines| lines > 0)
+        .ok_or_else(|| {
+            let expected = format!("less than blocks_per_plane ({blocks})");
+            ConfigError::range("wear.spare_blocks", config.wear.spare_blocks, expected)
+        })
 }
 
 fn handles(config: &DriveConfig) -> Result<u32, ConfigError> {

@@ -101,7 +101,9 @@ pub enum StackError {
     #[error("the interval of the timeline is 0; at least 1 ns is needed")]
     Interval,
     /// Nothing moves any more although requests are in flight.
-    #[error("the drive came to rest with {in_flight} requests in flight; its flash has no room to collect garbage in")]
+    #[error(
+        "the drive came to rest with {in_flight} requests in flight; its flash has no room to collect garbage in"
+    )]
     Stuck {
         /// Requests that were never answered.
         in_flight: u64,

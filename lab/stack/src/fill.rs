@@ -36,7 +36,9 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         precondition: outcome.plan.precondition.name().to_owned(),
         seed: outcome.plan.seed,
         ops: meter.completed,
-        errors: errors.map(|(reason, &n)| ((*reason).to_owned(), n)).collect(),
+        errors: errors
+            .map(|(reason, &n)| ((*reason).to_owned(), n))
+            .collect(),
         ops_per_s: rate(meter.completed, span),
         latency_ns: meter.latencies(),
         nand: nand(outcome, &ledger, stream.labels()),
@@ -71,7 +73,10 @@ fn rate(count: u64, span: Ns) -> f64 {
 
 /// The mean of `counts`.
 pub(crate) fn mean(counts: &[u32]) -> f64 {
-    ratio(counts.iter().map(|&n| u64::from(n)).sum(), counts.len() as u64)
+    ratio(
+        counts.iter().map(|&n| u64::from(n)).sum(),
+        counts.len() as u64,
+    )
 }
 
 /// The name of an interface, as stacks and drive files spell it.
@@ -99,11 +104,17 @@ fn facts(config: &DriveConfig) -> DriveFacts {
 }
 
 fn host(ledger: &HostLedger, labels: &Labels) -> HostTraffic {
-    let purposes = Purpose::ALL.iter().map(|&p| (p.name().to_owned(), ledger.purpose(p)));
-    let origins = ledger.origins().iter().enumerate().map(|(index, &traffic)| {
-        let origin = Origin(u16::try_from(index).expect("origins are numbered by 16 bits"));
-        (labels.name(origin).to_owned(), traffic)
-    });
+    let purposes = Purpose::ALL
+        .iter()
+        .map(|&p| (p.name().to_owned(), ledger.purpose(p)));
+    let origins = ledger
+        .origins()
+        .iter()
+        .enumerate()
+        .map(|(index, &traffic)| {
+            let origin = Origin(u16::try_from(index).expect("origins are numbered by 16 bits"));
+            (labels.name(origin).to_owned(), traffic)
+        });
     HostTraffic {
         read_bytes: ledger.read_bytes(),
         write_bytes: ledger.write_bytes(),
@@ -133,7 +144,9 @@ fn nand(outcome: &Outcome, ledger: &Ledger, labels: &Labels) -> NandTraffic {
     let drive = outcome.device.drive();
     let page = drive.layout().page_bytes();
     let flash_page = u64::from(drive.layout().geometry.page_bytes);
-    let reads = ReadCause::ALL.iter().map(|c| (c.name().to_owned(), ledger.reads[*c as usize]));
+    let reads = ReadCause::ALL
+        .iter()
+        .map(|c| (c.name().to_owned(), ledger.reads[*c as usize]));
     NandTraffic {
         read_pages: ledger.reads.iter().sum(),
         program_pages: ledger.programmed_pages() * page / flash_page,

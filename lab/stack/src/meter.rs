@@ -197,7 +197,11 @@ mod tests {
         (0..100_000).for_each(|i| tally.add(Ns(10_000 + i * i % 77_777)));
         let record = tally.record();
         assert!(record.cdf.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1));
-        assert!((100..=200).contains(&record.cdf.len()), "{}", record.cdf.len());
+        assert!(
+            (100..=200).contains(&record.cdf.len()),
+            "{}",
+            record.cdf.len()
+        );
         assert_eq!(record.cdf.last(), Some(&(record.max, 100_000)));
         let mut one = Tally::default();
         one.add(Ns(7));

@@ -49,7 +49,15 @@ const PLANNED: &[(&str, &[&str])] = &[
 ];
 
 /// Drives that are not built yet.
-const PLANNED_DRIVES: &[&str] = &["zns", "ocssd", "byte", "bytefs-emulator", "skybyte", "zn540", "hyfim-ocssd"];
+const PLANNED_DRIVES: &[&str] = &[
+    "zns",
+    "ocssd",
+    "byte",
+    "bytefs-emulator",
+    "skybyte",
+    "zn540",
+    "hyfim-ocssd",
+];
 
 /// The name of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,11 +108,16 @@ impl fmt::Display for StackName {
 
 /// Why this stack cannot be run, if it cannot.
 fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
-    let built: Vec<&str> = STACKS.iter().filter_map(|s| s.name.strip_prefix("raw@")).collect();
+    let built: Vec<&str> = STACKS
+        .iter()
+        .filter_map(|s| s.name.strip_prefix("raw@"))
+        .collect();
     let known = built.contains(&drive) || PLANNED_DRIVES.contains(&drive);
     if !known {
         let drives = built.join(", ");
-        return Some(format!("expected a drive ({drives}) after the @, found {drive:?}"));
+        return Some(format!(
+            "expected a drive ({drives}) after the @, found {drive:?}"
+        ));
     }
     if host != "raw" {
         return Some(planned(host, drive));

@@ -20,8 +20,8 @@ pub(crate) fn parse(text: &str, handles: u32) -> Result<Workload, WorkloadError>
     }
     let (name, params) = split(text);
     let given = |name: &str| {
-        let values = params.split(',').filter_map(|p| p.split_once('='));
-        values.filter(|(n, _)| *n == name).map(|(_, v)| v).last()
+        let mut values = params.split(',').filter_map(|p| p.split_once('='));
+        values.rfind(|(n, _)| *n == name).map(|(_, v)| v)
     };
     let trace = PRESETS.iter().all(|p| p.name != name) && !name.ends_with(".fio");
     let mut added = Vec::new();
@@ -67,9 +67,15 @@ mod tests {
     fn presets_keep_their_own_placement() {
         let text = |text, handles| parse(text, handles).unwrap().text;
         assert_eq!(text("logs", 8), "logs");
-        assert_eq!(text("zipfwrite:placement=auto", 4), "zipfwrite:placement=auto,handles=4");
+        assert_eq!(
+            text("zipfwrite:placement=auto", 4),
+            "zipfwrite:placement=auto,handles=4"
+        );
         let given = "zipfwrite:placement=auto,handles=2";
         assert_eq!(text(given, 4), given);
-        assert_eq!(text("zipfwrite:placement=auto", 1), "zipfwrite:placement=auto");
+        assert_eq!(
+            text("zipfwrite:placement=auto", 1),
+            "zipfwrite:placement=auto"
+        );
     }
 }

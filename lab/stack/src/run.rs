@@ -51,7 +51,9 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, Stack
     check(plan)?;
     let handles = match plan.drive.interface {
         Interface::Block => 1,
-        _ => u32::from(plan.drive.placement.handles) * u32::from(plan.drive.placement.reclaim_groups),
+        _ => {
+            u32::from(plan.drive.placement.handles) * u32::from(plan.drive.placement.reclaim_groups)
+        }
     };
     let workload = placement::parse(&plan.workload, handles)?;
     check_depth(&workload)?;
@@ -101,7 +103,8 @@ fn check_past(plan: &Plan) -> Result<(), StackError> {
         return Ok(());
     };
     let policy = config.collection;
-    let spare = u64::from(policy.reserve_lines.max(1)) + u64::from(policy.background_lines.max(1)) + 2;
+    let spare =
+        u64::from(policy.reserve_lines.max(1)) + u64::from(policy.background_lines.max(1)) + 2;
     let used = u64::from(layout.lines_per_group).saturating_sub(spare);
     let room = used * u64::from(layout.groups) * u64::from(layout.line_data);
     if plan.precondition != Precondition::Aged || room >= u64::from(layout.host_pages) {

@@ -25,9 +25,13 @@ pub fn sweep(
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<Outcome>>> = plans.iter().map(|_| Mutex::default()).collect();
     let work = || {
-        while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < plans.len()) {
+        while let Some(index) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < plans.len())
+        {
             let outcome = timed(&plans[index], clock, &mut |p| progress(index, p));
-            *results[index].lock().expect("no run panics while it stores") = Some(outcome);
+            *results[index]
+                .lock()
+                .expect("no run panics while it stores") = Some(outcome);
         }
     };
     thread::scope(|scope| {
@@ -36,8 +40,12 @@ pub fn sweep(
         }
         work();
     });
-    let taken = results.into_iter().map(|slot| slot.into_inner().expect("as above"));
-    taken.map(|slot| slot.expect("every plan was run")).collect()
+    let taken = results
+        .into_iter()
+        .map(|slot| slot.into_inner().expect("as above"));
+    taken
+        .map(|slot| slot.expect("every plan was run"))
+        .collect()
 }
 
 fn timed(

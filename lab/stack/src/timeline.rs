@@ -102,7 +102,8 @@ impl Timeline {
             ..latencies(interval)
         };
         interval.clear();
-        self.samples.push(with_programs(sample, programmed, before.programmed));
+        self.samples
+            .push(with_programs(sample, programmed, before.programmed));
     }
 }
 

@@ -89,7 +89,9 @@ pub(crate) fn set(table: &mut Table, path: &[String], value: Value) {
         table.insert(key.clone(), value);
         return;
     }
-    let inner = table.entry(key).or_insert_with(|| Value::Table(Table::new()));
+    let inner = table
+        .entry(key)
+        .or_insert_with(|| Value::Table(Table::new()));
     if !inner.is_table() {
         *inner = Value::Table(Table::new());
     }

@@ -67,8 +67,13 @@ fn traffic_is_counted_by_purpose_and_origin_when_it_succeeds() {
         let at = |start| Extent::new(start, 16);
         let write = |start| queue.write(at(start), Content::Nothing, Placement(0), who, true);
         write(0).await.expect("it fits");
-        write(u64::from(u32::MAX)).await.expect_err("it lies past the end");
-        queue.read(at(0), &mut (), Who::default()).await.expect("it fits");
+        write(u64::from(u32::MAX))
+            .await
+            .expect_err("it lies past the end");
+        queue
+            .read(at(0), &mut (), Who::default())
+            .await
+            .expect("it fits");
         queue.trim(at(0)).await.expect("it fits");
         queue.flush().await.expect("it can");
     });
@@ -89,7 +94,10 @@ fn impossible_hosts_name_the_knob() {
         change(&mut host);
         host.checked().unwrap_err().to_string()
     };
-    assert_eq!(says(|h| h.cpu.cores = 0), "host.cpu.cores: 0 given, 1 to 65535 expected");
+    assert_eq!(
+        says(|h| h.cpu.cores = 0),
+        "host.cpu.cores: 0 given, 1 to 65535 expected"
+    );
     assert!(says(|h| h.link.generation = 6).contains("3, 4 or 5"));
     assert!(says(|h| h.link.lanes = 3).contains("host.link.lanes"));
     assert!(says(|h| h.link.max_payload = 100).contains("power of two"));

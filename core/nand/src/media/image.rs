@@ -117,7 +117,10 @@ impl Media {
     }
 
     fn export_pages(&self, id: BlockId, image: &mut BlockImage) {
-        let (sectors, step) = (self.geometry.sectors_per_page(), self.geometry.pages_per_program);
+        let (sectors, step) = (
+            self.geometry.sectors_per_page(),
+            self.geometry.pages_per_program,
+        );
         for number in 0..image.written {
             let page = self.page(id, number);
             if number.is_multiple_of(step) {
@@ -175,9 +178,16 @@ impl Media {
 
     fn check_written(&self, image: &BlockImage) -> Result<(), BlockImageError> {
         let &BlockImage { state, written, .. } = image;
-        let (step, most) = (self.geometry.pages_per_program, self.geometry.pages_per_block);
+        let (step, most) = (
+            self.geometry.pages_per_program,
+            self.geometry.pages_per_block,
+        );
         if written > most || !written.is_multiple_of(step) {
-            return Err(BlockImageError::Written { written, step, most });
+            return Err(BlockImageError::Written {
+                written,
+                step,
+                most,
+            });
         }
         let fits = match state {
             BlockState::Erased => written == 0,

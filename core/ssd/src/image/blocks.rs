@@ -89,7 +89,12 @@ fn take_block(
     let number = reader.u8()?;
     let state = STATES.get(usize::from(number)).copied();
     let states = format_args!("0 to 3");
-    reader.require("the state of a block", u64::from(number), states, state.is_some())?;
+    reader.require(
+        "the state of a block",
+        u64::from(number),
+        states,
+        state.is_some(),
+    )?;
     let state = state.unwrap_or_default();
     let most = u64::from(geometry.pages_per_block);
     let mut image = BlockImage {

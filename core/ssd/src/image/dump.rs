@@ -27,7 +27,11 @@ type Excess = (&'static str, u64, u64);
 impl<'a> Limits<'a> {
     fn new(layout: &'a Layout, config: &DriveConfig) -> Self {
         let kept = config.flash.keep_contents;
-        let sectors = if kept { layout.sectors_per_page as usize } else { 0 };
+        let sectors = if kept {
+            layout.sectors_per_page as usize
+        } else {
+            0
+        };
         Self { layout, sectors }
     }
 
@@ -49,7 +53,11 @@ impl<'a> Limits<'a> {
     /// Whether a drive with these limits can have saved `dump`.
     fn check(&self, dump: &Dump) -> Result<(), Excess> {
         let most = u64::from(self.layout.buffer_pages);
-        below("the number of saved writes", dump.slots.len() as u64, most + 1)?;
+        below(
+            "the number of saved writes",
+            dump.slots.len() as u64,
+            most + 1,
+        )?;
         let mut pages = BTreeSet::new();
         for slot in &dump.slots {
             self.slot(slot)?;
@@ -79,9 +87,13 @@ pub(super) fn put<W: Write>(
     let Some(dump) = dump else {
         return sections.put(&[0]);
     };
-    Limits::new(layout, config).check(dump).map_err(|(what, found, limit)| {
-        invalid(format!("the media are not of this drive: {what} is {found}, not below {limit}"))
-    })?;
+    Limits::new(layout, config)
+        .check(dump)
+        .map_err(|(what, found, limit)| {
+            invalid(format!(
+                "the media are not of this drive: {what} is {found}, not below {limit}"
+            ))
+        })?;
     sections.put(&[1])?;
     sections.put(&(dump.slots.len() as u32).to_le_bytes())?;
     for slot in &dump.slots {
@@ -106,7 +118,12 @@ pub(super) fn take(
 ) -> Result<Option<Dump>, ImageError> {
     let present = reader.u8()?;
     let marks = format_args!("0 or 1");
-    reader.require("the mark of a saved buffer", u64::from(present), marks, present < 2)?;
+    reader.require(
+        "the mark of a saved buffer",
+        u64::from(present),
+        marks,
+        present < 2,
+    )?;
     if present == 0 {
         return Ok(None);
     }
@@ -128,11 +145,13 @@ pub(super) fn take(
             pages: reader.u32()?,
         });
     }
-    limits.check(&dump).map_err(|(what, found, limit)| ImageError::Value {
-        offset: reader.offset(),
-        what,
-        found,
-        expected: format!("less than {limit}"),
-    })?;
+    limits
+        .check(&dump)
+        .map_err(|(what, found, limit)| ImageError::Value {
+            offset: reader.offset(),
+            what,
+            found,
+            expected: format!("less than {limit}"),
+        })?;
     Ok(Some(dump))
 }

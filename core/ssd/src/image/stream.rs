@@ -202,7 +202,12 @@ impl<'a, R: Read> Reader<'a, R> {
     /// have been taken.
     pub(super) fn begin(&mut self, kind: Kind) -> Result<(), ImageError> {
         let left = self.chunk.len() - self.taken;
-        self.require("bytes left in a section", left as u64, format_args!("none"), left == 0)?;
+        self.require(
+            "bytes left in a section",
+            left as u64,
+            format_args!("none"),
+            left == 0,
+        )?;
         self.kind = kind;
         Ok(())
     }

@@ -25,7 +25,13 @@ fn small(name: &str) -> DriveConfig {
 
 /// Writes, rewrites and deallocates at random; at rest every fourth command is
 /// left in the buffer of a protected drive.
-fn live(config: &DriveConfig, media: DriveMedia, seed: u64, commands: u32, cut: bool) -> DriveMedia {
+fn live(
+    config: &DriveConfig,
+    media: DriveMedia,
+    seed: u64,
+    commands: u32,
+    cut: bool,
+) -> DriveMedia {
     let kernel = Kernel::new();
     let drive = Drive::ready(&kernel.sim(), config, media, Seed(seed)).unwrap();
     let worker = drive.clone();
@@ -37,7 +43,9 @@ fn live(config: &DriveConfig, media: DriveMedia, seed: u64, commands: u32, cut: 
             let first = rng.below(pages);
             let count = 1 + rng.below((pages - first).min(6));
             let extent = Extent::new(first * per_page, (count * per_page) as u32);
-            let bytes: Vec<u8> = (0..extent.sectors * 512).map(|n| (n ^ number) as u8).collect();
+            let bytes: Vec<u8> = (0..extent.sectors * 512)
+                .map(|n| (n ^ number) as u8)
+                .collect();
             let content = match rng.below(8) {
                 0 => Content::Nothing,
                 1..5 => Content::Fill(rng.next_u64()),
@@ -49,7 +57,10 @@ fn live(config: &DriveConfig, media: DriveMedia, seed: u64, commands: u32, cut: 
             };
             let placement = Placement(rng.below(u64::from(config_handles(&worker))) as u16);
             let origin = Origin(0);
-            worker.write(extent, content, placement, origin, false).await.unwrap();
+            worker
+                .write(extent, content, placement, origin, false)
+                .await
+                .unwrap();
         }
     });
     if cut {
@@ -68,7 +79,9 @@ fn contents(config: &DriveConfig, media: DriveMedia) -> Vec<Option<Vec<Payload>>
     let kernel = Kernel::new();
     let drive = Drive::ready(&kernel.sim(), config, media, Seed(9)).unwrap();
     drive.check();
-    (0..drive.layout().host_pages).map(|page| drive.peek(page)).collect()
+    (0..drive.layout().host_pages)
+        .map(|page| drive.peek(page))
+        .collect()
 }
 
 fn bytes_of(config: &DriveConfig, media: &DriveMedia) -> Vec<u8> {
@@ -93,7 +106,11 @@ fn round_trip(config: &DriveConfig, media: &DriveMedia) -> DriveMedia {
         let block = geometry.block_at(index);
         assert_eq!(read_media.cells.export(block), media.cells.export(block));
     }
-    assert_eq!(bytes_of(config, &read_media), bytes, "written again, the same bytes");
+    assert_eq!(
+        bytes_of(config, &read_media),
+        bytes,
+        "written again, the same bytes"
+    );
     let found = contents(config, read_media.clone());
     assert_eq!(found, contents(config, media.clone()));
     read_media
@@ -119,7 +136,13 @@ fn a_drive_goes_through_a_file_and_comes_back() {
 #[test]
 fn a_drive_read_from_a_file_lives_on_like_the_one_it_was_written_from() {
     let config = small("fdp");
-    let media = live(&config, Precondition::Aged.media(&config, Seed(4)).unwrap(), 4, 300, true);
+    let media = live(
+        &config,
+        Precondition::Aged.media(&config, Seed(4)).unwrap(),
+        4,
+        300,
+        true,
+    );
     let copy = read(&bytes_of(&config, &media)).unwrap().1;
     let later = |media| bytes_of(&config, &live(&config, media, 5, 300, true));
     assert_eq!(later(media), later(copy));

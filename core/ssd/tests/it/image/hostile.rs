@@ -1,9 +1,9 @@
 //! Bytes that are no drive file, or no longer.
 
 use super::{bytes_of, live, read, small};
+use sim::Seed;
 use ssd::image::{self, ImageError, VERSION};
 use ssd::{DriveConfig, Precondition};
-use sim::Seed;
 use std::io::{self, Read};
 use units::{Bytes, KIB};
 
@@ -93,9 +93,18 @@ fn large_contents_are_cut_into_sections_of_a_mebibyte() {
     let config = small("block");
     let media = Precondition::Full.media(&config, Seed(1)).unwrap();
     let file = bytes_of(&config, &live(&config, media, 1, 1_000, false));
-    let blocks: Vec<_> = cut(&file).into_iter().filter(|(kind, _)| *kind == 3).collect();
+    let blocks: Vec<_> = cut(&file)
+        .into_iter()
+        .filter(|(kind, _)| *kind == 3)
+        .collect();
     assert!(blocks.len() > 2, "{}", blocks.len());
-    assert!(blocks.iter().rev().skip(1).all(|(_, payload)| payload.len() == 1 << 20));
+    assert!(
+        blocks
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|(_, payload)| payload.len() == 1 << 20)
+    );
 }
 
 #[test]
@@ -146,7 +155,10 @@ fn what_comes_in_small_pieces_is_read_and_what_fails_is_told() {
         }
     }
     let error = image::read(&mut file[..100].chain(Broken)).unwrap_err();
-    assert_eq!(error.to_string(), "the drive file cannot be read at byte 100: no disc");
+    assert_eq!(
+        error.to_string(),
+        "the drive file cannot be read at byte 100: no disc"
+    );
 }
 
 #[test]
@@ -162,7 +174,10 @@ fn refusals_say_what_is_wrong() {
     );
     let mut newer = file.clone();
     newer[8] = 2;
-    assert_eq!(refusal(&newer), "the drive file has version 2; version 1 can be read");
+    assert_eq!(
+        refusal(&newer),
+        "the drive file has version 2; version 1 can be read"
+    );
     let mut damaged = file.clone();
     damaged[40] ^= 1;
     assert_eq!(
@@ -187,7 +202,10 @@ fn refusals_say_what_is_wrong() {
          is needed"
     );
     let text = refusal(&changed(&file, 1, |text| text.truncate(9)));
-    assert!(text.starts_with("the drive file's configuration cannot be understood"), "{text}");
+    assert!(
+        text.starts_with("the drive file's configuration cannot be understood"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -199,7 +217,11 @@ fn a_section_that_was_left_out_is_missed() {
     for index in 0..whole.len() {
         let mut sections = whole.clone();
         sections.remove(index);
-        assert!(read(&seal(&sections)).is_err(), "section {index} of {}", whole.len());
+        assert!(
+            read(&seal(&sections)).is_err(),
+            "section {index} of {}",
+            whole.len()
+        );
     }
 }
 
@@ -221,12 +243,28 @@ fn lengths_from_outside_are_compared_before_they_are_believed() {
     // Blocks: their number, then of the first one index, state, pages, erases,
     // label and base stamp.
     for (at, bytes, expected) in [
-        (0, &[255; 4][..], "used blocks is 4294967295, expected at most 14"),
-        (4, &[255; 4], "index of a block is 4294967295, expected 0 to 13"),
+        (
+            0,
+            &[255; 4][..],
+            "used blocks is 4294967295, expected at most 14",
+        ),
+        (
+            4,
+            &[255; 4],
+            "index of a block is 4294967295, expected 0 to 13",
+        ),
         (8, &[4], "state of a block is 4, expected 0 to 3"),
         (8, &[0], "block is Erased with"),
-        (9, &[255; 4], "pages written is 4294967295, expected at most 3"),
-        (25, &[255; 8], "a stamp is 18446744073709551615, expected less than"),
+        (
+            9,
+            &[255; 4],
+            "pages written is 4294967295, expected at most 3",
+        ),
+        (
+            25,
+            &[255; 8],
+            "a stamp is 18446744073709551615, expected less than",
+        ),
     ] {
         let text = refusal(&changed(&file, 3, put(at, bytes)));
         assert!(text.contains(expected), "{text}");
@@ -235,12 +273,28 @@ fn lengths_from_outside_are_compared_before_they_are_believed() {
     // origin, frontier, and first run.
     for (at, bytes, expected) in [
         (0, &[2][..], "mark of a saved buffer is 2"),
-        (1, &[255; 4], "saved writes is 4294967295, expected at most 4"),
-        (5, &[255; 4], "page of a saved write is 4294967295, expected less than 2"),
+        (
+            1,
+            &[255; 4],
+            "saved writes is 4294967295, expected at most 4",
+        ),
+        (
+            5,
+            &[255; 4],
+            "page of a saved write is 4294967295, expected less than 2",
+        ),
         (9, &[255; 2], "origin of a saved write is 65535"),
-        (11, &[255; 2], "frontier of a saved write is 65535, expected less than 1"),
+        (
+            11,
+            &[255; 2],
+            "frontier of a saved write is 65535, expected less than 1",
+        ),
         (13, &[9], "kind of a run is 9"),
-        (14, &[255; 4], "length of a run is 4294967295, expected at most 1"),
+        (
+            14,
+            &[255; 4],
+            "length of a run is 4294967295, expected at most 1",
+        ),
         (14, &[0; 4], "length of a run is 0, expected at least 1"),
     ] {
         let text = refusal(&changed(&file, 4, put(at, bytes)));
@@ -285,32 +339,44 @@ fn any_bytes_are_read_without_panic() {
 #[test]
 fn sealed_nonsense_is_refused_or_is_a_drive() {
     let sections = cut(&tiny_file());
-    bolero::check!().with_type::<Vec<(u8, u16, u8)>>().for_each(|edits| {
-        let mut sections = sections.clone();
-        for &(section, at, byte) in edits {
-            let payload = &mut sections[usize::from(section) % 4].1;
-            let at = usize::from(at) % payload.len();
-            payload[at] = byte;
-        }
-        if let Ok((config, media)) = read(&seal(&sections)) {
-            let again = read(&bytes_of(&config, &media)).unwrap();
-            assert_eq!(again.0, config);
-            assert_eq!(bytes_of(&config, &again.1), bytes_of(&config, &media));
-        }
-    });
+    bolero::check!()
+        .with_type::<Vec<(u8, u16, u8)>>()
+        .for_each(|edits| {
+            let mut sections = sections.clone();
+            for &(section, at, byte) in edits {
+                let payload = &mut sections[usize::from(section) % 4].1;
+                let at = usize::from(at) % payload.len();
+                payload[at] = byte;
+            }
+            if let Ok((config, media)) = read(&seal(&sections)) {
+                let again = read(&bytes_of(&config, &media)).unwrap();
+                assert_eq!(again.0, config);
+                assert_eq!(bytes_of(&config, &again.1), bytes_of(&config, &media));
+            }
+        });
 }
 
 #[test]
 fn extreme_numbers_of_a_configuration_are_refused_or_built() {
     let file = tiny_file();
     let text = String::from_utf8(cut(&file)[0].1.clone()).unwrap();
-    let numbers: Vec<_> = text.match_indices(|c: char| c.is_ascii_digit()).map(|(at, _)| at).collect();
+    let numbers: Vec<_> = text
+        .match_indices(|c: char| c.is_ascii_digit())
+        .map(|(at, _)| at)
+        .collect();
     for at in numbers {
         if text.as_bytes()[at - 1].is_ascii_digit() {
             continue;
         }
         let end = at + text[at..].find(|c: char| !c.is_ascii_digit()).unwrap();
-        for extreme in ["0", "255", "65535", "2147483647", "4294967295", "18446744073709551615"] {
+        for extreme in [
+            "0",
+            "255",
+            "65535",
+            "2147483647",
+            "4294967295",
+            "18446744073709551615",
+        ] {
             let sealed = changed(&file, 1, |config| {
                 *config = format!("{}{extreme}{}", &text[..at], &text[end..]).into_bytes();
             });

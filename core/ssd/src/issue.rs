@@ -1,0 +1,428 @@
+//! From the buffer to flash: units, lines, failed programs.
+//!
+//! One task a frontier turns what waits there into units. The *issue* of a unit is
+//! one instant: it takes a sequence number, makes the older versions invalid and
+//! submits the program. The durable point is the end of that program.
+
+use crate::buffer::SlotState;
+use crate::drive::{Core, IoError};
+use crate::layout::NONE;
+use crate::ledger::Cause;
+use crate::line::LineState;
+use crate::recover::word;
+use crate::state::{Issue, Kind, State, Where};
+use nand::{NandError, Payload, Program, Ticket};
+use std::rc::Rc;
+
+/// Programs that may be issued while a line is open. The spare area keeps stamps
+/// as differences of 32 bits within a block.
+pub(crate) const MAX_SPAN: u64 = 1 << 31;
+
+impl Core {
+    /// Turns what waits at a frontier into programs, for ever.
+    pub(crate) async fn write_frontier(self: Rc<Self>, frontier: usize) {
+        loop {
+            while !self.is_ready(frontier) {
+                self.work[frontier].wait(&self.sim).await;
+            }
+            if self.open_line(frontier).await.is_err() {
+                return;
+            }
+            self.issue_waiting(frontier);
+        }
+    }
+
+    fn is_ready(&self, frontier: usize) -> bool {
+        let state = self.state.borrow();
+        let queue = &state.frontiers[frontier];
+        queue.forced > 0 || queue.pending.len() >= self.layout.unit as usize
+    }
+
+    /// Issues one unit of what waits, if enough of it is still alive.
+    fn issue_waiting(self: &Rc<Self>, frontier: usize) {
+        let mut dead = Vec::new();
+        let mut state = self.state.borrow_mut();
+        let forced = state.frontiers[frontier].forced > 0;
+        let line = state.frontiers[frontier].open;
+        let room = state.room(&self.layout, line).expect("the line was opened");
+        let slots = state.gather(frontier, room, &mut dead);
+        for &slot in &dead {
+            self.free_slot(&mut state, slot);
+        }
+        if slots.len() < room && !forced {
+            // Some had died: wait for more.
+            for &slot in slots.iter().rev() {
+                let moved = state.slots.get(slot).moved;
+                let queue = &mut state.frontiers[frontier];
+                queue.pending.push_front(slot);
+                queue.moved += usize::from(moved);
+            }
+            return;
+        }
+        drop(state);
+        if !dead.is_empty() {
+            self.progress.notify(&self.sim);
+        }
+        if !slots.is_empty() {
+            self.issue(frontier, slots, None);
+        }
+    }
+
+    /// Gives back a slot that will not be written, and its room in the buffer.
+    fn free_slot(&self, state: &mut State, index: u32) {
+        let slot = *state.slots.get(index);
+        state.slots.release(index);
+        self.give_back(slot.moved, slot.cause);
+    }
+
+    fn give_back(&self, moved: bool, cause: u8) {
+        if moved {
+            self.window.put(1);
+        } else if cause != Cause::Map as u8 {
+            self.buffer.put(1);
+        }
+    }
+
+    /// Issues `slots` as one unit of the frontier's open line, and lets its
+    /// program take its time. `first` is the sequence number of the first try.
+    fn issue(self: &Rc<Self>, frontier: usize, slots: Vec<u32>, first: Option<u64>) {
+        let (issue, ticket) = self.submit(frontier, slots);
+        self.let_run(issue, ticket, first);
+    }
+
+    /// Every program of a line runs in a task of its own, started in the order of
+    /// submission: so programs reach their die in that order.
+    fn let_run(self: &Rc<Self>, issue: Issue, ticket: Ticket, first: Option<u64>) {
+        let first = first.unwrap_or(issue.sequence);
+        let core = Rc::clone(self);
+        self.sim
+            .spawn_detached(async move { core.complete(issue, ticket, first).await });
+    }
+
+    fn submit(self: &Rc<Self>, frontier: usize, slots: Vec<u32>) -> (Issue, Ticket) {
+        let mut state = self.state.borrow_mut();
+        let line = state.frontiers[frontier].open;
+        let unit = state
+            .next_unit(&self.layout, line)
+            .expect("the open line has room");
+        let sequence = state.in_flight.begin();
+        let base = line * self.layout.line_pages + unit * self.layout.unit;
+        let mut words = Vec::with_capacity(self.layout.geometry.sectors_per_program() as usize);
+        let mut payload = Vec::new();
+        for (position, &slot) in slots.iter().enumerate() {
+            state.place_slot(&self.layout, slot, line, base + position as u32);
+            let entry = *state.slots.get(slot);
+            words.push(word::word(&self.layout, entry.page, entry.tag));
+            state.ledger.program(entry.cause, entry.tag, 1);
+            payload.extend_from_slice(state.slots.payload(slot));
+        }
+        self.book(&mut state, frontier, slots.len());
+        let data_end = self
+            .layout
+            .line_data
+            .saturating_sub(unit * self.layout.unit);
+        self.fill_up(&mut state, &mut words, data_end);
+        let ticket = self.program(&state, line, unit, sequence, &words, &payload);
+        state.lines.lines[line as usize].in_flight += 1;
+        let issue = Issue {
+            frontier,
+            line,
+            unit,
+            sequence,
+            slots,
+        };
+        if state.peek_unit(&self.layout, line).is_none() {
+            self.close_line(&mut state, frontier);
+        }
+        (issue, ticket)
+    }
+
+    /// Books `pages` to the handle that a frontier writes for.
+    fn book(&self, state: &mut State, frontier: usize, pages: usize) {
+        let queue = &state.frontiers[frontier];
+        let handle = match queue.kind {
+            Kind::Host(handle) | Kind::Moved(handle) => handle,
+            Kind::Map | Kind::Journal => return,
+        };
+        let index = queue.group * self.layout.handles + handle;
+        state.ledger.handles[index as usize].media_pages += pages as u64;
+    }
+
+    /// Completes a unit with padding, and with the summary where it reaches past
+    /// the line's data.
+    fn fill_up(&self, state: &mut State, words: &mut Vec<u32>, data_end: u32) {
+        let unit = self.layout.unit as usize;
+        for position in words.len()..unit {
+            let (mark, cause) = if position < data_end as usize {
+                (word::PADDING, Cause::Padding)
+            } else {
+                (word::SUMMARY, Cause::Summary)
+            };
+            words.push(mark);
+            state.ledger.program(cause as u8, 0, 1);
+        }
+        let per_page = self.layout.sectors_per_page as usize;
+        if per_page > 1 {
+            let repeated = words.iter().flat_map(|&w| std::iter::repeat_n(w, per_page));
+            *words = repeated.collect();
+        }
+    }
+
+    /// Submits one unit to the flash.
+    pub(crate) fn program(
+        &self,
+        state: &State,
+        line: u32,
+        unit: u32,
+        sequence: u64,
+        words: &[u32],
+        payload: &[Payload],
+    ) -> Ticket {
+        let row = self.row(state, line, unit, self.layout.first_row(unit));
+        let frontier = state.lines.lines[line as usize].frontier;
+        let padded: Vec<Payload>;
+        let payload = if payload.is_empty() {
+            payload
+        } else {
+            let missing = words.len() - payload.len();
+            let zeros = std::iter::repeat_n(Payload::Zero, missing);
+            padded = payload.iter().cloned().chain(zeros).collect();
+            &padded
+        };
+        let program = Program {
+            row,
+            stamp: sequence,
+            label: word::label(line, frontier),
+            words,
+            payload,
+        };
+        self.nand
+            .submit_program(program)
+            .expect("the firmware keeps the rules of the flash")
+    }
+
+    /// All planes of a page row of a line's unit.
+    #[inline]
+    pub(crate) fn row(&self, state: &State, line: u32, unit: u32, page: u32) -> nand::Row {
+        let die = self.layout.die_in_group(unit);
+        let first_die = self.layout.dies(self.layout.group(line)).start;
+        let blocks = state.line_blocks(&self.layout, line, die);
+        self.layout.row(first_die + die, blocks, page)
+    }
+
+    /// Closes the open line of a frontier. Units that only its summary would
+    /// fill are written at once.
+    pub(crate) fn close_line(self: &Rc<Self>, state: &mut State, frontier: usize) {
+        let line = std::mem::replace(&mut state.frontiers[frontier].open, NONE);
+        let now = state.in_flight.next();
+        let entry = &mut state.lines.lines[line as usize];
+        entry.closed = now;
+        let whole = entry.dead_dies.is_empty();
+        let rest = entry.issued..self.layout.units_per_line;
+        state.lines.transition(line, LineState::Closed);
+        if whole {
+            for unit in rest {
+                self.write_summary(state, line, unit, frontier);
+            }
+        }
+    }
+
+    fn write_summary(self: &Rc<Self>, state: &mut State, line: u32, unit: u32, frontier: usize) {
+        let sequence = state.in_flight.begin();
+        let mut words = Vec::new();
+        self.fill_up(state, &mut words, 0);
+        let ticket = self.program(state, line, unit, sequence, &words, &[]);
+        let entry = &mut state.lines.lines[line as usize];
+        entry.in_flight += 1;
+        entry.issued = unit + 1;
+        let issue = Issue {
+            frontier,
+            line,
+            unit,
+            sequence,
+            slots: Vec::new(),
+        };
+        self.let_run(issue, ticket, None);
+    }
+
+    /// Waits for a program; the map points to flash from then on. A unit that
+    /// failed is issued again elsewhere, and its sequence number stays under way
+    /// until that has completed: nothing that it superseded may be erased.
+    async fn complete(self: Rc<Self>, issue: Issue, ticket: Ticket, first: u64) {
+        if self.nand.finish_program(ticket).await == Err(NandError::ProgramFailed) {
+            self.retry(issue, first).await;
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        let (mut host, mut moved) = (0, 0);
+        for &index in &issue.slots {
+            let slot = state.slots.get(index);
+            moved += usize::from(slot.moved);
+            host += usize::from(!slot.moved && slot.cause != Cause::Map as u8);
+            state.settle_slot(index);
+        }
+        state.lines.lines[issue.line as usize].in_flight -= 1;
+        if issue.sequence != first {
+            state.in_flight.end(first);
+        }
+        state.in_flight.end(issue.sequence);
+        drop(state);
+        if host > 0 {
+            self.buffer.put(host);
+        }
+        if moved > 0 {
+            self.window.put(moved);
+        }
+        self.finished(issue.line);
+    }
+
+    /// Tells whoever waits that a program on `line` has finished.
+    pub(crate) fn finished(&self, line: u32) {
+        self.progress.notify(&self.sim);
+        let group = self.layout.group(line);
+        if self.state.borrow().stalled[group as usize] > 0 {
+            self.collect[group as usize].notify(&self.sim);
+        }
+    }
+
+    /// Issues what a failed program held, as far as it is still the newest.
+    async fn retry(self: &Rc<Self>, failed: Issue, first: u64) {
+        let slots = self.take_back(&failed);
+        // What was dropped had been superseded by programs issued since: it must
+        // count as under way until they have completed.
+        self.wait_for_later(failed.sequence).await;
+        if failed.sequence != first {
+            self.state.borrow_mut().in_flight.end(failed.sequence);
+        }
+        if self.open_room(failed.frontier, slots.len()).await.is_err() {
+            return;
+        }
+        let slots = self.still_newest(slots);
+        if slots.is_empty() {
+            self.state.borrow_mut().in_flight.end(first);
+            self.finished(failed.line);
+        } else {
+            self.issue(failed.frontier, slots, Some(first));
+        }
+    }
+
+    /// Undoes the places that a failed program gave. Slots without a use are
+    /// freed; the others are given back.
+    fn take_back(&self, failed: &Issue) -> Vec<u32> {
+        let mut state = self.state.borrow_mut();
+        let die = self.layout.die_in_group(failed.unit);
+        let entry = &mut state.lines.lines[failed.line as usize];
+        entry.in_flight -= 1;
+        entry.dead_dies.push(die);
+        for &index in &failed.slots {
+            let place = std::mem::replace(&mut state.slots.get_mut(index).place, NONE);
+            state.invalidate(&self.layout, place);
+            let successor = state.slots.get(index).successor;
+            if successor != NONE && state.slots.get(successor).old == place {
+                state.slots.get_mut(successor).old = NONE;
+            }
+        }
+        drop(state);
+        self.still_newest(failed.slots.clone())
+    }
+
+    /// Of slots without a place, those whose page has no newer version that is
+    /// issued already. The others are freed.
+    fn still_newest(&self, slots: Vec<u32>) -> Vec<u32> {
+        let mut state = self.state.borrow_mut();
+        let mut keep = Vec::new();
+        for index in slots {
+            let slot = *state.slots.get(index);
+            let newest = match state.map.get(slot.page) {
+                Where::Buffer(at) => {
+                    at == index
+                        || (at == slot.successor && state.slots.get(at).state == SlotState::Pending)
+                }
+                _ => false,
+            };
+            if newest {
+                keep.push(index);
+            } else {
+                self.free_slot(&mut state, index);
+            }
+        }
+        keep
+    }
+
+    /// Waits until every program issued after `sequence` so far has completed.
+    async fn wait_for_later(&self, sequence: u64) {
+        let until = self.state.borrow().in_flight.next();
+        while !self.state.borrow().in_flight.are_done(sequence + 1, until) {
+            self.progress.wait(&self.sim).await;
+        }
+    }
+
+    /// Makes sure that a frontier has an open line with room, waiting for
+    /// collection if no line may be taken.
+    pub(crate) async fn open_line(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+        loop {
+            if self.try_open(frontier) {
+                return Ok(());
+            }
+            let group = self.state.borrow().frontiers[frontier].group as usize;
+            self.state.borrow_mut().stalled[group] += 1;
+            self.collect[group].notify(&self.sim);
+            let since = self.sim.now();
+            self.space.wait(&self.sim).await;
+            let mut state = self.state.borrow_mut();
+            state.stalled[group] -= 1;
+            state.ledger.stall_ns += self.sim.now().since(since).0;
+            if self.read_only.get() {
+                return Err(IoError::ReadOnly);
+            }
+        }
+    }
+
+    /// As [`Core::open_line`], with room for `pages` in its next unit.
+    async fn open_room(self: &Rc<Self>, frontier: usize, pages: usize) -> Result<(), IoError> {
+        loop {
+            self.open_line(frontier).await?;
+            let mut state = self.state.borrow_mut();
+            let line = state.frontiers[frontier].open;
+            if state
+                .room(&self.layout, line)
+                .is_some_and(|room| room >= pages)
+            {
+                return Ok(());
+            }
+            self.close_line(&mut state, frontier);
+        }
+    }
+
+    fn try_open(self: &Rc<Self>, frontier: usize) -> bool {
+        let mut state = self.state.borrow_mut();
+        let queue = &state.frontiers[frontier];
+        let (open, group) = (queue.open, queue.group);
+        let from_reserve = !matches!(queue.kind, Kind::Host(_)) || queue.moved > 0;
+        if open != NONE {
+            let span = state.in_flight.next() - state.lines.lines[open as usize].opened;
+            if span < MAX_SPAN && state.peek_unit(&self.layout, open).is_some() {
+                return true;
+            }
+            self.close_line(&mut state, frontier);
+        }
+        let reserve = if from_reserve {
+            0
+        } else {
+            self.config.collection.reserve_lines.max(1)
+        };
+        if state.lines.free_count(group) <= reserve {
+            return false;
+        }
+        let dynamic = self.config.wear.dynamic;
+        let line = state.lines.take_free(group, dynamic).expect("counted");
+        state.lines.transition(line, LineState::Open);
+        let now = state.in_flight.next();
+        let entry = &mut state.lines.lines[line as usize];
+        (entry.opened, entry.frontier) = (now, frontier as u16);
+        state.frontiers[frontier].open = line;
+        drop(state);
+        self.collect[group as usize].notify(&self.sim);
+        true
+    }
+}

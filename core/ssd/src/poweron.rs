@@ -1,0 +1,128 @@
+//! What goes into the reserved area as the power goes, comes back with it, and
+//! how long power-on takes.
+
+use crate::drive::{Core, Dump, SavedSlot};
+use crate::ledger::{Cause, ReadCause};
+use crate::state::{Incoming, Where};
+use nand::{Priority, UNIT};
+use std::rc::Rc;
+
+impl Core {
+    /// What the capacitors save when the power goes: the newest buffered version
+    /// of each page, and deallocations that are not on flash.
+    pub(crate) fn saved(&self) -> Option<Dump> {
+        if let Some(dump) = &*self.dump.borrow() {
+            return Some(dump.clone());
+        }
+        if !self.config.controller.power_loss_protection {
+            return None;
+        }
+        let state = self.state.borrow();
+        let newest = |(index, slot): &(u32, &crate::buffer::Slot)| {
+            !slot.moved
+                && slot.cause != Cause::Map as u8
+                && state.map.get(slot.page) == Where::Buffer(*index)
+        };
+        let slots = state.slots.in_use().filter(newest);
+        let saved = slots.map(|(index, slot)| SavedSlot {
+            page: slot.page,
+            tag: slot.tag,
+            frontier: 0,
+            payload: state.slots.payload(index).to_vec(),
+        });
+        Some(Dump {
+            slots: saved.collect(),
+            trims: self.journal.borrow().records.clone(),
+        })
+    }
+
+    /// Takes the saved buffer back in. From then on the buffer protects it.
+    pub(crate) fn restore_dump(&self) {
+        let Some(dump) = self.dump.borrow_mut().take() else {
+            return;
+        };
+        for saved in dump.slots {
+            let taken = self.buffer.try_take(1);
+            assert!(taken, "the buffer held these pages before");
+            let incoming = Incoming {
+                page: saved.page,
+                frontier: usize::from(saved.frontier),
+                cause: Cause::Host,
+                tag: saved.tag,
+            };
+            let mut state = self.state.borrow_mut();
+            let (slot, _) = state.insert(incoming);
+            for (sector, payload) in saved.payload.into_iter().enumerate() {
+                state.set_payload(slot, sector, payload);
+            }
+        }
+        for work in &self.work {
+            work.notify(&self.sim);
+        }
+    }
+}
+
+/// Lets power-on take its time: the summary of each full line is read, and the
+/// spare area of every written page of the others. Dies work side by side.
+pub(crate) async fn read_spares(core: &Rc<Core>) {
+    let dies: Vec<_> = (0..core.layout.geometry.dies())
+        .map(|die| {
+            let core = Rc::clone(core);
+            let sim = core.sim.clone();
+            sim.spawn(async move { read_die(&core, die).await })
+        })
+        .collect();
+    for die in dies {
+        die.await;
+    }
+}
+
+async fn read_die(core: &Core, die: u32) {
+    let layout = &core.layout;
+    let group = die / layout.dies_per_group;
+    let first = group * layout.lines_per_group;
+    for line in first..first + layout.lines_per_group {
+        for (unit, bytes) in units_to_read(core, line) {
+            if layout.die_in_group(unit) != die % layout.dies_per_group {
+                continue;
+            }
+            for row in 0..layout.geometry.pages_per_program {
+                let page = layout.first_row(unit) + row;
+                let row = core.row(&core.state.borrow(), line, unit, page);
+                core.state.borrow_mut().ledger.reads[ReadCause::Recovery as usize] +=
+                    u64::from(row.planes.count_ones());
+                // What cannot be read counts as not written: the time is spent.
+                let _ = core.nand.read(row, bytes, Priority::Normal).await;
+            }
+        }
+    }
+}
+
+/// Units of a line that power-on reads, and the bytes that it transfers of each.
+fn units_to_read(core: &Core, line: u32) -> Vec<(u32, u32)> {
+    let layout = &core.layout;
+    let state = core.state.borrow();
+    let entry = &state.lines.lines[line as usize];
+    if entry.closed == 0 {
+        return Vec::new();
+    }
+    let spare = layout.geometry.spare_bytes * layout.geometry.planes;
+    let summary = layout.line_data / layout.unit;
+    let media = core.nand.media();
+    let written = |unit: u32| {
+        let row = core.row(&state, line, unit, 0);
+        row.blocks()
+            .all(|b| media.written(b) > layout.first_row(unit))
+    };
+    if (summary..layout.units_per_line).all(written) {
+        let bytes = (layout.line_pages - layout.line_data) * layout.sectors_per_page * UNIT as u32;
+        let units = layout.units_per_line - summary;
+        return (summary..layout.units_per_line)
+            .map(|unit| (unit, bytes / units))
+            .collect();
+    }
+    (0..layout.units_per_line)
+        .filter(|&u| written(u))
+        .map(|u| (u, spare))
+        .collect()
+}
