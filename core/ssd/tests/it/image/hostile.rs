@@ -237,9 +237,16 @@ fn lengths_from_outside_are_compared_before_they_are_believed() {
         let error = image::read(&mut huge[..].chain(io::repeat(7))).unwrap_err();
         assert!(error.to_string().contains(&expected));
     }
-    let put = |at: usize, bytes: &'static [u8]| {
-        move |payload: &mut Vec<u8>| payload[at..at + bytes.len()].copy_from_slice(bytes)
-    };
+}
+
+/// Puts `bytes` at `at` of a section's payload.
+fn put(at: usize, bytes: &'static [u8]) -> impl Fn(&mut Vec<u8>) {
+    move |payload: &mut Vec<u8>| payload[at..at + bytes.len()].copy_from_slice(bytes)
+}
+
+#[test]
+fn fields_of_a_block_are_compared_with_the_geometry() {
+    let file = tiny_file();
     // Blocks: their number, then of the first one index, state, pages, erases,
     // label and base stamp.
     for (at, bytes, expected) in [
@@ -269,6 +276,11 @@ fn lengths_from_outside_are_compared_before_they_are_believed() {
         let text = refusal(&changed(&file, 3, put(at, bytes)));
         assert!(text.contains(expected), "{text}");
     }
+}
+
+#[test]
+fn fields_of_the_saved_buffer_are_compared_with_the_configuration() {
+    let file = tiny_file();
     // The saved buffer: its mark, the number of writes, and the first one's page,
     // origin, frontier, and first run.
     for (at, bytes, expected) in [
