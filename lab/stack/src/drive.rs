@@ -16,7 +16,7 @@ use crate::error::StackError;
 use crate::toml_file::{Leaf, Source, overlaid};
 use ssd::{ConfigError, DriveConfig, Layout, PRESETS, Preset};
 use std::path::Path;
-use toml::{Table, Value};
+use toml::Table;
 use units::Bytes;
 
 /// Names of the presets, for messages.
@@ -116,8 +116,10 @@ fn table_of(base: &DriveConfig, leaves: &[Leaf]) -> Result<Table, StackError> {
         };
         base.flash.timing = Some(base.timing().map_err(refuse)?);
     }
-    match Value::try_from(base).expect("a configuration is a table of numbers and words") {
-        Value::Table(table) => Ok(table),
-        _ => unreachable!("a struct is written as a table"),
-    }
+    Ok(as_table(&base))
+}
+
+/// `config` as a drive file would say it in full.
+pub(crate) fn as_table(config: &DriveConfig) -> Table {
+    Table::try_from(config).expect("a configuration is a table of numbers and words")
 }

@@ -1,0 +1,249 @@
+//! Plan files: what varies, as lists, and the plans that follow.
+//!
+//! ```toml
+//! stacks = ["raw@block", "raw@fdp"]
+//! workloads = ["logs:ops=100000"]
+//! preconditions = ["fresh", "aged"]   # else fresh
+//! seeds = [1, 2, 3]                   # else 1
+//! size = "1GiB"                       # else as the drive has it
+//! drives = ["small.toml"]             # else the preset that the stack names
+//! sample = "10ms"                     # else no timeline
+//!
+//! [overrides]                         # of the drive, as in a drive file
+//! "controller.write_buffer" = ["2MiB", "6MiB"]
+//!
+//! [host]                              # as `HostConfig`, the same for all
+//! cpu.cores = 4
+//! ```
+//!
+//! Invariant: plans come in the order of nested loops, outermost first: stacks,
+//! drives, overrides in the order in which they stand, preconditions, workloads,
+//! seeds.
+//!
+//! A path of a drive file counts from the folder of the plan. An override of the
+//! capacity is taken as it stands; `size` resizes the flash along with it.
+
+use crate::drive;
+use crate::error::StackError;
+use crate::name::StackName;
+use crate::plan::Plan;
+use crate::toml_file::{Leaf, Source, overlaid};
+use host::HostConfig;
+use serde::de::DeserializeOwned;
+use ssd::{DriveConfig, Precondition, Preset};
+use std::path::Path;
+use toml::{Table, Value};
+use units::{Bytes, Ns};
+
+const KEYS: &str = "stacks, drives, preconditions, workloads, seeds, size, sample, overrides, host";
+
+/// Most plans that one file may make.
+pub const MOST_PLANS: usize = 100_000;
+
+/// What a plan file says.
+struct File<'a> {
+    source: &'a Source,
+    leaves: Vec<Leaf>,
+}
+
+/// An override: a knob and its values.
+struct Override<'a> {
+    leaf: &'a Leaf,
+    path: Vec<String>,
+    values: Vec<Value>,
+}
+
+/// The plans that the file at `path` makes.
+///
+/// # Errors
+/// Names the file, the line and what was expected there.
+pub fn plan_file(path: &str) -> Result<Vec<Plan>, StackError> {
+    let source = Source::read(path)?;
+    let file = File {
+        leaves: source.leaves()?,
+        source: &source,
+    };
+    file.check_keys()?;
+    file.check_count()?;
+    let mut plans = Vec::new();
+    for stack in file.list::<String>("stacks")?.unwrap_or_default() {
+        let leaf = file.leaf("stacks");
+        let stack: StackName = stack.parse().map_err(|e| file.at(leaf, e))?;
+        for drive in file.drives(&stack)? {
+            file.plans_on(&stack, &drive, &mut plans)?;
+        }
+    }
+    Ok(plans)
+}
+
+impl File<'_> {
+    fn leaf(&self, key: &str) -> Option<&Leaf> {
+        self.leaves.iter().find(|leaf| leaf.path == [key])
+    }
+
+    fn at(&self, leaf: Option<&Leaf>, problem: impl ToString) -> StackError {
+        let at = leaf.map_or(0, |leaf| leaf.span.start);
+        self.source.error(at, problem.to_string())
+    }
+
+    fn check_keys(&self) -> Result<(), StackError> {
+        let flat = ["stacks", "drives", "preconditions", "workloads", "seeds", "size", "sample"];
+        for leaf in &self.leaves {
+            let first = leaf.path[0].as_str();
+            let nested = leaf.path.len() > 1 && ["overrides", "host"].contains(&first);
+            if !nested && !(leaf.path.len() == 1 && flat.contains(&first)) {
+                let problem = format!("expected one of {KEYS}, found {}", leaf.path.join("."));
+                return Err(self.at(Some(leaf), problem));
+            }
+        }
+        for key in ["stacks", "workloads"] {
+            if self.leaf(key).is_none() {
+                return Err(self.at(None, format!("expected a list of {key}, found none")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Multiplies up the lists before anything is made of them.
+    fn check_count(&self) -> Result<(), StackError> {
+        let lengths = self.leaves.iter().filter(|leaf| leaf.path[0] != "host");
+        let lengths = lengths.filter_map(|leaf| leaf.value.as_array().map(Vec::len));
+        let count = lengths.fold(1_usize, usize::saturating_mul);
+        if count <= MOST_PLANS {
+            return Ok(());
+        }
+        let problem = format!("expected at most {MOST_PLANS} plans, found {count}");
+        Err(self.at(self.leaf("stacks"), problem))
+    }
+
+    /// The value of `key`, if it is there.
+    fn value<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StackError> {
+        let Some(leaf) = self.leaf(key) else {
+            return Ok(None);
+        };
+        let read = leaf.value.clone().try_into();
+        read.map(Some)
+            .map_err(|e: toml::de::Error| self.at(Some(leaf), format!("{key}: {}", e.message())))
+    }
+
+    /// The list `key`, if it is there; not empty.
+    fn list<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Vec<T>>, StackError> {
+        let list: Option<Vec<T>> = self.value(key)?;
+        if list.as_ref().is_some_and(Vec::is_empty) {
+            let problem = format!("{key}: expected a list with something in it");
+            return Err(self.at(self.leaf(key), problem));
+        }
+        Ok(list)
+    }
+
+    /// The drives of `stack`, overrides laid over each.
+    fn drives(&self, stack: &StackName) -> Result<Vec<DriveConfig>, StackError> {
+        let size: Option<Bytes> = self.value("size")?;
+        let named = self.list::<String>("drives")?;
+        let mut drives = Vec::new();
+        for name in named.unwrap_or_else(|| vec![stack.drive.clone()]) {
+            let leaf = self.leaf("drives");
+            let base = drive::resolve(&self.beside(&name), size).map_err(|e| match e {
+                StackError::File { .. } => e,
+                other => self.at(leaf, other),
+            })?;
+            let table = drive::as_table(&base);
+            self.override_from(&base.name, table, &self.overrides()?, &mut drives)?;
+        }
+        Ok(drives)
+    }
+
+    /// A drive file's path as seen from here.
+    fn beside(&self, name: &str) -> String {
+        let folder = Path::new(&self.source.file).parent();
+        match folder {
+            Some(folder) if Preset::named(name).is_none() => {
+                folder.join(name).to_string_lossy().into_owned()
+            }
+            _ => name.to_owned(),
+        }
+    }
+
+    fn overrides(&self) -> Result<Vec<Override<'_>>, StackError> {
+        let leaves = self.leaves.iter().filter(|leaf| leaf.path[0] == "overrides");
+        leaves
+            .map(|leaf| {
+                let values = match &leaf.value {
+                    Value::Array(values) if values.is_empty() => {
+                        let problem = "expected a list with something in it";
+                        return Err(self.at(Some(leaf), problem));
+                    }
+                    Value::Array(values) => values.clone(),
+                    one => vec![one.clone()],
+                };
+                let path = leaf.path[1..].join(".");
+                Ok(Override {
+                    leaf,
+                    path: path.split('.').map(str::to_owned).collect(),
+                    values,
+                })
+            })
+            .collect()
+    }
+
+    fn override_from(
+        &self,
+        name: &str,
+        table: Table,
+        overrides: &[Override<'_>],
+        drives: &mut Vec<DriveConfig>,
+    ) -> Result<(), StackError> {
+        let Some((first, rest)) = overrides.split_first() else {
+            let config = Value::Table(table).try_into();
+            let config = config.expect("each override was accepted");
+            let last = self.leaves.iter().rfind(|leaf| leaf.path[0] == "overrides");
+            let sound = drive::checked(name, config).map_err(|e| self.at(last, e));
+            drives.push(sound?);
+            return Ok(());
+        };
+        for value in &first.values {
+            let mut table = table.clone();
+            overlaid::<DriveConfig>(&mut table, &first.path, value.clone())
+                .map_err(|problem| self.at(Some(first.leaf), problem))?;
+            self.override_from(name, table, rest, drives)?;
+        }
+        Ok(())
+    }
+
+    fn plans_on(
+        &self,
+        stack: &StackName,
+        drive: &DriveConfig,
+        plans: &mut Vec<Plan>,
+    ) -> Result<(), StackError> {
+        let pasts = self.list("preconditions")?.unwrap_or_else(|| vec![Precondition::Fresh]);
+        let workloads: Vec<String> = self.list("workloads")?.unwrap_or_default();
+        let seeds: Vec<u64> = self.list("seeds")?.unwrap_or_else(|| vec![1]);
+        let (sample, host): (Option<Ns>, _) = (self.value("sample")?, self.host()?);
+        for precondition in pasts {
+            for workload in &workloads {
+                plans.extend(seeds.iter().map(|&seed| Plan {
+                    stack: stack.clone(),
+                    drive: drive.clone(),
+                    precondition,
+                    workload: workload.clone(),
+                    seed,
+                    sample,
+                    host,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    fn host(&self) -> Result<HostConfig, StackError> {
+        let mut table = Table::new();
+        let mut host = HostConfig::default();
+        for leaf in self.leaves.iter().filter(|leaf| leaf.path[0] == "host") {
+            host = overlaid(&mut table, &leaf.path[1..], leaf.value.clone())
+                .map_err(|problem| self.at(Some(leaf), format!("host.{problem}")))?;
+            host.checked().map_err(|e| self.at(Some(leaf), e))?;
+        }
+        Ok(host)
+    }
+}

@@ -1,0 +1,35 @@
+//! Runs of whole stacks on small drives.
+
+mod conserve;
+mod files;
+mod limits;
+mod placement;
+mod repeat;
+
+use report::record::Run;
+use ssd::Precondition;
+use stack::{Plan, StackError, run};
+use units::{Bytes, MIB};
+
+/// A plan on a preset with `mib` MiB.
+fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
+    let stack: stack::StackName = stack.parse().expect("it is in the table");
+    let drive = stack::drive::resolve(&stack.drive, Some(Bytes(mib * MIB)));
+    Plan {
+        drive: drive.expect("it can be built"),
+        stack,
+        precondition: past,
+        workload: workload.to_owned(),
+        seed: 1,
+        sample: None,
+        host: host::HostConfig::default(),
+    }
+}
+
+fn done(plan: &Plan) -> Run {
+    run(plan, &mut |_| ()).expect("the plan can be run")
+}
+
+fn refused(plan: &Plan) -> StackError {
+    run(plan, &mut |_| ()).expect_err("the plan is refused")
+}
