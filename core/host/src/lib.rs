@@ -1,1 +1,29 @@
-//! host
+//! What stands between a program and its drive: processor, queues and link.
+//!
+//! # The life of a command
+//!
+//! A core builds the command and rings the doorbell; the controller fetches the
+//! command, and the data of a write, over the link; the drive does its work;
+//! data of a read and the completion come back over the link; an interrupt, or a
+//! core that polls, takes the completion in.
+//!
+//! # Invariants
+//!
+//! - The latency of a command on an idle machine is the sum of the parts that
+//!   [`Parts`] lists, to the nanosecond.
+//! - Cores and both directions of the link serve in order of arrival, and a
+//!   reservation is made at the moment of arrival.
+//! - Traffic is booked when a command has succeeded, so that it agrees with the
+//!   drive's own count.
+//!
+//! This crate knows no mapping and no file, and a command costs no allocation.
+
+mod config;
+mod device;
+mod ledger;
+mod link;
+
+pub use config::{Completion, Cpu, HostConfig, HostError, Queues};
+pub use device::{BlockDevice, Busy, Parts, QueuePair};
+pub use ledger::{Grain, Ledger, Purpose, Traffic, Who};
+pub use link::{Direction, Link};

@@ -1,1 +1,26 @@
-//! stack
+//! Stacks: a host over a drive under a workload, built from a plan and run.
+//!
+//! Invariants: a run is a function of its plan, whatever else runs beside it;
+//! nothing that a user can write makes it panic or wait for ever; what it leaves
+//! behind is a [`report::record::Run`] that adds up.
+//!
+//! This crate knows no command line, and not how a report looks.
+
+pub mod drive;
+mod error;
+mod fill;
+mod meter;
+mod name;
+mod placement;
+mod plan;
+mod replay;
+mod run;
+mod sweep;
+mod timeline;
+mod toml_file;
+
+pub use error::StackError;
+pub use name::{STACKS, Stack, StackName};
+pub use plan::{Plan, Progress};
+pub use run::run;
+pub use sweep::sweep;

@@ -1,0 +1,154 @@
+//! What the host is made of, and what its software costs.
+//!
+//! | number | value | source |
+//! | --- | --- | --- |
+//! | submission | 1,380 ns | `aios` 2, breakdown of a 4 KiB read: block layer 720, DMA mapping 290, driver 370 |
+//! | completion by interrupt | 1,990 ns | `aios` 2: DMA unmapping 230, request completion 810, context switch 950 |
+//! | interrupt delivery | 500 ns | a choice of ours: the message has arrived, and a core leaves what it does |
+//! | submission, polled | 200 ns | `axboe2020`: 2.58 million polled reads a second on one core are 388 ns for both ends |
+//! | completion, polled | 188 ns | the rest of the same |
+//! | delay of a poll | 100 ns | a choice of ours: half a round of a polling loop |
+//! | queue depth | 1,024 | default of Linux' NVMe driver |
+//! | cores | 8 | a choice of ours; one queue pair a core, as Linux does |
+
+use crate::link::Link;
+use serde::{Deserialize, Serialize};
+use units::Ns;
+
+/// The host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostConfig {
+    /// The link to the drive.
+    pub link: Link,
+    /// The processor and what commands cost on it.
+    pub cpu: Cpu,
+    /// The queues.
+    pub queues: Queues,
+}
+
+/// How completions are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Completion {
+    /// By an interrupt.
+    Interrupt,
+    /// By a core that looks for them.
+    Polling,
+}
+
+/// The processor. Its cores serve submissions and completions in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cpu {
+    /// Cores; queue pair i runs on core i modulo this.
+    pub cores: u32,
+    /// How completions are noticed.
+    pub completion: Completion,
+    /// Core time to build and submit a command, with interrupts.
+    pub submit: Ns,
+    /// Time from the arrival of an interrupt to its handler.
+    pub interrupt_delay: Ns,
+    /// Core time to complete a command by interrupt.
+    pub interrupt: Ns,
+    /// Core time to build and submit a command, with polling.
+    pub poll_submit: Ns,
+    /// Time until a completion is seen.
+    pub poll_delay: Ns,
+    /// Core time to complete a command that was polled for.
+    pub poll: Ns,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self {
+            cores: 8,
+            completion: Completion::Interrupt,
+            submit: Ns(1_380),
+            interrupt_delay: Ns(500),
+            interrupt: Ns(1_990),
+            poll_submit: Ns(200),
+            poll_delay: Ns(100),
+            poll: Ns(188),
+        }
+    }
+}
+
+impl Cpu {
+    /// Core time to submit a command.
+    #[must_use]
+    pub const fn submission(&self) -> Ns {
+        match self.completion {
+            Completion::Interrupt => self.submit,
+            Completion::Polling => self.poll_submit,
+        }
+    }
+
+    /// Time until a completion is noticed, and core time to take it in.
+    #[must_use]
+    pub const fn reception(&self) -> (Ns, Ns) {
+        match self.completion {
+            Completion::Interrupt => (self.interrupt_delay, self.interrupt),
+            Completion::Polling => (self.poll_delay, self.poll),
+        }
+    }
+}
+
+/// NVMe queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Queues {
+    /// How many.
+    pub pairs: u32,
+    /// Commands in flight in each.
+    pub depth: u32,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self {
+            pairs: 8,
+            depth: 1_024,
+        }
+    }
+}
+
+/// A host that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("host.{knob}: {value} given, {expected} expected")]
+pub struct HostError {
+    knob: &'static str,
+    value: u32,
+    expected: &'static str,
+}
+
+impl HostError {
+    pub(crate) const fn new(knob: &'static str, value: u32, expected: &'static str) -> Self {
+        Self {
+            knob,
+            value,
+            expected,
+        }
+    }
+}
+
+impl HostConfig {
+    /// The configuration itself, if it can be built.
+    ///
+    /// # Errors
+    /// Names the first knob that is out of range.
+    pub fn checked(self) -> Result<Self, HostError> {
+        self.link.check()?;
+        let counts = [
+            ("cpu.cores", self.cpu.cores),
+            ("queues.pairs", self.queues.pairs),
+            ("queues.depth", self.queues.depth),
+        ];
+        for (knob, count) in counts {
+            if !(1..=65_535).contains(&count) {
+                return Err(HostError::new(knob, count, "1 to 65535"));
+            }
+        }
+        Ok(self)
+    }
+}

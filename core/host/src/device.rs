@@ -1,0 +1,283 @@
+//! A drive behind queues, link and cores.
+//!
+//! Invariant: a command waits for its queue, then for each resource at the
+//! moment it arrives there; nothing else takes time.
+
+use crate::config::{HostConfig, HostError};
+use crate::ledger::{Ledger, Traffic, Who};
+use crate::link::Direction;
+use sim::{Semaphore, Sim, Timeline};
+use ssd::{Content, Drive, IoError, Sink};
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::{Extent, Ns, Placement};
+
+/// Bytes of a submission queue entry.
+//= nvme-2.0 3.3.3.1
+const SUBMISSION: u64 = 64;
+/// Bytes of a completion queue entry.
+//= nvme-2.0 3.3.3.2
+const COMPLETION: u64 = 16;
+/// Bytes that describe one range to deallocate; the drive fetches them like data.
+const RANGE: u64 = 16;
+
+/// What the host adds to the latency of a command on an idle machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// A core builds the command and rings the doorbell.
+    pub submit: Ns,
+    /// The doorbell arrives and the controller fetches the command.
+    pub fetch: Ns,
+    /// The drive fetches the data of a write.
+    pub data_to_drive: Ns,
+    /// The data of a read and the completion occupy the link.
+    pub data_to_host: Ns,
+    /// The completion arrives and is noticed.
+    pub notice: Ns,
+    /// A core takes the completion in.
+    pub complete: Ns,
+}
+
+impl Parts {
+    /// All of them.
+    #[must_use]
+    pub fn sum(self) -> Ns {
+        let before = self.submit + self.fetch + self.data_to_drive;
+        before + self.data_to_host + self.notice + self.complete
+    }
+}
+
+/// Busy time of the host's resources so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// Of the link to the drive.
+    pub to_drive: Ns,
+    /// Of the link to the host.
+    pub to_host: Ns,
+    /// Of each core.
+    pub cores: Vec<Ns>,
+}
+
+struct Shared {
+    sim: Sim,
+    config: HostConfig,
+    drive: Drive,
+    cores: Vec<Timeline>,
+    queues: Vec<Semaphore>,
+    to_drive: Timeline,
+    to_host: Timeline,
+    ledger: RefCell<Ledger>,
+}
+
+/// A drive as the host's block layer holds it.
+#[derive(Clone)]
+pub struct BlockDevice {
+    shared: Rc<Shared>,
+}
+
+/// One queue pair of a [`BlockDevice`], and the core that serves it.
+#[derive(Clone)]
+pub struct QueuePair {
+    shared: Rc<Shared>,
+    queue: usize,
+    core: usize,
+}
+
+impl BlockDevice {
+    /// Attaches `drive` to a host.
+    ///
+    /// # Errors
+    /// If the host cannot be.
+    pub fn new(sim: &Sim, config: HostConfig, drive: Drive) -> Result<Self, HostError> {
+        let config = config.checked()?;
+        let queues = 0..config.queues.pairs;
+        let shared = Shared {
+            sim: sim.clone(),
+            cores: (0..config.cpu.cores).map(|_| Timeline::default()).collect(),
+            queues: queues
+                .map(|_| Semaphore::new(sim, config.queues.depth as usize))
+                .collect(),
+            to_drive: Timeline::default(),
+            to_host: Timeline::default(),
+            ledger: RefCell::default(),
+            config,
+            drive,
+        };
+        Ok(Self {
+            shared: Rc::new(shared),
+        })
+    }
+
+    /// Queue pair `index`, modulo how many there are.
+    #[must_use]
+    pub fn queue(&self, index: usize) -> QueuePair {
+        let queue = index % self.shared.queues.len();
+        QueuePair {
+            core: queue % self.shared.cores.len(),
+            shared: Rc::clone(&self.shared),
+            queue,
+        }
+    }
+
+    /// The drive.
+    #[must_use]
+    pub fn drive(&self) -> &Drive {
+        &self.shared.drive
+    }
+
+    /// The host's configuration.
+    #[must_use]
+    pub fn config(&self) -> &HostConfig {
+        &self.shared.config
+    }
+
+    /// Traffic so far.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        self.shared.ledger.borrow().clone()
+    }
+
+    /// Busy time so far, including what is reserved ahead.
+    #[must_use]
+    pub fn busy(&self) -> Busy {
+        let shared = &self.shared;
+        Busy {
+            to_drive: shared.to_drive.meter().busy(),
+            to_host: shared.to_host.meter().busy(),
+            cores: shared.cores.iter().map(|c| c.meter().busy()).collect(),
+        }
+    }
+}
+
+impl HostConfig {
+    /// What a command adds on an idle machine that moves `to_drive` bytes to the
+    /// drive and `to_host` bytes to the host.
+    #[must_use]
+    pub fn parts(&self, to_drive: u64, to_host: u64) -> Parts {
+        let link = self.link;
+        let (delay, complete) = self.cpu.reception();
+        let data_to_drive = match to_drive {
+            0 => Ns::ZERO,
+            bytes => link.transfer(bytes, Direction::ToDrive) + link.round_trip,
+        };
+        Parts {
+            submit: self.cpu.submission(),
+            fetch: self.fetch(),
+            data_to_drive,
+            data_to_host: link.transfer(to_host, Direction::ToHost)
+                + link.transfer(COMPLETION, Direction::ToHost),
+            notice: link.one_way() + delay,
+            complete,
+        }
+    }
+
+    /// From the doorbell to the command in the controller.
+    fn fetch(&self) -> Ns {
+        let entry = self.link.transfer(SUBMISSION, Direction::ToDrive);
+        self.link.one_way() + self.link.round_trip + entry
+    }
+}
+
+impl QueuePair {
+    /// Reads `extent` into `sink`.
+    ///
+    /// # Errors
+    /// As the drive.
+    pub async fn read(
+        &self,
+        extent: Extent,
+        sink: &mut impl Sink,
+        who: Who,
+    ) -> Result<(), IoError> {
+        self.submit(0).await;
+        let result = self.shared.drive.read(extent, sink).await;
+        let bytes = if result.is_ok() { extent.bytes() } else { 0 };
+        self.complete(bytes).await;
+        self.book(result, who, |t| t.read.block += extent.bytes())
+    }
+
+    /// Writes `content` to `extent`; durable when the drive promises it, or at
+    /// once with `fua`.
+    ///
+    /// # Errors
+    /// As the drive.
+    pub async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        placement: Placement,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        self.submit(extent.bytes()).await;
+        let drive = &self.shared.drive;
+        let result = drive.write(extent, content, placement, who.origin, fua).await;
+        self.complete(0).await;
+        self.book(result, who, |t| t.write.block += extent.bytes())
+    }
+
+    /// Deallocates `extent`.
+    ///
+    /// # Errors
+    /// As the drive.
+    pub async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        self.submit(RANGE).await;
+        let result = self.shared.drive.trim(extent).await;
+        self.complete(0).await;
+        if result.is_ok() {
+            self.shared.ledger.borrow_mut().trimmed += extent.bytes();
+        }
+        result
+    }
+
+    /// Makes every completed write durable.
+    ///
+    /// # Errors
+    /// As the drive.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        self.submit(0).await;
+        let result = self.shared.drive.flush().await;
+        self.complete(0).await;
+        if result.is_ok() {
+            self.shared.ledger.borrow_mut().flushes += 1;
+        }
+        result
+    }
+
+    /// Brings a command, and `bytes` of data, to the controller.
+    async fn submit(&self, bytes: u64) {
+        let Shared { sim, config, .. } = &*self.shared;
+        self.shared.queues[self.queue].take(1).await;
+        let core = &self.shared.cores[self.core];
+        let (span, fetch) = (config.cpu.submission(), config.fetch());
+        core.serve_then(sim, span, fetch).await;
+        if bytes > 0 {
+            let span = config.link.transfer(bytes, Direction::ToDrive);
+            let link = &self.shared.to_drive;
+            link.serve_then(sim, span, config.link.round_trip).await;
+        }
+    }
+
+    /// Brings `bytes` of data and a completion to the program.
+    async fn complete(&self, bytes: u64) {
+        let Shared { sim, config, .. } = &*self.shared;
+        let parts = config.parts(0, bytes);
+        let link = &self.shared.to_host;
+        link.serve_then(sim, parts.data_to_host, parts.notice).await;
+        self.shared.queues[self.queue].put(1);
+        let core = &self.shared.cores[self.core];
+        core.serve(sim, parts.complete).await;
+    }
+
+    fn book(
+        &self,
+        result: Result<(), IoError>,
+        who: Who,
+        add: impl Fn(&mut Traffic),
+    ) -> Result<(), IoError> {
+        if result.is_ok() {
+            self.shared.ledger.borrow_mut().book(who, add);
+        }
+        result
+    }
+}

@@ -1,0 +1,132 @@
+//! PCI Express: what a transfer costs on the wire.
+//!
+//! Invariant: the two directions are independent, and a transfer occupies its
+//! direction for its payload and the headers of all its packets.
+//!
+//! | number | value | source |
+//! | --- | --- | --- |
+//! | transfers a second and lane | 8, 16, 32 GT/s | PCI Express 3.0, 4.0, 5.0 |
+//! | line code | 128 of 130 bits | PCI Express 3.0 and later |
+//! | packet of a memory write | 24 B besides its payload | `neugebauer2018` 3: framing 2, link layer 6, header 16 |
+//! | packet of a read's completion | 20 B besides its payload | `neugebauer2018` 3: framing 2, link layer 6, header 12 |
+//! | payload of a packet | 256 B | the usual setting of servers, `neugebauer2018` 3 |
+//! | round trip | 900 ns | a choice of ours: 64-byte reads by a device took 547 ns (median) on `neugebauer2018`'s Haswell host and about 1 µs through further silicon |
+//!
+//! Flow control and acknowledgement packets of the link layer are not modelled.
+
+use crate::config::HostError;
+use serde::{Deserialize, Serialize};
+use units::Ns;
+
+/// Bytes of a memory write's packet besides its payload.
+//= neugebauer2018 3
+const WRITE_OVERHEAD: u64 = 24;
+/// Bytes of a completion's packet besides its payload.
+//= neugebauer2018 3
+const COMPLETION_OVERHEAD: u64 = 20;
+
+/// Which way data go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the drive: it reads host memory.
+    ToDrive,
+    /// To the host: the drive writes host memory.
+    ToHost,
+}
+
+/// The link between host and drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Link {
+    /// Generation of PCI Express: 3, 4 or 5.
+    pub generation: u32,
+    /// Lanes: 1, 2, 4, 8 or 16.
+    pub lanes: u32,
+    /// Most payload bytes of a packet.
+    pub max_payload: u32,
+    /// Time from a request by the drive to the first byte of its answer.
+    pub round_trip: Ns,
+}
+
+impl Default for Link {
+    /// Four lanes of the fourth generation, as most data centre drives have.
+    fn default() -> Self {
+        Self {
+            generation: 4,
+            lanes: 4,
+            max_payload: 256,
+            round_trip: Ns(900),
+        }
+    }
+}
+
+impl Link {
+    pub(crate) fn check(&self) -> Result<(), HostError> {
+        if !(3..=5).contains(&self.generation) {
+            return Err(HostError::new("link.generation", self.generation, "3, 4 or 5"));
+        }
+        if ![1, 2, 4, 8, 16].contains(&self.lanes) {
+            return Err(HostError::new("link.lanes", self.lanes, "1, 2, 4, 8 or 16"));
+        }
+        let payload = self.max_payload;
+        if !payload.is_power_of_two() || !(128..=4096).contains(&payload) {
+            let expected = "a power of two from 128 to 4096";
+            return Err(HostError::new("link.max_payload", payload, expected));
+        }
+        Ok(())
+    }
+
+    /// Bytes a second in one direction, after the line code and before packets.
+    #[must_use]
+    pub const fn bytes_per_s(&self) -> u64 {
+        let transfers = 1_000_000_000 << self.generation;
+        transfers * self.lanes as u64 * 128 / 130 / 8
+    }
+
+    /// Bytes that `payload` bytes are on the wire.
+    #[must_use]
+    pub const fn wire_bytes(&self, payload: u64, direction: Direction) -> u64 {
+        let overhead = match direction {
+            Direction::ToDrive => COMPLETION_OVERHEAD,
+            Direction::ToHost => WRITE_OVERHEAD,
+        };
+        payload + overhead * payload.div_ceil(self.max_payload as u64)
+    }
+
+    /// How long `payload` bytes occupy the link.
+    #[must_use]
+    pub const fn transfer(&self, payload: u64, direction: Direction) -> Ns {
+        Ns::transfer(self.wire_bytes(payload, direction), self.bytes_per_s())
+    }
+
+    /// Time until something that needs no answer arrives.
+    #[must_use]
+    pub const fn one_way(&self) -> Ns {
+        Ns(self.round_trip.0 / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_specification() {
+        let rate = |generation, lanes| {
+            let link = Link { generation, lanes, ..Link::default() };
+            link.bytes_per_s()
+        };
+        assert_eq!(rate(3, 1), 984_615_384);
+        assert_eq!(rate(4, 4), 7_876_923_076);
+        assert_eq!(rate(5, 16), 63_015_384_615);
+    }
+
+    #[test]
+    fn packets_cost_their_headers() {
+        let link = Link::default();
+        assert_eq!(link.wire_bytes(4096, Direction::ToHost), 4096 + 16 * 24);
+        assert_eq!(link.wire_bytes(4096, Direction::ToDrive), 4096 + 16 * 20);
+        assert_eq!(link.wire_bytes(16, Direction::ToHost), 40);
+        assert_eq!(link.wire_bytes(0, Direction::ToHost), 0);
+    }
+}

@@ -1,0 +1,4 @@
+//! The host in front of a drive.
+
+mod latency;
+mod resources;

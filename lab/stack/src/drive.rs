@@ -1,0 +1,123 @@
+//! Drives by name, and drive files: a preset and what differs from it.
+//!
+//! ```toml
+//! preset = "fdp"
+//! capacity = "1GiB"
+//!
+//! [placement]
+//! handles = 4
+//! ```
+//!
+//! Invariants: a drive that is resolved can be built; a file may set whatever
+//! [`DriveConfig`] has and nothing else. A file that sets the capacity and no
+//! geometry gets the preset's flash in the same proportion.
+
+use crate::error::StackError;
+use crate::toml_file::{Leaf, Source, overlaid};
+use ssd::{ConfigError, DriveConfig, Layout, PRESETS, Preset};
+use std::path::Path;
+use toml::{Table, Value};
+use units::Bytes;
+
+/// Names of the presets, for messages.
+pub(crate) fn known() -> String {
+    let names: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
+    names.join(", ")
+}
+
+/// The drive that `text` names, a preset or a path to a drive file, with `size`
+/// for the host if that is given.
+///
+/// # Errors
+/// Names the file, the line and what was expected there.
+pub fn resolve(text: &str, size: Option<Bytes>) -> Result<DriveConfig, StackError> {
+    let config = match Preset::named(text) {
+        Some(preset) => (preset.config)(),
+        None if Path::new(text).is_file() => from_file(&Source::read(text)?)?,
+        None => return Err(StackError::Drive(text.to_owned())),
+    };
+    match size {
+        Some(size) => checked(text, config.resized(size)),
+        None => Ok(config),
+    }
+}
+
+/// `config`, if it can be built; `name` is what the error calls it.
+pub(crate) fn checked(name: &str, config: DriveConfig) -> Result<DriveConfig, StackError> {
+    let sound = || {
+        Layout::new(&config)?;
+        config.timing()?;
+        config.endurance()
+    };
+    match sound() {
+        Ok(_) => Ok(config),
+        Err(source) => Err(StackError::Config {
+            drive: name.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn from_file(source: &Source) -> Result<DriveConfig, StackError> {
+    let mut leaves = source.leaves()?;
+    let preset = take_preset(source, &mut leaves)?;
+    let mut base = (preset.config)();
+    base.name = Path::new(&source.file)
+        .file_stem()
+        .map_or_else(|| source.file.clone(), |s| s.to_string_lossy().into_owned());
+    let shaped = leaves.iter().any(|leaf| leaf.path[0] == "geometry");
+    let capacity = leaves.iter().position(|leaf| leaf.path == ["capacity"]);
+    let capacity = capacity.filter(|_| !shaped).map(|at| leaves.remove(at));
+    let mut table = table_of(&base, &leaves)?;
+    let mut config = base;
+    for leaf in &leaves {
+        config = lay(source, &mut table, leaf)?;
+    }
+    let Some(leaf) = capacity else {
+        return checked(&source.file, config);
+    };
+    let unsized_config = checked(&source.file, config)?;
+    let wanted = lay(source, &mut table, &leaf)?.capacity;
+    checked(&source.file, unsized_config.resized(wanted))
+}
+
+fn lay(source: &Source, table: &mut Table, leaf: &Leaf) -> Result<DriveConfig, StackError> {
+    overlaid(table, &leaf.path, leaf.value.clone())
+        .map_err(|problem| source.error(leaf.span.start, problem))
+}
+
+fn take_preset(source: &Source, leaves: &mut Vec<Leaf>) -> Result<&'static Preset, StackError> {
+    let wanted = || format!("preset: expected one of {}", known());
+    let Some(at) = leaves.iter().position(|leaf| leaf.path == ["preset"]) else {
+        return Err(source.error(0, format!("{}, found none", wanted())));
+    };
+    let leaf = leaves.remove(at);
+    let named = leaf.value.as_str().and_then(Preset::named);
+    named.ok_or_else(|| {
+        let problem = format!("{}, found {}", wanted(), leaf.value);
+        source.error(leaf.span.start, problem)
+    })
+}
+
+/// The preset as TOML. Times of the flash are filled in from its part, so that a
+/// file may change one of them.
+fn table_of(base: &DriveConfig, leaves: &[Leaf]) -> Result<Table, StackError> {
+    let mut base = base.clone();
+    let said = |path: [&str; 2]| leaves.iter().find(|leaf| leaf.path == path);
+    if let Some(part) = said(["flash", "part"]).and_then(|leaf| leaf.value.as_str()) {
+        base.flash.part = part.to_owned();
+    }
+    let timed = |leaf: &Leaf| leaf.path.len() > 2 && leaf.path[..2] == ["flash", "timing"];
+    if leaves.iter().any(timed) {
+        let name = base.name.clone();
+        let refuse = |source: ConfigError| StackError::Config {
+            drive: name.clone(),
+            source,
+        };
+        base.flash.timing = Some(base.timing().map_err(refuse)?);
+    }
+    match Value::try_from(base).expect("a configuration is a table of numbers and words") {
+        Value::Table(table) => Ok(table),
+        _ => unreachable!("a struct is written as a table"),
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be wrong with a run, one sentence each.
+
+use crate::drive;
+use host::HostError;
+use ssd::ConfigError;
+use std::io;
+use units::Bytes;
+use workload::WorkloadError;
+use workload::trace::TraceError;
+
+/// A run that cannot be had, or that had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// Not of the form HOST@DRIVE.
+    #[error("{0:?} is not a stack: expected HOST@DRIVE such as raw@block")]
+    Form(String),
+    /// A host, drive or switch that this version does not have, or a combination
+    /// that makes no sense.
+    #[error("{stack}: {reason}")]
+    Stack {
+        /// The stack as given.
+        stack: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Neither a preset nor a file.
+    #[error("expected a drive preset ({known}) or a path to a TOML file, found {0:?}", known = drive::known())]
+    Drive(String),
+    /// A file that the system refused to read.
+    #[error("{file}: can not be read: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A place in a file that says something else than it should.
+    #[error("{file}:{line}: {problem}")]
+    File {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What was expected.
+        problem: String,
+    },
+    /// A drive that cannot be built.
+    #[error("{drive}: {source}")]
+    Config {
+        /// Its name or file.
+        drive: String,
+        /// Why not.
+        source: ConfigError,
+    },
+    /// A drive that cannot be given the past that was asked for.
+    #[error(
+        "{drive}: too little spare flash to begin aged with {spare} lines kept free; \
+         lower the capacity or collection.background_lines"
+    )]
+    Past {
+        /// Its name or file.
+        drive: String,
+        /// Lines that garbage collection keeps free.
+        spare: u64,
+    },
+    /// A host that cannot be.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A workload that cannot be had on this drive.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A trace that cannot be read further.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A request past the end of the drive.
+    #[error(
+        "request {number} asks for sectors {first} to {last}, past the end of the drive, which \
+         has {sectors} ({capacity}); a trace is folded onto the drive with fit=wrap"
+    )]
+    PastEnd {
+        /// Which one, from 1.
+        number: u64,
+        /// Its first sector.
+        first: u64,
+        /// Its last sector.
+        last: u64,
+        /// Sectors of the drive.
+        sectors: u64,
+        /// Its capacity.
+        capacity: Bytes,
+    },
+    /// A closed loop with too many requests in flight.
+    #[error("depth: {depth} given, 1 to {most} expected")]
+    Depth {
+        /// As given.
+        depth: u32,
+        /// Most that can be.
+        most: u32,
+    },
+    /// A timeline without an interval.
+    #[error("the interval of the timeline is 0; at least 1 ns is needed")]
+    Interval,
+    /// Nothing moves any more although requests are in flight.
+    #[error("the drive came to rest with {in_flight} requests in flight; its flash has no room to collect garbage in")]
+    Stuck {
+        /// Requests that were never answered.
+        in_flight: u64,
+    },
+}

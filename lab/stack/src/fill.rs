@@ -1,0 +1,253 @@
+//! The record of a run, from counters.
+//!
+//! Invariant: nothing is estimated here: causes add up to all bytes programmed,
+//! purposes and origins to all bytes of the host.
+
+use crate::run::Outcome;
+use host::{Ledger as HostLedger, Purpose, Traffic};
+use report::record::{
+    Directions, DriveFacts, Gc, Grain, Handle, HostTraffic, NandTraffic, RUN_SCHEMA, Run, Waf, Wear,
+};
+use ssd::{Cause, DriveConfig, Interface, Ledger, ReadCause};
+use std::collections::BTreeMap;
+use units::{Ns, Origin};
+use workload::Labels;
+
+/// Nanoseconds of a year of 365.25 days.
+const YEAR: f64 = 31_557_600e9;
+/// Most steps of the histogram of wear.
+const WEAR_STEPS: u64 = 20;
+
+/// The record of a run that has come to its end.
+pub(crate) fn record(outcome: &Outcome) -> Run {
+    let drive = outcome.device.drive();
+    let ledger = drive.ledger();
+    let meter = outcome.replay.meter.borrow();
+    let stream = outcome.replay.stream.borrow();
+    let page = drive.layout().page_bytes();
+    let host = host(&outcome.device.ledger(), stream.labels());
+    let span = meter.last;
+    let errors = meter.errors.iter();
+    Run {
+        schema: RUN_SCHEMA.to_owned(),
+        stack: outcome.plan.stack.to_string(),
+        drive: facts(&outcome.plan.drive),
+        workload: outcome.workload.clone(),
+        precondition: outcome.plan.precondition.name().to_owned(),
+        seed: outcome.plan.seed,
+        ops: meter.completed,
+        errors: errors.map(|(reason, &n)| ((*reason).to_owned(), n)).collect(),
+        ops_per_s: rate(meter.completed, span),
+        latency_ns: meter.latencies(),
+        nand: nand(outcome, &ledger, stream.labels()),
+        waf: Waf {
+            host: 1.0,
+            device: ratio(ledger.programmed_pages() * page, host.write_bytes),
+        },
+        host,
+        gc: gc(&ledger, page),
+        wear: wear(outcome, span),
+        utilisation: utilisation(outcome, span),
+        timeline: outcome.samples.clone(),
+        handles: handles(&ledger, page),
+        sim_time_ns: span.0,
+        events: outcome.events,
+        wall_time_s: 0.0,
+        peak_rss_bytes: 0,
+    }
+}
+
+/// `part` over `whole`, or 0 where there is no whole.
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        return 0.0;
+    }
+    part as f64 / whole as f64
+}
+
+fn rate(count: u64, span: Ns) -> f64 {
+    ratio(count, span.0) * 1e9
+}
+
+/// The mean of `counts`.
+pub(crate) fn mean(counts: &[u32]) -> f64 {
+    ratio(counts.iter().map(|&n| u64::from(n)).sum(), counts.len() as u64)
+}
+
+/// The name of an interface, as stacks and drive files spell it.
+pub(crate) const fn interface(interface: Interface) -> &'static str {
+    match interface {
+        Interface::Block => "block",
+        Interface::Streams => "streams",
+        Interface::Fdp => "fdp",
+    }
+}
+
+fn facts(config: &DriveConfig) -> DriveFacts {
+    let raw = config.geometry.bytes();
+    let endurance = config.endurance().unwrap_or_default();
+    DriveFacts {
+        name: config.name.clone(),
+        interface: interface(config.interface).to_owned(),
+        capacity_bytes: config.capacity.0,
+        raw_bytes: raw,
+        over_provisioning: ratio(raw, config.capacity.0) - 1.0,
+        nand: config.flash.part.clone(),
+        geometry: config.geometry.to_string(),
+        endurance_cycles: u64::from(endurance),
+    }
+}
+
+fn host(ledger: &HostLedger, labels: &Labels) -> HostTraffic {
+    let purposes = Purpose::ALL.iter().map(|&p| (p.name().to_owned(), ledger.purpose(p)));
+    let origins = ledger.origins().iter().enumerate().map(|(index, &traffic)| {
+        let origin = Origin(u16::try_from(index).expect("origins are numbered by 16 bits"));
+        (labels.name(origin).to_owned(), traffic)
+    });
+    HostTraffic {
+        read_bytes: ledger.read_bytes(),
+        write_bytes: ledger.write_bytes(),
+        trim_bytes: ledger.trimmed,
+        flushes: ledger.flushes,
+        by_purpose: directions(purposes),
+        by_origin: directions(origins),
+    }
+}
+
+fn directions(named: impl Iterator<Item = (String, Traffic)>) -> BTreeMap<String, Directions> {
+    let mut map: BTreeMap<String, Directions> = BTreeMap::new();
+    for (name, traffic) in named.filter(|(_, traffic)| !traffic.is_empty()) {
+        let sum = map.entry(name).or_default();
+        add(&mut sum.read, traffic.read);
+        add(&mut sum.write, traffic.write);
+    }
+    map
+}
+
+const fn add(sum: &mut Grain, grain: host::Grain) {
+    sum.byte += grain.byte;
+    sum.block += grain.block;
+}
+
+fn nand(outcome: &Outcome, ledger: &Ledger, labels: &Labels) -> NandTraffic {
+    let drive = outcome.device.drive();
+    let page = drive.layout().page_bytes();
+    let flash_page = u64::from(drive.layout().geometry.page_bytes);
+    let reads = ReadCause::ALL.iter().map(|c| (c.name().to_owned(), ledger.reads[*c as usize]));
+    NandTraffic {
+        read_pages: ledger.reads.iter().sum(),
+        program_pages: ledger.programmed_pages() * page / flash_page,
+        erase_blocks: drive.flash_counters().erase_blocks,
+        page_bytes: flash_page,
+        by_cause: Cause::ALL
+            .iter()
+            .map(|&cause| (cause, ledger.by_cause(cause) * page))
+            .filter(|(cause, bytes)| *bytes > 0 || matches!(cause, Cause::Host | Cause::Gc))
+            .map(|(cause, bytes)| (cause.name().to_owned(), bytes))
+            .collect(),
+        by_cause_and_origin: by_origin(ledger, page, labels),
+        reads_by_cause: reads.filter(|(_, pages)| *pages > 0).collect(),
+    }
+}
+
+fn by_origin(
+    ledger: &Ledger,
+    page: u64,
+    labels: &Labels,
+) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut map: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for (cause, tags) in Cause::ALL.iter().zip(&ledger.programmed) {
+        for (tag, &pages) in tags.iter().enumerate().filter(|(_, pages)| **pages > 0) {
+            let name = tag_name(tag, tags.len(), labels);
+            let sums = map.entry(cause.name().to_owned()).or_default();
+            *sums.entry(name).or_default() += pages * page;
+        }
+    }
+    map
+}
+
+/// The origin that the spare areas call `tag`: what does not fit there shares
+/// the last of `tags`.
+fn tag_name(tag: usize, tags: usize, labels: &Labels) -> String {
+    if tag + 1 == tags && labels.names().len() > tags {
+        return "other".to_owned();
+    }
+    let origin = Origin(u16::try_from(tag).expect("tags have at most 8 bits"));
+    labels.name(origin).to_owned()
+}
+
+fn gc(ledger: &Ledger, page: u64) -> Gc {
+    Gc {
+        lines: ledger.lines_collected,
+        moved_bytes: ledger.by_cause(Cause::Gc) * page,
+        foreground_lines: ledger.lines_collected_foreground,
+        stall_ns: ledger.stall_ns,
+        victim_valid_histogram: ledger.victims.to_vec(),
+    }
+}
+
+fn wear(outcome: &Outcome, span: Ns) -> Wear {
+    let (erases, bad_blocks) = outcome.device.drive().wear();
+    let worn = mean(&erases) - outcome.erases_before;
+    let endurance = f64::from(outcome.plan.drive.endurance().unwrap_or_default());
+    let per_year = worn / span.0.max(1) as f64 * YEAR;
+    let sorted = || erases.iter().map(|&n| u64::from(n));
+    Wear {
+        mean_erases: mean(&erases),
+        min_erases: sorted().min().unwrap_or_default(),
+        max_erases: sorted().max().unwrap_or_default(),
+        histogram: steps(&erases),
+        bad_blocks,
+        life_years: (worn > 0.0).then(|| endurance / per_year),
+    }
+}
+
+/// Blocks by erases, in at most [`WEAR_STEPS`] steps of equal width.
+fn steps(erases: &[u32]) -> Vec<(u64, u64)> {
+    let ends = erases.iter().min().zip(erases.iter().max());
+    let Some((&least, &most)) = ends else {
+        return Vec::new();
+    };
+    let width = (u64::from(most - least) + 1).div_ceil(WEAR_STEPS);
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for &n in erases {
+        let step = u64::from(n - least) / width;
+        let end = u64::from(least) + (step + 1) * width - 1;
+        *counts.entry(end.min(u64::from(most))).or_default() += 1;
+    }
+    counts.into_iter().collect()
+}
+
+/// Busy shares up to the last request. Work that was begun and not finished by
+/// then may be counted whole, hence the bound.
+fn utilisation(outcome: &Outcome, span: Ns) -> BTreeMap<String, f64> {
+    let geometry = &outcome.plan.drive.geometry;
+    let share = |busy: Ns, servers: u64| ratio(busy.0, span.0 * servers).min(1.0);
+    let (dies, channels) = outcome.flash_busy;
+    let host = &outcome.host_busy;
+    let cores = host.cores.len() as u64;
+    let core_time = Ns(host.cores.iter().map(|busy| busy.0).sum());
+    let shares = [
+        ("die", share(dies, u64::from(geometry.dies()))),
+        ("channel", share(channels, u64::from(geometry.channels))),
+        ("link", share(host.to_drive.max(host.to_host), 1)),
+        ("cpu", share(core_time, cores)),
+    ];
+    shares.map(|(name, share)| (name.to_owned(), share)).into()
+}
+
+/// Handles, where the drive has more than one.
+fn handles(ledger: &Ledger, page: u64) -> Vec<Handle> {
+    if ledger.handles.len() < 2 {
+        return Vec::new();
+    }
+    let numbered = (0_u16..).zip(&ledger.handles);
+    numbered
+        .map(|(id, stats)| Handle {
+            id,
+            host_bytes: stats.host_pages * page,
+            media_bytes: stats.media_pages * page,
+            moved_bytes: stats.moved_pages * page,
+        })
+        .collect()
+}

@@ -1,0 +1,156 @@
+//! Stacks by name: HOST@DRIVE, with switches after plus signs.
+//!
+//! Invariant: a name that parses can be built; what is not built yet is refused
+//! by name, so that a misspelt host reads differently from a missing one.
+
+use crate::error::StackError;
+use std::fmt;
+use std::str::FromStr;
+
+/// A stack that can be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub help: &'static str,
+}
+
+/// All stacks that can be run.
+pub const STACKS: &[Stack] = &[
+    Stack {
+        name: "raw@block",
+        help: "requests as they are, on a conventional drive; placement is ignored",
+    },
+    Stack {
+        name: "raw@streams",
+        help: "requests with their streams, on a multi-stream drive",
+    },
+    Stack {
+        name: "raw@fdp",
+        help: "requests with their placement handles, on an FDP drive",
+    },
+];
+
+/// Hosts that are not built yet, and the drives that each will make sense on.
+const PLANNED: &[(&str, &[&str])] = &[
+    ("ext4", &["block", "streams", "fdp", "byte"]),
+    ("f2fs", &["block", "streams", "fdp", "zns"]),
+    ("persimmon", &["zns"]),
+    ("btrfs", &["ocssd"]),
+    ("hyfim", &["ocssd"]),
+    ("nova", &["byte"]),
+    ("pmfs", &["byte"]),
+    ("bytefs", &["byte"]),
+    ("bytefs-dual", &["byte"]),
+    ("bytefs-log", &["byte"]),
+    ("shimmer", &["zns"]),
+    ("zenfs", &["zns"]),
+];
+
+/// Drives that are not built yet.
+const PLANNED_DRIVES: &[&str] = &["zns", "ocssd", "byte", "bytefs-emulator", "skybyte", "zn540", "hyfim-ocssd"];
+
+/// The name of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackName {
+    /// What issues the requests.
+    pub host: String,
+    /// The drive: a preset.
+    pub drive: String,
+    /// Switches of the host.
+    pub switches: Vec<String>,
+}
+
+impl FromStr for StackName {
+    type Err = StackError;
+
+    fn from_str(text: &str) -> Result<Self, StackError> {
+        let form = || StackError::Form(text.to_owned());
+        let (left, drive) = text.split_once('@').ok_or_else(form)?;
+        let mut words = left.split('+');
+        let host = words.next().unwrap_or_default();
+        let switches: Vec<&str> = words.collect();
+        if host.is_empty() || drive.is_empty() || switches.contains(&"") {
+            return Err(form());
+        }
+        if let Some(reason) = refusal(host, drive, &switches) {
+            return Err(StackError::Stack {
+                stack: text.to_owned(),
+                reason,
+            });
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            drive: drive.to_owned(),
+            switches: switches.into_iter().map(str::to_owned).collect(),
+        })
+    }
+}
+
+impl fmt::Display for StackName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host)?;
+        for switch in &self.switches {
+            write!(f, "+{switch}")?;
+        }
+        write!(f, "@{}", self.drive)
+    }
+}
+
+/// Why this stack cannot be run, if it cannot.
+fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
+    let built: Vec<&str> = STACKS.iter().filter_map(|s| s.name.strip_prefix("raw@")).collect();
+    let known = built.contains(&drive) || PLANNED_DRIVES.contains(&drive);
+    if !known {
+        let drives = built.join(", ");
+        return Some(format!("expected a drive ({drives}) after the @, found {drive:?}"));
+    }
+    if host != "raw" {
+        return Some(planned(host, drive));
+    }
+    if !built.contains(&drive) {
+        let drives = built.join(", ");
+        return Some(format!("the {drive} drive is not built yet; {drives} are"));
+    }
+    let switch = switches.first()?;
+    Some(format!("raw has no switches, so +{switch} means nothing"))
+}
+
+fn planned(host: &str, drive: &str) -> String {
+    let Some((_, drives)) = PLANNED.iter().find(|(name, _)| *name == host) else {
+        return format!("expected a host (raw) before the @, found {host:?}");
+    };
+    if drives.contains(&drive) {
+        return "the file-system hosts are not built yet; raw is".to_owned();
+    }
+    let drives = drives.join(" or ");
+    format!("{host} makes no sense on a {drive} drive: it needs {drives}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stack_of_the_table_parses_and_prints_back() {
+        for stack in STACKS {
+            let name: StackName = stack.name.parse().unwrap();
+            assert_eq!(name.to_string(), stack.name);
+        }
+    }
+
+    #[test]
+    fn the_rest_is_refused_with_its_reason() {
+        let says = |text: &str| text.parse::<StackName>().unwrap_err().to_string();
+        assert!(says("block").contains("HOST@DRIVE"));
+        assert!(says("raw+@block").contains("HOST@DRIVE"));
+        assert!(says("ext4@block").ends_with("are not built yet; raw is"));
+        assert!(says("ext4+remap@block").starts_with("ext4+remap@block: "));
+        assert!(says("btrfs@block").contains("makes no sense on a block drive"));
+        assert!(says("raw@zns").contains("the zns drive is not built yet"));
+        assert!(says("raw@tape").contains("\"tape\""));
+        assert!(says("xfs@block").contains("\"xfs\""));
+        assert!(says("raw+fast@block").contains("+fast"));
+    }
+}

@@ -1,0 +1,203 @@
+//! Requests on their way: workers that take them from the shared stream.
+//!
+//! Invariants: requests are taken in the order of the stream, by one worker at a
+//! time; no request is boxed. In a closed loop there are as many workers as
+//! requests in flight. In an open loop one worker waits for the next arrival,
+//! and another one is started if none is idle when it comes, up to
+//! [`IN_FLIGHT`]; beyond that requests wait, and their latency counts from the
+//! time at which they should have come.
+
+use crate::error::StackError;
+use crate::meter::Meter;
+use host::{BlockDevice, Purpose, QueuePair, Who};
+use sim::{Semaphore, Sim};
+use ssd::{Content, IoError};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::{Ns, SECTOR};
+use workload::{Op, Pacing, Request, Stream, Workload};
+
+/// Most requests of an open loop in flight, which bounds memory.
+pub(crate) const IN_FLIGHT: u32 = 16_384;
+
+/// What all workers share.
+pub(crate) struct Replay {
+    sim: Sim,
+    device: BlockDevice,
+    pub(crate) stream: RefCell<Stream>,
+    pub(crate) meter: RefCell<Meter>,
+    failure: RefCell<Option<StackError>>,
+    until: Option<Ns>,
+    /// Whoever holds it takes the next request.
+    lead: Semaphore,
+    taken: Cell<u64>,
+    /// Workers that have not ended.
+    workers: Cell<u32>,
+    started: Cell<u32>,
+}
+
+impl Replay {
+    /// Starts `workload`, whose requests `stream` gives, on `device`.
+    pub(crate) fn start(
+        sim: &Sim,
+        device: &BlockDevice,
+        workload: &Workload,
+        stream: Stream,
+        meter: Meter,
+    ) -> Rc<Self> {
+        let replay = Rc::new(Self {
+            sim: sim.clone(),
+            device: device.clone(),
+            stream: RefCell::new(stream),
+            meter: RefCell::new(meter),
+            failure: RefCell::default(),
+            until: workload.until,
+            lead: Semaphore::new(sim, 1),
+            taken: Cell::new(0),
+            workers: Cell::new(0),
+            started: Cell::new(0),
+        });
+        match workload.pacing {
+            Pacing::Closed { depth, think } => {
+                for _ in 0..depth {
+                    let queue = replay.hire();
+                    sim.spawn_detached(Rc::clone(&replay).closed(queue, think));
+                }
+            }
+            Pacing::Open => replay.start_open(),
+        }
+        replay
+    }
+
+    fn start_open(self: &Rc<Self>) {
+        let queue = self.hire();
+        self.sim.spawn_detached(Rc::clone(self).open(queue));
+    }
+
+    fn hire(&self) -> QueuePair {
+        let index = self.started.get();
+        self.started.set(index + 1);
+        self.workers.set(self.workers.get() + 1);
+        self.device.queue(index as usize)
+    }
+
+    fn leave(&self) {
+        self.workers.set(self.workers.get() - 1);
+    }
+
+    /// Whether every request has been answered.
+    pub(crate) fn is_done(&self) -> bool {
+        self.workers.get() == 0
+    }
+
+    /// Requests that have not been answered.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let meter = self.meter.borrow();
+        self.taken.get() - meter.completed - meter.errors.values().sum::<u64>()
+    }
+
+    /// Why the run had to stop, if it had to.
+    pub(crate) fn failure(&self) -> Option<StackError> {
+        self.failure.take()
+    }
+
+    async fn closed(self: Rc<Self>, queue: QueuePair, think: Ns) {
+        while let Some((request, who)) = self.take(self.sim.now()) {
+            self.serve(&queue, &request, who, self.sim.now()).await;
+            if think > Ns::ZERO {
+                self.sim.sleep(think).await;
+            }
+        }
+        self.leave();
+    }
+
+    async fn open(self: Rc<Self>, queue: QueuePair) {
+        loop {
+            self.lead.take(1).await;
+            let Some((request, who)) = self.take(Ns::ZERO) else {
+                self.lead.put(1);
+                break;
+            };
+            self.sim.sleep_until(request.at).await;
+            let idle = self.lead.is_contended();
+            self.lead.put(1);
+            if !idle && self.workers.get() < IN_FLIGHT {
+                self.start_open();
+            }
+            self.serve(&queue, &request, who, request.at).await;
+        }
+        self.leave();
+    }
+
+    /// The next request, and for whom it is.
+    fn take(&self, now: Ns) -> Option<(Request, Who)> {
+        if self.failure.borrow().is_some() {
+            return None;
+        }
+        let mut stream = self.stream.borrow_mut();
+        let request = match stream.next()? {
+            Ok(request) => request,
+            Err(error) => return self.fail(error.into()),
+        };
+        if self.until.is_some_and(|until| now.max(request.at) >= until) {
+            return None;
+        }
+        self.taken.set(self.taken.get() + 1);
+        if let Some(error) = self.past_end(&request) {
+            return self.fail(error);
+        }
+        let who = Who {
+            origin: request.origin,
+            purpose: purpose(stream.labels().purpose(request.origin)),
+        };
+        Some((request, who))
+    }
+
+    fn fail<T>(&self, error: StackError) -> Option<T> {
+        *self.failure.borrow_mut() = Some(error);
+        None
+    }
+
+    fn past_end(&self, request: &Request) -> Option<StackError> {
+        let capacity = self.device.drive().capacity();
+        let sectors = capacity.0 / SECTOR;
+        let extent = request.extent;
+        let end = extent.start.0.saturating_add(u64::from(extent.sectors));
+        (end > sectors).then(|| StackError::PastEnd {
+            number: self.taken.get(),
+            first: extent.start.0,
+            last: end.saturating_sub(1),
+            sectors,
+            capacity,
+        })
+    }
+
+    async fn serve(&self, queue: &QueuePair, request: &Request, who: Who, arrival: Ns) {
+        let result = execute(queue, request, who).await;
+        let now = self.sim.now();
+        let mut meter = self.meter.borrow_mut();
+        meter.add(request.op, now.since(arrival), now, result);
+    }
+}
+
+async fn execute(queue: &QueuePair, request: &Request, who: Who) -> Result<(), IoError> {
+    let extent = request.extent;
+    match request.op {
+        Op::Read => queue.read(extent, &mut (), who).await,
+        Op::Write => {
+            let content = Content::Nothing;
+            let (placement, fua) = (request.placement, request.fua);
+            queue.write(extent, content, placement, who, fua).await
+        }
+        Op::Trim => queue.trim(extent).await,
+        Op::Flush => queue.flush().await,
+    }
+}
+
+const fn purpose(purpose: workload::Purpose) -> Purpose {
+    match purpose {
+        workload::Purpose::Data => Purpose::Data,
+        workload::Purpose::Metadata => Purpose::Metadata,
+        workload::Purpose::Journal => Purpose::Journal,
+    }
+}
