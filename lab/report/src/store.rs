@@ -40,7 +40,8 @@ CREATE INDEX runs_plan ON runs (plan_hash);
 ";
 
 const ENTRY: &str = "id, commit_id, plan_hash, seed, label, command, started_unix_s, \
-                     stack, workload, ops_per_s, p99_ns, waf_device";
+                     stack, workload, ops_per_s, p99_ns, waf_device, \
+                     iif(json_valid(record), record ->> 'precondition', NULL) AS precondition";
 
 /// Why the database does not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +127,8 @@ pub struct Entry {
     pub stack: String,
     /// The workload.
     pub workload: String,
+    /// How the drive was prepared; empty where the record cannot be read.
+    pub precondition: String,
     /// Requests completed per second.
     pub ops_per_s: f64,
     /// 99th percentile of latency, ns.
@@ -292,6 +295,9 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         },
         stack: row.get("stack")?,
         workload: row.get("workload")?,
+        precondition: row
+            .get::<_, Option<String>>("precondition")?
+            .unwrap_or_default(),
         ops_per_s: row.get("ops_per_s")?,
         p99_ns: row.get("p99_ns")?,
         waf_device: row.get("waf_device")?,

@@ -13,12 +13,13 @@ pub fn history(entries: &[Entry], style: Style) -> String {
     }
     use Column::{Left, Right};
     let mut grid = Grid::new(vec![
-        Right, Left, Left, Left, Right, Right, Right, Right, Left, Left,
+        Right, Left, Left, Left, Left, Right, Right, Right, Right, Left, Left,
     ]);
     let names = [
         "run",
         "started (UTC)",
         "stack",
+        "drive",
         "workload",
         "seed",
         "ops/s",
@@ -28,7 +29,7 @@ pub fn history(entries: &[Entry], style: Style) -> String {
         "label",
     ];
     grid.row(names.map(strong).to_vec());
-    let free = style.width.saturating_sub(92).clamp(12, 60);
+    let free = style.width.saturating_sub(100).clamp(12, 60);
     for entry in entries {
         grid.row(row(entry, free));
     }
@@ -44,6 +45,7 @@ fn row(entry: &Entry, free: usize) -> Vec<Cell> {
             .started_unix_s
             .map_or(human::NOTHING.to_owned(), human::date)),
         cell(human::name(&entry.stack, 18)),
+        cell(human::name(&entry.precondition, 8)),
         cell(human::name(&entry.workload, free)),
         cell(meta.seed.to_string()),
         cell(human::factor(entry.ops_per_s)),

@@ -1,0 +1,180 @@
+//! What can be named: stacks, drives, workloads.
+
+use super::Answer;
+use super::output::Shown;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use report::table::{Side, facts, listing};
+use report::{Style, human};
+use serde::Serialize;
+use ssd::DriveConfig;
+use workload::describe::{JOB, Param, TRACE};
+
+/// List the drives that can be named, or show all knobs of one
+#[derive(Args)]
+pub(crate) struct Drives {
+    /// Show this one as a drive file
+    #[arg(value_parser = PossibleValuesParser::new(ssd::PRESETS.iter().map(|p| p.name)), hide_possible_values = true)]
+    name: Option<String>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// A drive and its knobs.
+#[derive(Serialize)]
+struct DriveEntry {
+    name: &'static str,
+    help: &'static str,
+    config: DriveConfig,
+}
+
+/// The document of `drives`.
+#[derive(Serialize)]
+struct DriveList {
+    drives: Vec<DriveEntry>,
+}
+
+impl Drives {
+    pub(crate) fn run(&self) -> Answer {
+        let wanted = |p: &&ssd::Preset| self.name.as_ref().is_none_or(|name| name == p.name);
+        let drives = ssd::PRESETS.iter().filter(wanted).map(|p| DriveEntry {
+            name: p.name,
+            help: p.help,
+            config: (p.config)(),
+        });
+        let list = DriveList {
+            drives: drives.collect(),
+        };
+        let file = toml::to_string_pretty(&list.drives[0].config)?;
+        self.shown
+            .answer("flashloom.drives/1", &list, |style| match self.name {
+                Some(_) => format!("# {}\n{file}", list.drives[0].help),
+                None => drive_table(&list.drives, style),
+            })
+    }
+}
+
+fn drive_table(drives: &[DriveEntry], style: Style) -> String {
+    let row = |drive: &DriveEntry| {
+        let config = &drive.config;
+        vec![
+            drive.name.to_owned(),
+            config.capacity.to_string(),
+            human::bytes(config.geometry.bytes() as f64),
+            config.flash.part.clone(),
+            config.placement.handles.to_string(),
+            drive.help.to_owned(),
+        ]
+    };
+    let columns = [
+        ("drive", Side::Left),
+        ("capacity", Side::Right),
+        ("flash", Side::Right),
+        ("NAND", Side::Left),
+        ("handles", Side::Right),
+        ("what it is", Side::Left),
+    ];
+    let rows: Vec<_> = drives.iter().map(row).collect();
+    listing(&columns, &rows, style)
+        + "\nAll knobs of one, as a drive file to change and pass with --drive: \
+           flashloom drives block > mine.toml\n"
+}
+
+/// List the workloads that can be named, or show the parameters of one
+#[derive(Args)]
+pub(crate) struct Workloads {
+    /// Show the parameters of this one
+    #[arg(value_parser = PossibleValuesParser::new(workload_names()), hide_possible_values = true)]
+    name: Option<String>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// A workload and its parameters.
+#[derive(Serialize)]
+struct WorkloadEntry {
+    name: &'static str,
+    help: &'static str,
+    params: Vec<ParamEntry>,
+}
+
+/// A parameter.
+#[derive(Serialize)]
+struct ParamEntry {
+    name: &'static str,
+    default: &'static str,
+    value: String,
+    help: &'static str,
+}
+
+/// The document of `workloads`.
+#[derive(Serialize)]
+struct WorkloadList {
+    workloads: Vec<WorkloadEntry>,
+}
+
+/// Presets, then what can follow the path of a file.
+fn workloads() -> impl Iterator<Item = &'static workload::describe::Preset> {
+    workload::PRESETS.iter().chain([&TRACE, &JOB])
+}
+
+fn workload_names() -> Vec<&'static str> {
+    workloads().map(|preset| preset.name).collect()
+}
+
+impl Workloads {
+    pub(crate) fn run(&self) -> Answer {
+        let wanted = |name: &str| self.name.as_ref().is_none_or(|n| n == name);
+        let entries = workloads()
+            .filter(|p| wanted(p.name))
+            .map(|p| WorkloadEntry {
+                name: p.name,
+                help: p.help,
+                params: p.params().map(param).collect(),
+            });
+        let list = WorkloadList {
+            workloads: entries.collect(),
+        };
+        self.shown
+            .answer("flashloom.workloads/1", &list, |style| match self.name {
+                Some(_) => workload_page(&list.workloads[0], style),
+                None => workload_table(&list.workloads, style),
+            })
+    }
+}
+
+fn param(param: &Param) -> ParamEntry {
+    ParamEntry {
+        name: param.name,
+        default: param.default,
+        value: param.unit.expectation(),
+        help: param.help,
+    }
+}
+
+fn workload_table(workloads: &[WorkloadEntry], style: Style) -> String {
+    let row = |w: &WorkloadEntry| vec![w.name.to_owned(), w.help.to_owned()];
+    let rows: Vec<_> = workloads.iter().map(row).collect();
+    let columns = [("workload", Side::Left), ("what it asks for", Side::Left)];
+    listing(&columns, &rows, style)
+        + "\nParameters follow a colon: randwrite:bs=16k,ops=100000,depth=8\n\
+           The parameters of one: flashloom workloads randwrite\n"
+}
+
+fn workload_page(workload: &WorkloadEntry, style: Style) -> String {
+    let row = |p: &ParamEntry| {
+        let words = [p.name, p.default, p.help];
+        let mut row = words.map(str::to_owned).to_vec();
+        row.push(p.value.clone());
+        row
+    };
+    let rows: Vec<_> = workload.params.iter().map(row).collect();
+    let columns = [
+        ("parameter", Side::Left),
+        ("default", Side::Left),
+        ("what it is", Side::Left),
+        ("a value is", Side::Left),
+    ];
+    let head = facts([(workload.name, workload.help.to_owned())], style);
+    format!("{head}\n{}", listing(&columns, &rows, style))
+}

@@ -1,0 +1,87 @@
+//! The commands, each declared once: its parser, its help, what it does.
+
+mod failure;
+mod lists;
+mod output;
+mod past;
+mod trace;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::Failure;
+use output::Shown;
+use std::process::ExitCode;
+
+/// Try an idea for a flash drive on a simulated one, and see what it costs.
+///
+/// Start with `flashloom compare`: it runs a recorded trace on three kinds of
+/// drive, prints a table and writes report.html.
+#[derive(Parser)]
+#[command(name = "flashloom", version, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What can be asked for.
+#[derive(Subcommand)]
+enum Command {
+    Why(past::Why),
+    History(past::History),
+    Diff(past::Diff),
+    Drives(lists::Drives),
+    Workloads(lists::Workloads),
+    #[command(subcommand)]
+    Trace(trace::Command),
+}
+
+/// What a command answers with: text for standard output.
+type Answer = Result<String, Failure>;
+
+impl Command {
+    fn run(&self) -> Answer {
+        match self {
+            Self::Why(why) => why.run(),
+            Self::History(history) => history.run(),
+            Self::Diff(diff) => diff.run(),
+            Self::Drives(drives) => drives.run(),
+            Self::Workloads(workloads) => workloads.run(),
+            Self::Trace(command) => command.run(),
+        }
+    }
+}
+
+/// Parses the command line, runs what it asks for and prints the answer.
+pub(crate) fn main() -> ExitCode {
+    if std::env::args_os().len() < 2 {
+        return output::emit(&Cli::command().render_help().to_string());
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => return output::emit(&help(&error)),
+        Err(error) => return Failure::usage(&error).report(),
+    };
+    match cli.command.run() {
+        Ok(answer) => output::emit(&answer),
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Help as text, in colour where standard output is a terminal.
+fn help(error: &clap::Error) -> String {
+    let text = error.render();
+    match Shown::style().color {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declarations_are_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,380 @@
+//! `trace`: looks into traces and converts them.
+
+use super::Answer;
+use super::failure::Failure;
+use super::output::{Shown, note};
+use clap::{Args, Subcommand};
+use flate2::write::GzEncoder;
+use report::table::{Side, facts, listing};
+use report::{Style, human};
+use serde::Serialize;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use units::Ns;
+use workload::trace::{Devices, Format, Notes, Options, Summarizer, Summary, Trace, write};
+use workload::{Labels, Op, Request};
+
+/// Look into block traces, or convert them
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Info(Info),
+    Head(Head),
+    Convert(Convert),
+}
+
+impl Command {
+    pub(crate) fn run(&self) -> Answer {
+        match self {
+            Self::Info(info) => info.run(),
+            Self::Head(head) => head.run(),
+            Self::Convert(convert) => convert.run(),
+        }
+    }
+}
+
+/// A trace to read.
+#[derive(Args)]
+struct Input {
+    /// The trace, plain or compressed by gzip or zstd
+    #[arg(value_name = "TRACE")]
+    path: PathBuf,
+    /// Its format, if the contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace
+    #[arg(long)]
+    format: Option<Format>,
+    /// Which devices: together, one (3 or 8,0), or apart:64GiB
+    #[arg(long, default_value = "together")]
+    devices: Devices,
+}
+
+impl Input {
+    fn open(&self) -> Result<Trace, Failure> {
+        let options = Options {
+            devices: self.devices,
+            ..Options::default()
+        };
+        Ok(Trace::open(&self.path, self.format, options)?)
+    }
+}
+
+/// Sum up a trace: requests, sizes, footprint, who asked
+#[derive(Args)]
+pub(crate) struct Info {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `trace info`.
+#[derive(Serialize)]
+struct Facts {
+    file: String,
+    format: &'static str,
+    #[serde(flatten)]
+    summary: Summary,
+    notes: Notes,
+}
+
+impl Info {
+    fn run(&self) -> Answer {
+        let mut trace = self.input.open()?;
+        let mut counter = Summarizer::default();
+        for request in &mut trace {
+            counter.add(&request?);
+        }
+        let found = Facts {
+            file: self.input.path.display().to_string(),
+            format: trace.format().name(),
+            summary: counter.finish(trace.labels()),
+            notes: *trace.notes(),
+        };
+        let text = |style: Style| summary_page(&found, style);
+        self.shown.answer("flashloom.trace-info/1", &found, text)
+    }
+}
+
+fn summary_page(found: &Facts, style: Style) -> String {
+    let mut out = facts(overview(found), style);
+    if !found.summary.sizes.is_empty() {
+        out += &format!("\n{}", sizes(&found.summary, style));
+    }
+    if !found.summary.origins.is_empty() {
+        out += &format!("\n{}", origins(&found.summary, style));
+    }
+    for sentence in found.notes.sentences() {
+        out += &format!("\n{sentence}");
+    }
+    out.trim_end().to_owned() + "\n"
+}
+
+fn overview(found: &Facts) -> Vec<(&'static str, String)> {
+    let s = &found.summary;
+    let moved = |n: u64, bytes: u64, sequential: u64| {
+        let share = human::share(sequential as f64 / n.max(1) as f64);
+        format!(
+            "{}, {}, {share} sequential",
+            human::count(n as f64),
+            human::bytes(bytes as f64)
+        )
+    };
+    let at_least = if s.footprint_exact { "" } else { "at least " };
+    vec![
+        ("file", found.file.clone()),
+        ("format", found.format.to_owned()),
+        ("requests", human::count(s.requests as f64)),
+        ("duration", human::time(s.duration_ns as f64)),
+        ("reads", moved(s.reads, s.read_bytes, s.sequential_reads)),
+        (
+            "writes",
+            moved(s.writes, s.write_bytes, s.sequential_writes),
+        ),
+        ("forced writes", human::count(s.fua_writes as f64)),
+        (
+            "trims",
+            format!(
+                "{}, {}",
+                human::count(s.trims as f64),
+                human::bytes(s.trim_bytes as f64)
+            ),
+        ),
+        ("flushes", human::count(s.flushes as f64)),
+        (
+            "footprint",
+            format!("{at_least}{}", human::bytes(s.footprint_bytes as f64)),
+        ),
+        (
+            "written",
+            format!(
+                "{at_least}{} of it, each 4 KiB {} times",
+                human::bytes(s.write_footprint_bytes as f64),
+                human::factor(s.overwrite_factor)
+            ),
+        ),
+        ("needs a drive of", human::bytes(s.span_bytes as f64)),
+    ]
+}
+
+fn sizes(summary: &Summary, style: Style) -> String {
+    let row = |bucket: &workload::trace::SizeBucket| {
+        let counts = [bucket.reads, bucket.writes].map(|n| human::count(n as f64));
+        let mut row = vec![human::bytes(bucket.up_to_bytes as f64)];
+        row.extend(counts);
+        row
+    };
+    let rows: Vec<_> = summary.sizes.iter().map(row).collect();
+    let columns = ["size up to", "reads", "writes"].map(|title| (title, Side::Right));
+    listing(&columns, &rows, style)
+}
+
+fn origins(summary: &Summary, style: Style) -> String {
+    let row = |origin: &workload::trace::OriginSummary| {
+        vec![
+            origin.name.clone(),
+            format!("{:?}", origin.purpose).to_lowercase(),
+            human::count(origin.requests as f64),
+            human::bytes(origin.read_bytes as f64),
+            human::bytes(origin.write_bytes as f64),
+        ]
+    };
+    let rows: Vec<_> = summary.origins.iter().map(row).collect();
+    let columns = [
+        ("asked by", Side::Left),
+        ("for", Side::Left),
+        ("requests", Side::Right),
+        ("read", Side::Right),
+        ("written", Side::Right),
+    ];
+    listing(&columns, &rows, style)
+}
+
+/// Show the first requests of a trace
+#[derive(Args)]
+pub(crate) struct Head {
+    #[command(flatten)]
+    input: Input,
+    /// How many
+    #[arg(short = 'n', long = "lines", default_value_t = 10, value_name = "N")]
+    count: usize,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// A request in the document of `trace head`.
+#[derive(Serialize)]
+struct Line {
+    at_ns: u64,
+    op: &'static str,
+    sector: u64,
+    sectors: u32,
+    fua: bool,
+    origin: String,
+}
+
+/// The document of `trace head`.
+#[derive(Serialize)]
+struct Lines {
+    format: &'static str,
+    requests: Vec<Line>,
+}
+
+impl Head {
+    fn run(&self) -> Answer {
+        let mut trace = self.input.open()?;
+        let requests: Result<Vec<_>, _> = trace.by_ref().take(self.count).collect();
+        let line = |request: &Request| line(request, trace.labels());
+        let lines = Lines {
+            format: trace.format().name(),
+            requests: requests?.iter().map(line).collect(),
+        };
+        let text = |style: Style| head_table(&lines, style);
+        self.shown.answer("flashloom.trace-head/1", &lines, text)
+    }
+}
+
+fn line(request: &Request, labels: &Labels) -> Line {
+    Line {
+        at_ns: request.at.0,
+        op: match request.op {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Trim => "trim",
+            Op::Flush => "flush",
+        },
+        sector: request.extent.start.0,
+        sectors: request.extent.sectors,
+        fua: request.fua,
+        origin: labels.name(request.origin).to_owned(),
+    }
+}
+
+fn head_table(lines: &Lines, style: Style) -> String {
+    let row = |line: &Line| {
+        let forced = if line.fua { ", forced" } else { "" };
+        vec![
+            Ns(line.at_ns).to_string(),
+            format!("{}{forced}", line.op),
+            line.sector.to_string(),
+            human::bytes(f64::from(line.sectors) * units::SECTOR as f64),
+            line.origin.clone(),
+        ]
+    };
+    let rows: Vec<_> = lines.requests.iter().map(row).collect();
+    let columns = [
+        ("at", Side::Right),
+        ("request", Side::Left),
+        ("sector", Side::Right),
+        ("size", Side::Right),
+        ("asked by", Side::Left),
+    ];
+    listing(&columns, &rows, style)
+}
+
+/// Write a trace in another format
+#[derive(Args)]
+pub(crate) struct Convert {
+    #[command(flatten)]
+    input: Input,
+    /// Where to write it; a name that ends in .gz or .zst is compressed
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// The format to write: csv, msr, mqsim, fio or blkparse
+    #[arg(long, value_name = "FORMAT")]
+    to: Format,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `trace convert`.
+#[derive(Serialize)]
+struct Converted {
+    from: &'static str,
+    to: &'static str,
+    file: String,
+    requests: u64,
+    left_out: u64,
+}
+
+impl Convert {
+    fn run(&self) -> Answer {
+        let trace = self.input.open()?;
+        let from = trace.format().name();
+        let loaded = trace.load()?;
+        let fault = |e: io::Error| Failure::at(&self.out, e);
+        let mut file = beside(&self.out).map_err(fault)?;
+        let mut sink = Sink::new(&self.out, BufWriter::new(&mut file)).map_err(fault)?;
+        let written = write(self.to, &loaded.labels, loaded.requests, sink.as_write())?;
+        sink.finish().map_err(fault)?;
+        file.persist(&self.out).map_err(|e| fault(e.error))?;
+        loaded.notes.sentences().iter().for_each(|said| note(said));
+        let done = Converted {
+            from,
+            to: self.to.name(),
+            file: self.out.display().to_string(),
+            requests: written.requests,
+            left_out: written.left_out,
+        };
+        let text = |_| told(&done);
+        self.shown.answer("flashloom.trace-convert/1", &done, text)
+    }
+}
+
+fn told(done: &Converted) -> String {
+    let count = human::count(done.requests as f64);
+    let mut out = format!(
+        "{}: {count} requests in {} (from {})\n",
+        done.file, done.to, done.from
+    );
+    if done.left_out > 0 {
+        let left_out = human::count(done.left_out as f64);
+        out += &format!(
+            "{left_out} requests were left out: {} has no form for them\n",
+            done.to
+        );
+    }
+    out
+}
+
+/// A temporary file in the directory of `path`, to be renamed to it when whole.
+pub(crate) fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    // A temporary file is private by default; this one is as open as any file.
+    tempfile::Builder::new()
+        .prefix(".flashloom-")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(parent.unwrap_or(Path::new(".")))
+}
+
+/// What compresses on the way to a file, as its name says.
+enum Sink<W: Write> {
+    Plain(W),
+    Gzip(GzEncoder<W>),
+    Zstd(zstd::Encoder<'static, W>),
+}
+
+impl<W: Write> Sink<W> {
+    fn new(path: &Path, out: W) -> io::Result<Self> {
+        Ok(match path.extension().and_then(|e| e.to_str()) {
+            Some("gz") => Self::Gzip(GzEncoder::new(out, flate2::Compression::default())),
+            Some("zst") => Self::Zstd(zstd::Encoder::new(out, 0)?),
+            _ => Self::Plain(out),
+        })
+    }
+
+    fn as_write(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Plain(out) => out,
+            Self::Gzip(out) => out,
+            Self::Zstd(out) => out,
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let mut out = match self {
+            Self::Plain(out) => out,
+            Self::Gzip(out) => out.finish()?,
+            Self::Zstd(out) => out.finish()?,
+        };
+        out.flush()
+    }
+}
