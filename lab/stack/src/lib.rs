@@ -22,5 +22,5 @@ mod toml_file;
 pub use error::StackError;
 pub use name::{STACKS, Stack, StackName};
 pub use plan::{Plan, Progress};
-pub use run::run;
+pub use run::{run, run_on};
 pub use sweep::sweep;
