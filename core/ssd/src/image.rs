@@ -1,7 +1,7 @@
 //! The drive file: a drive without power, as bytes.
 //!
 //! Invariants: [`read`] gives back the configuration and the media that
-//! [`write`] was given, so that a drive powered on from either answers every
+//! [`write()`] was given, so that a drive powered on from either answers every
 //! command alike, and writing them again gives the same bytes. A file of which
 //! a byte was changed, or the end is missing, is refused. Reading allocates no
 //! more than a section at a time, or what the drive's geometry allows.

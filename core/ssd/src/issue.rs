@@ -87,7 +87,12 @@ impl Core {
     /// program take its time. `first` is the sequence number of the first try.
     fn issue(self: &Rc<Self>, frontier: usize, slots: Vec<u32>, first: Option<u64>) {
         let (issue, ticket) = self.submit(frontier, slots);
+        let line = issue.line;
         self.let_run(issue, ticket, first);
+        let mut state = self.state.borrow_mut();
+        if state.peek_unit(&self.layout, line).is_none() {
+            self.close_line(&mut state, frontier);
+        }
     }
 
     /// Every program of a line runs in a task of its own, started in the order of
@@ -131,9 +136,6 @@ impl Core {
             sequence,
             slots,
         };
-        if state.peek_unit(&self.layout, line).is_none() {
-            self.close_line(&mut state, frontier);
-        }
         (issue, ticket)
     }
 

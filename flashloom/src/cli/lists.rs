@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::output::Shown;
+use super::shipped;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use report::table::{Side, facts, listing};
@@ -9,6 +10,39 @@ use report::{Style, human};
 use serde::Serialize;
 use ssd::DriveConfig;
 use workload::describe::{JOB, Param, TRACE};
+
+/// List the stacks that can be run
+#[derive(Args)]
+pub(crate) struct Stacks {
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// A name and what it stands for.
+#[derive(Serialize)]
+struct Named {
+    name: &'static str,
+    help: &'static str,
+}
+
+/// The document of `stacks`.
+#[derive(Serialize)]
+struct StackList {
+    stacks: Vec<Named>,
+}
+
+impl Stacks {
+    pub(crate) fn run(&self) -> Answer {
+        let named = stack::STACKS.iter().map(|s| Named { name: s.name, help: s.help });
+        let list = StackList { stacks: named.collect() };
+        self.shown.answer("flashloom.stacks/1", &list, |style| {
+            let row = |s: &Named| vec![s.name.to_owned(), s.help.to_owned()];
+            let rows: Vec<_> = list.stacks.iter().map(row).collect();
+            let columns = [("stack", Side::Left), ("what it is", Side::Left)];
+            listing(&columns, &rows, style) + "\nRun one: flashloom run raw@fdp --workload hotcold\n"
+        })
+    }
+}
 
 /// List the drives that can be named, or show all knobs of one
 #[derive(Args)]
@@ -119,7 +153,17 @@ fn workloads() -> impl Iterator<Item = &'static workload::describe::Preset> {
 }
 
 fn workload_names() -> Vec<&'static str> {
-    workloads().map(|preset| preset.name).collect()
+    let names = workloads().map(|preset| preset.name);
+    names.chain([shipped::NAME]).collect()
+}
+
+/// The trace that comes with the program takes what any trace takes.
+fn shipped() -> WorkloadEntry {
+    WorkloadEntry {
+        name: shipped::NAME,
+        help: shipped::HELP,
+        params: TRACE.params().map(param).collect(),
+    }
 }
 
 impl Workloads {
@@ -132,9 +176,12 @@ impl Workloads {
                 help: p.help,
                 params: p.params().map(param).collect(),
             });
-        let list = WorkloadList {
+        let mut list = WorkloadList {
             workloads: entries.collect(),
         };
+        if wanted(shipped::NAME) {
+            list.workloads.insert(0, shipped());
+        }
         self.shown
             .answer("flashloom.workloads/1", &list, |style| match self.name {
                 Some(_) => workload_page(&list.workloads[0], style),

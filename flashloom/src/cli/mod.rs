@@ -1,14 +1,22 @@
 //! The commands, each declared once: its parser, its help, what it does.
 
+mod compare;
+mod drive;
+mod experiment;
 mod failure;
+mod file;
 mod lists;
 mod output;
 mod past;
+mod progress;
+mod run;
+mod shipped;
 mod trace;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use output::Shown;
+use ssd::Precondition;
 use std::process::ExitCode;
 
 /// Try an idea for a flash drive on a simulated one, and see what it costs.
@@ -26,11 +34,16 @@ struct Cli {
 /// What can be asked for.
 #[derive(Subcommand)]
 enum Command {
+    Compare(compare::Compare),
+    Run(run::Run),
     Why(past::Why),
     History(past::History),
     Diff(past::Diff),
+    Stacks(lists::Stacks),
     Drives(lists::Drives),
     Workloads(lists::Workloads),
+    #[command(subcommand)]
+    Drive(drive::Command),
     #[command(subcommand)]
     Trace(trace::Command),
 }
@@ -41,14 +54,24 @@ type Answer = Result<String, Failure>;
 impl Command {
     fn run(&self) -> Answer {
         match self {
+            Self::Compare(compare) => compare.run(),
+            Self::Run(run) => run.run(),
             Self::Why(why) => why.run(),
             Self::History(history) => history.run(),
             Self::Diff(diff) => diff.run(),
+            Self::Stacks(stacks) => stacks.run(),
             Self::Drives(drives) => drives.run(),
             Self::Workloads(workloads) => workloads.run(),
+            Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
         }
     }
+}
+
+/// The past of a drive that `text` names.
+fn past(text: &str) -> Result<Precondition, String> {
+    let found = Precondition::ALL.into_iter().find(|p| p.name() == text);
+    found.ok_or_else(|| "expected fresh, full or aged".to_owned())
 }
 
 /// Parses the command line, runs what it asks for and prints the answer.

@@ -9,7 +9,10 @@ use report::store::{Entry, Filter, Store, Stored};
 use report::{Style, table};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The database that is used where none is named.
+const HERE: &str = "flashloom.db";
 
 /// Where past runs are kept.
 #[derive(Args, Clone)]
@@ -24,7 +27,12 @@ impl Database {
     pub(crate) fn path(&self) -> PathBuf {
         let named = || std::env::var_os("FLASHLOOM_DB").filter(|path| !path.is_empty());
         let told = self.db.clone().or_else(|| named().map(PathBuf::from));
-        told.unwrap_or_else(|| PathBuf::from("flashloom.db"))
+        told.unwrap_or_else(|| PathBuf::from(HERE))
+    }
+
+    /// Whether the user named it, here or in the environment.
+    pub(crate) fn is_named(&self) -> bool {
+        self.path() != Path::new(HERE)
     }
 
     /// Opens it for reading, which never creates it.

@@ -24,5 +24,5 @@ pub use error::StackError;
 pub use name::{STACKS, Stack, StackName};
 pub use plan::{Plan, Progress};
 pub use plan_file::{MOST_PLANS, plan_file};
-pub use run::run;
+pub use run::{run, run_on};
 pub use sweep::sweep;

@@ -16,7 +16,7 @@ use crate::timeline;
 use host::{BlockDevice, Busy};
 use report::record::{Run, Sample};
 use sim::{Kernel, Seed};
-use ssd::{Drive, Interface, Layout, Precondition};
+use ssd::{ConfigError, Drive, DriveMedia, Interface, Layout, Precondition};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::Ns;
@@ -49,6 +49,23 @@ pub(crate) struct Outcome {
 /// does not fit the drive.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, StackError> {
     check(plan)?;
+    check_past(plan)?;
+    let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
+    let media = media.map_err(|source| refused(plan, source))?;
+    Ok(run_on(plan, media, progress)?.0)
+}
+
+/// Runs `plan` on a drive that holds `media`, whatever past the plan gives it,
+/// and hands back what it holds afterwards.
+///
+/// # Errors
+/// As [`run()`].
+pub fn run_on(
+    plan: &Plan,
+    media: DriveMedia,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Run, DriveMedia), StackError> {
+    check(plan)?;
     let handles = match plan.drive.interface {
         Interface::Block => 1,
         _ => {
@@ -60,7 +77,7 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, Stack
     let stream = workload.open(plan.drive.capacity, Seed(plan.seed))?;
     let kernel = Kernel::new();
     let sim = kernel.sim();
-    let device = attach(plan, &kernel)?;
+    let device = attach(plan, media, &kernel)?;
     let erases_before = fill::mean(&device.drive().wear().0);
     let meter = Meter::new(plan.sample.is_some());
     let replay = Replay::start(&sim, &device, &workload, stream, meter);
@@ -77,8 +94,8 @@ pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, Stack
         replay,
         device,
     };
-    write_out(&kernel, outcome.device.drive());
-    Ok(fill::record(&outcome))
+    let left = write_out(&kernel, outcome.device.drive());
+    Ok((fill::record(&outcome), left))
 }
 
 fn check(plan: &Plan) -> Result<(), StackError> {
@@ -93,7 +110,7 @@ fn check(plan: &Plan) -> Result<(), StackError> {
         return Err(StackError::Interval);
     }
     checked(name, plan.drive.clone())?;
-    check_past(plan)
+    Ok(())
 }
 
 /// Whether the lines that hold data on an aged drive can hold all of it.
@@ -128,15 +145,18 @@ fn check_depth(workload: &Workload) -> Result<(), StackError> {
     }
 }
 
-fn attach(plan: &Plan, kernel: &Kernel) -> Result<BlockDevice, StackError> {
-    let (sim, seed) = (kernel.sim(), Seed(plan.seed));
-    let refuse = |source| StackError::Config {
+fn attach(plan: &Plan, media: DriveMedia, kernel: &Kernel) -> Result<BlockDevice, StackError> {
+    let sim = kernel.sim();
+    let drive = Drive::ready(&sim, &plan.drive, media, Seed(plan.seed));
+    let drive = drive.map_err(|source| refused(plan, source))?;
+    Ok(BlockDevice::new(&sim, plan.host, drive)?)
+}
+
+fn refused(plan: &Plan, source: ConfigError) -> StackError {
+    StackError::Config {
         drive: plan.drive.name.clone(),
         source,
-    };
-    let media = plan.precondition.media(&plan.drive, seed).map_err(refuse)?;
-    let drive = Drive::ready(&sim, &plan.drive, media, seed).map_err(refuse)?;
-    Ok(BlockDevice::new(&sim, plan.host, drive)?)
+    }
 }
 
 fn drive_to_end(
@@ -163,13 +183,20 @@ fn drive_to_end(
     replay.failure().map_or(Ok(()), Err)
 }
 
-/// Lets the drive write out what it has acknowledged.
-fn write_out(kernel: &Kernel, drive: &Drive) {
-    let done = Rc::new(Cell::new(false));
-    let (drive, written) = (drive.clone(), Rc::clone(&done));
+/// Lets the drive write out what it has acknowledged, and powers it off.
+fn write_out(kernel: &Kernel, drive: &Drive) -> DriveMedia {
+    let left = Rc::new(Cell::new(None));
+    let (device, done) = (drive.clone(), Rc::clone(&left));
     kernel.sim().spawn_detached(async move {
-        drive.shutdown().await;
-        written.set(true);
+        done.set(Some(device.shutdown().await));
     });
-    while !done.get() && kernel.step() {}
+    loop {
+        if let Some(media) = left.take() {
+            return media;
+        }
+        if !kernel.step() {
+            // Out of spare blocks: what it could not write out is saved.
+            return drive.at_power_cut();
+        }
+    }
 }

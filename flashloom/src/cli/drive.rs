@@ -1,0 +1,440 @@
+//! `drive`: drives kept in files.
+
+use super::Answer;
+use super::failure::Failure;
+use super::file;
+use super::output::Shown;
+use clap::{Args, Subcommand};
+use report::table::facts;
+use report::{Style, human};
+use serde::Serialize;
+use sim::{Kernel, Seed};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, IoError, LineState, Precondition, Smart};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use units::{Bytes, Extent, MIB, Origin, Placement, SECTOR};
+
+/// Bytes that export and import move at a time.
+const CHUNK: u64 = MIB;
+/// Bytes that are left out of a sparse file, or of a drive, if they are zeros.
+const HOLE: usize = 4096;
+
+/// Keep drives in files: create them, look into them, move contents in and out
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Create(Create),
+    Info(Info),
+    Smart(Health),
+    Export(Export),
+    Import(Import),
+}
+
+impl Command {
+    pub(crate) fn run(&self) -> Answer {
+        match self {
+            Self::Create(create) => create.run(),
+            Self::Info(info) => info.run(),
+            Self::Smart(health) => health.run(),
+            Self::Export(export) => export.run(),
+            Self::Import(import) => import.run(),
+        }
+    }
+}
+
+/// Make a drive file
+#[derive(Args)]
+pub(crate) struct Create {
+    /// The file to make
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// A preset (see `flashloom drives`) or a drive's TOML file
+    #[arg(long, default_value = "block", value_name = "PRESET|TOML")]
+    preset: String,
+    /// Bytes that the host may use, such as 256MiB [default: as the preset says]
+    #[arg(long)]
+    size: Option<Bytes>,
+    /// What the drive has been through: fresh, full or aged
+    #[arg(long, default_value = "fresh", value_parser = super::past)]
+    precondition: Precondition,
+    /// Seed of whatever is random in its past
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Replace a file that is there already
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+impl Create {
+    fn run(&self) -> Answer {
+        if self.path.exists() && !self.force {
+            return Err(Failure::at(&self.path, "the file is there already; --force replaces it"));
+        }
+        let mut config = stack::drive::resolve(&self.preset, self.size)?;
+        // A drive in a file is for what is in it.
+        config.flash.keep_contents = true;
+        let media = self.precondition.media(&config, Seed(self.seed))?;
+        file::save(&self.path, &config, &media)?;
+        let found = inspect(&self.path)?;
+        let text = |style: Style| facts(found.lines(), style);
+        self.shown.answer("flashloom.drive-info/1", &found, text)
+    }
+}
+
+/// Show what a drive file holds
+#[derive(Args)]
+pub(crate) struct Info {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `drive info`.
+#[derive(Serialize)]
+struct Found {
+    file: String,
+    file_bytes: u64,
+    name: String,
+    interface: ssd::Interface,
+    capacity_bytes: u64,
+    raw_bytes: u64,
+    over_provisioning: f64,
+    mapped_bytes: u64,
+    lines: u64,
+    free_lines: u64,
+    line_bytes: u64,
+    config: DriveConfig,
+}
+
+impl Info {
+    fn run(&self) -> Answer {
+        let found = inspect(&self.path)?;
+        let text = |style: Style| facts(found.lines(), style);
+        self.shown.answer("flashloom.drive-info/1", &found, text)
+    }
+}
+
+/// The drive in the file at `path`, under power on a clock of its own.
+struct Bench {
+    kernel: Kernel,
+    drive: Drive,
+    config: DriveConfig,
+    smart: Smart,
+}
+
+impl Bench {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let (config, media) = file::load(path)?;
+        let (kernel, smart) = (Kernel::new(), media.smart);
+        let ready = Drive::ready(&kernel.sim(), &config, media, Seed(1));
+        let drive = ready.map_err(|e| Failure::at(path, e))?;
+        Ok(Self { kernel, drive, config, smart })
+    }
+
+    /// Powers off in good order.
+    fn shutdown(&self) -> DriveMedia {
+        let drive = self.drive.clone();
+        self.kernel.block_on(async move { drive.shutdown().await })
+    }
+}
+
+fn inspect(path: &Path) -> Result<Found, Failure> {
+    let bench = Bench::open(path)?;
+    let (layout, lines) = (bench.drive.layout(), bench.drive.lines());
+    let valid = lines.iter().map(|&(_, valid, _)| u64::from(valid)).sum::<u64>();
+    let free = lines.iter().filter(|(state, ..)| *state == LineState::Free).count();
+    Ok(Found {
+        file: path.display().to_string(),
+        file_bytes: std::fs::metadata(path).map_err(|e| Failure::at(path, e))?.len(),
+        name: bench.config.name.clone(),
+        interface: bench.config.interface,
+        capacity_bytes: bench.config.capacity.0,
+        raw_bytes: bench.config.geometry.bytes(),
+        over_provisioning: layout.over_provisioning(),
+        mapped_bytes: valid * layout.page_bytes(),
+        lines: lines.len() as u64,
+        free_lines: free as u64,
+        line_bytes: layout.bytes(layout.line_pages).0,
+        config: bench.config.clone(),
+    })
+}
+
+impl Found {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let bytes = |n: u64| Bytes(n).to_string();
+        let flash = &self.config.flash;
+        let over = human::share(self.over_provisioning);
+        let dies = self.config.geometry.dies();
+        vec![
+            ("file", format!("{}, {}", self.file, bytes(self.file_bytes))),
+            ("drive", format!("{} ({:?})", self.name, self.interface).to_lowercase()),
+            ("capacity", bytes(self.capacity_bytes)),
+            ("in use", bytes(self.mapped_bytes)),
+            ("flash", format!("{} of {}, over-provisioning {over}", bytes(self.raw_bytes), flash.part)),
+            ("dies", format!("{dies} on {} channels", self.config.geometry.channels)),
+            ("lines", format!("{} of {}, {} free", self.lines, bytes(self.line_bytes), self.free_lines)),
+            ("handles", self.config.placement.handles.to_string()),
+        ]
+    }
+}
+
+/// Show the counters of a drive over its life, and its wear
+#[derive(Args)]
+pub(crate) struct Health {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `drive smart`.
+#[derive(Serialize)]
+struct Counters {
+    file: String,
+    host_read_bytes: u64,
+    host_write_bytes: u64,
+    programmed_bytes: u64,
+    read_commands: u64,
+    write_commands: u64,
+    power_cycles: u64,
+    unsafe_shutdowns: u64,
+    media_errors: u64,
+    /// Mean erases in hundredths of the rated cycles.
+    percentage_used: f64,
+    rated_cycles: u32,
+    mean_erases: f64,
+    min_erases: u32,
+    max_erases: u32,
+    bad_blocks: u64,
+}
+
+impl Health {
+    fn run(&self) -> Answer {
+        let counters = counters(&self.path)?;
+        let text = |style: Style| facts(counters.lines(), style);
+        self.shown.answer("flashloom.smart/1", &counters, text)
+    }
+}
+
+fn counters(path: &Path) -> Result<Counters, Failure> {
+    let bench = Bench::open(path)?;
+    let (erases, bad_blocks) = bench.drive.wear();
+    let total: u64 = erases.iter().map(|&n| u64::from(n)).sum();
+    let mean_erases = total as f64 / erases.len().max(1) as f64;
+    let rated_cycles = bench.config.endurance()?;
+    let smart = bench.smart;
+    Ok(Counters {
+        file: path.display().to_string(),
+        host_read_bytes: smart.host_read_sectors * SECTOR,
+        host_write_bytes: smart.host_write_sectors * SECTOR,
+        programmed_bytes: smart.programmed_pages * bench.drive.layout().page_bytes(),
+        read_commands: smart.read_commands,
+        write_commands: smart.write_commands,
+        power_cycles: smart.power_cycles,
+        unsafe_shutdowns: smart.unsafe_shutdowns,
+        media_errors: smart.media_errors,
+        percentage_used: 100.0 * mean_erases / f64::from(rated_cycles.max(1)),
+        rated_cycles,
+        mean_erases,
+        min_erases: erases.iter().min().copied().unwrap_or(0),
+        max_erases: erases.iter().max().copied().unwrap_or(0),
+        bad_blocks,
+    })
+}
+
+impl Counters {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let bytes = |n: u64| Bytes(n).to_string();
+        let count = |n: u64| human::count(n as f64);
+        let used = human::share(self.percentage_used / 100.0);
+        let erases = format!(
+            "{} mean, {} to {}, of {} rated ({used} used)",
+            human::factor(self.mean_erases),
+            self.min_erases,
+            self.max_erases,
+            count(self.rated_cycles.into())
+        );
+        vec![
+            ("file", self.file.clone()),
+            ("host reads", format!("{} in {} commands", bytes(self.host_read_bytes), count(self.read_commands))),
+            ("host writes", format!("{} in {} commands", bytes(self.host_write_bytes), count(self.write_commands))),
+            ("programmed", bytes(self.programmed_bytes)),
+            ("erases of a block", erases),
+            ("bad blocks", count(self.bad_blocks)),
+            ("power cycles", format!("{}, {} unsafe", count(self.power_cycles), count(self.unsafe_shutdowns))),
+            ("media errors", count(self.media_errors)),
+        ]
+    }
+}
+
+/// Write the logical contents of a drive to a raw, sparse file
+#[derive(Args)]
+pub(crate) struct Export {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Where to write the contents
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `drive export` and `drive import`.
+#[derive(Serialize)]
+struct Moved {
+    file: String,
+    image: String,
+    capacity_bytes: u64,
+    /// Bytes that are not zeros, in pieces of 4 KiB.
+    data_bytes: u64,
+}
+
+impl Moved {
+    fn told(&self, verb: &str) -> String {
+        let [data, all] = [self.data_bytes, self.capacity_bytes].map(Bytes);
+        let (file, image) = (&self.file, &self.image);
+        format!("{file} {verb} {image}: {data} of data, the rest of {all} is zeros\n")
+    }
+}
+
+impl Export {
+    fn run(&self) -> Answer {
+        let bench = Bench::open(&self.path)?;
+        let fault = |e| Failure::at(&self.out, e);
+        let mut out = super::trace::beside(&self.out).map_err(fault)?;
+        let data_bytes = export(&bench, &self.path, out.as_file_mut(), &self.out)?;
+        out.persist(&self.out).map_err(|e| fault(e.error))?;
+        let moved = Moved {
+            file: self.path.display().to_string(),
+            image: self.out.display().to_string(),
+            capacity_bytes: bench.config.capacity.0,
+            data_bytes,
+        };
+        let text = |_| moved.told("exported to");
+        self.shown.answer("flashloom.drive-export/1", &moved, text)
+    }
+}
+
+/// Writes what is not zeros and returns how much that is.
+fn export(bench: &Bench, path: &Path, out: &mut File, name: &Path) -> Result<u64, Failure> {
+    let (capacity, mut at, mut data) = (bench.config.capacity.0, 0, 0);
+    let fault = |e| Failure::at(name, e);
+    out.set_len(capacity).map_err(fault)?;
+    while at < capacity {
+        let bytes = read(bench, at, CHUNK.min(capacity - at)).map_err(|e| Failure::at(path, e))?;
+        for (from, piece) in pieces(&bytes) {
+            out.seek(SeekFrom::Start(at + from)).map_err(fault)?;
+            out.write_all(piece).map_err(fault)?;
+            data += piece.len() as u64;
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(data)
+}
+
+fn read(bench: &Bench, at: u64, len: u64) -> Result<Vec<u8>, IoError> {
+    let (drive, extent) = (bench.drive.clone(), extent(at, len));
+    bench.kernel.block_on(async move {
+        let mut bytes = vec![0; extent.bytes() as usize];
+        drive.read(extent, &mut bytes.as_mut_slice()).await?;
+        Ok(bytes)
+    })
+}
+
+fn extent(at: u64, len: u64) -> Extent {
+    let sectors = u32::try_from(len / SECTOR).expect("a chunk has few sectors");
+    Extent::new(at / SECTOR, sectors)
+}
+
+/// The pieces of `bytes` that are not zeros, each with where it begins.
+fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let numbered = bytes.chunks(HOLE).enumerate();
+    numbered
+        .filter(|(_, piece)| piece.iter().any(|&byte| byte != 0))
+        .map(|(index, piece)| ((index * HOLE) as u64, piece))
+}
+
+/// Make the logical contents of a drive those of a raw file
+#[derive(Args)]
+pub(crate) struct Import {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// The contents; what it is shorter than the drive reads as zeros
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+impl Import {
+    fn run(&self) -> Answer {
+        let bench = Bench::open(&self.path)?;
+        let fault = |e| Failure::at(&self.input, e);
+        let input = File::open(&self.input).map_err(fault)?;
+        let (len, capacity) = (input.metadata().map_err(fault)?.len(), bench.config.capacity);
+        if len > capacity.0 {
+            let larger = format!("expected at most {capacity}, as the drive has, found {}", Bytes(len));
+            return Err(Failure::at(&self.input, larger));
+        }
+        let data_bytes = import(&bench, input, &self.path, &self.input)?;
+        file::save(&self.path, &bench.config, &bench.shutdown())?;
+        let moved = Moved {
+            file: self.path.display().to_string(),
+            image: self.input.display().to_string(),
+            capacity_bytes: capacity.0,
+            data_bytes,
+        };
+        let text = |_| moved.told("imported from");
+        self.shown.answer("flashloom.drive-import/1", &moved, text)
+    }
+}
+
+/// Deallocates everything, then writes what is not zeros.
+fn import(bench: &Bench, input: File, path: &Path, name: &Path) -> Result<u64, Failure> {
+    let refused = |e| Failure::at(path, e);
+    clear(bench).map_err(refused)?;
+    let mut input = BufReader::new(input);
+    let (mut at, mut data) = (0, 0);
+    loop {
+        let mut bytes = Vec::new();
+        let chunk = input.by_ref().take(CHUNK).read_to_end(&mut bytes);
+        chunk.map_err(|e| Failure::at(name, e))?;
+        if bytes.is_empty() {
+            return Ok(data);
+        }
+        bytes.resize(bytes.len().next_multiple_of(SECTOR as usize), 0);
+        for (from, piece) in pieces(&bytes) {
+            write(bench, at + from, piece.to_vec()).map_err(refused)?;
+            data += piece.len() as u64;
+        }
+        at += bytes.len() as u64;
+    }
+}
+
+fn clear(bench: &Bench) -> Result<(), IoError> {
+    let (drive, capacity) = (bench.drive.clone(), bench.config.capacity.0);
+    bench.kernel.block_on(async move {
+        let mut at = 0;
+        while at < capacity {
+            let len = units::GIB.min(capacity - at);
+            drive.trim(extent(at, len)).await?;
+            at += len;
+        }
+        Ok(())
+    })
+}
+
+fn write(bench: &Bench, at: u64, bytes: Vec<u8>) -> Result<(), IoError> {
+    let (drive, extent) = (bench.drive.clone(), extent(at, bytes.len() as u64));
+    bench.kernel.block_on(async move {
+        let content = Content::Bytes(&bytes);
+        drive.write(extent, content, Placement(0), Origin(0), false).await
+    })
+}
