@@ -43,7 +43,7 @@ impl Core {
     fn choose(&self, group: u32) -> Option<(u32, Cause)> {
         let mut state = self.state.borrow_mut();
         let policy = self.config.collection;
-        let reserve = policy.reserve_lines.max(1);
+        let reserve = state.reserve_lines(&self.layout, &self.config, group, None);
         let coming = state.lines.free_count(group) + state.reclaiming(&self.layout, group);
         let stalled = state.stalled[group as usize];
         let wanted = reserve + policy.background_lines.max(u32::from(stalled > 0));

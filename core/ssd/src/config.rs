@@ -188,6 +188,17 @@ pub enum ConfigError {
         /// Capacity of the drive that would do.
         most: Bytes,
     },
+    /// Too little flash for an aged drive.
+    #[error(
+        "too little spare flash to begin aged: {lines} lines of each reclaim group may hold data, \
+         {need} are needed; lower capacity or collection.background_lines"
+    )]
+    Aged {
+        /// Lines of a group that hold data.
+        lines: u32,
+        /// Lines that the host's data need.
+        need: u32,
+    },
 }
 
 impl ConfigError {

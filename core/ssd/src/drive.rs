@@ -217,7 +217,7 @@ impl Drive {
         );
         let (state, journal) = recover::rebuild(&layout, config, &nand, media.dump.as_ref());
         let frontiers = state.frontiers.len();
-        let window = layout.unit * layout.dies_per_group * config.collection.reads_per_die.max(1);
+        let window = layout.window(config);
         let core = Core {
             sim: sim.clone(),
             config: config.clone(),

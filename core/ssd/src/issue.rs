@@ -399,8 +399,8 @@ impl Core {
     fn try_open(self: &Rc<Self>, frontier: usize) -> bool {
         let mut state = self.state.borrow_mut();
         let queue = &state.frontiers[frontier];
-        let (open, group) = (queue.open, queue.group);
-        let from_reserve = !matches!(queue.kind, Kind::Host(_)) || queue.moved > 0;
+        let (open, group, kind) = (queue.open, queue.group, queue.kind);
+        let from_reserve = !matches!(kind, Kind::Host(_)) || queue.moved > 0;
         if open != NONE {
             let span = state.in_flight.next() - state.lines.lines[open as usize].opened;
             if span < MAX_SPAN && state.peek_unit(&self.layout, open).is_some() {
@@ -411,7 +411,7 @@ impl Core {
         let reserve = if from_reserve {
             0
         } else {
-            self.config.collection.reserve_lines.max(1)
+            state.reserve_lines(&self.layout, &self.config, group, Some(kind))
         };
         if state.lines.free_count(group) <= reserve {
             return false;

@@ -169,16 +169,10 @@ impl Layout {
     /// Whether the host's data fit besides the lines that must stay available.
     fn check_space(&self, config: &DriveConfig) -> Result<(), ConfigError> {
         let lines = self.lines_per_group;
-        let collectors = if config.placement.persistently_isolated {
-            self.handles
-        } else {
-            1
-        };
-        // Open lines of the host and of collection, the journal's old and new
-        // line, the open line of a paged map.
-        let open = self.handles + collectors + 2 + u32::from(self.map_pages > 0);
-        let reserve = config.collection.reserve_lines.max(1);
-        let need = reserve.saturating_add(open + 1);
+        // The reserve, open lines of the host, the journal's old line beside its
+        // new one, and a line that is being erased.
+        let reserve = self.reserve_lines(config, self.movers(config));
+        let need = reserve.saturating_add(self.handles + 2);
         let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
         let fit = lines.saturating_sub(need);
         if u64::from(fit) * u64::from(self.line_data) >= u64::from(pages) {
@@ -192,6 +186,47 @@ impl Layout {
             need,
             most: Bytes(most * self.page_bytes()),
         })
+    }
+
+    /// Frontiers of a group that moved data go to.
+    #[must_use]
+    pub(crate) const fn movers(&self, config: &DriveConfig) -> u32 {
+        if config.placement.persistently_isolated {
+            self.handles
+        } else {
+            1
+        }
+    }
+
+    /// Free lines of a group that the host must leave alone while `movers`
+    /// frontiers of collection have something to move: as many as are
+    /// configured, and at least one for each of them, for the journal and for a
+    /// paged map. With fewer it could come to rest: a victim gives its line back
+    /// only when its last valid page is written, and that may need a new line of
+    /// its own frontier.
+    #[must_use]
+    pub(crate) fn reserve_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
+        let needed = movers + 1 + u32::from(self.map_pages > 0);
+        config.collection.reserve_lines.max(needed)
+    }
+
+    /// Copies of a group that may be under way: enough to keep the reads per die
+    /// going, and to leave a row's room beside one incomplete unit for every
+    /// frontier of collection, which would otherwise wait for each other.
+    pub(crate) fn window(&self, config: &DriveConfig) -> u32 {
+        let reads = self.dies_per_group.saturating_mul(config.collection.reads_per_die.max(1));
+        let units = reads.max(self.movers(config) + 1);
+        self.unit.saturating_mul(units)
+    }
+
+    /// Lines of a group that hold data on a drive that aged under one handle:
+    /// all but those that collection keeps free and the open ones of host and
+    /// collection. 0 if there are no others.
+    #[must_use]
+    pub fn aged_lines(&self, config: &DriveConfig) -> u32 {
+        let background = config.collection.background_lines.max(1);
+        let spare = self.reserve_lines(config, 1).saturating_add(background);
+        self.lines_per_group.saturating_sub(spare.saturating_add(2))
     }
 
     /// Bytes of a mapped page.

@@ -47,9 +47,12 @@ impl Precondition {
     /// A new drive with this past.
     ///
     /// # Errors
-    /// If `config` cannot be built.
+    /// If `config` cannot be built, or has too little spare flash to be aged.
     pub fn media(self, config: &DriveConfig, seed: Seed) -> Result<DriveMedia, ConfigError> {
         let layout = Layout::new(config)?;
+        if self == Self::Aged {
+            check_aged(&layout, config)?;
+        }
         let mut media = DriveMedia::new(config, seed)?;
         let mut scribe = Scribe::new(&layout, &mut media, seed);
         match self {
@@ -59,6 +62,17 @@ impl Precondition {
         }
         Ok(media)
     }
+}
+
+/// Whether the lines that hold data on an aged drive can hold all of it.
+fn check_aged(layout: &Layout, config: &DriveConfig) -> Result<(), ConfigError> {
+    let lines = layout.aged_lines(config);
+    let each = layout.host_pages.div_ceil(layout.groups);
+    let need = each.div_ceil(layout.line_data);
+    if lines >= need {
+        return Ok(());
+    }
+    Err(ConfigError::Aged { lines, need })
 }
 
 /// Writes lines in their order, each with the blocks that the firmware will find
@@ -117,10 +131,7 @@ impl<'a> Scribe<'a> {
     }
 
     fn write_aged(&mut self, config: &DriveConfig) {
-        let policy = config.collection;
-        let spare = policy.reserve_lines.max(1) + policy.background_lines.max(1);
-        // The open lines of host and collection count as free space too.
-        let used = (self.layout.lines_per_group - spare - 2) * self.layout.groups;
+        let used = self.layout.aged_lines(config) * self.layout.groups;
         let total = self.layout.host_pages;
         let shares = valid_shares(used, self.layout.line_data, total);
         let mut next = 0;

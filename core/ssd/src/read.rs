@@ -82,8 +82,12 @@ impl Core {
         rows
     }
 
-    /// Reads rows of several dies at once.
+    /// Reads rows of several dies at once. All their lines are held before
+    /// anything else can happen.
     async fn read_rows(self: &Rc<Self>, rows: Vec<RowRead>) -> Result<(), IoError> {
+        for read in &rows {
+            self.begin_reading(read.line, ReadCause::Host, read.row);
+        }
         let mut rows = rows.into_iter();
         let Some(first) = rows.next() else {
             return Ok(());
@@ -91,11 +95,10 @@ impl Core {
         let others: Vec<_> = rows
             .map(|read| {
                 let core = Rc::clone(self);
-                let task = async move { core.read_row(read, ReadCause::Host).await };
-                self.sim.spawn(task)
+                self.sim.spawn(async move { core.finish_row(read).await })
             })
             .collect();
-        let mut result = self.read_row(first, ReadCause::Host).await;
+        let mut result = self.finish_row(first).await;
         for other in others {
             let read = other.await;
             result = result.and(read);
@@ -111,6 +114,10 @@ impl Core {
 
     async fn read_row(&self, read: RowRead, cause: ReadCause) -> Result<(), IoError> {
         self.begin_reading(read.line, cause, read.row);
+        self.finish_row(read).await
+    }
+
+    async fn finish_row(&self, read: RowRead) -> Result<(), IoError> {
         let result = self.nand.read(read.row, read.bytes, Priority::Read).await;
         self.end_reading(read.line);
         result.map_err(|error| {

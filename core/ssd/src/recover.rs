@@ -83,11 +83,7 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
         forced: 0,
         moved: 0,
     };
-    let moved = if config.placement.persistently_isolated {
-        layout.handles
-    } else {
-        1
-    };
+    let moved = layout.movers(config);
     let groups = || 0..layout.groups;
     let host = groups().flat_map(|g| (0..layout.handles).map(move |h| new(Kind::Host(h), g)));
     let mut all: Vec<_> = host.collect();

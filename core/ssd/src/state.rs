@@ -6,6 +6,7 @@
 //! is pending or dropped.
 
 use crate::buffer::{Slot, SlotState, Slots};
+use crate::config::DriveConfig;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
 use crate::line::{LineState, LineView, Lines};
@@ -414,6 +415,32 @@ impl State {
                 age: now - entry.closed,
                 erases: entry.erases,
             })
+    }
+
+    /// Free lines of a group that the host must leave alone, given whose lines
+    /// there are and one more for `newcomer`.
+    pub(crate) fn reserve_lines(
+        &self,
+        layout: &Layout,
+        config: &DriveConfig,
+        group: u32,
+        newcomer: Option<Kind>,
+    ) -> u32 {
+        if layout.movers(config) == 1 {
+            return layout.reserve_lines(config, 1);
+        }
+        let first = (group * layout.lines_per_group) as usize;
+        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
+        let used = lines.iter().filter(|l| l.state != LineState::Free);
+        let kinds = used.map(|line| self.frontiers[usize::from(line.frontier)].kind);
+        let mut active = vec![false; layout.handles as usize];
+        for kind in kinds.chain(newcomer) {
+            if let Kind::Host(handle) | Kind::Moved(handle) = kind {
+                active[handle as usize] = true;
+            }
+        }
+        let movers = active.iter().filter(|&&is| is).count() as u32;
+        layout.reserve_lines(config, movers.max(1))
     }
 
     /// Lines of a group that are being collected or erased.

@@ -52,17 +52,6 @@ pub enum StackError {
         /// Why not.
         source: ConfigError,
     },
-    /// A drive that cannot be given the past that was asked for.
-    #[error(
-        "{drive}: too little spare flash to begin aged with {spare} lines kept free; \
-         lower the capacity or collection.background_lines"
-    )]
-    Past {
-        /// Its name or file.
-        drive: String,
-        /// Lines that garbage collection keeps free.
-        spare: u64,
-    },
     /// A host that cannot be.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -16,7 +16,7 @@ use crate::timeline;
 use host::{BlockDevice, Busy};
 use report::record::{Run, Sample};
 use sim::{Kernel, Seed};
-use ssd::{ConfigError, Drive, DriveMedia, Interface, Layout, Precondition};
+use ssd::{ConfigError, Drive, DriveMedia, Interface};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::Ns;
@@ -51,7 +51,6 @@ pub(crate) struct Outcome {
 /// does not fit the drive.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, StackError> {
     check(plan)?;
-    check_past(plan)?;
     let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
     let media = media.map_err(|source| refused(plan, source))?;
     Ok(run_on(plan, media, progress)?.0)
@@ -114,26 +113,6 @@ fn check(plan: &Plan) -> Result<(), StackError> {
     }
     checked(name, plan.drive.clone())?;
     Ok(())
-}
-
-/// Whether the lines that hold data on an aged drive can hold all of it.
-fn check_past(plan: &Plan) -> Result<(), StackError> {
-    let config = &plan.drive;
-    let Ok(layout) = Layout::new(config) else {
-        return Ok(());
-    };
-    let policy = config.collection;
-    let spare =
-        u64::from(policy.reserve_lines.max(1)) + u64::from(policy.background_lines.max(1)) + 2;
-    let used = u64::from(layout.lines_per_group).saturating_sub(spare);
-    let room = used * u64::from(layout.groups) * u64::from(layout.line_data);
-    if plan.precondition != Precondition::Aged || room >= u64::from(layout.host_pages) {
-        return Ok(());
-    }
-    Err(StackError::Past {
-        drive: config.name.clone(),
-        spare,
-    })
 }
 
 fn check_depth(workload: &Workload) -> Result<(), StackError> {

@@ -2,4 +2,5 @@
 
 mod image;
 mod power;
+mod progress;
 mod support;
