@@ -2,4 +2,6 @@
 
 mod image;
 mod power;
+mod steady;
 mod support;
+mod theory;
