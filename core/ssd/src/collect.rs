@@ -6,8 +6,9 @@
 //! nothing on it is valid, every program issued up to then has completed, and
 //! nobody reads it.
 
-use crate::config::VictimPolicy;
+use crate::config::{DriveConfig, VictimPolicy};
 use crate::drive::Core;
+use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
 use crate::line::LineState;
 use crate::policy;
@@ -23,6 +24,14 @@ struct RowOfPages {
     row: u32,
     planes: u8,
     pages: Vec<u32>,
+}
+
+/// Pages that the collector of a group may have on their way: the reads of each
+/// die, and no less than the next row on top of what may be left over at every
+/// frontier, too little for a unit.
+pub(crate) fn window(layout: &Layout, config: &DriveConfig, frontiers: u32) -> u32 {
+    let reads = layout.unit * layout.dies_per_group * config.collection.reads_per_die.max(1);
+    reads.max(frontiers * (layout.unit - 1) + layout.unit)
 }
 
 impl Core {
@@ -51,7 +60,8 @@ impl Core {
             return None;
         }
         let chosen = self.pick(&state, group, policy.victim);
-        if chosen.is_none() && stalled > 0 && coming == 0 {
+        let at_rest = state.in_flight.is_empty();
+        if chosen.is_none() && stalled > 0 && coming == 0 && at_rest {
             drop(state);
             self.become_read_only();
             return None;
@@ -79,10 +89,8 @@ impl Core {
         state.ledger.victims[tenth as usize] += 1;
         state.ledger.lines_collected += 1;
         state.ledger.lines_collected_foreground += u64::from(foreground);
-        let frontier = usize::from(state.lines.lines[line as usize].frontier);
-        if let Kind::Host(handle) | Kind::Moved(handle) = state.frontiers[frontier].kind {
-            let index = state.frontiers[frontier].group * self.layout.handles + handle;
-            state.ledger.handles[index as usize].moved_pages += u64::from(valid);
+        if let Some(handle) = self.owner(state, state.lines.lines[line as usize].frontier) {
+            state.ledger.handles[handle as usize].moved_pages += u64::from(valid);
         }
     }
 
@@ -116,11 +124,11 @@ impl Core {
     /// Moves what is valid on a line; erasing it follows when the copies are
     /// written.
     async fn collect_line(self: &Rc<Self>, line: u32, cause: Cause) {
-        let target = self.target(line);
+        let (target, group) = (self.target(line), self.layout.group(line));
         let reading = Rc::new(Cell::new(0_u32));
         for unit in 0..self.layout.units_per_line {
             for row in self.valid_rows(line, unit) {
-                self.window.take(row.pages.len()).await;
+                self.take_window(group, row.pages.len()).await;
                 reading.set(reading.get() + 1);
                 let (core, reading) = (Rc::clone(self), Rc::clone(&reading));
                 self.sim.spawn_detached(async move {
@@ -136,6 +144,30 @@ impl Core {
         let core = Rc::clone(self);
         self.sim
             .spawn_detached(async move { core.reclaim(line).await });
+    }
+
+    /// Waits for room for copies of a group.
+    async fn take_window(&self, group: u32, pages: usize) {
+        if !self.window.try_take(pages) {
+            self.unblock_copies(group);
+            self.window.take(pages).await;
+        }
+    }
+
+    /// When copies wait for a line and none is free, only a line that is being
+    /// collected can become one, and that may hang on copies left over at another
+    /// frontier. The collector cannot push those later: the copies that wait may
+    /// have taken the whole window.
+    pub(crate) fn unblock_copies(&self, group: u32) {
+        let stuck = {
+            let state = self.state.borrow();
+            let mut frontiers = state.frontiers.iter();
+            state.lines.free_count(group) == 0
+                && frontiers.any(|f| f.group == group && f.moved > 0 && f.open == NONE)
+        };
+        if stuck {
+            self.push_leftovers(group);
+        }
     }
 
     /// The frontier that copies from a line go to.

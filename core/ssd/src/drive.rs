@@ -1,13 +1,14 @@
 //! The drive as its host holds it, and what is left of it without power.
 
+use crate::collect;
 use crate::config::{ConfigError, DriveConfig};
 use crate::journal::{Journal, Trimmed};
-use crate::layout::Layout;
+use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
-use crate::line::LineState;
+use crate::line::{Line, LineReport, LineState};
 use crate::mapcache::MapCache;
 use crate::recover;
-use crate::state::State;
+use crate::state::{Kind, State, Where};
 use nand::{Counters, Media, Nand, Payload, UNIT};
 use sim::{Discipline, Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
@@ -217,7 +218,7 @@ impl Drive {
         );
         let (state, journal) = recover::rebuild(&layout, config, &nand, media.dump.as_ref());
         let frontiers = state.frontiers.len();
-        let window = layout.window(config);
+        let window = collect::window(&layout, config, frontiers as u32);
         let core = Core {
             sim: sim.clone(),
             config: config.clone(),
@@ -316,12 +317,40 @@ impl Drive {
         groups.map(|group| state.lines.free_count(group)).sum()
     }
 
-    /// State, valid pages and erases of each line.
+    /// Each line as it is now.
     #[must_use]
-    pub fn lines(&self) -> Vec<(LineState, u32, u32)> {
+    pub fn lines(&self) -> Vec<LineReport> {
         let state = self.core.state.borrow();
         let lines = state.lines.lines.iter();
-        lines.map(|l| (l.state, l.valid, l.erases)).collect()
+        let report = |line: &Line| {
+            let kind = state.frontiers[usize::from(line.frontier)].kind;
+            let written = !matches!(line.state, LineState::Free | LineState::Retired);
+            LineReport {
+                state: line.state,
+                valid: line.valid,
+                erases: line.erases,
+                handle: if written {
+                    self.core.owner(&state, line.frontier)
+                } else {
+                    None
+                },
+                moved: written && matches!(kind, Kind::Moved(_)),
+            }
+        };
+        lines.map(report).collect()
+    }
+
+    /// The line that a mapped page lies on; none if it is in the buffer only or
+    /// nowhere. For oracles.
+    #[must_use]
+    pub fn line_of(&self, page: u32) -> Option<u32> {
+        let state = self.core.state.borrow();
+        let place = match state.map.get(page) {
+            Where::Flash(place) => place,
+            Where::Buffer(slot) => state.slots.get(slot).place,
+            Where::Nowhere => NONE,
+        };
+        (place != NONE).then(|| self.core.layout.line_of(place).0)
     }
 
     /// Where the newest durable or buffered version of a mapped page is: its

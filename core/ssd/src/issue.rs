@@ -121,7 +121,7 @@ impl Core {
             state.ledger.program(entry.cause, entry.tag, 1);
             payload.extend_from_slice(state.slots.payload(slot));
         }
-        self.book(&mut state, frontier, slots.len());
+        self.book(&mut state, frontier, &slots);
         let data_end = self
             .layout
             .line_data
@@ -139,15 +139,33 @@ impl Core {
         (issue, ticket)
     }
 
-    /// Books `pages` to the handle that a frontier writes for.
-    fn book(&self, state: &mut State, frontier: usize, pages: usize) {
-        let queue = &state.frontiers[frontier];
-        let handle = match queue.kind {
-            Kind::Host(handle) | Kind::Moved(handle) => handle,
-            Kind::Map | Kind::Journal => return,
+    /// Books what a unit holds to the handle that its frontier writes for. Moved
+    /// data of several handles are booked to none of them.
+    fn book(&self, state: &mut State, frontier: usize, slots: &[u32]) {
+        let Some(handle) = self.owner(state, frontier as u16) else {
+            return;
         };
-        let index = queue.group * self.layout.handles + handle;
-        state.ledger.handles[index as usize].media_pages += pages as u64;
+        let apart = self.keeps_apart();
+        let booked = |&&slot: &&u32| apart || !state.slots.get(slot).moved;
+        let pages = slots.iter().filter(booked).count() as u64;
+        state.ledger.handles[handle as usize].media_pages += pages;
+    }
+
+    /// Whether data of different handles stay apart when they are moved.
+    fn keeps_apart(&self) -> bool {
+        self.config.placement.persistently_isolated || self.layout.handles == 1
+    }
+
+    /// The handle, counted over all groups, that everything a frontier writes was
+    /// written through.
+    pub(crate) fn owner(&self, state: &State, frontier: u16) -> Option<u32> {
+        let frontier = &state.frontiers[usize::from(frontier)];
+        let handle = match frontier.kind {
+            Kind::Host(handle) => handle,
+            Kind::Moved(handle) if self.keeps_apart() => handle,
+            Kind::Moved(_) | Kind::Map | Kind::Journal => return None,
+        };
+        Some(frontier.group * self.layout.handles + handle)
     }
 
     /// Completes a unit with padding, and with the summary where it reaches past
@@ -275,15 +293,17 @@ impl Core {
         if moved > 0 {
             self.window.put(moved);
         }
-        self.finished(issue.line);
+        self.finished();
     }
 
-    /// Tells whoever waits that a program on `line` has finished.
-    pub(crate) fn finished(&self, line: u32) {
+    /// Tells whoever waits that a program has finished.
+    pub(crate) fn finished(&self) {
         self.progress.notify(&self.sim);
-        let group = self.layout.group(line);
-        if self.state.borrow().stalled[group as usize] > 0 {
-            self.collect[group as usize].notify(&self.sim);
+        let state = self.state.borrow();
+        for (stalled, collect) in state.stalled.iter().zip(&self.collect) {
+            if *stalled > 0 {
+                collect.notify(&self.sim);
+            }
         }
     }
 
@@ -302,7 +322,7 @@ impl Core {
         let slots = self.still_newest(slots);
         if slots.is_empty() {
             self.state.borrow_mut().in_flight.end(first);
-            self.finished(failed.line);
+            self.finished();
         } else {
             self.issue(failed.frontier, slots, Some(first));
         }
@@ -368,6 +388,7 @@ impl Core {
             }
             let group = self.state.borrow().frontiers[frontier].group as usize;
             self.state.borrow_mut().stalled[group] += 1;
+            self.unblock_copies(group as u32);
             self.collect[group].notify(&self.sim);
             let since = self.sim.now();
             self.space.wait(&self.sim).await;
@@ -399,8 +420,7 @@ impl Core {
     fn try_open(self: &Rc<Self>, frontier: usize) -> bool {
         let mut state = self.state.borrow_mut();
         let queue = &state.frontiers[frontier];
-        let (open, group, kind) = (queue.open, queue.group, queue.kind);
-        let from_reserve = !matches!(kind, Kind::Host(_)) || queue.moved > 0;
+        let (open, group, kind, moved) = (queue.open, queue.group, queue.kind, queue.moved);
         if open != NONE {
             let span = state.in_flight.next() - state.lines.lines[open as usize].opened;
             if span < MAX_SPAN && state.peek_unit(&self.layout, open).is_some() {
@@ -408,12 +428,14 @@ impl Core {
             }
             self.close_line(&mut state, frontier);
         }
-        let reserve = if from_reserve {
-            0
-        } else {
-            state.reserve_lines(&self.layout, &self.config, group, Some(kind))
+        let kept = match kind {
+            _ if moved > 0 => 0,
+            Kind::Moved(_) => 0,
+            // Collection waits for neither, and needs a line to get on.
+            Kind::Map | Kind::Journal => 1,
+            Kind::Host(_) => state.reserve_lines(&self.layout, &self.config, group, Some(kind)),
         };
-        if state.lines.free_count(group) <= reserve {
+        if state.lines.free_count(group) <= kept {
             return false;
         }
         let dynamic = self.config.wear.dynamic;

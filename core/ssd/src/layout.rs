@@ -154,10 +154,14 @@ impl Layout {
     }
 
     fn check_buffer(&self) -> Result<(), ConfigError> {
-        if self.buffer_pages >= self.unit {
+        // Each handle may hold less than a program back.
+        let handles = self.handles.saturating_mul(self.groups);
+        let need = self.unit.saturating_mul(handles);
+        if self.buffer_pages >= need {
             return Ok(());
         }
-        let expected = format!("at least one program ({})", self.bytes(self.unit));
+        let each = self.bytes(self.unit);
+        let expected = format!("a program ({each}) for each of {handles} handles");
         let knob = "controller.write_buffer";
         Err(ConfigError::range(
             knob,
@@ -169,10 +173,13 @@ impl Layout {
     /// Whether the host's data fit besides the lines that must stay available.
     fn check_space(&self, config: &DriveConfig) -> Result<(), ConfigError> {
         let lines = self.lines_per_group;
-        // The reserve, open lines of the host, the journal's old line beside its
-        // new one, and a line that is being erased.
-        let reserve = self.reserve_lines(config, self.movers(config));
-        let need = reserve.saturating_add(self.handles + 2);
+        // Open lines may be next to empty: those of the host and of collection,
+        // the journal's old line beside its new one, a paged map's; and one
+        // that is being erased.
+        let movers = self.movers(config);
+        let open = self.handles + movers + 2 + u32::from(self.map_pages > 0);
+        let reserve = self.reserve_lines(config, movers);
+        let need = reserve.saturating_add(open + 1);
         let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
         let fit = lines.saturating_sub(need);
         if u64::from(fit) * u64::from(self.line_data) >= u64::from(pages) {
@@ -208,15 +215,6 @@ impl Layout {
     pub(crate) fn reserve_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
         let needed = movers + 1 + u32::from(self.map_pages > 0);
         config.collection.reserve_lines.max(needed)
-    }
-
-    /// Copies of a group that may be under way: enough to keep the reads per die
-    /// going, and to leave a row's room beside one incomplete unit for every
-    /// frontier of collection, which would otherwise wait for each other.
-    pub(crate) fn window(&self, config: &DriveConfig) -> u32 {
-        let reads = self.dies_per_group.saturating_mul(config.collection.reads_per_die.max(1));
-        let units = reads.max(self.movers(config) + 1);
-        self.unit.saturating_mul(units)
     }
 
     /// Lines of a group that hold data on a drive that aged under one handle:

@@ -90,9 +90,10 @@ impl ReadCause {
 pub struct HandleStats {
     /// Pages that the host wrote to it.
     pub host_pages: u64,
-    /// Pages programmed for it, moves included.
+    /// Pages programmed for it. Moves are included where the drive knows whose
+    /// data it moves: with one handle, or persistently isolated ones.
     pub media_pages: u64,
-    /// Pages moved out of lines that it wrote.
+    /// Pages moved out of lines that hold its data only.
     pub moved_pages: u64,
 }
 

@@ -55,7 +55,7 @@ pub use config::{
 pub use drive::{Content, Drive, DriveMedia, IoError, Sink};
 pub use layout::Layout;
 pub use ledger::{Cause, HandleStats, Ledger, ReadCause, Smart};
-pub use line::{LineState, LineView};
+pub use line::{LineReport, LineState, LineView};
 pub use policy::{coldest, victim};
 pub use precondition::Precondition;
 pub use presets::{PRESETS, Preset};

@@ -64,6 +64,23 @@ pub(crate) struct Line {
     pub(crate) dead_dies: Vec<u32>,
 }
 
+/// A line as reports and oracles see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineReport {
+    /// Its state.
+    pub state: LineState,
+    /// Valid pages.
+    pub valid: u32,
+    /// Erases so far.
+    pub erases: u32,
+    /// The placement handle that all its data were written through, as the host
+    /// names it. None for a line without data, for data of the firmware, and for
+    /// moved data of several handles.
+    pub handle: Option<u32>,
+    /// Whether it takes moved data only.
+    pub moved: bool,
+}
+
 /// What policies see of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineView {

@@ -112,6 +112,11 @@ impl InFlight {
         self.settled + self.done.len() as u64
     }
 
+    /// Whether no program is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.done.is_empty()
+    }
+
     #[inline]
     pub(crate) fn begin(&mut self) -> u64 {
         let sequence = self.next();
@@ -297,7 +302,8 @@ impl State {
     }
 
     /// Takes up to `room` live slots from the queue of a frontier; dead ones on
-    /// the way go to `dead`.
+    /// the way go to `dead`. So do copies of pages of which a newer version is
+    /// taken with them: that one is placed first, and the copy must not follow.
     pub(crate) fn gather(&mut self, frontier: usize, room: usize, dead: &mut Vec<u32>) -> Vec<u32> {
         let mut slots = Vec::with_capacity(room);
         while slots.len() < room {
@@ -307,13 +313,23 @@ impl State {
             let queue = &mut self.frontiers[frontier];
             queue.forced = queue.forced.saturating_sub(1);
             queue.moved -= usize::from(self.slots.get(index).moved);
-            if self.is_live(index) {
+            let mixed = matches!(queue.kind, Kind::Host(_));
+            if self.is_live(index) && !(mixed && self.is_overtaken(index, &slots)) {
                 slots.push(index);
             } else {
                 dead.push(index);
             }
         }
         slots
+    }
+
+    /// Whether a copy's page is among `taken` in a newer version.
+    fn is_overtaken(&self, index: u32, taken: &[u32]) -> bool {
+        let slot = self.slots.get(index);
+        slot.moved
+            && taken
+                .iter()
+                .any(|&other| self.slots.get(other).page == slot.page)
     }
 
     /// Gives a slot its place on flash: the instant at which the versions before

@@ -2,5 +2,6 @@
 
 mod image;
 mod power;
-mod progress;
+mod steady;
 mod support;
+mod theory;
