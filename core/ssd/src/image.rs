@@ -46,7 +46,7 @@ mod blocks;
 mod dump;
 mod stream;
 
-pub use stream::VERSION;
+pub use stream::{MAGIC, VERSION};
 
 use crate::config::{ConfigError, DriveConfig};
 use crate::drive::DriveMedia;

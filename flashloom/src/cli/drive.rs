@@ -70,7 +70,10 @@ pub(crate) struct Create {
 impl Create {
     fn run(&self) -> Answer {
         if self.path.exists() && !self.force {
-            return Err(Failure::at(&self.path, "the file is there already; --force replaces it"));
+            return Err(Failure::at(
+                &self.path,
+                "the file is there already; --force replaces it",
+            ));
         }
         let mut config = stack::drive::resolve(&self.preset, self.size)?;
         // A drive in a file is for what is in it.
@@ -132,7 +135,12 @@ impl Bench {
         let (kernel, smart) = (Kernel::new(), media.smart);
         let ready = Drive::ready(&kernel.sim(), &config, media, Seed(1));
         let drive = ready.map_err(|e| Failure::at(path, e))?;
-        Ok(Self { kernel, drive, config, smart })
+        Ok(Self {
+            kernel,
+            drive,
+            config,
+            smart,
+        })
     }
 
     /// Powers off in good order.
@@ -145,11 +153,19 @@ impl Bench {
 fn inspect(path: &Path) -> Result<Found, Failure> {
     let bench = Bench::open(path)?;
     let (layout, lines) = (bench.drive.layout(), bench.drive.lines());
-    let valid = lines.iter().map(|&(_, valid, _)| u64::from(valid)).sum::<u64>();
-    let free = lines.iter().filter(|(state, ..)| *state == LineState::Free).count();
+    let valid = lines
+        .iter()
+        .map(|&(_, valid, _)| u64::from(valid))
+        .sum::<u64>();
+    let free = lines
+        .iter()
+        .filter(|(state, ..)| *state == LineState::Free)
+        .count();
     Ok(Found {
         file: path.display().to_string(),
-        file_bytes: std::fs::metadata(path).map_err(|e| Failure::at(path, e))?.len(),
+        file_bytes: std::fs::metadata(path)
+            .map_err(|e| Failure::at(path, e))?
+            .len(),
         name: bench.config.name.clone(),
         interface: bench.config.interface,
         capacity_bytes: bench.config.capacity.0,
@@ -171,12 +187,33 @@ impl Found {
         let dies = self.config.geometry.dies();
         vec![
             ("file", format!("{}, {}", self.file, bytes(self.file_bytes))),
-            ("drive", format!("{} ({:?})", self.name, self.interface).to_lowercase()),
+            (
+                "drive",
+                format!("{} ({:?})", self.name, self.interface).to_lowercase(),
+            ),
             ("capacity", bytes(self.capacity_bytes)),
             ("in use", bytes(self.mapped_bytes)),
-            ("flash", format!("{} of {}, over-provisioning {over}", bytes(self.raw_bytes), flash.part)),
-            ("dies", format!("{dies} on {} channels", self.config.geometry.channels)),
-            ("lines", format!("{} of {}, {} free", self.lines, bytes(self.line_bytes), self.free_lines)),
+            (
+                "flash",
+                format!(
+                    "{} of {}, over-provisioning {over}",
+                    bytes(self.raw_bytes),
+                    flash.part
+                ),
+            ),
+            (
+                "dies",
+                format!("{dies} on {} channels", self.config.geometry.channels),
+            ),
+            (
+                "lines",
+                format!(
+                    "{} of {}, {} free",
+                    self.lines,
+                    bytes(self.line_bytes),
+                    self.free_lines
+                ),
+            ),
             ("handles", self.config.placement.handles.to_string()),
         ]
     }
@@ -261,12 +298,33 @@ impl Counters {
         );
         vec![
             ("file", self.file.clone()),
-            ("host reads", format!("{} in {} commands", bytes(self.host_read_bytes), count(self.read_commands))),
-            ("host writes", format!("{} in {} commands", bytes(self.host_write_bytes), count(self.write_commands))),
+            (
+                "host reads",
+                format!(
+                    "{} in {} commands",
+                    bytes(self.host_read_bytes),
+                    count(self.read_commands)
+                ),
+            ),
+            (
+                "host writes",
+                format!(
+                    "{} in {} commands",
+                    bytes(self.host_write_bytes),
+                    count(self.write_commands)
+                ),
+            ),
             ("programmed", bytes(self.programmed_bytes)),
             ("erases of a block", erases),
             ("bad blocks", count(self.bad_blocks)),
-            ("power cycles", format!("{}, {} unsafe", count(self.power_cycles), count(self.unsafe_shutdowns))),
+            (
+                "power cycles",
+                format!(
+                    "{}, {} unsafe",
+                    count(self.power_cycles),
+                    count(self.unsafe_shutdowns)
+                ),
+            ),
             ("media errors", count(self.media_errors)),
         ]
     }
@@ -378,9 +436,15 @@ impl Import {
         let bench = Bench::open(&self.path)?;
         let fault = |e| Failure::at(&self.input, e);
         let input = File::open(&self.input).map_err(fault)?;
-        let (len, capacity) = (input.metadata().map_err(fault)?.len(), bench.config.capacity);
+        let (len, capacity) = (
+            input.metadata().map_err(fault)?.len(),
+            bench.config.capacity,
+        );
         if len > capacity.0 {
-            let larger = format!("expected at most {capacity}, as the drive has, found {}", Bytes(len));
+            let larger = format!(
+                "expected at most {capacity}, as the drive has, found {}",
+                Bytes(len)
+            );
             return Err(Failure::at(&self.input, larger));
         }
         let data_bytes = import(&bench, input, &self.path, &self.input)?;
@@ -435,6 +499,8 @@ fn write(bench: &Bench, at: u64, bytes: Vec<u8>) -> Result<(), IoError> {
     let (drive, extent) = (bench.drive.clone(), extent(at, bytes.len() as u64));
     bench.kernel.block_on(async move {
         let content = Content::Bytes(&bytes);
-        drive.write(extent, content, Placement(0), Origin(0), false).await
+        drive
+            .write(extent, content, Placement(0), Origin(0), false)
+            .await
     })
 }

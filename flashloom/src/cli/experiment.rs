@@ -2,58 +2,158 @@
 //! its record goes.
 
 use super::failure::Failure;
+use super::file;
 use super::output::note;
 use super::past::Database;
-use super::shipped::Asked;
+use super::progress::Meter;
+use super::shipped::{Asked, with};
 use clap::Args;
+use host::HostConfig;
 use report::record::Run;
 use report::store::{RunMeta, Store};
-use ssd::{DriveConfig, Preset};
-use stack::{Plan, Progress, StackName};
+use serde::Deserialize;
+use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
+use stack::{Plan, Progress, StackError, StackName};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
 use workload::Workload;
+use workload::trace::Format;
+
+/// Longest time to count the requests of a workload ahead, for the bar.
+const COUNTING: Duration = Duration::from_millis(500);
 
 /// What both commands let the user choose.
 #[derive(Args)]
 pub(crate) struct Choices {
+    /// Whose flash and firmware: a preset, a drive's TOML file or a drive file;
+    /// the stack says with which interface [default: the preset of the stack]
+    #[arg(long, value_name = "DRIVE")]
+    drive: Option<String>,
     /// Bytes that the host may use, such as 1GiB; the flash shrinks or grows with it
     #[arg(long)]
-    pub(crate) size: Option<Bytes>,
+    size: Option<Bytes>,
     /// Change a knob of the drive, as `flashloom drives block` names it
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
-    /// Seed of everything that is random
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
+    /// Format of a trace whose contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace
+    #[arg(long)]
+    format: Option<Format>,
+    /// Seed of everything that is random [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Keep series over time: a sample each 100 ms of virtual time, or each TIME
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "100ms")]
-    pub(crate) timeline: Option<Ns>,
+    timeline: Option<Ns>,
     /// A name for these runs in the history
     #[arg(long, default_value = "", hide_default_value = true)]
     label: String,
     #[command(flatten)]
-    pub(crate) database: Database,
+    database: Database,
+}
+
+/// A workload, as it was asked for and as the library reads it.
+pub(crate) struct Source(Asked);
+
+impl Source {
+    /// The workload `told`, with what the choices add to it.
+    pub(crate) fn new(told: &str, choices: &Choices) -> Result<Self, Failure> {
+        let text = match choices.format {
+            Some(format) => with(told, &format!("format={}", format.name())),
+            None => told.to_owned(),
+        };
+        Asked::new(&text).map(Self)
+    }
+}
+
+/// Plans, and the workloads that they name.
+pub(crate) struct Experiment {
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) sources: Vec<Source>,
 }
 
 impl Choices {
-    /// The drive of `stack`: its preset, or what `drive` names with the
-    /// interface of that preset; then with the knobs that are set.
-    pub(crate) fn drive(&self, stack: &StackName, drive: Option<&str>) -> Result<DriveConfig, Failure> {
-        let mut config = stack::drive::resolve(drive.unwrap_or(&stack.drive), self.size)?;
+    /// Options that a plan file leaves no room for, and whether they are given.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let given = [
+            ("--drive", self.drive.is_some()),
+            ("--size", self.size.is_some()),
+            ("--set", !self.set.is_empty()),
+            ("--format", self.format.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--timeline", self.timeline.is_some()),
+        ];
+        given.into_iter()
+    }
+
+    /// The drive file that `--drive` names, if it names one.
+    pub(crate) fn drive_file(&self) -> Option<&Path> {
+        let path = Path::new(self.drive.as_deref()?);
+        file::is_drive(path).then_some(path)
+    }
+
+    /// `source` on `stack` with a drive that has been through `past`.
+    pub(crate) fn plan(
+        &self,
+        stack: &StackName,
+        past: Precondition,
+        source: &Source,
+    ) -> Result<Plan, Failure> {
+        let named = self.drive.as_deref().unwrap_or(&stack.drive);
+        let mut config = match self.drive_file() {
+            Some(path) => file::load(path)?.0,
+            None => stack::drive::resolve(named, self.size)?,
+        };
         if let Some(preset) = Preset::named(&stack.drive) {
             like(&mut config, &(preset.config)());
         }
-        knobs(config, &self.set)
+        let mut plan = self.plan_on(stack, knobs(config, &self.set)?, source)?;
+        plan.precondition = past;
+        Ok(plan)
     }
 
-    /// Appends `runs` to the database. One that nobody named may be missing: a
-    /// directory that cannot be written should not cost a result.
-    pub(crate) fn keep(&self, store: Option<&Store>, runs: &[Run], plans: &[Plan]) -> Result<(), Failure> {
+    /// `source` on `stack` with the drive `config` as it stands.
+    pub(crate) fn plan_on(
+        &self,
+        stack: &StackName,
+        drive: DriveConfig,
+        source: &Source,
+    ) -> Result<Plan, Failure> {
+        Ok(Plan {
+            label: String::new(),
+            stack: stack.clone(),
+            drive,
+            precondition: Precondition::Fresh,
+            workload: source.0.text.clone(),
+            seed: self.seed.unwrap_or(1),
+            sample: self.timeline,
+            host: HostConfig::default(),
+        })
+    }
+
+    /// The database, opened before anything runs. None if nobody named it and
+    /// it cannot be written: a directory of that kind should not cost a result.
+    pub(crate) fn store(&self) -> Result<Option<Store>, Failure> {
+        match Store::open(&self.database.path()) {
+            Ok(store) => Ok(Some(store)),
+            Err(error) if self.database.is_named() => Err(error.into()),
+            Err(error) => {
+                note(&format!("flashloom: these runs are not kept: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Appends `runs` of `experiment` to the database.
+    pub(crate) fn keep(
+        &self,
+        store: Option<&Store>,
+        runs: &[Run],
+        experiment: &Experiment,
+    ) -> Result<(), Failure> {
         let Some(store) = store else { return Ok(()) };
         let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        for (run, plan) in runs.iter().zip(plans) {
+        for (run, plan) in runs.iter().zip(&experiment.plans) {
             let meta = RunMeta {
                 commit: format!("v{}", env!("CARGO_PKG_VERSION")),
                 plan_hash: digest(plan, &run.workload),
@@ -68,6 +168,106 @@ impl Choices {
     }
 }
 
+impl Experiment {
+    /// `plans` of a plan file, whose workloads may be what the command line takes.
+    pub(crate) fn of(mut plans: Vec<Plan>) -> Result<Self, Failure> {
+        let mut sources: Vec<Source> = Vec::new();
+        for plan in &mut plans {
+            let known = sources.iter().position(|s| s.0.told == plan.workload);
+            let index = match known {
+                Some(index) => index,
+                None => {
+                    sources.push(Source(Asked::new(&plan.workload)?));
+                    sources.len() - 1
+                }
+            };
+            plan.workload.clone_from(&sources[index].0.text);
+        }
+        Ok(Self { plans, sources })
+    }
+
+    /// Runs all plans, `threads` at a time, with a bar for who looks.
+    pub(crate) fn sweep(&self, threads: usize) -> Result<Vec<Run>, Failure> {
+        let (meter, start) = (self.meter(), Instant::now());
+        let clock = || start.elapsed().as_secs_f64();
+        let heard = |index, progress: Progress| meter.advance(index, progress.ops);
+        let outcomes = stack::sweep(&self.plans, threads, &clock, &heard);
+        meter.finish();
+        let runs: Result<Vec<Run>, StackError> = outcomes.into_iter().collect();
+        let mut runs = runs.map_err(|e| self.failure(&e))?;
+        runs.iter_mut().for_each(|run| self.complete(run));
+        Ok(runs)
+    }
+
+    /// Runs the first plan on a drive that holds `media`, and hands back what it
+    /// holds afterwards.
+    pub(crate) fn run_on(&self, media: DriveMedia) -> Result<(Run, DriveMedia), Failure> {
+        let (meter, start) = (self.meter(), Instant::now());
+        let mut heard = |progress: Progress| meter.advance(0, progress.ops);
+        let outcome = stack::run_on(&self.plans[0], media, &mut heard);
+        meter.finish();
+        let (mut run, left) = outcome.map_err(|e| self.failure(&e))?;
+        run.wall_time_s = start.elapsed().as_secs_f64();
+        self.complete(&mut run);
+        Ok((run, left))
+    }
+
+    /// What only the process knows.
+    fn complete(&self, run: &mut Run) {
+        run.workload = self.named(&run.workload);
+        run.label = self.named(&run.label);
+        run.peak_rss_bytes = peak_rss_bytes();
+    }
+
+    /// `text` with every workload as it was asked for.
+    fn named(&self, text: &str) -> String {
+        let named = |text: String, source: &Source| source.0.named(&text);
+        self.sources.iter().fold(text.to_owned(), named)
+    }
+
+    fn failure(&self, error: &StackError) -> Failure {
+        Failure::new(self.named(&error.to_string()))
+    }
+
+    fn meter(&self) -> Meter {
+        let requests = Meter::is_seen().then(|| self.requests()).flatten();
+        Meter::new(self.plans.len(), requests)
+    }
+
+    /// How many requests all plans make, unless that takes long to find out or
+    /// an error stands in the way, which the run will report.
+    fn requests(&self) -> Option<u64> {
+        let start = Instant::now();
+        let (mut total, mut last) = (0, None::<(&Plan, u64)>);
+        for plan in &self.plans {
+            let known = last.filter(|(p, _)| p.workload == plan.workload && p.seed == plan.seed);
+            let count = match known {
+                Some((_, count)) => count,
+                None => count(plan, start)?,
+            };
+            last = Some((plan, count));
+            total += count;
+        }
+        Some(total)
+    }
+}
+
+fn count(plan: &Plan, start: Instant) -> Option<u64> {
+    let workload = Workload::parse(&plan.workload).ok()?;
+    let stream = workload
+        .open(plan.drive.capacity, sim::Seed(plan.seed))
+        .ok()?;
+    let mut count = 0;
+    for request in stream {
+        request.ok()?;
+        count += 1;
+        if count % 4096 == 0 && start.elapsed() > COUNTING {
+            return None;
+        }
+    }
+    Some(count)
+}
+
 /// Gives `config` the interface of `preset`, if it has another one. What differs
 /// between drives that are compared is their interface.
 fn like(config: &mut DriveConfig, preset: &DriveConfig) {
@@ -80,11 +280,16 @@ fn like(config: &mut DriveConfig, preset: &DriveConfig) {
 
 /// `config` with `KNOB=VALUE` for each of `set`.
 fn knobs(config: DriveConfig, set: &[String]) -> Result<DriveConfig, Failure> {
+    if set.is_empty() {
+        return Ok(config);
+    }
     let mut table = toml::Value::try_from(&config)?;
     for assignment in set {
         let refuse = |reason: &str| Failure::new(format!("--set {assignment}: {reason}"));
-        let (knob, value) = assignment.split_once('=').ok_or_else(|| refuse("expected KNOB=VALUE"))?;
-        let place = knob.split('.').try_fold(&mut table, |at, key| at.get_mut(key));
+        let split = assignment.split_once('=');
+        let (knob, value) = split.ok_or_else(|| refuse("expected KNOB=VALUE"))?;
+        let mut path = knob.split('.');
+        let place = path.try_fold(&mut table, |at, key| at.get_mut(key));
         let known = "expected a knob as in flashloom drives block, such as collection.victim";
         *place.ok_or_else(|| refuse(known))? = valued(value);
         DriveConfig::deserialize(table.clone()).map_err(|e| refuse(e.message()))?;
@@ -102,30 +307,6 @@ fn valued(text: &str) -> toml::Value {
     text.parse().unwrap_or_else(|_| word())
 }
 
-/// The database, opened before anything runs. None if nobody named it and it
-/// cannot be written.
-pub(crate) fn database(database: &Database) -> Result<Option<Store>, Failure> {
-    match Store::open(&database.path()) {
-        Ok(store) => Ok(Some(store)),
-        Err(error) if database.is_named() => Err(error.into()),
-        Err(error) => {
-            note(&format!("flashloom: these runs are not kept: {error}"));
-            Ok(None)
-        }
-    }
-}
-
-/// How many requests `asked` makes on `drive`.
-pub(crate) fn requests(asked: &Asked, drive: &DriveConfig, seed: u64) -> Result<u64, Failure> {
-    let stream = Workload::parse(&asked.text)?.open(drive.capacity, sim::Seed(seed))?;
-    let mut count = 0;
-    for request in stream {
-        request?;
-        count += 1;
-    }
-    Ok(count)
-}
-
 /// The command line, for records.
 pub(crate) fn command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -134,16 +315,21 @@ pub(crate) fn command() -> String {
 
 /// A fingerprint of everything that determines a run: FNV-1a over its plan.
 fn digest(plan: &Plan, workload: &str) -> String {
-    let plan = Plan { workload: workload.to_owned(), ..plan.clone() };
-    let hash = format!("{plan:?}").bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    let plan = Plan {
+        workload: workload.to_owned(),
+        ..plan.clone()
+    };
+    let hash = format!("{plan:?}")
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
     format!("{hash:016x}")
 }
 
 /// The most memory that this process has held, as the kernel tells it; 0 where
 /// it does not.
-pub(crate) fn peak_rss_bytes() -> u64 {
+fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

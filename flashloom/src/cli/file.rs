@@ -4,8 +4,15 @@ use super::failure::Failure;
 use super::trace::beside;
 use ssd::{DriveConfig, DriveMedia};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
+
+/// Whether the file at `path` says that it holds a drive.
+pub(crate) fn is_drive(path: &Path) -> bool {
+    let mut magic = [0; ssd::image::MAGIC.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == ssd::image::MAGIC
+}
 
 /// The drive in the file at `path`.
 pub(crate) fn load(path: &Path) -> Result<(DriveConfig, DriveMedia), Failure> {

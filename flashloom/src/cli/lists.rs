@@ -33,13 +33,19 @@ struct StackList {
 
 impl Stacks {
     pub(crate) fn run(&self) -> Answer {
-        let named = stack::STACKS.iter().map(|s| Named { name: s.name, help: s.help });
-        let list = StackList { stacks: named.collect() };
+        let named = stack::STACKS.iter().map(|s| Named {
+            name: s.name,
+            help: s.help,
+        });
+        let list = StackList {
+            stacks: named.collect(),
+        };
         self.shown.answer("flashloom.stacks/1", &list, |style| {
             let row = |s: &Named| vec![s.name.to_owned(), s.help.to_owned()];
             let rows: Vec<_> = list.stacks.iter().map(row).collect();
             let columns = [("stack", Side::Left), ("what it is", Side::Left)];
-            listing(&columns, &rows, style) + "\nRun one: flashloom run raw@fdp --workload hotcold\n"
+            listing(&columns, &rows, style)
+                + "\nRun one: flashloom run raw@fdp --workload hotcold\n"
         })
     }
 }

@@ -19,16 +19,20 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A meter for `runs` runs of `requests` each. It shows nothing where
-    /// standard error is no terminal.
-    pub(crate) fn new(runs: usize, requests: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(
-            Some(requests * runs as u64),
-            ProgressDrawTarget::hidden(),
-        );
-        let style = "{bar:40} {percent:>3} % of {human_len} requests, {eta} left";
+    /// A meter for `runs` runs of `requests` together, if that is known. It
+    /// shows nothing where standard error is no terminal.
+    pub(crate) fn new(runs: usize, requests: Option<u64>) -> Self {
+        let bar = ProgressBar::with_draw_target(requests, ProgressDrawTarget::hidden());
+        let style = match requests {
+            Some(_) => "{bar:40} {percent:>3} % of {human_len} requests, {eta} left",
+            None => "{spinner} {human_pos} requests in {elapsed}, {per_sec}",
+        };
         bar.set_style(ProgressStyle::with_template(style).expect("the template is sound"));
-        Self { bar, start: Instant::now(), done: Mutex::new(vec![0; runs]) }
+        Self {
+            bar,
+            start: Instant::now(),
+            done: Mutex::new(vec![0; runs]),
+        }
     }
 
     /// Whether anybody looks.
@@ -39,7 +43,8 @@ impl Meter {
     /// Run `index` has completed `ops` requests.
     pub(crate) fn advance(&self, index: usize, ops: u64) {
         if self.bar.is_hidden() && Self::is_seen() && self.start.elapsed() >= PATIENCE {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(RATE));
+            self.bar
+                .set_draw_target(ProgressDrawTarget::stderr_with_hz(RATE));
         }
         let mut done = self.done.lock().expect("no holder of this lock panics");
         done[index] = ops;

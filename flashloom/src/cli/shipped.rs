@@ -35,13 +35,21 @@ impl Asked {
     /// parameters.
     pub(crate) fn new(told: &str) -> Result<Self, Failure> {
         let (name, params) = told.split_once(':').unwrap_or((told, ""));
-        if name != NAME || Path::new(told).isfile() {
+        if name != NAME || Path::new(told).is_file() {
             let (told, text) = (told.to_owned(), told.to_owned());
-            return Ok(Self { told, text, file: None });
+            return Ok(Self {
+                told,
+                text,
+                file: None,
+            });
         }
         let file = unpacked().map_err(|e| Failure::new(format!("a temporary file: {e}")))?;
         let text = format!("{}:{params}", file.path().display());
-        Ok(Self { told: told.to_owned(), text, file: Some(file) })
+        Ok(Self {
+            told: told.to_owned(),
+            text,
+            file: Some(file),
+        })
     }
 }
 
@@ -55,7 +63,7 @@ fn unpacked() -> std::io::Result<NamedTempFile> {
 /// `workload` with one more parameter.
 pub(crate) fn with(workload: &str, param: &str) -> String {
     let name = workload.split(':').next().unwrap_or_default();
-    let bare = name == workload || Path::new(workload).isfile();
+    let bare = name == workload || Path::new(workload).is_file();
     format!("{workload}{}{param}", if bare { ':' } else { ',' })
 }
 
@@ -66,7 +74,10 @@ mod tests {
     #[test]
     fn parameters_follow_a_colon_and_each_other() {
         assert_eq!(with(NAME, "depth=8"), "postgres-ext4:depth=8");
-        assert_eq!(with("a.csv:depth=8", "fit=as-is"), "a.csv:depth=8,fit=as-is");
+        assert_eq!(
+            with("a.csv:depth=8", "fit=as-is"),
+            "a.csv:depth=8,fit=as-is"
+        );
     }
 
     #[test]

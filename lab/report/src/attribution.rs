@@ -232,9 +232,10 @@ pub fn mean_valid(run: &Run) -> Option<f64> {
 pub fn names(runs: &[&Run]) -> Vec<String> {
     let stacks: BTreeSet<&str> = runs.iter().map(|run| run.stack.as_str()).collect();
     let distinct = stacks.len() == runs.len();
-    let name = |run: &&Run| match distinct {
-        true => run.stack.clone(),
-        false => format!("{} ({})", run.stack, run.precondition),
+    let name = |run: &&Run| match (distinct, run.label.as_str()) {
+        (true, _) => run.stack.clone(),
+        (false, "") => format!("{} ({})", run.stack, run.precondition),
+        (false, label) => format!("{} ({}, {label})", run.stack, run.precondition),
     };
     runs.iter().map(name).collect()
 }

@@ -22,12 +22,19 @@ pub struct Run {
     pub drive: DriveFacts,
     /// The workload as written, with its parameters.
     pub workload: String,
-    /// How the drive was prepared: `fresh`, `full` or `aged`.
+    /// What sets it apart from others of one plan file, such as `seed=2`; else empty.
+    #[serde(default)]
+    pub label: String,
+    /// How the drive was prepared: `fresh`, `full`, `aged`, or `kept` where it
+    /// came from a drive file.
     pub precondition: String,
     /// The seed of the run.
     pub seed: u64,
     /// Requests completed.
     pub ops: u64,
+    /// What of the workload was not taken over as it stands, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Requests that failed, by reason.
     pub errors: BTreeMap<String, u64>,
     /// Requests completed per second of virtual time.

@@ -11,7 +11,7 @@ use report::record::{
 use ssd::{Cause, DriveConfig, Interface, Ledger, ReadCause};
 use std::collections::BTreeMap;
 use units::{Ns, Origin};
-use workload::Labels;
+use workload::{Labels, Stream};
 
 /// Nanoseconds of a year of 365.25 days.
 const YEAR: f64 = 31_557_600e9;
@@ -33,9 +33,11 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         stack: outcome.plan.stack.to_string(),
         drive: facts(&outcome.plan.drive),
         workload: outcome.workload.clone(),
+        label: outcome.plan.label.clone(),
         precondition: outcome.plan.precondition.name().to_owned(),
         seed: outcome.plan.seed,
         ops: meter.completed,
+        notes: notes(outcome, &stream),
         errors: errors
             .map(|(reason, &n)| ((*reason).to_owned(), n))
             .collect(),
@@ -57,6 +59,11 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         wall_time_s: 0.0,
         peak_rss_bytes: 0,
     }
+}
+
+fn notes(outcome: &Outcome, stream: &Stream) -> Vec<String> {
+    let ignored = outcome.notes.iter().cloned();
+    ignored.chain(stream.notes().sentences()).collect()
 }
 
 /// `part` over `whole`, or 0 where there is no whole.

@@ -8,6 +8,8 @@ use units::Ns;
 /// One run: a function of this and nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
+    /// What sets it apart from others of one plan file; else empty.
+    pub label: String,
     /// The stack.
     pub stack: StackName,
     /// Its drive, resolved.

@@ -40,6 +40,9 @@ const KEYS: &str = "stacks, drives, preconditions, workloads, seeds, size, sampl
 /// Most plans that one file may make.
 pub const MOST_PLANS: usize = 100_000;
 
+/// What sets a plan apart from the others of its file: `KNOB=VALUE` and the like.
+type Label = Vec<String>;
+
 /// What a plan file says.
 struct File<'a> {
     source: &'a Source,
@@ -69,11 +72,18 @@ pub fn plan_file(path: &str) -> Result<Vec<Plan>, StackError> {
     for stack in file.list::<String>("stacks")?.unwrap_or_default() {
         let leaf = file.leaf("stacks");
         let stack: StackName = stack.parse().map_err(|e| file.at(leaf, e))?;
-        for drive in file.drives(&stack)? {
-            file.plans_on(&stack, &drive, &mut plans)?;
+        for (label, drive) in file.drives(&stack)? {
+            file.plans_on(&stack, &drive, &label, &mut plans)?;
         }
     }
     Ok(plans)
+}
+
+/// A value without quotes.
+fn bare(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl File<'_> {
@@ -87,7 +97,15 @@ impl File<'_> {
     }
 
     fn check_keys(&self) -> Result<(), StackError> {
-        let flat = ["stacks", "drives", "preconditions", "workloads", "seeds", "size", "sample"];
+        let flat = [
+            "stacks",
+            "drives",
+            "preconditions",
+            "workloads",
+            "seeds",
+            "size",
+            "sample",
+        ];
         for leaf in &self.leaves {
             let first = leaf.path[0].as_str();
             let nested = leaf.path.len() > 1 && ["overrides", "host"].contains(&first);
@@ -136,11 +154,12 @@ impl File<'_> {
         Ok(list)
     }
 
-    /// The drives of `stack`, overrides laid over each.
-    fn drives(&self, stack: &StackName) -> Result<Vec<DriveConfig>, StackError> {
+    /// The drives of `stack`, overrides laid over each, with what sets them apart.
+    fn drives(&self, stack: &StackName) -> Result<Vec<(Label, DriveConfig)>, StackError> {
         let size: Option<Bytes> = self.value("size")?;
         let named = self.list::<String>("drives")?;
         let mut drives = Vec::new();
+        let several = named.as_ref().is_some_and(|names| names.len() > 1);
         for name in named.unwrap_or_else(|| vec![stack.drive.clone()]) {
             let leaf = self.leaf("drives");
             let base = drive::resolve(&self.beside(&name), size).map_err(|e| match e {
@@ -148,7 +167,8 @@ impl File<'_> {
                 other => self.at(leaf, other),
             })?;
             let table = drive::as_table(&base);
-            self.override_from(&base.name, table, &self.overrides()?, &mut drives)?;
+            let label = if several { vec![name] } else { Vec::new() };
+            self.override_from(label, table, &self.overrides()?, &mut drives)?;
         }
         Ok(drives)
     }
@@ -165,7 +185,10 @@ impl File<'_> {
     }
 
     fn overrides(&self) -> Result<Vec<Override<'_>>, StackError> {
-        let leaves = self.leaves.iter().filter(|leaf| leaf.path[0] == "overrides");
+        let leaves = self
+            .leaves
+            .iter()
+            .filter(|leaf| leaf.path[0] == "overrides");
         leaves
             .map(|leaf| {
                 let values = match &leaf.value {
@@ -188,24 +211,29 @@ impl File<'_> {
 
     fn override_from(
         &self,
-        name: &str,
+        label: Label,
         table: Table,
         overrides: &[Override<'_>],
-        drives: &mut Vec<DriveConfig>,
+        drives: &mut Vec<(Label, DriveConfig)>,
     ) -> Result<(), StackError> {
         let Some((first, rest)) = overrides.split_first() else {
             let config = Value::Table(table).try_into();
-            let config = config.expect("each override was accepted");
+            let config: DriveConfig = config.expect("each override was accepted");
             let last = self.leaves.iter().rfind(|leaf| leaf.path[0] == "overrides");
-            let sound = drive::checked(name, config).map_err(|e| self.at(last, e));
-            drives.push(sound?);
+            let name = config.name.clone();
+            let sound = drive::checked(&name, config).map_err(|e| self.at(last, e));
+            drives.push((label, sound?));
             return Ok(());
         };
         for value in &first.values {
             let mut table = table.clone();
             overlaid::<DriveConfig>(&mut table, &first.path, value.clone())
                 .map_err(|problem| self.at(Some(first.leaf), problem))?;
-            self.override_from(name, table, rest, drives)?;
+            let mut label = label.clone();
+            if first.values.len() > 1 {
+                label.push(format!("{}={}", first.path.join("."), bare(value)));
+            }
+            self.override_from(label, table, rest, drives)?;
         }
         Ok(())
     }
@@ -214,15 +242,26 @@ impl File<'_> {
         &self,
         stack: &StackName,
         drive: &DriveConfig,
+        label: &Label,
         plans: &mut Vec<Plan>,
     ) -> Result<(), StackError> {
-        let pasts = self.list("preconditions")?.unwrap_or_else(|| vec![Precondition::Fresh]);
+        let pasts = self
+            .list("preconditions")?
+            .unwrap_or_else(|| vec![Precondition::Fresh]);
         let workloads: Vec<String> = self.list("workloads")?.unwrap_or_default();
         let seeds: Vec<u64> = self.list("seeds")?.unwrap_or_else(|| vec![1]);
         let (sample, host): (Option<Ns>, _) = (self.value("sample")?, self.host()?);
         for precondition in pasts {
             for workload in &workloads {
+                let mut label = label.clone();
+                label.extend((workloads.len() > 1).then(|| workload.clone()));
+                let named = |seed: u64| {
+                    let apart = (seeds.len() > 1).then(|| format!("seed={seed}"));
+                    let parts: Vec<_> = label.iter().cloned().chain(apart).collect();
+                    parts.join(" ")
+                };
                 plans.extend(seeds.iter().map(|&seed| Plan {
+                    label: named(seed),
                     stack: stack.clone(),
                     drive: drive.clone(),
                     precondition,

@@ -29,6 +29,8 @@ const EVENTS: u64 = 1 << 16;
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
     pub(crate) workload: String,
+    /// What of its description means nothing here.
+    pub(crate) notes: Vec<String>,
     pub(crate) replay: Rc<Replay>,
     pub(crate) device: BlockDevice,
     pub(crate) samples: Vec<Sample>,
@@ -86,6 +88,7 @@ pub fn run_on(
     let outcome = Outcome {
         plan: plan.clone(),
         workload: workload.text,
+        notes: workload.notes,
         samples: timeline::finish(&samples, &sim, &device, &replay),
         erases_before,
         flash_busy: device.drive().flash_busy(),

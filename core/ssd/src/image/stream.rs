@@ -10,7 +10,7 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// What a drive file begins with.
-pub(super) const MAGIC: [u8; 8] = *b"FLASHLM\0";
+pub const MAGIC: [u8; 8] = *b"FLASHLM\0";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
 /// Most bytes that a section holds besides its header.

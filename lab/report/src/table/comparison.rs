@@ -6,6 +6,7 @@ use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::record::{Comparison, Run};
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
+use std::collections::BTreeSet;
 
 /// Where the ratios to the first stack stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,13 +97,20 @@ fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
             host.to_owned(),
             format!("@{drive}"),
             run.precondition.clone(),
+            run.label.clone(),
         ],
-        None => [run.stack.clone(), String::new(), run.precondition.clone()],
+        None => [
+            run.stack.clone(),
+            String::new(),
+            run.precondition.clone(),
+            run.label.clone(),
+        ],
     };
-    for line in 0..3 {
+    let labelled = runs.iter().any(|run| !run.label.is_empty());
+    for line in 0..if labelled { 4 } else { 3 } {
         let mut row = vec![cell("")];
         for run in runs {
-            let text = human::name(&parts(run)[line], 16);
+            let text = human::name(&parts(run)[line], if line < 3 { 16 } else { 40 });
             row.push(if line < 2 { strong(text) } else { dim(text) });
             if ratios == Ratios::Beside {
                 row.push(cell(""));
@@ -167,6 +175,10 @@ fn notes(runs: &[Run], style: Style) -> String {
     for run in runs.iter().filter(|run| !run.errors.is_empty()) {
         out += &paint(&failures(run), Tone::Bad, style);
         out.push('\n');
+    }
+    let notes: BTreeSet<&String> = runs.iter().flat_map(|run| &run.notes).collect();
+    for note in notes {
+        out += &wrapped(&format!("note: {note}"), style.width);
     }
     for finding in findings(runs) {
         out += &wrapped(&finding, style.width);

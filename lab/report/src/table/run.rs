@@ -5,7 +5,7 @@ use crate::metric::{GROUPS, Unit, Value};
 use crate::record::{Latency, Run};
 use crate::table::Style;
 use crate::table::failures;
-use crate::table::grid::{Column, Grid, Tone, cell, dim, paint, strong};
+use crate::table::grid::{Column, Grid, Tone, cell, dim, paint, strong, wrapped};
 
 /// Every metric with what it means, latency by kind of request, utilisation.
 #[must_use]
@@ -18,6 +18,9 @@ pub fn run(run: &Run, style: Style) -> String {
     out += &metrics(run, style);
     out += &kinds(run, style);
     out += &utilisation(run, style);
+    for note in &run.notes {
+        out += &wrapped(&format!("\nnote: {note}"), style.width);
+    }
     out
 }
 

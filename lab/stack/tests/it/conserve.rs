@@ -31,17 +31,37 @@ fn check(run: &Run) {
         assert_eq!(sum, *bytes, "{cause}");
     }
     for split in [&run.host.by_purpose, &run.host.by_origin] {
-        assert_eq!(split.values().map(|d| d.write.block).sum::<u64>(), run.host.write_bytes);
-        assert_eq!(split.values().map(|d| d.read.block).sum::<u64>(), run.host.read_bytes);
+        assert_eq!(
+            split.values().map(|d| d.write.block).sum::<u64>(),
+            run.host.write_bytes
+        );
+        assert_eq!(
+            split.values().map(|d| d.read.block).sum::<u64>(),
+            run.host.read_bytes
+        );
     }
-    assert_eq!(run.nand.reads_by_cause.values().sum::<u64>(), run.nand.read_pages);
+    assert_eq!(
+        run.nand.reads_by_cause.values().sum::<u64>(),
+        run.nand.read_pages
+    );
     assert_eq!(run.latency_ns.all.count, run.ops);
-    assert_eq!(run.latency_ns.by_op.values().map(|l| l.count).sum::<u64>(), run.ops);
+    assert_eq!(
+        run.latency_ns.by_op.values().map(|l| l.count).sum::<u64>(),
+        run.ops
+    );
     assert_eq!(run.latency_ns.all.cdf.last().map(|p| p.1), Some(run.ops));
     let waf = programmed as f64 / run.host.write_bytes.max(1) as f64;
     assert!(run.host.write_bytes == 0 || run.waf.device == waf);
-    assert!(run.utilisation.values().all(|share| (0.0..=1.0).contains(share)));
-    assert!(["host", "gc"].iter().all(|cause| run.nand.by_cause.contains_key(*cause)));
+    assert!(
+        run.utilisation
+            .values()
+            .all(|share| (0.0..=1.0).contains(share))
+    );
+    assert!(
+        ["host", "gc"]
+            .iter()
+            .all(|cause| run.nand.by_cause.contains_key(*cause))
+    );
 }
 
 #[test]
@@ -55,7 +75,10 @@ fn the_drive_got_what_the_workload_asked() {
     ];
     for text in workloads {
         let (read, written, trimmed, count) = asked(text, 128);
-        for (stack, past) in [("raw@block", Precondition::Aged), ("raw@fdp", Precondition::Full)] {
+        for (stack, past) in [
+            ("raw@block", Precondition::Aged),
+            ("raw@fdp", Precondition::Full),
+        ] {
             let run = done(&plan(stack, 128, past, text));
             assert!(run.errors.is_empty(), "{text}: {:?}", run.errors);
             let host = &run.host;
@@ -68,7 +91,12 @@ fn the_drive_got_what_the_workload_asked() {
 
 #[test]
 fn what_was_written_is_programmed_by_the_end() {
-    let run = done(&plan("raw@block", 64, Precondition::Fresh, "seqwrite:ops=10"));
+    let run = done(&plan(
+        "raw@block",
+        64,
+        Precondition::Fresh,
+        "seqwrite:ops=10",
+    ));
     assert_eq!(run.nand.by_cause["host"], run.host.write_bytes);
     assert_eq!(run.wear.life_years, None);
     assert_eq!(run.handles.len(), 0);
@@ -78,7 +106,10 @@ fn what_was_written_is_programmed_by_the_end() {
 fn handles_of_a_run_add_up_to_its_writes() {
     let run = done(&plan("raw@fdp", 128, Precondition::Fresh, "logs:ops=2000"));
     assert_eq!(run.handles.len(), 8);
-    assert_eq!(run.handles.iter().map(|h| h.host_bytes).sum::<u64>(), run.host.write_bytes);
+    assert_eq!(
+        run.handles.iter().map(|h| h.host_bytes).sum::<u64>(),
+        run.host.write_bytes
+    );
     assert!(run.handles[..4].iter().all(|h| h.host_bytes > 0));
     assert_eq!(run.host.by_origin.len(), 4);
 }
@@ -87,7 +118,12 @@ fn handles_of_a_run_add_up_to_its_writes() {
 fn samples_add_up_to_the_run() {
     let run = done(&Plan {
         sample: Some(Ns::ms(10)),
-        ..plan("raw@block", 64, Precondition::Aged, "randrw:ops=20000,read=50")
+        ..plan(
+            "raw@block",
+            64,
+            Precondition::Aged,
+            "randrw:ops=20000,read=50",
+        )
     });
     assert!(run.timeline.len() > 5, "{}", run.timeline.len());
     assert!(run.timeline.is_sorted_by_key(|s| s.at_ns));
@@ -105,8 +141,17 @@ fn think_time_and_rates_pace_a_run() {
     // 100 reads and 99 pauses before the last of them ends.
     let reads = run.latency_ns.all.mean * 100.0;
     assert!((run.sim_time_ns as f64 - reads - 99e6).abs() < 1.0);
-    let run = done(&plan("raw@block", 64, Precondition::Full, "randread:ops=1000,rate=10k"));
-    assert!((99_900_000..101_000_000).contains(&run.sim_time_ns), "{}", run.sim_time_ns);
+    let run = done(&plan(
+        "raw@block",
+        64,
+        Precondition::Full,
+        "randread:ops=1000,rate=10k",
+    ));
+    assert!(
+        (99_900_000..101_000_000).contains(&run.sim_time_ns),
+        "{}",
+        run.sim_time_ns
+    );
 }
 
 #[test]
@@ -116,5 +161,9 @@ fn an_overloaded_open_loop_counts_waiting_and_keeps_its_memory() {
     let run = done(&plan("raw@block", 64, Precondition::Full, overload));
     assert_eq!(run.ops, 60_000);
     let backlog = run.sim_time_ns - 12_000_000;
-    assert!(run.latency_ns.all.max > backlog * 9 / 10, "{}", run.latency_ns.all.max);
+    assert!(
+        run.latency_ns.all.max > backlog * 9 / 10,
+        "{}",
+        run.latency_ns.all.max
+    );
 }

@@ -21,7 +21,11 @@ fn drive(text: &str) -> Result<ssd::DriveConfig, String> {
 
 fn plans(text: &str) -> Result<Vec<Plan>, String> {
     let folder = TempDir::new().expect("a temporary folder");
-    file(&folder, "small.toml", "preset = \"block\"\ncapacity = \"64MiB\"\n");
+    file(
+        &folder,
+        "small.toml",
+        "preset = \"block\"\ncapacity = \"64MiB\"\n",
+    );
     let path = file(&folder, "plan.toml", text);
     plan_file(path.to_str().expect("it is text")).map_err(|e| e.to_string())
 }
@@ -30,7 +34,10 @@ fn plans(text: &str) -> Result<Vec<Plan>, String> {
 fn a_drive_file_changes_what_it_names() {
     let config = drive("preset = \"fdp\"\n[placement]\nhandles = 4\n[flash]\npart = \"qlc\"\n");
     let config = config.expect("it is a good file");
-    assert_eq!((config.name.as_str(), config.placement.handles), ("mine", 4));
+    assert_eq!(
+        (config.name.as_str(), config.placement.handles),
+        ("mine", 4)
+    );
     assert_eq!(config.timing().unwrap().read, Ns(121_700));
     assert_eq!(config.capacity, Bytes(4096 * MIB));
 }
@@ -56,12 +63,27 @@ fn a_capacity_alone_takes_flash_along() {
 fn bad_drive_files_name_file_line_and_expectation() {
     let says = |text| drive(text).expect_err("it is refused");
     let cases = [
-        ("", "mine.toml:1: preset: expected one of block, streams, fdp"),
+        (
+            "",
+            "mine.toml:1: preset: expected one of block, streams, fdp",
+        ),
         ("preset = \"tape\"", "mine.toml:1: preset: expected one of"),
-        ("preset = \"block\"\n\n[geometry]\nchanels = 4\n", "mine.toml:4: geometry.chanels: unknown field `chanels`, expected one of `channels`"),
-        ("preset = \"block\"\ncapacity = \"many\"\n", "mine.toml:2: capacity: "),
-        ("preset = \"block\"\n[placement]\nhandles = -1\n", "mine.toml:3: placement.handles: "),
-        ("preset = \"block\"\ngeometry = 4\n", "mine.toml:2: geometry: "),
+        (
+            "preset = \"block\"\n\n[geometry]\nchanels = 4\n",
+            "mine.toml:4: geometry.chanels: unknown field `chanels`, expected one of `channels`",
+        ),
+        (
+            "preset = \"block\"\ncapacity = \"many\"\n",
+            "mine.toml:2: capacity: ",
+        ),
+        (
+            "preset = \"block\"\n[placement]\nhandles = -1\n",
+            "mine.toml:3: placement.handles: ",
+        ),
+        (
+            "preset = \"block\"\ngeometry = 4\n",
+            "mine.toml:2: geometry: ",
+        ),
         ("preset = \"block\"\n[geometry\n", "mine.toml:2: "),
         ("preset = \"block\"\npreset = \"fdp\"\n", "mine.toml:2: "),
     ];
@@ -76,14 +98,23 @@ fn bad_drive_files_name_file_line_and_expectation() {
         ("[wear]\nspare_blocks = 5000", "wear.spare_blocks"),
         ("[flash.timing]\nbus_bytes_per_s = 0", "bus_bytes_per_s"),
         ("capacity = 5000", "capacity: 5000 given"),
-        ("capacity = \"64MiB\"\n[geometry]\npage_bytes = 0", "page_bytes is 0"),
+        (
+            "capacity = \"64MiB\"\n[geometry]\npage_bytes = 0",
+            "page_bytes is 0",
+        ),
     ];
     for (rest, expected) in impossible {
         let error = says(&format!("preset = \"block\"\n{rest}\n"));
-        assert!(error.contains("mine.toml: ") && error.contains(expected), "{rest}: {error}");
+        assert!(
+            error.contains("mine.toml: ") && error.contains(expected),
+            "{rest}: {error}"
+        );
     }
     let error = resolve("no-such.toml", None).unwrap_err().to_string();
-    assert!(error.contains("block, streams, fdp") && error.contains("no-such.toml"), "{error}");
+    assert!(
+        error.contains("block, streams, fdp") && error.contains("no-such.toml"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -113,18 +144,38 @@ fn a_plan_file_expands_in_the_order_of_nested_loops() {
         let (past, handles) = (plan.precondition, plan.drive.placement.handles);
         (plan.stack.to_string(), handles, past, plan.seed)
     };
-    assert_eq!(facts(0), ("raw@streams".to_owned(), 1, Precondition::Fresh, 1));
-    assert_eq!(facts(1), ("raw@streams".to_owned(), 1, Precondition::Fresh, 2));
-    assert_eq!(facts(2), ("raw@streams".to_owned(), 1, Precondition::Aged, 1));
-    assert_eq!(facts(4), ("raw@streams".to_owned(), 2, Precondition::Fresh, 1));
+    assert_eq!(
+        facts(0),
+        ("raw@streams".to_owned(), 1, Precondition::Fresh, 1)
+    );
+    assert_eq!(
+        facts(1),
+        ("raw@streams".to_owned(), 1, Precondition::Fresh, 2)
+    );
+    assert_eq!(
+        facts(2),
+        ("raw@streams".to_owned(), 1, Precondition::Aged, 1)
+    );
+    assert_eq!(
+        facts(4),
+        ("raw@streams".to_owned(), 2, Precondition::Fresh, 1)
+    );
     assert_eq!(facts(23), ("raw@fdp".to_owned(), 4, Precondition::Aged, 2));
-    assert!(plans.iter().all(|p| p.host.cpu.cores == 4 && p.sample == Some(Ns::ms(10))));
+    assert!(
+        plans
+            .iter()
+            .all(|p| p.host.cpu.cores == 4 && p.sample == Some(Ns::ms(10)))
+    );
 }
 
 #[test]
 fn a_plan_may_name_drive_files_beside_it() {
     let text = "stacks = [\"raw@block\"]\nworkloads = [\"randread\"]\ndrives = [\"small.toml\", \"block\"]\n";
-    let capacities: Vec<u64> = plans(text).unwrap().iter().map(|p| p.drive.capacity.0).collect();
+    let capacities: Vec<u64> = plans(text)
+        .unwrap()
+        .iter()
+        .map(|p| p.drive.capacity.0)
+        .collect();
     assert_eq!(capacities, [64 * MIB, 4096 * MIB]);
 }
 
@@ -132,17 +183,47 @@ fn a_plan_may_name_drive_files_beside_it() {
 fn bad_plan_files_name_file_line_and_expectation() {
     let good = "stacks = [\"raw@block\"]\nworkloads = [\"randread\"]\n";
     let cases = [
-        ("workloads = [\"randread\"]".to_owned(), "plan.toml:1: expected a list of stacks"),
-        (format!("{good}sedes = [1]"), "plan.toml:3: expected one of stacks"),
+        (
+            "workloads = [\"randread\"]".to_owned(),
+            "plan.toml:1: expected a list of stacks",
+        ),
+        (
+            format!("{good}sedes = [1]"),
+            "plan.toml:3: expected one of stacks",
+        ),
         (format!("{good}seeds = [\"one\"]"), "plan.toml:3: seeds: "),
-        (format!("{good}seeds = []"), "plan.toml:3: seeds: expected a list with something"),
-        (format!("{good}drives = [\"tape\"]"), "plan.toml:3: expected a drive preset"),
-        (format!("{good}preconditions = [\"old\"]"), "plan.toml:3: preconditions: "),
-        (format!("{good}[overrides]\n\"placement.hands\" = 1"), "plan.toml:4: placement.hands: unknown field"),
-        (format!("{good}[overrides]\n\"geometry.channels\" = [4, 0]"), "channels is 0"),
-        (format!("{good}[host]\ncpu.cores = 0"), "plan.toml:4: host.cpu.cores: 0 given"),
-        (format!("{good}[host]\ncores = 4"), "plan.toml:4: host.cores: unknown field"),
-        ("stacks = [\"ext4@block\"]\nworkloads = [\"randread\"]".to_owned(), "plan.toml:1: ext4@block: "),
+        (
+            format!("{good}seeds = []"),
+            "plan.toml:3: seeds: expected a list with something",
+        ),
+        (
+            format!("{good}drives = [\"tape\"]"),
+            "plan.toml:3: expected a drive preset",
+        ),
+        (
+            format!("{good}preconditions = [\"old\"]"),
+            "plan.toml:3: preconditions: ",
+        ),
+        (
+            format!("{good}[overrides]\n\"placement.hands\" = 1"),
+            "plan.toml:4: placement.hands: unknown field",
+        ),
+        (
+            format!("{good}[overrides]\n\"geometry.channels\" = [4, 0]"),
+            "channels is 0",
+        ),
+        (
+            format!("{good}[host]\ncpu.cores = 0"),
+            "plan.toml:4: host.cpu.cores: 0 given",
+        ),
+        (
+            format!("{good}[host]\ncores = 4"),
+            "plan.toml:4: host.cores: unknown field",
+        ),
+        (
+            "stacks = [\"ext4@block\"]\nworkloads = [\"randread\"]".to_owned(),
+            "plan.toml:1: ext4@block: ",
+        ),
     ];
     for (text, expected) in cases {
         let error = plans(&text).expect_err("it is refused");

@@ -20,7 +20,12 @@ fn meets(measured: f64, limit: f64) {
 #[test]
 fn random_reads_are_bound_by_dies() {
     // One die: page after page, its command and transfer beside the next tR.
-    let mut plan = plan("raw@block", 64, Precondition::Full, "randread:ops=40000,depth=256");
+    let mut plan = plan(
+        "raw@block",
+        64,
+        Precondition::Full,
+        "randread:ops=40000,depth=256",
+    );
     plan.drive.geometry.channels = 1;
     plan.drive.geometry.chips_per_channel = 1;
     plan.drive.geometry.blocks_per_plane *= 16;
@@ -32,7 +37,12 @@ fn random_reads_are_bound_by_dies() {
 
 #[test]
 fn sequential_reads_are_bound_by_the_bus() {
-    let mut plan = plan("raw@block", 64, Precondition::Full, "seqread:ops=4000,bs=256k,depth=32");
+    let mut plan = plan(
+        "raw@block",
+        64,
+        Precondition::Full,
+        "seqread:ops=4000,bs=256k,depth=32",
+    );
     plan.drive.geometry.channels = 1;
     plan.drive.geometry.chips_per_channel = 16;
     let run = done(&plan);
@@ -46,7 +56,12 @@ fn sequential_reads_are_bound_by_the_bus() {
 
 #[test]
 fn wide_reads_are_bound_by_the_link() {
-    let mut plan = plan("raw@block", 64, Precondition::Full, "seqread:ops=4000,bs=128k,depth=64");
+    let mut plan = plan(
+        "raw@block",
+        64,
+        Precondition::Full,
+        "seqread:ops=4000,bs=128k,depth=64",
+    );
     plan.host.link.generation = 3;
     plan.host.link.lanes = 1;
     let run = done(&plan);
@@ -57,7 +72,10 @@ fn wide_reads_are_bound_by_the_link() {
 
 #[test]
 fn a_request_past_the_end_stops_the_run_unless_it_is_folded() {
-    let mut file = tempfile::Builder::new().suffix(".csv").tempfile().expect("a temporary file");
+    let mut file = tempfile::Builder::new()
+        .suffix(".csv")
+        .tempfile()
+        .expect("a temporary file");
     writeln!(file, "0,w,0,8\n1000,r,131072,8\n2000,r,0,8").expect("it can be written");
     let path = file.path().to_str().expect("it is text").to_owned();
     let fit = |fit| {
@@ -66,7 +84,10 @@ fn a_request_past_the_end_stops_the_run_unless_it_is_folded() {
     };
     assert_eq!(done(&fit("wrap")).ops, 3);
     let error = refused(&fit("as-is"));
-    assert!(matches!(error, StackError::PastEnd { number: 2, .. }), "{error}");
+    assert!(
+        matches!(error, StackError::PastEnd { number: 2, .. }),
+        "{error}"
+    );
     let said = error.to_string();
     assert!(said.contains("131072") && said.contains("64 MiB"), "{said}");
 }
@@ -91,11 +112,20 @@ fn plans_that_cannot_be_are_refused_in_a_sentence() {
 
 #[test]
 fn a_drive_that_fails_for_good_ends_the_run_with_counted_errors() {
-    let mut plan = plan("raw@block", 64, Precondition::Full, "randwrite:ops=200000,depth=8");
+    let mut plan = plan(
+        "raw@block",
+        64,
+        Precondition::Full,
+        "randwrite:ops=200000,depth=8",
+    );
     plan.drive.faults.erase_failures = 200_000;
     plan.sample = Some(Ns::ms(10));
     let run = done(&plan);
-    assert!(run.errors.get("drive read-only").is_some_and(|&n| n > 0), "{:?}", run.errors);
+    assert!(
+        run.errors.get("drive read-only").is_some_and(|&n| n > 0),
+        "{:?}",
+        run.errors
+    );
     assert_eq!(run.ops + run.errors.values().sum::<u64>(), 200_000);
     assert!(run.wear.bad_blocks > 0);
 }

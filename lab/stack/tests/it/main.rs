@@ -16,6 +16,7 @@ fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
     let stack: stack::StackName = stack.parse().expect("it is in the table");
     let drive = stack::drive::resolve(&stack.drive, Some(Bytes(mib * MIB)));
     Plan {
+        label: String::new(),
         drive: drive.expect("it can be built"),
         stack,
         precondition: past,

@@ -14,7 +14,10 @@ fn fdp_takes_the_amplification_of_logs_away() {
     let wafs = ["raw@block", "raw@fdp"].map(|stack| {
         let run = done(&plan(stack, 512, Precondition::Aged, LOGS));
         assert_eq!(run.errors.len(), 0);
-        eprintln!("{stack} {:?} {:?} {} {:?}", run.waf, run.nand.by_cause, run.drive.over_provisioning, run.utilisation);
+        eprintln!(
+            "{stack} {:?} {:?} {} {:?}",
+            run.waf, run.nand.by_cause, run.drive.over_provisioning, run.utilisation
+        );
         run.waf.device
     });
     assert!(wafs[0] >= 1.5, "conventional: {}", wafs[0]);
@@ -23,15 +26,24 @@ fn fdp_takes_the_amplification_of_logs_away() {
 
 #[test]
 fn a_trace_without_hints_is_placed_on_a_drive_with_handles_and_says_so() {
-    let mut file = tempfile::Builder::new().suffix(".csv").tempfile().expect("a temporary file");
+    let mut file = tempfile::Builder::new()
+        .suffix(".csv")
+        .tempfile()
+        .expect("a temporary file");
     writeln!(file, "0,w,0,8\n1000,w,8,8\n2000,r,0,8").expect("it can be written");
     let path = file.path().to_str().expect("it is text").to_owned();
     let text = |stack, params: &str| {
         let workload = format!("{path}:format=csv{params}");
         let run = done(&plan(stack, 64, Precondition::Fresh, &workload));
-        run.workload.strip_prefix(&path).expect("it begins with the path").to_owned()
+        run.workload
+            .strip_prefix(&path)
+            .expect("it begins with the path")
+            .to_owned()
     };
     assert_eq!(text("raw@fdp", ""), ":format=csv,placement=auto,handles=8");
-    assert_eq!(text("raw@fdp", ",placement=none"), ":format=csv,placement=none");
+    assert_eq!(
+        text("raw@fdp", ",placement=none"),
+        ":format=csv,placement=none"
+    );
     assert_eq!(text("raw@block", ""), ":format=csv");
 }

@@ -6,9 +6,14 @@ use stack::{Plan, sweep};
 use units::Ns;
 
 fn plans() -> Vec<Plan> {
-    let workloads = ["randrw:ops=5000,flush=100", "zipfwrite:ops=5000,rate=20k,arrivals=poisson"];
+    let workloads = [
+        "randrw:ops=5000,flush=100",
+        "zipfwrite:ops=5000,rate=20k,arrivals=poisson",
+    ];
     let stacks = ["raw@block", "raw@streams", "raw@fdp"];
-    let pairs = stacks.iter().flat_map(|s| workloads.iter().map(move |w| (s, w)));
+    let pairs = stacks
+        .iter()
+        .flat_map(|s| workloads.iter().map(move |w| (s, w)));
     pairs
         .map(|(stack, workload)| Plan {
             sample: Some(Ns::ms(5)),
@@ -20,7 +25,9 @@ fn plans() -> Vec<Plan> {
 fn swept(threads: usize) -> Vec<String> {
     let runs = sweep(&plans(), threads, &|| 0.0, &|_, _| ());
     let json = |run| serde_json::to_string(&run).expect("a record is JSON");
-    runs.into_iter().map(|run| json(run.expect("each can be run"))).collect()
+    runs.into_iter()
+        .map(|run| json(run.expect("each can be run")))
+        .collect()
 }
 
 #[test]
@@ -28,9 +35,19 @@ fn the_same_plan_gives_the_same_bytes_on_any_number_of_threads() {
     let one = swept(1);
     assert_eq!(one, swept(2));
     assert_eq!(one, swept(16));
-    let stacks = ["raw@block", "raw@block", "raw@streams", "raw@streams", "raw@fdp", "raw@fdp"];
+    let stacks = [
+        "raw@block",
+        "raw@block",
+        "raw@streams",
+        "raw@streams",
+        "raw@fdp",
+        "raw@fdp",
+    ];
     let named = |(json, stack): (&String, &str)| json.contains(&format!("\"stack\":\"{stack}\""));
-    assert!(one.iter().zip(stacks).all(named), "in the order of the plans");
+    assert!(
+        one.iter().zip(stacks).all(named),
+        "in the order of the plans"
+    );
 }
 
 #[test]
@@ -49,7 +66,10 @@ fn a_sweep_measures_wall_time_by_its_clock_and_keeps_errors_in_place() {
     plans[1].workload = "randrite".to_owned();
     let runs = sweep(&plans[..3], 1, &clock, &|_, _| ());
     assert_eq!(runs[0].as_ref().expect("it can be run").wall_time_s, 1.0);
-    let error = runs[1].as_ref().expect_err("it has no such preset").to_string();
+    let error = runs[1]
+        .as_ref()
+        .expect_err("it has no such preset")
+        .to_string();
     assert!(error.contains("did you mean"), "{error}");
     assert!(runs[2].is_ok());
     assert!(sweep(&[], 4, &clock, &|_, _| ()).is_empty());

@@ -1,0 +1,128 @@
+//! `compare`: one workload on several stacks.
+
+use super::experiment::{Choices, Experiment, Source, command};
+use super::failure::Failure;
+use super::output::{Shown, note};
+use super::shipped;
+use super::{Answer, past};
+use clap::Args;
+use report::page;
+use report::record::{COMPARE_SCHEMA, Comparison};
+use report::table;
+use ssd::Precondition;
+use stack::{Plan, StackName};
+use std::path::{Path, PathBuf};
+
+/// Stacks of a comparison where none are named.
+const STACKS: [&str; 3] = ["raw@block", "raw@streams", "raw@fdp"];
+/// Pasts of their drives where none are named.
+const PASTS: [Precondition; 2] = [Precondition::Full, Precondition::Aged];
+/// The page that is written where none is named.
+const PAGE: &str = "report.html";
+
+/// Run one workload on several stacks over the same flash and set them side by side
+///
+/// Without arguments it runs the trace that comes with the program, on a
+/// conventional drive, one with streams and one with flexible data placement,
+/// each once full and once aged.
+#[derive(Args)]
+pub(crate) struct Compare {
+    /// A trace, a preset with parameters (see `flashloom workloads`), a fio job,
+    /// or a plan (.toml), which says itself what varies
+    #[arg(default_value = shipped::NAME)]
+    workload: String,
+    /// Stacks, separated by commas [default: raw@block,raw@streams,raw@fdp]
+    #[arg(long, value_delimiter = ',', value_name = "STACK,…")]
+    stacks: Option<Vec<StackName>>,
+    /// What the drives have been through: fresh, full or aged [default: full,aged]
+    #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = past)]
+    preconditions: Option<Vec<Precondition>>,
+    #[command(flatten)]
+    choices: Choices,
+    /// Runs at a time [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Where the page goes [default: report.html]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+impl Compare {
+    pub(crate) fn run(&self) -> Answer {
+        let experiment = self.experiment()?;
+        let store = self.choices.store()?;
+        let runs = experiment.sweep(self.threads())?;
+        self.choices.keep(store.as_ref(), &runs, &experiment)?;
+        let comparison = Comparison {
+            schema: COMPARE_SCHEMA.to_owned(),
+            workload: self.workload.clone(),
+            seed: experiment.plans.first().map_or(1, |plan| plan.seed),
+            runs,
+        };
+        self.write_page(&comparison)?;
+        if self.shown.json {
+            return Ok(report::to_json(&comparison) + "\n");
+        }
+        Ok(table::comparison(&comparison, Shown::style()))
+    }
+
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores).max(1)
+    }
+
+    fn experiment(&self) -> Result<Experiment, Failure> {
+        if is_plan(&self.workload) {
+            self.refuse_beside_plan()?;
+            return Experiment::of(stack::plan_file(&self.workload)?);
+        }
+        let named = || STACKS.map(|name| name.parse().expect("it is in the table"));
+        let stacks = self.stacks.clone().unwrap_or_else(|| named().to_vec());
+        let pasts = self.preconditions.clone().unwrap_or_else(|| PASTS.to_vec());
+        let source = Source::new(&self.workload, &self.choices)?;
+        let mut plans: Vec<Plan> = Vec::new();
+        for &past in &pasts {
+            for stack in &stacks {
+                plans.push(self.choices.plan(stack, past, &source)?);
+            }
+        }
+        Ok(Experiment {
+            plans,
+            sources: vec![source],
+        })
+    }
+
+    /// A plan says everything itself.
+    fn refuse_beside_plan(&self) -> Result<(), Failure> {
+        let here = [
+            ("--stacks", self.stacks.is_some()),
+            ("--preconditions", self.preconditions.is_some()),
+        ];
+        let given = here.into_iter().chain(self.choices.given());
+        let Some((name, _)) = given.into_iter().find(|(_, given)| *given) else {
+            return Ok(());
+        };
+        let plan = Path::new(&self.workload);
+        let reason = format!("a plan says itself what is run; {name} does not go with one");
+        Err(Failure::at(plan, reason))
+    }
+
+    /// Writes the page. One that nobody named may stay away: a directory that
+    /// cannot be written should not cost a result.
+    fn write_page(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let path = self.report.as_deref().unwrap_or(Path::new(PAGE));
+        match report::file::write(path, &page::comparison(comparison, &command())) {
+            Ok(()) => note(&format!("flashloom: the page is in {}", path.display())),
+            Err(e) if self.report.is_some() => return Err(Failure::at(path, e)),
+            Err(e) => note(&format!("flashloom: no page is written: {PAGE}: {e}")),
+        }
+        Ok(())
+    }
+}
+
+fn is_plan(workload: &str) -> bool {
+    let path = Path::new(workload);
+    path.extension().is_some_and(|e| e == "toml")
+}

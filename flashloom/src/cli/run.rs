@@ -1,0 +1,108 @@
+//! `run`: one workload on one stack.
+
+use super::experiment::{Choices, Experiment, Source, command};
+use super::failure::Failure;
+use super::output::{Shown, note};
+use super::{Answer, file, past, shipped};
+use clap::Args;
+use report::record::Run as Record;
+use report::{page, table};
+use ssd::{DriveConfig, DriveMedia, Precondition};
+use stack::StackName;
+use std::path::{Path, PathBuf};
+
+/// The past of a drive that came from a file, in records.
+const KEPT: &str = "kept";
+
+/// Run one workload on one stack and say what it cost
+#[derive(Args)]
+pub(crate) struct Run {
+    /// HOST@DRIVE, as `flashloom stacks` lists them
+    stack: StackName,
+    /// A trace, a preset with parameters (see `flashloom workloads`) or a fio job
+    #[arg(long, default_value = shipped::NAME, value_name = "WORKLOAD")]
+    workload: String,
+    /// The same as --workload, for a trace
+    #[arg(long, conflicts_with = "workload", value_name = "FILE")]
+    trace: Option<String>,
+    /// What the drive has been through: fresh, full or aged [default: full]
+    #[arg(long, value_name = "PAST", value_parser = past)]
+    precondition: Option<Precondition>,
+    #[command(flatten)]
+    choices: Choices,
+    /// Write what the drive holds afterwards back to its file, if --drive names one
+    #[arg(long, requires = "drive")]
+    save: bool,
+    /// Write a page about the run
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+impl Run {
+    pub(crate) fn run(&self) -> Answer {
+        let text = self.trace.as_ref().unwrap_or(&self.workload);
+        let source = Source::new(text, &self.choices)?;
+        let store = self.choices.store()?;
+        let (experiment, run) = match self.choices.drive_file() {
+            Some(path) => self.on_file(path, source)?,
+            None if self.save => {
+                let reason = "--save needs a drive file (see flashloom drive create) after --drive";
+                return Err(Failure::new(reason));
+            }
+            None => self.on_new(source)?,
+        };
+        self.choices
+            .keep(store.as_ref(), std::slice::from_ref(&run), &experiment)?;
+        if let Some(path) = &self.report {
+            let written = report::file::write(path, &page::run(&run, &command()));
+            written.map_err(|e| Failure::at(path, e))?;
+            note(&format!("flashloom: the page is in {}", path.display()));
+        }
+        Ok(self.answer(&run))
+    }
+
+    fn answer(&self, run: &Record) -> String {
+        if self.shown.json {
+            return report::to_json(run) + "\n";
+        }
+        let style = Shown::style();
+        let mut text = table::run(run, style);
+        if !run.timeline.is_empty() {
+            text += &format!("\n{}", table::timeline(run, style));
+        }
+        text
+    }
+
+    fn on_new(&self, source: Source) -> Result<(Experiment, Record), Failure> {
+        let past = self.precondition.unwrap_or(Precondition::Full);
+        let plan = self.choices.plan(&self.stack, past, &source)?;
+        let experiment = Experiment {
+            plans: vec![plan],
+            sources: vec![source],
+        };
+        let run = experiment.sweep(1)?.remove(0);
+        Ok((experiment, run))
+    }
+
+    /// On the drive in a file, which keeps what it has been through.
+    fn on_file(&self, path: &Path, source: Source) -> Result<(Experiment, Record), Failure> {
+        if self.precondition.is_some() {
+            let reason = "a drive in a file has its own past; --precondition does not go with one";
+            return Err(Failure::at(path, reason));
+        }
+        let (config, media): (DriveConfig, DriveMedia) = file::load(path)?;
+        let plan = self.choices.plan_on(&self.stack, config, &source)?;
+        let experiment = Experiment {
+            plans: vec![plan],
+            sources: vec![source],
+        };
+        let (mut run, left) = experiment.run_on(media)?;
+        KEPT.clone_into(&mut run.precondition);
+        if self.save {
+            file::save(path, &experiment.plans[0].drive, &left)?;
+        }
+        Ok((experiment, run))
+    }
+}
