@@ -236,9 +236,10 @@ impl Nand {
     /// Reads one page of each plane of `row` and transfers `bytes` of them.
     ///
     /// # Errors
-    /// [`NandError::Unreadable`] for a page that holds nothing,
-    /// [`NandError::Uncorrectable`] if all passes fail.
+    /// [`NandError::NoSuchRow`] at once, [`NandError::Unreadable`] for a page that
+    /// holds nothing, [`NandError::Uncorrectable`] if all passes fail.
     pub async fn read(&self, row: Row, bytes: u32, priority: Priority) -> Result<(), NandError> {
+        self.geometry.check(&row)?;
         let sense = Service {
             class: priority.class(),
             span: self.timing.read,
@@ -247,11 +248,10 @@ impl Nand {
         };
         let die = &self.dies[row.die as usize];
         die.array.serve(&self.sim, sense).await;
-        let correct = self.faults.read_retries == 0 || self.retry(&die.array, sense).await;
+        let correct = self.retry(&die.array, sense).await;
         self.transfer(row.die, u64::from(bytes), priority).await;
         self.count(|c| c.read_pages += u64::from(row.planes.count_ones()));
         if !correct {
-            self.count(|c| c.uncorrectable += 1);
             return Err(NandError::Uncorrectable);
         }
         let media = self.media.borrow();
@@ -265,13 +265,10 @@ impl Nand {
 
     /// Passes beyond the first one. False if the read stays uncorrectable.
     async fn retry(&self, array: &Server, sense: Service) -> bool {
-        let again = || {
-            let chance = u64::from(self.faults.read_retries);
-            self.chance.borrow_mut().chance(chance, 1_000_000)
-        };
         let mut left = self.faults.read_passes;
-        while again() {
+        while self.draws(self.faults.read_retries) {
             if left == 0 {
+                self.count(|c| c.uncorrectable += 1);
                 return false;
             }
             left -= 1;
@@ -323,8 +320,8 @@ impl Nand {
     pub async fn finish_program(&self, ticket: Ticket) -> Result<(), NandError> {
         let Ticket { tag, row, pages } = ticket;
         let die = &self.dies[row.die as usize];
-        let page_count = pages * row.planes.count_ones();
-        let bytes = u64::from(page_count) * u64::from(self.geometry.page_bytes);
+        let pages = u64::from(pages * row.planes.count_ones());
+        let bytes = pages * u64::from(self.geometry.page_bytes);
         die.registers.take(1).await;
         self.transfer(row.die, bytes, Priority::Normal).await;
         let program = Service {
@@ -335,12 +332,18 @@ impl Nand {
         };
         die.array.serve(&self.sim, program).await;
         die.registers.put(1);
+        self.end_program(&ticket)
+    }
+
+    /// A program has taken its time: it has worked out or not.
+    fn end_program(&self, ticket: &Ticket) -> Result<(), NandError> {
+        let &Ticket { tag, row, pages } = ticket;
         debug_assert!(
             !self.under_way.borrow().has_earlier(row),
             "programs of a block run in order"
         );
         self.under_way.borrow_mut().end(tag);
-        self.count(|c| c.program_pages += u64::from(page_count));
+        self.count(|c| c.program_pages += u64::from(pages * row.planes.count_ones()));
         if self.draws(self.faults.program_failures) {
             self.count(|c| c.program_failures += 1);
             let mut media = self.media.borrow_mut();
@@ -355,9 +358,10 @@ impl Nand {
     /// Erases one block in each plane of `row`, together.
     ///
     /// # Errors
-    /// [`NandError::EraseFailed`] with the blocks that failed and are bad now in
-    /// the media; the others are erased.
+    /// [`NandError::NoSuchRow`] at once; [`NandError::EraseFailed`] with the blocks
+    /// that failed and are bad now in the media; the others are erased.
     pub async fn erase(&self, row: Row) -> Result<(), NandError> {
+        self.geometry.check(&row)?;
         let tag = self
             .under_way
             .borrow_mut()
@@ -422,6 +426,10 @@ impl Nand {
             tag: UNTRACKED,
         };
         die.array.serve(&self.sim, sense).await;
+        self.count(|c| c.read_pages += u64::from(pages));
+        if !self.retry(&die.array, sense).await {
+            return Err(NandError::Uncorrectable);
+        }
         let ticket = self.submit_copy(from, to, stamp, label)?;
         let program = Service {
             class: Priority::Normal.class(),
@@ -430,12 +438,7 @@ impl Nand {
             tag: ticket.tag,
         };
         die.array.serve(&self.sim, program).await;
-        self.under_way.borrow_mut().end(ticket.tag);
-        self.count(|c| {
-            c.read_pages += u64::from(pages);
-            c.program_pages += u64::from(pages);
-        });
-        Ok(())
+        self.end_program(&ticket)
     }
 
     fn submit_copy(
@@ -467,8 +470,8 @@ impl Nand {
     pub fn at_power_cut(&self) -> Media {
         let mut media = self.media.borrow().clone();
         let under_way = self.under_way.borrow();
-        // Newest first, so that taking back unstarted programs of one block
-        // leaves the write pointer at the oldest of them.
+        // In any order: of unstarted programs of one block, the oldest one says
+        // where the write pointer goes back to.
         for (tag, slot) in under_way.slots.iter().enumerate() {
             let Some((die, doing)) = *slot else { continue };
             let begun = self.dies[die as usize].array.begun();

@@ -14,7 +14,7 @@ pub struct Faults {
     pub erase_failures: u32,
     /// Reads that need another pass, in a million; each pass draws again.
     pub read_retries: u32,
-    /// Passes after which a read is uncorrectable. Zero means one pass.
+    /// Passes beyond the first one after which a read is uncorrectable.
     pub read_passes: u32,
     /// Whether a block fails its erase once its rated cycles are used up.
     pub wear_out: bool,

@@ -4,6 +4,7 @@
 //! a whole number of sectors, a block a whole number of programs. Dies are
 //! numbered channel first: die d is on channel d mod channels.
 
+use crate::media::NandError;
 use crate::payload::UNIT;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -225,6 +226,28 @@ impl Geometry {
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.blocks() * self.pages_per_block as u64 * self.page_bytes as u64
+    }
+
+    /// Refuses a row that is not on this flash.
+    #[inline]
+    pub(crate) fn check(&self, row: &Row) -> Result<(), NandError> {
+        let blocks = row.blocks[..self.planes as usize].iter().enumerate();
+        let fits = row.die < self.dies()
+            && row.page < self.pages_per_block
+            && row.planes != 0
+            && u32::from(row.planes) >> self.planes == 0
+            && blocks.fold(true, |fits, (plane, &block)| {
+                fits & (block < self.blocks_per_plane || row.planes >> plane & 1 == 0)
+            });
+        if fits {
+            Ok(())
+        } else {
+            Err(NandError::NoSuchRow {
+                die: row.die,
+                page: row.page,
+                planes: row.planes,
+            })
+        }
     }
 
     /// Position of a block among all blocks.

@@ -44,6 +44,17 @@ pub enum NandError {
         /// Pages of a program.
         step: u32,
     },
+    /// A row of a die, a plane, a block or a page that the flash does not have, or
+    /// of no plane at all.
+    #[error("page {page} of die {die} in planes {planes:#b} is not on this flash")]
+    NoSuchRow {
+        /// Die asked for.
+        die: u32,
+        /// Page asked for.
+        page: u32,
+        /// Planes asked for, one bit each.
+        planes: u8,
+    },
     /// The stamp is older than the block's first one, or too far from it.
     #[error("a stamp does not follow the first one of its block")]
     Stamp,
@@ -147,6 +158,10 @@ impl Media {
     ///
     /// # Errors
     /// A broken rule; nothing has changed then.
+    ///
+    /// # Panics
+    /// If the words are not whole pages in each plane, or if there are contents
+    /// for only some of them.
     pub fn program(
         &mut self,
         row: Row,
@@ -155,8 +170,16 @@ impl Media {
         words: &[u32],
         payload: &[Payload],
     ) -> Result<(), NandError> {
+        self.geometry.check(&row)?;
         let per_page = self.geometry.sectors_per_page() as usize;
         let planes = row.planes.count_ones() as usize;
+        assert!(
+            words.len().is_multiple_of(per_page * planes)
+                && (payload.is_empty() || payload.len() == words.len()),
+            "{} words and contents of {} sectors for pages of {per_page} in {planes} planes",
+            words.len(),
+            payload.len()
+        );
         let pages = (words.len() / (per_page * planes)) as u32;
         let step = self.geometry.pages_per_program;
         if pages != step || !row.page.is_multiple_of(step) {
@@ -250,7 +273,7 @@ impl Media {
         self.keep_readable(id, page);
         let block = self.block_mut(id);
         block.written = block.written.min(page);
-        if block.written == 0 {
+        if block.written == 0 && block.state == BlockState::Written {
             block.state = BlockState::Erased;
         }
     }

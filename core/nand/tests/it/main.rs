@@ -1,0 +1,11 @@
+//! The rules of physics, times, failures and power cuts of flash, from outside.
+
+mod bench;
+mod contents;
+mod cut;
+mod faults;
+mod model;
+mod parts;
+mod rules;
+mod suspend;
+mod timing;

@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# Runs MQSim's default workloads and sample traces in MQSim and in Flashloom, one
+# after the other, and prints requests, processor time and their ratio.
+#
+#   scripts/beside-mqsim.sh [CHECKOUT]
+#
+# CHECKOUT is a clone of https://github.com/CMU-SAFARI/MQSim, whose sources and
+# traces are left as they are; without it one is made in target/mqsim, at the
+# commit that docs/mqsim was written for. Results of both go to
+# target/beside-mqsim. FLASHLOOM names another flashloom than target/release's.
+#
+# Needs bash, awk, sed, GNU time, and to build: cargo, make, g++ and (to clone) git.
+#
+# Requests of the generated cases are those that MQSim completes in 10 s of virtual
+# time. A trace is shorter than the start of either program, so it is run several
+# times over: MQSim repeats it by itself (its delays mean nothing after the first
+# pass, its processor time does), Flashloom is given the trace written down so
+# often with later times. What either takes for a single request of the same case
+# is shown as its start-up, and taken off in the second pair of columns. A full drive
+# takes Flashloom seconds, so there a trace is run ten times as often once more; what
+# is left of a time less than a fifth of the start-up is not shown.
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+commit=7ec40e3
+flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+work=$repository/target/beside-mqsim
+inputs=$repository/docs/mqsim
+mkdir -p "$work"
+
+stop() {
+  echo "beside-mqsim: $*" >&2
+  exit 1
+}
+
+[ $# -le 1 ] || stop "expected at most one argument, a checkout of MQSim"
+for tool in awk sed make; do
+  command -v "$tool" >/dev/null || stop "$tool is not installed"
+done
+[ -x /usr/bin/time ] || stop "GNU time is not installed (on Debian: apt-get install time)"
+
+if [ $# -eq 1 ]; then
+  mqsim=$(cd "$1" && pwd) || stop "no directory is called $1"
+else
+  mqsim=$repository/target/mqsim
+  if [ ! -d "$mqsim" ]; then
+    git clone --quiet https://github.com/CMU-SAFARI/MQSim "$mqsim"
+    git -C "$mqsim" checkout --quiet "$commit"
+  fi
+fi
+[ -f "$mqsim/ssdconfig.xml" ] || stop "$mqsim is no checkout of MQSim: it has no ssdconfig.xml"
+[ -x "$mqsim/MQSim" ] || make -s -C "$mqsim" >"$work/make.log" 2>&1 ||
+  stop "MQSim can not be built; see $work/make.log"
+[ -n "${FLASHLOOM:-}" ] || (cd "$repository" && cargo build --quiet --release --package flashloom)
+[ -x "$flashloom" ] || stop "no program is called $flashloom"
+
+# One scenario of MQSim's workload.xml as a file of its own.
+scenario() {
+  awk -v want="$1" '
+    BEGIN { print "<?xml version=\"1.0\" encoding=\"us-ascii\"?>\n<MQSim_IO_Scenarios>" }
+    /<IO_Scenario>/ { n++; on = n == want }
+    on { print }
+    /<\/IO_Scenario>/ { on = 0 }
+    END { print "</MQSim_IO_Scenarios>" }' "$mqsim/workload.xml"
+}
+
+# A trace, so many times over, each pass a microsecond after the one before.
+repeat() {
+  awk -v times="$2" '
+    { time[NR] = $1; $1 = ""; rest[NR] = $0 }
+    END {
+      for (pass = 0; pass < times; pass++)
+        for (i = 1; i <= NR; i++)
+          printf "%.0f%s\n", time[i] - time[1] + pass * (time[NR] - time[1] + 1000), rest[i]
+    }' "$1"
+}
+
+# User seconds, system seconds and KiB of a command go to $work/NAME.time, what it
+# prints to $work/NAME.out.
+timed() {
+  local name=$1
+  shift
+  /usr/bin/time -o "$work/$name.time" -f '%U %S %M' "$@" </dev/null \
+    >"$work/$name.out" 2>"$work/$name.err" ||
+    stop "$* failed; see $work/$name.err and $work/$name.out"
+}
+
+# Runs $work/NAME.xml; MQSim finds traces from its own directory.
+in_mqsim() {
+  (cd "$mqsim" && timed "$1" ./MQSim -i ssdconfig.xml -w "$work/$1.xml")
+}
+
+# Name, what the drive has been through, workload.
+in_flashloom() {
+  timed "$1" "$flashloom" run raw@block --drive "$inputs/mqsim.toml" \
+    --precondition "$2" --workload "$3" --json
+}
+
+# The first field of JSON called NAME, as our documents are laid out.
+field() {
+  sed -n "s/^  \"$2\": \([0-9]*\).*/\1/p" "$work/$1.out"
+}
+
+serviced() {
+  sed -n 's/.*total requests serviced:\([0-9]*\).*/\1/p' "$work/$1.out" |
+    awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+# Two lines of the table: the case, then names of the runs and start-ups of both,
+# and of our run that start-up is taken off from, if it is another one.
+line() {
+  local theirs ours long=${6:-$4} most
+  theirs=$(serviced "$2")
+  ours=$(field "$4" ops)
+  most=$(field "$long" ops)
+  [ "$theirs" -gt 0 ] && [ "${ours:-0}" -gt 0 ] && [ "${most:-0}" -gt 0 ] ||
+    stop "no requests were counted in $1"
+  awk -v name="$1" -v theirs="$theirs" -v ours="$ours" -v most="$most" \
+    -v a="$(cat "$work/$2.time")" -v b="$(cat "$work/$3.time")" \
+    -v c="$(cat "$work/$4.time")" -v d="$(cat "$work/$5.time")" \
+    -v e="$(cat "$work/$long.time")" '
+    # Requests a second, unless start-up leaves too little time to tell.
+    function speed(requests, seconds, start) {
+      return seconds - start < 0.05 + start / 5 ? 0 : requests / (seconds - start)
+    }
+    function shown(rate) { return rate ? sprintf("%.0f", rate) : "-" }
+    function ratio(a, b) { return a && b ? sprintf("%.1f", b / a) : "-" }
+    function row(what, requests, user, start, whole, r, net, s, kib) {
+      printf "%-14s %-9s %9d %8.2f %9.2f %11s %7s %11s %7s %6.0f\n", \
+        name, what, requests, user, start, shown(whole), r, shown(net), s, kib / 1024
+    }
+    BEGIN {
+      split(a, t); split(b, ts); split(c, o); split(d, os); split(e, l)
+      tw = speed(theirs, t[1], 0); tn = speed(theirs, t[1], ts[1])
+      ow = speed(ours, o[1], 0); on = speed(most, l[1], os[1])
+      row("MQSim", theirs, t[1], ts[1], tw, "", tn, "", t[3])
+      row("Flashloom", ours, o[1], os[1], ow, ratio(tw, ow), on, ratio(tn, on), o[3])
+    }'
+}
+
+head -n 1 "$mqsim/traces/tpcc-small.trace" >"$work/one.trace"
+scenario 3 | sed "s|traces/tpcc-small.trace|$work/one.trace|" >"$work/theirs-start.xml"
+scenario 1 >"$work/theirs-write.xml"
+scenario 2 >"$work/theirs-read.xml"
+repeated() {
+  scenario 3 | sed -e "s|tpcc-small|$1|" -e "s|<Relay_Count>1<|<Relay_Count>$2<|" \
+    >"$work/theirs-$1.xml"
+  repeat "$mqsim/traces/$1.trace" "$2" >"$work/$1.trace"
+  repeat "$mqsim/traces/$1.trace" "$(($2 * 10))" >"$work/$1-long.trace"
+}
+repeated tpcc-small 40
+repeated wsrch-small 20
+
+in_mqsim theirs-start
+in_flashloom ours-start-fresh fresh randread:ops=1
+in_flashloom ours-start-full full randread:ops=1
+
+printf '%-14s %-9s %9s %8s %9s %11s %7s %11s %7s %6s\n' case program requests user_s \
+  start_up_s requests/s ratio without_it ratio MiB
+in_mqsim theirs-write
+in_flashloom ours-write fresh "$inputs/random-write.fio"
+line random-write theirs-write theirs-start ours-write ours-start-fresh
+in_mqsim theirs-read
+in_flashloom ours-read full "$inputs/random-read.fio"
+line random-read theirs-read theirs-start ours-read ours-start-full
+for trace in tpcc-small wsrch-small; do
+  in_mqsim "theirs-$trace"
+  in_flashloom "ours-$trace" full "$work/$trace.trace:format=mqsim"
+  in_flashloom "ours-$trace-long" full "$work/$trace-long.trace:format=mqsim"
+  line "$trace" "theirs-$trace" theirs-start "ours-$trace" ours-start-full "ours-$trace-long"
+done
+echo "requests/s: requests over user seconds. without_it: the same less start_up_s."
