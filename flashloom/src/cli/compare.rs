@@ -65,7 +65,7 @@ impl Compare {
         if self.shown.json {
             return Ok(report::to_json(&comparison) + "\n");
         }
-        Ok(table::comparison(&comparison, Shown::style()))
+        Ok(table::comparison(&comparison, Shown::style()) + "\n")
     }
 
     fn threads(&self) -> usize {

@@ -240,8 +240,36 @@ pub fn names(runs: &[&Run]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// Up to three sentences that compare runs: who is fastest, whose tail is
-/// shortest, who spares the NAND; each against the first run.
+/// The runs that `run` is fairly compared with, itself among them: those with
+/// the same past and label, or else with the same past, or else all. Ratios are
+/// to the first of them.
+#[must_use]
+pub fn peers<'a>(run: &Run, runs: &[&'a Run]) -> Vec<&'a Run> {
+    let past = |other: &&&Run| other.precondition == run.precondition;
+    let alike = |other: &&&Run| past(other) && other.label == run.label;
+    let of = |kept: Vec<&'a Run>| (kept.len() > 1).then_some(kept);
+    let closest = of(runs.iter().filter(alike).copied().collect());
+    let wider = || of(runs.iter().filter(past).copied().collect());
+    closest.or_else(wider).unwrap_or_else(|| runs.to_vec())
+}
+
+/// To what ratios are relative, in words.
+#[must_use]
+pub fn relative_to(runs: &[&Run]) -> String {
+    let Some(first) = runs.first() else {
+        return String::new();
+    };
+    match peers(first, runs).len() == runs.len() {
+        true => format!("× is relative to {}", human::name(&names(runs)[0], 40)),
+        false => {
+            let stack = human::name(&first.stack, 40);
+            format!("× is relative to the first stack with the same past, such as {stack}")
+        }
+    }
+}
+
+/// Up to three sentences for each group of peers: who is fastest, whose tail is
+/// shortest, who spares the NAND; each against the first of the group.
 #[must_use]
 pub fn findings(runs: &[Run]) -> Vec<String> {
     let asked = [
@@ -249,12 +277,20 @@ pub fn findings(runs: &[Run]) -> Vec<String> {
         ("/latency_ns/p99", "has the lowest p99 latency"),
         ("/nand/program_pages", "programs the fewest pages"),
     ];
-    let find = |(path, claim)| finding(runs, path, claim);
-    asked.into_iter().filter_map(find).collect()
+    let all: Vec<&Run> = runs.iter().collect();
+    let mut found = Vec::new();
+    for run in runs {
+        let group = peers(run, &all);
+        if std::ptr::eq(group[0], run) {
+            let find = |(path, claim)| finding(&group, &all, path, claim);
+            found.extend(asked.into_iter().filter_map(find));
+        }
+    }
+    found
 }
 
-/// Which run does best by the metric at `path`; nothing if all do alike.
-fn finding(runs: &[Run], path: &str, claim: &str) -> Option<String> {
+/// Which of `runs` does best by the metric at `path`; nothing if they do alike.
+fn finding(runs: &[&Run], all: &[&Run], path: &str, claim: &str) -> Option<String> {
     let metric = crate::metric::all().find(|m| m.path == path)?;
     let value = |run: &Run| (metric.get)(run);
     let sign = if metric.better == Better::More {
@@ -263,9 +299,14 @@ fn finding(runs: &[Run], path: &str, claim: &str) -> Option<String> {
         1.0
     };
     let rank = |run: &Run| value(run).number().map_or(f64::INFINITY, |x| x * sign);
-    let ascending = |a: &&(&Run, &String), b: &&(&Run, &String)| rank(a.0).total_cmp(&rank(b.0));
-    let names = names(&runs.iter().collect::<Vec<_>>());
-    let named: Vec<_> = runs.iter().zip(&names).collect();
+    let ascending = |a: &&(&Run, String), b: &&(&Run, String)| rank(a.0).total_cmp(&rank(b.0));
+    let of_group = |(run, _): &(&Run, String)| runs.iter().any(|r| std::ptr::eq(*r, *run));
+    let named: Vec<_> = all
+        .iter()
+        .copied()
+        .zip(names(all))
+        .filter(of_group)
+        .collect();
     let (best, worst) = (
         named.iter().min_by(ascending)?,
         named.iter().max_by(ascending)?,
@@ -274,13 +315,13 @@ fn finding(runs: &[Run], path: &str, claim: &str) -> Option<String> {
         return None;
     }
     let short = |name: &str| human::name(name, 40);
-    let text = format!("{} {claim}: {}", short(best.1), metric.write(best.0));
-    Some(match value(best.0).over(value(&runs[0])) {
+    let text = format!("{} {claim}: {}", short(&best.1), metric.write(best.0));
+    Some(match value(best.0).over(value(runs[0])) {
         Some(ratio) if ratio != 1.0 => {
             format!(
                 "{text}, {} that of {}.",
                 human::times(ratio),
-                short(&names[0])
+                short(&named[0].1)
             )
         }
         _ => text + ".",

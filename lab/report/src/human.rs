@@ -154,12 +154,17 @@ pub fn share(value: f64) -> String {
     }
 }
 
-/// Years of drive life: `0.42 y`, `12.3 y`, `12.3 M y`.
+/// Years of drive life, as days where it is less than one: `37.2 d`, `12.3 y`,
+/// `12.3 M y`.
 #[must_use]
 pub fn years(value: f64) -> String {
-    match factor(value) {
+    let (scaled, unit) = match value {
+        v if v < 1.0 => (v * 365.25, "d"),
+        v => (v, "y"),
+    };
+    match factor(scaled) {
         nothing if nothing == NOTHING => nothing,
-        text => format!("{text} y"),
+        text => format!("{text} {unit}"),
     }
 }
 

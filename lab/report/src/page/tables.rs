@@ -1,6 +1,6 @@
 //! The tables of a page.
 
-use crate::attribution::Matrix;
+use crate::attribution::{Matrix, peers, relative_to};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric};
 use crate::page::parts::{Named, named};
@@ -29,14 +29,14 @@ pub(crate) fn metrics(runs: &[&Run]) -> Markup {
         }
         @if runs.len() > 1 {
             p.lead style="margin-top:10px;font-size:13.5px" {
-                "× is relative to " (names[0].name) ". A dot marks the best value of a row."
+                (relative_to(runs)) ". A dot marks the best value of a row among those compared."
             }
         }
     }
 }
 
 fn header(named: &Named<'_>) -> Markup {
-    html! { th scope="col" { (named.run.stack) small { (named.run.precondition) } } }
+    html! { th scope="col" { (named.run.stack) small { (named.run.precondition) } @if !named.run.label.is_empty() { small { (named.run.label) } } } }
 }
 
 fn metric_row(metric: &Metric, runs: &[&Run]) -> Markup {
@@ -44,10 +44,10 @@ fn metric_row(metric: &Metric, runs: &[&Run]) -> Markup {
         tr {
             th scope="row" title=(metric.help) { (metric.label) }
             @for (i, run) in runs.iter().enumerate() {
-                td.best[is_best(metric, run, runs)] data-run=(i) data-path=(metric.path)
+                td.best[is_best(metric, run, &peers(run, runs))] data-run=(i) data-path=(metric.path)
                     data-value=((metric.get)(run).raw()) {
                     (metric.write(run))
-                    @if runs.len() > 1 { " " span.ratio { (ratio(metric, run, runs[0])) } }
+                    @if runs.len() > 1 { " " span.ratio { (ratio(metric, run, peers(run, runs)[0])) } }
                 }
             }
         }

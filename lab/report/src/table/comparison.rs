@@ -1,6 +1,6 @@
 //! Stacks side by side: metrics as rows, a stack a column.
 
-use crate::attribution::{findings, names};
+use crate::attribution::{findings, peers, relative_to};
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::record::{Comparison, Run};
@@ -27,9 +27,10 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     let Some(first) = runs.first() else {
         return out + "\nNo runs.\n";
     };
-    let mut rest: Vec<&Run> = runs.iter().skip(1).collect();
+    let all: Vec<&Run> = runs.iter().collect();
+    let mut rest: Vec<&Run> = all[1..].to_vec();
     loop {
-        let (text, taken) = block(first, &rest, style);
+        let (text, taken) = block(first, &rest, &all, style);
         out.push('\n');
         out += &text;
         rest.drain(..taken);
@@ -50,7 +51,7 @@ fn caption(comparison: &Comparison, style: Style) -> String {
 }
 
 /// As many stacks as fit beside `first`, at least one of `rest`, and how many.
-fn block(first: &Run, rest: &[&Run], style: Style) -> (String, usize) {
+fn block(first: &Run, rest: &[&Run], all: &[&Run], style: Style) -> (String, usize) {
     let mut taken = rest.len();
     loop {
         let shown: Vec<&Run> = [first]
@@ -58,7 +59,7 @@ fn block(first: &Run, rest: &[&Run], style: Style) -> (String, usize) {
             .chain(rest[..taken].iter().copied())
             .collect();
         for ratios in [Ratios::Beside, Ratios::Below] {
-            let grid = grid(&shown, ratios);
+            let grid = grid(&shown, all, ratios);
             if grid.width() <= style.width || (taken <= 1 && ratios == Ratios::Below) {
                 return (grid.render(style), taken);
             }
@@ -67,7 +68,7 @@ fn block(first: &Run, rest: &[&Run], style: Style) -> (String, usize) {
     }
 }
 
-fn grid(runs: &[&Run], ratios: Ratios) -> Grid {
+fn grid(runs: &[&Run], all: &[&Run], ratios: Ratios) -> Grid {
     let mut columns = vec![Column::Left];
     for _ in runs {
         columns.push(Column::Right);
@@ -84,7 +85,7 @@ fn grid(runs: &[&Run], ratios: Ratios) -> Grid {
         grid.heading("");
         grid.heading(group.title);
         for metric in group.metrics.iter().filter(|m| m.is_compared()) {
-            rows(&mut grid, metric, runs, ratios);
+            rows(&mut grid, metric, runs, all, ratios);
         }
     }
     grid
@@ -120,12 +121,13 @@ fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
     }
 }
 
-fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], ratios: Ratios) {
+fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], all: &[&Run], ratios: Ratios) {
     let mut values = vec![cell(format!("  {}", metric.label))];
     let mut below = vec![cell("")];
     for run in runs {
-        values.push(toned(metric.write(run), tone(metric, run, runs)));
-        let ratio = ratio(metric, run, runs);
+        let peers = peers(run, all);
+        values.push(toned(metric.write(run), tone(metric, run, &peers)));
+        let ratio = ratio(metric, run, &peers);
         match ratios {
             Ratios::Beside => values.push(ratio),
             Ratios::Below => below.push(ratio),
@@ -167,9 +169,8 @@ fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
 fn notes(runs: &[Run], style: Style) -> String {
     let mut out = String::new();
     if runs.len() > 1 {
-        let names = names(&runs.iter().collect::<Vec<_>>());
-        let base = human::name(&names[0], 40);
-        out += &paint(&format!("× is relative to {base}"), Tone::Dim, style);
+        let base = relative_to(&runs.iter().collect::<Vec<_>>());
+        out += &paint(&base, Tone::Dim, style);
         out.push('\n');
     }
     for run in runs.iter().filter(|run| !run.errors.is_empty()) {
