@@ -60,7 +60,7 @@ impl Core {
             return None;
         }
         let chosen = self.pick(&state, group, policy.victim);
-        let at_rest = state.in_flight.is_empty();
+        let at_rest = state.lines.lines.iter().all(|line| line.in_flight == 0);
         if chosen.is_none() && stalled > 0 && coming == 0 && at_rest {
             drop(state);
             self.become_read_only();
@@ -95,7 +95,7 @@ impl Core {
     }
 
     /// Nothing can be collected and nothing is coming: writes fail from now on.
-    fn become_read_only(&self) {
+    pub(crate) fn become_read_only(&self) {
         self.read_only.set(true);
         self.buffer.put(usize::MAX / 4);
         self.space.notify(&self.sim);
@@ -325,7 +325,11 @@ impl Core {
         state.most_erases = state
             .most_erases
             .max(state.lines.lines[line as usize].erases);
+        let left = state.in_service(&self.layout, group as u32);
         drop(state);
+        if !whole && left < self.layout.least_lines(&self.config) {
+            self.become_read_only();
+        }
         self.space.notify(&self.sim);
         self.collect[group].notify(&self.sim);
     }

@@ -215,6 +215,10 @@ impl ConfigError {
     }
 }
 
+/// Spare lines that a drive keeps when it is made smaller: eight isolated handles
+/// need 28 (see `Layout::check_space`), and some to collect garbage with.
+const SPARE_LINES: u64 = 40;
+
 impl DriveConfig {
     /// The part that the flash is made of.
     ///
@@ -248,7 +252,8 @@ impl DriveConfig {
 
     /// The same drive with `capacity` for the host: blocks are added or taken
     /// away, and below 256 lines they get smaller, so that a small drive still has
-    /// room to collect garbage. Dies, planes, pages and times stay.
+    /// room to collect garbage. Dies, planes, pages and times stay. A very small
+    /// drive has more spare flash than this one, whatever its interface.
     #[must_use]
     pub fn resized(&self, capacity: Bytes) -> Self {
         let mut config = self.clone();
@@ -266,7 +271,8 @@ impl DriveConfig {
                 .next_multiple_of(step)
                 .min(config.geometry.pages_per_block - step);
         }
-        let blocks = raw.div_ceil(raw_per_line(&config)).max(1);
+        let least = capacity.0.div_ceil(raw_per_line(&config)) + SPARE_LINES;
+        let blocks = raw.div_ceil(raw_per_line(&config)).max(least);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX - self.wear.spare_blocks);
         config.geometry.blocks_per_plane = blocks.saturating_add(self.wear.spare_blocks);
         config.capacity = capacity;

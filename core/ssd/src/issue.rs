@@ -299,11 +299,18 @@ impl Core {
     /// Tells whoever waits that a program has finished.
     pub(crate) fn finished(&self) {
         self.progress.notify(&self.sim);
-        let state = self.state.borrow();
-        for (stalled, collect) in state.stalled.iter().zip(&self.collect) {
-            if *stalled > 0 {
-                collect.notify(&self.sim);
+        for group in 0..self.layout.groups {
+            if self.state.borrow().stalled[group as usize] > 0 {
+                self.collect[group as usize].notify(&self.sim);
+                self.give_up_without_lines(group);
             }
+        }
+    }
+
+    /// Takes no more writes if a group can have no more lines.
+    fn give_up_without_lines(&self, group: u32) {
+        if self.state.borrow().is_out_of_lines(&self.layout, group) {
+            self.become_read_only();
         }
     }
 
@@ -389,6 +396,7 @@ impl Core {
             let group = self.state.borrow().frontiers[frontier].group as usize;
             self.state.borrow_mut().stalled[group] += 1;
             self.unblock_copies(group as u32);
+            self.give_up_without_lines(group as u32);
             self.collect[group].notify(&self.sim);
             let since = self.sim.now();
             self.space.wait(&self.sim).await;

@@ -172,19 +172,12 @@ impl Layout {
 
     /// Whether the host's data fit besides the lines that must stay available.
     fn check_space(&self, config: &DriveConfig) -> Result<(), ConfigError> {
-        let lines = self.lines_per_group;
-        // Open lines may be next to empty: those of the host and of collection,
-        // the journal's old line beside its new one, a paged map's; and one
-        // that is being erased.
-        let movers = self.movers(config);
-        let open = self.handles + movers + 2 + u32::from(self.map_pages > 0);
-        let reserve = self.reserve_lines(config, movers);
-        let need = reserve.saturating_add(open + 1);
-        let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
-        let fit = lines.saturating_sub(need);
-        if u64::from(fit) * u64::from(self.line_data) >= u64::from(pages) {
+        let (lines, need) = (self.lines_per_group, self.lines_besides(config));
+        if lines >= self.least_lines(config) {
             return Ok(());
         }
+        let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
+        let fit = lines.saturating_sub(need);
         let most = u64::from(fit) * u64::from(self.line_data) * u64::from(self.groups);
         Err(ConfigError::Space {
             lines,
@@ -193,6 +186,23 @@ impl Layout {
             need,
             most: Bytes(most * self.page_bytes()),
         })
+    }
+
+    /// Lines of a group that may hold next to nothing: the reserve; open lines of
+    /// the host and of collection, the journal's old line beside its new one, a
+    /// paged map's; and one that is being erased.
+    fn lines_besides(&self, config: &DriveConfig) -> u32 {
+        let movers = self.movers(config);
+        let open = self.handles + movers + 2 + u32::from(self.map_pages > 0);
+        self.reserve_lines(config, movers).saturating_add(open + 1)
+    }
+
+    /// Lines that a group needs for its share of the data and for collection to
+    /// get on. With fewer in service the drive takes no more writes.
+    pub(crate) fn least_lines(&self, config: &DriveConfig) -> u32 {
+        let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
+        let full = pages.div_ceil(self.line_data);
+        full.saturating_add(self.lines_besides(config))
     }
 
     /// Frontiers of a group that moved data go to.

@@ -9,7 +9,7 @@ use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
-use crate::line::{LineState, LineView, Lines};
+use crate::line::{Line, LineState, LineView, Lines};
 use nand::Payload;
 use std::collections::VecDeque;
 
@@ -110,11 +110,6 @@ impl InFlight {
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.settled + self.done.len() as u64
-    }
-
-    /// Whether no program is under way.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.done.is_empty()
     }
 
     #[inline]
@@ -457,6 +452,39 @@ impl State {
         }
         let movers = active.iter().filter(|&&is| is).count() as u32;
         layout.reserve_lines(config, movers.max(1))
+    }
+
+    /// Whether no line of a group can become free any more: none is, none is on
+    /// its way, and all copies wait for one. It comes to that only if erases
+    /// keep failing.
+    pub(crate) fn is_out_of_lines(&self, layout: &Layout, group: u32) -> bool {
+        if self.lines.free_count(group) > 0 {
+            return false;
+        }
+        let first = (group * layout.lines_per_group) as usize;
+        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
+        let moving = |line: &Line| match line.state {
+            LineState::Erasing => true,
+            LineState::Collecting => line.valid == 0 || line.readers > 0,
+            _ => line.in_flight > 0,
+        };
+        let mut copies = self
+            .frontiers
+            .iter()
+            .filter(|f| f.group == group && f.moved > 0);
+        let (waits, goes) = (
+            copies.clone().any(|f| f.open == NONE),
+            copies.any(|f| f.open != NONE),
+        );
+        waits && !goes && !lines.iter().any(moving)
+    }
+
+    /// Lines of a group that are not retired.
+    pub(crate) fn in_service(&self, layout: &Layout, group: u32) -> u32 {
+        let first = (group * layout.lines_per_group) as usize;
+        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
+        let serve = lines.iter().filter(|line| line.state != LineState::Retired);
+        serve.count() as u32
     }
 
     /// Lines of a group that are being collected or erased.

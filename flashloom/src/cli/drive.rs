@@ -153,13 +153,10 @@ impl Bench {
 fn inspect(path: &Path) -> Result<Found, Failure> {
     let bench = Bench::open(path)?;
     let (layout, lines) = (bench.drive.layout(), bench.drive.lines());
-    let valid = lines
-        .iter()
-        .map(|&(_, valid, _)| u64::from(valid))
-        .sum::<u64>();
+    let valid = lines.iter().map(|line| u64::from(line.valid)).sum::<u64>();
     let free = lines
         .iter()
-        .filter(|(state, ..)| *state == LineState::Free)
+        .filter(|line| line.state == LineState::Free)
         .count();
     Ok(Found {
         file: path.display().to_string(),

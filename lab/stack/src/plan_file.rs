@@ -71,7 +71,9 @@ pub fn plan_file(path: &str) -> Result<Vec<Plan>, StackError> {
     let mut plans = Vec::new();
     for stack in file.list::<String>("stacks")?.unwrap_or_default() {
         let leaf = file.leaf("stacks");
-        let stack: StackName = stack.parse().map_err(|e| file.at(leaf, e))?;
+        let stack: StackName = stack
+            .parse()
+            .map_err(|e: StackError| file.at(leaf, e.to_string()))?;
         for (label, drive) in file.drives(&stack)? {
             file.plans_on(&stack, &drive, &label, &mut plans)?;
         }
@@ -91,9 +93,9 @@ impl File<'_> {
         self.leaves.iter().find(|leaf| leaf.path == [key])
     }
 
-    fn at(&self, leaf: Option<&Leaf>, problem: impl ToString) -> StackError {
+    fn at(&self, leaf: Option<&Leaf>, problem: impl Into<String>) -> StackError {
         let at = leaf.map_or(0, |leaf| leaf.span.start);
-        self.source.error(at, problem.to_string())
+        self.source.error(at, problem)
     }
 
     fn check_keys(&self) -> Result<(), StackError> {
@@ -109,7 +111,8 @@ impl File<'_> {
         for leaf in &self.leaves {
             let first = leaf.path[0].as_str();
             let nested = leaf.path.len() > 1 && ["overrides", "host"].contains(&first);
-            if !nested && !(leaf.path.len() == 1 && flat.contains(&first)) {
+            let known = nested || (leaf.path.len() == 1 && flat.contains(&first));
+            if !known {
                 let problem = format!("expected one of {KEYS}, found {}", leaf.path.join("."));
                 return Err(self.at(Some(leaf), problem));
             }
@@ -164,7 +167,7 @@ impl File<'_> {
             let leaf = self.leaf("drives");
             let base = drive::resolve(&self.beside(&name), size).map_err(|e| match e {
                 StackError::File { .. } => e,
-                other => self.at(leaf, other),
+                other => self.at(leaf, other.to_string()),
             })?;
             let table = drive::as_table(&base);
             let label = if several { vec![name] } else { Vec::new() };
@@ -221,7 +224,7 @@ impl File<'_> {
             let config: DriveConfig = config.expect("each override was accepted");
             let last = self.leaves.iter().rfind(|leaf| leaf.path[0] == "overrides");
             let name = config.name.clone();
-            let sound = drive::checked(&name, config).map_err(|e| self.at(last, e));
+            let sound = drive::checked(&name, config).map_err(|e| self.at(last, e.to_string()));
             drives.push((label, sound?));
             return Ok(());
         };
@@ -281,7 +284,8 @@ impl File<'_> {
         for leaf in self.leaves.iter().filter(|leaf| leaf.path[0] == "host") {
             host = overlaid(&mut table, &leaf.path[1..], leaf.value.clone())
                 .map_err(|problem| self.at(Some(leaf), format!("host.{problem}")))?;
-            host.checked().map_err(|e| self.at(Some(leaf), e))?;
+            host.checked()
+                .map_err(|e| self.at(Some(leaf), e.to_string()))?;
         }
         Ok(host)
     }

@@ -70,7 +70,7 @@ fn the_drive_got_what_the_workload_asked() {
         "randrw:ops=20000,bs=4k/60:64k/40,flush=500",
         "randwrite:ops=20000,bs=512,span=10%",
         "logs:ops=4000,trim=1MiB,depth=4",
-        "zipfwrite:ops=20000,rate=100k,arrivals=poisson",
+        "zipfwrite:ops=20000,rate=100000,arrivals=poisson",
         "bursts:ops=5000,on=10ms,off=20ms",
     ];
     for text in workloads {
@@ -145,7 +145,7 @@ fn think_time_and_rates_pace_a_run() {
         "raw@block",
         64,
         Precondition::Full,
-        "randread:ops=1000,rate=10k",
+        "randread:ops=1000,rate=10000",
     ));
     assert!(
         (99_900_000..101_000_000).contains(&run.sim_time_ns),
@@ -157,7 +157,7 @@ fn think_time_and_rates_pace_a_run() {
 #[test]
 fn an_overloaded_open_loop_counts_waiting_and_keeps_its_memory() {
     // Far more than the dies can read: latency grows to about the whole backlog.
-    let overload = "randread:ops=60000,rate=5000k";
+    let overload = "randread:ops=60000,rate=5000000";
     let run = done(&plan("raw@block", 64, Precondition::Full, overload));
     assert_eq!(run.ops, 60_000);
     let backlog = run.sim_time_ns - 12_000_000;

@@ -76,7 +76,7 @@ fn a_request_past_the_end_stops_the_run_unless_it_is_folded() {
         .suffix(".csv")
         .tempfile()
         .expect("a temporary file");
-    writeln!(file, "0,w,0,8\n1000,r,131072,8\n2000,r,0,8").expect("it can be written");
+    writeln!(file, "0,W,0,8,a\n1000,R,131072,8,a\n2000,R,0,8,a").expect("it can be written");
     let path = file.path().to_str().expect("it is text").to_owned();
     let fit = |fit| {
         let text = format!("{path}:format=csv,fit={fit}");
@@ -106,7 +106,7 @@ fn plans_that_cannot_be_are_refused_in_a_sentence() {
     assert!(says(&|p| p.drive.flash.part = "paper".to_owned()).contains("no part is called"));
     assert!(says(&|p| p.drive.collection.background_lines = 100_000).contains("begin aged"));
     assert!(says(&|p| p.host.queues.depth = 0).contains("host.queues.depth"));
-    assert!(says(&|p| p.workload = "randwrite:bs=1".to_owned()).contains("multiple of 512"));
+    assert!(says(&|p| p.workload = "randwrite:bs=1".to_owned()).contains("multiples of 512"));
     assert!(says(&|p| p.workload = "no-such-file".to_owned()).contains("no-such-file"));
 }
 

@@ -12,7 +12,7 @@ const LOGS: &str = "logs:logs=4,bs=64k,fill=90%,ops=40000,depth=16";
 #[test]
 fn fdp_takes_the_amplification_of_logs_away() {
     let wafs = ["raw@block", "raw@fdp"].map(|stack| {
-        let run = done(&plan(stack, 512, Precondition::Aged, LOGS));
+        let run = done(&plan(stack, 512, Precondition::Full, LOGS));
         assert_eq!(run.errors.len(), 0);
         eprintln!(
             "{stack} {:?} {:?} {} {:?}",
@@ -30,7 +30,7 @@ fn a_trace_without_hints_is_placed_on_a_drive_with_handles_and_says_so() {
         .suffix(".csv")
         .tempfile()
         .expect("a temporary file");
-    writeln!(file, "0,w,0,8\n1000,w,8,8\n2000,r,0,8").expect("it can be written");
+    writeln!(file, "0,W,0,8,a\n1000,W,8,8,a\n2000,R,0,8,a").expect("it can be written");
     let path = file.path().to_str().expect("it is text").to_owned();
     let text = |stack, params: &str| {
         let workload = format!("{path}:format=csv{params}");

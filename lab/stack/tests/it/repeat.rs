@@ -8,7 +8,7 @@ use units::Ns;
 fn plans() -> Vec<Plan> {
     let workloads = [
         "randrw:ops=5000,flush=100",
-        "zipfwrite:ops=5000,rate=20k,arrivals=poisson",
+        "zipfwrite:ops=5000,rate=20000,arrivals=poisson",
     ];
     let stacks = ["raw@block", "raw@streams", "raw@fdp"];
     let pairs = stacks
