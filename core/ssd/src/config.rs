@@ -235,6 +235,15 @@ impl DriveConfig {
         Ok(self.flash.endurance.unwrap_or(part.endurance))
     }
 
+    /// Free lines of each reclaim group that new data leave to collection. Where
+    /// programs can fail, one more: a line that loses a die while moved data are
+    /// written to it may not hold all that is valid on the line they come from.
+    pub(crate) fn reserve(&self) -> u32 {
+        let may_lose_a_die = u32::from(self.faults.program_failures > 0);
+        let lines = self.collection.reserve_lines.max(1);
+        lines.saturating_add(may_lose_a_die)
+    }
+
     /// The same drive with `capacity` for the host: blocks are added or taken
     /// away, and below 256 lines they get smaller, so that a small drive still has
     /// room to collect garbage. Dies, planes, pages and times stay.

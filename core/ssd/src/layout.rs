@@ -177,8 +177,7 @@ impl Layout {
         // Open lines of the host and of collection, the journal's old and new
         // line, the open line of a paged map.
         let open = self.handles + collectors + 2 + u32::from(self.map_pages > 0);
-        let reserve = config.collection.reserve_lines.max(1);
-        let need = reserve.saturating_add(open + 1);
+        let need = config.reserve().saturating_add(open + 1);
         let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
         let fit = lines.saturating_sub(need);
         if u64::from(fit) * u64::from(self.line_data) >= u64::from(pages) {

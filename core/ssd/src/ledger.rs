@@ -147,6 +147,13 @@ impl Ledger {
         self.programmed[cause as usize].iter().sum()
     }
 
+    /// Pages of user data programmed, new and moved.
+    #[must_use]
+    pub fn user_pages(&self) -> u64 {
+        let causes = [Cause::Host, Cause::Rmw, Cause::Gc, Cause::WearLevelling];
+        causes.into_iter().map(|cause| self.by_cause(cause)).sum()
+    }
+
     /// Pages programmed in all.
     #[must_use]
     pub fn programmed_pages(&self) -> u64 {
@@ -163,6 +170,13 @@ pub struct Smart {
     pub host_write_sectors: u64,
     /// Mapped pages programmed.
     pub programmed_pages: u64,
+    /// Of those, pages of user data, new and moved; drive files from before this was
+    /// counted have 0.
+    #[serde(default)]
+    pub user_pages: u64,
+    /// Blocks erased; drive files from before this was counted have 0.
+    #[serde(default)]
+    pub erased_blocks: u64,
     /// Read commands.
     pub read_commands: u64,
     /// Write commands.

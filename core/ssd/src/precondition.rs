@@ -118,7 +118,7 @@ impl<'a> Scribe<'a> {
 
     fn write_aged(&mut self, config: &DriveConfig) {
         let policy = config.collection;
-        let spare = policy.reserve_lines.max(1) + policy.background_lines.max(1);
+        let spare = config.reserve() + policy.background_lines.max(1);
         // The open lines of host and collection count as free space too.
         let used = (self.layout.lines_per_group - spare - 2) * self.layout.groups;
         let total = self.layout.host_pages;

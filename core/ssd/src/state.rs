@@ -197,9 +197,11 @@ impl State {
             old,
             place: NONE,
             successor: NONE,
+            successor_serial: 0,
+            serial: 0,
         });
         if let Where::Buffer(issued) = before {
-            self.slots.get_mut(issued).successor = index;
+            self.slots.link(issued, index);
         }
         self.lines.prefetch_valid(old);
         self.map.set(new.page, Where::Buffer(index));
@@ -226,11 +228,27 @@ impl State {
             old: from,
             place: NONE,
             successor: NONE,
+            successor_serial: 0,
+            serial: 0,
         });
         let frontier = &mut self.frontiers[frontier];
         frontier.pending.push_back(index);
         frontier.moved += 1;
         index
+    }
+
+    /// Drops the copies from a line that wait in a queue. They are outdated, since
+    /// nothing on the line is valid, and must not outlive it: what is written to
+    /// its pages next would make them look alive.
+    pub(crate) fn drop_copies(&mut self, layout: &Layout, line: u32) {
+        for frontier in &self.frontiers {
+            for &index in &frontier.pending {
+                let slot = self.slots.get_mut(index);
+                if slot.moved && slot.old != NONE && layout.line_of(slot.old).0 == line {
+                    slot.state = SlotState::Dropped;
+                }
+            }
+        }
     }
 
     /// Takes back what the host deallocated: the page is nowhere, and its version
@@ -327,7 +345,7 @@ impl State {
                 // A newer version waits behind this copy and supersedes it.
                 Where::Buffer(newer) if newer != index => {
                     self.slots.get_mut(newer).old = place;
-                    self.slots.get_mut(index).successor = newer;
+                    self.slots.link(index, newer);
                 }
                 _ => self.map.set(slot.page, Where::Buffer(index)),
             }

@@ -1,6 +1,7 @@
 //! The drive, tested from outside.
 
 mod image;
+mod placement;
 mod power;
 mod steady;
 mod support;
