@@ -103,7 +103,7 @@ impl Core {
     /// Lets copies that do not fill a unit go, if writes wait for their line.
     fn push_leftovers(&self, group: u32) {
         let mut state = self.state.borrow_mut();
-        if state.stalled[group as usize] == 0 {
+        if state.stalled[group as usize] == 0 && !self.holds_back(&state, group) {
             return;
         }
         let mut woken = Vec::new();
@@ -242,13 +242,19 @@ impl Core {
             moving.page.set(names.first().map(|&(page, _)| page));
         }
         self.end_reading(line);
-        let ready = {
+        let (ready, waits) = {
             let state = self.state.borrow();
             let queue = &state.frontiers[target];
-            queue.pending.len() >= self.layout.unit as usize
+            let ready = queue.pending.len() >= self.layout.unit as usize;
+            let waits = queue.open == NONE && !matches!(queue.kind, Kind::Moved(_));
+            (ready, waits)
         };
         if ready {
             self.work[target].notify(&self.sim);
+        }
+        if waits {
+            // New data may be waiting there for a line that copies may take.
+            self.space.notify(&self.sim);
         }
     }
 
@@ -341,6 +347,12 @@ impl Core {
         drop(state);
         self.space.notify(&self.sim);
         self.collect[group].notify(&self.sim);
+        if !self.config.collection.separate || self.map_cache.is_some() {
+            // New data may have waited for the reserve to be whole again.
+            for work in &self.work {
+                work.notify(&self.sim);
+            }
+        }
     }
 
     /// Erases the blocks of a line on all its dies together. False if a bad one

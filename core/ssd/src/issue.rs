@@ -35,7 +35,33 @@ impl Core {
     fn is_ready(&self, frontier: usize) -> bool {
         let state = self.state.borrow();
         let queue = &state.frontiers[frontier];
-        queue.forced > 0 || queue.pending.len() >= self.layout.unit as usize
+        let waiting = self.may_go(&state, frontier);
+        waiting >= self.layout.unit as usize || queue.forced > 0 && waiting > 0
+    }
+
+    /// Slots that wait at a frontier and may be written. Where new and moved data
+    /// share lines, new data wait while a line that is kept for collection is in
+    /// use: that is what it needs to make room. Copies come first in the queue.
+    fn may_go(&self, state: &State, frontier: usize) -> usize {
+        let queue = &state.frontiers[frontier];
+        let kept = match queue.kind {
+            Kind::Host(_) if !self.config.collection.separate => self.config.reserve(),
+            Kind::Map => 1,
+            _ => 0,
+        };
+        if state.lines.free_count(queue.group) < kept {
+            queue.moved
+        } else {
+            queue.pending.len()
+        }
+    }
+
+    /// Whether new data of a group are held back by [`Core::may_go`].
+    pub(crate) fn holds_back(&self, state: &State, group: u32) -> bool {
+        let mut frontiers = state.frontiers.iter().enumerate();
+        frontiers.any(|(index, queue)| {
+            queue.group == group && self.may_go(state, index) < queue.pending.len()
+        })
     }
 
     /// Issues one unit of what waits, if enough of it is still alive.
@@ -45,6 +71,11 @@ impl Core {
         let forced = state.frontiers[frontier].forced > 0;
         let line = state.frontiers[frontier].open;
         let room = state.room(&self.layout, line).expect("the line was opened");
+        let waiting = self.may_go(&state, frontier);
+        if waiting < room && !forced {
+            return;
+        }
+        let room = room.min(waiting);
         let slots = state.gather(frontier, room, &mut dead);
         for &slot in &dead {
             self.free_slot(&mut state, slot);

@@ -104,6 +104,11 @@ pub struct Ledger {
     pub programmed: Vec<Vec<u64>>,
     /// Flash pages read, by cause.
     pub reads: [u64; ReadCause::ALL.len()],
+    /// Look-ups that found their translation page in DRAM, or on its way there;
+    /// paged maps only.
+    pub map_hits: u64,
+    /// Look-ups that did not.
+    pub map_misses: u64,
     /// Sectors of 512 bytes that the host read.
     pub host_read_sectors: u64,
     /// Sectors of 512 bytes that the host wrote.

@@ -232,7 +232,9 @@ impl State {
             serial: 0,
         });
         let frontier = &mut self.frontiers[frontier];
-        frontier.pending.push_back(index);
+        // Ahead of new data, where both wait: only copies make room.
+        frontier.pending.insert(frontier.moved, index);
+        frontier.forced += usize::from(frontier.moved < frontier.forced);
         frontier.moved += 1;
         index
     }
