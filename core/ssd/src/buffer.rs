@@ -35,8 +35,12 @@ pub(crate) struct Slot {
     pub(crate) old: u32,
     /// Where it was issued to.
     pub(crate) place: u32,
-    /// The slot that superseded this one after it was issued.
+    /// The slot that superseded this one after it was issued, and its serial
+    /// number.
     pub(crate) successor: u32,
+    pub(crate) successor_serial: u64,
+    /// Told from whatever else uses the same slot before or after.
+    pub(crate) serial: u64,
 }
 
 const FREE: Slot = Slot {
@@ -49,6 +53,8 @@ const FREE: Slot = Slot {
     old: NONE,
     place: NONE,
     successor: NONE,
+    successor_serial: 0,
+    serial: 0,
 };
 
 #[derive(Default)]
@@ -58,6 +64,8 @@ pub(crate) struct Slots {
     /// Contents, `per_page` a slot, if they are kept.
     payload: Vec<Payload>,
     per_page: usize,
+    /// Slots that were ever added.
+    added: u64,
 }
 
 impl Slots {
@@ -74,7 +82,9 @@ impl Slots {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, slot: Slot) -> u32 {
+    pub(crate) fn add(&mut self, mut slot: Slot) -> u32 {
+        self.added += 1;
+        slot.serial = self.added;
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = slot;
             return index;
@@ -99,6 +109,23 @@ impl Slots {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Slot {
         &mut self.slots[index as usize]
+    }
+
+    /// Names the slot that supersedes an issued one.
+    #[inline]
+    pub(crate) fn link(&mut self, issued: u32, successor: u32) {
+        let serial = self.get(successor).serial;
+        let slot = self.get_mut(issued);
+        (slot.successor, slot.successor_serial) = (successor, serial);
+    }
+
+    /// Whether what superseded a slot is in `at` and still waits there, as its
+    /// direct successor. The slot that it was in may have been used again since.
+    pub(crate) fn is_followed_by(&self, slot: &Slot, at: u32) -> bool {
+        let next = self.get(at);
+        at == slot.successor
+            && next.serial == slot.successor_serial
+            && next.state == SlotState::Pending
     }
 
     /// Contents of a slot, sector by sector; empty if they are not kept.

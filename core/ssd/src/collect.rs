@@ -8,6 +8,7 @@
 
 use crate::config::{DriveConfig, VictimPolicy};
 use crate::drive::Core;
+use crate::fdp::Moving;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
 use crate::line::LineState;
@@ -15,7 +16,6 @@ use crate::policy;
 use crate::recover::word;
 use crate::state::{Kind, State};
 use nand::{BlockState, NandError, Payload, Priority, Row};
-use std::cell::Cell;
 use std::rc::Rc;
 
 /// Valid pages of one page row: position in the row's line, and flash page.
@@ -52,7 +52,7 @@ impl Core {
     fn choose(&self, group: u32) -> Option<(u32, Cause)> {
         let mut state = self.state.borrow_mut();
         let policy = self.config.collection;
-        let reserve = state.reserve_lines(&self.layout, &self.config, group, None);
+        let reserve = state.reserve_lines(&self.layout, &self.config, group);
         let coming = state.lines.free_count(group) + state.reclaiming(&self.layout, group);
         let stalled = state.stalled[group as usize];
         let wanted = reserve + policy.background_lines.max(u32::from(stalled > 0));
@@ -105,7 +105,7 @@ impl Core {
     /// Lets copies that do not fill a unit go, if writes wait for their line.
     fn push_leftovers(&self, group: u32) {
         let mut state = self.state.borrow_mut();
-        if state.stalled[group as usize] == 0 {
+        if state.stalled[group as usize] == 0 && !self.holds_back(&state, group) {
             return;
         }
         let mut woken = Vec::new();
@@ -125,22 +125,23 @@ impl Core {
     /// written.
     async fn collect_line(self: &Rc<Self>, line: u32, cause: Cause) {
         let (target, group) = (self.target(line), self.layout.group(line));
-        let reading = Rc::new(Cell::new(0_u32));
+        let moving = Rc::new(Moving::default());
         for unit in 0..self.layout.units_per_line {
             for row in self.valid_rows(line, unit) {
                 self.take_window(group, row.pages.len()).await;
-                reading.set(reading.get() + 1);
-                let (core, reading) = (Rc::clone(self), Rc::clone(&reading));
+                moving.reading.update(|reads| reads + 1);
+                let (core, moving) = (Rc::clone(self), Rc::clone(&moving));
                 self.sim.spawn_detached(async move {
-                    core.copy_row(line, row, target, cause).await;
-                    reading.set(reading.get() - 1);
+                    core.copy_row(line, row, target, cause, &moving).await;
+                    moving.reading.update(|reads| reads - 1);
                     core.progress.notify(&core.sim);
                 });
             }
         }
-        while reading.get() > 0 {
+        while moving.reading.get() > 0 {
             self.progress.wait(&self.sim).await;
         }
+        self.report_moved(line, &moving);
         let core = Rc::clone(self);
         self.sim
             .spawn_detached(async move { core.reclaim(line).await });
@@ -217,7 +218,14 @@ impl Core {
         rows
     }
 
-    async fn copy_row(&self, line: u32, source: RowOfPages, target: usize, cause: Cause) {
+    async fn copy_row(
+        &self,
+        line: u32,
+        source: RowOfPages,
+        target: usize,
+        cause: Cause,
+        moving: &Moving,
+    ) {
         let mut row = self.row(&self.state.borrow(), line, source.unit, source.row);
         row.planes = source.planes;
         self.begin_reading(line, ReadCause::Gc, row);
@@ -230,15 +238,25 @@ impl Core {
             }
         }
         let lost = result == Err(NandError::Uncorrectable);
-        self.queue_copies(&source.pages, &names, target, cause, lost);
+        let copies = self.queue_copies(&source.pages, &names, target, cause, lost);
+        moving.pages.update(|pages| pages + copies);
+        if copies > 0 {
+            moving.page.set(names.first().map(|&(page, _)| page));
+        }
         self.end_reading(line);
-        let ready = {
+        let (ready, waits) = {
             let state = self.state.borrow();
             let queue = &state.frontiers[target];
-            queue.pending.len() >= self.layout.unit as usize
+            let ready = queue.pending.len() >= self.layout.unit as usize;
+            let waits = queue.open == NONE && !matches!(queue.kind, Kind::Moved(_));
+            (ready, waits)
         };
         if ready {
             self.work[target].notify(&self.sim);
+        }
+        if waits {
+            // New data may be waiting there for a line that copies may take.
+            self.space.notify(&self.sim);
         }
     }
 
@@ -255,6 +273,7 @@ impl Core {
         source.pages.iter().map(name).collect()
     }
 
+    /// Queues copies of the pages that are still valid, and gives their number.
     fn queue_copies(
         &self,
         places: &[u32],
@@ -262,7 +281,7 @@ impl Core {
         target: usize,
         cause: Cause,
         lost: bool,
-    ) {
+    ) -> u32 {
         let mut state = self.state.borrow_mut();
         let mut outdated = 0;
         for (&place, &(page, tag)) in places.iter().zip(names) {
@@ -287,6 +306,7 @@ impl Core {
         if outdated > 0 {
             self.window.put(outdated);
         }
+        (places.len() - outdated) as u32
     }
 
     /// Erases a line once nothing needs it any more.
@@ -307,10 +327,11 @@ impl Core {
         if self.read_only.get() {
             return;
         }
-        self.state
-            .borrow_mut()
-            .lines
-            .transition(line, LineState::Erasing);
+        {
+            let mut state = self.state.borrow_mut();
+            state.drop_copies(&self.layout, line);
+            state.lines.transition(line, LineState::Erasing);
+        }
         let whole = self.erase(line).await;
         let group = self.layout.group(line) as usize;
         let mut state = self.state.borrow_mut();
@@ -332,6 +353,12 @@ impl Core {
         }
         self.space.notify(&self.sim);
         self.collect[group].notify(&self.sim);
+        if !self.config.collection.separate || self.map_cache.is_some() {
+            // New data may have waited for the reserve to be whole again.
+            for work in &self.work {
+                work.notify(&self.sim);
+            }
+        }
     }
 
     /// Erases the blocks of a line on all its dies together. False if a bad one

@@ -2,6 +2,7 @@
 
 use crate::collect;
 use crate::config::{ConfigError, DriveConfig};
+use crate::fdp::EventLogs;
 use crate::journal::{Journal, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
@@ -144,6 +145,8 @@ pub(crate) struct Core {
     pub(crate) progress: Signal,
     pub(crate) read_only: Cell<bool>,
     pub(crate) smart: Cell<Smart>,
+    /// Events of an FDP drive.
+    pub(crate) fdp: Option<RefCell<EventLogs>>,
     /// What recovery replays: survives a cut during recovery.
     pub(crate) dump: RefCell<Option<Dump>>,
 }
@@ -230,6 +233,7 @@ impl Drive {
             progress: Signal::default(),
             read_only: Cell::new(false),
             smart: Cell::new(smart),
+            fdp: EventLogs::new(config.interface),
             map_cache: MapCache::new(sim, config, &layout),
             state: RefCell::new(state),
             journal: RefCell::new(journal),
@@ -294,6 +298,8 @@ impl Drive {
         smart.host_read_sectors += ledger.host_read_sectors;
         smart.host_write_sectors += ledger.host_write_sectors;
         smart.programmed_pages += ledger.programmed_pages();
+        smart.user_pages += ledger.user_pages();
+        smart.erased_blocks += self.core.nand.counters().erase_blocks;
         smart
     }
 
@@ -431,7 +437,9 @@ impl Drive {
     /// or at once with `fua`.
     ///
     /// # Errors
-    /// Past the end, an unknown placement, or a drive out of spare blocks.
+    /// Past the end, an unknown stream, or a drive out of spare blocks. An FDP
+    /// drive takes a write with an unknown placement to its default one, and
+    /// reports it in [`Drive::fdp`].
     pub async fn write(
         &self,
         extent: Extent,
@@ -507,6 +515,10 @@ impl Core {
         }
         if named < count as usize {
             return Ok(named);
+        }
+        if self.config.interface == crate::Interface::Fdp {
+            self.report_invalid(placement);
+            return Ok(0);
         }
         Err(IoError::Placement(placement.0, count))
     }

@@ -4,8 +4,8 @@
 //! one instant: it takes a sequence number, makes the older versions invalid and
 //! submits the program. The durable point is the end of that program.
 
-use crate::buffer::SlotState;
 use crate::drive::{Core, IoError};
+use crate::fdp::FdpEventKind;
 use crate::layout::NONE;
 use crate::ledger::Cause;
 use crate::line::LineState;
@@ -35,7 +35,33 @@ impl Core {
     fn is_ready(&self, frontier: usize) -> bool {
         let state = self.state.borrow();
         let queue = &state.frontiers[frontier];
-        queue.forced > 0 || queue.pending.len() >= self.layout.unit as usize
+        let waiting = self.may_go(&state, frontier);
+        waiting >= self.layout.unit as usize || queue.forced > 0 && waiting > 0
+    }
+
+    /// Slots that wait at a frontier and may be written. Where new and moved data
+    /// share lines, new data wait while a line that is kept for collection is in
+    /// use: that is what it needs to make room. Copies come first in the queue.
+    fn may_go(&self, state: &State, frontier: usize) -> usize {
+        let queue = &state.frontiers[frontier];
+        let kept = match queue.kind {
+            Kind::Host(_) if !self.config.collection.separate => self.reserve(&state, frontier),
+            Kind::Map => 1,
+            _ => 0,
+        };
+        if state.lines.free_count(queue.group) < kept {
+            queue.moved
+        } else {
+            queue.pending.len()
+        }
+    }
+
+    /// Whether new data of a group are held back by [`Core::may_go`].
+    pub(crate) fn holds_back(&self, state: &State, group: u32) -> bool {
+        let mut frontiers = state.frontiers.iter().enumerate();
+        frontiers.any(|(index, queue)| {
+            queue.group == group && self.may_go(state, index) < queue.pending.len()
+        })
     }
 
     /// Issues one unit of what waits, if enough of it is still alive.
@@ -45,6 +71,11 @@ impl Core {
         let forced = state.frontiers[frontier].forced > 0;
         let line = state.frontiers[frontier].open;
         let room = state.room(&self.layout, line).expect("the line was opened");
+        let waiting = self.may_go(&state, frontier);
+        if waiting < room && !forced {
+            return;
+        }
+        let room = room.min(waiting);
         let slots = state.gather(frontier, room, &mut dead);
         for &slot in &dead {
             self.free_slot(&mut state, slot);
@@ -142,10 +173,14 @@ impl Core {
     /// Books what a unit holds to the handle that its frontier writes for. Moved
     /// data of several handles are booked to none of them.
     fn book(&self, state: &mut State, frontier: usize, slots: &[u32]) {
-        let Some(handle) = self.owner(state, frontier as u16) else {
-            return;
-        };
         let apart = self.keeps_apart();
+        let queue = &state.frontiers[frontier];
+        let handle = match queue.kind {
+            Kind::Host(handle) => handle,
+            Kind::Moved(handle) if apart => handle,
+            Kind::Moved(_) | Kind::Map | Kind::Journal => return,
+        };
+        let handle = queue.group * self.layout.handles + handle;
         let booked = |&&slot: &&u32| apart || !state.slots.get(slot).moved;
         let pages = slots.iter().filter(booked).count() as u64;
         state.ledger.handles[handle as usize].media_pages += pages;
@@ -161,9 +196,9 @@ impl Core {
     pub(crate) fn owner(&self, state: &State, frontier: u16) -> Option<u32> {
         let frontier = &state.frontiers[usize::from(frontier)];
         let handle = match frontier.kind {
-            Kind::Host(handle) => handle,
-            Kind::Moved(handle) if self.keeps_apart() => handle,
-            Kind::Moved(_) | Kind::Map | Kind::Journal => return None,
+            Kind::Host(handle) | Kind::Moved(handle) if self.keeps_apart() => handle,
+            Kind::Host(handle) if handle > 0 || self.config.collection.separate => handle,
+            _ => return None,
         };
         Some(frontier.group * self.layout.handles + handle)
     }
@@ -230,8 +265,8 @@ impl Core {
         self.layout.row(first_die + die, blocks, page)
     }
 
-    /// Closes the open line of a frontier. Units that only its summary would
-    /// fill are written at once.
+    /// Closes the open line of a frontier. Units that only padding and its summary
+    /// would fill are written at once.
     pub(crate) fn close_line(self: &Rc<Self>, state: &mut State, frontier: usize) {
         let line = std::mem::replace(&mut state.frontiers[frontier].open, NONE);
         let now = state.in_flight.next();
@@ -250,7 +285,9 @@ impl Core {
     fn write_summary(self: &Rc<Self>, state: &mut State, line: u32, unit: u32, frontier: usize) {
         let sequence = state.in_flight.begin();
         let mut words = Vec::new();
-        self.fill_up(state, &mut words, 0);
+        let data = self.layout.line_data;
+        let data_end = data.saturating_sub(unit * self.layout.unit);
+        self.fill_up(state, &mut words, data_end);
         let ticket = self.program(state, line, unit, sequence, &words, &[]);
         let entry = &mut state.lines.lines[line as usize];
         entry.in_flight += 1;
@@ -323,15 +360,15 @@ impl Core {
         if failed.sequence != first {
             self.state.borrow_mut().in_flight.end(failed.sequence);
         }
-        if self.open_room(failed.frontier, slots.len()).await.is_err() {
+        let Ok(frontier) = self.open_room(failed.frontier, slots.len()).await else {
             return;
-        }
+        };
         let slots = self.still_newest(slots);
         if slots.is_empty() {
             self.state.borrow_mut().in_flight.end(first);
             self.finished();
         } else {
-            self.issue(failed.frontier, slots, Some(first));
+            self.issue(frontier, slots, Some(first));
         }
     }
 
@@ -363,10 +400,7 @@ impl Core {
         for index in slots {
             let slot = *state.slots.get(index);
             let newest = match state.map.get(slot.page) {
-                Where::Buffer(at) => {
-                    at == index
-                        || (at == slot.successor && state.slots.get(at).state == SlotState::Pending)
-                }
+                Where::Buffer(at) => at == index || state.slots.is_followed_by(&slot, at),
                 _ => false,
             };
             if newest {
@@ -390,59 +424,122 @@ impl Core {
     /// collection if no line may be taken.
     pub(crate) async fn open_line(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
         loop {
-            if self.try_open(frontier) {
+            if self.try_open(frontier, self.kept_from(frontier)) {
                 return Ok(());
             }
-            let group = self.state.borrow().frontiers[frontier].group as usize;
-            self.state.borrow_mut().stalled[group] += 1;
-            self.unblock_copies(group as u32);
-            self.give_up_without_lines(group as u32);
-            self.collect[group].notify(&self.sim);
-            let since = self.sim.now();
-            self.space.wait(&self.sim).await;
-            let mut state = self.state.borrow_mut();
-            state.stalled[group] -= 1;
-            state.ledger.stall_ns += self.sim.now().since(since).0;
-            if self.read_only.get() {
-                return Err(IoError::ReadOnly);
-            }
+            self.wait_for_line(frontier).await?;
         }
     }
 
-    /// As [`Core::open_line`], with room for `pages` in its next unit.
-    async fn open_room(self: &Rc<Self>, frontier: usize, pages: usize) -> Result<(), IoError> {
-        loop {
-            self.open_line(frontier).await?;
-            let mut state = self.state.borrow_mut();
-            let line = state.frontiers[frontier].open;
-            if state
-                .room(&self.layout, line)
-                .is_some_and(|room| room >= pages)
-            {
-                return Ok(());
-            }
-            self.close_line(&mut state, frontier);
-        }
-    }
-
-    fn try_open(self: &Rc<Self>, frontier: usize) -> bool {
+    async fn wait_for_line(&self, frontier: usize) -> Result<(), IoError> {
+        let group = self.state.borrow().frontiers[frontier].group as usize;
+        self.state.borrow_mut().stalled[group] += 1;
+        self.unblock_copies(group as u32);
+        self.give_up_without_lines(group as u32);
+        self.collect[group].notify(&self.sim);
+        let since = self.sim.now();
+        self.space.wait(&self.sim).await;
         let mut state = self.state.borrow_mut();
-        let queue = &state.frontiers[frontier];
-        let (open, group, kind, moved) = (queue.open, queue.group, queue.kind, queue.moved);
-        if open != NONE {
-            let span = state.in_flight.next() - state.lines.lines[open as usize].opened;
-            if span < MAX_SPAN && state.peek_unit(&self.layout, open).is_some() {
+        state.stalled[group] -= 1;
+        state.ledger.stall_ns += self.sim.now().since(since).0;
+        if self.read_only.get() {
+            return Err(IoError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// A frontier with an open line that has room for `pages` in its next unit.
+    /// No line is erased before a failed program was repeated, so that this must
+    /// not wait for one: before it takes a line that is kept for collection, it
+    /// takes room at another frontier of its group, of the same handle if it can.
+    async fn open_room(self: &Rc<Self>, frontier: usize, pages: usize) -> Result<usize, IoError> {
+        loop {
+            let reserve = self.reserve(&self.state.borrow(), frontier);
+            if self.open_own_room(frontier, pages, reserve) {
+                return Ok(frontier);
+            }
+            if let Some(other) = self.other_room(frontier, pages) {
+                return Ok(other);
+            }
+            if self.open_own_room(frontier, pages, 0) {
+                return Ok(frontier);
+            }
+            self.wait_for_line(frontier).await?;
+        }
+    }
+
+    /// Whether the open line of a frontier has room in its next unit, or a new one
+    /// that could be taken while `kept` lines stayed free.
+    fn open_own_room(self: &Rc<Self>, frontier: usize, pages: usize, kept: u32) -> bool {
+        while self.try_open(frontier, kept) {
+            let mut state = self.state.borrow_mut();
+            if self.has_room(&state, frontier, pages) {
                 return true;
             }
+            self.report_unit(&state, frontier, FdpEventKind::ImplicitlyModified);
             self.close_line(&mut state, frontier);
         }
-        let kept = match kind {
-            _ if moved > 0 => 0,
+        false
+    }
+
+    /// Another frontier of the group with room for data.
+    fn other_room(&self, frontier: usize, pages: usize) -> Option<usize> {
+        let state = self.state.borrow();
+        let owner = |frontier: usize| self.owner(&state, frontier as u16);
+        let group = state.frontiers[frontier].group;
+        let has_room = |&other: &usize| {
+            let queue = &state.frontiers[other];
+            let takes = matches!(queue.kind, Kind::Host(_) | Kind::Moved(_));
+            takes && queue.group == group && self.has_room(&state, other, pages)
+        };
+        let others = (0..state.frontiers.len()).filter(has_room);
+        others.min_by_key(|&other| owner(other) != owner(frontier))
+    }
+
+    fn has_room(&self, state: &State, frontier: usize, pages: usize) -> bool {
+        let line = state.frontiers[frontier].open;
+        line != NONE
+            && state
+                .room(&self.layout, line)
+                .is_some_and(|room| room >= pages)
+    }
+
+    /// Free lines that the host leaves to others in the group of `frontier`.
+    fn reserve(&self, state: &State, frontier: usize) -> u32 {
+        let group = state.frontiers[frontier].group;
+        state.reserve_lines(&self.layout, &self.config, group)
+    }
+
+    /// Free lines that a frontier leaves to others.
+    fn kept_from(&self, frontier: usize) -> u32 {
+        let state = self.state.borrow();
+        let queue = &state.frontiers[frontier];
+        match queue.kind {
+            _ if queue.moved > 0 => 0,
             Kind::Moved(_) => 0,
             // Collection waits for neither, and needs a line to get on.
             Kind::Map | Kind::Journal => 1,
-            Kind::Host(_) => state.reserve_lines(&self.layout, &self.config, group, Some(kind)),
-        };
+            Kind::Host(_) => self.reserve(&state, frontier),
+        }
+    }
+
+    /// Makes sure that a frontier has an open line, if it can take one and still
+    /// leave `kept` free lines.
+    fn try_open(self: &Rc<Self>, frontier: usize, kept: u32) -> bool {
+        let mut state = self.state.borrow_mut();
+        let queue = &state.frontiers[frontier];
+        let (open, group) = (queue.open, queue.group);
+        if open != NONE {
+            let span = state.in_flight.next() - state.lines.lines[open as usize].opened;
+            let full = state.peek_unit(&self.layout, open).is_none();
+            if span < MAX_SPAN && !full {
+                return true;
+            }
+            if !full {
+                self.report_unit(&state, frontier, FdpEventKind::ImplicitlyModified);
+            }
+            self.close_line(&mut state, frontier);
+        }
         if state.lines.free_count(group) <= kept {
             return false;
         }

@@ -223,8 +223,12 @@ impl Layout {
     /// its own frontier.
     #[must_use]
     pub(crate) fn reserve_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
+        // A line that loses a die while moved data are written to it may not hold
+        // all that is valid on the line they come from.
+        let may_lose_a_die = u32::from(config.faults.program_failures > 0);
         let needed = movers + 1 + u32::from(self.map_pages > 0);
-        config.collection.reserve_lines.max(needed)
+        let lines = config.collection.reserve_lines.max(needed);
+        lines.saturating_add(may_lose_a_die)
     }
 
     /// Lines of a group that hold data on a drive that aged under one handle:

@@ -104,6 +104,11 @@ pub struct Ledger {
     pub programmed: Vec<Vec<u64>>,
     /// Flash pages read, by cause.
     pub reads: [u64; ReadCause::ALL.len()],
+    /// Look-ups that found their translation page in DRAM, or on its way there;
+    /// paged maps only.
+    pub map_hits: u64,
+    /// Look-ups that did not.
+    pub map_misses: u64,
     /// Sectors of 512 bytes that the host read.
     pub host_read_sectors: u64,
     /// Sectors of 512 bytes that the host wrote.
@@ -147,6 +152,13 @@ impl Ledger {
         self.programmed[cause as usize].iter().sum()
     }
 
+    /// Pages of user data programmed, new and moved.
+    #[must_use]
+    pub fn user_pages(&self) -> u64 {
+        let causes = [Cause::Host, Cause::Rmw, Cause::Gc, Cause::WearLevelling];
+        causes.into_iter().map(|cause| self.by_cause(cause)).sum()
+    }
+
     /// Pages programmed in all.
     #[must_use]
     pub fn programmed_pages(&self) -> u64 {
@@ -163,6 +175,13 @@ pub struct Smart {
     pub host_write_sectors: u64,
     /// Mapped pages programmed.
     pub programmed_pages: u64,
+    /// Of those, pages of user data, new and moved; drive files from before this was
+    /// counted have 0.
+    #[serde(default)]
+    pub user_pages: u64,
+    /// Blocks erased; drive files from before this was counted have 0.
+    #[serde(default)]
+    pub erased_blocks: u64,
     /// Read commands.
     pub read_commands: u64,
     /// Write commands.

@@ -32,6 +32,7 @@ mod buffer;
 mod collect;
 mod config;
 mod drive;
+mod fdp;
 pub mod image;
 mod issue;
 mod journal;
@@ -53,6 +54,7 @@ pub use config::{
     VictimPolicy, Wear,
 };
 pub use drive::{Content, Drive, DriveMedia, IoError, Sink};
+pub use fdp::{FdpEvent, FdpEventKind, FdpEvents, FdpLog};
 pub use layout::Layout;
 pub use ledger::{Cause, HandleStats, Ledger, ReadCause, Smart};
 pub use line::{LineReport, LineState, LineView};

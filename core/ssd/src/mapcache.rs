@@ -124,6 +124,11 @@ impl Core {
         }
         let index = page / self.layout.entries_per_map_page;
         let held = cache.recency.borrow_mut().touch(index, dirty);
+        {
+            let ledger = &mut self.state.borrow_mut().ledger;
+            ledger.map_hits += u64::from(held);
+            ledger.map_misses += u64::from(!held);
+        }
         if held {
             while cache.recency.borrow().entries[index as usize].loading {
                 cache.loaded.wait(&self.sim).await;

@@ -198,9 +198,11 @@ impl State {
             old,
             place: NONE,
             successor: NONE,
+            successor_serial: 0,
+            serial: 0,
         });
         if let Where::Buffer(issued) = before {
-            self.slots.get_mut(issued).successor = index;
+            self.slots.link(issued, index);
         }
         self.lines.prefetch_valid(old);
         self.map.set(new.page, Where::Buffer(index));
@@ -227,11 +229,29 @@ impl State {
             old: from,
             place: NONE,
             successor: NONE,
+            successor_serial: 0,
+            serial: 0,
         });
         let frontier = &mut self.frontiers[frontier];
-        frontier.pending.push_back(index);
+        // Ahead of new data, where both wait: only copies make room.
+        frontier.pending.insert(frontier.moved, index);
+        frontier.forced += usize::from(frontier.moved < frontier.forced);
         frontier.moved += 1;
         index
+    }
+
+    /// Drops the copies from a line that wait in a queue. They are outdated, since
+    /// nothing on the line is valid, and must not outlive it: what is written to
+    /// its pages next would make them look alive.
+    pub(crate) fn drop_copies(&mut self, layout: &Layout, line: u32) {
+        for frontier in &self.frontiers {
+            for &index in &frontier.pending {
+                let slot = self.slots.get_mut(index);
+                if slot.moved && slot.old != NONE && layout.line_of(slot.old).0 == line {
+                    slot.state = SlotState::Dropped;
+                }
+            }
+        }
     }
 
     /// Takes back what the host deallocated: the page is nowhere, and its version
@@ -339,7 +359,7 @@ impl State {
                 // A newer version waits behind this copy and supersedes it.
                 Where::Buffer(newer) if newer != index => {
                     self.slots.get_mut(newer).old = place;
-                    self.slots.get_mut(index).successor = newer;
+                    self.slots.link(index, newer);
                 }
                 _ => self.map.set(slot.page, Where::Buffer(index)),
             }
@@ -429,14 +449,8 @@ impl State {
     }
 
     /// Free lines of a group that the host must leave alone, given whose lines
-    /// there are and one more for `newcomer`.
-    pub(crate) fn reserve_lines(
-        &self,
-        layout: &Layout,
-        config: &DriveConfig,
-        group: u32,
-        newcomer: Option<Kind>,
-    ) -> u32 {
+    /// there are and whose data wait for one.
+    pub(crate) fn reserve_lines(&self, layout: &Layout, config: &DriveConfig, group: u32) -> u32 {
         if layout.movers(config) == 1 {
             return layout.reserve_lines(config, 1);
         }
@@ -445,7 +459,11 @@ impl State {
         let used = lines.iter().filter(|l| l.state != LineState::Free);
         let kinds = used.map(|line| self.frontiers[usize::from(line.frontier)].kind);
         let mut active = vec![false; layout.handles as usize];
-        for kind in kinds.chain(newcomer) {
+        let waiting = self
+            .frontiers
+            .iter()
+            .filter(|f| f.group == group && !f.pending.is_empty());
+        for kind in kinds.chain(waiting.map(|f| f.kind)) {
             if let Kind::Host(handle) | Kind::Moved(handle) = kind {
                 active[handle as usize] = true;
             }

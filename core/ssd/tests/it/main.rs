@@ -1,7 +1,11 @@
 //! The drive, tested from outside.
 
+mod cleaning;
 mod image;
+mod mapping;
+mod placement;
 mod power;
 mod steady;
 mod support;
 mod theory;
+mod wear;

@@ -1,0 +1,185 @@
+//! The map: entries larger than what the host writes, entries that are on flash,
+//! and the memory that all of them take.
+
+use sim::{Kernel, Seed};
+use ssd::{
+    Cause, Content, Drive, DriveConfig, DriveMedia, Ledger, Precondition, Preset, ReadCause,
+};
+use units::{Bytes, Extent, GIB, KIB, Origin, Placement};
+
+/// A drive that keeps contents, of 60 lines of 64 sectors of 4 KiB or more.
+fn keeping(page_bytes: u32, pages_per_block: u32, sectors: u64) -> DriveConfig {
+    let mut config = crate::steady::bare(60, 1);
+    config.geometry.page_bytes = page_bytes;
+    config.geometry.pages_per_block = pages_per_block;
+    config.flash.keep_contents = true;
+    config.controller.write_buffer = Bytes(256 * KIB);
+    config.capacity = Bytes(sectors * 4096);
+    config
+}
+
+struct Outcome {
+    ledger: Ledger,
+    /// Contents of each sector of 4 KiB, as reads give them: its first eight bytes.
+    read: Vec<u64>,
+    /// What was written there last.
+    written: Vec<u64>,
+}
+
+/// Four workers write sectors of 4 KiB at random, each those whose number leaves
+/// its own remainder, so that they share every larger page.
+fn write_sectors(config: &DriveConfig, rounds: u64) -> Outcome {
+    const WORKERS: u64 = 4;
+    let kernel = Kernel::new();
+    let media = DriveMedia::new(config, Seed(1)).expect("a good drive");
+    let drive = Drive::ready(&kernel.sim(), config, media, Seed(1)).expect("a good drive");
+    let sectors = config.capacity.0 / 4096;
+    let mut workers = Vec::new();
+    for worker in 0..WORKERS {
+        let drive = drive.clone();
+        workers.push(kernel.sim().spawn(async move {
+            let mut rng = Seed(2).stream(&format!("worker {worker}"));
+            let mut model = vec![0; (sectors / WORKERS) as usize];
+            for number in 0..rounds * sectors / WORKERS {
+                let slot = rng.below(sectors / WORKERS);
+                let tag = (number + 1) << 8 | worker;
+                let extent = Extent::new((slot * WORKERS + worker) * 8, 8);
+                let (content, placement) = (Content::Fill(tag), Placement(0));
+                let done = drive.write(extent, content, placement, Origin(0), false);
+                done.await.expect("the drive has room");
+                model[slot as usize] = tag;
+            }
+            model
+        }));
+    }
+    let reader = drive.clone();
+    let (read, written) = kernel.block_on(async move {
+        let mut written = vec![0; sectors as usize];
+        for (worker, done) in workers.into_iter().enumerate() {
+            for (slot, tag) in done.await.into_iter().enumerate() {
+                written[slot * WORKERS as usize + worker] = tag;
+            }
+        }
+        let mut read = Vec::new();
+        for sector in 0..sectors {
+            let mut bytes = [0; 4096];
+            let extent = Extent::new(sector * 8, 8);
+            let done = reader.read(extent, &mut &mut bytes[..]).await;
+            done.expect("no fault is injected");
+            read.push(u64::from_le_bytes(bytes[..8].try_into().expect("eight")));
+        }
+        (read, written)
+    });
+    kernel.run();
+    drive.check();
+    Outcome {
+        ledger: drive.ledger(),
+        read,
+        written,
+    }
+}
+
+#[test]
+fn a_page_of_the_map_that_is_larger_than_a_write_is_read_first_and_keeps_its_rest() {
+    let mut config = keeping(16 * KIB as u32, 16, 8_000);
+    let small = write_sectors(&config, 4);
+    assert_eq!(small.read, small.written);
+    assert_eq!(small.ledger.reads[ReadCause::Rmw as usize], 0);
+    assert_eq!(small.ledger.by_cause(Cause::Rmw), 0);
+
+    config.mapping.unit = Bytes(16 * KIB);
+    let large = write_sectors(&config, 4);
+    assert_eq!(large.read, large.written);
+    assert_eq!(large.written, small.written, "the workload is the same");
+    let writes = large.ledger.host_write_sectors / 8;
+    let reads = large.ledger.reads[ReadCause::Rmw as usize];
+    let programmed = large.ledger.by_cause(Cause::Rmw);
+    eprintln!("16 KiB units: {reads} reads and {programmed} programs for {writes} writes");
+    assert_eq!(
+        large.ledger.by_cause(Cause::Host),
+        0,
+        "no write covers a page"
+    );
+    // Not for what is not written yet, or still in the buffer.
+    assert!(
+        reads < writes && reads > writes * 8 / 10,
+        "{reads} of {writes}"
+    );
+    assert!(
+        programmed < writes && programmed > writes * 8 / 10,
+        "{programmed} of {writes}"
+    );
+    // Two thousand pages, written eight thousand times a round: four of each write.
+    let host_bytes = writes * 4096;
+    let media_bytes = large.ledger.user_pages() * 16 * KIB;
+    assert!(
+        media_bytes > 3 * host_bytes,
+        "{media_bytes} for {host_bytes}"
+    );
+}
+
+//= dftl 4
+#[test]
+fn a_paged_map_costs_traffic_by_its_cache_and_changes_no_contents() {
+    // 6,000 sectors: 6 translation pages of 1,024 entries.
+    let config = keeping(4096, 64, 6_000);
+    let whole = write_sectors(&config, 4);
+    assert_eq!(whole.read, whole.written);
+    let counts = |ledger: &Ledger| {
+        let reads = ledger.reads[ReadCause::Map as usize];
+        (
+            ledger.map_hits,
+            ledger.map_misses,
+            reads,
+            ledger.by_cause(Cause::Map),
+        )
+    };
+    assert_eq!(counts(&whole.ledger), (0, 0, 0, 0));
+    let mut before = None;
+    for pages in [16, 4, 2, 1] {
+        let mut config = config.clone();
+        config.mapping.cache = Bytes(pages * 4096);
+        let paged = write_sectors(&config, 4);
+        assert_eq!(paged.read, paged.written);
+        assert_eq!(paged.read, whole.read);
+        let (hits, misses, reads, writes) = counts(&paged.ledger);
+        eprintln!(
+            "{pages} map pages: {hits} hits, {misses} misses, {reads} reads, {writes} writes"
+        );
+        let commands = paged.ledger.host_write_sectors / 8 + 6_000;
+        assert!(hits + misses >= commands, "every command looks its page up");
+        assert!(reads <= misses);
+        if pages == 16 {
+            assert_eq!((misses, reads, writes), (6, 0, 0), "it holds the whole map");
+        } else {
+            assert!(reads > 0 && writes > 0);
+        }
+        if let Some((fewer, less_read)) = before.replace((misses, reads)) {
+            assert!(
+                misses > fewer && reads >= less_read,
+                "{misses} after {fewer}"
+            );
+        }
+    }
+}
+
+/// The drive has 18 % more flash than the host sees, and every page of flash has
+/// its word in a spare area: so ten bytes are counted for a page of flash, and a
+/// little more for a page of the host.
+#[test]
+fn map_validity_and_spare_areas_take_ten_bytes_a_page_of_flash() {
+    let config = (Preset::named("block").expect("a preset").config)().resized(Bytes(64 * GIB));
+    let media = Precondition::Aged
+        .media(&config, Seed(1))
+        .expect("a good drive");
+    let kernel = Kernel::new();
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).expect("a good drive");
+    let (map, spare) = drive.memory();
+    let layout = drive.layout();
+    let host = f64::from(layout.host_pages);
+    let flash = f64::from(layout.lines()) * f64::from(layout.line_pages);
+    let (of_flash, of_host) = ((map + spare) as f64 / flash, (map + spare) as f64 / host);
+    eprintln!("{of_flash:.2} bytes a page of flash, {of_host:.2} a page of the host");
+    assert!(of_flash < 10.0, "{map} and {spare}");
+    assert!(of_host < 10.6, "{map} and {spare}");
+}
