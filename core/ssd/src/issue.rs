@@ -45,7 +45,7 @@ impl Core {
     fn may_go(&self, state: &State, frontier: usize) -> usize {
         let queue = &state.frontiers[frontier];
         let kept = match queue.kind {
-            Kind::Host(_) if !self.config.collection.separate => self.reserve(&state, frontier),
+            Kind::Host(_) if !self.config.collection.separate => self.reserve(state, frontier),
             Kind::Map => 1,
             _ => 0,
         };

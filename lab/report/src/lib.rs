@@ -3,7 +3,7 @@
 //!
 //! Invariant: a table, a page and a JSON document are pure functions of
 //! records; nothing here measures, and nothing in a model prints. Only
-//! [`store`] and [`file`] touch the disk, and only where they are told to.
+//! [`store`] and [`mod@file`] touch the disk, and only where they are told to.
 
 pub mod attribution;
 pub mod file;
