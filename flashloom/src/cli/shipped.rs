@@ -86,6 +86,6 @@ mod tests {
         let asked = Asked::new(NAME).unwrap();
         let workload = workload::Workload::parse(&asked.text).unwrap();
         let stream = workload.open(units::Bytes(4 << 30), sim::Seed(1)).unwrap();
-        assert!(stream.filter(|request| request.is_ok()).count() > 200_000);
+        assert!(stream.filter(Result::is_ok).count() > 200_000);
     }
 }
