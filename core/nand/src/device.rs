@@ -248,7 +248,8 @@ impl Nand {
         };
         let die = &self.dies[row.die as usize];
         die.array.serve(&self.sim, sense).await;
-        let correct = self.retry(&die.array, sense).await;
+        let correct =
+            !self.draws(self.faults.read_retries) || Box::pin(self.retry(&die.array, sense)).await;
         self.transfer(row.die, u64::from(bytes), priority).await;
         self.count(|c| c.read_pages += u64::from(row.planes.count_ones()));
         if !correct {
@@ -263,19 +264,17 @@ impl Nand {
         }
     }
 
-    /// Passes beyond the first one. False if the read stays uncorrectable.
+    /// Passes after one that failed. False if the read stays uncorrectable.
     async fn retry(&self, array: &Server, sense: Service) -> bool {
-        let mut left = self.faults.read_passes;
-        while self.draws(self.faults.read_retries) {
-            if left == 0 {
-                self.count(|c| c.uncorrectable += 1);
-                return false;
-            }
-            left -= 1;
+        for _ in 0..self.faults.read_passes {
             self.count(|c| c.read_retries += 1);
             array.serve(&self.sim, sense).await;
+            if !self.draws(self.faults.read_retries) {
+                return true;
+            }
         }
-        true
+        self.count(|c| c.uncorrectable += 1);
+        false
     }
 
     async fn transfer(&self, die: u32, bytes: u64, priority: Priority) {

@@ -453,7 +453,7 @@ impl Drive {
         let frontier = self.core.host_frontier(placement)?;
         self.core.write(extent, content, frontier, origin).await?;
         if fua {
-            self.core.flush().await?;
+            Box::pin(self.core.flush()).await?;
         }
         Ok(())
     }

@@ -311,6 +311,9 @@ impl Core {
             return;
         }
         let mut state = self.state.borrow_mut();
+        for &index in &issue.slots {
+            state.map.prefetch(state.slots.get(index).page);
+        }
         let (mut host, mut moved) = (0, 0);
         for &index in &issue.slots {
             let slot = state.slots.get(index);

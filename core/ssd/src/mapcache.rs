@@ -116,7 +116,9 @@ impl Recency {
 }
 
 impl Core {
-    /// Makes sure that the translation page of `page` is in DRAM.
+    /// Makes sure that the translation page of `page` is in DRAM. Boxed where it
+    /// takes time, so that the futures of commands stay small.
+    #[inline]
     pub(crate) async fn touch_map(&self, page: u32, dirty: bool) {
         let Some(cache) = &self.map_cache else { return };
         if page >= self.layout.host_pages {
@@ -129,6 +131,13 @@ impl Core {
             ledger.map_hits += u64::from(held);
             ledger.map_misses += u64::from(!held);
         }
+        if !held || cache.recency.borrow().entries[index as usize].loading {
+            Box::pin(self.await_map_page(cache, index, held)).await;
+        }
+    }
+
+    /// Waits for a translation page that is `held`, or makes room and loads it.
+    async fn await_map_page(&self, cache: &MapCache, index: u32, held: bool) {
         if held {
             while cache.recency.borrow().entries[index as usize].loading {
                 cache.loaded.wait(&self.sim).await;

@@ -44,7 +44,8 @@ impl Core {
                 self.read_row(read, ReadCause::Host).await?;
             }
         } else {
-            self.read_rows(self.rows(first, last)).await?;
+            // Boxed, so that the future of a command stays small.
+            Box::pin(self.read_rows(self.rows(first, last))).await?;
         }
         self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
         self.hand_over(extent, sink)

@@ -42,7 +42,8 @@ impl Core {
             }
             let whole = part.to - part.from == self.layout.page_bytes() as usize;
             if !whole {
-                self.read_rest(page).await?;
+                // Boxed, so that the future of a command stays small.
+                Box::pin(self.read_rest(page)).await?;
             }
             let cause = if whole { Cause::Host } else { Cause::Rmw };
             let incoming = Incoming {

@@ -10,7 +10,7 @@ use report::page;
 use report::record::{COMPARE_SCHEMA, Comparison};
 use report::table;
 use ssd::Precondition;
-use stack::{Plan, StackName};
+use stack::{Plan, Sampling, StackName};
 use std::path::{Path, PathBuf};
 
 /// Stacks of a comparison where none are named.
@@ -85,7 +85,10 @@ impl Compare {
         let mut plans: Vec<Plan> = Vec::new();
         for &past in &pasts {
             for stack in &stacks {
-                plans.push(self.choices.plan(stack, past, &source)?);
+                let mut plan = self.choices.plan(stack, past, &source)?;
+                // The page shows amplification over time.
+                plan.sample = plan.sample.or(Some(Sampling::widening()));
+                plans.push(plan);
             }
         }
         Ok(Experiment {

@@ -13,7 +13,7 @@ use report::record::Run;
 use report::store::{RunMeta, Store};
 use serde::Deserialize;
 use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
-use stack::{Plan, Progress, StackError, StackName};
+use stack::{Plan, Progress, Sampling, StackError, StackName};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
@@ -126,7 +126,7 @@ impl Choices {
             precondition: Precondition::Fresh,
             workload: source.0.text.clone(),
             seed: self.seed.unwrap_or(1),
-            sample: self.timeline,
+            sample: self.timeline.map(Sampling::each),
             host: HostConfig::default(),
         })
     }

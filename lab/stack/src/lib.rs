@@ -22,7 +22,7 @@ mod toml_file;
 
 pub use error::StackError;
 pub use name::{STACKS, Stack, StackName};
-pub use plan::{Plan, Progress};
+pub use plan::{Plan, Progress, Sampling};
 pub use plan_file::{MOST_PLANS, plan_file};
 pub use run::{run, run_on};
 pub use sweep::sweep;

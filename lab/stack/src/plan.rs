@@ -20,10 +20,40 @@ pub struct Plan {
     pub workload: String,
     /// The seed of all chance.
     pub seed: u64,
-    /// Interval of the timeline; none for no timeline.
-    pub sample: Option<Ns>,
+    /// The timeline; none for none.
+    pub sample: Option<Sampling>,
     /// The host.
     pub host: HostConfig,
+}
+
+/// When samples of a timeline are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// Virtual time between two samples, at first.
+    pub interval: Ns,
+    /// The interval doubles after so many samples; none for never.
+    pub doubles_after: Option<u32>,
+}
+
+impl Sampling {
+    /// A sample each `interval`.
+    #[must_use]
+    pub const fn each(interval: Ns) -> Self {
+        Self {
+            interval,
+            doubles_after: None,
+        }
+    }
+
+    /// For runs of unknown length: a few hundred samples, whether it takes a
+    /// second or a day of virtual time.
+    #[must_use]
+    pub const fn widening() -> Self {
+        Self {
+            interval: Ns::ms(10),
+            doubles_after: Some(64),
+        }
+    }
 }
 
 /// How far a run has come.

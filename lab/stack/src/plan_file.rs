@@ -26,7 +26,7 @@
 use crate::drive;
 use crate::error::StackError;
 use crate::name::StackName;
-use crate::plan::Plan;
+use crate::plan::{Plan, Sampling};
 use crate::toml_file::{Leaf, Source, overlaid};
 use host::HostConfig;
 use serde::de::DeserializeOwned;
@@ -270,7 +270,7 @@ impl File<'_> {
                     precondition,
                     workload: workload.clone(),
                     seed,
-                    sample,
+                    sample: sample.map(Sampling::each),
                     host,
                 }));
             }

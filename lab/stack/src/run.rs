@@ -108,7 +108,7 @@ fn check(plan: &Plan) -> Result<(), StackError> {
             reason: format!("the drive {name} has the interface {interface:?}"),
         });
     }
-    if plan.sample == Some(Ns::ZERO) {
+    if plan.sample.is_some_and(|s| s.interval == Ns::ZERO) {
         return Err(StackError::Interval);
     }
     checked(name, plan.drive.clone())?;

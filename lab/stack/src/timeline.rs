@@ -1,11 +1,12 @@
 //! The run over time.
 //!
-//! Invariants: samples are an interval apart, and the last one ends with the
-//! last request; their operations add up to those of the run. Sampling reads
+//! Invariants: samples are an interval apart, which may double from time to time,
+//! and the last one ends with the last request; their operations add up to those of the run. Sampling reads
 //! counters and changes nothing of the run but its number of events.
 
 use crate::fill;
 use crate::meter::Tally;
+use crate::plan::Sampling;
 use crate::replay::Replay;
 use host::BlockDevice;
 use report::record::Sample;
@@ -33,14 +34,17 @@ pub(crate) struct Timeline {
 
 type Shared = Rc<RefCell<Timeline>>;
 
-/// Starts sampling each `interval`, if one is given.
+/// Starts sampling, if that is asked for.
 pub(crate) fn start(
     sim: &Sim,
-    interval: Option<Ns>,
+    sampling: Option<Sampling>,
     device: &BlockDevice,
     replay: &Rc<Replay>,
 ) -> Option<Shared> {
-    let interval = interval?;
+    let Sampling {
+        mut interval,
+        doubles_after,
+    } = sampling?;
     let timeline = Shared::default();
     let (clock, taken) = (sim.clone(), Rc::clone(&timeline));
     let (device, replay) = (device.clone(), Rc::clone(replay));
@@ -52,7 +56,12 @@ pub(crate) fn start(
             if replay.is_done() || clock.next_time().is_none() {
                 return;
             }
-            taken.borrow_mut().take(clock.now(), &device, &replay);
+            let mut timeline = taken.borrow_mut();
+            timeline.take(clock.now(), &device, &replay);
+            let taken = timeline.samples.len() as u32;
+            if doubles_after.is_some_and(|n| taken.is_multiple_of(n)) {
+                interval = interval + interval;
+            }
         }
     });
     Some(timeline)

@@ -4,7 +4,7 @@ use crate::{done, plan};
 use report::record::Run;
 use sim::Seed;
 use ssd::Precondition;
-use stack::Plan;
+use stack::{Plan, Sampling};
 use units::{Bytes, MIB, Ns};
 use workload::{Op, Workload};
 
@@ -117,7 +117,7 @@ fn handles_of_a_run_add_up_to_its_writes() {
 #[test]
 fn samples_add_up_to_the_run() {
     let run = done(&Plan {
-        sample: Some(Ns::ms(10)),
+        sample: Some(Sampling::each(Ns::ms(10))),
         ..plan(
             "raw@block",
             64,

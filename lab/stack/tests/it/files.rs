@@ -1,7 +1,7 @@
 //! Drive files and plan files.
 
 use ssd::Precondition;
-use stack::{Plan, drive::resolve, plan_file};
+use stack::{Plan, Sampling, drive::resolve, plan_file};
 use std::path::PathBuf;
 use tempfile::TempDir;
 use units::{Bytes, MIB, Ns};
@@ -164,7 +164,7 @@ fn a_plan_file_expands_in_the_order_of_nested_loops() {
     assert!(
         plans
             .iter()
-            .all(|p| p.host.cpu.cores == 4 && p.sample == Some(Ns::ms(10)))
+            .all(|p| p.host.cpu.cores == 4 && p.sample == Some(Sampling::each(Ns::ms(10))))
     );
 }
 

@@ -3,7 +3,7 @@
 use crate::{done, plan, refused};
 use report::record::Run;
 use ssd::Precondition;
-use stack::{Plan, StackError};
+use stack::{Plan, Sampling, StackError};
 use std::io::Write;
 use units::Ns;
 
@@ -100,7 +100,7 @@ fn plans_that_cannot_be_are_refused_in_a_sentence() {
         change(&mut plan);
         refused(&plan).to_string()
     };
-    assert!(says(&|p| p.sample = Some(Ns::ZERO)).contains("timeline"));
+    assert!(says(&|p| p.sample = Some(Sampling::each(Ns::ZERO))).contains("timeline"));
     assert!(says(&|p| p.stack = "raw@fdp".parse().unwrap()).contains("interface \"block\""));
     assert!(says(&|p| p.drive.geometry.channels = 0).contains("channels is 0"));
     assert!(says(&|p| p.drive.flash.part = "paper".to_owned()).contains("no part is called"));
@@ -119,7 +119,7 @@ fn a_drive_that_fails_for_good_ends_the_run_with_counted_errors() {
         "randwrite:ops=200000,depth=8",
     );
     plan.drive.faults.erase_failures = 200_000;
-    plan.sample = Some(Ns::ms(10));
+    plan.sample = Some(Sampling::each(Ns::ms(10)));
     let run = done(&plan);
     assert!(
         run.errors.get("drive read-only").is_some_and(|&n| n > 0),

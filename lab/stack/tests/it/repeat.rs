@@ -2,7 +2,7 @@
 
 use crate::{done, plan};
 use ssd::Precondition;
-use stack::{Plan, sweep};
+use stack::{Plan, Sampling, sweep};
 use units::Ns;
 
 fn plans() -> Vec<Plan> {
@@ -16,7 +16,7 @@ fn plans() -> Vec<Plan> {
         .flat_map(|s| workloads.iter().map(move |w| (s, w)));
     pairs
         .map(|(stack, workload)| Plan {
-            sample: Some(Ns::ms(5)),
+            sample: Some(Sampling::each(Ns::ms(5))),
             ..plan(stack, 64, Precondition::Full, workload)
         })
         .collect()
