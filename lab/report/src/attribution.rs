@@ -268,8 +268,8 @@ pub fn relative_to(runs: &[&Run]) -> String {
     }
 }
 
-/// Up to three sentences for each group of peers: who is fastest, whose tail is
-/// shortest, who spares the NAND; each against the first of the group.
+/// Up to three sentences for the runs of each past: who is fastest, whose tail is
+/// shortest, who spares the NAND; each against the first of them.
 #[must_use]
 pub fn findings(runs: &[Run]) -> Vec<String> {
     let asked = [
@@ -280,8 +280,9 @@ pub fn findings(runs: &[Run]) -> Vec<String> {
     let all: Vec<&Run> = runs.iter().collect();
     let mut found = Vec::new();
     for run in runs {
-        let group = peers(run, &all);
-        if std::ptr::eq(group[0], run) {
+        let past = |other: &&&Run| other.precondition == run.precondition;
+        let group: Vec<&Run> = all.iter().filter(past).copied().collect();
+        if group.len() > 1 && std::ptr::eq(group[0], run) {
             let find = |(path, claim)| finding(&group, &all, path, claim);
             found.extend(asked.into_iter().filter_map(find));
         }

@@ -220,7 +220,7 @@ pub static PRESETS: [Preset; 10] = [
                 Unit::Percent,
                 "hundredths of the requests that they get",
             ),
-            param("placement", "none", PLACEMENTS, PLACEMENT.help),
+            param("placement", "own", PLACEMENTS, PLACEMENT.help),
         ],
     ),
     preset(
