@@ -25,7 +25,7 @@ impl Core {
             while !self.is_ready(frontier) {
                 self.work[frontier].wait(&self.sim).await;
             }
-            if self.open_line(frontier).await.is_err() {
+            if self.open_line(frontier, false).await.is_err() {
                 return;
             }
             self.issue_waiting(frontier);
@@ -33,52 +33,51 @@ impl Core {
     }
 
     fn is_ready(&self, frontier: usize) -> bool {
-        let state = self.state.borrow();
-        let queue = &state.frontiers[frontier];
-        queue.forced > 0 || queue.pending.len() >= self.layout.unit as usize
+        self.state.borrow().frontiers[frontier].is_ready(self.layout.unit)
+    }
+
+    /// Lets the writer of a frontier look again, also if it waits for a line.
+    pub(crate) fn wake(&self, frontier: usize) {
+        self.work[frontier].notify(&self.sim);
+        if self.state.borrow().frontiers[frontier].waits > 0 {
+            self.space.notify(&self.sim);
+        }
     }
 
     /// Issues one unit of what waits, if enough of it is still alive.
     fn issue_waiting(self: &Rc<Self>, frontier: usize) {
         let mut dead = Vec::new();
         let mut state = self.state.borrow_mut();
-        let forced = state.frontiers[frontier].forced > 0;
-        let line = state.frontiers[frontier].open;
+        let queue = &state.frontiers[frontier];
+        let forced = queue.pushed > 0 || (queue.forced > 0 && !queue.borrowed);
+        let line = queue.open;
         let room = state.room(&self.layout, line).expect("the line was opened");
         let slots = state.gather(frontier, room, &mut dead);
         for &slot in &dead {
-            self.free_slot(&mut state, slot);
+            self.free_slot(&mut state, frontier, slot);
         }
-        if slots.len() < room && !forced {
+        let enough = slots.len() == room || forced;
+        if !enough {
             // Some had died: wait for more.
-            for &slot in slots.iter().rev() {
-                let moved = state.slots.get(slot).moved;
-                let queue = &mut state.frontiers[frontier];
-                queue.pending.push_front(slot);
-                queue.moved += usize::from(moved);
-            }
-            return;
+            state.put_back(frontier, &slots);
         }
         drop(state);
         if !dead.is_empty() {
             self.progress.notify(&self.sim);
         }
-        if !slots.is_empty() {
+        if enough && !slots.is_empty() {
             self.issue(frontier, slots, None);
         }
     }
 
     /// Gives back a slot that will not be written, and its room in the buffer.
-    fn free_slot(&self, state: &mut State, index: u32) {
+    pub(crate) fn free_slot(&self, state: &mut State, frontier: usize, index: u32) {
         let slot = *state.slots.get(index);
         state.slots.release(index);
-        self.give_back(slot.moved, slot.cause);
-    }
-
-    fn give_back(&self, moved: bool, cause: u8) {
-        if moved {
-            self.window.put(1);
-        } else if cause != Cause::Map as u8 {
+        if slot.moved {
+            let group = state.frontiers[frontier].group;
+            self.window[group as usize].put(1);
+        } else if slot.cause != Cause::Map as u8 {
             self.buffer.put(1);
         }
     }
@@ -163,7 +162,7 @@ impl Core {
         let handle = match frontier.kind {
             Kind::Host(handle) => handle,
             Kind::Moved(handle) if self.keeps_apart() => handle,
-            Kind::Moved(_) | Kind::Map | Kind::Journal => return None,
+            Kind::Moved(_) | Kind::Map | Kind::MovedMap | Kind::Journal => return None,
         };
         Some(frontier.group * self.layout.handles + handle)
     }
@@ -234,6 +233,7 @@ impl Core {
     /// fill are written at once.
     pub(crate) fn close_line(self: &Rc<Self>, state: &mut State, frontier: usize) {
         let line = std::mem::replace(&mut state.frontiers[frontier].open, NONE);
+        state.frontiers[frontier].borrowed = false;
         let now = state.in_flight.next();
         let entry = &mut state.lines.lines[line as usize];
         entry.closed = now;
@@ -274,6 +274,7 @@ impl Core {
             return;
         }
         let mut state = self.state.borrow_mut();
+        let group = state.frontiers[issue.frontier].group;
         let (mut host, mut moved) = (0, 0);
         for &index in &issue.slots {
             let slot = state.slots.get(index);
@@ -291,7 +292,7 @@ impl Core {
             self.buffer.put(host);
         }
         if moved > 0 {
-            self.window.put(moved);
+            self.window[group as usize].put(moved);
         }
         self.finished();
     }
@@ -305,6 +306,17 @@ impl Core {
                 collect.notify(&self.sim);
             }
         }
+        if state.in_flight.is_empty() {
+            let stalled: Vec<u32> = (0..)
+                .zip(&state.stalled)
+                .filter(|(_, s)| **s > 0)
+                .map(|(g, _)| g)
+                .collect();
+            drop(state);
+            for group in stalled {
+                self.unblock_copies(group);
+            }
+        }
     }
 
     /// Issues what a failed program held, as far as it is still the newest.
@@ -316,16 +328,28 @@ impl Core {
         if failed.sequence != first {
             self.state.borrow_mut().in_flight.end(failed.sequence);
         }
-        if self.open_room(failed.frontier, slots.len()).await.is_err() {
-            return;
+        // A summary, say, needs no line.
+        let mut slots = self.still_newest(failed.frontier, slots);
+        if !slots.is_empty() {
+            let frontier = self.shelter(&failed);
+            if self.open_room(frontier, slots.len()).await.is_err() {
+                return;
+            }
+            slots = self.still_newest(failed.frontier, slots);
+            if !slots.is_empty() {
+                self.issue(frontier, slots, Some(first));
+                return;
+            }
         }
-        let slots = self.still_newest(slots);
-        if slots.is_empty() {
-            self.state.borrow_mut().in_flight.end(first);
-            self.finished();
-        } else {
-            self.issue(failed.frontier, slots, Some(first));
-        }
+        self.state.borrow_mut().in_flight.end(first);
+        self.finished();
+    }
+
+    /// The frontier that takes what a failed program held: the one that copies of
+    /// it would go to. That one may take any free line, where the failed one might
+    /// have to wait for collection, which waits for the retry.
+    fn shelter(&self, failed: &Issue) -> usize {
+        self.target(failed.line)
     }
 
     /// Undoes the places that a failed program gave. Slots without a use are
@@ -345,12 +369,12 @@ impl Core {
             }
         }
         drop(state);
-        self.still_newest(failed.slots.clone())
+        self.still_newest(failed.frontier, failed.slots.clone())
     }
 
     /// Of slots without a place, those whose page has no newer version that is
     /// issued already. The others are freed.
-    fn still_newest(&self, slots: Vec<u32>) -> Vec<u32> {
+    fn still_newest(&self, frontier: usize, slots: Vec<u32>) -> Vec<u32> {
         let mut state = self.state.borrow_mut();
         let mut keep = Vec::new();
         for index in slots {
@@ -365,7 +389,7 @@ impl Core {
             if newest {
                 keep.push(index);
             } else {
-                self.free_slot(&mut state, index);
+                self.free_slot(&mut state, frontier, index);
             }
         }
         keep
@@ -380,31 +404,42 @@ impl Core {
     }
 
     /// Makes sure that a frontier has an open line with room, waiting for
-    /// collection if no line may be taken.
-    pub(crate) async fn open_line(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+    /// collection if no line may be taken. What is `urgent` may take any.
+    pub(crate) async fn open_line(
+        self: &Rc<Self>,
+        frontier: usize,
+        urgent: bool,
+    ) -> Result<(), IoError> {
         loop {
-            if self.try_open(frontier) {
+            if self.try_open(frontier, urgent) {
                 return Ok(());
             }
             let group = self.state.borrow().frontiers[frontier].group as usize;
-            self.state.borrow_mut().stalled[group] += 1;
+            self.count_waiting(frontier, 1);
             self.unblock_copies(group as u32);
             self.collect[group].notify(&self.sim);
             let since = self.sim.now();
             self.space.wait(&self.sim).await;
-            let mut state = self.state.borrow_mut();
-            state.stalled[group] -= 1;
-            state.ledger.stall_ns += self.sim.now().since(since).0;
+            self.count_waiting(frontier, -1);
+            self.state.borrow_mut().ledger.stall_ns += self.sim.now().since(since).0;
             if self.read_only.get() {
                 return Err(IoError::ReadOnly);
             }
         }
     }
 
-    /// As [`Core::open_line`], with room for `pages` in its next unit.
+    fn count_waiting(&self, frontier: usize, more: i32) {
+        let mut state = self.state.borrow_mut();
+        let queue = &mut state.frontiers[frontier];
+        queue.waits = queue.waits.saturating_add_signed(more);
+        let group = queue.group as usize;
+        state.stalled[group] = state.stalled[group].saturating_add_signed(more);
+    }
+
+    /// As [`Core::open_line`], urgently, with room for `pages` in its next unit.
     async fn open_room(self: &Rc<Self>, frontier: usize, pages: usize) -> Result<(), IoError> {
         loop {
-            self.open_line(frontier).await?;
+            self.open_line(frontier, true).await?;
             let mut state = self.state.borrow_mut();
             let line = state.frontiers[frontier].open;
             if state
@@ -417,25 +452,29 @@ impl Core {
         }
     }
 
-    fn try_open(self: &Rc<Self>, frontier: usize) -> bool {
+    fn try_open(self: &Rc<Self>, frontier: usize, urgent: bool) -> bool {
         let mut state = self.state.borrow_mut();
         let queue = &state.frontiers[frontier];
-        let (open, group, kind, moved) = (queue.open, queue.group, queue.kind, queue.moved);
+        let (open, kind, group) = (queue.open, queue.kind, queue.group);
+        let (borrowed, copies) = (queue.borrowed, queue.has_copies(self.layout.unit));
         if open != NONE {
             let span = state.in_flight.next() - state.lines.lines[open as usize].opened;
             if span < MAX_SPAN && state.peek_unit(&self.layout, open).is_some() {
-                return true;
+                return !borrowed || copies || urgent || self.keep_borrowed(&mut state, frontier);
             }
             self.close_line(&mut state, frontier);
         }
+        let movers = state.movers(&self.layout, &self.config, group, Some(kind));
+        let reserve = self.layout.reserve_lines(&self.config, movers);
         let kept = match kind {
-            _ if moved > 0 => 0,
-            Kind::Moved(_) => 0,
-            // Collection waits for neither, and needs a line to get on.
-            Kind::Map | Kind::Journal => 1,
-            Kind::Host(_) => state.reserve_lines(&self.layout, &self.config, group, Some(kind)),
+            Kind::Moved(_) | Kind::MovedMap => 0,
+            _ if urgent || copies => 0,
+            // Once it has a new line it gives the old one back.
+            Kind::Journal => self.layout.mover_lines(&self.config, movers),
+            Kind::Host(_) | Kind::Map => reserve,
         };
-        if state.lines.free_count(group) <= kept {
+        let free = state.lines.free_count(group);
+        if free <= kept {
             return false;
         }
         let dynamic = self.config.wear.dynamic;
@@ -444,9 +483,30 @@ impl Core {
         let now = state.in_flight.next();
         let entry = &mut state.lines.lines[line as usize];
         (entry.opened, entry.frontier) = (now, frontier as u16);
-        state.frontiers[frontier].open = line;
+        let queue = &mut state.frontiers[frontier];
+        queue.open = line;
+        queue.borrowed = matches!(kind, Kind::Host(_)) && free <= reserve;
+        for other in 0..self.layout.groups {
+            if other == group || state.loads[other as usize].is_full {
+                state.weigh(&self.layout, &self.config, other);
+            }
+        }
         drop(state);
         self.collect[group as usize].notify(&self.sim);
         true
+    }
+
+    /// Lets new data into a line that was taken for copies, if the reserve is
+    /// whole without it.
+    fn keep_borrowed(&self, state: &mut State, frontier: usize) -> bool {
+        let (kind, group) = (
+            state.frontiers[frontier].kind,
+            state.frontiers[frontier].group,
+        );
+        let movers = state.movers(&self.layout, &self.config, group, Some(kind));
+        let reserve = self.layout.reserve_lines(&self.config, movers);
+        let whole = state.lines.free_count(group) >= reserve;
+        state.frontiers[frontier].borrowed = !whole;
+        whole
     }
 }

@@ -245,7 +245,7 @@ impl Core {
 
     /// Writes one page of records, if there are any.
     async fn write_records(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
-        self.open_journal_line(frontier).await?;
+        self.open_journal_line(frontier, false).await?;
         let asked = self.journal.borrow().asked;
         let waiting: Vec<_> = {
             let mut journal = self.journal.borrow_mut();
@@ -303,7 +303,7 @@ impl Core {
         let sequence = self.mark();
         let of = ranges.len().div_ceil(ENTRIES).max(1) as u32;
         for index in 0..of {
-            self.open_journal_line(frontier).await?;
+            self.open_journal_line(frontier, false).await?;
             let from = index as usize * ENTRIES;
             let to = ranges.len().min(from + ENTRIES);
             let page = JournalPage {
@@ -325,9 +325,13 @@ impl Core {
     }
 
     /// As [`Core::open_line`]; the line that was full before is remembered.
-    async fn open_journal_line(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+    async fn open_journal_line(
+        self: &Rc<Self>,
+        frontier: usize,
+        urgent: bool,
+    ) -> Result<(), IoError> {
         let before = self.state.borrow().frontiers[frontier].open;
-        self.open_line(frontier).await?;
+        self.open_line(frontier, urgent).await?;
         let after = self.state.borrow().frontiers[frontier].open;
         if before != after && before != crate::layout::NONE {
             self.journal.borrow_mut().full_lines.push(before);
@@ -353,7 +357,7 @@ impl Core {
             if written {
                 return Ok(());
             }
-            self.open_journal_line(frontier).await?;
+            self.open_journal_line(frontier, true).await?;
         }
     }
 
@@ -369,7 +373,7 @@ impl Core {
             state.in_flight.end(sequence);
         }
         drop(state);
-        self.progress.notify(&self.sim);
+        self.finished();
     }
 
     fn submit_page(&self, frontier: usize, page: &mut JournalPage) -> (u32, u32, u64, Ticket) {

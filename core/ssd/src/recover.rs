@@ -16,7 +16,7 @@ use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::Ledger;
 use crate::line::{LineState, Lines};
-use crate::state::{Frontier, InFlight, Kind, Map, State, Where};
+use crate::state::{Frontier, InFlight, Kind, Load, Map, State, Where};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
 
@@ -80,8 +80,11 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
         group,
         open: NONE,
         pending: VecDeque::new(),
+        copies: VecDeque::new(),
         forced: 0,
-        moved: 0,
+        pushed: 0,
+        borrowed: false,
+        waits: 0,
     };
     let moved = layout.movers(config);
     let groups = || 0..layout.groups;
@@ -89,7 +92,7 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
     let mut all: Vec<_> = host.collect();
     all.extend(groups().flat_map(|g| (0..moved).map(move |h| new(Kind::Moved(h), g))));
     if layout.map_pages > 0 {
-        all.push(new(Kind::Map, 0));
+        all.extend([new(Kind::Map, 0), new(Kind::MovedMap, 0)]);
     }
     all.push(new(Kind::Journal, 0));
     all
@@ -139,12 +142,16 @@ pub(crate) fn rebuild(
         ledger: Ledger::new(1 << 8, handles),
         most_erases: 0,
         stalled: vec![0; layout.groups as usize],
+        loads: vec![Load::default(); layout.groups as usize],
         blocks: found.blocks.clone(),
         spares: found.spares.clone(),
         frontiers: Vec::new(),
     };
     reopen(layout, &media, &found, &mut state, &mut frontiers);
     state.frontiers = frontiers;
+    for group in 0..layout.groups {
+        state.weigh(layout, config, group);
+    }
     let worn = state.lines.lines.iter().map(|line| line.erases);
     state.most_erases = worn.max().unwrap_or(0);
     let journal = journal(&state, dump);

@@ -9,7 +9,7 @@ use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
-use crate::line::{LineState, LineView, Lines};
+use crate::line::{Line, LineState, LineView, Lines};
 use nand::Payload;
 use std::collections::VecDeque;
 
@@ -72,7 +72,10 @@ pub(crate) enum Kind {
     Host(u32),
     /// Moved data of one handle, or of all.
     Moved(u32),
+    /// New translation pages.
     Map,
+    /// Moved translation pages.
+    MovedMap,
     Journal,
 }
 
@@ -83,11 +86,51 @@ pub(crate) struct Frontier {
     pub(crate) group: u32,
     /// Open line, or [`NONE`].
     pub(crate) open: u32,
+    /// New versions that wait.
     pub(crate) pending: VecDeque<u32>,
-    /// Slots that must be issued even if they do not fill a unit.
+    /// Copies that wait. They go first: behind a newer version of its page a copy
+    /// would come back at power-on in its place.
+    pub(crate) copies: VecDeque<u32>,
+    /// New versions that must be issued even if they do not fill a unit.
     pub(crate) forced: usize,
-    /// Slots in `pending` that collection put there.
-    pub(crate) moved: usize,
+    /// Copies that must.
+    pub(crate) pushed: usize,
+    /// Whether the open line came out of the reserve: it is for copies only, until
+    /// the reserve is whole without it.
+    pub(crate) borrowed: bool,
+    /// Tasks that wait for a line to open.
+    pub(crate) waits: u32,
+}
+
+impl Frontier {
+    /// Slots that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.pending.len() + self.copies.len()
+    }
+
+    /// Whether copies are to be issued, of which `unit` fill one.
+    pub(crate) fn has_copies(&self, unit: u32) -> bool {
+        self.pushed > 0 || self.copies.len() >= unit as usize
+    }
+
+    /// Whether anything is.
+    pub(crate) fn is_ready(&self, unit: u32) -> bool {
+        self.pushed > 0 || self.forced > 0 || self.waiting() >= unit as usize
+    }
+
+    /// Takes the slot whose turn it is, if its kind may go to the open line.
+    fn next_slot(&mut self) -> Option<u32> {
+        if let Some(copy) = self.copies.pop_front() {
+            self.pushed = self.pushed.saturating_sub(1);
+            return Some(copy);
+        }
+        if self.borrowed {
+            return None;
+        }
+        let new = self.pending.pop_front()?;
+        self.forced = self.forced.saturating_sub(1);
+        Some(new)
+    }
 }
 
 /// Programs under way, by sequence number.
@@ -162,8 +205,19 @@ pub(crate) struct State {
     pub(crate) spares: Vec<Vec<u32>>,
     /// Frontiers that wait for a free line, by group.
     pub(crate) stalled: Vec<u32>,
+    /// How full each group is; not kept where there is only one.
+    pub(crate) loads: Vec<Load>,
     /// Most erases of any line.
     pub(crate) most_erases: u32,
+}
+
+/// How full a group was when a line of it was last opened for the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Pages that it holds, or will when its open lines and the buffer are full.
+    pub(crate) pages: u64,
+    /// Whether it could not hold them all: new data go elsewhere.
+    pub(crate) is_full: bool,
 }
 
 /// A new version of a page, on its way into the buffer.
@@ -233,9 +287,7 @@ impl State {
             place: NONE,
             successor: NONE,
         });
-        let frontier = &mut self.frontiers[frontier];
-        frontier.pending.push_back(index);
-        frontier.moved += 1;
+        self.frontiers[frontier].copies.push_back(index);
         index
     }
 
@@ -301,20 +353,15 @@ impl State {
         pages
     }
 
-    /// Takes up to `room` live slots from the queue of a frontier; dead ones on
-    /// the way go to `dead`. So do copies of pages of which a newer version is
-    /// taken with them: that one is placed first, and the copy must not follow.
+    /// Takes up to `room` live slots from the queues of a frontier, copies first;
+    /// dead ones on the way go to `dead`.
     pub(crate) fn gather(&mut self, frontier: usize, room: usize, dead: &mut Vec<u32>) -> Vec<u32> {
         let mut slots = Vec::with_capacity(room);
         while slots.len() < room {
-            let Some(index) = self.frontiers[frontier].pending.pop_front() else {
+            let Some(index) = self.frontiers[frontier].next_slot() else {
                 break;
             };
-            let queue = &mut self.frontiers[frontier];
-            queue.forced = queue.forced.saturating_sub(1);
-            queue.moved -= usize::from(self.slots.get(index).moved);
-            let mixed = matches!(queue.kind, Kind::Host(_));
-            if self.is_live(index) && !(mixed && self.is_overtaken(index, &slots)) {
+            if self.is_live(index) {
                 slots.push(index);
             } else {
                 dead.push(index);
@@ -323,13 +370,16 @@ impl State {
         slots
     }
 
-    /// Whether a copy's page is among `taken` in a newer version.
-    fn is_overtaken(&self, index: u32, taken: &[u32]) -> bool {
-        let slot = self.slots.get(index);
-        slot.moved
-            && taken
-                .iter()
-                .any(|&other| self.slots.get(other).page == slot.page)
+    /// Puts slots that were gathered back where they came from.
+    pub(crate) fn put_back(&mut self, frontier: usize, slots: &[u32]) {
+        let queue = &mut self.frontiers[frontier];
+        for &slot in slots.iter().rev() {
+            if self.slots.get(slot).moved {
+                queue.copies.push_front(slot);
+            } else {
+                queue.pending.push_front(slot);
+            }
+        }
     }
 
     /// Gives a slot its place on flash: the instant at which the versions before
@@ -433,9 +483,10 @@ impl State {
             })
     }
 
-    /// Free lines of a group that the host must leave alone, given whose lines
-    /// there are and one more for `newcomer`.
-    pub(crate) fn reserve_lines(
+    /// Frontiers of a group that moved data of handles may go to, given whose
+    /// lines there are, who waits for one, and `newcomer`. Who waits counts before
+    /// it has a line: collection must free as many as it will be asked to leave.
+    pub(crate) fn movers(
         &self,
         layout: &Layout,
         config: &DriveConfig,
@@ -443,28 +494,92 @@ impl State {
         newcomer: Option<Kind>,
     ) -> u32 {
         if layout.movers(config) == 1 {
-            return layout.reserve_lines(config, 1);
+            return 1;
         }
-        let first = (group * layout.lines_per_group) as usize;
-        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
-        let used = lines.iter().filter(|l| l.state != LineState::Free);
+        let lines = self.lines_of(layout, group).iter();
+        let used = lines.filter(|line| line.state != LineState::Free);
         let kinds = used.map(|line| self.frontiers[usize::from(line.frontier)].kind);
+        let waiting = |f: &&Frontier| f.group == group && f.waits > 0;
+        let waiting = self.frontiers.iter().filter(waiting).map(|f| f.kind);
         let mut active = vec![false; layout.handles as usize];
-        for kind in kinds.chain(newcomer) {
+        for kind in kinds.chain(waiting).chain(newcomer) {
             if let Kind::Host(handle) | Kind::Moved(handle) = kind {
                 active[handle as usize] = true;
             }
         }
         let movers = active.iter().filter(|&&is| is).count() as u32;
-        layout.reserve_lines(config, movers.max(1))
+        movers.max(1)
+    }
+
+    /// Finds out how full a group is, at the instants at which that is bound to
+    /// change: between two of them it takes no more than its open lines have room
+    /// for, and what the buffer holds besides. So it never holds more than
+    /// [`Layout::most_valid`] says. And some group always has room, since
+    /// `Layout::new` sees to it that they hold the host's data with as much to
+    /// spare in each.
+    pub(crate) fn weigh(&mut self, layout: &Layout, config: &DriveConfig, group: u32) {
+        if layout.groups == 1 {
+            return;
+        }
+        let for_map = |kind| matches!(kind, Kind::Map | Kind::MovedMap);
+        let data = self
+            .lines_of(layout, group)
+            .iter()
+            .filter(|line| !for_map(self.frontiers[usize::from(line.frontier)].kind));
+        let pages = |line: &Line| {
+            let kind = self.frontiers[usize::from(line.frontier)].kind;
+            let room = match (line.state, kind) {
+                (LineState::Open, Kind::Host(_)) => layout.line_data - line.issued * layout.unit,
+                _ => 0,
+            };
+            u64::from(line.valid + room)
+        };
+        let map = if group == 0 { layout.map_pages } else { 0 };
+        let pages = data.map(pages).sum::<u64>() + u64::from(map + layout.buffer_pages);
+        let is_full = pages > layout.most_valid(config, layout.lines_per_group);
+        self.loads[group as usize] = Load { pages, is_full };
+    }
+
+    /// Lines of a group whose collection hangs on copies that do not fill a unit.
+    pub(crate) fn hanging(&self, layout: &Layout, group: u32) -> u32 {
+        let left_over = |f: &&Frontier| {
+            let idle = f.waiting() < layout.unit as usize || f.waits > 0;
+            f.group == group && idle && !f.has_copies(layout.unit)
+        };
+        let copies = self.frontiers.iter().filter(left_over);
+        let copies = copies.flat_map(|f| f.copies.iter());
+        let mut lines: Vec<u32> = copies
+            .filter(|&&copy| self.is_live(copy))
+            .map(|&copy| layout.line_of(self.slots.get(copy).old).0)
+            .collect();
+        lines.sort_unstable();
+        lines.dedup();
+        lines.len() as u32
+    }
+
+    fn lines_of(&self, layout: &Layout, group: u32) -> &[Line] {
+        let first = (group * layout.lines_per_group) as usize;
+        &self.lines.lines[first..first + layout.lines_per_group as usize]
+    }
+
+    /// Whether a line of a group is being erased.
+    pub(crate) fn is_erasing(&self, layout: &Layout, group: u32) -> bool {
+        let mut lines = self.lines_of(layout, group).iter();
+        lines.any(|line| line.state == LineState::Erasing)
+    }
+
+    /// Whether a line of a group is closed that cannot be collected yet.
+    pub(crate) fn is_closing(&self, layout: &Layout, group: u32) -> bool {
+        let lines = self.lines_of(layout, group).iter();
+        let mut closed = lines.filter(|line| line.state == LineState::Closed);
+        closed.any(|line| line.in_flight > 0)
     }
 
     /// Lines of a group that are being collected or erased.
     pub(crate) fn reclaiming(&self, layout: &Layout, group: u32) -> u32 {
-        let first = (group * layout.lines_per_group) as usize;
-        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
         let busy = |state| matches!(state, LineState::Collecting | LineState::Erasing);
-        lines.iter().filter(|line| busy(line.state)).count() as u32
+        let lines = self.lines_of(layout, group).iter();
+        lines.filter(|line| busy(line.state)).count() as u32
     }
 
     /// Index of a line's block in the table of blocks.

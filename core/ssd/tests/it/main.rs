@@ -2,6 +2,7 @@
 
 mod image;
 mod power;
+mod progress;
 mod steady;
 mod support;
 mod theory;

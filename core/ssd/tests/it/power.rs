@@ -133,8 +133,8 @@ fn at_seeded_points_with_a_paged_map() {
     for (protected, seed) in [(false, 31), (true, 32)] {
         let mut config = tiny(protected);
         config.mapping.cache = units::Bytes(4096);
-        config.capacity = units::Bytes(900 * 4096);
-        let mix = Mix { span: 900, ..LONG };
+        config.capacity = units::Bytes(880 * 4096);
+        let mix = Mix { span: 880, ..LONG };
         seeded(&config, mix, seed, 500);
     }
 }

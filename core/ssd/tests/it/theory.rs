@@ -223,8 +223,8 @@ fn a_full_drive_maps_everything_and_moves_nothing_at_first() {
     let closed = |line: &ssd::LineReport| line.state == LineState::Closed;
     let full = bench.drive.lines().into_iter().filter(closed).count() as u32;
     assert_eq!(free + full + 1, LINES, "one line is open");
-    // All lines but two are written before one has to be cleaned.
-    let room = u64::from(free - 2) * LINE as u64;
+    // All lines but three are written before one has to be cleaned.
+    let room = u64::from(free - 3) * LINE as u64;
     let writes = bench.pages();
     let seen = bench.write(room / 16 * 16, move |rng| (rng.below(writes), 0));
     assert_eq!(seen.by_cause(Cause::Gc), 0);
