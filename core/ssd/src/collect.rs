@@ -8,12 +8,13 @@
 
 use crate::config::DriveConfig;
 use crate::drive::Core;
+use crate::frontier::Kind;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
 use crate::line::LineState;
 use crate::policy;
 use crate::recover::word;
-use crate::state::{Kind, State};
+use crate::state::State;
 use nand::{BlockState, NandError, Payload, Priority, Row};
 use std::cell::Cell;
 use std::collections::VecDeque;

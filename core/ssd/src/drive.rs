@@ -2,13 +2,14 @@
 
 use crate::collect;
 use crate::config::{ConfigError, DriveConfig};
+use crate::frontier::Kind;
 use crate::journal::{Journal, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
 use crate::line::{Line, LineReport, LineState};
 use crate::mapcache::MapCache;
 use crate::recover;
-use crate::state::{Kind, State, Where};
+use crate::state::{State, Where};
 use nand::{Counters, Media, Nand, Payload, UNIT};
 use sim::{Discipline, Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};

@@ -6,11 +6,12 @@
 
 use crate::buffer::SlotState;
 use crate::drive::{Core, IoError};
+use crate::frontier::Kind;
 use crate::layout::NONE;
 use crate::ledger::Cause;
 use crate::line::LineState;
 use crate::recover::word;
-use crate::state::{Issue, Kind, State, Where};
+use crate::state::{Issue, State, Where};
 use nand::{NandError, Payload, Program, Ticket};
 use std::rc::Rc;
 

@@ -32,6 +32,7 @@ mod buffer;
 mod collect;
 mod config;
 mod drive;
+mod frontier;
 pub mod image;
 mod issue;
 mod journal;

@@ -2,9 +2,10 @@
 //! how long power-on takes.
 
 use crate::drive::{Core, Dump, SavedSlot};
+use crate::frontier::{Frontier, Kind};
 use crate::layout::NONE;
 use crate::ledger::{Cause, ReadCause};
-use crate::state::{Frontier, Incoming, Kind, State, Where};
+use crate::state::{Incoming, State, Where};
 use nand::{Priority, UNIT};
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -11,12 +11,13 @@
 
 use crate::config::DriveConfig;
 use crate::drive::Dump;
+use crate::frontier::{Frontier, Kind};
 use crate::issue::MAX_SPAN;
 use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::Ledger;
 use crate::line::{LineState, Lines};
-use crate::state::{Frontier, InFlight, Kind, Load, Map, State, Where};
+use crate::state::{InFlight, Load, Map, State, Where};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
 
