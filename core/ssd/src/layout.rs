@@ -6,6 +6,7 @@
 //! programs go to different dies.
 
 use crate::config::{ConfigError, DriveConfig, Interface};
+use crate::journal;
 use nand::{BlockId, Geometry, MAX_PLANES, Row, UNIT};
 use units::Bytes;
 
@@ -193,13 +194,21 @@ impl Layout {
         })
     }
 
+    /// Lines that a checkpoint of the journal may fill, wherever in one it begins;
+    /// 0 if it fits in a line that it begins.
+    pub(crate) fn checkpoint_lines(&self) -> u32 {
+        let filled = self.host_pages.div_ceil(journal::BITS) / self.data_units().max(1);
+        filled + u32::from(filled > 0)
+    }
+
     /// Lines of a group that may hold next to nothing: the open ones of the host,
-    /// of collection and of a paged map, the journal's old one beside its new one,
-    /// the reserve, and the one that collection is to free.
+    /// of collection and of a paged map, the journal's old ones beside its new
+    /// ones, the reserve, and the one that collection is to free.
     fn lines_besides(&self, config: &DriveConfig) -> u32 {
         let movers = self.movers(config);
         let map = 2 * u32::from(self.map_pages > 0);
-        let open = self.handles + movers + 2 + map;
+        let journal = 2 + 2 * self.checkpoint_lines();
+        let open = self.handles + movers + journal + map;
         let reserve = self.reserve_lines(config, movers);
         reserve.saturating_add(open + 1)
     }

@@ -155,18 +155,19 @@ pub(crate) fn rebuild(
     }
     let worn = state.lines.lines.iter().map(|line| line.erases);
     state.most_erases = worn.max().unwrap_or(0);
-    let journal = journal(&state, dump);
+    let journal = journal(layout, &state, dump);
     (state, journal)
 }
 
-fn journal(state: &State, dump: Option<&Dump>) -> Journal {
+fn journal(layout: &Layout, state: &State, dump: Option<&Dump>) -> Journal {
     let frontier = state.frontiers.len() - 1;
     let lines = state.lines.lines.iter().enumerate();
     let full = lines.filter(|(_, line)| {
         line.state == LineState::Closed && usize::from(line.frontier) == frontier && line.closed > 0
     });
     let full = full.map(|(line, _)| line as u32).collect();
-    Journal::found(dump.map(|d| d.trims.clone()).unwrap_or_default(), full)
+    let records = dump.map(|d| d.trims.clone()).unwrap_or_default();
+    Journal::found(records, full, layout.checkpoint_lines() as usize)
 }
 
 /// Gives each line its blocks: those whose label names it, and of the rest,

@@ -1,6 +1,7 @@
 //! No drive that can be built comes to rest with work to do.
 
 use crate::power::{cut, run};
+use crate::steady::bare;
 use crate::support::{Mix, recover, tiny};
 use sim::{Kernel, Rng, Seed};
 use ssd::{
@@ -165,6 +166,48 @@ fn drives_keep_their_promises_and_keep_going_after_a_power_cut() {
         });
     }
     assert!(collected > 20, "{collected} cuts after a collection");
+}
+
+#[test]
+fn a_checkpoint_of_a_drive_in_shreds_comes_to_an_end() {
+    let mut config = bare(600, 30_000);
+    config.controller.power_loss_protection = false;
+    let kernel = Kernel::new();
+    let media = Precondition::Fresh.media(&config, Seed(1)).unwrap();
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).unwrap();
+    let worker = drive.clone();
+    let done = Rc::new(Cell::new(false));
+    let all_done = Rc::clone(&done);
+    // As ranges, the pages that are nowhere are far more than a line of the
+    // journal holds.
+    kernel.sim().spawn_detached(async move {
+        for page in (0..30_000).step_by(2) {
+            let extent = Extent::new(page * 8, 8);
+            let (content, handle) = (Content::Nothing, Placement(0));
+            let write = worker.write(extent, content, handle, Origin(0), false);
+            write.await.expect("there is room");
+        }
+        for page in (0..1_000).step_by(10) {
+            worker
+                .trim(Extent::new(page * 8, 8))
+                .await
+                .expect("there is room");
+        }
+        all_done.set(true);
+    });
+    for _ in 0..EVENTS {
+        if !kernel.step() {
+            break;
+        }
+    }
+    assert!(done.get(), "a checkpoint calls for the next one");
+    assert!(!kernel.step(), "the drive is at rest");
+    drive.check();
+    let (_kernel, back) = recover(&config, drive.at_power_cut());
+    for page in 0..1_000 {
+        let holds = page % 2 == 0 && page % 10 != 0;
+        assert_eq!(back.peek(page).is_some(), holds, "page {page}");
+    }
 }
 
 #[test]
