@@ -61,7 +61,7 @@ fn a_capacity_alone_takes_flash_along() {
 
 #[test]
 fn bad_drive_files_name_file_line_and_expectation() {
-    let says = |text| drive(text).expect_err("it is refused");
+    let says = |text: &str| drive(text).expect_err("it is refused");
     let cases = [
         (
             "",
