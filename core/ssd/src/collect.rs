@@ -180,7 +180,9 @@ impl Core {
                 && !state.is_erasing(&self.layout, group)
                 && frontiers.any(|f| f.group == group && !f.copies.is_empty() && f.open == NONE)
         };
-        if stuck {
+        if stuck && self.state.borrow().is_lost(&self.layout, group) {
+            self.become_read_only();
+        } else if stuck {
             self.push_leftovers(group);
         }
     }

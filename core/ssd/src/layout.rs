@@ -260,8 +260,7 @@ impl Layout {
     /// what failures waste.
     #[must_use]
     pub(crate) fn mover_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
-        let faults = config.faults;
-        let failing = faults.program_failures > 0 || faults.erase_failures > 0 || faults.wear_out;
+        let failing = config.faults.program_failures > 0;
         movers + u32::from(self.map_pages > 0) + u32::from(failing)
     }
 

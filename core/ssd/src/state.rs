@@ -501,6 +501,18 @@ impl State {
         lines.any(|line| line.state == LineState::Erasing)
     }
 
+    /// Of a group without free lines, in which nothing is programmed or erased:
+    /// whether no copy can be written, and no line can become free without.
+    pub(crate) fn is_lost(&self, layout: &Layout, group: u32) -> bool {
+        let coming = |line: &Line| {
+            line.readers > 0 || (line.state == LineState::Collecting && line.valid == 0)
+        };
+        let mut lines = self.lines_of(layout, group).iter();
+        let copying = |f: &&Frontier| f.group == group && !f.copies.is_empty();
+        let mut copying = self.frontiers.iter().filter(copying);
+        copying.all(|f| f.open == NONE) && !lines.any(coming)
+    }
+
     /// Whether a line of a group is closed that cannot be collected yet.
     pub(crate) fn is_closing(&self, layout: &Layout, group: u32) -> bool {
         let lines = self.lines_of(layout, group).iter();
