@@ -6,16 +6,18 @@
 //! nothing on it is valid, every program issued up to then has completed, and
 //! nobody reads it.
 
-use crate::config::{DriveConfig, VictimPolicy};
+use crate::config::DriveConfig;
 use crate::drive::Core;
 use crate::fdp::Moving;
+use crate::frontier::Kind;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
 use crate::line::LineState;
 use crate::policy;
 use crate::recover::word;
-use crate::state::{Kind, State};
+use crate::state::State;
 use nand::{BlockState, NandError, Payload, Priority, Row};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Valid pages of one page row: position in the row's line, and flash page.
@@ -28,7 +30,8 @@ struct RowOfPages {
 
 /// Pages that the collector of a group may have on their way: the reads of each
 /// die, and no less than the next row on top of what may be left over at every
-/// frontier, too little for a unit.
+/// frontier, too little for a unit. Each group has its own: one that waits must
+/// not hold up another.
 pub(crate) fn window(layout: &Layout, config: &DriveConfig, frontiers: u32) -> u32 {
     let reads = layout.unit * layout.dies_per_group * config.collection.reads_per_die.max(1);
     reads.max(frontiers * (layout.unit - 1) + layout.unit)
@@ -41,7 +44,6 @@ impl Core {
             match self.choose(group) {
                 Some((line, cause)) => self.collect_line(line, cause).await,
                 None => {
-                    self.push_leftovers(group);
                     self.collect[group as usize].wait(&self.sim).await;
                 }
             }
@@ -52,35 +54,46 @@ impl Core {
     fn choose(&self, group: u32) -> Option<(u32, Cause)> {
         let mut state = self.state.borrow_mut();
         let policy = self.config.collection;
-        let reserve = state.reserve_lines(&self.layout, &self.config, group);
+        let movers = state.movers(&self.layout, &self.config, group, None);
+        let reserve = self.layout.reserve_lines(&self.config, movers);
+        let hanging = state.hanging(&self.layout, group);
         let coming = state.lines.free_count(group) + state.reclaiming(&self.layout, group);
+        let coming = coming.saturating_sub(hanging);
         let stalled = state.stalled[group as usize];
         let wanted = reserve + policy.background_lines.max(u32::from(stalled > 0));
         if coming >= wanted {
             return None;
         }
-        let chosen = self.pick(&state, group, policy.victim);
-        let at_rest = state.lines.lines.iter().all(|line| line.in_flight == 0);
-        if chosen.is_none() && stalled > 0 && coming == 0 && at_rest {
+        let Some((line, cause)) = self.pick(&state, group, coming >= reserve) else {
+            let comes = state.reclaiming(&self.layout, group) > 0;
+            let closing = state.is_closing(&self.layout, group);
+            let at_rest = state.in_flight.is_empty();
             drop(state);
-            self.become_read_only();
+            if stalled > 0 && !closing {
+                self.push_leftovers(group);
+                if at_rest && !comes {
+                    self.become_read_only();
+                }
+            }
             return None;
-        }
-        let (line, cause) = chosen?;
+        };
         self.book_victim(&mut state, line, stalled > 0);
         state.lines.transition(line, LineState::Collecting);
         Some((line, cause))
     }
 
-    fn pick(&self, state: &State, group: u32, policy: VictimPolicy) -> Option<(u32, Cause)> {
+    /// The line to collect. Only while the reserve is whole may it be a cold one,
+    /// which gains nothing.
+    fn pick(&self, state: &State, group: u32, is_whole: bool) -> Option<(u32, Cause)> {
         let lines = || state.candidates(&self.layout, group);
         let threshold = self.config.wear.static_threshold;
         if threshold > 0
+            && is_whole
             && let Some(line) = policy::coldest(threshold, state.most_erases, lines())
         {
             return Some((line, Cause::WearLevelling));
         }
-        policy::victim(policy, lines()).map(|line| (line, Cause::Gc))
+        policy::victim(self.config.collection.victim, lines()).map(|line| (line, Cause::Gc))
     }
 
     fn book_victim(&self, state: &mut State, line: u32, foreground: bool) {
@@ -102,22 +115,21 @@ impl Core {
         self.progress.notify(&self.sim);
     }
 
-    /// Lets copies that do not fill a unit go, if writes wait for their line.
+    /// Lets copies that do not fill a unit go. Only when there is no victim whose
+    /// copies would fill it: the padding could take all that was gained, again and
+    /// again.
     fn push_leftovers(&self, group: u32) {
         let mut state = self.state.borrow_mut();
-        if state.stalled[group as usize] == 0 && !self.holds_back(&state, group) {
-            return;
-        }
         let mut woken = Vec::new();
         for (index, queue) in state.frontiers.iter_mut().enumerate() {
-            if queue.group == group && queue.moved > 0 {
-                queue.forced = queue.pending.len();
+            if queue.group == group && !queue.copies.is_empty() {
+                queue.pushed = queue.copies.len();
                 woken.push(index);
             }
         }
         drop(state);
         for index in woken {
-            self.work[index].notify(&self.sim);
+            self.wake(index);
         }
     }
 
@@ -149,35 +161,40 @@ impl Core {
 
     /// Waits for room for copies of a group.
     async fn take_window(&self, group: u32, pages: usize) {
-        if !self.window.try_take(pages) {
+        let window = &self.window[group as usize];
+        if !window.try_take(pages) {
             self.unblock_copies(group);
-            self.window.take(pages).await;
+            window.take(pages).await;
         }
     }
 
-    /// When copies wait for a line and none is free, only a line that is being
-    /// collected can become one, and that may hang on copies left over at another
-    /// frontier. The collector cannot push those later: the copies that wait may
-    /// have taken the whole window.
+    /// When a power cut or failed blocks have left too few free lines, copies may
+    /// wait for one that only a line that is being collected can become, and that
+    /// may hang on copies left over at another frontier. The collector cannot push
+    /// those later: the copies that wait may have taken the whole window.
     pub(crate) fn unblock_copies(&self, group: u32) {
         let stuck = {
             let state = self.state.borrow();
             let mut frontiers = state.frontiers.iter();
             state.lines.free_count(group) == 0
-                && frontiers.any(|f| f.group == group && f.moved > 0 && f.open == NONE)
+                && state.in_flight.is_empty()
+                && !state.is_erasing(&self.layout, group)
+                && frontiers.any(|f| f.group == group && !f.copies.is_empty() && f.open == NONE)
         };
-        if stuck {
+        if stuck && self.state.borrow().is_lost(&self.layout, group) {
+            self.become_read_only();
+        } else if stuck {
             self.push_leftovers(group);
         }
     }
 
     /// The frontier that copies from a line go to.
-    fn target(&self, line: u32) -> usize {
+    pub(crate) fn target(&self, line: u32) -> usize {
         let state = self.state.borrow();
         let source = &state.frontiers[usize::from(state.lines.lines[line as usize].frontier)];
         let isolated = self.config.placement.persistently_isolated;
         let wanted = match source.kind {
-            Kind::Map => Kind::Map,
+            Kind::Map | Kind::MovedMap => Kind::MovedMap,
             Kind::Host(handle) | Kind::Moved(handle) if !self.config.collection.separate => {
                 Kind::Host(if isolated { handle } else { 0 })
             }
@@ -187,7 +204,7 @@ impl Core {
         let group = self.layout.group(line);
         let mut frontiers = state.frontiers.iter();
         frontiers
-            .position(|f| f.kind == wanted && (f.group == group || wanted == Kind::Map))
+            .position(|f| f.kind == wanted && f.group == group)
             .expect("every kind has its frontier")
     }
 
@@ -244,19 +261,11 @@ impl Core {
             moving.page.set(names.first().map(|&(page, _)| page));
         }
         self.end_reading(line);
-        let (ready, waits) = {
-            let state = self.state.borrow();
-            let queue = &state.frontiers[target];
-            let ready = queue.pending.len() >= self.layout.unit as usize;
-            let waits = queue.open == NONE && !matches!(queue.kind, Kind::Moved(_));
-            (ready, waits)
-        };
+        let ready = self.state.borrow().frontiers[target].is_ready(self.layout.unit);
         if ready {
-            self.work[target].notify(&self.sim);
-        }
-        if waits {
-            // New data may be waiting there for a line that copies may take.
-            self.space.notify(&self.sim);
+            self.wake(target);
+        } else {
+            self.unblock_copies(self.layout.group(line));
         }
     }
 
@@ -283,6 +292,7 @@ impl Core {
         lost: bool,
     ) -> u32 {
         let mut state = self.state.borrow_mut();
+        let group = state.frontiers[target].group;
         let mut outdated = 0;
         for (&place, &(page, tag)) in places.iter().zip(names) {
             if !state.lines.is_valid(place) {
@@ -304,7 +314,7 @@ impl Core {
         }
         drop(state);
         if outdated > 0 {
-            self.window.put(outdated);
+            self.window[group as usize].put(outdated);
         }
         (places.len() - outdated) as u32
     }
@@ -327,11 +337,11 @@ impl Core {
         if self.read_only.get() {
             return;
         }
-        {
-            let mut state = self.state.borrow_mut();
-            state.drop_copies(&self.layout, line);
-            state.lines.transition(line, LineState::Erasing);
-        }
+        self.drop_copies(line);
+        self.state
+            .borrow_mut()
+            .lines
+            .transition(line, LineState::Erasing);
         let whole = self.erase(line).await;
         let group = self.layout.group(line) as usize;
         let mut state = self.state.borrow_mut();
@@ -346,19 +356,44 @@ impl Core {
         state.most_erases = state
             .most_erases
             .max(state.lines.lines[line as usize].erases);
-        let left = state.in_service(&self.layout, group as u32);
-        drop(state);
-        if !whole && left < self.layout.least_lines(&self.config) {
+        if !whole && self.is_worn_out(&state, group as u32) {
+            drop(state);
             self.become_read_only();
+            return;
         }
+        drop(state);
         self.space.notify(&self.sim);
         self.collect[group].notify(&self.sim);
-        if !self.config.collection.separate || self.map_cache.is_some() {
-            // New data may have waited for the reserve to be whole again.
-            for work in &self.work {
-                work.notify(&self.sim);
+    }
+
+    /// Takes copies of a line's pages out of the queue: none is valid any more, and
+    /// once the line is written again they would look as if they were.
+    fn drop_copies(&self, line: u32) {
+        let target = self.target(line);
+        let mut state = self.state.borrow_mut();
+        let copies = std::mem::take(&mut state.frontiers[target].copies);
+        let mut keep = VecDeque::with_capacity(copies.len());
+        for index in copies {
+            if self.layout.line_of(state.slots.get(index).old).0 == line {
+                self.free_slot(&mut state, target, index);
+            } else {
+                keep.push_back(index);
             }
         }
+        let queue = &mut state.frontiers[target];
+        queue.pushed = queue.pushed.min(keep.len());
+        queue.copies = keep;
+    }
+
+    /// Whether a group has lost so many lines that collection can no longer be
+    /// sure to find one that it gains from.
+    fn is_worn_out(&self, state: &State, group: u32) -> bool {
+        let first = (group * self.layout.lines_per_group) as usize;
+        let lines = &state.lines.lines[first..first + self.layout.lines_per_group as usize];
+        let left = lines.iter().filter(|l| l.state != LineState::Retired);
+        let valid: u64 = lines.iter().map(|l| u64::from(l.valid)).sum();
+        let room = self.layout.most_valid(&self.config, left.count() as u32);
+        valid > room
     }
 
     /// Erases the blocks of a line on all its dies together. False if a bad one

@@ -3,13 +3,14 @@
 use crate::collect;
 use crate::config::{ConfigError, DriveConfig};
 use crate::fdp::EventLogs;
+use crate::frontier::Kind;
 use crate::journal::{Journal, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
 use crate::line::{Line, LineReport, LineState};
 use crate::mapcache::MapCache;
 use crate::recover;
-use crate::state::{Kind, State, Where};
+use crate::state::{State, Where};
 use nand::{Counters, Media, Nand, Payload, UNIT};
 use sim::{Discipline, Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
@@ -133,8 +134,8 @@ pub(crate) struct Core {
     pub(crate) map_cache: Option<MapCache>,
     /// Pages of the write buffer that are free.
     pub(crate) buffer: Semaphore,
-    /// Pages that collection may have in the buffer.
-    pub(crate) window: Semaphore,
+    /// By group: pages that collection may have in the buffer.
+    pub(crate) window: Vec<Semaphore>,
     /// By frontier: there may be something to write.
     pub(crate) work: Vec<Signal>,
     /// By group: collection may have to run.
@@ -226,7 +227,9 @@ impl Drive {
             sim: sim.clone(),
             config: config.clone(),
             buffer: Semaphore::new(sim, layout.buffer_pages as usize),
-            window: Semaphore::new(sim, (window * layout.groups) as usize),
+            window: (0..layout.groups)
+                .map(|_| Semaphore::new(sim, window as usize))
+                .collect(),
             work: (0..frontiers).map(|_| Signal::default()).collect(),
             collect: (0..layout.groups).map(|_| Signal::default()).collect(),
             space: Signal::default(),
@@ -340,7 +343,7 @@ impl Drive {
                 } else {
                     None
                 },
-                moved: written && matches!(kind, Kind::Moved(_)),
+                moved: written && matches!(kind, Kind::Moved(_) | Kind::MovedMap),
             }
         };
         lines.map(report).collect()
@@ -514,13 +517,34 @@ impl Core {
             return Ok(0);
         }
         if named < count as usize {
-            return Ok(named);
+            return Ok(self.with_room(named));
         }
         if self.config.interface == crate::Interface::Fdp {
             self.report_invalid(placement);
             return Ok(0);
         }
         Err(IoError::Placement(placement.0, count))
+    }
+
+    /// The frontier that takes data for `named`: the same handle in the emptiest
+    /// group, if its own is full. The host may write everything to one group, and
+    /// a drive of several holds more than that.
+    fn with_room(&self, named: usize) -> usize {
+        if self.layout.groups == 1 {
+            return named;
+        }
+        let mut state = self.state.borrow_mut();
+        let handles = self.layout.handles as usize;
+        if !state.loads[named / handles].is_full {
+            return named;
+        }
+        let groups = state.loads.iter().enumerate();
+        let with_room = groups.filter(|(_, load)| !load.is_full);
+        let Some((group, _)) = with_room.min_by_key(|(_, load)| load.pages) else {
+            return named;
+        };
+        state.ledger.redirected += 1;
+        group * handles + named % handles
     }
 
     /// The mapped pages that `extent` touches: first, one past the last.

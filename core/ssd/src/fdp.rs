@@ -11,8 +11,9 @@
 //! up again (2h).
 
 use crate::drive::{Core, Drive, IoError};
+use crate::frontier::Kind;
 use crate::layout::NONE;
-use crate::state::{Kind, State};
+use crate::state::State;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use units::{Bytes, Ns, Placement};

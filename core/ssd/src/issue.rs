@@ -6,11 +6,12 @@
 
 use crate::drive::{Core, IoError};
 use crate::fdp::FdpEventKind;
+use crate::frontier::Kind;
 use crate::layout::NONE;
 use crate::ledger::Cause;
 use crate::line::LineState;
 use crate::recover::word;
-use crate::state::{Issue, Kind, State, Where};
+use crate::state::{Issue, State, Where};
 use nand::{NandError, Payload, Program, Ticket};
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ impl Core {
             while !self.is_ready(frontier) {
                 self.work[frontier].wait(&self.sim).await;
             }
-            if self.open_line(frontier).await.is_err() {
+            if self.open_line(frontier, false).await.is_err() {
                 return;
             }
             self.issue_waiting(frontier);
@@ -33,83 +34,51 @@ impl Core {
     }
 
     fn is_ready(&self, frontier: usize) -> bool {
-        let state = self.state.borrow();
-        let queue = &state.frontiers[frontier];
-        let waiting = self.may_go(&state, frontier);
-        waiting >= self.layout.unit as usize || queue.forced > 0 && waiting > 0
+        self.state.borrow().frontiers[frontier].is_ready(self.layout.unit)
     }
 
-    /// Slots that wait at a frontier and may be written. Where new and moved data
-    /// share lines, new data wait while a line that is kept for collection is in
-    /// use: that is what it needs to make room. Copies come first in the queue.
-    fn may_go(&self, state: &State, frontier: usize) -> usize {
-        let queue = &state.frontiers[frontier];
-        let kept = match queue.kind {
-            Kind::Host(_) if !self.config.collection.separate => self.reserve(state, frontier),
-            Kind::Map => 1,
-            _ => 0,
-        };
-        if state.lines.free_count(queue.group) < kept {
-            queue.moved
-        } else {
-            queue.pending.len()
+    /// Lets the writer of a frontier look again, also if it waits for a line.
+    pub(crate) fn wake(&self, frontier: usize) {
+        self.work[frontier].notify(&self.sim);
+        if self.state.borrow().frontiers[frontier].waits > 0 {
+            self.space.notify(&self.sim);
         }
-    }
-
-    /// Whether new data of a group are held back by [`Core::may_go`].
-    pub(crate) fn holds_back(&self, state: &State, group: u32) -> bool {
-        let mut frontiers = state.frontiers.iter().enumerate();
-        frontiers.any(|(index, queue)| {
-            queue.group == group && self.may_go(state, index) < queue.pending.len()
-        })
     }
 
     /// Issues one unit of what waits, if enough of it is still alive.
     fn issue_waiting(self: &Rc<Self>, frontier: usize) {
         let mut dead = Vec::new();
         let mut state = self.state.borrow_mut();
-        let forced = state.frontiers[frontier].forced > 0;
-        let line = state.frontiers[frontier].open;
+        let queue = &state.frontiers[frontier];
+        let forced = queue.pushed > 0 || (queue.forced > 0 && !queue.borrowed);
+        let line = queue.open;
         let room = state.room(&self.layout, line).expect("the line was opened");
-        let waiting = self.may_go(&state, frontier);
-        if waiting < room && !forced {
-            return;
-        }
-        let room = room.min(waiting);
         let slots = state.gather(frontier, room, &mut dead);
         for &slot in &dead {
-            self.free_slot(&mut state, slot);
+            self.free_slot(&mut state, frontier, slot);
         }
-        if slots.len() < room && !forced {
+        let enough = slots.len() == room || forced;
+        if !enough {
             // Some had died: wait for more.
-            for &slot in slots.iter().rev() {
-                let moved = state.slots.get(slot).moved;
-                let queue = &mut state.frontiers[frontier];
-                queue.pending.push_front(slot);
-                queue.moved += usize::from(moved);
-            }
-            return;
+            state.put_back(frontier, &slots);
         }
         drop(state);
         if !dead.is_empty() {
             self.progress.notify(&self.sim);
         }
-        if !slots.is_empty() {
+        if enough && !slots.is_empty() {
             self.issue(frontier, slots, None);
         }
     }
 
     /// Gives back a slot that will not be written, and its room in the buffer.
-    fn free_slot(&self, state: &mut State, index: u32) {
+    pub(crate) fn free_slot(&self, state: &mut State, frontier: usize, index: u32) {
         let slot = *state.slots.get(index);
         state.slots.release(index);
-        self.give_back(slot.moved, slot.cause);
-    }
-
-    fn give_back(&self, moved: bool, cause: u8) {
-        if moved {
-            self.window.put(1);
-        } else if cause != Cause::Map as u8 {
+        if slot.moved {
+            let group = state.frontiers[frontier].group;
+            self.window[group as usize].put(1);
+        } else if slot.cause != Cause::Map as u8 {
             self.buffer.put(1);
         }
     }
@@ -178,7 +147,7 @@ impl Core {
         let handle = match queue.kind {
             Kind::Host(handle) => handle,
             Kind::Moved(handle) if apart => handle,
-            Kind::Moved(_) | Kind::Map | Kind::Journal => return,
+            Kind::Moved(_) | Kind::Map | Kind::MovedMap | Kind::Journal => return,
         };
         let handle = queue.group * self.layout.handles + handle;
         let booked = |&&slot: &&u32| apart || !state.slots.get(slot).moved;
@@ -269,6 +238,7 @@ impl Core {
     /// would fill are written at once.
     pub(crate) fn close_line(self: &Rc<Self>, state: &mut State, frontier: usize) {
         let line = std::mem::replace(&mut state.frontiers[frontier].open, NONE);
+        state.frontiers[frontier].borrowed = false;
         let now = state.in_flight.next();
         let entry = &mut state.lines.lines[line as usize];
         entry.closed = now;
@@ -314,6 +284,7 @@ impl Core {
         for &index in &issue.slots {
             state.map.prefetch(state.slots.get(index).page);
         }
+        let group = state.frontiers[issue.frontier].group;
         let (mut host, mut moved) = (0, 0);
         for &index in &issue.slots {
             let slot = state.slots.get(index);
@@ -331,7 +302,7 @@ impl Core {
             self.buffer.put(host);
         }
         if moved > 0 {
-            self.window.put(moved);
+            self.window[group as usize].put(moved);
         }
         self.finished();
     }
@@ -339,18 +310,14 @@ impl Core {
     /// Tells whoever waits that a program has finished.
     pub(crate) fn finished(&self) {
         self.progress.notify(&self.sim);
+        let at_rest = self.state.borrow().in_flight.is_empty();
         for group in 0..self.layout.groups {
             if self.state.borrow().stalled[group as usize] > 0 {
                 self.collect[group as usize].notify(&self.sim);
-                self.give_up_without_lines(group);
+                if at_rest {
+                    self.unblock_copies(group);
+                }
             }
-        }
-    }
-
-    /// Takes no more writes if a group can have no more lines.
-    fn give_up_without_lines(&self, group: u32) {
-        if self.state.borrow().is_out_of_lines(&self.layout, group) {
-            self.become_read_only();
         }
     }
 
@@ -363,16 +330,28 @@ impl Core {
         if failed.sequence != first {
             self.state.borrow_mut().in_flight.end(failed.sequence);
         }
-        let Ok(frontier) = self.open_room(failed.frontier, slots.len()).await else {
-            return;
-        };
-        let slots = self.still_newest(slots);
-        if slots.is_empty() {
-            self.state.borrow_mut().in_flight.end(first);
-            self.finished();
-        } else {
-            self.issue(frontier, slots, Some(first));
+        // A summary, say, needs no line.
+        let mut slots = self.still_newest(failed.frontier, slots);
+        if !slots.is_empty() {
+            let frontier = self.shelter(&failed);
+            if self.open_room(frontier, slots.len()).await.is_err() {
+                return;
+            }
+            slots = self.still_newest(failed.frontier, slots);
+            if !slots.is_empty() {
+                self.issue(frontier, slots, Some(first));
+                return;
+            }
         }
+        self.state.borrow_mut().in_flight.end(first);
+        self.finished();
+    }
+
+    /// The frontier that takes what a failed program held: the one that copies of
+    /// it would go to. That one may take any free line, where the failed one might
+    /// have to wait for collection, which waits for the retry.
+    fn shelter(&self, failed: &Issue) -> usize {
+        self.target(failed.line)
     }
 
     /// Undoes the places that a failed program gave. Slots without a use are
@@ -392,12 +371,12 @@ impl Core {
             }
         }
         drop(state);
-        self.still_newest(failed.slots.clone())
+        self.still_newest(failed.frontier, failed.slots.clone())
     }
 
     /// Of slots without a place, those whose page has no newer version that is
     /// issued already. The others are freed.
-    fn still_newest(&self, slots: Vec<u32>) -> Vec<u32> {
+    fn still_newest(&self, frontier: usize, slots: Vec<u32>) -> Vec<u32> {
         let mut state = self.state.borrow_mut();
         let mut keep = Vec::new();
         for index in slots {
@@ -409,7 +388,7 @@ impl Core {
             if newest {
                 keep.push(index);
             } else {
-                self.free_slot(&mut state, index);
+                self.free_slot(&mut state, frontier, index);
             }
         }
         keep
@@ -424,126 +403,81 @@ impl Core {
     }
 
     /// Makes sure that a frontier has an open line with room, waiting for
-    /// collection if no line may be taken.
-    pub(crate) async fn open_line(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+    /// collection if no line may be taken. What is `urgent` may take any.
+    pub(crate) async fn open_line(
+        self: &Rc<Self>,
+        frontier: usize,
+        urgent: bool,
+    ) -> Result<(), IoError> {
         loop {
-            if self.try_open(frontier, self.kept_from(frontier)) {
+            if self.try_open(frontier, urgent) {
                 return Ok(());
             }
-            self.wait_for_line(frontier).await?;
+            let group = self.state.borrow().frontiers[frontier].group as usize;
+            self.count_waiting(frontier, 1);
+            self.unblock_copies(group as u32);
+            self.collect[group].notify(&self.sim);
+            let since = self.sim.now();
+            self.space.wait(&self.sim).await;
+            self.count_waiting(frontier, -1);
+            self.state.borrow_mut().ledger.stall_ns += self.sim.now().since(since).0;
+            if self.read_only.get() {
+                return Err(IoError::ReadOnly);
+            }
         }
     }
 
-    async fn wait_for_line(&self, frontier: usize) -> Result<(), IoError> {
-        let group = self.state.borrow().frontiers[frontier].group as usize;
-        self.state.borrow_mut().stalled[group] += 1;
-        self.unblock_copies(group as u32);
-        self.give_up_without_lines(group as u32);
-        self.collect[group].notify(&self.sim);
-        let since = self.sim.now();
-        self.space.wait(&self.sim).await;
+    fn count_waiting(&self, frontier: usize, more: i32) {
         let mut state = self.state.borrow_mut();
-        state.stalled[group] -= 1;
-        state.ledger.stall_ns += self.sim.now().since(since).0;
-        if self.read_only.get() {
-            return Err(IoError::ReadOnly);
-        }
-        Ok(())
+        let queue = &mut state.frontiers[frontier];
+        queue.waits = queue.waits.saturating_add_signed(more);
+        let group = queue.group as usize;
+        state.stalled[group] = state.stalled[group].saturating_add_signed(more);
     }
 
-    /// A frontier with an open line that has room for `pages` in its next unit.
-    /// No line is erased before a failed program was repeated, so that this must
-    /// not wait for one: before it takes a line that is kept for collection, it
-    /// takes room at another frontier of its group, of the same handle if it can.
-    async fn open_room(self: &Rc<Self>, frontier: usize, pages: usize) -> Result<usize, IoError> {
+    /// As [`Core::open_line`], urgently, with room for `pages` in its next unit.
+    async fn open_room(self: &Rc<Self>, frontier: usize, pages: usize) -> Result<(), IoError> {
         loop {
-            let reserve = self.reserve(&self.state.borrow(), frontier);
-            if self.open_own_room(frontier, pages, reserve) {
-                return Ok(frontier);
-            }
-            if let Some(other) = self.other_room(frontier, pages) {
-                return Ok(other);
-            }
-            if self.open_own_room(frontier, pages, 0) {
-                return Ok(frontier);
-            }
-            self.wait_for_line(frontier).await?;
-        }
-    }
-
-    /// Whether the open line of a frontier has room in its next unit, or a new one
-    /// that could be taken while `kept` lines stayed free.
-    fn open_own_room(self: &Rc<Self>, frontier: usize, pages: usize, kept: u32) -> bool {
-        while self.try_open(frontier, kept) {
+            self.open_line(frontier, true).await?;
             let mut state = self.state.borrow_mut();
-            if self.has_room(&state, frontier, pages) {
-                return true;
+            let line = state.frontiers[frontier].open;
+            if state
+                .room(&self.layout, line)
+                .is_some_and(|room| room >= pages)
+            {
+                return Ok(());
             }
             self.report_unit(&state, frontier, FdpEventKind::ImplicitlyModified);
             self.close_line(&mut state, frontier);
         }
-        false
     }
 
-    /// Another frontier of the group with room for data.
-    fn other_room(&self, frontier: usize, pages: usize) -> Option<usize> {
-        let state = self.state.borrow();
-        let owner = |frontier: usize| self.owner(&state, frontier as u16);
-        let group = state.frontiers[frontier].group;
-        let has_room = |&other: &usize| {
-            let queue = &state.frontiers[other];
-            let takes = matches!(queue.kind, Kind::Host(_) | Kind::Moved(_));
-            takes && queue.group == group && self.has_room(&state, other, pages)
-        };
-        let others = (0..state.frontiers.len()).filter(has_room);
-        others.min_by_key(|&other| owner(other) != owner(frontier))
-    }
-
-    fn has_room(&self, state: &State, frontier: usize, pages: usize) -> bool {
-        let line = state.frontiers[frontier].open;
-        line != NONE
-            && state
-                .room(&self.layout, line)
-                .is_some_and(|room| room >= pages)
-    }
-
-    /// Free lines that the host leaves to others in the group of `frontier`.
-    fn reserve(&self, state: &State, frontier: usize) -> u32 {
-        let group = state.frontiers[frontier].group;
-        state.reserve_lines(&self.layout, &self.config, group)
-    }
-
-    /// Free lines that a frontier leaves to others.
-    fn kept_from(&self, frontier: usize) -> u32 {
-        let state = self.state.borrow();
-        let queue = &state.frontiers[frontier];
-        match queue.kind {
-            _ if queue.moved > 0 => 0,
-            Kind::Moved(_) => 0,
-            // Collection waits for neither, and needs a line to get on.
-            Kind::Map | Kind::Journal => 1,
-            Kind::Host(_) => self.reserve(&state, frontier),
-        }
-    }
-
-    /// Makes sure that a frontier has an open line, if it can take one and still
-    /// leave `kept` free lines.
-    fn try_open(self: &Rc<Self>, frontier: usize, kept: u32) -> bool {
+    fn try_open(self: &Rc<Self>, frontier: usize, urgent: bool) -> bool {
         let mut state = self.state.borrow_mut();
         let queue = &state.frontiers[frontier];
-        let (open, group) = (queue.open, queue.group);
+        let (open, kind, group) = (queue.open, queue.kind, queue.group);
+        let (borrowed, copies) = (queue.borrowed, queue.has_copies(self.layout.unit));
         if open != NONE {
             let span = state.in_flight.next() - state.lines.lines[open as usize].opened;
-            let full = state.peek_unit(&self.layout, open).is_none();
-            if span < MAX_SPAN && !full {
-                return true;
+            if span < MAX_SPAN && state.peek_unit(&self.layout, open).is_some() {
+                return !borrowed || copies || urgent || self.keep_borrowed(&mut state, frontier);
             }
-            if !full {
+            if state.peek_unit(&self.layout, open).is_some() {
                 self.report_unit(&state, frontier, FdpEventKind::ImplicitlyModified);
             }
             self.close_line(&mut state, frontier);
         }
-        if state.lines.free_count(group) <= kept {
+        let movers = state.movers(&self.layout, &self.config, group, Some(kind));
+        let reserve = self.layout.reserve_lines(&self.config, movers);
+        let kept = match kind {
+            Kind::Moved(_) | Kind::MovedMap => 0,
+            _ if urgent || copies => 0,
+            // Once it has a new line it gives the old one back.
+            Kind::Journal => self.layout.mover_lines(&self.config, movers),
+            Kind::Host(_) | Kind::Map => reserve,
+        };
+        let free = state.lines.free_count(group);
+        if free <= kept {
             return false;
         }
         let dynamic = self.config.wear.dynamic;
@@ -552,9 +486,30 @@ impl Core {
         let now = state.in_flight.next();
         let entry = &mut state.lines.lines[line as usize];
         (entry.opened, entry.frontier) = (now, frontier as u16);
-        state.frontiers[frontier].open = line;
+        let queue = &mut state.frontiers[frontier];
+        queue.open = line;
+        queue.borrowed = matches!(kind, Kind::Host(_)) && free <= reserve;
+        for other in 0..self.layout.groups {
+            if other == group || state.loads[other as usize].is_full {
+                state.weigh(&self.layout, &self.config, other);
+            }
+        }
         drop(state);
         self.collect[group as usize].notify(&self.sim);
         true
+    }
+
+    /// Lets new data into a line that was taken for copies, if the reserve is
+    /// whole without it.
+    fn keep_borrowed(&self, state: &mut State, frontier: usize) -> bool {
+        let (kind, group) = (
+            state.frontiers[frontier].kind,
+            state.frontiers[frontier].group,
+        );
+        let movers = state.movers(&self.layout, &self.config, group, Some(kind));
+        let reserve = self.layout.reserve_lines(&self.config, movers);
+        let whole = state.lines.free_count(group) >= reserve;
+        state.frontiers[frontier].borrowed = !whole;
+        whole
     }
 }

@@ -12,18 +12,23 @@
 //! use and are erased; one is written whenever the journal moves on to another
 //! line.
 //!
+//! However the ranges are cut up, a checkpoint takes no more than a bit a page of
+//! the host. So it seldom fills a line; if it does, the next one is not written
+//! for the lines that the last one filled, and it comes to an end.
+//!
 //! # Format of a journal page (little endian, 4096 bytes)
 //!
 //! | bytes | |
 //! | --- | --- |
 //! | 0–3 | magic `FLJ1` |
-//! | 4–7 | kind: 0 records, 1 checkpoint |
+//! | 4–7 | kind: 0 records, 1 checkpoint, 2 checkpoint as bits |
 //! | 8–15 | sequence number: of the page, or of the checkpoint it belongs to |
 //! | 16–19 | position of the page in its checkpoint |
 //! | 20–23 | pages of the checkpoint; 1 for records |
-//! | 24–27 | entries in this page |
+//! | 24–27 | entries in this page, or bits |
 //! | 28–31 | CRC-32C of the rest of the page |
 //! | 32–4095 | entries of 16 bytes: sequence number (8), first page (4), pages (4) |
+//! | 32–4095 | or sequence number (8), first page (4), a bit for each page from there |
 
 use crate::drive::{Core, IoError};
 use crate::ledger::Cause;
@@ -40,6 +45,9 @@ const ENTRY: usize = 16;
 /// Entries of a journal page.
 pub(crate) const ENTRIES: usize = (UNIT - HEADER) / ENTRY;
 const _: () = assert!(ENTRIES == 254);
+const FIRST_BIT: usize = HEADER + 12;
+/// Pages of the host that a journal page has a bit for.
+pub(crate) const BITS: u32 = ((UNIT - FIRST_BIT) * 8) as u32;
 
 /// A range of mapped pages that was deallocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +75,9 @@ impl JournalPage {
     pub(crate) fn encode(&self) -> [u8; UNIT] {
         let (kind, index, of) = match self.kind {
             PageKind::Records => (0, 0, 1),
-            PageKind::Checkpoint { index, of } => (1, index, of),
+            PageKind::Checkpoint { index, of } => {
+                (1 + u32::from(self.entries.len() > ENTRIES), index, of)
+            }
         };
         let mut bytes = [0; UNIT];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -76,16 +86,35 @@ impl JournalPage {
         put(8, &self.sequence.to_le_bytes());
         put(16, &u32::to_le_bytes(index));
         put(20, &u32::to_le_bytes(of));
-        put(24, &(self.entries.len() as u32).to_le_bytes());
-        for (number, entry) in self.entries.iter().enumerate() {
-            let at = HEADER + number * ENTRY;
-            put(at, &entry.sequence.to_le_bytes());
-            put(at + 8, &entry.first.to_le_bytes());
-            put(at + 12, &entry.pages.to_le_bytes());
+        if kind == 2 {
+            self.encode_bits(&mut bytes);
+        } else {
+            put(24, &(self.entries.len() as u32).to_le_bytes());
+            for (number, entry) in self.entries.iter().enumerate() {
+                let at = HEADER + number * ENTRY;
+                put(at, &entry.sequence.to_le_bytes());
+                put(at + 8, &entry.first.to_le_bytes());
+                put(at + 12, &entry.pages.to_le_bytes());
+            }
         }
         let crc = checksum(&bytes);
         bytes[28..32].copy_from_slice(&crc.to_le_bytes());
         bytes
+    }
+
+    /// The entries, ascending and of one sequence number, as bits.
+    fn encode_bits(&self, bytes: &mut [u8; UNIT]) {
+        let (first, last) = (self.entries[0], self.entries[self.entries.len() - 1]);
+        let count = last.first + last.pages - first.first;
+        bytes[24..28].copy_from_slice(&count.to_le_bytes());
+        bytes[HEADER..HEADER + 8].copy_from_slice(&first.sequence.to_le_bytes());
+        bytes[HEADER + 8..FIRST_BIT].copy_from_slice(&first.first.to_le_bytes());
+        for entry in &self.entries {
+            for page in entry.first..entry.first + entry.pages {
+                let bit = (page - first.first) as usize;
+                bytes[FIRST_BIT + bit / 8] |= 1 << (bit % 8);
+            }
+        }
     }
 
     /// The page in `bytes`; none if it is not one, or damaged.
@@ -93,12 +122,14 @@ impl JournalPage {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         let count = u32_at(24) as usize;
-        if u32_at(0) != MAGIC || count > ENTRIES || u32_at(28) != checksum(bytes) {
+        let is_bits = u32_at(4) == 2;
+        let most = if is_bits { BITS as usize } else { ENTRIES };
+        if u32_at(0) != MAGIC || count > most || u32_at(28) != checksum(bytes) {
             return None;
         }
         let kind = match u32_at(4) {
             0 => PageKind::Records,
-            1 => PageKind::Checkpoint {
+            1 | 2 => PageKind::Checkpoint {
                 index: u32_at(16),
                 of: u32_at(20),
             },
@@ -112,10 +143,19 @@ impl JournalPage {
                 pages: u32_at(at + 12),
             }
         };
+        let is_set = |bit: &u32| bytes[FIRST_BIT + *bit as usize / 8] >> (bit % 8) & 1 == 1;
+        let entries = if is_bits {
+            let first = u32_at(HEADER + 8);
+            let pages = (0..count as u32).filter(is_set);
+            let pages = pages.map(|bit| first.saturating_add(bit)).collect();
+            ranges(pages, u64_at(HEADER))
+        } else {
+            (0..count).map(entry).collect()
+        };
         Some(Self {
             kind,
             sequence: u64_at(8),
-            entries: (0..count).map(entry).collect(),
+            entries,
         })
     }
 }
@@ -138,6 +178,8 @@ pub(crate) struct Journal {
     writing: usize,
     /// Full journal lines, to be erased when a checkpoint is complete.
     pub(crate) full_lines: Vec<u32>,
+    /// Full lines that are not worth a checkpoint.
+    kept: usize,
     /// Whether records must go out although they do not fill a page.
     forced: bool,
 }
@@ -145,18 +187,23 @@ pub(crate) struct Journal {
 impl Journal {
     /// The journal as found at power-on: records that are not on flash, and full
     /// lines that a checkpoint will supersede.
-    pub(crate) fn found(records: Vec<Trimmed>, full_lines: Vec<u32>) -> Self {
+    pub(crate) fn found(records: Vec<Trimmed>, full_lines: Vec<u32>, kept: usize) -> Self {
         Self {
             records,
             full_lines,
+            kept,
             ..Self::default()
         }
+    }
+
+    fn wants_checkpoint(&self) -> bool {
+        self.full_lines.len() > self.kept
     }
 
     fn has_work(&self) -> bool {
         !self.waiting.is_empty()
             || self.records.len() >= ENTRIES
-            || !self.full_lines.is_empty()
+            || self.wants_checkpoint()
             || (self.forced && !self.records.is_empty())
     }
 }
@@ -235,7 +282,7 @@ impl Core {
             if self.write_records(frontier).await.is_err() {
                 return;
             }
-            if !self.journal.borrow().full_lines.is_empty()
+            if self.journal.borrow().wants_checkpoint()
                 && self.write_checkpoint(frontier).await.is_err()
             {
                 return;
@@ -245,7 +292,7 @@ impl Core {
 
     /// Writes one page of records, if there are any.
     async fn write_records(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
-        self.open_journal_line(frontier).await?;
+        self.open_journal_line(frontier, false).await?;
         let asked = self.journal.borrow().asked;
         let waiting: Vec<_> = {
             let mut journal = self.journal.borrow_mut();
@@ -301,15 +348,14 @@ impl Core {
             ranges(state.without_version(self.layout.host_pages), sequence)
         };
         let sequence = self.mark();
-        let of = ranges.len().div_ceil(ENTRIES).max(1) as u32;
-        for index in 0..of {
-            self.open_journal_line(frontier).await?;
-            let from = index as usize * ENTRIES;
-            let to = ranges.len().min(from + ENTRIES);
+        let pages = by_page(ranges, self.layout.host_pages);
+        let of = pages.len() as u32;
+        for (index, entries) in (0..).zip(pages) {
+            self.open_journal_line(frontier, false).await?;
             let page = JournalPage {
                 kind: PageKind::Checkpoint { index, of },
                 sequence,
-                entries: ranges[from..to].to_vec(),
+                entries,
             };
             self.write_page(frontier, page).await?;
         }
@@ -325,9 +371,13 @@ impl Core {
     }
 
     /// As [`Core::open_line`]; the line that was full before is remembered.
-    async fn open_journal_line(self: &Rc<Self>, frontier: usize) -> Result<(), IoError> {
+    async fn open_journal_line(
+        self: &Rc<Self>,
+        frontier: usize,
+        urgent: bool,
+    ) -> Result<(), IoError> {
         let before = self.state.borrow().frontiers[frontier].open;
-        self.open_line(frontier).await?;
+        self.open_line(frontier, urgent).await?;
         let after = self.state.borrow().frontiers[frontier].open;
         if before != after && before != crate::layout::NONE {
             self.journal.borrow_mut().full_lines.push(before);
@@ -353,7 +403,7 @@ impl Core {
             if written {
                 return Ok(());
             }
-            self.open_journal_line(frontier).await?;
+            self.open_journal_line(frontier, true).await?;
         }
     }
 
@@ -369,7 +419,7 @@ impl Core {
             state.in_flight.end(sequence);
         }
         drop(state);
-        self.progress.notify(&self.sim);
+        self.finished();
     }
 
     fn submit_page(&self, frontier: usize, page: &mut JournalPage) -> (u32, u32, u64, Ticket) {
@@ -409,6 +459,33 @@ impl Core {
     }
 }
 
+/// Entries of each page of a checkpoint: no more pages than bits would need, and
+/// one at least.
+fn by_page(ranges: Vec<Trimmed>, host_pages: u32) -> Vec<Vec<Trimmed>> {
+    let as_entries = ranges.len().div_ceil(ENTRIES);
+    if as_entries <= 1 {
+        return vec![ranges];
+    }
+    if as_entries <= host_pages.div_ceil(BITS) as usize {
+        return ranges.chunks(ENTRIES).map(<[_]>::to_vec).collect();
+    }
+    let mut pages = vec![Vec::new(); host_pages.div_ceil(BITS) as usize];
+    for range in ranges {
+        let (mut first, end) = (range.first, range.first + range.pages);
+        while first < end {
+            let page = first / BITS;
+            let next = end.min((page + 1) * BITS);
+            pages[page as usize].push(Trimmed {
+                first,
+                pages: next - first,
+                ..range
+            });
+            first = next;
+        }
+    }
+    pages
+}
+
 /// Ascending pages as ranges, each with `sequence`.
 fn ranges(pages: Vec<u32>, sequence: u64) -> Vec<Trimmed> {
     let mut ranges: Vec<Trimmed> = Vec::new();
@@ -428,6 +505,29 @@ fn ranges(pages: Vec<u32>, sequence: u64) -> Vec<Trimmed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkpoint_takes_no_more_than_a_bit_a_page() {
+        let host_pages = 3 * BITS - 5;
+        for step in [2, 3, 300, 40_000] {
+            let lost = (0..host_pages).filter(|page| page % step != 0).collect();
+            let all = ranges(lost, 7);
+            let pages = by_page(all.clone(), host_pages);
+            assert!((1..=3).contains(&pages.len()), "{}", pages.len());
+            let decoded = pages.into_iter().flat_map(|entries| {
+                let page = JournalPage {
+                    kind: PageKind::Checkpoint { index: 0, of: 1 },
+                    sequence: 9,
+                    entries,
+                };
+                let back = JournalPage::decode(&page.encode());
+                assert_eq!(back.as_ref(), Some(&page));
+                back.expect("just compared").entries
+            });
+            let lost = |r: Trimmed| r.first..r.first + r.pages;
+            assert!(decoded.flat_map(lost).eq(all.into_iter().flat_map(lost)));
+        }
+    }
 
     #[test]
     fn a_page_decodes_to_what_was_encoded_and_damage_is_seen() {

@@ -6,6 +6,7 @@
 //! programs go to different dies.
 
 use crate::config::{ConfigError, DriveConfig, Interface};
+use crate::journal;
 use nand::{BlockId, Geometry, MAX_PLANES, Row, UNIT};
 use units::Bytes;
 
@@ -172,40 +173,65 @@ impl Layout {
 
     /// Whether the host's data fit besides the lines that must stay available.
     fn check_space(&self, config: &DriveConfig) -> Result<(), ConfigError> {
-        let (lines, need) = (self.lines_per_group, self.lines_besides(config));
-        if lines >= self.least_lines(config) {
+        let lines = self.lines_per_group;
+        let hold = self.most_valid(config, lines).saturating_sub(self.spread());
+        let hold = hold * u64::from(self.groups);
+        let pages = u64::from(self.pages());
+        if hold >= pages {
             return Ok(());
         }
-        let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
-        let fit = lines.saturating_sub(need);
-        let most = u64::from(fit) * u64::from(self.line_data) * u64::from(self.groups);
+        // Of so many pages, those that a paged map takes.
+        let most = match self.map_pages {
+            0 => hold,
+            _ => hold - hold.div_ceil(u64::from(self.entries_per_map_page) + 1),
+        };
         Err(ConfigError::Space {
             lines,
             line: self.bytes(self.line_pages),
-            user: self.bytes(pages),
-            need,
+            user: self.bytes(pages.div_ceil(u64::from(self.groups)) as u32),
+            need: self.lines_besides(config),
             most: Bytes(most * self.page_bytes()),
         })
     }
 
-    /// Lines of a group that may hold next to nothing: the reserve; open lines of
-    /// the host and of collection, the journal's old line beside its new one, a
-    /// paged map's; and one that is being erased.
+    /// Lines that a checkpoint of the journal may fill, wherever in one it begins;
+    /// 0 if it fits in a line that it begins.
+    pub(crate) fn checkpoint_lines(&self) -> u32 {
+        let filled = self.host_pages.div_ceil(journal::BITS) / self.data_units().max(1);
+        filled + u32::from(filled > 0)
+    }
+
+    /// Lines of a group that may hold next to nothing: the open ones of the host,
+    /// of collection and of a paged map, the journal's old ones beside its new
+    /// ones, the reserve, and the one that collection is to free.
     fn lines_besides(&self, config: &DriveConfig) -> u32 {
         let movers = self.movers(config);
-        let open = self.handles + movers + 2 + u32::from(self.map_pages > 0);
-        self.reserve_lines(config, movers).saturating_add(open + 1)
+        let map = 2 * u32::from(self.map_pages > 0);
+        let journal = 2 + 2 * self.checkpoint_lines();
+        let open = self.handles + movers + journal + map;
+        let reserve = self.reserve_lines(config, movers);
+        reserve.saturating_add(open + 1)
     }
 
-    /// Lines that a group needs for its share of the data and for collection to
-    /// get on. With fewer in service the drive takes no more writes.
-    pub(crate) fn least_lines(&self, config: &DriveConfig) -> u32 {
-        let pages = (self.host_pages + self.map_pages).div_ceil(self.groups);
-        let full = pages.div_ceil(self.line_data);
-        full.saturating_add(self.lines_besides(config))
+    /// Pages that `lines` lines of a group can hold so that collection always has
+    /// something to gain: while no more lines are free or to be than the reserve,
+    /// there are too many closed ones for all of them to be full.
+    pub(crate) fn most_valid(&self, config: &DriveConfig, lines: u32) -> u64 {
+        let full = lines.saturating_sub(self.lines_besides(config));
+        u64::from(full) * u64::from(self.line_data)
     }
 
-    /// Frontiers of a group that moved data go to.
+    /// Pages by which data that the host puts where it likes may overshoot the
+    /// room of a group before its writes go elsewhere: what its open lines and the
+    /// buffer take. None without groups to choose from.
+    fn spread(&self) -> u64 {
+        if self.groups == 1 {
+            return 0;
+        }
+        u64::from(self.handles) * u64::from(self.line_data) + u64::from(self.buffer_pages)
+    }
+
+    /// Frontiers of a group that moved data of handles go to.
     #[must_use]
     pub(crate) const fn movers(&self, config: &DriveConfig) -> u32 {
         if config.placement.persistently_isolated {
@@ -216,19 +242,26 @@ impl Layout {
     }
 
     /// Free lines of a group that the host must leave alone while `movers`
-    /// frontiers of collection have something to move: as many as are
-    /// configured, and at least one for each of them, for the journal and for a
-    /// paged map. With fewer it could come to rest: a victim gives its line back
-    /// only when its last valid page is written, and that may need a new line of
-    /// its own frontier.
+    /// frontiers of collection have data of handles to move: as many as are
+    /// configured, and no less than the movers need and one for the journal.
     #[must_use]
     pub(crate) fn reserve_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
-        // A line that loses a die while moved data are written to it may not hold
-        // all that is valid on the line they come from.
-        let may_lose_a_die = u32::from(config.faults.program_failures > 0);
-        let needed = movers + 1 + u32::from(self.map_pages > 0);
-        let lines = config.collection.reserve_lines.max(needed);
-        lines.saturating_add(may_lose_a_die)
+        let needed = self.mover_lines(config, movers) + 1;
+        config.collection.reserve_lines.max(needed)
+    }
+
+    /// Free lines that collection needs to come to an end: one for each mover.
+    ///
+    /// A victim gives its line back when its last valid page is written, and that
+    /// may need a new line of its own frontier. But no frontier is ever more than
+    /// one line behind: n victims and a part of another are n lines given back and
+    /// fewer than n + 1 lines of copies, since none of them is full, and units are
+    /// not padded while there are victims. Where programs may fail, one more, for
+    /// what failures waste.
+    #[must_use]
+    pub(crate) fn mover_lines(&self, config: &DriveConfig, movers: u32) -> u32 {
+        let failing = config.faults.program_failures > 0;
+        movers + u32::from(self.map_pages > 0) + u32::from(failing)
     }
 
     /// Lines of a group that hold data on a drive that aged under one handle:

@@ -117,6 +117,8 @@ pub struct Ledger {
     pub host_trim_sectors: u64,
     /// Flush commands.
     pub flushes: u64,
+    /// Writes whose reclaim group was full, and that went to another one.
+    pub redirected: u64,
     /// Lines reclaimed.
     pub lines_collected: u64,
     /// Of those, lines whose collection began while a write waited for space.

@@ -33,6 +33,7 @@ mod collect;
 mod config;
 mod drive;
 mod fdp;
+mod frontier;
 pub mod image;
 mod issue;
 mod journal;

@@ -9,9 +9,10 @@
 
 use crate::config::DriveConfig;
 use crate::drive::Core;
+use crate::frontier::Kind;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
-use crate::state::{Incoming, Kind, Where};
+use crate::state::{Incoming, Where};
 use nand::Priority;
 use sim::{Signal, Sim};
 use std::cell::RefCell;

@@ -2,9 +2,12 @@
 //! how long power-on takes.
 
 use crate::drive::{Core, Dump, SavedSlot};
+use crate::frontier::{Frontier, Kind};
+use crate::layout::NONE;
 use crate::ledger::{Cause, ReadCause};
-use crate::state::{Incoming, Where};
+use crate::state::{Incoming, State, Where};
 use nand::{Priority, UNIT};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 impl Core {
@@ -24,16 +27,37 @@ impl Core {
                 && state.map.get(slot.page) == Where::Buffer(*index)
         };
         let slots = state.slots.in_use().filter(newest);
+        let queued: BTreeMap<u32, usize> = (0..)
+            .zip(&state.frontiers)
+            .flat_map(|(number, queue)| queue.pending.iter().map(move |&slot| (slot, number)))
+            .collect();
         let saved = slots.map(|(index, slot)| SavedSlot {
             page: slot.page,
             tag: slot.tag,
-            frontier: 0,
+            frontier: self.host_frontier_of(&state, queued.get(&index).copied(), slot.place),
             payload: state.slots.payload(index).to_vec(),
         });
         Some(Dump {
             slots: saved.collect(),
             trims: self.journal.borrow().records.clone(),
         })
+    }
+
+    /// The frontier of the host that a slot was written through: the one where it
+    /// waits, or the handle of the line where its program is under way.
+    fn host_frontier_of(&self, state: &State, queued: Option<usize>, place: u32) -> u16 {
+        let at = queued.or_else(|| {
+            let line = (place != NONE).then(|| self.layout.line_of(place).0)?;
+            Some(usize::from(state.lines.lines[line as usize].frontier))
+        });
+        let Some(at) = at else { return 0 };
+        let Frontier { kind, group, .. } = state.frontiers[at];
+        match kind {
+            Kind::Host(handle) | Kind::Moved(handle) => {
+                (group * self.layout.handles + handle) as u16
+            }
+            Kind::Map | Kind::MovedMap | Kind::Journal => 0,
+        }
     }
 
     /// Takes the saved buffer back in. From then on the buffer protects it.

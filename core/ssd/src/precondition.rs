@@ -183,7 +183,8 @@ impl<'a> Scribe<'a> {
             }
             let mut row = rows[layout.die_in_group(unit) as usize];
             row.page = layout.first_row(unit);
-            let label = word::label(line, 0);
+            let first_handle = layout.group(line) * layout.handles;
+            let label = word::label(line, first_handle as u16);
             self.media
                 .cells
                 .program(row, self.sequence, label, &self.words, &[])

@@ -11,12 +11,13 @@
 
 use crate::config::DriveConfig;
 use crate::drive::Dump;
+use crate::frontier::{Frontier, Kind};
 use crate::issue::MAX_SPAN;
 use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::Ledger;
 use crate::line::{LineState, Lines};
-use crate::state::{Frontier, InFlight, Kind, Map, State, Where};
+use crate::state::{InFlight, Load, Map, State, Where};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
 
@@ -80,8 +81,11 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
         group,
         open: NONE,
         pending: VecDeque::new(),
+        copies: VecDeque::new(),
         forced: 0,
-        moved: 0,
+        pushed: 0,
+        borrowed: false,
+        waits: 0,
     };
     let moved = layout.movers(config);
     let groups = || 0..layout.groups;
@@ -89,7 +93,7 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
     let mut all: Vec<_> = host.collect();
     all.extend(groups().flat_map(|g| (0..moved).map(move |h| new(Kind::Moved(h), g))));
     if layout.map_pages > 0 {
-        all.push(new(Kind::Map, 0));
+        all.extend([new(Kind::Map, 0), new(Kind::MovedMap, 0)]);
     }
     all.push(new(Kind::Journal, 0));
     all
@@ -139,26 +143,31 @@ pub(crate) fn rebuild(
         ledger: Ledger::new(1 << 8, handles),
         most_erases: 0,
         stalled: vec![0; layout.groups as usize],
+        loads: vec![Load::default(); layout.groups as usize],
         blocks: found.blocks.clone(),
         spares: found.spares.clone(),
         frontiers: Vec::new(),
     };
     reopen(layout, &media, &found, &mut state, &mut frontiers);
     state.frontiers = frontiers;
+    for group in 0..layout.groups {
+        state.weigh(layout, config, group);
+    }
     let worn = state.lines.lines.iter().map(|line| line.erases);
     state.most_erases = worn.max().unwrap_or(0);
-    let journal = journal(&state, dump);
+    let journal = journal(layout, &state, dump);
     (state, journal)
 }
 
-fn journal(state: &State, dump: Option<&Dump>) -> Journal {
+fn journal(layout: &Layout, state: &State, dump: Option<&Dump>) -> Journal {
     let frontier = state.frontiers.len() - 1;
     let lines = state.lines.lines.iter().enumerate();
     let full = lines.filter(|(_, line)| {
         line.state == LineState::Closed && usize::from(line.frontier) == frontier && line.closed > 0
     });
     let full = full.map(|(line, _)| line as u32).collect();
-    Journal::found(dump.map(|d| d.trims.clone()).unwrap_or_default(), full)
+    let records = dump.map(|d| d.trims.clone()).unwrap_or_default();
+    Journal::found(records, full, layout.checkpoint_lines() as usize)
 }
 
 /// Gives each line its blocks: those whose label names it, and of the rest,

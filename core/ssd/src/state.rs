@@ -7,6 +7,7 @@
 
 use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
+use crate::frontier::{Frontier, Kind};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
 use crate::line::{Line, LineState, LineView, Lines};
@@ -65,31 +66,6 @@ impl Map {
     }
 }
 
-/// What a frontier is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// New data of one handle.
-    Host(u32),
-    /// Moved data of one handle, or of all.
-    Moved(u32),
-    Map,
-    Journal,
-}
-
-/// An open line and what waits to be appended to it.
-#[derive(Debug)]
-pub(crate) struct Frontier {
-    pub(crate) kind: Kind,
-    pub(crate) group: u32,
-    /// Open line, or [`NONE`].
-    pub(crate) open: u32,
-    pub(crate) pending: VecDeque<u32>,
-    /// Slots that must be issued even if they do not fill a unit.
-    pub(crate) forced: usize,
-    /// Slots in `pending` that collection put there.
-    pub(crate) moved: usize,
-}
-
 /// Programs under way, by sequence number.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
@@ -110,6 +86,11 @@ impl InFlight {
     #[inline]
     pub(crate) fn next(&self) -> u64 {
         self.settled + self.done.len() as u64
+    }
+
+    /// Whether no program is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.done.is_empty()
     }
 
     #[inline]
@@ -157,8 +138,19 @@ pub(crate) struct State {
     pub(crate) spares: Vec<Vec<u32>>,
     /// Frontiers that wait for a free line, by group.
     pub(crate) stalled: Vec<u32>,
+    /// How full each group is; not kept where there is only one.
+    pub(crate) loads: Vec<Load>,
     /// Most erases of any line.
     pub(crate) most_erases: u32,
+}
+
+/// How full a group was when a line of it was last opened for the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Pages that it holds, or will when its open lines and the buffer are full.
+    pub(crate) pages: u64,
+    /// Whether it could not hold them all: new data go elsewhere.
+    pub(crate) is_full: bool,
 }
 
 /// A new version of a page, on its way into the buffer.
@@ -232,26 +224,8 @@ impl State {
             successor_serial: 0,
             serial: 0,
         });
-        let frontier = &mut self.frontiers[frontier];
-        // Ahead of new data, where both wait: only copies make room.
-        frontier.pending.insert(frontier.moved, index);
-        frontier.forced += usize::from(frontier.moved < frontier.forced);
-        frontier.moved += 1;
+        self.frontiers[frontier].copies.push_back(index);
         index
-    }
-
-    /// Drops the copies from a line that wait in a queue. They are outdated, since
-    /// nothing on the line is valid, and must not outlive it: what is written to
-    /// its pages next would make them look alive.
-    pub(crate) fn drop_copies(&mut self, layout: &Layout, line: u32) {
-        for frontier in &self.frontiers {
-            for &index in &frontier.pending {
-                let slot = self.slots.get_mut(index);
-                if slot.moved && slot.old != NONE && layout.line_of(slot.old).0 == line {
-                    slot.state = SlotState::Dropped;
-                }
-            }
-        }
     }
 
     /// Takes back what the host deallocated: the page is nowhere, and its version
@@ -316,20 +290,15 @@ impl State {
         pages
     }
 
-    /// Takes up to `room` live slots from the queue of a frontier; dead ones on
-    /// the way go to `dead`. So do copies of pages of which a newer version is
-    /// taken with them: that one is placed first, and the copy must not follow.
+    /// Takes up to `room` live slots from the queues of a frontier, copies first;
+    /// dead ones on the way go to `dead`.
     pub(crate) fn gather(&mut self, frontier: usize, room: usize, dead: &mut Vec<u32>) -> Vec<u32> {
         let mut slots = Vec::with_capacity(room);
         while slots.len() < room {
-            let Some(index) = self.frontiers[frontier].pending.pop_front() else {
+            let Some(index) = self.frontiers[frontier].next_slot() else {
                 break;
             };
-            let queue = &mut self.frontiers[frontier];
-            queue.forced = queue.forced.saturating_sub(1);
-            queue.moved -= usize::from(self.slots.get(index).moved);
-            let mixed = matches!(queue.kind, Kind::Host(_));
-            if self.is_live(index) && !(mixed && self.is_overtaken(index, &slots)) {
+            if self.is_live(index) {
                 slots.push(index);
             } else {
                 dead.push(index);
@@ -338,13 +307,16 @@ impl State {
         slots
     }
 
-    /// Whether a copy's page is among `taken` in a newer version.
-    fn is_overtaken(&self, index: u32, taken: &[u32]) -> bool {
-        let slot = self.slots.get(index);
-        slot.moved
-            && taken
-                .iter()
-                .any(|&other| self.slots.get(other).page == slot.page)
+    /// Puts slots that were gathered back where they came from.
+    pub(crate) fn put_back(&mut self, frontier: usize, slots: &[u32]) {
+        let queue = &mut self.frontiers[frontier];
+        for &slot in slots.iter().rev() {
+            if self.slots.get(slot).moved {
+                queue.copies.push_front(slot);
+            } else {
+                queue.pending.push_front(slot);
+            }
+        }
     }
 
     /// Gives a slot its place on flash: the instant at which the versions before
@@ -448,69 +420,115 @@ impl State {
             })
     }
 
-    /// Free lines of a group that the host must leave alone, given whose lines
-    /// there are and whose data wait for one.
-    pub(crate) fn reserve_lines(&self, layout: &Layout, config: &DriveConfig, group: u32) -> u32 {
+    /// Frontiers of a group that moved data of handles may go to, given whose
+    /// lines there are, who waits for one, and `newcomer`. Who waits counts before
+    /// it has a line: collection must free as many as it will be asked to leave.
+    pub(crate) fn movers(
+        &self,
+        layout: &Layout,
+        config: &DriveConfig,
+        group: u32,
+        newcomer: Option<Kind>,
+    ) -> u32 {
         if layout.movers(config) == 1 {
-            return layout.reserve_lines(config, 1);
+            return 1;
         }
-        let first = (group * layout.lines_per_group) as usize;
-        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
-        let used = lines.iter().filter(|l| l.state != LineState::Free);
+        let lines = self.lines_of(layout, group).iter();
+        let used = lines.filter(|line| line.state != LineState::Free);
         let kinds = used.map(|line| self.frontiers[usize::from(line.frontier)].kind);
+        let waiting = |f: &&Frontier| f.group == group && f.waits > 0;
+        let waiting = self.frontiers.iter().filter(waiting).map(|f| f.kind);
         let mut active = vec![false; layout.handles as usize];
-        let waiting = self
-            .frontiers
-            .iter()
-            .filter(|f| f.group == group && !f.pending.is_empty());
-        for kind in kinds.chain(waiting.map(|f| f.kind)) {
+        for kind in kinds.chain(waiting).chain(newcomer) {
             if let Kind::Host(handle) | Kind::Moved(handle) = kind {
                 active[handle as usize] = true;
             }
         }
         let movers = active.iter().filter(|&&is| is).count() as u32;
-        layout.reserve_lines(config, movers.max(1))
+        movers.max(1)
     }
 
-    /// Whether no line of a group can become free any more: none is, none is on
-    /// its way, and all copies wait for one. It comes to that only if erases
-    /// keep failing.
-    pub(crate) fn is_out_of_lines(&self, layout: &Layout, group: u32) -> bool {
-        if self.lines.free_count(group) > 0 {
-            return false;
+    /// Finds out how full a group is, at the instants at which that is bound to
+    /// change: between two of them it takes no more than its open lines have room
+    /// for, and what the buffer holds besides. So it never holds more than
+    /// [`Layout::most_valid`] says. And some group always has room, since
+    /// `Layout::new` sees to it that they hold the host's data with as much to
+    /// spare in each.
+    pub(crate) fn weigh(&mut self, layout: &Layout, config: &DriveConfig, group: u32) {
+        if layout.groups == 1 {
+            return;
         }
-        let first = (group * layout.lines_per_group) as usize;
-        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
-        let moving = |line: &Line| match line.state {
-            LineState::Erasing => true,
-            LineState::Collecting => line.valid == 0 || line.readers > 0,
-            _ => line.in_flight > 0,
-        };
-        let mut copies = self
-            .frontiers
+        let for_map = |kind| matches!(kind, Kind::Map | Kind::MovedMap);
+        let data = self
+            .lines_of(layout, group)
             .iter()
-            .filter(|f| f.group == group && f.moved > 0);
-        let (waits, goes) = (
-            copies.clone().any(|f| f.open == NONE),
-            copies.any(|f| f.open != NONE),
-        );
-        waits && !goes && !lines.iter().any(moving)
+            .filter(|line| !for_map(self.frontiers[usize::from(line.frontier)].kind));
+        let pages = |line: &Line| {
+            let kind = self.frontiers[usize::from(line.frontier)].kind;
+            let room = match (line.state, kind) {
+                (LineState::Open, Kind::Host(_)) => layout.line_data - line.issued * layout.unit,
+                _ => 0,
+            };
+            u64::from(line.valid + room)
+        };
+        let map = if group == 0 { layout.map_pages } else { 0 };
+        let pages = data.map(pages).sum::<u64>() + u64::from(map + layout.buffer_pages);
+        let is_full = pages > layout.most_valid(config, layout.lines_per_group);
+        self.loads[group as usize] = Load { pages, is_full };
     }
 
-    /// Lines of a group that are not retired.
-    pub(crate) fn in_service(&self, layout: &Layout, group: u32) -> u32 {
+    /// Lines of a group whose collection hangs on copies that do not fill a unit.
+    pub(crate) fn hanging(&self, layout: &Layout, group: u32) -> u32 {
+        let left_over = |f: &&Frontier| {
+            let idle = f.waiting() < layout.unit as usize || f.waits > 0;
+            f.group == group && idle && !f.has_copies(layout.unit)
+        };
+        let copies = self.frontiers.iter().filter(left_over);
+        let copies = copies.flat_map(|f| f.copies.iter());
+        let mut lines: Vec<u32> = copies
+            .filter(|&&copy| self.is_live(copy))
+            .map(|&copy| layout.line_of(self.slots.get(copy).old).0)
+            .collect();
+        lines.sort_unstable();
+        lines.dedup();
+        lines.len() as u32
+    }
+
+    fn lines_of(&self, layout: &Layout, group: u32) -> &[Line] {
         let first = (group * layout.lines_per_group) as usize;
-        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
-        let serve = lines.iter().filter(|line| line.state != LineState::Retired);
-        serve.count() as u32
+        &self.lines.lines[first..first + layout.lines_per_group as usize]
+    }
+
+    /// Whether a line of a group is being erased.
+    pub(crate) fn is_erasing(&self, layout: &Layout, group: u32) -> bool {
+        let mut lines = self.lines_of(layout, group).iter();
+        lines.any(|line| line.state == LineState::Erasing)
+    }
+
+    /// Of a group without free lines, in which nothing is programmed or erased:
+    /// whether no copy can be written, and no line can become free without.
+    pub(crate) fn is_lost(&self, layout: &Layout, group: u32) -> bool {
+        let coming = |line: &Line| {
+            line.readers > 0 || (line.state == LineState::Collecting && line.valid == 0)
+        };
+        let mut lines = self.lines_of(layout, group).iter();
+        let copying = |f: &&Frontier| f.group == group && !f.copies.is_empty();
+        let mut copying = self.frontiers.iter().filter(copying);
+        copying.all(|f| f.open == NONE) && !lines.any(coming)
+    }
+
+    /// Whether a line of a group is closed that cannot be collected yet.
+    pub(crate) fn is_closing(&self, layout: &Layout, group: u32) -> bool {
+        let lines = self.lines_of(layout, group).iter();
+        let mut closed = lines.filter(|line| line.state == LineState::Closed);
+        closed.any(|line| line.in_flight > 0)
     }
 
     /// Lines of a group that are being collected or erased.
     pub(crate) fn reclaiming(&self, layout: &Layout, group: u32) -> u32 {
-        let first = (group * layout.lines_per_group) as usize;
-        let lines = &self.lines.lines[first..first + layout.lines_per_group as usize];
         let busy = |state| matches!(state, LineState::Collecting | LineState::Erasing);
-        lines.iter().filter(|line| busy(line.state)).count() as u32
+        let lines = self.lines_of(layout, group).iter();
+        lines.filter(|line| busy(line.state)).count() as u32
     }
 
     /// Index of a line's block in the table of blocks.

@@ -114,7 +114,7 @@ impl Core {
         for (sector, payload) in merged.into_iter().flatten().enumerate() {
             state.set_payload(slot, sector, payload);
         }
-        let full = state.frontiers[incoming.frontier].pending.len() >= self.layout.unit as usize;
+        let full = state.frontiers[incoming.frontier].waiting() >= self.layout.unit as usize;
         drop(state);
         if waits && !new {
             self.buffer.put(1);

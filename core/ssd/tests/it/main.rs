@@ -5,6 +5,7 @@ mod image;
 mod mapping;
 mod placement;
 mod power;
+mod progress;
 mod steady;
 mod support;
 mod theory;

@@ -318,6 +318,8 @@ fn a_handle_that_moves_on_after_a_failed_program_is_reported() {
     let mut config = with_handles(bare(300, 4000), 2, true);
     config.faults.program_failures = 20_000;
     config.wear.spare_blocks = 200;
+    // Otherwise it goes where copies go, and the handle's unit is left as it is.
+    config.collection.separate = false;
     let mut bench = Bench::new(&config, Precondition::Fresh, 1);
     let pages = bench.pages();
     bench.write(4 * pages, by_parity(pages));

@@ -39,7 +39,8 @@ pub(crate) fn tiny_fdp(protected: bool) -> DriveConfig {
     config.placement.handles = 2;
     config.placement.reclaim_groups = 2;
     config.placement.persistently_isolated = true;
-    // Two groups of one die: lines of half the size, in each as many as before.
+    // Two groups of one die, with lines of half the size.
+    config.geometry.blocks_per_plane = 32;
     config.capacity = Bytes(700 * 4096);
     config
 }

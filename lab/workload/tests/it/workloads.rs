@@ -75,7 +75,11 @@ fn hot_places_get_their_share_and_their_handle() {
     assert!(hot.abs_diff(40_000) < 500, "{hot}");
     let tagged = |r: &Request| (r.placement.0 == 1) == (r.extent.start.0 < hot_end);
     assert!(requests.iter().all(tagged));
-    assert!(run("hotcold:ops=100,placement=none").iter().all(|r| r.placement.0 == 0));
+    assert!(
+        run("hotcold:ops=100,placement=none")
+            .iter()
+            .all(|r| r.placement.0 == 0)
+    );
 }
 
 #[test]

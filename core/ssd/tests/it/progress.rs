@@ -1,0 +1,242 @@
+//! No drive that can be built comes to rest with work to do.
+
+use crate::power::{cut, run};
+use crate::steady::bare;
+use crate::support::{Mix, recover, tiny};
+use sim::{Kernel, Rng, Seed};
+use ssd::{
+    ConfigError, Content, Drive, DriveConfig, Interface, Layout, Precondition, VictimPolicy,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+use units::{Bytes, Extent, Origin, Placement};
+
+const WORKERS: u64 = 24;
+const REQUESTS: u64 = 300;
+/// More than twice what the slowest drive takes.
+const EVENTS: u64 = 4_000_000;
+
+/// A small drive whose knobs are drawn, with as much for the host as fits.
+fn drawn(rng: &mut Rng) -> DriveConfig {
+    let mut config = tiny(rng.below(2) == 0);
+    config.geometry.blocks_per_plane = 32 + rng.below(32) as u32;
+    config.interface = Interface::Fdp;
+    config.placement.handles = 1 + rng.below(8) as u16;
+    config.placement.reclaim_groups = 1 + rng.below(2) as u16;
+    config.placement.persistently_isolated = rng.below(3) > 0;
+    config.collection.separate = rng.below(3) > 0;
+    config.collection.reserve_lines = rng.below(4) as u32;
+    config.collection.background_lines = rng.below(4) as u32;
+    config.collection.reads_per_die = 1 + rng.below(4) as u32;
+    config.collection.victim = [VictimPolicy::Greedy, VictimPolicy::Fifo][rng.below(2) as usize];
+    config.flash.suspend_limit = rng.below(4) as u32;
+    if rng.below(4) == 0 {
+        config.geometry.page_bytes = 16384;
+        config.mapping.unit = Bytes(16384);
+    }
+    if rng.below(3) == 0 {
+        config.mapping.cache = Bytes(config.mapping.unit.0 * (1 + rng.below(4)));
+    }
+    if rng.below(4) == 0 {
+        config.wear.static_threshold = 1 + rng.below(4) as u32;
+    }
+    if rng.below(4) == 0 {
+        config.geometry.blocks_per_plane += 30;
+        config.wear.spare_blocks += 30;
+        config.faults.program_failures = 1000;
+        config.faults.erase_failures = 1000;
+    }
+    let unit = config.mapping.unit.0;
+    let program = u64::from(config.geometry.planes * config.geometry.page_bytes);
+    let handles = u64::from(config.placement.handles * config.placement.reclaim_groups);
+    config.controller.write_buffer = Bytes(program * handles + unit * rng.below(32));
+    config.capacity = Bytes(config.geometry.bytes());
+    if let Err(ConfigError::Space { most, .. }) = Layout::new(&config) {
+        let percent = 70 + rng.below(31);
+        config.capacity = Bytes(most.0 / unit * percent / 100 * unit);
+    }
+    config
+}
+
+/// Random reads, writes, deallocations and flushes of one to eight times 4 KiB,
+/// under random handles or one only.
+fn work(drive: &Drive, kernel: &Kernel, config: &DriveConfig, seed: u64) -> Rc<Cell<u64>> {
+    let pages = config.capacity.0 / 4096;
+    let placement = &config.placement;
+    let handles = u64::from(placement.handles) * u64::from(placement.reclaim_groups);
+    let named = if seed.is_multiple_of(4) { 1 } else { handles };
+    let done = Rc::new(Cell::new(0));
+    for worker in 0..WORKERS {
+        let (drive, done) = (drive.clone(), Rc::clone(&done));
+        let mut rng = Seed(seed).stream(&format!("worker {worker}"));
+        kernel.sim().spawn_detached(async move {
+            for _ in 0..REQUESTS {
+                let len = (1 + rng.below(8)).min(pages);
+                let first = rng.below(pages - len + 1);
+                let extent = Extent::new(first * 8, len as u32 * 8);
+                match rng.below(40) {
+                    0..12 => drive.read(extent, &mut ()).await.expect("no read fails"),
+                    12..14 => drive.trim(extent).await.expect("there are spare blocks"),
+                    14 => drive.flush().await.expect("there are spare blocks"),
+                    _ => {
+                        let handle = Placement(rng.below(named) as u16);
+                        let content = Content::Fill(first);
+                        let write = drive.write(extent, content, handle, Origin(0), false);
+                        write.await.expect("there are spare blocks");
+                    }
+                }
+            }
+            done.set(done.get() + 1);
+        });
+    }
+    done
+}
+
+/// Panics unless `drive` does random work to its end and can be switched off.
+fn must_work(drive: &Drive, kernel: &Kernel, config: &DriveConfig, seed: u64, context: &str) {
+    let done = work(drive, kernel, config, seed);
+    for _ in 0..EVENTS {
+        if !kernel.step() {
+            break;
+        }
+    }
+    let came_to = format!("it came to rest: {context}: {config:?}");
+    assert_eq!(done.get(), WORKERS, "{came_to}");
+    let off = drive.clone();
+    kernel.block_on(async move { off.shutdown().await });
+    drive.check();
+}
+
+#[test]
+fn every_drive_that_can_be_built_keeps_going() {
+    let (mut built, mut redirected) = (0, 0);
+    for seed in 0..70 {
+        let config = drawn(&mut Seed(seed).stream("configuration"));
+        if config.capacity.0 == 0 {
+            continue;
+        }
+        Layout::new(&config).expect("so much would fit, it was said");
+        for past in Precondition::ALL {
+            let Ok(media) = past.media(&config, Seed(seed)) else {
+                assert_eq!(past, Precondition::Aged, "only that needs more room");
+                continue;
+            };
+            let kernel = Kernel::new();
+            let drive = Drive::ready(&kernel.sim(), &config, media, Seed(seed)).unwrap();
+            let context = format!("seed {seed}, {} drive", past.name());
+            must_work(&drive, &kernel, &config, seed, &context);
+            built += 1;
+            redirected += drive.ledger().redirected;
+        }
+    }
+    assert!(built > 150, "{built} drives were built");
+    assert!(redirected > 0, "no group was ever full");
+}
+
+#[test]
+fn drives_keep_their_promises_and_keep_going_after_a_power_cut() {
+    let mut collected = 0;
+    for seed in 100..130 {
+        let config = drawn(&mut Seed(seed).stream("configuration"));
+        if config.capacity.0 < 100 * 4096 || config.mapping.unit.0 > 4096 {
+            continue;
+        }
+        let mix = Mix {
+            workers: 8,
+            ops: 600,
+            span: (config.capacity.0 / 4096) as usize,
+            trims_percent: 3,
+            flushes_percent: 1,
+            placements: u64::from(config.placement.handles * config.placement.reclaim_groups),
+        };
+        let mut rng = Seed(seed).stream("points");
+        let mut next = rng.below(4_000);
+        run(&config, mix, seed, |event, drive, model| {
+            if event < next {
+                return;
+            }
+            next = event + rng.below(4_000);
+            let context = format!("seed {seed}, event {event}");
+            cut(&config, drive, model, &context);
+            collected += u64::from(drive.ledger().lines_collected > 0);
+            if rng.below(4) == 0 {
+                let (kernel, back) = recover(&config, drive.at_power_cut());
+                must_work(&back, &kernel, &config, seed, &context);
+            }
+        });
+    }
+    assert!(collected > 20, "{collected} cuts after a collection");
+}
+
+#[test]
+fn a_checkpoint_of_a_drive_in_shreds_comes_to_an_end() {
+    let mut config = bare(600, 30_000);
+    config.controller.power_loss_protection = false;
+    let kernel = Kernel::new();
+    let media = Precondition::Fresh.media(&config, Seed(1)).unwrap();
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).unwrap();
+    let worker = drive.clone();
+    let done = Rc::new(Cell::new(false));
+    let all_done = Rc::clone(&done);
+    // As ranges, the pages that are nowhere are far more than a line of the
+    // journal holds.
+    kernel.sim().spawn_detached(async move {
+        for page in (0..30_000).step_by(2) {
+            let extent = Extent::new(page * 8, 8);
+            let (content, handle) = (Content::Nothing, Placement(0));
+            let write = worker.write(extent, content, handle, Origin(0), false);
+            write.await.expect("there is room");
+        }
+        for page in (0..1_000).step_by(10) {
+            worker
+                .trim(Extent::new(page * 8, 8))
+                .await
+                .expect("there is room");
+        }
+        all_done.set(true);
+    });
+    for _ in 0..EVENTS {
+        if !kernel.step() {
+            break;
+        }
+    }
+    assert!(done.get(), "a checkpoint calls for the next one");
+    assert!(!kernel.step(), "the drive is at rest");
+    drive.check();
+    let (_kernel, back) = recover(&config, drive.at_power_cut());
+    for page in 0..1_000 {
+        let holds = page % 2 == 0 && page % 10 != 0;
+        assert_eq!(back.peek(page).is_some(), holds, "page {page}");
+    }
+}
+
+#[test]
+fn a_group_that_the_host_fills_sends_writes_to_another() {
+    let mut config = crate::support::tiny_fdp(true);
+    config.placement.persistently_isolated = false;
+    let kernel = Kernel::new();
+    let media = Precondition::Fresh.media(&config, Seed(1)).unwrap();
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).unwrap();
+    let (writer, pages) = (drive.clone(), config.capacity.0 / 4096);
+    kernel.block_on(async move {
+        for page in (0..pages).chain(0..pages) {
+            let extent = Extent::new(page * 8, 8);
+            let (content, handle) = (Content::Fill(page), Placement(0));
+            let write = writer.write(extent, content, handle, Origin(0), false);
+            write
+                .await
+                .expect("the drive has room, if not in this group");
+        }
+        writer.shutdown().await
+    });
+    drive.check();
+    let layout = drive.layout();
+    let groups: Vec<u64> = drive
+        .lines()
+        .chunks(layout.lines_per_group as usize)
+        .map(|group| group.iter().map(|line| u64::from(line.valid)).sum())
+        .collect();
+    assert_eq!(groups.iter().sum::<u64>(), pages);
+    assert!(groups[0] > groups[1] && groups[1] > 0, "{groups:?}");
+    assert!(drive.ledger().redirected > 0);
+}
