@@ -4,6 +4,7 @@
 //! last request; their operations add up to those of the run. Sampling reads
 //! counters and changes nothing of the run but its number of events.
 
+use crate::error::StackError;
 use crate::fill;
 use crate::meter::Tally;
 use crate::replay::Replay;
@@ -14,6 +15,9 @@ use ssd::Cause;
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::Ns;
+
+/// Most samples of a timeline, which bounds memory.
+const MOST_SAMPLES: usize = 100_000;
 
 /// Counters at the sample before.
 #[derive(Default)]
@@ -51,6 +55,9 @@ pub(crate) fn start(
             // not keep it from being noticed.
             if replay.is_done() || clock.next_time().is_none() {
                 return;
+            }
+            if taken.borrow().samples.len() == MOST_SAMPLES {
+                return replay.stop(StackError::Samples { most: MOST_SAMPLES });
             }
             taken.borrow_mut().take(clock.now(), &device, &replay);
         }
