@@ -118,15 +118,19 @@ impl Default for Queues {
 #[error("host.{knob}: {value} given, {expected} expected")]
 pub struct HostError {
     knob: &'static str,
-    value: u32,
+    value: u64,
     expected: &'static str,
 }
 
+/// Longest cost of one step: far beyond any host, and short enough that sums of
+/// it stay within the clock.
+const LONGEST: Ns = Ns::secs(1);
+
 impl HostError {
-    pub(crate) const fn new(knob: &'static str, value: u32, expected: &'static str) -> Self {
+    pub(crate) fn new(knob: &'static str, value: impl Into<u64>, expected: &'static str) -> Self {
         Self {
             knob,
-            value,
+            value: value.into(),
             expected,
         }
     }
@@ -147,6 +151,20 @@ impl HostConfig {
         for (knob, count) in counts {
             if !(1..=65_535).contains(&count) {
                 return Err(HostError::new(knob, count, "1 to 65535"));
+            }
+        }
+        let times = [
+            ("cpu.submit", self.cpu.submit),
+            ("cpu.interrupt_delay", self.cpu.interrupt_delay),
+            ("cpu.interrupt", self.cpu.interrupt),
+            ("cpu.poll_submit", self.cpu.poll_submit),
+            ("cpu.poll_delay", self.cpu.poll_delay),
+            ("cpu.poll", self.cpu.poll),
+            ("link.round_trip", self.link.round_trip),
+        ];
+        for (knob, time) in times {
+            if time > LONGEST {
+                return Err(HostError::new(knob, time.0, "at most 1000000000 ns"));
             }
         }
         Ok(self)

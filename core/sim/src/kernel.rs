@@ -4,7 +4,7 @@
 //! live task; a task's future is out of its slot while it is polled, so a task
 //! may spawn and wake others freely; dropping the [`Kernel`] drops every task.
 
-use crate::queue::{Heap, Key, MAX_TASKS};
+use crate::queue::{END, Heap, Key, MAX_TASKS};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -193,16 +193,17 @@ impl Sim {
     #[inline]
     #[must_use]
     pub fn sleep(&self, span: Ns) -> Sleep<'_> {
-        self.sleep_until(self.now() + span)
+        self.sleep_until(Ns(self.now().0.saturating_add(span.0)))
     }
 
-    /// Waits until `time`; passes through without an event if it is past.
+    /// Waits until `time`; passes through without an event if it is past. The
+    /// clock ends after 2.28 years, and who waits for longer goes on then.
     #[inline]
     #[must_use]
     pub fn sleep_until(&self, time: Ns) -> Sleep<'_> {
         Sleep {
             sim: self,
-            until: time,
+            until: Ns(time.0.min(END.0)),
             armed: false,
         }
     }

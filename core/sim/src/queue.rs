@@ -7,8 +7,7 @@
 use crate::TaskId;
 use units::Ns;
 
-/// Time (56 bits: 2.28 years of nanoseconds), sequence (48 bits), task (24
-/// bits), compared as one integer.
+/// Time (56 bits), sequence (48 bits), task (24 bits), compared as one integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(u128);
 
@@ -19,12 +18,15 @@ const TIME_BITS: u32 = 128 - TASK_BITS - SEQUENCE_BITS;
 /// Most tasks that may exist at once.
 pub(crate) const MAX_TASKS: usize = 1 << TASK_BITS;
 
+/// Where virtual time ends: after 2.28 years.
+pub(crate) const END: Ns = Ns((1 << TIME_BITS) - 1);
+
 impl Key {
+    /// What would come after [`END`] comes then.
     #[inline]
     pub(crate) fn new(time: Ns, sequence: u64, task: TaskId) -> Self {
-        assert!(time.0 >> TIME_BITS == 0, "virtual time is past 2.28 years");
         debug_assert!(sequence >> SEQUENCE_BITS == 0);
-        let high = u128::from(time.0) << (SEQUENCE_BITS + TASK_BITS);
+        let high = u128::from(time.0.min(END.0)) << (SEQUENCE_BITS + TASK_BITS);
         Self(high | u128::from(sequence) << TASK_BITS | u128::from(task.0))
     }
 
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_key_gives_back_its_parts() {
-        let key = Key::new(Ns((1 << 56) - 1), (1 << 48) - 1, TaskId((1 << 24) - 1));
+        let key = Key::new(END, (1 << 48) - 1, TaskId((1 << 24) - 1));
         assert_eq!(key.time(), Ns((1 << 56) - 1));
         assert_eq!(key.task(), TaskId((1 << 24) - 1));
         assert!(Key::new(Ns(1), 9, TaskId(9)) < Key::new(Ns(2), 0, TaskId(0)));
@@ -124,9 +126,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "2.28 years")]
-    fn time_past_the_key_is_refused() {
-        let _ = Key::new(Ns(1 << 56), 0, TaskId(0));
+    fn what_is_past_the_end_of_time_comes_at_its_end() {
+        for time in [END, Ns(END.0 + 1), Ns(u64::MAX)] {
+            assert_eq!(Key::new(time, 0, TaskId(0)).time(), END);
+        }
     }
 
     #[test]

@@ -188,6 +188,17 @@ pub enum ConfigError {
         /// Capacity of the drive that would do.
         most: Bytes,
     },
+    /// More bad blocks than the past of a drive leaves room for.
+    #[error(
+        "too many bad blocks: {need} lines of a reclaim group would hold data, its good blocks \
+         make {good}; lower faults.factory_bad_blocks"
+    )]
+    BadBlocks {
+        /// Lines that the good blocks of a group make.
+        good: u32,
+        /// Lines that hold data.
+        need: u32,
+    },
     /// Too little flash for an aged drive.
     #[error(
         "too little spare flash to begin aged: {lines} lines of each reclaim group may hold data, \
@@ -215,6 +226,23 @@ impl ConfigError {
     }
 }
 
+/// Longest time that anything in a drive may take: far beyond any part, and
+/// short enough that sums of it stay within the clock.
+const LONGEST: Ns = Ns::secs(1);
+/// Least bytes per second of a bus, for the same reason.
+const LEAST_RATE: u64 = 1_000_000;
+/// Chances of failure are in a million.
+const MILLION: u32 = 1_000_000;
+/// Most passes of a read beyond the first one.
+const MOST_PASSES: u32 = 1_000;
+
+fn check_times<const N: usize>(times: [(&'static str, Ns); N]) -> Result<(), ConfigError> {
+    let long = times.into_iter().find(|(_, time)| *time > LONGEST);
+    long.map_or(Ok(()), |(knob, time)| {
+        Err(ConfigError::range(knob, time, format!("at most {LONGEST}")))
+    })
+}
+
 /// Spare lines that a drive keeps when it is made smaller: eight isolated handles
 /// need 28 (see `Layout::check_space`), and some to collect garbage with.
 const SPARE_LINES: u64 = 40;
@@ -231,14 +259,49 @@ impl DriveConfig {
     /// Times of the flash.
     ///
     /// # Errors
-    /// As [`DriveConfig::part`], and for a bus without a rate.
+    /// As [`DriveConfig::part`], and for times and rates that no flash has.
     pub fn timing(&self) -> Result<Timing, ConfigError> {
         let timing = self.flash.timing.unwrap_or(self.part()?.timing);
-        if timing.bus_bytes_per_s == 0 {
+        let rate = timing.bus_bytes_per_s;
+        if rate < LEAST_RATE {
             let knob = "flash.timing.bus_bytes_per_s";
-            return Err(ConfigError::range(knob, 0, "at least 1"));
+            return Err(ConfigError::range(
+                knob,
+                rate,
+                format!("at least {LEAST_RATE}"),
+            ));
         }
+        check_times([
+            ("flash.timing.read", timing.read),
+            ("flash.timing.program", timing.program),
+            ("flash.timing.erase", timing.erase),
+            ("flash.timing.command", timing.command),
+            ("flash.timing.suspend", timing.suspend),
+        ])?;
         Ok(timing)
+    }
+
+    /// Refuses costs of the firmware and chances of failure that cannot be.
+    pub(crate) fn check_ranges(&self) -> Result<(), ConfigError> {
+        check_times([
+            ("controller.command", self.controller.command),
+            ("controller.dram_per_unit", self.controller.dram_per_unit),
+        ])?;
+        let faults = &self.faults;
+        let bounds = [
+            ("faults.factory_bad_blocks", faults.factory_bad_blocks),
+            ("faults.program_failures", faults.program_failures),
+            ("faults.erase_failures", faults.erase_failures),
+            ("faults.read_retries", faults.read_retries),
+        ];
+        let bounds = bounds.map(|(knob, value)| (knob, value, MILLION));
+        let passes = ("faults.read_passes", faults.read_passes, MOST_PASSES);
+        for (knob, value, most) in bounds.into_iter().chain([passes]) {
+            if value > most {
+                return Err(ConfigError::range(knob, value, format!("at most {most}")));
+            }
+        }
+        Ok(())
     }
 
     /// Cycles that a block is rated for.

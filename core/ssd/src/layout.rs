@@ -97,6 +97,7 @@ impl Layout {
     /// Says which knob makes the drive impossible.
     pub fn new(config: &DriveConfig) -> Result<Self, ConfigError> {
         let geometry = config.geometry.checked()?;
+        config.check_ranges()?;
         let sectors_per_page = mapping_unit(config)?;
         let groups = u32::from(config.placement.reclaim_groups);
         if groups == 0 || !geometry.dies().is_multiple_of(groups) {
@@ -112,9 +113,8 @@ impl Layout {
             dies_per_group * (geometry.pages_per_block / geometry.pages_per_program);
         let line_pages = units_per_line * unit;
         let page_bytes = u64::from(sectors_per_page) * UNIT as u64;
-        // A line that cannot hold one page besides its summary is no line.
         let summary = (u64::from(line_pages) * 4).div_ceil(page_bytes) as u32;
-        let line_data = line_pages.saturating_sub(summary);
+        let line_data = line_data(&geometry, line_pages, summary)?;
         let host_pages = host_pages(config.capacity, page_bytes)?;
         let entries_per_map_page = (page_bytes / 4) as u32;
         let map_pages = if config.mapping.cache.0 == 0 {
@@ -373,6 +373,19 @@ impl Layout {
             block: row.blocks[plane as usize],
         }
     }
+}
+
+/// Pages of a line besides its summary. Without any it is no line.
+fn line_data(geometry: &Geometry, line_pages: u32, summary: u32) -> Result<u32, ConfigError> {
+    let left = line_pages.checked_sub(summary).filter(|&pages| pages > 0);
+    left.ok_or_else(|| {
+        let expected = "enough for a line to hold a page besides its summary";
+        ConfigError::range(
+            "geometry.pages_per_block",
+            geometry.pages_per_block,
+            expected,
+        )
+    })
 }
 
 fn lines_per_group(config: &DriveConfig) -> Result<u32, ConfigError> {

@@ -47,7 +47,8 @@ impl Precondition {
     /// A new drive with this past.
     ///
     /// # Errors
-    /// If `config` cannot be built, or has too little spare flash to be aged.
+    /// If `config` cannot be built, has too little spare flash to be aged, or
+    /// more bad blocks than leave room for this past.
     pub fn media(self, config: &DriveConfig, seed: Seed) -> Result<DriveMedia, ConfigError> {
         let layout = Layout::new(config)?;
         if self == Self::Aged {
@@ -57,8 +58,15 @@ impl Precondition {
         let mut scribe = Scribe::new(&layout, &mut media, seed);
         match self {
             Self::Fresh => {}
-            Self::Full => scribe.write_full(),
-            Self::Aged => scribe.write_aged(config),
+            Self::Full => {
+                let lines = layout.host_pages.div_ceil(layout.line_data);
+                scribe.check_blocks(lines.div_ceil(layout.groups))?;
+                scribe.write_full();
+            }
+            Self::Aged => {
+                scribe.check_blocks(layout.aged_lines(config))?;
+                scribe.write_aged(config);
+            }
         }
         Ok(media)
     }
@@ -110,6 +118,15 @@ impl<'a> Scribe<'a> {
             sequence: 1,
             blocks,
         }
+    }
+
+    /// Whether the good blocks make `need` lines in each group.
+    fn check_blocks(&self, need: u32) -> Result<(), ConfigError> {
+        let good = self.blocks.iter().map(Vec::len).min().unwrap_or(0) as u32;
+        if good >= need {
+            return Ok(());
+        }
+        Err(ConfigError::BadBlocks { good, need })
     }
 
     fn write_full(&mut self) {
@@ -199,7 +216,7 @@ impl<'a> Scribe<'a> {
         let blocks: Vec<u32> = (0..planes)
             .map(|plane| {
                 let column = &mut self.blocks[(die * planes + plane) as usize];
-                column.pop().expect("spare blocks cover the bad ones")
+                column.pop().expect("the good blocks were counted")
             })
             .collect();
         self.layout.row(die, &blocks, 0)

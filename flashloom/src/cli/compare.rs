@@ -4,7 +4,7 @@ use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
 use super::output::{Shown, note};
 use super::shipped;
-use super::{Answer, past};
+use super::{Answer, file, past};
 use clap::Args;
 use report::page;
 use report::record::{COMPARE_SCHEMA, Comparison};
@@ -52,9 +52,12 @@ pub(crate) struct Compare {
 impl Compare {
     pub(crate) fn run(&self) -> Answer {
         let experiment = self.experiment()?;
-        let store = self.choices.store()?;
+        if let Some(path) = &self.report {
+            file::check_place(path)?;
+        }
+        let database = self.choices.database()?;
         let runs = experiment.sweep(self.threads())?;
-        self.choices.keep(store.as_ref(), &runs, &experiment)?;
+        self.choices.keep(database.as_deref(), &runs, &experiment)?;
         let comparison = Comparison {
             schema: COMPARE_SCHEMA.to_owned(),
             workload: self.workload.clone(),
@@ -118,8 +121,8 @@ impl Compare {
         let path = self.report.as_deref().unwrap_or(Path::new(PAGE));
         match report::file::write(path, &page::comparison(comparison, &command())) {
             Ok(()) => note(&format!("flashloom: the page is in {}", path.display())),
-            Err(e) if self.report.is_some() => return Err(Failure::at(path, e)),
-            Err(e) => note(&format!("flashloom: no page is written: {PAGE}: {e}")),
+            Err(e) if self.report.is_some() => return Err(Failure::new(e)),
+            Err(e) => note(&format!("flashloom: no page is written: {e}")),
         }
         Ok(())
     }

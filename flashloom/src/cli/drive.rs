@@ -143,10 +143,38 @@ impl Bench {
         })
     }
 
-    /// Powers off in good order.
+    /// Runs `work` to its end. None if the drive comes to rest before: it has no
+    /// room left to collect garbage in.
+    fn finish<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
+        let mut handle = self.kernel.sim().spawn(work);
+        loop {
+            if let Some(result) = handle.take() {
+                return Some(result);
+            }
+            if !self.kernel.step() {
+                return None;
+            }
+        }
+    }
+
+    /// Carries out `command`; `path` is the drive's file.
+    fn carry_out<T: 'static>(
+        &self,
+        path: &Path,
+        command: impl Future<Output = Result<T, IoError>> + 'static,
+    ) -> Result<T, Failure> {
+        let done = self.finish(command).ok_or_else(|| {
+            let reason = "the drive came to rest; its flash has no room to collect garbage in";
+            Failure::at(path, reason)
+        })?;
+        done.map_err(|e| Failure::at(path, e))
+    }
+
+    /// Powers off in good order, or as far as there is room for it.
     fn shutdown(&self) -> DriveMedia {
         let drive = self.drive.clone();
-        self.kernel.block_on(async move { drive.shutdown().await })
+        let left = self.finish(async move { drive.shutdown().await });
+        left.unwrap_or_else(|| self.drive.at_power_cut())
     }
 }
 
@@ -362,7 +390,12 @@ impl Export {
     fn run(&self) -> Answer {
         let bench = Bench::open(&self.path)?;
         let fault = |e| Failure::at(&self.out, e);
-        let mut out = super::trace::beside(&self.out).map_err(fault)?;
+        let whole = |path: &Path| path.canonicalize().ok();
+        if whole(&self.out).is_some_and(|out| whole(&self.path) == Some(out)) {
+            let reason = "expected another file than the drive itself";
+            return Err(Failure::at(&self.out, reason));
+        }
+        let mut out = file::beside(&self.out)?;
         let data_bytes = export(&bench, &self.path, out.as_file_mut(), &self.out)?;
         out.persist(&self.out).map_err(|e| fault(e.error))?;
         let moved = Moved {
@@ -382,7 +415,7 @@ fn export(bench: &Bench, path: &Path, out: &mut File, name: &Path) -> Result<u64
     let fault = |e| Failure::at(name, e);
     out.set_len(capacity).map_err(fault)?;
     while at < capacity {
-        let bytes = read(bench, at, CHUNK.min(capacity - at)).map_err(|e| Failure::at(path, e))?;
+        let bytes = read(bench, path, at, CHUNK.min(capacity - at))?;
         for (from, piece) in pieces(&bytes) {
             out.seek(SeekFrom::Start(at + from)).map_err(fault)?;
             out.write_all(piece).map_err(fault)?;
@@ -393,9 +426,9 @@ fn export(bench: &Bench, path: &Path, out: &mut File, name: &Path) -> Result<u64
     Ok(data)
 }
 
-fn read(bench: &Bench, at: u64, len: u64) -> Result<Vec<u8>, IoError> {
+fn read(bench: &Bench, path: &Path, at: u64, len: u64) -> Result<Vec<u8>, Failure> {
     let (drive, extent) = (bench.drive.clone(), extent(at, len));
-    bench.kernel.block_on(async move {
+    bench.carry_out(path, async move {
         let mut bytes = vec![0; extent.bytes() as usize];
         drive.read(extent, &mut bytes.as_mut_slice()).await?;
         Ok(bytes)
@@ -459,8 +492,7 @@ impl Import {
 
 /// Deallocates everything, then writes what is not zeros.
 fn import(bench: &Bench, input: File, path: &Path, name: &Path) -> Result<u64, Failure> {
-    let refused = |e| Failure::at(path, e);
-    clear(bench).map_err(refused)?;
+    clear(bench, path)?;
     let mut input = BufReader::new(input);
     let (mut at, mut data) = (0, 0);
     loop {
@@ -472,16 +504,16 @@ fn import(bench: &Bench, input: File, path: &Path, name: &Path) -> Result<u64, F
         }
         bytes.resize(bytes.len().next_multiple_of(SECTOR as usize), 0);
         for (from, piece) in pieces(&bytes) {
-            write(bench, at + from, piece.to_vec()).map_err(refused)?;
+            write(bench, path, at + from, piece.to_vec())?;
             data += piece.len() as u64;
         }
         at += bytes.len() as u64;
     }
 }
 
-fn clear(bench: &Bench) -> Result<(), IoError> {
+fn clear(bench: &Bench, path: &Path) -> Result<(), Failure> {
     let (drive, capacity) = (bench.drive.clone(), bench.config.capacity.0);
-    bench.kernel.block_on(async move {
+    bench.carry_out(path, async move {
         let mut at = 0;
         while at < capacity {
             let len = units::GIB.min(capacity - at);
@@ -492,9 +524,9 @@ fn clear(bench: &Bench) -> Result<(), IoError> {
     })
 }
 
-fn write(bench: &Bench, at: u64, bytes: Vec<u8>) -> Result<(), IoError> {
+fn write(bench: &Bench, path: &Path, at: u64, bytes: Vec<u8>) -> Result<(), Failure> {
     let (drive, extent) = (bench.drive.clone(), extent(at, bytes.len() as u64));
-    bench.kernel.block_on(async move {
+    bench.carry_out(path, async move {
         let content = Content::Bytes(&bytes);
         drive
             .write(extent, content, Placement(0), Origin(0), false)

@@ -14,7 +14,7 @@ use report::store::{RunMeta, Store};
 use serde::Deserialize;
 use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
 use stack::{Plan, Progress, Sampling, StackError, StackName};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
 use workload::Workload;
@@ -86,6 +86,11 @@ impl Choices {
         given.into_iter()
     }
 
+    /// What `--drive` says; empty without it.
+    pub(crate) fn drive_name(&self) -> &str {
+        self.drive.as_deref().unwrap_or_default()
+    }
+
     /// The drive file that `--drive` names, if it names one.
     pub(crate) fn drive_file(&self) -> Option<&Path> {
         let path = Path::new(self.drive.as_deref()?);
@@ -131,14 +136,20 @@ impl Choices {
         })
     }
 
-    /// The database, opened before anything runs. None if nobody named it and
-    /// it cannot be written: a directory of that kind should not cost a result.
-    pub(crate) fn store(&self) -> Result<Option<Store>, Failure> {
-        match Store::open(&self.database.path()) {
-            Ok(store) => Ok(Some(store)),
-            Err(error) if self.database.is_named() => Err(error.into()),
-            Err(error) => {
-                note(&format!("flashloom: these runs are not kept: {error}"));
+    /// The database, found fit before anything runs and not made before there is
+    /// something to keep. None if nobody named it and it cannot be written: a
+    /// directory of that kind should not cost a result.
+    pub(crate) fn database(&self) -> Result<Option<PathBuf>, Failure> {
+        let path = self.database.path();
+        let fit = match path.exists() {
+            true => Store::open(&path).map(drop).map_err(Failure::from),
+            false => file::check_place(&path),
+        };
+        match fit {
+            Ok(()) => Ok(Some(path)),
+            Err(failure) if self.database.is_named() => Err(failure),
+            Err(failure) => {
+                note(&format!("flashloom: these runs are not kept: {failure}"));
                 Ok(None)
             }
         }
@@ -147,11 +158,12 @@ impl Choices {
     /// Appends `runs` of `experiment` to the database.
     pub(crate) fn keep(
         &self,
-        store: Option<&Store>,
+        database: Option<&Path>,
         runs: &[Run],
         experiment: &Experiment,
     ) -> Result<(), Failure> {
-        let Some(store) = store else { return Ok(()) };
+        let Some(path) = database else { return Ok(()) };
+        let store = Store::open(path)?;
         let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         for (run, plan) in runs.iter().zip(&experiment.plans) {
             let meta = RunMeta {

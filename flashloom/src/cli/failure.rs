@@ -1,7 +1,7 @@
 //! What went wrong, in one sentence.
 
 use clap::error::ErrorKind;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -76,6 +76,12 @@ fn joined(parts: &[&str]) -> String {
         out += part;
     }
     out
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 impl<E: std::error::Error> From<E> for Failure {

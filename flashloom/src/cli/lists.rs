@@ -85,13 +85,26 @@ impl Drives {
         let list = DriveList {
             drives: drives.collect(),
         };
-        let file = toml::to_string_pretty(&list.drives[0].config)?;
+        let file = drive_file(&list.drives[0])?;
         self.shown
             .answer("flashloom.drives/1", &list, |style| match self.name {
-                Some(_) => format!("# {}\n{file}", list.drives[0].help),
+                Some(_) => file.clone(),
                 None => drive_table(&list.drives, style),
             })
     }
+}
+
+/// The drive file that makes this drive: its preset, and every knob as it is.
+fn drive_file(drive: &DriveEntry) -> Result<String, toml::ser::Error> {
+    let knobs = toml::to_string_pretty(&drive.config)?;
+    // A drive takes its name from its file.
+    let knobs = knobs.lines().filter(|line| !line.starts_with("name = "));
+    let mut file = format!("# {}\npreset = \"{}\"\n", drive.help, drive.name);
+    for line in knobs {
+        file += line;
+        file.push('\n');
+    }
+    Ok(file)
 }
 
 fn drive_table(drives: &[DriveEntry], style: Style) -> String {

@@ -44,20 +44,24 @@ impl Run {
     pub(crate) fn run(&self) -> Answer {
         let text = self.trace.as_ref().unwrap_or(&self.workload);
         let source = Source::new(text, &self.choices)?;
-        let store = self.choices.store()?;
+        if let Some(path) = &self.report {
+            file::check_place(path)?;
+        }
+        let database = self.choices.database()?;
         let (experiment, run) = match self.choices.drive_file() {
             Some(path) => self.on_file(path, source)?,
             None if self.save => {
-                let reason = "--save needs a drive file (see flashloom drive create) after --drive";
-                return Err(Failure::new(reason));
+                let named = self.choices.drive_name();
+                return Err(Failure::new(format!(
+                    "--save: expected a drive file (see flashloom drive create) after --drive, found {named:?}"
+                )));
             }
             None => self.on_new(source)?,
         };
         self.choices
-            .keep(store.as_ref(), std::slice::from_ref(&run), &experiment)?;
+            .keep(database.as_deref(), std::slice::from_ref(&run), &experiment)?;
         if let Some(path) = &self.report {
-            let written = report::file::write(path, &page::run(&run, &command()));
-            written.map_err(|e| Failure::at(path, e))?;
+            report::file::write(path, &page::run(&run, &command()))?;
             note(&format!("flashloom: the page is in {}", path.display()));
         }
         Ok(self.answer(&run))

@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::failure::Failure;
+use super::file::beside;
 use super::output::{Shown, note};
 use clap::{Args, Subcommand};
 use flate2::write::GzEncoder;
@@ -300,7 +301,7 @@ impl Convert {
         let from = trace.format().name();
         let loaded = trace.load()?;
         let fault = |e: io::Error| Failure::at(&self.out, e);
-        let mut file = beside(&self.out).map_err(fault)?;
+        let mut file = beside(&self.out)?;
         let mut sink = Sink::new(&self.out, BufWriter::new(&mut file)).map_err(fault)?;
         let written = write(self.to, &loaded.labels, loaded.requests, sink.as_write())?;
         sink.finish().map_err(fault)?;
@@ -332,17 +333,6 @@ fn told(done: &Converted) -> String {
         );
     }
     out
-}
-
-/// A temporary file in the directory of `path`, to be renamed to it when whole.
-pub(crate) fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    // A temporary file is private by default; this one is as open as any file.
-    tempfile::Builder::new()
-        .prefix(".flashloom-")
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(parent.unwrap_or(Path::new(".")))
 }
 
 /// What compresses on the way to a file, as its name says.

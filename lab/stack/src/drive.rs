@@ -14,7 +14,7 @@
 
 use crate::error::StackError;
 use crate::toml_file::{Leaf, Source, overlaid};
-use ssd::{ConfigError, DriveConfig, Layout, PRESETS, Preset};
+use ssd::{DriveConfig, Layout, PRESETS, Preset};
 use std::path::Path;
 use toml::Table;
 use units::Bytes;
@@ -68,7 +68,7 @@ fn from_file(source: &Source) -> Result<DriveConfig, StackError> {
     let shaped = leaves.iter().any(|leaf| leaf.path[0] == "geometry");
     let capacity = leaves.iter().position(|leaf| leaf.path == ["capacity"]);
     let capacity = capacity.filter(|_| !shaped).map(|at| leaves.remove(at));
-    let mut table = table_of(&base, &leaves)?;
+    let mut table = table_of(source, &base, &leaves)?;
     let mut config = base;
     for leaf in &leaves {
         config = lay(source, &mut table, leaf)?;
@@ -101,7 +101,7 @@ fn take_preset(source: &Source, leaves: &mut Vec<Leaf>) -> Result<&'static Prese
 
 /// The preset as TOML. Times of the flash are filled in from its part, so that a
 /// file may change one of them.
-fn table_of(base: &DriveConfig, leaves: &[Leaf]) -> Result<Table, StackError> {
+fn table_of(source: &Source, base: &DriveConfig, leaves: &[Leaf]) -> Result<Table, StackError> {
     let mut base = base.clone();
     let said = |path: [&str; 2]| leaves.iter().find(|leaf| leaf.path == path);
     if let Some(part) = said(["flash", "part"]).and_then(|leaf| leaf.value.as_str()) {
@@ -109,12 +109,9 @@ fn table_of(base: &DriveConfig, leaves: &[Leaf]) -> Result<Table, StackError> {
     }
     let timed = |leaf: &Leaf| leaf.path.len() > 2 && leaf.path[..2] == ["flash", "timing"];
     if leaves.iter().any(timed) {
-        let name = base.name.clone();
-        let refuse = |source: ConfigError| StackError::Config {
-            drive: name.clone(),
-            source,
-        };
-        base.flash.timing = Some(base.timing().map_err(refuse)?);
+        let at = said(["flash", "part"]).map_or(0, |leaf| leaf.span.start);
+        let timing = base.timing();
+        base.flash.timing = Some(timing.map_err(|e| source.error(at, e.to_string()))?);
     }
     Ok(as_table(&base))
 }

@@ -86,6 +86,20 @@ pub enum StackError {
         /// Most that can be.
         most: u32,
     },
+    /// A run that takes longer than its clock should go.
+    #[error(
+        "the run passes a year of virtual time after {ops} requests; that is as long as one may be"
+    )]
+    TooLong {
+        /// Requests completed by then.
+        ops: u64,
+    },
+    /// A timeline that would fill the memory.
+    #[error("the timeline has more than {most} samples; a longer interval is needed")]
+    Samples {
+        /// Most that can be.
+        most: usize,
+    },
     /// A timeline without an interval.
     #[error("the interval of the timeline is 0; at least 1 ns is needed")]
     Interval,

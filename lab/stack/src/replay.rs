@@ -154,8 +154,13 @@ impl Replay {
     }
 
     fn fail<T>(&self, error: StackError) -> Option<T> {
-        *self.failure.borrow_mut() = Some(error);
+        self.stop(error);
         None
+    }
+
+    /// Takes no more requests, for the reason `error`.
+    pub(crate) fn stop(&self, error: StackError) {
+        *self.failure.borrow_mut() = Some(error);
     }
 
     fn past_end(&self, request: &Request) -> Option<StackError> {

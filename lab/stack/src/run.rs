@@ -25,6 +25,9 @@ use workload::{Pacing, Workload};
 /// Events between two calls for progress.
 const EVENTS: u64 = 1 << 16;
 
+/// Longest run: a year of virtual time.
+const LONGEST: Ns = Ns::secs(365 * 86_400);
+
 /// What is left when the last request has been answered.
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
@@ -153,6 +156,10 @@ fn drive_to_end(
             return Err(StackError::Stuck {
                 in_flight: replay.in_flight(),
             });
+        }
+        if sim.now() > LONGEST {
+            let ops = replay.meter.borrow().completed;
+            return Err(StackError::TooLong { ops });
         }
         if sim.events() >= next {
             next += EVENTS;

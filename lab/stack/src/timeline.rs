@@ -1,9 +1,11 @@
 //! The run over time.
 //!
 //! Invariants: samples are an interval apart, which may double from time to time,
-//! and the last one ends with the last request; their operations add up to those of the run. Sampling reads
-//! counters and changes nothing of the run but its number of events.
+//! and the last one ends with the last request; their operations add up to those
+//! of the run. Sampling reads counters and changes nothing of the run but its
+//! number of events.
 
+use crate::error::StackError;
 use crate::fill;
 use crate::meter::Tally;
 use crate::plan::Sampling;
@@ -15,6 +17,9 @@ use ssd::Cause;
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::Ns;
+
+/// Most samples of a timeline, which bounds memory.
+const MOST_SAMPLES: usize = 100_000;
 
 /// Counters at the sample before.
 #[derive(Default)]
@@ -57,6 +62,9 @@ pub(crate) fn start(
                 return;
             }
             let mut timeline = taken.borrow_mut();
+            if timeline.samples.len() == MOST_SAMPLES {
+                return replay.stop(StackError::Samples { most: MOST_SAMPLES });
+            }
             timeline.take(clock.now(), &device, &replay);
             let taken = timeline.samples.len() as u32;
             if doubles_after.is_some_and(|n| taken.is_multiple_of(n)) {

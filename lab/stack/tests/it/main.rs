@@ -2,6 +2,7 @@
 
 mod conserve;
 mod files;
+mod fuzz;
 mod limits;
 mod placement;
 mod repeat;

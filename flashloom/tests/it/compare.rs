@@ -1,0 +1,179 @@
+//! `compare`: the document, the table and the page are of the same runs.
+
+use crate::{Bench, cells, sum, trace};
+use report::record::Comparison;
+use report::{Style, table};
+use serde_json::Value;
+
+const SCHEMA: &str = "flashloom.compare/1";
+
+/// What a run has at least.
+const FIELDS: [&str; 29] = [
+    "/schema",
+    "/stack",
+    "/drive",
+    "/workload",
+    "/seed",
+    "/ops",
+    "/ops_per_s",
+    "/latency_ns/mean",
+    "/latency_ns/p50",
+    "/latency_ns/p99",
+    "/latency_ns/p99_9",
+    "/latency_ns/p99_99",
+    "/latency_ns/max",
+    "/latency_ns/by_op/write/p99_9",
+    "/latency_ns/by_op/read/mean",
+    "/host/read_bytes",
+    "/host/write_bytes",
+    "/host/by_purpose/data/write/byte",
+    "/host/by_purpose/data/read/block",
+    "/nand/read_pages",
+    "/nand/program_pages",
+    "/nand/erase_blocks",
+    "/nand/by_cause/host",
+    "/nand/by_cause/gc",
+    "/waf/host",
+    "/waf/device",
+    "/sim_time_ns",
+    "/wall_time_s",
+    "/peak_rss_bytes",
+];
+
+/// The lines of a document without those that differ from run to run.
+fn repeatable(document: &str) -> String {
+    let varies = |line: &&str| !line.contains("\"wall_time_s\"") && !line.contains("\"peak_rss");
+    let lines: Vec<&str> = document.lines().filter(varies).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn a_trace_on_the_default_stacks() {
+    let bench = Bench::new();
+    bench.write("small.csv", trace(1_500));
+    let document = bench.json("compare small.csv --size 64MiB", SCHEMA);
+    let runs = document["runs"].as_array().expect("a list");
+    let stacks: Vec<_> = runs
+        .iter()
+        .map(|run| format!("{} {}", run["stack"], run["precondition"]).replace('"', ""))
+        .collect();
+    assert_eq!(
+        stacks,
+        [
+            "raw@block full",
+            "raw@streams full",
+            "raw@fdp full",
+            "raw@block aged",
+            "raw@streams aged",
+            "raw@fdp aged"
+        ]
+    );
+    for run in runs {
+        for field in FIELDS {
+            assert!(run.pointer(field).is_some_and(|v| !v.is_null()), "{field}");
+        }
+        assert_eq!(run["schema"], "flashloom.run/1");
+        assert_eq!(run["ops"], 3000);
+        let workload = run["workload"].as_str().expect("text");
+        assert!(workload.starts_with("small.csv"), "{workload}");
+        let pages = run["nand"]["program_pages"].as_u64().expect("a number");
+        let page = run["nand"]["page_bytes"].as_u64().expect("a number");
+        assert_eq!(sum(&run["nand"]["by_cause"]), pages * page);
+    }
+    agrees(&bench.text("report.html"), &document);
+}
+
+/// Whether every cell of `page` shows what its path leads to.
+fn agrees(page: &str, document: &Value) {
+    let runs = document["runs"].as_array().expect("a list");
+    let cells = cells(page);
+    let metrics = report::metric::all().filter(|m| m.is_compared()).count();
+    assert_eq!(cells.len(), metrics * runs.len());
+    for (run, path, value) in cells {
+        let found = runs[run].pointer(path).expect(path);
+        assert_eq!(found.to_string(), value, "{path} of run {run}");
+    }
+}
+
+#[test]
+fn a_preset_and_its_table() {
+    let bench = Bench::new();
+    let line = "compare randwrite:ops=1500 --size 64MiB --stacks raw@block,raw@fdp \
+                --preconditions aged --report page.html --threads 1";
+    let text = bench.done(&format!("{line} --json"));
+    let comparison: Comparison = report::parse(&text).expect("it is a comparison");
+    agrees(
+        &bench.text("page.html"),
+        &serde_json::from_str(&text).expect("it is JSON"),
+    );
+    assert!(!crate::exists(&bench.path("report.html")));
+    // What differs from run to run is in the table too: it has to be left out.
+    let words = |table: &str| -> Vec<String> {
+        let lines = table
+            .lines()
+            .filter(|l| !l.contains("wall") && !l.contains("memory"));
+        lines.map(str::to_owned).collect()
+    };
+    let shown = bench.done(line);
+    let expected = table::comparison(&comparison, Style::default());
+    assert_eq!(words(shown.trim_end()), words(expected.trim_end()));
+    assert!(shown.contains("@fdp"), "{shown}");
+}
+
+#[test]
+fn the_same_command_gives_the_same_bytes_on_any_number_of_threads() {
+    let bench = Bench::new();
+    bench.write("small.csv", trace(400));
+    let line = "compare small.csv --size 64MiB --json";
+    let run = |more: &str| repeatable(&bench.done(&format!("{line} {more}")));
+    let first = run("");
+    assert_eq!(first, run(""));
+    assert_eq!(first, run("--threads 1"));
+    assert_eq!(first, run("--threads 2"));
+    assert_eq!(first, run("--seed 1"));
+    assert_ne!(first, run("--seed 2"));
+}
+
+#[test]
+fn a_plan_says_what_varies() {
+    let bench = Bench::new();
+    bench.write(
+        "small.toml",
+        "preset = \"fdp\"\ncapacity = \"64MiB\"\n[flash]\npart = \"qlc\"\n",
+    );
+    let plan = "stacks = [\"raw@fdp\"]\nworkloads = [\"randwrite:ops=200\"]\nseeds = [1, 2]\n\
+                drives = [\"small.toml\"]\n\
+                overrides.\"placement.handles\" = [1, 4]\n";
+    bench.write("plan.toml", plan);
+    let document = bench.json("compare plan.toml", SCHEMA);
+    let labels: Vec<&str> = document["runs"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|run| run["label"].as_str().expect("text"))
+        .collect();
+    let expected = ["1", "4"].map(|n| [1, 2].map(|s| format!("placement.handles={n} seed={s}")));
+    assert_eq!(labels, expected.concat());
+    assert_eq!(document["runs"][0]["drive"]["nand"], "qlc");
+    let shown = bench.done("compare plan.toml");
+    assert!(shown.contains("placement.handles=4"), "{shown}");
+    for option in [
+        "--size 64MiB",
+        "--seed 2",
+        "--stacks raw@fdp",
+        "--preconditions aged",
+        "--set name=x",
+        "--drive fdp",
+        "--format csv",
+        "--timeline",
+    ] {
+        let said = bench.run(&format!("compare plan.toml {option}"));
+        let name = option.split(' ').next().unwrap_or_default();
+        assert_eq!(said.code, Some(2), "{option}");
+        assert!(
+            said.err.contains(name) && said.err.contains("plan.toml"),
+            "{}",
+            said.err
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! `drive`: what goes into a drive file comes out of it.
+
+use crate::{Bench, number};
+use sim::Seed;
+
+const MIB: usize = 1 << 20;
+
+/// `len` bytes that no two pages share, with holes of zeros in between.
+fn image(len: usize, name: &'static str) -> Vec<u8> {
+    let mut rng = Seed(5).stream(name);
+    let mut bytes = vec![0; len];
+    for piece in bytes.chunks_mut(MIB / 2).step_by(3) {
+        piece.chunks_mut(8).for_each(|part| {
+            let word = rng.next_u64().to_le_bytes();
+            part.copy_from_slice(&word[..part.len()]);
+        });
+    }
+    bytes
+}
+
+#[test]
+fn contents_come_back_as_they_were() {
+    for preset in ["block", "streams", "fdp"] {
+        let bench = Bench::new();
+        let line = format!("drive create d.flash --preset {preset} --size 64MiB");
+        let made = bench.json(&line, "flashloom.drive-info/1");
+        assert_eq!(made["interface"], preset);
+        assert_eq!(number(&made, "/capacity_bytes"), 64 << 20);
+        let all = image(64 * MIB, "whole");
+        bench.write("in.img", &all);
+        let moved = bench.json("drive import d.flash in.img", "flashloom.drive-import/1");
+        let data = all
+            .chunks(4096)
+            .filter(|c| c.iter().any(|&b| b != 0))
+            .count() as u64
+            * 4096;
+        assert_eq!(number(&moved, "/data_bytes"), data);
+        bench.json("drive export d.flash out.img", "flashloom.drive-export/1");
+        assert!(bench.read("out.img") == all, "{preset}");
+        let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
+        assert_eq!(number(&smart, "/host_write_bytes"), data);
+        assert!(number(&smart, "/programmed_bytes") >= data);
+        let info = bench.json("drive info d.flash", "flashloom.drive-info/1");
+        assert_eq!(number(&info, "/mapped_bytes"), data);
+        assert!(bench.done("drive info d.flash").contains("64 MiB"));
+    }
+}
+
+#[test]
+fn a_shorter_image_leaves_zeros_behind_it() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    bench.write("long.img", image(20 * MIB, "long"));
+    bench.write("short.img", image(MIB + 777, "short"));
+    bench.done("drive import d.flash long.img");
+    bench.done("drive import d.flash short.img");
+    bench.done("drive export d.flash out.img");
+    let mut expected = bench.read("short.img");
+    expected.resize(64 * MIB, 0);
+    assert!(bench.read("out.img") == expected);
+    bench.write("empty.img", "");
+    bench.done("drive import d.flash empty.img");
+    bench.done("drive export d.flash out.img");
+    assert!(bench.read("out.img").iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn zeros_take_no_room() {
+    use std::os::unix::fs::MetadataExt;
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 256MiB");
+    bench.done("drive export d.flash out.img");
+    let found = std::fs::metadata(bench.path("out.img")).expect("it is there");
+    assert_eq!(found.len(), 256 << 20);
+    assert!(found.blocks() * 512 < 1 << 20, "{} blocks", found.blocks());
+    assert!(
+        std::fs::metadata(bench.path("d.flash"))
+            .expect("it is there")
+            .len()
+            < 1 << 20
+    );
+}
+
+#[test]
+fn a_drive_is_made_from_a_file_and_with_a_past() {
+    let bench = Bench::new();
+    bench.write(
+        "mine.toml",
+        "preset = \"fdp\"\ncapacity = \"64MiB\"\n[placement]\nhandles = 3\n",
+    );
+    let line = "drive create d.flash --preset mine.toml --precondition aged --seed 4";
+    let made = bench.json(line, "flashloom.drive-info/1");
+    assert_eq!(number(&made, "/config/placement/handles"), 3);
+    assert_eq!(number(&made, "/mapped_bytes"), 64 << 20);
+    let first = bench.read("d.flash");
+    assert_eq!(bench.run(line).code, Some(2));
+    bench.done(&format!("{line} --force"));
+    assert_eq!(bench.read("d.flash"), first);
+}

@@ -1,0 +1,63 @@
+//! What is asked of runs that are over.
+
+use crate::{Bench, number, sum};
+
+#[test]
+fn why_history_and_diff_tell_of_the_runs_that_were_made() {
+    let bench = Bench::new();
+    let run = |stack: &str, more: &str| {
+        let line = format!(
+            "run {stack} --workload randwrite:ops=6000 --size 64MiB --precondition aged {more}"
+        );
+        bench.json(&line, "flashloom.run/1")
+    };
+    let (first, second) = (run("raw@block", "--label a"), run("raw@fdp", "--label b"));
+    let why = bench.json("why 1", "flashloom.why/1");
+    assert_eq!(why["by_cause"], first["nand"]["by_cause"]);
+    assert!(sum(&why["by_cause"]) > number(&first, "/host/write_bytes"));
+    for (cause, origins) in why["by_cause_and_origin"].as_object().expect("a map") {
+        assert_eq!(sum(origins), number(&why, &format!("/by_cause/{cause}")));
+    }
+    let told = bench.done("why latest");
+    for cause in second["nand"]["by_cause"]
+        .as_object()
+        .expect("a map")
+        .keys()
+    {
+        assert!(told.contains(cause.as_str()), "{cause}: {told}");
+    }
+    let history = bench.json("history", "flashloom.history/1");
+    let of = |at: usize, key: &str| history["runs"][at][key].clone();
+    assert_eq!((of(0, "run"), of(1, "run")), (2.into(), 1.into()));
+    assert_eq!(
+        (of(0, "stack"), of(0, "label")),
+        ("raw@fdp".into(), "b".into())
+    );
+    assert_eq!(of(1, "ops_per_s"), first["ops_per_s"]);
+    let only = bench.json("history --label a", "flashloom.history/1");
+    assert_eq!(only["runs"].as_array().map(Vec::len), Some(1));
+    let diff = bench.json("diff 1 latest", "flashloom.diff/1");
+    let written = &diff["metrics"]["/nand/program_pages"];
+    assert_eq!(
+        written["a"].as_f64(),
+        first["nand"]["program_pages"].as_f64()
+    );
+    assert_eq!(
+        written["b"].as_f64(),
+        second["nand"]["program_pages"].as_f64()
+    );
+    assert!(bench.done("diff 1 2").contains("A is run 1, B is run 2"));
+    assert!(bench.done("history").contains("raw@block"));
+    for line in ["why 3", "why one", "diff 1 0", "diff -- -1 1"] {
+        assert_eq!(bench.run(line).code, Some(2), "{line}");
+    }
+}
+
+#[test]
+fn a_seed_of_64_bits_is_kept() {
+    let bench = Bench::new();
+    let line = "run raw@block --workload randread:ops=10 --size 64MiB --seed 18446744073709551615";
+    bench.done(line);
+    let history = bench.json("history", "flashloom.history/1");
+    assert_eq!(history["runs"][0]["seed"], u64::MAX);
+}

@@ -1,0 +1,258 @@
+//! Whatever a user can get wrong: status 2, one sentence, and nothing left
+//! behind.
+
+use crate::{Bench, Said};
+
+/// Checks that `said` is one sentence that has all of `words`.
+fn refused(said: &Said, words: &[&str]) {
+    let Said {
+        command,
+        code,
+        out,
+        err,
+    } = said;
+    assert_eq!(*code, Some(2), "{command}: {err}");
+    assert_eq!(out, "", "{command}");
+    assert!(
+        err.starts_with("flashloom: ") && err.ends_with('\n') && err.lines().count() == 1,
+        "{command}: {err}"
+    );
+    assert!(
+        !err.contains("panicked") && !err.contains(".flashloom-"),
+        "{command}: {err}"
+    );
+    for word in words {
+        assert!(err.contains(word), "{command}: expected {word:?} in {err}");
+    }
+}
+
+impl Bench {
+    /// Runs `line`, which is refused and changes no file.
+    pub(crate) fn refuses(&self, line: &str, words: &[&str]) {
+        self.refuses_words(&line.split_whitespace().collect::<Vec<_>>(), words);
+    }
+
+    fn refuses_words(&self, line: &[&str], words: &[&str]) {
+        let before = self.files();
+        refused(&self.run_words(line), words);
+        let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
+            files.iter().map(|file| file.0.clone()).collect()
+        };
+        let after = self.files();
+        assert_eq!(names(&after), names(&before), "{line:?}");
+        assert!(after == before, "{line:?} changed a file");
+    }
+}
+
+#[test]
+fn a_failed_import_leaves_the_drive_as_it_was() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    bench.write("large.img", vec![1; (64 << 20) + 1]);
+    bench.refuses("drive import d.flash large.img", &["large.img", "64 MiB"]);
+    bench.refuses("drive import d.flash none.img", &["none.img"]);
+    bench.refuses("drive import d.flash .", &[]);
+    bench.refuses("drive export d.flash d.flash", &["d.flash", "another file"]);
+    bench.refuses(
+        "drive export d.flash none/out.img",
+        &["none/out.img", "directory"],
+    );
+    bench.refuses("drive export d.flash .", &["directory"]);
+    let faulty = "preset = \"block\"\ncapacity = \"64MiB\"\n[faults]\nprogram_failures = 1000000\n";
+    bench.write("faulty.toml", faulty);
+    bench.done("drive create f.flash --preset faulty.toml");
+    bench.write("in.img", vec![1; 32 << 20]);
+    bench.refuses("drive import f.flash in.img", &["f.flash: "]);
+}
+
+/// Command lines, and what the sentence says.
+const LINES: &[(&str, &str)] = &[
+    ("run raw@blok --workload randread", "block, streams, fdp"),
+    ("run block --workload randread", "HOST@DRIVE"),
+    ("run ext4@block --workload randread", "not built yet"),
+    (
+        "run raw@block --workload randred:ops=9",
+        "did you mean randread",
+    ),
+    (
+        "run raw@block --workload randread:opps=9",
+        "did you mean ops",
+    ),
+    ("run raw@block --workload none.csv", "none.csv"),
+    (
+        "run raw@block --drive fpd --workload randread:ops=9",
+        "block, streams, fdp",
+    ),
+    (
+        "run raw@block --drive none.toml --workload randread:ops=9",
+        "none.toml",
+    ),
+    ("drive create d.flash --preset blok", "block, streams, fdp"),
+    ("drive create d.flash --size 0", "capacity: 0 given"),
+    ("drive create d.flash --size 18446744073709551615", "8 TiB"),
+    ("drive create d.flash --size 1EiB", "--size"),
+    ("drive create none/d.flash --size 64MiB", "none"),
+    ("drive create d.flash --size=-5", "--size"),
+    (
+        "run raw@block --workload randread:ops=9 --size 0",
+        "capacity",
+    ),
+    (
+        "run raw@block --workload randread:ops=9 --size=-1",
+        "--size",
+    ),
+    (
+        "run raw@block --workload randread:ops=9 --size 18446744073709551615",
+        "8 TiB",
+    ),
+    (
+        "run raw@block --workload randread:ops=9 --size 18446744073709551616",
+        "--size",
+    ),
+    ("run raw@block --workload randread:ops=9 --seed -1", "-1"),
+    (
+        "run raw@block --workload randread:ops=9 --precondition old",
+        "fresh, full or aged",
+    ),
+    (
+        "run raw@block --workload randread:ops=9 --format xml",
+        "csv, msr",
+    ),
+    (
+        "run raw@block --workload randread --trace x.csv",
+        "--workload",
+    ),
+    (
+        "run raw@block --workload randread:ops=9 --size 64MiB --save",
+        "--drive",
+    ),
+    (
+        "run raw@block --workload randread:ops=9 --drive block --save",
+        "drive file",
+    ),
+    ("compare randread:ops=9 --stacks raw@block,", "HOST@DRIVE"),
+    ("compare randread:ops=9 --threads -1", "-1"),
+    (
+        "compare randread:ops=9 --size 64MiB --report none/r.html",
+        "none/r.html",
+    ),
+    (
+        "compare randread:ops=9 --size 64MiB --report .",
+        "directory",
+    ),
+    (
+        "compare randread:ops=9 --size 64MiB --db none/f.db",
+        "none/f.db",
+    ),
+    ("why", "flashloom.db"),
+    ("history", "flashloom.db"),
+    ("diff 1 2", "flashloom.db"),
+    ("trace info none.csv", "none.csv"),
+    ("trace info .", ""),
+    ("drives tape", "block"),
+    ("workloads randred", "randread"),
+    ("drive", "--help"),
+    ("tell", "--help"),
+    ("compare --stak raw@fdp", "--stacks"),
+];
+
+/// Parameters of a workload with what follows it on the command line, and what
+/// the sentence says.
+const PARAMS: &[(&str, &str)] = &[
+    ("ops=0", "ops: expected"),
+    ("ops=-1", "ops: expected"),
+    ("ops=1e9", "ops: expected"),
+    ("ops=18446744073709551616", "ops: expected"),
+    ("ops=9,depth=0", "depth: expected"),
+    ("ops=9,depth=65536", "depth: expected"),
+    ("ops=9,depth=-1", "depth: expected"),
+    ("ops=9,bs=0", "bs: expected"),
+    ("ops=9,bs=4097", "bs: expected"),
+    ("ops=9,bs=1GiB", "bs: expected"),
+    ("ops=9,bs=128MiB", "expected room"),
+    ("ops=9,span=0", "expected room"),
+    ("ops=9,rate=-1", "rate: expected"),
+    ("ops=9,think=-1", "think: expected"),
+    ("ops=9000,depth=1,think=900000s", "a year of virtual time"),
+    ("ops=9,depth=1,think=18446744073s", "a year of virtual time"),
+    ("ops=9000 --timeline=0", "interval"),
+    ("ops=200000 --timeline=1ns", "samples"),
+    ("ops=9 --timeline=-1", "--timeline"),
+    (
+        "ops=9 --report none/r.html",
+        "none/r.html: expected a directory none",
+    ),
+    ("ops=9 --report .", "directory"),
+    ("ops=9 --db .", ".: "),
+];
+
+#[test]
+fn bad_names_and_numbers_are_refused() {
+    let bench = Bench::new();
+    let run = "run raw@block --size 64MiB --workload";
+    for (line, told) in LINES {
+        bench.refuses(line, &[told]);
+    }
+    bench.refuses_words(
+        &["compare", "randread:ops=9", "--stacks", ""],
+        &["HOST@DRIVE"],
+    );
+    for (params, told) in PARAMS {
+        bench.refuses(&format!("{run} randread:{params}"), &[told]);
+    }
+}
+
+#[test]
+fn bad_knobs_are_refused() {
+    let bench = Bench::new();
+    for (set, told) in [
+        ("x", "KNOB=VALUE"),
+        ("x=1", "--set x=1: expected a knob"),
+        ("=1", "expected a knob"),
+        ("geometry=4", "--set geometry=4: "),
+        ("geometry.channels=0", "channels is 0"),
+        ("geometry.channels=-1", "--set geometry.channels=-1: "),
+        ("geometry.pages_per_block=0", "pages_per_block is 0"),
+        ("geometry.planes=4294967295", "planes"),
+        ("interface=zns", "--set interface=zns: "),
+        ("flash.part=tape", "there are z-nand"),
+        ("capacity=0", "capacity"),
+        ("capacity=18446744073709551615", "capacity"),
+        ("controller.write_buffer=0", "controller.write_buffer"),
+        (
+            "controller.command=18446744073709551615",
+            "controller.command",
+        ),
+        ("controller.dram_per_unit=2s", "controller.dram_per_unit"),
+        ("mapping.unit=0", "mapping.unit"),
+        ("collection.victim=best", "--set collection.victim=best: "),
+        ("collection.reserve_lines=4294967295", "no spare blocks"),
+        ("wear.spare_blocks=4294967295", "wear.spare_blocks"),
+        ("placement.handles=2", "placement.handles"),
+        ("placement.reclaim_groups=0", "placement.reclaim_groups"),
+        ("faults.factory_bad_blocks=600000", "too many bad blocks"),
+        ("faults.program_failures=1000001", "faults.program_failures"),
+        ("faults.read_passes=4294967295", "faults.read_passes"),
+    ] {
+        let line = format!("run raw@block --workload randread:ops=9 --size 64MiB --set {set}");
+        bench.refuses(&line, &[told]);
+    }
+}
+
+#[test]
+fn an_output_that_was_there_stays_when_a_run_fails() {
+    let bench = Bench::new();
+    bench.done("compare randread:ops=9 --size 64MiB --stacks raw@block");
+    bench.write("bad.csv", "0,R,0,8,p\n1,R,0,x,p\n");
+    bench.refuses("compare bad.csv --size 64MiB", &["bad.csv:2: "]);
+    bench.refuses(
+        "run raw@fdp --trace bad.csv --report report.html --size 64MiB",
+        &["bad.csv:2"],
+    );
+    bench.write(
+        "foreign.db",
+        "a text that is no database, but long enough to look into",
+    );
+    let line = "run raw@fdp --workload randread:ops=9 --size 64MiB --db foreign.db";
+    bench.refuses(line, &["foreign.db"]);
+}

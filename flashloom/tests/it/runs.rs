@@ -1,0 +1,145 @@
+//! `run`, and the trace that comes with the program.
+
+use crate::{Bench, cells, number, sum, trace};
+use std::path::Path;
+
+const SCHEMA: &str = "flashloom.run/1";
+
+#[test]
+fn the_shipped_trace_runs_by_its_name() {
+    let bench = Bench::new();
+    let run = bench.json("run raw@block --workload postgres-ext4", SCHEMA);
+    assert!(number(&run, "/ops") >= 200_000);
+    assert_eq!(run["workload"], "postgres-ext4");
+    assert_eq!(run["errors"], serde_json::json!({}));
+}
+
+#[test]
+fn the_shipped_trace_is_long_enough_to_mean_something() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/postgres-ext4.csv.zst");
+    let path = path.to_str().expect("it is text");
+    let info = Bench::new().json(&format!("trace info {path}"), "flashloom.trace-info/1");
+    assert!(number(&info, "/requests") >= 200_000);
+    assert_eq!(info["format"], "csv");
+}
+
+#[test]
+fn a_timeline_and_a_page_belong_to_the_run() {
+    let bench = Bench::new();
+    let line = "run raw@fdp --workload randwrite:ops=4000 --size 64MiB --timeline=1ms \
+                --report page.html";
+    let run = bench.json(line, SCHEMA);
+    let samples = run["timeline"].as_array().expect("a list");
+    assert!(samples.len() > 2, "{}", samples.len());
+    let ops: u64 = samples.iter().map(|s| number(s, "/ops")).sum();
+    assert_eq!(ops, 4000);
+    let page = bench.text("page.html");
+    let cells = cells(&page);
+    assert_eq!(cells.len(), report::metric::all().count());
+    for (_, path, value) in cells {
+        assert_eq!(run.pointer(path).expect(path).to_string(), value, "{path}");
+    }
+    let told = bench.done(line);
+    assert!(
+        told.contains("raw@fdp") && told.lines().count() > 20,
+        "{told}"
+    );
+    let plain = bench.json(
+        "run raw@fdp --workload randwrite:ops=4000 --size 64MiB",
+        SCHEMA,
+    );
+    assert_eq!(plain["timeline"], serde_json::json!([]));
+    assert_eq!(plain["latency_ns"], run["latency_ns"]);
+}
+
+#[test]
+fn knobs_and_drives_change_the_run() {
+    let bench = Bench::new();
+    bench.write(
+        "mine.toml",
+        "preset = \"block\"\ncapacity = \"64MiB\"\nflash.part = \"qlc\"\n",
+    );
+    let line = "run raw@block --workload randread:ops=500 --drive mine.toml";
+    let run = bench.json(line, SCHEMA);
+    assert_eq!(
+        (&run["drive"]["nand"], &run["drive"]["name"]),
+        (&"qlc".into(), &"mine".into())
+    );
+    assert_eq!(run["precondition"], "full");
+    let faster = bench.json(&format!("{line} --set flash.part=slc"), SCHEMA);
+    assert_eq!(faster["drive"]["nand"], "slc");
+    let p50 = |run| number(run, "/latency_ns/p50");
+    assert!(p50(&faster) < p50(&run));
+    // The stack says with which interface.
+    let other = bench.json(&line.replace("raw@block", "raw@fdp"), SCHEMA);
+    assert_eq!(other["drive"]["interface"], "fdp");
+    assert_eq!(other["drive"]["geometry"], run["drive"]["geometry"]);
+}
+
+#[test]
+fn the_knobs_that_are_listed_make_the_drive_again() {
+    let bench = Bench::new();
+    bench.write("all.toml", bench.done("drives fdp"));
+    let line = "run raw@fdp --workload randwrite:ops=300 --size 64MiB --drive";
+    let preset = bench.json(&format!("{line} fdp"), SCHEMA);
+    let listed = bench.json(&format!("{line} all.toml"), SCHEMA);
+    assert_eq!(preset["latency_ns"], listed["latency_ns"]);
+    assert_eq!(preset["nand"], listed["nand"]);
+}
+
+#[test]
+fn a_drive_file_keeps_what_it_has_been_through() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --preset fdp --size 64MiB");
+    let smart = || bench.json("drive smart d.flash", "flashloom.smart/1");
+    let (fresh, before) = (smart(), bench.read("d.flash"));
+    assert_eq!(number(&fresh, "/host_write_bytes"), 0);
+    let line = "run raw@fdp --workload randwrite:ops=1000,bs=4k --drive d.flash";
+    let run = bench.json(line, SCHEMA);
+    assert_eq!(run["precondition"], "kept");
+    assert_eq!(bench.read("d.flash"), before);
+    bench.done(&format!("{line} --save"));
+    let (once, grown) = (smart(), number(&smart(), "/host_write_bytes"));
+    assert_eq!(grown, 1000 * 4096);
+    assert!(number(&once, "/programmed_bytes") >= grown);
+    assert!(number(&once, "/power_cycles") > number(&fresh, "/power_cycles"));
+    bench.done(&format!("{line} --save"));
+    assert_eq!(number(&smart(), "/host_write_bytes"), 2 * grown);
+    assert!(bench.done("drive smart d.flash").contains("host writes"));
+    for refused in [
+        "--precondition aged",
+        "--size 32MiB --save --precondition full",
+    ] {
+        assert_eq!(
+            bench.run(&format!("{line} {refused}")).code,
+            Some(2),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn a_trace_is_the_same_in_every_format() {
+    let bench = Bench::new();
+    bench.write("small.csv", trace(300));
+    let line = "run raw@block --size 64MiB --trace";
+    let csv = bench.json(&format!("{line} small.csv"), SCHEMA);
+    for format in ["mqsim", "msr", "fio", "blkparse"] {
+        let out = format!("small.{format}.zst");
+        bench.done(&format!("trace convert small.csv {out} --to {format}"));
+        let run = bench.json(&format!("{line} {out} --format {format}"), SCHEMA);
+        assert_eq!(run["ops"], csv["ops"], "{format}");
+        assert_eq!(
+            run["host"]["write_bytes"], csv["host"]["write_bytes"],
+            "{format}"
+        );
+        assert_eq!(
+            sum(&run["nand"]["by_cause"]),
+            sum(&csv["nand"]["by_cause"]),
+            "{format}"
+        );
+    }
+    let head = bench.json("trace head small.csv -n 3", "flashloom.trace-head/1");
+    assert_eq!(head["requests"].as_array().map(Vec::len), Some(3));
+    assert_eq!(head["requests"][1]["op"], "read");
+}
