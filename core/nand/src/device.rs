@@ -248,8 +248,7 @@ impl Nand {
         };
         let die = &self.dies[row.die as usize];
         die.array.serve(&self.sim, sense).await;
-        let correct =
-            !self.draws(self.faults.read_retries) || Box::pin(self.retry(&die.array, sense)).await;
+        let correct = !self.needs_retry() || Box::pin(self.retry(&die.array, sense)).await;
         self.transfer(row.die, u64::from(bytes), priority).await;
         self.count(|c| c.read_pages += u64::from(row.planes.count_ones()));
         if !correct {
@@ -264,12 +263,17 @@ impl Nand {
         }
     }
 
+    /// Whether a pass of a read fails.
+    fn needs_retry(&self) -> bool {
+        self.draws(self.faults.read_retries)
+    }
+
     /// Passes after one that failed. False if the read stays uncorrectable.
     async fn retry(&self, array: &Server, sense: Service) -> bool {
         for _ in 0..self.faults.read_passes {
             self.count(|c| c.read_retries += 1);
             array.serve(&self.sim, sense).await;
-            if !self.draws(self.faults.read_retries) {
+            if !self.needs_retry() {
                 return true;
             }
         }
@@ -426,7 +430,7 @@ impl Nand {
         };
         die.array.serve(&self.sim, sense).await;
         self.count(|c| c.read_pages += u64::from(pages));
-        if !self.retry(&die.array, sense).await {
+        if self.needs_retry() && !self.retry(&die.array, sense).await {
             return Err(NandError::Uncorrectable);
         }
         let ticket = self.submit_copy(from, to, stamp, label)?;

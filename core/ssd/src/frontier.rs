@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 pub(crate) struct Frontier {
     pub(crate) kind: Kind,
     pub(crate) group: u32,
-    /// Open line, or [`NONE`].
+    /// Open line, or `NONE`.
     pub(crate) open: u32,
     /// New versions that wait.
     pub(crate) pending: VecDeque<u32>,
