@@ -122,7 +122,9 @@ impl Core {
         let mut state = self.state.borrow_mut();
         let mut woken = Vec::new();
         for (index, queue) in state.frontiers.iter_mut().enumerate() {
-            if queue.group == group && !queue.copies.is_empty() {
+            // Waking it twice for the same would let writers that wait for a line
+            // wake each other without end.
+            if queue.group == group && queue.pushed < queue.copies.len() {
                 queue.pushed = queue.copies.len();
                 woken.push(index);
             }
