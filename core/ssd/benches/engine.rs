@@ -3,65 +3,93 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use sim::{Kernel, Seed};
-use ssd::{Content, Drive, DriveMedia, Precondition, Preset};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, Precondition, Preset};
 use std::hint::black_box;
-use units::{Extent, Origin, Placement};
+use units::{Bytes, Extent, Origin, Placement};
 
 const OPS: u64 = 1_000_000;
-const DEPTH: u64 = 256;
 
-/// Runs `OPS` uniform random 4 KiB commands.
-fn run(media: DriveMedia, write: bool) -> u64 {
-    let kernel = Kernel::new();
-    let config = (Preset::named("block").expect("a preset").config)();
-    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).expect("a good preset");
-    let pages = config.capacity.0 / 4096;
-    for worker in 0..DEPTH {
-        let drive = drive.clone();
-        let mut rng = Seed(1).stream(&format!("worker {worker}"));
-        kernel.sim().spawn_detached(async move {
-            for _ in 0..OPS / DEPTH {
-                let extent = Extent::new(rng.below(pages) * 8, 8);
-                let done = if write {
-                    let (placement, origin) = (Placement(0), Origin(0));
-                    drive
-                        .write(extent, Content::Nothing, placement, origin, false)
-                        .await
-                } else {
-                    drive.read(extent, &mut ()).await
-                };
-                done.expect("no fault is injected");
-            }
-        });
+/// A drive in its steady state, with power on and requests about to be issued.
+struct Ready {
+    kernel: Kernel,
+    drive: Drive,
+}
+
+impl Ready {
+    /// `depth` workers that issue `OPS` uniform random 4 KiB commands together.
+    fn new(config: &DriveConfig, media: DriveMedia, depth: u64, write: bool) -> Self {
+        let kernel = Kernel::new();
+        let drive = Drive::ready(&kernel.sim(), config, media, Seed(1)).expect("a good drive");
+        let pages = config.capacity.0 / 4096;
+        for worker in 0..depth {
+            let (drive, mut rng) = (drive.clone(), Seed(1).stream(&format!("worker {worker}")));
+            kernel.sim().spawn_detached(async move {
+                for _ in 0..OPS / depth {
+                    let extent = Extent::new(rng.below(pages) * 8, 8);
+                    let done = if write {
+                        let (placement, origin) = (Placement(0), Origin(0));
+                        let write = drive.write(extent, Content::Nothing, placement, origin, false);
+                        write.await
+                    } else {
+                        drive.read(extent, &mut ()).await
+                    };
+                    done.expect("no fault is injected");
+                }
+            });
+        }
+        Self { kernel, drive }
     }
-    kernel.run();
-    kernel.sim().events()
+
+    /// Runs to the end. What is left is dropped outside of the measured time.
+    fn run(self) -> (u64, Drive) {
+        self.kernel.run();
+        (self.kernel.sim().events(), self.drive)
+    }
+}
+
+/// The preset with `spare` hundredths of flash beyond its capacity.
+fn drive(spare: u64) -> DriveConfig {
+    let mut config = (Preset::named("block").expect("a preset").config)();
+    let flash = config.geometry.bytes() - config.geometry.bytes() / 200;
+    config.capacity = Bytes(flash * 100 / (100 + spare) / 4096 * 4096);
+    config
 }
 
 fn engine(c: &mut Criterion) {
-    let config = (Preset::named("block").expect("a preset").config)();
-    let aged = Precondition::Aged
-        .media(&config, Seed(1))
-        .expect("a good preset");
-    let full = Precondition::Full
-        .media(&config, Seed(1))
-        .expect("a good preset");
     let mut group = c.benchmark_group("engine");
     group.throughput(Throughput::Elements(OPS)).sample_size(10);
-    group.bench_function("random_writes_with_gc", |b| {
-        b.iter_batched(
-            || aged.clone(),
-            |m| black_box(run(m, true)),
-            BatchSize::PerIteration,
-        );
-    });
-    group.bench_function("random_reads", |b| {
-        b.iter_batched(
-            || full.clone(),
-            |m| black_box(run(m, false)),
-            BatchSize::PerIteration,
-        );
-    });
+    let cases = [
+        ("random_reads", Precondition::Full, 17, 64, false),
+        (
+            "random_writes/7_percent_spare",
+            Precondition::Aged,
+            7,
+            64,
+            true,
+        ),
+        (
+            "random_writes/17_percent_spare",
+            Precondition::Aged,
+            17,
+            64,
+            true,
+        ),
+        (
+            "random_writes/28_percent_spare",
+            Precondition::Aged,
+            28,
+            64,
+            true,
+        ),
+    ];
+    for (name, past, spare, depth, write) in cases {
+        let config = drive(spare);
+        let media = past.media(&config, Seed(1)).expect("a good drive");
+        let ready = || Ready::new(&config, media.clone(), depth, write);
+        group.bench_function(name, |b| {
+            b.iter_batched(ready, |r| black_box(r.run()), BatchSize::PerIteration);
+        });
+    }
     group.finish();
 }
 
