@@ -100,6 +100,8 @@ const fn times(read_us: u64, program_us: u64, erase_us: u64, bus_mb: u64) -> Tim
         read: Ns::us(read_us),
         program: Ns::us(program_us),
         erase: Ns::us(erase_us),
+        // Both a choice of ours: command and address cycles at the bus's rate, and
+        // what data sheets give as the order of a suspension.
         command: Ns(200),
         bus_bytes_per_s: bus_mb * 1_000_000,
         suspend: Ns::us(5),

@@ -100,6 +100,7 @@ impl Core {
         let valid = state.lines.lines[line as usize].valid;
         let tenth = (valid * 10 / self.layout.line_data).min(9);
         state.ledger.victims[tenth as usize] += 1;
+        state.ledger.victim_pages += u64::from(valid);
         state.ledger.lines_collected += 1;
         state.ledger.lines_collected_foreground += u64::from(foreground);
         if let Some(handle) = self.owner(state, state.lines.lines[line as usize].frontier) {

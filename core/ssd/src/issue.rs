@@ -417,10 +417,8 @@ impl Core {
             self.count_waiting(frontier, 1);
             self.unblock_copies(group as u32);
             self.collect[group].notify(&self.sim);
-            let since = self.sim.now();
             self.space.wait(&self.sim).await;
             self.count_waiting(frontier, -1);
-            self.state.borrow_mut().ledger.stall_ns += self.sim.now().since(since).0;
             if self.read_only.get() {
                 return Err(IoError::ReadOnly);
             }
@@ -432,7 +430,23 @@ impl Core {
         let queue = &mut state.frontiers[frontier];
         queue.waits = queue.waits.saturating_add_signed(more);
         let group = queue.group as usize;
+        let is_host = matches!(queue.kind, Kind::Host(_));
         state.stalled[group] = state.stalled[group].saturating_add_signed(more);
+        if is_host {
+            self.count_stall(&mut state, more);
+        }
+    }
+
+    /// Books the time during which the host waits for lines, however many of its
+    /// frontiers do.
+    fn count_stall(&self, state: &mut State, more: i32) {
+        if state.stalled_hosts == 0 {
+            state.stalled_since = self.sim.now();
+        }
+        state.stalled_hosts = state.stalled_hosts.saturating_add_signed(more);
+        if state.stalled_hosts == 0 {
+            state.ledger.stall_ns += self.sim.now().since(state.stalled_since).0;
+        }
     }
 
     /// As [`Core::open_line`], urgently, with room for `pages` in its next unit.

@@ -88,8 +88,8 @@ impl ReadCause {
 /// Traffic of one placement handle since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandleStats {
-    /// Pages that the host wrote to it.
-    pub host_pages: u64,
+    /// Sectors of 512 bytes that the host wrote to it.
+    pub host_sectors: u64,
     /// Pages programmed for it. Moves are included where the drive knows whose
     /// data it moves: with one handle, or persistently isolated ones.
     pub media_pages: u64,
@@ -123,9 +123,11 @@ pub struct Ledger {
     pub lines_collected: u64,
     /// Of those, lines whose collection began while a write waited for space.
     pub lines_collected_foreground: u64,
-    /// Virtual time in which writes waited for free lines, ns, summed over
-    /// frontiers.
+    /// Virtual time in which any of the host's frontiers waited for a free line,
+    /// ns.
     pub stall_ns: u64,
+    /// Valid pages of all victims when they were chosen.
+    pub victim_pages: u64,
     /// Victims by how full of valid pages they were, in tenths.
     pub victims: [u64; 10],
     /// By handle.

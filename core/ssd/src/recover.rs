@@ -143,6 +143,8 @@ pub(crate) fn rebuild(
         ledger: Ledger::new(1 << 8, handles),
         most_erases: 0,
         stalled: vec![0; layout.groups as usize],
+        stalled_hosts: 0,
+        stalled_since: units::Ns::ZERO,
         loads: vec![Load::default(); layout.groups as usize],
         blocks: found.blocks.clone(),
         spares: found.spares.clone(),

@@ -13,6 +13,7 @@ use crate::ledger::{Cause, Ledger};
 use crate::line::{Line, LineState, LineView, Lines};
 use nand::Payload;
 use std::collections::VecDeque;
+use units::Ns;
 
 /// Marks an entry of the map that names a slot of the buffer.
 const IN_BUFFER: u32 = 1 << 31;
@@ -138,6 +139,9 @@ pub(crate) struct State {
     pub(crate) spares: Vec<Vec<u32>>,
     /// Frontiers that wait for a free line, by group.
     pub(crate) stalled: Vec<u32>,
+    /// Tasks that wait so for the host, and since when any does.
+    pub(crate) stalled_hosts: u32,
+    pub(crate) stalled_since: Ns,
     /// How full each group is; not kept where there is only one.
     pub(crate) loads: Vec<Load>,
     /// Most erases of any line.

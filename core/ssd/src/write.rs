@@ -56,7 +56,7 @@ impl Core {
         }
         let mut state = self.state.borrow_mut();
         state.ledger.host_write_sectors += u64::from(extent.sectors);
-        state.ledger.handles[frontier].host_pages += u64::from(last - first);
+        state.ledger.handles[frontier].host_sectors += u64::from(extent.sectors);
         Ok(())
     }
 

@@ -195,7 +195,8 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
         interface: bench.config.interface,
         capacity_bytes: bench.config.capacity.0,
         raw_bytes: bench.config.geometry.bytes(),
-        over_provisioning: layout.over_provisioning(),
+        over_provisioning: bench.config.geometry.bytes() as f64 / bench.config.capacity.0 as f64
+            - 1.0,
         mapped_bytes: valid * layout.page_bytes(),
         lines: lines.len() as u64,
         free_lines: free as u64,

@@ -91,6 +91,12 @@ impl Choices {
         self.drive.as_deref().unwrap_or_default()
     }
 
+    /// An option that would change what a drive is, if one is given.
+    pub(crate) fn shape_given(&self) -> Option<&'static str> {
+        let shapes = |(name, given): &(&str, bool)| *given && ["--size", "--set"].contains(name);
+        self.given().find(shapes).map(|(name, _)| name)
+    }
+
     /// The drive file that `--drive` names, if it names one.
     pub(crate) fn drive_file(&self) -> Option<&Path> {
         let path = Path::new(self.drive.as_deref()?);
@@ -105,10 +111,11 @@ impl Choices {
         source: &Source,
     ) -> Result<Plan, Failure> {
         let named = self.drive.as_deref().unwrap_or(&stack.drive);
-        let mut config = match self.drive_file() {
-            Some(path) => file::load(path)?.0,
-            None => stack::drive::resolve(named, self.size)?,
-        };
+        if let Some(path) = self.drive_file() {
+            let reason = "a drive in a file holds what it holds; only flashloom run takes one";
+            return Err(Failure::at(path, reason));
+        }
+        let mut config = stack::drive::resolve(named, self.size)?;
         if let Some(preset) = Preset::named(&stack.drive) {
             like(&mut config, &(preset.config)());
         }

@@ -96,6 +96,11 @@ impl Run {
             let reason = "a drive in a file has its own past; --precondition does not go with one";
             return Err(Failure::at(path, reason));
         }
+        if let Some(option) = self.choices.shape_given() {
+            let reason =
+                format!("a drive in a file is as it was made; {option} does not go with one");
+            return Err(Failure::at(path, reason));
+        }
         let (config, media): (DriveConfig, DriveMedia) = file::load(path)?;
         let plan = self.choices.plan_on(&self.stack, config, &source)?;
         let experiment = Experiment {

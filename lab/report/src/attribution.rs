@@ -120,9 +120,9 @@ pub fn explain(cause: &str) -> &'static str {
         "wear" => "data moved to even out wear",
         "mapping" => "pages of the mapping table",
         "padding" => "padding of pages that were not full",
-        "rmw" => "the rest of pages that were written in part",
-        "retire" => "data moved out of blocks that went bad",
-        "log" => "cleaning of the drive's log",
+        "rmw" => "pages written in part, with the rest of them",
+        "summary" => "what the drive notes at the end of a line",
+        "journal" => "what the drive notes of deallocations",
         _ => "other writes of the drive",
     }
 }
@@ -166,6 +166,9 @@ fn device(run: &Run) -> String {
 }
 
 fn moved(run: &Run) -> Option<String> {
+    if run.waf.device < NOTABLE {
+        return None;
+    }
     let (cause, bytes) = largest_first(&run.nand.by_cause)
         .into_iter()
         .find(|(cause, _)| cause != "host")?;
@@ -176,9 +179,12 @@ fn moved(run: &Run) -> Option<String> {
         human::name(&cause, 24),
         human::bytes(bytes as f64),
         human::share(*of_origin as f64 / bytes as f64),
-        human::name(origin, 48)
+        match origin.as_str() {
+            "unnamed" => "nobody in this run, such as what was there before".to_owned(),
+            named => human::name(named, 48),
+        }
     );
-    if let Some(valid) = mean_valid(run).filter(|_| cause == "gc") {
+    if let Some(valid) = run.gc.mean_valid.filter(|_| cause == "gc") {
         text += &format!(
             "; lines were about {} valid when they were reclaimed",
             human::share(valid)
@@ -209,21 +215,6 @@ fn host(run: &Run) -> Option<String> {
         );
     }
     Some(text + ".")
-}
-
-/// How full of valid data the reclaimed lines were on average, 0 to 1, as far
-/// as the bins of the histogram tell.
-#[must_use]
-pub fn mean_valid(run: &Run) -> Option<f64> {
-    let bins = &run.gc.victim_valid_histogram;
-    let lines: f64 = bins.iter().map(|n| *n as f64).sum();
-    let middle = |i: usize| (i as f64 + 0.5) / bins.len() as f64;
-    let valid: f64 = bins
-        .iter()
-        .enumerate()
-        .map(|(i, n)| middle(i) * *n as f64)
-        .sum();
-    (lines > 0.0).then(|| valid / lines)
 }
 
 /// What to call each run among others: its stack, and the precondition where
@@ -263,7 +254,9 @@ pub fn relative_to(runs: &[&Run]) -> String {
         true => format!("× is relative to {}", human::name(&names(runs)[0], 40)),
         false => {
             let stack = human::name(&first.stack, 40);
-            format!("× is relative to the first stack with the same past, such as {stack}")
+            format!(
+                "× is relative to the first stack with the same past and variant, such as {stack}"
+            )
         }
     }
 }

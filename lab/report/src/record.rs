@@ -57,6 +57,12 @@ pub struct Run {
     pub timeline: Vec<Sample>,
     /// Placement handles, where the drive has more than one.
     pub handles: Vec<Handle>,
+    /// The statistics log of an FDP drive.
+    #[serde(default)]
+    pub fdp: Option<Fdp>,
+    /// Look-ups of a map that is not all in DRAM.
+    #[serde(default)]
+    pub map_cache: Option<MapCache>,
     /// Virtual time from the first request to the last completion.
     pub sim_time_ns: u64,
     /// Events that the kernel ran.
@@ -193,8 +199,11 @@ pub struct Gc {
     pub moved_bytes: u64,
     /// Of `lines`, those reclaimed while a host write waited.
     pub foreground_lines: u64,
-    /// Virtual time that host writes waited for free space, ns.
+    /// Virtual time during which any host write waited for free space, ns.
     pub stall_ns: u64,
+    /// Mean share of valid data of the lines that were reclaimed, 0 to 1.
+    #[serde(default)]
+    pub mean_valid: Option<f64>,
     /// How full of valid data the victims were: counts over ten equal bins.
     pub victim_valid_histogram: Vec<u64>,
 }
@@ -215,6 +224,9 @@ pub struct Wear {
     /// Years until the rated cycles are used up at this run's rate of erases;
     /// none if nothing was erased.
     pub life_years: Option<f64>,
+    /// Bytes that the host can write until then, in writes like this run's.
+    #[serde(default)]
+    pub life_host_bytes: Option<u64>,
 }
 
 /// One point of the timeline. Rates cover the time since the sample before.
@@ -240,6 +252,30 @@ pub struct Sample {
     pub free_lines: u64,
 }
 
+/// Statistics over an FDP drive's life, as NVMe defines them, and its events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fdp {
+    /// Host bytes with metadata written.
+    pub host_bytes_written: u64,
+    /// Media bytes with metadata written.
+    pub media_bytes_written: u64,
+    /// Media bytes erased.
+    pub media_bytes_erased: u64,
+    /// Events in the log since power-on, by number as in `0x80`.
+    pub events: BTreeMap<String, u64>,
+    /// Events that the log had no room for.
+    pub events_dropped: u64,
+}
+
+/// Look-ups of a paged map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapCache {
+    /// Those that found their translation page in DRAM.
+    pub hits: u64,
+    /// Those that did not.
+    pub misses: u64,
+}
+
 /// A placement handle over the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Handle {
@@ -247,20 +283,25 @@ pub struct Handle {
     pub id: u16,
     /// Bytes that the host wrote to it.
     pub host_bytes: u64,
-    /// Bytes programmed for it, moves included.
-    pub media_bytes: u64,
+    /// Bytes programmed for it, moves included; none where the drive mixes moved
+    /// data of several handles.
+    pub media_bytes: Option<u64>,
     /// Bytes moved out of its lines by garbage collection.
     pub moved_bytes: u64,
 }
 
 impl Handle {
-    /// Bytes programmed over bytes written by the host; 0 if the host wrote none.
+    /// Bytes programmed over bytes written by the host, if both are known.
     #[must_use]
-    pub fn waf(&self) -> f64 {
-        match self.host_bytes {
-            0 => 0.0,
-            written => self.media_bytes as f64 / written as f64,
-        }
+    pub fn waf(&self) -> Option<f64> {
+        let media = self.media_bytes?;
+        (self.host_bytes > 0).then(|| media as f64 / self.host_bytes as f64)
+    }
+
+    /// Whether anything was written to it or moved out of it.
+    #[must_use]
+    pub const fn is_used(&self) -> bool {
+        self.host_bytes > 0 || self.moved_bytes > 0
     }
 }
 

@@ -6,11 +6,12 @@
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
-    Directions, DriveFacts, Gc, Grain, Handle, HostTraffic, NandTraffic, RUN_SCHEMA, Run, Waf, Wear,
+    Directions, DriveFacts, Fdp, Gc, Grain, Handle, HostTraffic, MapCache, NandTraffic, RUN_SCHEMA,
+    Run, Waf, Wear,
 };
-use ssd::{Cause, DriveConfig, Interface, Ledger, ReadCause};
+use ssd::{Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause};
 use std::collections::BTreeMap;
-use units::{Ns, Origin};
+use units::{Ns, Origin, SECTOR};
 use workload::{Labels, Stream};
 
 /// Nanoseconds of a year of 365.25 days.
@@ -49,11 +50,20 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
             device: ratio(ledger.programmed_pages() * page, host.write_bytes),
         },
         host,
-        gc: gc(&ledger, page),
-        wear: wear(outcome, span),
+        gc: gc(&ledger, page, u64::from(drive.layout().line_data)),
+        wear: wear(outcome, span, &ledger),
         utilisation: utilisation(outcome, span),
         timeline: outcome.samples.clone(),
-        handles: handles(&ledger, page),
+        handles: handles(
+            &ledger,
+            page,
+            outcome.plan.drive.placement.persistently_isolated,
+        ),
+        fdp: drive.fdp().map(|log| fdp(&log)),
+        map_cache: (outcome.plan.drive.mapping.cache.0 > 0).then_some(MapCache {
+            hits: ledger.map_hits,
+            misses: ledger.map_misses,
+        }),
         sim_time_ns: span.0,
         events: outcome.events,
         wall_time_s: 0.0,
@@ -196,21 +206,24 @@ fn tag_name(tag: usize, tags: usize, labels: &Labels) -> String {
     labels.name(origin).to_owned()
 }
 
-fn gc(ledger: &Ledger, page: u64) -> Gc {
+fn gc(ledger: &Ledger, page: u64, line_pages: u64) -> Gc {
     Gc {
         lines: ledger.lines_collected,
         moved_bytes: ledger.by_cause(Cause::Gc) * page,
         foreground_lines: ledger.lines_collected_foreground,
         stall_ns: ledger.stall_ns,
+        mean_valid: (ledger.lines_collected > 0)
+            .then(|| ratio(ledger.victim_pages, ledger.lines_collected * line_pages)),
         victim_valid_histogram: ledger.victims.to_vec(),
     }
 }
 
-fn wear(outcome: &Outcome, span: Ns) -> Wear {
+fn wear(outcome: &Outcome, span: Ns, ledger: &Ledger) -> Wear {
     let (erases, bad_blocks) = outcome.device.drive().wear();
     let worn = mean(&erases) - outcome.erases_before;
     let endurance = f64::from(outcome.plan.drive.endurance().unwrap_or_default());
     let per_year = worn / span.0.max(1) as f64 * YEAR;
+    let written = (ledger.host_write_sectors * SECTOR) as f64;
     let sorted = || erases.iter().map(|&n| u64::from(n));
     Wear {
         mean_erases: mean(&erases),
@@ -219,6 +232,23 @@ fn wear(outcome: &Outcome, span: Ns) -> Wear {
         histogram: steps(&erases),
         bad_blocks,
         life_years: (worn > 0.0).then(|| endurance / per_year),
+        life_host_bytes: (worn > 0.0).then(|| (written * endurance / worn) as u64),
+    }
+}
+
+fn fdp(log: &FdpLog) -> Fdp {
+    let mut events: BTreeMap<String, u64> = BTreeMap::new();
+    for event in log.host.events.iter().chain(&log.controller.events) {
+        *events
+            .entry(format!("{:#04x}", event.kind.code()))
+            .or_default() += 1;
+    }
+    Fdp {
+        host_bytes_written: log.host_bytes_written.0,
+        media_bytes_written: log.media_bytes_written.0,
+        media_bytes_erased: log.media_bytes_erased.0,
+        events,
+        events_dropped: log.host.dropped + log.controller.dropped,
     }
 }
 
@@ -256,8 +286,9 @@ fn utilisation(outcome: &Outcome, span: Ns) -> BTreeMap<String, f64> {
     shares.map(|(name, share)| (name.to_owned(), share)).into()
 }
 
-/// Handles, where the drive has more than one.
-fn handles(ledger: &Ledger, page: u64) -> Vec<Handle> {
+/// Handles, where the drive has more than one. Whose data it moves it knows only
+/// if it keeps them `apart`.
+fn handles(ledger: &Ledger, page: u64, apart: bool) -> Vec<Handle> {
     if ledger.handles.len() < 2 {
         return Vec::new();
     }
@@ -265,8 +296,8 @@ fn handles(ledger: &Ledger, page: u64) -> Vec<Handle> {
     numbered
         .map(|(id, stats)| Handle {
             id,
-            host_bytes: stats.host_pages * page,
-            media_bytes: stats.media_pages * page,
+            host_bytes: stats.host_sectors * SECTOR,
+            media_bytes: apart.then_some(stats.media_pages * page),
             moved_bytes: stats.moved_pages * page,
         })
         .collect()

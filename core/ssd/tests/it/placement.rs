@@ -117,7 +117,7 @@ fn what_handles_wrote_adds_up() {
     bench.write(6 * pages, by_parity(pages));
     let ledger = bench.drive.ledger();
     let sum = |of: fn(&ssd::HandleStats) -> u64| ledger.handles.iter().map(of).sum::<u64>();
-    assert_eq!(sum(|h| h.host_pages), ledger.host_write_sectors / 8);
+    assert_eq!(sum(|h| h.host_sectors), ledger.host_write_sectors);
     assert_eq!(sum(|h| h.media_pages), ledger.user_pages());
     assert!(sum(|h| h.moved_pages) >= ledger.by_cause(Cause::Gc));
     // Where moves mix handles, they are booked to none.

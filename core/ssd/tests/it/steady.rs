@@ -174,7 +174,7 @@ impl Seen {
     pub(crate) fn amplification_of(&self, handle: usize) -> f64 {
         let (before, after) = (self.before.handles[handle], self.after.handles[handle]);
         (after.media_pages - before.media_pages) as f64
-            / (after.host_pages - before.host_pages) as f64
+            / ((after.host_sectors - before.host_sectors) / 8) as f64
     }
 
     /// Pages of lines that held data of a handle, on average.

@@ -153,13 +153,13 @@ pub(crate) fn handles(named: &Named<'_>) -> Markup {
                         }
                     }
                     tbody {
-                        @for handle in &named.run.handles {
+                        @for handle in named.run.handles.iter().filter(|handle| handle.is_used()) {
                             tr {
                                 th scope="row" { (handle.id) }
-                                @for bytes in [handle.host_bytes, handle.media_bytes, handle.moved_bytes] {
-                                    td data-value=(bytes) { (human::bytes(bytes as f64)) }
+                                @for bytes in [Some(handle.host_bytes), handle.media_bytes, Some(handle.moved_bytes)] {
+                                    td { (bytes.map_or("–".to_owned(), |b| human::bytes(b as f64))) }
                                 }
-                                td data-value=(handle.waf()) { (human::factor(handle.waf())) }
+                                td { (handle.waf().map_or("–".to_owned(), human::factor)) }
                             }
                         }
                     }

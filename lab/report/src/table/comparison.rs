@@ -44,10 +44,23 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
 fn caption(comparison: &Comparison, style: Style) -> String {
     let workload = human::name(&comparison.workload, style.width.max(40) - 24);
     let title = paint(&workload, Tone::Strong, style);
-    format!(
-        "{title}  {}\n",
-        paint(&format!("seed {}", comparison.seed), Tone::Dim, style)
-    )
+    let seed = paint(&format!("seed {}", comparison.seed), Tone::Dim, style);
+    let mut out = format!("{title}  {seed}\n");
+    let flash = |run: &Run| {
+        let (raw, capacity) = (run.drive.raw_bytes as f64, run.drive.capacity_bytes as f64);
+        let over = human::share(run.drive.over_provisioning);
+        let (capacity, raw) = (human::bytes(capacity), human::bytes(raw));
+        format!(
+            "{capacity} of {raw} of {}, over-provisioning {over}",
+            run.drive.nand
+        )
+    };
+    let kinds: BTreeSet<String> = comparison.runs.iter().map(flash).collect();
+    if let (Some(flash), 1) = (kinds.first(), kinds.len()) {
+        out += &paint(flash, Tone::Dim, style);
+        out.push('\n');
+    }
+    out
 }
 
 /// As many stacks as fit beside `first`, at least one of `rest`, and how many.

@@ -33,62 +33,61 @@ pub fn timeline(run: &Run, style: Style) -> String {
         strong("mean"),
         strong("most"),
     ]);
-    for (label, values, write) in series(&samples) {
-        grid.row(line(label, &values, write));
+    for (label, values, write, mean) in series(&samples) {
+        grid.row(line(label, &values, write, mean));
     }
     format!("{head}\n{}", grid.render(style))
 }
 
-type Series = (&'static str, Vec<f64>, fn(f64) -> String);
+/// A name, values, how they are written, and their mean over the run, if one
+/// means something.
+type Series = (&'static str, Vec<f64>, fn(f64) -> String, Option<f64>);
 
 fn series(samples: &[Sample]) -> Vec<Series> {
     let each = |get: fn(&Sample) -> f64| samples.iter().map(get).collect::<Vec<_>>();
+    let sum = |get: fn(&Sample) -> f64| samples.iter().map(get).sum::<f64>();
+    let seconds = samples.last().map_or(0.0, |last| last.at_ns as f64 / 1e9);
+    let rate = |name, get: fn(&Sample) -> f64, write: fn(f64) -> String| -> Series {
+        let mean = (seconds > 0.0).then(|| sum(get) / seconds);
+        (name, per_second(samples, get), write, mean)
+    };
+    let written = sum(|s| s.host_write_bytes as f64);
+    let waf = (written > 0.0).then(|| sum(crate::series::programmed) / written);
+    let (median, slowest) = (
+        each(|s| s.p50_latency_ns as f64),
+        each(|s| s.max_latency_ns as f64),
+    );
     vec![
+        rate("operations/s", |s| s.ops as f64, human::factor),
+        rate("host writes/s", |s| s.host_write_bytes as f64, human::bytes),
+        rate("host reads/s", |s| s.host_read_bytes as f64, human::bytes),
+        rate("programmed/s", crate::series::programmed, human::bytes),
+        ("WAF device", each(|s| s.waf), human::factor, waf),
+        ("median latency", median, human::time, None),
+        ("max latency", slowest, human::time, None),
         (
-            "operations/s",
-            per_second(samples, |s| s.ops as f64),
+            "free lines",
+            each(|s| s.free_lines as f64),
             human::factor,
+            None,
         ),
-        (
-            "host writes/s",
-            per_second(samples, |s| s.host_write_bytes as f64),
-            human::bytes,
-        ),
-        (
-            "host reads/s",
-            per_second(samples, |s| s.host_read_bytes as f64),
-            human::bytes,
-        ),
-        (
-            "programmed/s",
-            per_second(samples, crate::series::programmed),
-            human::bytes,
-        ),
-        ("WAF device", each(|s| s.waf), human::factor),
-        (
-            "median latency",
-            each(|s| s.p50_latency_ns as f64),
-            human::time,
-        ),
-        (
-            "max latency",
-            each(|s| s.max_latency_ns as f64),
-            human::time,
-        ),
-        ("free lines", each(|s| s.free_lines as f64), human::factor),
     ]
 }
 
-fn line(label: &str, values: &[f64], write: fn(f64) -> String) -> Vec<crate::table::grid::Cell> {
+fn line(
+    label: &str,
+    values: &[f64],
+    write: fn(f64) -> String,
+    mean: Option<f64>,
+) -> Vec<crate::table::grid::Cell> {
     let most = values.iter().copied().fold(0.0, f64::max);
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
     let bars: String = values.iter().map(|v| level(*v, most)).collect();
     vec![
         cell(label),
         cell(bars),
         cell(write(least)),
-        cell(write(mean)),
+        cell(mean.map_or("–".to_owned(), write)),
         cell(write(most)),
     ]
 }

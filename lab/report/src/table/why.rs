@@ -1,6 +1,6 @@
 //! Attribution: who made the drive program and read, and where it went.
 
-use crate::attribution::{Matrix, largest_first, mean_valid, sentences, sum};
+use crate::attribution::{Matrix, largest_first, sentences, sum};
 use crate::human;
 use crate::record::Run;
 use crate::table::Style;
@@ -122,7 +122,7 @@ fn reads(run: &Run, style: Style) -> String {
 
 fn victims(run: &Run, style: Style) -> String {
     let bins = &run.gc.victim_valid_histogram;
-    let Some(mean) = mean_valid(run) else {
+    let Some(mean) = run.gc.mean_valid else {
         return String::new();
     };
     let total = sum(bins.iter().copied()) as f64;
@@ -154,7 +154,7 @@ fn victims(run: &Run, style: Style) -> String {
 
 fn handles(run: &Run, style: Style) -> String {
     if run.handles.is_empty() {
-        return String::new();
+        return firmware(run, style);
     }
     let mut grid = Grid::new([vec![Column::Left], vec![Column::Right; 4]].concat());
     grid.heading("");
@@ -164,14 +164,56 @@ fn handles(run: &Run, style: Style) -> String {
             .map(strong)
             .to_vec(),
     );
-    for handle in &run.handles {
+    let known = |bytes: Option<u64>| bytes.map_or("–".to_owned(), |b| human::bytes(b as f64));
+    for handle in run.handles.iter().filter(|handle| handle.is_used()) {
         grid.row(vec![
             cell(format!("  handle {}", handle.id)),
             cell(human::bytes(handle.host_bytes as f64)),
-            cell(human::bytes(handle.media_bytes as f64)),
+            cell(known(handle.media_bytes)),
             cell(human::bytes(handle.moved_bytes as f64)),
-            cell(human::factor(handle.waf())),
+            cell(handle.waf().map_or("–".to_owned(), human::factor)),
         ]);
     }
-    grid.render(style)
+    grid.render(style) + &firmware(run, style)
+}
+
+/// What the drive itself keeps count of.
+fn firmware(run: &Run, style: Style) -> String {
+    let mut out = String::new();
+    if let Some(fdp) = &run.fdp {
+        let [host, media, erased] = [
+            fdp.host_bytes_written,
+            fdp.media_bytes_written,
+            fdp.media_bytes_erased,
+        ]
+        .map(|bytes| human::bytes(bytes as f64));
+        let events = match fdp
+            .events
+            .iter()
+            .map(|(k, n)| format!("{n} of {k}"))
+            .collect::<Vec<_>>()
+        {
+            none if none.is_empty() => "no events".to_owned(),
+            some => format!(
+                "events: {} and {} dropped",
+                some.join(", "),
+                fdp.events_dropped
+            ),
+        };
+        let text = format!(
+            "\nFDP statistics over the drive's life: {host} of user data written by the host, \
+             {media} programmed, {erased} erased; {events}."
+        );
+        out += &wrapped(&text, style.width);
+    }
+    if let Some(cache) = run.map_cache {
+        let share = cache.hits as f64 / (cache.hits + cache.misses).max(1) as f64;
+        let text = format!(
+            "\nThe map is paged: {} of {} look-ups found their page in DRAM.",
+            human::share(share),
+            human::count((cache.hits + cache.misses) as f64)
+        );
+        out += &wrapped(&text, style.width);
+    }
+    out
 }

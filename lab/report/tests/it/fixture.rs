@@ -128,6 +128,8 @@ fn run(shape: &Shape) -> Run {
         .into(),
         timeline: timeline(shape, sim_time_ns),
         handles: (0..shape.handles).map(|id| handle(id, written)).collect(),
+        fdp: None,
+        map_cache: None,
         sim_time_ns,
         events: 18_400_000,
         wall_time_s: 7.4,
@@ -264,6 +266,7 @@ fn gc(shape: &Shape, moved: u64) -> Gc {
         moved_bytes: moved,
         foreground_lines: lines / 9,
         stall_ns: 1_840_000_000,
+        mean_valid: Some(0.42),
         victim_valid_histogram,
     }
 }
@@ -283,6 +286,7 @@ fn wear(programmed: u64) -> Wear {
         histogram: (28..=55).map(bin).collect(),
         bad_blocks: 3,
         life_years: Some(9.0e10 / programmed as f64),
+        life_host_bytes: Some(9_000_000_000_000_000_000 / programmed),
     }
 }
 
@@ -318,7 +322,7 @@ fn handle(id: u16, written: f64) -> Handle {
     Handle {
         id,
         host_bytes,
-        media_bytes: host_bytes + moved_bytes,
+        media_bytes: Some(host_bytes + moved_bytes),
         moved_bytes,
     }
 }

@@ -182,7 +182,7 @@ prop_compose! {
         run.latency_ns.all.cdf = vec![(n[17], n[18]), (n[19], n[20])];
         run.latency_ns.all.mean = x[5];
         run.utilisation.insert(text.clone(), x[6]);
-        run.handles.push(Handle { id: 9, host_bytes: n[21], media_bytes: n[22], moved_bytes: n[23] });
+        run.handles.push(Handle { id: 9, host_bytes: n[21], media_bytes: (n[22] > 1).then_some(n[22]), moved_bytes: n[23] });
         run.timeline.push(Sample { at_ns: n[2], ops: n[0], waf: x[7], max_latency_ns: n[3], ..Sample::default() });
         run.stack = text;
         run

@@ -1,6 +1,5 @@
 //! What garbage collection found, and how evenly blocks wore.
 
-use crate::attribution::mean_valid;
 use crate::human;
 use crate::page::parts::{Card, Named, named};
 use crate::plot::{Axis, Bin, Histograms, Kind, Strip};
@@ -31,7 +30,7 @@ fn victims(runs: &[&Run]) -> Option<Markup> {
 
 fn victims_of(named: &Named<'_>) -> Option<Strip> {
     let counts = &named.run.gc.victim_valid_histogram;
-    let mean = mean_valid(named.run)?;
+    let mean = named.run.gc.mean_valid?;
     let total: f64 = counts.iter().map(|n| *n as f64).sum();
     let edge = |i: usize| i as f64 / counts.len() as f64;
     let bins = counts.iter().enumerate().map(|(i, lines)| Bin {
