@@ -4,6 +4,7 @@ use super::Answer;
 use super::failure::Failure;
 use super::file::beside;
 use super::output::{Shown, note};
+use super::shipped::Asked;
 use clap::{Args, Subcommand};
 use flate2::write::GzEncoder;
 use report::table::{Side, facts, listing};
@@ -53,7 +54,11 @@ impl Input {
             devices: self.devices,
             ..Options::default()
         };
-        Ok(Trace::open(&self.path, self.format, options)?)
+        // The trace that comes with the program goes by its name; once open, the
+        // file that it lies in may go.
+        let told = self.path.to_string_lossy();
+        let asked = Asked::new(&told)?;
+        Ok(Trace::open(Path::new(&asked.text), self.format, options)?)
     }
 }
 

@@ -95,7 +95,7 @@ fn close(what: &str, measured: f64, expected: f64, alpha: f64) {
         off * 100.0
     );
     assert!(
-        off.abs() < 0.05,
+        off.abs() < 0.02,
         "{what}: measured {measured}, theory {expected} at α {alpha}"
     );
 }

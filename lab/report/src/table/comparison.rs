@@ -51,7 +51,7 @@ fn caption(comparison: &Comparison, style: Style) -> String {
         let over = human::share(run.drive.over_provisioning);
         let (capacity, raw) = (human::bytes(capacity), human::bytes(raw));
         format!(
-            "{capacity} of {raw} of {}, over-provisioning {over}",
+            "{capacity} on {raw} of {}, over-provisioning {over}",
             run.drive.nand
         )
     };
