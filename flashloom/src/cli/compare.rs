@@ -11,6 +11,7 @@ use report::record::{COMPARE_SCHEMA, Comparison};
 use report::table;
 use ssd::Precondition;
 use stack::{Plan, Sampling, StackName};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Stacks of a comparison where none are named.
@@ -41,7 +42,7 @@ pub(crate) struct Compare {
     choices: Choices,
     /// Runs at a time [default: one a core]
     #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    threads: Option<NonZeroUsize>,
     /// Where the page goes [default: report.html]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -73,7 +74,7 @@ impl Compare {
 
     fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(cores).max(1)
+        self.threads.map_or_else(cores, usize::from)
     }
 
     fn experiment(&self) -> Result<Experiment, Failure> {

@@ -241,7 +241,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/gc/foreground_lines", "… in foreground"), Count, Less, Detail, |r| N(r.gc.foreground_lines),
             "Of those, lines reclaimed while a host write waited."),
         metric(("/gc/stall_ns", "stalled on GC"), Ns, Less, Detail, |r| N(r.gc.stall_ns),
-            "Virtual time during which host writes waited for free space."),
+            "Virtual time during which data of the host waited for free lines."),
     ]},
     Group { title: "Wear", metrics: &[
         metric(("/wear/life_host_bytes", "rated writes"), Bytes, More, Headline,

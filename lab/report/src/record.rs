@@ -199,7 +199,7 @@ pub struct Gc {
     pub moved_bytes: u64,
     /// Of `lines`, those reclaimed while a host write waited.
     pub foreground_lines: u64,
-    /// Virtual time during which any host write waited for free space, ns.
+    /// Virtual time during which data of the host waited for free lines, ns.
     pub stall_ns: u64,
     /// Mean share of valid data of the lines that were reclaimed, 0 to 1.
     #[serde(default)]

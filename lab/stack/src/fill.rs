@@ -50,7 +50,12 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
             device: ratio(ledger.programmed_pages() * page, host.write_bytes),
         },
         host,
-        gc: gc(&ledger, page, u64::from(drive.layout().line_data)),
+        gc: gc(
+            &ledger,
+            page,
+            u64::from(drive.layout().line_data),
+            outcome.stall,
+        ),
         wear: wear(outcome, span, &ledger),
         utilisation: utilisation(outcome, span),
         timeline: outcome.samples.clone(),
@@ -206,12 +211,12 @@ fn tag_name(tag: usize, tags: usize, labels: &Labels) -> String {
     labels.name(origin).to_owned()
 }
 
-fn gc(ledger: &Ledger, page: u64, line_pages: u64) -> Gc {
+fn gc(ledger: &Ledger, page: u64, line_pages: u64, stall: Ns) -> Gc {
     Gc {
         lines: ledger.lines_collected,
         moved_bytes: ledger.by_cause(Cause::Gc) * page,
         foreground_lines: ledger.lines_collected_foreground,
-        stall_ns: ledger.stall_ns,
+        stall_ns: stall.0,
         mean_valid: (ledger.lines_collected > 0)
             .then(|| ratio(ledger.victim_pages, ledger.lines_collected * line_pages)),
         victim_valid_histogram: ledger.victims.to_vec(),

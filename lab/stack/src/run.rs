@@ -42,6 +42,8 @@ pub(crate) struct Outcome {
     /// Busy time of all dies and of all channels up to the last request.
     pub(crate) flash_busy: (Ns, Ns),
     pub(crate) host_busy: Busy,
+    /// Time that the host's data waited for free lines, up to the last request.
+    pub(crate) stall: Ns,
     pub(crate) events: u64,
 }
 
@@ -95,6 +97,7 @@ pub fn run_on(
         erases_before,
         flash_busy: device.drive().flash_busy(),
         host_busy: device.busy(),
+        stall: Ns(device.drive().ledger().stall_ns),
         events: sim.events(),
         replay,
         device,

@@ -167,3 +167,39 @@ fn an_overloaded_open_loop_counts_waiting_and_keeps_its_memory() {
         run.latency_ns.all.max
     );
 }
+
+#[test]
+fn parts_of_pages_count_as_what_they_are() {
+    let run = done(&plan(
+        "raw@fdp",
+        256,
+        Precondition::Aged,
+        "randwrite:bs=1k,ops=40000,depth=32",
+    ));
+    let handles: u64 = run.handles.iter().map(|handle| handle.host_bytes).sum();
+    assert_eq!(handles, run.host.write_bytes);
+    assert_eq!(run.host.write_bytes, 40_000 * 1024);
+    // However many frontiers wait, the host waits no longer than it runs.
+    assert!(run.gc.stall_ns <= run.sim_time_ns, "{:?}", run.gc);
+    let valid = run.gc.mean_valid.expect("an aged drive collects");
+    assert!(valid > 0.0 && valid < 1.0, "{valid}");
+    let fdp = run.fdp.expect("an FDP drive keeps statistics");
+    assert_eq!(fdp.host_bytes_written, run.host.write_bytes);
+    assert!(fdp.media_bytes_written > fdp.host_bytes_written);
+}
+
+#[test]
+fn a_drive_that_mixes_what_it_moves_says_so() {
+    let run = done(&plan(
+        "raw@streams",
+        256,
+        Precondition::Aged,
+        "randwrite:ops=20000",
+    ));
+    assert!(
+        run.handles
+            .iter()
+            .all(|handle| handle.media_bytes.is_none())
+    );
+    assert!(run.fdp.is_none());
+}
