@@ -55,6 +55,30 @@ fn sequential_reads_are_bound_by_the_bus() {
 }
 
 #[test]
+fn sequential_writes_are_bound_by_programs() {
+    // One die on a fast bus: while one program runs, the next one's data come in.
+    let mut plan = plan(
+        "raw@block",
+        256,
+        Precondition::Fresh,
+        "seqwrite:ops=1500,bs=128k,depth=32",
+    );
+    plan.drive.geometry.channels = 1;
+    plan.drive.geometry.chips_per_channel = 1;
+    plan.drive.geometry.blocks_per_plane *= 16;
+    let run = done(&plan);
+    let geometry = &plan.drive.geometry;
+    let unit = u64::from(geometry.planes * geometry.pages_per_program * geometry.page_bytes);
+    let each = plan.drive.timing().expect("it has a part").program;
+    // The buffer takes the first writes at once, and holds the last ones.
+    let buffered = plan.drive.controller.write_buffer.0;
+    let drained = (run.host.write_bytes - buffered) as f64 / run.sim_time_ns as f64 * 1e9;
+    // What notes of lines and open units take is programmed too.
+    let data = run.nand.by_cause["host"] as f64 / run.nand.by_cause.values().sum::<u64>() as f64;
+    meets(drained / data, unit as f64 / each.0 as f64 * 1e9);
+}
+
+#[test]
 fn wide_reads_are_bound_by_the_link() {
     let mut plan = plan(
         "raw@block",
