@@ -17,9 +17,9 @@ enum Ratios {
     Below,
 }
 
-/// All metrics of all stacks. Ratios are to the first stack; where the width
-/// does not hold all stacks, the table continues below with the first stack
-/// repeated.
+/// All metrics of all stacks. Ratios are to the first of those that a stack is
+/// compared with; where the width does not hold all stacks, the table continues
+/// below with that one repeated.
 #[must_use]
 pub fn comparison(comparison: &Comparison, style: Style) -> String {
     let runs = &comparison.runs;
@@ -28,14 +28,16 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
         return out + "\nNo runs.\n";
     };
     let all: Vec<&Run> = runs.iter().collect();
-    let mut rest: Vec<&Run> = all[1..].to_vec();
+    let (mut lead, mut rest): (&Run, Vec<&Run>) = (first, all[1..].to_vec());
     loop {
-        let (text, taken) = block(first, &rest, &all, style);
+        let (text, taken) = block(lead, &rest, &all, style);
         out.push('\n');
         out += &text;
         rest.drain(..taken);
-        if rest.is_empty() {
-            break;
+        let Some(next) = rest.first() else { break };
+        lead = peers(next, &all)[0];
+        if std::ptr::eq(lead, *next) {
+            rest.remove(0);
         }
     }
     out + &notes(runs, style)
