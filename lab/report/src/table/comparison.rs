@@ -30,7 +30,11 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
     let all: Vec<&Run> = runs.iter().collect();
     let (mut lead, mut rest): (&Run, Vec<&Run>) = (first, all[1..].to_vec());
     loop {
-        let (text, taken) = block(lead, &rest, &all, style);
+        let beside = rest.iter().take_while(|run| {
+            let base = peers(run, &all)[0];
+            std::ptr::eq(base, lead) || rest.iter().any(|other| std::ptr::eq(*other, base))
+        });
+        let (text, taken) = block(lead, &rest[..beside.count()], &all, style);
         out.push('\n');
         out += &text;
         rest.drain(..taken);
