@@ -303,13 +303,6 @@ impl Layout {
         self.host_pages + self.map_pages
     }
 
-    /// Raw bytes over what the host sees, minus one.
-    #[must_use]
-    pub fn over_provisioning(&self) -> f64 {
-        let data = u64::from(self.lines()) * u64::from(self.line_pages);
-        data as f64 / f64::from(self.host_pages) - 1.0
-    }
-
     #[inline]
     pub(crate) fn line_of(&self, page: u32) -> (u32, u32) {
         self.line.split(page)

@@ -26,8 +26,8 @@ const COUNTING: Duration = Duration::from_millis(500);
 /// What both commands let the user choose.
 #[derive(Args)]
 pub(crate) struct Choices {
-    /// Whose flash and firmware: a preset, a drive's TOML file or a drive file;
-    /// the stack says with which interface [default: the preset of the stack]
+    /// Whose flash and firmware: a preset, a drive's TOML file or, for `run`, a
+    /// drive file; the stack says with which interface [default: the preset of the stack]
     #[arg(long, value_name = "DRIVE")]
     drive: Option<String>,
     /// Bytes that the host may use, such as 1GiB; the flash shrinks or grows with it

@@ -74,3 +74,11 @@ fn a_sweep_measures_wall_time_by_its_clock_and_keeps_errors_in_place() {
     assert!(runs[2].is_ok());
     assert!(sweep(&[], 4, &clock, &|_, _| ()).is_empty());
 }
+
+#[test]
+fn a_run_of_a_million_events_replays_from_its_seed() {
+    let plan = plan("raw@fdp", 256, Precondition::Aged, "randrw:ops=200000");
+    let (first, again) = (done(&plan), done(&plan));
+    assert!(first.events > 1_000_000, "{}", first.events);
+    assert_eq!(first, again);
+}
