@@ -256,3 +256,29 @@ fn an_output_that_was_there_stays_when_a_run_fails() {
     let line = "run raw@fdp --workload randread:ops=9 --size 64MiB --db foreign.db";
     bench.refuses(line, &["foreign.db"]);
 }
+
+#[test]
+fn a_drive_file_is_taken_as_it_is_or_not_at_all() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    let run = "run raw@block --workload randread:ops=9 --drive d.flash";
+    bench.done(run);
+    bench.refuses(&format!("{run} --size 32MiB"), &["d.flash: ", "--size"]);
+    bench.refuses(
+        &format!("{run} --set collection.victim=fifo"),
+        &["d.flash: ", "--set"],
+    );
+    bench.refuses(
+        "compare randread:ops=9 --drive d.flash",
+        &["d.flash: ", "flashloom run"],
+    );
+}
+
+#[test]
+fn a_sweep_needs_a_thread() {
+    let bench = Bench::new();
+    bench.refuses(
+        "compare randread:ops=9 --size 64MiB --threads 0",
+        &["--threads"],
+    );
+}

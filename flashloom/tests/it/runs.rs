@@ -143,3 +143,10 @@ fn a_trace_is_the_same_in_every_format() {
     assert_eq!(head["requests"].as_array().map(Vec::len), Some(3));
     assert_eq!(head["requests"][1]["op"], "read");
 }
+
+#[test]
+fn the_shipped_trace_is_looked_into_by_its_name() {
+    let bench = Bench::new();
+    let info = bench.done("trace info postgres-ext4");
+    assert!(info.contains("391,515"), "{info}");
+}
