@@ -135,7 +135,12 @@ fn parts(extent: Extent) -> impl Iterator<Item = (u64, usize, usize, usize)> {
         let (first, last) = (page * SECTORS, (page + 1) * SECTORS);
         let (from, to) = (start.max(first), end.min(last));
         let byte = |sectors: u64| (sectors * SECTOR) as usize;
-        (page, byte(from - first), byte(to - first), byte(from - start))
+        (
+            page,
+            byte(from - first),
+            byte(to - first),
+            byte(from - start),
+        )
     })
 }
 
