@@ -29,6 +29,8 @@ pub struct NoJournal<B> {
     port: B,
     /// Buffers in memory before clean ones are let go.
     most: usize,
+    /// Buffers in memory before clean ones are looked for again.
+    limit: Cell<usize>,
     /// Where the drive shall put metadata.
     placement: Placement,
     cache: RefCell<Cache>,
@@ -64,6 +66,7 @@ impl<B: BlockPort> NoJournal<B> {
         Self {
             port,
             most,
+            limit: Cell::new(most),
             placement,
             cache: RefCell::default(),
             dirty: RefCell::default(),
@@ -167,9 +170,11 @@ impl<B: BlockPort> Persist for NoJournal<B> {
         let buffer = Rc::new(Buffer::new(block, purpose, bytes));
         let mut cache = self.cache.borrow_mut();
         cache.insert(Rc::clone(&buffer));
-        if cache.len() > self.most + self.most / 8 {
+        if cache.len() > self.limit.get() {
             let dirty = self.dirty.borrow();
             cache.shrink(self.most, |b| !dirty.contains(&b.block));
+            // What cannot be let go now is not looked at again at once.
+            self.limit.set(cache.len() + self.most / 8 + 1);
         }
         Ok(buffer)
     }

@@ -208,8 +208,8 @@ impl<P: Persist> ExtFs<P> {
         let leaf = path.len() - 1;
         if !self.merge(tx, node, &mut path, entry)? {
             let full = path.iter().rev().take_while(|step| step.is_full()).count();
-            let needed = full + usize::from(full == path.len());
-            let spares = self.allocate_nodes(tx, node, entry.start, needed).await?;
+            // A full root grows by one node and is not split.
+            let spares = self.allocate_nodes(tx, node, entry.start, full).await?;
             let mut spares = spares.into_iter();
             self.put_entry(tx, node, &mut path, leaf, entry, &mut spares);
         }
@@ -311,13 +311,14 @@ impl<P: Persist> ExtFs<P> {
             self.grow(tx, node, path, block);
             return self.put_entry(tx, node, path, 1, entry, spares);
         }
-        // At the end the new node takes the new entry alone: files mostly grow.
+        // At the end of the file the new node takes the new entry alone.
+        let appends = at == step.node.entries.len() && step.to == Expect::ROOT.to;
         let len = step.node.entries.len();
         let mut right = step
             .node
             .entries
-            .split_off(if at == len { len } else { len / 2 });
-        let in_left = at < len && at <= step.node.entries.len();
+            .split_off(if appends { len } else { len / 2 });
+        let in_left = !appends && at <= step.node.entries.len();
         let target = if in_left {
             &mut step.node.entries
         } else {

@@ -1,0 +1,2 @@
+//! Operations on small files.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Images that are damaged, by accident or on purpose.

@@ -1,0 +1,1 @@
+//! Random operations beside a small model.
