@@ -26,7 +26,6 @@ pub(crate) const NOW: Timestamp = Timestamp {
 /// A mounted file system and its inodes in memory.
 pub(crate) struct Driver {
     pub(crate) fs: Fs,
-    pub(crate) disk: RamDisk,
     nodes: RefCell<BTreeMap<Ino, Node>>,
 }
 
@@ -70,7 +69,7 @@ pub(crate) fn new_image(options: &MkfsOptions) -> Vec<u8> {
 
 impl Driver {
     pub(crate) async fn mount(sim: &Sim, disk: RamDisk) -> std::result::Result<Self, MountError> {
-        let persist = NoJournal::new(disk.clone(), 4096, Placement(0));
+        let persist = NoJournal::new(disk, 4096, Placement(0));
         let options = MountOptions {
             now: NOW,
             ..MountOptions::default()
@@ -78,7 +77,6 @@ impl Driver {
         let fs = ExtFs::mount(sim, persist, options).await?;
         Ok(Self {
             fs,
-            disk,
             nodes: RefCell::default(),
         })
     }
@@ -200,6 +198,7 @@ impl Driver {
         if size < old && size % 4096 != 0 {
             let mut page = [Payload::Zero];
             self.fs.read_pages(node, size / 4096, &mut page).await?;
+            let hole = page[0] == Payload::Zero;
             let mut bytes = page[0].to_bytes();
             bytes[(size % 4096) as usize..].fill(0);
             let page = DirtyPage {
@@ -207,7 +206,6 @@ impl Driver {
                 now: Payload::Bytes(Arc::new(bytes)),
                 before: None,
             };
-            let hole = page.now == Payload::Bytes(Arc::new([0; BLOCK]));
             if !hole {
                 self.fs.write_pages(node, &[page]).await?;
             }

@@ -21,6 +21,7 @@ where
 {
     println!("phase: {name}");
     let image = on_image(image, work);
+    assert_eq!(extfs::check(&image[..]), []);
     if tools::has("e2fsck") {
         tools::assert_clean(&tools::save(dir, "image", &image));
     }

@@ -97,11 +97,13 @@ fn exchange_with_kernel(features: &str) {
     let Some(image) = kernel_image(dir.path(), features) else {
         return;
     };
+    assert_eq!(extfs::check(&image[..]), []);
     let image = on_image(&image, async move |driver| {
         read_all(&driver).await;
         extend(&driver).await;
         driver
     });
+    assert_eq!(extfs::check(&image[..]), []);
     let path = tools::save(dir.path(), "ours", &image);
     tools::assert_clean(&path);
     let mounted = Mounted::new(&path, &dir.path().join("mnt")).unwrap();
