@@ -145,7 +145,7 @@ fn payload(buffer: &Buffer) -> Payload {
 /// The sectors from `offset` bytes into block `start` on.
 fn direct(start: u64, offset: u64, len: usize) -> Result<Extent> {
     let len = len as u64;
-    if offset % SECTOR != 0 || len % SECTOR != 0 {
+    if !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
         return Err(Errno::EINVAL);
     }
     let first = start * SECTORS + offset / SECTOR;

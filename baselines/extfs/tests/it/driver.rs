@@ -195,7 +195,7 @@ impl Driver {
 
     pub(crate) async fn cut(&self, node: &Node, size: u64) -> Result<()> {
         let old = node.attr.get().size;
-        if size < old && size % 4096 != 0 {
+        if size < old && !size.is_multiple_of(4096) {
             let mut page = [Payload::Zero];
             self.fs.read_pages(node, size / 4096, &mut page).await?;
             let hole = page[0] == Payload::Zero;

@@ -209,7 +209,7 @@ fn flip_bits(checksums: bool, rounds: u64) {
             let most = if rng.below(2) == 0 { 128 } else { BLOCK as u64 };
             let bit = rng.below(8);
             change(&mut damaged, block, rng.below(most) as usize, |byte| {
-                *byte ^= 1 << bit
+                *byte ^= 1 << bit;
             });
         }
         use_image(damaged);
