@@ -228,6 +228,9 @@ impl<B: Body> Core<B> {
         name: &[u8],
         locked: bool,
     ) -> Result<Option<Rc<NodeOf<B>>>> {
+        if dir.attr().nlink == 0 {
+            return Ok(None);
+        }
         let known = self.known(dir, name);
         let ino = match known {
             Some(Name::Leads(ino)) => Some(ino),

@@ -71,6 +71,7 @@ pub(crate) struct Core<B: Body> {
     pub(crate) name_count: Cell<usize>,
     pub(crate) named: RefCell<VecDeque<Ino>>,
     pub(crate) waits: Waits,
+    processes: Cell<u64>,
 }
 
 /// A place for an open file.
@@ -115,6 +116,7 @@ impl<B: Body> Vfs<B> {
             name_count: Cell::new(0),
             named: RefCell::default(),
             waits: Waits::default(),
+            processes: Cell::new(0),
         });
         Self { core }
     }
@@ -213,6 +215,12 @@ impl<B: Body> Core<B> {
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.at(self.sim.now())
+    }
+
+    /// The number of a new process, from 1.
+    pub(crate) fn next_process(&self) -> u64 {
+        self.processes.set(self.processes.get() + 1);
+        self.processes.get()
     }
 
     /// Pays for a call.
