@@ -13,6 +13,7 @@
 //! - What a transaction frees is not used again before it is durable.
 
 mod buffer;
+pub mod jbd2;
 mod persist;
 
 pub use buffer::{BLOCK, Buffer};
