@@ -120,7 +120,6 @@ struct Core<P> {
     config: JournalConfig,
     map: Map,
     form: Form,
-    uuid: [u8; 16],
     blocks: u64,
     state: RefCell<State>,
     cache: RefCell<Cache>,
@@ -260,7 +259,6 @@ impl<P: BlockPort> Core<P> {
             port,
             map,
             form: Form::ours(&superblock.uuid),
-            uuid: superblock.uuid,
             state: RefCell::new(State::new(&superblock)),
             cache: RefCell::new(Cache::new(config.cache_blocks)),
             superblock: Lock::new(sim, superblock),
@@ -433,3 +431,6 @@ impl<P: BlockPort> Persist for Jbd2<P> {
         write.await
     }
 }
+
+#[cfg(test)]
+mod tests;

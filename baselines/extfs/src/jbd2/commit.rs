@@ -150,7 +150,7 @@ impl<P: BlockPort> Core<P> {
         transaction: &Transaction,
         logged: &[(Rc<Entry>, Payload)],
     ) -> Vec<Payload> {
-        let (sequence, uuid) = (transaction.id as u32, &self.uuid);
+        let sequence = transaction.id as u32;
         let revoked: Vec<u64> = transaction.revoked.borrow().iter().copied().collect();
         let revokes = revoked.chunks(REVOKES);
         let mut blocks: Vec<_> = revokes
@@ -170,7 +170,7 @@ impl<P: BlockPort> Core<P> {
                 });
                 blocks.push(copy);
             }
-            blocks[place] = payload(&self.form.descriptor(sequence, uuid, &tags));
+            blocks[place] = payload(&self.form.descriptor(sequence, &tags));
         }
         blocks
     }

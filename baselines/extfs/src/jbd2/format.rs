@@ -208,8 +208,9 @@ impl Form {
         tags
     }
 
-    /// A descriptor block of version 3 for `tags`.
-    pub(super) fn descriptor(&self, sequence: u32, uuid: &[u8; UUID], tags: &[Tag]) -> Box<Block> {
+    /// A descriptor block of version 3 for `tags`. The place for a UUID behind the
+    /// first one stays zero, as Linux leaves it.
+    pub(super) fn descriptor(&self, sequence: u32, tags: &[Tag]) -> Box<Block> {
         let mut block = start(1, sequence);
         let mut at = HEADER;
         for (index, tag) in tags.iter().enumerate() {
@@ -222,7 +223,6 @@ impl Form {
             put32(&mut *block, at + 12, tag.sum);
             at += TAG_V3;
             if first {
-                block[at..at + UUID].copy_from_slice(uuid);
                 at += UUID;
             }
         }
