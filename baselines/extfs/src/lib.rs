@@ -36,6 +36,7 @@ mod geometry;
 mod image;
 mod index;
 mod inode;
+pub mod jbd2;
 mod journal;
 mod mkfs;
 mod mount;

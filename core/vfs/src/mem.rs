@@ -151,7 +151,11 @@ impl MemFs {
         let attr = Attr {
             kind: new.kind,
             mode: new.mode,
-            nlink: if new.kind == FileKind::Directory { 2 } else { 1 },
+            nlink: if new.kind == FileKind::Directory {
+                2
+            } else {
+                1
+            },
             uid: new.uid,
             gid: new.gid,
             rdev: new.rdev,
@@ -375,7 +379,8 @@ impl Body for MemFs {
         }
         from.private.remove(rename.from_name);
         if let Some(other) = rename.replaced.filter(|_| rename.exchange) {
-            from.private.insert(rename.from_name, other.ino, other.attr.get().kind);
+            from.private
+                .insert(rename.from_name, other.ino, other.attr.get().kind);
             other.private.parent.set(from.ino);
             other.update(|attr| attr.ctime = now);
         }

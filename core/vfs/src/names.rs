@@ -109,13 +109,7 @@ impl<B: Body> Vfs<B> {
     /// # Errors
     /// `EPERM` for a directory, `EEXIST`, `EACCES`, `EMLINK`, `ENOENT` if it has
     /// no name any more, `ENOSPC`, `EIO`.
-    pub async fn link(
-        &self,
-        who: &Access,
-        ino: Ino,
-        dir: Ino,
-        name: &[u8],
-    ) -> Result<(Ino, Attr)> {
+    pub async fn link(&self, who: &Access, ino: Ino, dir: Ino, name: &[u8]) -> Result<(Ino, Attr)> {
         self.core.pay(self.core.config.costs.change).await;
         let node = self.core.node(ino).await?;
         let dir = self.core.directory(dir).await?;

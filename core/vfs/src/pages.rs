@@ -303,13 +303,7 @@ impl<B: Body> Core<B> {
     }
 
     /// Changes the contents of a page and makes it dirty.
-    fn change(
-        &self,
-        node: &NodeOf<B>,
-        index: u64,
-        frame: u32,
-        change: impl FnOnce(&mut Payload),
-    ) {
+    fn change(&self, node: &NodeOf<B>, index: u64, frame: u32, change: impl FnOnce(&mut Payload)) {
         let mut pool = self.pool.borrow_mut();
         let frame = pool.frame_mut(frame);
         let fresh = !frame.is(state::DIRTY);

@@ -83,13 +83,7 @@ pub(crate) struct Slot<B: Body> {
 impl<B: Body> Vfs<B> {
     /// Takes `body` into use. `compute` gives calls their processor time.
     #[must_use]
-    pub fn mount(
-        sim: &Sim,
-        body: B,
-        config: CacheConfig,
-        clock: Clock,
-        compute: Compute,
-    ) -> Self {
+    pub fn mount(sim: &Sim, body: B, config: CacheConfig, clock: Clock, compute: Compute) -> Self {
         let pages = (config.memory.0 / PAGE).max(64) as usize;
         let core = Rc::new_cyclic(|me| Core {
             me: Weak::clone(me),

@@ -226,7 +226,9 @@ impl Tree {
 }
 
 async fn see<B: Body>(process: &Process<B>, path: &[u8]) -> Result<Seen> {
-    let fd = process.open(path, OpenFlags::PATH | OpenFlags::NO_FOLLOW, 0).await?;
+    let fd = process
+        .open(path, OpenFlags::PATH | OpenFlags::NO_FOLLOW, 0)
+        .await?;
     let (ino, attr) = (process.ino(fd)?, process.fstat(fd).await?);
     process.close(fd).await?;
     let data = match attr.kind {
@@ -275,7 +277,8 @@ pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
     match model.past.order {
         Order::Journal => {
             let moments = model.past.moments.iter().rev();
-            let judged = moments.map(|names| judge(model, tree, &|key| vec![names.get(key).copied()]));
+            let judged =
+                moments.map(|names| judge(model, tree, &|key| vec![names.get(key).copied()]));
             // The moment that fits best tells most about what is wrong.
             judged.min_by_key(Vec::len).unwrap_or_default()
         }
@@ -323,14 +326,23 @@ fn identify(
     for (path, seen) in &tree.0 {
         let slash = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
         let (dir, name) = (&path[..slash], &path[slash + 1..]);
-        let dir = if dir.is_empty() { Some(ROOT) } else { ids.get(dir).copied().flatten() };
+        let dir = if dir.is_empty() {
+            Some(ROOT)
+        } else {
+            ids.get(dir).copied().flatten()
+        };
         let fits = |id: &Id| {
             let node = &model.nodes[id];
             let known = inodes.get(&seen.ino);
             node.kind == seen.kind && known.is_none_or(|known| known == id)
         };
         let candidates = dir.map(|dir| allowed(&(dir, name.to_vec())));
-        let mut fitting: Vec<Id> = candidates.into_iter().flatten().flatten().filter(fits).collect();
+        let mut fitting: Vec<Id> = candidates
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(fits)
+            .collect();
         fitting.sort_by_key(|id| contents(path, seen, &model.nodes[id]).is_some());
         if let Some(&id) = fitting.first() {
             inodes.insert(seen.ino, id);
@@ -346,7 +358,10 @@ fn expected(
     ids: &BTreeMap<Vec<u8>, Option<Id>>,
 ) -> BTreeMap<Vec<u8>, (Id, Vec<u8>)> {
     let mut dirs: BTreeMap<Id, &[u8]> = BTreeMap::from([(ROOT, &b""[..])]);
-    dirs.extend(ids.iter().filter_map(|(path, id)| Some(((*id)?, path.as_slice()))));
+    dirs.extend(
+        ids.iter()
+            .filter_map(|(path, id)| Some(((*id)?, path.as_slice()))),
+    );
     let keys = model.past.moments.iter().flat_map(BTreeMap::keys);
     let paths = keys.filter_map(|(dir, name)| {
         let path = [dirs.get(dir)?, &b"/"[..], name].concat();
@@ -375,7 +390,16 @@ fn lost(model: &Model, tree: &Tree) -> Vec<Violation> {
     let there: Vec<Id> = ids.values().flatten().copied().collect();
     let named = |names: &Names, id: Id| names.values().any(|&other| other == id);
     let always = |id: &&Id| model.past.moments.iter().all(|names| named(names, **id));
-    let lost = model.nodes.keys().filter(always).filter(|id| !there.contains(id));
-    let lost = lost.map(|id| violation(b"", format!("file {id} had a name at all times, and has none")));
+    let lost = model
+        .nodes
+        .keys()
+        .filter(always)
+        .filter(|id| !there.contains(id));
+    let lost = lost.map(|id| {
+        violation(
+            b"",
+            format!("file {id} had a name at all times, and has none"),
+        )
+    });
     lost.collect()
 }
