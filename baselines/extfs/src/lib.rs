@@ -29,6 +29,7 @@ mod buffer;
 mod delayed;
 mod dir;
 mod direct;
+pub mod ext4;
 mod extents;
 mod format;
 mod fs;
