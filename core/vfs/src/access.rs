@@ -141,7 +141,10 @@ mod tests {
     #[test]
     fn root_may_do_everything_but_run_what_nobody_may() {
         let root = Access::root();
-        assert!(root.check(&attr(FileKind::Regular, 0), READ | WRITE).is_ok());
+        assert!(
+            root.check(&attr(FileKind::Regular, 0), READ | WRITE)
+                .is_ok()
+        );
         assert!(root.check(&attr(FileKind::Regular, 0o666), EXEC).is_err());
         assert!(root.check(&attr(FileKind::Directory, 0), EXEC).is_ok());
     }

@@ -151,12 +151,7 @@ impl<B: Body> Core<B> {
     }
 
     /// Sets the size of a regular file.
-    pub(crate) async fn resize(
-        &self,
-        who: &Access,
-        node: &Rc<NodeOf<B>>,
-        size: u64,
-    ) -> Result<()> {
+    pub(crate) async fn resize(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
         let _guard = node.lock.write().await;
         self.resize_locked(who, node, size).await
     }

@@ -134,10 +134,8 @@ impl<B: Body> Vfs<B> {
     /// `EBADF`; `EPERM` for `NO_ATIME` of a file of somebody else.
     pub fn set_flags(&self, handle: &Handle, flags: OpenFlags) -> Result<()> {
         let file = self.core.file(handle)?;
-        let changing = OpenFlags::APPEND
-            | OpenFlags::DIRECT
-            | OpenFlags::NO_ATIME
-            | OpenFlags::NON_BLOCK;
+        let changing =
+            OpenFlags::APPEND | OpenFlags::DIRECT | OpenFlags::NO_ATIME | OpenFlags::NON_BLOCK;
         let own = !flags.has(OpenFlags::NO_ATIME) || file.who.owns(&file.node.attr());
         ensure(own, Errno::EPERM)?;
         let kept = file.flags.get().without(changing);

@@ -67,7 +67,10 @@ impl FileLocks {
         let mut records = self.records.borrow_mut();
         let (own, mut kept): (Vec<_>, Vec<_>) =
             records.drain(..).partition(|held| held.owner == owner);
-        let mut own: Vec<_> = own.iter().flat_map(|held| outside(held, start, last)).collect();
+        let mut own: Vec<_> = own
+            .iter()
+            .flat_map(|held| outside(held, start, last))
+            .collect();
         own.extend(new.map(|kind| RecordLock {
             kind,
             start,
@@ -162,7 +165,12 @@ impl<B: Body> Vfs<B> {
         core.pay(core.config.costs.call).await;
         let file = core.file(handle)?;
         let (locks, me) = (&file.node.locks, handle.number());
-        if locks.whole.borrow().iter().any(|held| kind == Some(held.1) && held.0 == me) {
+        if locks
+            .whole
+            .borrow()
+            .iter()
+            .any(|held| kind == Some(held.1) && held.0 == me)
+        {
             return Ok(());
         }
         core.drop_flock(&file.node, me);

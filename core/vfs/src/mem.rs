@@ -59,6 +59,7 @@ pub struct MemFs {
     writes: RefCell<Vec<PageCall>>,
     reads: RefCell<Vec<PageCall>>,
     duplicates: bool,
+    last: RefCell<Vec<DirtyPage>>,
 }
 
 /// A call for pages: of which file, from which page on, and of how many.
@@ -83,6 +84,7 @@ impl MemFs {
             writes: RefCell::default(),
             reads: RefCell::default(),
             duplicates: false,
+            last: RefCell::default(),
         };
         let root = fs.allocate(NewInode {
             kind: FileKind::Directory,
@@ -139,6 +141,41 @@ impl MemFs {
         std::mem::take(&mut self.reads.borrow_mut())
     }
 
+    /// The pages written since the last call, if duplicates are asked for and
+    /// calls are kept.
+    pub fn take_duplicates(&self) -> Vec<DirtyPage> {
+        std::mem::take(&mut self.last.borrow_mut())
+    }
+
+    /// Panics unless the tree is in order, once it is unmounted: every name leads
+    /// to a file, links are counted right, and no file without a name is left.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn check(&self) {
+        let files = self.files.borrow();
+        let mut links: BTreeMap<u64, u32> = BTreeMap::from([(ROOT.0, 2)]);
+        for (&ino, file) in files.iter() {
+            for (name, entry) in file.names.borrow().iter() {
+                assert!(files.contains_key(&entry.ino.0), "{name:?} leads nowhere");
+                let order = file.order.borrow();
+                assert_eq!(order.get(&entry.cookie), Some(name), "cookie of {name:?}");
+                let is_dir = entry.kind == FileKind::Directory;
+                *links.entry(entry.ino.0).or_default() += if is_dir { 2 } else { 1 };
+                if is_dir {
+                    *links.entry(ino).or_default() += 1;
+                    let parent = files[&entry.ino.0].parent.get();
+                    assert_eq!(parent, Ino(ino), "parent of {name:?}");
+                }
+            }
+        }
+        for (ino, file) in files.iter() {
+            let counted = links.get(ino).copied().unwrap_or(0);
+            assert!(counted > 0, "{ino} has no name");
+            assert_eq!(file.attr.get().nlink, counted, "links of {ino}");
+        }
+    }
+
     async fn wait(&self) {
         if let Some((sim, span)) = &self.delay {
             sim.sleep(*span).await;
@@ -151,7 +188,11 @@ impl MemFs {
         let attr = Attr {
             kind: new.kind,
             mode: new.mode,
-            nlink: if new.kind == FileKind::Directory { 2 } else { 1 },
+            nlink: if new.kind == FileKind::Directory {
+                2
+            } else {
+                1
+            },
             uid: new.uid,
             gid: new.gid,
             rdev: new.rdev,
@@ -254,6 +295,7 @@ fn changed(dir: &Node, links: i32, now: Timestamp) {
         attr.size = names * 32;
         (attr.mtime, attr.ctime) = (now, now);
     });
+    dir.private.attr.set(dir.attr.get());
 }
 
 impl Body for MemFs {
@@ -375,7 +417,8 @@ impl Body for MemFs {
         }
         from.private.remove(rename.from_name);
         if let Some(other) = rename.replaced.filter(|_| rename.exchange) {
-            from.private.insert(rename.from_name, other.ino, other.attr.get().kind);
+            from.private
+                .insert(rename.from_name, other.ino, other.attr.get().kind);
             other.private.parent.set(from.ino);
             other.update(|attr| attr.ctime = now);
         }
@@ -444,6 +487,9 @@ impl Body for MemFs {
         if self.recording {
             let call = (inode.ino, first, pages.len());
             self.writes.borrow_mut().push(call);
+            if self.duplicates {
+                self.last.borrow_mut().extend_from_slice(pages);
+            }
         }
         self.wait().await;
         if let Some(errno) = self.broken.get() {

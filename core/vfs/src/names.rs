@@ -109,13 +109,7 @@ impl<B: Body> Vfs<B> {
     /// # Errors
     /// `EPERM` for a directory, `EEXIST`, `EACCES`, `EMLINK`, `ENOENT` if it has
     /// no name any more, `ENOSPC`, `EIO`.
-    pub async fn link(
-        &self,
-        who: &Access,
-        ino: Ino,
-        dir: Ino,
-        name: &[u8],
-    ) -> Result<(Ino, Attr)> {
+    pub async fn link(&self, who: &Access, ino: Ino, dir: Ino, name: &[u8]) -> Result<(Ino, Attr)> {
         self.core.pay(self.core.config.costs.change).await;
         let node = self.core.node(ino).await?;
         let dir = self.core.directory(dir).await?;
@@ -319,6 +313,20 @@ impl<B: Body> Core<B> {
         names.retain(|_, name| *name == Name::Sought);
         let gone = before - names.len();
         self.name_count.set(self.name_count.get() - gone);
+    }
+
+    /// Forgets the names in all directories.
+    pub(crate) fn drop_names(&self) {
+        let mut named = self.named.borrow_mut();
+        named.retain(|&ino| {
+            let Some(dir) = self.ready(ino) else {
+                return false;
+            };
+            self.forget_names(&dir);
+            let left = !dir.names.borrow().is_empty();
+            dir.names_queued.set(left);
+            left
+        });
     }
 
     /// Forgets the names of the directory whose turn it is; one that was used

@@ -303,13 +303,7 @@ impl<B: Body> Core<B> {
     }
 
     /// Changes the contents of a page and makes it dirty.
-    fn change(
-        &self,
-        node: &NodeOf<B>,
-        index: u64,
-        frame: u32,
-        change: impl FnOnce(&mut Payload),
-    ) {
+    fn change(&self, node: &NodeOf<B>, index: u64, frame: u32, change: impl FnOnce(&mut Payload)) {
         let mut pool = self.pool.borrow_mut();
         let frame = pool.frame_mut(frame);
         let fresh = !frame.is(state::DIRTY);
@@ -317,7 +311,8 @@ impl<B: Body> Core<B> {
             frame.before = Some(frame.data.clone());
         }
         change(&mut frame.data);
-        frame.state |= state::DIRTY | state::USED;
+        frame.state |= state::DIRTY;
+        frame.touch();
         drop(pool);
         if fresh {
             node.pages.borrow_mut().tag(index, true);

@@ -151,13 +151,7 @@ impl<B: Body> Process<B> {
     ///
     /// # Errors
     /// As [`Process::open`].
-    pub async fn open_at(
-        &self,
-        at: At,
-        path: &[u8],
-        flags: OpenFlags,
-        mode: u16,
-    ) -> Result<Fd> {
+    pub async fn open_at(&self, at: At, path: &[u8], flags: OpenFlags, mode: u16) -> Result<Fd> {
         let creates = flags.has(OpenFlags::CREATE);
         self.pay_path(path, creates).await;
         ensure(!(creates && flags.has(OpenFlags::DIRECTORY)), Errno::EINVAL)?;
@@ -255,13 +249,7 @@ impl<B: Body> Process<B> {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub async fn pread(
-        &self,
-        fd: Fd,
-        offset: u64,
-        len: u64,
-        sink: &mut impl Sink,
-    ) -> Result<u64> {
+    pub async fn pread(&self, fd: Fd, offset: u64, len: u64, sink: &mut impl Sink) -> Result<u64> {
         self.vfs.read(&self.handle(fd)?, offset, len, sink).await
     }
 
@@ -403,7 +391,9 @@ impl<B: Body> Process<B> {
         len: u64,
     ) -> Result<u64> {
         let (from, to) = (self.handle(from)?, self.handle(to)?);
-        self.vfs.copy_range(&from, from_offset, &to, to_offset, len).await
+        self.vfs
+            .copy_range(&from, from_offset, &to, to_offset, len)
+            .await
     }
 
     /// The attributes of an open file.
@@ -495,13 +485,7 @@ impl<B: Body> Process<B> {
     }
 
     /// Opens what a path leads to, or makes it.
-    async fn open_path(
-        &self,
-        at: At,
-        path: &[u8],
-        flags: OpenFlags,
-        mode: u16,
-    ) -> Result<Handle> {
+    async fn open_path(&self, at: At, path: &[u8], flags: OpenFlags, mode: u16) -> Result<Handle> {
         let (core, who) = (&self.vfs.core, &self.who);
         if flags.has(OpenFlags::TMPFILE) {
             let dir = self.resolve(at, path, true).await?;

@@ -85,7 +85,11 @@ impl<B: Body> Vfs<B> {
     ) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
-        let end = if len == 0 { u64::MAX } else { offset.saturating_add(len) };
+        let end = if len == 0 {
+            u64::MAX
+        } else {
+            offset.saturating_add(len)
+        };
         match advice {
             Advice::Normal => file.ahead.borrow_mut().expect_nothing(),
             Advice::Sequential => file.ahead.borrow_mut().expect_sequential(),
@@ -173,7 +177,7 @@ impl<B: Body> Core<B> {
     fn copy_out(&self, frame: u32, at: u64, end: u64, offset: u64, sink: &mut impl Sink) {
         let mut pool = self.pool.borrow_mut();
         let frame = pool.frame_mut(frame);
-        frame.state |= state::USED;
+        frame.touch();
         let (to, len) = ((at - offset) as usize, (end - at) as usize);
         sink.take(to, len, &frame.data, (at % PAGE) as usize);
     }
@@ -200,13 +204,7 @@ impl<B: Body> Core<B> {
     }
 
     /// Starts the next window when a reader comes to the mark in the last one.
-    async fn go_on(
-        &self,
-        file: &OpenFile<B::Private>,
-        index: u64,
-        wanted: u64,
-        frame: u32,
-    ) {
+    async fn go_on(&self, file: &OpenFile<B::Private>, index: u64, wanted: u64, frame: u32) {
         self.pool.borrow_mut().frame_mut(frame).state &= !state::MARK;
         let hole = self.hole(&file.node, index + 1, ADVANCE);
         let window = file.ahead.borrow_mut().marked(index, wanted, hole);
@@ -266,7 +264,9 @@ impl<B: Body> Core<B> {
         let pages = offset / PAGE..offset.saturating_add(len).div_ceil(PAGE);
         self.write_back(node, pages, true).await;
         let mut bytes = vec![0; len as usize];
-        self.body.read_direct(&node.inode, offset, &mut bytes).await?;
+        self.body
+            .read_direct(&node.inode, offset, &mut bytes)
+            .await?;
         let mut at = 0;
         while at < there {
             // In pieces of the pages of the file, as a sink expects.

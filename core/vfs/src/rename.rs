@@ -98,7 +98,9 @@ impl<B: Body> Core<B> {
         ensure(!(flags.no_replace && flags.exchange), Errno::EINVAL)?;
         if from.dir.ino() == to.dir.ino() {
             let _guard = from.dir.lock.write().await;
-            return self.rename_locked(who, from, to, flags, Kinship::None).await;
+            return self
+                .rename_locked(who, from, to, flags, Kinship::None)
+                .await;
         }
         let _moves = self.moves.write().await;
         let kinship = self.kinship(from.dir, to.dir).await?;

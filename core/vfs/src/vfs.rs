@@ -83,13 +83,7 @@ pub(crate) struct Slot<B: Body> {
 impl<B: Body> Vfs<B> {
     /// Takes `body` into use. `compute` gives calls their processor time.
     #[must_use]
-    pub fn mount(
-        sim: &Sim,
-        body: B,
-        config: CacheConfig,
-        clock: Clock,
-        compute: Compute,
-    ) -> Self {
+    pub fn mount(sim: &Sim, body: B, config: CacheConfig, clock: Clock, compute: Compute) -> Self {
         let pages = (config.memory.0 / PAGE).max(64) as usize;
         let core = Rc::new_cyclic(|me| Core {
             me: Weak::clone(me),
@@ -158,12 +152,13 @@ impl<B: Body> Vfs<B> {
         }
     }
 
-    /// Drops every clean page and every inode that is not in use.
+    /// Drops every clean page, every name, and every inode that is not in use.
     ///
     /// # Errors
     /// `EIO`.
     pub async fn drop_caches(&self) -> Result<()> {
         self.core.drop_clean_pages();
+        self.core.drop_names();
         let unused = std::mem::take(&mut *self.core.unused.borrow_mut());
         for ino in unused {
             if let Some(node) = self.core.ready(ino) {

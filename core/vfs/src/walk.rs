@@ -128,12 +128,7 @@ impl<B: Body> Process<B> {
     }
 
     /// What a path leads to.
-    pub(crate) async fn resolve(
-        &self,
-        at: At,
-        path: &[u8],
-        follow: bool,
-    ) -> Result<Rc<NodeOf<B>>> {
+    pub(crate) async fn resolve(&self, at: At, path: &[u8], follow: bool) -> Result<Rc<NodeOf<B>>> {
         let core = &self.vfs.core;
         let mut links = 0;
         let mut dir = self.start_of(at).await?;
@@ -282,9 +277,14 @@ impl<B: Body> Process<B> {
         if way.last.has_slash() {
             let node = core.step(&self.who, &way.dir, way.last.name()).await?;
             let is_dir = node.is_dir();
-            return Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
+            return Err(if is_dir {
+                Errno::EISDIR
+            } else {
+                Errno::ENOTDIR
+            });
         }
-        core.remove(&self.who, &way.dir, way.last.name(), false).await
+        core.remove(&self.who, &way.dir, way.last.name(), false)
+            .await
     }
 
     /// Removes an empty directory.
@@ -296,7 +296,8 @@ impl<B: Body> Process<B> {
         let way = self.parent_of(At::Cwd, path).await?;
         ensure(!matches!(way.last, Last::Root), Errno::EBUSY)?;
         let core = &self.vfs.core;
-        core.remove(&self.who, &way.dir, way.last.name(), true).await
+        core.remove(&self.who, &way.dir, way.last.name(), true)
+            .await
     }
 
     /// Renames.

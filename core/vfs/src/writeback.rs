@@ -67,7 +67,9 @@ impl<B: Body> Vfs<B> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
         let all = 0..u64::MAX;
-        self.core.force(&file.node, all, data_only, &file.failures).await
+        self.core
+            .force(&file.node, all, data_only, &file.failures)
+            .await
     }
 
     /// Makes a file or directory durable that need not be open.
@@ -89,7 +91,11 @@ impl<B: Body> Vfs<B> {
     pub async fn sync_range(&self, handle: &Handle, offset: u64, len: u64) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
-        let end = if len == 0 { u64::MAX } else { offset.saturating_add(len) };
+        let end = if len == 0 {
+            u64::MAX
+        } else {
+            offset.saturating_add(len)
+        };
         let pages = offset / PAGE..end.div_ceil(PAGE);
         self.core.write_back(&file.node, pages, true).await;
         file.node.tell(&file.failures)
@@ -130,7 +136,8 @@ impl<B: Body> Core<B> {
         }
         self.flusher.stopped.set(false);
         if let Some(core) = self.me.upgrade() {
-            self.sim.spawn_detached(async move { core.flush_forever().await });
+            self.sim
+                .spawn_detached(async move { core.flush_forever().await });
         }
     }
 
@@ -319,11 +326,18 @@ impl<B: Body> Core<B> {
 
     /// Makes everything durable.
     pub(crate) async fn sync_all(&self) -> Result<()> {
-        let dirty: Vec<Ino> = self.dirty_nodes.borrow().iter().map(|&(_, ino)| ino).collect();
+        let dirty: Vec<Ino> = self
+            .dirty_nodes
+            .borrow()
+            .iter()
+            .map(|&(_, ino)| ino)
+            .collect();
         let mut outcome = Ok(());
         for some in dirty.chunks(self.config.writers.max(1) as usize) {
             let nodes: Vec<_> = some.iter().filter_map(|&ino| self.ready(ino)).collect();
-            let writes = nodes.iter().map(|node| self.write_back(node, 0..u64::MAX, true));
+            let writes = nodes
+                .iter()
+                .map(|node| self.write_back(node, 0..u64::MAX, true));
             join_all(writes.collect()).await;
             for node in &nodes {
                 let known = Cell::new(node.known_failures());

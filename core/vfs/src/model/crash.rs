@@ -64,6 +64,8 @@ pub(crate) struct Past {
     dropped: usize,
     /// For a name that was forced, the moment before which it does not go back.
     floors: BTreeMap<(Id, Vec<u8>), usize>,
+    /// For a file that was forced, the moment since when it has a name.
+    named: BTreeMap<Id, usize>,
 }
 
 impl Past {
@@ -73,6 +75,7 @@ impl Past {
             moments: vec![Names::new()],
             dropped: 0,
             floors: BTreeMap::new(),
+            named: BTreeMap::new(),
         }
     }
 
@@ -93,6 +96,16 @@ impl Past {
         let same = self.moments.iter().rev();
         let same = same.take_while(|names| names.get(key) == present).count();
         self.now() + 1 - same
+    }
+
+    /// Whether a file has had a name ever since it was forced.
+    fn is_named(&self, id: Id) -> bool {
+        let from = self
+            .named
+            .get(&id)
+            .map_or(0, |named| named.saturating_sub(self.dropped));
+        let mut moments = self.moments[from..].iter();
+        moments.all(|names| names.values().any(|&other| other == id))
     }
 
     /// What `key` may lead to.
@@ -157,6 +170,7 @@ impl Model {
         if data_only {
             return;
         }
+        self.past.named.insert(id, self.past.now());
         let moments = self.past.moments.iter();
         let mut keys: Vec<_> = moments
             .flatten()
@@ -180,6 +194,7 @@ impl Model {
     pub(crate) fn force_all(&mut self) {
         self.past.forget_before(self.past.now());
         self.past.floors.clear();
+        self.past.named.clear();
         for node in self.nodes.values_mut() {
             node.versions.force();
         }
@@ -226,7 +241,9 @@ impl Tree {
 }
 
 async fn see<B: Body>(process: &Process<B>, path: &[u8]) -> Result<Seen> {
-    let fd = process.open(path, OpenFlags::PATH | OpenFlags::NO_FOLLOW, 0).await?;
+    let fd = process
+        .open(path, OpenFlags::PATH | OpenFlags::NO_FOLLOW, 0)
+        .await?;
     let (ino, attr) = (process.ino(fd)?, process.fstat(fd).await?);
     process.close(fd).await?;
     let data = match attr.kind {
@@ -275,7 +292,8 @@ pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
     match model.past.order {
         Order::Journal => {
             let moments = model.past.moments.iter().rev();
-            let judged = moments.map(|names| judge(model, tree, &|key| vec![names.get(key).copied()]));
+            let judged =
+                moments.map(|names| judge(model, tree, &|key| vec![names.get(key).copied()]));
             // The moment that fits best tells most about what is wrong.
             judged.min_by_key(Vec::len).unwrap_or_default()
         }
@@ -323,14 +341,23 @@ fn identify(
     for (path, seen) in &tree.0 {
         let slash = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
         let (dir, name) = (&path[..slash], &path[slash + 1..]);
-        let dir = if dir.is_empty() { Some(ROOT) } else { ids.get(dir).copied().flatten() };
+        let dir = if dir.is_empty() {
+            Some(ROOT)
+        } else {
+            ids.get(dir).copied().flatten()
+        };
         let fits = |id: &Id| {
             let node = &model.nodes[id];
             let known = inodes.get(&seen.ino);
             node.kind == seen.kind && known.is_none_or(|known| known == id)
         };
         let candidates = dir.map(|dir| allowed(&(dir, name.to_vec())));
-        let mut fitting: Vec<Id> = candidates.into_iter().flatten().flatten().filter(fits).collect();
+        let mut fitting: Vec<Id> = candidates
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(fits)
+            .collect();
         fitting.sort_by_key(|id| contents(path, seen, &model.nodes[id]).is_some());
         if let Some(&id) = fitting.first() {
             inodes.insert(seen.ino, id);
@@ -346,7 +373,10 @@ fn expected(
     ids: &BTreeMap<Vec<u8>, Option<Id>>,
 ) -> BTreeMap<Vec<u8>, (Id, Vec<u8>)> {
     let mut dirs: BTreeMap<Id, &[u8]> = BTreeMap::from([(ROOT, &b""[..])]);
-    dirs.extend(ids.iter().filter_map(|(path, id)| Some(((*id)?, path.as_slice()))));
+    dirs.extend(
+        ids.iter()
+            .filter_map(|(path, id)| Some(((*id)?, path.as_slice()))),
+    );
     let keys = model.past.moments.iter().flat_map(BTreeMap::keys);
     let paths = keys.filter_map(|(dir, name)| {
         let path = [dirs.get(dir)?, &b"/"[..], name].concat();
@@ -373,9 +403,13 @@ fn contents(path: &[u8], seen: &Seen, node: &Node) -> Option<Violation> {
 fn lost(model: &Model, tree: &Tree) -> Vec<Violation> {
     let ids = identify(tree, &|key| model.past.allowed(key), model);
     let there: Vec<Id> = ids.values().flatten().copied().collect();
-    let named = |names: &Names, id: Id| names.values().any(|&other| other == id);
-    let always = |id: &&Id| model.past.moments.iter().all(|names| named(names, **id));
-    let lost = model.nodes.keys().filter(always).filter(|id| !there.contains(id));
-    let lost = lost.map(|id| violation(b"", format!("file {id} had a name at all times, and has none")));
+    let lost = model.nodes.keys().filter(|id| model.past.is_named(**id));
+    let lost = lost.filter(|id| !there.contains(id));
+    let lost = lost.map(|id| {
+        violation(
+            b"",
+            format!("file {id} had a name at all times, and has none"),
+        )
+    });
     lost.collect()
 }

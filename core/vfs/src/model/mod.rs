@@ -14,6 +14,7 @@ mod op;
 pub use crash::{Order, Tree, Violation, check};
 pub use op::{Op, Value, perform};
 
+use crate::access::SGID;
 use crate::errno::{Errno, Result};
 use crate::flags::OpenFlags;
 use crate::rename::RenameFlags;
@@ -100,7 +101,12 @@ impl Model {
         match op {
             Op::Open { path, flags } => self.open(process, path, *flags).map(Value::Fd),
             Op::Read { fd, offset, len } => self.read(process, *fd, *offset, *len),
-            Op::Write { fd, offset, byte, len } => {
+            Op::Write {
+                fd,
+                offset,
+                byte,
+                len,
+            } => {
                 let count = self.write(process, *fd, *offset, *byte, *len);
                 count.map(Value::Count)
             }
@@ -140,7 +146,12 @@ impl Model {
                 ensure(flags.has(OpenFlags::WRITE), Errno::EINVAL)?;
                 self.resize(node, *size)?;
             }
-            Op::Fallocate { fd, mode, offset, len } => {
+            Op::Fallocate {
+                fd,
+                mode,
+                offset,
+                len,
+            } => {
                 self.fallocate(process, *fd, *mode, *offset, *len)?;
             }
             Op::Truncate { path, size } => {
@@ -157,7 +168,12 @@ impl Model {
             Op::Rename { from, to, flags } => self.rename(from, to, *flags)?,
             Op::Link { path, new } => self.link(path, new)?,
             Op::Chmod { path, mode } => self.at_mut(path)?.mode = *mode,
-            Op::SetXattr { path, name, value, flags } => {
+            Op::SetXattr {
+                path,
+                name,
+                value,
+                flags,
+            } => {
                 let xattrs = &mut self.at_mut(path)?.xattrs;
                 let there = xattrs.contains_key(name);
                 ensure(!there || *flags != XattrFlags::Create, Errno::EEXIST)?;
@@ -217,7 +233,10 @@ impl Model {
             name: b".".to_vec(),
             node: Some(if root { ROOT } else { dir }),
         };
-        let mut names = path.split(|&b| b == b'/').filter(|n| !n.is_empty()).peekable();
+        let mut names = path
+            .split(|&b| b == b'/')
+            .filter(|n| !n.is_empty())
+            .peekable();
         while let Some(name) = names.next() {
             let dir = found.there()?;
             found = self.step(dir, name)?;
@@ -308,7 +327,11 @@ impl Model {
         let Open { node, flags } = *self.file(process, fd)?;
         ensure(flags.has(OpenFlags::WRITE), Errno::EBADF)?;
         let size = self.nodes[&node].data.len() as u64;
-        let at = if flags.has(OpenFlags::APPEND) { size } else { at };
+        let at = if flags.has(OpenFlags::APPEND) {
+            size
+        } else {
+            at
+        };
         if len > 0 {
             self.set_bytes(node, at..at + len, byte, true);
         }
@@ -389,7 +412,13 @@ impl Model {
     fn make(&mut self, path: &[u8], kind: FileKind, mode: u16, data: Vec<u8>) -> Result<()> {
         let found = self.walk(path, false)?;
         ensure(found.node.is_none(), Errno::EEXIST)?;
-        let id = self.add(kind, mode, data);
+        let inherits = kind == FileKind::Directory;
+        let group = if inherits {
+            self.nodes[&found.dir].mode & SGID
+        } else {
+            0
+        };
+        let id = self.add(kind, mode | group, data);
         self.set_name(found.dir, &found.name, Some(id));
         Ok(())
     }
@@ -434,7 +463,11 @@ impl Model {
     fn rename(&mut self, from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
         let (old, new) = (self.walk(from, false)?, self.walk(to, false)?);
         ensure(!old.is_dots(), Errno::EBUSY)?;
-        let taken = if flags.no_replace { Errno::EEXIST } else { Errno::EBUSY };
+        let taken = if flags.no_replace {
+            Errno::EEXIST
+        } else {
+            Errno::EBUSY
+        };
         ensure(!new.is_dots(), taken)?;
         ensure(!(flags.no_replace && flags.exchange), Errno::EINVAL)?;
         let moved = old.there()?;

@@ -12,29 +12,93 @@ use crate::types::{Attr, FallocateMode, FileKind, XattrFlags};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named as the calls and their arguments")]
 pub enum Op {
-    Open { path: Vec<u8>, flags: OpenFlags },
-    Close { fd: u32 },
-    Read { fd: u32, offset: u64, len: u64 },
+    Open {
+        path: Vec<u8>,
+        flags: OpenFlags,
+    },
+    Close {
+        fd: u32,
+    },
+    Read {
+        fd: u32,
+        offset: u64,
+        len: u64,
+    },
     /// Writes `len` times the byte `byte`, at `offset` or at the end.
-    Write { fd: u32, offset: u64, byte: u8, len: u64 },
-    Ftruncate { fd: u32, size: u64 },
-    Fallocate { fd: u32, mode: FallocateMode, offset: u64, len: u64 },
-    Fsync { fd: u32, data_only: bool },
+    Write {
+        fd: u32,
+        offset: u64,
+        byte: u8,
+        len: u64,
+    },
+    Ftruncate {
+        fd: u32,
+        size: u64,
+    },
+    Fallocate {
+        fd: u32,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    },
+    Fsync {
+        fd: u32,
+        data_only: bool,
+    },
     Sync,
-    Truncate { path: Vec<u8>, size: u64 },
-    Mkdir { path: Vec<u8> },
-    Rmdir { path: Vec<u8> },
-    Unlink { path: Vec<u8> },
-    Rename { from: Vec<u8>, to: Vec<u8>, flags: RenameFlags },
-    Link { path: Vec<u8>, new: Vec<u8> },
-    Symlink { target: Vec<u8>, path: Vec<u8> },
-    Readlink { path: Vec<u8> },
-    Stat { path: Vec<u8> },
-    ReadDir { path: Vec<u8> },
-    Chmod { path: Vec<u8>, mode: u16 },
-    SetXattr { path: Vec<u8>, name: Vec<u8>, value: Vec<u8>, flags: XattrFlags },
-    GetXattr { path: Vec<u8>, name: Vec<u8> },
-    RemoveXattr { path: Vec<u8>, name: Vec<u8> },
+    Truncate {
+        path: Vec<u8>,
+        size: u64,
+    },
+    Mkdir {
+        path: Vec<u8>,
+    },
+    Rmdir {
+        path: Vec<u8>,
+    },
+    Unlink {
+        path: Vec<u8>,
+    },
+    Rename {
+        from: Vec<u8>,
+        to: Vec<u8>,
+        flags: RenameFlags,
+    },
+    Link {
+        path: Vec<u8>,
+        new: Vec<u8>,
+    },
+    Symlink {
+        target: Vec<u8>,
+        path: Vec<u8>,
+    },
+    Readlink {
+        path: Vec<u8>,
+    },
+    Stat {
+        path: Vec<u8>,
+    },
+    ReadDir {
+        path: Vec<u8>,
+    },
+    Chmod {
+        path: Vec<u8>,
+        mode: u16,
+    },
+    SetXattr {
+        path: Vec<u8>,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        flags: XattrFlags,
+    },
+    GetXattr {
+        path: Vec<u8>,
+        name: Vec<u8>,
+    },
+    RemoveXattr {
+        path: Vec<u8>,
+        name: Vec<u8>,
+    },
 }
 
 /// What a call gives.
@@ -89,7 +153,12 @@ pub async fn perform<B: Body>(process: &Process<B>, op: &Op) -> Result<Value> {
             let bytes = process.read_bytes(Fd(*fd), *offset, *len as usize);
             return bytes.await.map(Value::Bytes);
         }
-        Op::Write { fd, offset, byte, len } => {
+        Op::Write {
+            fd,
+            offset,
+            byte,
+            len,
+        } => {
             let count = write(process, Fd(*fd), *offset, *byte, *len);
             return count.await.map(Value::Count);
         }
@@ -109,10 +178,16 @@ async fn change<B: Body>(process: &Process<B>, op: &Op) -> Result<()> {
     match op {
         Op::Close { fd } => process.close(Fd(*fd)).await,
         Op::Ftruncate { fd, size } => process.ftruncate(Fd(*fd), *size).await,
-        Op::Fallocate { fd, mode, offset, len } => {
-            process.fallocate(Fd(*fd), *mode, *offset, *len).await
-        }
-        Op::Fsync { fd, data_only: true } => process.fdatasync(Fd(*fd)).await,
+        Op::Fallocate {
+            fd,
+            mode,
+            offset,
+            len,
+        } => process.fallocate(Fd(*fd), *mode, *offset, *len).await,
+        Op::Fsync {
+            fd,
+            data_only: true,
+        } => process.fdatasync(Fd(*fd)).await,
         Op::Fsync { fd, .. } => process.fsync(Fd(*fd)).await,
         Op::Sync => process.sync().await,
         Op::Truncate { path, size } => process.truncate(path, *size).await,
@@ -123,9 +198,12 @@ async fn change<B: Body>(process: &Process<B>, op: &Op) -> Result<()> {
         Op::Link { path, new } => process.link(path, new).await,
         Op::Symlink { target, path } => process.symlink(target, path).await,
         Op::Chmod { path, mode } => process.chmod(path, *mode).await,
-        Op::SetXattr { path, name, value, flags } => {
-            process.set_xattr(path, name, value, *flags).await
-        }
+        Op::SetXattr {
+            path,
+            name,
+            value,
+            flags,
+        } => process.set_xattr(path, name, value, *flags).await,
         Op::RemoveXattr { path, name } => process.remove_xattr(path, name).await,
         _ => unreachable!("calls that give something are performed above"),
     }
@@ -141,7 +219,9 @@ async fn write<B: Body>(
     // Both ways in which contents are given, as chance has it.
     if byte.is_multiple_of(2) {
         let pattern = u64::from_le_bytes([byte; 8]);
-        return process.pwrite(fd, offset, Source::Fill { pattern, len }).await;
+        return process
+            .pwrite(fd, offset, Source::Fill { pattern, len })
+            .await;
     }
     let bytes = vec![byte; len as usize];
     process.pwrite(fd, offset, Source::Bytes(&bytes)).await

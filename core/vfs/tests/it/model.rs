@@ -55,11 +55,16 @@ fn flags() -> impl Strategy<Value = OpenFlags> {
 }
 
 fn rename_flags() -> impl Strategy<Value = RenameFlags> {
-    prop::sample::select(vec![(false, false), (false, false), (true, false), (false, true)])
-        .prop_map(|(no_replace, exchange)| RenameFlags {
-            no_replace,
-            exchange,
-        })
+    prop::sample::select(vec![
+        (false, false),
+        (false, false),
+        (true, false),
+        (false, true),
+    ])
+    .prop_map(|(no_replace, exchange)| RenameFlags {
+        no_replace,
+        exchange,
+    })
 }
 
 fn offset() -> impl Strategy<Value = u64> {
@@ -67,7 +72,11 @@ fn offset() -> impl Strategy<Value = u64> {
 }
 
 fn len() -> impl Strategy<Value = u64> {
-    prop_oneof![0..100_u64, 0..15_000_u64, (0..8_u64).prop_map(|page| page * 4096)]
+    prop_oneof![
+        0..100_u64,
+        0..15_000_u64,
+        (0..8_u64).prop_map(|page| page * 4096)
+    ]
 }
 
 fn mode() -> impl Strategy<Value = FallocateMode> {
@@ -319,7 +328,12 @@ fn a_name_leads_to_what_it_led_to_since_it_was_forced() {
 #[test]
 fn a_rename_happens_at_once() {
     for order in [Order::Journal, Order::Entries] {
-        let ops = [open("/a"), write(0, 1, 1), fsync(0), rename("/a", "/b", false)];
+        let ops = [
+            open("/a"),
+            write(0, 1, 1),
+            fsync(0),
+            rename("/a", "/b", false),
+        ];
         let model = after(order, &ops);
         assert!(is_fine(&model, &[("/a", 7, &[1])]));
         assert!(is_fine(&model, &[("/b", 7, &[1])]));
@@ -341,9 +355,15 @@ fn what_is_replaced_is_the_old_file_or_the_new_one() {
     let model = after(Order::Journal, &ops);
     assert!(is_fine(&model, &[("/a", 7, &[1, 1]), ("/b", 8, &[2, 2])]));
     assert!(is_fine(&model, &[("/a", 8, &[2, 2])]));
-    assert!(!is_fine(&model, &[("/a", 7, &[1, 1])]), "the new one was forced");
+    assert!(
+        !is_fine(&model, &[("/a", 7, &[1, 1])]),
+        "the new one was forced"
+    );
     assert!(!is_fine(&model, &[("/a", 7, &[1, 2])]), "a mix of both");
-    assert!(!is_fine(&model, &[("/b", 8, &[2, 2])]), "the target is gone");
+    assert!(
+        !is_fine(&model, &[("/b", 8, &[2, 2])]),
+        "the target is gone"
+    );
 }
 
 #[test]
@@ -351,10 +371,16 @@ fn with_one_journal_names_are_a_moment_of_the_past() {
     let ops = [open("/a"), open("/b"), fsync(1)];
     let journal = after(Order::Journal, &ops);
     assert!(is_fine(&journal, &[("/a", 7, &[]), ("/b", 8, &[])]));
-    assert!(!is_fine(&journal, &[("/b", 8, &[])]), "the older name is gone");
+    assert!(
+        !is_fine(&journal, &[("/b", 8, &[])]),
+        "the older name is gone"
+    );
     let entries = after(Order::Entries, &ops);
     assert!(is_fine(&entries, &[("/b", 8, &[])]));
-    assert!(!is_fine(&entries, &[("/a", 7, &[])]), "the forced name is gone");
+    assert!(
+        !is_fine(&entries, &[("/a", 7, &[])]),
+        "the forced name is gone"
+    );
 }
 
 #[test]
@@ -371,7 +397,10 @@ fn an_exchange_changes_both_names_or_neither() {
     assert!(is_fine(&model, &[("/a", 7, &[1]), ("/b", 8, &[2])]));
     assert!(is_fine(&model, &[("/a", 8, &[2]), ("/b", 7, &[1])]));
     let entries = after(Order::Entries, &ops);
-    assert!(!is_fine(&entries, &[("/a", 7, &[1]), ("/b", 7, &[1])]), "a file is lost");
+    assert!(
+        !is_fine(&entries, &[("/a", 7, &[1]), ("/b", 7, &[1])]),
+        "a file is lost"
+    );
 }
 
 #[test]
