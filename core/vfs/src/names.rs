@@ -17,6 +17,7 @@ use std::rc::Rc;
 pub(crate) const NAME_MAX: usize = 255;
 
 /// What to make of a name.
+#[derive(Clone, Copy)]
 pub(crate) struct Make<'a> {
     pub(crate) kind: FileKind,
     pub(crate) mode: u16,

@@ -44,7 +44,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Names: directory and name, and what they lead to.
-pub(crate) type Names = BTreeMap<(Id, Vec<u8>), Id>;
+pub(crate) type Names = BTreeMap<Key, Id>;
+
+/// A name: its directory and its bytes.
+type Key = (Id, Vec<u8>);
 
 /// What a body promises about the order among changes of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +66,7 @@ pub(crate) struct Past {
     /// Moments that came before those kept.
     dropped: usize,
     /// For a name that was forced, the moment before which it does not go back.
-    floors: BTreeMap<(Id, Vec<u8>), usize>,
+    floors: BTreeMap<Key, usize>,
     /// For a file that was forced, the moment since when it has a name.
     named: BTreeMap<Id, usize>,
 }
@@ -91,7 +94,7 @@ impl Past {
     }
 
     /// The moment since which `key` leads where it leads now.
-    fn since(&self, key: &(Id, Vec<u8>)) -> usize {
+    fn since(&self, key: &Key) -> usize {
         let present = self.moments.last().and_then(|names| names.get(key));
         let same = self.moments.iter().rev();
         let same = same.take_while(|names| names.get(key) == present).count();
@@ -109,7 +112,7 @@ impl Past {
     }
 
     /// What `key` may lead to.
-    fn allowed(&self, key: &(Id, Vec<u8>)) -> Vec<Option<Id>> {
+    fn allowed(&self, key: &Key) -> Vec<Option<Id>> {
         let floor = self.floors.get(key).copied().unwrap_or(0);
         let from = floor.saturating_sub(self.dropped);
         let moments = self.moments[from..].iter();
@@ -305,12 +308,11 @@ pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
     }
 }
 
+/// What a name may lead to.
+type Allowed<'a> = dyn Fn(&Key) -> Vec<Option<Id>> + 'a;
+
 /// Goes through the tree and the names side by side.
-fn judge(
-    model: &Model,
-    tree: &Tree,
-    allowed: &dyn Fn(&(Id, Vec<u8>)) -> Vec<Option<Id>>,
-) -> Vec<Violation> {
+fn judge(model: &Model, tree: &Tree, allowed: &Allowed<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     let ids = identify(tree, allowed, model);
     for (path, seen) in &tree.0 {
@@ -331,11 +333,7 @@ fn judge(
 
 /// Which node of the model each path leads to: one that the name may lead to, of
 /// the right kind, and the same one for all names of an inode.
-fn identify(
-    tree: &Tree,
-    allowed: &dyn Fn(&(Id, Vec<u8>)) -> Vec<Option<Id>>,
-    model: &Model,
-) -> BTreeMap<Vec<u8>, Option<Id>> {
+fn identify(tree: &Tree, allowed: &Allowed<'_>, model: &Model) -> BTreeMap<Vec<u8>, Option<Id>> {
     let mut ids: BTreeMap<Vec<u8>, Option<Id>> = BTreeMap::new();
     let mut inodes: BTreeMap<Ino, Id> = BTreeMap::new();
     for (path, seen) in &tree.0 {
@@ -368,10 +366,7 @@ fn identify(
 }
 
 /// Names that may be there in the directories that are.
-fn expected(
-    model: &Model,
-    ids: &BTreeMap<Vec<u8>, Option<Id>>,
-) -> BTreeMap<Vec<u8>, (Id, Vec<u8>)> {
+fn expected(model: &Model, ids: &BTreeMap<Vec<u8>, Option<Id>>) -> BTreeMap<Vec<u8>, Key> {
     let mut dirs: BTreeMap<Id, &[u8]> = BTreeMap::from([(ROOT, &b""[..])]);
     dirs.extend(
         ids.iter()

@@ -30,7 +30,7 @@ fn of_two_tasks_that_create_a_name_one_makes_it() {
         let results = join_all(tasks.collect()).await;
         let made = results.iter().filter(|result| result.is_ok()).count();
         assert_eq!(made, 1);
-        let refused = results.into_iter().filter(|result| result.is_err());
+        let refused = results.into_iter().filter(Result::is_err);
         assert!(refused.map(errno).all(|e| e == Errno::EEXIST));
     });
 }
