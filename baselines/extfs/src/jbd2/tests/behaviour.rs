@@ -370,3 +370,62 @@ fn traffic_is_booked_by_what_it_is_for() {
     let home = probe.disk.ledger().purpose(Purpose::Inode).write.block;
     assert_eq!(home, 2 * BLOCK as u64);
 }
+
+/// Contents that do not fit the transaction go around the log, and what the log
+/// holds of their blocks does not come back over them.
+#[test]
+fn contents_too_many_for_the_log_are_not_overwritten_by_a_replay() {
+    let (kernel, probe) = run(64, Mode::Journal, |journal, _, _| async move {
+        let write = |start, pages| DataWrite {
+            start,
+            pages,
+            placement: Placement(0),
+            who: Who::default(),
+        };
+        let old = [page(1), page(1)];
+        journal.write_data(None, &[write(50, &old)]).await.unwrap();
+        journal.force_all().await.unwrap();
+        let new: Vec<_> = (0..40).map(|_| page(2)).collect();
+        let tx = journal.begin(1).await.unwrap();
+        journal.create(&tx, 7, Purpose::Inode);
+        let id = journal
+            .write_data(Some(tx), &[write(50, &new)])
+            .await
+            .unwrap();
+        let mut read = vec![Payload::Zero; 40];
+        journal
+            .read_data(50, &mut read, Who::default())
+            .await
+            .unwrap();
+        assert!(read.iter().all(|page| *page == Payload::Fill(2)));
+        journal.force(id).await.unwrap();
+    });
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let config = new_disk(&sim, 64).1;
+        let (_, report) = Jbd2::open(&sim, probe.disk.clone(), config).await.unwrap();
+        assert_eq!((report.transactions, report.revoked), (2, 2));
+        assert_eq!(block_of(&probe.disk, 50)[0], 2);
+    });
+}
+
+/// A block that is forgotten and metadata again within one transaction is
+/// replayed: its revoke was cancelled.
+#[test]
+fn metadata_that_comes_back_is_replayed() {
+    let (kernel, probe) = run(64, Mode::Ordered, |journal, _, _| async move {
+        change(&journal, &[7], 1).await;
+        let tx = journal.begin(1).await.unwrap();
+        journal.forget(&tx, 7);
+        let buffer = journal.create(&tx, 7, Purpose::Inode);
+        journal.write(&tx, &buffer, 0, &[2]);
+        let id = journal.end(tx).await.unwrap();
+        journal.force(id).await.unwrap();
+    });
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let config = new_disk(&sim, 64).1;
+        Jbd2::open(&sim, probe.disk.clone(), config).await.unwrap();
+        assert_eq!(block_of(&probe.disk, 7)[0], 2);
+    });
+}
