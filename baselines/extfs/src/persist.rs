@@ -54,7 +54,9 @@ pub trait Persist: 'static {
     /// to [`Persist::write_data`].
     type Tx;
 
-    /// A block of metadata, from memory or from the medium.
+    /// A block of metadata, from memory or from the medium. As long as anybody
+    /// holds it, everybody is given the same buffer, so the body may keep those
+    /// that it needs often.
     ///
     /// # Errors
     /// `EIO`.
@@ -136,6 +138,23 @@ pub trait Persist: 'static {
     /// # Errors
     /// `EIO`.
     async fn shut_down(&self) -> Result<()>;
+
+    /// Whether a power cut leaves something that only this strategy, or one of
+    /// the same format, can bring home. The superblock says so while mounted, if
+    /// the file system has a journal.
+    fn needs_recovery(&self) -> bool {
+        true
+    }
+
+    /// Makes everything durable and brings all metadata home, then goes on: what
+    /// is home afterwards does not depend on recovery. Used where the superblock
+    /// itself says whether to recover.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn checkpoint(&self) -> Result<()> {
+        self.shut_down().await
+    }
 
     /// Reads bytes around all caches, `offset` bytes into block `start`.
     ///
