@@ -276,7 +276,7 @@ impl<P: BlockPort> Core<P> {
         since.is_some_and(|since| self.sim.now().since(since) >= self.config.dirty_expire)
     }
 
-    fn dirty(&self) -> Vec<Rc<Entry>> {
+    pub(super) fn dirty(&self) -> Vec<Rc<Entry>> {
         let state = self.state.borrow();
         let each = state.checkpoints.iter();
         each.flat_map(|(&id, checkpoint)| {

@@ -429,3 +429,44 @@ fn metadata_that_comes_back_is_replayed() {
         assert_eq!(block_of(&probe.disk, 7)[0], 2);
     });
 }
+
+/// Starts to write everything home, block 7 slowly.
+async fn slowly_home(journal: &Jbd2<Probe>, port: &Probe, sim: &Sim) {
+    port.slow.set(Some(7));
+    let core = Rc::clone(&journal.core);
+    sim.spawn_detached(async move { core.write_home(core.dirty()).await.unwrap() });
+    sim.sleep(Ns(1)).await;
+    port.slow.set(None);
+}
+
+#[test]
+fn a_block_is_not_handed_out_while_its_past_is_on_its_way_home() {
+    run(256, Mode::Ordered, |journal, port, sim| async move {
+        let id = change(&journal, &[7], 1).await;
+        journal.force(id).await.unwrap();
+        slowly_home(&journal, &port, &sim).await;
+        let tx = journal.begin(1).await.unwrap();
+        journal.forget(&tx, 7);
+        journal.free(&tx, Run { start: 7, len: 1 });
+        let id = journal.end(tx).await.unwrap();
+        journal.force(id).await.unwrap();
+        assert_eq!(journal.freed().len(), 1);
+        assert!(port.take().contains(&Passed::Write(7, 1, false)));
+    });
+}
+
+#[test]
+fn an_older_version_does_not_land_on_a_newer_one() {
+    let (kernel, probe) = run(256, Mode::Ordered, |journal, port, sim| async move {
+        let id = change(&journal, &[7], 1).await;
+        journal.force(id).await.unwrap();
+        slowly_home(&journal, &port, &sim).await;
+        let id = change(&journal, &[7], 2).await;
+        journal.force(id).await.unwrap();
+        let core = &journal.core;
+        core.write_home(core.dirty()).await.unwrap();
+        journal.shut_down().await.unwrap();
+    });
+    kernel.run();
+    assert_eq!(block_of(&probe.disk, 7)[0], 2);
+}

@@ -21,6 +21,8 @@ pub(super) struct Probe {
     pub(super) passed: Rc<RefCell<Vec<Passed>>>,
     pub(super) latency: Rc<Cell<Ns>>,
     pub(super) failing: Rc<Cell<bool>>,
+    /// A block for which a command takes 10 ms more.
+    pub(super) slow: Rc<Cell<Option<u64>>>,
     /// Commands take longer by chance, and so overtake each other.
     pub(super) jitter: Option<Rc<RefCell<Rng>>>,
 }
@@ -33,6 +35,7 @@ impl Probe {
             passed: Rc::default(),
             latency: Rc::default(),
             failing: Rc::default(),
+            slow: Rc::default(),
             jitter: None,
         }
     }
@@ -46,7 +49,11 @@ impl Probe {
             .jitter
             .as_ref()
             .map_or(0, |rng| delay(&mut rng.borrow_mut()));
-        self.sim.sleep(Ns(self.latency.get().0 + jitter)).await;
+        let slow = self.slow.get() == Some(extent.start.0 / 8);
+        let more = if slow { Ns::ms(10).0 } else { 0 };
+        self.sim
+            .sleep(Ns(self.latency.get().0 + jitter + more))
+            .await;
         if self.failing.get() {
             return Err(IoError::Media(extent.start.0));
         }
