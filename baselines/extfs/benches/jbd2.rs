@@ -1,1 +1,63 @@
-fn main() {}
+//! What a handle and a forced commit cost, over a disk in memory.
+#![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use extfs::jbd2::{self, Jbd2, JournalConfig};
+use extfs::{Persist, Run};
+use host::{Purpose, RamDisk};
+use nand::Payload;
+use sim::Kernel;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::Bytes;
+
+const LOG: u32 = 16_384;
+
+async fn open(sim: &sim::Sim) -> Jbd2<RamDisk> {
+    let superblock = Payload::Bytes(Arc::new(*jbd2::format(LOG, [0; 16])));
+    let contents = BTreeMap::from([(0, superblock)]);
+    let disk = RamDisk::holding(sim, Bytes(1 << 30), contents);
+    let runs = vec![Run {
+        start: 0,
+        len: u64::from(LOG),
+    }];
+    let opened = Jbd2::open(sim, disk, JournalConfig::new(runs)).await;
+    opened.expect("the journal is new").0
+}
+
+/// `handles` handles that change one of 1,000 blocks each, and a commit after
+/// each `every` of them.
+fn changes(handles: usize, every: usize) {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let journal = open(&sim).await;
+        let mut buffers = Vec::new();
+        for block in 0..1000 {
+            let buffer = journal.read(u64::from(LOG) + block, Purpose::Inode).await;
+            buffers.push(buffer.expect("the disk has this block"));
+        }
+        for round in 0..handles {
+            let tx = journal.begin(1).await.expect("the journal is open");
+            let buffer = &buffers[round * 7 % buffers.len()];
+            journal.write(&tx, buffer, 0, &round.to_le_bytes());
+            let id = journal.end(tx).await.expect("a handle just ends");
+            if round % every == every - 1 {
+                journal.force(id).await.expect("the disk is sound");
+            }
+        }
+    });
+}
+
+fn handles(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("jbd2");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(1_000_000));
+    group.bench_function("handles", |b| b.iter(|| changes(1_000_000, usize::MAX)));
+    group.throughput(Throughput::Elements(50_000));
+    group.bench_function("forced commits", |b| b.iter(|| changes(50_000, 1)));
+    group.finish();
+}
+
+criterion_group!(benches, handles);
+criterion_main!(benches);
