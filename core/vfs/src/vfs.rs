@@ -12,6 +12,7 @@ use crate::file::OpenFile;
 use crate::inode::Inode;
 use crate::locks::Waits;
 use crate::node::Node;
+use crate::observe::Observer;
 use crate::pool::{CacheStats, Pool};
 use crate::radix::Radix;
 use crate::types::{FileKind, Ino, PAGE, Timestamp};
@@ -72,6 +73,7 @@ pub(crate) struct Core<B: Body> {
     pub(crate) named: RefCell<VecDeque<Ino>>,
     pub(crate) waits: Waits,
     processes: Cell<u64>,
+    pub(crate) observer: RefCell<Option<Rc<dyn Observer>>>,
 }
 
 /// A place for an open file.
@@ -111,6 +113,7 @@ impl<B: Body> Vfs<B> {
             named: RefCell::default(),
             waits: Waits::default(),
             processes: Cell::new(0),
+            observer: RefCell::default(),
         });
         Self { core }
     }

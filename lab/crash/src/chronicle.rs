@@ -16,7 +16,7 @@
 use crate::spans::Spans;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use vfs::{FileKind, Ino};
+use vfs::{Act, FileKind, Ino};
 
 /// A name: the directory and the name in it.
 pub(crate) type Key = (Ino, Box<[u8]>);
@@ -58,6 +58,8 @@ pub(crate) struct File {
     pub(crate) target: Vec<u8>,
     pub(crate) size: u64,
     pub(crate) now: Spans,
+    /// 1 where nothing is known of the bytes.
+    pub(crate) unknown: Spans,
     /// Values since the last force, that are not the present ones.
     pub(crate) older: Vec<Older>,
     /// Sizes since the last force, with the time of each.
@@ -73,6 +75,7 @@ impl File {
             target: target.to_vec(),
             size: 0,
             now: Spans::default(),
+            unknown: Spans::default(),
             older: Vec::new(),
             sizes: Vec::new(),
             touches: Vec::new(),
@@ -86,55 +89,84 @@ impl File {
         (sizes.min().unwrap_or(self.size), most)
     }
 
-    /// The size and the contents from time `at` on, if something older than
-    /// that was still possible.
-    fn force(&mut self, at: u64) {
-        self.older.retain(|older| older.at >= at);
-        // The size at `at` is the last one that was set before it.
-        let last = self.sizes.iter().rposition(|&(time, _)| time < at);
-        self.sizes.drain(..last.unwrap_or(0));
+    /// What `edit` lays over which bytes, and the size afterwards.
+    fn effect(&self, edit: Edit, done: u64) -> (Range<u64>, Option<u64>, u64) {
+        let size = self.size;
+        match edit {
+            Edit::Write { range, pattern } => {
+                let end = range.end.min(range.start + done);
+                (range.start..end, pattern, size.max(end))
+            }
+            Edit::Zero { range } => {
+                let end = range.end.min(size).max(range.start);
+                (range.start..end, Some(0), size)
+            }
+            Edit::Resize { size: new } => (new..size.max(new), Some(0), new),
+        }
+    }
+
+    fn change(&mut self, at: u64, edit: Edit, done: u64) {
+        let (range, pattern, size) = self.effect(edit, done);
+        let overwritten = self.now.write(range.clone(), pattern.unwrap_or(0));
+        let older = overwritten
+            .into_iter()
+            .map(|(range, pattern)| Older { at, range, pattern });
+        self.older.extend(older);
+        self.unknown.write(range, u64::from(pattern.is_none()));
+        self.size = size;
+        self.sizes.push((at, size));
+    }
+
+    fn maybe_change(&mut self, at: u64, edit: Edit) {
+        let (range, pattern, size) = self.effect(edit, u64::MAX / 2);
+        match pattern {
+            Some(pattern) => self.older.push(Older { at, range, pattern }),
+            None => drop(self.unknown.write(range, 1)),
+        }
+        self.sizes.push((at, size));
+        self.sizes.push((at, self.size));
+    }
+
+    /// The bytes of `range` are durable as they were at time `at`, if they have
+    /// not changed since; and so is the size, if the range has no end.
+    fn force(&mut self, at: u64, range: &Range<u64>) {
+        let inside = |of: &Range<u64>| range.start <= of.start && of.end <= range.end;
+        self.older
+            .retain(|older| older.at >= at || !inside(&older.range));
+        if range.start == 0 && range.end >= u64::MAX / 2 {
+            // The size at `at` is the last one that was set before it.
+            let last = self.sizes.iter().rposition(|&(time, _)| time < at);
+            self.sizes.drain(..last.unwrap_or(0));
+        }
     }
 }
 
 /// What a file is made to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Edit {
-    /// A pattern over a range; the file grows to hold it.
+pub(crate) enum Edit {
+    /// A pattern over a range; the file grows to hold it. None for bytes that
+    /// are no pattern: nothing is known of them.
     Write {
-        /// Where.
         range: Range<u64>,
-        /// The eight bytes that repeat from offset 0 of the file on.
-        pattern: u64,
-    },
-    /// A pattern of this length at what is then the end.
-    Append {
-        /// How much.
-        len: u64,
-        /// As above.
-        pattern: u64,
+        pattern: Option<u64>,
     },
     /// Zeros over a range; the size stays.
-    Zero {
-        /// Where.
-        range: Range<u64>,
-    },
+    Zero { range: Range<u64> },
     /// A size.
-    Resize {
-        /// In bytes.
-        size: u64,
-    },
+    Resize { size: u64 },
 }
 
 /// Something that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
+pub struct Ticket(pub(crate) u64);
 
 /// What has begun and not ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
     Edit(Id, Edit),
     Names(Vec<Key>),
-    Force,
+    Force(Ino, Range<u64>, bool),
+    ForceAll,
 }
 
 /// The history of a file system.
@@ -232,57 +264,61 @@ impl Chronicle {
     }
 
     /// A call that changes what the file `ino` holds has begun.
-    pub fn begin_edit(&mut self, ino: Ino, edit: Edit) -> Ticket {
+    pub(crate) fn begin_edit(&mut self, ino: Ino, edit: Edit) -> Ticket {
         let id = self.id(ino);
         self.begin(Pending::Edit(id, edit))
     }
 
-    /// It has ended, and this is what it did; none if nothing.
-    pub fn end_edit(&mut self, ticket: Ticket, done: Option<Edit>) {
-        let Some(Pending::Edit(id, _)) = self.pending.remove(&ticket) else {
+    /// It has ended: so many bytes were written, or, if it failed, nobody knows
+    /// which part of it has happened.
+    fn end_edit(&mut self, ticket: Ticket, done: Option<u64>) {
+        let Some(Pending::Edit(id, edit)) = self.pending.remove(&ticket) else {
             return;
         };
         let at = self.tick();
         let file = self.file(id);
-        let size = file.size;
-        let (range, pattern, size) = match done {
-            None => return,
-            Some(Edit::Write { range, pattern }) => {
-                let end = range.end;
-                (range, pattern, size.max(end))
-            }
-            Some(Edit::Append { len, pattern }) => (size..size + len, pattern, size + len),
-            Some(Edit::Zero { range }) => {
-                let end = range.end.min(size).max(range.start);
-                (range.start..end, 0, size)
-            }
-            Some(Edit::Resize { size: new }) => (new..size.max(new), 0, new),
-        };
-        let overwritten = file.now.write(range, pattern);
-        let older = overwritten
-            .into_iter()
-            .map(|(range, pattern)| Older { at, range, pattern });
-        file.older.extend(older);
         if file.sizes.is_empty() {
             file.sizes.push((0, file.size));
         }
-        file.size = size;
-        file.sizes.push((at, size));
+        match done {
+            Some(done) => file.change(at, edit, done),
+            None => file.maybe_change(at, edit),
+        }
     }
 
     /// Forcing has begun.
-    pub fn begin_force(&mut self) -> Ticket {
-        self.begin(Pending::Force)
+    pub(crate) fn begin_act(&mut self, act: &Act<'_>) -> Ticket {
+        let pending = match act {
+            Act::Force {
+                ino,
+                range,
+                data_only,
+            } => Pending::Force(*ino, range.clone(), *data_only),
+            _ => Pending::ForceAll,
+        };
+        self.begin(pending)
     }
 
-    /// It has ended well: what the file `ino` held when it began is durable, and,
-    /// but for `data_only`, so are its names.
-    pub fn end_force(&mut self, ticket: Ticket, ino: Ino, data_only: bool) {
+    /// An edit or a force has ended.
+    pub(crate) fn end(&mut self, ticket: Ticket, done: Option<u64>) {
+        match self.pending.get(&ticket).cloned() {
+            Some(Pending::Edit(..)) => self.end_edit(ticket, done),
+            Some(Pending::Force(ino, range, data_only)) if done.is_some() => {
+                self.end_force(ticket, ino, &range, data_only);
+            }
+            Some(Pending::ForceAll) if done.is_some() => self.end_force_all(ticket),
+            _ => self.cancel(ticket),
+        }
+    }
+
+    /// It has ended well: what the bytes `range` of the file `ino` held when it
+    /// began is durable, and, but for `data_only`, so are its names.
+    fn end_force(&mut self, ticket: Ticket, ino: Ino, range: &Range<u64>, data_only: bool) {
         self.pending.remove(&ticket);
         let before = self.moments_at(ticket);
         let id = self.id(ino);
         let file = self.file(id);
-        file.force(ticket.0);
+        file.force(ticket.0, range);
         if data_only {
             return;
         }
@@ -294,12 +330,18 @@ impl Chronicle {
     }
 
     /// It has ended well: all there was when it began is durable.
-    pub fn end_force_all(&mut self, ticket: Ticket) {
+    fn end_force_all(&mut self, ticket: Ticket) {
         self.pending.remove(&ticket);
         self.floor = self.floor.max(self.moments_at(ticket));
         for file in self.files.values_mut() {
-            file.force(ticket.0);
+            file.force(ticket.0, &(0..u64::MAX));
         }
+    }
+
+    /// What there is was there before, and is durable.
+    pub fn settle(&mut self) {
+        let ticket = self.begin(Pending::ForceAll);
+        self.end_force_all(ticket);
     }
 
     /// Anything has ended without effect.

@@ -222,7 +222,6 @@ fn allowed_sizes(file: &File, edits: &[&Edit]) -> (u64, u64) {
     for edit in edits {
         match edit {
             Edit::Write { range, .. } => most = most.max(range.end),
-            Edit::Append { .. } => most = u64::MAX,
             Edit::Zero { .. } => {}
             Edit::Resize { size } => {
                 least = least.min(*size);
@@ -244,7 +243,7 @@ fn wrong_byte(file: &File, edits: &[&Edit], range: Range<u64>, page: &Payload) -
     }
     let bytes = page.to_bytes();
     let older = file.older.iter().map(|o| (o.range.clone(), o.pattern));
-    let begun = edits.iter().filter_map(|edit| values(edit, file.sizes().0));
+    let begun = edits.iter().filter_map(|edit| values(edit));
     let values = now.into_iter().chain(older).chain(begun);
     let near = |v: &(Range<u64>, u64)| v.0.start < range.end && v.0.end > range.start;
     let values: Vec<_> = values.filter(near).collect();
@@ -284,11 +283,21 @@ fn is_just(page: &Payload, now: &[(Range<u64>, u64)], range: &Range<u64>) -> boo
 }
 
 /// Values that a change which had begun may have given.
-fn values(edit: &Edit, size: u64) -> Option<(Range<u64>, u64)> {
+fn values(edit: &Edit) -> Option<(Range<u64>, u64)> {
     match edit {
-        Edit::Write { range, pattern } => Some((range.clone(), *pattern)),
-        Edit::Append { pattern, .. } => Some((size..u64::MAX, *pattern)),
+        Edit::Write { range, pattern } => Some((range.clone(), (*pattern)?)),
         Edit::Zero { range } => Some((range.clone(), 0)),
         Edit::Resize { size } => Some((*size..u64::MAX, 0)),
+    }
+}
+
+/// Bytes of which nothing is known if a change had begun.
+fn unknowable(edit: &Edit) -> Option<Range<u64>> {
+    match edit {
+        Edit::Write {
+            range,
+            pattern: None,
+        } => Some(range.clone()),
+        _ => None,
     }
 }

@@ -15,8 +15,8 @@
 //! # How files are judged
 //!
 //! A [`Witness`] stands between the file API and a file system and writes a
-//! [`Chronicle`] of the names; whoever makes the calls writes down contents and
-//! forces. After recovery the chronicle judges what is shown.
+//! [`Chronicle`] of the names; a [`Scribe`] observes the file API and adds contents
+//! and forces. After recovery the chronicle judges what is [`Shown`].
 //!
 //! # Invariants
 //!
@@ -32,9 +32,9 @@ mod points;
 mod spans;
 mod witness;
 
-pub use chronicle::{Chronicle, Edit, Ticket};
+pub use chronicle::{Chronicle, Ticket};
 pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict, explore};
 pub use judge::{Seen, Shown};
 pub use outside::{OutsideError, e2fsck};
 pub use points::{Cut, Points};
-pub use witness::Witness;
+pub use witness::{Scribe, Witness};

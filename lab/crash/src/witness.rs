@@ -1,17 +1,18 @@
-//! A file system that writes down what it does to names.
+//! Who writes down what happens: a file system what it does to names, an
+//! observer of the file API what is done to contents.
 //!
 //! Invariant: a change is in the chronicle from the instant at which the file
 //! system below has made it, which is before it can have become durable unless
 //! the call was still under way.
 
-use crate::chronicle::{Chronicle, Ticket};
+use crate::chronicle::{Chronicle, Edit, Ticket};
 use nand::Payload;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use vfs::{
-    Body, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded, NewInode, Rename,
-    Result, SeekWhat, StatFs, Timestamp, XattrFlags,
+    Act, Body, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded, NewInode,
+    Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
 };
 
 /// A file system under observation.
@@ -22,6 +23,70 @@ pub struct Witness<B> {
 
 /// A name, and what it leads to afterwards.
 type Leads<'a> = (Ino, &'a [u8], Option<Ino>);
+
+/// Writes down contents and forces.
+pub struct Scribe {
+    chronicle: Rc<RefCell<Chronicle>>,
+}
+
+impl Scribe {
+    /// Writes into `chronicle`.
+    pub const fn new(chronicle: Rc<RefCell<Chronicle>>) -> Self {
+        Self { chronicle }
+    }
+}
+
+impl Observer for Scribe {
+    fn begins(&self, act: &Act<'_>) -> u64 {
+        let mut chronicle = self.chronicle.borrow_mut();
+        let ticket = match edit(act) {
+            Some((ino, edit)) => chronicle.begin_edit(ino, edit),
+            None => chronicle.begin_act(act),
+        };
+        ticket.0
+    }
+
+    fn ends(&self, number: u64, done: Option<u64>) {
+        self.chronicle.borrow_mut().end(Ticket(number), done);
+    }
+}
+
+/// What an act does to contents, if anything.
+fn edit(act: &Act<'_>) -> Option<(Ino, Edit)> {
+    Some(match act {
+        Act::Write {
+            ino,
+            offset,
+            source,
+        } => {
+            let range = *offset..offset + source.len();
+            let pattern = pattern(*offset, source);
+            (*ino, Edit::Write { range, pattern })
+        }
+        Act::Resize { ino, size } => (*ino, Edit::Resize { size: *size }),
+        Act::Zero { ino, range } => {
+            let range = range.clone();
+            (*ino, Edit::Zero { range })
+        }
+        Act::Force { .. } | Act::ForceAll => return None,
+    })
+}
+
+/// The pattern that is written, if it is one.
+fn pattern(offset: u64, source: &Source<'_>) -> Option<u64> {
+    match *source {
+        Source::Fill { pattern, .. } => Some(pattern),
+        Source::Bytes(bytes) => {
+            let mut pattern = [0; 8];
+            for (at, &byte) in (offset..).zip(bytes).take(8) {
+                pattern[(at % 8) as usize] = byte;
+            }
+            let mut rest = (offset..).zip(bytes);
+            let holds = rest.all(|(at, &byte)| pattern[(at % 8) as usize] == byte);
+            holds.then(|| u64::from_le_bytes(pattern))
+        }
+    }
+}
 
 impl<B: Body> Witness<B> {
     /// Observes `body`, into `chronicle`.

@@ -3,8 +3,8 @@
 //! agrees with the reference model.
 
 use crash::{
-    Chronicle, Cut, Edit, Exploration, Fault, Points, Recovering, Shown, Subject, Verdict, Witness,
-    e2fsck, explore,
+    Chronicle, Cut, Exploration, Fault, Points, Recovering, Scribe, Shown, Subject, Verdict,
+    Witness, e2fsck, explore,
 };
 use extfs::ext4::{self, Options};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal};
@@ -17,8 +17,8 @@ use std::rc::Rc;
 use units::{Bytes, Ns, Placement};
 use vfs::model::{Model, Op, Order, Tree, check, perform};
 use vfs::{
-    Access, Body, CacheConfig, Clock, Compute, FallocateMode, Fd, FileKind, Ino, OpenFlags,
-    Process, RenameFlags, Vfs,
+    Access, Body, CacheConfig, Clock, Compute, FallocateMode, FileKind, Ino, OpenFlags, Process,
+    RenameFlags, Vfs,
 };
 
 /// 16 MiB: the smallest disk with a journal.
@@ -145,61 +145,12 @@ fn draw(rng: &mut Rng, open: &[(u32, bool)]) -> Op {
     }
 }
 
-fn edit(op: &Op) -> Option<(u32, Edit)> {
-    Some(match *op {
-        Op::Write {
-            fd,
-            offset,
-            byte,
-            len,
-        } => {
-            let pattern = u64::from_le_bytes([byte; 8]);
-            let range = offset..offset + len;
-            (fd, Edit::Write { range, pattern })
-        }
-        Op::Ftruncate { fd, size } => (fd, Edit::Resize { size }),
-        Op::Fallocate {
-            fd, offset, len, ..
-        } => {
-            let range = offset..offset + len;
-            (fd, Edit::Zero { range })
-        }
-        _ => return None,
-    })
-}
-
-/// Performs `op` and writes down what it does to contents and what it forces.
-async fn record<B: Body>(process: &Process<B>, op: &Op, chronicle: &RefCell<Chronicle>) -> bool {
-    let ino = |fd: u32| process.ino(Fd(fd));
-    if let Some((fd, edit)) = edit(op) {
-        let ticket = ino(fd).map(|ino| chronicle.borrow_mut().begin_edit(ino, edit.clone()));
-        let done = perform(process, op).await.is_ok();
-        if let Ok(ticket) = ticket {
-            chronicle
-                .borrow_mut()
-                .end_edit(ticket, done.then_some(edit));
-        }
-        return done;
-    }
-    let ticket = chronicle.borrow_mut().begin_force();
-    let done = perform(process, op).await.is_ok();
-    let mut chronicle = chronicle.borrow_mut();
-    match *op {
-        Op::Fsync { fd, data_only } if done => {
-            chronicle.end_force(ticket, ino(fd).unwrap(), data_only);
-        }
-        Op::Sync if done => chronicle.end_force_all(ticket),
-        _ => chronicle.cancel(ticket),
-    }
-    done
-}
-
 async fn work<B: Body>(process: Process<B>, calls: usize, mut rng: Rng, live: Rc<Live>) {
     let mut open: Vec<(u32, bool)> = Vec::new();
     for _ in 0..calls {
         let op = draw(&mut rng, &open);
         live.busy.set(true);
-        let done = record(&process, &op, &live.chronicle).await;
+        let done = perform(&process, &op).await.is_ok();
         let modelled = live.model.borrow_mut().perform(0, &op);
         assert_eq!(modelled.is_ok(), done, "{op:?}: {modelled:?}");
         live.busy.set(false);
@@ -236,8 +187,7 @@ fn adopt(live: &Live) {
     chronicle.made(ino, FileKind::Directory, b"");
     let ticket = chronicle.begin_names(&[(root, b"lost+found")]);
     chronicle.end_names(ticket, &[(root, b"lost+found", Some(ino))]);
-    let ticket = chronicle.begin_force();
-    chronicle.end_force_all(ticket);
+    chronicle.settle();
     let mut model = live.model.borrow_mut();
     let path = b"/lost+found".to_vec();
     model.perform(0, &Op::Mkdir { path }).unwrap();
@@ -246,7 +196,9 @@ fn adopt(live: &Live) {
 
 async fn start<B: Body>(body: B, sim: Sim, calls: usize, rng: Rng, live: Rc<Live>) {
     let witness = Witness::new(body, Rc::clone(&live.chronicle));
-    let process = Process::new(&vfs(&sim, witness), Access::default());
+    let vfs = vfs(&sim, witness);
+    vfs.observe(Rc::new(Scribe::new(Rc::clone(&live.chronicle))));
+    let process = Process::new(&vfs, Access::default());
     work(process, calls, rng, live).await;
 }
 
