@@ -182,7 +182,7 @@ impl Geometry {
         let first = sb::FIRST_DATA_BLOCK.get(b);
         ensure(first == 0, "the first data block", first)?;
         let per_group = self.blocks_per_group;
-        let fits = (256..=32768).contains(&per_group) && per_group % 8 == 0;
+        let fits = (256..=32768).contains(&per_group) && per_group.is_multiple_of(8);
         ensure(fits, "the number of blocks of a group", per_group)?;
         let clusters = sb::CLUSTERS_PER_GROUP.get(b);
         ensure(
@@ -210,7 +210,7 @@ impl Geometry {
         )?;
         let inodes = self.inodes_per_group;
         let slots = (BLOCK / self.inode_size) as u32;
-        let fits = inodes > 0 && inodes <= 32768 && inodes % 8 == 0 && inodes % slots == 0;
+        let fits = inodes > 0 && inodes <= 32768 && inodes.is_multiple_of(8) && inodes.is_multiple_of(slots);
         ensure(fits, "the number of inodes of a group", inodes)?;
         let groups = self.blocks.div_ceil(u64::from(self.blocks_per_group));
         let total = groups.checked_mul(u64::from(inodes));

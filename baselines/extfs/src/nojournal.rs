@@ -29,6 +29,8 @@ pub struct NoJournal<B> {
     port: B,
     /// Buffers in memory before clean ones are let go.
     most: usize,
+    /// Buffers in memory before clean ones are looked for again.
+    limit: Cell<usize>,
     /// Where the drive shall put metadata.
     placement: Placement,
     cache: RefCell<Cache>,
@@ -64,6 +66,7 @@ impl<B: BlockPort> NoJournal<B> {
         Self {
             port,
             most,
+            limit: Cell::new(most),
             placement,
             cache: RefCell::default(),
             dirty: RefCell::default(),
@@ -142,7 +145,7 @@ fn payload(buffer: &Buffer) -> Payload {
 /// The sectors from `offset` bytes into block `start` on.
 fn direct(start: u64, offset: u64, len: usize) -> Result<Extent> {
     let len = len as u64;
-    if offset % SECTOR != 0 || len % SECTOR != 0 {
+    if !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
         return Err(Errno::EINVAL);
     }
     let first = start * SECTORS + offset / SECTOR;
@@ -167,9 +170,11 @@ impl<B: BlockPort> Persist for NoJournal<B> {
         let buffer = Rc::new(Buffer::new(block, purpose, bytes));
         let mut cache = self.cache.borrow_mut();
         cache.insert(Rc::clone(&buffer));
-        if cache.len() > self.most + self.most / 8 {
+        if cache.len() > self.limit.get() {
             let dirty = self.dirty.borrow();
             cache.shrink(self.most, |b| !dirty.contains(&b.block));
+            // What cannot be let go now is not looked at again at once.
+            self.limit.set(cache.len() + self.most / 8 + 1);
         }
         Ok(buffer)
     }

@@ -1,0 +1,9 @@
+//! The body against the tools and the kernel that own its format.
+
+mod driver;
+mod fill;
+mod hostile;
+mod kernel;
+mod mkfs;
+mod model;
+mod tools;
