@@ -75,7 +75,7 @@ impl<P: Persist> ExtFs<P> {
         let mut list = self.orphan_list().await?;
         list.reverse();
         self.orphans.borrow_mut().clone_from(&list);
-        while let Some(&ino) = self.orphans.borrow().clone().last() {
+        while let Some(ino) = self.newest_orphan() {
             let node = self.load_inode(ino, true).await?;
             if node.attr.get().nlink == 0 {
                 self.delete(&node).await?;
@@ -87,6 +87,10 @@ impl<P: Persist> ExtFs<P> {
             }
         }
         Ok(())
+    }
+
+    fn newest_orphan(&self) -> Option<u32> {
+        self.orphans.borrow().last().copied()
     }
 
     /// The list on the medium, from its head.

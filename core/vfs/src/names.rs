@@ -17,6 +17,7 @@ use std::rc::Rc;
 pub(crate) const NAME_MAX: usize = 255;
 
 /// What to make of a name.
+#[derive(Clone, Copy)]
 pub(crate) struct Make<'a> {
     pub(crate) kind: FileKind,
     pub(crate) mode: u16,
@@ -313,6 +314,20 @@ impl<B: Body> Core<B> {
         names.retain(|_, name| *name == Name::Sought);
         let gone = before - names.len();
         self.name_count.set(self.name_count.get() - gone);
+    }
+
+    /// Forgets the names in all directories.
+    pub(crate) fn drop_names(&self) {
+        let mut named = self.named.borrow_mut();
+        named.retain(|&ino| {
+            let Some(dir) = self.ready(ino) else {
+                return false;
+            };
+            self.forget_names(&dir);
+            let left = !dir.names.borrow().is_empty();
+            dir.names_queued.set(left);
+            left
+        });
     }
 
     /// Forgets the names of the directory whose turn it is; one that was used

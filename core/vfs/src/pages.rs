@@ -311,7 +311,8 @@ impl<B: Body> Core<B> {
             frame.before = Some(frame.data.clone());
         }
         change(&mut frame.data);
-        frame.state |= state::DIRTY | state::USED;
+        frame.state |= state::DIRTY;
+        frame.touch();
         drop(pool);
         if fresh {
             node.pages.borrow_mut().tag(index, true);

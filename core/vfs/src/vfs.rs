@@ -152,12 +152,13 @@ impl<B: Body> Vfs<B> {
         }
     }
 
-    /// Drops every clean page and every inode that is not in use.
+    /// Drops every clean page, every name, and every inode that is not in use.
     ///
     /// # Errors
     /// `EIO`.
     pub async fn drop_caches(&self) -> Result<()> {
         self.core.drop_clean_pages();
+        self.core.drop_names();
         let unused = std::mem::take(&mut *self.core.unused.borrow_mut());
         for ino in unused {
             if let Some(node) = self.core.ready(ino) {
