@@ -1,27 +1,69 @@
-//! What a handle and a forced commit cost, over a disk in memory.
+//! What a handle and a forced commit cost, over a port that costs nothing.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use extfs::jbd2::{self, Jbd2, JournalConfig};
 use extfs::{Persist, Run};
-use host::{Purpose, RamDisk};
+use host::{BlockPort, Purpose, Who};
 use nand::Payload;
 use sim::Kernel;
-use std::collections::BTreeMap;
+use ssd::{Content, IoError, Sink};
 use std::sync::Arc;
-use units::Bytes;
+use units::{Bytes, Extent, Ns, Placement};
 
 const LOG: u32 = 16_384;
 
-async fn open(sim: &sim::Sim) -> Jbd2<RamDisk> {
+/// Holds the superblock of a new journal, and nothing else for ever.
+#[derive(Clone)]
+struct Nothing {
+    superblock: Payload,
+}
+
+impl BlockPort for Nothing {
+    fn capacity(&self) -> Bytes {
+        Bytes(1 << 30)
+    }
+
+    fn handles(&self) -> u16 {
+        1
+    }
+
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, _: Who) -> Result<(), IoError> {
+        if extent.start.0 == 0 {
+            sink.take(0, nand::UNIT, &self.superblock, 0);
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        _: Extent,
+        _: Content<'_>,
+        _: Placement,
+        _: Who,
+        _: bool,
+    ) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    async fn trim(&self, _: Extent) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    async fn compute(&self, _: Ns) {}
+}
+
+async fn open(sim: &sim::Sim) -> Jbd2<Nothing> {
     let superblock = Payload::Bytes(Arc::new(*jbd2::format(LOG, [0; 16])));
-    let contents = BTreeMap::from([(0, superblock)]);
-    let disk = RamDisk::holding(sim, Bytes(1 << 30), contents);
     let runs = vec![Run {
         start: 0,
         len: u64::from(LOG),
     }];
-    let opened = Jbd2::open(sim, disk, JournalConfig::new(runs)).await;
+    let opened = Jbd2::open(sim, Nothing { superblock }, JournalConfig::new(runs)).await;
     opened.expect("the journal is new").0
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Runs a program of e2fsprogs: its exit code and output. None if it is not
 /// installed.
-fn ask(program: &str, arguments: &[&str], image: &Path) -> Option<(i32, String)> {
+pub(super) fn ask(program: &str, arguments: &[&str], image: &Path) -> Option<(i32, String)> {
     let here = [format!("/usr/sbin/{program}"), program.to_owned()];
     let outputs = here.iter().filter_map(|program| {
         let mut command = Command::new(program);
