@@ -4,8 +4,8 @@
 //! The crate is built twice. With the configuration `flashloom_preload` it is a
 //! library without Rust's runtime that the dynamic linker puts in front of the
 //! C library ([`preload`]); it appends a raw record ([`wire`]) of each call to
-//! a file of the thread. Built as usual it carries that library as bytes
-//! ([`library`]), and makes one trace of all those files ([`convert`]).
+//! a file of the thread. Built as usual it carries that library as bytes, runs
+//! programs under it (`run`), and makes one trace of all those files (`convert`).
 //!
 //! Invariants:
 //! - A program that runs under the library does what it did without: results,
@@ -23,3 +23,5 @@ pub mod wire;
 pub mod convert;
 #[cfg(not(flashloom_preload))]
 pub mod library;
+#[cfg(not(flashloom_preload))]
+pub mod run;

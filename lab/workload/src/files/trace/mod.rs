@@ -28,6 +28,7 @@ use state::State;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::str::FromStr;
 use text::Text;
 
 /// What is known of a recording as a whole.
@@ -72,6 +73,21 @@ impl Form {
         }
     }
 }
+
+impl FromStr for Form {
+    type Err = UnknownForm;
+
+    fn from_str(text: &str) -> Result<Self, UnknownForm> {
+        let all = [Self::Flt, Self::Text];
+        let found = all.into_iter().find(|form| form.name() == text);
+        found.ok_or_else(|| UnknownForm(text.to_owned()))
+    }
+}
+
+/// A form that is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("expected flt or flt-text, found {0:?}")]
+pub struct UnknownForm(String);
 
 /// A trace of file calls that is being read.
 pub struct FileTrace {

@@ -147,7 +147,8 @@ impl FieldSink for Fields<'_> {
     }
 
     fn octal(&mut self, key: &'static str, number: u64) {
-        let _ = write!(self.line, " {key}=0{number:o}");
+        let zero = if number == 0 { "" } else { "0" };
+        let _ = write!(self.line, " {key}={zero}{number:o}");
     }
 
     fn word(&mut self, key: &'static str, index: usize, words: &'static [&'static str]) {
