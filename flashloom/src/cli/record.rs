@@ -81,7 +81,7 @@ impl Record {
 
     fn convert(&self, spool: &Spool, options: &Options) -> Result<Outcome, Failure> {
         let mut file = beside(&self.out)?;
-        let outcome = convert(spool.path(), options, BufWriter::new(&mut file));
+        let outcome = convert(&spool.folders(), options, BufWriter::new(&mut file));
         let outcome = outcome.map_err(|error| match error {
             ConvertError::Nothing => Failure::at(Path::new(&self.command[0]), error),
             error => Failure::at(&self.out, error),

@@ -10,42 +10,55 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
 
-/// A folder with the library, into which programs write what they do. It is
+/// Folders into which programs write what they do, and the library. They are
 /// removed when this goes.
 pub struct Spool {
-    folder: TempDir,
+    /// In memory, if the system has such a place: notes on a disk would be
+    /// flushed along with what the program flushes, and slow it down.
+    memory: Option<TempDir>,
+    /// Among the temporary files: the library, and what memory has no room for.
+    disk: TempDir,
 }
 
-/// The library's file in the folder.
+/// The library's file.
 const LIBRARY: &str = "libflashloom.so";
 
+/// Where Linux keeps files in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// A folder in `place` that any user may write to: a program may run as another
+/// one, and its files are its own.
+fn folder(place: &Path) -> io::Result<TempDir> {
+    let mut folder = tempfile::Builder::new();
+    let folder = folder.prefix("flashloom-record-").tempdir_in(place)?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o1777))?;
+    Ok(folder)
+}
+
 impl Spool {
-    /// Makes the folder, among the temporary files.
+    /// Makes the folders.
     ///
     /// # Errors
     /// If the system refuses, or programs cannot be recorded on it.
     pub fn new() -> io::Result<Self> {
         // Programs change their working directory, so the path is absolute.
-        let place = std::env::temp_dir().canonicalize()?;
-        let folder = tempfile::Builder::new()
-            .prefix("flashloom-record-")
-            .tempdir_in(place)?;
-        // A program may run as another user, and its files are its own.
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o1777))?;
-        let library = folder.path().join(LIBRARY);
+        let disk = folder(&std::env::temp_dir().canonicalize()?)?;
+        let library = disk.path().join(LIBRARY);
         library::write(&library)?;
         fs::set_permissions(library, Permissions::from_mode(0o755))?;
-        Ok(Self { folder })
+        let memory = folder(Path::new(MEMORY)).ok();
+        Ok(Self { memory, disk })
     }
 
-    /// Where it is.
+    /// Where they are, that with the most room last.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        self.folder.path()
+    pub fn folders(&self) -> Vec<&Path> {
+        let folders = self.memory.iter().chain([&self.disk]);
+        folders.map(TempDir::path).collect()
     }
 
     fn library(&self) -> PathBuf {
-        self.folder.path().join(LIBRARY)
+        self.disk.path().join(LIBRARY)
     }
 
     /// Runs a program to its end. Meanwhile this process ignores the signals by
@@ -63,7 +76,8 @@ impl Spool {
         let mut command = Command::new(program);
         command.args(arguments);
         command.env("LD_PRELOAD", preload);
-        command.env(SPOOL, self.folder.path());
+        let folders: Vec<_> = self.folders().iter().map(|it| it.as_os_str()).collect();
+        command.env(SPOOL, folders.join(OsStr::new(":")));
         let mut child = command.spawn()?;
         let before = [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, ignore(signal)));
         let status = child.wait();

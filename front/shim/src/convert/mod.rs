@@ -70,13 +70,21 @@ pub enum ConvertError {
     Nothing,
 }
 
-/// Makes one trace of all records in the folder `spool`.
+/// Makes one trace of all records in the folders `spool`, of which the last has
+/// room for a scratch file.
 ///
 /// # Errors
 /// If there is none, or the system refuses.
-pub fn convert(spool: &Path, options: &Options, out: impl Write) -> Result<Outcome, ConvertError> {
+pub fn convert(
+    spool: &[&Path],
+    options: &Options,
+    out: impl Write,
+) -> Result<Outcome, ConvertError> {
     let mut records = spool::Merged::open(spool)?;
-    let scratch = tempfile::NamedTempFile::new_in(spool)?;
+    let scratch = match spool.last() {
+        Some(folder) => tempfile::NamedTempFile::new_in(folder)?,
+        None => return Err(ConvertError::Nothing),
+    };
     let seen = resolve::run(&mut records, io::BufWriter::new(scratch.as_file()))?;
     filter::run(scratch.path(), &seen, options, out)
 }

@@ -58,6 +58,8 @@ pub(super) struct Resolver<W: Write> {
     out: Writer<W>,
     pub(super) names: Names,
     threads: BTreeMap<(usize, u32), ThreadId>,
+    /// The numbers in the trace of processes that made calls.
+    numbers: BTreeMap<usize, u32>,
     pub(super) processes: Vec<Process>,
     by_pid: BTreeMap<u32, usize>,
     pub(super) files: Files,
@@ -74,6 +76,7 @@ impl<W: Write> Resolver<W> {
             out,
             names,
             threads: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             processes: Vec::new(),
             by_pid: BTreeMap::new(),
             files: Files::default(),
@@ -279,8 +282,10 @@ impl<W: Write> Resolver<W> {
         }
         let parent = self.thread_before(who)?;
         let process = &self.processes[who.process];
+        let fresh = u32::try_from(self.numbers.len()).expect("fewer than 2^32 processes");
+        let number = *self.numbers.entry(who.process).or_insert(fresh);
         let thread = Thread {
-            process: u32::try_from(who.process).expect("fewer than 2^32 processes"),
+            process: number,
             pid: process.pid,
             tid: who.tid,
             parent,

@@ -89,10 +89,11 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// Finds the logs in the folder `spool`.
-    pub(super) fn open(spool: &Path) -> Result<Self, ConvertError> {
+    /// Finds the logs in the folders `spool`.
+    pub(super) fn open(spool: &[&Path]) -> Result<Self, ConvertError> {
         let mut chunks = BTreeMap::new();
-        for entry in fs::read_dir(spool)? {
+        let folders: Result<Vec<_>, _> = spool.iter().map(fs::read_dir).collect();
+        for entry in folders?.into_iter().flatten() {
             let path = entry?.path();
             if let Some(chunk) = head(&path)? {
                 let log = (chunk.image, chunk.pid, chunk.tid);

@@ -8,6 +8,7 @@ use super::raw::{self, Text};
 use super::start::{self, State};
 use super::watch;
 use crate::wire::{Chunk, Head, Info, OP_OFFSET, Op};
+use core::mem::MaybeUninit;
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
@@ -297,20 +298,51 @@ unsafe fn next_chunk(log: *mut Log) -> bool {
     true
 }
 
-/// A new file of the spool of `len` bytes, mapped and closed again.
+/// A new file of `len` bytes in the first folder of the spool that has room,
+/// mapped and closed again.
 fn chunk(tid: u32, index: u32, len: usize) -> Option<*mut u8> {
+    let mut folders = start::spool().split(|&b| b == b':').peekable();
+    while let Some(folder) = folders.next() {
+        let last = folders.peek().is_none();
+        if last || has_room(folder) {
+            let made = chunk_in(folder, (tid, index), len);
+            if last || made.is_some() {
+                return made;
+            }
+        }
+    }
+    None
+}
+
+/// Whether a folder may hold more: those before the last are in memory, and
+/// half of what the system grants them is left alone.
+fn has_room(folder: &[u8]) -> bool {
     let mut path = Text::new();
-    path.bytes(start::spool()).bytes(b"/");
+    path.bytes(folder);
+    let mut found = MaybeUninit::<libc::statfs>::zeroed();
+    let place = found.as_mut_ptr() as usize;
+    let args = [path.pointer() as usize, place, 0, 0, 0, 0];
+    let done = raw::call(libc::SYS_statfs, args) == 0;
+    // SAFETY: all zeros are a valid `statfs`, whether the call wrote it or not.
+    let found = unsafe { found.assume_init() };
+    done && found.f_bavail > found.f_blocks / 2
+}
+
+fn chunk_in(folder: &[u8], (tid, index): (u32, u32), len: usize) -> Option<*mut u8> {
+    let mut path = Text::new();
+    path.bytes(folder).bytes(b"/");
     path.number(start::pid().into()).bytes(b".");
     path.number(start::image()).bytes(b".").number(tid.into());
     path.bytes(b".").number(index.into());
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    let folder = libc::AT_FDCWD as usize;
-    let args = [folder, path.pointer() as usize, flags as usize, 0o600, 0, 0];
+    let here = libc::AT_FDCWD as usize;
+    let args = [here, path.pointer() as usize, flags as usize, 0o600, 0, 0];
     let fd = usize::try_from(raw::call(libc::SYS_openat, args)).ok()?;
     let place = if extend(fd, len) {
         map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd as i32)
     } else {
+        // An empty file is no chunk.
+        raw::call(libc::SYS_ftruncate, [fd, 0, 0, 0, 0, 0]);
         None
     };
     raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);

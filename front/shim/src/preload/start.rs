@@ -13,7 +13,8 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The variable that names the folder of the spool.
+/// The variable that names the folders of the spool, separated by colons; the
+/// first that has room is used.
 pub const SPOOL: &str = "FLASHLOOM_SPOOL";
 
 /// The variables that a program needs to be seen.
@@ -44,7 +45,7 @@ static FORKED: AtomicU64 = AtomicU64::new(0);
 /// Where the logs of the threads are kept.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// The folder of the spool: its length, and its bytes, which are written once,
+/// The folders of the spool: their length, and its bytes, which are written once,
 /// before the state is on.
 static SPOOL_LEN: AtomicUsize = AtomicUsize::new(0);
 static SPOOL_BYTES: [AtomicU8; libc::PATH_MAX as usize] =
@@ -74,7 +75,7 @@ pub(super) fn pid() -> u32 {
     PID.load(Ordering::Relaxed)
 }
 
-/// The folder of the spool.
+/// The folders of the spool.
 pub(super) fn spool() -> &'static [u8] {
     let len = SPOOL_LEN.load(Ordering::Acquire);
     // SAFETY: atomic bytes lie as bytes do, and no one writes them any more.
