@@ -5,101 +5,15 @@ use super::maps::{Mapping, Part};
 use super::process::{OpenFile, Slot};
 use super::resolve::{Resolver, Who};
 use super::spool::Said;
+use super::translate::{
+    ADVICE, LOCKS, allocation, bounded, choice, descriptor_path, flags, flock, mode, node_kind,
+    range_sync, rename_how,
+};
 use crate::wire::{Info, Op};
 use std::io::Write;
-use workload::files::{
-    Advice, Allocation, Call, Fd, Lock, Mode, MsyncHow, NodeKind, OpenFlags, RangeSync, RenameHow,
-    Target, WriteHint, XattrHow,
-};
+use workload::files::{Call, Fd, MsyncHow, OpenFlags, RenameHow, Target, WriteHint, XattrHow};
 
 type Done = Result<(), ConvertError>;
-
-/// The flags of the system as those of the language.
-pub(super) fn flags(flags: i32, created: bool) -> OpenFlags {
-    let has = |bit: i32| flags & bit == bit;
-    let access = match flags & libc::O_ACCMODE {
-        _ if has(libc::O_PATH) => OpenFlags::NONE,
-        libc::O_WRONLY => OpenFlags::WRITE,
-        libc::O_RDWR => OpenFlags::READ.and(OpenFlags::WRITE),
-        _ => OpenFlags::READ,
-    };
-    let temporary = has(libc::O_TMPFILE);
-    access
-        .and_if(created && has(libc::O_CREAT), OpenFlags::CREATE)
-        .and_if(created && has(libc::O_EXCL), OpenFlags::EXCLUSIVE)
-        .and_if(created && has(libc::O_TRUNC), OpenFlags::TRUNCATE)
-        .and_if(has(libc::O_APPEND), OpenFlags::APPEND)
-        .and_if(has(libc::O_DIRECT), OpenFlags::DIRECT)
-        .and_if(has(libc::O_SYNC), OpenFlags::SYNC)
-        .and_if(has(libc::O_DSYNC) && !has(libc::O_SYNC), OpenFlags::DSYNC)
-        .and_if(temporary, OpenFlags::TMPFILE)
-        .and_if(has(libc::O_DIRECTORY) && !temporary, OpenFlags::DIRECTORY)
-        .and_if(has(libc::O_NOFOLLOW), OpenFlags::NOFOLLOW)
-        .and_if(has(libc::O_NOATIME), OpenFlags::NOATIME)
-}
-
-fn mode(bits: u64) -> Mode {
-    Mode((bits & 0o7777) as u16)
-}
-
-/// The variant of `all` at `index`, or the first.
-fn choice<T: Copy>(all: &[T], index: u64) -> T {
-    let found = usize::try_from(index).ok().and_then(|index| all.get(index));
-    *found.unwrap_or(&all[0])
-}
-
-/// An offset or a length as the language takes it.
-fn bounded(number: u64) -> u64 {
-    number.min(i64::MAX as u64)
-}
-
-fn allocation(flags: u32) -> Allocation {
-    let has = |bit: i32| flags & bit as u32 != 0;
-    match () {
-        () if has(libc::FALLOC_FL_PUNCH_HOLE) => Allocation::Punch,
-        () if has(libc::FALLOC_FL_COLLAPSE_RANGE) => Allocation::Collapse,
-        () if has(libc::FALLOC_FL_INSERT_RANGE) => Allocation::Insert,
-        () if has(libc::FALLOC_FL_UNSHARE_RANGE) => Allocation::Unshare,
-        () if has(libc::FALLOC_FL_ZERO_RANGE) && has(libc::FALLOC_FL_KEEP_SIZE) => {
-            Allocation::ZeroKeepSize
-        }
-        () if has(libc::FALLOC_FL_ZERO_RANGE) => Allocation::Zero,
-        () if has(libc::FALLOC_FL_KEEP_SIZE) => Allocation::KeepSize,
-        () => Allocation::Extend,
-    }
-}
-
-fn rename_how(flags: u32) -> RenameHow {
-    match flags {
-        f if f & libc::RENAME_EXCHANGE != 0 => RenameHow::Exchange,
-        f if f & libc::RENAME_WHITEOUT != 0 => RenameHow::Whiteout,
-        f if f & libc::RENAME_NOREPLACE != 0 => RenameHow::NoReplace,
-        _ => RenameHow::Replace,
-    }
-}
-
-fn node_kind(mode: u64) -> NodeKind {
-    match mode as u32 & libc::S_IFMT {
-        libc::S_IFIFO => NodeKind::Fifo,
-        libc::S_IFSOCK => NodeKind::Socket,
-        libc::S_IFCHR => NodeKind::Character,
-        libc::S_IFBLK => NodeKind::Block,
-        _ => NodeKind::File,
-    }
-}
-
-/// Advice by the number of the system.
-const ADVICE: [Advice; 6] = [
-    Advice::Normal,
-    Advice::Random,
-    Advice::Sequential,
-    Advice::WillNeed,
-    Advice::DontNeed,
-    Advice::NoReuse,
-];
-
-/// Kinds of record locks by the number of the system.
-const LOCKS: [Lock; 3] = [Lock::Shared, Lock::Exclusive, Lock::Unlock];
 
 impl<W: Write> Resolver<W> {
     /// Takes a record of a call.
@@ -612,35 +526,4 @@ impl<W: Write> Resolver<W> {
         });
         Ok(())
     }
-}
-
-/// The descriptor that a call names by its path under `/proc`, or by an empty
-/// path.
-fn descriptor_path(said: &Said) -> Option<i32> {
-    if said.s1.is_empty() && said.head.flags as i32 & libc::AT_EMPTY_PATH != 0 {
-        return Some(said.head.fd);
-    }
-    let number = said.s1.strip_prefix(b"/proc/self/fd/")?;
-    std::str::from_utf8(number).ok()?.parse().ok()
-}
-
-fn range_sync(flags: u32) -> RangeSync {
-    let has = |bit: u32| flags & bit != 0;
-    RangeSync::NONE
-        .and_if(
-            has(libc::SYNC_FILE_RANGE_WAIT_BEFORE),
-            RangeSync::WAIT_BEFORE,
-        )
-        .and_if(has(libc::SYNC_FILE_RANGE_WRITE), RangeSync::WRITE)
-        .and_if(has(libc::SYNC_FILE_RANGE_WAIT_AFTER), RangeSync::WAIT_AFTER)
-}
-
-fn flock(fd: Fd, flags: i32) -> Call {
-    let lock = match flags & !libc::LOCK_NB {
-        libc::LOCK_SH => Lock::Shared,
-        libc::LOCK_UN => Lock::Unlock,
-        _ => Lock::Exclusive,
-    };
-    let wait = flags & libc::LOCK_NB == 0;
-    Call::Flock { fd, lock, wait }
 }

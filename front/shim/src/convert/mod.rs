@@ -21,6 +21,7 @@ mod paths;
 mod process;
 mod resolve;
 mod spool;
+mod translate;
 mod tree;
 
 use std::io::{self, Write};

@@ -162,11 +162,8 @@ impl<W: Write> Resolver<W> {
     /// What was inherited and not found again is closed.
     fn settle(&mut self, who: &Who) -> Result<(), ConvertError> {
         let process = &mut self.processes[who.process];
-        if let Some(program) = process.exec.take() {
-            // A program that another one replaced would have said so: this
-            // one was not started, or the next try is noted anew.
-            drop(program);
-        }
+        // A program that could be started would have replaced this one.
+        process.exec = None;
         let gone = std::mem::take(&mut process.inherited);
         for slot in gone.into_values() {
             self.release(who, slot)?;
@@ -341,7 +338,7 @@ impl<W: Write> Resolver<W> {
     fn opened_before(&mut self, who: &Who, said: &Said, info: Info) -> Result<Slot, ConvertError> {
         let deleted = said.s1.strip_suffix(b" (deleted)");
         let path = self.path(who, libc::AT_FDCWD, deleted.unwrap_or(&said.s1));
-        let mut flags = super::calls::flags(said.head.flags as i32, false);
+        let mut flags = super::translate::flags(said.head.flags as i32, false);
         let mut place = path.clone();
         if deleted.is_some() {
             flags = flags.and(OpenFlags::TMPFILE).and(OpenFlags::WRITE);

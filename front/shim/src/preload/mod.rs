@@ -48,7 +48,6 @@ pub use start::{CONSTRUCTOR, SPOOL, VARIABLES};
 pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
-#[must_use]
 pub fn hooks() -> impl Iterator<Item = Hook> {
     let groups: [&[fn() -> Hook]; 9] = [
         attributes::HOOKS,

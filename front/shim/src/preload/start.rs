@@ -85,9 +85,8 @@ pub(super) fn spool() -> &'static [u8] {
 /// What is kept for this thread.
 #[inline]
 pub(super) fn log() -> *mut Log {
-    // SAFETY: before the key is made its number is 0, which is that of a key
-    // of someone else or of none; the state is not on then.
     if state() == State::On {
+        // SAFETY: recording is on, so the key was made.
         unsafe { libc::pthread_getspecific(KEY.load(Ordering::Relaxed)).cast() }
     } else {
         null_mut()
