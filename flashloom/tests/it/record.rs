@@ -18,8 +18,7 @@ fn a_recording_is_told_shown_and_converted() {
     let said = bench.run_words(&words);
     assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\n"));
     assert!(said.err.starts_with("flashloom: t.flt: "), "{}", said.err);
-    let info = bench.run("trace info t.flt --json").json();
-    assert_eq!(info["schema"], "flashloom.file-trace-info/1");
+    let info = bench.json("trace info t.flt", "flashloom.file-trace-info/1");
     assert_eq!(info["command"], "sh -c echo hello > a; cat a; mv a b");
     let kinds = info["kinds"].as_array().unwrap();
     let calls = |name: &str| {
