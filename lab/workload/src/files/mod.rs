@@ -23,6 +23,7 @@ mod field;
 mod names;
 mod setup;
 mod step;
+pub mod trace;
 mod words;
 
 pub use call::Call;
