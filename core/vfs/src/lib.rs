@@ -21,15 +21,55 @@
 //! - Whatever is forced is durable when the call returns: file contents first,
 //!   then what leads to them.
 
+mod access;
+mod attr;
 mod body;
+mod clock;
+mod config;
+mod dirs;
 mod errno;
+mod file;
+mod flags;
 mod inode;
+mod locks;
+pub mod mem;
+pub mod model;
+mod names;
+mod node;
+mod observe;
+mod pages;
+mod pool;
+mod process;
+mod radix;
+mod range;
+mod read;
+mod readahead;
+mod rename;
 mod types;
+mod vfs;
+mod walk;
+mod write;
+mod writeback;
+mod xattr;
 
 pub use body::{Body, DirtyPage, Loaded, NewInode, Rename};
+pub use clock::{Clock, Compute};
+pub use config::{CacheConfig, CallCosts};
 pub use errno::{Errno, Result};
+pub use file::Handle;
+pub use flags::{OpenFlags, Source};
 pub use inode::Inode;
+pub use locks::{LockKind, RecordLock};
+pub use observe::{Act, Observer};
+pub use pool::CacheStats;
+pub use process::{At, Fd, Process, Whence};
+pub use read::Advice;
+pub use rename::RenameFlags;
+/// Takes what a read gives: bytes (`&mut [u8]`), pages as they are kept
+/// (`&mut [Payload]`, whole pages only), or nothing but the time (`()`).
+pub use ssd::Sink as ReadSink;
 pub use types::{
     Access, Attr, DirEntry, FallocateMode, FileKind, Hint, Ino, PAGE, SeekWhat, SetAttr, SetTime,
     StatFs, Timestamp, XattrFlags,
 };
+pub use vfs::Vfs;

@@ -1,5 +1,6 @@
 //! The commands, each declared once: its parser, its help, what it does.
 
+mod calls;
 mod compare;
 mod drive;
 mod experiment;
@@ -9,6 +10,7 @@ mod lists;
 mod output;
 mod past;
 mod progress;
+mod record;
 mod run;
 mod shipped;
 mod trace;
@@ -44,6 +46,7 @@ enum Command {
     Workloads(lists::Workloads),
     #[command(subcommand)]
     Drive(drive::Command),
+    Record(record::Record),
     #[command(subcommand)]
     Trace(trace::Command),
 }
@@ -52,8 +55,18 @@ enum Command {
 type Answer = Result<String, Failure>;
 
 impl Command {
-    fn run(&self) -> Answer {
+    fn run(&self) -> Result<ExitCode, Failure> {
         match self {
+            Self::Record(record) => record.run(),
+            _ => self.answer().map(|answer| output::emit(&answer)),
+        }
+    }
+
+    /// What a command that only answers says; nothing for `record`, whose
+    /// standard output is that of the program.
+    fn answer(&self) -> Answer {
+        match self {
+            Self::Record(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
             Self::Why(why) => why.run(),
@@ -84,10 +97,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => return output::emit(&help(&error)),
         Err(error) => return Failure::usage(&error).report(),
     };
-    match cli.command.run() {
-        Ok(answer) => output::emit(&answer),
-        Err(failure) => failure.report(),
-    }
+    cli.command.run().unwrap_or_else(|failure| failure.report())
 }
 
 /// Help as text, in colour where standard output is a terminal.

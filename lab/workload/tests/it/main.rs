@@ -1,6 +1,7 @@
 //! Tests of the crate through its public face.
 
 mod errors;
+mod files;
 mod fuzz;
 mod readers;
 mod round_trip;
