@@ -9,3 +9,4 @@ mod mkfs;
 mod model;
 mod tasks;
 mod tools;
+mod vfs;

@@ -238,7 +238,7 @@ impl Subject for Files {
                     start(mounted.unwrap().0, sim, calls, rng, task).await;
                 }
                 How::Nothing => {
-                    let persist = NoJournal::new(disk, 1_024, Placement(0));
+                    let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
                     let body = ExtFs::mount(&sim, persist, Self::options()).await.unwrap();
                     start(body, sim, calls, rng, task).await;
                 }
@@ -270,7 +270,7 @@ impl Subject for Files {
                     Err(error) => Err(error.to_string()),
                 },
                 How::Nothing => {
-                    let persist = NoJournal::new(disk, 1_024, Placement(0));
+                    let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
                     match ExtFs::mount(&sim, persist, Self::options()).await {
                         Ok(body) => show(body, sim).await,
                         Err(error) => Err(error.to_string()),
