@@ -77,6 +77,8 @@ pub(crate) struct Geometry {
     pub(crate) reserved_gdt_blocks: u32,
     pub(crate) backup_groups: [u32; 2],
     pub(crate) journal_inode: u32,
+    /// The inode of the orphan file, which has no name; 0 without one.
+    pub(crate) orphan_file: u32,
 }
 
 fn ensure(holds: bool, name: &'static str, value: impl Into<u64>) -> Result<(), MountError> {
@@ -168,6 +170,11 @@ impl Geometry {
             reserved_gdt_blocks: u32::from(sb::RESERVED_GDT_BLOCKS.get(b)),
             backup_groups: std::array::from_fn(|n| words(&backups, n)),
             journal_inode: sb::JOURNAL_INODE.get(b),
+            orphan_file: if sb::COMPAT.get(b) & sb::COMPAT_ORPHAN_FILE != 0 {
+                sb::ORPHAN_FILE_INODE.get(b)
+            } else {
+                0
+            },
         }
     }
 

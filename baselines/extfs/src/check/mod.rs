@@ -252,7 +252,8 @@ impl<'a, I: Image + ?Sized> Checker<'a, I> {
     fn check_links(&mut self, ino: u32) {
         let known = &self.inodes[&ino];
         let root = ino == crate::inode::ROOT;
-        let special = ino < self.geometry.first_inode && !root;
+        let nameless = ino < self.geometry.first_inode || ino == self.geometry.orphan_file;
+        let special = nameless && !root;
         let (names, links, dir) = (known.names, known.links, known.dir);
         let subject = Subject::Inode(ino);
         if special {

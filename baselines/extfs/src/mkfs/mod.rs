@@ -221,5 +221,6 @@ fn numbers(options: &MkfsOptions, blocks: u64) -> Geometry {
         reserved_gdt_blocks: 0,
         backup_groups: [0; 2],
         journal_inode: if journal { JOURNAL_INODE } else { 0 },
+        orphan_file: 0,
     }
 }

@@ -136,3 +136,8 @@ fn images_without_checksums_are_shared_too() {
 fn images_of_32_bits_are_shared_too() {
     exchange_with_kernel("^64bit,^flex_bg,metadata_csum");
 }
+
+#[test]
+fn images_with_an_orphan_file_are_shared_too() {
+    exchange_with_kernel("orphan_file,metadata_csum_seed");
+}
