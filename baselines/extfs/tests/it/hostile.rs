@@ -257,20 +257,44 @@ fn every_byte_of_the_superblock_and_a_descriptor_may_be_wrong() {
     }
 }
 
+/// The inode of the file with many extents.
+fn sparse_inode(contents: &Contents) -> u64 {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::holding(&sim, Bytes(BLOCKS * BLOCK as u64), contents.clone());
+    kernel.block_on(async move {
+        let driver = Driver::mount(&sim, disk).await.unwrap();
+        driver.walk("dir/sparse").await.unwrap().ino.0
+    })
+}
+
+#[test]
+fn a_tree_that_leads_back_to_itself_ends() {
+    let contents = sample(false);
+    let ino = sparse_inode(&contents);
+    let text = Inspector::new(&contents)
+        .unwrap()
+        .extents(ino as u32)
+        .unwrap();
+    let (_, rest) = text.split_once("node ").unwrap();
+    let node: u64 = rest.lines().next().unwrap().parse().unwrap();
+    for depth in 0..6 {
+        let mut damaged = contents.clone();
+        // Depth, and an only entry that leads to the node itself.
+        change(&mut damaged, node, 6, |byte| *byte = depth);
+        change(&mut damaged, node, 2, |byte| *byte = 1);
+        for (at, byte) in node.to_le_bytes().into_iter().take(6).enumerate() {
+            change(&mut damaged, node, 16 + at, |old| *old = byte);
+        }
+        assert_ne!(check(&damaged), []);
+        use_image(damaged);
+    }
+}
+
 #[test]
 fn every_byte_of_an_inode_may_be_wrong() {
     let contents = sample(false);
-    let kernel = Kernel::new();
-    let disk = RamDisk::holding(
-        &kernel.sim(),
-        Bytes(BLOCKS * BLOCK as u64),
-        contents.clone(),
-    );
-    let sim = kernel.sim();
-    let ino = kernel.block_on(async move {
-        let driver = Driver::mount(&sim, disk).await.unwrap();
-        driver.walk("dir/sparse").await.unwrap().ino.0
-    });
+    let ino = sparse_inode(&contents);
     let inspector = Inspector::new(&contents).unwrap();
     let groups = inspector.groups();
     let (_, rest) = groups.split_once("table ").unwrap();
