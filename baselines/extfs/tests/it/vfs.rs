@@ -134,7 +134,7 @@ async fn compare(sim: sim::Sim, disk: RamDisk, seed: u64) {
     let vfs = Vfs::mount(
         &sim,
         body,
-        cache(seed % 2 == 0),
+        cache(seed.is_multiple_of(2)),
         Clock::default(),
         Compute::unlimited(),
     );
