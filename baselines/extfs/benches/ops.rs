@@ -30,7 +30,7 @@ async fn mounted(sim: &Sim) -> Fs {
         .map(|(block, bytes)| (block, payload(bytes)))
         .collect();
     let disk = RamDisk::holding(sim, Bytes(options.blocks * BLOCK as u64), contents);
-    let persist = NoJournal::new(disk, 1 << 16, Placement(0));
+    let persist = NoJournal::new(sim, disk, 1 << 16, Placement(0));
     let mounted = ExtFs::mount(sim, persist, MountOptions::default()).await;
     mounted.expect("a new file system can be mounted")
 }

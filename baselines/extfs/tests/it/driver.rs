@@ -1,7 +1,9 @@
 //! The least that stands in for the cache above a body: inodes in memory by
 //! number, paths, whole files.
 
-use extfs::{BLOCK, ExtFs, MkfsOptions, MountError, MountOptions, NoJournal, Private, mkfs};
+use extfs::{
+    BLOCK, ExtFs, MkfsOptions, MountError, MountOptions, NoJournal, Persist, Private, mkfs,
+};
 use host::RamDisk;
 use nand::Payload;
 use sim::{Kernel, Sim};
@@ -15,7 +17,6 @@ use vfs::{
     Timestamp,
 };
 
-pub(crate) type Fs = ExtFs<NoJournal<RamDisk>>;
 pub(crate) type Node = Rc<Inode<Private>>;
 
 pub(crate) const NOW: Timestamp = Timestamp {
@@ -24,8 +25,8 @@ pub(crate) const NOW: Timestamp = Timestamp {
 };
 
 /// A mounted file system and its inodes in memory.
-pub(crate) struct Driver {
-    pub(crate) fs: Fs,
+pub(crate) struct Driver<P: Persist = NoJournal<RamDisk>> {
+    pub(crate) fs: ExtFs<P>,
     nodes: RefCell<BTreeMap<Ino, Node>>,
 }
 
@@ -69,16 +70,22 @@ pub(crate) fn new_image(options: &MkfsOptions) -> Vec<u8> {
 
 impl Driver {
     pub(crate) async fn mount(sim: &Sim, disk: RamDisk) -> std::result::Result<Self, MountError> {
-        let persist = NoJournal::new(disk, 4096, Placement(0));
+        let persist = NoJournal::new(sim, disk, 4096, Placement(0));
         let options = MountOptions {
             now: NOW,
             ..MountOptions::default()
         };
         let fs = ExtFs::mount(sim, persist, options).await?;
-        Ok(Self {
+        Ok(Self::new(fs))
+    }
+}
+
+impl<P: Persist> Driver<P> {
+    pub(crate) fn new(fs: ExtFs<P>) -> Self {
+        Self {
             fs,
             nodes: RefCell::default(),
-        })
+        }
     }
 
     pub(crate) async fn unmount(&self) {
@@ -276,10 +283,10 @@ impl Driver {
             all.extend(some);
         }
     }
+}
 
-    pub(crate) fn attr(node: &Node) -> Attr {
-        node.attr.get()
-    }
+pub(crate) fn attr(node: &Node) -> Attr {
+    node.attr.get()
 }
 
 /// Bytes that differ from place to place.

@@ -1,6 +1,6 @@
 //! Filling a file system, and what e2fsprogs and the kernel find in it.
 
-use crate::driver::{Driver, NOW, Node, new_image, on_image, pattern};
+use crate::driver::{Driver, NOW, Node, attr, new_image, on_image, pattern};
 use crate::tools::{self, Mounted};
 use extfs::MkfsOptions;
 use std::collections::BTreeMap;
@@ -224,7 +224,7 @@ fn extent_trees_grow_and_shrink() {
     phase(dir.path(), "cut to nothing", &image, async move |driver| {
         let node = driver.walk("sparse").await.unwrap();
         driver.cut(&node, 0).await.unwrap();
-        assert_eq!(Driver::attr(&node).sectors, 0);
+        assert_eq!(attr(&node).sectors, 0);
         driver
     });
 }
@@ -241,7 +241,7 @@ fn preallocation_zeroes_and_keeps_sizes() {
             let fs = &driver.fs;
             let keep = FallocateMode::Allocate { keep_size: true };
             fs.fallocate(&node, keep, 0..4_000_000, NOW).await.unwrap();
-            assert_eq!(Driver::attr(&node).size, 50_000);
+            assert_eq!(attr(&node).size, 50_000);
             let grow = FallocateMode::Allocate { keep_size: false };
             let other = driver.put("b", b"").await.unwrap();
             fs.fallocate(&other, grow, 0..3_000_000, NOW).await.unwrap();
@@ -319,11 +319,8 @@ fn links_renames_and_symlinks() {
         assert_eq!(driver.fs.readlink(&link).await.unwrap(), b"a/f");
         let moved = driver.walk("empty").await.unwrap();
         assert_eq!(driver.fs.parent(&moved).await.unwrap(), driver.fs.root());
-        assert_eq!(Driver::attr(&driver.root().await).nlink, 6);
-        assert_eq!(
-            Driver::attr(&driver.walk("y/moved/hard").await.unwrap()).nlink,
-            1
-        );
+        assert_eq!(attr(&driver.root().await).nlink, 6);
+        assert_eq!(attr(&driver.walk("y/moved/hard").await.unwrap()).nlink, 1);
         driver.unlink("long").await.unwrap();
         driver.unlink("dev").await.unwrap();
         driver

@@ -1,7 +1,7 @@
 //! Images that are damaged, by accident or on purpose: they are refused, or read
 //! with errors, and nothing panics or runs on.
 
-use crate::driver::{Driver, NOW, formatted, new_image};
+use crate::driver::{Driver, NOW, attr, formatted, new_image};
 use extfs::{BLOCK, Inspector, MkfsOptions, MountError, check};
 use host::RamDisk;
 use nand::Payload;
@@ -117,7 +117,7 @@ async fn look(driver: &Driver) {
             for name in driver.fs.list_xattrs(&node).await.unwrap_or_default() {
                 let _ = driver.fs.get_xattr(&node, &name).await;
             }
-            let attr = Driver::attr(&node);
+            let attr = attr(&node);
             match attr.kind {
                 FileKind::Directory if seen < 5000 => dirs.push(node),
                 FileKind::Symlink => drop(driver.fs.readlink(&node).await),
@@ -224,6 +224,24 @@ fn bit_flips_are_caught_by_checksums() {
 #[test]
 fn bit_flips_without_checksums_do_no_harm() {
     flip_bits(false, 1500);
+}
+
+#[test]
+fn the_checker_finds_bit_flips() {
+    let contents = sample(true);
+    let blocks = metadata(&contents);
+    let (mut found, rounds) = (0, 600);
+    for round in 0..rounds {
+        let mut rng = sim::Seed(round).stream("flips");
+        let mut damaged = contents.clone();
+        let block = blocks[rng.below(blocks.len() as u64) as usize];
+        let at = rng.below(BLOCK as u64) as usize;
+        change(&mut damaged, block, at, |byte| *byte ^= 1 << rng.below(8));
+        found += u64::from(!check(&damaged).is_empty());
+    }
+    // The rest lies in the boot sector, behind the descriptor and the inodes in
+    // use, and in the journal.
+    assert!(found * 100 > rounds * 80, "{found} of {rounds}");
 }
 
 #[test]

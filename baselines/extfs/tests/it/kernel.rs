@@ -1,6 +1,6 @@
 //! Images that the kernel has filled.
 
-use crate::driver::{Driver, NOW, on_image, pattern};
+use crate::driver::{Driver, NOW, attr, on_image, pattern};
 use crate::tools::{self, Mounted};
 use std::path::Path;
 use std::process::Command;
@@ -53,7 +53,7 @@ async fn read_all(driver: &Driver) {
         assert!(driver.read(&node).await.unwrap() == expected, "{n}");
     }
     let large = driver.walk("large").await.unwrap();
-    assert_eq!(Driver::attr(&large).nlink, 2);
+    assert_eq!(attr(&large).nlink, 2);
     assert!(driver.read(&large).await.unwrap() == pattern(1, 20_000_000));
     let link = driver.walk("link").await.unwrap();
     assert_eq!(driver.fs.readlink(&link).await.unwrap(), b"many/file-7");

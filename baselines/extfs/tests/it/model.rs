@@ -1,11 +1,11 @@
 //! Random operations beside a small model: names to contents.
 
 use crate::driver::{Driver, NOW, new_image, on_image, pattern};
-use extfs::MkfsOptions;
+use extfs::{MkfsOptions, Persist};
 use std::collections::BTreeMap;
 use vfs::{Body, Errno, FallocateMode};
 
-type Model = BTreeMap<String, Vec<u8>>;
+pub(crate) type Model = BTreeMap<String, Vec<u8>>;
 
 /// A file of the model, or a name that may be free.
 fn name(rng: &mut sim::Rng) -> String {
@@ -21,7 +21,12 @@ fn resize(bytes: &mut Vec<u8>, size: usize) {
     bytes.resize(size, 0);
 }
 
-async fn change_file(driver: &Driver, path: &str, bytes: &mut Vec<u8>, rng: &mut sim::Rng) {
+async fn change_file<P: Persist>(
+    driver: &Driver<P>,
+    path: &str,
+    bytes: &mut Vec<u8>,
+    rng: &mut sim::Rng,
+) {
     let node = driver.walk(path).await.unwrap();
     let offset = rng.below(300_000);
     let len = 1 + rng.below(40_000);
@@ -56,7 +61,7 @@ async fn change_file(driver: &Driver, path: &str, bytes: &mut Vec<u8>, rng: &mut
     }
 }
 
-async fn step(driver: &Driver, model: &mut Model, rng: &mut sim::Rng) {
+pub(crate) async fn step<P: Persist>(driver: &Driver<P>, model: &mut Model, rng: &mut sim::Rng) {
     let path = name(rng);
     let other = name(rng);
     match (rng.below(6), model.contains_key(&path)) {
@@ -82,7 +87,7 @@ async fn step(driver: &Driver, model: &mut Model, rng: &mut sim::Rng) {
     }
 }
 
-async fn compare(driver: &Driver, model: &Model) {
+pub(crate) async fn compare<P: Persist>(driver: &Driver<P>, model: &Model) {
     let mut found = 0;
     for dir in 0..4 {
         let node = driver.walk(&format!("d{dir}")).await.unwrap();
