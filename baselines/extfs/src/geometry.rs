@@ -210,7 +210,10 @@ impl Geometry {
         )?;
         let inodes = self.inodes_per_group;
         let slots = (BLOCK / self.inode_size) as u32;
-        let fits = inodes > 0 && inodes <= 32768 && inodes.is_multiple_of(8) && inodes.is_multiple_of(slots);
+        let fits = inodes > 0
+            && inodes <= 32768
+            && inodes.is_multiple_of(8)
+            && inodes.is_multiple_of(slots);
         ensure(fits, "the number of inodes of a group", inodes)?;
         let groups = self.blocks.div_ceil(u64::from(self.blocks_per_group));
         let total = groups.checked_mul(u64::from(inodes));
