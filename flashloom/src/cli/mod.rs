@@ -10,6 +10,7 @@ mod output;
 mod past;
 mod progress;
 mod run;
+mod serve;
 mod shipped;
 mod trace;
 
@@ -46,6 +47,7 @@ enum Command {
     Drive(drive::Command),
     #[command(subcommand)]
     Trace(trace::Command),
+    Serve(serve::Serve),
 }
 
 /// What a command answers with: text for standard output.
@@ -64,6 +66,7 @@ impl Command {
             Self::Workloads(workloads) => workloads.run(),
             Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
+            Self::Serve(serve) => serve.run(),
         }
     }
 }

@@ -6,6 +6,7 @@ mod malformed;
 mod past;
 mod refusals;
 mod runs;
+mod serve;
 
 use serde_json::Value;
 use std::fs;
