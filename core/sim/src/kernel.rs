@@ -17,6 +17,14 @@ use units::Ns;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(pub(crate) u32);
 
+impl TaskId {
+    /// The number.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 #[derive(Default)]

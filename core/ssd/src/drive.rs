@@ -75,6 +75,9 @@ pub enum Content<'a> {
     Fill(u64),
     /// These bytes; as many as the extent has.
     Bytes(&'a [u8]),
+    /// One payload for each 4,096 bytes of the extent, the first of which starts
+    /// where a payload starts.
+    Sectors(&'a [Payload]),
 }
 
 /// Takes what the host reads.
@@ -97,6 +100,16 @@ impl Sink for &mut [u8] {
     const WANTED: bool = true;
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         let _ = payload.copy_to(from, &mut self[offset..offset + len]);
+    }
+}
+
+/// Takes the contents as they are kept, one payload for each 4,096 bytes of an
+/// extent that starts where a payload starts.
+impl Sink for &mut [Payload] {
+    const WANTED: bool = true;
+    fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
+        assert!(from == 0 && len == UNIT, "the extent covers whole payloads");
+        self[offset / UNIT] = payload.clone();
     }
 }
 

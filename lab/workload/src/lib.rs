@@ -1,4 +1,5 @@
-//! Workloads in the block language: generators, traces and their classification.
+//! Workloads in the block language (generators, traces and their classification)
+//! and in the language of files ([`files`]).
 //!
 //! Invariants: a workload is a function of its description and the seed; a
 //! trace reader never panics, never allocates by a length that came from the
@@ -6,6 +7,7 @@
 
 pub mod classify;
 pub mod describe;
+pub mod files;
 mod fixed;
 pub mod generate;
 pub mod request;

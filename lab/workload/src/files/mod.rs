@@ -1,0 +1,37 @@
+//! Workloads in the language of files: what a program asks of a file system.
+//!
+//! Generators and recorded traces speak it alike: a [`Call`] is one POSIX call
+//! with its data left out, a [`Step`] says which thread makes it and after how
+//! much thinking, an [`Event`] adds what a recording saw of it, and a [`Setup`]
+//! is the tree that must be there before the first call.
+//!
+//! Invariants:
+//! - A call is a small value without pointers. Paths and other strings are
+//!   [`Name`]s, numbers in the [`Names`] that belong to the workload, so making
+//!   or copying a call allocates nothing.
+//! - Paths are relative to the root of the workload: no slash at either end, no
+//!   empty component, no `.` and no `..`; the root itself is the empty path.
+//!   The target of a symbolic link is the only string that is kept as it was.
+//! - An [`Fd`] is an open file, not a number of some process. Descriptors that
+//!   `dup`, `fork` or `exec` made share their open file and its offset, so they
+//!   share the slot, and nobody needs to copy descriptors to replay a trace. A
+//!   slot is taken by [`Call::Open`], freed by [`Call::Close`], which stands
+//!   for the last close, and may be taken again then.
+
+mod call;
+mod field;
+mod names;
+mod setup;
+mod step;
+mod words;
+
+pub use call::Call;
+pub use field::{Field, FieldSink, FieldSource};
+pub use names::{Name, Names};
+pub use setup::{Entry, EntryKind, Setup};
+pub use step::{Event, Step, Thread, ThreadId};
+pub use words::{
+    Advice, Allocation, Fd, Lock, MsyncHow, NodeKind, OpenFlags, RangeSync, RenameHow, Target,
+    WriteHint, XattrHow,
+};
+pub use words::{Errno, Mode};
