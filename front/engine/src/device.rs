@@ -11,7 +11,7 @@ use crate::file::{Access, DriveFile, FileError};
 use crate::keeper::Keeper;
 use crate::pacer::Pace;
 use crate::ranges::Ranges;
-use crate::thread::{Engine, Gone, Handle, Service};
+use crate::thread::{Engine, Gone, Handle, Service, finish};
 use sim::{Kernel, Seed, Signal, Sim};
 use ssd::{Content, Drive, DriveMedia, Health, IoError};
 use std::cell::{Cell, RefCell};
@@ -247,9 +247,8 @@ impl Device {
 
     fn shutdown(&self, kernel: &Kernel) -> DriveMedia {
         let drive = self.drive.clone();
-        let mut left = self.sim.spawn(async move { drive.shutdown().await });
-        kernel.run();
-        left.take().unwrap_or_else(|| self.drive.at_power_cut())
+        let left = finish(kernel, async move { drive.shutdown().await });
+        left.unwrap_or_else(|| self.drive.at_power_cut())
     }
 
     async fn hold(&self, extent: Extent) -> crate::ranges::Held {
@@ -304,9 +303,13 @@ impl Device {
         Ok(self.with_keeper(Keeper::note_much)?)
     }
 
-    /// Waits until the file holds what has happened so far. One record is for all
-    /// who wait.
-    async fn note(&self) -> Result<(), Fault> {
+    /// Waits until the file holds what has happened to the drive so far. For who
+    /// uses [`Device::drive`] and promises something. One record is for all who
+    /// wait.
+    ///
+    /// # Errors
+    /// If the drive's file can not be written.
+    pub async fn note(&self) -> Result<(), Fault> {
         self.waiting.set(self.waiting.get() + 1);
         self.noted.wait(&self.sim).await;
         Ok(self.with_keeper(|keeper| keeper.check())?)
@@ -321,10 +324,12 @@ impl Device {
 
 impl Service for Device {
     fn settle(&self) {
+        // Who waits asks whether it has worked.
         if self.waiting.replace(0) > 0 {
-            // Who waits asks whether it has worked.
             let _ = self.with_keeper(Keeper::note);
             self.noted.notify(&self.sim);
+        } else {
+            let _ = self.with_keeper(Keeper::note_much);
         }
     }
 }

@@ -22,4 +22,4 @@ pub use file::{Access, DriveFile, FileError, beside};
 pub use keeper::Keeper;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
-pub use thread::{Engine, Gone, Handle, Service};
+pub use thread::{Engine, Gone, Handle, Service, finish};

@@ -22,7 +22,7 @@ const BURST: u32 = 64;
 /// Such looks after which answers are given although there is more to do. The less
 /// often, the more of what was written has left the buffer by then, and need not
 /// be noted twice.
-const ROUNDS: u32 = 64;
+const BURSTS: u32 = 64;
 
 /// A request on its way to the simulation; none to end it.
 type Job<T> = Option<Request<T>>;
@@ -110,7 +110,7 @@ impl<T: 'static> Desk<T> {
     fn dismiss(&self, kernel: &Kernel) {
         if self.open.get() > 0 {
             self.leave.put(self.open.get());
-            kernel.run();
+            while self.open.get() > 0 && kernel.step() {}
         }
     }
 }
@@ -199,125 +199,171 @@ impl<T: 'static> Handle<T> {
     }
 }
 
-/// Takes requests until nobody can send any more.
+/// Runs `work` to its end, and gives its result; what else happens meanwhile
+/// happens. None if everything comes to rest and it still waits.
+pub fn finish<T: 'static>(kernel: &Kernel, work: impl Future<Output = T> + 'static) -> Option<T> {
+    let mut handle = kernel.sim().spawn(work);
+    loop {
+        if let Some(result) = handle.take() {
+            return Some(result);
+        }
+        if !kernel.step() {
+            return None;
+        }
+    }
+}
+
+/// Takes requests until the end.
 fn serve<T: Service>(pace: Pace, kernel: &Kernel, value: &Rc<T>, inbox: &Receiver<Job<T>>) {
     let sim = kernel.sim();
-    let desk = Desk {
-        leave: Semaphore::new(&sim, 0),
-        sim,
-        value: Rc::clone(value),
-        open: Rc::default(),
+    let mut driver = Driver {
+        clock: WallClock::new(),
+        leap: pace.leap(),
+        desk: Desk {
+            leave: Semaphore::new(&sim, 0),
+            sim,
+            value: Rc::clone(value),
+            open: Rc::default(),
+        },
+        inbox,
+        over: false,
+        credit: 0,
+        bursts: 0,
     };
-    let clock = WallClock::new();
-    let arrival = || match pace {
-        Pace::Free => Ns::ZERO,
-        Pace::Wall => clock.now(),
-    };
-    kernel.run();
-    while let Ok(Some(job)) = inbox.recv() {
-        job(&desk, arrival());
-        let mut wall = Wall {
-            clock: &clock,
-            desk: &desk,
-            inbox,
-            over: false,
-        };
-        match pace {
-            Pace::Free => wall.over = run_free(kernel, &desk, inbox),
-            Pace::Wall => wall.run(kernel),
-        }
-        desk.dismiss(kernel);
-        if wall.over {
-            break;
-        }
-    }
-}
-
-/// Runs to rest, taking in what comes meanwhile. Says whether that was the end.
-fn run_free<T: Service>(kernel: &Kernel, desk: &Desk<T>, inbox: &Receiver<Job<T>>) -> bool {
-    let (mut over, mut rounds) = (false, 0);
     loop {
-        let busy = (0..BURST).all(|_| kernel.step());
-        let mut came = false;
-        while !over && let Ok(job) = inbox.try_recv() {
-            over = job.is_none();
-            if let Some(job) = job {
-                job(desk, Ns::ZERO);
-                came = true;
-            }
+        kernel.run_paced(&mut driver);
+        driver.desk.value.settle();
+        if !driver.over && driver.desk.sim.next_time().is_some() {
+            continue;
         }
-        rounds += 1;
-        if !busy || rounds == ROUNDS {
-            desk.value.settle();
-            rounds = 0;
+        driver.desk.dismiss(kernel);
+        if driver.over {
+            return;
         }
-        if !busy && !came && desk.sim.next_time().is_none() {
-            return over;
-        }
+        driver.sleep();
     }
 }
 
-/// Holds events back until the wall clock shows their time, or a request comes.
-struct Wall<'a, T> {
-    clock: &'a WallClock,
-    desk: &'a Desk<T>,
+/// Holds events back until their time has come, and takes in what comes meanwhile.
+struct Driver<'a, T> {
+    clock: WallClock,
+    /// Events so near are not held back.
+    leap: Ns,
+    desk: Desk<T>,
     inbox: &'a Receiver<Job<T>>,
     /// Nothing is taken in any more; what is under way takes its time.
     over: bool,
+    /// Near events before the next look at anything else.
+    credit: u32,
+    /// Such looks since the last time to settle.
+    bursts: u32,
 }
 
-impl<T: Service> Wall<'_, T> {
-    /// Runs to rest, also after what waited for that.
-    fn run(&mut self, kernel: &Kernel) {
-        while self.desk.sim.next_time().is_some() {
-            kernel.run_paced(self);
-            self.desk.value.settle();
-        }
-    }
-
-    /// The next request, if it comes before `time`, or has come.
-    fn next(&mut self, time: Ns) -> Option<Request<T>> {
-        loop {
-            if !self.over {
-                match self.inbox.try_recv() {
-                    Ok(Some(job)) => return Some(job),
-                    Ok(None) | Err(TryRecvError::Disconnected) => self.over = true,
-                    Err(TryRecvError::Empty) => {}
-                }
-            }
-            if self.clock.now() >= time {
-                return None;
-            }
-            self.desk.value.settle();
-            if self.desk.sim.next_time().is_some_and(|next| next < time) {
-                return None;
-            }
-            let Some(span) = self.clock.sleep_before(time) else {
-                std::thread::yield_now();
-                continue;
-            };
-            if self.over {
-                std::thread::sleep(span);
-                continue;
-            }
-            match self.inbox.recv_timeout(span) {
-                Ok(Some(job)) => return Some(job),
-                Ok(None) | Err(RecvTimeoutError::Disconnected) => self.over = true,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-    }
-}
-
-impl<T: Service> Pacer for Wall<'_, T> {
-    fn wait_until(&mut self, time: Ns) -> Ns {
-        let Some(job) = self.next(time) else {
-            // What was settled meanwhile may be due before.
-            return self.desk.sim.next_time().unwrap_or(time).min(time);
+impl<T: Service> Driver<'_, T> {
+    /// Begins a request, or notes the end.
+    fn take_in(&mut self, job: Job<T>) {
+        let Some(job) = job else {
+            self.over = true;
+            return;
         };
-        let now = self.clock.now();
-        job(self.desk, now);
-        // Events that are due come first; the job is one of them.
-        now.min(time)
+        if self.leap > Ns::ZERO {
+            self.clock.catch_up(self.desk.sim.now());
+        }
+        job(&self.desk, self.clock.now());
+    }
+
+    /// Takes in what has come. Says whether anything had.
+    fn take_all(&mut self) -> bool {
+        let mut came = false;
+        while !self.over {
+            match self.inbox.try_recv() {
+                Ok(job) => {
+                    came |= job.is_some();
+                    self.take_in(job);
+                }
+                Err(TryRecvError::Disconnected) => self.over = true,
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        came
+    }
+
+    /// Waits for a request while nothing else is to be done.
+    fn sleep(&mut self) {
+        match self.inbox.recv() {
+            Ok(job) => self.take_in(job),
+            Err(_) => self.over = true,
+        }
+    }
+
+    /// Waits until `time`, or for a request. Says whether one came.
+    fn wait(&mut self, time: Ns) -> bool {
+        let Some(span) = self.clock.sleep_before(time) else {
+            std::thread::yield_now();
+            return false;
+        };
+        if self.over {
+            std::thread::sleep(span);
+            return false;
+        }
+        match self.inbox.recv_timeout(span) {
+            Ok(job) => {
+                let came = job.is_some();
+                self.take_in(job);
+                return came;
+            }
+            Err(RecvTimeoutError::Disconnected) => self.over = true,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        false
+    }
+
+    /// Whether an event is so near that it is not held back.
+    fn is_near(&self, time: Ns) -> bool {
+        time.0 - self.desk.sim.now().0 <= self.leap.0 && self.leap > Ns::ZERO
+    }
+
+    /// Settles what waits for that, if there is nothing near to be done or it was
+    /// long ago.
+    fn settle(&mut self, time: Ns) {
+        self.bursts += 1;
+        if self.bursts >= BURSTS || !self.is_near(time) {
+            self.bursts = 0;
+            self.desk.value.settle();
+        }
+    }
+}
+
+impl<T: Service> Pacer for Driver<'_, T> {
+    fn wait_until(&mut self, time: Ns) -> Option<Ns> {
+        if self.credit > 0 && self.is_near(time) {
+            self.credit -= 1;
+            return Some(time);
+        }
+        self.credit = BURST;
+        let came = self.take_all();
+        if self.leap > Ns::ZERO {
+            self.clock.catch_up(self.desk.sim.now());
+        }
+        if came {
+            // It is among what is due now.
+            return Some(self.clock.now().min(time));
+        }
+        self.settle(time);
+        loop {
+            let settled = self.desk.sim.next_time().is_some_and(|next| next < time);
+            if settled {
+                return Some(self.desk.sim.now());
+            }
+            if self.is_near(time) || self.clock.now() >= time {
+                return Some(time);
+            }
+            if self.over && self.desk.open.get() == 0 {
+                return None;
+            }
+            if self.wait(time) {
+                return Some(self.clock.now().min(time));
+            }
+        }
     }
 }
