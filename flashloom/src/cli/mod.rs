@@ -1,11 +1,13 @@
 //! The commands, each declared once: its parser, its help, what it does.
 
 mod compare;
+mod daemon;
 mod drive;
 mod experiment;
 mod failure;
 mod file;
 mod lists;
+mod mount;
 mod output;
 mod past;
 mod progress;
@@ -48,6 +50,7 @@ enum Command {
     #[command(subcommand)]
     Trace(trace::Command),
     Serve(serve::Serve),
+    Mount(mount::Mount),
 }
 
 /// What a command answers with: text for standard output.
@@ -67,6 +70,7 @@ impl Command {
             Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Serve(serve) => serve.run(),
+            Self::Mount(mount) => mount.run(),
         }
     }
 }

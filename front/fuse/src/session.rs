@@ -67,15 +67,23 @@ pub enum End {
     Forced,
 }
 
-/// Shows `filesystem` at `dir`, under the name `source`, until it is unmounted or
-/// one of `signals` comes.
+/// How something is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show<'a> {
+    /// The drive of this name: nothing on it runs or is a device.
+    Drive(&'a str),
+    /// A file system, of which root takes what it takes of any.
+    FileSystem(&'a str),
+}
+
+/// Shows `filesystem` at `dir` until it is unmounted or one of `signals` comes.
 ///
 /// # Errors
 /// If there is no directory or no FUSE.
 pub fn mount(
     filesystem: impl Filesystem,
     dir: &Path,
-    source: &str,
+    show: Show<'_>,
     signals: Signals,
 ) -> Result<Mounted, MountError> {
     if !dir.is_dir() {
@@ -85,7 +93,7 @@ pub fn mount(
         path: dir.to_owned(),
         source,
     };
-    let session = Session::new(filesystem, dir, &config(source)).map_err(refused)?;
+    let session = Session::new(filesystem, dir, &config(show)).map_err(refused)?;
     let (happened, events) = channel();
     let signalled = happened.clone();
     signals.watch(move || signalled.send(Event::Signal).is_ok())?;
@@ -98,15 +106,18 @@ pub fn mount(
     Ok(Mounted { events, dir })
 }
 
-fn config(source: &str) -> Config {
+fn config(show: Show<'_>) -> Config {
+    let (Show::Drive(name) | Show::FileSystem(name)) = show;
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(source.to_owned()),
+        MountOption::FSName(name.to_owned()),
         MountOption::Subtype("flashloom".to_owned()),
         MountOption::DefaultPermissions,
-        MountOption::NoSuid,
-        MountOption::NoDev,
     ];
+    if let Show::Drive(_) = show {
+        let options = [MountOption::NoSuid, MountOption::NoDev];
+        config.mount_options.extend(options);
+    }
     // Another user than root may need a line in /etc/fuse.conf for this.
     if nix::unistd::geteuid().is_root() {
         config.acl = SessionACL::All;

@@ -1,7 +1,7 @@
 //! Drives shown in directories that go away with their test.
 
 use engine::{Device, DeviceEngine, DriveFile, Handle, Pace, Signals};
-use fuse::{DriveFs, End, Mounted};
+use fuse::{DriveFs, End, Mounted, Show};
 use sim::Seed;
 use ssd::{DriveConfig, DriveMedia, Preset};
 use std::fs::File;
@@ -88,7 +88,7 @@ impl Shown {
             "d.flash".to_owned(),
             size.expect("an answer"),
         );
-        let mounted = fuse::mount(filesystem, &self.mount(), "test", signals);
+        let mounted = fuse::mount(filesystem, &self.mount(), Show::Drive("test"), signals);
         self.running = Some(Running {
             engine,
             device,
