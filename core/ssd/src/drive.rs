@@ -8,9 +8,10 @@ use crate::journal::{Journal, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
 use crate::line::{Line, LineReport, LineState};
+use crate::map::Where;
 use crate::mapcache::MapCache;
 use crate::recover;
-use crate::state::{State, Where};
+use crate::state::State;
 use nand::{Counters, Media, Nand, Payload, UNIT};
 use sim::{Discipline, Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
@@ -37,7 +38,7 @@ pub(crate) struct Dump {
     pub(crate) trims: Vec<Trimmed>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedSlot {
     pub(crate) page: u32,
     pub(crate) tag: u16,
@@ -420,6 +421,25 @@ impl Drive {
             dump: self.core.saved(),
             smart,
         }
+    }
+
+    /// What is left if what the flash does at this instant had not begun: one of
+    /// the states that a cut may leave, and the one of which [`image::Log`]
+    /// keeps account.
+    ///
+    /// [`image::Log`]: crate::image::Log
+    #[must_use]
+    pub fn settled(&self) -> DriveMedia {
+        DriveMedia {
+            cells: self.core.nand.settled(),
+            ..self.at_power_cut()
+        }
+    }
+
+    /// Whether a mapped page holds anything; if not it reads as zeros.
+    #[must_use]
+    pub fn is_mapped(&self, page: u32) -> bool {
+        self.core.state.borrow().map.get(page) != Where::Nowhere
     }
 
     /// Writes everything out and powers off.

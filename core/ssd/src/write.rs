@@ -5,7 +5,8 @@
 
 use crate::drive::{Content, Core, IoError};
 use crate::ledger::Cause;
-use crate::state::{Incoming, State, Where};
+use crate::map::Where;
+use crate::state::{Incoming, State};
 use nand::{Payload, UNIT};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -260,7 +260,7 @@ impl<B: Body> Core<B> {
                         // It began past the end: nothing to load.
                         return match node.frame(index) {
                             Some(_) => continue,
-                            None => Ok(self.put_page(node, index, 0)),
+                            None => Ok(self.put_page(node, index, state::UNKNOWN)),
                         };
                     }
                     let runs = self.begin_load(node, window);

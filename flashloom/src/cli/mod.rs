@@ -1,17 +1,22 @@
 //! The commands, each declared once: its parser, its help, what it does.
 
+mod bench;
 mod calls;
 mod compare;
+mod daemon;
 mod drive;
 mod experiment;
 mod failure;
 mod file;
+mod filesystem;
 mod lists;
+mod mount;
 mod output;
 mod past;
 mod progress;
 mod record;
 mod run;
+mod serve;
 mod shipped;
 mod trace;
 
@@ -49,6 +54,11 @@ enum Command {
     Record(record::Record),
     #[command(subcommand)]
     Trace(trace::Command),
+    Serve(serve::Serve),
+    Mkfs(filesystem::Mkfs),
+    Mount(mount::Mount),
+    Fsck(filesystem::Fsck),
+    Inspect(filesystem::Inspect),
 }
 
 /// What a command answers with: text for standard output.
@@ -58,15 +68,16 @@ impl Command {
     fn run(&self) -> Result<ExitCode, Failure> {
         match self {
             Self::Record(record) => record.run(),
+            Self::Fsck(fsck) => fsck.run(),
             _ => self.answer().map(|answer| output::emit(&answer)),
         }
     }
 
-    /// What a command that only answers says; nothing for `record`, whose
-    /// standard output is that of the program.
+    /// What a command that only answers says; nothing for those that have a
+    /// status of their own.
     fn answer(&self) -> Answer {
         match self {
-            Self::Record(_) => Ok(String::new()),
+            Self::Record(_) | Self::Fsck(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
             Self::Why(why) => why.run(),
@@ -77,6 +88,10 @@ impl Command {
             Self::Workloads(workloads) => workloads.run(),
             Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
+            Self::Serve(serve) => serve.run(),
+            Self::Mkfs(mkfs) => mkfs.run(),
+            Self::Mount(mount) => mount.run(),
+            Self::Inspect(inspect) => inspect.run(),
         }
     }
 }

@@ -15,6 +15,15 @@ use units::SECTOR;
 /// What direct reads and writes must be aligned to, as on a disk.
 const ALIGNMENT: u64 = SECTOR;
 
+impl File {
+    /// Asserts that the caller is right about a name.
+    fn check_name(&self, name: &[u8], leads: Option<&Node>) {
+        let names = self.names.borrow();
+        let there = names.get(name).map(|entry| entry.ino);
+        assert_eq!(there, leads.map(|inode| inode.ino), "what a name leads to");
+    }
+}
+
 /// Names in a directory have changed; `links` directories came or went.
 fn changed(dir: &Node, links: i32, now: Timestamp) {
     let names = dir.private.names.borrow().len() as u64;
@@ -63,6 +72,8 @@ impl Body for MemFs {
             inode.private.data.borrow_mut().clear();
             self.book(inode);
             self.files.borrow_mut().remove(&inode.ino.0);
+            self.free.borrow_mut().push(inode.ino.0);
+            self.wait().await;
         }
         Ok(())
     }
@@ -74,6 +85,7 @@ impl Body for MemFs {
     }
 
     async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Rc<File>>> {
+        dir.private.check_name(name, None);
         let made = self.allocate(new);
         made.private.parent.set(dir.ino);
         dir.private.insert(name, made.ino, new.kind);
@@ -85,10 +97,12 @@ impl Body for MemFs {
     async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Rc<File>>> {
         let mut made = self.allocate(new);
         made.attr.nlink = 0;
+        made.private.attr.set(made.attr);
         Ok(made)
     }
 
     async fn link(&self, dir: &Node, name: &[u8], inode: &Node, now: Timestamp) -> Result<()> {
+        dir.private.check_name(name, None);
         dir.private.insert(name, inode.ino, inode.attr.get().kind);
         inode.update(|attr| {
             attr.nlink += 1;
@@ -99,6 +113,7 @@ impl Body for MemFs {
     }
 
     async fn unlink(&self, dir: &Node, name: &[u8], inode: &Node, now: Timestamp) -> Result<()> {
+        dir.private.check_name(name, Some(inode));
         dir.private.remove(name);
         inode.update(|attr| {
             attr.nlink -= 1;
@@ -112,6 +127,7 @@ impl Body for MemFs {
         if !inode.private.names.borrow().is_empty() {
             return Err(Errno::ENOTEMPTY);
         }
+        dir.private.check_name(name, Some(inode));
         dir.private.remove(name);
         inode.update(|attr| {
             attr.nlink = 0;
@@ -123,6 +139,9 @@ impl Body for MemFs {
 
     async fn rename(&self, rename: Rename<'_, Rc<File>>) -> Result<()> {
         let Rename { from, to, now, .. } = rename;
+        from.private
+            .check_name(rename.from_name, Some(rename.moved));
+        to.private.check_name(rename.to_name, rename.replaced);
         let kind = rename.moved.attr.get().kind;
         let is_dir = |inode: &Node| inode.attr.get().kind == FileKind::Directory;
         if let Some(replaced) = rename.replaced.filter(|_| !rename.exchange) {

@@ -45,7 +45,10 @@ struct Entry {
 /// A file system in memory.
 pub struct MemFs {
     files: RefCell<BTreeMap<u64, Rc<File>>>,
+    /// The next new number, and the generation of the next inode.
     next: Cell<u64>,
+    /// Numbers that are free again; the last one is used first.
+    free: RefCell<Vec<u64>>,
     used: Cell<u64>,
     pages: u64,
     /// How long each look at the medium takes.
@@ -73,6 +76,7 @@ impl MemFs {
         let fs = Self {
             files: RefCell::default(),
             next: Cell::new(ROOT.0),
+            free: RefCell::default(),
             used: Cell::new(0),
             pages: capacity.0 / PAGE,
             delay: None,
@@ -180,8 +184,9 @@ impl MemFs {
     }
 
     fn allocate(&self, new: NewInode<'_>) -> Loaded<Rc<File>> {
-        let ino = self.next.get();
-        self.next.set(ino + 1);
+        let made = self.next.get();
+        self.next.set(made + 1);
+        let ino = self.free.borrow_mut().pop().unwrap_or(made);
         let attr = Attr {
             kind: new.kind,
             mode: new.mode,
@@ -199,7 +204,7 @@ impl MemFs {
             mtime: new.now,
             ctime: new.now,
             btime: new.now,
-            generation: 0,
+            generation: made as u32,
         };
         let file = Rc::new(File {
             attr: Cell::new(attr),

@@ -74,35 +74,32 @@ fn replace() -> bool {
     let Ok(memory) = usize::try_from(memory) else {
         return false;
     };
-    let mut replaced = 0;
-    for table in TABLES {
+    let replaced = TABLES.map(|table| {
         let table = symbol(table).cast::<usize>();
-        for entry in entries {
-            replaced += usize::from(!table.is_null() && replace_entry(memory, table, entry));
-        }
-    }
+        !table.is_null() && replace_in(memory, table, entries)
+    });
     raw::call(libc::SYS_close, [memory, 0, 0, 0, 0, 0]);
-    replaced == entries.len() * TABLES.len()
+    replaced == [true; TABLES.len()]
 }
 
-fn replace_entry(memory: usize, table: *const usize, entry: &Entry) -> bool {
-    let theirs = entry.theirs.load(Ordering::Acquire) as usize;
+/// Replaces the entries of one table, by one write.
+fn replace_in(memory: usize, table: *const usize, entries: [&Entry; 4]) -> bool {
+    let mut held = [0; ENTRIES];
     // SAFETY: the table has this many entries in every version that has it.
-    let held = unsafe { core::slice::from_raw_parts(table, ENTRIES) };
-    let Some(place) = held.iter().position(|&it| it == theirs && it != 0) else {
-        return false;
-    };
-    let ours = (entry.ours)();
-    let place = table as usize + place * size_of::<usize>();
-    let args = [
-        memory,
-        (&raw const ours) as usize,
-        size_of::<usize>(),
-        place,
-        0,
-        0,
-    ];
-    raw::call(libc::SYS_pwrite64, args) == size_of::<usize>() as isize
+    held.copy_from_slice(unsafe { core::slice::from_raw_parts(table, ENTRIES) });
+    let (mut first, mut last) = (ENTRIES, 0);
+    for entry in entries {
+        let theirs = entry.theirs.load(Ordering::Acquire) as usize;
+        let Some(place) = held.iter().position(|&it| it == theirs && it != 0) else {
+            return false;
+        };
+        held[place] = (entry.ours)();
+        (first, last) = (first.min(place), last.max(place + 1));
+    }
+    let bytes = (last - first) * size_of::<usize>();
+    let from = held[first..].as_ptr() as usize;
+    let to = table as usize + first * size_of::<usize>();
+    raw::call(libc::SYS_pwrite64, [memory, from, bytes, to, 0, 0]) == bytes as isize
 }
 
 static FILENO: Next = Next::new(b"fileno\0");
@@ -265,7 +262,7 @@ mod tests {
             assert!(!table.is_null());
             for entry in [&READ, &WRITE, &SEEK, &CLOSE] {
                 let theirs = symbol(entry.name) as usize;
-                // SAFETY: as in `replace_entry`.
+                // SAFETY: as in `replace_in`.
                 let held = unsafe { core::slice::from_raw_parts(table, ENTRIES) };
                 assert!(held.contains(&theirs));
             }

@@ -23,7 +23,7 @@ async fn client<B: Body>(process: Process<B>, mut rng: Rng, rounds: u64) {
     }
     for _ in 0..rounds {
         let name = |rng: &mut Rng| {
-            let dir = [&"/"[..], "/d/", "/e/"][rng.below(3) as usize];
+            let dir = ["/", "/d/", "/e/"][rng.below(3) as usize];
             format!("{dir}{}-{:060}", rng.below(40), 0).into_bytes()
         };
         let path = name(&mut rng);
