@@ -19,7 +19,7 @@
 //!
 //! Calls that the C library makes inside itself are not seen through its
 //! names. Streams are seen where they meet the system, in the table of
-//! functions of their kind ([`stdio`]); directory streams, temporary files and
+//! functions of their kind (`stdio`); directory streams, temporary files and
 //! `realpath` at their own names. What stays unseen: `glob`, `ftw` and `fts`
 //! of the C library, `wordexp`, asynchronous input and output (`io_uring`,
 //! `libaio`, `aio_*`, noted where they are set up), programs that are linked
