@@ -1,61 +1,73 @@
-//! Everything that continuous integration knows, in five steps.
+//! Everything that continuous integration knows, in six steps.
 //!
 //! A step is announced with its name and the command a person would type, and
 //! closed with its time. The first step that fails ends the check with a remedy.
 
-use crate::{Tree, rules, tree};
+use crate::{Tree, rules, tools, tree};
 use std::path::Path;
 use std::time::Instant;
 
 struct Step {
     name: &'static str,
-    /// Arguments of cargo, or none for the house rules, which run in here.
-    cargo: &'static [&'static str],
+    work: Work,
     /// Whether `--quick` leaves it out.
     slow: bool,
     remedy: &'static str,
 }
 
+enum Work {
+    /// Cargo with these arguments.
+    Cargo(&'static [&'static str]),
+    /// Of this program, by the name of its command.
+    Own(&'static str, fn(&Path) -> Result<(), String>),
+}
+
 const STEPS: &[Step] = &[
     Step {
         name: "format",
-        cargo: &["fmt", "--all", "--check"],
+        work: Work::Cargo(&["fmt", "--all", "--check"]),
         slow: false,
         remedy: "run `cargo fmt --all`",
     },
     Step {
         name: "clippy",
-        cargo: &[
+        work: Work::Cargo(&[
             "clippy",
             "--workspace",
             "--all-targets",
             "--",
             "-D",
             "warnings",
-        ],
+        ]),
         slow: false,
         remedy: "do what each message suggests; `cargo clippy --fix` does many of them",
     },
     Step {
         name: "docs",
-        cargo: &[
+        work: Work::Cargo(&[
             "doc",
             "--no-deps",
             "--workspace",
             "--document-private-items",
-        ],
+        ]),
         slow: true,
         remedy: "mend the links that rustdoc names",
     },
     Step {
         name: "house rules",
-        cargo: &[],
+        work: Work::Own("rules", rules),
         slow: false,
         remedy: "each finding above names its own; `cargo xtask rules` shows them again",
     },
     Step {
+        name: "others' programs",
+        work: Work::Own("tools", |_| tools::provide()),
+        slow: true,
+        remedy: "install what is missing, from Debian's packages or otherwise",
+    },
+    Step {
         name: "tests",
-        cargo: &["test", "--workspace"],
+        work: Work::Cargo(&["test", "--workspace"]),
         slow: true,
         remedy: "run the failed test alone: `cargo test -p CRATE NAME`",
     },
@@ -94,20 +106,19 @@ pub fn run(root: &Path, quick: bool) -> Result<(), String> {
 
 impl Step {
     fn command(&self) -> String {
-        let words = if self.cargo.is_empty() {
-            "xtask rules".to_owned()
-        } else {
-            self.cargo.join(" ")
-        };
-        format!("cargo {words}")
+        match self.work {
+            Work::Cargo(words) => format!("cargo {}", words.join(" ")),
+            Work::Own(word, _) => format!("cargo xtask {word}"),
+        }
     }
 
     fn run(&self, root: &Path) -> Result<(), String> {
-        if self.cargo.is_empty() {
-            return rules(root);
-        }
+        let words = match self.work {
+            Work::Own(_, run) => return run(root),
+            Work::Cargo(words) => words,
+        };
         let mut command = tree::cargo();
-        command.current_dir(root).args(self.cargo);
+        command.current_dir(root).args(words);
         if self.name == "docs" {
             command.env("RUSTDOCFLAGS", "-D warnings");
         }

@@ -3,7 +3,7 @@
 //!
 //! Invariants: a rule looks at values only (source texts, crates, limits) and
 //! gives findings; whatever touches the disk or starts a program is in [`tree`]
-//! or [`check`]. A finding names a place and a remedy. This crate depends on no
+//! or [`check`] or [`tools`]. A finding names a place and a remedy. This crate depends on no
 //! other crate of the workspace, so that it still runs when they do not build.
 
 pub mod check;
@@ -11,6 +11,7 @@ pub mod code;
 pub mod finding;
 pub mod rules;
 pub mod sources;
+pub mod tools;
 pub mod tree;
 
 pub use finding::Finding;

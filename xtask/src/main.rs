@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 use xtask::rules::ratchet;
-use xtask::{Tree, check, sources, workspace_root};
+use xtask::{Tree, check, sources, tools, workspace_root};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -12,6 +12,7 @@ cargo xtask COMMAND
     check --quick   format, clippy and house rules
     rules           the house rules alone
     sources         where each section of each source is built and tested
+    tools           other people's programs that tests need: installs or names them
     ratchet         lowers the maxima in xtask/ratchet.toml to what is measured
 ";
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ["check", "--quick"] => check::run(&root, true),
         ["rules"] => check::rules(&root),
         ["sources"] => print_sources(&root),
+        ["tools"] => tools::provide(),
         ["ratchet"] => tighten(&root),
         other => return usage(&other.join(" ")),
     };

@@ -119,6 +119,18 @@ impl BlockDevice {
         }
     }
 
+    /// The number of the current task.
+    pub(crate) fn current(&self) -> usize {
+        self.shared.sim.current().index()
+    }
+
+    /// Keeps core `index`, modulo how many there are, busy for `span`.
+    pub async fn run(&self, index: usize, span: Ns) {
+        let cores = &self.shared.cores;
+        let core = &cores[index % cores.len()];
+        core.serve(&self.shared.sim, span).await;
+    }
+
     /// The drive.
     #[must_use]
     pub fn drive(&self) -> &Drive {

@@ -10,15 +10,37 @@ pub enum Purpose {
     /// Contents of files, or of a database.
     #[default]
     Data,
-    /// Structures of a file system.
+    /// Structures of a file system that are not told apart.
     Metadata,
     /// The journal of a file system.
     Journal,
+    /// Superblock and group descriptors.
+    Superblock,
+    /// What is free: block and inode bitmaps.
+    Bitmap,
+    /// Inodes.
+    Inode,
+    /// Directory entries and their indexes.
+    Directory,
+    /// What leads from a file to its blocks, outside the inode.
+    Pointer,
+    /// Extended attributes outside the inode.
+    Attribute,
 }
 
 impl Purpose {
     /// All purposes, by number.
-    pub const ALL: [Self; 3] = [Self::Data, Self::Metadata, Self::Journal];
+    pub const ALL: [Self; 9] = [
+        Self::Data,
+        Self::Metadata,
+        Self::Journal,
+        Self::Superblock,
+        Self::Bitmap,
+        Self::Inode,
+        Self::Directory,
+        Self::Pointer,
+        Self::Attribute,
+    ];
 
     /// Name in reports.
     #[must_use]
@@ -27,6 +49,12 @@ impl Purpose {
             Self::Data => "data",
             Self::Metadata => "metadata",
             Self::Journal => "journal",
+            Self::Superblock => "superblock",
+            Self::Bitmap => "bitmap",
+            Self::Inode => "inode",
+            Self::Directory => "directory",
+            Self::Pointer => "pointer",
+            Self::Attribute => "attribute",
         }
     }
 }

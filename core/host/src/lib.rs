@@ -22,8 +22,12 @@ mod config;
 mod device;
 mod ledger;
 mod link;
+mod port;
+mod ram;
 
 pub use config::{Completion, Cpu, HostConfig, HostError, Queues};
 pub use device::{BlockDevice, Busy, Parts, QueuePair};
 pub use ledger::{Grain, Ledger, Purpose, Traffic, Who};
 pub use link::{Direction, Link};
+pub use port::BlockPort;
+pub use ram::RamDisk;

@@ -11,6 +11,7 @@ use crate::geometry::{BlockId, Geometry, Row};
 use crate::media::{Media, NandError};
 use crate::part::Timing;
 use crate::payload::Payload;
+use crate::watch::Watches;
 use sim::{Class, Discipline, Rng, Seed, Semaphore, Server, Service, Sim};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use units::Ns;
@@ -136,6 +137,7 @@ pub struct Nand {
     under_way: RefCell<UnderWay>,
     counters: Cell<Counters>,
     chance: RefCell<Rng>,
+    watches: Watches,
 }
 
 impl Nand {
@@ -178,6 +180,7 @@ impl Nand {
             under_way: RefCell::default(),
             counters: Cell::default(),
             chance: RefCell::new(seed.stream("nand")),
+            watches: Watches::default(),
         }
     }
 
@@ -209,6 +212,27 @@ impl Nand {
     #[must_use]
     pub fn media_mut(&self) -> RefMut<'_, Media> {
         self.media.borrow_mut()
+    }
+
+    /// Takes a block out of service. What is on it can still be read.
+    pub fn retire(&self, block: BlockId) {
+        self.media.borrow_mut().retire(block);
+        self.watches.mark(self, Row::single(block, 0));
+    }
+
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// The rows of programs that have not completed.
+    pub(crate) fn programs_under_way(&self) -> Vec<Row> {
+        let under_way = self.under_way.borrow();
+        let programs = under_way.slots.iter().flatten();
+        let row = |&(_, doing): &(u32, Doing)| match doing {
+            Doing::Program { row, .. } => Some(row),
+            Doing::Erase(_) => None,
+        };
+        programs.filter_map(row).collect()
     }
 
     /// Operations so far.
@@ -346,6 +370,7 @@ impl Nand {
             "programs of a block run in order"
         );
         self.under_way.borrow_mut().end(tag);
+        self.watches.mark(self, row);
         self.count(|c| c.program_pages += u64::from(pages * row.planes.count_ones()));
         if self.draws(self.faults.program_failures) {
             self.count(|c| c.program_failures += 1);
@@ -379,6 +404,7 @@ impl Nand {
         let die = &self.dies[row.die as usize];
         die.array.serve(&self.sim, erase).await;
         self.under_way.borrow_mut().end(tag);
+        self.watches.mark(self, row);
         let mut result = Ok(());
         for block in row.blocks() {
             self.count(|c| c.erase_blocks += 1);

@@ -34,11 +34,13 @@ mod geometry;
 mod media;
 mod part;
 mod payload;
+mod watch;
 
 pub use block::{BlockState, Page};
 pub use device::{Counters, Nand, Priority, Program, Ticket};
 pub use faults::Faults;
 pub use geometry::{BlockId, Geometry, GeometryError, MAX_PLANES, Row};
-pub use media::{BlockImage, BlockImageError, Media, NandError};
+pub use media::{BlockDelta, BlockImage, BlockImageError, Media, NandError};
 pub use part::{PARTS, Part, Timing};
 pub use payload::{Payload, UNIT};
+pub use watch::Watch;

@@ -3,8 +3,11 @@
 //! Blocks are shared copy-on-write, so a clone costs a reference a block and the
 //! two copies part only where they are written.
 
+mod delta;
 mod image;
 
+pub use delta::BlockDelta;
+pub(crate) use delta::Known;
 pub use image::{BlockImage, BlockImageError};
 
 use crate::block::{Block, BlockState, Page, Slot};

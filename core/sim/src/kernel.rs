@@ -17,6 +17,14 @@ use units::Ns;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TaskId(pub(crate) u32);
 
+impl TaskId {
+    /// The number.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 #[derive(Default)]
@@ -57,8 +65,9 @@ pub enum Cut<D> {
 /// simulation by another clock.
 pub trait Pacer {
     /// Returns once `time` has come, or earlier if something outside wants to be
-    /// taken in first; the kernel asks again for the then next event.
-    fn wait_until(&mut self, time: Ns) -> Ns;
+    /// taken in first; the kernel asks again for the then next event. None ends
+    /// the run before that event.
+    fn wait_until(&mut self, time: Ns) -> Option<Ns>;
 }
 
 impl Default for Kernel {
@@ -136,10 +145,13 @@ impl Kernel {
         }
     }
 
-    /// Runs to rest, each event not before `pacer` lets its time pass.
+    /// Runs to rest or until `pacer` ends it, each event not before `pacer` lets
+    /// its time pass.
     pub fn run_paced(&self, pacer: &mut impl Pacer) {
         while let Some(next) = self.sim.next_time() {
-            let reached = pacer.wait_until(next);
+            let Some(reached) = pacer.wait_until(next) else {
+                return;
+            };
             if reached >= next {
                 self.step();
             } else {

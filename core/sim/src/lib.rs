@@ -43,5 +43,7 @@ pub use combine::{Elapsed, join, join_all, timeout};
 pub use kernel::{Cut, JoinHandle, Kernel, Pacer, Sim, Sleep, TaskId};
 pub use prefetch::prefetch;
 pub use server::{Class, Discipline, Server, Service};
-pub use sync::{Acquire, Lock, LockGuard, Permit, Receiver, Semaphore, Sender, Signal, channel};
+pub use sync::{
+    Acquire, Lock, LockGuard, Permit, Receiver, RwLock, Semaphore, Sender, Signal, channel,
+};
 pub use timeline::{Meter, Timeline};

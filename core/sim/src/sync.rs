@@ -269,6 +269,37 @@ impl<T> DerefMut for LockGuard<'_, T> {
     }
 }
 
+/// Readers that may hold an [`RwLock`] at once.
+const READERS: usize = 1 << 20;
+
+/// Held by many who read or by one who writes, in order of arrival: a reader
+/// that comes after a waiting writer waits as well.
+pub struct RwLock {
+    turn: Semaphore,
+}
+
+impl RwLock {
+    /// A lock that is free.
+    #[must_use]
+    pub fn new(sim: &Sim) -> Self {
+        Self {
+            turn: Semaphore::new(sim, READERS),
+        }
+    }
+
+    /// Waits until nobody writes.
+    #[inline]
+    pub async fn read(&self) -> Permit {
+        self.turn.acquire(1).await
+    }
+
+    /// Waits until nobody else holds it.
+    #[inline]
+    pub async fn write(&self) -> Permit {
+        self.turn.acquire(READERS).await
+    }
+}
+
 struct Mailbox<T> {
     sim: Sim,
     items: RefCell<VecDeque<T>>,

@@ -438,7 +438,7 @@ impl Core {
             .contains(&die_in_group)
         {
             for block in self.row(&state, line, die_in_group, 0).blocks() {
-                self.nand.media_mut().retire(block);
+                self.nand.retire(block);
             }
         }
     }

@@ -8,9 +8,10 @@ use crate::journal::{Journal, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
 use crate::line::{Line, LineReport, LineState};
+use crate::map::Where;
 use crate::mapcache::MapCache;
 use crate::recover;
-use crate::state::{State, Where};
+use crate::state::State;
 use nand::{Counters, Media, Nand, Payload, UNIT};
 use sim::{Discipline, Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
@@ -37,7 +38,7 @@ pub(crate) struct Dump {
     pub(crate) trims: Vec<Trimmed>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedSlot {
     pub(crate) page: u32,
     pub(crate) tag: u16,
@@ -74,6 +75,9 @@ pub enum Content<'a> {
     Fill(u64),
     /// These bytes; as many as the extent has.
     Bytes(&'a [u8]),
+    /// One payload for each 4,096 bytes of the extent, the first of which starts
+    /// where a payload starts.
+    Sectors(&'a [Payload]),
 }
 
 /// Takes what the host reads.
@@ -96,6 +100,16 @@ impl Sink for &mut [u8] {
     const WANTED: bool = true;
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         let _ = payload.copy_to(from, &mut self[offset..offset + len]);
+    }
+}
+
+/// Takes the contents as they are kept, one payload for each 4,096 bytes of an
+/// extent that starts where a payload starts.
+impl Sink for &mut [Payload] {
+    const WANTED: bool = true;
+    fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
+        assert!(from == 0 && len == UNIT, "the extent covers whole payloads");
+        self[offset / UNIT] = payload.clone();
     }
 }
 
@@ -407,6 +421,25 @@ impl Drive {
             dump: self.core.saved(),
             smart,
         }
+    }
+
+    /// What is left if what the flash does at this instant had not begun: one of
+    /// the states that a cut may leave, and the one of which [`image::Log`]
+    /// keeps account.
+    ///
+    /// [`image::Log`]: crate::image::Log
+    #[must_use]
+    pub fn settled(&self) -> DriveMedia {
+        DriveMedia {
+            cells: self.core.nand.settled(),
+            ..self.at_power_cut()
+        }
+    }
+
+    /// Whether a mapped page holds anything; if not it reads as zeros.
+    #[must_use]
+    pub fn is_mapped(&self, page: u32) -> bool {
+        self.core.state.borrow().map.get(page) != Where::Nowhere
     }
 
     /// Writes everything out and powers off.

@@ -6,9 +6,14 @@
 //! a byte was changed, or the end is missing, is refused. Reading allocates no
 //! more than a section at a time, or what the drive's geometry allows.
 //!
+//! Behind the end of a file there may be a log: what a drive under power changed
+//! since. A log may end anywhere, as a process may, and what follows its last
+//! whole record counts as never written. A byte changed before that is refused.
+//!
 //! # Format, version 1
 //!
-//! Numbers are little endian. The file is a header, sections, and nothing else.
+//! Numbers are little endian. The file is a header, sections, records of the log,
+//! and nothing else.
 //!
 //! | header | |
 //! | --- | --- |
@@ -17,7 +22,7 @@
 //!
 //! | section | |
 //! | --- | --- |
-//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end |
+//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; in the log: 6 change, 7 end of a change |
 //! | length | u64: bytes of the payload, 1 to 1 MiB |
 //! | checksum | u32: CRC-32C of kind, length and payload |
 //! | payload | |
@@ -41,16 +46,28 @@
 //! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector; runs up to the number of sectors |
 //! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |
 //! | *trim* | sequence number u64, first page u32, pages u32 |
+//!
+//! A record of the log is a *change*, cut into sections if it is long, and its
+//! end, which is as the end of the file.
+//!
+//! | change | |
+//! | --- | --- |
+//! | counters | length u32, JSON |
+//! | blocks | count u32, then for each by growing index: the first page that is told u32 (0 if the block was made anew), *block* with the lists from that page on |
+//! | saved buffer | 0 u8 as before; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count u32, *slot*s that came, 0 u8 or 1 u8, count u64, all *trim*s |
 
 mod blocks;
 mod dump;
+mod log;
 mod stream;
 
-pub use stream::{MAGIC, VERSION};
+pub use log::Log;
+pub use stream::{MAGIC, Mark, VERSION};
 
 use crate::config::{ConfigError, DriveConfig};
 use crate::drive::DriveMedia;
 use crate::layout::Layout;
+use log::Replay;
 use nand::{BlockImageError, Payload, UNIT};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -130,12 +147,12 @@ pub enum ImageError {
     },
 }
 
-/// Writes a drive.
+/// Writes a drive, and gives where the file ends.
 ///
 /// # Errors
 /// Those of `out`, and [`io::ErrorKind::InvalidInput`] if `config` cannot be
 /// built or `media` are not those of such a drive.
-pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> io::Result<()> {
+pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> io::Result<Mark> {
     let layout = Layout::new(config).map_err(invalid)?;
     if *media.cells.geometry() != layout.geometry || layout.geometry.blocks() > BLOCKS_MAX {
         let (has, wants) = (media.cells.geometry(), layout.geometry);
@@ -175,6 +192,27 @@ fn put_text<W: Write>(
 /// # Errors
 /// Says in a sentence where the input stops being a drive, and why.
 pub fn read(input: &mut impl Read) -> Result<(DriveConfig, DriveMedia), ImageError> {
+    open(input).map(|opened| (opened.config, opened.media))
+}
+
+/// A drive as its file holds it, and where the file can be gone on with.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its configuration.
+    pub config: DriveConfig,
+    /// What it holds without power.
+    pub media: DriveMedia,
+    /// Where the file ends without its log.
+    pub base: Mark,
+    /// Where the last whole record of the log ends.
+    pub end: Mark,
+}
+
+/// Reads a drive that is to be powered on with a [`Log`].
+///
+/// # Errors
+/// As [`read`].
+pub fn open(input: &mut impl Read) -> Result<Opened, ImageError> {
     let mut reader = Reader::new(input)?;
     let config: DriveConfig = text(&mut reader, "configuration")?;
     let layout = Layout::new(&config)?;
@@ -190,7 +228,16 @@ pub fn read(input: &mut impl Read) -> Result<(DriveConfig, DriveMedia), ImageErr
     reader.begin(Kind::Dump)?;
     let dump = dump::take(&mut reader, &layout, &config)?;
     reader.end()?;
-    Ok((config, DriveMedia { cells, dump, smart }))
+    let base = reader.mark();
+    let mut replay = Replay::new(&layout, &config, DriveMedia { cells, dump, smart });
+    let end = replay.run(&mut reader)?;
+    let media = replay.end(&reader)?;
+    Ok(Opened {
+        config,
+        media,
+        base,
+        end,
+    })
 }
 
 fn text<T: serde::de::DeserializeOwned>(

@@ -10,8 +10,9 @@ use crate::frontier::Kind;
 use crate::layout::NONE;
 use crate::ledger::Cause;
 use crate::line::LineState;
+use crate::map::Where;
 use crate::recover::word;
-use crate::state::{Issue, State, Where};
+use crate::state::{Issue, State};
 use nand::{NandError, Payload, Program, Ticket};
 use std::rc::Rc;
 

@@ -1,11 +1,13 @@
 //! What goes into the reserved area as the power goes, comes back with it, and
 //! how long power-on takes.
 
+use crate::buffer::SlotState;
 use crate::drive::{Core, Dump, SavedSlot};
 use crate::frontier::{Frontier, Kind};
 use crate::layout::NONE;
 use crate::ledger::{Cause, ReadCause};
-use crate::state::{Incoming, State, Where};
+use crate::map::Where;
+use crate::state::{Incoming, State};
 use nand::{Priority, UNIT};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,6 +42,31 @@ impl Core {
         Some(Dump {
             slots: saved.collect(),
             trims: self.journal.borrow().records.clone(),
+        })
+    }
+
+    /// What the capacitors save of one page when the power goes; none if its
+    /// newest version is not in the buffer.
+    pub(crate) fn saved_page(&self, page: u32) -> Option<SavedSlot> {
+        let state = self.state.borrow();
+        let Where::Buffer(index) = state.map.get(page) else {
+            return None;
+        };
+        let slot = *state.slots.get(index);
+        if slot.moved || slot.cause == Cause::Map as u8 {
+            return None;
+        }
+        // What was written last is near the end of its queue.
+        let waits = |queue: &Frontier| queue.pending.iter().rev().any(|&other| other == index);
+        let queued = match slot.state {
+            SlotState::Pending => state.frontiers.iter().position(waits),
+            _ => None,
+        };
+        Some(SavedSlot {
+            page,
+            tag: slot.tag,
+            frontier: self.host_frontier_of(&state, queued, slot.place),
+            payload: state.slots.payload(index).to_vec(),
         })
     }
 

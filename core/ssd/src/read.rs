@@ -6,7 +6,7 @@
 
 use crate::drive::{Core, IoError, Sink};
 use crate::ledger::ReadCause;
-use crate::state::Where;
+use crate::map::Where;
 use nand::{NandError, Payload, Priority, Row, UNIT};
 use std::rc::Rc;
 use units::{Extent, SECTOR};

@@ -17,7 +17,8 @@ use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::Ledger;
 use crate::line::{LineState, Lines};
-use crate::state::{InFlight, Load, Map, State, Where};
+use crate::map::{Map, Where};
+use crate::state::{InFlight, Load, State};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
 

@@ -11,61 +11,10 @@ use crate::frontier::{Frontier, Kind};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
 use crate::line::{Line, LineState, LineView, Lines};
+use crate::map::{Map, Where};
 use nand::Payload;
 use std::collections::VecDeque;
 use units::Ns;
-
-/// Marks an entry of the map that names a slot of the buffer.
-const IN_BUFFER: u32 = 1 << 31;
-
-/// Where a mapped page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Where {
-    Nowhere,
-    Buffer(u32),
-    Flash(u32),
-}
-
-/// The map.
-pub(crate) struct Map {
-    entries: Vec<u32>,
-}
-
-impl Map {
-    pub(crate) fn new(pages: u32) -> Self {
-        Self {
-            entries: vec![NONE; pages as usize],
-        }
-    }
-
-    #[inline]
-    pub(crate) fn get(&self, page: u32) -> Where {
-        match self.entries[page as usize] {
-            NONE => Where::Nowhere,
-            entry if entry & IN_BUFFER != 0 => Where::Buffer(entry & !IN_BUFFER),
-            entry => Where::Flash(entry),
-        }
-    }
-
-    /// Asks the processor for an entry that will be looked up soon.
-    #[inline]
-    pub(crate) fn prefetch(&self, page: u32) {
-        sim::prefetch(&self.entries, page as usize);
-    }
-
-    #[inline]
-    pub(crate) fn set(&mut self, page: u32, place: Where) {
-        self.entries[page as usize] = match place {
-            Where::Nowhere => NONE,
-            Where::Buffer(slot) => slot | IN_BUFFER,
-            Where::Flash(place) => place,
-        };
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        self.entries.len() as u32
-    }
-}
 
 /// Programs under way, by sequence number.
 #[derive(Debug, Default)]
@@ -176,6 +125,7 @@ impl State {
             let slot = self.slots.get_mut(index);
             if slot.state == SlotState::Pending {
                 slot.tag = new.tag;
+                self.map.touch(new.page);
                 return (index, false);
             }
         }
@@ -558,7 +508,7 @@ impl State {
     /// Bytes of host memory per mapped page that the map and the validity of
     /// flash pages take.
     pub(crate) fn memory(&self) -> usize {
-        self.map.entries.len() * 4 + self.lines.memory() + self.blocks.len() * 4
+        self.map.memory() + self.lines.memory() + self.blocks.len() * 4
     }
 
     /// Panics if an invariant does not hold.

@@ -5,7 +5,8 @@
 
 use crate::drive::{Content, Core, IoError};
 use crate::ledger::Cause;
-use crate::state::{Incoming, State, Where};
+use crate::map::Where;
+use crate::state::{Incoming, State};
 use nand::{Payload, UNIT};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -215,6 +216,7 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
     match content {
         Content::Nothing if whole => *payload = Payload::Zero,
         Content::Fill(pattern) if whole => *payload = Payload::Fill(pattern),
+        Content::Sectors(new) if whole => *payload = new[offset / UNIT].clone(),
         _ => {
             let mut bytes = payload.to_bytes();
             match content {
@@ -225,6 +227,7 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
                 Content::Bytes(new) => {
                     bytes[from..to].copy_from_slice(&new[offset..offset + (to - from)]);
                 }
+                Content::Sectors(_) => panic!("payloads are written whole"),
             }
             *payload = Payload::Bytes(Arc::new(bytes));
         }

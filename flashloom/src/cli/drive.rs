@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::file;
 use super::output::Shown;
 use clap::{Args, Subcommand};
+use engine::{Access, DriveFile};
 use report::table::facts;
 use report::{Style, human};
 use serde::Serialize;
@@ -79,7 +80,7 @@ impl Create {
         // A drive in a file is for what is in it.
         config.flash.keep_contents = true;
         let media = self.precondition.media(&config, Seed(self.seed))?;
-        file::save(&self.path, &config, &media)?;
+        file::create(&self.path, &config, &media)?;
         let found = inspect(&self.path)?;
         let text = |style: Style| facts(found.lines(), style);
         self.shown.answer("flashloom.drive-info/1", &found, text)
@@ -130,8 +131,13 @@ struct Bench {
 }
 
 impl Bench {
+    /// A drive to look at, whose file others may look at too.
     fn open(path: &Path) -> Result<Self, Failure> {
-        let (config, media) = file::load(path)?;
+        Self::load(path, &file::open(path, Access::Look)?)
+    }
+
+    fn load(path: &Path, file: &DriveFile) -> Result<Self, Failure> {
+        let (config, media) = file::load(path, file)?;
         let (kernel, smart) = (Kernel::new(), media.smart);
         let ready = Drive::ready(&kernel.sim(), &config, media, Seed(1));
         let drive = ready.map_err(|e| Failure::at(path, e))?;
@@ -259,21 +265,8 @@ pub(crate) struct Health {
 #[derive(Serialize)]
 struct Counters {
     file: String,
-    host_read_bytes: u64,
-    host_write_bytes: u64,
-    programmed_bytes: u64,
-    read_commands: u64,
-    write_commands: u64,
-    power_cycles: u64,
-    unsafe_shutdowns: u64,
-    media_errors: u64,
-    /// Mean erases in hundredths of the rated cycles.
-    percentage_used: f64,
-    rated_cycles: u32,
-    mean_erases: f64,
-    min_erases: u32,
-    max_erases: u32,
-    bad_blocks: u64,
+    #[serde(flatten)]
+    health: ssd::Health,
 }
 
 impl Health {
@@ -286,41 +279,24 @@ impl Health {
 
 fn counters(path: &Path) -> Result<Counters, Failure> {
     let bench = Bench::open(path)?;
-    let (erases, bad_blocks) = bench.drive.wear();
-    let total: u64 = erases.iter().map(|&n| u64::from(n)).sum();
-    let mean_erases = total as f64 / erases.len().max(1) as f64;
-    let rated_cycles = bench.config.endurance()?;
-    let smart = bench.smart;
     Ok(Counters {
         file: path.display().to_string(),
-        host_read_bytes: smart.host_read_sectors * SECTOR,
-        host_write_bytes: smart.host_write_sectors * SECTOR,
-        programmed_bytes: smart.programmed_pages * bench.drive.layout().page_bytes(),
-        read_commands: smart.read_commands,
-        write_commands: smart.write_commands,
-        power_cycles: smart.power_cycles,
-        unsafe_shutdowns: smart.unsafe_shutdowns,
-        media_errors: smart.media_errors,
-        percentage_used: 100.0 * mean_erases / f64::from(rated_cycles.max(1)),
-        rated_cycles,
-        mean_erases,
-        min_erases: erases.iter().min().copied().unwrap_or(0),
-        max_erases: erases.iter().max().copied().unwrap_or(0),
-        bad_blocks,
+        health: ssd::Health::of(&bench.drive, bench.smart)?,
     })
 }
 
 impl Counters {
     fn lines(&self) -> Vec<(&'static str, String)> {
+        let health = &self.health;
         let bytes = |n: u64| Bytes(n).to_string();
         let count = |n: u64| human::count(n as f64);
-        let used = human::share(self.percentage_used / 100.0);
+        let used = human::share(health.percentage_used / 100.0);
         let erases = format!(
             "{} mean, {} to {}, of {} rated ({used} used)",
-            human::factor(self.mean_erases),
-            self.min_erases,
-            self.max_erases,
-            count(self.rated_cycles.into())
+            human::factor(health.mean_erases),
+            health.min_erases,
+            health.max_erases,
+            count(health.rated_cycles.into())
         );
         vec![
             ("file", self.file.clone()),
@@ -328,30 +304,30 @@ impl Counters {
                 "host reads",
                 format!(
                     "{} in {} commands",
-                    bytes(self.host_read_bytes),
-                    count(self.read_commands)
+                    bytes(health.host_read_bytes),
+                    count(health.read_commands)
                 ),
             ),
             (
                 "host writes",
                 format!(
                     "{} in {} commands",
-                    bytes(self.host_write_bytes),
-                    count(self.write_commands)
+                    bytes(health.host_write_bytes),
+                    count(health.write_commands)
                 ),
             ),
-            ("programmed", bytes(self.programmed_bytes)),
+            ("programmed", bytes(health.programmed_bytes)),
             ("erases of a block", erases),
-            ("bad blocks", count(self.bad_blocks)),
+            ("bad blocks", count(health.bad_blocks)),
             (
                 "power cycles",
                 format!(
                     "{}, {} unsafe",
-                    count(self.power_cycles),
-                    count(self.unsafe_shutdowns)
+                    count(health.power_cycles),
+                    count(health.unsafe_shutdowns)
                 ),
             ),
-            ("media errors", count(self.media_errors)),
+            ("media errors", count(health.media_errors)),
         ]
     }
 }
@@ -464,7 +440,8 @@ pub(crate) struct Import {
 
 impl Import {
     fn run(&self) -> Answer {
-        let bench = Bench::open(&self.path)?;
+        let mut file = file::open(&self.path, Access::Change)?;
+        let bench = Bench::load(&self.path, &file)?;
         let fault = |e| Failure::at(&self.input, e);
         let input = File::open(&self.input).map_err(fault)?;
         let (len, capacity) = (
@@ -479,7 +456,8 @@ impl Import {
             return Err(Failure::at(&self.input, larger));
         }
         let data_bytes = import(&bench, input, &self.path, &self.input)?;
-        file::save(&self.path, &bench.config, &bench.shutdown())?;
+        let saved = file.save(&bench.config, &bench.shutdown());
+        saved.map_err(|e| Failure::at(&self.path, e))?;
         let moved = Moved {
             file: self.path.display().to_string(),
             image: self.input.display().to_string(),

@@ -2,16 +2,19 @@
 
 mod calls;
 mod compare;
+mod daemon;
 mod drive;
 mod experiment;
 mod failure;
 mod file;
 mod lists;
+mod mount;
 mod output;
 mod past;
 mod progress;
 mod record;
 mod run;
+mod serve;
 mod shipped;
 mod trace;
 
@@ -49,6 +52,8 @@ enum Command {
     Record(record::Record),
     #[command(subcommand)]
     Trace(trace::Command),
+    Serve(serve::Serve),
+    Mount(mount::Mount),
 }
 
 /// What a command answers with: text for standard output.
@@ -77,6 +82,8 @@ impl Command {
             Self::Workloads(workloads) => workloads.run(),
             Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
+            Self::Serve(serve) => serve.run(),
+            Self::Mount(mount) => mount.run(),
         }
     }
 }

@@ -5,9 +5,10 @@ use super::failure::Failure;
 use super::output::{Shown, note};
 use super::{Answer, file, past, shipped};
 use clap::Args;
+use engine::Access;
 use report::record::Run as Record;
 use report::{page, table};
-use ssd::{DriveConfig, DriveMedia, Precondition};
+use ssd::Precondition;
 use stack::StackName;
 use std::path::{Path, PathBuf};
 
@@ -101,7 +102,13 @@ impl Run {
                 format!("a drive in a file is as it was made; {option} does not go with one");
             return Err(Failure::at(path, reason));
         }
-        let (config, media): (DriveConfig, DriveMedia) = file::load(path)?;
+        let access = if self.save {
+            Access::Change
+        } else {
+            Access::Look
+        };
+        let mut file = file::open(path, access)?;
+        let (config, media) = file::load(path, &file)?;
         let plan = self.choices.plan_on(&self.stack, config, &source)?;
         let experiment = Experiment {
             plans: vec![plan],
@@ -110,7 +117,8 @@ impl Run {
         let (mut run, left) = experiment.run_on(media)?;
         KEPT.clone_into(&mut run.precondition);
         if self.save {
-            file::save(path, &experiment.plans[0].drive, &left)?;
+            let saved = file.save(&experiment.plans[0].drive, &left);
+            saved.map_err(|e| Failure::at(path, e))?;
         }
         Ok((experiment, run))
     }

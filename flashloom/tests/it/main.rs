@@ -7,6 +7,7 @@ mod past;
 mod record;
 mod refusals;
 mod runs;
+mod serve;
 
 use serde_json::Value;
 use std::fs;

@@ -2,9 +2,10 @@
 //!
 //! The storeys from the top: `flashloom`, `python`, `front/*`, `lab/*`,
 //! `systems/*`, `baselines/*`, `core/*`. A crate may use any crate of a storey
-//! below its own. Within a storey crates do not know each other, with two
-//! exceptions: `core` is a ladder of its own, and `lab/stack` puts the other
-//! rooms of the lab together. `xtask` stands beside the house: it uses nothing
+//! below its own. Within a storey crates do not know each other, with three
+//! exceptions: `core` is a ladder of its own, `lab/stack` puts the other rooms of
+//! the lab together, and every room of `front` may use `front/engine`, which holds
+//! what they share and the storeys below must not have: threads, a clock, files. `xtask` stands beside the house: it uses nothing
 //! of it and nothing uses it. Dependencies of tests obey too.
 
 use crate::tree::Crate;
@@ -84,6 +85,7 @@ fn allowed_within(storey: &str, user: &str, used: &str) -> bool {
     match storey {
         "core" => rung(user) > rung(used),
         "lab" => user == "stack" && used != "stack",
+        "front" => user != "engine" && used == "engine",
         _ => false,
     }
 }
@@ -94,6 +96,7 @@ fn remedy(storey: &str, sideways: bool) -> &'static str {
             "core is a ladder (units, sim, nand, ssd, host, vfs): move what both need to the \
              lower rung, or take it as a parameter"
         }
+        ("front", true) => "of the fronts, all may know front/engine and no other",
         ("lab", true) => "only lab/stack knows other rooms of the lab: connect them there",
         (_, true) => {
             "rooms of one storey do not know each other: move what both need down a storey"
@@ -131,6 +134,7 @@ mod tests {
             ("core/host", "core/ssd"),
             ("lab/stack", "lab/report"),
             ("lab/stack", "lab/workload"),
+            ("front/fuse", "front/engine"),
         ] {
             assert!(!refused(from, to), "{from} -> {to}");
         }
@@ -160,6 +164,8 @@ mod tests {
             ("lab/workload", "lab/report"),
             ("lab/report", "lab/stack"),
             ("lab/crash", "lab/stack"),
+            ("front/fuse", "front/nbd"),
+            ("front/engine", "front/fuse"),
         ] {
             assert!(refused(from, to), "{from} -> {to}");
         }

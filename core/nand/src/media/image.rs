@@ -8,7 +8,7 @@
 
 use super::Media;
 use crate::block::BlockState;
-use crate::geometry::{BlockId, Row};
+use crate::geometry::BlockId;
 use crate::payload::Payload;
 
 /// Everything about one erase block.
@@ -75,6 +75,16 @@ pub enum BlockImageError {
     /// There is something already.
     #[error("the block to fill has been used")]
     Used,
+    /// Pages that belong behind others than those there are.
+    #[error(
+        "pages from {from} on, for a block that is not the one they were taken from and has {written} written"
+    )]
+    Follows {
+        /// The first one.
+        from: u32,
+        /// Pages of the block.
+        written: u32,
+    },
 }
 
 impl BlockImage {
@@ -111,17 +121,18 @@ impl Media {
         };
         if block.written > 0 && BlockImage::holds_pages(block.state) {
             (image.label, image.base) = (block.label, block.base());
-            self.export_pages(id, &mut image);
+            self.export_pages(id, 0, &mut image);
         }
         Some(image)
     }
 
-    fn export_pages(&self, id: BlockId, image: &mut BlockImage) {
+    /// Adds the pages from `from` to the last one of `image`.
+    pub(super) fn export_pages(&self, id: BlockId, from: u32, image: &mut BlockImage) {
         let (sectors, step) = (
             self.geometry.sectors_per_page(),
             self.geometry.pages_per_program,
         );
-        for number in 0..image.written {
+        for number in from..image.written {
             let page = self.page(id, number);
             if number.is_multiple_of(step) {
                 image.stamps.push(page.map(|page| page.stamp));
@@ -149,21 +160,8 @@ impl Media {
         if !self.is_virgin(id) {
             return Err(BlockImageError::Used);
         }
-        self.check_written(image)?;
-        self.check_pages(image)?;
-        let step = self.geometry.pages_per_program;
-        let sectors = (step * self.geometry.sectors_per_page()) as usize;
-        for (number, stamp) in image.stamps.iter().enumerate() {
-            let page = number as u32 * step;
-            let part = number * sectors..(number + 1) * sectors;
-            let (words, payload) = (&image.words[part.clone()], &image.payload[part]);
-            let known = stamp.unwrap_or(image.base);
-            self.program(Row::single(id, page), known, image.label, words, payload)
-                .expect("checked before");
-            if stamp.is_none() {
-                self.tear(id, page..page + step);
-            }
-        }
+        self.check_image(image, 0)?;
+        self.import_pages(id, 0, image);
         self.set_erases(id, image.erases);
         match image.state {
             BlockState::Erased | BlockState::Written => {}
@@ -174,6 +172,13 @@ impl Media {
             }
         }
         Ok(())
+    }
+
+    /// Whether a block of this flash can be like `image`, which tells the pages
+    /// from `from` on.
+    pub(super) fn check_image(&self, image: &BlockImage, from: u32) -> Result<(), BlockImageError> {
+        self.check_written(image)?;
+        self.check_pages(image, from)
     }
 
     fn check_written(&self, image: &BlockImage) -> Result<(), BlockImageError> {
@@ -201,9 +206,9 @@ impl Media {
         }
     }
 
-    fn check_pages(&self, image: &BlockImage) -> Result<(), BlockImageError> {
+    fn check_pages(&self, image: &BlockImage, from: u32) -> Result<(), BlockImageError> {
         let held = if BlockImage::holds_pages(image.state) {
-            image.written
+            image.written.saturating_sub(from)
         } else {
             0
         };
@@ -222,7 +227,8 @@ impl Media {
         let first = image.stamps.first().copied().flatten();
         let fits = |stamp: u64| stamp >= base && stamp - base < u64::from(u32::MAX);
         let wrong = image.stamps.iter().flatten().find(|&&stamp| !fits(stamp));
-        match wrong.copied().or(first.filter(|&stamp| stamp != base)) {
+        let first = first.filter(|&stamp| from == 0 && stamp != base);
+        match wrong.copied().or(first) {
             Some(stamp) => Err(BlockImageError::Stamp { stamp, base }),
             None => Ok(()),
         }

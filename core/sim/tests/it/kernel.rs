@@ -94,21 +94,30 @@ fn a_pacer_holds_events_back_and_may_let_the_outside_in() {
         asked: Vec<u64>,
     }
     impl Pacer for Steps {
-        fn wait_until(&mut self, time: Ns) -> Ns {
+        fn wait_until(&mut self, time: Ns) -> Option<Ns> {
             self.asked.push(time.0);
+            if time.0 > 100 {
+                return None;
+            }
             // Half of the way the first time, as if something had come in.
             let again = self.asked.iter().filter(|&&t| t == time.0).count() > 1;
-            if again { time } else { Ns(time.0 / 2) }
+            Some(if again { time } else { Ns(time.0 / 2) })
         }
     }
     let (kernel, log) = (Kernel::new(), Log::default());
-    kernel
-        .sim()
-        .spawn_detached(note(kernel.sim(), Rc::clone(&log), 100, 1));
+    for time in [100, 101] {
+        let task = note(kernel.sim(), Rc::clone(&log), time, 1);
+        kernel.sim().spawn_detached(task);
+    }
     let mut pacer = Steps { asked: Vec::new() };
     kernel.run_paced(&mut pacer);
     assert_eq!(*log.borrow(), [(100, 1)]);
     assert!(pacer.asked.contains(&100));
+    assert_eq!(
+        kernel.sim().next_time(),
+        Some(Ns(101)),
+        "what it ended before"
+    );
 }
 
 #[test]

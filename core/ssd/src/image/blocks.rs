@@ -2,7 +2,7 @@
 
 use super::stream::{Reader, Sections};
 use super::{ImageError, STAMP_MAX, put_runs, take_runs};
-use nand::{BlockImage, BlockState, Geometry, Media};
+use nand::{BlockDelta, BlockImage, BlockState, Geometry, Media};
 use std::io::{self, Read, Write};
 
 /// Stamp of a program that cannot be read.
@@ -31,7 +31,8 @@ pub(super) fn put<W: Write>(sections: &mut Sections<'_, W>, media: &Media) -> io
     Ok(())
 }
 
-fn put_block<W: Write>(
+/// Puts a block whose lists may hold its last pages only.
+pub(super) fn put_block<W: Write>(
     sections: &mut Sections<'_, W>,
     index: u32,
     image: &BlockImage,
@@ -65,12 +66,9 @@ pub(super) fn take(
     let count = reader.count("the number of used blocks", geometry.blocks())?;
     let mut least = 0;
     for _ in 0..count {
-        let index = reader.u32()?;
-        let fits = index >= least && u64::from(index) < geometry.blocks();
-        let expected = format_args!("{least} to {}", geometry.blocks() - 1);
-        reader.require("the index of a block", u64::from(index), expected, fits)?;
+        let index = take_index(reader, &geometry, least)?;
         least = index + 1;
-        let image = take_block(reader, &geometry)?;
+        let image = take_block(reader, &geometry, 0)?;
         media
             .import(geometry.block_at(index as usize), &image)
             .map_err(|source| ImageError::Block {
@@ -82,9 +80,40 @@ pub(super) fn take(
     Ok(media)
 }
 
+/// What a record of the log tells of blocks, by growing index.
+pub(super) fn take_deltas(
+    reader: &mut Reader<'_, impl Read>,
+    geometry: Geometry,
+) -> Result<Vec<(u32, BlockDelta)>, ImageError> {
+    let mut deltas = Vec::new();
+    let mut least = 0;
+    for _ in 0..reader.count("the number of changed blocks", geometry.blocks())? {
+        let from = reader.u32()?;
+        let index = take_index(reader, &geometry, least)?;
+        least = index + 1;
+        let image = take_block(reader, &geometry, from)?;
+        deltas.push((index, BlockDelta { from, image }));
+    }
+    Ok(deltas)
+}
+
+fn take_index(
+    reader: &mut Reader<'_, impl Read>,
+    geometry: &Geometry,
+    least: u32,
+) -> Result<u32, ImageError> {
+    let index = reader.u32()?;
+    let fits = index >= least && u64::from(index) < geometry.blocks();
+    let expected = format_args!("{least} to {}", geometry.blocks() - 1);
+    reader.require("the index of a block", u64::from(index), expected, fits)?;
+    Ok(index)
+}
+
+/// Takes a block of which the pages from `from` on are told.
 fn take_block(
     reader: &mut Reader<'_, impl Read>,
     geometry: &Geometry,
+    from: u32,
 ) -> Result<BlockImage, ImageError> {
     let number = reader.u8()?;
     let state = STATES.get(usize::from(number)).copied();
@@ -107,8 +136,8 @@ fn take_block(
         words: Vec::new(),
         payload: Vec::new(),
     };
-    if image.written > 0 && BlockImage::holds_pages(state) {
-        take_pages(reader, geometry, &mut image)?;
+    if image.written > from && BlockImage::holds_pages(state) {
+        take_pages(reader, geometry, from, &mut image)?;
     }
     Ok(image)
 }
@@ -116,18 +145,20 @@ fn take_block(
 fn take_pages(
     reader: &mut Reader<'_, impl Read>,
     geometry: &Geometry,
+    from: u32,
     image: &mut BlockImage,
 ) -> Result<(), ImageError> {
     image.label = reader.u64()?;
     image.base = reader.u64()?;
     let (base, expected) = (image.base, format_args!("less than {STAMP_MAX}"));
     reader.require("a stamp", base, expected, base < STAMP_MAX)?;
-    for _ in 0..image.written / geometry.pages_per_program {
+    let written = image.written - from;
+    for _ in 0..written / geometry.pages_per_program {
         let delta = reader.u32()?;
         let stamp = (delta != UNREADABLE).then(|| base + u64::from(delta));
         image.stamps.push(stamp);
     }
-    let sectors = image.written as usize * geometry.sectors_per_page() as usize;
+    let sectors = written as usize * geometry.sectors_per_page() as usize;
     for _ in 0..sectors {
         image.words.push(reader.u32()?);
     }

@@ -95,15 +95,30 @@ pub(super) fn put<W: Write>(
             ))
         })?;
     sections.put(&[1])?;
-    sections.put(&(dump.slots.len() as u32).to_le_bytes())?;
-    for slot in &dump.slots {
+    put_slots(sections, &dump.slots)?;
+    put_trims(sections, &dump.trims)
+}
+
+pub(super) fn put_slots<W: Write>(
+    sections: &mut Sections<'_, W>,
+    slots: &[SavedSlot],
+) -> io::Result<()> {
+    sections.put(&(slots.len() as u32).to_le_bytes())?;
+    for slot in slots {
         sections.put(&slot.page.to_le_bytes())?;
         sections.put(&slot.tag.to_le_bytes())?;
         sections.put(&slot.frontier.to_le_bytes())?;
         put_runs(sections, &slot.payload)?;
     }
-    sections.put(&(dump.trims.len() as u64).to_le_bytes())?;
-    for trim in &dump.trims {
+    Ok(())
+}
+
+pub(super) fn put_trims<W: Write>(
+    sections: &mut Sections<'_, W>,
+    trims: &[Trimmed],
+) -> io::Result<()> {
+    sections.put(&(trims.len() as u64).to_le_bytes())?;
+    for trim in trims {
         sections.put(&trim.sequence.to_le_bytes())?;
         sections.put(&trim.first.to_le_bytes())?;
         sections.put(&trim.pages.to_le_bytes())?;
@@ -127,31 +142,59 @@ pub(super) fn take(
     if present == 0 {
         return Ok(None);
     }
+    let dump = Dump {
+        slots: take_slots(reader, layout, config)?,
+        trims: take_trims(reader)?,
+    };
+    check(reader, layout, config, &dump)?;
+    Ok(Some(dump))
+}
+
+/// Refuses a saved buffer, which was just taken, that does not fit the drive.
+pub(super) fn check(
+    reader: &Reader<'_, impl Read>,
+    layout: &Layout,
+    config: &DriveConfig,
+    dump: &Dump,
+) -> Result<(), ImageError> {
     let limits = Limits::new(layout, config);
-    let mut dump = Dump::default();
-    let most = u64::from(layout.buffer_pages);
-    for _ in 0..reader.count("the number of saved writes", most)? {
-        dump.slots.push(SavedSlot {
-            page: reader.u32()?,
-            tag: reader.u16()?,
-            frontier: reader.u16()?,
-            payload: take_runs(reader, limits.sectors)?,
-        });
-    }
-    for _ in 0..reader.u64()? {
-        dump.trims.push(Trimmed {
-            sequence: reader.u64()?,
-            first: reader.u32()?,
-            pages: reader.u32()?,
-        });
-    }
     limits
-        .check(&dump)
+        .check(dump)
         .map_err(|(what, found, limit)| ImageError::Value {
             offset: reader.offset(),
             what,
             found,
             expected: format!("less than {limit}"),
-        })?;
-    Ok(Some(dump))
+        })
+}
+
+pub(super) fn take_slots(
+    reader: &mut Reader<'_, impl Read>,
+    layout: &Layout,
+    config: &DriveConfig,
+) -> Result<Vec<SavedSlot>, ImageError> {
+    let sectors = Limits::new(layout, config).sectors;
+    let most = u64::from(layout.buffer_pages);
+    let mut slots = Vec::new();
+    for _ in 0..reader.count("the number of saved writes", most)? {
+        slots.push(SavedSlot {
+            page: reader.u32()?,
+            tag: reader.u16()?,
+            frontier: reader.u16()?,
+            payload: take_runs(reader, sectors)?,
+        });
+    }
+    Ok(slots)
+}
+
+pub(super) fn take_trims(reader: &mut Reader<'_, impl Read>) -> Result<Vec<Trimmed>, ImageError> {
+    let mut trims = Vec::new();
+    for _ in 0..reader.u64()? {
+        trims.push(Trimmed {
+            sequence: reader.u64()?,
+            first: reader.u32()?,
+            pages: reader.u32()?,
+        });
+    }
+    Ok(trims)
 }

@@ -26,6 +26,17 @@ pub(super) enum Kind {
     Blocks = 3,
     Dump = 4,
     End = 5,
+    Change = 6,
+    Commit = 7,
+}
+
+/// The end of a drive file or of one of its records: what the next one follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Bytes before it.
+    pub offset: u64,
+    pub(super) count: u64,
+    pub(super) checksum: u32,
 }
 
 impl Kind {
@@ -36,6 +47,8 @@ impl Kind {
             Self::Blocks => "blocks",
             Self::Dump => "saved buffer",
             Self::End => "end",
+            Self::Change => "change",
+            Self::Commit => "end of a change",
         }
     }
 }
@@ -49,27 +62,32 @@ pub(super) struct Sections<'a, W> {
     out: &'a mut W,
     kind: Kind,
     chunk: Vec<u8>,
-    count: u64,
-    checksum: u32,
+    mark: Mark,
 }
 
 impl<'a, W: Write> Sections<'a, W> {
     /// Writes the header.
     pub(super) fn new(out: &'a mut W) -> io::Result<Self> {
-        let mut sections = Self {
-            out,
-            kind: Kind::Config,
-            chunk: Vec::new(),
-            count: 0,
-            checksum: 0,
-        };
+        let mut sections = Self::resume(out, Mark::default(), Vec::new());
         sections.emit(&MAGIC)?;
         sections.emit(&VERSION.to_le_bytes())?;
         Ok(sections)
     }
 
+    /// Goes on behind `mark`. `memory` is used again, for a log of many records.
+    pub(super) fn resume(out: &'a mut W, mark: Mark, mut memory: Vec<u8>) -> Self {
+        memory.clear();
+        Self {
+            out,
+            kind: Kind::Config,
+            chunk: memory,
+            mark,
+        }
+    }
+
     fn emit(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.checksum = crc32c::crc32c_append(self.checksum, bytes);
+        self.mark.checksum = crc32c::crc32c_append(self.mark.checksum, bytes);
+        self.mark.offset += bytes.len() as u64;
         self.out.write_all(bytes)
     }
 
@@ -105,20 +123,33 @@ impl<'a, W: Write> Sections<'a, W> {
         head[12..].copy_from_slice(&checksum.to_le_bytes());
         self.emit(&head)?;
         self.emit(&chunk)?;
-        self.count += 1;
+        self.mark.count += 1;
         self.chunk = chunk;
         self.chunk.clear();
         Ok(())
     }
 
-    /// Writes the end marker.
-    pub(super) fn end(mut self) -> io::Result<()> {
-        self.begin(Kind::End)?;
-        let (count, checksum) = (self.count, self.checksum);
+    /// Writes the end marker of the file.
+    pub(super) fn end(mut self) -> io::Result<Mark> {
+        self.seal(Kind::End)
+    }
+
+    /// Writes the end marker of a record, and gives the memory back.
+    pub(super) fn commit(mut self) -> io::Result<(Mark, Vec<u8>)> {
+        let mark = self.seal(Kind::Commit)?;
+        Ok((mark, self.chunk))
+    }
+
+    fn seal(&mut self, kind: Kind) -> io::Result<Mark> {
+        self.begin(kind)?;
+        let Mark {
+            count, checksum, ..
+        } = self.mark;
         self.put(&count.to_le_bytes())?;
         self.put(&checksum.to_le_bytes())?;
         self.flush()?;
-        self.out.flush()
+        self.out.flush()?;
+        Ok(self.mark)
     }
 }
 
@@ -133,6 +164,8 @@ pub(super) struct Reader<'a, R> {
     read: u64,
     count: u64,
     checksum: u32,
+    /// Bytes of the next section's header that have been read.
+    ahead: Vec<u8>,
 }
 
 impl<'a, R: Read> Reader<'a, R> {
@@ -146,6 +179,7 @@ impl<'a, R: Read> Reader<'a, R> {
             read: 0,
             count: 0,
             checksum: 0,
+            ahead: Vec::new(),
         };
         let mut magic = [0; MAGIC.len()];
         let got = reader.fill(&mut magic)?;
@@ -214,9 +248,11 @@ impl<'a, R: Read> Reader<'a, R> {
 
     /// Reads the next section, whose checksum and kind must be right.
     fn next(&mut self) -> Result<(), ImageError> {
-        let start = self.read;
+        let ahead = std::mem::take(&mut self.ahead);
+        let start = self.read - ahead.len() as u64;
         let mut head = [0; SECTION_HEADER];
-        self.exactly(&mut head, "the header of a section")?;
+        head[..ahead.len()].copy_from_slice(&ahead);
+        self.exactly(&mut head[ahead.len()..], "the header of a section")?;
         let length = u64::from_le_bytes(head[4..12].try_into().expect("eight bytes"));
         if length == 0 || length > SECTION_MAX as u64 {
             return Err(ImageError::Value {
@@ -318,9 +354,18 @@ impl<'a, R: Read> Reader<'a, R> {
         Ok(count)
     }
 
-    /// Reads the end marker, after which nothing may follow.
-    pub(super) fn end(mut self) -> Result<(), ImageError> {
-        self.begin(Kind::End)?;
+    /// Reads the end marker of the file.
+    pub(super) fn end(&mut self) -> Result<(), ImageError> {
+        self.sealed(Kind::End)
+    }
+
+    /// Reads the end marker of a record.
+    pub(super) fn commit(&mut self) -> Result<(), ImageError> {
+        self.sealed(Kind::Commit)
+    }
+
+    fn sealed(&mut self, kind: Kind) -> Result<(), ImageError> {
+        self.begin(kind)?;
         let (count, checksum) = (self.count, self.checksum);
         let found = self.u64()?;
         let expected = format_args!("{count}");
@@ -328,8 +373,29 @@ impl<'a, R: Read> Reader<'a, R> {
         let found = self.u32()?;
         let (what, expected) = ("the checksum of the file", format_args!("{checksum}"));
         self.require(what, u64::from(found), expected, found == checksum)?;
-        self.begin(Kind::End)?;
-        let got = self.fill(&mut [0])? as u64;
-        self.require("bytes after the end", got, format_args!("none"), got == 0)
+        self.begin(kind)
+    }
+
+    /// Where what was read ends.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            offset: self.read,
+            count: self.count,
+            checksum: self.checksum,
+        }
+    }
+
+    /// Whether a record of the log may follow. Nothing else can: what is there of
+    /// the next section must begin as one.
+    pub(super) fn has_record(&mut self) -> Result<bool, ImageError> {
+        self.begin(Kind::Change)?;
+        let (mut first, kind) = ([0; 4], Kind::Change as u32);
+        let got = self.fill(&mut first)?;
+        self.ahead = first[..got].to_vec();
+        let fits = first[..got] == kind.to_le_bytes()[..got];
+        let expected = format_args!("none, or a change ({kind})");
+        let found = u64::from(u32::from_le_bytes(first));
+        self.require("what follows the end", found, expected, fits)?;
+        Ok(got > 0)
     }
 }

@@ -2,6 +2,7 @@
 //! for one.
 
 mod hostile;
+mod log;
 
 use nand::Payload;
 use sim::{Kernel, Seed};

@@ -186,7 +186,7 @@ fn refusals_say_what_is_wrong() {
     );
     let mut longer = file.clone();
     longer.push(0);
-    assert!(refusal(&longer).contains("bytes after the end is 1, expected none"));
+    assert!(refusal(&longer).contains("what follows the end is 0, expected none, or a change (6)"));
     let mut sections = cut(&file);
     sections.swap(2, 3);
     assert!(refusal(&seal(&sections)).contains("the kind of a section is 4, expected 3 (blocks)"));

@@ -1,0 +1,222 @@
+//! Allocating and freeing inodes.
+//!
+//! A file goes to the group of its directory, or to one near by. A directory goes
+//! to the group of its parent while that has room above the average, and one in
+//! the root to a group with few directories, so that trees spread.
+
+use super::InodeMap;
+use super::bits::{changed, first_clear};
+use crate::buffer::{BLOCK, Buffer};
+use crate::format::{crc, group};
+use crate::fs::ExtFs;
+use crate::persist::Persist;
+use host::Purpose;
+use std::rc::Rc;
+use vfs::{Errno, Result};
+
+/// A slot for a new inode.
+pub(crate) struct NewSlot {
+    pub(crate) ino: u32,
+    /// Its block of the table, and where it is in it.
+    pub(crate) buffer: Rc<Buffer>,
+    pub(crate) at: usize,
+}
+
+impl<P: Persist> ExtFs<P> {
+    /// Allocates an inode for a child of `parent`.
+    pub(crate) async fn allocate_inode(
+        &self,
+        tx: &P::Tx,
+        parent: u32,
+        dir: bool,
+    ) -> Result<NewSlot> {
+        let (home, _) = self.geometry.place_of(parent);
+        let first = if dir {
+            self.group_for_dir(parent, home)
+        } else {
+            home
+        };
+        let groups = self.geometry.groups;
+        for step in 0..groups {
+            let number = (first + step) % groups;
+            let usable = {
+                let group = &self.alloc.borrow().groups[number as usize];
+                group.descriptor.free_inodes > 0 && !group.damaged
+            };
+            if usable
+                && self.load_inodes(tx, number).await?
+                && let Some(index) = self.take_inode(tx, number, dir)
+            {
+                return self.open_slot(tx, number, index).await;
+            }
+        }
+        Err(Errno::ENOSPC)
+    }
+
+    fn group_for_dir(&self, parent: u32, home: u32) -> u32 {
+        let alloc = self.alloc.borrow();
+        let groups = u64::from(self.geometry.groups);
+        let (inodes, blocks) = (alloc.free_inodes / groups, alloc.available() / groups);
+        let roomy = |number: &u32| {
+            let d = &alloc.groups[*number as usize].descriptor;
+            u64::from(d.free_inodes) >= inodes.max(1) && u64::from(d.free_blocks) >= blocks
+        };
+        if parent == crate::inode::ROOT {
+            let dirs = |number: &u32| alloc.groups[*number as usize].descriptor.used_dirs;
+            let roomy = (0..self.geometry.groups).filter(roomy);
+            return roomy.min_by_key(dirs).unwrap_or(home);
+        }
+        if roomy(&home) {
+            return home;
+        }
+        let after = (1..self.geometry.groups).map(|step| (home + step) % self.geometry.groups);
+        after.into_iter().find(roomy).unwrap_or(home)
+    }
+
+    /// Marks the first free inode of a loaded group as used.
+    fn take_inode(&self, tx: &P::Tx, number: u32, dir: bool) -> Option<u32> {
+        let per_group = self.geometry.inodes_per_group;
+        let mut alloc = self.alloc.borrow_mut();
+        let group = &mut alloc.groups[number as usize];
+        let map = group.inodes.as_mut()?;
+        let lowest = if number == 0 {
+            self.geometry.first_inode - 1
+        } else {
+            0
+        };
+        let from = map.first_free.max(lowest);
+        let found = first_clear(&map.buffer.bytes(), from, per_group);
+        let Some(index) = found else {
+            group.damaged = true;
+            return None;
+        };
+        map.first_free = index + 1;
+        let change = changed(&map.buffer.bytes(), index, 1, true);
+        let (at, bytes) = change?;
+        self.persist.write(tx, &map.buffer, at, &bytes);
+        let d = &mut group.descriptor;
+        d.free_inodes -= 1;
+        d.used_dirs += u32::from(dir);
+        alloc.free_inodes = alloc.free_inodes.saturating_sub(1);
+        Some(index)
+    }
+
+    /// The slot of an inode that was just taken. Slots behind the last used one
+    /// hold nothing: their block is made anew and not read.
+    async fn open_slot(&self, tx: &P::Tx, number: u32, index: u32) -> Result<NewSlot> {
+        let per_block = (BLOCK / self.geometry.inode_size) as u32;
+        let per_group = self.geometry.inodes_per_group;
+        let (block, fresh) = {
+            let mut alloc = self.alloc.borrow_mut();
+            let d = &mut alloc.groups[number as usize].descriptor;
+            let used = per_group.saturating_sub(d.unused_inodes);
+            d.unused_inodes = d.unused_inodes.min(per_group - index - 1);
+            let counted = self.geometry.checksums || self.geometry.old_checksums;
+            let block = d.inode_table + u64::from(index / per_block);
+            (block, counted && index / per_block * per_block >= used)
+        };
+        self.seal_inodes(tx, number);
+        let buffer = if fresh {
+            self.persist.create(tx, block, Purpose::Inode)
+        } else {
+            self.persist.read(block, Purpose::Inode).await?
+        };
+        let at = (index % per_block) as usize * self.geometry.inode_size;
+        let ino = number * per_group + index + 1;
+        Ok(NewSlot { ino, buffer, at })
+    }
+
+    /// Frees an inode.
+    pub(crate) async fn release_inode(&self, tx: &P::Tx, ino: u32, dir: bool) -> Result<()> {
+        let (number, index) = self.geometry.place_of(ino);
+        if !self.load_inodes(tx, number).await? {
+            return Err(Errno::EUCLEAN);
+        }
+        let mut alloc = self.alloc.borrow_mut();
+        let group = &mut alloc.groups[number as usize];
+        let map = group.inodes.as_mut().ok_or(Errno::EUCLEAN)?;
+        let change = changed(&map.buffer.bytes(), index, 1, false);
+        let (at, bytes) = change.ok_or(Errno::EUCLEAN)?;
+        self.persist.write(tx, &map.buffer, at, &bytes);
+        map.first_free = map.first_free.min(index);
+        let d = &mut group.descriptor;
+        d.free_inodes += 1;
+        d.used_dirs -= u32::from(dir).min(d.used_dirs);
+        alloc.free_inodes += 1;
+        drop(alloc);
+        self.seal_inodes(tx, number);
+        Ok(())
+    }
+
+    fn seal_inodes(&self, tx: &P::Tx, number: u32) {
+        if self.geometry.checksums {
+            let mut alloc = self.alloc.borrow_mut();
+            let group = &mut alloc.groups[number as usize];
+            if let Some(map) = &group.inodes {
+                group.descriptor.inode_csum = self.inodes_checksum(&map.buffer);
+            }
+        }
+        self.store_group(tx, number);
+    }
+
+    //= ext4-layout 4.3
+    fn inodes_checksum(&self, buffer: &Buffer) -> u32 {
+        let len = self.geometry.inodes_per_group as usize / 8;
+        let sum = crc(self.geometry.seed, &buffer.bytes()[..len]);
+        if self.geometry.descriptor_size == group::SIZE {
+            sum
+        } else {
+            sum & 0xFFFF
+        }
+    }
+
+    /// Brings the inode bitmap of a group to memory; false if it is damaged.
+    pub(crate) async fn load_inodes(&self, tx: &P::Tx, number: u32) -> Result<bool> {
+        let descriptor = {
+            let group = &self.alloc.borrow().groups[number as usize];
+            if group.inodes.is_some() {
+                return Ok(true);
+            }
+            group.descriptor
+        };
+        if descriptor.flags & group::INODE_UNINIT != 0 {
+            self.make_inodes(tx, number, descriptor.inode_bitmap);
+            return Ok(true);
+        }
+        let buffer = self
+            .persist
+            .read(descriptor.inode_bitmap, Purpose::Bitmap)
+            .await?;
+        let whole = !self.geometry.checksums
+            || buffer.checked.get()
+            || self.inodes_checksum(&buffer) == descriptor.inode_csum;
+        buffer.checked.set(whole);
+        let mut alloc = self.alloc.borrow_mut();
+        let group = &mut alloc.groups[number as usize];
+        group.damaged |= !whole;
+        if whole && group.inodes.is_none() {
+            group.inodes = Some(InodeMap {
+                buffer,
+                first_free: 0,
+            });
+        }
+        Ok(whole)
+    }
+
+    fn make_inodes(&self, tx: &P::Tx, number: u32, block: u64) {
+        let buffer = self.persist.create(tx, block, Purpose::Bitmap);
+        buffer.checked.set(true);
+        let first = self.geometry.inodes_per_group as usize / 8;
+        if first < BLOCK {
+            self.persist
+                .write(tx, &buffer, first, &[0xFF; BLOCK][first..]);
+        }
+        let mut alloc = self.alloc.borrow_mut();
+        let group = &mut alloc.groups[number as usize];
+        group.descriptor.flags &= !group::INODE_UNINIT;
+        group.inodes = Some(InodeMap {
+            buffer,
+            first_free: 0,
+        });
+    }
+}

@@ -1,0 +1,393 @@
+//! Delayed allocation: space is promised when a page becomes dirty and chosen
+//! when it is written back, when it is known how much follows.
+//!
+//! Invariants: what is promised is at most what is free, less a reserve for the
+//! trees and directories that lead to it; a page is promised at most once and the
+//! promise ends when it gets a block or is cut off. The size on the medium grows
+//! only over pages that were written.
+
+use crate::alloc::Want;
+use crate::buffer::BLOCK;
+use crate::extents::State;
+use crate::format::extent::Entry;
+use crate::fs::{ExtFs, Node};
+use crate::inode::number;
+use crate::persist::{DataWrite, Persist, TxId};
+use crate::tree::{SECTORS, STEP_CREDITS};
+use host::{Purpose, Who};
+use nand::Payload;
+use std::ops::Range;
+use vfs::{DirtyPage, Errno, Result};
+
+/// Blocks kept for metadata: a fiftieth of the file system, up to 4,096. The
+/// same figures as the kernel's.
+const SLACK_PART: u64 = 50;
+const SLACK_MAX: u64 = 4096;
+
+/// Most blocks that are kept behind a growing file: 2 MiB, our choice.
+const KEEP_MAX: u64 = 512;
+
+/// Blocks of metadata that one new extent changes at most: a bitmap and a
+/// descriptor for it, and the nodes of the tree with theirs.
+pub(crate) const EXTENT_CREDITS: usize = 2 + 3 * 6 + 1;
+
+/// Ranges of pages that space was promised to: sorted, apart.
+#[derive(Default)]
+pub(crate) struct Reserved(Vec<Range<u64>>);
+
+impl Reserved {
+    /// Adds a range; gives the number of pages that were not in it.
+    fn add(&mut self, range: Range<u64>) -> u64 {
+        let first = self.0.partition_point(|r| r.end < range.start);
+        let last = self.0.partition_point(|r| r.start <= range.end);
+        let old: u64 = self.0[first..last].iter().map(|r| r.end - r.start).sum();
+        let touched = &self.0[first..last];
+        let start = touched
+            .first()
+            .map_or(range.start, |r| r.start.min(range.start));
+        let end = touched.last().map_or(range.end, |r| r.end.max(range.end));
+        self.0.splice(first..last, std::iter::once(start..end));
+        end - start - old
+    }
+
+    /// Takes a range out; gives the number of pages that were in it.
+    fn take(&mut self, range: Range<u64>) -> u64 {
+        let first = self.0.partition_point(|r| r.end <= range.start);
+        let last = self.0.partition_point(|r| r.start < range.end);
+        if first >= last {
+            return 0;
+        }
+        let (start, end) = (self.0[first].start, self.0[last - 1].end);
+        let inside = |r: &Range<u64>| r.end.min(range.end) - r.start.max(range.start);
+        let taken = self.0[first..last].iter().map(inside).sum();
+        let head = (start < range.start).then_some(start..range.start);
+        let tail = (end > range.end).then_some(range.end..end);
+        self.0.splice(first..last, head.into_iter().chain(tail));
+        taken
+    }
+}
+
+impl<P: Persist> ExtFs<P> {
+    /// Whom the contents of `node` are booked under.
+    pub(crate) fn who(&self, node: &Node) -> Who {
+        Who {
+            origin: node.origin.get(),
+            purpose: Purpose::Data,
+        }
+    }
+
+    fn slack(&self) -> u64 {
+        (self.geometry.blocks / SLACK_PART).min(SLACK_MAX)
+    }
+
+    /// Promises space to those of `pages` that have none.
+    pub(crate) async fn promise(&self, node: &Node, pages: Range<u64>) -> Result<()> {
+        let mut page = pages.start;
+        while page < pages.end {
+            let piece = self.lookup_block(node, page).await?;
+            let end = pages.end.min(page + piece.len);
+            if piece.state == State::Hole {
+                self.promise_hole(node, page..end)?;
+            }
+            page = end;
+        }
+        Ok(())
+    }
+
+    fn promise_hole(&self, node: &Node, pages: Range<u64>) -> Result<()> {
+        let mut reserved = node.private.reserved.borrow_mut();
+        let mut alloc = self.alloc.borrow_mut();
+        let len = pages.end - pages.start;
+        if alloc.available() < len + self.slack() {
+            let inside = reserved.take(pages.clone());
+            if inside > 0 {
+                reserved.add(pages);
+            }
+            return if inside == len {
+                Ok(())
+            } else {
+                Err(Errno::ENOSPC)
+            };
+        }
+        alloc.promised += reserved.add(pages);
+        Ok(())
+    }
+
+    /// Takes back what was promised to `pages`.
+    pub(crate) fn unpromise(&self, node: &Node, pages: Range<u64>) {
+        let taken = node.private.reserved.borrow_mut().take(pages);
+        let mut alloc = self.alloc.borrow_mut();
+        alloc.promised = alloc.promised.saturating_sub(taken);
+    }
+
+    /// Where block `index` of a file would best lie.
+    pub(crate) async fn goal_of(&self, node: &Node, index: u64) -> Result<u64> {
+        if let Some(before) = index.checked_sub(1) {
+            let piece = self.lookup_in_turn(node, before).await?;
+            if let State::Written(block) | State::Unwritten(block) = piece.state {
+                return Ok(block + 1);
+            }
+        }
+        let (group, _) = self.geometry.place_of(number(node));
+        Ok(self.geometry.group_start(group))
+    }
+
+    /// Gives blocks to a hole of a file: at most `len`, as many as lie together.
+    pub(crate) async fn fill_hole(
+        &self,
+        tx: &P::Tx,
+        node: &Node,
+        index: u64,
+        len: u64,
+        unwritten: bool,
+    ) -> Result<Entry> {
+        let grows = index > 0 && (index + len) * BLOCK as u64 >= node.attr.get().size;
+        let want = Want {
+            ino: number(node),
+            goal: self.goal_of(node, index).await?,
+            len: len.min(u64::from(Entry::longest(unwritten))) as u32,
+            keep: if grows {
+                index.next_power_of_two().min(KEEP_MAX) as u32
+            } else {
+                0
+            },
+        };
+        let run = self.allocate(tx, want).await?;
+        let entry = Entry {
+            logical: index as u32,
+            len: run.len as u32,
+            unwritten,
+            start: run.start,
+        };
+        if let Err(error) = self.insert_extent(tx, node, entry).await {
+            self.release(tx, run, false).await?;
+            return Err(error);
+        }
+        node.update(|attr| attr.sectors += run.len * SECTORS);
+        self.unpromise(node, index..entry.end());
+        Ok(entry)
+    }
+
+    /// Makes the extents of a range written or unwritten.
+    pub(crate) async fn convert(
+        &self,
+        tx: &P::Tx,
+        node: &Node,
+        range: Range<u64>,
+        unwritten: bool,
+    ) -> Result<bool> {
+        let removed = self.remove_step(tx, node, range.start, range.end).await?;
+        for entry in &removed.entries {
+            let mut rest = Entry {
+                unwritten,
+                ..*entry
+            };
+            // One block more fits a written extent than an unwritten one.
+            while rest.len > 0 {
+                let len = rest.len.min(Entry::longest(unwritten));
+                self.insert_extent(tx, node, Entry { len, ..rest }).await?;
+                rest.logical += len;
+                rest.start += u64::from(len);
+                rest.len -= len;
+            }
+        }
+        Ok(removed.done)
+    }
+
+    /// Writes back `pages`.
+    pub(crate) async fn write_back(&self, node: &Node, pages: &[DirtyPage]) -> Result<()> {
+        let end = node.attr.get().size.div_ceil(BLOCK as u64);
+        let mut rest = &pages[..pages.partition_point(|page| page.index < end)];
+        let mut forced = false;
+        while !rest.is_empty() {
+            let written = match self.write_mapped(node, rest).await? {
+                0 => self.write_new(node, rest).await,
+                written => Ok(written),
+            };
+            match written {
+                Ok(written) => rest = &rest[written..],
+                Err(Errno::ENOSPC) if !forced => {
+                    // What was freed lately can be had once that is durable.
+                    self.persist.force_all().await?;
+                    forced = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the first pages of `pages` go to consecutive blocks of one
+    /// extent that is written already, and where.
+    async fn mapped_run(&self, node: &Node, pages: &[DirtyPage]) -> Result<Option<(u64, usize)>> {
+        let Some(first) = pages.first() else {
+            return Ok(None);
+        };
+        let piece = self.lookup_block(node, first.index).await?;
+        let State::Written(start) = piece.state else {
+            return Ok(None);
+        };
+        Ok(Some((start, together(pages).min(piece.len as usize))))
+    }
+
+    /// Writes the first pages that need no change of metadata; gives their
+    /// number.
+    async fn write_mapped(&self, node: &Node, pages: &[DirtyPage]) -> Result<usize> {
+        let mut writes = Vec::new();
+        let mut written = 0;
+        while let Some((start, len)) = self.mapped_run(node, &pages[written..]).await? {
+            let run = &pages[written..written + len];
+            if self.size_after(node, run) > node.private.disk_size.get() {
+                break;
+            }
+            writes.push(self.data_write(node, start, run));
+            written += len;
+        }
+        if written > 0 {
+            self.persist.write_data(None, &writes).await?;
+        }
+        Ok(written)
+    }
+
+    fn data_write<'a>(&self, node: &Node, start: u64, pages: &'a [DirtyPage]) -> DataWrite<'a> {
+        DataWrite {
+            start,
+            pages,
+            placement: self.options.placer.data(node.hint.get()),
+            who: self.who(node),
+        }
+    }
+
+    /// The size that the file has on the medium once `pages` are written.
+    fn size_after(&self, node: &Node, pages: &[DirtyPage]) -> u64 {
+        let end = pages
+            .last()
+            .map_or(0, |page| (page.index + 1) * BLOCK as u64);
+        end.min(node.attr.get().size)
+    }
+
+    /// Writes the first pages with the changes that they need, as many as one
+    /// handle allows; gives their number.
+    async fn write_new(&self, node: &Node, pages: &[DirtyPage]) -> Result<usize> {
+        let mut tx = self.persist.begin(EXTENT_CREDITS + STEP_CREDITS).await?;
+        let mut writes = Vec::new();
+        let turn = node.private.turn.acquire(1).await;
+        let result = self.map_pages(&mut tx, node, pages, &mut writes).await;
+        let written: usize = writes
+            .iter()
+            .map(|write: &DataWrite<'_>| write.pages.len())
+            .sum();
+        let size = self.size_after(node, &pages[..written]);
+        if size > node.private.disk_size.get() {
+            node.private.disk_size.set(size);
+        }
+        self.store_data(&tx, node);
+        drop(turn);
+        if written == 0 {
+            self.finish(tx, result).await?;
+            return Err(Errno::EIO);
+        }
+        // What failed after some pages fails again, for the rest alone.
+        self.persist.write_data(Some(tx), &writes).await?;
+        Ok(written)
+    }
+
+    /// Finds or makes blocks for the first of `pages`.
+    async fn map_pages<'a>(
+        &self,
+        tx: &mut P::Tx,
+        node: &Node,
+        pages: &'a [DirtyPage],
+        writes: &mut Vec<DataWrite<'a>>,
+    ) -> Result<()> {
+        let mut rest = pages;
+        while let Some(first) = rest.first() {
+            if !writes.is_empty() && !self.persist.extend(tx, EXTENT_CREDITS + STEP_CREDITS) {
+                return Ok(());
+            }
+            let index = first.index;
+            let piece = self.lookup_in_turn(node, index).await?;
+            let len = (together(rest) as u64).min(piece.len);
+            let (start, len) = match piece.state {
+                State::Written(start) => (start, len),
+                State::Unwritten(start) => {
+                    while !self.convert(tx, node, index..index + len, false).await? {}
+                    (start, len)
+                }
+                State::Hole => {
+                    let entry = self.fill_hole(tx, node, index, len, false).await?;
+                    (entry.start, u64::from(entry.len))
+                }
+            };
+            writes.push(self.data_write(node, start, &rest[..len as usize]));
+            rest = &rest[len as usize..];
+        }
+        Ok(())
+    }
+
+    /// Reads pages; holes are zeros.
+    pub(crate) async fn read_back(
+        &self,
+        node: &Node,
+        first: u64,
+        pages: &mut [Payload],
+    ) -> Result<()> {
+        let mut at = 0;
+        while at < pages.len() {
+            let piece = self.lookup_block(node, first + at as u64).await?;
+            let len = (pages.len() - at).min(usize::try_from(piece.len).unwrap_or(usize::MAX));
+            let part = &mut pages[at..at + len];
+            match piece.state {
+                State::Written(start) => {
+                    self.persist.read_data(start, part, self.who(node)).await?;
+                }
+                State::Hole | State::Unwritten(_) => part.fill(Payload::Zero),
+            }
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// The transaction that has to be durable for `node` to be.
+    pub(crate) fn last_change(&self, node: &Node, data_only: bool) -> TxId {
+        let private = &node.private;
+        if data_only {
+            private.data_changed.get()
+        } else {
+            private.changed.get()
+        }
+    }
+}
+
+/// How many of the first pages follow one another.
+fn together(pages: &[DirtyPage]) -> usize {
+    let gap = pages
+        .windows(2)
+        .position(|pair| pair[1].index != pair[0].index + 1);
+    gap.map_or(pages.len(), |gap| gap + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_each_page_once() {
+        let mut rng = sim::Seed(6).stream("ranges");
+        let (mut reserved, mut model) = (Reserved::default(), [false; 100]);
+        for _ in 0..5_000 {
+            let start = rng.below(90);
+            let range = start..start + 1 + rng.below(10);
+            let add = rng.below(2) == 0;
+            let part = &mut model[range.start as usize..range.end as usize];
+            let expected = part.iter().filter(|page| **page != add).count() as u64;
+            part.fill(add);
+            let counted = if add {
+                reserved.add(range)
+            } else {
+                reserved.take(range)
+            };
+            assert_eq!(counted, expected);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Reading and writing around the cache, and changing allocation without data.
+
+use crate::buffer::BLOCK;
+use crate::delayed::EXTENT_CREDITS;
+use crate::extents::State;
+use crate::fs::{ExtFs, Node};
+use crate::persist::Persist;
+use crate::tree::STEP_CREDITS;
+use crate::truncate::FREE_CREDITS;
+use nand::Payload;
+use std::ops::Range;
+use std::sync::Arc;
+use vfs::{DirtyPage, Errno, FallocateMode, Result, SeekWhat, Timestamp};
+
+const SIZE: u64 = BLOCK as u64;
+
+/// Largest file: the number of its last block fits 32 bits with one to spare.
+pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) * SIZE;
+
+impl<P: Persist> ExtFs<P> {
+    /// Reads bytes around the cache.
+    pub(crate) async fn direct_read(&self, node: &Node, offset: u64, out: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < out.len() {
+            let at = offset + done as u64;
+            let (block, within) = (at / SIZE, at % SIZE);
+            let piece = self.lookup_block(node, block).await?;
+            let len = (piece.len.saturating_mul(SIZE) - within).min((out.len() - done) as u64);
+            let part = &mut out[done..done + len as usize];
+            match piece.state {
+                State::Written(start) => {
+                    let who = self.who(node);
+                    self.persist.read_direct(start, within, part, who).await?;
+                }
+                State::Hole | State::Unwritten(_) => part.fill(0),
+            }
+            done += len as usize;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes around the cache: over blocks that are there as they are,
+    /// into others as whole blocks with zeros around.
+    pub(crate) async fn direct_write(&self, node: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        if end > FILE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        let old = node.attr.get().size;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let (block, within) = (at / SIZE, at % SIZE);
+            let piece = self.lookup_block(node, block).await?;
+            let len = (piece.len.saturating_mul(SIZE) - within).min((bytes.len() - done) as u64);
+            let part = &bytes[done..done + len as usize];
+            if let State::Written(start) = piece.state {
+                let placement = self.options.placer.data(node.hint.get());
+                let who = self.who(node);
+                let write = self
+                    .persist
+                    .write_direct(start, within, part, placement, who);
+                write.await?;
+            } else {
+                // Pages past the size are not written back: raise it first.
+                let until = at + len;
+                node.update(|attr| attr.size = attr.size.max(until));
+                let result = self.write_back(node, &pages_of(at, part)).await;
+                if result.is_err() {
+                    node.update(|attr| attr.size = old.max(at));
+                }
+                result?;
+            }
+            done += len as usize;
+        }
+        self.raise_size(node, end).await
+    }
+
+    /// Raises the size, also on the medium.
+    async fn raise_size(&self, node: &Node, end: u64) -> Result<()> {
+        node.update(|attr| attr.size = attr.size.max(end));
+        if node.private.disk_size.get() >= end {
+            return Ok(());
+        }
+        let tx = self.persist.begin(1).await?;
+        node.private.disk_size.set(end);
+        self.store_data(&tx, node);
+        self.persist.end(tx).await.map(|_| ())
+    }
+
+    /// Changes the allocation of a range.
+    pub(crate) async fn change_allocation(
+        &self,
+        node: &Node,
+        mode: FallocateMode,
+        range: Range<u64>,
+        now: Timestamp,
+    ) -> Result<()> {
+        if range.end > FILE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        if !Self::has_tree(node) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let inner = range.start.div_ceil(SIZE)..range.end / SIZE;
+        self.unpromise(node, inner.clone());
+        let keep_size = match mode {
+            FallocateMode::Allocate { keep_size } => {
+                self.fill(node, &range).await?;
+                keep_size
+            }
+            FallocateMode::Punch => {
+                self.zero_edges(node, &range).await?;
+                self.punch(node, inner).await?;
+                true
+            }
+            FallocateMode::Zero { keep_size } => {
+                self.zero_edges(node, &range).await?;
+                self.unwrite(node, inner).await?;
+                self.fill(node, &range).await?;
+                keep_size
+            }
+        };
+        let tx = self.persist.begin(1).await?;
+        node.update(|attr| (attr.mtime, attr.ctime) = (now, now));
+        if !keep_size && range.end > node.attr.get().size {
+            node.update(|attr| attr.size = range.end);
+            node.private.disk_size.set(range.end);
+        }
+        self.store_data(&tx, node);
+        self.persist.end(tx).await.map(|_| ())
+    }
+
+    /// Allocates the holes of a range as unwritten.
+    async fn fill(&self, node: &Node, range: &Range<u64>) -> Result<()> {
+        let (mut block, end) = (range.start / SIZE, range.end.div_ceil(SIZE));
+        let mut forced = false;
+        while block < end {
+            let piece = self.lookup_block(node, block).await?;
+            let len = piece.len.min(end - block);
+            if piece.state != State::Hole {
+                block += len;
+                continue;
+            }
+            let tx = self.persist.begin(EXTENT_CREDITS).await?;
+            let turn = node.private.turn.acquire(1).await;
+            let filled = self.fill_hole(&tx, node, block, len, true).await;
+            self.store_data(&tx, node);
+            drop(turn);
+            match self.finish(tx, filled).await {
+                Ok(entry) => block = entry.end(),
+                Err(Errno::ENOSPC) if !forced => {
+                    self.persist.force_all().await?;
+                    forced = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn punch(&self, node: &Node, blocks: Range<u64>) -> Result<()> {
+        let tx = self.persist.begin(FREE_CREDITS).await?;
+        let tx = self.free_range(tx, node, blocks.start, blocks.end).await?;
+        self.persist.end(tx).await.map(|_| ())
+    }
+
+    /// Makes the extents of a range unwritten, so that they read as zeros.
+    async fn unwrite(&self, node: &Node, blocks: Range<u64>) -> Result<()> {
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let piece = self.lookup_block(node, block).await?;
+            let end = (block + piece.len).min(blocks.end);
+            let mut done = !matches!(piece.state, State::Written(_));
+            while !done {
+                let tx = self.persist.begin(EXTENT_CREDITS + STEP_CREDITS).await?;
+                let turn = node.private.turn.acquire(1).await;
+                let converted = self.convert(&tx, node, block..end, true).await;
+                self.store_data(&tx, node);
+                drop(turn);
+                done = self.finish(tx, converted).await?;
+            }
+            block = end;
+        }
+        Ok(())
+    }
+
+    /// Zeroes the bytes of a range that share a block with what stays.
+    async fn zero_edges(&self, node: &Node, range: &Range<u64>) -> Result<()> {
+        let (first, last) = (range.start / SIZE, range.end / SIZE);
+        if first == last {
+            return self
+                .zero_in_block(node, first, range.start % SIZE..range.end % SIZE)
+                .await;
+        }
+        self.zero_in_block(node, first, range.start % SIZE..SIZE)
+            .await?;
+        self.zero_in_block(node, last, 0..range.end % SIZE).await
+    }
+
+    async fn zero_in_block(&self, node: &Node, block: u64, range: Range<u64>) -> Result<()> {
+        if range.is_empty() || range == (0..SIZE) {
+            return Ok(());
+        }
+        let piece = self.lookup_block(node, block).await?;
+        let State::Written(start) = piece.state else {
+            return Ok(());
+        };
+        let mut page = [Payload::Zero];
+        self.persist
+            .read_data(start, &mut page, self.who(node))
+            .await?;
+        if page[0] == Payload::Lost {
+            return Err(Errno::EIO);
+        }
+        let mut bytes = page[0].to_bytes();
+        bytes[range.start as usize..range.end as usize].fill(0);
+        let page = DirtyPage {
+            index: block,
+            now: Payload::Bytes(Arc::new(bytes)),
+            before: None,
+        };
+        let write = crate::persist::DataWrite {
+            start,
+            pages: &[page],
+            placement: self.options.placer.data(node.hint.get()),
+            who: self.who(node),
+        };
+        self.persist.write_data(None, &[write]).await.map(|_| ())
+    }
+
+    /// The first offset from `offset` on where `what` begins.
+    pub(crate) async fn find_piece(
+        &self,
+        node: &Node,
+        offset: u64,
+        what: SeekWhat,
+    ) -> Result<Option<u64>> {
+        let size = node.attr.get().size;
+        let mut at = offset;
+        while at < size {
+            let block = at / SIZE;
+            let piece = self.lookup_block(node, block).await?;
+            let data = matches!(piece.state, State::Written(_));
+            if data == (what == SeekWhat::Data) {
+                return Ok(Some(at));
+            }
+            at = (block + piece.len).saturating_mul(SIZE);
+        }
+        Ok((what == SeekWhat::Hole && offset < size).then_some(size))
+    }
+}
+
+/// The pages that `bytes` from `offset` on cover, with zeros around.
+fn pages_of(offset: u64, bytes: &[u8]) -> Vec<DirtyPage> {
+    let end = offset + bytes.len() as u64;
+    let page = |index: u64| {
+        let first = index * SIZE;
+        let (from, to) = (offset.max(first), end.min(first + SIZE));
+        let mut page = [0; BLOCK];
+        page[(from - first) as usize..(to - first) as usize]
+            .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+        DirtyPage {
+            index,
+            now: Payload::Bytes(Arc::new(page)),
+            before: None,
+        }
+    };
+    (offset / SIZE..end.div_ceil(SIZE)).map(page).collect()
+}

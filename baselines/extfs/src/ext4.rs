@@ -1,0 +1,136 @@
+//! ext4 as Linux has it: the body over the block journal.
+//!
+//! Invariant: the journal is replayed before the body reads anything.
+
+use crate::fs::ExtFs;
+use crate::geometry::MountError;
+use crate::jbd2::{Jbd2, JournalConfig, JournalError, Mode, Recovery};
+use crate::journal::find_journal;
+use crate::mkfs::{Blocks, MkfsError, MkfsOptions, mkfs};
+use crate::mount::MountOptions;
+use crate::placer::Placer;
+use crate::{BLOCK, Run};
+use host::{BlockPort, Purpose, Who};
+use sim::Sim;
+use ssd::{Content, IoError};
+use units::{Extent, Origin, Placement, SECTOR};
+use vfs::Timestamp;
+
+/// Host sectors of a block.
+const SECTORS: u64 = BLOCK as u64 / SECTOR;
+/// Blocks that are written at once when a file system is made: 1 MiB.
+const AT_ONCE: usize = 256;
+
+/// How to mount ext4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What goes through the journal.
+    pub mode: Mode,
+    /// Whether freed blocks are deallocated on the drive.
+    pub discard: bool,
+    /// Whether the drive is told data apart, if it has placement handles.
+    pub placed: bool,
+    /// The time of day when the clock of the kernel stands at zero.
+    pub start: Timestamp,
+    /// Whom journal and metadata are booked under.
+    pub origin: Origin,
+}
+
+/// Why there is no file system to work with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Ext4Error {
+    /// The file system.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// Its journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// It cannot be made.
+    #[error(transparent)]
+    Mkfs(#[from] MkfsError),
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Io(#[from] IoError),
+    /// There is no journal.
+    #[error("the file system has no journal; one made with a journal is expected")]
+    NoJournal,
+}
+
+/// Makes a file system on `port`. The rest of the drive is deallocated first.
+///
+/// # Errors
+/// What cannot be made of it, or why the drive failed.
+pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), Ext4Error> {
+    let blocks = mkfs(options)?;
+    let mut start = 0;
+    let end = port.capacity().0 / SECTOR;
+    while start < end {
+        let sectors = (end - start).min(u64::from(u32::MAX) / SECTORS * SECTORS);
+        port.trim(Extent::new(start, sectors as u32)).await?;
+        start += sectors;
+    }
+    for run in runs(&blocks) {
+        write(port, run, &blocks).await?;
+    }
+    Ok(port.flush().await?)
+}
+
+/// Blocks that lie one after the other, up to what is written at once.
+fn runs(blocks: &Blocks) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for &block in blocks.keys() {
+        match runs.last_mut() {
+            Some(run) if run.start + run.len == block && run.len < AT_ONCE as u64 => run.len += 1,
+            _ => runs.push(Run {
+                start: block,
+                len: 1,
+            }),
+        }
+    }
+    runs
+}
+
+async fn write<P: BlockPort>(port: &P, run: Run, blocks: &Blocks) -> Result<(), IoError> {
+    let bytes: Vec<u8> = (run.start..run.start + run.len)
+        .flat_map(|block| blocks[&block].iter().copied())
+        .collect();
+    let extent = Extent::new(run.start * SECTORS, (run.len * SECTORS) as u32);
+    let who = Who {
+        origin: Origin(0),
+        purpose: Purpose::Metadata,
+    };
+    let content = Content::Bytes(&bytes);
+    port.write(extent, content, Placement(0), who, false).await
+}
+
+/// Replays the journal of the file system on `port` and mounts it.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+pub async fn mount<P: BlockPort>(
+    sim: &Sim,
+    port: &P,
+    options: Options,
+) -> Result<(ExtFs<Jbd2<P>>, Recovery), Ext4Error> {
+    let place = find_journal(port).await?.ok_or(Ext4Error::NoJournal)?;
+    let placer = match options.placed {
+        true => Placer::for_handles(port.handles()),
+        false => Placer::default(),
+    };
+    let config = JournalConfig {
+        mode: options.mode,
+        journal_placement: placer.metadata(),
+        metadata_placement: placer.metadata(),
+        origin: options.origin,
+        epoch: u64::try_from(options.start.secs).unwrap_or(0),
+        ..JournalConfig::new(place.runs)
+    };
+    let (journal, recovery) = Jbd2::open(sim, port.clone(), config).await?;
+    let options = MountOptions {
+        now: options.start,
+        placer,
+        discard: options.discard,
+    };
+    let body = ExtFs::mount(sim, journal, options).await?;
+    Ok((body, recovery))
+}

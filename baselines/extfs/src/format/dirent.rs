@@ -1,0 +1,244 @@
+//! Entries of a directory in a block.
+//!
+//! An entry is 8 bytes and a name, padded to 4 bytes; its length leads to the
+//! next one, so the entries of a block cover it. Inode 0 is no entry. With
+//! `metadata_csum` the last 12 bytes look like an entry without a name and hold
+//! the checksum.
+//!
+//! Invariant: [`Entries`] yields an error and ends where an entry does not lie
+//! within the block, so no bytes make a walk endless.
+
+use super::{Field, Value, crc};
+use crate::BLOCK;
+use vfs::FileKind;
+
+/// Bytes before the name.
+pub(crate) const HEAD: usize = 8;
+/// Bytes of the tail with the checksum.
+pub(crate) const TAIL: usize = 12;
+/// Where the checksum is.
+pub(crate) const CHECKSUM: Field<u32> = Field::at(BLOCK - 4);
+
+/// Kind of the tail, where an entry has that of its file.
+const TAIL_KIND: u8 = 0xDE;
+
+/// A block does not hold what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+/// An entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// Where it lies in the block.
+    pub(crate) at: usize,
+    /// Bytes to the next one.
+    pub(crate) len: usize,
+    /// Its inode, 0 of none.
+    pub(crate) ino: u32,
+    /// Its kind as a number.
+    pub(crate) kind: u8,
+    /// Its name.
+    pub(crate) name: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Bytes that it needs.
+    pub(crate) fn used(&self) -> usize {
+        if self.ino == 0 {
+            0
+        } else {
+            needed(self.name.len())
+        }
+    }
+}
+
+/// Bytes that an entry with a name of this length needs.
+pub(crate) const fn needed(name: usize) -> usize {
+    (HEAD + name).next_multiple_of(4)
+}
+
+/// The entries in the bytes before `end`.
+pub(crate) struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Entries<'a> {
+    /// Of `block`, as far as `end`.
+    pub(crate) fn new(block: &'a [u8], end: usize) -> Self {
+        Self {
+            bytes: &block[..end],
+            at: 0,
+        }
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Damaged>;
+
+    //= ext4-layout 5.4
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.at;
+        if at >= self.bytes.len() {
+            return None;
+        }
+        let rest = &self.bytes[at..];
+        self.at = self.bytes.len();
+        if rest.len() < HEAD {
+            return Some(Err(Damaged));
+        }
+        let len = usize::from(u16::load(&rest[4..]));
+        let name = usize::from(rest[6]);
+        if len % 4 != 0 || len < needed(name) || len > rest.len() {
+            return Some(Err(Damaged));
+        }
+        self.at = at + len;
+        Some(Ok(Entry {
+            at,
+            len,
+            ino: u32::load(rest),
+            kind: rest[7],
+            name: &rest[HEAD..HEAD + name],
+        }))
+    }
+}
+
+/// The entry of `name`, and the one before it.
+pub(crate) type Found<'a> = Option<(Entry<'a>, Option<Entry<'a>>)>;
+
+/// Looks for `name`.
+pub(crate) fn find<'a>(block: &'a [u8], end: usize, name: &[u8]) -> Result<Found<'a>, Damaged> {
+    let mut before = None;
+    for entry in Entries::new(block, end) {
+        let entry = entry?;
+        if entry.ino != 0 && entry.name == name {
+            return Ok(Some((entry, before)));
+        }
+        before = Some(entry);
+    }
+    Ok(None)
+}
+
+/// The first entry behind which `needed` bytes are free.
+pub(crate) fn gap(block: &[u8], end: usize, needed: usize) -> Result<Option<Entry<'_>>, Damaged> {
+    for entry in Entries::new(block, end) {
+        let entry = entry?;
+        if entry.len - entry.used() >= needed {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
+}
+
+/// The bytes of an entry, in a buffer that holds the longest one; gives their
+/// number without what pads it.
+pub(crate) fn encode(out: &mut [u8; 264], ino: u32, len: usize, kind: u8, name: &[u8]) -> usize {
+    ino.save(out);
+    (len as u16).save(&mut out[4..]);
+    out[6] = name.len() as u8;
+    out[7] = kind;
+    out[HEAD..HEAD + name.len()].copy_from_slice(name);
+    HEAD + name.len()
+}
+
+/// Puts an entry at `at`.
+pub(crate) fn put(block: &mut [u8], at: usize, ino: u32, len: usize, kind: u8, name: &[u8]) {
+    let mut bytes = [0; 264];
+    let used = encode(&mut bytes, ino, len, kind, name);
+    block[at..at + used].copy_from_slice(&bytes[..used]);
+}
+
+/// Makes the end of `block` a tail, without its checksum.
+pub(crate) fn put_tail(block: &mut [u8; BLOCK]) {
+    let tail = &mut block[BLOCK - TAIL..];
+    tail.fill(0);
+    (TAIL as u16).save(&mut tail[4..]);
+    tail[7] = TAIL_KIND;
+}
+
+/// Whether `block` ends in a tail.
+pub(crate) fn has_tail(block: &[u8; BLOCK]) -> bool {
+    let tail = &block[BLOCK - TAIL..];
+    u32::load(tail) == 0
+        && usize::from(u16::load(&tail[4..])) == TAIL
+        && tail[6] == 0
+        && tail[7] == TAIL_KIND
+}
+
+/// The checksum of a block of entries.
+//= ext4-layout 5.4
+pub(crate) fn checksum(seed: u32, block: &[u8; BLOCK]) -> u32 {
+    crc(seed, &block[..BLOCK - TAIL])
+}
+
+/// The number of a kind.
+pub(crate) const fn kind_number(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// The kind of a number; a file for one that nobody knows.
+pub(crate) const fn kind_of(number: u8) -> FileKind {
+    match number {
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => FileKind::Regular,
+    }
+}
+
+/// The first block of a directory.
+pub(crate) fn first_block(ino: u32, parent: u32, tail: bool) -> Box<[u8; BLOCK]> {
+    let mut block = Box::new([0; BLOCK]);
+    let end = BLOCK - if tail { TAIL } else { 0 };
+    put(&mut block[..], 0, ino, 12, 2, b".");
+    put(&mut block[..], 12, parent, end - 12, 2, b"..");
+    if tail {
+        put_tail(&mut block);
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_cover_the_block() {
+        let block = first_block(2, 2, true);
+        let end = BLOCK - TAIL;
+        let names: Vec<_> = Entries::new(&block[..], end)
+            .map(|e| e.unwrap().name)
+            .collect();
+        assert_eq!(names, [&b"."[..], b".."]);
+        assert!(has_tail(&block));
+        let (found, before) = find(&block[..], end, b"..").unwrap().unwrap();
+        assert_eq!((found.at, before.unwrap().at), (12, 0));
+        let gap = gap(&block[..], end, 4060).unwrap().unwrap();
+        assert_eq!(gap.at, 12);
+    }
+
+    #[test]
+    fn any_bytes_end_the_walk() {
+        let mut rng = sim::Seed(2).stream("bytes");
+        for _ in 0..2_000 {
+            let mut block = first_block(2, 2, true);
+            for _ in 0..rng.below(8) {
+                block[rng.below(64) as usize] = rng.next_u64() as u8;
+            }
+            let count = Entries::new(&block[..], BLOCK).count();
+            assert!(count <= BLOCK / HEAD);
+        }
+    }
+}

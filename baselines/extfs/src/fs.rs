@@ -1,0 +1,179 @@
+//! A mounted file system: what all verbs share.
+
+use crate::alloc::Alloc;
+use crate::buffer::{BLOCK, Buffer};
+use crate::extents::ExtentCache;
+use crate::format::{group, superblock as sb};
+use crate::geometry::Geometry;
+use crate::mount::MountOptions;
+use crate::persist::{Persist, Run, TxId};
+use sim::{Semaphore, Sim};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use vfs::{Errno, Inode, Result};
+
+/// A file system in the format of ext4, over the strategy `P`.
+pub struct ExtFs<P: Persist> {
+    pub(crate) sim: Sim,
+    pub(crate) persist: P,
+    pub(crate) geometry: Geometry,
+    pub(crate) options: MountOptions,
+    pub(crate) superblock: Rc<Buffer>,
+    pub(crate) descriptors: Vec<Rc<Buffer>>,
+    /// Where structures lie that are not in files, sorted and merged.
+    pub(crate) system: Vec<Run>,
+    pub(crate) alloc: RefCell<Alloc>,
+    /// Inodes without a name that are in use, in the order of the list on the
+    /// medium from its end; the last one is its head.
+    pub(crate) orphans: RefCell<Vec<u32>>,
+    /// Draws the generation of inodes: a counter.
+    pub(crate) generation: Cell<u32>,
+}
+
+/// What this body keeps with each inode in memory.
+pub struct Private {
+    /// The block of the inode table, held so that it stays in memory.
+    pub(crate) buffer: Rc<Buffer>,
+    /// Where the inode is in it.
+    pub(crate) at: usize,
+    /// Its flags.
+    pub(crate) flags: Cell<u32>,
+    /// Seed of the checksums of its structures.
+    pub(crate) seed: u32,
+    /// Its size on the medium: what was written back.
+    pub(crate) disk_size: Cell<u64>,
+    /// Held by those who change the map of the file, or read it from the medium.
+    /// Taken within a handle, never the other way round.
+    pub(crate) turn: Semaphore,
+    pub(crate) extents: RefCell<ExtentCache>,
+    /// Pages that space was promised to, as ranges.
+    pub(crate) reserved: RefCell<crate::delayed::Reserved>,
+    /// The last transaction that changed it, and the last that changed what is
+    /// needed to read its contents.
+    pub(crate) changed: Cell<TxId>,
+    pub(crate) data_changed: Cell<TxId>,
+    /// Where a directory last had room, as a block of it.
+    pub(crate) room: Cell<u32>,
+}
+
+/// An inode in memory.
+pub(crate) type Node = Inode<Private>;
+
+/// What damaged bytes mean to a file operation.
+pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
+    value.ok_or(Errno::EUCLEAN)
+}
+
+/// The next range from `from` on in which `old` and `new` differ. Ranges with
+/// fewer than eight equal bytes between them are one.
+fn next_change(old: &[u8], new: &[u8], from: usize) -> Option<(usize, usize)> {
+    let differs = |index: &usize| old[*index] != new[*index];
+    let mut start = from;
+    while start + 32 <= new.len() && old[start..start + 32] == new[start..start + 32] {
+        start += 32;
+    }
+    let start = (start..new.len()).find(differs)?;
+    let (mut end, mut index) = (start + 1, start + 1);
+    while index < new.len() && index < end + 8 {
+        if differs(&index) {
+            end = index + 1;
+        }
+        index += 1;
+    }
+    Some((start, end))
+}
+
+impl<P: Persist> ExtFs<P> {
+    /// The strategy.
+    #[must_use]
+    pub fn persist(&self) -> &P {
+        &self.persist
+    }
+
+    /// Makes the bytes of `buffer` from `at` on equal to `new`, writing what
+    /// differs.
+    pub(crate) fn write_changed(&self, tx: &P::Tx, buffer: &Rc<Buffer>, at: usize, new: &[u8]) {
+        let mut from = 0;
+        loop {
+            let change = next_change(&buffer.bytes()[at..at + new.len()], new, from);
+            let Some((start, end)) = change else { return };
+            self.persist.write(tx, buffer, at + start, &new[start..end]);
+            from = end;
+        }
+    }
+
+    /// Changes the superblock.
+    pub(crate) fn edit_superblock(&self, tx: &P::Tx, edit: impl FnOnce(&mut [u8])) {
+        let mut bytes = [0; sb::SIZE];
+        bytes.copy_from_slice(&self.superblock.bytes()[sb::OFFSET..sb::OFFSET + sb::SIZE]);
+        edit(&mut bytes);
+        if self.geometry.checksums {
+            let sum = sb::checksum(&bytes);
+            sb::CHECKSUM.put(&mut bytes, sum);
+        }
+        self.write_changed(tx, &self.superblock, sb::OFFSET, &bytes);
+    }
+
+    /// Writes down the descriptor of `number`.
+    pub(crate) fn store_group(&self, tx: &P::Tx, number: u32) {
+        let size = self.geometry.descriptor_size;
+        let per_block = BLOCK / size;
+        let (block, at) = (
+            number as usize / per_block,
+            number as usize % per_block * size,
+        );
+        let buffer = &self.descriptors[block];
+        let mut bytes = [0; group::SIZE];
+        let bytes = &mut bytes[..size];
+        bytes.copy_from_slice(&buffer.bytes()[at..at + size]);
+        self.alloc.borrow().groups[number as usize]
+            .descriptor
+            .encode(bytes);
+        seal_group(&self.geometry, number, bytes);
+        self.write_changed(tx, buffer, at, bytes);
+    }
+
+    /// Whether the blocks of `run` can belong to a file.
+    pub(crate) fn is_for_files(&self, run: Run) -> bool {
+        let Some(end) = run.start.checked_add(run.len) else {
+            return false;
+        };
+        let next = self
+            .system
+            .partition_point(|zone| zone.start + zone.len <= run.start);
+        let free = self.system.get(next).is_none_or(|zone| zone.start >= end);
+        run.start > 0 && end <= self.geometry.blocks && free
+    }
+}
+
+/// Sets the checksum of a descriptor.
+pub(crate) fn seal_group(geometry: &Geometry, number: u32, bytes: &mut [u8]) {
+    let sum = group_checksum(geometry, number, bytes);
+    group::CHECKSUM.put(bytes, sum);
+}
+
+/// The checksum that a descriptor should have; 0 where there are none.
+pub(crate) fn group_checksum(geometry: &Geometry, number: u32, bytes: &[u8]) -> u16 {
+    if geometry.checksums {
+        group::checksum(geometry.seed, number, bytes)
+    } else if geometry.old_checksums {
+        group::checksum16(&geometry.uuid, number, bytes)
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_that_are_close_are_one() {
+        let old = [0; 128];
+        let mut new = old;
+        (new[40], new[45], new[100]) = (1, 1, 1);
+        assert_eq!(next_change(&old, &new, 0), Some((40, 46)));
+        assert_eq!(next_change(&old, &new, 46), Some((100, 101)));
+        assert_eq!(next_change(&old, &new, 101), None);
+    }
+}

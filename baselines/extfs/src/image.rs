@@ -1,0 +1,45 @@
+//! An image that is looked at without a mount: blocks by number, at once.
+
+use crate::buffer::BLOCK;
+use nand::Payload;
+use std::collections::BTreeMap;
+
+/// Blocks of a file system that is not mounted.
+pub trait Image {
+    /// Copies block number `block` into `out`; false if it cannot be read.
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool;
+}
+
+/// All bytes of a medium.
+impl Image for [u8] {
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        let bytes = usize::try_from(block).ok().and_then(|block| {
+            let at = block.checked_mul(BLOCK)?;
+            self.get(at..at.checked_add(BLOCK)?)
+        });
+        if let Some(bytes) = bytes {
+            out.copy_from_slice(bytes);
+        }
+        bytes.is_some()
+    }
+}
+
+/// Contents by block number, such as a power cut leaves; what is not there is
+/// zeros.
+impl Image for BTreeMap<u64, Payload> {
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        let payload = self.get(&block).unwrap_or(&Payload::Zero);
+        payload.copy_to(0, out)
+    }
+}
+
+/// The blocks that `mkfs` makes.
+impl Image for crate::mkfs::Blocks {
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        match self.get(&block) {
+            Some(bytes) => out.copy_from_slice(&bytes[..]),
+            None => out.fill(0),
+        }
+        true
+    }
+}

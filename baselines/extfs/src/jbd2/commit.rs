@@ -1,0 +1,296 @@
+//! Committing: close the transaction, copy what it changed, log it, and name it
+//! committed.
+//!
+//! Invariants: one transaction commits at a time, in the order of their numbers.
+//! Its copies are taken at the instant when its last handle is closed, so the
+//! next one starts at once and changes what it likes. The durable point is the
+//! end of the write of the commit block: a flush has gone before it, so copies,
+//! file contents of an ordered transaction and the start of the log on the
+//! medium are durable by then.
+
+use super::format::{REVOKES, TAGS, Tag};
+use super::log::{self, payload, write_pieces};
+use super::recover::copy_for_log;
+use super::transaction::{Checkpoint, Entry, Transaction};
+use super::{Core, JournalError};
+use host::BlockPort;
+use nand::Payload;
+use ssd::{Content, IoError};
+use std::rc::Rc;
+use units::Ns;
+
+/// A transaction on its way to the log.
+struct Work {
+    transaction: Rc<Transaction>,
+    logged: Vec<(Rc<Entry>, Payload)>,
+    forgotten: Vec<Rc<Entry>>,
+    /// Blocks for the log before the commit block.
+    blocks: Vec<Payload>,
+    /// Where they start, and where the commit block goes.
+    start: u32,
+    commit: u32,
+}
+
+impl<P: BlockPort> Core<P> {
+    /// Asks for the commit of every transaction up to `id`.
+    pub(super) fn request_commit(self: &Rc<Self>, id: u64) {
+        let mut state = self.state.borrow_mut();
+        state.requested = state.requested.max(id);
+        if !std::mem::replace(&mut state.committer, true) {
+            drop(state);
+            let core = Rc::clone(self);
+            self.sim.spawn_detached(async move { core.commits().await });
+        }
+    }
+
+    /// The commit task: runs while there is something to commit.
+    async fn commits(self: Rc<Self>) {
+        while let Some(transaction) = self.next_commit() {
+            if let Err(error) = self.commit(transaction).await {
+                self.abort(error).await;
+            }
+        }
+        self.state.borrow_mut().committer = false;
+    }
+
+    fn next_commit(&self) -> Option<Rc<Transaction>> {
+        let state = self.state.borrow();
+        let running = state.running.as_ref();
+        let wanted = running.filter(|running| running.id <= state.requested && !state.aborted);
+        wanted.cloned()
+    }
+
+    async fn commit(self: &Rc<Self>, transaction: Rc<Transaction>) -> Result<(), IoError> {
+        self.close(&transaction).await;
+        let work = self.switch(transaction)?;
+        self.switched.notify(&self.sim);
+        self.port.compute(self.cost(&work)).await;
+        self.mark_used(&work).await?;
+        let at = (self.config.journal_placement, self.journal_who());
+        let span = self.state.borrow().span;
+        let blocks = work.blocks.clone();
+        let pieces = log::pieces(&self.map, &span, work.start, blocks, at);
+        write_pieces(&self.port, &pieces).await?;
+        self.settle(&work.transaction).await;
+        let tail = self.tail_worth_moving();
+        work.transaction.flushing.set(true);
+        self.flush().await?;
+        self.write_commit_block(&work).await?;
+        self.wait_for_home_writes(&work.forgotten).await;
+        self.finish(work);
+        match tail {
+            Some((id, at)) => self.move_tail(id, at).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Lets nobody join any more and waits until every handle is closed.
+    async fn close(&self, transaction: &Transaction) {
+        transaction.locked.set(true);
+        while transaction.handles.get() > 0 {
+            self.settled.wait(&self.sim).await;
+        }
+    }
+
+    /// Takes the copies and a place in the log; from here on a new transaction
+    /// may run.
+    fn switch(&self, transaction: Rc<Transaction>) -> Result<Work, IoError> {
+        let entries = transaction.entries.take();
+        let (mut logged, mut forgotten) = (Vec::with_capacity(entries.len()), Vec::new());
+        for entry in entries {
+            entry.running.set(0);
+            entry.committing.set(transaction.id);
+            if entry.forgotten.get() == transaction.id {
+                forgotten.push(entry);
+            } else {
+                self.note_data(&entry, transaction.id);
+                let copy = entry.payload();
+                logged.push((entry, copy));
+            }
+        }
+        let blocks = self.log_blocks(&transaction, &logged);
+        let (start, commit) = self.take_place(&transaction, blocks.len() as u32)?;
+        Ok(Work {
+            transaction,
+            logged,
+            forgotten,
+            blocks,
+            start,
+            commit,
+        })
+    }
+
+    /// Takes `blocks` of the log and one for the commit block: where they start
+    /// and where that is. Only a handle that forgets more blocks than the reserve
+    /// of the log can name finds no room here.
+    fn take_place(
+        &self,
+        transaction: &Rc<Transaction>,
+        blocks: u32,
+    ) -> Result<(u32, u32), IoError> {
+        let mut state = self.state.borrow_mut();
+        if blocks + 1 >= state.span.free() {
+            return Err(IoError::ReadOnly);
+        }
+        let start = state.span.head;
+        let commit = state.span.after(start, blocks);
+        if !state.in_use {
+            state.span.tail = start;
+            state.span.tail_id = transaction.id;
+        }
+        state.span.head = state.span.after(commit, 1);
+        state.running = None;
+        state.committing = Some((Rc::clone(transaction), start));
+        Ok((start, commit))
+    }
+
+    /// Revoke blocks, then descriptor blocks with their copies.
+    fn log_blocks(
+        &self,
+        transaction: &Transaction,
+        logged: &[(Rc<Entry>, Payload)],
+    ) -> Vec<Payload> {
+        let sequence = transaction.id as u32;
+        let revoked: Vec<u64> = transaction.revoked.borrow().iter().copied().collect();
+        let revokes = revoked.chunks(REVOKES);
+        let mut blocks: Vec<_> = revokes
+            .map(|part| payload(&self.form.revoke(sequence, part)))
+            .collect();
+        for part in logged.chunks(TAGS) {
+            let place = blocks.len();
+            blocks.push(Payload::Zero);
+            let mut tags = Vec::with_capacity(part.len());
+            for (entry, original) in part {
+                let (copy, escaped) = copy_for_log(original);
+                let sum = self.sum(sequence, &copy);
+                tags.push(Tag {
+                    home: entry.block,
+                    escaped,
+                    sum,
+                });
+                blocks.push(copy);
+            }
+            blocks[place] = payload(&self.form.descriptor(sequence, &tags));
+        }
+        blocks
+    }
+
+    fn sum(&self, sequence: u32, copy: &Payload) -> u32 {
+        match copy {
+            Payload::Bytes(bytes) => self.form.sum(sequence, &**bytes),
+            other => self.form.sum(sequence, &other.to_bytes()),
+        }
+    }
+
+    fn cost(&self, work: &Work) -> Ns {
+        let copies = self.config.cost_per_block.0 * work.logged.len() as u64;
+        Ns(self.config.cost_per_commit.0 + copies)
+    }
+
+    /// Says on the medium that there will be something to recover. The flush
+    /// before the commit block makes it durable.
+    async fn mark_used(&self, work: &Work) -> Result<(), IoError> {
+        if self.state.borrow().in_use {
+            return Ok(());
+        }
+        let mut superblock = self.superblock.lock().await;
+        superblock.start = work.start;
+        superblock.sequence = work.transaction.id as u32;
+        self.write_superblock(&superblock, false).await?;
+        self.state.borrow_mut().in_use = true;
+        Ok(())
+    }
+
+    /// Waits for the file contents that the transaction points to.
+    async fn settle(&self, transaction: &Transaction) {
+        while transaction.in_flight.get() > 0 {
+            self.settled.wait(&self.sim).await;
+        }
+    }
+
+    async fn write_commit_block(&self, work: &Work) -> Result<(), IoError> {
+        let now = self.sim.now().0;
+        let seconds = self.config.epoch + now / 1_000_000_000;
+        let sequence = work.transaction.id as u32;
+        let block = self
+            .form
+            .commit(sequence, seconds, (now % 1_000_000_000) as u32);
+        let extent = log::extent(self.map.home(work.commit).0, 1);
+        let copies = [payload(&block)];
+        let (placement, who) = (self.config.journal_placement, self.journal_who());
+        let content = Content::Sectors(&copies);
+        self.port.write(extent, content, placement, who, true).await
+    }
+
+    /// A block that is handed out again must not be overtaken by its past.
+    pub(super) async fn wait_for_home_writes(&self, entries: &[Rc<Entry>]) {
+        while entries.iter().any(|entry| entry.writing.get()) {
+            self.homed.wait(&self.sim).await;
+        }
+    }
+
+    /// The transaction is durable.
+    fn finish(self: &Rc<Self>, work: Work) {
+        let id = work.transaction.id;
+        for entry in &work.forgotten {
+            self.drop_forgotten(entry, id);
+        }
+        let mut entries = Vec::with_capacity(work.logged.len());
+        for (entry, _) in work.logged {
+            self.uncount(&entry);
+            entry.committing.set(0);
+            entry.checkpoint.set(id);
+            entries.push(entry);
+        }
+        let mut state = self.state.borrow_mut();
+        if !entries.is_empty() {
+            let checkpoint = Checkpoint {
+                start: work.start,
+                left: entries.len(),
+                entries,
+            };
+            state.checkpoints.insert(id, checkpoint);
+        }
+        let mut freed = work.transaction.freed.take();
+        state.freed.append(&mut freed);
+        state.committed = id;
+        state.committing = None;
+        state.counts.commits += 1;
+        drop(state);
+        self.start_flusher();
+        self.committed.notify(&self.sim);
+    }
+
+    fn drop_forgotten(&self, entry: &Rc<Entry>, id: u64) {
+        self.uncount(entry);
+        entry.committing.set(0);
+        if entry.forgotten.get() == id {
+            entry.forgotten.set(0);
+        }
+        if entry.running.get() == 0 {
+            self.cache.borrow_mut().remove(entry);
+        }
+    }
+
+    fn note_data(&self, entry: &Entry, id: u64) {
+        if entry.is_data() {
+            self.state.borrow_mut().data.insert(entry.block, id);
+        }
+    }
+
+    /// Something on the medium has failed: nothing commits any more, and the
+    /// journal says so as far as it can.
+    pub(super) async fn abort(&self, error: IoError) {
+        let first = !std::mem::replace(&mut self.state.borrow_mut().aborted, true);
+        for signal in [&self.switched, &self.committed, &self.settled, &self.homed] {
+            signal.notify(&self.sim);
+        }
+        if !first || error == IoError::ReadOnly {
+            return;
+        }
+        let mut superblock = self.superblock.lock().await;
+        superblock.errno = JournalError::RECORDED;
+        // The medium may be the very thing that fails.
+        let _ = self.write_superblock(&superblock, true).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! Forcing, by request and by age, and the flushes for it.
+//!
+//! Invariants: whoever forces waits for one commit and one flush at most, and
+//! shares both with all who ask meanwhile; a flush that had begun before the call
+//! does not count.
+
+use super::{Core, data};
+use host::BlockPort;
+use ssd::IoError;
+use std::rc::Rc;
+use units::Ns;
+use vfs::{Errno, Result};
+
+/// Flush commands so far.
+#[derive(Default)]
+pub(super) struct Flushes {
+    started: u64,
+    finished: u64,
+    active: bool,
+}
+
+/// What somebody who wants a flush does next.
+enum Turn {
+    Done,
+    Lead,
+    Wait,
+}
+
+impl Flushes {
+    fn turn(&mut self, wanted: u64) -> Turn {
+        if self.finished >= wanted {
+            return Turn::Done;
+        }
+        if self.active {
+            return Turn::Wait;
+        }
+        self.active = true;
+        self.started += 1;
+        Turn::Lead
+    }
+}
+
+impl<P: BlockPort> Core<P> {
+    /// A flush that begins after this call; those who ask while one runs share
+    /// the next one, as in Linux' block layer.
+    pub(super) async fn flush(&self) -> std::result::Result<(), IoError> {
+        let wanted = self.state.borrow().flushes.started + 1;
+        loop {
+            let turn = self.state.borrow_mut().flushes.turn(wanted);
+            match turn {
+                Turn::Done => return Ok(()),
+                Turn::Lead => return self.lead_flush().await,
+                Turn::Wait => self.flushed.wait(&self.sim).await,
+            }
+        }
+    }
+
+    async fn lead_flush(&self) -> std::result::Result<(), IoError> {
+        let flushed = self.port.flush().await;
+        let mut state = self.state.borrow_mut();
+        state.counts.flushes += 1;
+        state.flushes.active = false;
+        if flushed.is_ok() {
+            state.flushes.finished = state.flushes.started;
+        }
+        self.flushed.notify(&self.sim);
+        flushed
+    }
+
+    /// Commits transactions that come of age, one timer for all.
+    pub(super) fn start_timer(self: &Rc<Self>) {
+        if !std::mem::replace(&mut self.state.borrow_mut().timer, true) {
+            let core = Rc::clone(self);
+            self.sim.spawn_detached(async move { core.time().await });
+        }
+    }
+
+    async fn time(self: Rc<Self>) {
+        while let Some((id, due)) = self.due() {
+            if due <= self.sim.now() {
+                self.request_commit(id);
+                break;
+            }
+            self.sim.sleep_until(due).await;
+        }
+        self.state.borrow_mut().timer = false;
+    }
+
+    /// The running transaction, and when it is to be committed.
+    fn due(&self) -> Option<(u64, Ns)> {
+        let state = self.state.borrow();
+        let running = state.running.as_ref()?;
+        let due = running
+            .opened
+            .0
+            .saturating_add(self.config.commit_interval.0);
+        Some((running.id, Ns(due)))
+    }
+
+    /// Waits until transaction `id` is durable, or never will be.
+    pub(super) async fn wait_committed(&self, id: u64) {
+        while self.is_pending(id) {
+            self.committed.wait(&self.sim).await;
+        }
+    }
+
+    fn is_pending(&self, id: u64) -> bool {
+        let state = self.state.borrow();
+        state.committed < id && !state.aborted
+    }
+
+    /// The last transaction that anybody has joined.
+    fn newest(&self) -> u64 {
+        self.state.borrow().next - 1
+    }
+
+    /// Makes everything up to transaction `upto` durable, and all file contents
+    /// that were written until now.
+    pub(super) async fn force(self: &Rc<Self>, upto: u64) -> Result<()> {
+        let with_data = upto.max(self.state.borrow().data_upto);
+        let upto = with_data.min(self.newest());
+        let covered = self.will_flush(upto);
+        if self.is_pending(upto) {
+            self.request_commit(upto);
+            self.wait_committed(upto).await;
+        }
+        if self.is_aborted() {
+            return Err(Errno::EIO);
+        }
+        if covered {
+            return Ok(());
+        }
+        let flushed = self.flush().await;
+        if let Err(error) = flushed {
+            self.abort(error).await;
+        }
+        flushed.map_err(data::failed)
+    }
+
+    /// Whether the commit of `upto` will flush what was written until now.
+    fn will_flush(&self, upto: u64) -> bool {
+        let state = self.state.borrow();
+        match &state.committing {
+            Some((committing, _)) if committing.id == upto => !committing.flushing.get(),
+            _ => state.committed < upto,
+        }
+    }
+
+    /// Makes everything durable.
+    pub(super) async fn force_all(self: &Rc<Self>) -> Result<()> {
+        self.force(self.newest()).await
+    }
+}

@@ -1,0 +1,282 @@
+//! Recovery: what is committed goes home, and the log is empty.
+//!
+//! Three passes as in jbd2: find the transactions that are whole; learn what
+//! they revoke; write what nobody revoked. Nothing is written before every copy
+//! has been checked, so a recovery that is refused has changed nothing; one that
+//! is cut short is repeated.
+
+use super::JournalError;
+use super::format::{Block, Superblock, Tag, feature, unescape};
+use super::log::{LARGEST, Map, Piece, extent, payload, write_pieces};
+use super::scan::{Found, Reader, Scan, scan};
+use host::{BlockPort, Purpose, Who};
+use nand::{Payload, UNIT};
+use ssd::Content;
+use std::collections::BTreeMap;
+use units::Placement;
+
+/// What a recovery has found and done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The log said that there is nothing to recover.
+    pub was_clean: bool,
+    /// Transactions that were replayed.
+    pub transactions: u64,
+    /// Blocks that were written home.
+    pub blocks: u64,
+    /// Copies that were passed over because a later transaction revoked them.
+    pub revoked: u64,
+    /// The transaction where the log ends has a commit block, but something in
+    /// it has a wrong checksum: the file system should be checked.
+    pub damaged: bool,
+    /// What a file system that stopped has recorded, as a negative errno; 0 if
+    /// none has. It stays recorded until [`super::Jbd2::clear_errno`].
+    pub errno: i32,
+}
+
+/// Where and as whom recovery writes.
+pub(super) struct Recover<'a, P> {
+    pub(super) port: &'a P,
+    pub(super) map: &'a Map,
+    /// Blocks of the medium.
+    pub(super) blocks: u64,
+    pub(super) journal: (Placement, Who),
+    pub(super) metadata: Placement,
+}
+
+impl<P: BlockPort> Recover<'_, P> {
+    /// Replays the log and leaves it empty.
+    pub(super) async fn run(&self) -> Result<(Superblock, Recovery), JournalError> {
+        let mut reader = Reader::new(self.port, self.map, self.journal.1);
+        let mut superblock = reader.superblock().await?;
+        let dirty = superblock.start != 0;
+        let foreign = feature::ASYNC_COMMIT | feature::FAST_COMMIT;
+        if dirty && superblock.incompat & foreign != 0 {
+            return Err(JournalError::Foreign(superblock.incompat & foreign));
+        }
+        let scan = scan(&mut reader, &superblock).await?;
+        let mut report = Recovery {
+            was_clean: !dirty,
+            transactions: scan.transactions.len() as u64,
+            damaged: scan.damaged,
+            errno: superblock.errno,
+            ..Recovery::default()
+        };
+        let revoked = revocations(&scan);
+        let copies = self.copies(&mut reader, &superblock, &scan, &revoked, &mut report);
+        self.write(copies.await?).await?;
+        // The transaction that did not commit may have left blocks with its
+        // number; so the next one is not called the same.
+        superblock.sequence = scan.next.wrapping_add(1);
+        superblock.start = 0;
+        superblock.incompat = feature::OURS;
+        if dirty {
+            self.empty(&superblock).await?;
+        }
+        Ok((superblock, report))
+    }
+
+    /// The newest copy of each block that is not revoked.
+    async fn copies(
+        &self,
+        reader: &mut Reader<'_, P>,
+        superblock: &Superblock,
+        scan: &Scan,
+        revoked: &BTreeMap<u64, u32>,
+        report: &mut Recovery,
+    ) -> Result<BTreeMap<u64, Payload>, JournalError> {
+        let mut copies = BTreeMap::new();
+        for found in &scan.transactions {
+            for &(tag, index) in &found.copies {
+                let revoked = revoked.get(&tag.home);
+                if revoked.is_some_and(|&by| !is_after(found.sequence, by)) {
+                    report.revoked += 1;
+                    continue;
+                }
+                let copy = reader.block(index).await?;
+                let copy = self.checked(superblock, found, &tag, copy)?;
+                copies.insert(tag.home, copy);
+            }
+        }
+        report.blocks = copies.len() as u64;
+        Ok(copies)
+    }
+
+    fn checked(
+        &self,
+        superblock: &Superblock,
+        found: &Found,
+        tag: &Tag,
+        copy: Payload,
+    ) -> Result<Payload, JournalError> {
+        if tag.home >= self.blocks || self.map.holds(tag.home) {
+            return Err(JournalError::Target {
+                sequence: found.sequence,
+                block: tag.home,
+            });
+        }
+        let mut bytes: Block = copy.to_bytes();
+        if !superblock.form().fits(tag, found.sequence, &bytes) {
+            return Err(JournalError::Copy {
+                sequence: found.sequence,
+                block: tag.home,
+            });
+        }
+        if !tag.escaped {
+            return Ok(copy);
+        }
+        unescape(&mut bytes);
+        Ok(payload(&bytes))
+    }
+
+    async fn write(&self, copies: BTreeMap<u64, Payload>) -> Result<(), JournalError> {
+        let who = Who {
+            origin: self.journal.1.origin,
+            purpose: Purpose::Metadata,
+        };
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (block, copy) in copies {
+            match pieces.last_mut() {
+                Some(last)
+                    if last.start + last.payloads.len() as u64 == block
+                        && last.payloads.len() < LARGEST =>
+                {
+                    last.payloads.push(copy);
+                }
+                _ => pieces.push(Piece {
+                    start: block,
+                    payloads: vec![copy],
+                    placement: self.metadata,
+                    who,
+                }),
+            }
+        }
+        write_pieces(self.port, &pieces).await?;
+        Ok(())
+    }
+
+    async fn empty(&self, superblock: &Superblock) -> Result<(), JournalError> {
+        self.port.flush().await?;
+        let (placement, who) = self.journal;
+        let block = superblock.encode();
+        let extent = extent(self.map.home(0).0, 1);
+        let content = Content::Bytes(&*block);
+        let write = self.port.write(extent, content, placement, who, true);
+        Ok(write.await?)
+    }
+}
+
+/// For each revoked block the last transaction that revoked it.
+fn revocations(scan: &Scan) -> BTreeMap<u64, u32> {
+    let each = scan.transactions.iter();
+    each.flat_map(|found| found.revoked.iter().map(|&block| (block, found.sequence)))
+        .collect()
+}
+
+/// Whether sequence number `a` comes after `b`, going around.
+fn is_after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 > 0
+}
+
+/// A log as a list, for programs that show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    /// Blocks of the log.
+    pub len: u32,
+    /// The sequence number that recovery expects first.
+    pub sequence: u32,
+    /// Where recovery starts; 0 if there is nothing to recover.
+    pub start: u32,
+    /// What a file system that stopped has recorded, as a negative errno.
+    pub errno: i32,
+    /// Incompatible features, as bits.
+    pub incompat: u32,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// Transactions that a recovery would replay.
+    pub transactions: Vec<Inspected>,
+    /// The transaction behind them is damaged.
+    pub damaged: bool,
+}
+
+/// A transaction of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// Its number on the medium.
+    pub sequence: u32,
+    /// The block of the log where it starts.
+    pub start: u32,
+    /// The block of the log that commits it.
+    pub commit: u32,
+    /// When it was committed: seconds since 1970 and nanoseconds.
+    pub committed_at: (u64, u32),
+    /// Its copies.
+    pub copies: Vec<InspectedCopy>,
+    /// Blocks that it revokes.
+    pub revoked: Vec<u64>,
+}
+
+/// A copy in a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InspectedCopy {
+    /// The block of the file system that it is a copy of.
+    pub home: u64,
+    /// The block of the log that holds it.
+    pub index: u32,
+    /// Its first four bytes were those of a block of the log, and are zero there.
+    pub escaped: bool,
+}
+
+impl From<Found> for Inspected {
+    fn from(found: Found) -> Self {
+        let copies = found.copies.iter().map(|&(tag, index)| InspectedCopy {
+            home: tag.home,
+            index,
+            escaped: tag.escaped,
+        });
+        Self {
+            sequence: found.sequence,
+            start: found.start,
+            commit: found.commit,
+            committed_at: found.committed_at,
+            copies: copies.collect(),
+            revoked: found.revoked,
+        }
+    }
+}
+
+/// Lists what the log in `runs` holds, without changing it.
+///
+/// # Errors
+/// If there is no journal that can be read.
+pub async fn inspect<P: BlockPort>(
+    port: &P,
+    runs: &[crate::persist::Run],
+) -> Result<Inspection, JournalError> {
+    let map = Map::new(runs, port.capacity().0 / UNIT as u64)?;
+    let mut reader = Reader::new(port, &map, Who::default());
+    let superblock = reader.superblock().await?;
+    let scan = scan(&mut reader, &superblock).await?;
+    Ok(Inspection {
+        len: superblock.len,
+        sequence: superblock.sequence,
+        start: superblock.start,
+        errno: superblock.errno,
+        incompat: superblock.incompat,
+        uuid: superblock.uuid,
+        transactions: scan.transactions.into_iter().map(Inspected::from).collect(),
+        damaged: scan.damaged,
+    })
+}
+
+/// The copy of a block that goes to the log, and whether it had to be escaped.
+pub(super) fn copy_for_log(original: &Payload) -> (Payload, bool) {
+    let mut head = [0; 4];
+    let _ = original.copy_to(0, &mut head);
+    if u32::from_be_bytes(head) != super::format::MAGIC {
+        return (original.clone(), false);
+    }
+    let mut bytes = original.to_bytes();
+    bytes[..4].fill(0);
+    (payload(&bytes), true)
+}

@@ -1,0 +1,210 @@
+//! What a log holds: the transactions that are whole, in their order.
+//!
+//! Invariants: a walk ends after as many blocks as the log has, whatever they
+//! hold; a transaction counts only if its commit block and every block that
+//! names others have the right checksums; what is kept of a log is never more
+//! than the log itself.
+
+use super::JournalError;
+use super::format::{self, Block, Form, Kind, Superblock, Tag};
+use super::log::{Map, Span, extent};
+use host::{BlockPort, Who};
+use nand::Payload;
+use std::collections::BTreeMap;
+
+/// Blocks that one read of the log takes, 128 KiB: as far as jbd2 reads ahead
+/// during recovery (`MAXBUF`).
+const AHEAD: u32 = 32;
+
+/// Reads a log, each block of the medium once.
+pub(super) struct Reader<'a, P> {
+    pub(super) port: &'a P,
+    pub(super) map: &'a Map,
+    pub(super) who: Who,
+    chunks: BTreeMap<u32, Vec<Payload>>,
+}
+
+impl<'a, P: BlockPort> Reader<'a, P> {
+    pub(super) const fn new(port: &'a P, map: &'a Map, who: Who) -> Self {
+        Self {
+            port,
+            map,
+            who,
+            chunks: BTreeMap::new(),
+        }
+    }
+
+    /// Block `index` of the log.
+    pub(super) async fn block(&mut self, index: u32) -> Result<Payload, JournalError> {
+        let first = index - index % AHEAD;
+        if !self.chunks.contains_key(&first) {
+            let chunk = self.chunk(first).await?;
+            self.chunks.insert(first, chunk);
+        }
+        Ok(self.chunks[&first][(index - first) as usize].clone())
+    }
+
+    async fn chunk(&self, first: u32) -> Result<Vec<Payload>, JournalError> {
+        let mut chunk = vec![Payload::Zero; AHEAD.min(self.map.len() - first) as usize];
+        let mut done = 0;
+        while done < chunk.len() {
+            let (start, follow) = self.map.home(first + done as u32);
+            let count = (follow as usize).min(chunk.len() - done);
+            let mut sink = &mut chunk[done..done + count];
+            let extent = extent(start, count);
+            self.port.read(extent, &mut sink, self.who).await?;
+            done += count;
+        }
+        Ok(chunk)
+    }
+
+    /// The superblock, checked against the place that the log has.
+    pub(super) async fn superblock(&mut self) -> Result<Superblock, JournalError> {
+        if self.map.len() == 0 {
+            return Err(JournalError::Shape);
+        }
+        let block = self.block(0).await?.to_bytes();
+        let superblock = Superblock::parse(&block)?;
+        if superblock.len > self.map.len() {
+            return Err(JournalError::TooShort {
+                has: self.map.len(),
+                needs: superblock.len,
+            });
+        }
+        Ok(superblock)
+    }
+}
+
+/// A transaction of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) sequence: u32,
+    /// Where it starts, and where its commit block is.
+    pub(super) start: u32,
+    pub(super) commit: u32,
+    /// Copies and where in the log they are.
+    pub(super) copies: Vec<(Tag, u32)>,
+    pub(super) revoked: Vec<u64>,
+    pub(super) committed_at: (u64, u32),
+}
+
+/// All of a log that a recovery looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Scan {
+    pub(super) transactions: Vec<Found>,
+    /// The first sequence number that did not commit.
+    pub(super) next: u32,
+    /// It has a commit block all the same, and is no older than the others:
+    /// something in it is damaged.
+    pub(super) damaged: bool,
+}
+
+/// Walks over the transactions of a log from its start on.
+pub(super) async fn scan<P: BlockPort>(
+    reader: &mut Reader<'_, P>,
+    superblock: &Superblock,
+) -> Result<Scan, JournalError> {
+    let mut walk = Walk::new(superblock);
+    if superblock.start == 0 {
+        return Ok(walk.scan);
+    }
+    while walk.walked < walk.span.size() {
+        let payload = reader.block(walk.at).await?;
+        let mut head = [0; 12];
+        let _ = payload.copy_to(0, &mut head);
+        let Some((kind, sequence)) = format::header(&head) else {
+            break;
+        };
+        if sequence != walk.scan.next || !walk.step(kind, &payload.to_bytes()) {
+            break;
+        }
+    }
+    Ok(walk.scan)
+}
+
+struct Walk {
+    form: Form,
+    span: Span,
+    at: u32,
+    walked: u32,
+    /// The transaction whose commit block has not come yet.
+    open: Found,
+    /// Whether its blocks so far have the right checksums.
+    sound: bool,
+    scan: Scan,
+}
+
+impl Walk {
+    fn new(superblock: &Superblock) -> Self {
+        let span = Span {
+            first: superblock.first,
+            end: superblock.end(),
+            head: superblock.start,
+            tail: superblock.start,
+            tail_id: u64::from(superblock.sequence),
+        };
+        let scan = Scan {
+            next: superblock.sequence,
+            ..Scan::default()
+        };
+        Self {
+            form: superblock.form(),
+            span,
+            at: superblock.start,
+            walked: 0,
+            open: Found::default(),
+            sound: true,
+            scan,
+        }
+    }
+
+    /// Takes one block in. False if the log ends here.
+    fn step(&mut self, kind: Kind, block: &Block) -> bool {
+        if self.open.start == 0 {
+            self.open.start = self.at;
+        }
+        match kind {
+            Kind::Descriptor => {
+                self.sound &= self.form.is_whole(block);
+                self.copies(block);
+            }
+            Kind::Revoke => {
+                self.sound &= self.form.is_whole(block);
+                self.open.revoked.extend(self.form.revoked(block));
+            }
+            Kind::Commit => return self.commit(block),
+        }
+        self.advance(1);
+        true
+    }
+
+    fn advance(&mut self, count: u32) {
+        self.walked += count;
+        self.at = self.span.after(self.at, count);
+    }
+
+    fn copies(&mut self, block: &Block) {
+        for tag in self.form.tags(block) {
+            self.advance(1);
+            self.open.copies.push((tag, self.at));
+        }
+    }
+
+    fn commit(&mut self, block: &Block) -> bool {
+        let at = format::committed_at(block);
+        if !self.sound || !self.form.is_committed(block) {
+            // What is left of a lap before is older, and no damage.
+            let last = self.scan.transactions.last();
+            self.scan.damaged = last.is_none_or(|last| at >= last.committed_at);
+            return false;
+        }
+        let mut found = std::mem::take(&mut self.open);
+        found.sequence = self.scan.next;
+        found.commit = self.at;
+        found.committed_at = at;
+        self.scan.transactions.push(found);
+        self.scan.next = self.scan.next.wrapping_add(1);
+        self.advance(1);
+        true
+    }
+}

@@ -1,0 +1,145 @@
+//! Where the journal is: read from the bare medium, before a strategy that needs
+//! it is opened.
+
+use crate::buffer::BLOCK;
+use crate::extents::State;
+use crate::format::extent::{self, Entry, Expect, Node};
+use crate::format::{group, inode as raw, superblock as sb};
+use crate::geometry::{Geometry, MountError};
+use crate::mount::read_group;
+use crate::nojournal::errno;
+use crate::persist::Run;
+use host::{BlockPort, Purpose, Who};
+use units::{Extent, Origin, SECTOR};
+
+/// Where the journal of a file system is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalPlace {
+    /// Its blocks, in the order of the journal.
+    pub runs: Vec<Run>,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Whether it has to be replayed.
+    pub needs_recovery: bool,
+    /// The identity of the file system.
+    pub uuid: [u8; 16],
+}
+
+async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountError> {
+    let sectors = BLOCK as u64 / SECTOR;
+    let mut bytes = [0; BLOCK];
+    let who = Who {
+        origin: Origin(0),
+        purpose: Purpose::Metadata,
+    };
+    let extent = Extent::new(block * sectors, sectors as u32);
+    let done = port.read(extent, &mut bytes.as_mut_slice(), who).await;
+    done.map_err(errno)?;
+    Ok(bytes)
+}
+
+/// Finds the journal of the file system on `port`; none if it has none.
+///
+/// # Errors
+/// What is wrong with the file system or its journal, or `EIO`.
+pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>, MountError> {
+    let first = read(port, 0).await?;
+    let geometry = Geometry::decode(&first[sb::OFFSET..sb::OFFSET + sb::SIZE])?;
+    if !geometry.has_compat(sb::COMPAT_HAS_JOURNAL) {
+        return Ok(None);
+    }
+    let slot = read_journal_inode(port, &geometry).await?;
+    let runs = read_runs(port, &geometry, &slot).await?;
+    Ok(Some(JournalPlace {
+        runs,
+        block_size: BLOCK as u32,
+        needs_recovery: geometry.incompat & sb::INCOMPAT_RECOVER != 0,
+        uuid: geometry.uuid,
+    }))
+}
+
+async fn read_journal_inode(
+    port: &impl BlockPort,
+    geometry: &Geometry,
+) -> Result<Vec<u8>, MountError> {
+    let ino = geometry.journal_inode;
+    if ino == 0 {
+        return Err(MountError::Journal("it is on another device"));
+    }
+    if ino >= geometry.first_inode {
+        return Err(MountError::Journal(
+            "its inode is none of the reserved ones",
+        ));
+    }
+    if geometry.has_compat(sb::COMPAT_FAST_COMMIT) {
+        return Err(MountError::Journal("it has the feature fast_commit"));
+    }
+    let descriptors = read(port, 1).await?;
+    let descriptor = &descriptors[..geometry.descriptor_size];
+    let group: group::Descriptor = read_group(geometry, 0, descriptor)?;
+    let byte = (ino as usize - 1) * geometry.inode_size;
+    let block = read(port, group.inode_table + (byte / BLOCK) as u64).await?;
+    let slot = block[byte % BLOCK..][..geometry.inode_size].to_vec();
+    let seed = raw::seed(geometry.seed, ino, raw::GENERATION.get(&slot));
+    if geometry.checksums && !raw::is_whole(seed, &slot) {
+        return Err(MountError::Journal("the checksum of its inode is wrong"));
+    }
+    Ok(slot)
+}
+
+/// The extents of the journal, down the tree. Its depth falls with every step,
+/// and what a node knows lies behind what came before, so a loop ends.
+async fn read_runs(
+    port: &impl BlockPort,
+    geometry: &Geometry,
+    slot: &[u8],
+) -> Result<Vec<Run>, MountError> {
+    const DAMAGED: MountError = MountError::Journal("its map is damaged");
+    if raw::FLAGS.get(slot) & raw::FLAG_EXTENTS == 0 {
+        return Err(MountError::Journal("it is not made of extents"));
+    }
+    let root = Node::decode(&raw::MAP.get(slot), Expect::ROOT).ok_or(DAMAGED)?;
+    let mut runs = Vec::new();
+    let mut next = 0;
+    let mut rest = stacked(&root, Expect::ROOT.to);
+    while let Some((entry, depth, to)) = rest.pop() {
+        let Some(below) = depth.checked_sub(1) else {
+            let usable =
+                u64::from(entry.logical) == next && matches!(State::of(&entry), State::Written(_));
+            let end = entry.start.checked_add(u64::from(entry.len));
+            if !usable || end.is_none_or(|end| end > geometry.blocks) {
+                return Err(DAMAGED);
+            }
+            next = entry.end();
+            let len = u64::from(entry.len);
+            runs.push(Run {
+                start: entry.start,
+                len,
+            });
+            continue;
+        };
+        let bytes = read(port, entry.start).await?;
+        let expect = Expect {
+            depth: Some(below),
+            from: u64::from(entry.logical),
+            to,
+        };
+        let node = Node::decode(&bytes[..extent::CHECKSUM.at], expect).ok_or(DAMAGED)?;
+        rest.extend(stacked(&node, to));
+    }
+    let blocks = raw::size(slot) / BLOCK as u64;
+    if blocks < 1024 || next < blocks {
+        return Err(MountError::Journal("it is shorter than 1024 blocks"));
+    }
+    Ok(runs)
+}
+
+/// The entries of a node with its depth and where each ends, the first one last.
+fn stacked(node: &Node, to: u64) -> Vec<(Entry, u16, u64)> {
+    let ends = node.entries.iter().skip(1).map(|e| u64::from(e.logical));
+    let ends = ends.chain([to]);
+    let all = node.entries.iter().zip(ends);
+    let mut all: Vec<_> = all.map(|(&entry, end)| (entry, node.depth, end)).collect();
+    all.reverse();
+    all
+}

@@ -1,0 +1,71 @@
+//! Where the drive shall put what: a table from hints to placement handles.
+
+use units::Placement;
+use vfs::Hint;
+
+/// Placement handles by what is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Placer {
+    /// Of contents of files, by the number of their hint.
+    data: [Placement; 6],
+    /// Of metadata and journal.
+    metadata: Placement,
+}
+
+impl Placer {
+    /// The table for a drive with this many handles. Files without a hint have
+    /// handle 0; with two or more, metadata and journal have the last one; hints
+    /// from short to extreme share those between, in their order.
+    #[must_use]
+    pub fn for_handles(handles: u16) -> Self {
+        let last = handles.saturating_sub(1);
+        let between = last.saturating_sub(1);
+        let hinted = |n: u16| {
+            Placement(if between == 0 {
+                0
+            } else {
+                1 + n.min(between - 1)
+            })
+        };
+        let none = Placement(0);
+        Self {
+            data: [none, none, hinted(0), hinted(1), hinted(2), hinted(3)],
+            metadata: Placement(last),
+        }
+    }
+
+    /// That of contents of a file with `hint`.
+    #[must_use]
+    pub const fn data(&self, hint: Hint) -> Placement {
+        self.data[hint as usize]
+    }
+
+    /// That of metadata and journal.
+    #[must_use]
+    pub const fn metadata(&self) -> Placement {
+        self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_have_handles_of_their_own_while_there_are_enough() {
+        let many = Placer::for_handles(8);
+        let hints = [
+            Hint::NotSet,
+            Hint::Short,
+            Hint::Medium,
+            Hint::Long,
+            Hint::Extreme,
+        ];
+        let handles = hints.map(|hint| many.data(hint).0);
+        assert_eq!(handles, [0, 1, 2, 3, 4]);
+        assert_eq!(many.metadata(), Placement(7));
+        let few = Placer::for_handles(3);
+        assert_eq!(hints.map(|hint| few.data(hint).0), [0, 1, 1, 1, 1]);
+        assert_eq!(Placer::for_handles(1), Placer::default());
+    }
+}

@@ -1,0 +1,136 @@
+//! What became of a block since it was last looked at.
+//!
+//! Invariants: pages of one life of a block, from erase to erase, are only ever
+//! added, so what is new is a suffix; whatever else happened to it is told as the
+//! whole block. A delta that is laid over the block as it was gives the block as
+//! it is; laid over any other it is refused and changes nothing.
+
+use super::{BlockImage, BlockImageError, Media};
+use crate::block::{Block, BlockState};
+use crate::geometry::{BlockId, Row};
+use std::sync::Arc;
+
+/// Pages added to a block, or a block made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockDelta {
+    /// The first page that is told; 0 if the block is made anew.
+    pub from: u32,
+    /// The block. Its lists hold the pages from `from` on only.
+    pub image: BlockImage,
+}
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    state: BlockState,
+    written: u32,
+    erases: u32,
+}
+
+impl Media {
+    /// What there is to know of a block whose pages from `limit` on do not count
+    /// yet.
+    pub(crate) fn known(&self, id: BlockId, limit: u32) -> Known {
+        let block = self.block(id);
+        let written = block.written.min(limit);
+        let state = match block.state {
+            BlockState::Written if written == 0 => BlockState::Erased,
+            state => state,
+        };
+        let erases = block.erases;
+        Known {
+            state,
+            written,
+            erases,
+        }
+    }
+
+    /// Whether both media hold the very same cells in a block.
+    pub(crate) fn shares(&self, other: &Self, index: usize) -> bool {
+        Arc::ptr_eq(&self.blocks[index], &other.blocks[index])
+    }
+
+    /// What leads from a block of which `before` was known to the one of which
+    /// `now` is.
+    pub(crate) fn delta(&self, id: BlockId, before: Known, now: Known) -> BlockDelta {
+        let open = |state| matches!(state, BlockState::Erased | BlockState::Written);
+        let added = open(before.state)
+            && now.state == BlockState::Written
+            && before.erases == now.erases
+            && before.written < now.written;
+        let from = if added { before.written } else { 0 };
+        let mut image = BlockImage {
+            state: now.state,
+            written: now.written,
+            erases: now.erases,
+            label: 0,
+            base: 0,
+            stamps: Vec::new(),
+            words: Vec::new(),
+            payload: Vec::new(),
+        };
+        if now.written > 0 && BlockImage::holds_pages(now.state) {
+            let block = self.block(id);
+            (image.label, image.base) = (block.label, block.base());
+            self.export_pages(id, from, &mut image);
+        }
+        BlockDelta { from, image }
+    }
+
+    /// Lays `delta` over a block.
+    ///
+    /// # Errors
+    /// If the block is not the one that it was taken from, or this flash has no
+    /// such block; nothing has changed then.
+    ///
+    /// # Panics
+    /// If there is no block `id`.
+    pub fn amend(&mut self, id: BlockId, delta: &BlockDelta) -> Result<(), BlockImageError> {
+        let &BlockDelta { from, ref image } = delta;
+        self.check_image(image, from)?;
+        if from == 0 {
+            self.keep_readable(id, 0);
+            let index = self.geometry.index(id);
+            self.blocks[index] = Arc::new(Block::default());
+            return self.import(id, image);
+        }
+        self.check_follows(id, delta)?;
+        self.import_pages(id, from, image);
+        Ok(())
+    }
+
+    fn check_follows(&self, id: BlockId, delta: &BlockDelta) -> Result<(), BlockImageError> {
+        let BlockDelta { from, image } = delta;
+        let block = self.block(id);
+        let fits = block.state == BlockState::Written
+            && image.state == BlockState::Written
+            && block.written == *from
+            && image.written > *from
+            && block.erases == image.erases
+            && (block.label, block.base()) == (image.label, image.base);
+        if fits {
+            return Ok(());
+        }
+        Err(BlockImageError::Follows {
+            from: *from,
+            written: block.written,
+        })
+    }
+
+    /// Programs the pages of a checked image, of which the first is `from`.
+    pub(super) fn import_pages(&mut self, id: BlockId, from: u32, image: &BlockImage) {
+        let step = self.geometry.pages_per_program;
+        let sectors = (step * self.geometry.sectors_per_page()) as usize;
+        for (number, stamp) in image.stamps.iter().enumerate() {
+            let page = from + number as u32 * step;
+            let part = number * sectors..(number + 1) * sectors;
+            let (words, payload) = (&image.words[part.clone()], &image.payload[part]);
+            let known = stamp.unwrap_or(image.base);
+            self.program(Row::single(id, page), known, image.label, words, payload)
+                .expect("checked before");
+            if stamp.is_none() {
+                self.tear(id, page..page + step);
+            }
+        }
+    }
+}

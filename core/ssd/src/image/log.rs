@@ -1,0 +1,327 @@
+//! The log of a drive file: what a drive under power changed since. The layout is
+//! on the page of [`crate::image`].
+//!
+//! Invariants: the file with all its records is the drive as a power cut at the
+//! instant of the last record may leave it; a record counts as a whole or not at
+//! all; records can be laid only over the file and the records that they follow.
+
+use super::stream::{Kind, Mark, Reader, Sections};
+use super::{ImageError, blocks, dump};
+use crate::config::DriveConfig;
+use crate::drive::{Drive, DriveMedia, Dump, SavedSlot};
+use crate::journal::Trimmed;
+use crate::layout::Layout;
+use crate::ledger::Smart;
+use crate::map::Touched;
+use nand::{Media, Watch};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Write};
+use std::rc::Rc;
+
+/// Bytes of counters as JSON: twice what there is with every number at its
+/// longest.
+const SMART_MAX: u64 = 4096;
+
+/// Turns what a drive does into records at the end of its file.
+pub struct Log {
+    drive: Drive,
+    watch: Rc<Watch>,
+    mark: Mark,
+    memory: Vec<u8>,
+    /// Pages of which the buffer may hold another version than the file.
+    touched: Option<Touched>,
+    /// Pages of which the file holds a saved version.
+    saved: BTreeSet<u32>,
+    trims: Vec<Trimmed>,
+    /// Whether the file has a saved buffer that no drive has.
+    stale: bool,
+}
+
+impl Log {
+    /// A log of what `drive` changes over `media`, which the file holds up to
+    /// `mark`. Begin before the drive's kernel runs, or with [`Drive::settled`].
+    #[must_use]
+    pub fn new(drive: &Drive, media: &DriveMedia, mark: Mark) -> Self {
+        let protected = drive.config().controller.power_loss_protection;
+        let touched = protected.then(|| drive.core.state.borrow_mut().map.watch());
+        let dump = media.dump.as_ref();
+        Self {
+            drive: drive.clone(),
+            watch: drive.core.nand.watch(&media.cells),
+            mark,
+            memory: Vec::new(),
+            touched,
+            saved: dump.map_or_else(BTreeSet::new, |dump| {
+                dump.slots.iter().map(|slot| slot.page).collect()
+            }),
+            trims: dump.map_or_else(Vec::new, |dump| dump.trims.clone()),
+            stale: dump.is_some() && !protected,
+        }
+    }
+
+    /// Where the file ends.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Says where the file ends, for a log that began before its file was
+    /// written.
+    pub fn set_mark(&mut self, mark: Mark) {
+        self.mark = mark;
+    }
+
+    /// Puts the record of this instant at the end of `out`; nothing if neither
+    /// cells nor buffer have changed, unless `always`.
+    ///
+    /// # Errors
+    /// Those of `out`. The log can not be used any more then.
+    pub fn append(&mut self, out: &mut impl Write, always: bool) -> io::Result<()> {
+        let dump = self.dump_change();
+        let deltas = self.watch.take(&self.drive.core.nand);
+        if deltas.is_empty() && dump.is_none() && !always {
+            return Ok(());
+        }
+        let mut smart = self.drive.smart();
+        smart.unsafe_shutdowns += 1;
+        let mut sections = Sections::resume(out, self.mark, std::mem::take(&mut self.memory));
+        sections.begin(Kind::Change)?;
+        let smart = serde_json::to_vec(&smart)?;
+        sections.put(&(smart.len() as u32).to_le_bytes())?;
+        sections.put(&smart)?;
+        let geometry = self.drive.layout().geometry;
+        sections.put(&(deltas.len() as u32).to_le_bytes())?;
+        for (id, delta) in &deltas {
+            sections.put(&delta.from.to_le_bytes())?;
+            blocks::put_block(&mut sections, geometry.index(*id) as u32, &delta.image)?;
+        }
+        match &dump {
+            None => sections.put(&[UNCHANGED])?,
+            Some(change) => change.put(&mut sections)?,
+        }
+        (self.mark, self.memory) = sections.commit()?;
+        Ok(())
+    }
+
+    /// What became of the buffer that capacitors would save, none if nothing.
+    fn dump_change(&mut self) -> Option<DumpChange> {
+        let Some(touched) = &self.touched else {
+            return std::mem::take(&mut self.stale).then_some(DumpChange::Gone);
+        };
+        let core = &self.drive.core;
+        let mut pages = touched.take();
+        pages.sort_unstable();
+        pages.dedup();
+        let (mut gone, mut put) = (Vec::new(), Vec::new());
+        for page in pages {
+            if let Some(slot) = core.saved_page(page) {
+                self.saved.insert(page);
+                put.push(slot);
+            } else if self.saved.remove(&page) {
+                gone.push(page);
+            }
+        }
+        let records = &core.journal.borrow().records;
+        let trims = (self.trims != *records).then(|| {
+            self.trims.clone_from(records);
+            records.clone()
+        });
+        let same = gone.is_empty() && put.is_empty() && trims.is_none();
+        (!same).then_some(DumpChange::Buffer { gone, put, trims })
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Some(touched) = &self.touched {
+            self.drive.core.state.borrow_mut().map.unwatch(touched);
+        }
+    }
+}
+
+/// The saved buffer is as before.
+const UNCHANGED: u8 = 0;
+/// There is none any more.
+const GONE: u8 = 1;
+/// Slots come and go.
+const CHANGED: u8 = 2;
+
+/// What became of a saved buffer.
+enum DumpChange {
+    Gone,
+    Buffer {
+        /// Pages whose version is on flash now.
+        gone: Vec<u32>,
+        put: Vec<SavedSlot>,
+        trims: Option<Vec<Trimmed>>,
+    },
+}
+
+impl DumpChange {
+    fn put<W: Write>(&self, sections: &mut Sections<'_, W>) -> io::Result<()> {
+        let Self::Buffer { gone, put, trims } = self else {
+            return sections.put(&[GONE]);
+        };
+        sections.put(&[CHANGED])?;
+        sections.put(&(gone.len() as u32).to_le_bytes())?;
+        for page in gone {
+            sections.put(&page.to_le_bytes())?;
+        }
+        dump::put_slots(sections, put)?;
+        sections.put(&[u8::from(trims.is_some())])?;
+        match trims {
+            Some(trims) => dump::put_trims(sections, trims),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A drive that records are laid over.
+pub(super) struct Replay<'a> {
+    layout: &'a Layout,
+    config: &'a DriveConfig,
+    cells: Media,
+    smart: Smart,
+    /// Saved slots by page, each with its turn.
+    slots: BTreeMap<u32, (u64, SavedSlot)>,
+    turn: u64,
+    trims: Vec<Trimmed>,
+    saved: bool,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(layout: &'a Layout, config: &'a DriveConfig, media: DriveMedia) -> Self {
+        let mut replay = Self {
+            layout,
+            config,
+            cells: media.cells,
+            smart: media.smart,
+            slots: BTreeMap::new(),
+            turn: 0,
+            trims: Vec::new(),
+            saved: media.dump.is_some(),
+        };
+        let dump = media.dump.unwrap_or_default();
+        dump.slots.into_iter().for_each(|slot| replay.keep(slot));
+        replay.trims = dump.trims;
+        replay
+    }
+
+    fn keep(&mut self, slot: SavedSlot) {
+        self.turn += 1;
+        self.slots.insert(slot.page, (self.turn, slot));
+    }
+
+    /// Lays the records that follow over the drive. Gives the number of records
+    /// and where the last one ends.
+    pub(super) fn run(&mut self, reader: &mut Reader<'_, impl Read>) -> Result<Mark, ImageError> {
+        let mut mark = reader.mark();
+        while reader.has_record()? {
+            match self.record(reader) {
+                Ok(()) => mark = reader.mark(),
+                Err(ImageError::Truncated { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(mark)
+    }
+
+    /// Reads one record to its end before any of it takes effect.
+    fn record(&mut self, reader: &mut Reader<'_, impl Read>) -> Result<(), ImageError> {
+        reader.begin(Kind::Change)?;
+        let len = reader.count("the length of the counters", SMART_MAX)?;
+        let mut text = vec![0; len as usize];
+        reader.take(&mut text)?;
+        let parsed = serde_json::from_slice(&text);
+        let what = "counters";
+        let smart = parsed.map_err(|source| ImageError::Text { what, source })?;
+        let deltas = blocks::take_deltas(reader, self.layout.geometry)?;
+        let change = self.take_change(reader)?;
+        reader.commit()?;
+        self.smart = smart;
+        for (index, delta) in deltas {
+            let id = self.layout.geometry.block_at(index as usize);
+            let offset = reader.offset();
+            let wrong = |source| ImageError::Block {
+                offset,
+                index,
+                source,
+            };
+            self.cells.amend(id, &delta).map_err(wrong)?;
+        }
+        self.apply(change, reader)
+    }
+
+    fn take_change(
+        &self,
+        reader: &mut Reader<'_, impl Read>,
+    ) -> Result<Option<DumpChange>, ImageError> {
+        let kind = reader.u8()?;
+        let kinds = format_args!("0 to 2");
+        reader.require(
+            "the change of a buffer",
+            kind.into(),
+            kinds,
+            kind <= CHANGED,
+        )?;
+        if kind != CHANGED {
+            return Ok((kind == GONE).then_some(DumpChange::Gone));
+        }
+        let most = u64::from(self.layout.buffer_pages);
+        let count = reader.count("the number of pages that left the buffer", most)?;
+        let gone = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
+        let put = dump::take_slots(reader, self.layout, self.config)?;
+        let trims = match reader.u8()? {
+            0 => None,
+            _ => Some(dump::take_trims(reader)?),
+        };
+        Ok(Some(DumpChange::Buffer { gone, put, trims }))
+    }
+
+    fn apply(
+        &mut self,
+        change: Option<DumpChange>,
+        reader: &Reader<'_, impl Read>,
+    ) -> Result<(), ImageError> {
+        match change {
+            None => return Ok(()),
+            Some(DumpChange::Gone) => {
+                self.slots.clear();
+                self.trims.clear();
+                self.saved = false;
+            }
+            Some(DumpChange::Buffer { gone, put, trims }) => {
+                self.saved = true;
+                for page in gone {
+                    self.slots.remove(&page);
+                }
+                put.into_iter().for_each(|slot| self.keep(slot));
+                self.trims = trims.unwrap_or(std::mem::take(&mut self.trims));
+            }
+        }
+        let (most, found) = (self.layout.buffer_pages, self.slots.len() as u64);
+        let expected = format_args!("at most {most}");
+        reader.require(
+            "the number of saved writes",
+            found,
+            expected,
+            found <= u64::from(most),
+        )
+    }
+
+    /// The drive as the last record leaves it.
+    pub(super) fn end(self, reader: &Reader<'_, impl Read>) -> Result<DriveMedia, ImageError> {
+        let mut slots: Vec<_> = self.slots.into_values().collect();
+        slots.sort_unstable_by_key(|(turn, _)| *turn);
+        let dump = Dump {
+            slots: slots.into_iter().map(|(_, slot)| slot).collect(),
+            trims: self.trims,
+        };
+        dump::check(reader, self.layout, self.config, &dump)?;
+        Ok(DriveMedia {
+            cells: self.cells,
+            dump: self.saved.then_some(dump),
+            smart: self.smart,
+        })
+    }
+}

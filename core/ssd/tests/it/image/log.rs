@@ -1,0 +1,285 @@
+//! The log behind a drive file: with it the file is the drive at each instant.
+
+use super::{bytes_of, contents, read, small};
+use nand::Payload;
+use sim::{Kernel, Rng, Seed};
+use ssd::image::{self, Log, Mark};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, Precondition};
+use units::{Extent, Origin, Placement};
+
+/// A drive under power, its file and what the host knows of it.
+struct Bench {
+    config: DriveConfig,
+    kernel: Kernel,
+    drive: Drive,
+    log: Log,
+    file: Vec<u8>,
+    rng: Rng,
+    /// By page: the pattern that the host wrote, none for nothing.
+    written: Vec<Option<u64>>,
+}
+
+impl Bench {
+    fn new(config: DriveConfig, past: Precondition, seed: u64) -> Self {
+        let media = past.media(&config, Seed(seed)).unwrap();
+        let mut file = Vec::new();
+        let mark = image::write(&config, &media, &mut file).unwrap();
+        let mut bench = Self::power_on(config, &media, file, mark, seed);
+        let pages = bench.drive.layout().host_pages;
+        let pattern = |page| match &bench.drive.peek(page)?[0] {
+            Payload::Fill(pattern) => Some(*pattern),
+            _ => Some(0),
+        };
+        bench.written = (0..pages).map(pattern).collect();
+        bench
+    }
+
+    fn power_on(
+        config: DriveConfig,
+        media: &DriveMedia,
+        file: Vec<u8>,
+        mark: Mark,
+        seed: u64,
+    ) -> Self {
+        let kernel = Kernel::new();
+        let drive = Drive::ready(&kernel.sim(), &config, media.clone(), Seed(seed)).unwrap();
+        let log = Log::new(&drive, media, mark);
+        Self {
+            config,
+            kernel,
+            drive,
+            log,
+            file,
+            rng: Seed(seed).stream("log"),
+            written: Vec::new(),
+        }
+    }
+
+    /// One command of the host, to its answer.
+    fn command(&mut self) {
+        let per_page = self.config.mapping.unit.0 / 512;
+        let pages = self.written.len() as u64;
+        let first = self.rng.below(pages);
+        let count = 1 + self.rng.below((pages - first).min(5));
+        let extent = Extent::new(first * per_page, (count * per_page) as u32);
+        let pattern = match self.rng.below(6) {
+            0 => None,
+            _ => Some(self.rng.next_u64()),
+        };
+        let drive = self.drive.clone();
+        self.kernel.block_on(async move {
+            let answer = match pattern {
+                None => drive.trim(extent).await,
+                Some(pattern) => {
+                    let content = Content::Fill(pattern);
+                    drive
+                        .write(extent, content, Placement(0), Origin(0), false)
+                        .await
+                }
+            };
+            answer.unwrap();
+        });
+        let range = first as usize..(first + count) as usize;
+        self.written[range].fill(pattern);
+    }
+
+    /// Lets some of what is under way happen.
+    fn idle(&mut self) {
+        for _ in 0..self.rng.below(40) {
+            self.kernel.step();
+        }
+    }
+
+    fn note(&mut self) {
+        self.log.append(&mut self.file, false).unwrap();
+    }
+
+    /// The file holds what the drive would without power.
+    fn compare(&self) {
+        let opened = image::open(&mut &self.file[..]).unwrap();
+        assert_eq!(opened.end, self.log.mark());
+        let settled = self.drive.settled();
+        for index in 0..self.drive.layout().geometry.blocks() as usize {
+            let block = self.drive.layout().geometry.block_at(index);
+            assert_eq!(
+                opened.media.cells.export(block),
+                settled.cells.export(block)
+            );
+        }
+        let found = contents(&self.config, opened.media);
+        assert_eq!(found, contents(&self.config, settled));
+        if self.config.controller.power_loss_protection {
+            self.compare_with_host(&found);
+        }
+    }
+
+    /// Every answered write and deallocation is there.
+    fn compare_with_host(&self, found: &[Option<Vec<Payload>>]) {
+        for (page, (found, pattern)) in found.iter().zip(&self.written).enumerate() {
+            let expected = match pattern {
+                None => Payload::Zero,
+                Some(0) => continue,
+                Some(pattern) => Payload::Fill(*pattern),
+            };
+            let found = found.as_ref().map_or(&Payload::Zero, |found| &found[0]);
+            assert_eq!(*found, expected, "page {page}");
+        }
+    }
+}
+
+fn all() -> impl Iterator<Item = (DriveConfig, Precondition, u64)> {
+    let pasts = [Precondition::Fresh, Precondition::Aged];
+    let kinds = [("block", true), ("block", false), ("fdp", true)];
+    pasts.into_iter().flat_map(move |past| {
+        kinds.into_iter().zip(1..).map(move |((name, plp), seed)| {
+            let mut config = small(name);
+            config.controller.power_loss_protection = plp;
+            config.faults.program_failures = 3_000;
+            config.faults.erase_failures = 1_000;
+            (config, past, seed)
+        })
+    })
+}
+
+#[test]
+fn a_file_with_its_log_is_the_drive_as_a_cut_leaves_it() {
+    for (config, past, seed) in all() {
+        let mut bench = Bench::new(config, past, seed);
+        for round in 0..400 {
+            bench.command();
+            bench.idle();
+            if bench.rng.below(3) == 0 || round % 40 == 39 {
+                bench.note();
+            }
+            if round % 40 == 39 {
+                bench.compare();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_goes_on_behind_its_last_whole_record() {
+    for (config, past, seed) in all() {
+        let mut bench = Bench::new(config, past, seed);
+        for life in 0..4 {
+            for _ in 0..60 {
+                bench.command();
+                bench.idle();
+                bench.note();
+            }
+            bench.compare();
+            // The process dies while it writes a record.
+            let whole = bench.file.len();
+            bench.command();
+            bench.kernel.run();
+            bench.log.append(&mut bench.file, true).unwrap();
+            let written = std::mem::take(&mut bench.written);
+            let torn = bench.rng.below((bench.file.len() - whole) as u64) as usize;
+            let mut file = bench.file[..whole + torn].to_vec();
+            let opened = image::open(&mut &file[..]).unwrap();
+            assert_eq!(opened.end.offset, whole as u64);
+            file.truncate(whole);
+            let next = Bench::power_on(bench.config, &opened.media, file, opened.end, seed + life);
+            bench = next;
+            bench.written = written;
+            // What the cut command did or not is not known.
+            for page in 0..bench.written.len() {
+                let found = bench.drive.peek(page as u32);
+                bench.written[page] = match found.as_ref().map(|found| &found[0]) {
+                    Some(Payload::Fill(pattern)) => Some(*pattern),
+                    Some(_) => Some(0),
+                    None => None,
+                };
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_log_follows_from_what_the_first_one_had_settled() {
+    for (config, past, seed) in all() {
+        let mut bench = Bench::new(config, past, seed);
+        for _ in 0..3 {
+            for _ in 0..50 {
+                bench.command();
+                bench.idle();
+                bench.note();
+            }
+            let settled = bench.drive.settled();
+            let mut next = Log::new(&bench.drive, &settled, Mark::default());
+            for _ in 0..20 {
+                bench.command();
+                bench.idle();
+                bench.note();
+            }
+            let mut file = Vec::new();
+            next.set_mark(image::write(&bench.config, &settled, &mut file).unwrap());
+            next.append(&mut file, true).unwrap();
+            (bench.log, bench.file) = (next, file);
+            bench.compare();
+        }
+    }
+}
+
+/// A small file with a few records.
+fn logged() -> (Vec<u8>, usize) {
+    let (config, past, seed) = all().next().unwrap();
+    let mut bench = Bench::new(config, past, seed);
+    let base = bench.file.len();
+    for _ in 0..6 {
+        bench.command();
+        bench.idle();
+        bench.note();
+    }
+    (bench.file, base)
+}
+
+#[test]
+fn a_log_cut_anywhere_is_a_shorter_log() {
+    let (file, base) = logged();
+    let mut ends = Vec::new();
+    for end in (base..file.len()).step_by(7).chain([file.len()]) {
+        let opened = image::open(&mut &file[..end]).unwrap();
+        assert_eq!(opened.base.offset, base as u64);
+        assert!(opened.end.offset <= end as u64);
+        ends.push(opened.end.offset);
+    }
+    ends.dedup();
+    assert_eq!(ends.len(), 7, "six records, and none");
+    assert!(ends.is_sorted());
+}
+
+#[test]
+fn a_log_that_was_changed_is_refused_or_ends_before() {
+    let (file, base) = logged();
+    let whole = bytes_of(
+        &read(&file).unwrap().0,
+        &image::open(&mut &file[..]).unwrap().media,
+    );
+    for at in (base..file.len()).step_by(5) {
+        let mut file = file.clone();
+        file[at] ^= 1;
+        let Ok(opened) = image::open(&mut &file[..]) else {
+            continue;
+        };
+        // A length that reaches past the end looks like a record that is cut.
+        assert!(opened.end.offset <= at as u64, "byte {at}");
+        assert_ne!(bytes_of(&opened.config, &opened.media), whole);
+    }
+}
+
+#[test]
+fn records_belong_behind_the_file_that_they_were_written_to() {
+    let (file, base) = logged();
+    let (config, media) = read(&file[..base]).unwrap();
+    let mut other = media.clone();
+    other.smart.power_cycles += 1;
+    let mut mixed = bytes_of(&config, &other);
+    mixed.extend_from_slice(&file[base..]);
+    let refused = read(&mixed).unwrap_err().to_string();
+    assert!(refused.contains("checksum"), "{refused}");
+    let mut twice = file.clone();
+    twice.extend_from_slice(&file[base..]);
+    assert!(read(&twice).is_err(), "records are not laid twice");
+}

@@ -1,0 +1,221 @@
+//! Attributes: reading and setting them, and what changes them by itself.
+//!
+//! Times follow Linux: a change of contents sets mtime and ctime, a change of
+//! attributes ctime; a read sets atime if it is not newer than both or older than
+//! a day (`relatime`). The body is told only when a time really changed, so that
+//! many writes within a tick cost one update.
+
+use crate::access::{SGID, SUID, WRITE, ensure, stripped};
+use crate::body::Body;
+use crate::errno::{Errno, Result};
+use crate::file::Handle;
+use crate::flags::OpenFlags;
+use crate::observe::Act;
+use crate::types::{Access, Attr, FileKind, Ino, PAGE, SetAttr, SetTime, StatFs};
+use crate::vfs::{Core, NodeOf, Vfs};
+use std::rc::Rc;
+
+/// Seconds after which a read sets atime in any case.
+const DAY: i64 = 86_400;
+
+impl<B: Body> Vfs<B> {
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EIO`.
+    pub async fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.core.pay(self.core.config.costs.call).await;
+        Ok(self.core.node(ino).await?.attr())
+    }
+
+    /// Whether `who` may do all of `need`: 4 to read, 2 to write, 1 to execute.
+    ///
+    /// # Errors
+    /// `EACCES`, `ENOENT`, `EIO`.
+    pub async fn access(&self, who: &Access, ino: Ino, need: u16) -> Result<()> {
+        self.core.pay(self.core.config.costs.call).await;
+        let node = self.core.node(ino).await?;
+        who.check(&node.attr(), need)
+    }
+
+    /// Sets attributes.
+    ///
+    /// # Errors
+    /// `EPERM` for who may not, `EACCES` where write permission is wanted,
+    /// `EISDIR` or `EINVAL` for the size of what is no file, `EFBIG`, `ENOSPC`,
+    /// `EIO`.
+    pub async fn setattr(&self, who: &Access, ino: Ino, set: SetAttr) -> Result<Attr> {
+        self.core.pay(self.core.config.costs.call).await;
+        let node = self.core.node(ino).await?;
+        if set.size.is_some() {
+            check_sizable(&node.attr())?;
+            who.check(&node.attr(), WRITE)?;
+        }
+        self.core.setattr(who, &node, set).await
+    }
+
+    /// Sets the size of an open file.
+    ///
+    /// # Errors
+    /// `EINVAL` if it was not opened to be written; `EFBIG`, `ENOSPC`, `EIO`.
+    pub async fn truncate(&self, handle: &Handle, size: u64) -> Result<()> {
+        self.core.pay(self.core.config.costs.call).await;
+        let file = self.core.file(handle)?;
+        ensure(file.has(OpenFlags::WRITE), Errno::EINVAL)?;
+        check_sizable(&file.node.attr())?;
+        self.core.resize(&file.who, &file.node, size).await
+    }
+
+    /// How full the file system is.
+    ///
+    /// # Errors
+    /// None so far; bodies that must look at the medium may fail.
+    pub async fn statfs(&self) -> Result<StatFs> {
+        self.core.pay(self.core.config.costs.call).await;
+        Ok(self.core.body.stat())
+    }
+}
+
+/// Whether it has a size that can be set.
+pub(crate) fn check_sizable(attr: &Attr) -> Result<()> {
+    match attr.kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(Errno::EISDIR),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Whether `who` may set this.
+fn check_set(who: &Access, attr: &Attr, set: &SetAttr) -> Result<()> {
+    if let Some(uid) = set.uid {
+        let same = who.uid == attr.uid && uid == attr.uid;
+        ensure(who.is_root() || same, Errno::EPERM)?;
+    }
+    if let Some(gid) = set.gid {
+        let own = who.uid == attr.uid && (who.in_group(gid) || gid == attr.gid);
+        ensure(who.is_root() || own, Errno::EPERM)?;
+    }
+    if set.mode.is_some() {
+        ensure(who.owns(attr), Errno::EPERM)?;
+        ensure(attr.kind != FileKind::Symlink, Errno::EOPNOTSUPP)?;
+    }
+    match (set.atime, set.mtime) {
+        (None, None) => Ok(()),
+        (Some(SetTime::Now), Some(SetTime::Now)) => {
+            let allowed = who.owns(attr) || who.check(attr, WRITE).is_ok();
+            ensure(allowed, Errno::EACCES)
+        }
+        _ => ensure(who.owns(attr), Errno::EPERM),
+    }
+}
+
+impl<B: Body> Core<B> {
+    pub(crate) async fn setattr(
+        &self,
+        who: &Access,
+        node: &Rc<NodeOf<B>>,
+        set: SetAttr,
+    ) -> Result<Attr> {
+        check_set(who, &node.attr(), &set)?;
+        let _guard = node.lock.write().await;
+        if let Some(size) = set.size {
+            self.resize_locked(who, node, size).await?;
+        }
+        let rest = SetAttr { size: None, ..set };
+        if rest != SetAttr::default() {
+            self.apply(who, node, &rest);
+            self.body.store(&node.inode).await?;
+        }
+        Ok(node.attr())
+    }
+
+    fn apply(&self, who: &Access, node: &NodeOf<B>, set: &SetAttr) {
+        let now = self.now();
+        let time = |set: SetTime| match set {
+            SetTime::Now => now,
+            SetTime::At(time) => time,
+        };
+        node.inode.update(|attr| {
+            let owner_set = set.uid.is_some() || set.gid.is_some();
+            if owner_set && set.mode.is_none() && attr.kind != FileKind::Directory {
+                attr.mode = stripped(attr.mode);
+            }
+            attr.uid = set.uid.unwrap_or(attr.uid);
+            attr.gid = set.gid.unwrap_or(attr.gid);
+            if let Some(mode) = set.mode {
+                attr.mode = who.settable(mode, attr.gid);
+            }
+            attr.atime = set.atime.map_or(attr.atime, time);
+            attr.mtime = set.mtime.map_or(attr.mtime, time);
+            attr.ctime = now;
+        });
+    }
+
+    /// Sets the size of a regular file.
+    pub(crate) async fn resize(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
+        let _guard = node.lock.write().await;
+        self.resize_locked(who, node, size).await
+    }
+
+    async fn resize_locked(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
+        ensure(size <= self.body.max_size(), Errno::EFBIG)?;
+        let ino = node.ino();
+        let told = self.begins(|| Act::Resize { ino, size });
+        let done = self.set_size(who, node, size).await;
+        self.ends(told, done.ok().map(|()| 0));
+        done
+    }
+
+    async fn set_size(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
+        let old = node.size();
+        if size < old {
+            self.cut_page(node, size).await?;
+        }
+        let now = self.now();
+        node.inode.update(|attr| {
+            attr.size = size;
+            (attr.mtime, attr.ctime) = (now, now);
+            if !who.is_root() {
+                attr.mode = stripped(attr.mode);
+            }
+        });
+        if size < old {
+            self.drop_pages(node, size.div_ceil(PAGE), u64::MAX).await;
+        }
+        if size != old {
+            self.body.truncate(&node.inode, old).await?;
+        }
+        self.body.store(&node.inode).await
+    }
+
+    /// Notes that contents have changed; `who` changed them.
+    pub(crate) async fn stamp(&self, who: &Access, node: &NodeOf<B>) -> Result<()> {
+        let now = self.now();
+        let attr = node.attr();
+        let strip = attr.mode & (SUID | SGID) != 0 && !who.is_root();
+        if attr.mtime == now && attr.ctime == now && !strip {
+            return Ok(());
+        }
+        node.inode.update(|attr| {
+            (attr.mtime, attr.ctime) = (now, now);
+            if strip {
+                attr.mode = stripped(attr.mode);
+            }
+        });
+        self.body.store(&node.inode).await
+    }
+
+    /// Notes a read.
+    #[inline]
+    pub(crate) async fn touch(&self, node: &NodeOf<B>) -> Result<()> {
+        let attr = node.attr();
+        let now = self.now();
+        let newer = attr.atime > attr.mtime && attr.atime > attr.ctime;
+        let recent = now.secs - attr.atime.secs < DAY;
+        if attr.atime == now || newer && recent {
+            return Ok(());
+        }
+        node.inode.update(|attr| attr.atime = now);
+        self.body.store(&node.inode).await
+    }
+}

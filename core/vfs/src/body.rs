@@ -1,0 +1,352 @@
+//! What a file system has to do.
+//!
+//! A body is called through the cache and by nobody else, so it may count on
+//! arguments that were checked: names are 1 to 255 bytes without `/` and are not
+//! `.` or `..`; a directory is a directory and is locked exclusively while it is
+//! changed; what is to be unlinked exists; what replaces fits what it replaces;
+//! permissions were checked and times are set in [`Inode::attr`] by the body
+//! itself where it changes links, from the `now` of the call.
+
+use crate::errno::Result;
+use crate::inode::Inode;
+use crate::types::{
+    Attr, DirEntry, FallocateMode, FileKind, Ino, SeekWhat, StatFs, Timestamp, XattrFlags,
+};
+use nand::Payload;
+use std::ops::Range;
+
+/// An inode as it comes from the medium.
+pub struct Loaded<P> {
+    /// Its number.
+    pub ino: Ino,
+    /// Its attributes.
+    pub attr: Attr,
+    /// What the body keeps with it.
+    pub private: P,
+}
+
+/// What to make.
+#[derive(Clone, Copy, Debug)]
+pub struct NewInode<'a> {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permissions, 12 bits, with the umask taken off.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, of a device.
+    pub rdev: u32,
+    /// Where a symbolic link leads.
+    pub target: &'a [u8],
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// One name takes the place of another.
+pub struct Rename<'a, P> {
+    /// Directory of the old name.
+    pub from: &'a Inode<P>,
+    /// Old name.
+    pub from_name: &'a [u8],
+    /// Directory of the new name; may be the same inode.
+    pub to: &'a Inode<P>,
+    /// New name.
+    pub to_name: &'a [u8],
+    /// What is renamed.
+    pub moved: &'a Inode<P>,
+    /// What had the new name.
+    pub replaced: Option<&'a Inode<P>>,
+    /// Whether the two change places.
+    pub exchange: bool,
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// A page to be written back.
+#[derive(Clone, Debug)]
+pub struct DirtyPage {
+    /// Its number in the file.
+    pub index: u64,
+    /// Its contents; bytes past the end of the file are zero.
+    pub now: Payload,
+    /// Its contents when it was last clean, where the body asked for them.
+    pub before: Option<Payload>,
+}
+
+/// A file system. `Private` is what it keeps with each inode in memory.
+#[allow(async_fn_in_trait, reason = "a simulation is one thread")]
+pub trait Body: 'static {
+    /// What it keeps with each inode.
+    type Private: 'static;
+
+    /// Whether write-back is given the contents that a page had when it was
+    /// last clean.
+    fn wants_duplicates(&self) -> bool {
+        false
+    }
+
+    /// Largest size of a file in bytes.
+    fn max_size(&self) -> u64;
+
+    /// Most names of a file.
+    fn max_links(&self) -> u32;
+
+    /// The number of the root directory.
+    fn root(&self) -> Ino;
+
+    /// Brings an inode to memory.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none of this number; `EUCLEAN`, `EIO`.
+    async fn load(&self, ino: Ino) -> Result<Loaded<Self::Private>>;
+
+    /// Lets an inode go from memory: it is not open and its pages are clean or
+    /// worthless. One without a name is freed.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn evict(&self, inode: &Inode<Self::Private>) -> Result<()>;
+
+    /// Which inode `name` leads to.
+    ///
+    /// # Errors
+    /// `EUCLEAN`, `EIO`.
+    async fn lookup(&self, dir: &Inode<Self::Private>, name: &[u8]) -> Result<Option<Ino>>;
+
+    /// Makes an inode and gives it a name that is free. Its number may be that of
+    /// an inode whose [`Body::evict`] has not returned yet, if it is free already;
+    /// then the new one may be loaded before it is used.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EMLINK`, `EIO`.
+    async fn create(
+        &self,
+        dir: &Inode<Self::Private>,
+        name: &[u8],
+        new: NewInode<'_>,
+    ) -> Result<Loaded<Self::Private>>;
+
+    /// Makes an inode without a name, which is gone after a power cut.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`.
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Self::Private>>;
+
+    /// Gives `inode` another name, that is free; it may have had none.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EMLINK`, `EIO`.
+    async fn link(
+        &self,
+        dir: &Inode<Self::Private>,
+        name: &[u8],
+        inode: &Inode<Self::Private>,
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// Takes a name from `inode`, which is no directory. If it was the last one,
+    /// the inode lives on until it is evicted, or until the power goes.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn unlink(
+        &self,
+        dir: &Inode<Self::Private>,
+        name: &[u8],
+        inode: &Inode<Self::Private>,
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// Takes the name from an empty directory.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY`, `EIO`.
+    async fn rmdir(
+        &self,
+        dir: &Inode<Self::Private>,
+        name: &[u8],
+        inode: &Inode<Self::Private>,
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// Renames, at once: no power cut leaves both names or none.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY` if a directory is replaced that is not empty; `ENOSPC`,
+    /// `EMLINK`, `EIO`.
+    async fn rename(&self, rename: Rename<'_, Self::Private>) -> Result<()>;
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// `EUCLEAN`, `EIO`.
+    async fn readlink(&self, inode: &Inode<Self::Private>) -> Result<Vec<u8>>;
+
+    /// Up to `most` entries after `cookie` (0 from the start) without `.` and
+    /// `..`; an empty list at the end.
+    ///
+    /// # Errors
+    /// `EUCLEAN`, `EIO`.
+    async fn read_dir(
+        &self,
+        dir: &Inode<Self::Private>,
+        cookie: u64,
+        most: usize,
+    ) -> Result<Vec<DirEntry>>;
+
+    /// The directory that `dir` is in.
+    ///
+    /// # Errors
+    /// `EUCLEAN`, `EIO`.
+    async fn parent(&self, dir: &Inode<Self::Private>) -> Result<Ino>;
+
+    /// Writes down the attributes of `inode`: owner, permissions, times.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn store(&self, inode: &Inode<Self::Private>) -> Result<()>;
+
+    /// Sets the size and frees what lies past it. The attribute is set already,
+    /// pages past the end are gone and the last one is cut. `old` is the size
+    /// that it had.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn truncate(&self, inode: &Inode<Self::Private>, old: u64) -> Result<()>;
+
+    /// Fills `pages` with the contents of the pages from number `first` on;
+    /// holes are zeros. All lie within the file, or begin in it.
+    ///
+    /// # Errors
+    /// `EIO`, `EUCLEAN`.
+    async fn read_pages(
+        &self,
+        inode: &Inode<Self::Private>,
+        first: u64,
+        pages: &mut [Payload],
+    ) -> Result<()>;
+
+    /// Is told that `pages` are about to become dirty. May reserve space for
+    /// them, or allocate it.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EDQUOT`, `EIO`: then nothing is written.
+    async fn reserve(&self, inode: &Inode<Self::Private>, pages: Range<u64>) -> Result<()>;
+
+    /// Writes back dirty pages in ascending order; returns when the medium has
+    /// taken them, which does not make them durable.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`.
+    async fn write_pages(&self, inode: &Inode<Self::Private>, pages: &[DirtyPage]) -> Result<()>;
+
+    /// Reads around the cache, which has nothing dirty there. `offset` and the
+    /// length of `out` are as the program gave them.
+    ///
+    /// # Errors
+    /// `EINVAL` if the medium cannot read at such an offset or length.
+    async fn read_direct(
+        &self,
+        inode: &Inode<Self::Private>,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<()>;
+
+    /// Writes around the cache, which has nothing there. The size has not been
+    /// raised yet; the body raises it in [`Inode::attr`].
+    ///
+    /// # Errors
+    /// `EINVAL` if the medium cannot write at such an offset or length;
+    /// `ENOSPC`, `EIO`.
+    async fn write_direct(
+        &self,
+        inode: &Inode<Self::Private>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()>;
+
+    /// Changes the allocation of a range of bytes. Its pages are clean and not
+    /// in the cache; the attribute `size` is set by the body where it grows.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, `ENOSPC`, `EFBIG`, `EIO`.
+    async fn fallocate(
+        &self,
+        inode: &Inode<Self::Private>,
+        mode: FallocateMode,
+        range: Range<u64>,
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// The first offset from `offset` on where `what` begins; none if there is
+    /// no more data. Nothing of the file is dirty.
+    ///
+    /// # Errors
+    /// `EIO`, `EUCLEAN`.
+    async fn seek(
+        &self,
+        inode: &Inode<Self::Private>,
+        offset: u64,
+        what: SeekWhat,
+    ) -> Result<Option<u64>>;
+
+    /// Makes durable what was written back of `inode` and what leads to it; with
+    /// `data_only` attributes that nobody needs to read the data may wait.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn sync(&self, inode: &Inode<Self::Private>, data_only: bool) -> Result<()>;
+
+    /// Makes everything durable that was changed or written back.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn sync_all(&self) -> Result<()>;
+
+    /// Leaves the medium as a clean unmount does. Nothing is dirty.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn unmount(&self) -> Result<()>;
+
+    /// The value of an extended attribute; `name` includes its namespace.
+    ///
+    /// # Errors
+    /// `ENODATA`, `EOPNOTSUPP`, `EIO`.
+    async fn get_xattr(&self, inode: &Inode<Self::Private>, name: &[u8]) -> Result<Vec<u8>>;
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// `EEXIST`, `ENODATA`, `ENOSPC`, `ERANGE`, `EOPNOTSUPP`, `EIO`.
+    async fn set_xattr(
+        &self,
+        inode: &Inode<Self::Private>,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA`, `EOPNOTSUPP`, `EIO`.
+    async fn remove_xattr(
+        &self,
+        inode: &Inode<Self::Private>,
+        name: &[u8],
+        now: Timestamp,
+    ) -> Result<()>;
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// `EIO`, `EUCLEAN`.
+    async fn list_xattrs(&self, inode: &Inode<Self::Private>) -> Result<Vec<Vec<u8>>>;
+
+    /// How full it is.
+    fn stat(&self) -> StatFs;
+}

@@ -1,0 +1,128 @@
+//! Time of day from virtual time, and who is paid for processor time.
+
+use crate::types::Timestamp;
+use host::BlockPort;
+use sim::Sim;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use units::Ns;
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Gives files their times. Times of files advance in ticks, as those of Linux
+/// do: 4 ms with its default of 250 ticks a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    start: Timestamp,
+    tick: Ns,
+}
+
+impl Clock {
+    /// A clock that shows `start` at virtual time zero and advances by `tick`
+    /// (0: every nanosecond).
+    #[must_use]
+    pub const fn new(start: Timestamp, tick: Ns) -> Self {
+        Self { start, tick }
+    }
+
+    /// A clock with Linux' tick of 4 ms.
+    #[must_use]
+    pub const fn starting(start: Timestamp) -> Self {
+        Self::new(start, Ns::ms(4))
+    }
+
+    /// What it shows at `now`.
+    #[must_use]
+    pub fn at(&self, now: Ns) -> Timestamp {
+        let past = match self.tick.0 {
+            0 => now.0,
+            tick => now.0 - now.0 % tick,
+        };
+        let nanos = u64::from(self.start.nanos) + past % SECOND;
+        Timestamp {
+            secs: self.start.secs + (past / SECOND + nanos / SECOND) as i64,
+            nanos: (nanos % SECOND) as u32,
+        }
+    }
+}
+
+impl Default for Clock {
+    /// The 1st of January 2026, in ticks of 4 ms.
+    fn default() -> Self {
+        let start = Timestamp {
+            secs: 1_767_225_600,
+            nanos: 0,
+        };
+        Self::starting(start)
+    }
+}
+
+type Busy = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Who gives processor time to calls.
+#[derive(Clone, Default)]
+pub struct Compute(Way);
+
+#[derive(Clone, Default)]
+enum Way {
+    #[default]
+    Free,
+    Sleep,
+    Port(Rc<dyn Fn(Ns) -> Busy>),
+}
+
+impl Compute {
+    /// Calls take no time.
+    #[must_use]
+    pub fn free() -> Self {
+        Self(Way::Free)
+    }
+
+    /// Calls take their time, on as many cores as there are tasks.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self(Way::Sleep)
+    }
+
+    /// Calls keep the cores busy that `port` submits from.
+    #[must_use]
+    pub fn of(port: &impl BlockPort) -> Self {
+        let port = port.clone();
+        Self(Way::Port(Rc::new(move |span| {
+            let port = port.clone();
+            Box::pin(async move { port.compute(span).await })
+        })))
+    }
+
+    /// Keeps the core of the current task busy for `span`.
+    #[inline]
+    pub(crate) async fn pay(&self, sim: &Sim, span: Ns) {
+        if span.0 == 0 {
+            return;
+        }
+        match &self.0 {
+            Way::Free => {}
+            Way::Sleep => sim.sleep(span).await,
+            Way::Port(compute) => compute(span).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_advance_in_ticks_and_carry_into_seconds() {
+        let start = Timestamp {
+            secs: 10,
+            nanos: 999_000_000,
+        };
+        let clock = Clock::starting(start);
+        assert_eq!(clock.at(Ns(3_999_999)), start);
+        let next = clock.at(Ns(4_000_001));
+        assert_eq!((next.secs, next.nanos), (11, 3_000_000));
+    }
+}

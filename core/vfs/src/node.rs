@@ -1,0 +1,144 @@
+//! An inode in memory, with what the cache keeps beside it.
+//!
+//! Invariants: `pages` leads to frames of the pool that belong to this inode and
+//! to no other; `dirty` counts its tagged pages; `batches` names the write-backs
+//! that have not returned; a name in `names` agrees with the body.
+
+use crate::errno::Errno;
+use crate::inode::Inode;
+use crate::locks::FileLocks;
+use crate::radix::Radix;
+use crate::types::{Attr, FileKind, Ino};
+use sim::{RwLock, Signal, Sim};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::Ns;
+
+/// What is known of a name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// It leads there.
+    Leads(Ino),
+    /// There is none.
+    Absent,
+    /// Somebody is looking; `Node::looked` tells when that is over.
+    Sought,
+}
+
+/// A failure of write-back, told once to each open file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Failure {
+    /// Failures so far.
+    pub(crate) count: u32,
+    /// Failures that somebody was told.
+    pub(crate) told: u32,
+    /// The last one.
+    pub(crate) errno: Option<Errno>,
+}
+
+pub(crate) struct Node<P> {
+    pub(crate) inode: Inode<P>,
+    /// Exclusive for what changes a directory, writes or cuts a file; shared for
+    /// what reads.
+    pub(crate) lock: RwLock,
+    pub(crate) pages: RefCell<Radix<u32>>,
+    pub(crate) dirty: Cell<u32>,
+    /// When it became dirty, while it is.
+    pub(crate) dirtied: Cell<Ns>,
+    pub(crate) batches: RefCell<Vec<u64>>,
+    /// A page was loaded or written back.
+    pub(crate) changed: Signal,
+    pub(crate) failure: Cell<Failure>,
+    /// References of callers outside.
+    pub(crate) lookups: Cell<u64>,
+    pub(crate) opens: Cell<u32>,
+    /// The ticket under which it waits to be let go, or 0.
+    pub(crate) queued: Cell<u64>,
+    pub(crate) names: RefCell<BTreeMap<Box<[u8]>, Name>>,
+    /// A name that was sought is known.
+    pub(crate) looked: Signal,
+    /// Whether its names were used since the last look at them.
+    pub(crate) names_used: Cell<bool>,
+    /// The ticket under which its names wait to be forgotten, or 0.
+    pub(crate) names_queued: Cell<u64>,
+    /// Made without a name and not named since.
+    pub(crate) unnamed: Cell<bool>,
+    /// The directory that this directory is in, once known.
+    pub(crate) parent: Cell<Option<Ino>>,
+    pub(crate) locks: FileLocks,
+}
+
+impl<P> Node<P> {
+    pub(crate) fn new(sim: &Sim, inode: Inode<P>) -> Rc<Self> {
+        Rc::new(Self {
+            inode,
+            lock: RwLock::new(sim),
+            pages: RefCell::default(),
+            dirty: Cell::new(0),
+            dirtied: Cell::new(Ns(0)),
+            batches: RefCell::default(),
+            changed: Signal::default(),
+            failure: Cell::default(),
+            lookups: Cell::new(0),
+            opens: Cell::new(0),
+            queued: Cell::new(0),
+            names: RefCell::default(),
+            looked: Signal::default(),
+            names_used: Cell::new(false),
+            names_queued: Cell::new(0),
+            unnamed: Cell::new(false),
+            parent: Cell::new(None),
+            locks: FileLocks::default(),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn ino(&self) -> Ino {
+        self.inode.ino
+    }
+
+    #[inline]
+    pub(crate) fn attr(&self) -> Attr {
+        self.inode.attr.get()
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.attr().size
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        self.attr().kind == FileKind::Directory
+    }
+
+    /// The frame of a page, if it is in the cache.
+    #[inline]
+    pub(crate) fn frame(&self, index: u64) -> Option<u32> {
+        self.pages.borrow().get(index).copied()
+    }
+
+    /// Notes a failure of write-back.
+    pub(crate) fn fail(&self, errno: Errno) {
+        let mut failure = self.failure.get();
+        failure.count += 1;
+        failure.errno = Some(errno);
+        self.failure.set(failure);
+    }
+
+    /// The failures that a file opened now counts as known.
+    pub(crate) fn known_failures(&self) -> u32 {
+        self.failure.get().told
+    }
+
+    /// Tells of a failure that `known` does not include, and includes it.
+    pub(crate) fn tell(&self, known: &Cell<u32>) -> Result<(), Errno> {
+        let mut failure = self.failure.get();
+        if known.get() >= failure.count {
+            return Ok(());
+        }
+        known.set(failure.count);
+        failure.told = failure.count;
+        self.failure.set(failure);
+        failure.errno.map_or(Ok(()), Err)
+    }
+}

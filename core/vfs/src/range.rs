@@ -1,0 +1,140 @@
+//! Ranges of a file: allocating, punching and zeroing them, looking for data and
+//! holes, copying.
+
+use crate::access::ensure;
+use crate::body::Body;
+use crate::errno::{Errno, Result};
+use crate::file::{Handle, OpenFile};
+use crate::flags::{OpenFlags, Source};
+use crate::observe::Act;
+use crate::types::{FallocateMode, FileKind, Ino, PAGE, SeekWhat};
+use crate::vfs::{Core, Vfs};
+use std::ops::Range;
+
+/// Bytes that are copied at a turn.
+const COPY: u64 = 256 << 10;
+
+impl<B: Body> Vfs<B> {
+    /// Changes the allocation of a range.
+    ///
+    /// # Errors
+    /// `EBADF` if it was not opened to be written, `EINVAL` for an empty range,
+    /// `ENODEV` for what is no regular file, `EFBIG`, `ENOSPC`, `EOPNOTSUPP`,
+    /// `EIO`.
+    pub async fn fallocate(
+        &self,
+        handle: &Handle,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let core = &self.core;
+        core.pay(core.config.costs.call).await;
+        let file = core.file(handle)?;
+        ensure(len > 0, Errno::EINVAL)?;
+        ensure(file.has(OpenFlags::WRITE), Errno::EBADF)?;
+        let node = &file.node;
+        ensure(node.attr().kind == FileKind::Regular, Errno::ENODEV)?;
+        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+        ensure(end <= core.body.max_size(), Errno::EFBIG)?;
+        let _guard = node.lock.write().await;
+        let told = core.begins(|| act(node.ino(), mode, offset..end, node.size()));
+        let change = async {
+            core.expel(node, offset, len).await;
+            node.tell(&file.failures)?;
+            let (inode, now) = (&node.inode, core.now());
+            core.body.fallocate(inode, mode, offset..end, now).await?;
+            core.stamp(&file.who, node).await
+        };
+        let done = change.await;
+        core.ends(told, done.ok().map(|()| len));
+        done
+    }
+
+    /// The first offset from `offset` on where data or a hole begins.
+    ///
+    /// # Errors
+    /// `ENXIO` at or past the end, or if there is no more data; `EIO`.
+    pub async fn seek(&self, handle: &Handle, offset: u64, what: SeekWhat) -> Result<u64> {
+        let core = &self.core;
+        core.pay(core.config.costs.call).await;
+        let file = core.file(handle)?;
+        let node = &file.node;
+        ensure(node.attr().kind == FileKind::Regular, Errno::EINVAL)?;
+        let _guard = node.lock.write().await;
+        let size = node.size();
+        ensure(offset < size, Errno::ENXIO)?;
+        core.write_back(node, 0..u64::MAX, true).await;
+        match core.body.seek(&node.inode, offset, what).await? {
+            Some(found) => Ok(found.min(size)),
+            None if what == SeekWhat::Hole => Ok(size),
+            None => Err(Errno::ENXIO),
+        }
+    }
+
+    /// Copies up to `len` bytes from one file to another one, or within one to a
+    /// place that does not overlap; gives how many.
+    ///
+    /// # Errors
+    /// `EBADF` if they were not opened to be read and written, `EINVAL` for an
+    /// overlap, and those of reading and writing.
+    pub async fn copy_range(
+        &self,
+        from: &Handle,
+        from_offset: u64,
+        to: &Handle,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (from, to) = (self.core.file(from)?, self.core.file(to)?);
+        ensure(!to.has(OpenFlags::APPEND), Errno::EBADF)?;
+        let apart = from_offset.abs_diff(to_offset) >= len;
+        ensure(from.node.ino() != to.node.ino() || apart, Errno::EINVAL)?;
+        let mut done = 0;
+        while done < len {
+            let most = COPY.min(len - done);
+            let (at, place) = (from_offset + done, to_offset + done);
+            let copied = self.core.copy_part(&from, at, &to, place, most).await?;
+            done += copied;
+            if copied < most {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// What changing the allocation of `range` of a file of `size` bytes does.
+fn act(ino: Ino, mode: FallocateMode, range: Range<u64>, size: u64) -> Act<'static> {
+    match mode {
+        FallocateMode::Zero { keep_size: false } => Act::Write {
+            ino,
+            offset: range.start,
+            source: Source::Fill {
+                pattern: 0,
+                len: range.end - range.start,
+            },
+        },
+        FallocateMode::Punch | FallocateMode::Zero { .. } => Act::Zero { ino, range },
+        FallocateMode::Allocate { keep_size } => {
+            let size = if keep_size { size } else { size.max(range.end) };
+            Act::Resize { ino, size }
+        }
+    }
+}
+
+impl<B: Body> Core<B> {
+    async fn copy_part(
+        &self,
+        from: &OpenFile<B::Private>,
+        at: u64,
+        to: &OpenFile<B::Private>,
+        place: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let mut bytes = vec![0; len.next_multiple_of(PAGE) as usize];
+        let read = self.read(from, at, len, &mut bytes.as_mut_slice()).await?;
+        let source = Source::Bytes(&bytes[..read as usize]);
+        Ok(self.write(to, place, source).await?.1)
+    }
+}

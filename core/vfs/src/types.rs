@@ -1,0 +1,241 @@
+//! The nouns of the file API.
+
+/// Bytes of a page of the cache, the unit of file contents: 4096.
+pub const PAGE: u64 = 4096;
+
+/// The number of an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+impl FileKind {
+    /// Its bits in a mode.
+    #[must_use]
+    pub const fn mode_bits(self) -> u16 {
+        match self {
+            Self::Fifo => 0o010_000,
+            Self::CharDevice => 0o020_000,
+            Self::Directory => 0o040_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Regular => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+
+    /// The kind whose bits `mode` has, if any.
+    #[must_use]
+    pub const fn of_mode(mode: u16) -> Option<Self> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::CharDevice,
+            0o040_000 => Self::Directory,
+            0o060_000 => Self::BlockDevice,
+            0o100_000 => Self::Regular,
+            0o120_000 => Self::Symlink,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+}
+
+/// Time of a file: seconds since 1970 and nanoseconds below a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Seconds since 1970, negative before.
+    pub secs: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+/// How long data are expected to live, as the kernel's write hints say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Hint {
+    /// Nothing was said.
+    #[default]
+    NotSet = 0,
+    /// It was said that nothing is known.
+    None = 1,
+    /// Short.
+    Short = 2,
+    /// Medium.
+    Medium = 3,
+    /// Long.
+    Long = 4,
+    /// Extreme.
+    Extreme = 5,
+}
+
+impl Hint {
+    /// The hint of this number, as `F_SET_RW_HINT` takes it.
+    #[must_use]
+    pub const fn of_number(number: u64) -> Option<Self> {
+        Some(match number {
+            0 => Self::NotSet,
+            1 => Self::None,
+            2 => Self::Short,
+            3 => Self::Medium,
+            4 => Self::Long,
+            5 => Self::Extreme,
+            _ => return None,
+        })
+    }
+}
+
+/// Attributes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permissions with set-id and sticky bits; 12 bits.
+    pub mode: u16,
+    /// Names that lead to it.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device: major in bits 8 to 19, minor in the rest, as
+    /// Linux encodes it in 32 bits.
+    pub rdev: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Sectors of 512 bytes that it occupies.
+    pub sectors: u64,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Last change of contents.
+    pub mtime: Timestamp,
+    /// Last change of attributes.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub btime: Timestamp,
+    /// Tells files apart that had the same number one after the other.
+    pub generation: u32,
+}
+
+/// Who asks: for permissions and for the owner of what is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// User; 0 may do everything.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The present.
+    Now,
+    /// This time.
+    At(Timestamp),
+}
+
+/// Attributes to set; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permissions.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size.
+    pub size: Option<u64>,
+    /// Last read.
+    pub atime: Option<SetTime>,
+    /// Last change.
+    pub mtime: Option<SetTime>,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Where to go on after it: stable while the directory changes.
+    pub cookie: u64,
+    /// The inode.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+    /// Its name.
+    pub name: Vec<u8>,
+}
+
+/// What `fallocate` does to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// Allocates it; unwritten parts read as zeros.
+    Allocate {
+        /// Whether the size stays where it is.
+        keep_size: bool,
+    },
+    /// Deallocates it; the size stays.
+    Punch,
+    /// Makes it read as zeros, allocated.
+    Zero {
+        /// Whether the size stays where it is.
+        keep_size: bool,
+    },
+}
+
+/// What to look for from an offset on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekWhat {
+    /// Data.
+    Data,
+    /// A hole; the end of the file is one.
+    Hole,
+}
+
+/// What must hold to set an extended attribute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XattrFlags {
+    /// Nothing.
+    #[default]
+    Any,
+    /// It does not exist.
+    Create,
+    /// It exists.
+    Replace,
+}
+
+/// How full a file system is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatFs {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks for data.
+    pub blocks: u64,
+    /// Those that are free.
+    pub blocks_free: u64,
+    /// Those that an ordinary user may have.
+    pub blocks_available: u64,
+    /// Inodes.
+    pub files: u64,
+    /// Those that are free.
+    pub files_free: u64,
+    /// Longest name in bytes.
+    pub name_max: u32,
+}

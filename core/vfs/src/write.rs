@@ -1,0 +1,249 @@
+//! Writing files.
+//!
+//! Invariants: writes of one file happen one after the other; the size grows with
+//! the page that reaches past it, so nobody sees a size without its contents.
+
+use crate::access::ensure;
+use crate::body::Body;
+use crate::errno::{Errno, Result};
+use crate::file::{Handle, OpenFile};
+use crate::flags::{OpenFlags, Source};
+use crate::observe::Act;
+use crate::pages::Piece;
+use crate::pool::state;
+use crate::types::{FileKind, PAGE};
+use crate::vfs::{Core, NodeOf, Vfs};
+use std::ops::Range;
+use std::rc::Rc;
+use units::Ns;
+
+/// Pages for which space is asked at once.
+const CHUNK: u64 = 256;
+
+impl<B: Body> Vfs<B> {
+    /// Writes at `offset`, or at the end of a file opened with `APPEND`, and
+    /// gives how many bytes were written: fewer if the space ran out or the
+    /// largest size was reached.
+    ///
+    /// # Errors
+    /// `EBADF` if it was not opened to be written, `EFBIG`, `ENOSPC`, `EINVAL`
+    /// with `DIRECT` at an offset or length that the medium cannot write at,
+    /// `EIO`.
+    pub async fn write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<u64> {
+        let file = self.core.file(handle)?;
+        self.core.write(&file, offset, source).await.map(|w| w.1)
+    }
+
+    /// Writes as a mapped file is written: no call is paid for, and nothing past
+    /// the end is written.
+    ///
+    /// # Errors
+    /// `EBADF` if it was not opened to be read and written; `ENXIO` where it
+    /// reaches past the last page; `ENOSPC`, `EIO`.
+    pub async fn map_write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<()> {
+        let core = &self.core;
+        let file = core.file(handle)?;
+        ensure(file.has(OpenFlags::BOTH), Errno::EBADF)?;
+        let node = &file.node;
+        let guard = node.lock.read().await;
+        let size = node.size();
+        let end = offset.saturating_add(source.len());
+        ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
+        core.stamp(&file.who, node).await?;
+        let source = source.cut(size.saturating_sub(offset));
+        core.write_told(false, node, offset, source).await?;
+        drop(guard);
+        core.balance().await;
+        Ok(())
+    }
+}
+
+impl<B: Body> Core<B> {
+    /// Writes a call's worth; gives where it began and how much it was.
+    pub(crate) async fn write(
+        &self,
+        file: &OpenFile<B::Private>,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<(u64, u64)> {
+        ensure(file.has(OpenFlags::WRITE), Errno::EBADF)?;
+        let node = &file.node;
+        ensure(node.attr().kind == FileKind::Regular, Errno::EINVAL)?;
+        self.pay(self.config.costs.copying(source.len())).await;
+        if source.is_empty() {
+            return Ok((offset, 0));
+        }
+        let guard = node.lock.write().await;
+        let append = file.has(OpenFlags::APPEND);
+        let offset = if append { node.size() } else { offset };
+        let room = self.body.max_size().saturating_sub(offset);
+        ensure(room > 0, Errno::EFBIG)?;
+        let source = source.cut(room);
+        self.stamp(&file.who, node).await?;
+        let direct = file.has(OpenFlags::DIRECT);
+        let done = self.write_told(direct, node, offset, source).await?;
+        drop(guard);
+        self.count(|stats| stats.written += done);
+        self.balance().await;
+        if file.has(OpenFlags::DATA_SYNC) {
+            let data_only = !file.has(OpenFlags::SYNC);
+            let first = offset / PAGE;
+            let pages = first..(offset + done).div_ceil(PAGE);
+            Box::pin(self.force(node, pages, data_only, &file.failures)).await?;
+        }
+        Ok((offset, done))
+    }
+
+    /// Writes, around the cache or not, with the lock held, and tells of it.
+    async fn write_told(
+        &self,
+        direct: bool,
+        node: &Rc<NodeOf<B>>,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<u64> {
+        let ino = node.ino();
+        let told = self.begins(|| Act::Write {
+            ino,
+            offset,
+            source,
+        });
+        let done = if direct {
+            Box::pin(self.write_around(node, offset, source)).await
+        } else {
+            self.write_pages_of(node, offset, source).await
+        };
+        self.ends(told, done.ok());
+        done
+    }
+
+    /// Writes to the cache, with the lock held. What was written before the
+    /// space ran out counts.
+    async fn write_pages_of(
+        &self,
+        node: &Rc<NodeOf<B>>,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<u64> {
+        let end = offset + source.len();
+        let mut at = offset;
+        while at < end {
+            let first = at / PAGE;
+            let most = end.div_ceil(PAGE).min(first + CHUNK);
+            let outcome = match self.announce(node, first..most).await {
+                Ok(last) => {
+                    let to = end.min(last * PAGE);
+                    self.write_span(node, offset, at..to, source).await
+                }
+                Err(errno) => Err(errno),
+            };
+            match outcome {
+                Ok(to) => at = to,
+                Err(errno) if at == offset => return Err(errno),
+                Err(_) => break,
+            }
+            self.nudge_flusher();
+        }
+        Ok(at - offset)
+    }
+
+    /// Tells the body what is about to be dirty, as far as it is not dirty yet;
+    /// gives the end of what there is space for.
+    async fn announce(&self, node: &NodeOf<B>, pages: Range<u64>) -> Result<u64> {
+        if pages.clone().all(|index| self.is_dirty(node, index)) {
+            return Ok(pages.end);
+        }
+        match self.body.reserve(&node.inode, pages.clone()).await {
+            Ok(()) => Ok(pages.end),
+            Err(Errno::ENOSPC | Errno::EDQUOT) if pages.end - pages.start > 1 => {
+                let one = pages.start..pages.start + 1;
+                self.body.reserve(&node.inode, one).await?;
+                Ok(pages.start + 1)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn is_dirty(&self, node: &NodeOf<B>, index: u64) -> bool {
+        let frame = node.frame(index);
+        frame.is_some_and(|frame| self.pool.borrow().frame(frame).is(state::DIRTY))
+    }
+
+    /// Writes the bytes `span` of the file; gives its end.
+    async fn write_span(
+        &self,
+        node: &Rc<NodeOf<B>>,
+        offset: u64,
+        span: Range<u64>,
+        source: Source<'_>,
+    ) -> Result<u64> {
+        let mut at = span.start;
+        while at < span.end {
+            let index = at / PAGE;
+            let base = index * PAGE;
+            let to = span.end.min(base + PAGE);
+            let piece = Piece {
+                from: (at - base) as usize,
+                to: (to - base) as usize,
+                source,
+                skip: at - offset,
+                base,
+            };
+            match self.write_piece(node, index, &piece).await {
+                Ok(()) => at = to,
+                Err(_) if at > span.start => break,
+                Err(errno) => return Err(errno),
+            }
+            if to > node.size() {
+                node.inode.update(|attr| attr.size = to);
+            }
+        }
+        Ok(at)
+    }
+
+    /// Lets a writer wait while too much is dirty.
+    async fn balance(&self) {
+        if !self.is_over_limit() {
+            return;
+        }
+        let start = self.sim.now();
+        while self.is_over_limit() {
+            self.flusher.kick(&self.sim);
+            self.progress.wait(&self.sim).await;
+        }
+        let waited = self.sim.now().since(start);
+        self.count(|stats| {
+            stats.throttled += 1;
+            stats.throttled_time = Ns(stats.throttled_time.0 + waited.0);
+        });
+    }
+
+    /// Writes around the cache, with the lock held.
+    async fn write_around(
+        &self,
+        node: &Rc<NodeOf<B>>,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<u64> {
+        self.expel(node, offset, source.len()).await;
+        let bytes = match source {
+            Source::Bytes(bytes) => bytes.into(),
+            Source::Fill { len, .. } => {
+                let mut bytes = vec![0; len as usize];
+                source.copy_to(0, offset, &mut bytes);
+                std::borrow::Cow::from(bytes)
+            }
+        };
+        self.body.write_direct(&node.inode, offset, &bytes).await?;
+        Ok(bytes.len() as u64)
+    }
+
+    /// Brings what the cache holds of a range to the medium, and drops it; with
+    /// the lock held exclusively.
+    pub(crate) async fn expel(&self, node: &NodeOf<B>, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).div_ceil(PAGE);
+        let pages = offset / PAGE..end;
+        self.write_back(node, pages.clone(), true).await;
+        self.drop_pages(node, pages.start, pages.end).await;
+    }
+}

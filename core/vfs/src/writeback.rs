@@ -1,0 +1,366 @@
+//! Write-back: when dirty pages go to the medium.
+//!
+//! As in Linux: a file goes once it has been dirty for `expire`; the oldest files
+//! go while more than the background ratio is dirty, or while memory is wanted;
+//! and whoever forces a file writes it himself. The task that does the first two
+//! exists only while something is dirty, so that a simulation comes to rest.
+//!
+//! Invariants: a page is under write-back at most once at a time; what the body
+//! is given does not change under it, since a page that is written meanwhile is
+//! copied first and is dirty again; a page that could not be written is clean
+//! all the same, as in Linux, and whoever forces the file is told once.
+
+use crate::body::{Body, DirtyPage};
+use crate::errno::Result;
+use crate::file::Handle;
+use crate::observe::Act;
+use crate::pool::state;
+use crate::types::{Ino, PAGE};
+use crate::vfs::{Core, NodeOf, Vfs};
+use sim::{Signal, Sim, join_all, timeout};
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What the write-back task is told.
+#[derive(Default)]
+pub(crate) struct Flusher {
+    running: Cell<bool>,
+    kicked: Cell<bool>,
+    pressed: Cell<bool>,
+    stopped: Cell<bool>,
+    wake: Signal,
+}
+
+impl Flusher {
+    /// Has it look now.
+    pub(crate) fn kick(&self, sim: &Sim) {
+        self.kicked.set(true);
+        self.wake.notify(sim);
+    }
+
+    /// Has it write something, as memory is wanted.
+    pub(crate) fn press(&self, sim: &Sim) {
+        self.pressed.set(true);
+        self.kick(sim);
+    }
+
+    /// Ends it.
+    pub(crate) fn stop(&self, sim: &Sim) {
+        self.stopped.set(true);
+        self.kick(sim);
+    }
+}
+
+/// A batch of pages on their way.
+struct Batch {
+    number: u64,
+    pages: Vec<DirtyPage>,
+}
+
+impl<B: Body> Vfs<B> {
+    /// Makes a file durable; with `data_only`, so much of it as is needed to
+    /// read its contents again.
+    ///
+    /// # Errors
+    /// What went wrong, also in earlier write-backs since the file was opened.
+    pub async fn fsync(&self, handle: &Handle, data_only: bool) -> Result<()> {
+        self.core.pay(self.core.config.costs.call).await;
+        let file = self.core.file(handle)?;
+        let all = 0..u64::MAX;
+        self.core
+            .force(&file.node, all, data_only, &file.failures)
+            .await
+    }
+
+    /// Makes a file or directory durable that need not be open.
+    ///
+    /// # Errors
+    /// What went wrong, also in earlier write-backs that nobody was told of.
+    pub async fn fsync_ino(&self, ino: Ino, data_only: bool) -> Result<()> {
+        self.core.pay(self.core.config.costs.call).await;
+        let node = self.core.node(ino).await?;
+        let known = Cell::new(node.known_failures());
+        self.core.force(&node, 0..u64::MAX, data_only, &known).await
+    }
+
+    /// Writes a range of a file back and waits for it, which does not make it
+    /// durable (`sync_file_range`).
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub async fn sync_range(&self, handle: &Handle, offset: u64, len: u64) -> Result<()> {
+        self.core.pay(self.core.config.costs.call).await;
+        let file = self.core.file(handle)?;
+        let end = if len == 0 {
+            u64::MAX
+        } else {
+            offset.saturating_add(len)
+        };
+        let pages = offset / PAGE..end.div_ceil(PAGE);
+        self.core.write_back(&file.node, pages, true).await;
+        file.node.tell(&file.failures)
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// `EIO`, `ENOSPC`.
+    pub async fn sync(&self) -> Result<()> {
+        self.core.pay(self.core.config.costs.call).await;
+        self.core.sync_all().await
+    }
+}
+
+impl<B: Body> Core<B> {
+    fn pages_of_ratio(&self, ratio: u32) -> u64 {
+        self.pool.borrow().limit as u64 * u64::from(ratio) / 100
+    }
+
+    /// Whether so much is dirty that it is written back whatever its age.
+    fn is_over_background(&self) -> bool {
+        self.dirty.get() > self.pages_of_ratio(self.config.dirty_background_ratio)
+    }
+
+    /// Whether so much is dirty that writers wait.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        let config = &self.config;
+        let ratio = config.dirty_ratio.max(config.dirty_background_ratio);
+        self.dirty.get() + self.writing.get() > self.pages_of_ratio(ratio)
+    }
+
+    /// Starts the write-back task if it is not there.
+    #[inline]
+    pub(crate) fn start_flusher(&self) {
+        if self.flusher.running.replace(true) {
+            return;
+        }
+        self.flusher.stopped.set(false);
+        if let Some(core) = self.me.upgrade() {
+            self.sim
+                .spawn_detached(async move { core.flush_forever().await });
+        }
+    }
+
+    /// Has the write-back task look if much is dirty.
+    #[inline]
+    pub(crate) fn nudge_flusher(&self) {
+        if self.is_over_background() && !self.flusher.kicked.get() {
+            self.flusher.kick(&self.sim);
+        }
+    }
+
+    async fn flush_forever(&self) {
+        while self.dirty.get() > 0 && !self.flusher.stopped.get() {
+            if !self.flusher.kicked.replace(false) {
+                let wake = self.flusher.wake.wait(&self.sim);
+                let _ = timeout(&self.sim, self.config.writeback_interval, wake).await;
+                self.flusher.kicked.set(false);
+            }
+            self.flush().await;
+        }
+        self.flusher.running.set(false);
+    }
+
+    /// Writes back what is due.
+    async fn flush(&self) {
+        loop {
+            let pressed = self.flusher.pressed.replace(false);
+            let due = self.due(pressed || self.is_over_background());
+            if due.is_empty() {
+                return;
+            }
+            let writes = due.into_iter().map(|(node, whole)| async move {
+                let most = if whole { u64::MAX } else { 1 };
+                self.write_batches(&node, 0..u64::MAX, false, most).await
+            });
+            let written: u64 = join_all(writes.collect()).await.into_iter().sum();
+            if written == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Files that are due, oldest first, and whether each goes as a whole.
+    fn due(&self, any: bool) -> Vec<(Rc<NodeOf<B>>, bool)> {
+        let oldest = self.sim.now().since(self.config.expire);
+        let old = |since| self.sim.now() >= self.config.expire && since <= oldest;
+        let dirty = self.dirty_nodes.borrow();
+        let due = dirty.iter().take_while(|(since, _)| any || old(*since));
+        let due = due.filter_map(|&(since, ino)| Some((self.ready(ino)?, old(since))));
+        due.take(self.config.writers.max(1) as usize).collect()
+    }
+
+    /// Writes back the dirty pages of `range` once, in ascending order. With
+    /// `wait` those under write-back are waited for, and written again if they
+    /// are dirty again.
+    pub(crate) async fn write_back(&self, node: &NodeOf<B>, range: Range<u64>, wait: bool) {
+        let newest = self.next_batch.get();
+        self.write_batches(node, range, wait, u64::MAX).await;
+        while wait && node.batches.borrow().iter().any(|&batch| batch < newest) {
+            node.changed.wait(&self.sim).await;
+        }
+    }
+
+    /// Writes up to `most` batches; gives the number of pages.
+    async fn write_batches(
+        &self,
+        node: &NodeOf<B>,
+        range: Range<u64>,
+        wait: bool,
+        most: u64,
+    ) -> u64 {
+        let (mut at, mut pages, mut batches) = (range.start, 0, 0);
+        while batches < most {
+            let (batch, blocked) = self.take_batch(node, at..range.end, wait);
+            if let Some(last) = batch.pages.last() {
+                at = last.index + 1;
+                pages += batch.pages.len() as u64;
+                batches += 1;
+                self.write_batch(node, batch).await;
+            } else if blocked {
+                node.changed.wait(&self.sim).await;
+            } else {
+                break;
+            }
+        }
+        if most == u64::MAX && range == (0..u64::MAX) {
+            self.rejuvenate(node);
+        }
+        pages
+    }
+
+    /// What is dirty after a whole file was written back became so meanwhile.
+    fn rejuvenate(&self, node: &NodeOf<B>) {
+        if node.dirty.get() == 0 {
+            return;
+        }
+        let now = self.sim.now();
+        let old = node.dirtied.replace(now);
+        let mut dirty = self.dirty_nodes.borrow_mut();
+        dirty.remove(&(old, node.ino()));
+        dirty.insert((now, node.ino()));
+    }
+
+    /// Takes dirty pages of `range` to be written; `blocked` if, with `wait`, the
+    /// next one is still under write-back.
+    fn take_batch(&self, node: &NodeOf<B>, range: Range<u64>, wait: bool) -> (Batch, bool) {
+        let mut taken = Vec::new();
+        let mut blocked = false;
+        let mut pool = self.pool.borrow_mut();
+        let mut pages = node.pages.borrow_mut();
+        let mut at = range.start;
+        while taken.len() < self.config.batch.max(1) as usize {
+            let next = pages.next_tagged(at).map(|(index, &frame)| (index, frame));
+            let Some((index, frame)) = next.filter(|(index, _)| *index < range.end) else {
+                break;
+            };
+            at = index + 1;
+            let frame = pool.frame_mut(frame);
+            if frame.is(state::WRITING) {
+                blocked = wait;
+                if wait {
+                    break;
+                }
+                continue;
+            }
+            frame.state = frame.state & !state::DIRTY | state::WRITING;
+            pages.tag(index, false);
+            taken.push(DirtyPage {
+                index,
+                now: frame.data.clone(),
+                before: frame.before.take(),
+            });
+        }
+        drop((pool, pages));
+        (self.begin_batch(node, taken), blocked)
+    }
+
+    fn begin_batch(&self, node: &NodeOf<B>, pages: Vec<DirtyPage>) -> Batch {
+        let number = self.next_batch.get();
+        if !pages.is_empty() {
+            self.next_batch.set(number + 1);
+            self.writing.set(self.writing.get() + pages.len() as u64);
+            self.became_clean(node, pages.len() as u32);
+            node.batches.borrow_mut().push(number);
+        }
+        Batch { number, pages }
+    }
+
+    async fn write_batch(&self, node: &NodeOf<B>, batch: Batch) {
+        let result = self.body.write_pages(&node.inode, &batch.pages).await;
+        let doubt = if result.is_ok() { 0 } else { state::UNKNOWN };
+        let mut pool = self.pool.borrow_mut();
+        for page in &batch.pages {
+            let frame = node.frame(page.index);
+            let frame = pool.frame_mut(frame.expect("a page under write-back stays"));
+            frame.state = frame.state & !(state::WRITING | state::UNKNOWN) | doubt;
+            if doubt != 0 {
+                frame.before = None;
+            }
+        }
+        drop(pool);
+        if let Err(errno) = result {
+            node.fail(errno);
+        }
+        let pages = batch.pages.len() as u64;
+        self.writing.set(self.writing.get() - pages);
+        self.count(|stats| stats.written_back += pages);
+        node.batches.borrow_mut().retain(|&b| b != batch.number);
+        node.changed.notify(&self.sim);
+        self.progress.notify(&self.sim);
+    }
+
+    /// Makes pages durable, and what leads to them.
+    pub(crate) async fn force(
+        &self,
+        node: &NodeOf<B>,
+        pages: Range<u64>,
+        data_only: bool,
+        known: &Cell<u32>,
+    ) -> Result<()> {
+        let act = self.begins(|| Act::Force {
+            ino: node.ino(),
+            range: pages.start.saturating_mul(PAGE)..pages.end.saturating_mul(PAGE),
+            data_only,
+        });
+        self.write_back(node, pages, true).await;
+        let told = node.tell(known);
+        let done = self.body.sync(&node.inode, data_only).await.and(told);
+        self.ends(act, done.ok().map(|()| 0));
+        done
+    }
+
+    /// Makes everything durable.
+    pub(crate) async fn sync_all(&self) -> Result<()> {
+        let act = self.begins(|| Act::ForceAll);
+        let done = self.force_all().await;
+        self.ends(act, done.ok().map(|()| 0));
+        done
+    }
+
+    async fn force_all(&self) -> Result<()> {
+        let dirty: Vec<Ino> = self
+            .dirty_nodes
+            .borrow()
+            .iter()
+            .map(|&(_, ino)| ino)
+            .collect();
+        let mut outcome = Ok(());
+        for some in dirty.chunks(self.config.writers.max(1) as usize) {
+            let nodes: Vec<_> = some.iter().filter_map(|&ino| self.ready(ino)).collect();
+            let writes = nodes
+                .iter()
+                .map(|node| self.write_back(node, 0..u64::MAX, true));
+            join_all(writes.collect()).await;
+            for node in &nodes {
+                let known = Cell::new(node.known_failures());
+                outcome = outcome.and(node.tell(&known));
+            }
+        }
+        while self.writing.get() > 0 {
+            self.progress.wait(&self.sim).await;
+        }
+        self.body.sync_all().await.and(outcome)
+    }
+}

@@ -1,0 +1,10 @@
+//! The contracts of the file API, tested from outside.
+
+mod bench;
+mod concurrent;
+mod files;
+mod locks;
+mod model;
+mod names;
+mod reads;
+mod writeback;

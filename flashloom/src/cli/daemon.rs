@@ -1,0 +1,112 @@
+//! What commands have in common that serve a drive until someone ends them.
+
+use super::Answer;
+use super::failure::Failure;
+use super::output::note;
+use clap::{Args, ValueEnum};
+use engine::{Pace, Signals};
+use fuse::{End, Mounted};
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a process in the background says when its work has begun.
+const READY: &str = "ready\n";
+
+/// How to run.
+#[derive(Args)]
+pub(crate) struct Run {
+    /// Whether requests take the time that the model says
+    #[arg(long, value_enum, default_value_t = Latency::Off)]
+    latency: Latency,
+    /// Return as soon as the drive can be used
+    #[arg(long)]
+    background: bool,
+    /// Started by another process, which waits to be told
+    #[arg(long, hide = true)]
+    told: bool,
+}
+
+/// How long requests take.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Latency {
+    /// As short as this machine can
+    Off,
+    /// As the model of the drive says
+    Model,
+}
+
+impl Run {
+    /// How virtual time passes.
+    pub(crate) fn pace(&self) -> Pace {
+        match self.latency {
+            Latency::Off => Pace::Free,
+            Latency::Model => Pace::Wall,
+        }
+    }
+
+    /// Runs `work` in this process or in one of its own.
+    pub(crate) fn go(&self, work: impl FnOnce(Signals) -> Result<(), Failure>) -> Answer {
+        if self.background {
+            return start_in_background();
+        }
+        if self.told {
+            engine::leave_terminal()?;
+        }
+        // Before any thread is there that a signal could end the process on.
+        work(Signals::hold()?).map(|()| String::new())
+    }
+
+    /// Says that the drive can be used.
+    pub(crate) fn tell(&self, sentence: &str) {
+        if !self.told {
+            return note(sentence);
+        }
+        // Who asked may have gone; the drive is served all the same.
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(READY.as_bytes()).and_then(|()| out.flush());
+    }
+
+    /// Waits for the end of what shows the drive at `path`.
+    pub(crate) fn wait(&self, mounted: Mounted, path: &Path) -> Result<(), Failure> {
+        let busy = || {
+            note("someone still uses the drive: waiting; another signal powers it off at once");
+        };
+        match mounted.wait(busy)? {
+            End::Unused => Ok(()),
+            End::Forced => Err(Failure::at(
+                path,
+                "the drive was powered off while someone used it",
+            )),
+        }
+    }
+}
+
+/// Runs this very command again as a process of its own, and waits until that
+/// has begun its work or given up.
+fn start_in_background() -> Answer {
+    let words = std::env::args_os().skip(1);
+    let words = words.filter(|word| word != "--background");
+    let words: Vec<OsString> = words.chain(["--told".into()]).collect();
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    if line == READY {
+        return Ok(String::new());
+    }
+    let mut reason = String::new();
+    if let Some(mut err) = child.stderr.take() {
+        err.read_to_string(&mut reason)?;
+    }
+    child.wait()?;
+    let reason = reason.trim().trim_start_matches("flashloom: ");
+    Err(Failure::new(reason))
+}

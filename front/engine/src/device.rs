@@ -1,0 +1,343 @@
+//! A drive as a range of bytes, answered for on the engine's thread.
+//!
+//! Invariants: a request of any offset and length works; what covers sectors in
+//! part is read, changed and written while nobody else changes them; an answer
+//! that promises something is given when the drive's file keeps the promise.
+//!
+//! Requests go to the drive itself and not through the model of a host: the host
+//! is the one that asks, with a processor of its own.
+
+use crate::file::{Access, DriveFile, FileError};
+use crate::keeper::Keeper;
+use crate::pacer::Pace;
+use crate::ranges::Ranges;
+use crate::thread::{Engine, Gone, Handle, Service, finish};
+use sim::{Kernel, Seed, Signal, Sim};
+use ssd::{Content, Drive, DriveMedia, Health, IoError};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use units::{Extent, Origin, Placement, SECTOR};
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// Not on the drive.
+    #[error("{len} bytes from {offset} on reach past the end of the drive, which has {capacity}")]
+    PastEnd {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Bytes of the drive.
+        capacity: u64,
+    },
+    /// The drive said so.
+    #[error(transparent)]
+    Drive(#[from] IoError),
+    /// The drive's file can not be written.
+    #[error("the drive file can not be written: {0}")]
+    File(#[from] io::Error),
+    /// It can not be answered.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+    /// The drive's configuration lacks something.
+    #[error(transparent)]
+    Config(#[from] ssd::ConfigError),
+}
+
+/// What is at an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Something that was written.
+    Data,
+    /// Nothing: it reads as zeros.
+    Hole,
+}
+
+/// A drive under power and its file.
+pub struct Device {
+    sim: Sim,
+    drive: Drive,
+    keeper: RefCell<Option<Keeper>>,
+    /// Answers that wait for a record.
+    waiting: Cell<u32>,
+    /// There was a record.
+    noted: Signal,
+    ranges: Rc<Ranges>,
+    /// Whether a write is a promise.
+    protected: bool,
+}
+
+/// The thread that a [`Device`] lives on. Its result is that of saving the drive.
+pub type DeviceEngine = Engine<Result<(), FileError>>;
+
+impl Device {
+    /// A thread with the drive in the file at `path` under power. Its end powers
+    /// the drive off.
+    ///
+    /// # Errors
+    /// As [`Device::open`], and if the system gives no thread.
+    pub fn start(path: &Path, pace: Pace) -> Result<(DeviceEngine, Handle<Self>), FileError> {
+        let file = path.to_owned();
+        Engine::start(
+            pace,
+            move |kernel| Self::open(kernel, &file),
+            |kernel, device: Rc<Self>| device.close(kernel),
+        )
+    }
+
+    /// Powers on the drive in the file at `path`.
+    ///
+    /// # Errors
+    /// If there is no drive in it, or if it is in use.
+    pub fn open(kernel: &Kernel, path: &Path) -> Result<Self, FileError> {
+        let file = DriveFile::open(path, Access::Change)?;
+        let opened = file.load()?;
+        let sim = kernel.sim();
+        let drive = Drive::ready(&sim, &opened.config, opened.media.clone(), Seed(1))
+            .map_err(ssd::image::ImageError::from)?;
+        let keeper = Keeper::new(file, &opened, &drive)?;
+        Ok(Self {
+            sim,
+            protected: opened.config.controller.power_loss_protection,
+            drive,
+            keeper: RefCell::new(Some(keeper)),
+            waiting: Cell::new(0),
+            noted: Signal::default(),
+            ranges: Rc::default(),
+        })
+    }
+
+    /// Bytes of the drive.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.drive.capacity().0
+    }
+
+    /// The drive.
+    #[must_use]
+    pub fn drive(&self) -> &Drive {
+        &self.drive
+    }
+
+    /// The counters of the drive over its life until now.
+    ///
+    /// # Errors
+    /// If the flash of the drive has no rated cycles.
+    pub fn health(&self) -> Result<Health, Fault> {
+        Ok(Health::of(&self.drive, self.drive.smart())?)
+    }
+
+    /// Refuses what reaches past the end.
+    fn check(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        let capacity = self.capacity();
+        let fits = offset.checked_add(len).is_some_and(|end| end <= capacity);
+        fits.then_some(()).ok_or(Fault::PastEnd {
+            offset,
+            len,
+            capacity,
+        })
+    }
+
+    /// Reads `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// Past the end, or if the flash can not be read.
+    pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Fault> {
+        self.check(offset, len as u64)?;
+        let mut bytes = vec![0; len];
+        let Some(extent) = covering(offset, len as u64) else {
+            return Ok(bytes);
+        };
+        if extent.start.0 * SECTOR == offset && extent.bytes() == len as u64 {
+            self.drive.read(extent, &mut bytes.as_mut_slice()).await?;
+            return Ok(bytes);
+        }
+        let mut sectors = vec![0; extent.bytes() as usize];
+        self.drive.read(extent, &mut sectors.as_mut_slice()).await?;
+        let from = (offset % SECTOR) as usize;
+        bytes.copy_from_slice(&sectors[from..from + len]);
+        Ok(bytes)
+    }
+
+    /// Writes `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// Past the end, on a drive that has become read-only, or if the drive's file
+    /// can not keep what this promises.
+    pub async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.check(offset, bytes.len() as u64)?;
+        let Some(extent) = covering(offset, bytes.len() as u64) else {
+            return Ok(());
+        };
+        let _held = self.hold(extent).await;
+        self.lay(offset, bytes).await?;
+        self.promise().await
+    }
+
+    /// Makes `len` bytes from `offset` on read as zeros, and deallocates the
+    /// mapped pages among them.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    pub async fn zero(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        self.check(offset, len)?;
+        let page = self.drive.layout().page_bytes();
+        let end = offset + len;
+        let (first, last) = (offset.next_multiple_of(page), end / page * page);
+        let _held = self.hold_bytes(offset, len).await;
+        if first >= last {
+            self.lay_zeros(offset, len).await?;
+            return self.promise().await;
+        }
+        self.lay_zeros(offset, first - offset).await?;
+        self.lay_zeros(last, end - last).await?;
+        self.trim(first, last).await?;
+        self.promise().await
+    }
+
+    /// Deallocates whole pages, as many at a time as a command can name.
+    async fn trim(&self, mut from: u64, to: u64) -> Result<(), Fault> {
+        while from < to {
+            let len = (to - from).min(units::GIB);
+            let extent = covering(from, len).expect("not empty");
+            self.drive.trim(extent).await?;
+            from += len;
+        }
+        Ok(())
+    }
+
+    /// Makes every write that was answered durable.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    pub async fn flush(&self) -> Result<(), Fault> {
+        self.drive.flush().await?;
+        self.note().await
+    }
+
+    /// The first offset from `from` on at which there is `wanted`; the end of the
+    /// drive counts as a hole. None if there is no such thing.
+    #[must_use]
+    pub fn seek(&self, from: u64, wanted: Medium) -> Option<u64> {
+        let (page, capacity) = (self.drive.layout().page_bytes(), self.capacity());
+        if from >= capacity {
+            return None;
+        }
+        let last = capacity.div_ceil(page) as u32;
+        let mut pages = (from / page) as u32..last;
+        let data = wanted == Medium::Data;
+        let found = pages.find(|&page| self.drive.is_mapped(page) == data);
+        let at = found.map(|number| (u64::from(number) * page).max(from));
+        at.or((!data).then_some(capacity))
+    }
+
+    /// Powers the drive off in good order, or as far as there is room for it, and
+    /// puts it into its file. Nothing may be asked of it any more.
+    ///
+    /// # Errors
+    /// If the file can not be written.
+    pub fn close(&self, kernel: &Kernel) -> Result<(), FileError> {
+        let media = self.shutdown(kernel);
+        let keeper = self.keeper.borrow_mut().take();
+        keeper.map_or(Ok(()), |keeper| keeper.close(self.drive.config(), &media))
+    }
+
+    fn shutdown(&self, kernel: &Kernel) -> DriveMedia {
+        let drive = self.drive.clone();
+        let left = finish(kernel, async move { drive.shutdown().await });
+        left.unwrap_or_else(|| self.drive.at_power_cut())
+    }
+
+    async fn hold(&self, extent: Extent) -> crate::ranges::Held {
+        let start = extent.start.0 * SECTOR;
+        let range = start..start + extent.bytes();
+        self.ranges.hold(&self.sim, range).await
+    }
+
+    /// Holds the mapped pages, and so the sectors, that a range touches.
+    async fn hold_bytes(&self, offset: u64, len: u64) -> crate::ranges::Held {
+        let start = offset / SECTOR * SECTOR;
+        let range = start..(offset + len).next_multiple_of(SECTOR);
+        self.ranges.hold(&self.sim, range).await
+    }
+
+    async fn lay_zeros(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        if len == 0 {
+            return Ok(());
+        }
+        Box::pin(self.lay(offset, &vec![0; len as usize])).await
+    }
+
+    /// Writes bytes whose sectors are held.
+    async fn lay(&self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let Some(extent) = covering(offset, bytes.len() as u64) else {
+            return Ok(());
+        };
+        let whole = extent.bytes() == bytes.len() as u64;
+        if whole {
+            return self.put(extent, bytes).await;
+        }
+        let mut sectors = vec![0; extent.bytes() as usize];
+        self.drive.read(extent, &mut sectors.as_mut_slice()).await?;
+        let from = (offset % SECTOR) as usize;
+        sectors[from..from + bytes.len()].copy_from_slice(bytes);
+        self.put(extent, &sectors).await
+    }
+
+    async fn put(&self, extent: Extent, bytes: &[u8]) -> Result<(), Fault> {
+        let (content, placement) = (Content::Bytes(bytes), Placement(0));
+        let written = self
+            .drive
+            .write(extent, content, placement, Origin(0), false);
+        Ok(written.await?)
+    }
+
+    /// Called before a write is answered.
+    async fn promise(&self) -> Result<(), Fault> {
+        if self.protected {
+            return self.note().await;
+        }
+        Ok(self.with_keeper(Keeper::note_much)?)
+    }
+
+    /// Waits until the file holds what has happened to the drive so far. For who
+    /// uses [`Device::drive`] and promises something. One record is for all who
+    /// wait.
+    ///
+    /// # Errors
+    /// If the drive's file can not be written.
+    pub async fn note(&self) -> Result<(), Fault> {
+        self.waiting.set(self.waiting.get() + 1);
+        self.noted.wait(&self.sim).await;
+        Ok(self.with_keeper(|keeper| keeper.check())?)
+    }
+
+    fn with_keeper(&self, act: impl FnOnce(&mut Keeper) -> io::Result<()>) -> io::Result<()> {
+        let mut keeper = self.keeper.borrow_mut();
+        let keeper = keeper.as_mut();
+        keeper.map_or_else(|| Err(io::Error::other("the drive has no power")), act)
+    }
+}
+
+impl Service for Device {
+    fn settle(&self) {
+        // Who waits asks whether it has worked.
+        if self.waiting.replace(0) > 0 {
+            let _ = self.with_keeper(Keeper::note);
+            self.noted.notify(&self.sim);
+        } else {
+            let _ = self.with_keeper(Keeper::note_much);
+        }
+    }
+}
+
+/// The sectors that a range of bytes touches; none if it is empty.
+fn covering(offset: u64, len: u64) -> Option<Extent> {
+    let first = offset / SECTOR;
+    let last = (offset + len).div_ceil(SECTOR);
+    let sectors = u32::try_from(last - first).expect("a request has less than 2 TiB");
+    (len > 0).then(|| Extent::new(first, sectors))
+}

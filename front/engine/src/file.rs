@@ -1,0 +1,175 @@
+//! Drives in files, and who may use them.
+//!
+//! Invariants: a drive file is there whole or not at all; while a process keeps a
+//! drive under power nobody else opens its file; what is under a lock is what the
+//! path names.
+
+use ssd::image::{self, ImageError, Opened};
+use ssd::{DriveConfig, DriveMedia};
+use std::fs::{File, Permissions, TryLockError};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
+
+/// How long a lock is waited for. Who serves a drive lets go of it a moment after
+/// its last user has.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Why a drive's file can not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It can not be read or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It holds no drive.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Another process has the drive under power, or is writing it.
+    #[error("the drive is in use by another process; stop what serves or mounts it first")]
+    InUse,
+    /// There is no directory for it.
+    #[error("expected a directory {0}, found none")]
+    NoDirectory(PathBuf),
+    /// It is a directory.
+    #[error("expected a file, found a directory")]
+    Directory,
+}
+
+/// What a drive's file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look at it; others may too.
+    Look,
+    /// To change it.
+    Change,
+}
+
+/// The file of a drive, under a lock until this is dropped.
+pub struct DriveFile {
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+}
+
+impl DriveFile {
+    /// Opens and locks the file at `path`.
+    ///
+    /// # Errors
+    /// If there is none, or if it stays in use for two seconds.
+    pub fn open(path: &Path, access: Access) -> Result<Self, FileError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            // A drive that is looked at may lie where nothing can be written.
+            let file = File::options()
+                .read(true)
+                .write(access == Access::Change)
+                .open(path)?;
+            if try_lock(&file, access)? && is_at(&file, path) {
+                let path = path.to_owned();
+                return Ok(Self { path, file });
+            }
+            if Instant::now() >= until {
+                return Err(FileError::InUse);
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    /// Puts a drive into a file at `path`, which is not locked.
+    ///
+    /// # Errors
+    /// If it can not be written.
+    pub fn create(path: &Path, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
+        let (whole, _) = write_beside(path, config, media)?;
+        whole.persist(path).map_err(|e| e.error)?;
+        Ok(())
+    }
+
+    /// Reads the drive.
+    ///
+    /// # Errors
+    /// If the file holds none.
+    pub fn load(&self) -> Result<Opened, FileError> {
+        Ok(image::open(&mut BufReader::new(&self.file))?)
+    }
+
+    /// Puts a drive into the file, which is replaced when all is written.
+    ///
+    /// # Errors
+    /// If it can not be written; the old one is there then.
+    pub fn save(&mut self, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
+        self.replace(write_beside(&self.path, config, media)?.0)
+    }
+
+    /// Puts `whole` in the place of the file, and keeps the lock.
+    pub(crate) fn replace(&mut self, whole: NamedTempFile) -> Result<(), FileError> {
+        // Nobody knows the name of the temporary file: it is free.
+        whole.as_file().try_lock().map_err(io::Error::from)?;
+        self.file = whole.persist(&self.path).map_err(|e| e.error)?;
+        Ok(())
+    }
+
+    /// Lets others look at the drive, which does not change any more.
+    pub(crate) fn share(&self) -> io::Result<()> {
+        self.file.lock_shared()
+    }
+}
+
+fn try_lock(file: &File, access: Access) -> io::Result<bool> {
+    let locked = match access {
+        Access::Look => file.try_lock_shared(),
+        Access::Change => file.try_lock(),
+    };
+    match locked {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether `path` still names `file`, which may have been replaced meanwhile.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let (own, named) = (file.metadata().map(id), std::fs::metadata(path).map(id));
+    own.is_ok() && own.ok() == named.ok()
+}
+
+/// A drive in a temporary file beside `path`, and where that file ends.
+pub(crate) fn write_beside(
+    path: &Path,
+    config: &DriveConfig,
+    media: &DriveMedia,
+) -> Result<(NamedTempFile, image::Mark), FileError> {
+    let mut file = beside(path)?;
+    let mut out = BufWriter::new(file.as_file_mut());
+    let mark = image::write(config, media, &mut out)?;
+    out.flush()?;
+    drop(out);
+    Ok((file, mark))
+}
+
+/// A temporary file in the directory of `path`, to be renamed to it when whole.
+///
+/// # Errors
+/// If no file can be made there.
+pub fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        return Err(FileError::NoDirectory(parent.to_owned()));
+    }
+    if path.is_dir() {
+        return Err(FileError::Directory);
+    }
+    // A temporary file is private by default; this one is as open as any file.
+    let file = tempfile::Builder::new()
+        .prefix(".flashloom-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(parent);
+    // The error of the library names the temporary file.
+    Ok(file.map_err(|e| io::Error::from(e.kind()))?)
+}

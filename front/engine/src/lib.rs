@@ -1,0 +1,25 @@
+//! What all fronts share: the thread on which a simulation lives, the wall clock
+//! that may pace it, and the drive in a file that survives the process.
+//!
+//! A front translates requests of the outside and knows no other front. What it
+//! needs below it that must not be there, threads, a clock and files, is here.
+//!
+//! - [`Engine`] owns one thread with one kernel and one value that is not shared
+//!   with any other thread. Requests reach it as closures, in their order.
+//! - [`DriveFile`] is a drive's file under a lock, [`Keeper`] keeps it up with a
+//!   drive under power, [`Device`] answers requests for bytes out of both.
+
+mod device;
+mod file;
+mod keeper;
+mod pacer;
+mod process;
+mod ranges;
+mod thread;
+
+pub use device::{Device, DeviceEngine, Fault, Medium};
+pub use file::{Access, DriveFile, FileError, beside};
+pub use keeper::Keeper;
+pub use pacer::Pace;
+pub use process::{Signals, leave_terminal};
+pub use thread::{Engine, Gone, Handle, Service, finish};

@@ -1,0 +1,369 @@
+//! The thread on which a simulation lives.
+//!
+//! Invariants: everything that the simulation shares lives and dies on one
+//! thread; requests begin in the order in which they were sent; a request that
+//! can never be answered, because everything is at rest and it still waits, is
+//! dropped, so that whoever asked is told instead of waiting for ever.
+
+use crate::pacer::{Pace, WallClock};
+use sim::{Kernel, Pacer, Semaphore, Sim};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::task::Poll;
+use std::thread::{Builder, JoinHandle};
+use units::Ns;
+
+/// Events between two looks at whether requests have come.
+const BURST: u32 = 64;
+/// Such looks after which answers are given although there is more to do. The less
+/// often, the more of what was written has left the buffer by then, and need not
+/// be noted twice.
+const BURSTS: u32 = 64;
+
+/// A request on its way to the simulation; none to end it.
+type Job<T> = Option<Request<T>>;
+/// Starts the request at an instant.
+type Request<T> = Box<dyn FnOnce(&Desk<T>, Ns) + Send>;
+
+/// The thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the simulated drive has stopped")]
+pub struct Gone;
+
+/// What lives on the thread of an [`Engine`].
+pub trait Service: 'static {
+    /// Called between events every now and then, and before the thread sleeps:
+    /// the time to do at once what several requests wait for.
+    fn settle(&self);
+}
+
+/// Sends requests to an [`Engine`]. Clones send to the same one.
+pub struct Handle<T> {
+    jobs: Sender<Job<T>>,
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        Self {
+            jobs: self.jobs.clone(),
+        }
+    }
+}
+
+/// A thread with a kernel and a value in it. It ends when every [`Handle`] is
+/// gone, or one says so.
+pub struct Engine<R> {
+    thread: JoinHandle<Option<R>>,
+}
+
+/// Where the thread takes requests in.
+struct Desk<T> {
+    sim: Sim,
+    value: Rc<T>,
+    /// Requests that are not answered.
+    open: Rc<Cell<usize>>,
+    /// Has no permits, but for those to be dropped.
+    leave: Semaphore,
+}
+
+/// Counts a request as open.
+struct Open(Rc<Cell<usize>>);
+
+impl Open {
+    fn new(open: &Rc<Cell<usize>>) -> Self {
+        open.set(open.get() + 1);
+        Self(Rc::clone(open))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl<T: 'static> Desk<T> {
+    /// Starts `work` as a task that goes on at `arrival`, and is dropped if it is
+    /// told to leave.
+    fn start(&self, arrival: Ns, work: impl Future<Output = ()> + 'static) {
+        let (sim, leave) = (self.sim.clone(), self.leave.clone());
+        let open = Open::new(&self.open);
+        self.sim.spawn_detached(async move {
+            let _open = open;
+            sim.sleep_until(arrival).await;
+            let (mut work, mut left) = (pin!(work), pin!(leave.take(1)));
+            poll_fn(|context| {
+                if work.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                left.as_mut().poll(context)
+            })
+            .await;
+        });
+    }
+
+    /// Drops what waits although everything is at rest.
+    fn dismiss(&self, kernel: &Kernel) {
+        if self.open.get() > 0 {
+            self.leave.put(self.open.get());
+            while self.open.get() > 0 && kernel.step() {}
+        }
+    }
+}
+
+impl<R: Send + 'static> Engine<R> {
+    /// Starts a thread, lets it make its value with `build`, and has it take
+    /// requests until the end; `end` then makes the result of the
+    /// value.
+    ///
+    /// # Errors
+    /// That of `build`, and if the system gives no thread.
+    pub fn start<T: Service, E: From<io::Error> + Send + 'static>(
+        pace: Pace,
+        build: impl FnOnce(&Kernel) -> Result<T, E> + Send + 'static,
+        end: impl FnOnce(&Kernel, Rc<T>) -> R + Send + 'static,
+    ) -> Result<(Self, Handle<T>), E> {
+        let (jobs, inbox) = channel();
+        let (report, built) = channel();
+        let body = move || {
+            let kernel = Kernel::new();
+            // Nobody waits for the report only if the caller is gone as well.
+            let value = match build(&kernel) {
+                Ok(value) => Rc::new(value),
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                    return None;
+                }
+            };
+            let _ = report.send(Ok(()));
+            serve(pace, &kernel, &value, &inbox);
+            Some(end(&kernel, value))
+        };
+        let thread = Builder::new().name("engine".to_owned()).spawn(body)?;
+        let died = || Err(io::Error::other(Gone).into());
+        built.recv().unwrap_or_else(|_| died())?;
+        Ok((Self { thread }, Handle { jobs }))
+    }
+
+    /// Waits until the thread has ended: every handle must be gone or one have
+    /// said so.
+    ///
+    /// # Errors
+    /// If it ended by a panic.
+    pub fn join(self) -> Result<R, Gone> {
+        self.thread.join().ok().flatten().ok_or(Gone)
+    }
+}
+
+impl<T: 'static> Handle<T> {
+    /// Sends a request. Whatever `work` owns is dropped if it can not be carried
+    /// out: let it own what tells whoever asked.
+    pub fn submit<F: Future<Output = ()> + 'static>(
+        &self,
+        work: impl FnOnce(Rc<T>) -> F + Send + 'static,
+    ) {
+        let job: Request<T> = Box::new(move |desk, arrival| {
+            desk.start(arrival, work(Rc::clone(&desk.value)));
+        });
+        // If the thread is gone, the job tells by being dropped.
+        let _ = self.jobs.send(Some(job));
+    }
+
+    /// Ends the thread when the requests sent before are answered.
+    pub fn stop(&self) {
+        // If the thread is gone, there is nothing to end.
+        let _ = self.jobs.send(None);
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    /// If it can not be carried out.
+    pub fn ask<A: Send + 'static, F: Future<Output = A> + 'static>(
+        &self,
+        work: impl FnOnce(Rc<T>) -> F + Send + 'static,
+    ) -> Result<A, Gone> {
+        let (reply, answer) = channel();
+        self.submit(move |value| {
+            let work = work(value);
+            async move {
+                // Nobody waits only if the caller has panicked.
+                let _ = reply.send(work.await);
+            }
+        });
+        answer.recv().map_err(|_| Gone)
+    }
+}
+
+/// Runs `work` to its end, and gives its result; what else happens meanwhile
+/// happens. None if everything comes to rest and it still waits.
+pub fn finish<T: 'static>(kernel: &Kernel, work: impl Future<Output = T> + 'static) -> Option<T> {
+    let mut handle = kernel.sim().spawn(work);
+    loop {
+        if let Some(result) = handle.take() {
+            return Some(result);
+        }
+        if !kernel.step() {
+            return None;
+        }
+    }
+}
+
+/// Takes requests until the end.
+fn serve<T: Service>(pace: Pace, kernel: &Kernel, value: &Rc<T>, inbox: &Receiver<Job<T>>) {
+    let sim = kernel.sim();
+    let mut driver = Driver {
+        clock: WallClock::new(),
+        leap: pace.leap(),
+        desk: Desk {
+            leave: Semaphore::new(&sim, 0),
+            sim,
+            value: Rc::clone(value),
+            open: Rc::default(),
+        },
+        inbox,
+        over: false,
+        credit: 0,
+        bursts: 0,
+    };
+    loop {
+        kernel.run_paced(&mut driver);
+        driver.desk.value.settle();
+        if !driver.over && driver.desk.sim.next_time().is_some() {
+            continue;
+        }
+        driver.desk.dismiss(kernel);
+        if driver.over {
+            return;
+        }
+        driver.sleep();
+    }
+}
+
+/// Holds events back until their time has come, and takes in what comes meanwhile.
+struct Driver<'a, T> {
+    clock: WallClock,
+    /// Events so near are not held back.
+    leap: Ns,
+    desk: Desk<T>,
+    inbox: &'a Receiver<Job<T>>,
+    /// Nothing is taken in any more; what is under way takes its time.
+    over: bool,
+    /// Near events before the next look at anything else.
+    credit: u32,
+    /// Such looks since the last time to settle.
+    bursts: u32,
+}
+
+impl<T: Service> Driver<'_, T> {
+    /// Begins a request, or notes the end.
+    fn take_in(&mut self, job: Job<T>) {
+        let Some(job) = job else {
+            self.over = true;
+            return;
+        };
+        if self.leap > Ns::ZERO {
+            self.clock.catch_up(self.desk.sim.now());
+        }
+        job(&self.desk, self.clock.now());
+    }
+
+    /// Takes in what has come. Says whether anything had.
+    fn take_all(&mut self) -> bool {
+        let mut came = false;
+        while !self.over {
+            match self.inbox.try_recv() {
+                Ok(job) => {
+                    came |= job.is_some();
+                    self.take_in(job);
+                }
+                Err(TryRecvError::Disconnected) => self.over = true,
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        came
+    }
+
+    /// Waits for a request while nothing else is to be done.
+    fn sleep(&mut self) {
+        match self.inbox.recv() {
+            Ok(job) => self.take_in(job),
+            Err(_) => self.over = true,
+        }
+    }
+
+    /// Waits until `time`, or for a request. Says whether one came.
+    fn wait(&mut self, time: Ns) -> bool {
+        let Some(span) = self.clock.sleep_before(time) else {
+            std::thread::yield_now();
+            return false;
+        };
+        if self.over {
+            std::thread::sleep(span);
+            return false;
+        }
+        match self.inbox.recv_timeout(span) {
+            Ok(job) => {
+                let came = job.is_some();
+                self.take_in(job);
+                return came;
+            }
+            Err(RecvTimeoutError::Disconnected) => self.over = true,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        false
+    }
+
+    /// Whether an event is so near that it is not held back.
+    fn is_near(&self, time: Ns) -> bool {
+        time.0 - self.desk.sim.now().0 <= self.leap.0 && self.leap > Ns::ZERO
+    }
+
+    /// Settles what waits for that, if there is nothing near to be done or it was
+    /// long ago.
+    fn settle(&mut self, time: Ns) {
+        self.bursts += 1;
+        if self.bursts >= BURSTS || !self.is_near(time) {
+            self.bursts = 0;
+            self.desk.value.settle();
+        }
+    }
+}
+
+impl<T: Service> Pacer for Driver<'_, T> {
+    fn wait_until(&mut self, time: Ns) -> Option<Ns> {
+        if self.credit > 0 && self.is_near(time) {
+            self.credit -= 1;
+            return Some(time);
+        }
+        self.credit = BURST;
+        let came = self.take_all();
+        if self.leap > Ns::ZERO {
+            self.clock.catch_up(self.desk.sim.now());
+        }
+        if came {
+            // It is among what is due now.
+            return Some(self.clock.now().min(time));
+        }
+        self.settle(time);
+        loop {
+            let settled = self.desk.sim.next_time().is_some_and(|next| next < time);
+            if settled {
+                return Some(self.desk.sim.now());
+            }
+            if self.is_near(time) || self.clock.now() >= time {
+                return Some(time);
+            }
+            if self.over && self.desk.open.get() == 0 {
+                return None;
+            }
+            if self.wait(time) {
+                return Some(self.clock.now().min(time));
+            }
+        }
+    }
+}

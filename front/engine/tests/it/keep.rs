@@ -1,0 +1,106 @@
+//! The file of a drive under power, read at any instant.
+
+use engine::{Access, DriveFile, FileError, Keeper};
+use sim::{Kernel, Rng, Seed};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, Preset};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use tempfile::TempDir;
+use units::{Bytes, Extent, KIB, MIB, Origin, Placement};
+
+fn config() -> DriveConfig {
+    let mut config = (Preset::named("block").expect("a preset").config)();
+    config.flash.keep_contents = true;
+    config.geometry.channels = 2;
+    config.geometry.chips_per_channel = 1;
+    config.geometry.blocks_per_plane = 20;
+    config.controller.write_buffer = Bytes(512 * KIB);
+    config.capacity = Bytes(16 * MIB);
+    config
+}
+
+/// Writes a page of one pattern, and gives the two.
+fn write(kernel: &Kernel, drive: &Drive, rng: &mut Rng) -> (usize, u64) {
+    let (page, pattern) = (rng.below(16 * MIB / 4096), rng.next_u64());
+    let drive = drive.clone();
+    let bytes = pattern.to_le_bytes().repeat(512);
+    kernel.block_on(async move {
+        let extent = Extent::new(page * 8, 8);
+        let content = Content::Bytes(&bytes);
+        let written = drive.write(extent, content, Placement(0), Origin(0), false);
+        written.await.expect("written");
+    });
+    (page as usize, pattern)
+}
+
+/// The first word of every page of the drive in a file.
+fn words(path: &Path) -> Vec<u64> {
+    let file = std::fs::File::open(path).expect("it is there");
+    let (config, media) = ssd::image::read(&mut std::io::BufReader::new(file)).expect("a drive");
+    let kernel = Kernel::new();
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(2)).expect("it has power");
+    let word = |page| {
+        let mut bytes = [0; 8];
+        if let Some(found) = drive.peek(page) {
+            assert!(found[0].copy_to(0, &mut bytes));
+        }
+        u64::from_le_bytes(bytes)
+    };
+    (0..drive.layout().host_pages).map(word).collect()
+}
+
+#[test]
+fn the_name_stands_for_the_whole_drive_at_every_instant() {
+    let folder = TempDir::new().expect("a directory");
+    let path = folder.path().join("d.flash");
+    let config = config();
+    let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
+    DriveFile::create(&path, &config, &media).expect("written");
+    let mut expected = vec![0; (16 * MIB / 4096) as usize];
+    let mut rng = Seed(1).stream("pages");
+    let (mut renewed, mut last) = (0, 0);
+    for _life in 0..3 {
+        let file = DriveFile::open(&path, Access::Change).expect("it is free");
+        let opened = file.load().expect("a drive");
+        let kernel = Kernel::new();
+        let media = opened.media.clone();
+        let drive = Drive::ready(&kernel.sim(), &config, media, Seed(2)).expect("it has power");
+        let mut keeper = Keeper::new(file, &opened, &drive).expect("it can be kept");
+        keeper.renew_after(256 * KIB);
+        for number in 0..4_000 {
+            let (page, pattern) = write(&kernel, &drive, &mut rng);
+            expected[page] = pattern;
+            keeper.note().expect("noted");
+            if number % 800 == 0 {
+                assert!(words(&path) == expected, "write {number}");
+            }
+            let number = std::fs::metadata(&path).expect("it is there").ino();
+            renewed += u32::from(std::mem::replace(&mut last, number) != number);
+        }
+        // The keeper is dropped without having closed the file.
+    }
+    assert!(words(&path) == expected);
+    assert!(renewed > 4, "it was written anew {renewed} times");
+}
+
+#[test]
+fn those_who_look_keep_out_those_who_change() {
+    let folder = TempDir::new().expect("a directory");
+    let path = folder.path().join("d.flash");
+    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
+    DriveFile::create(&path, &config(), &media).expect("written");
+    let open = |access| DriveFile::open(&path, access);
+    let first = open(Access::Look).expect("it is free");
+    let second = open(Access::Look).expect("it is free");
+    assert!(matches!(open(Access::Change), Err(FileError::InUse)));
+    drop((first, second));
+    let mut changes = open(Access::Change).expect("it is free");
+    assert!(matches!(open(Access::Look), Err(FileError::InUse)));
+    changes.save(&config(), &media).expect("saved");
+    assert!(
+        matches!(open(Access::Look), Err(FileError::InUse)),
+        "still locked"
+    );
+    drop(changes);
+    open(Access::Look).expect("it is free");
+}

@@ -1,0 +1,4 @@
+//! The engine's thread, and drives whose process ends without a word.
+
+mod keep;
+mod thread;

@@ -1,0 +1,98 @@
+//! Requests on their way to a simulation and back.
+
+use engine::{Engine, Gone, Handle, Pace, Service};
+use sim::{Kernel, Semaphore, Sim};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use units::Ns;
+
+/// Something to wait for.
+struct Place {
+    sim: Sim,
+    never: Semaphore,
+    settled: Cell<u32>,
+}
+
+impl Service for Place {
+    fn settle(&self) {
+        self.settled.set(self.settled.get() + 1);
+    }
+}
+
+fn start(pace: Pace) -> (Engine<u32>, Handle<Place>) {
+    let build = |kernel: &Kernel| {
+        Ok::<_, io::Error>(Place {
+            sim: kernel.sim(),
+            never: Semaphore::new(&kernel.sim(), 0),
+            settled: Cell::new(0),
+        })
+    };
+    Engine::start(pace, build, |_, place: Rc<Place>| place.settled.get()).expect("it starts")
+}
+
+#[test]
+fn virtual_time_costs_nothing_unless_it_is_paced() {
+    for (pace, least) in [(Pace::Free, 0), (Pace::Wall, 30)] {
+        let (engine, handle) = start(pace);
+        let begun = Instant::now();
+        let slept = handle.ask(|place: Rc<Place>| async move {
+            let from = place.sim.now();
+            place.sim.sleep(Ns::us(30_000)).await;
+            place.sim.now() - from
+        });
+        assert_eq!(slept, Ok(Ns::us(30_000)));
+        assert!(begun.elapsed() >= Duration::from_millis(least));
+        handle.stop();
+        assert!(engine.join().expect("it ends") > 0);
+    }
+}
+
+#[test]
+fn requests_overlap_in_time_and_begin_in_order() {
+    let (_engine, handle) = start(Pace::Wall);
+    let begun = Instant::now();
+    let answers: Vec<_> = (0..50)
+        .map(|_| {
+            let handle = handle.clone();
+            std::thread::spawn(move || {
+                handle.ask(|place: Rc<Place>| async move {
+                    place.sim.sleep(Ns::us(20_000)).await;
+                })
+            })
+        })
+        .collect();
+    for answer in answers {
+        assert_eq!(answer.join().expect("no panic"), Ok(()));
+    }
+    assert!(begun.elapsed() < Duration::from_millis(500));
+}
+
+#[test]
+fn who_can_never_be_answered_is_told() {
+    for pace in [Pace::Free, Pace::Wall] {
+        let (engine, handle) = start(pace);
+        let stuck = handle.ask(|place: Rc<Place>| async move { place.never.take(1).await });
+        assert_eq!(stuck, Err(Gone));
+        // The others are not concerned.
+        assert_eq!(handle.ask(|_| async { 7 }), Ok(7));
+        drop(handle);
+        engine.join().expect("it ends");
+    }
+}
+
+#[test]
+fn after_the_end_everyone_is_told() {
+    let (engine, handle) = start(Pace::Free);
+    handle.stop();
+    engine.join().expect("it ends");
+    assert_eq!(handle.ask(|_| async { 7 }), Err(Gone));
+}
+
+#[test]
+fn an_engine_that_cannot_be_built_says_why() {
+    let build = |_: &Kernel| Err::<Place, _>(io::Error::other("no drive"));
+    let started = Engine::start(Pace::Free, build, |_, _| ());
+    assert_eq!(started.err().expect("refused").to_string(), "no drive");
+}

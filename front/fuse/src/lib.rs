@@ -1,0 +1,49 @@
+//! What the kernel sees of Flashloom through FUSE: a drive as one file
+//! ([`DriveFs`]), or a file system of ours ([`VolumeFs`]).
+//!
+//! This crate translates calls of the kernel to requests of [`engine`] and their
+//! errors to numbers.
+//!
+//! # A drive as a file
+//!
+//! A loop device over the file brings the kernel's own file systems
+//! onto the drive:
+//!
+//! ```text
+//! flashloom serve d.flash --file DIR --background
+//! losetup --direct-io=on -b 4096 --show -f DIR/drive
+//! ```
+//!
+//! - It has the size of the drive, for ever: to cut or to grow it is refused with
+//!   `EPERM`, a write past its end with `ENOSPC`. Opening it with `O_TRUNC` leaves
+//!   it as it is, as for a block device.
+//! - Nothing is cached: every read and write reaches the drive, with `O_DIRECT` or
+//!   without.
+//! - `fallocate` with a hole or zeros, `KEEP_SIZE` in both cases, deallocates, and
+//!   is never refused. Other modes are answered with `EOPNOTSUPP`.
+//! - `fsync`, `fdatasync` and the closing of a file that was open for writing are
+//!   flushes of the drive.
+//! - What is deallocated or was never written is a hole to `SEEK_HOLE`.
+//!
+//! Beside it lies `smart.json`, the counters of the drive at this instant.
+//!
+//! # A file system
+//!
+//! Any [`vfs::Body`] can be mounted. The kernel checks permissions and keeps locks.
+//! `fsync` and `fdatasync` make durable, also against the death of the process;
+//! `sync` writes what the kernel has, but it does not tell a FUSE file system, so
+//! it promises nothing. Files without a name (`O_TMPFILE`) are not there: the
+//! library that speaks FUSE does not know them.
+
+mod drive;
+mod files;
+mod session;
+mod tasks;
+mod translate;
+mod volume;
+
+pub use drive::{DRIVE_NAME, DriveFs};
+pub use files::VolumeFs;
+pub use session::{End, MountError, Mounted, Show, mount};
+pub use translate::timestamp;
+pub use volume::{CloseError, Volume};

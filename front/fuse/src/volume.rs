@@ -1,0 +1,101 @@
+//! A mounted file system on the engine's thread.
+//!
+//! Invariants: a number that the kernel holds for an open file stands for one
+//! handle until it is released; what is forced is in the drive's file before the
+//! kernel is told.
+
+use engine::{Device, FileError, Service, finish};
+use sim::Kernel;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use vfs::{Body, Errno, Handle, Result, Vfs};
+
+/// A file system under power, and the drive below it if there is one.
+pub struct Volume<B: Body> {
+    vfs: Vfs<B>,
+    device: Option<Device>,
+    open: RefCell<BTreeMap<u64, Handle>>,
+}
+
+/// Why a file system could not be left.
+#[derive(Debug, thiserror::Error)]
+pub enum CloseError {
+    /// It could not write everything down.
+    #[error("the file system could not be unmounted: {0}")]
+    Unmount(Errno),
+    /// It waits for something that will not happen.
+    #[error("the file system could not be unmounted: the drive came to rest")]
+    AtRest,
+    /// The drive's file could not be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl<B: Body> Volume<B> {
+    /// `vfs`, which lies on the drive of `device`; on none if it is in memory.
+    #[must_use]
+    pub fn new(vfs: Vfs<B>, device: Option<Device>) -> Self {
+        Self {
+            vfs,
+            device,
+            open: RefCell::default(),
+        }
+    }
+
+    /// The calls of the file system.
+    #[must_use]
+    pub fn vfs(&self) -> &Vfs<B> {
+        &self.vfs
+    }
+
+    /// Keeps an open file; gives its number.
+    pub(crate) fn keep(&self, handle: Handle) -> u64 {
+        let number = handle.number();
+        self.open.borrow_mut().insert(number, handle);
+        number
+    }
+
+    /// The open file of this number.
+    pub(crate) fn handle(&self, number: u64) -> Result<Handle> {
+        self.open.borrow().get(&number).copied().ok_or(Errno::EBADF)
+    }
+
+    /// Closes a file.
+    pub(crate) async fn release(&self, number: u64) {
+        let handle = self.open.borrow_mut().remove(&number);
+        if let Some(handle) = handle {
+            self.vfs.release(handle).await;
+        }
+    }
+
+    /// Makes an open file durable.
+    pub(crate) async fn force(&self, number: u64, data_only: bool) -> Result<()> {
+        self.vfs.fsync(&self.handle(number)?, data_only).await?;
+        match &self.device {
+            Some(device) => device.note().await.map_err(|_| Errno::EIO),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the file system as a clean unmount does, and powers the drive off.
+    /// The drive is powered off and saved in any case.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn close(&self, kernel: &Kernel) -> std::result::Result<(), CloseError> {
+        let vfs = self.vfs.clone();
+        let left = finish(kernel, async move { vfs.unmount().await });
+        if let Some(device) = &self.device {
+            device.close(kernel)?;
+        }
+        left.ok_or(CloseError::AtRest)?.map_err(CloseError::Unmount)
+    }
+}
+
+impl<B: Body> Service for Volume<B> {
+    fn settle(&self) {
+        if let Some(device) = &self.device {
+            device.settle();
+        }
+    }
+}

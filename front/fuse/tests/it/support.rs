@@ -1,0 +1,140 @@
+//! Drives shown in directories that go away with their test.
+
+use engine::{Device, DeviceEngine, DriveFile, Handle, Pace, Signals};
+use fuse::{DriveFs, End, Mounted, Show};
+use sim::Seed;
+use ssd::{DriveConfig, DriveMedia, Preset};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use tempfile::TempDir;
+use units::{Bytes, KIB, MIB};
+
+/// Whether there is FUSE here. Says why a test is skipped if not.
+pub(crate) fn has_fuse() -> bool {
+    let opened = File::options().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = &opened {
+        eprintln!("skipped: /dev/fuse: {error}");
+    }
+    opened.is_ok()
+}
+
+/// A drive of 32 MiB with little over-provisioning, so that garbage is collected.
+pub(crate) fn config(protected: bool) -> DriveConfig {
+    let mut config = (Preset::named("block").expect("a preset").config)();
+    config.flash.keep_contents = true;
+    config.geometry.channels = 2;
+    config.geometry.chips_per_channel = 2;
+    config.geometry.blocks_per_plane = 20;
+    config.controller.write_buffer = Bytes(512 * KIB);
+    config.controller.power_loss_protection = protected;
+    config.capacity = Bytes(32 * MIB);
+    config
+}
+
+/// A drive in a directory of its own, shown in another one.
+pub(crate) struct Shown {
+    folder: TempDir,
+    pace: Pace,
+    running: Option<Running>,
+}
+
+struct Running {
+    engine: DeviceEngine,
+    device: Handle<Device>,
+    mounted: Mounted,
+}
+
+impl Shown {
+    pub(crate) fn new(config: &DriveConfig, pace: Pace) -> Self {
+        let folder = TempDir::new().expect("a temporary directory");
+        std::fs::create_dir(folder.path().join("mount")).expect("a directory");
+        let shown = Self {
+            folder,
+            pace,
+            running: None,
+        };
+        let media = DriveMedia::new(config, Seed(1)).expect("it can be built");
+        DriveFile::create(&shown.file(), config, &media).expect("it can be written");
+        shown.started()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("d.flash")
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.mount().join(name)
+    }
+
+    /// The drive, opened to read and write.
+    pub(crate) fn open(&self) -> File {
+        let options = File::options().read(true).write(true).clone();
+        options.open(self.path("drive")).expect("it can be opened")
+    }
+
+    fn started(mut self) -> Self {
+        let signals = Signals::hold().expect("signals");
+        let powered = Device::start(&self.file(), self.pace);
+        let (engine, device) = powered.expect("the drive has power");
+        let size = device.ask(|device: Rc<Device>| async move { device.capacity() });
+        let filesystem = DriveFs::new(
+            device.clone(),
+            "d.flash".to_owned(),
+            size.expect("an answer"),
+        );
+        let mounted = fuse::mount(filesystem, &self.mount(), Show::Drive("test"), signals);
+        self.running = Some(Running {
+            engine,
+            device,
+            mounted: mounted.expect("it is mounted"),
+        });
+        self
+    }
+
+    /// Unmounts it and shows it anew.
+    pub(crate) fn again(mut self) -> Self {
+        self.end();
+        self.started()
+    }
+
+    fn end(&mut self) {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        assert!(unmount(&self.mount()), "it can be unmounted");
+        let end = running.mounted.wait(|| ()).expect("a clean end");
+        assert_eq!(end, End::Unused);
+        running.device.stop();
+        let saved = running.engine.join().expect("the thread has ended");
+        saved.expect("the drive is saved");
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            unmount(&self.mount());
+        } else {
+            self.end();
+        }
+    }
+}
+
+fn unmount(mount: &std::path::Path) -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    let mut command = Command::new(if root { "umount" } else { "fusermount3" });
+    if std::thread::panicking() {
+        command.arg(if root { "-l" } else { "-z" });
+    }
+    if !root {
+        command.arg("-u");
+    }
+    let status = command.arg(mount).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}

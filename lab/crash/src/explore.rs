@@ -1,0 +1,250 @@
+//! Runs a subject once and judges what each cut leaves.
+
+use crate::points::{Cut, Points};
+use sim::{Kernel, Seed};
+use std::fmt;
+
+/// Failures that are kept in full; the rest is counted.
+const KEPT: usize = 100;
+
+/// What is cut.
+pub trait Subject {
+    /// A running system, with what is known of its calls.
+    type Live;
+    /// What is left without power.
+    type Left: Clone;
+    /// A system that recovers.
+    type Recovering: Recovering<Left = Self::Left>;
+
+    /// Starts the system and its workload as tasks of `kernel`.
+    fn start(&self, kernel: &Kernel) -> Self::Live;
+
+    /// Whether the workload has come to its end.
+    fn is_done(&self, live: &Self::Live) -> bool;
+
+    /// What a power cut at this instant leaves.
+    fn cut(&self, live: &Self::Live) -> Self::Left;
+
+    /// Powers on what is left, as tasks of `kernel`.
+    fn power_on(&self, kernel: &Kernel, left: Self::Left) -> Self::Recovering;
+
+    /// Judges what recovery, that has come to its end, shows. `live` tells what was
+    /// promised until `cut`.
+    fn judge(&self, live: &Self::Live, recovered: Self::Recovering, cut: Cut) -> Verdict;
+}
+
+/// A system that recovers from a cut.
+pub trait Recovering {
+    /// What is left without power.
+    type Left;
+
+    /// Whether it has come to its end, good or bad.
+    fn is_done(&self) -> bool;
+
+    /// What another power cut at this instant leaves.
+    fn cut(&self) -> Self::Left;
+}
+
+/// In which way a promise was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Something that was made durable is not there.
+    Lost,
+    /// Something is there that no order of the calls explains, or the system does
+    /// not recover, or a checker complains.
+    Corrupt,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lost => "lost",
+            Self::Corrupt => "corrupt",
+        })
+    }
+}
+
+/// What was found of one cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is wrong, in sentences.
+    pub faults: Vec<(Fault, String)>,
+    /// Whether a checker from outside looked at it.
+    pub outside: bool,
+}
+
+/// A cut after which a promise was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which cut.
+    pub cut: Cut,
+    /// In which way.
+    pub fault: Fault,
+    /// What was found.
+    pub what: String,
+}
+
+/// How far an exploration has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Points tried.
+    pub points: u64,
+    /// Of so many.
+    pub of: u64,
+    /// Failures so far.
+    pub failures: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exploration {
+    /// Events of the run.
+    pub events: u64,
+    /// Points of the run that were tried.
+    pub points: u64,
+    /// Recoveries that were cut as well, each judged besides.
+    pub recoveries: u64,
+    /// States that a checker from outside looked at.
+    pub outside: u64,
+    /// Judgements that found something lost.
+    pub lost: u64,
+    /// Judgements that found something corrupt.
+    pub corrupt: u64,
+    /// The first failures.
+    pub failures: Vec<Failure>,
+}
+
+impl Exploration {
+    /// Whether every promise was kept.
+    #[must_use]
+    pub const fn holds(&self) -> bool {
+        self.lost == 0 && self.corrupt == 0
+    }
+
+    /// Counts what `other` found besides.
+    pub fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.points += other.points;
+        self.recoveries += other.recoveries;
+        self.outside += other.outside;
+        self.lost += other.lost;
+        self.corrupt += other.corrupt;
+        let room = KEPT.saturating_sub(self.failures.len());
+        let kept = other.failures.iter().take(room);
+        self.failures.extend(kept.cloned());
+    }
+
+    fn note(&mut self, cut: Cut, verdict: Verdict) {
+        self.outside += u64::from(verdict.outside);
+        let has = |fault| verdict.faults.iter().any(|f| f.0 == fault);
+        self.lost += u64::from(has(Fault::Lost));
+        self.corrupt += u64::from(has(Fault::Corrupt));
+        for (fault, what) in verdict.faults {
+            if self.failures.len() < KEPT {
+                self.failures.push(Failure { cut, fault, what });
+            }
+        }
+    }
+}
+
+/// Cuts the power of `subject` at `points`. A run that comes to rest before its
+/// end is a failure at its last event.
+pub fn explore<S: Subject>(
+    subject: &S,
+    points: &Points,
+    seed: Seed,
+    progress: &mut dyn FnMut(Progress),
+) -> Exploration {
+    let mut found = Exploration::default();
+    let (events, done) = length(subject);
+    found.events = events;
+    if !done {
+        let cut = Cut {
+            event: events,
+            recovery: None,
+        };
+        found.note(cut, corrupt("the workload came to rest before its end"));
+    }
+    let chosen = points.choose(events, seed);
+    let kernel = Kernel::new();
+    let live = subject.start(&kernel);
+    for &event in &chosen {
+        while kernel.sim().events() < event && kernel.step() {}
+        try_cut(subject, &live, event, points, seed, &mut found);
+        found.points += 1;
+        progress(Progress {
+            points: found.points,
+            of: chosen.len() as u64,
+            failures: found.lost + found.corrupt,
+        });
+    }
+    found
+}
+
+fn corrupt(what: &str) -> Verdict {
+    Verdict {
+        faults: vec![(Fault::Corrupt, what.to_owned())],
+        outside: false,
+    }
+}
+
+/// Events of a run that is not disturbed, and whether it comes to its end.
+fn length<S: Subject>(subject: &S) -> (u64, bool) {
+    let kernel = Kernel::new();
+    let live = subject.start(&kernel);
+    while !subject.is_done(&live) {
+        if !kernel.step() {
+            return (kernel.sim().events(), false);
+        }
+    }
+    (kernel.sim().events(), true)
+}
+
+fn try_cut<S: Subject>(
+    subject: &S,
+    live: &S::Live,
+    event: u64,
+    points: &Points,
+    seed: Seed,
+    found: &mut Exploration,
+) {
+    let left = subject.cut(live);
+    let (events, verdict) = recover(subject, live, left.clone(), event);
+    let wanted = points.recovery(event, events, seed);
+    if wanted.is_none() || !matches!(points, Points::One(_)) {
+        let recovery = None;
+        found.note(Cut { event, recovery }, verdict);
+    }
+    let Some(recovery) = wanted else { return };
+    let left = cut_recovery(subject, left, recovery);
+    let (_, verdict) = recover(subject, live, left, event);
+    let recovery = Some(recovery);
+    found.note(Cut { event, recovery }, verdict);
+    found.recoveries += 1;
+}
+
+/// Recovers from what is left, and judges it; events of the recovery with it.
+fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -> (u64, Verdict) {
+    let kernel = Kernel::new();
+    let recovering = subject.power_on(&kernel, left);
+    while !recovering.is_done() {
+        if !kernel.step() {
+            let events = kernel.sim().events();
+            return (events, corrupt("recovery came to rest before its end"));
+        }
+    }
+    let events = kernel.sim().events();
+    let recovery = None;
+    (
+        events,
+        subject.judge(live, recovering, Cut { event, recovery }),
+    )
+}
+
+/// What is left when recovery is cut before its event number `recovery`.
+fn cut_recovery<S: Subject>(subject: &S, left: S::Left, recovery: u64) -> S::Left {
+    let kernel = Kernel::new();
+    let recovering = subject.power_on(&kernel, left);
+    while kernel.sim().events() < recovery && kernel.step() {}
+    recovering.cut()
+}
