@@ -37,7 +37,7 @@ impl Mapping {
         let to = self.end().min(start.saturating_add(len));
         (from < to).then(|| Part {
             slot: self.slot,
-            offset: self.offset + (from - self.start),
+            offset: self.offset.saturating_add(from - self.start),
             len: to - from,
             shared: self.shared,
         })
@@ -47,7 +47,8 @@ impl Mapping {
     /// and the part behind.
     pub(super) fn without(&self, start: u64, len: u64) -> [Option<Self>; 2] {
         // What is unmapped is whole pages.
-        let end = start.saturating_add(len.next_multiple_of(4096));
+        let pages = len.checked_next_multiple_of(4096).unwrap_or(u64::MAX);
+        let end = start.saturating_add(pages);
         if self.part(start, end - start).is_none() {
             return [Some(*self), None];
         }
@@ -58,7 +59,7 @@ impl Mapping {
         let behind = (end < self.end()).then(|| Self {
             start: end,
             len: self.end() - end,
-            offset: self.offset + (end - self.start),
+            offset: self.offset.saturating_add(end - self.start),
             ..*self
         });
         [before, behind]

@@ -105,7 +105,7 @@ impl<W: Write> Resolver<W> {
             Op::Exec if head.a == 0 => self.processes[who.process].exec = Some(said.s1.clone()),
             Op::Exec => {}
             Op::Unseen => drop(self.seen.unseen.insert(said.s1.clone())),
-            Op::Lost => self.seen.lost += head.a,
+            Op::Lost => self.seen.lost = self.seen.lost.saturating_add(head.a),
             _ => self.call(&who, said)?,
         }
         Ok(())
@@ -256,7 +256,9 @@ impl<W: Write> Resolver<W> {
         let thread = self.thread(who)?;
         let result = match u64::try_from(result) {
             Ok(value) => Ok(value),
-            Err(_) => Err(Errno(u16::try_from(-result).unwrap_or(u16::MAX))),
+            Err(_) => Err(Errno(
+                u16::try_from(result.unsigned_abs()).unwrap_or(u16::MAX),
+            )),
         };
         let event = Event {
             step: Step {

@@ -19,12 +19,12 @@
 //!
 //! Calls that the C library makes inside itself are not seen through its
 //! names. Streams are seen where they meet the system, in the table of
-//! functions of their kind ([`stdio`]); directory streams, temporary files and
+//! functions of their kind (`stdio`); directory streams, temporary files and
 //! `realpath` at their own names. What stays unseen: `glob`, `ftw` and `fts`
 //! of the C library, `wordexp`, asynchronous input and output (`io_uring`,
-//! `libaio`, `aio_*`, noted where they are set up), programs that are linked
-//! statically or that gain rights when they start, and direct system calls in
-//! assembler.
+//! `libaio`, `aio_*`, noted where they are set up), descriptors above 65535,
+//! programs that are linked statically or that gain rights when they start, and
+//! direct system calls in assembler.
 
 mod attributes;
 mod data;

@@ -1,6 +1,7 @@
 //! Programs under the library: what they do, and what the trace says they did.
 
 mod every;
+mod hostile;
 mod model;
 mod programs;
 

@@ -85,9 +85,12 @@ impl<'a> Model<'a> {
                 let file = self.open[&fd];
                 self.sizes[file] += moved;
             }
-            Call::Fallocate { fd, how, at, len } if how == Allocation::Extend => {
-                self.grow(fd, at + len);
-            }
+            Call::Fallocate {
+                fd,
+                how: Allocation::Extend,
+                at,
+                len,
+            } => self.grow(fd, at + len),
             Call::Truncate { of, len } => {
                 let file = self.of(of).expect("a file that is there");
                 self.sizes[file] = len;

@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use super::{Place, Recorded};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use workload::files::{Call, EntryKind};
@@ -164,4 +165,50 @@ fn a_key_value_store_is_as_large_as_its_writes_say() {
     recorded.check();
     Model::replayed(&recorded.trace).check(&place.path("work"));
     assert!(recorded.outcome.summary.threads > 2);
+}
+
+/// A server and its clients, in the working directory; the first argument is
+/// where their programs are.
+const SERVER: &str = "set -e; B=$0; D=$PWD/data; export LC_ALL=C
+$B/initdb -D $D --no-sync --auth=trust >/dev/null
+$B/pg_ctl -D $D -o \"-k $PWD -c listen_addresses='' -c fsync=off\" -l log -w start >/dev/null
+$B/pgbench -h $PWD -i -s 1 postgres >/dev/null 2>&1
+$B/pgbench -h $PWD -c 4 -j 2 -t 50 postgres >/dev/null
+$B/pg_ctl -D $D -w stop -m fast >/dev/null";
+
+/// Where the programs of a PostgreSQL server are, as Debian installs them.
+fn postgresql() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten();
+    let mut found = versions.flatten().map(|version| version.path().join("bin"));
+    let found = found.find(|folder| folder.join("postgres").is_file());
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "CI installs postgresql");
+        println!("skipped: postgresql is not installed");
+    }
+    found
+}
+
+#[test]
+fn a_server_and_its_clients_are_as_large_as_their_writes_say() {
+    let Some(programs) = postgresql() else { return };
+    let place = Place::new();
+    let programs = programs.display().to_string();
+    let work = place.path("work");
+    std::fs::create_dir(&work).unwrap();
+    let script = ["-c", SERVER, &programs];
+    // The server refuses to be run by root; Debian makes a user for it.
+    let root = std::fs::metadata(&work).unwrap().uid() == 0;
+    let recorded = if root {
+        prepare(&work, "chmod", &["755", "..", "."]);
+        prepare(&work, "chown", &["postgres", "."]);
+        let words = [&["-u", "postgres", "--", "/bin/sh"][..], &script].concat();
+        place.record("work", Path::new("runuser"), &words)
+    } else {
+        place.record("work", Path::new("/bin/sh"), &script)
+    };
+    recorded.check();
+    Model::replayed(&recorded.trace).check(&work);
+    assert!(recorded.outcome.summary.processes > 10);
 }
