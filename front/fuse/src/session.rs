@@ -114,13 +114,13 @@ fn config(show: Show<'_>) -> Config {
         MountOption::Subtype("flashloom".to_owned()),
         MountOption::DefaultPermissions,
     ];
-    if let Show::Drive(_) = show {
-        let options = [MountOption::NoSuid, MountOption::NoDev];
-        config.mount_options.extend(options);
-    }
     // Another user than root may need a line in /etc/fuse.conf for this.
     if nix::unistd::geteuid().is_root() {
         config.acl = SessionACL::All;
+        if let Show::FileSystem(_) = show {
+            let options = [MountOption::Suid, MountOption::Dev];
+            config.mount_options.extend(options);
+        }
     }
     config.n_threads = Some(THREADS);
     config.clone_fd = true;

@@ -1,15 +1,18 @@
 //! Drives shown in directories that go away with their test.
 
-use engine::{Device, DeviceEngine, DriveFile, Handle, Pace, Signals};
-use fuse::{DriveFs, End, Mounted, Show};
-use sim::Seed;
+use engine::{Device, DeviceEngine, DriveFile, Engine, Handle, Pace, Signals};
+use fuse::{CloseError, DriveFs, End, Mounted, Show, Volume, VolumeFs};
+use sim::{Kernel, Seed};
 use ssd::{DriveConfig, DriveMedia, Preset};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::time::SystemTime;
 use tempfile::TempDir;
 use units::{Bytes, KIB, MIB};
+use vfs::mem::MemFs;
+use vfs::{CacheConfig, Clock, Compute, Vfs};
 
 /// Whether there is FUSE here. Says why a test is skipped if not.
 pub(crate) fn has_fuse() -> bool {
@@ -123,6 +126,60 @@ impl Drop for Shown {
         } else {
             self.end();
         }
+    }
+}
+
+/// A file system in memory, shown in a directory.
+pub(crate) struct ShownVolume {
+    folder: TempDir,
+    running: Option<(
+        Engine<Result<(), CloseError>>,
+        Handle<Volume<MemFs>>,
+        Mounted,
+    )>,
+}
+
+impl ShownVolume {
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::new().expect("a temporary directory");
+        let signals = Signals::hold().expect("signals");
+        let build = |kernel: &Kernel| {
+            let sim = kernel.sim();
+            let body = MemFs::new(Bytes(256 * MIB));
+            let config = CacheConfig::default();
+            let clock = Clock::starting(fuse::timestamp(SystemTime::now()));
+            let vfs = Vfs::mount(&sim, body, config, clock, Compute::free());
+            Ok::<_, std::io::Error>(Volume::new(vfs, None))
+        };
+        let end = |kernel: &Kernel, volume: Rc<Volume<MemFs>>| volume.close(kernel);
+        let (engine, volume) = Engine::start(Pace::Free, build, end).expect("it starts");
+        let root = volume.ask(|volume: Rc<Volume<MemFs>>| async move { volume.vfs().root() });
+        let files = VolumeFs::new(volume.clone(), root.expect("an answer"));
+        let show = Show::FileSystem("memory");
+        let mounted = fuse::mount(files, folder.path(), show, signals).expect("it is mounted");
+        Self {
+            folder,
+            running: Some((engine, volume, mounted)),
+        }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().to_owned()
+    }
+}
+
+impl Drop for ShownVolume {
+    fn drop(&mut self) {
+        let unmounted = unmount(self.folder.path());
+        if std::thread::panicking() {
+            return;
+        }
+        assert!(unmounted, "it can be unmounted");
+        let (engine, volume, mounted) = self.running.take().expect("it runs");
+        mounted.wait(|| ()).expect("a clean end");
+        volume.stop();
+        let closed = engine.join().expect("the thread has ended");
+        closed.expect("it is left clean");
     }
 }
 
