@@ -1,5 +1,6 @@
 //! Tests of the crate through its public face.
 
+mod calls;
 mod errors;
 mod files;
 mod fuzz;
