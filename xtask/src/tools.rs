@@ -50,6 +50,11 @@ const TOOLS: &[Tool] = &[
         package: "rocksdb-tools",
         purpose: "is recorded",
     },
+    Tool {
+        program: "pgbench",
+        package: "postgresql",
+        purpose: "is recorded with its server",
+    },
 ];
 
 /// Installs what is missing if this is Debian and the user root.

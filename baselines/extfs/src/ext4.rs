@@ -13,7 +13,7 @@ use crate::{BLOCK, Run};
 use host::{BlockPort, Purpose, Who};
 use sim::Sim;
 use ssd::{Content, IoError};
-use units::{Extent, Origin, Placement, SECTOR};
+use units::{Extent, Ns, Origin, Placement, SECTOR};
 use vfs::Timestamp;
 
 /// Host sectors of a block.
@@ -22,7 +22,7 @@ const SECTORS: u64 = BLOCK as u64 / SECTOR;
 const AT_ONCE: usize = 256;
 
 /// How to mount ext4.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// What goes through the journal.
     pub mode: Mode,
@@ -34,6 +34,22 @@ pub struct Options {
     pub start: Timestamp,
     /// Whom journal and metadata are booked under.
     pub origin: Origin,
+    /// Age at which a transaction is committed.
+    pub commit_interval: Ns,
+}
+
+impl Default for Options {
+    /// Ordered, with a commit at least each 5 s, as Linux mounts it.
+    fn default() -> Self {
+        Self {
+            mode: Mode::Ordered,
+            discard: false,
+            placed: false,
+            start: Timestamp::default(),
+            origin: Origin(0),
+            commit_interval: Ns::secs(5),
+        }
+    }
 }
 
 /// Why there is no file system to work with.
@@ -119,6 +135,7 @@ pub async fn mount<P: BlockPort>(
     };
     let config = JournalConfig {
         mode: options.mode,
+        commit_interval: options.commit_interval,
         journal_placement: placer.metadata(),
         metadata_placement: placer.metadata(),
         origin: options.origin,

@@ -13,7 +13,9 @@
 //! - The first moment that recovery may show is the one after the last change
 //!   that a force has covered.
 
+use crate::judge::{Seen, Shown};
 use crate::spans::Spans;
+use nand::{Payload, UNIT};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use vfs::{Act, FileKind, Ino};
@@ -181,6 +183,8 @@ pub struct Chronicle {
     /// Moments before this one cannot be shown any more.
     pub(crate) floor: usize,
     pub(crate) pending: BTreeMap<Ticket, Pending>,
+    /// Whether bytes that changed since they were forced may be anything.
+    pub(crate) stale: bool,
 }
 
 impl Chronicle {
@@ -338,6 +342,41 @@ impl Chronicle {
         }
     }
 
+    /// Says whether contents that were not forced may be anything, as in a file
+    /// system that does not write them before what leads to them.
+    pub fn set_stale(&mut self, stale: bool) {
+        self.stale = stale;
+    }
+
+    /// Takes over what is there before the history begins, durable.
+    pub fn adopt(&mut self, shown: &Shown) {
+        for (dir, name, seen) in shown.iter() {
+            if !self.inodes.contains_key(&seen.ino) {
+                self.made(seen.ino, seen.kind, &seen.target);
+                self.fill(seen);
+            }
+            let ticket = self.begin_names(&[(dir, name)]);
+            self.end_names(ticket, &[(dir, name, Some(seen.ino))]);
+        }
+        self.settle();
+    }
+
+    /// Takes over the contents of a file.
+    fn fill(&mut self, seen: &Seen) {
+        let size = seen.size;
+        let id = self.id(seen.ino);
+        let file = self.file(id);
+        file.size = size;
+        for (index, page) in (0..).zip(&seen.pages) {
+            let start = index * UNIT as u64;
+            let range = start..size.min(start + UNIT as u64);
+            match pattern_of(page, range.end - range.start) {
+                Some(pattern) => drop(file.now.write(range, pattern)),
+                None => drop(file.unknown.write(range, 1)),
+            }
+        }
+    }
+
     /// What there is was there before, and is durable.
     pub fn settle(&mut self) {
         let ticket = self.begin(Pending::ForceAll);
@@ -347,5 +386,23 @@ impl Chronicle {
     /// Anything has ended without effect.
     pub fn cancel(&mut self, ticket: Ticket) {
         self.pending.remove(&ticket);
+    }
+}
+
+/// The pattern that the first `len` bytes of a page are, if they are one.
+fn pattern_of(page: &Payload, len: u64) -> Option<u64> {
+    match page {
+        Payload::Zero => Some(0),
+        Payload::Fill(pattern) => Some(*pattern),
+        Payload::Lost => None,
+        Payload::Bytes(bytes) => {
+            let bytes = &bytes[..len as usize];
+            let mut first = [0; 8];
+            let known = bytes.len().min(8);
+            first[..known].copy_from_slice(&bytes[..known]);
+            let mut chunks = bytes.chunks(8);
+            let same = chunks.all(|chunk| chunk == &first[..chunk.len()]);
+            same.then(|| u64::from_le_bytes(first))
+        }
     }
 }

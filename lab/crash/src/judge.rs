@@ -18,6 +18,8 @@ const MOST_PAGES: u64 = 65_536;
 /// A file as recovery shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
+    /// Its inode.
+    pub ino: Ino,
     /// What it is.
     pub kind: FileKind,
     /// Its size in bytes.
@@ -66,6 +68,13 @@ impl Shown {
         self.0.insert((dir, name.into()), seen);
     }
 
+    /// All names, with the directory of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ino, &[u8], &Seen)> {
+        self.0
+            .iter()
+            .map(|((dir, name), seen)| (*dir, &name[..], seen))
+    }
+
     /// How many names there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -88,6 +97,7 @@ async fn see<B: Body>(body: &B, ino: Ino) -> vfs::Result<Seen> {
     let inode = in_memory(body, ino).await?;
     let attr = inode.attr.get();
     let mut seen = Seen {
+        ino,
         kind: attr.kind,
         size: attr.size,
         pages: Vec::new(),
@@ -200,7 +210,7 @@ impl Chronicle {
             .filter_map(|(index, page)| {
                 let start = (index * UNIT) as u64;
                 let range = start..(start + UNIT as u64).min(seen.size);
-                wrong_byte(file, &edits, range, page)
+                wrong_byte(file, &edits, range, page, self.stale)
             })
             .next()
     }
@@ -233,7 +243,13 @@ fn allowed_sizes(file: &File, edits: &[&Edit]) -> (u64, u64) {
 }
 
 /// The first byte of a page that has a value which it never had.
-fn wrong_byte(file: &File, edits: &[&Edit], range: Range<u64>, page: &Payload) -> Option<Wrong> {
+fn wrong_byte(
+    file: &File,
+    edits: &[&Edit],
+    range: Range<u64>,
+    page: &Payload,
+    stale: bool,
+) -> Option<Wrong> {
     if range.is_empty() {
         return None;
     }
@@ -251,10 +267,17 @@ fn wrong_byte(file: &File, edits: &[&Edit], range: Range<u64>, page: &Payload) -
         let mut values = values.iter();
         values.any(|(range, pattern)| range.contains(&at) && byte(*pattern, at) == value)
     };
+    let unknown = file.unknown.read(range.clone()).into_iter();
+    let unknown = unknown.filter(|part| part.1 != 0).map(|part| part.0);
+    let unknowable = edits.iter().filter_map(|edit| unknowable(edit));
+    let changed = file.older.iter().filter(|_| stale).map(|o| o.range.clone());
+    let unknown = unknown.chain(unknowable).chain(changed);
+    let unknown: Vec<Range<u64>> = unknown.collect();
     let lost = *page == Payload::Lost;
-    let wrong = range
-        .clone()
-        .find(|&at| lost || !allowed(at, bytes[(at - range.start) as usize]));
+    let wrong = range.clone().find(|at| {
+        let judged = !unknown.iter().any(|range| range.contains(at));
+        judged && (lost || !allowed(*at, bytes[(at - range.start) as usize]))
+    });
     let at = wrong?;
     let value = bytes[(at - range.start) as usize];
     let fault = if value == 0 {

@@ -1,7 +1,8 @@
 //! Checkers that others wrote.
 
 use std::io::{self, Seek, SeekFrom, Write};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 /// Why a checker gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -26,14 +27,16 @@ pub enum OutsideError {
     },
 }
 
-/// Asks `e2fsck -fn` about an image, given as pieces with the offset of each;
-/// the rest is zeros. None if it has no complaint, else what it says.
+/// Asks `e2fsck -fn` about an image of `bytes`, given as pieces with the offset of
+/// each; the rest is zeros. With `recover` its own `e2fsck -fy` replays the journal
+/// first. None if it has no complaint, else what it says.
 ///
 /// # Errors
 /// If it cannot be asked.
 pub fn e2fsck<'a>(
     bytes: u64,
     pieces: impl Iterator<Item = (u64, &'a [u8])>,
+    recover: bool,
 ) -> Result<Option<String>, OutsideError> {
     let program = "e2fsck";
     let image = |source| OutsideError::Image { program, source };
@@ -43,18 +46,25 @@ pub fn e2fsck<'a>(
         file.seek(SeekFrom::Start(offset)).map_err(image)?;
         file.write_all(piece).map_err(image)?;
     }
-    let mut command = Command::new(program);
-    command.arg("-fn").arg(file.path()).stdin(Stdio::null());
-    let output = command.output().or_else(|_| {
-        let mut command = Command::new("/usr/sbin/e2fsck");
-        command.arg("-fn").arg(file.path()).stdin(Stdio::null());
-        command.output()
-    });
-    let output = output.map_err(|source| OutsideError::Start {
+    let start = |source| OutsideError::Start {
         program,
         package: "e2fsprogs",
         source,
-    })?;
+    };
+    if recover {
+        // What it says here is about the journal; how it left the image counts.
+        ask("-fy", file.path()).map_err(start)?;
+    }
+    let output = ask("-fn", file.path()).map_err(start)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok((output.status.code() != Some(0)).then_some(said))
+}
+
+/// Runs `e2fsck`, which ordinary users do not have on their path.
+fn ask(how: &str, image: &Path) -> io::Result<Output> {
+    let run = |program: &str| {
+        let mut command = Command::new(program);
+        command.arg(how).arg(image).stdin(Stdio::null()).output()
+    };
+    run("e2fsck").or_else(|_| run("/usr/sbin/e2fsck"))
 }

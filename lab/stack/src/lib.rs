@@ -6,6 +6,7 @@
 //!
 //! This crate knows no command line, and not how a report looks.
 
+pub mod crash;
 pub mod drive;
 mod error;
 pub mod files;

@@ -302,7 +302,7 @@ impl Subject for Files {
         if self.outside > 0 && cut.event % self.outside == 0 {
             verdict.outside = true;
             let image = recovered.disk.to_image();
-            let said = e2fsck(image.len() as u64, [(0, &image[..])].into_iter());
+            let said = e2fsck(image.len() as u64, [(0, &image[..])].into_iter(), false);
             if let Some(said) = said.unwrap() {
                 verdict.faults.push((Fault::Corrupt, said));
             }
@@ -338,7 +338,7 @@ fn the_journal_keeps_what_was_promised() {
 
 #[test]
 fn e2fsck_has_no_complaint_of_what_recovers() {
-    if e2fsck(0, std::iter::empty()).is_err() {
+    if e2fsck(0, std::iter::empty(), false).is_err() {
         assert!(std::env::var_os("CI").is_none(), "e2fsck is missing");
         println!("skipped: e2fsck is missing");
         return;

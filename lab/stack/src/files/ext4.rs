@@ -43,7 +43,7 @@ pub(crate) fn run_on(
     )
 }
 
-fn options(stack: &StackName) -> Options {
+pub(crate) fn options(stack: &StackName) -> Options {
     let has = |name: &str| stack.switches.iter().any(|switch| switch == name);
     Options {
         mode: match () {
@@ -55,6 +55,7 @@ fn options(stack: &StackName) -> Options {
         placed: true,
         start: Clock::default().at(Ns::ZERO),
         origin: FILE_SYSTEM,
+        ..Options::default()
     }
 }
 

@@ -1,0 +1,71 @@
+//! Power cuts of a stack with a file system under a workload of files.
+//!
+//! The drive is formatted and the tree that the workload needs is made first; the
+//! run that is cut begins with a mount. Write-back and commits are hurried, so
+//! that a run of a fraction of a second sees them: see [`HURRIED`].
+
+mod ext4;
+mod subject;
+
+use crate::error::StackError;
+use crate::plan::Plan;
+use crash::{Exploration, Points, Progress};
+use sim::Seed;
+use units::{Bytes, GIB, Ns};
+use vfs::CacheConfig;
+
+/// Ages in a run that is cut: dirty pages are written back after 3 ms, looked for
+/// each millisecond, and a transaction is committed after 5 ms. Linux has 30 s,
+/// 5 s and 5 s; runs of that length have too few calls between two of them for
+/// cuts to meet much.
+pub const HURRIED: (Ns, Ns, Ns) = (Ns::ms(3), Ns::ms(1), Ns::ms(5));
+
+/// Largest drive that is cut: forking and recovering it costs time by its size.
+pub const LARGEST: Bytes = Bytes(4 * GIB);
+
+/// What is to be explored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cuts {
+    /// What runs: the seed of the plan chooses workload and points.
+    pub plan: Plan,
+    /// Where the power is cut.
+    pub points: Points,
+    /// One in so many cuts is shown to a checker from outside; 0 for none.
+    pub outside: u64,
+}
+
+/// Runs the plan of `cuts` once and cuts the power at its points.
+///
+/// # Errors
+/// If the plan cannot be built or run, or if an outside checker is missing.
+pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Exploration, StackError> {
+    let plan = &cuts.plan;
+    let refused = |reason: &str| StackError::Stack {
+        stack: plan.stack.to_string(),
+        reason: reason.to_owned(),
+    };
+    if plan.drive.capacity > LARGEST {
+        return Err(refused("expected a drive of at most 4 GiB to be cut"));
+    }
+    let seed = Seed(plan.seed);
+    match plan.stack.host.as_str() {
+        "ext4" => {
+            let host = ext4::Ext4::of(plan);
+            let subject = subject::Files::new(host, cuts)?;
+            let found = crash::explore(&subject, &cuts.points, seed, progress);
+            subject.failure().map_or(Ok(found), Err)
+        }
+        _ => Err(refused(
+            "expected a stack with a file system, since cuts are judged by what files hold",
+        )),
+    }
+}
+
+/// The cache of a run that is cut.
+fn cache() -> CacheConfig {
+    CacheConfig {
+        expire: HURRIED.0,
+        writeback_interval: HURRIED.1,
+        ..CacheConfig::default()
+    }
+}
