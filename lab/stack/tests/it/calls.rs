@@ -22,7 +22,7 @@ fn mount(kernel: &Kernel) -> Vfs<MemFs> {
 }
 
 /// Makes the tree of `source`, then runs it to its end.
-fn drive<S: Source + 'static>(source: S) -> (Rc<Drive<MemFs, S>>, Vfs<MemFs>, Kernel) {
+fn drive<S: Source + 'static>(source: S) -> Driven<S> {
     let kernel = Kernel::new();
     let vfs = mount(&kernel);
     let (sim, mounted) = (kernel.sim(), vfs.clone());
@@ -39,7 +39,10 @@ fn drive<S: Source + 'static>(source: S) -> (Rc<Drive<MemFs, S>>, Vfs<MemFs>, Ke
     (drive, vfs, kernel)
 }
 
-fn generated(text: &str) -> (Rc<Drive<MemFs, Box<dyn Source>>>, Vfs<MemFs>, Kernel) {
+/// A run that has come to its end, and what it ran on.
+type Driven<S> = (Rc<Drive<MemFs, S>>, Vfs<MemFs>, Kernel);
+
+fn generated(text: &str) -> Driven<Box<dyn Source>> {
     let workload = FileWorkload::parse(text).unwrap_or_else(|e| panic!("{e}"));
     drive(workload.open(Seed(1)).unwrap())
 }
