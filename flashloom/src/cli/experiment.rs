@@ -298,7 +298,7 @@ fn like(config: &mut DriveConfig, preset: &DriveConfig) {
 }
 
 /// `config` with `KNOB=VALUE` for each of `set`.
-fn knobs(config: DriveConfig, set: &[String]) -> Result<DriveConfig, Failure> {
+pub(super) fn knobs(config: DriveConfig, set: &[String]) -> Result<DriveConfig, Failure> {
     if set.is_empty() {
         return Ok(config);
     }

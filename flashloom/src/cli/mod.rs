@@ -3,6 +3,7 @@
 mod bench;
 mod calls;
 mod compare;
+mod crash;
 mod daemon;
 mod drive;
 mod experiment;
@@ -59,6 +60,7 @@ enum Command {
     Mount(mount::Mount),
     Fsck(filesystem::Fsck),
     Inspect(filesystem::Inspect),
+    Crash(crash::Crash),
 }
 
 /// What a command answers with: text for standard output.
@@ -69,6 +71,7 @@ impl Command {
         match self {
             Self::Record(record) => record.run(),
             Self::Fsck(fsck) => fsck.run(),
+            Self::Crash(crash) => crash.run(),
             _ => self.answer().map(|answer| output::emit(&answer)),
         }
     }
@@ -77,7 +80,7 @@ impl Command {
     /// status of their own.
     fn answer(&self) -> Answer {
         match self {
-            Self::Record(_) | Self::Fsck(_) => Ok(String::new()),
+            Self::Record(_) | Self::Fsck(_) | Self::Crash(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
             Self::Why(why) => why.run(),

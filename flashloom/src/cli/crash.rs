@@ -1,0 +1,212 @@
+//! `crash`: the power cut at every event, and what recovers from it.
+
+use super::experiment::knobs;
+use super::failure::Failure;
+use super::output::{self, Shown};
+use super::progress::Meter;
+use clap::Args;
+use crash::{Cut, Exploration, Points, Progress};
+use host::HostConfig;
+use report::Style;
+use report::table::facts;
+use serde::Serialize;
+use ssd::Precondition;
+use stack::crash::{Cuts, explore};
+use stack::{Plan, StackName};
+use std::process::ExitCode;
+use units::Bytes;
+
+/// Cut the power of a stack at every event, recover, and check
+///
+/// The workload runs once for each seed. Before each chosen event the drive is
+/// forked as a power cut would leave it, powered on, recovered and read: what was
+/// made durable must be there, everything else must be a state that the calls
+/// explain, and checkers of the format must be content. One recovery in four is
+/// cut as well. The status is 1 if a promise was broken.
+#[derive(Args)]
+pub(crate) struct Crash {
+    /// The stack, such as ext4@block
+    #[arg(value_name = "STACK")]
+    stack: StackName,
+    /// What runs: a workload of files
+    #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
+    workload: String,
+    /// Before how many events of a run the power is cut: a number, or all
+    #[arg(long, default_value = "1000", value_parser = points)]
+    points: Points,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds are run, one after the other
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Only this cut: the EVENT, or EVENT:EVENT-OF-RECOVERY, that a failure names
+    #[arg(long, value_name = "CUT", conflicts_with_all = ["points", "seeds"])]
+    at: Option<Cut>,
+    /// Show the cuts before one in so many events to the format's own checker; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    outside: u64,
+    /// Bytes that the host may use
+    #[arg(long, default_value = "128MiB")]
+    size: Bytes,
+    /// Change a knob of the drive; it has no power-loss protection unless
+    /// controller.power_loss_protection=true says so
+    #[arg(long, value_name = "KNOB=VALUE")]
+    set: Vec<String>,
+    /// The drive's past: fresh, full or aged
+    #[arg(long, default_value = "fresh", value_parser = super::past)]
+    past: Precondition,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+fn points(text: &str) -> Result<Points, String> {
+    if text == "all" {
+        return Ok(Points::All);
+    }
+    let wrong = || format!("expected all or a number of points, got {text:?}");
+    text.parse().map(Points::Some).map_err(|_| wrong())
+}
+
+/// The document of `crash`.
+#[derive(Serialize)]
+struct Found {
+    stack: String,
+    workload: String,
+    seed: u64,
+    seeds: u64,
+    events: u64,
+    points: u64,
+    recoveries_cut: u64,
+    outside: u64,
+    lost: u64,
+    corrupt: u64,
+    failures: Vec<Failed>,
+}
+
+/// A promise that was broken.
+#[derive(Serialize)]
+struct Failed {
+    seed: u64,
+    point: String,
+    fault: String,
+    what: String,
+    repeat: String,
+}
+
+impl Crash {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut all = Exploration::default();
+        let mut failures = Vec::new();
+        let meter = Meter::new(self.seeds as usize, None);
+        for (index, seed) in (self.seed..self.seed.saturating_add(self.seeds)).enumerate() {
+            let mut tell = |p: Progress| meter.advance(index, p.points);
+            let found = explore(&self.cuts(seed)?, &mut tell)?;
+            failures.extend(found.failures.iter().map(|failure| Failed {
+                seed,
+                point: failure.cut.to_string(),
+                fault: failure.fault.to_string(),
+                what: failure.what.clone(),
+                repeat: self.repeat(seed, failure.cut),
+            }));
+            all.add(&found);
+        }
+        meter.finish();
+        let found = self.found(&all, failures);
+        let text = |style| found.told(style);
+        let answer = self.shown.answer("flashloom.crash/1", &found, text)?;
+        let shown = output::emit(&answer);
+        Ok(if all.holds() {
+            shown
+        } else {
+            ExitCode::from(1)
+        })
+    }
+
+    fn cuts(&self, seed: u64) -> Result<Cuts, Failure> {
+        let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size))?;
+        // Where a drive saves its buffer, no flush matters.
+        drive.controller.power_loss_protection = false;
+        let drive = knobs(drive, &self.set)?;
+        let plan = Plan {
+            label: String::new(),
+            stack: self.stack.clone(),
+            drive,
+            precondition: self.past,
+            workload: self.workload.clone(),
+            seed,
+            sample: None,
+            host: HostConfig::default(),
+        };
+        Ok(Cuts {
+            plan,
+            points: self.at.map_or_else(|| self.points.clone(), Points::One),
+            outside: self.outside,
+        })
+    }
+
+    /// The command that tries one cut again.
+    fn repeat(&self, seed: u64, cut: Cut) -> String {
+        let Self {
+            stack,
+            workload,
+            size,
+            past,
+            ..
+        } = self;
+        let (past, size) = (past.name(), size.0);
+        let set: String = self.set.iter().map(|set| format!(" --set {set}")).collect();
+        format!(
+            "flashloom crash {stack} --workload '{workload}' --size {size} --past {past}{set} \
+             --seed {seed} --at {cut}"
+        )
+    }
+
+    fn found(&self, all: &Exploration, failures: Vec<Failed>) -> Found {
+        Found {
+            stack: self.stack.to_string(),
+            workload: self.workload.clone(),
+            seed: self.seed,
+            seeds: self.seeds,
+            events: all.events,
+            points: all.points,
+            recoveries_cut: all.recoveries,
+            outside: all.outside,
+            lost: all.lost,
+            corrupt: all.corrupt,
+            failures,
+        }
+    }
+}
+
+impl Found {
+    fn told(&self, style: Style) -> String {
+        let seeds = match self.seeds {
+            1 => self.seed.to_string(),
+            n => format!("{} to {}", self.seed, self.seed.saturating_add(n - 1)),
+        };
+        let count = |n: u64| report::human::count(n as f64);
+        let lines = vec![
+            ("stack", self.stack.clone()),
+            ("workload", self.workload.clone()),
+            ("seed", seeds),
+            ("events", count(self.events)),
+            ("power cuts", count(self.points)),
+            ("recoveries cut", count(self.recoveries_cut)),
+            ("judged outside", count(self.outside)),
+            ("lost", count(self.lost)),
+            ("corrupt", count(self.corrupt)),
+        ];
+        let mut out = facts(lines, style);
+        for failure in &self.failures {
+            let Failed {
+                fault,
+                what,
+                repeat,
+                ..
+            } = failure;
+            out += &format!("\n{fault}: {what}\n  {repeat}\n");
+        }
+        out
+    }
+}
