@@ -13,6 +13,7 @@ mod lists;
 mod mount;
 mod output;
 mod past;
+mod play;
 mod progress;
 mod record;
 mod run;
@@ -43,6 +44,7 @@ struct Cli {
 enum Command {
     Compare(compare::Compare),
     Run(run::Run),
+    Play(play::Play),
     Why(past::Why),
     History(past::History),
     Diff(past::Diff),
@@ -80,6 +82,7 @@ impl Command {
             Self::Record(_) | Self::Fsck(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
+            Self::Play(play) => play.run(),
             Self::Why(why) => why.run(),
             Self::History(history) => history.run(),
             Self::Diff(diff) => diff.run(),
