@@ -14,6 +14,7 @@ mod lists;
 mod mount;
 mod output;
 mod past;
+mod play;
 mod progress;
 mod record;
 mod run;
@@ -44,6 +45,7 @@ struct Cli {
 enum Command {
     Compare(compare::Compare),
     Run(run::Run),
+    Play(play::Play),
     Why(past::Why),
     History(past::History),
     Diff(past::Diff),
@@ -83,6 +85,7 @@ impl Command {
             Self::Record(_) | Self::Fsck(_) | Self::Crash(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
+            Self::Play(play) => play.run(),
             Self::Why(why) => why.run(),
             Self::History(history) => history.run(),
             Self::Diff(diff) => diff.run(),

@@ -4,6 +4,7 @@ mod compare;
 mod drives;
 mod malformed;
 mod past;
+mod play;
 mod record;
 mod refusals;
 mod runs;

@@ -47,8 +47,9 @@ impl Turn {
     }
 }
 
-/// A generator or a recording, as the driver sees it.
-pub trait Source {
+/// A generator or a recording, as the driver sees it. It can be sent to another
+/// thread, since playing it as system calls takes several.
+pub trait Source: Send {
     /// The strings of its calls. A recording may add some as it is read.
     fn names(&self) -> &Names;
 

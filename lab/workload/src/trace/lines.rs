@@ -20,15 +20,15 @@ const WINDOW_LOG_MAX: u32 = 27;
 /// A decompressed source, and what it begins with.
 pub(crate) struct Source {
     /// All of it, the beginning included.
-    pub(crate) input: Box<dyn BufRead>,
+    pub(crate) input: Box<dyn BufRead + Send>,
     /// Its first bytes.
     pub(crate) head: Vec<u8>,
 }
 
 /// Opens `reader`, decompressing gzip and zstd as their first bytes tell.
-pub(crate) fn open(reader: impl Read + 'static) -> io::Result<Source> {
+pub(crate) fn open(reader: impl Read + Send + 'static) -> io::Result<Source> {
     let (magic, raw) = peek(reader, 4)?;
-    let plain: Box<dyn Read> = match magic.as_slice() {
+    let plain: Box<dyn Read + Send> = match magic.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(raw))),
         [0x28, 0xb5, 0x2f, 0xfd] => {
             let mut decoder = zstd::Decoder::new(raw)?;
@@ -43,7 +43,10 @@ pub(crate) fn open(reader: impl Read + 'static) -> io::Result<Source> {
 }
 
 /// The first `count` bytes, and a reader that still begins with them.
-fn peek<R: Read>(mut reader: R, count: u64) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
+fn peek<R: Read + Send>(
+    mut reader: R,
+    count: u64,
+) -> io::Result<(Vec<u8>, impl Read + Send + use<R>)> {
     let mut head = Vec::new();
     reader.by_ref().take(count).read_to_end(&mut head)?;
     let whole = Cursor::new(head.clone()).chain(reader);

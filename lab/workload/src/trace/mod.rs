@@ -45,7 +45,7 @@ pub const MAX_ADDRESS: u64 = 1 << 54;
 pub struct Trace {
     name: String,
     format: Format,
-    input: Box<dyn BufRead>,
+    input: Box<dyn BufRead + Send>,
     decoder: Decoder,
     line: Vec<u8>,
     lines: u64,
@@ -97,7 +97,7 @@ impl Trace {
     /// If its beginning can not be read or its format is not known.
     pub fn from_reader(
         name: &str,
-        reader: impl Read + 'static,
+        reader: impl Read + Send + 'static,
         format: Option<Format>,
         options: Options,
     ) -> Result<Self, TraceError> {

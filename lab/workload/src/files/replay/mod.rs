@@ -38,7 +38,7 @@ use units::Ns;
 pub const WINDOW: usize = 1 << 16;
 
 /// A recording, event by event.
-pub trait Recording {
+pub trait Recording: Send {
     /// The strings of the events read so far, and of the setup.
     fn names(&self) -> &Names;
 

@@ -277,7 +277,7 @@ impl<W: Write> Writer<W> {
 /// Reads a binary trace.
 pub(super) struct Binary {
     name: String,
-    input: Box<dyn Read>,
+    input: Box<dyn Read + Send>,
     block: Vec<u8>,
     /// Where in the block reading goes on.
     at: usize,
@@ -310,7 +310,7 @@ impl From<io::Error> for Fault {
 }
 
 impl Binary {
-    pub(super) fn new(name: &str, mut input: Box<dyn BufRead>) -> Result<Self, TraceError> {
+    pub(super) fn new(name: &str, mut input: Box<dyn BufRead + Send>) -> Result<Self, TraceError> {
         let mut magic = [0; MAGIC.len()];
         let opened = input.read_exact(&mut magic).and_then(|()| {
             let mut decoder = zstd::Decoder::new(input)?;

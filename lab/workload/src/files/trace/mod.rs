@@ -148,7 +148,7 @@ impl FileTrace {
     ///
     /// # Errors
     /// If it can not be read or is no trace of file calls.
-    pub fn from_reader(name: &str, reader: impl Read + 'static) -> Result<Self, TraceError> {
+    pub fn from_reader(name: &str, reader: impl Read + Send + 'static) -> Result<Self, TraceError> {
         let begin = |source: io::Error| TraceError::Read {
             name: name.to_owned(),
             place: "the beginning".to_owned(),

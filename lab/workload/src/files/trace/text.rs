@@ -211,13 +211,13 @@ fn unquote(text: &str) -> Option<(Vec<u8>, &str)> {
 /// Reads a trace as text.
 pub(super) struct Text {
     name: String,
-    input: Box<dyn BufRead>,
+    input: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     lines: u64,
 }
 
 impl Text {
-    pub(super) fn new(name: &str, input: Box<dyn BufRead>) -> Self {
+    pub(super) fn new(name: &str, input: Box<dyn BufRead + Send>) -> Self {
         Self {
             name: name.to_owned(),
             input,

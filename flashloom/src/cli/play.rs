@@ -1,0 +1,170 @@
+//! `play`: a workload of files as real system calls.
+
+use super::Answer;
+use super::failure::Failure;
+use super::output::Shown;
+use clap::Args;
+use play::{Kind, Options, Outcome, Place};
+use report::table::{Side, facts, listing};
+use report::{Style, human};
+use serde::Serialize;
+use sim::Seed;
+use std::path::PathBuf;
+use workload::files::{FileWorkload, Source};
+
+/// Play a workload of files as real system calls in a directory
+///
+/// The directory may be on any file system, so the same program runs on the
+/// kernel's and on a simulated one (see `flashloom run`). Nothing outside it is
+/// touched.
+#[derive(Args)]
+pub(crate) struct Play {
+    /// A preset of files with parameters (see `flashloom workloads`), a filebench
+    /// script or a recorded trace
+    workload: String,
+    /// The directory, in which nothing is yet
+    #[arg(long, value_name = "DIR")]
+    on: PathBuf,
+    /// Draws what is random in the workload
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Let threads think as long as the workload says, instead of going on at once
+    #[arg(long)]
+    think: bool,
+    /// Make the files that must be there and end
+    #[arg(long, conflicts_with = "no_setup")]
+    setup_only: bool,
+    /// Use the files that --setup-only made, with the same workload and seed
+    #[arg(long)]
+    no_setup: bool,
+    /// Make files in DIR even if something is in it
+    #[arg(long, conflicts_with = "no_setup")]
+    force: bool,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `play`.
+#[derive(Serialize)]
+struct Played<'a> {
+    workload: &'a str,
+    seed: u64,
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+}
+
+/// The document of `play --setup-only`.
+#[derive(Serialize)]
+struct Prepared<'a> {
+    workload: &'a str,
+    seed: u64,
+    entries: usize,
+}
+
+impl Play {
+    pub(crate) fn run(&self) -> Answer {
+        let workload = FileWorkload::parse(&self.workload)?;
+        let mut source = workload.open(Seed(self.seed))?;
+        let place = Place::new(&self.on)?;
+        if !self.no_setup {
+            self.prepare(&place, &*source)?;
+        }
+        if self.setup_only {
+            return self.prepared(&*source);
+        }
+        let options = Options { think: self.think };
+        let outcome = play::play(&place, &mut *source, options)?;
+        self.played(&outcome)
+    }
+
+    fn prepare(&self, place: &Place, source: &dyn Source) -> Result<(), Failure> {
+        if !self.force && !place.is_empty()? {
+            let reason = "expected an empty directory; --no-setup plays on what --setup-only left, \
+                          and --force goes on beside what is there";
+            return Err(Failure::at(&self.on, reason));
+        }
+        Ok(play::prepare(place, source.setup(), source.names())?)
+    }
+
+    fn prepared(&self, source: &dyn Source) -> Answer {
+        let prepared = Prepared {
+            workload: &self.workload,
+            seed: self.seed,
+            entries: source.setup().entries.len(),
+        };
+        self.shown.answer("flashloom.play.setup/1", &prepared, |_| {
+            format!("{} files and directories are there\n", prepared.entries)
+        })
+    }
+
+    fn played(&self, outcome: &Outcome) -> Answer {
+        let played = Played {
+            workload: &self.workload,
+            seed: self.seed,
+            outcome,
+        };
+        self.shown
+            .answer("flashloom.play/1", &played, |style| text(outcome, style))
+    }
+}
+
+fn text(outcome: &Outcome, style: Style) -> String {
+    let rate = human::count(outcome.ops_per_s);
+    let head = [
+        ("calls", human::count(outcome.ops as f64)),
+        ("calls per second", rate),
+        ("threads", outcome.threads.to_string()),
+        ("time", human::time(outcome.elapsed_ns as f64)),
+        ("bytes read", human::bytes(outcome.read_bytes as f64)),
+        ("bytes written", human::bytes(outcome.write_bytes as f64)),
+        ("answers otherwise", human::count(outcome.mismatches as f64)),
+    ];
+    let mut text = facts(head, style) + "\n" + &kinds(&outcome.calls, style);
+    for mismatch in &outcome.first_mismatches {
+        text += &format!(
+            "\nthread {}: {} {} answered {}, expected {}",
+            mismatch.thread,
+            mismatch.call,
+            mismatch.paths.join(" "),
+            mismatch.found,
+            mismatch.expected
+        );
+    }
+    for note in &outcome.notes {
+        text += &format!("\nnote: {note}");
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+/// A line for each kind of call.
+fn kinds(calls: &[Kind], style: Style) -> String {
+    let right = Side::Right;
+    let columns = [
+        ("call", Side::Left),
+        ("count", right),
+        ("mean", right),
+        ("p50", right),
+        ("p99", right),
+        ("max", right),
+        ("not played", right),
+        ("errors", Side::Left),
+    ];
+    let rows: Vec<_> = calls.iter().map(row).collect();
+    listing(&columns, &rows, style)
+}
+
+fn row(kind: &Kind) -> Vec<String> {
+    let time = |ns: u64| human::time(ns as f64);
+    let errors = kind.errors.iter();
+    let errors: Vec<String> = errors.map(|(name, n)| format!("{name} {n}")).collect();
+    vec![
+        kind.name.to_owned(),
+        human::count(kind.count as f64),
+        human::time(kind.latency_ns.mean),
+        time(kind.latency_ns.p50),
+        time(kind.latency_ns.p99),
+        time(kind.latency_ns.max),
+        human::count(kind.not_played as f64),
+        errors.join(", "),
+    ]
+}

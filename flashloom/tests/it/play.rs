@@ -1,0 +1,96 @@
+//! Playing workloads of files in a directory.
+
+use crate::Bench;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// The calls of each kind by name.
+fn counts(played: &Value) -> Vec<(String, u64)> {
+    let kinds = played["calls"].as_array().expect("a list");
+    let count = |kind: &Value| {
+        let name = kind["name"].as_str().expect("a name").to_owned();
+        (name, kind["count"].as_u64().expect("a number"))
+    };
+    kinds.iter().map(count).collect()
+}
+
+/// Sizes of all files below `dir`, by path.
+fn sizes(dir: &Path) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        match fs::metadata(&path).expect("it is there") {
+            meta if meta.is_dir() => found.extend(sizes(&path)),
+            meta => found.push((path.to_string_lossy().into_owned(), meta.len())),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_thread_leaves_the_same_files_each_time() {
+    let bench = Bench::new();
+    let workload = "varmail:files=60,threads=1,ops=900";
+    let left = |name: &str| {
+        fs::create_dir(bench.path(name)).expect("it can be made");
+        let line = format!("play {workload} --on {name}");
+        let played = bench.json(&line, "flashloom.play/1");
+        assert_eq!(
+            (&played["ops"], &played["mismatches"]),
+            (&900.into(), &0.into())
+        );
+        let files = sizes(&bench.path(name)).into_iter();
+        let below = |(path, len): (String, u64)| {
+            let (_, path) = path.split_once(name).expect("below it");
+            (path.to_owned(), len)
+        };
+        (counts(&played), files.map(below).collect::<Vec<_>>())
+    };
+    assert_eq!(left("first"), left("again"));
+}
+
+#[test]
+fn files_can_be_made_before() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("dir")).expect("it can be made");
+    let workload = "fileserver:files=20,threads=3,ops=200,size=4k";
+    let line = format!("play {workload} --on dir --setup-only");
+    bench.json(&line, "flashloom.play.setup/1");
+    let bytes: u64 = sizes(&bench.path("dir")).iter().map(|file| file.1).sum();
+    assert!(bytes > 0);
+    bench.refuses(
+        &format!("play {workload} --on dir"),
+        &["dir", "empty directory", "--no-setup"],
+    );
+    let line = format!("play {workload} --on dir --no-setup");
+    let played = bench.json(&line, "flashloom.play/1");
+    assert_eq!(played["ops"], 200);
+    assert!(
+        counts(&played)
+            .iter()
+            .any(|(name, count)| name == "unlink" && *count > 0)
+    );
+    let errors = played["calls"].as_array().expect("a list").iter();
+    assert!(
+        errors
+            .map(|kind| &kind["errors"])
+            .all(|e| e == &serde_json::json!({}))
+    );
+}
+
+#[test]
+fn what_cannot_be_played_is_refused() {
+    let bench = Bench::new();
+    bench.refuses(
+        "play varmail --on missing",
+        &["missing", "expected a directory"],
+    );
+    bench.refuses("play nothing --on .", &["nothing"]);
+    bench.refuses("play randwrite --on .", &["randwrite", "blocks"]);
+    bench.refuses(
+        "play varmail --on . --setup-only --no-setup",
+        &["--no-setup"],
+    );
+}

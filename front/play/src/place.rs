@@ -1,0 +1,125 @@
+//! The directory that a workload is played in.
+
+use crate::Failure;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::{Errno, Result};
+use std::path::{Path, PathBuf};
+
+/// What the root of a file system may hold before anybody used it.
+const EMPTY: &[&[u8]] = &[b".", b"..", b"lost+found"];
+
+/// A directory beneath which paths are walked.
+#[derive(Debug)]
+pub struct Place {
+    root: OwnedFd,
+    dir: PathBuf,
+}
+
+impl Place {
+    /// The directory at `dir`.
+    ///
+    /// # Errors
+    /// If there is none, or none that can be opened.
+    pub fn new(dir: &Path) -> std::result::Result<Self, Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = dir.to_path_buf();
+        match openat(CWD, &dir, flags, Mode::empty()) {
+            Ok(root) => Ok(Self { root, dir }),
+            Err(error) => Err(Failure::Directory { dir, error }),
+        }
+    }
+
+    /// Whether nothing is in it but what `mkfs` may have put there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_empty(&self) -> std::result::Result<bool, Failure> {
+        self.has_nothing().map_err(|error| self.failure(error))
+    }
+
+    fn has_nothing(&self) -> Result<bool> {
+        for entry in Dir::read_from(&self.root)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !EMPTY.contains(&name) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes its whole file system durable.
+    ///
+    /// # Errors
+    /// If the system cannot.
+    pub fn sync(&self) -> std::result::Result<(), Failure> {
+        rustix::fs::syncfs(&self.root).map_err(|error| self.failure(error))
+    }
+
+    fn failure(&self, error: Errno) -> Failure {
+        let dir = self.dir.clone();
+        Failure::Directory { dir, error }
+    }
+
+    /// The directory itself.
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Opens `path`, refused with EXDEV if it leads out.
+    pub(crate) fn open(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+        let path = if path.is_empty() { b"." } else { path };
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.root, path, flags | OFlags::CLOEXEC, mode, beneath)
+    }
+
+    /// What is at `path`, without opening it for anything.
+    pub(crate) fn find(&self, path: &[u8], follow: bool) -> Result<OwnedFd> {
+        let nofollow = if follow {
+            OFlags::empty()
+        } else {
+            OFlags::NOFOLLOW
+        };
+        self.open(path, OFlags::PATH | nofollow, Mode::empty())
+    }
+
+    /// The directory that holds `path`, and its name there, for calls that do
+    /// not follow a link at the end.
+    pub(crate) fn parent<'a>(&'a self, path: &'a [u8]) -> Result<(Parent<'a>, &'a [u8])> {
+        let cut = path.iter().rposition(|&byte| byte == b'/');
+        let (parent, name) = match cut {
+            None => (Parent::Root(self.root.as_fd()), path),
+            Some(cut) => {
+                let dir = self.open(
+                    &path[..cut],
+                    OFlags::PATH | OFlags::DIRECTORY,
+                    Mode::empty(),
+                )?;
+                (Parent::Below(dir), &path[cut + 1..])
+            }
+        };
+        match name {
+            b".." => Err(Errno::XDEV),
+            b"" => Ok((parent, b".")),
+            _ => Ok((parent, name)),
+        }
+    }
+}
+
+/// A directory that holds what a path names.
+pub(crate) enum Parent<'a> {
+    /// The one that is played in.
+    Root(BorrowedFd<'a>),
+    /// One beneath it.
+    Below(OwnedFd),
+}
+
+impl AsFd for Parent<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(fd) => *fd,
+            Self::Below(fd) => fd.as_fd(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What a thread plays its calls with.
+
+use crate::data::{self, Data};
+use crate::open::OpenFiles;
+use crate::place::Place;
+use crate::strings::Strings;
+use std::mem::MaybeUninit;
+
+/// Bytes that one read of a directory asks for, as much as glibc does.
+const DIRECTORY_READ: usize = 32 << 10;
+
+/// The means of one thread.
+pub(crate) struct Player<'a> {
+    /// Where it plays.
+    pub(crate) place: &'a Place,
+    /// The open files of all threads.
+    pub(crate) open: &'a OpenFiles,
+    /// The strings of the call that is played.
+    pub(crate) strings: Strings,
+    /// Memory for data.
+    pub(crate) data: Data,
+    /// Memory for entries of directories.
+    pub(crate) entries: Vec<MaybeUninit<u8>>,
+    /// Writes so far, which the data of each depend on; it starts far from
+    /// those of other threads.
+    version: u64,
+}
+
+impl<'a> Player<'a> {
+    pub(crate) fn new(place: &'a Place, open: &'a OpenFiles, thread: u32) -> Self {
+        Self {
+            place,
+            open,
+            strings: Strings::default(),
+            data: Data::default(),
+            entries: vec![MaybeUninit::uninit(); DIRECTORY_READ],
+            version: u64::from(thread) << 40,
+        }
+    }
+
+    /// The pattern of the next write, at `at` of the open file `fd`.
+    pub(crate) fn pattern(&mut self, fd: u32, at: u64) -> u64 {
+        self.version += 1;
+        data::pattern(fd, at, self.version)
+    }
+}

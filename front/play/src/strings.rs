@@ -1,0 +1,106 @@
+//! The strings of one call, taken out of the source's table.
+
+use workload::files::{Call, Fd, FieldSink, Name, Names};
+
+/// The strings of a call in the order of its declaration; no call has more than
+/// two. Reused from call to call, so that nothing is allocated.
+#[derive(Debug, Default)]
+pub(crate) struct Strings {
+    first: Vec<u8>,
+    second: Vec<u8>,
+}
+
+impl Strings {
+    /// Takes the strings of `call` from `names`.
+    pub(crate) fn take(&mut self, call: &Call, names: &Names) {
+        let mut found = Found {
+            names: [Name::ROOT; 2],
+            count: 0,
+        };
+        call.put(&mut found);
+        for (to, name) in [&mut self.first, &mut self.second]
+            .into_iter()
+            .zip(found.names)
+        {
+            to.clear();
+            to.extend_from_slice(names.bytes(name));
+        }
+    }
+
+    /// The first string.
+    pub(crate) fn first(&self) -> &[u8] {
+        &self.first
+    }
+
+    /// The second string.
+    pub(crate) fn second(&self) -> &[u8] {
+        &self.second
+    }
+
+    /// The last of them: what stands behind a target, which may have none.
+    pub(crate) fn after(&self, target_has_one: bool) -> &[u8] {
+        if target_has_one {
+            &self.second
+        } else {
+            &self.first
+        }
+    }
+}
+
+struct Found {
+    names: [Name; 2],
+    count: usize,
+}
+
+impl FieldSink for Found {
+    fn fd(&mut self, _: &'static str, _: Fd) {}
+
+    fn name(&mut self, _: &'static str, name: Name) {
+        self.names[self.count] = name;
+        self.count += 1;
+    }
+
+    fn number(&mut self, _: &'static str, _: u64) {}
+
+    fn word(&mut self, _: &'static str, _: usize, _: &'static [&'static str]) {}
+
+    fn bits(&mut self, _: &'static str, _: u32, _: &'static [&'static str]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::files::{RenameHow, Target};
+
+    #[test]
+    fn they_come_in_the_order_of_the_call() {
+        let mut names = Names::default();
+        let (from, to) = (names.intern(b"a"), names.intern(b"b/c"));
+        let mut strings = Strings::default();
+        strings.take(
+            &Call::Rename {
+                from,
+                to,
+                how: RenameHow::Replace,
+            },
+            &names,
+        );
+        assert_eq!(
+            (strings.first(), strings.second()),
+            (&b"a"[..], &b"b/c"[..])
+        );
+        strings.take(
+            &Call::Link {
+                of: Target::Open(Fd(3)),
+                to,
+            },
+            &names,
+        );
+        assert_eq!(
+            (strings.after(false), strings.second()),
+            (&b"b/c"[..], &b""[..])
+        );
+        strings.take(&Call::Sync {}, &names);
+        assert_eq!(strings.first(), b"");
+    }
+}

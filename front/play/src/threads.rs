@@ -1,0 +1,244 @@
+//! The threads of a workload as threads of the system.
+//!
+//! Invariants:
+//! - The source is asked and told under one lock, and no call is made under it.
+//! - A thread whose turn is to park waits until the source gives it back; if all
+//!   that live are parked, nothing can happen any more, and playing ends.
+
+use crate::open::OpenFiles;
+use crate::outcome::{Asked, Outcome, Tally};
+use crate::player::Player;
+use crate::{Failure, Place};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+use units::Ns;
+use workload::files::{Errno, Source, ThreadId, Turn};
+
+/// Stack of a playing thread: its buffers are on the heap.
+const STACK: usize = 256 << 10;
+
+/// Longest pause of a thread that does not think. A source may ask for pauses
+/// until a time has come.
+const LET_GO: Ns = Ns::us(100);
+
+/// How a workload is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether threads think and pause as long as the workload says. Otherwise
+    /// each goes on at once.
+    pub think: bool,
+}
+
+/// Plays `source` in `place`, where what it needs is there already.
+///
+/// # Errors
+/// If the source comes to an early end, if its threads wait for each other, or
+/// if the system does not give enough of them.
+pub fn play(place: &Place, source: &mut dyn Source, options: Options) -> Result<Outcome, Failure> {
+    let stage = Stage {
+        place,
+        open: OpenFiles::default(),
+        options,
+        began: Instant::now(),
+        state: Mutex::new(State::new(source)),
+    };
+    thread::scope(|scope| stage.settle(scope, &mut stage.lock()));
+    stage.outcome()
+}
+
+/// What the threads share.
+struct Stage<'a> {
+    place: &'a Place,
+    open: OpenFiles,
+    options: Options,
+    began: Instant,
+    state: Mutex<State<'a>>,
+}
+
+struct State<'a> {
+    source: &'a mut dyn Source,
+    /// By number of the thread.
+    threads: Vec<Member>,
+    /// Threads that are neither parked nor done.
+    active: u32,
+    /// Why playing ends early, once it does.
+    failure: Option<Failure>,
+    tally: Tally,
+}
+
+/// A thread, for the others.
+#[derive(Default)]
+struct Member {
+    parked: bool,
+    bell: Arc<Condvar>,
+}
+
+impl<'a> Stage<'a> {
+    fn lock(&self) -> MutexGuard<'_, State<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the threads that the source has met since, and gives back those
+    /// that it wakes.
+    fn settle<'s>(&'s self, scope: &'s Scope<'s, '_>, state: &mut State<'a>) {
+        while (state.threads.len() as u32) < state.source.threads() && state.failure.is_none() {
+            let id = ThreadId(state.threads.len() as u32);
+            let builder = thread::Builder::new().stack_size(STACK);
+            match builder.spawn_scoped(scope, move || self.run(scope, id)) {
+                Ok(_) => state.join(),
+                Err(error) => {
+                    let given = state.threads.len();
+                    state.fail(Failure::Threads { given, error });
+                }
+            }
+        }
+        state.wake();
+    }
+
+    /// The life of one thread.
+    fn run<'s>(&'s self, scope: &'s Scope<'s, '_>, id: ThreadId) {
+        let mut player = Player::new(self.place, &self.open, id.0);
+        let mut tally = Tally::default();
+        let mut state = self.lock();
+        while state.failure.is_none() {
+            let now = Ns(self.began.elapsed().as_nanos() as u64);
+            let turn = state.source.next(id, now);
+            self.settle(scope, &mut state);
+            state = match turn {
+                Turn::Done => break,
+                Turn::Park => park(state, id),
+                Turn::Pause(time) => {
+                    drop(state);
+                    self.pause(time);
+                    self.lock()
+                }
+                Turn::Call {
+                    think,
+                    call,
+                    expect,
+                } => {
+                    player.strings.take(&call, state.source.names());
+                    drop(state);
+                    let asked = Asked {
+                        thread: id,
+                        call: &call,
+                        expect,
+                    };
+                    let result = self.call(&mut player, &mut tally, think, &asked);
+                    let mut state = self.lock();
+                    state.source.ended(id, result);
+                    state
+                }
+            };
+            self.settle(scope, &mut state);
+        }
+        state.active -= 1;
+        state.notice_stillness();
+        state.tally.add(tally);
+    }
+
+    /// Makes one call and counts it.
+    fn call(
+        &self,
+        player: &mut Player<'_>,
+        tally: &mut Tally,
+        think: Ns,
+        asked: &Asked<'_>,
+    ) -> Result<u64, Errno> {
+        if self.options.think && think > Ns::ZERO {
+            thread::sleep(Duration::from_nanos(think.0));
+        }
+        let began = Instant::now();
+        let answer = player.play(asked.call);
+        let took = began.elapsed();
+        let paths = [player.strings.first(), player.strings.second()];
+        tally.count(asked, answer, took, paths)
+    }
+
+    /// Does something else for `time`, or only long enough to let others ask.
+    fn pause(&self, time: Ns) {
+        let time = match self.options.think {
+            true => time,
+            false => time.min(LET_GO),
+        };
+        thread::sleep(Duration::from_nanos(time.0));
+    }
+
+    fn outcome(self) -> Result<Outcome, Failure> {
+        let elapsed = self.began.elapsed();
+        let state = self
+            .state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(failure) = state.source.failure() {
+            return Err(Failure::Source(failure));
+        }
+        if let Some(failure) = state.failure {
+            return Err(failure);
+        }
+        let mut outcome = state.tally.outcome(state.threads.len() as u32, elapsed);
+        outcome.notes.extend(state.source.notes());
+        Ok(outcome)
+    }
+}
+
+/// Lets the thread `id` wait until the source gives it back.
+fn park<'s, 'a>(mut state: MutexGuard<'s, State<'a>>, id: ThreadId) -> MutexGuard<'s, State<'a>> {
+    let index = id.0 as usize;
+    let bell = Arc::clone(&state.threads[index].bell);
+    state.threads[index].parked = true;
+    state.active -= 1;
+    state.wake();
+    state.notice_stillness();
+    while state.threads[index].parked {
+        state = bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    state
+}
+
+impl<'a> State<'a> {
+    fn new(source: &'a mut dyn Source) -> Self {
+        Self {
+            source,
+            threads: Vec::new(),
+            active: 0,
+            failure: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes in a thread that was started.
+    fn join(&mut self) {
+        self.threads.push(Member::default());
+        self.active += 1;
+    }
+
+    /// Gives back the threads that the source wakes.
+    fn wake(&mut self) {
+        while let Some(id) = self.source.wake() {
+            self.release(id.0 as usize);
+        }
+    }
+
+    fn release(&mut self, index: usize) {
+        let member = &mut self.threads[index];
+        if std::mem::replace(&mut member.parked, false) {
+            self.active += 1;
+            member.bell.notify_one();
+        }
+    }
+
+    /// Ends playing early, for parked threads too.
+    fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        (0..self.threads.len()).for_each(|index| self.release(index));
+    }
+
+    /// Ends playing if threads are left and all of them wait.
+    fn notice_stillness(&mut self) {
+        if self.active == 0 && self.threads.iter().any(|member| member.parked) {
+            self.fail(Failure::StandsStill);
+        }
+    }
+}
