@@ -46,7 +46,7 @@ impl Reserved {
             .first()
             .map_or(range.start, |r| r.start.min(range.start));
         let end = touched.last().map_or(range.end, |r| r.end.max(range.end));
-        self.0.splice(first..last, [start..end]);
+        self.0.splice(first..last, std::iter::once(start..end));
         end - start - old
     }
 
@@ -339,7 +339,7 @@ impl<P: Persist> ExtFs<P> {
             let part = &mut pages[at..at + len];
             match piece.state {
                 State::Written(start) => {
-                    self.persist.read_data(start, part, self.who(node)).await?
+                    self.persist.read_data(start, part, self.who(node)).await?;
                 }
                 State::Hole | State::Unwritten(_) => part.fill(Payload::Zero),
             }

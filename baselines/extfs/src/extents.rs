@@ -105,11 +105,6 @@ impl ExtentCache {
         self.set(at, to, State::Hole);
     }
 
-    /// Forgets all.
-    pub(crate) fn clear(&mut self) {
-        self.pieces.clear();
-    }
-
     fn forget(&mut self, from: u64, to: u64) {
         if let Some((&start, &piece)) = self.pieces.range(..from).next_back()
             && start + piece.len > from

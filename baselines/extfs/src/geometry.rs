@@ -77,6 +77,8 @@ pub(crate) struct Geometry {
     pub(crate) reserved_gdt_blocks: u32,
     pub(crate) backup_groups: [u32; 2],
     pub(crate) journal_inode: u32,
+    /// The inode of the orphan file, which has no name; 0 without one.
+    pub(crate) orphan_file: u32,
 }
 
 fn ensure(holds: bool, name: &'static str, value: impl Into<u64>) -> Result<(), MountError> {
@@ -168,6 +170,11 @@ impl Geometry {
             reserved_gdt_blocks: u32::from(sb::RESERVED_GDT_BLOCKS.get(b)),
             backup_groups: std::array::from_fn(|n| words(&backups, n)),
             journal_inode: sb::JOURNAL_INODE.get(b),
+            orphan_file: if sb::COMPAT.get(b) & sb::COMPAT_ORPHAN_FILE != 0 {
+                sb::ORPHAN_FILE_INODE.get(b)
+            } else {
+                0
+            },
         }
     }
 
@@ -182,7 +189,7 @@ impl Geometry {
         let first = sb::FIRST_DATA_BLOCK.get(b);
         ensure(first == 0, "the first data block", first)?;
         let per_group = self.blocks_per_group;
-        let fits = (256..=32768).contains(&per_group) && per_group % 8 == 0;
+        let fits = (256..=32768).contains(&per_group) && per_group.is_multiple_of(8);
         ensure(fits, "the number of blocks of a group", per_group)?;
         let clusters = sb::CLUSTERS_PER_GROUP.get(b);
         ensure(
@@ -210,7 +217,10 @@ impl Geometry {
         )?;
         let inodes = self.inodes_per_group;
         let slots = (BLOCK / self.inode_size) as u32;
-        let fits = inodes > 0 && inodes <= 32768 && inodes % 8 == 0 && inodes % slots == 0;
+        let fits = inodes > 0
+            && inodes <= 32768
+            && inodes.is_multiple_of(8)
+            && inodes.is_multiple_of(slots);
         ensure(fits, "the number of inodes of a group", inodes)?;
         let groups = self.blocks.div_ceil(u64::from(self.blocks_per_group));
         let total = groups.checked_mul(u64::from(inodes));

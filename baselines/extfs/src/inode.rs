@@ -74,7 +74,7 @@ impl<P: Persist> ExtFs<P> {
             FileKind::Symlink => BLOCK as u64,
             _ => u64::from(u32::MAX) * BLOCK as u64,
         };
-        let whole = attr.kind != FileKind::Directory || attr.size % BLOCK as u64 == 0;
+        let whole = attr.kind != FileKind::Directory || attr.size.is_multiple_of(BLOCK as u64);
         damaged((fits && attr.size <= most && whole).then_some(()))
     }
 

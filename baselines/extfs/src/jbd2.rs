@@ -33,10 +33,18 @@
 //!
 //! # What is not as in Linux
 //!
-//! Copies are taken when a transaction is closed, where Linux takes them only of
-//! blocks that change during the commit; so no handle waits for a block that is
-//! on its way to the log. A log with fast commits or asynchronous commits is
-//! recovered by e2fsck, not here: [`Jbd2::open`] refuses it unless it is clean.
+//! - Copies are taken when a transaction is closed, where Linux takes them only of
+//!   blocks that change during the commit; so no handle waits for a block that is
+//!   on its way to the log.
+//! - One round of checkpointing brings home as many of the oldest transactions as
+//!   have to go, with one flush, where Linux takes them one by one.
+//! - The flusher goes by age alone, not by how much of the memory is dirty.
+//! - With `data=journal`, contents that do not fit their transaction are written
+//!   around the log before it commits. So freed blocks whose contents the log
+//!   holds are revoked, which Linux can leave out.
+//! - A log with fast commits or asynchronous commits is recovered by e2fsck, not
+//!   here: [`Jbd2::open`] refuses it unless it is clean. The checksum over a whole
+//!   transaction, which went with the latter, is not looked at.
 
 mod cache;
 mod checkpoint;

@@ -26,6 +26,7 @@
 mod alloc;
 mod body;
 mod buffer;
+mod check;
 mod delayed;
 mod dir;
 mod direct;
@@ -37,6 +38,7 @@ mod geometry;
 mod image;
 mod index;
 mod inode;
+mod inspect;
 pub mod jbd2;
 mod journal;
 mod mkfs;
@@ -52,9 +54,11 @@ mod truncate;
 mod xattrs;
 
 pub use buffer::{BLOCK, Buffer, Cache};
+pub use check::{Finding, Subject, check};
 pub use fs::{ExtFs, Private};
 pub use geometry::MountError;
 pub use image::Image;
+pub use inspect::Inspector;
 pub use journal::{JournalPlace, find_journal};
 pub use mkfs::{Blocks, MkfsError, MkfsOptions, mkfs};
 pub use mount::MountOptions;

@@ -3,13 +3,16 @@
 //! That is ext4 without a journal. A power cut may leave any part of what was
 //! not forced, so the structure may be damaged; what was forced is there.
 //!
-//! Invariants: what is dirty is in the cache; a block that stopped being metadata
-//! is never written again by this strategy.
+//! Invariants: what is dirty is in the cache, and held while it is written, so
+//! that nobody reads older bytes from the medium; one task at a time brings
+//! changes home, so that a flush covers all that came before; blocks are handed
+//! out again only while none of them is on its way home.
 
 use crate::buffer::{BLOCK, Buffer, Cache};
 use crate::persist::{DataWrite, Persist, Run, TxId};
 use host::{BlockPort, Purpose, Who};
 use nand::Payload;
+use sim::{Semaphore, Sim};
 use ssd::{Content, IoError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -27,8 +30,12 @@ const COMMAND_BLOCKS: usize = 256;
 /// Changes stay in memory until they are forced.
 pub struct NoJournal<B> {
     port: B,
+    /// Held by who brings changes home.
+    turn: Semaphore,
     /// Buffers in memory before clean ones are let go.
     most: usize,
+    /// Buffers in memory before clean ones are looked for again.
+    limit: Cell<usize>,
     /// Where the drive shall put metadata.
     placement: Placement,
     cache: RefCell<Cache>,
@@ -60,10 +67,12 @@ impl<B: BlockPort> NoJournal<B> {
     /// Over `port`, keeping up to `most` blocks of clean metadata in memory;
     /// metadata go to `placement`.
     #[must_use]
-    pub fn new(port: B, most: usize, placement: Placement) -> Self {
+    pub fn new(sim: &Sim, port: B, most: usize, placement: Placement) -> Self {
         Self {
             port,
+            turn: Semaphore::new(sim, 1),
             most,
+            limit: Cell::new(most),
             placement,
             cache: RefCell::default(),
             dirty: RefCell::default(),
@@ -75,26 +84,50 @@ impl<B: BlockPort> NoJournal<B> {
     /// Writes home all that is dirty: blocks that follow one another and serve
     /// the same purpose with one command.
     async fn write_home(&self) -> Result<()> {
-        let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
-        let mut blocks = dirty.into_iter().peekable();
-        while let Some(first) = blocks.next() {
-            let Some(buffer) = self.cached(first) else {
+        let dirty: Vec<u64> = self.dirty.borrow().iter().copied().collect();
+        let mut rest = &dirty[..];
+        while let Some(&first) = rest.first() {
+            let batch = self.batch(rest);
+            rest = &rest[batch.len().max(1)..];
+            let Some(buffer) = batch.first() else {
                 continue;
             };
-            let purpose = buffer.purpose.get();
-            let mut payloads = vec![payload(&buffer)];
-            while payloads.len() < COMMAND_BLOCKS
-                && let Some(next) = blocks.peek().and_then(|&block| self.cached(block))
-                && next.block == first + payloads.len() as u64
-                && next.purpose.get() == purpose
-            {
-                payloads.push(payload(&next));
-                blocks.next();
+            let who = who(buffer.purpose.get());
+            let payloads: Vec<_> = batch.iter().map(|buffer| payload(buffer)).collect();
+            for buffer in &batch {
+                self.dirty.borrow_mut().remove(&buffer.block);
             }
-            self.write_blocks(first, &payloads, self.placement, who(purpose))
-                .await?;
+            let written = self.write_blocks(first, &payloads, self.placement, who);
+            if let Err(error) = written.await {
+                let blocks = batch.iter().map(|buffer| buffer.block);
+                self.dirty.borrow_mut().extend(blocks);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// The first of `blocks` that are still dirty, follow one another and serve
+    /// the same purpose.
+    fn batch(&self, blocks: &[u64]) -> Vec<Rc<Buffer>> {
+        let (cache, dirty) = (self.cache.borrow(), self.dirty.borrow());
+        let mut batch: Vec<Rc<Buffer>> = Vec::new();
+        for block in blocks.iter().take(COMMAND_BLOCKS) {
+            let joins = batch
+                .first()
+                .is_none_or(|first| first.block + batch.len() as u64 == *block);
+            let Some(buffer) = cache.get(*block).filter(|_| joins && dirty.contains(block)) else {
+                break;
+            };
+            if batch
+                .first()
+                .is_some_and(|first| first.purpose != buffer.purpose)
+            {
+                break;
+            }
+            batch.push(Rc::clone(buffer));
+        }
+        batch
     }
 
     fn cached(&self, block: u64) -> Option<Rc<Buffer>> {
@@ -129,6 +162,7 @@ impl<B: BlockPort> NoJournal<B> {
     }
 
     async fn write_home_and_flush(&self) -> Result<()> {
+        let _turn = self.turn.acquire(1).await;
         self.transaction.set(self.transaction.get() + 1);
         self.write_home().await?;
         self.port.flush().await.map_err(errno)
@@ -142,7 +176,7 @@ fn payload(buffer: &Buffer) -> Payload {
 /// The sectors from `offset` bytes into block `start` on.
 fn direct(start: u64, offset: u64, len: usize) -> Result<Extent> {
     let len = len as u64;
-    if offset % SECTOR != 0 || len % SECTOR != 0 {
+    if !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
         return Err(Errno::EINVAL);
     }
     let first = start * SECTORS + offset / SECTOR;
@@ -167,9 +201,11 @@ impl<B: BlockPort> Persist for NoJournal<B> {
         let buffer = Rc::new(Buffer::new(block, purpose, bytes));
         let mut cache = self.cache.borrow_mut();
         cache.insert(Rc::clone(&buffer));
-        if cache.len() > self.most + self.most / 8 {
+        if cache.len() > self.limit.get() {
             let dirty = self.dirty.borrow();
             cache.shrink(self.most, |b| !dirty.contains(&b.block));
+            // What cannot be let go now is not looked at again at once.
+            self.limit.set(cache.len() + self.most / 8 + 1);
         }
         Ok(buffer)
     }
@@ -215,6 +251,9 @@ impl<B: BlockPort> Persist for NoJournal<B> {
     }
 
     fn freed(&self) -> Vec<Run> {
+        if self.turn.free() == 0 {
+            return Vec::new();
+        }
         std::mem::take(&mut *self.freed.borrow_mut())
     }
 

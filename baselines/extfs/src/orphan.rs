@@ -75,7 +75,9 @@ impl<P: Persist> ExtFs<P> {
         let mut list = self.orphan_list().await?;
         list.reverse();
         self.orphans.borrow_mut().clone_from(&list);
-        while let Some(&ino) = self.orphans.borrow().clone().last() {
+        loop {
+            let next = self.orphans.borrow().last().copied();
+            let Some(ino) = next else { return Ok(()) };
             let node = self.load_inode(ino, true).await?;
             if node.attr.get().nlink == 0 {
                 self.delete(&node).await?;
@@ -86,7 +88,6 @@ impl<P: Persist> ExtFs<P> {
                 return Err(Errno::EUCLEAN);
             }
         }
-        Ok(())
     }
 
     /// The list on the medium, from its head.

@@ -208,8 +208,8 @@ impl<P: Persist> ExtFs<P> {
         let leaf = path.len() - 1;
         if !self.merge(tx, node, &mut path, entry)? {
             let full = path.iter().rev().take_while(|step| step.is_full()).count();
-            let needed = full + usize::from(full == path.len());
-            let spares = self.allocate_nodes(tx, node, entry.start, needed).await?;
+            // A full root grows by one node and is not split.
+            let spares = self.allocate_nodes(tx, node, entry.start, full).await?;
             let mut spares = spares.into_iter();
             self.put_entry(tx, node, &mut path, leaf, entry, &mut spares);
         }
@@ -311,20 +311,7 @@ impl<P: Persist> ExtFs<P> {
             self.grow(tx, node, path, block);
             return self.put_entry(tx, node, path, 1, entry, spares);
         }
-        // At the end the new node takes the new entry alone: files mostly grow.
-        let len = step.node.entries.len();
-        let mut right = step
-            .node
-            .entries
-            .split_off(if at == len { len } else { len / 2 });
-        let in_left = at < len && at <= step.node.entries.len();
-        let target = if in_left {
-            &mut step.node.entries
-        } else {
-            &mut right
-        };
-        let at = target.partition_point(|e| e.logical < entry.logical);
-        target.insert(at, entry);
+        let right = split(step, at, entry);
         let depth = step.node.depth;
         self.write_node(tx, node, &path[level]);
         self.fix_parents(tx, node, path, level);
@@ -482,6 +469,21 @@ impl<P: Persist> ExtFs<P> {
     pub(crate) fn is_shallow(&self, node: &Node) -> bool {
         self.root_of(node).is_ok_and(|root| root.depth == 0)
     }
+}
+
+/// Splits the entries of a full node, with `entry` at `at`, and gives the right
+/// part. At the end of the file the new node takes the new entry alone.
+fn split(step: &mut Step, at: usize, entry: Entry) -> Vec<Entry> {
+    let entries = &mut step.node.entries;
+    if at == entries.len() && step.to == Expect::ROOT.to {
+        return vec![entry];
+    }
+    let mut right = entries.split_off(entries.len() / 2);
+    match at.checked_sub(entries.len()) {
+        Some(at) if at > 0 => right.insert(at, entry),
+        _ => entries.insert(at, entry),
+    }
+    right
 }
 
 /// Takes the last parts of `entries` within `from..to`, the last one first, up to

@@ -64,9 +64,12 @@ impl<P: Persist> ExtFs<P> {
         to: u64,
     ) -> Result<P::Tx> {
         let mut tx = tx;
-        while from < to {
+        if from >= to {
+            return Ok(tx);
+        }
+        loop {
             match self.free_step(&tx, node, from, to).await {
-                Ok(true) => break,
+                Ok(true) => return Ok(tx),
                 Ok(false) if self.persist.extend(&mut tx, STEP_CREDITS) => {}
                 Ok(false) => {
                     self.persist.end(tx).await?;
@@ -78,7 +81,6 @@ impl<P: Persist> ExtFs<P> {
                 }
             }
         }
-        Ok(tx)
     }
 
     /// Makes the file on the medium as long as its size says.

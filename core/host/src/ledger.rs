@@ -77,6 +77,15 @@ pub struct Grain {
     pub block: u64,
 }
 
+impl Grain {
+    const fn since(self, before: Self) -> Self {
+        Self {
+            byte: self.byte - before.byte,
+            block: self.block - before.block,
+        }
+    }
+}
+
 /// Bytes by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -87,6 +96,14 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// What came after `before`.
+    const fn since(self, before: Self) -> Self {
+        Self {
+            read: self.read.since(before.read),
+            write: self.write.since(before.write),
+        }
+    }
+
     /// Whether there was none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -132,6 +149,19 @@ impl Ledger {
     pub fn read_bytes(&self) -> u64 {
         let grains = self.purposes.iter().map(|t| t.read);
         grains.map(|g| g.byte + g.block).sum()
+    }
+
+    /// The traffic after `before`, which is what this ledger once was.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let origins = self.origins.iter().enumerate();
+        let then = |origin: usize| before.origins.get(origin).copied().unwrap_or_default();
+        Self {
+            purposes: std::array::from_fn(|p| self.purposes[p].since(before.purposes[p])),
+            origins: origins.map(|(o, traffic)| traffic.since(then(o))).collect(),
+            trimmed: self.trimmed - before.trimmed,
+            flushes: self.flushes - before.flushes,
+        }
     }
 
     /// Bytes written.

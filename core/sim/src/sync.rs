@@ -298,12 +298,6 @@ impl RwLock {
     pub async fn write(&self) -> Permit {
         self.turn.acquire(READERS).await
     }
-
-    /// Whether somebody holds it.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.turn.free() < READERS
-    }
 }
 
 struct Mailbox<T> {

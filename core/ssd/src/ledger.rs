@@ -97,6 +97,16 @@ pub struct HandleStats {
     pub moved_pages: u64,
 }
 
+impl HandleStats {
+    const fn since(self, before: Self) -> Self {
+        Self {
+            host_sectors: self.host_sectors - before.host_sectors,
+            media_pages: self.media_pages - before.media_pages,
+            moved_pages: self.moved_pages - before.moved_pages,
+        }
+    }
+}
+
 /// Everything counted since power-on. Pages are mapped pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
@@ -135,6 +145,39 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// What was counted after `before`, which is what this ledger once was.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |now: &[u64], then: &[u64]| {
+            let pairs = now.iter().zip(then.iter().chain(std::iter::repeat(&0)));
+            pairs.map(|(now, then)| now - then).collect::<Vec<u64>>()
+        };
+        let none = Vec::new();
+        let causes = self.programmed.iter().enumerate();
+        let handles = self.handles.iter().enumerate();
+        let handle = |h: usize| before.handles.get(h).copied().unwrap_or_default();
+        Self {
+            programmed: causes
+                .map(|(c, now)| less(now, before.programmed.get(c).unwrap_or(&none)))
+                .collect(),
+            reads: std::array::from_fn(|c| self.reads[c] - before.reads[c]),
+            map_hits: self.map_hits - before.map_hits,
+            map_misses: self.map_misses - before.map_misses,
+            host_read_sectors: self.host_read_sectors - before.host_read_sectors,
+            host_write_sectors: self.host_write_sectors - before.host_write_sectors,
+            host_trim_sectors: self.host_trim_sectors - before.host_trim_sectors,
+            flushes: self.flushes - before.flushes,
+            redirected: self.redirected - before.redirected,
+            lines_collected: self.lines_collected - before.lines_collected,
+            lines_collected_foreground: self.lines_collected_foreground
+                - before.lines_collected_foreground,
+            stall_ns: self.stall_ns - before.stall_ns,
+            victim_pages: self.victim_pages - before.victim_pages,
+            victims: std::array::from_fn(|i| self.victims[i] - before.victims[i]),
+            handles: handles.map(|(h, now)| now.since(handle(h))).collect(),
+        }
+    }
+
     /// A ledger for `origins` origins and `handles` handles.
     #[must_use]
     pub fn new(origins: usize, handles: usize) -> Self {

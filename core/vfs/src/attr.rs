@@ -10,6 +10,7 @@ use crate::body::Body;
 use crate::errno::{Errno, Result};
 use crate::file::Handle;
 use crate::flags::OpenFlags;
+use crate::observe::Act;
 use crate::types::{Access, Attr, FileKind, Ino, PAGE, SetAttr, SetTime, StatFs};
 use crate::vfs::{Core, NodeOf, Vfs};
 use std::rc::Rc;
@@ -158,6 +159,14 @@ impl<B: Body> Core<B> {
 
     async fn resize_locked(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
         ensure(size <= self.body.max_size(), Errno::EFBIG)?;
+        let ino = node.ino();
+        let told = self.begins(|| Act::Resize { ino, size });
+        let done = self.set_size(who, node, size).await;
+        self.ends(told, done.ok().map(|()| 0));
+        done
+    }
+
+    async fn set_size(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
         let old = node.size();
         if size < old {
             self.cut_page(node, size).await?;

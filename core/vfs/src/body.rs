@@ -115,7 +115,9 @@ pub trait Body: 'static {
     /// `EUCLEAN`, `EIO`.
     async fn lookup(&self, dir: &Inode<Self::Private>, name: &[u8]) -> Result<Option<Ino>>;
 
-    /// Makes an inode and gives it a name that is free.
+    /// Makes an inode and gives it a name that is free. Its number may be that of
+    /// an inode whose [`Body::evict`] has not returned yet, if it is free already;
+    /// then the new one may be loaded before it is used.
     ///
     /// # Errors
     /// `ENOSPC`, `EMLINK`, `EIO`.

@@ -17,6 +17,7 @@ use std::rc::Rc;
 pub(crate) const NAME_MAX: usize = 255;
 
 /// What to make of a name.
+#[derive(Clone, Copy)]
 pub(crate) struct Make<'a> {
     pub(crate) kind: FileKind,
     pub(crate) mode: u16,
@@ -225,23 +226,29 @@ impl<B: Body> Core<B> {
         if dir.attr().nlink == 0 {
             return Ok(None);
         }
-        let known = self.known(dir, name);
-        let ino = match known {
-            Some(Name::Leads(ino)) => Some(ino),
-            Some(Name::Absent) => None,
-            _ if locked => self.look(dir, name).await?,
-            _ => self.seek_name(dir, name).await?,
-        };
-        let Some(ino) = ino else { return Ok(None) };
-        let node = match self.node(ino).await {
-            // Removed between the look and the load.
-            Err(Errno::ENOENT) if !locked => return Ok(None),
-            node => node?,
-        };
-        if node.is_dir() && node.parent.get().is_none() {
-            node.parent.set(Some(dir.ino()));
+        loop {
+            let ino = match self.known(dir, name) {
+                Some(Name::Leads(ino)) => Some(ino),
+                Some(Name::Absent) => None,
+                _ if locked => self.look(dir, name).await?,
+                _ => self.seek_name(dir, name).await?,
+            };
+            let Some(ino) = ino else { return Ok(None) };
+            let node = match self.node(ino).await {
+                // Removed between the look and the load.
+                Err(Errno::ENOENT) if !locked => return Ok(None),
+                node => node?,
+            };
+            let now = dir.names.borrow().get(name).copied();
+            if now.is_some_and(|now| now != Name::Leads(ino)) {
+                // It leads elsewhere now, and the number may be another file's.
+                continue;
+            }
+            if node.is_dir() && node.parent.get().is_none() {
+                node.parent.set(Some(dir.ino()));
+            }
+            return Ok(Some(node));
         }
-        Ok(Some(node))
     }
 
     #[inline]
@@ -292,8 +299,8 @@ impl<B: Body> Core<B> {
         names.insert(name.into(), known);
         drop(names);
         self.name_count.set(self.name_count.get() + 1);
-        if !dir.names_queued.replace(true) {
-            self.named.borrow_mut().push_back(dir.ino());
+        if dir.names_queued.get() == 0 {
+            self.queue_names(dir);
         }
         if self.name_count.get() > self.config.names as usize {
             self.shrink_names();
@@ -315,24 +322,45 @@ impl<B: Body> Core<B> {
         self.name_count.set(self.name_count.get() - gone);
     }
 
+    /// Forgets the names in all directories.
+    pub(crate) fn drop_names(&self) {
+        let named = std::mem::take(&mut *self.named.borrow_mut());
+        for (ino, ticket) in named {
+            if let Some(dir) = self.ready(ino)
+                && dir.names_queued.get() == ticket
+            {
+                self.forget_names(&dir);
+                self.queue_names(&dir);
+            }
+        }
+    }
+
+    /// Puts `dir` at the end of the line of directories with names, if it has any.
+    fn queue_names(&self, dir: &NodeOf<B>) {
+        dir.names_queued.set(0);
+        if !dir.names.borrow().is_empty() {
+            dir.names_queued.set(self.ticket());
+            let turn = (dir.ino(), dir.names_queued.get());
+            self.named.borrow_mut().push_back(turn);
+        }
+    }
+
     /// Forgets the names of the directory whose turn it is; one that was used
     /// since its last turn is passed over once.
     fn shrink_names(&self) {
         let turns = self.named.borrow().len() * 2;
         for _ in 0..turns {
-            let Some(ino) = self.named.borrow_mut().pop_front() else {
+            let Some((ino, ticket)) = self.named.borrow_mut().pop_front() else {
                 return;
             };
             let Some(dir) = self.ready(ino) else { continue };
-            if dir.names_used.replace(false) {
-                self.named.borrow_mut().push_back(ino);
+            if dir.names_queued.get() != ticket {
                 continue;
             }
-            self.forget_names(&dir);
-            dir.names_queued.set(!dir.names.borrow().is_empty());
-            if dir.names_queued.get() {
-                self.named.borrow_mut().push_back(ino);
+            if !dir.names_used.replace(false) {
+                self.forget_names(&dir);
             }
+            self.queue_names(&dir);
             if self.name_count.get() <= self.config.names as usize {
                 return;
             }

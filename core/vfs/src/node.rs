@@ -53,15 +53,15 @@ pub(crate) struct Node<P> {
     /// References of callers outside.
     pub(crate) lookups: Cell<u64>,
     pub(crate) opens: Cell<u32>,
-    /// Whether it waits among those that nobody refers to.
-    pub(crate) queued: Cell<bool>,
+    /// The ticket under which it waits to be let go, or 0.
+    pub(crate) queued: Cell<u64>,
     pub(crate) names: RefCell<BTreeMap<Box<[u8]>, Name>>,
     /// A name that was sought is known.
     pub(crate) looked: Signal,
     /// Whether its names were used since the last look at them.
     pub(crate) names_used: Cell<bool>,
-    /// Whether it is in the line of directories with names.
-    pub(crate) names_queued: Cell<bool>,
+    /// The ticket under which its names wait to be forgotten, or 0.
+    pub(crate) names_queued: Cell<u64>,
     /// Made without a name and not named since.
     pub(crate) unnamed: Cell<bool>,
     /// The directory that this directory is in, once known.
@@ -82,11 +82,11 @@ impl<P> Node<P> {
             failure: Cell::default(),
             lookups: Cell::new(0),
             opens: Cell::new(0),
-            queued: Cell::new(false),
+            queued: Cell::new(0),
             names: RefCell::default(),
             looked: Signal::default(),
             names_used: Cell::new(false),
-            names_queued: Cell::new(false),
+            names_queued: Cell::new(0),
             unnamed: Cell::new(false),
             parent: Cell::new(None),
             locks: FileLocks::default(),

@@ -260,7 +260,7 @@ impl<B: Body> Core<B> {
                         // It began past the end: nothing to load.
                         return match node.frame(index) {
                             Some(_) => continue,
-                            None => Ok(self.put_page(node, index, 0)),
+                            None => Ok(self.put_page(node, index, state::UNKNOWN)),
                         };
                     }
                     let runs = self.begin_load(node, window);
@@ -311,7 +311,8 @@ impl<B: Body> Core<B> {
             frame.before = Some(frame.data.clone());
         }
         change(&mut frame.data);
-        frame.state |= state::DIRTY | state::USED;
+        frame.state |= state::DIRTY;
+        frame.touch();
         drop(pool);
         if fresh {
             node.pages.borrow_mut().tag(index, true);

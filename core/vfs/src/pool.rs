@@ -16,7 +16,7 @@ pub(crate) mod state {
     pub(crate) const DIRTY: u8 = 2;
     /// On its way to the medium.
     pub(crate) const WRITING: u8 = 4;
-    /// Used again since it came or since the hand passed.
+    /// Used more than once since it came, or again since the hand passed.
     pub(crate) const USED: u8 = 8;
     /// Reading it starts the next window of read-ahead.
     pub(crate) const MARK: u8 = 16;
@@ -24,6 +24,8 @@ pub(crate) mod state {
     pub(crate) const UNKNOWN: u8 = 32;
     /// In use.
     pub(crate) const TAKEN: u8 = 64;
+    /// Used since it came.
+    pub(crate) const SEEN: u8 = 128;
     /// What must stay.
     pub(crate) const BUSY: u8 = LOADING | DIRTY | WRITING;
 }
@@ -41,6 +43,16 @@ impl Frame {
     #[inline]
     pub(crate) fn is(&self, state: u8) -> bool {
         self.state & state != 0
+    }
+
+    /// Notes that it is used. What is used once, as a stream is, does not count.
+    #[inline]
+    pub(crate) fn touch(&mut self) {
+        self.state |= if self.is(state::SEEN) {
+            state::USED
+        } else {
+            state::SEEN
+        };
     }
 }
 

@@ -20,6 +20,10 @@ struct Branch<T> {
     slots: Slots<T>,
 }
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "branches are boxed, and values are as large as a pointer or smaller"
+)]
 enum Slots<T> {
     Inner([Option<Box<Branch<T>>>; FAN]),
     Leaf([Option<T>; FAN]),

@@ -6,8 +6,10 @@ use crate::body::Body;
 use crate::errno::{Errno, Result};
 use crate::file::{Handle, OpenFile};
 use crate::flags::{OpenFlags, Source};
-use crate::types::{FallocateMode, FileKind, PAGE, SeekWhat};
+use crate::observe::Act;
+use crate::types::{FallocateMode, FileKind, Ino, PAGE, SeekWhat};
 use crate::vfs::{Core, Vfs};
+use std::ops::Range;
 
 /// Bytes that are copied at a turn.
 const COPY: u64 = 256 << 10;
@@ -36,11 +38,17 @@ impl<B: Body> Vfs<B> {
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
         ensure(end <= core.body.max_size(), Errno::EFBIG)?;
         let _guard = node.lock.write().await;
-        core.expel(node, offset, len).await;
-        node.tell(&file.failures)?;
-        let (inode, now) = (&node.inode, core.now());
-        core.body.fallocate(inode, mode, offset..end, now).await?;
-        core.stamp(&file.who, node).await
+        let told = core.begins(|| act(node.ino(), mode, offset..end, node.size()));
+        let change = async {
+            core.expel(node, offset, len).await;
+            node.tell(&file.failures)?;
+            let (inode, now) = (&node.inode, core.now());
+            core.body.fallocate(inode, mode, offset..end, now).await?;
+            core.stamp(&file.who, node).await
+        };
+        let done = change.await;
+        core.ends(told, done.ok().map(|()| len));
+        done
     }
 
     /// The first offset from `offset` on where data or a hole begins.
@@ -93,6 +101,25 @@ impl<B: Body> Vfs<B> {
             }
         }
         Ok(done)
+    }
+}
+
+/// What changing the allocation of `range` of a file of `size` bytes does.
+fn act(ino: Ino, mode: FallocateMode, range: Range<u64>, size: u64) -> Act<'static> {
+    match mode {
+        FallocateMode::Zero { keep_size: false } => Act::Write {
+            ino,
+            offset: range.start,
+            source: Source::Fill {
+                pattern: 0,
+                len: range.end - range.start,
+            },
+        },
+        FallocateMode::Punch | FallocateMode::Zero { .. } => Act::Zero { ino, range },
+        FallocateMode::Allocate { keep_size } => {
+            let size = if keep_size { size } else { size.max(range.end) };
+            Act::Resize { ino, size }
+        }
     }
 }
 

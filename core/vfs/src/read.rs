@@ -177,7 +177,7 @@ impl<B: Body> Core<B> {
     fn copy_out(&self, frame: u32, at: u64, end: u64, offset: u64, sink: &mut impl Sink) {
         let mut pool = self.pool.borrow_mut();
         let frame = pool.frame_mut(frame);
-        frame.state |= state::USED;
+        frame.touch();
         let (to, len) = ((at - offset) as usize, (end - at) as usize);
         sink.take(to, len, &frame.data, (at % PAGE) as usize);
     }

@@ -12,6 +12,7 @@ use crate::file::OpenFile;
 use crate::inode::Inode;
 use crate::locks::Waits;
 use crate::node::Node;
+use crate::observe::Observer;
 use crate::pool::{CacheStats, Pool};
 use crate::radix::Radix;
 use crate::types::{FileKind, Ino, PAGE, Timestamp};
@@ -36,6 +37,10 @@ impl<B: Body> Clone for Vfs<B> {
 pub(crate) type NodeOf<B> = Node<<B as Body>::Private>;
 type Shared<B> = Rc<NodeOf<B>>;
 
+/// A place in a line: an inode and its ticket. It counts only while the inode has
+/// this ticket, as the number may be another file's by now.
+pub(crate) type Turn = (Ino, u64);
+
 enum Entry<P> {
     Ready(Rc<Node<P>>),
     Busy(Rc<Signal>),
@@ -51,7 +56,8 @@ pub(crate) struct Core<B: Body> {
     pub(crate) compute: Compute,
     nodes: RefCell<Radix<Entry<B::Private>>>,
     resident: Cell<usize>,
-    unused: RefCell<VecDeque<Ino>>,
+    unused: RefCell<VecDeque<Turn>>,
+    tickets: Cell<u64>,
     /// Unlinked inodes that were still held when their last reference went.
     orphans: RefCell<Vec<Ino>>,
     pub(crate) pool: RefCell<Pool>,
@@ -69,9 +75,10 @@ pub(crate) struct Core<B: Body> {
     /// Held while a directory moves to another one.
     pub(crate) moves: RwLock,
     pub(crate) name_count: Cell<usize>,
-    pub(crate) named: RefCell<VecDeque<Ino>>,
+    pub(crate) named: RefCell<VecDeque<Turn>>,
     pub(crate) waits: Waits,
     processes: Cell<u64>,
+    pub(crate) observer: RefCell<Option<Rc<dyn Observer>>>,
 }
 
 /// A place for an open file.
@@ -95,6 +102,7 @@ impl<B: Body> Vfs<B> {
             nodes: RefCell::default(),
             resident: Cell::new(0),
             unused: RefCell::default(),
+            tickets: Cell::new(0),
             orphans: RefCell::default(),
             pool: RefCell::new(Pool::new(pages)),
             stats: Cell::default(),
@@ -111,6 +119,7 @@ impl<B: Body> Vfs<B> {
             named: RefCell::default(),
             waits: Waits::default(),
             processes: Cell::new(0),
+            observer: RefCell::default(),
         });
         Self { core }
     }
@@ -152,17 +161,17 @@ impl<B: Body> Vfs<B> {
         }
     }
 
-    /// Drops every clean page and every inode that is not in use.
+    /// Drops every clean page, every name, and every inode that is not in use.
     ///
     /// # Errors
     /// `EIO`.
     pub async fn drop_caches(&self) -> Result<()> {
         self.core.drop_clean_pages();
+        self.core.drop_names();
         let unused = std::mem::take(&mut *self.core.unused.borrow_mut());
-        for ino in unused {
-            if let Some(node) = self.core.ready(ino) {
-                node.queued.set(false);
-                self.core.let_go(node).await?;
+        for turn in unused {
+            if let Some(node) = self.core.called(turn) {
+                self.core.let_go_or_queue(node).await?;
             }
         }
         Ok(())
@@ -255,9 +264,10 @@ impl<B: Body> Core<B> {
     /// Takes in an inode that the body has just made.
     pub(crate) async fn adopt(&self, loaded: Loaded<B::Private>) -> Result<Shared<B>> {
         let ino = loaded.ino;
-        // The number may still be on its way out after its last file.
-        if self.claim(ino).await.is_some() {
-            return Err(Errno::EUCLEAN);
+        // The number may still be on its way out after its last file; and who
+        // waited for that with an old name in hand may have loaded the new one.
+        if let Some(node) = self.claim(ino).await {
+            return Ok(node);
         }
         self.settle(ino, Ok(self.wrap(loaded)))
     }
@@ -291,14 +301,52 @@ impl<B: Body> Core<B> {
         if let Ok(node) = &outcome {
             nodes.insert(ino.0, Entry::Ready(Rc::clone(node)));
             self.resident.set(self.resident.get() + 1);
-            node.queued.set(true);
-            self.unused.borrow_mut().push_back(ino);
+            self.queue(node);
         }
         drop(nodes);
         if let Some(Entry::Busy(signal)) = busy {
             signal.notify(&self.sim);
         }
+        let most = 2 * self.resident.get() + 64;
+        if self.unused.borrow().len().max(self.named.borrow().len()) > most {
+            self.tidy();
+        }
         outcome
+    }
+
+    /// Takes inodes that are not in memory any more out of the lines.
+    fn tidy(&self) {
+        let has = |ino, of: fn(&NodeOf<B>) -> u64| self.ready(ino).map(|node| of(&node));
+        let mut unused = self.unused.borrow_mut();
+        unused.retain(|&(ino, ticket)| has(ino, |node| node.queued.get()) == Some(ticket));
+        let mut named = self.named.borrow_mut();
+        named.retain(|&(ino, ticket)| has(ino, |dir| dir.names_queued.get()) == Some(ticket));
+    }
+
+    /// A number that no turn had before.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.tickets.set(self.tickets.get() + 1);
+        self.tickets.get()
+    }
+
+    /// Puts `node` at the end of the line of those to be let go, if it is not in
+    /// it.
+    fn queue(&self, node: &NodeOf<B>) {
+        if node.queued.get() == 0 {
+            node.queued.set(self.ticket());
+            let turn = (node.ino(), node.queued.get());
+            self.unused.borrow_mut().push_back(turn);
+        }
+    }
+
+    /// The inode whose turn it is, if the turn counts; it has none then.
+    fn called(&self, (ino, ticket): Turn) -> Option<Shared<B>> {
+        let node = self.ready(ino)?;
+        if node.queued.get() != ticket {
+            return None;
+        }
+        node.queued.set(0);
+        Some(node)
     }
 
     /// Is called when a reference to `node` has gone: frees it if it has no name
@@ -306,8 +354,8 @@ impl<B: Body> Core<B> {
     pub(crate) async fn put(&self, node: Shared<B>) {
         if node.attr().nlink == 0 {
             self.let_orphan_go(node).await;
-        } else if !node.queued.replace(true) {
-            self.unused.borrow_mut().push_back(node.ino());
+        } else {
+            self.queue(&node);
         }
         if !self.orphans.borrow().is_empty() {
             self.retry_orphans().await;
@@ -331,7 +379,9 @@ impl<B: Body> Core<B> {
     async fn let_orphan_go(&self, node: Shared<B>) {
         let ino = node.ino();
         let kept = node.opens.get() > 0 || node.lookups.get() > 0;
-        if !kept && self.let_go(node).await == Ok(false) {
+        // The number may be that of another file by now.
+        let named = node.attr().nlink > 0;
+        if !kept && !named && self.let_go(node).await == Ok(false) {
             self.orphans.borrow_mut().push(ino);
         }
     }
@@ -342,26 +392,33 @@ impl<B: Body> Core<B> {
             if self.resident.get() <= self.config.inodes as usize {
                 return;
             }
-            let Some(ino) = self.unused.borrow_mut().pop_front() else {
+            let Some(turn) = self.unused.borrow_mut().pop_front() else {
                 return;
             };
-            let Some(node) = self.ready(ino) else {
+            let Some(node) = self.called(turn) else {
                 continue;
             };
-            node.queued.set(false);
             if node.opens.get() > 0 || node.lookups.get() > 0 {
                 continue;
             }
             if node.dirty.get() > 0 {
                 self.flusher.kick(&self.sim);
             }
-            if self.let_go(node).await != Ok(true)
-                && let Some(node) = self.ready(ino)
-                && !node.queued.replace(true)
-            {
-                self.unused.borrow_mut().push_back(ino);
-            }
+            // What cannot be let go now has its turn again.
+            let _ = self.let_go_or_queue(node).await;
         }
+    }
+
+    /// Lets `node` go, or puts it at the end of the line.
+    async fn let_go_or_queue(&self, node: Shared<B>) -> Result<()> {
+        let ino = node.ino();
+        let outcome = self.let_go(node).await;
+        if outcome != Ok(true)
+            && let Some(node) = self.ready(ino)
+        {
+            self.queue(&node);
+        }
+        outcome.map(drop)
     }
 
     /// Lets `node` go from memory if nobody uses it: false if somebody does, or

@@ -8,6 +8,7 @@ use crate::body::Body;
 use crate::errno::{Errno, Result};
 use crate::file::{Handle, OpenFile};
 use crate::flags::{OpenFlags, Source};
+use crate::observe::Act;
 use crate::pages::Piece;
 use crate::pool::state;
 use crate::types::{FileKind, PAGE};
@@ -50,7 +51,7 @@ impl<B: Body> Vfs<B> {
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
         core.stamp(&file.who, node).await?;
         let source = source.cut(size.saturating_sub(offset));
-        core.write_pages_of(node, offset, source).await?;
+        core.write_told(false, node, offset, source).await?;
         drop(guard);
         core.balance().await;
         Ok(())
@@ -79,11 +80,8 @@ impl<B: Body> Core<B> {
         ensure(room > 0, Errno::EFBIG)?;
         let source = source.cut(room);
         self.stamp(&file.who, node).await?;
-        let done = if file.has(OpenFlags::DIRECT) {
-            Box::pin(self.write_around(node, offset, source)).await?
-        } else {
-            self.write_pages_of(node, offset, source).await?
-        };
+        let direct = file.has(OpenFlags::DIRECT);
+        let done = self.write_told(direct, node, offset, source).await?;
         drop(guard);
         self.count(|stats| stats.written += done);
         self.balance().await;
@@ -94,6 +92,29 @@ impl<B: Body> Core<B> {
             Box::pin(self.force(node, pages, data_only, &file.failures)).await?;
         }
         Ok((offset, done))
+    }
+
+    /// Writes, around the cache or not, with the lock held, and tells of it.
+    async fn write_told(
+        &self,
+        direct: bool,
+        node: &Rc<NodeOf<B>>,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<u64> {
+        let ino = node.ino();
+        let told = self.begins(|| Act::Write {
+            ino,
+            offset,
+            source,
+        });
+        let done = if direct {
+            Box::pin(self.write_around(node, offset, source)).await
+        } else {
+            self.write_pages_of(node, offset, source).await
+        };
+        self.ends(told, done.ok());
+        done
     }
 
     /// Writes to the cache, with the lock held. What was written before the

@@ -13,6 +13,7 @@
 use crate::body::{Body, DirtyPage};
 use crate::errno::Result;
 use crate::file::Handle;
+use crate::observe::Act;
 use crate::pool::state;
 use crate::types::{Ino, PAGE};
 use crate::vfs::{Core, NodeOf, Vfs};
@@ -318,14 +319,27 @@ impl<B: Body> Core<B> {
         data_only: bool,
         known: &Cell<u32>,
     ) -> Result<()> {
+        let act = self.begins(|| Act::Force {
+            ino: node.ino(),
+            range: pages.start.saturating_mul(PAGE)..pages.end.saturating_mul(PAGE),
+            data_only,
+        });
         self.write_back(node, pages, true).await;
         let told = node.tell(known);
-        self.body.sync(&node.inode, data_only).await?;
-        told
+        let done = self.body.sync(&node.inode, data_only).await.and(told);
+        self.ends(act, done.ok().map(|()| 0));
+        done
     }
 
     /// Makes everything durable.
     pub(crate) async fn sync_all(&self) -> Result<()> {
+        let act = self.begins(|| Act::ForceAll);
+        let done = self.force_all().await;
+        self.ends(act, done.ok().map(|()| 0));
+        done
+    }
+
+    async fn force_all(&self) -> Result<()> {
         let dirty: Vec<Ino> = self
             .dirty_nodes
             .borrow()

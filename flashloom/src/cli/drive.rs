@@ -1,16 +1,17 @@
 //! `drive`: drives kept in files.
 
 use super::Answer;
+use super::bench::Bench;
 use super::failure::Failure;
 use super::file;
 use super::output::Shown;
 use clap::{Args, Subcommand};
-use engine::{Access, DriveFile};
+use engine::Access;
 use report::table::facts;
 use report::{Style, human};
 use serde::Serialize;
-use sim::{Kernel, Seed};
-use ssd::{Content, Drive, DriveConfig, DriveMedia, IoError, LineState, Precondition, Smart};
+use sim::Seed;
+use ssd::{Content, DriveConfig, LineState, Precondition};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -119,68 +120,6 @@ impl Info {
         let found = inspect(&self.path)?;
         let text = |style: Style| facts(found.lines(), style);
         self.shown.answer("flashloom.drive-info/1", &found, text)
-    }
-}
-
-/// The drive in the file at `path`, under power on a clock of its own.
-struct Bench {
-    kernel: Kernel,
-    drive: Drive,
-    config: DriveConfig,
-    smart: Smart,
-}
-
-impl Bench {
-    /// A drive to look at, whose file others may look at too.
-    fn open(path: &Path) -> Result<Self, Failure> {
-        Self::load(path, &file::open(path, Access::Look)?)
-    }
-
-    fn load(path: &Path, file: &DriveFile) -> Result<Self, Failure> {
-        let (config, media) = file::load(path, file)?;
-        let (kernel, smart) = (Kernel::new(), media.smart);
-        let ready = Drive::ready(&kernel.sim(), &config, media, Seed(1));
-        let drive = ready.map_err(|e| Failure::at(path, e))?;
-        Ok(Self {
-            kernel,
-            drive,
-            config,
-            smart,
-        })
-    }
-
-    /// Runs `work` to its end. None if the drive comes to rest before: it has no
-    /// room left to collect garbage in.
-    fn finish<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
-        let mut handle = self.kernel.sim().spawn(work);
-        loop {
-            if let Some(result) = handle.take() {
-                return Some(result);
-            }
-            if !self.kernel.step() {
-                return None;
-            }
-        }
-    }
-
-    /// Carries out `command`; `path` is the drive's file.
-    fn carry_out<T: 'static>(
-        &self,
-        path: &Path,
-        command: impl Future<Output = Result<T, IoError>> + 'static,
-    ) -> Result<T, Failure> {
-        let done = self.finish(command).ok_or_else(|| {
-            let reason = "the drive came to rest; its flash has no room to collect garbage in";
-            Failure::at(path, reason)
-        })?;
-        done.map_err(|e| Failure::at(path, e))
-    }
-
-    /// Powers off in good order, or as far as there is room for it.
-    fn shutdown(&self) -> DriveMedia {
-        let drive = self.drive.clone();
-        let left = self.finish(async move { drive.shutdown().await });
-        left.unwrap_or_else(|| self.drive.at_power_cut())
     }
 }
 

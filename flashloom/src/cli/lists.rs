@@ -10,6 +10,7 @@ use report::{Style, human};
 use serde::Serialize;
 use ssd::DriveConfig;
 use workload::describe::{JOB, Param, TRACE};
+use workload::files::{CALLS, FILE_PRESETS, SCRIPT};
 
 /// List the stacks that can be run
 #[derive(Args)]
@@ -166,9 +167,10 @@ struct WorkloadList {
     workloads: Vec<WorkloadEntry>,
 }
 
-/// Presets, then what can follow the path of a file.
+/// Presets for blocks and for files, then what can follow the path of a file.
 fn workloads() -> impl Iterator<Item = &'static workload::describe::Preset> {
-    workload::PRESETS.iter().chain([&TRACE, &JOB])
+    let presets = workload::PRESETS.iter().chain(&FILE_PRESETS);
+    presets.chain([&TRACE, &JOB, &SCRIPT, &CALLS])
 }
 
 fn workload_names() -> Vec<&'static str> {
@@ -223,7 +225,8 @@ fn workload_table(workloads: &[WorkloadEntry], style: Style) -> String {
     let rows: Vec<_> = workloads.iter().map(row).collect();
     let columns = [("workload", Side::Left), ("what it asks for", Side::Left)];
     listing(&columns, &rows, style)
-        + "\nParameters follow a colon: randwrite:bs=16k,ops=100000,depth=8\n\
+        + "\nThose of files need a file system: flashloom run ext4@block --workload varmail\n\
+           Parameters follow a colon: randwrite:bs=16k,ops=100000,depth=8\n\
            The parameters of one: flashloom workloads randwrite\n"
 }
 

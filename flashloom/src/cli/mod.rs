@@ -1,16 +1,20 @@
 //! The commands, each declared once: its parser, its help, what it does.
 
+mod bench;
+mod calls;
 mod compare;
 mod daemon;
 mod drive;
 mod experiment;
 mod failure;
 mod file;
+mod filesystem;
 mod lists;
 mod mount;
 mod output;
 mod past;
 mod progress;
+mod record;
 mod run;
 mod serve;
 mod shipped;
@@ -47,18 +51,33 @@ enum Command {
     Workloads(lists::Workloads),
     #[command(subcommand)]
     Drive(drive::Command),
+    Record(record::Record),
     #[command(subcommand)]
     Trace(trace::Command),
     Serve(serve::Serve),
+    Mkfs(filesystem::Mkfs),
     Mount(mount::Mount),
+    Fsck(filesystem::Fsck),
+    Inspect(filesystem::Inspect),
 }
 
 /// What a command answers with: text for standard output.
 type Answer = Result<String, Failure>;
 
 impl Command {
-    fn run(&self) -> Answer {
+    fn run(&self) -> Result<ExitCode, Failure> {
         match self {
+            Self::Record(record) => record.run(),
+            Self::Fsck(fsck) => fsck.run(),
+            _ => self.answer().map(|answer| output::emit(&answer)),
+        }
+    }
+
+    /// What a command that only answers says; nothing for those that have a
+    /// status of their own.
+    fn answer(&self) -> Answer {
+        match self {
+            Self::Record(_) | Self::Fsck(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
             Self::Why(why) => why.run(),
@@ -70,7 +89,9 @@ impl Command {
             Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
             Self::Serve(serve) => serve.run(),
+            Self::Mkfs(mkfs) => mkfs.run(),
             Self::Mount(mount) => mount.run(),
+            Self::Inspect(inspect) => inspect.run(),
         }
     }
 }
@@ -91,10 +112,7 @@ pub(crate) fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => return output::emit(&help(&error)),
         Err(error) => return Failure::usage(&error).report(),
     };
-    match cli.command.run() {
-        Ok(answer) => output::emit(&answer),
-        Err(failure) => failure.report(),
-    }
+    cli.command.run().unwrap_or_else(|failure| failure.report())
 }
 
 /// Help as text, in colour where standard output is a terminal.

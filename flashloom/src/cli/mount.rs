@@ -3,7 +3,8 @@
 use super::Answer;
 use super::daemon::Run;
 use super::failure::Failure;
-use clap::{Args, ValueEnum};
+use super::filesystem::Kind;
+use clap::Args;
 use engine::{Device, Engine, FileError, Handle, Signals, finish};
 use extfs::ExtFs;
 use extfs::ext4::{self, Ext4Error, Options};
@@ -37,13 +38,6 @@ pub(crate) struct Mount {
     dir: PathBuf,
     #[command(flatten)]
     run: Run,
-}
-
-/// File systems that can be mounted.
-#[derive(Clone, Copy, ValueEnum)]
-enum Kind {
-    /// ext4 with its block journal
-    Ext4,
 }
 
 /// Why a file system could not be mounted.

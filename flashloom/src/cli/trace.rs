@@ -1,6 +1,7 @@
 //! `trace`: looks into traces and converts them.
 
 use super::Answer;
+use super::calls;
 use super::failure::Failure;
 use super::file::beside;
 use super::output::{Shown, note};
@@ -12,11 +13,13 @@ use report::{Style, human};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use units::Ns;
+use workload::files::trace::{FileTrace, Form};
 use workload::trace::{Devices, Format, Notes, Options, Summarizer, Summary, Trace, write};
 use workload::{Labels, Op, Request};
 
-/// Look into block traces, or convert them
+/// Look into traces of block requests or of file calls, or convert them
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Info(Info),
@@ -40,7 +43,8 @@ struct Input {
     /// The trace, plain or compressed by gzip or zstd
     #[arg(value_name = "TRACE")]
     path: PathBuf,
-    /// Its format, if the contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace
+    /// Its format, if the contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace;
+    /// traces of file calls are always told
     #[arg(long)]
     format: Option<Format>,
     /// Which devices: together, one (3 or 8,0), or apart:64GiB
@@ -49,6 +53,11 @@ struct Input {
 }
 
 impl Input {
+    /// Whether it is a trace of file calls.
+    fn holds_calls(&self) -> bool {
+        self.format.is_none() && FileTrace::is_at(&self.path)
+    }
+
     fn open(&self) -> Result<Trace, Failure> {
         let options = Options {
             devices: self.devices,
@@ -83,6 +92,9 @@ struct Facts {
 
 impl Info {
     fn run(&self) -> Answer {
+        if self.input.holds_calls() {
+            return calls::info(&self.input.path, self.shown);
+        }
         let mut trace = self.input.open()?;
         let mut counter = Summarizer::default();
         for request in &mut trace {
@@ -225,6 +237,9 @@ struct Lines {
 
 impl Head {
     fn run(&self) -> Answer {
+        if self.input.holds_calls() {
+            return calls::head(&self.input.path, self.count, self.shown);
+        }
         let mut trace = self.input.open()?;
         let requests: Result<Vec<_>, _> = trace.by_ref().take(self.count).collect();
         let line = |request: &Request| line(request, trace.labels());
@@ -283,9 +298,9 @@ pub(crate) struct Convert {
     /// Where to write it; a name that ends in .gz or .zst is compressed
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// The format to write: csv, msr, mqsim, fio or blkparse
+    /// The format to write: csv, msr, mqsim, fio or blkparse; of file calls flt or flt-text
     #[arg(long, value_name = "FORMAT")]
-    to: Format,
+    to: To,
     #[command(flatten)]
     shown: Shown,
 }
@@ -300,21 +315,66 @@ struct Converted {
     left_out: u64,
 }
 
+/// A format that can be written.
+#[derive(Clone, Copy)]
+enum To {
+    Blocks(Format),
+    Calls(Form),
+}
+
+impl FromStr for To {
+    type Err = <Format as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map_or_else(
+            |_| text.parse().map(Self::Blocks),
+            |form| Ok(Self::Calls(form)),
+        )
+    }
+}
+
+impl To {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks(format) => format.name(),
+            Self::Calls(form) => form.name(),
+        }
+    }
+}
+
 impl Convert {
     fn run(&self) -> Answer {
+        let path = &self.input.path;
+        match (self.to, self.input.holds_calls()) {
+            (To::Blocks(format), false) => self.blocks(format),
+            (To::Calls(form), true) => calls::convert(path, form, &self.out, self.shown),
+            (To::Blocks(_), true) => Err(self.mismatch("file calls, which flt and flt-text hold")),
+            (To::Calls(_), false) => Err(self.mismatch("no file calls")),
+        }
+    }
+
+    fn mismatch(&self, holds: &str) -> Failure {
+        let to = self.to.name();
+        Failure::at(
+            &self.input.path,
+            format!("it holds {holds}, and can not be written as {to}"),
+        )
+    }
+
+    fn blocks(&self, to: Format) -> Answer {
         let trace = self.input.open()?;
         let from = trace.format().name();
         let loaded = trace.load()?;
         let fault = |e: io::Error| Failure::at(&self.out, e);
         let mut file = beside(&self.out)?;
         let mut sink = Sink::new(&self.out, BufWriter::new(&mut file)).map_err(fault)?;
-        let written = write(self.to, &loaded.labels, loaded.requests, sink.as_write())?;
+        let written = write(to, &loaded.labels, loaded.requests, sink.as_write())?;
         sink.finish().map_err(fault)?;
         file.persist(&self.out).map_err(|e| fault(e.error))?;
         loaded.notes.sentences().iter().for_each(|said| note(said));
         let done = Converted {
             from,
-            to: self.to.name(),
+            to: to.name(),
             file: self.out.display().to_string(),
             requests: written.requests,
             left_out: written.left_out,

@@ -5,6 +5,7 @@ mod drives;
 mod malformed;
 mod mount;
 mod past;
+mod record;
 mod refusals;
 mod runs;
 mod serve;

@@ -69,7 +69,12 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
 const LINES: &[(&str, &str)] = &[
     ("run raw@blok --workload randread", "block, streams, fdp"),
     ("run block --workload randread", "HOST@DRIVE"),
-    ("run ext4@block --workload randread", "not built yet"),
+    ("run f2fs@block --workload randread", "not built yet"),
+    (
+        "run ext4@block --workload randread",
+        "randread asks for blocks",
+    ),
+    ("run raw@block --workload varmail", "varmail asks for files"),
     (
         "run raw@block --workload randred:ops=9",
         "did you mean randread",

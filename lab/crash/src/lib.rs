@@ -12,16 +12,29 @@
 //! Power also fails while a system recovers: of some points, chosen by the seed,
 //! recovery is cut too, and what that leaves is recovered and judged in turn.
 //!
+//! # How files are judged
+//!
+//! A [`Witness`] stands between the file API and a file system and writes a
+//! [`Chronicle`] of the names; a [`Scribe`] observes the file API and adds contents
+//! and forces. After recovery the chronicle judges what is [`Shown`].
+//!
 //! # Invariants
 //!
 //! - A run, its points and its cuts in recovery are functions of the subject and
 //!   the seed; a [`Cut`] names one of them for good.
 //! - Judging changes nothing of the run: with or without it, the same events follow.
 
+mod chronicle;
 mod explore;
+mod judge;
 mod outside;
 mod points;
+mod spans;
+mod witness;
 
+pub use chronicle::{Chronicle, Ticket};
 pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict, explore};
+pub use judge::{Seen, Shown};
 pub use outside::{OutsideError, e2fsck};
 pub use points::{Cut, Points};
+pub use witness::{Scribe, Witness};

@@ -63,6 +63,9 @@ pub struct Run {
     /// Look-ups of a map that is not all in DRAM.
     #[serde(default)]
     pub map_cache: Option<MapCache>,
+    /// What programs asked of the file system, where there is one.
+    #[serde(default)]
+    pub app: Option<App>,
     /// Virtual time from the first request to the last completion.
     pub sim_time_ns: u64,
     /// Events that the kernel ran.
@@ -122,7 +125,7 @@ pub struct LatencySet {
     /// Over all requests.
     #[serde(flatten)]
     pub all: Latency,
-    /// By kind: `read`, `write`, `trim`, `flush`.
+    /// By kind: `read`, `write`, `trim`, `flush`; of files, the name of the call.
     pub by_op: BTreeMap<String, Latency>,
 }
 
@@ -274,6 +277,27 @@ pub struct MapCache {
     pub hits: u64,
     /// Those that did not.
     pub misses: u64,
+}
+
+/// What programs asked of a file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct App {
+    /// Bytes that calls read.
+    pub read_bytes: u64,
+    /// Bytes that calls wrote.
+    pub write_bytes: u64,
+    /// Pages read that the page cache had.
+    pub cache_hits: u64,
+    /// Pages read that it did not have.
+    pub cache_misses: u64,
+    /// Pages read ahead.
+    pub read_ahead_pages: u64,
+    /// Pages written back.
+    pub written_back_pages: u64,
+    /// Virtual time for which writers waited because too much was dirty, ns.
+    pub throttled_ns: u64,
+    /// Answers that are not those of the recording, by what differs.
+    pub mismatches: BTreeMap<String, u64>,
 }
 
 /// A placement handle over the run.

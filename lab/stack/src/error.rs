@@ -78,6 +78,25 @@ pub enum StackError {
         /// Its capacity.
         capacity: Bytes,
     },
+    /// The tree that a workload of files needs cannot be made.
+    #[error("{path:?}, which the workload needs at first, can not be made: {errno}")]
+    Tree {
+        /// Which file or directory; empty for all together.
+        path: String,
+        /// What the file system said.
+        errno: vfs::Errno,
+    },
+    /// The file system cannot be made or mounted.
+    #[error("{stack}: the file system can not be used: {problem}")]
+    Mount {
+        /// The stack.
+        stack: String,
+        /// What it said.
+        problem: String,
+    },
+    /// Calls of files that cannot go on.
+    #[error("{0}")]
+    Calls(String),
     /// A closed loop with too many requests in flight.
     #[error("depth: {depth} given, 1 to {most} expected")]
     Depth {

@@ -12,7 +12,7 @@ use report::record::{
 use ssd::{Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause};
 use std::collections::BTreeMap;
 use units::{Ns, Origin, SECTOR};
-use workload::{Labels, Stream};
+use workload::Labels;
 
 /// Nanoseconds of a year of 365.25 days.
 const YEAR: f64 = 31_557_600e9;
@@ -22,13 +22,12 @@ const WEAR_STEPS: u64 = 20;
 /// The record of a run that has come to its end.
 pub(crate) fn record(outcome: &Outcome) -> Run {
     let drive = outcome.device.drive();
-    let ledger = drive.ledger();
-    let meter = outcome.replay.meter.borrow();
-    let stream = outcome.replay.stream.borrow();
+    let ledger = drive.ledger().since(&outcome.before.drive);
+    let served = &outcome.served;
     let page = drive.layout().page_bytes();
-    let host = host(&outcome.device.ledger(), stream.labels());
-    let span = meter.last;
-    let errors = meter.errors.iter();
+    let traffic = outcome.device.ledger().since(&outcome.before.host);
+    let host = host(&traffic, &served.labels);
+    let span = served.span;
     Run {
         schema: RUN_SCHEMA.to_owned(),
         stack: outcome.plan.stack.to_string(),
@@ -37,16 +36,17 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         label: outcome.plan.label.clone(),
         precondition: outcome.plan.precondition.name().to_owned(),
         seed: outcome.plan.seed,
-        ops: meter.completed,
-        notes: notes(outcome, &stream),
-        errors: errors
-            .map(|(reason, &n)| ((*reason).to_owned(), n))
-            .collect(),
-        ops_per_s: rate(meter.completed, span),
-        latency_ns: meter.latencies(),
-        nand: nand(outcome, &ledger, stream.labels()),
+        ops: served.ops,
+        notes: outcome.notes.clone(),
+        errors: served.errors.clone(),
+        ops_per_s: rate(served.ops, span),
+        latency_ns: served.latency.clone(),
+        nand: nand(outcome, &ledger, &served.labels),
         waf: Waf {
-            host: 1.0,
+            host: match &served.app {
+                Some(app) => ratio(host.write_bytes, app.write_bytes),
+                None => 1.0,
+            },
             device: ratio(ledger.programmed_pages() * page, host.write_bytes),
         },
         host,
@@ -69,16 +69,12 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
             hits: ledger.map_hits,
             misses: ledger.map_misses,
         }),
+        app: served.app.clone(),
         sim_time_ns: span.0,
         events: outcome.events,
         wall_time_s: 0.0,
         peak_rss_bytes: 0,
     }
-}
-
-fn notes(outcome: &Outcome, stream: &Stream) -> Vec<String> {
-    let ignored = outcome.notes.iter().cloned();
-    ignored.chain(stream.notes().sentences()).collect()
 }
 
 /// `part` over `whole`, or 0 where there is no whole.
@@ -172,7 +168,7 @@ fn nand(outcome: &Outcome, ledger: &Ledger, labels: &Labels) -> NandTraffic {
     NandTraffic {
         read_pages: ledger.reads.iter().sum(),
         program_pages: ledger.programmed_pages() * page / flash_page,
-        erase_blocks: drive.flash_counters().erase_blocks,
+        erase_blocks: drive.flash_counters().erase_blocks - outcome.before.erased_blocks,
         page_bytes: flash_page,
         by_cause: Cause::ALL
             .iter()
@@ -225,7 +221,7 @@ fn gc(ledger: &Ledger, page: u64, line_pages: u64, stall: Ns) -> Gc {
 
 fn wear(outcome: &Outcome, span: Ns, ledger: &Ledger) -> Wear {
     let (erases, bad_blocks) = outcome.device.drive().wear();
-    let worn = mean(&erases) - outcome.erases_before;
+    let worn = mean(&erases) - outcome.before.erases;
     let endurance = f64::from(outcome.plan.drive.endurance().unwrap_or_default());
     let per_year = worn / span.0.max(1) as f64 * YEAR;
     let written = (ledger.host_write_sectors * SECTOR) as f64;

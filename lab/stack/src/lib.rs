@@ -8,6 +8,7 @@
 
 pub mod drive;
 mod error;
+pub mod files;
 mod fill;
 mod meter;
 mod name;

@@ -158,18 +158,23 @@ impl Meter {
     }
 
     pub(crate) fn latencies(&self) -> record::LatencySet {
-        let mut all = Tally::default();
-        let mut by_op = BTreeMap::new();
-        for ((_, name), tally) in OPS.iter().zip(&self.tallies) {
-            if tally.count() > 0 {
-                all.merge(tally);
-                by_op.insert((*name).to_owned(), tally.record());
-            }
-        }
-        record::LatencySet {
-            all: all.record(),
-            by_op,
-        }
+        latencies(OPS.iter().map(|(_, name)| *name).zip(&self.tallies))
+    }
+}
+
+/// The latencies of all kinds together, and of each that there was.
+pub(crate) fn latencies<'a>(
+    tallies: impl Iterator<Item = (&'a str, &'a Tally)>,
+) -> record::LatencySet {
+    let mut all = Tally::default();
+    let mut by_op = BTreeMap::new();
+    for (name, tally) in tallies.filter(|(_, tally)| tally.count() > 0) {
+        all.merge(tally);
+        by_op.insert(name.to_owned(), tally.record());
+    }
+    record::LatencySet {
+        all: all.record(),
+        by_op,
     }
 }
 

@@ -4,6 +4,7 @@
 //! by name, so that a misspelt host reads differently from a missing one.
 
 use crate::error::StackError;
+use crate::files::ext4;
 use std::fmt;
 use std::str::FromStr;
 
@@ -30,11 +31,22 @@ pub const STACKS: &[Stack] = &[
         name: "raw@fdp",
         help: "requests with their placement handles, on an FDP drive",
     },
+    Stack {
+        name: "ext4@block",
+        help: "files on ext4 with its journal, on a conventional drive",
+    },
+    Stack {
+        name: "ext4@streams",
+        help: "files on ext4, with a stream for each lifetime that programs name",
+    },
+    Stack {
+        name: "ext4@fdp",
+        help: "files on ext4, with a placement handle for each lifetime that programs name",
+    },
 ];
 
 /// Hosts that are not built yet, and the drives that each will make sense on.
 const PLANNED: &[(&str, &[&str])] = &[
-    ("ext4", &["block", "streams", "fdp", "byte"]),
     ("f2fs", &["block", "streams", "fdp", "zns"]),
     ("persimmon", &["zns"]),
     ("btrfs", &["ocssd"]),
@@ -106,36 +118,58 @@ impl fmt::Display for StackName {
     }
 }
 
+/// Hosts that are built, and their switches with what each does.
+const HOSTS: &[(&str, &[(&str, &str)])] = &[("raw", &[]), ("ext4", ext4::SWITCHES)];
+
+/// Drives that `host` is built on.
+fn drives_of(host: &str) -> Vec<&'static str> {
+    let on = |s: &Stack| s.name.split_once('@').filter(|(h, _)| *h == host);
+    STACKS
+        .iter()
+        .filter_map(on)
+        .map(|(_, drive)| drive)
+        .collect()
+}
+
 /// Why this stack cannot be run, if it cannot.
 fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
-    let built: Vec<&str> = STACKS
-        .iter()
-        .filter_map(|s| s.name.strip_prefix("raw@"))
-        .collect();
-    let known = built.contains(&drive) || PLANNED_DRIVES.contains(&drive);
-    if !known {
+    let built = drives_of("raw");
+    if !built.contains(&drive) && !PLANNED_DRIVES.contains(&drive) {
         let drives = built.join(", ");
         return Some(format!(
             "expected a drive ({drives}) after the @, found {drive:?}"
         ));
     }
-    if host != "raw" {
+    let Some((_, known)) = HOSTS.iter().find(|(name, _)| *name == host) else {
         return Some(planned(host, drive));
+    };
+    let drives = drives_of(host);
+    if !drives.contains(&drive) {
+        let drives = drives.join(", ");
+        let planned = PLANNED_DRIVES.contains(&drive) && !built.contains(&drive);
+        return Some(match planned {
+            true => format!("the {drive} drive is not built yet; {drives} are"),
+            false => format!("{host} makes no sense on a {drive} drive: it needs {drives}"),
+        });
     }
-    if !built.contains(&drive) {
-        let drives = built.join(", ");
-        return Some(format!("the {drive} drive is not built yet; {drives} are"));
-    }
-    let switch = switches.first()?;
-    Some(format!("raw has no switches, so +{switch} means nothing"))
+    let is_known = |switch: &&str| known.iter().any(|(name, _)| name == switch);
+    let switch = switches.iter().find(|switch| !is_known(switch))?;
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    Some(match names.is_empty() {
+        true => format!("{host} has no switches, so +{switch} means nothing"),
+        false => format!(
+            "expected one of the switches +{}, found +{switch}",
+            names.join(", +")
+        ),
+    })
 }
 
 fn planned(host: &str, drive: &str) -> String {
     let Some((_, drives)) = PLANNED.iter().find(|(name, _)| *name == host) else {
-        return format!("expected a host (raw) before the @, found {host:?}");
+        return format!("expected a host (raw, ext4) before the @, found {host:?}");
     };
     if drives.contains(&drive) {
-        return "the file-system hosts are not built yet; raw is".to_owned();
+        return format!("{host} is not built yet; raw and ext4 are");
     }
     let drives = drives.join(" or ");
     format!("{host} makes no sense on a {drive} drive: it needs {drives}")
@@ -158,8 +192,10 @@ mod tests {
         let says = |text: &str| text.parse::<StackName>().unwrap_err().to_string();
         assert!(says("block").contains("HOST@DRIVE"));
         assert!(says("raw+@block").contains("HOST@DRIVE"));
-        assert!(says("ext4@block").ends_with("are not built yet; raw is"));
-        assert!(says("ext4+remap@block").starts_with("ext4+remap@block: "));
+        assert!(says("f2fs@block").ends_with("is not built yet; raw and ext4 are"));
+        assert!(says("ext4+remap@block").starts_with("ext4+remap@block: expected one of"));
+        assert!(says("ext4@zns").contains("the zns drive is not built yet"));
+        assert!("ext4+discard@fdp".parse::<StackName>().is_ok());
         assert!(says("btrfs@block").contains("makes no sense on a block drive"));
         assert!(says("raw@zns").contains("the zns drive is not built yet"));
         assert!(says("raw@tape").contains("\"tape\""));

@@ -8,7 +8,8 @@
 //! time at which they should have come.
 
 use crate::error::StackError;
-use crate::meter::Meter;
+use crate::meter::{Meter, Tally};
+use crate::timeline::Sampled;
 use host::{BlockDevice, Purpose, QueuePair, Who};
 use sim::{Semaphore, Sim};
 use ssd::{Content, IoError};
@@ -85,11 +86,6 @@ impl Replay {
         self.workers.set(self.workers.get() - 1);
     }
 
-    /// Whether every request has been answered.
-    pub(crate) fn is_done(&self) -> bool {
-        self.workers.get() == 0
-    }
-
     /// Requests that have not been answered.
     pub(crate) fn in_flight(&self) -> u64 {
         let meter = self.meter.borrow();
@@ -158,11 +154,6 @@ impl Replay {
         None
     }
 
-    /// Takes no more requests, for the reason `error`.
-    pub(crate) fn stop(&self, error: StackError) {
-        *self.failure.borrow_mut() = Some(error);
-    }
-
     fn past_end(&self, request: &Request) -> Option<StackError> {
         let capacity = self.device.drive().capacity();
         let sectors = capacity.0 / SECTOR;
@@ -182,6 +173,20 @@ impl Replay {
         let now = self.sim.now();
         let mut meter = self.meter.borrow_mut();
         meter.add(request.op, now.since(arrival), now, result);
+    }
+}
+
+impl Sampled for Replay {
+    fn is_done(&self) -> bool {
+        self.workers.get() == 0
+    }
+
+    fn stop(&self, error: StackError) {
+        *self.failure.borrow_mut() = Some(error);
+    }
+
+    fn with_interval(&self, take: &mut dyn FnMut(&mut Tally)) {
+        self.meter.borrow_mut().interval.iter_mut().for_each(take);
     }
 }
 

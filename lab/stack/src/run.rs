@@ -7,20 +7,22 @@
 
 use crate::drive::checked;
 use crate::error::StackError;
-use crate::fill;
 use crate::meter::Meter;
 use crate::placement;
 use crate::plan::{Plan, Progress};
 use crate::replay::{IN_FLIGHT, Replay};
-use crate::timeline;
+use crate::timeline::{self, Sampled};
+use crate::{files, fill};
 use host::{BlockDevice, Busy};
-use report::record::{Run, Sample};
+use report::record::{App, LatencySet, Run, Sample};
 use sim::{Kernel, Seed};
 use ssd::{ConfigError, Drive, DriveMedia, Interface};
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::Ns;
-use workload::{Pacing, Workload};
+use workload::{Labels, Pacing, Workload};
 
 /// Events between two calls for progress.
 const EVENTS: u64 = 1 << 16;
@@ -28,23 +30,102 @@ const EVENTS: u64 = 1 << 16;
 /// Longest run: a year of virtual time.
 const LONGEST: Ns = Ns::secs(365 * 86_400);
 
+/// What was asked for and answered.
+pub(crate) struct Served {
+    pub(crate) ops: u64,
+    /// Those that failed, by reason.
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) latency: LatencySet,
+    /// From the first request to the last answer.
+    pub(crate) span: Ns,
+    /// Who asked.
+    pub(crate) labels: Labels,
+    /// Of programs on a file system.
+    pub(crate) app: Option<App>,
+}
+
+/// Counters when the first request was made. What a file system did before, to
+/// make the tree that a workload needs, is no part of the run.
+#[derive(Default)]
+pub(crate) struct Before {
+    pub(crate) host: host::Ledger,
+    pub(crate) drive: ssd::Ledger,
+    pub(crate) erased_blocks: u64,
+    /// Mean erases of a block.
+    pub(crate) erases: f64,
+    flash_busy: (Ns, Ns),
+    host_busy: Option<Busy>,
+    stall: Ns,
+}
+
+impl Before {
+    pub(crate) fn now(device: &BlockDevice) -> Self {
+        let drive = device.drive();
+        let ledger = drive.ledger();
+        Self {
+            host: device.ledger(),
+            erased_blocks: drive.flash_counters().erase_blocks,
+            erases: fill::mean(&drive.wear().0),
+            flash_busy: drive.flash_busy(),
+            host_busy: Some(device.busy()),
+            stall: Ns(ledger.stall_ns),
+            drive: ledger,
+        }
+    }
+}
+
 /// What is left when the last request has been answered.
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
     pub(crate) workload: String,
     /// What of its description means nothing here.
     pub(crate) notes: Vec<String>,
-    pub(crate) replay: Rc<Replay>,
+    pub(crate) served: Served,
     pub(crate) device: BlockDevice,
     pub(crate) samples: Vec<Sample>,
-    /// Mean erases of a block before the first request.
-    pub(crate) erases_before: f64,
+    pub(crate) before: Before,
     /// Busy time of all dies and of all channels up to the last request.
     pub(crate) flash_busy: (Ns, Ns),
     pub(crate) host_busy: Busy,
     /// Time that the host's data waited for free lines, up to the last request.
     pub(crate) stall: Ns,
     pub(crate) events: u64,
+}
+
+/// What resources did between the first request and the last, which is now.
+pub(crate) fn outcome(
+    plan: &Plan,
+    workload: String,
+    notes: Vec<String>,
+    served: Served,
+    at: (Before, &BlockDevice, Vec<Sample>, u64),
+) -> Outcome {
+    let (before, device, samples, events) = at;
+    let (dies, channels) = device.drive().flash_busy();
+    let mut host_busy = device.busy();
+    if let Some(then) = &before.host_busy {
+        host_busy.to_drive = host_busy.to_drive.since(then.to_drive);
+        host_busy.to_host = host_busy.to_host.since(then.to_host);
+        for (now, then) in host_busy.cores.iter_mut().zip(&then.cores) {
+            *now = now.since(*then);
+        }
+    }
+    Outcome {
+        plan: plan.clone(),
+        workload,
+        notes,
+        served,
+        samples,
+        flash_busy: (
+            dies.since(before.flash_busy.0),
+            channels.since(before.flash_busy.1),
+        ),
+        host_busy,
+        stall: Ns(device.drive().ledger().stall_ns).since(before.stall),
+        events,
+        before,
+        device: device.clone(),
+    }
 }
 
 /// Runs `plan`, and tells `progress` from time to time how far it has come. The
@@ -56,7 +137,8 @@ pub(crate) struct Outcome {
 /// does not fit the drive.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, StackError> {
     check(plan)?;
-    let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
+    let drive = &kept(plan).drive;
+    let media = plan.precondition.media(drive, Seed(plan.seed));
     let media = media.map_err(|source| refused(plan, source))?;
     Ok(run_on(plan, media, progress)?.0)
 }
@@ -72,6 +154,29 @@ pub fn run_on(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
+    let plan = &*kept(plan);
+    match plan.stack.host.as_str() {
+        "ext4" => files::ext4::run_on(plan, media, progress),
+        _ => run_blocks_on(plan, media, progress),
+    }
+}
+
+/// `plan` with a drive that keeps what is written to it, unless nobody will read
+/// it: a file system reads its own structures back.
+fn kept(plan: &Plan) -> Cow<'_, Plan> {
+    if plan.stack.host == "raw" || plan.drive.flash.keep_contents {
+        return Cow::Borrowed(plan);
+    }
+    let mut plan = plan.clone();
+    plan.drive.flash.keep_contents = true;
+    Cow::Owned(plan)
+}
+
+fn run_blocks_on(
+    plan: &Plan,
+    media: DriveMedia,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Run, DriveMedia), StackError> {
     let handles = match plan.drive.interface {
         Interface::Block => 1,
         _ => {
@@ -84,29 +189,42 @@ pub fn run_on(
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let device = attach(plan, media, &kernel)?;
-    let erases_before = fill::mean(&device.drive().wear().0);
+    let before = Before::now(&device);
     let meter = Meter::new(plan.sample.is_some());
     let replay = Replay::start(&sim, &device, &workload, stream, meter);
-    let samples = timeline::start(&sim, plan.sample, &device, &replay);
-    drive_to_end(&kernel, &replay, progress)?;
-    let outcome = Outcome {
-        plan: plan.clone(),
-        workload: workload.text,
-        notes: workload.notes,
-        samples: timeline::finish(&samples, &sim, &device, &replay),
-        erases_before,
-        flash_busy: device.drive().flash_busy(),
-        host_busy: device.busy(),
-        stall: Ns(device.drive().ledger().stall_ns),
-        events: sim.events(),
-        replay,
-        device,
-    };
+    let samples = timeline::start(&sim, plan.sample, &device, &replay, Ns::ZERO);
+    drive_to_end(&kernel, &*replay, Ns::ZERO, progress)?;
+    replay.failure().map_or(Ok(()), Err)?;
+    let samples = timeline::finish(&samples, sim.now(), &device, &*replay);
+    let notes = notes(&workload, &replay);
+    let at = (before, &device, samples, sim.events());
+    let outcome = outcome(plan, workload.text, notes, served(&replay), at);
     let left = write_out(&kernel, outcome.device.drive());
     Ok((fill::record(&outcome), left))
 }
 
-fn check(plan: &Plan) -> Result<(), StackError> {
+fn notes(workload: &Workload, replay: &Replay) -> Vec<String> {
+    let stream = replay.stream.borrow();
+    let ignored = workload.notes.iter().cloned();
+    ignored.chain(stream.notes().sentences()).collect()
+}
+
+fn served(replay: &Replay) -> Served {
+    let meter = replay.meter.borrow();
+    let errors = meter.errors.iter();
+    Served {
+        ops: meter.completed,
+        errors: errors
+            .map(|(reason, &n)| ((*reason).to_owned(), n))
+            .collect(),
+        latency: meter.latencies(),
+        span: meter.last,
+        labels: replay.stream.borrow().labels().clone(),
+        app: None,
+    }
+}
+
+pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
     let (name, interface) = (&plan.drive.name, fill::interface(plan.drive.interface));
     if interface != plan.stack.drive {
         return Err(StackError::Stack {
@@ -133,7 +251,11 @@ fn check_depth(workload: &Workload) -> Result<(), StackError> {
     }
 }
 
-fn attach(plan: &Plan, media: DriveMedia, kernel: &Kernel) -> Result<BlockDevice, StackError> {
+pub(crate) fn attach(
+    plan: &Plan,
+    media: DriveMedia,
+    kernel: &Kernel,
+) -> Result<BlockDevice, StackError> {
     let sim = kernel.sim();
     let drive = Drive::ready(&sim, &plan.drive, media, Seed(plan.seed));
     let drive = drive.map_err(|source| refused(plan, source))?;
@@ -147,36 +269,63 @@ fn refused(plan: &Plan, source: ConfigError) -> StackError {
     }
 }
 
-fn drive_to_end(
+/// A run that has begun.
+pub(crate) trait Running {
+    /// Whether it has come to its end.
+    fn is_done(&self) -> bool;
+
+    /// Requests that have been answered.
+    fn ops(&self) -> u64;
+
+    /// Requests that have not been answered.
+    fn in_flight(&self) -> u64;
+}
+
+impl Running for Replay {
+    fn is_done(&self) -> bool {
+        Sampled::is_done(self)
+    }
+
+    fn ops(&self) -> u64 {
+        self.meter.borrow().completed
+    }
+
+    fn in_flight(&self) -> u64 {
+        Self::in_flight(self)
+    }
+}
+
+/// Lets time pass until `run`, which began at `origin`, has come to its end.
+pub(crate) fn drive_to_end(
     kernel: &Kernel,
-    replay: &Replay,
+    run: &impl Running,
+    origin: Ns,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StackError> {
     let sim = kernel.sim();
-    let mut next = EVENTS;
-    while !replay.is_done() {
+    let mut next = sim.events() + EVENTS;
+    while !run.is_done() {
         if !kernel.step() {
             return Err(StackError::Stuck {
-                in_flight: replay.in_flight(),
+                in_flight: run.in_flight(),
             });
         }
-        if sim.now() > LONGEST {
-            let ops = replay.meter.borrow().completed;
-            return Err(StackError::TooLong { ops });
+        if sim.now().since(origin) > LONGEST {
+            return Err(StackError::TooLong { ops: run.ops() });
         }
         if sim.events() >= next {
             next += EVENTS;
             progress(Progress {
-                ops: replay.meter.borrow().completed,
-                sim_time: sim.now(),
+                ops: run.ops(),
+                sim_time: sim.now().since(origin),
             });
         }
     }
-    replay.failure().map_or(Ok(()), Err)
+    Ok(())
 }
 
 /// Lets the drive write out what it has acknowledged, and powers it off.
-fn write_out(kernel: &Kernel, drive: &Drive) -> DriveMedia {
+pub(crate) fn write_out(kernel: &Kernel, drive: &Drive) -> DriveMedia {
     let left = Rc::new(Cell::new(None));
     let (device, done) = (drive.clone(), Rc::clone(&left));
     kernel.sim().spawn_detached(async move {

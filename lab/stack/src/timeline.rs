@@ -9,7 +9,6 @@ use crate::error::StackError;
 use crate::fill;
 use crate::meter::Tally;
 use crate::plan::Sampling;
-use crate::replay::Replay;
 use host::BlockDevice;
 use report::record::Sample;
 use sim::Sim;
@@ -39,33 +38,48 @@ pub(crate) struct Timeline {
 
 type Shared = Rc<RefCell<Timeline>>;
 
-/// Starts sampling, if that is asked for.
+/// A run that samples are taken of.
+pub(crate) trait Sampled {
+    /// Whether it has come to its end.
+    fn is_done(&self) -> bool;
+
+    /// Ends it, for the reason `error`.
+    fn stop(&self, error: StackError);
+
+    /// Hands what was tallied since the sample before to `take`, if it is.
+    fn with_interval(&self, take: &mut dyn FnMut(&mut Tally));
+}
+
+/// Starts sampling, if that is asked for. Times count from `origin`, and
+/// counters from what they are now.
 pub(crate) fn start(
     sim: &Sim,
     sampling: Option<Sampling>,
     device: &BlockDevice,
-    replay: &Rc<Replay>,
+    run: &Rc<impl Sampled + 'static>,
+    origin: Ns,
 ) -> Option<Shared> {
     let Sampling {
         mut interval,
         doubles_after,
     } = sampling?;
     let timeline = Shared::default();
+    timeline.borrow_mut().begin(device);
     let (clock, taken) = (sim.clone(), Rc::clone(&timeline));
-    let (device, replay) = (device.clone(), Rc::clone(replay));
+    let (device, run) = (device.clone(), Rc::clone(run));
     sim.spawn_detached(async move {
         loop {
             clock.sleep(interval).await;
             // With nothing else scheduled the drive is stuck, and sampling must
             // not keep it from being noticed.
-            if replay.is_done() || clock.next_time().is_none() {
+            if run.is_done() || clock.next_time().is_none() {
                 return;
             }
             let mut timeline = taken.borrow_mut();
             if timeline.samples.len() == MOST_SAMPLES {
-                return replay.stop(StackError::Samples { most: MOST_SAMPLES });
+                return run.stop(StackError::Samples { most: MOST_SAMPLES });
             }
-            timeline.take(clock.now(), &device, &replay);
+            timeline.take(clock.now().since(origin), &device, &*run);
             let taken = timeline.samples.len() as u32;
             if doubles_after.is_some_and(|n| taken.is_multiple_of(n)) {
                 interval = interval + interval;
@@ -78,24 +92,39 @@ pub(crate) fn start(
 /// All samples, the last one up to now.
 pub(crate) fn finish(
     timeline: &Option<Shared>,
-    sim: &Sim,
+    now: Ns,
     device: &BlockDevice,
-    replay: &Replay,
+    run: &impl Sampled,
 ) -> Vec<Sample> {
     let Some(timeline) = timeline else {
         return Vec::new();
     };
     let mut timeline = timeline.borrow_mut();
-    if sim.now() > timeline.before.at {
-        timeline.take(sim.now(), device, replay);
+    if now > timeline.before.at {
+        timeline.take(now, device, run);
     }
     std::mem::take(&mut timeline.samples)
 }
 
 impl Timeline {
-    fn take(&mut self, now: Ns, device: &BlockDevice, replay: &Replay) {
-        let mut meter = replay.meter.borrow_mut();
-        let Some(interval) = &mut meter.interval else {
+    fn begin(&mut self, device: &BlockDevice) {
+        let (ledger, traffic) = (device.drive().ledger(), device.ledger());
+        let page = device.drive().layout().page_bytes();
+        self.before = Before {
+            at: Ns::ZERO,
+            read: traffic.read_bytes(),
+            written: traffic.write_bytes(),
+            programmed: Cause::ALL.map(|cause| ledger.by_cause(cause) * page),
+        };
+    }
+
+    fn take(&mut self, now: Ns, device: &BlockDevice, run: &impl Sampled) {
+        let mut latency = None;
+        run.with_interval(&mut |interval| {
+            latency = Some(latencies(interval));
+            interval.clear();
+        });
+        let Some(latency) = latency else {
             return;
         };
         let (ledger, traffic) = (device.drive().ledger(), device.ledger());
@@ -116,9 +145,8 @@ impl Timeline {
             host_write_bytes: written - before.written,
             host_read_bytes: read - before.read,
             free_lines: u64::from(device.drive().free_lines()),
-            ..latencies(interval)
+            ..latency
         };
-        interval.clear();
         self.samples
             .push(with_programs(sample, programmed, before.programmed));
     }

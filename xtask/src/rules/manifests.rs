@@ -31,6 +31,11 @@ fn check(source: &Source) -> Option<Finding> {
             "unsafe code is neither forbidden nor denied",
             "write `unsafe_code = \"deny\"` under [lints.rust]; one module lifts it and says why",
         ),
+        None if source.path == UNSAFE_EXPLAINED => (
+            at_table(&table, &["lints", "clippy", "undocumented_unsafe_blocks"]) == Some("warn"),
+            "unsafe blocks need not say why they are sound",
+            "write `undocumented_unsafe_blocks = \"warn\"` under [lints.clippy]",
+        ),
         None => (
             table
                 .get("lints")
@@ -46,6 +51,10 @@ fn check(source: &Source) -> Option<Finding> {
 /// The one crate in which a module may lift the ban on unsafe code: the time
 /// kernel, where it is measured to be worth it.
 const UNSAFE_ALLOWED: &str = "core/sim/Cargo.toml";
+
+/// The one crate that is made of unsafe functions: the library that stands
+/// between a program and the C library. Each block says why it is sound.
+const UNSAFE_EXPLAINED: &str = "front/shim/Cargo.toml";
 
 fn at_table<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
     let (first, rest) = path.split_first()?;
@@ -83,6 +92,15 @@ mod tests {
         assert!(!finds("[lints.rust]\nunsafe_code = \"deny\"\n"));
         assert!(finds("[lints.rust]\nunsafe_code = \"warn\"\n"));
         assert!(finds("[package]\nname = \"sim\"\n"));
+    }
+
+    #[test]
+    fn the_preload_library_explains_its_unsafe_blocks() {
+        let finds = |text: &str| check(&Source::new(UNSAFE_EXPLAINED, text)).is_some();
+        assert!(!finds(
+            "[lints.clippy]\nundocumented_unsafe_blocks = \"warn\"\n"
+        ));
+        assert!(finds("[lints.rust]\nunsafe_code = \"allow\"\n"));
     }
 
     #[test]

@@ -14,8 +14,6 @@ pub(crate) const SHORT: usize = 32;
 pub(crate) const INODE_UNINIT: u16 = 1;
 /// `FLAGS`: the block bitmap was never written.
 pub(crate) const BLOCK_UNINIT: u16 = 2;
-/// `FLAGS`: the inode table was zeroed.
-pub(crate) const INODE_ZEROED: u16 = 4;
 
 //= ext4-layout 4.2
 layout! { 64:
@@ -135,7 +133,7 @@ mod tests {
             inode_table: 77,
             free_blocks: 0x1_0001,
             block_csum: 0xDEAD_BEEF,
-            flags: INODE_ZEROED,
+            flags: BLOCK_UNINIT,
             ..Descriptor::default()
         };
         let mut long = [0; SIZE];

@@ -124,7 +124,7 @@ macro_rules! layout {
         )*
         /// All fields of the layout.
         pub(crate) const FIELDS: &[$crate::format::FieldInfo] = &[
-            $((stringify!($name), $at, <$kind as $crate::format::Value>::SIZE),)*
+            $((stringify!($name), $name.at, <$kind as $crate::format::Value>::SIZE),)*
         ];
         const _: () = assert!($crate::format::is_sound(FIELDS, $size));
     };

@@ -13,10 +13,6 @@ pub(crate) const OFFSET: usize = 1024;
 pub(crate) const MAGIC_NUMBER: u16 = 0xEF53;
 /// `STATE`: unmounted cleanly.
 pub(crate) const STATE_CLEAN: u16 = 1;
-/// `STATE`: errors were found.
-pub(crate) const STATE_ERRORS: u16 = 2;
-/// `STATE`: orphans are being cleaned up.
-pub(crate) const STATE_ORPHANS: u16 = 4;
 /// `FLAGS`: directory hashes take bytes of names as signed.
 pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `FLAGS`: directory hashes take bytes of names as unsigned.
@@ -101,7 +97,7 @@ macro_rules! features {
     ($($name:ident = $class:ident $bit:literal $text:literal,)*) => {
         $(pub(crate) const $name: u32 = $bit;)*
         /// Class, bit and name of each feature that has a name.
-        const NAMES: &[(Class, u32, &str)] = &[$((Class::$class, $bit, $text),)*];
+        const NAMES: &[(Class, u32, &str)] = &[$((Class::$class, $name, $text),)*];
     };
 }
 

@@ -9,10 +9,10 @@
 //! that its newest committed transaction gave it; a block that an open
 //! transaction has is not written home.
 
-use super::Core;
 use super::format::TAGS;
 use super::log::{LARGEST, Piece, write_pieces};
 use super::transaction::{Content, Entry};
+use super::{Core, Mode};
 use host::{BlockPort, Who};
 use nand::Payload;
 use ssd::IoError;
@@ -26,11 +26,22 @@ impl<P: BlockPort> Core<P> {
         self.state.borrow().span.size() as usize / 4
     }
 
+    /// Blocks that a transaction may log with the file contents that its handles
+    /// bring when they are closed: half as many again, a choice of ours.
+    pub(super) fn largest_with_data(&self) -> usize {
+        let largest = self.largest();
+        match self.config.mode {
+            Mode::Journal => largest + largest / 2,
+            Mode::Ordered | Mode::Writeback => largest,
+        }
+    }
+
     /// Blocks that must be free for a handle to open: the largest transaction
     /// with what leads to its copies, and as many for revoke blocks as jbd2
     /// keeps back (32; fewer in a tiny log).
     fn room(&self) -> u32 {
-        let (largest, size) = (self.largest(), self.state.borrow().span.size());
+        let largest = self.largest_with_data();
+        let size = self.state.borrow().span.size();
         (largest + largest.div_ceil(TAGS) + 2) as u32 + (size / 8).min(32)
     }
 
@@ -265,7 +276,7 @@ impl<P: BlockPort> Core<P> {
         since.is_some_and(|since| self.sim.now().since(since) >= self.config.dirty_expire)
     }
 
-    fn dirty(&self) -> Vec<Rc<Entry>> {
+    pub(super) fn dirty(&self) -> Vec<Rc<Entry>> {
         let state = self.state.borrow();
         let each = state.checkpoints.iter();
         each.flat_map(|(&id, checkpoint)| {

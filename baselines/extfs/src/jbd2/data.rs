@@ -69,8 +69,8 @@ impl<P: BlockPort> Core<P> {
     /// Puts file contents into the transaction of `handle` if they fit. They may
     /// while it is being closed, too: that waits for this handle.
     fn take_in(&self, handle: &Handle, writes: &[DataWrite<'_>]) -> bool {
-        let pages = writes.iter().map(|write| write.pages.len()).sum();
-        let fits = self.fits(&handle.transaction, pages);
+        let pages: usize = writes.iter().map(|write| write.pages.len()).sum();
+        let fits = handle.transaction.size() + pages <= self.largest_with_data();
         if fits {
             super::handles::reserve(handle, pages);
             writes

@@ -74,7 +74,8 @@ impl<P: BlockPort> Core<P> {
     /// Asks for `blocks` more.
     pub(super) fn extend(&self, handle: &Handle, blocks: usize) -> bool {
         let transaction = &handle.transaction;
-        let may = !transaction.locked.get() && self.fits(transaction, blocks);
+        let fits = self.fits(transaction, blocks);
+        let may = fits && !transaction.locked.get();
         if may {
             reserve(handle, blocks);
         }
@@ -82,7 +83,7 @@ impl<P: BlockPort> Core<P> {
     }
 
     /// Whether `transaction` may log `blocks` more.
-    pub(super) fn fits(&self, transaction: &Transaction, blocks: usize) -> bool {
+    fn fits(&self, transaction: &Transaction, blocks: usize) -> bool {
         transaction.size() + blocks <= self.largest()
     }
 

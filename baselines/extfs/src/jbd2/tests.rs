@@ -6,6 +6,7 @@ mod formats;
 mod hostile;
 mod judge;
 mod probe;
+mod stack;
 
 use super::*;
 use std::io::Read;

@@ -1,6 +1,6 @@
 //! Permits, locks, signals and channels.
 
-use sim::{Kernel, Lock, Semaphore, Signal, channel, timeout};
+use sim::{Kernel, Lock, RwLock, Semaphore, Signal, channel, timeout};
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::Ns;
@@ -109,4 +109,35 @@ fn a_channel_keeps_order_and_ends_with_its_senders() {
         items
     });
     assert_eq!(items, [0, 1, 2]);
+}
+
+#[test]
+fn readers_share_and_a_writer_waits_its_turn_alone() {
+    let kernel = Kernel::new();
+    let lock = Rc::new(RwLock::new(&kernel.sim()));
+    let order = Rc::new(RefCell::new(Vec::new()));
+    for (name, writes) in [(0, false), (1, false), (2, true), (3, false), (4, true)] {
+        let (sim, lock, order) = (kernel.sim(), Rc::clone(&lock), Rc::clone(&order));
+        kernel.sim().spawn_detached(async move {
+            let _held = match writes {
+                true => lock.write().await,
+                false => lock.read().await,
+            };
+            order.borrow_mut().push((name, sim.now().0));
+            sim.sleep(Ns(10)).await;
+        });
+    }
+    kernel.run();
+    assert_eq!(*order.borrow(), [(0, 0), (1, 0), (2, 10), (3, 20), (4, 30)]);
+}
+
+#[test]
+fn a_free_lock_is_taken_without_an_event() {
+    let kernel = Kernel::new();
+    let lock = RwLock::new(&kernel.sim());
+    kernel.block_on(async move {
+        drop(lock.write().await);
+        let (_one, _two) = (lock.read().await, lock.read().await);
+    });
+    assert_eq!(kernel.sim().events(), 1, "the start of the task");
 }

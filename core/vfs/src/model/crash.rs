@@ -44,7 +44,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Names: directory and name, and what they lead to.
-pub(crate) type Names = BTreeMap<(Id, Vec<u8>), Id>;
+pub(crate) type Names = BTreeMap<Key, Id>;
+
+/// A name: its directory and its bytes.
+type Key = (Id, Vec<u8>);
 
 /// What a body promises about the order among changes of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +66,9 @@ pub(crate) struct Past {
     /// Moments that came before those kept.
     dropped: usize,
     /// For a name that was forced, the moment before which it does not go back.
-    floors: BTreeMap<(Id, Vec<u8>), usize>,
+    floors: BTreeMap<Key, usize>,
+    /// For a file that was forced, the moment since when it has a name.
+    named: BTreeMap<Id, usize>,
 }
 
 impl Past {
@@ -73,6 +78,7 @@ impl Past {
             moments: vec![Names::new()],
             dropped: 0,
             floors: BTreeMap::new(),
+            named: BTreeMap::new(),
         }
     }
 
@@ -88,15 +94,25 @@ impl Past {
     }
 
     /// The moment since which `key` leads where it leads now.
-    fn since(&self, key: &(Id, Vec<u8>)) -> usize {
+    fn since(&self, key: &Key) -> usize {
         let present = self.moments.last().and_then(|names| names.get(key));
         let same = self.moments.iter().rev();
         let same = same.take_while(|names| names.get(key) == present).count();
         self.now() + 1 - same
     }
 
+    /// Whether a file has had a name ever since it was forced.
+    fn is_named(&self, id: Id) -> bool {
+        let from = self
+            .named
+            .get(&id)
+            .map_or(0, |named| named.saturating_sub(self.dropped));
+        let mut moments = self.moments[from..].iter();
+        moments.all(|names| names.values().any(|&other| other == id))
+    }
+
     /// What `key` may lead to.
-    fn allowed(&self, key: &(Id, Vec<u8>)) -> Vec<Option<Id>> {
+    fn allowed(&self, key: &Key) -> Vec<Option<Id>> {
         let floor = self.floors.get(key).copied().unwrap_or(0);
         let from = floor.saturating_sub(self.dropped);
         let moments = self.moments[from..].iter();
@@ -157,6 +173,7 @@ impl Model {
         if data_only {
             return;
         }
+        self.past.named.insert(id, self.past.now());
         let moments = self.past.moments.iter();
         let mut keys: Vec<_> = moments
             .flatten()
@@ -180,6 +197,7 @@ impl Model {
     pub(crate) fn force_all(&mut self) {
         self.past.forget_before(self.past.now());
         self.past.floors.clear();
+        self.past.named.clear();
         for node in self.nodes.values_mut() {
             node.versions.force();
         }
@@ -290,12 +308,11 @@ pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
     }
 }
 
+/// What a name may lead to.
+type Allowed<'a> = dyn Fn(&Key) -> Vec<Option<Id>> + 'a;
+
 /// Goes through the tree and the names side by side.
-fn judge(
-    model: &Model,
-    tree: &Tree,
-    allowed: &dyn Fn(&(Id, Vec<u8>)) -> Vec<Option<Id>>,
-) -> Vec<Violation> {
+fn judge(model: &Model, tree: &Tree, allowed: &Allowed<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     let ids = identify(tree, allowed, model);
     for (path, seen) in &tree.0 {
@@ -316,11 +333,7 @@ fn judge(
 
 /// Which node of the model each path leads to: one that the name may lead to, of
 /// the right kind, and the same one for all names of an inode.
-fn identify(
-    tree: &Tree,
-    allowed: &dyn Fn(&(Id, Vec<u8>)) -> Vec<Option<Id>>,
-    model: &Model,
-) -> BTreeMap<Vec<u8>, Option<Id>> {
+fn identify(tree: &Tree, allowed: &Allowed<'_>, model: &Model) -> BTreeMap<Vec<u8>, Option<Id>> {
     let mut ids: BTreeMap<Vec<u8>, Option<Id>> = BTreeMap::new();
     let mut inodes: BTreeMap<Ino, Id> = BTreeMap::new();
     for (path, seen) in &tree.0 {
@@ -353,10 +366,7 @@ fn identify(
 }
 
 /// Names that may be there in the directories that are.
-fn expected(
-    model: &Model,
-    ids: &BTreeMap<Vec<u8>, Option<Id>>,
-) -> BTreeMap<Vec<u8>, (Id, Vec<u8>)> {
+fn expected(model: &Model, ids: &BTreeMap<Vec<u8>, Option<Id>>) -> BTreeMap<Vec<u8>, Key> {
     let mut dirs: BTreeMap<Id, &[u8]> = BTreeMap::from([(ROOT, &b""[..])]);
     dirs.extend(
         ids.iter()
@@ -388,13 +398,8 @@ fn contents(path: &[u8], seen: &Seen, node: &Node) -> Option<Violation> {
 fn lost(model: &Model, tree: &Tree) -> Vec<Violation> {
     let ids = identify(tree, &|key| model.past.allowed(key), model);
     let there: Vec<Id> = ids.values().flatten().copied().collect();
-    let named = |names: &Names, id: Id| names.values().any(|&other| other == id);
-    let always = |id: &&Id| model.past.moments.iter().all(|names| named(names, **id));
-    let lost = model
-        .nodes
-        .keys()
-        .filter(always)
-        .filter(|id| !there.contains(id));
+    let lost = model.nodes.keys().filter(|id| model.past.is_named(**id));
+    let lost = lost.filter(|id| !there.contains(id));
     let lost = lost.map(|id| {
         violation(
             b"",

@@ -14,6 +14,7 @@ mod op;
 pub use crash::{Order, Tree, Violation, check};
 pub use op::{Op, Value, perform};
 
+use crate::access::SGID;
 use crate::errno::{Errno, Result};
 use crate::flags::OpenFlags;
 use crate::rename::RenameFlags;
@@ -411,7 +412,13 @@ impl Model {
     fn make(&mut self, path: &[u8], kind: FileKind, mode: u16, data: Vec<u8>) -> Result<()> {
         let found = self.walk(path, false)?;
         ensure(found.node.is_none(), Errno::EEXIST)?;
-        let id = self.add(kind, mode, data);
+        let inherits = kind == FileKind::Directory;
+        let group = if inherits {
+            self.nodes[&found.dir].mode & SGID
+        } else {
+            0
+        };
+        let id = self.add(kind, mode | group, data);
         self.set_name(found.dir, &found.name, Some(id));
         Ok(())
     }

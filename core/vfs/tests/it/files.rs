@@ -1,1 +1,213 @@
-//! x
+//! Contents of files beside plain reads and writes.
+
+use crate::bench::{cache, errno, fill, make, mount, slow, user, with_root};
+use sim::Kernel;
+use units::Bytes;
+use vfs::mem::MemFs;
+use vfs::{
+    Access, Errno, FallocateMode, Hint, OpenFlags, PAGE, Process, Source, Whence, XattrFlags,
+};
+
+#[test]
+fn direct_writes_and_cached_reads_see_each_other() {
+    let kernel = Kernel::new();
+    let vfs = mount(&kernel.sim(), slow(&kernel.sim()), cache(1024));
+    let process = Process::new(&vfs, Access::root());
+    kernel.block_on(async move {
+        let cached = make(&process, "/f").await;
+        let direct = process
+            .open(b"/f", OpenFlags::BOTH | OpenFlags::DIRECT, 0)
+            .await
+            .unwrap();
+        fill(&process, cached, 0, 2 * PAGE).await;
+        let read = process.read_bytes(direct, PAGE, 512).await.unwrap();
+        assert_eq!(read, [1; 512], "dirty pages are written back first");
+        let source = Source::Bytes(&[9; 1024]);
+        assert_eq!(process.pwrite(direct, PAGE, source).await, Ok(1024));
+        let read = process.read_bytes(cached, PAGE + 1000, 48).await.unwrap();
+        assert_eq!(read, [&[9; 24][..], &[1; 24]].concat());
+        let odd = process.pwrite(direct, 7, Source::Bytes(b"x")).await;
+        assert_eq!(errno(odd), Errno::EINVAL);
+        let past = Source::Fill {
+            pattern: 3,
+            len: 512,
+        };
+        assert_eq!(process.pwrite(direct, 4 * PAGE, past).await, Ok(512));
+        assert_eq!(process.fstat(direct).await.unwrap().size, 4 * PAGE + 512);
+        let tail = process.read_bytes(direct, 4 * PAGE, 4096).await.unwrap();
+        assert_eq!(tail.len(), 512, "as far as there is something");
+    });
+    vfs.check();
+}
+
+#[test]
+fn ranges_are_punched_zeroed_and_sought() {
+    with_root(|p| async move {
+        let fd = make(&p, "/f").await;
+        fill(&p, fd, 0, 8 * PAGE).await;
+        p.fallocate(fd, FallocateMode::Punch, PAGE + 100, 3 * PAGE)
+            .await
+            .unwrap();
+        let read = p.read_bytes(fd, PAGE, 200).await.unwrap();
+        assert_eq!(read, [&[1; 100][..], &[0; 100]].concat());
+        assert_eq!(p.lseek(fd, Whence::Hole(0)).await, Ok(2 * PAGE));
+        assert_eq!(p.lseek(fd, Whence::Data(2 * PAGE + 5)).await, Ok(4 * PAGE));
+        assert_eq!(p.lseek(fd, Whence::Hole(5 * PAGE)).await, Ok(8 * PAGE));
+        assert_eq!(
+            errno(p.lseek(fd, Whence::Data(8 * PAGE)).await),
+            Errno::ENXIO
+        );
+        let grow = FallocateMode::Allocate { keep_size: false };
+        p.fallocate(fd, grow, 9 * PAGE, PAGE).await.unwrap();
+        assert_eq!(p.fstat(fd).await.unwrap().size, 10 * PAGE);
+        let keep = FallocateMode::Allocate { keep_size: true };
+        p.fallocate(fd, keep, 20 * PAGE, PAGE).await.unwrap();
+        assert_eq!(p.fstat(fd).await.unwrap().size, 10 * PAGE);
+        assert_eq!(errno(p.fallocate(fd, keep, 0, 0).await), Errno::EINVAL);
+    });
+}
+
+#[test]
+fn when_the_space_runs_out_what_was_written_counts() {
+    let kernel = Kernel::new();
+    let vfs = mount(&kernel.sim(), MemFs::new(Bytes(10 * PAGE)), cache(1024));
+    let process = Process::new(&vfs, Access::root());
+    kernel.block_on(async move {
+        let fd = make(&process, "/f").await;
+        let source = Source::Fill {
+            pattern: 1,
+            len: 20 * PAGE,
+        };
+        assert_eq!(process.pwrite(fd, 100, source).await, Ok(10 * PAGE - 100));
+        let more = process.pwrite(fd, 10 * PAGE, source).await;
+        assert_eq!(errno(more), Errno::ENOSPC);
+        assert_eq!(process.fstat(fd).await.unwrap().size, 10 * PAGE);
+        process.unlink(b"/f").await.unwrap();
+        process.close(fd).await.unwrap();
+        assert_eq!(process.vfs().statfs().await.unwrap().blocks_free, 10);
+    });
+    vfs.check();
+}
+
+#[test]
+fn offsets_move_with_reads_writes_and_seeks() {
+    with_root(|p| async move {
+        let fd = make(&p, "/f").await;
+        assert_eq!(p.write(fd, Source::Bytes(b"hello")).await, Ok(5));
+        let copy = p.dup(fd).unwrap();
+        assert_eq!(p.lseek(copy, Whence::Current(-4)).await, Ok(1));
+        let mut out = [0; 8];
+        assert_eq!(p.read(fd, 8, &mut out.as_mut_slice()).await, Ok(4));
+        assert_eq!(&out[..4], b"ello");
+        assert_eq!(errno(p.lseek(fd, Whence::End(-9)).await), Errno::EINVAL);
+        let append = p
+            .open(b"/f", OpenFlags::WRITE | OpenFlags::APPEND, 0)
+            .await
+            .unwrap();
+        assert_eq!(p.write(append, Source::Bytes(b"!")).await, Ok(1));
+        assert_eq!(p.lseek(append, Whence::Current(0)).await, Ok(6));
+    });
+}
+
+#[test]
+fn mapped_pages_are_part_of_the_file() {
+    with_root(|p| async move {
+        let fd = make(&p, "/f").await;
+        fill(&p, fd, 0, PAGE + 10).await;
+        let (vfs, handle) = (p.vfs().clone(), p.handle(fd).unwrap());
+        vfs.map_write(&handle, PAGE + 5, Source::Bytes(&[7; 20]))
+            .await
+            .unwrap();
+        assert_eq!(p.fstat(fd).await.unwrap().size, PAGE + 10, "the size stays");
+        let read = p.read_bytes(fd, PAGE, 50).await.unwrap();
+        assert_eq!(read, [1, 1, 1, 1, 1, 7, 7, 7, 7, 7]);
+        p.ftruncate(fd, PAGE + 30).await.unwrap();
+        let read = p.read_bytes(fd, PAGE + 10, 50).await.unwrap();
+        assert_eq!(read, [0; 20], "nothing came in past the end");
+        let past = vfs.map_write(&handle, 2 * PAGE, Source::Bytes(b"x")).await;
+        assert_eq!(errno(past), Errno::ENXIO);
+    });
+}
+
+#[test]
+fn ranges_are_copied_between_files() {
+    with_root(|p| async move {
+        let (from, to) = (make(&p, "/f").await, make(&p, "/g").await);
+        p.pwrite(from, 0, Source::Bytes(b"0123456789"))
+            .await
+            .unwrap();
+        assert_eq!(p.copy_file_range(from, 2, to, 3, 100).await, Ok(8));
+        assert_eq!(p.read_bytes(to, 0, 50).await.unwrap(), b"\0\0\x0023456789");
+        let overlap = p.copy_file_range(from, 0, from, 2, 5).await;
+        assert_eq!(errno(overlap), Errno::EINVAL);
+    });
+}
+
+#[test]
+fn extended_attributes_obey_their_namespaces() {
+    with_root(|p| async move {
+        let other = user(&p, 1, 1);
+        make(&p, "/f").await;
+        p.symlink(b"f", b"/l").await.unwrap();
+        p.chmod(b"/f", 0o644).await.unwrap();
+        let any = XattrFlags::Any;
+        p.set_xattr(b"/f", b"user.a", b"1", any).await.unwrap();
+        p.set_xattr(b"/f", b"trusted.b", b"2", any).await.unwrap();
+        assert_eq!(other.get_xattr(b"/f", b"user.a").await.unwrap(), b"1");
+        assert_eq!(
+            errno(other.get_xattr(b"/f", b"trusted.b").await),
+            Errno::ENODATA
+        );
+        assert_eq!(
+            errno(other.set_xattr(b"/f", b"user.a", b"", any).await),
+            Errno::EACCES
+        );
+        assert_eq!(
+            errno(p.set_xattr(b"/f", b"odd.x", b"", any).await),
+            Errno::EOPNOTSUPP
+        );
+        assert_eq!(
+            errno(p.set_xattr(b"/f", b"user.", b"", any).await),
+            Errno::EINVAL
+        );
+        let long = [b"user.".as_slice(), &[b'x'; 251]].concat();
+        assert_eq!(
+            errno(p.set_xattr(b"/f", &long, b"", any).await),
+            Errno::ERANGE
+        );
+        assert_eq!(
+            other.list_xattrs(b"/f").await.unwrap(),
+            [b"user.a".to_vec()]
+        );
+        let create = p.set_xattr(b"/f", b"user.a", b"", XattrFlags::Create).await;
+        assert_eq!(errno(create), Errno::EEXIST);
+        let ino = p.lstat(b"/l").await.map(|_| ()).and(Ok(()));
+        assert_eq!(ino, Ok(()));
+    });
+}
+
+#[test]
+fn hints_of_a_file_are_kept_with_its_inode() {
+    with_root(|p| async move {
+        let fd = make(&p, "/f").await;
+        p.set_hint(fd, Hint::Long).unwrap();
+        let ino = p.ino(fd).unwrap();
+        assert_eq!(p.vfs().hint(ino).await, Ok(Hint::Long));
+    });
+}
+
+#[test]
+fn sizes_past_the_largest_are_refused() {
+    with_root(|p| async move {
+        let fd = make(&p, "/f").await;
+        let past = p.pwrite(fd, i64::MAX as u64, Source::Bytes(b"x")).await;
+        assert_eq!(errno(past), Errno::EFBIG);
+        assert_eq!(errno(p.ftruncate(fd, 1 << 63).await), Errno::EFBIG);
+        let last = p
+            .pwrite(fd, i64::MAX as u64 - 1, Source::Bytes(b"xy"))
+            .await;
+        assert_eq!(last, Ok(1), "as much as fits");
+        let read = p.read_bytes(fd, i64::MAX as u64 - 2, 9).await.unwrap();
+        assert_eq!(read, b"\0x");
+    });
+}

@@ -130,6 +130,7 @@ fn run(shape: &Shape) -> Run {
         handles: (0..shape.handles).map(|id| handle(id, written)).collect(),
         fdp: None,
         map_cache: None,
+        app: None,
         sim_time_ns,
         events: 18_400_000,
         wall_time_s: 7.4,

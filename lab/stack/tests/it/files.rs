@@ -221,8 +221,8 @@ fn bad_plan_files_name_file_line_and_expectation() {
             "plan.toml:4: host.cores: unknown field",
         ),
         (
-            "stacks = [\"ext4@block\"]\nworkloads = [\"randread\"]".to_owned(),
-            "plan.toml:1: ext4@block: ",
+            "stacks = [\"f2fs@block\"]\nworkloads = [\"randread\"]".to_owned(),
+            "plan.toml:1: f2fs@block: ",
         ),
     ];
     for (text, expected) in cases {

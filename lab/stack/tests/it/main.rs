@@ -1,6 +1,8 @@
 //! Runs of whole stacks on small drives.
 
+mod calls;
 mod conserve;
+mod ext4;
 mod files;
 mod fuzz;
 mod limits;

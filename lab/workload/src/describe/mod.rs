@@ -6,10 +6,10 @@
 
 mod job;
 mod options;
-mod spec;
+pub(crate) mod spec;
 mod stream;
-mod table;
-mod unit;
+pub(crate) mod table;
+pub(crate) mod unit;
 
 pub use job::JobError;
 pub use stream::Stream;
@@ -17,6 +17,7 @@ pub use table::{JOB, PRESETS, Param, Preset, TRACE};
 pub use unit::Unit;
 
 use crate::classify::Placing;
+use crate::files::flow::script::ScriptError;
 use crate::generate::{Logs, NoRoom, Synthetic};
 use crate::suggest::did_you_mean;
 use crate::trace::{Format, Options, TraceError};
@@ -117,6 +118,35 @@ pub enum WorkloadError {
         /// The text as given.
         found: String,
     },
+    /// It asks for files, of which a stack for blocks has none.
+    #[error(
+        "{name} asks for files: expected a file system before the drive such as ext4@block, or a \
+         workload of blocks such as randwrite"
+    )]
+    NeedsFiles {
+        /// The workload.
+        name: String,
+    },
+    /// It asks for blocks, which a file system does not let go through.
+    #[error(
+        "{name} asks for blocks: expected the drive alone such as raw@block, or a workload of \
+         files such as varmail"
+    )]
+    NeedsBlocks {
+        /// The workload.
+        name: String,
+    },
+    /// The filebench script is refused.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The workload cannot be had with these parameters.
+    #[error("{workload}: {problem}")]
+    Files {
+        /// The workload.
+        workload: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The fio job is refused.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -138,6 +168,11 @@ impl Workload {
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         if let Some(preset) = PRESETS.iter().find(|p| p.name == name) {
             return Self::preset(text, &Spec::parse(preset, name, params)?);
+        }
+        if crate::files::asks_for_files(text) {
+            return Err(WorkloadError::NeedsFiles {
+                name: name.to_owned(),
+            });
         }
         let Some((path, params)) = existing(text) else {
             let names = PRESETS.iter().map(|p| p.name);
@@ -203,7 +238,7 @@ impl Workload {
 
 /// The path that `text` names and the parameters after it. A colon may be part
 /// of the path, so the longest path that exists wins.
-fn existing(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn existing(text: &str) -> Option<(&str, &str)> {
     if Path::new(text).is_file() {
         return Some((text, ""));
     }

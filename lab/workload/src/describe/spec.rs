@@ -13,14 +13,14 @@ use units::{Bytes, Ns};
 
 /// A preset and the values that were given. Each has been checked against its
 /// unit, so that reading one can not fail.
-pub(super) struct Spec {
-    pub(super) preset: &'static Preset,
+pub(crate) struct Spec {
+    pub(crate) preset: &'static Preset,
     given: BTreeMap<&'static str, String>,
 }
 
 impl Spec {
     /// Reads `name=value,name=value` for the workload `called`.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         preset: &'static Preset,
         called: &str,
         text: &str,
@@ -44,18 +44,23 @@ impl Spec {
         Ok(Self { preset, given })
     }
 
-    fn text(&self, name: &str) -> &str {
+    /// Whether the workload has such a parameter.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.preset.param(name).is_some()
+    }
+
+    pub(crate) fn text(&self, name: &str) -> &str {
         let default = self.preset.param(name).map_or("", |p| p.default);
         self.given.get(name).map_or(default, String::as_str)
     }
 
     /// The value of `name`, as `read` reads it.
-    fn value<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>) -> T {
+    pub(crate) fn value<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>) -> T {
         let text = self.text(name);
         read(text).unwrap_or_else(|| panic!("{name}={text} was checked by its unit"))
     }
 
-    fn number(&self, name: &str) -> u64 {
+    pub(crate) fn number(&self, name: &str) -> u64 {
         self.value(name, number)
     }
 

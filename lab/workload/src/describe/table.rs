@@ -42,9 +42,27 @@ pub(super) enum Shape {
     Logs,
     Trace,
     Job,
+    /// It asks for files, which is described elsewhere.
+    Files,
 }
 
 impl Preset {
+    /// A workload in the language of files.
+    pub(crate) const fn of_files(
+        name: &'static str,
+        help: &'static str,
+        own: &'static [Param],
+        common: &'static [Param],
+    ) -> Self {
+        Self {
+            name,
+            help,
+            shape: Shape::Files,
+            own,
+            common,
+        }
+    }
+
     /// Its parameters: its own, then those that all like it have.
     pub fn params(&self) -> impl Iterator<Item = &'static Param> + use<> {
         let own = self.own;
@@ -59,7 +77,12 @@ impl Preset {
     }
 }
 
-const fn param(name: &'static str, default: &'static str, unit: Unit, help: &'static str) -> Param {
+pub(crate) const fn param(
+    name: &'static str,
+    default: &'static str,
+    unit: Unit,
+    help: &'static str,
+) -> Param {
     Param {
         name,
         default,

@@ -13,8 +13,16 @@ pub enum Unit {
     Sizes,
     /// Bytes or hundredths of the drive.
     Part,
+    /// A number of bytes that is not 0.
+    Length,
+    /// One or several of those.
+    Lengths,
     /// Any whole number.
     Number,
+    /// How many files.
+    Files,
+    /// How many threads.
+    Threads,
     /// A whole number that is not 0.
     Count,
     /// Requests in flight.
@@ -66,7 +74,11 @@ impl Unit {
             Self::Size => "a multiple of 512 up to 256MiB such as 4k",
             Self::Sizes => "multiples of 512 up to 256MiB such as 4k or 4k/60:64k/40",
             Self::Part => "a size such as 10GiB or a percentage such as 50%",
+            Self::Length => "a size from 1 to 1TiB such as 16k",
+            Self::Lengths => "sizes from 1 to 1TiB such as 4k or 64:512:4k",
             Self::Number => "a whole number",
+            Self::Files => "a number from 1 to 16777216",
+            Self::Threads => "a number from 1 to 4096",
             Self::Count => "a whole number above 0",
             Self::Depth | Self::Handles => "a number from 1 to 65535",
             Self::Percent => "a percentage from 0 to 100",
@@ -91,7 +103,11 @@ impl Unit {
             Self::Size => size(text).is_some_and(|b| Sizes::one(b).is_some()),
             Self::Sizes => sizes(text).is_some(),
             Self::Part => part(text).is_some(),
+            Self::Length => length(text).is_some(),
+            Self::Lengths => lengths(text).is_some(),
             Self::Number => number(text).is_some(),
+            Self::Files => within(1, 1 << 24),
+            Self::Threads => within(1, 4_096),
             Self::Count => within(1, u64::MAX),
             Self::Depth | Self::Handles => within(1, u64::from(u16::MAX)),
             Self::Percent => percent(text).is_some(),
@@ -119,7 +135,19 @@ pub(super) fn size(text: &str) -> Option<Bytes> {
     text.parse().ok()
 }
 
-pub(super) fn time(text: &str) -> Option<Ns> {
+/// A size that a file or a request may have.
+pub(crate) fn length(text: &str) -> Option<u64> {
+    let bytes = size(text)?.0;
+    (1..=1 << 40).contains(&bytes).then_some(bytes)
+}
+
+/// Several of those.
+pub(crate) fn lengths(text: &str) -> Option<Vec<u64>> {
+    let all: Option<Vec<u64>> = text.split(':').map(length).collect();
+    all.filter(|all| all.len() <= 64)
+}
+
+pub(crate) fn time(text: &str) -> Option<Ns> {
     text.parse().ok()
 }
 
@@ -149,7 +177,7 @@ pub(super) fn sizes(text: &str) -> Option<Sizes> {
 }
 
 /// A decimal with up to six places, exactly.
-pub(super) fn theta(text: &str) -> Option<Theta> {
+pub(crate) fn theta(text: &str) -> Option<Theta> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
     if fraction.len() > 6 || whole.is_empty() || !digits(whole) || !digits(fraction) {

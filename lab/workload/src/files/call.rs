@@ -400,6 +400,109 @@ calls! {
     }
 }
 
+impl Call {
+    /// This call with its open files and strings exchanged; `None` if one of
+    /// them has no other. `name` is told the key of the field, which is `path`,
+    /// `from` or `to` for paths.
+    pub fn map(
+        &self,
+        fd: impl FnMut(Fd) -> Option<Fd>,
+        name: impl FnMut(&'static str, Name) -> Option<Name>,
+    ) -> Option<Self> {
+        let mut fields = Exchange {
+            fd,
+            name,
+            values: [0; 8],
+            len: 0,
+            complete: true,
+        };
+        self.put(&mut fields);
+        let mut given = Given {
+            values: fields.values.into_iter(),
+        };
+        let call = Self::take(self.number(), &mut given).ok().flatten();
+        call.filter(|_| fields.complete)
+    }
+}
+
+/// Takes fields as numbers, exchanging open files and names.
+struct Exchange<F, N> {
+    fd: F,
+    name: N,
+    values: [u64; 8],
+    len: usize,
+    complete: bool,
+}
+
+impl<F, N> Exchange<F, N> {
+    fn push(&mut self, value: Option<u64>) {
+        self.complete &= value.is_some();
+        self.values[self.len] = value.unwrap_or(0);
+        self.len += 1;
+    }
+}
+
+impl<F, N> FieldSink for Exchange<F, N>
+where
+    F: FnMut(Fd) -> Option<Fd>,
+    N: FnMut(&'static str, Name) -> Option<Name>,
+{
+    fn fd(&mut self, _: &'static str, fd: Fd) {
+        let other = (self.fd)(fd).map(|fd| fd.0.into());
+        self.push(other);
+    }
+
+    fn name(&mut self, key: &'static str, name: Name) {
+        let other = (self.name)(key, name).map(|name| name.0.into());
+        self.push(other);
+    }
+
+    fn number(&mut self, _: &'static str, number: u64) {
+        self.push(Some(number));
+    }
+
+    fn word(&mut self, _: &'static str, index: usize, _: &'static [&'static str]) {
+        self.push(Some(index as u64));
+    }
+
+    fn bits(&mut self, _: &'static str, bits: u32, _: &'static [&'static str]) {
+        self.push(Some(bits.into()));
+    }
+}
+
+/// Gives back the numbers that fields were taken as, in their order.
+struct Given {
+    values: std::array::IntoIter<u64, 8>,
+}
+
+impl FieldSource for Given {
+    type Error = std::convert::Infallible;
+
+    fn fd(&mut self, key: &'static str) -> Result<Fd, Self::Error> {
+        Ok(Fd(self.number(key, u64::MAX)? as u32))
+    }
+
+    fn name(&mut self, key: &'static str) -> Result<Name, Self::Error> {
+        Ok(Name(self.number(key, u64::MAX)? as u32))
+    }
+
+    fn number(&mut self, _: &'static str, _: u64) -> Result<u64, Self::Error> {
+        Ok(self.values.next().unwrap_or(0))
+    }
+
+    fn word(
+        &mut self,
+        key: &'static str,
+        _: &'static [&'static str],
+    ) -> Result<usize, Self::Error> {
+        Ok(self.number(key, u64::MAX)? as usize)
+    }
+
+    fn bits(&mut self, key: &'static str, _: &'static [&'static str]) -> Result<u32, Self::Error> {
+        Ok(self.number(key, u64::MAX)? as u32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,6 +517,35 @@ mod tests {
         kinds.sort_unstable_by_key(|kind| kind.1);
         kinds.dedup_by_key(|kind| kind.1);
         assert_eq!(kinds.len(), Call::KINDS.len());
+    }
+
+    #[test]
+    fn open_files_and_names_are_exchanged() {
+        let call = Call::Link {
+            of: Target::Path(Name(3)),
+            to: Name(4),
+        };
+        let up = |_: &'static str, name: Name| (name.0 < 4).then_some(Name(name.0 + 1));
+        assert_eq!(call.map(Some, up), None);
+        let call = Call::CopyRange {
+            from: Fd(1),
+            from_at: 2,
+            to: Fd(3),
+            to_at: 4,
+            len: 5,
+        };
+        let mapped = call.map(|fd| Some(Fd(fd.0 * 10)), up);
+        let (from, to) = (Fd(10), Fd(30));
+        assert_eq!(
+            mapped,
+            Some(Call::CopyRange {
+                from,
+                from_at: 2,
+                to,
+                to_at: 4,
+                len: 5
+            })
+        );
     }
 
     #[test]

@@ -19,19 +19,34 @@
 //!   for the last close, and may be taken again then.
 
 mod call;
+mod draw;
 mod field;
+mod fileset;
+pub mod flow;
 mod names;
+mod personality;
+mod presets;
+pub mod replay;
 mod setup;
+mod source;
 mod step;
+pub mod trace;
 mod words;
+mod workload;
+mod ycsb;
 
 pub use call::Call;
+pub use draw::Amount;
 pub use field::{Field, FieldSink, FieldSource};
+pub use fileset::{Access, FilesetSpec};
 pub use names::{Name, Names};
+pub use presets::{CALLS, FILE_PRESETS, SCRIPT};
 pub use setup::{Entry, EntryKind, Setup};
+pub use source::{Source, Turn};
 pub use step::{Event, Step, Thread, ThreadId};
 pub use words::{
     Advice, Allocation, Fd, Lock, MsyncHow, NodeKind, OpenFlags, RangeSync, RenameHow, Target,
     WriteHint, XattrHow,
 };
 pub use words::{Errno, Mode};
+pub use workload::{FileWorkload, asks_for_files};

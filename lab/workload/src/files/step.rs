@@ -1,6 +1,6 @@
 //! Who makes a call and when; what a recording saw of it.
 
-use super::{Call, Errno};
+use super::{Call, Errno, Name};
 use units::Ns;
 
 /// A thread of a workload, from 0.
@@ -19,8 +19,11 @@ pub struct Step {
     pub call: Call,
 }
 
-/// A step that was recorded. Events come in the order in which their calls
-/// began.
+/// A step that was recorded.
+///
+/// Events come in an order in which the calls could have been made one after
+/// the other: those that answer with a descriptor by their end, because the
+/// number may have been freed since they began, all others by their beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What was asked for.
@@ -43,7 +46,7 @@ impl Event {
 }
 
 /// A thread of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
     /// Its process, from 0. `exec` makes no new one.
     pub process: u32,
@@ -57,5 +60,5 @@ pub struct Thread {
     /// When it was first seen, from the start of the recording.
     pub born: Ns,
     /// The program that its process ran first.
-    pub program: String,
+    pub program: Name,
 }

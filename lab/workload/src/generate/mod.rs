@@ -17,6 +17,7 @@ pub use zipf::Theta;
 
 pub(crate) use logs::LogsIter;
 pub(crate) use synthetic::SyntheticIter;
+pub(crate) use zipf::Zipf;
 
 use units::{Bytes, SECTOR};
 

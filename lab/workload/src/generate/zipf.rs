@@ -19,7 +19,7 @@ pub struct Theta(pub u64);
 
 /// Draws items of which some are hot.
 #[derive(Clone, Debug)]
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     /// First rank of each step, from 1, and one past the last.
     starts: Vec<u64>,
     /// Weight of each step and all before it.
@@ -28,7 +28,7 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    pub(super) fn new(items: u64, theta: Theta, rng: &mut Rng) -> Self {
+    pub(crate) fn new(items: u64, theta: Theta, rng: &mut Rng) -> Self {
         let starts = steps(items);
         let mut sum = 0_u128;
         let sums = starts.windows(2).map(|step| {
@@ -46,11 +46,12 @@ impl Zipf {
     }
 
     /// An item, from 0.
-    pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
         self.scatter.at(self.rank(rng) - 1)
     }
 
-    fn rank(&self, rng: &mut Rng) -> u64 {
+    /// A rank, from 1, the most popular first.
+    pub(crate) fn rank(&self, rng: &mut Rng) -> u64 {
         let total = self.cumulative[self.cumulative.len() - 1];
         let drawn = rng.below(total);
         let step = self.cumulative.partition_point(|&sum| sum <= drawn);

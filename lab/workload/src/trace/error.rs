@@ -53,15 +53,15 @@ pub enum TraceError {
 
 /// What a parser expected. Whoever drives it knows the file and the place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Expected(pub(super) String);
+pub(crate) struct Expected(pub(crate) String);
 
 /// Refuses, saying what was expected.
-pub(super) fn expected<T>(what: impl Into<String>) -> Result<T, Expected> {
+pub(crate) fn expected<T>(what: impl Into<String>) -> Result<T, Expected> {
     Err(Expected(what.into()))
 }
 
 /// The beginning of `text`, for an error message.
-pub(super) fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     const MAX: usize = 60;
     let mut start: String = text.chars().take(MAX).collect();
     if start.len() < text.len() {

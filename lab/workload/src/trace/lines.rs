@@ -18,15 +18,15 @@ const HEAD: u64 = 16 * 1024;
 const WINDOW_LOG_MAX: u32 = 27;
 
 /// A decompressed source, and what it begins with.
-pub(super) struct Source {
+pub(crate) struct Source {
     /// All of it, the beginning included.
-    pub(super) input: Box<dyn BufRead>,
+    pub(crate) input: Box<dyn BufRead>,
     /// Its first bytes.
-    pub(super) head: Vec<u8>,
+    pub(crate) head: Vec<u8>,
 }
 
 /// Opens `reader`, decompressing gzip and zstd as their first bytes tell.
-pub(super) fn open(reader: impl Read + 'static) -> io::Result<Source> {
+pub(crate) fn open(reader: impl Read + 'static) -> io::Result<Source> {
     let (magic, raw) = peek(reader, 4)?;
     let plain: Box<dyn Read> = match magic.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(raw))),
@@ -52,7 +52,7 @@ fn peek<R: Read>(mut reader: R, count: u64) -> io::Result<(Vec<u8>, impl Read + 
 
 /// Reads one line into `line`, without its end. `false` at the end of the
 /// input; an error of kind `InvalidData` for a line that is too long.
-pub(super) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+pub(crate) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let read = input.take(MAX_LINE as u64 + 1).read_until(b'\n', line)?;
     if line.last() == Some(&b'\n') {
@@ -69,7 +69,7 @@ pub(super) fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Resu
 
 /// The bytes as text. Process names may hold any bytes, so what is no UTF-8 is
 /// replaced rather than refused.
-pub(super) fn decode(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn decode(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 

@@ -7,11 +7,11 @@
 //! not sort. The order of the file is kept.
 
 mod blktrace;
-mod error;
+pub(crate) mod error;
 mod event;
 mod fio;
 mod format;
-mod lines;
+pub(crate) mod lines;
 mod options;
 mod rwbs;
 mod summary;

@@ -1,6 +1,8 @@
 //! Tests of the crate through its public face.
 
+mod calls;
 mod errors;
+mod files;
 mod fuzz;
 mod readers;
 mod round_trip;

@@ -370,3 +370,103 @@ fn traffic_is_booked_by_what_it_is_for() {
     let home = probe.disk.ledger().purpose(Purpose::Inode).write.block;
     assert_eq!(home, 2 * BLOCK as u64);
 }
+
+/// Contents that do not fit the transaction go around the log, and what the log
+/// holds of their blocks does not come back over them.
+#[test]
+fn contents_too_many_for_the_log_are_not_overwritten_by_a_replay() {
+    let (kernel, probe) = run(64, Mode::Journal, |journal, _, _| async move {
+        let write = |start, pages| DataWrite {
+            start,
+            pages,
+            placement: Placement(0),
+            who: Who::default(),
+        };
+        let old = [page(1), page(1)];
+        journal.write_data(None, &[write(50, &old)]).await.unwrap();
+        journal.force_all().await.unwrap();
+        let new: Vec<_> = (0..40).map(|_| page(2)).collect();
+        let tx = journal.begin(1).await.unwrap();
+        journal.create(&tx, 7, Purpose::Inode);
+        let id = journal
+            .write_data(Some(tx), &[write(50, &new)])
+            .await
+            .unwrap();
+        let mut read = vec![Payload::Zero; 40];
+        journal
+            .read_data(50, &mut read, Who::default())
+            .await
+            .unwrap();
+        assert!(read.iter().all(|page| *page == Payload::Fill(2)));
+        journal.force(id).await.unwrap();
+    });
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let config = new_disk(&sim, 64).1;
+        let (_, report) = Jbd2::open(&sim, probe.disk.clone(), config).await.unwrap();
+        assert_eq!((report.transactions, report.revoked), (2, 2));
+        assert_eq!(block_of(&probe.disk, 50)[0], 2);
+    });
+}
+
+/// A block that is forgotten and metadata again within one transaction is
+/// replayed: its revoke was cancelled.
+#[test]
+fn metadata_that_comes_back_is_replayed() {
+    let (kernel, probe) = run(64, Mode::Ordered, |journal, _, _| async move {
+        change(&journal, &[7], 1).await;
+        let tx = journal.begin(1).await.unwrap();
+        journal.forget(&tx, 7);
+        let buffer = journal.create(&tx, 7, Purpose::Inode);
+        journal.write(&tx, &buffer, 0, &[2]);
+        let id = journal.end(tx).await.unwrap();
+        journal.force(id).await.unwrap();
+    });
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let config = new_disk(&sim, 64).1;
+        Jbd2::open(&sim, probe.disk.clone(), config).await.unwrap();
+        assert_eq!(block_of(&probe.disk, 7)[0], 2);
+    });
+}
+
+/// Starts to write everything home, block 7 slowly.
+async fn slowly_home(journal: &Jbd2<Probe>, port: &Probe, sim: &Sim) {
+    port.slow.set(Some(7));
+    let core = Rc::clone(&journal.core);
+    sim.spawn_detached(async move { core.write_home(core.dirty()).await.unwrap() });
+    sim.sleep(Ns(1)).await;
+    port.slow.set(None);
+}
+
+#[test]
+fn a_block_is_not_handed_out_while_its_past_is_on_its_way_home() {
+    run(256, Mode::Ordered, |journal, port, sim| async move {
+        let id = change(&journal, &[7], 1).await;
+        journal.force(id).await.unwrap();
+        slowly_home(&journal, &port, &sim).await;
+        let tx = journal.begin(1).await.unwrap();
+        journal.forget(&tx, 7);
+        journal.free(&tx, Run { start: 7, len: 1 });
+        let id = journal.end(tx).await.unwrap();
+        journal.force(id).await.unwrap();
+        assert_eq!(journal.freed().len(), 1);
+        assert!(port.take().contains(&Passed::Write(7, 1, false)));
+    });
+}
+
+#[test]
+fn an_older_version_does_not_land_on_a_newer_one() {
+    let (kernel, probe) = run(256, Mode::Ordered, |journal, port, sim| async move {
+        let id = change(&journal, &[7], 1).await;
+        journal.force(id).await.unwrap();
+        slowly_home(&journal, &port, &sim).await;
+        let id = change(&journal, &[7], 2).await;
+        journal.force(id).await.unwrap();
+        let core = &journal.core;
+        core.write_home(core.dirty()).await.unwrap();
+        journal.shut_down().await.unwrap();
+    });
+    kernel.run();
+    assert_eq!(block_of(&probe.disk, 7)[0], 2);
+}

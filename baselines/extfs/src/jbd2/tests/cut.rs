@@ -2,6 +2,7 @@
 //! compared with a model: some transaction is the last one, everything up to it
 //! is there and nothing after it, and it is no older than what was forced.
 
+use super::probe::Probe;
 use super::*;
 use sim::{Kernel, Rng, Seed};
 use std::cell::Cell;
@@ -83,7 +84,7 @@ impl Model {
     }
 }
 
-type Journal = Jbd2<host::RamDisk>;
+type Journal = Jbd2<Probe>;
 
 /// One of several clients that work at the same time.
 async fn client(journal: Journal, model: Rc<Model>, rounds: u64, mode: Mode) {
@@ -329,16 +330,20 @@ fn recover(
     }
 }
 
+/// Cuts a journal of `log` blocks before every event of three clients.
 fn cut_everywhere(seed: u64, log: u32, mode: Mode, rounds: u64) {
     let kernel = Kernel::new();
     let (disk, mut config) = new_disk(&kernel.sim(), log);
     config.mode = mode;
-    config.commit_interval = Ns::us(30);
-    config.flush_interval = Ns::us(40);
-    config.dirty_expire = Ns::us(100);
+    config.commit_interval = Ns(1000);
+    config.flush_interval = Ns(300);
+    config.dirty_expire = Ns(900);
+    (config.cost_per_commit, config.cost_per_block) = (Ns(0), Ns(0));
     config.cache_blocks = 30;
     let model = Rc::new(Model::new(seed));
-    let (sim, port, at_start) = (kernel.sim(), disk.clone(), config.clone());
+    let mut port = Probe::new(&kernel.sim(), disk.clone());
+    port.jitter = Some(Rc::new(RefCell::new(Seed(seed).stream("jitter"))));
+    let (sim, at_start) = (kernel.sim(), config.clone());
     let shared = model.clone();
     let journal = kernel.block_on(async move {
         let (journal, _) = Jbd2::open(&sim, port, at_start).await.unwrap();

@@ -1,6 +1,7 @@
 //! A port that notes what passes, takes time, and fails when told to.
 
 use super::*;
+use sim::Rng;
 use ssd::Sink;
 use std::cell::Cell;
 
@@ -20,6 +21,10 @@ pub(super) struct Probe {
     pub(super) passed: Rc<RefCell<Vec<Passed>>>,
     pub(super) latency: Rc<Cell<Ns>>,
     pub(super) failing: Rc<Cell<bool>>,
+    /// A block for which a command takes 10 ms more.
+    pub(super) slow: Rc<Cell<Option<u64>>>,
+    /// Commands take longer by chance, and so overtake each other.
+    pub(super) jitter: Option<Rc<RefCell<Rng>>>,
 }
 
 impl Probe {
@@ -30,6 +35,8 @@ impl Probe {
             passed: Rc::default(),
             latency: Rc::default(),
             failing: Rc::default(),
+            slow: Rc::default(),
+            jitter: None,
         }
     }
 
@@ -38,7 +45,15 @@ impl Probe {
     }
 
     async fn pass(&self, extent: Extent) -> std::result::Result<(), IoError> {
-        self.sim.sleep(self.latency.get()).await;
+        let jitter = self
+            .jitter
+            .as_ref()
+            .map_or(0, |rng| delay(&mut rng.borrow_mut()));
+        let slow = self.slow.get() == Some(extent.start.0 / 8);
+        let more = if slow { Ns::ms(10).0 } else { 0 };
+        self.sim
+            .sleep(Ns(self.latency.get().0 + jitter + more))
+            .await;
         if self.failing.get() {
             return Err(IoError::Media(extent.start.0));
         }
@@ -98,5 +113,13 @@ impl BlockPort for Probe {
 
     async fn compute(&self, span: Ns) {
         self.sim.sleep(span).await;
+    }
+}
+
+/// A little, and now and then a lot.
+fn delay(rng: &mut Rng) -> u64 {
+    match rng.below(8) {
+        0 => rng.below(500),
+        _ => rng.below(16),
     }
 }

@@ -1,252 +1,26 @@
-//! A file system in memory: the smallest body there is. Tests run over it, mounts
-//! are tried with it, and programs use it as they use a `tmpfs`.
-//!
-//! Invariants: a page is in `File::data` exactly if it is allocated; a name is in
-//! `names` and, under its cookie, in `order`; `used` counts pages of all files.
-//! Nothing survives the process, so whatever is forced is as durable as it gets.
+//! What the file system in memory does for its callers.
 
+use super::{File, MemFs, Node, ROOT};
 use crate::body::{Body, DirtyPage, Loaded, NewInode, Rename};
 use crate::errno::{Errno, Result};
-use crate::inode::Inode;
 use crate::types::{
-    Attr, DirEntry, FallocateMode, FileKind, Ino, PAGE, SeekWhat, StatFs, Timestamp, XattrFlags,
+    DirEntry, FallocateMode, FileKind, Ino, PAGE, SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 use nand::Payload;
-use sim::Sim;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use units::{Bytes, Ns, SECTOR};
-
-/// Sectors of a page.
-const SECTORS: u64 = PAGE / SECTOR;
+use units::SECTOR;
 
 /// What direct reads and writes must be aligned to, as on a disk.
 const ALIGNMENT: u64 = SECTOR;
 
-/// A file in memory.
-pub struct File {
-    attr: Cell<Attr>,
-    data: RefCell<BTreeMap<u64, Payload>>,
-    names: RefCell<BTreeMap<Box<[u8]>, Entry>>,
-    order: RefCell<BTreeMap<u64, Box<[u8]>>>,
-    cookies: Cell<u64>,
-    parent: Cell<Ino>,
-    target: Box<[u8]>,
-    xattrs: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    cookie: u64,
-    ino: Ino,
-    kind: FileKind,
-}
-
-/// A file system in memory.
-pub struct MemFs {
-    files: RefCell<BTreeMap<u64, Rc<File>>>,
-    next: Cell<u64>,
-    used: Cell<u64>,
-    pages: u64,
-    /// How long each look at the medium takes.
-    delay: Option<(Sim, Ns)>,
-    broken: Cell<Option<Errno>>,
-    /// Whether calls for pages are kept.
-    recording: bool,
-    writes: RefCell<Vec<PageCall>>,
-    reads: RefCell<Vec<PageCall>>,
-    duplicates: bool,
-}
-
-/// A call for pages: of which file, from which page on, and of how many.
-pub type PageCall = (Ino, u64, usize);
-
-type Node = Inode<Rc<File>>;
-
-const ROOT: Ino = Ino(1);
-
-impl MemFs {
-    /// An empty file system for `capacity` bytes of contents.
-    #[must_use]
-    pub fn new(capacity: Bytes) -> Self {
-        let fs = Self {
-            files: RefCell::default(),
-            next: Cell::new(ROOT.0),
-            used: Cell::new(0),
-            pages: capacity.0 / PAGE,
-            delay: None,
-            broken: Cell::new(None),
-            recording: false,
-            writes: RefCell::default(),
-            reads: RefCell::default(),
-            duplicates: false,
-        };
-        let root = fs.allocate(NewInode {
-            kind: FileKind::Directory,
-            mode: 0o755,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            target: &[],
-            now: Timestamp::default(),
-        });
-        root.private.parent.set(ROOT);
-        fs
-    }
-
-    /// One whose reads and writes of pages, and forces, take `span` each.
-    #[must_use]
-    pub fn slow(sim: &Sim, capacity: Bytes, span: Ns) -> Self {
-        Self {
-            delay: Some((sim.clone(), span)),
-            ..Self::new(capacity)
-        }
-    }
-
-    /// It, keeping what it is asked for.
-    #[must_use]
-    pub fn recording(self) -> Self {
-        Self {
-            recording: true,
-            ..self
-        }
-    }
-
-    /// It, asking for the contents that pages had when they were last clean.
-    #[must_use]
-    pub fn with_duplicates(self) -> Self {
-        Self {
-            duplicates: true,
-            ..self
-        }
-    }
-
-    /// Lets every write of pages fail with `errno`, or none.
-    pub fn break_writes(&self, errno: Option<Errno>) {
-        self.broken.set(errno);
-    }
-
-    /// The writes of pages since the last call, if they are kept.
-    pub fn take_writes(&self) -> Vec<PageCall> {
-        std::mem::take(&mut self.writes.borrow_mut())
-    }
-
-    /// The reads of pages since the last call, if they are kept.
-    pub fn take_reads(&self) -> Vec<PageCall> {
-        std::mem::take(&mut self.reads.borrow_mut())
-    }
-
-    async fn wait(&self) {
-        if let Some((sim, span)) = &self.delay {
-            sim.sleep(*span).await;
-        }
-    }
-
-    fn allocate(&self, new: NewInode<'_>) -> Loaded<Rc<File>> {
-        let ino = self.next.get();
-        self.next.set(ino + 1);
-        let attr = Attr {
-            kind: new.kind,
-            mode: new.mode,
-            nlink: if new.kind == FileKind::Directory {
-                2
-            } else {
-                1
-            },
-            uid: new.uid,
-            gid: new.gid,
-            rdev: new.rdev,
-            size: new.target.len() as u64,
-            sectors: 0,
-            atime: new.now,
-            mtime: new.now,
-            ctime: new.now,
-            btime: new.now,
-            generation: 0,
-        };
-        let file = Rc::new(File {
-            attr: Cell::new(attr),
-            data: RefCell::default(),
-            names: RefCell::default(),
-            order: RefCell::default(),
-            cookies: Cell::new(0),
-            parent: Cell::new(Ino(ino)),
-            target: new.target.into(),
-            xattrs: RefCell::default(),
-        });
-        self.files.borrow_mut().insert(ino, Rc::clone(&file));
-        Loaded {
-            ino: Ino(ino),
-            attr,
-            private: file,
-        }
-    }
-
-    /// Counts pages of a file that were allocated or freed.
-    fn book(&self, inode: &Node) {
-        let pages = inode.private.data.borrow().len() as u64;
-        inode.update(|attr| {
-            let before = attr.sectors / SECTORS;
-            self.used.set(self.used.get() + pages - before);
-            attr.sectors = pages * SECTORS;
-        });
-    }
-
-    /// Allocates those of the pages that are not.
-    fn fill(&self, inode: &Node, pages: Range<u64>) -> Result<()> {
-        let mut data = inode.private.data.borrow_mut();
-        let there = data.range(pages.clone()).count() as u64;
-        let missing = pages.end - pages.start - there;
-        if missing > self.pages.saturating_sub(self.used.get()) {
-            return Err(Errno::ENOSPC);
-        }
-        for index in pages {
-            data.entry(index).or_default();
-        }
-        drop(data);
-        self.book(inode);
-        Ok(())
-    }
-
-    /// Makes a range read as zeros; whole pages are freed.
-    fn clear(&self, inode: &Node, range: &Range<u64>) {
-        let mut data = inode.private.data.borrow_mut();
-        let pages = range.start / PAGE..range.end.div_ceil(PAGE);
-        let touched: Vec<u64> = data.range(pages).map(|(&index, _)| index).collect();
-        for index in touched {
-            let from = range.start.max(index * PAGE) - index * PAGE;
-            let to = range.end.min((index + 1) * PAGE) - index * PAGE;
-            if to - from == PAGE {
-                data.remove(&index);
-            } else if let Some(page) = data.get_mut(&index) {
-                let mut bytes = page.to_bytes();
-                bytes[from as usize..to as usize].fill(0);
-                *page = Payload::Bytes(Arc::new(bytes));
-            }
-        }
-        drop(data);
-        self.book(inode);
-    }
-}
-
 impl File {
-    fn insert(&self, name: &[u8], ino: Ino, kind: FileKind) {
-        let cookie = self.cookies.get() + 1;
-        self.cookies.set(cookie);
-        self.order.borrow_mut().insert(cookie, name.into());
-        let entry = Entry { cookie, ino, kind };
-        if let Some(old) = self.names.borrow_mut().insert(name.into(), entry) {
-            self.order.borrow_mut().remove(&old.cookie);
-        }
-    }
-
-    fn remove(&self, name: &[u8]) {
-        if let Some(entry) = self.names.borrow_mut().remove(name) {
-            self.order.borrow_mut().remove(&entry.cookie);
-        }
+    /// Asserts that the caller is right about a name.
+    fn check_name(&self, name: &[u8], leads: Option<&Node>) {
+        let names = self.names.borrow();
+        let there = names.get(name).map(|entry| entry.ino);
+        assert_eq!(there, leads.map(|inode| inode.ino), "what a name leads to");
     }
 }
 
@@ -258,6 +32,7 @@ fn changed(dir: &Node, links: i32, now: Timestamp) {
         attr.size = names * 32;
         (attr.mtime, attr.ctime) = (now, now);
     });
+    dir.private.attr.set(dir.attr.get());
 }
 
 impl Body for MemFs {
@@ -297,6 +72,8 @@ impl Body for MemFs {
             inode.private.data.borrow_mut().clear();
             self.book(inode);
             self.files.borrow_mut().remove(&inode.ino.0);
+            self.free.borrow_mut().push(inode.ino.0);
+            self.wait().await;
         }
         Ok(())
     }
@@ -308,6 +85,7 @@ impl Body for MemFs {
     }
 
     async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Rc<File>>> {
+        dir.private.check_name(name, None);
         let made = self.allocate(new);
         made.private.parent.set(dir.ino);
         dir.private.insert(name, made.ino, new.kind);
@@ -319,10 +97,12 @@ impl Body for MemFs {
     async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Rc<File>>> {
         let mut made = self.allocate(new);
         made.attr.nlink = 0;
+        made.private.attr.set(made.attr);
         Ok(made)
     }
 
     async fn link(&self, dir: &Node, name: &[u8], inode: &Node, now: Timestamp) -> Result<()> {
+        dir.private.check_name(name, None);
         dir.private.insert(name, inode.ino, inode.attr.get().kind);
         inode.update(|attr| {
             attr.nlink += 1;
@@ -333,6 +113,7 @@ impl Body for MemFs {
     }
 
     async fn unlink(&self, dir: &Node, name: &[u8], inode: &Node, now: Timestamp) -> Result<()> {
+        dir.private.check_name(name, Some(inode));
         dir.private.remove(name);
         inode.update(|attr| {
             attr.nlink -= 1;
@@ -346,6 +127,7 @@ impl Body for MemFs {
         if !inode.private.names.borrow().is_empty() {
             return Err(Errno::ENOTEMPTY);
         }
+        dir.private.check_name(name, Some(inode));
         dir.private.remove(name);
         inode.update(|attr| {
             attr.nlink = 0;
@@ -357,6 +139,9 @@ impl Body for MemFs {
 
     async fn rename(&self, rename: Rename<'_, Rc<File>>) -> Result<()> {
         let Rename { from, to, now, .. } = rename;
+        from.private
+            .check_name(rename.from_name, Some(rename.moved));
+        to.private.check_name(rename.to_name, rename.replaced);
         let kind = rename.moved.attr.get().kind;
         let is_dir = |inode: &Node| inode.attr.get().kind == FileKind::Directory;
         if let Some(replaced) = rename.replaced.filter(|_| !rename.exchange) {
@@ -449,6 +234,9 @@ impl Body for MemFs {
         if self.recording {
             let call = (inode.ino, first, pages.len());
             self.writes.borrow_mut().push(call);
+            if self.duplicates {
+                self.last.borrow_mut().extend_from_slice(pages);
+            }
         }
         self.wait().await;
         if let Some(errno) = self.broken.get() {
@@ -465,7 +253,7 @@ impl Body for MemFs {
 
     async fn read_direct(&self, inode: &Node, offset: u64, out: &mut [u8]) -> Result<()> {
         let len = out.len() as u64;
-        if offset % ALIGNMENT != 0 || len % ALIGNMENT != 0 {
+        if !offset.is_multiple_of(ALIGNMENT) || !len.is_multiple_of(ALIGNMENT) {
             return Err(Errno::EINVAL);
         }
         self.wait().await;
@@ -484,7 +272,7 @@ impl Body for MemFs {
 
     async fn write_direct(&self, inode: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset + bytes.len() as u64;
-        if offset % ALIGNMENT != 0 || end % ALIGNMENT != 0 {
+        if !offset.is_multiple_of(ALIGNMENT) || !end.is_multiple_of(ALIGNMENT) {
             return Err(Errno::EINVAL);
         }
         self.wait().await;

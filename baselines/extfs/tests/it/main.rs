@@ -1,0 +1,12 @@
+//! The body against the tools and the kernel that own its format.
+
+mod audit;
+mod driver;
+mod fill;
+mod hostile;
+mod kernel;
+mod mkfs;
+mod model;
+mod tasks;
+mod tools;
+mod vfs;

@@ -1,0 +1,94 @@
+//! Several tasks at once, over a cache that holds next to nothing.
+
+use crate::driver::{Driver, new_image, pattern};
+use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, check};
+use host::RamDisk;
+use sim::Kernel;
+use std::rc::Rc;
+use units::Placement;
+use vfs::Body;
+
+const TASKS: u64 = 8;
+
+type Shared = Rc<Driver>;
+
+/// Works in a directory of its own.
+async fn own_files(driver: Shared, task: u64) {
+    let path = |n: u64| format!("t{task}/{n}");
+    for n in 0..60 {
+        let bytes = pattern(task * 1000 + n, (n * 997) as usize);
+        let node = driver.put(&path(n), &bytes).await.unwrap();
+        match n % 4 {
+            0 => driver.cut(&node, n * 10).await.unwrap(),
+            1 => driver.fs.sync(&node, false).await.unwrap(),
+            2 => driver.unlink(&path(n)).await.unwrap(),
+            _ => driver
+                .rename(&path(n), &format!("t{task}/x{n}"), false)
+                .await
+                .unwrap(),
+        }
+    }
+}
+
+async fn check_files(driver: &Driver, task: u64) {
+    for n in (1..60).step_by(2) {
+        let name = if n % 4 == 1 {
+            format!("t{task}/{n}")
+        } else {
+            format!("t{task}/x{n}")
+        };
+        let node = driver.walk(&name).await.unwrap();
+        let bytes = pattern(task * 1000 + n, (n * 997) as usize);
+        assert!(driver.read(&node).await.unwrap() == bytes, "{name}");
+    }
+}
+
+/// Writes its pages of a file that all tasks write.
+async fn shared_file(driver: Shared, task: u64) {
+    let node = driver.walk("shared").await.unwrap();
+    for n in 0..100 {
+        let page = (n * TASKS + task) * 2;
+        driver
+            .write(&node, page * 4096, &pattern(page, 4096))
+            .await
+            .unwrap();
+    }
+}
+
+#[test]
+fn tasks_do_not_disturb_each_other() {
+    for seed in 0..3 {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(64 * 256)));
+        let kept = disk.clone();
+        kernel.block_on(async move {
+            let persist = NoJournal::new(&sim, disk, 4, Placement(0));
+            let fs = ExtFs::mount(&sim, persist, MountOptions::default())
+                .await
+                .unwrap();
+            let driver = Rc::new(Driver::new(fs));
+            driver.put("shared", b"").await.unwrap();
+            for task in 0..TASKS {
+                driver.mkdir(&format!("t{task}")).await.unwrap();
+            }
+            let mut tasks = Vec::new();
+            for task in (0..TASKS).map(|task| (task + seed) % TASKS) {
+                tasks.push(sim.spawn(own_files(Rc::clone(&driver), task)));
+                tasks.push(sim.spawn(shared_file(Rc::clone(&driver), task)));
+            }
+            sim::join_all(tasks).await;
+            for task in 0..TASKS {
+                check_files(&driver, task).await;
+            }
+            let shared = driver.walk("shared").await.unwrap();
+            let bytes = driver.read(&shared).await.unwrap();
+            for page in (0..TASKS * 100).map(|n| n * 2) {
+                let at = page as usize * 4096;
+                assert!(bytes[at..at + 4096] == pattern(page, 4096), "page {page}");
+            }
+            driver.unmount().await;
+        });
+        assert_eq!(check(&kept.to_image()[..]), []);
+    }
+}

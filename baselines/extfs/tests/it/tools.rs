@@ -1,0 +1,114 @@
+//! e2fsprogs and loop mounts. Tests that need one that is not there say so and
+//! pass.
+
+use extfs::{BLOCK, Blocks};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Whether `tool` can be run; says so if not.
+pub(crate) fn has(tool: &str) -> bool {
+    let found = Command::new("sh")
+        .args([
+            "-c",
+            &format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}"),
+        ])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !found {
+        println!("skipped: there is no {tool}");
+    }
+    found
+}
+
+/// Runs a command and gives what it wrote.
+pub(crate) fn run(command: &mut Command) -> Output {
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/sbin:/usr/sbin"));
+    command.output().expect("the command starts")
+}
+
+/// Standard output and errors of a run.
+pub(crate) fn text(output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout);
+    format!("{out}{}", String::from_utf8_lossy(&output.stderr))
+}
+
+/// Asserts that `e2fsck -fn` has nothing to complain about. That a tree of
+/// extents could be packed more tightly is an offer and no complaint.
+pub(crate) fn assert_clean(image: &Path) {
+    let output = run(Command::new("e2fsck").arg("-fn").arg(image));
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    let complaints = ["?", "IGNORED", "WARNING"];
+    let is_complaint = |line: &str| {
+        let offers = line.contains("could be narrower.  Optimize? no");
+        !offers && complaints.iter().any(|complaint| line.contains(complaint))
+    };
+    assert!(!text.lines().any(is_complaint), "{text}");
+}
+
+/// What `debugfs` answers to a request.
+pub(crate) fn debugfs(image: &Path, request: &str) -> String {
+    let mut command = Command::new("debugfs");
+    let output = run(command.args(["-R", request]).arg(image));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Writes an image to a sparse file.
+pub(crate) fn save(dir: &Path, name: &str, image: &[u8]) -> PathBuf {
+    let path = dir.join(name);
+    let mut file = File::create(&path).unwrap();
+    for (index, block) in image.chunks(BLOCK).enumerate() {
+        if block.iter().any(|&byte| byte != 0) {
+            file.seek(SeekFrom::Start((index * BLOCK) as u64)).unwrap();
+            file.write_all(block).unwrap();
+        }
+    }
+    file.set_len(image.len() as u64).unwrap();
+    path
+}
+
+/// Writes blocks to a sparse file of `blocks` blocks.
+pub(crate) fn save_blocks(dir: &Path, name: &str, contents: &Blocks, blocks: u64) -> PathBuf {
+    let path = dir.join(name);
+    let mut file = File::create(&path).unwrap();
+    for (block, bytes) in contents {
+        file.seek(SeekFrom::Start(block * BLOCK as u64)).unwrap();
+        file.write_all(&bytes[..]).unwrap();
+    }
+    file.set_len(blocks * BLOCK as u64).unwrap();
+    path
+}
+
+/// A loop mount that ends with the value.
+pub(crate) struct Mounted {
+    pub(crate) dir: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts `image`; none, with a reason, if that is not possible here.
+    pub(crate) fn new(image: &Path, dir: &Path) -> Option<Self> {
+        std::fs::create_dir_all(dir).unwrap();
+        let mut command = Command::new("mount");
+        let output = run(command
+            .args(["-o", "loop", "-t", "ext4"])
+            .arg(image)
+            .arg(dir));
+        if output.status.success() {
+            return Some(Self { dir: dir.into() });
+        }
+        let text = text(&output);
+        let forbidden = ["superuser", "permission", "loop device"];
+        assert!(forbidden.iter().any(|word| text.contains(word)), "{text}");
+        println!("skipped: no loop mount: {text}");
+        None
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = run(Command::new("umount").arg(&self.dir));
+    }
+}

@@ -1,0 +1,322 @@
+//! `mkfs`, `fsck` and `inspect`: file systems on drives in files.
+
+use super::Answer;
+use super::bench::Bench;
+use super::failure::Failure;
+use super::file;
+use super::output::{self, Shown};
+use clap::{Args, ValueEnum};
+use engine::Access;
+use extfs::ext4::{self, Options};
+use extfs::jbd2::Recovery;
+use extfs::{BLOCK, Finding, Image, Inspector, MkfsOptions, check, find_journal};
+use host::{BlockDevice, HostConfig};
+use nand::Payload;
+use serde::Serialize;
+use sim::Seed;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+use units::Bytes;
+use vfs::Body;
+
+/// File systems that can be made and mounted.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Kind {
+    /// ext4 with its block journal
+    Ext4,
+}
+
+/// Make a file system on a drive
+///
+/// What the drive holds is lost. The format is the one of Linux: an export of the
+/// drive can be mounted and checked by others.
+#[derive(Args)]
+pub(crate) struct Mkfs {
+    /// The file system
+    #[arg(value_enum, value_name = "FILESYSTEM")]
+    kind: Kind,
+    /// The drive file
+    #[arg(value_name = "DRIVE")]
+    path: PathBuf,
+    /// A name for it, up to 16 bytes
+    #[arg(long, default_value = "")]
+    label: String,
+    /// Size of the journal; chosen by the size of the drive if not given
+    #[arg(long, value_name = "SIZE")]
+    journal: Option<Bytes>,
+    /// Bytes of an inode: 128 or 256
+    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    inode_size: u16,
+    /// Bytes of the drive for each inode
+    #[arg(long, value_name = "SIZE", default_value = "16KiB")]
+    bytes_per_inode: Bytes,
+    /// Seed of its identity and of the hashes of its names
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `mkfs`.
+#[derive(Serialize)]
+struct Made {
+    file: String,
+    filesystem: &'static str,
+    blocks: u64,
+    block_bytes: usize,
+    journal_blocks: u32,
+    inode_size: u16,
+}
+
+impl Mkfs {
+    pub(crate) fn run(&self) -> Answer {
+        let Kind::Ext4 = self.kind;
+        let mut file = file::open(&self.path, Access::Change)?;
+        let bench = Bench::load(&self.path, &file)?;
+        let options = self.options(&bench)?;
+        let made = Made {
+            file: self.path.display().to_string(),
+            filesystem: "ext4",
+            blocks: options.blocks,
+            block_bytes: BLOCK,
+            journal_blocks: options.journal_blocks.unwrap_or(0),
+            inode_size: options.inode_size,
+        };
+        let port = attach(&bench)?;
+        let format = async move { ext4::format(&port, &options).await };
+        finish(&bench, &self.path, format)?.map_err(|e| Failure::at(&self.path, e))?;
+        let saved = file.save(&bench.config, &bench.shutdown());
+        saved.map_err(|e| Failure::at(&self.path, e))?;
+        let text = |_| made.told();
+        self.shown.answer("flashloom.mkfs/1", &made, text)
+    }
+
+    fn options(&self, bench: &Bench) -> Result<MkfsOptions, Failure> {
+        let mut identity = Seed(self.seed).stream("mkfs");
+        let mut bytes = || {
+            let (high, low) = (identity.next_u64(), identity.next_u64());
+            (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+        };
+        let mut options = MkfsOptions {
+            // What a random identity looks like by RFC 4122.
+            uuid: stamped(bytes()),
+            hash_seed: bytes(),
+            now: fuse::timestamp(SystemTime::now()),
+            label: self.label.clone(),
+            bytes_per_inode: self.bytes_per_inode.0,
+            inode_size: self.inode_size,
+            ..MkfsOptions::new(bench.config.capacity.0 / BLOCK as u64)
+        };
+        if let Some(size) = self.journal {
+            let blocks = u32::try_from(size.0 / BLOCK as u64);
+            let reason = "expected a journal of less than 16 TiB";
+            let blocks = blocks.map_err(|_| Failure::new(reason))?;
+            options.journal_blocks = Some(blocks);
+        }
+        if options.journal_blocks.is_none() {
+            let small = "the drive is too small for a journal; expected at least 8 MiB";
+            return Err(Failure::at(&self.path, small));
+        }
+        Ok(options)
+    }
+}
+
+fn stamped(mut uuid: [u8; 16]) -> [u8; 16] {
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+impl Made {
+    fn told(&self) -> String {
+        let size = Bytes(self.blocks * self.block_bytes as u64);
+        let journal = Bytes(u64::from(self.journal_blocks) * self.block_bytes as u64);
+        let file = &self.file;
+        format!(
+            "{file} holds an empty {} of {size}, {journal} of it journal\n",
+            self.filesystem
+        )
+    }
+}
+
+/// Check a file system on a drive, without changing it
+///
+/// A journal that has to be replayed is replayed in memory first. The status is 1
+/// if anything is wrong.
+#[derive(Args)]
+pub(crate) struct Fsck {
+    /// The file system
+    #[arg(value_enum, value_name = "FILESYSTEM")]
+    kind: Kind,
+    /// The drive file
+    #[arg(value_name = "DRIVE")]
+    path: PathBuf,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `fsck`.
+#[derive(Serialize)]
+struct Checked {
+    file: String,
+    sound: bool,
+    /// Transactions that were replayed in memory.
+    replayed: u64,
+    findings: Vec<String>,
+}
+
+impl Fsck {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let Kind::Ext4 = self.kind;
+        let bench = Bench::open(&self.path)?;
+        let port = attach(&bench)?;
+        let recovery = finish(&bench, &self.path, recover(bench.kernel.sim(), port))?;
+        let (replayed, mut findings) = match recovery {
+            Ok(recovery) => (recovery.map_or(0, |r| r.transactions), Vec::new()),
+            Err(error) => (0, vec![format!("the file system: {error}")]),
+        };
+        if findings.is_empty() {
+            let found = check(&DriveImage { bench: &bench });
+            findings = found.iter().map(Finding::to_string).collect();
+        }
+        let checked = Checked {
+            file: self.path.display().to_string(),
+            sound: findings.is_empty(),
+            replayed,
+            findings,
+        };
+        let answer = self
+            .shown
+            .answer("flashloom.fsck/1", &checked, |_| checked.told())?;
+        let shown = output::emit(&answer);
+        Ok(if checked.sound {
+            shown
+        } else {
+            ExitCode::from(1)
+        })
+    }
+}
+
+/// Replays the journal and finishes what was interrupted, if there is a journal
+/// that wants it.
+async fn recover(sim: sim::Sim, port: BlockDevice) -> Result<Option<Recovery>, ext4::Ext4Error> {
+    match find_journal(&port).await? {
+        Some(place) if place.needs_recovery => {
+            let (body, recovery) = ext4::mount(&sim, &port, Options::default()).await?;
+            let left = body.unmount().await;
+            left.map_err(extfs::MountError::from)?;
+            Ok(Some(recovery))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl Checked {
+    fn told(&self) -> String {
+        let file = &self.file;
+        let mut out = String::new();
+        if self.replayed > 0 {
+            out += &format!(
+                "{file}: {} transactions were replayed in memory\n",
+                self.replayed
+            );
+        }
+        for finding in &self.findings {
+            out += &format!("{file}: {finding}\n");
+        }
+        if self.sound {
+            out += &format!("{file} holds a sound file system\n");
+        }
+        out
+    }
+}
+
+/// Print what a file system has written on a drive
+#[derive(Args)]
+pub(crate) struct Inspect {
+    /// The file system
+    #[arg(value_enum, value_name = "FILESYSTEM")]
+    kind: Kind,
+    /// The drive file
+    #[arg(value_name = "DRIVE")]
+    path: PathBuf,
+    /// What to print
+    #[arg(value_enum, default_value = "superblock")]
+    what: What,
+    /// The number of the inode; 2 is the root directory
+    #[arg(default_value_t = 2)]
+    inode: u32,
+}
+
+/// What can be printed.
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// The superblock, field by field
+    Superblock,
+    /// A line for each block group
+    Groups,
+    /// An inode, field by field
+    Inode,
+    /// Where the contents of a file are
+    Extents,
+    /// The entries of a directory, with the blocks that they are in
+    Directory,
+}
+
+impl Inspect {
+    pub(crate) fn run(&self) -> Answer {
+        let Kind::Ext4 = self.kind;
+        let bench = Bench::open(&self.path)?;
+        let image = DriveImage { bench: &bench };
+        let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;
+        let text = match self.what {
+            What::Superblock => Some(inspector.superblock()),
+            What::Groups => Some(inspector.groups()),
+            What::Inode => inspector.inode(self.inode),
+            What::Extents => inspector.extents(self.inode),
+            What::Directory => inspector.directory(self.inode),
+        };
+        text.ok_or_else(|| {
+            let reason = format!("there is no inode {} of this kind", self.inode);
+            Failure::at(&self.path, reason)
+        })
+    }
+}
+
+/// A drive as blocks, read at once and without the clock.
+struct DriveImage<'a> {
+    bench: &'a Bench,
+}
+
+impl Image for DriveImage<'_> {
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        let drive = &self.bench.drive;
+        if block >= drive.capacity().0 / BLOCK as u64 {
+            return false;
+        }
+        let per_page = drive.layout().page_bytes() / BLOCK as u64;
+        let (page, sector) = (block / per_page, block % per_page);
+        let Some(payloads) = u32::try_from(page).ok().and_then(|page| drive.peek(page)) else {
+            out.fill(0);
+            return true;
+        };
+        let payload = payloads.get(sector as usize).unwrap_or(&Payload::Zero);
+        payload.copy_to(0, out)
+    }
+}
+
+fn attach(bench: &Bench) -> Result<BlockDevice, Failure> {
+    let (sim, host) = (bench.kernel.sim(), HostConfig::default());
+    Ok(BlockDevice::new(&sim, host, bench.drive.clone())?)
+}
+
+/// Runs `work` to its end; `path` is the drive's file.
+fn finish<T: 'static>(
+    bench: &Bench,
+    path: &Path,
+    work: impl Future<Output = T> + 'static,
+) -> Result<T, Failure> {
+    let rest = "the drive came to rest; its flash has no room to collect garbage in";
+    bench.finish(work).ok_or_else(|| Failure::at(path, rest))
+}

@@ -1,0 +1,120 @@
+//! `record`: runs a program and records its file calls.
+
+use super::failure::Failure;
+use super::file::{beside, check_place};
+use super::output::note;
+use clap::Args;
+use report::human;
+use shim::convert::{ConvertError, Options, Outcome, convert};
+use shim::run::Spool;
+use std::ffi::OsString;
+use std::io::BufWriter;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+
+/// Run a program and record its file calls
+///
+/// The program runs as usual, with a library in front of the C library that
+/// notes what it and its children do with regular files and directories: which
+/// thread did what, when, how long it took and what it answered. When the
+/// program has ended, a trace is made of the notes, and a summary goes to
+/// standard error. The exit status is that of the program; 128 and the number
+/// of the signal if one ended it; 2 if nothing could be recorded.
+///
+/// The trace keeps what happened under the working directory and under every
+/// directory in which the program changed something. What it only read
+/// elsewhere is left out, as are the directories of the system (/usr, /etc and
+/// the like) unless something was changed there. Think times include what was
+/// left out. Data are not recorded. Files that were there before are part of
+/// the trace by name, size and kind.
+///
+/// Not seen: programs that are linked statically or that gain rights when they
+/// start (sudo), requests through io_uring and libaio, direct system calls, and
+/// what the program's children do after it has ended. Loads and stores through
+/// mappings are known by the page, once the range is written back or unmapped.
+#[derive(Args)]
+pub(crate) struct Record {
+    /// Where to write the trace
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+    /// Keep only what happens under this directory; paths are relative to it
+    #[arg(long, value_name = "DIR")]
+    under: Option<PathBuf>,
+    /// Keep everything, files of the system too
+    #[arg(long, conflicts_with = "under")]
+    all: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+impl Record {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        check_place(&self.out)?;
+        let options = self.options()?;
+        let spool = Spool::new()?;
+        let (program, arguments) = self.command.split_first().expect("it is required");
+        let status = spool.run(program, arguments);
+        let status = status.map_err(|e| Failure::at(Path::new(program), e))?;
+        match self.convert(&spool, &options) {
+            Ok(outcome) => {
+                told(&self.out, &outcome);
+                Ok(code(status))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn options(&self) -> Result<Options, Failure> {
+        let real = |path: &Path| path.canonicalize().map_err(|e| Failure::at(path, e));
+        let under = self.under.as_deref().map(real).transpose()?;
+        let words: Vec<_> = self.command.iter().map(|word| word.as_bytes()).collect();
+        Ok(Options {
+            under,
+            all: self.all,
+            folder: std::env::current_dir()?,
+            command: OsString::from_vec(words.join(&b' ')).into_vec(),
+        })
+    }
+
+    fn convert(&self, spool: &Spool, options: &Options) -> Result<Outcome, Failure> {
+        let mut file = beside(&self.out)?;
+        let outcome = convert(&spool.folders(), options, BufWriter::new(&mut file));
+        let outcome = outcome.map_err(|error| match error {
+            ConvertError::Nothing => Failure::at(Path::new(&self.command[0]), error),
+            error => Failure::at(&self.out, error),
+        })?;
+        file.persist(&self.out)
+            .map_err(|e| Failure::at(&self.out, e.error))?;
+        Ok(outcome)
+    }
+}
+
+fn code(status: ExitStatus) -> ExitCode {
+    let signal = status.signal().map(|signal| signal + 128);
+    let code = status.code().or(signal).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+fn told(out: &Path, outcome: &Outcome) {
+    let sum = &outcome.summary;
+    let count = |n: u64| human::count(n as f64);
+    note(&format!(
+        "flashloom: {}: {} calls of {} threads in {} processes on {} paths under {}; read {}, wrote \
+         {}, made durable {} times",
+        out.display(),
+        count(sum.calls),
+        count(sum.threads),
+        count(sum.processes),
+        count(sum.paths),
+        outcome.root.display(),
+        human::bytes(sum.read_bytes as f64),
+        human::bytes(sum.write_bytes as f64),
+        count(sum.syncs),
+    ));
+    for lacks in &outcome.notes {
+        note(&format!("flashloom: not recorded: {lacks}"));
+    }
+}

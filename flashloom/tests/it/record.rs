@@ -1,0 +1,109 @@
+//! Recording programs, and looking into what was recorded.
+
+use super::Bench;
+use workload::files::trace::FileTrace;
+
+#[test]
+fn a_recording_is_told_shown_and_converted() {
+    let bench = Bench::new();
+    let words = [
+        "record",
+        "-o",
+        "t.flt",
+        "--",
+        "sh",
+        "-c",
+        "echo hello > a; cat a; mv a b",
+    ];
+    let said = bench.run_words(&words);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "hello\n"));
+    assert!(said.err.starts_with("flashloom: t.flt: "), "{}", said.err);
+    let info = bench.json("trace info t.flt", "flashloom.file-trace-info/1");
+    assert_eq!(info["command"], "sh -c echo hello > a; cat a; mv a b");
+    let kinds = info["kinds"].as_array().unwrap();
+    let calls = |name: &str| {
+        let kind = kinds.iter().find(|kind| kind["call"] == name);
+        kind.map_or(0, |kind| kind["calls"].as_u64().unwrap())
+    };
+    assert_eq!((calls("pwrite"), calls("rename")), (1, 1));
+    assert_eq!(info["write_bytes"], 6);
+    let head = bench.run("trace head t.flt -n 100");
+    assert!(head.out.contains("pwrite fd="), "{}", head.out);
+    assert!(
+        bench
+            .run("trace convert t.flt --to flt-text t.txt")
+            .out
+            .contains("flt-text")
+    );
+    assert!(bench.text("t.txt").starts_with("flashloom file calls 1\n"));
+    bench.run("trace convert t.txt --to flt again.flt");
+    assert_eq!(bench.read("again.flt"), bench.read("t.flt"));
+}
+
+#[test]
+fn the_status_of_the_program_is_passed_on() {
+    let bench = Bench::new();
+    let run = |script: &str| bench.run_words(&["record", "-o", "t.flt", "--", "sh", "-c", script]);
+    assert_eq!(run("exit 7").code, Some(7));
+    assert_eq!(run("kill -9 $$").code, Some(128 + 9));
+}
+
+#[test]
+fn a_recording_can_be_narrowed_to_a_directory() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("in")).unwrap();
+    bench.write("in/before", "12345");
+    let script = "echo a > in/a; echo b > b; cat in/before > /dev/null";
+    let words = [
+        "record", "--under", "in", "-o", "t.flt", "--", "sh", "-c", script,
+    ];
+    assert_eq!(bench.run_words(&words).code, Some(0));
+    let trace = FileTrace::open(bench.path("t.flt"))
+        .unwrap()
+        .load()
+        .unwrap();
+    let known = |name: &[u8]| trace.names.find(name).is_some();
+    assert!(known(b"a") && known(b"before") && !known(b"b"));
+    assert_eq!(trace.setup.entries.len(), 1);
+}
+
+#[test]
+fn what_can_not_be_recorded_is_refused_in_a_sentence() {
+    let bench = Bench::new();
+    for (line, wants) in [
+        ("record -o t.flt -- /nonexistent/program", "No such file"),
+        ("record -o no/t.flt -- true", "expected a directory no"),
+        ("record -o t.flt --under none -- true", "none: No such file"),
+        ("record -o t.flt", "<CMD>"),
+        ("record -- true", "--out"),
+    ] {
+        let said = bench.run(line);
+        assert_eq!(said.code, Some(2), "{line}: {}", said.err);
+        assert!(said.err.contains(wants), "{line}: {}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{line}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_trace_of_calls_is_not_taken_for_one_of_blocks() {
+    let bench = Bench::new();
+    bench.write("t.txt", "flashloom file calls 1\nend events=0\n");
+    bench.write("b.csv", "0,R,8,8,x\n");
+    for (line, wants) in [
+        ("trace convert t.txt --to csv o", "it holds file calls"),
+        ("trace convert b.csv --to flt o", "it holds no file calls"),
+        ("trace convert b.csv --to what o", "expected"),
+    ] {
+        let said = bench.run(line);
+        assert_eq!(said.code, Some(2), "{line}: {}", said.err);
+        assert!(said.err.contains(wants), "{line}: {}", said.err);
+    }
+    bench.write("broken.flt", b"flfiles\x01none");
+    let said = bench.run("trace info broken.flt");
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.err.starts_with("flashloom: broken.flt: "),
+        "{}",
+        said.err
+    );
+}

@@ -1,0 +1,172 @@
+//! The records of a spool, of all threads, in the order of time.
+//!
+//! A record's time is that of its beginning, but for calls that answer with a
+//! descriptor, whose time is that of their end: the number may have been freed
+//! since they began.
+
+use super::ConvertError;
+use crate::wire::{Chunk, Head, Info, Op, Record};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A record on its own.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) head: Head,
+    pub(super) infos: [Option<Info>; 2],
+    pub(super) s1: Vec<u8>,
+    pub(super) s2: Vec<u8>,
+    /// The system's number of the process.
+    pub(super) pid: u32,
+    /// The system's number of the thread.
+    pub(super) tid: u32,
+}
+
+impl Said {
+    /// The time by which records are ordered.
+    fn time(&self) -> u64 {
+        match self.head.op {
+            Op::Open | Op::Dup | Op::Map | Op::Remap => self.head.end,
+            _ => self.head.start,
+        }
+    }
+}
+
+/// The log of a thread: chunks in their order, of which one is in memory.
+struct Log {
+    pid: u32,
+    tid: u32,
+    chunks: Vec<PathBuf>,
+    bytes: Vec<u8>,
+    at: usize,
+    /// The time of the last record; no later one comes before it.
+    last: u64,
+}
+
+impl Log {
+    /// The next record that is whole.
+    fn next(&mut self) -> Result<Option<Said>, ConvertError> {
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            if let Some((record, size)) = Record::read(rest) {
+                self.at += size;
+                if record.head.op != Op::Nothing {
+                    return Ok(Some(self.own(&record)));
+                }
+            } else if let Some(path) = self.chunks.pop() {
+                self.bytes.clear();
+                fs::File::open(path)?.read_to_end(&mut self.bytes)?;
+                self.at = Chunk::SIZE;
+            } else {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn own(&self, record: &Record<'_>) -> Said {
+        Said {
+            head: record.head,
+            infos: record.infos,
+            s1: record.s1.to_vec(),
+            s2: record.s2.to_vec(),
+            pid: self.pid,
+            tid: self.tid,
+        }
+    }
+}
+
+/// The records of all logs, merged.
+pub(super) struct Merged {
+    logs: Vec<Log>,
+    /// The next record of each log that has one.
+    ready: Vec<Option<Said>>,
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Logs of each process that are not exhausted.
+    left: BTreeMap<u32, usize>,
+}
+
+impl Merged {
+    /// Finds the logs in the folders `spool`.
+    pub(super) fn open(spool: &[&Path]) -> Result<Self, ConvertError> {
+        let mut chunks = BTreeMap::new();
+        let folders: Result<Vec<_>, _> = spool.iter().map(fs::read_dir).collect();
+        for entry in folders?.into_iter().flatten() {
+            let path = entry?.path();
+            if let Some(chunk) = head(&path)? {
+                let log = (chunk.image, chunk.pid, chunk.tid);
+                chunks
+                    .entry(log)
+                    .or_insert_with(Vec::new)
+                    .push((chunk.index, path));
+            }
+        }
+        let mut merged = Self {
+            logs: Vec::new(),
+            ready: Vec::new(),
+            heap: BinaryHeap::new(),
+            left: BTreeMap::new(),
+        };
+        for ((_, pid, tid), mut found) in chunks {
+            // The next chunk is the last of the vector.
+            found.sort_unstable_by_key(|(index, _)| Reverse(*index));
+            merged.add(pid, tid, found.into_iter().map(|(_, path)| path).collect())?;
+        }
+        if merged.logs.is_empty() {
+            return Err(ConvertError::Nothing);
+        }
+        Ok(merged)
+    }
+
+    fn add(&mut self, pid: u32, tid: u32, chunks: Vec<PathBuf>) -> Result<(), ConvertError> {
+        let index = self.logs.len();
+        self.logs.push(Log {
+            pid,
+            tid,
+            chunks,
+            bytes: Vec::new(),
+            at: 0,
+            last: 0,
+        });
+        self.ready.push(None);
+        *self.left.entry(pid).or_insert(0) += 1;
+        self.fill(index)
+    }
+
+    fn fill(&mut self, index: usize) -> Result<(), ConvertError> {
+        let log = &mut self.logs[index];
+        match log.next()? {
+            Some(said) => {
+                log.last = log.last.max(said.time());
+                self.heap.push(Reverse((log.last, index)));
+                self.ready[index] = Some(said);
+            }
+            None => *self.left.entry(log.pid).or_insert(1) -= 1,
+        }
+        Ok(())
+    }
+
+    /// The next record, and whether it is the last of its process.
+    pub(super) fn next(&mut self) -> Result<Option<(Said, bool)>, ConvertError> {
+        let Some(Reverse((_, index))) = self.heap.pop() else {
+            return Ok(None);
+        };
+        let said = self.ready[index].take();
+        self.fill(index)?;
+        Ok(said.map(|said| {
+            let last = self.left.get(&said.pid) == Some(&0);
+            (said, last)
+        }))
+    }
+}
+
+fn head(path: &Path) -> Result<Option<Chunk>, ConvertError> {
+    let mut bytes = Vec::new();
+    let mut file = fs::File::open(path)?;
+    file.by_ref()
+        .take(Chunk::SIZE as u64)
+        .read_to_end(&mut bytes)?;
+    Ok(Chunk::read(&bytes))
+}

@@ -1,0 +1,104 @@
+//! Declaring a hook, and calling what it stands in front of.
+
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// The next function of a name, looked up when it is first needed.
+pub(crate) struct Next {
+    name: &'static [u8],
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    /// The function called `name`, which ends with a zero byte.
+    pub(crate) const fn new(name: &'static [u8]) -> Self {
+        Self {
+            name,
+            found: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// Where it is; null if there is none.
+    #[inline]
+    pub(crate) fn get(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Relaxed);
+        if found.is_null() { self.look() } else { found }
+    }
+
+    #[cold]
+    fn look(&self) -> *mut c_void {
+        // SAFETY: the name ends with a zero byte.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// What a hook answers when there is nothing behind it.
+pub(crate) trait Refusal {
+    /// The value that says that the call failed.
+    const REFUSED: Self;
+}
+
+impl Refusal for i32 {
+    const REFUSED: Self = -1;
+}
+
+impl Refusal for isize {
+    const REFUSED: Self = -1;
+}
+
+impl Refusal for i64 {
+    const REFUSED: Self = -1;
+}
+
+impl<T> Refusal for *mut T {
+    const REFUSED: Self = null_mut();
+}
+
+impl Refusal for () {
+    const REFUSED: Self = ();
+}
+
+/// Declares hooks. `fn [a b](x: T) -> R, |next| body` declares `a` and `b`,
+/// which do `body`; `next()` calls the function that stands behind with the
+/// arguments as they came.
+macro_rules! hooks {
+    ($(fn [$($name:ident)*] $args:tt -> $ret:ty, |$next:ident| $body:expr;)*) => {
+        $($($crate::preload::next::hook! { $name $args $ret, $next, $body })*)*
+
+        /// The hooks of this module.
+        pub(super) const HOOKS: &[fn() -> super::Hook] =
+            &[$($(|| (stringify!($name), $name as *const ()),)*)*];
+    };
+}
+
+macro_rules! hook {
+    ($name:ident ($($arg:ident: $ty:ty),*) $ret:ty, $next:ident, $body:expr) => {
+        #[cfg_attr(flashloom_preload, unsafe(no_mangle))]
+        unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            static NEXT: $crate::preload::next::Next =
+                $crate::preload::next::Next::new(concat!(stringify!($name), "\0").as_bytes());
+            let $next = || -> $ret {
+                let found = NEXT.get();
+                if found.is_null() {
+                    $crate::preload::raw::set_errno(libc::ENOSYS);
+                    return <$ret as $crate::preload::next::Refusal>::REFUSED;
+                }
+                // SAFETY: the C library's function of this name has this type;
+                // the arguments are those that its caller vouches for.
+                unsafe {
+                    core::mem::transmute::<
+                        *mut core::ffi::c_void,
+                        unsafe extern "C" fn($($ty),*) -> $ret,
+                    >(found)($($arg),*)
+                }
+            };
+            $body
+        }
+    };
+}
+
+pub(crate) use hook;
+pub(crate) use hooks;

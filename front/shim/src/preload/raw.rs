@@ -1,0 +1,217 @@
+//! System calls of our own, past every hook; `errno`; the clock.
+
+use super::next::Next;
+use crate::wire::Info;
+use core::ffi::{c_char, c_int, c_long};
+use core::mem::MaybeUninit;
+
+static SYSCALL: Next = Next::new(b"syscall\0");
+
+/// Makes a system call. The answer is negative if it failed.
+pub(super) fn call(number: c_long, args: [usize; 6]) -> isize {
+    let next = SYSCALL.get();
+    // SAFETY: `syscall` takes up to seven words in registers, in any C
+    // library; what the call does with them is up to the callers below.
+    let answer = unsafe {
+        let [a, b, c, d, e, f] = args;
+        type Syscall =
+            unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;
+        core::mem::transmute::<*mut core::ffi::c_void, Syscall>(next)(number, a, b, c, d, e, f)
+    };
+    answer as isize
+}
+
+/// The error of the last call of this thread.
+pub(super) fn errno() -> c_int {
+    // SAFETY: the pointer is to the thread's own variable.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the error of the last call of this thread.
+pub(crate) fn set_errno(value: c_int) {
+    // SAFETY: the pointer is to the thread's own variable.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// Does `work`, which may fail without anyone noticing.
+pub(super) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let done = work();
+    set_errno(before);
+    done
+}
+
+/// Nanoseconds of the monotonic clock, which all processes share.
+#[inline]
+pub(super) fn now() -> u64 {
+    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the clock exists, so the time is written.
+    let time = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
+        time.assume_init()
+    };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Attributes of the file at `path` from the folder `fd`. `errno` is kept.
+///
+/// # Safety
+/// `path` is a string or null.
+pub(super) unsafe fn info_at(fd: c_int, path: *const c_char, flags: c_int) -> Option<Info> {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    let args = [
+        fd as usize,
+        path as usize,
+        stat.as_mut_ptr() as usize,
+        flags as usize,
+        0,
+        0,
+    ];
+    let found = keeping_errno(|| call(libc::SYS_newfstatat, args) == 0);
+    // SAFETY: all zeros are a valid `stat`, whether the call wrote it or not.
+    let stat = unsafe { stat.assume_init() };
+    found.then(|| info(&stat))
+}
+
+/// Attributes of the open file `fd`. `errno` is kept.
+pub(super) fn info(stat: &libc::stat) -> Info {
+    Info {
+        mode: stat.st_mode,
+        links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        size: stat.st_size as u64,
+        inode: stat.st_ino,
+        device: stat.st_dev,
+    }
+}
+
+/// Attributes of the open file `fd`. `errno` is kept.
+pub(super) fn info_of(fd: c_int) -> Option<Info> {
+    // SAFETY: the path is an empty string.
+    unsafe { info_at(fd, c"".as_ptr(), libc::AT_EMPTY_PATH) }
+}
+
+/// Calls without arguments that cannot fail.
+pub(super) fn id(number: c_long) -> u32 {
+    call(number, [0; 6]) as u32
+}
+
+/// Text that is put together without allocating: a path with a zero byte.
+pub(super) struct Text {
+    bytes: [u8; Self::ROOM],
+    len: usize,
+}
+
+impl Text {
+    const ROOM: usize = 4096 + 64;
+
+    /// Nothing yet.
+    pub(super) const fn new() -> Self {
+        Self {
+            bytes: [0; Self::ROOM],
+            len: 0,
+        }
+    }
+
+    /// Appends bytes; those for which there is no room are left out.
+    pub(super) fn bytes(&mut self, part: &[u8]) -> &mut Self {
+        let room = Self::ROOM - 1 - self.len;
+        let part = &part[..part.len().min(room)];
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+        self
+    }
+
+    /// Appends a number.
+    pub(super) fn number(&mut self, mut number: u64) -> &mut Self {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.bytes(&digits[at..])
+    }
+
+    /// What is there.
+    pub(super) fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// What is there, ending with a zero byte.
+    pub(super) fn pointer(&mut self) -> *const c_char {
+        self.bytes[self.len] = 0;
+        self.bytes.as_ptr().cast()
+    }
+
+    /// Reads the symbolic link at `path`.
+    pub(super) fn link(path: &mut Self) -> Option<Self> {
+        let mut said = Self::new();
+        let args = [
+            libc::AT_FDCWD as usize,
+            path.pointer() as usize,
+            said.bytes.as_mut_ptr() as usize,
+            Self::ROOM - 1,
+            0,
+            0,
+        ];
+        said.len = usize::try_from(call(libc::SYS_readlinkat, args)).ok()?;
+        Some(said)
+    }
+
+    /// The working directory.
+    pub(super) fn folder() -> Option<Self> {
+        let mut said = Self::new();
+        let args = [said.bytes.as_mut_ptr() as usize, Self::ROOM, 0, 0, 0, 0];
+        let length = usize::try_from(call(libc::SYS_getcwd, args)).ok()?;
+        said.len = length.saturating_sub(1);
+        Some(said)
+    }
+}
+
+/// The bytes of a C string, without its end, at most those of the longest path.
+///
+/// # Safety
+/// `text` is a string that outlives the use, or null.
+pub(super) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return &[];
+    }
+    // SAFETY: it is a string, and the slice ends before its end.
+    unsafe {
+        let length = libc::strnlen(text, libc::PATH_MAX as usize);
+        core::slice::from_raw_parts(text.cast(), length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_put_together_and_cut_at_its_room() {
+        let mut text = Text::new();
+        text.bytes(b"/a/").number(0).bytes(b".").number(u64::MAX);
+        assert_eq!(text.get(), b"/a/0.18446744073709551615");
+        let long = [b'x'; 2 * Text::ROOM];
+        assert_eq!(Text::new().bytes(&long).get().len(), Text::ROOM - 1);
+    }
+
+    #[test]
+    fn a_folder_and_a_link_are_read() {
+        let folder = Text::folder().unwrap();
+        let mut link = Text::new();
+        let said = Text::link(link.bytes(b"/proc/self/cwd")).unwrap();
+        assert_eq!(folder.get(), said.get());
+    }
+
+    #[test]
+    fn looking_at_files_keeps_errno() {
+        set_errno(77);
+        assert!(info_of(-1).is_none());
+        assert_eq!(errno(), 77);
+    }
+}

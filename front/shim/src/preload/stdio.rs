@@ -1,0 +1,271 @@
+//! Streams.
+//!
+//! The C library's streams read and write inside it, so no function in front of
+//! `read` sees them, and standing in front of every function that may flush a
+//! buffer is hopeless (some are macros). But each stream reaches the system
+//! through a table of functions of its kind, and of that table four entries
+//! matter: read, write, seek, close. They are replaced, in glibc's own tables
+//! for files, by ours, which call them. Everything else of streams, such as
+//! their descriptors, buffers and locks, is as it was; that is why this is
+//! better than streams of our own (`fopencookie`), whose `fileno` is -1.
+//!
+//! The entries are found by what they hold, which are exported functions; if
+//! they are not there, as in other C libraries, nothing is replaced and that
+//! streams are not seen is noted. The tables are read-only, so the kernel's
+//! view of our memory is written instead (`/proc/self/mem`).
+
+use super::next::{Next, hooks};
+use super::open::{close_with, open_at, opened, unseen};
+use super::raw::{self, bytes};
+use super::watch;
+use crate::wire::{Head, Op};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use libc::{FILE, off64_t, ssize_t};
+
+/// Entries of a table, with room to spare for what may be added.
+const ENTRIES: usize = 21;
+
+const TABLES: [&CStr; 2] = [c"_IO_file_jumps", c"_IO_wfile_jumps"];
+
+/// An entry: the function that it holds, and ours.
+struct Entry {
+    name: &'static CStr,
+    theirs: AtomicPtr<c_void>,
+    ours: fn() -> usize,
+}
+
+impl Entry {
+    const fn new(name: &'static CStr, ours: fn() -> usize) -> Self {
+        Self {
+            name,
+            theirs: AtomicPtr::new(core::ptr::null_mut()),
+            ours,
+        }
+    }
+}
+
+static READ: Entry = Entry::new(c"_IO_file_read", || read_entry as *const () as usize);
+static WRITE: Entry = Entry::new(c"_IO_file_write", || write_entry as *const () as usize);
+static SEEK: Entry = Entry::new(c"_IO_file_seek", || seek_entry as *const () as usize);
+static CLOSE: Entry = Entry::new(c"_IO_file_close", || close_entry as *const () as usize);
+
+fn symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+/// Replaces the entries.
+pub(super) fn begin() {
+    if cfg!(flashloom_preload) && !replace() {
+        unseen(b"streams of the C library (stdio)");
+    }
+}
+
+fn replace() -> bool {
+    let entries = [&READ, &WRITE, &SEEK, &CLOSE];
+    for entry in entries {
+        entry.theirs.store(symbol(entry.name), Ordering::Release);
+    }
+    let flags = (libc::O_RDWR | libc::O_CLOEXEC) as usize;
+    let path = c"/proc/self/mem".as_ptr() as usize;
+    let here = libc::AT_FDCWD as usize;
+    let memory = raw::call(libc::SYS_openat, [here, path, flags, 0, 0, 0]);
+    let Ok(memory) = usize::try_from(memory) else {
+        return false;
+    };
+    let replaced = TABLES.map(|table| {
+        let table = symbol(table).cast::<usize>();
+        !table.is_null() && replace_in(memory, table, entries)
+    });
+    raw::call(libc::SYS_close, [memory, 0, 0, 0, 0, 0]);
+    replaced == [true; TABLES.len()]
+}
+
+/// Replaces the entries of one table, by one write.
+fn replace_in(memory: usize, table: *const usize, entries: [&Entry; 4]) -> bool {
+    let mut held = [0; ENTRIES];
+    // SAFETY: the table has this many entries in every version that has it.
+    held.copy_from_slice(unsafe { core::slice::from_raw_parts(table, ENTRIES) });
+    let (mut first, mut last) = (ENTRIES, 0);
+    for entry in entries {
+        let theirs = entry.theirs.load(Ordering::Acquire) as usize;
+        let Some(place) = held.iter().position(|&it| it == theirs && it != 0) else {
+            return false;
+        };
+        held[place] = (entry.ours)();
+        (first, last) = (first.min(place), last.max(place + 1));
+    }
+    let bytes = (last - first) * size_of::<usize>();
+    let from = held[first..].as_ptr() as usize;
+    let to = table as usize + first * size_of::<usize>();
+    raw::call(libc::SYS_pwrite64, [memory, from, bytes, to, 0, 0]) == bytes as isize
+}
+
+static FILENO: Next = Next::new(b"fileno\0");
+
+/// The descriptor of a stream, or -1.
+///
+/// # Safety
+/// The stream is null or open.
+unsafe fn descriptor(stream: *mut FILE) -> c_int {
+    let found = FILENO.get();
+    if stream.is_null() || found.is_null() {
+        return -1;
+    }
+    type Fileno = unsafe extern "C" fn(*mut FILE) -> c_int;
+    // SAFETY: this is the type of `fileno`, and the stream is open.
+    raw::keeping_errno(|| unsafe { core::mem::transmute::<*mut c_void, Fileno>(found)(stream) })
+}
+
+unsafe extern "C" fn read_entry(stream: *mut FILE, to: *mut c_void, len: ssize_t) -> ssize_t {
+    type Theirs = unsafe extern "C" fn(*mut FILE, *mut c_void, ssize_t) -> ssize_t;
+    // SAFETY: the C library calls this as it would call its own.
+    unsafe {
+        let theirs =
+            core::mem::transmute::<*mut c_void, Theirs>(READ.theirs.load(Ordering::Acquire));
+        let head = Head::on(Op::Read, descriptor(stream)).words(len as u64, 0, 0);
+        super::log::on_fd(head, || theirs(stream, to, len))
+    }
+}
+
+unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ssize_t) -> ssize_t {
+    type Theirs = unsafe extern "C" fn(*mut FILE, *const c_void, ssize_t) -> ssize_t;
+    // SAFETY: the C library calls this as it would call its own.
+    unsafe {
+        let theirs =
+            core::mem::transmute::<*mut c_void, Theirs>(WRITE.theirs.load(Ordering::Acquire));
+        let head = Head::on(Op::Write, descriptor(stream)).words(len as u64, 0, 0);
+        super::log::on_fd(head, || theirs(stream, from, len))
+    }
+}
+
+unsafe extern "C" fn seek_entry(stream: *mut FILE, to: off64_t, whence: c_int) -> off64_t {
+    type Theirs = unsafe extern "C" fn(*mut FILE, off64_t, c_int) -> off64_t;
+    // SAFETY: the C library calls this as it would call its own.
+    unsafe {
+        let theirs =
+            core::mem::transmute::<*mut c_void, Theirs>(SEEK.theirs.load(Ordering::Acquire));
+        let head = Head::on(Op::Seek, descriptor(stream)).words(to as u64, whence as u64, 0);
+        super::log::on_fd(head, || theirs(stream, to, whence))
+    }
+}
+
+unsafe extern "C" fn close_entry(stream: *mut FILE) -> c_int {
+    type Theirs = unsafe extern "C" fn(*mut FILE) -> c_int;
+    // SAFETY: the C library calls this as it would call its own.
+    unsafe {
+        let theirs =
+            core::mem::transmute::<*mut c_void, Theirs>(CLOSE.theirs.load(Ordering::Acquire));
+        close_with(descriptor(stream), || theirs(stream))
+    }
+}
+
+/// The flags of `open` that a mode of `fopen` stands for.
+fn flags(mode: &[u8]) -> c_int {
+    let has = |letter| mode.contains(&letter);
+    let (only, more) = match mode.first() {
+        Some(b'w') => (libc::O_WRONLY, libc::O_CREAT | libc::O_TRUNC),
+        Some(b'a') => (libc::O_WRONLY, libc::O_CREAT | libc::O_APPEND),
+        _ => (libc::O_RDONLY, 0),
+    };
+    let access = if has(b'+') { libc::O_RDWR } else { only };
+    let exclusive = if has(b'x') { libc::O_EXCL } else { 0 };
+    access | more | exclusive
+}
+
+/// # Safety
+/// The strings are strings or null.
+unsafe fn opens(
+    path: *const c_char,
+    mode: *const c_char,
+    next: impl FnOnce() -> *mut FILE,
+) -> *mut FILE {
+    let mut stream = core::ptr::null_mut();
+    let run = || {
+        stream = next();
+        // SAFETY: it is null or was just opened.
+        unsafe { descriptor(stream) }
+    };
+    // SAFETY: as for the function.
+    unsafe { open_at(libc::AT_FDCWD, path, flags(bytes(mode)), 0o666, run) };
+    stream
+}
+
+/// Opens another file in an open stream: the old one is closed first.
+///
+/// # Safety
+/// The strings are strings or null; the stream is open.
+unsafe fn reopens(
+    (path, mode): (*const c_char, *const c_char),
+    old: *mut FILE,
+    next: impl FnOnce() -> *mut FILE,
+) -> *mut FILE {
+    // SAFETY: as for the function.
+    unsafe {
+        let fd = descriptor(old);
+        if path.is_null() {
+            return next();
+        }
+        if watch::forget(fd) {
+            super::log::note(Head::on(Op::Close, fd), &super::log::More::default());
+        }
+        opens(path, mode, next)
+    }
+}
+
+/// # Safety
+/// The answer is null or an open stream.
+unsafe fn temporary(next: impl FnOnce() -> *mut FILE) -> *mut FILE {
+    let flags = libc::O_RDWR | libc::O_TMPFILE;
+    let mut head = Head::on(Op::Open, libc::AT_FDCWD)
+        .flags(flags)
+        .words(0o600, 0, 0);
+    head.start = raw::now();
+    let stream = next();
+    head.end = raw::now();
+    // SAFETY: as for the function.
+    opened(unsafe { descriptor(stream) }, head, None, b"/tmp");
+    stream
+}
+
+hooks! {
+    fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut FILE, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { opens(path, mode, next) };
+    fn [freopen freopen64](path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE,
+        // SAFETY: as the caller vouches for the call.
+        |next| unsafe { reopens((path, mode), old, next) };
+    fn [tmpfile tmpfile64]() -> *mut FILE, |next|
+        // SAFETY: the C library answers with a stream or null.
+        unsafe { temporary(next) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_stand_for_flags() {
+        assert_eq!(flags(b"r"), libc::O_RDONLY);
+        assert_eq!(flags(b"r+b"), libc::O_RDWR);
+        assert_eq!(flags(b"we"), libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC);
+        let append = libc::O_RDWR | libc::O_CREAT | libc::O_APPEND;
+        assert_eq!(flags(b"a+"), append);
+        assert_eq!(flags(b"wx") & libc::O_EXCL, libc::O_EXCL);
+    }
+
+    #[test]
+    fn the_tables_of_this_system_are_known() {
+        for table in TABLES {
+            let table = symbol(table).cast::<usize>();
+            assert!(!table.is_null());
+            for entry in [&READ, &WRITE, &SEEK, &CLOSE] {
+                let theirs = symbol(entry.name) as usize;
+                // SAFETY: as in `replace_in`.
+                let held = unsafe { core::slice::from_raw_parts(table, ENTRIES) };
+                assert!(held.contains(&theirs));
+            }
+        }
+    }
+}

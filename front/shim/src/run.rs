@@ -1,0 +1,102 @@
+//! Running a program under the library.
+
+use crate::library;
+use crate::preload::SPOOL;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use tempfile::TempDir;
+
+/// Folders into which programs write what they do, and the library. They are
+/// removed when this goes.
+pub struct Spool {
+    /// In memory, if the system has such a place: notes on a disk would be
+    /// flushed along with what the program flushes, and slow it down.
+    memory: Option<TempDir>,
+    /// Among the temporary files: the library, and what memory has no room for.
+    disk: TempDir,
+}
+
+/// The library's file.
+const LIBRARY: &str = "libflashloom.so";
+
+/// Where Linux keeps files in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// A folder in `place` that any user may write to: a program may run as another
+/// one, and its files are its own.
+fn folder(place: &Path) -> io::Result<TempDir> {
+    let mut folder = tempfile::Builder::new();
+    let folder = folder.prefix("flashloom-record-").tempdir_in(place)?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o1777))?;
+    Ok(folder)
+}
+
+impl Spool {
+    /// Makes the folders.
+    ///
+    /// # Errors
+    /// If the system refuses, or programs cannot be recorded on it.
+    pub fn new() -> io::Result<Self> {
+        // Programs change their working directory, so the path is absolute.
+        let disk = folder(&std::env::temp_dir().canonicalize()?)?;
+        let library = disk.path().join(LIBRARY);
+        library::write(&library)?;
+        fs::set_permissions(library, Permissions::from_mode(0o755))?;
+        let memory = folder(Path::new(MEMORY)).ok();
+        Ok(Self { memory, disk })
+    }
+
+    /// Where they are, that with the most room last.
+    #[must_use]
+    pub fn folders(&self) -> Vec<&Path> {
+        let folders = self.memory.iter().chain([&self.disk]);
+        folders.map(TempDir::path).collect()
+    }
+
+    fn library(&self) -> PathBuf {
+        self.disk.path().join(LIBRARY)
+    }
+
+    /// Runs a program to its end. Meanwhile this process ignores the signals by
+    /// which a terminal ends programs, so that the recording outlives one that
+    /// is interrupted.
+    ///
+    /// # Errors
+    /// If the program cannot be started.
+    pub fn run(&self, program: &OsStr, arguments: &[OsString]) -> io::Result<ExitStatus> {
+        let mut preload = self.library().into_os_string();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|it| !it.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.env("LD_PRELOAD", preload);
+        let folders: Vec<_> = self.folders().iter().map(|it| it.as_os_str()).collect();
+        command.env(SPOOL, folders.join(OsStr::new(":")));
+        let mut child = command.spawn()?;
+        let before = [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, ignore(signal)));
+        let status = child.wait();
+        for (signal, handler) in before {
+            restore(signal, handler);
+        }
+        status
+    }
+}
+
+/// Ignores a signal, and says what it did before.
+fn ignore(signal: libc::c_int) -> libc::sighandler_t {
+    // SAFETY: ignoring runs no code of ours.
+    unsafe { libc::signal(signal, libc::SIG_IGN) }
+}
+
+fn restore(signal: libc::c_int, handler: libc::sighandler_t) {
+    if handler != libc::SIG_ERR {
+        // SAFETY: the handler is the one that was there.
+        unsafe { libc::signal(signal, handler) };
+    }
+}

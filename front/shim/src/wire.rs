@@ -1,0 +1,529 @@
+//! Raw records: what the preload library writes and the conversion reads.
+//!
+//! A thread appends to one file after another, its chunks. A chunk opens with a
+//! [`Chunk`]; records follow, each a multiple of 8 bytes: a [`Head`], as many
+//! [`Info`] as it says, two strings, padding. Numbers have the order of bytes
+//! of the machine, for the chunks never leave it.
+//!
+//! Invariants: a record's size is written before its operation, so that a
+//! record that a crash or a jump out of a signal handler left unfinished has
+//! the operation 0 and is skipped; a chunk ends at its first size of 0 or at
+//! its end. No reader trusts any of this.
+
+/// Opens a chunk.
+pub const MAGIC: [u8; 8] = *b"flspool1";
+
+/// Declares the operations, their numbers and names.
+macro_rules! ops {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a record is about. The words `a`, `b` and `c` are fields of
+        /// [`Head`]; unless said otherwise, `s1` is a path, `fd` the descriptor
+        /// or the folder that the path starts from, and `flags` are those of
+        /// the system.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum Op {
+            /// Not finished.
+            Nothing = 0,
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Op {
+            /// The operation of this number.
+            #[must_use]
+            pub fn of(number: u16) -> Option<Self> {
+                const ALL: &[Op] = &[Op::Nothing, $(Op::$name),*];
+                ALL.get(usize::from(number)).copied()
+            }
+        }
+    };
+}
+
+ops! {
+    /// A program started, by `exec` or otherwise: `a` the parent process, `s1`
+    /// the working directory, `s2` the program.
+    Start,
+    /// A process was forked: `a` the parent process.
+    Born,
+    /// A descriptor that is open though nothing was seen to open it: `a` the
+    /// offset, `flags` those of the open file.
+    Found,
+    /// `open` and its kind: `a` the mode; `b` 1 if the file was there before,
+    /// which is then what the first info describes.
+    Open,
+    /// `close`.
+    Close,
+    /// `close_range`: `a` the first and `b` the last descriptor.
+    CloseRange,
+    /// `dup` and its kind: the result is the copy.
+    Dup,
+    /// `read`: `a` the length.
+    Read,
+    /// `write`: `a` the length.
+    Write,
+    /// `pread`: `a` the length, `b` the offset.
+    Pread,
+    /// `pwrite`: `a` the length, `b` the offset.
+    Pwrite,
+    /// `lseek`: `a` the offset, `b` what it counts from.
+    Seek,
+    /// `fsync`.
+    Fsync,
+    /// `fdatasync`.
+    Fdatasync,
+    /// `sync_file_range`: `a` the offset, `b` the length.
+    SyncRange,
+    /// `syncfs`.
+    SyncFs,
+    /// `sync`.
+    Sync,
+    /// `truncate`: `a` the length.
+    Truncate,
+    /// `ftruncate`: `a` the length.
+    Ftruncate,
+    /// `fallocate`: `a` the offset, `b` the length; `flags` the mode.
+    Fallocate,
+    /// `rename`: two paths, two folders, two infos from before.
+    Rename,
+    /// `unlink`; the info is from before.
+    Unlink,
+    /// `rmdir`; the info is from before.
+    Rmdir,
+    /// `mkdir`: `a` the mode.
+    Mkdir,
+    /// `mknod`: `a` the mode.
+    Mknod,
+    /// `link`: two paths, two folders.
+    Link,
+    /// `symlink`: `s1` the path, `s2` the target.
+    Symlink,
+    /// `readlink`; `s2` the target.
+    Readlink,
+    /// `stat` and its kind, on a path.
+    Stat,
+    /// `fstat`.
+    Fstat,
+    /// `access`: `a` the mode.
+    Access,
+    /// `statfs` on a path.
+    StatFs,
+    /// `fstatfs`.
+    FstatFs,
+    /// Entries of a directory were read: `a` how many.
+    Readdir,
+    /// `rewinddir`.
+    Rewind,
+    /// `chmod`: `a` the mode.
+    Chmod,
+    /// `fchmod`: `a` the mode.
+    Fchmod,
+    /// `chown`: `a` user, `b` group.
+    Chown,
+    /// `fchown`: `a` user, `b` group.
+    Fchown,
+    /// `utimensat` and its kind.
+    Utimens,
+    /// `futimens`.
+    Futimens,
+    /// `getxattr`: `s2` the name, `a` the room.
+    GetXattr,
+    /// `fgetxattr`: `s2` the name, `a` the room.
+    FgetXattr,
+    /// `setxattr`: `s2` the name, `a` the length, `b` what is expected.
+    SetXattr,
+    /// `fsetxattr`: `s2` the name, `a` the length, `b` what is expected.
+    FsetXattr,
+    /// `listxattr`: `a` the room.
+    ListXattr,
+    /// `flistxattr`: `a` the room.
+    FlistXattr,
+    /// `removexattr`: `s2` the name.
+    RemoveXattr,
+    /// `fremovexattr`: `s2` the name.
+    FremoveXattr,
+    /// `flock`.
+    Flock,
+    /// `fcntl` on a lock: `a` the offset, `b` the length, `c` the kind;
+    /// `flags` 1 if it waits.
+    RecordLock,
+    /// `posix_fadvise`: `a` the offset, `b` the length, `c` the advice.
+    Advise,
+    /// `F_SET_RW_HINT`: `a` the hint.
+    Hint,
+    /// `F_SETFL`: the new flags.
+    SetFlags,
+    /// `mmap`: `a` the length, `b` the offset, `c` the protection; the result
+    /// is the address.
+    Map,
+    /// `munmap`: `a` the address, `b` the length.
+    Unmap,
+    /// `mremap`: `a` the address, `b` the old and `c` the new length; the
+    /// result is the new address.
+    Remap,
+    /// `msync`: `a` the address, `b` the length.
+    Msync,
+    /// Pages of a mapping that were touched: `a` the address, `b` the length.
+    Touched,
+    /// `copy_file_range`: `a` the length, `b` and `c` the offsets, or all ones
+    /// for those of the open files.
+    CopyRange,
+    /// `chdir`.
+    Chdir,
+    /// `fchdir`.
+    Fchdir,
+    /// A program was started that may not load the library: `a` its process
+    /// if it is another one.
+    Exec,
+    /// Something was used that is not seen: `s1` its name.
+    Unseen,
+    /// Records that were lost: `a` how many.
+    Lost,
+}
+
+/// The fixed part of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What it is about.
+    pub op: Op,
+    /// How many [`Info`] follow, at most 2.
+    pub infos: u16,
+    /// Bytes of the first string.
+    pub s1: u16,
+    /// Bytes of the second string.
+    pub s2: u16,
+    /// A descriptor, or `AT_FDCWD`.
+    pub fd: i32,
+    /// Another one.
+    pub fd2: i32,
+    /// Flags of the call.
+    pub flags: u32,
+    /// When the call began, in nanoseconds of the system's monotonic clock.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// What it answered, or the negative error.
+    pub result: i64,
+    /// See [`Op`].
+    pub a: u64,
+    /// See [`Op`].
+    pub b: u64,
+    /// See [`Op`].
+    pub c: u64,
+}
+
+/// Attributes of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Its kind and permissions, as `st_mode`.
+    pub mode: u32,
+    /// Its names.
+    pub links: u32,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its number.
+    pub inode: u64,
+    /// The number of its file system.
+    pub device: u64,
+}
+
+impl Info {
+    /// Bytes of an info.
+    pub const SIZE: usize = 32;
+
+    /// As bytes.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; Self::SIZE] {
+        let mut out = Writer::new();
+        out.put(&self.mode.to_ne_bytes());
+        out.put(&self.links.to_ne_bytes());
+        out.put(&self.size.to_ne_bytes());
+        out.put(&self.inode.to_ne_bytes());
+        out.put(&self.device.to_ne_bytes());
+        out.bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            mode: u32_at(bytes, 0)?,
+            links: u32_at(bytes, 4)?,
+            size: u64_at(bytes, 8)?,
+            inode: u64_at(bytes, 16)?,
+            device: u64_at(bytes, 24)?,
+        })
+    }
+}
+
+impl Head {
+    /// Bytes of a head.
+    pub const SIZE: usize = 80;
+
+    /// A head about `op` of which nothing else is known.
+    #[must_use]
+    pub const fn new(op: Op) -> Self {
+        Self {
+            op,
+            infos: 0,
+            s1: 0,
+            s2: 0,
+            fd: -1,
+            fd2: -1,
+            flags: 0,
+            start: 0,
+            end: 0,
+            result: 0,
+            a: 0,
+            b: 0,
+            c: 0,
+        }
+    }
+
+    /// About `op` on the descriptor `fd`.
+    #[must_use]
+    pub const fn on(op: Op, fd: i32) -> Self {
+        let mut head = Self::new(op);
+        head.fd = fd;
+        head
+    }
+
+    /// With the words.
+    #[must_use]
+    pub const fn words(mut self, a: u64, b: u64, c: u64) -> Self {
+        (self.a, self.b, self.c) = (a, b, c);
+        self
+    }
+
+    /// With the flags.
+    #[must_use]
+    pub const fn flags(mut self, flags: i32) -> Self {
+        self.flags = flags as u32;
+        self
+    }
+
+    /// With a second descriptor.
+    #[must_use]
+    pub const fn and(mut self, fd: i32) -> Self {
+        self.fd2 = fd;
+        self
+    }
+
+    /// Bytes of the whole record.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        let infos = self.infos as usize * Info::SIZE;
+        (Self::SIZE + infos + self.s1 as usize + self.s2 as usize).next_multiple_of(8)
+    }
+
+    /// As bytes; `op` is the operation that is written, which is
+    /// [`Op::Nothing`] until the rest is.
+    #[must_use]
+    pub fn bytes(&self, op: Op) -> [u8; Self::SIZE] {
+        let mut out = Writer::new();
+        out.put(&(self.size() as u32).to_ne_bytes());
+        out.put(&(op as u16).to_ne_bytes());
+        out.put(&self.infos.to_ne_bytes());
+        out.put(&self.s1.to_ne_bytes());
+        out.put(&self.s2.to_ne_bytes());
+        out.put(&self.fd.to_ne_bytes());
+        out.put(&self.fd2.to_ne_bytes());
+        out.put(&self.flags.to_ne_bytes());
+        out.put(&[0; 8]);
+        out.put(&self.start.to_ne_bytes());
+        out.put(&self.end.to_ne_bytes());
+        out.put(&self.result.to_ne_bytes());
+        out.put(&self.a.to_ne_bytes());
+        out.put(&self.b.to_ne_bytes());
+        out.put(&self.c.to_ne_bytes());
+        out.bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            op: Op::of(u16_at(bytes, 4)?).unwrap_or(Op::Nothing),
+            infos: u16_at(bytes, 6)?,
+            s1: u16_at(bytes, 8)?,
+            s2: u16_at(bytes, 10)?,
+            fd: u32_at(bytes, 12)? as i32,
+            fd2: u32_at(bytes, 16)? as i32,
+            flags: u32_at(bytes, 20)?,
+            start: u64_at(bytes, 32)?,
+            end: u64_at(bytes, 40)?,
+            result: u64_at(bytes, 48)? as i64,
+            a: u64_at(bytes, 56)?,
+            b: u64_at(bytes, 64)?,
+            c: u64_at(bytes, 72)?,
+        })
+    }
+}
+
+/// Where the operation stands in a record.
+pub const OP_OFFSET: usize = 4;
+
+/// The head of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When the image of the process came to be, which tells images apart.
+    pub image: u64,
+    /// Its place among the chunks of the thread.
+    pub index: u32,
+}
+
+impl Chunk {
+    /// Bytes of the head of a chunk.
+    pub const SIZE: usize = 32;
+
+    /// As bytes.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; Self::SIZE] {
+        let mut out = Writer::new();
+        out.put(&MAGIC);
+        out.put(&self.pid.to_ne_bytes());
+        out.put(&self.tid.to_ne_bytes());
+        out.put(&self.image.to_ne_bytes());
+        out.put(&self.index.to_ne_bytes());
+        out.bytes
+    }
+
+    /// Reads it; `None` if this is no chunk.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        (bytes.get(..8)? == MAGIC).then_some(())?;
+        Some(Self {
+            pid: u32_at(bytes, 8)?,
+            tid: u32_at(bytes, 12)?,
+            image: u64_at(bytes, 16)?,
+            index: u32_at(bytes, 24)?,
+        })
+    }
+}
+
+/// A record in the bytes of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The fixed part.
+    pub head: Head,
+    /// The attributes that it carries.
+    pub infos: [Option<Info>; 2],
+    /// The first string.
+    pub s1: &'a [u8],
+    /// The second string.
+    pub s2: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The record at the beginning of `bytes`, and its size; `None` where the
+    /// chunk ends.
+    #[must_use]
+    pub fn read(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let size = u32_at(bytes, 0)? as usize;
+        let bytes = bytes.get(..size)?;
+        let head = Head::read(bytes)?;
+        let mut at = Head::SIZE;
+        let mut infos = [None; 2];
+        for info in infos.iter_mut().take(head.infos.into()) {
+            *info = Some(Info::read(bytes.get(at..)?)?);
+            at += Info::SIZE;
+        }
+        let s1 = bytes.get(at..at + usize::from(head.s1))?;
+        let at = at + s1.len();
+        let s2 = bytes.get(at..at + usize::from(head.s2))?;
+        let record = Self {
+            head,
+            infos,
+            s1,
+            s2,
+        };
+        Some((record, size))
+    }
+}
+
+struct Writer<const N: usize> {
+    bytes: [u8; N],
+    at: usize,
+}
+
+impl<const N: usize> Writer<N> {
+    #[inline]
+    const fn new() -> Self {
+        Self {
+            bytes: [0; N],
+            at: 0,
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, part: &[u8]) {
+        self.bytes[self.at..self.at + part.len()].copy_from_slice(part);
+        self.at += part.len();
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let part = bytes.get(at..at + 2)?;
+    part.try_into().ok().map(u16::from_ne_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let part = bytes.get(at..at + 4)?;
+    part.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let part = bytes.get(at..at + 8)?;
+    part.try_into().ok().map(u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let mut head = Head::on(Op::Rename, -100)
+            .words(1, 2, u64::MAX)
+            .flags(-1)
+            .and(7);
+        (head.infos, head.s1, head.s2) = (1, 3, 2);
+        (head.start, head.end, head.result) = (10, 20, -2);
+        let info = Info {
+            mode: 0o100_644,
+            links: 1,
+            size: 9,
+            inode: 8,
+            device: 7,
+        };
+        let mut bytes = head.bytes(head.op).to_vec();
+        bytes.extend(info.bytes());
+        bytes.extend(b"abcde");
+        bytes.resize(head.size(), 0);
+        let (record, size) = Record::read(&bytes).unwrap();
+        assert_eq!((record.head, size), (head, bytes.len()));
+        assert_eq!((record.s1, record.s2), (&b"abc"[..], &b"de"[..]));
+        assert_eq!(record.infos, [Some(info), None]);
+        for end in 0..bytes.len() {
+            assert_eq!(Record::read(&bytes[..end]), None);
+        }
+    }
+
+    #[test]
+    fn operations_have_their_numbers() {
+        assert_eq!(Op::of(0), Some(Op::Nothing));
+        assert_eq!(Op::of(Op::Lost as u16), Some(Op::Lost));
+        assert_eq!(Op::of(Op::Lost as u16 + 1), None);
+    }
+
+    #[test]
+    fn a_chunk_is_known_by_its_magic() {
+        let chunk = Chunk {
+            pid: 1,
+            tid: 2,
+            image: 3,
+            index: 4,
+        };
+        assert_eq!(Chunk::read(&chunk.bytes()), Some(chunk));
+        assert_eq!(Chunk::read(b"flspool2"), None);
+    }
+}

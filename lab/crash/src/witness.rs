@@ -1,0 +1,343 @@
+//! Who writes down what happens: a file system what it does to names, an
+//! observer of the file API what is done to contents.
+//!
+//! Invariant: a change is in the chronicle from the instant at which the file
+//! system below has made it, which is before it can have become durable unless
+//! the call was still under way.
+
+use crate::chronicle::{Chronicle, Edit, Ticket};
+use nand::Payload;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use vfs::{
+    Act, Body, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded, NewInode,
+    Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
+};
+
+/// A file system under observation.
+pub struct Witness<B> {
+    body: B,
+    chronicle: Rc<RefCell<Chronicle>>,
+}
+
+/// A name, and what it leads to afterwards.
+type Leads<'a> = (Ino, &'a [u8], Option<Ino>);
+
+/// Writes down contents and forces.
+pub struct Scribe {
+    chronicle: Rc<RefCell<Chronicle>>,
+}
+
+impl Scribe {
+    /// Writes into `chronicle`.
+    pub const fn new(chronicle: Rc<RefCell<Chronicle>>) -> Self {
+        Self { chronicle }
+    }
+}
+
+impl Observer for Scribe {
+    fn begins(&self, act: &Act<'_>) -> u64 {
+        let mut chronicle = self.chronicle.borrow_mut();
+        let ticket = match edit(act) {
+            Some((ino, edit)) => chronicle.begin_edit(ino, edit),
+            None => chronicle.begin_act(act),
+        };
+        ticket.0
+    }
+
+    fn ends(&self, number: u64, done: Option<u64>) {
+        self.chronicle.borrow_mut().end(Ticket(number), done);
+    }
+}
+
+/// What an act does to contents, if anything.
+fn edit(act: &Act<'_>) -> Option<(Ino, Edit)> {
+    Some(match act {
+        Act::Write {
+            ino,
+            offset,
+            source,
+        } => {
+            let range = *offset..offset + source.len();
+            let pattern = pattern(*offset, source);
+            (*ino, Edit::Write { range, pattern })
+        }
+        Act::Resize { ino, size } => (*ino, Edit::Resize { size: *size }),
+        Act::Zero { ino, range } => {
+            let range = range.clone();
+            (*ino, Edit::Zero { range })
+        }
+        Act::Force { .. } | Act::ForceAll => return None,
+    })
+}
+
+/// The pattern that is written, if it is one.
+fn pattern(offset: u64, source: &Source<'_>) -> Option<u64> {
+    match *source {
+        Source::Fill { pattern, .. } => Some(pattern),
+        Source::Bytes(bytes) => {
+            let mut pattern = [0; 8];
+            for (at, &byte) in (offset..).zip(bytes).take(8) {
+                pattern[(at % 8) as usize] = byte;
+            }
+            let mut rest = (offset..).zip(bytes);
+            let holds = rest.all(|(at, &byte)| pattern[(at % 8) as usize] == byte);
+            holds.then(|| u64::from_le_bytes(pattern))
+        }
+    }
+}
+
+impl<B: Body> Witness<B> {
+    /// Observes `body`, into `chronicle`.
+    pub const fn new(body: B, chronicle: Rc<RefCell<Chronicle>>) -> Self {
+        Self { body, chronicle }
+    }
+
+    /// The file system below.
+    pub const fn body(&self) -> &B {
+        &self.body
+    }
+
+    fn begin(&self, names: &[(Ino, &[u8])]) -> Ticket {
+        self.chronicle.borrow_mut().begin_names(names)
+    }
+
+    fn end<T>(&self, ticket: Ticket, result: Result<T>, names: &[Leads<'_>]) -> Result<T> {
+        let mut chronicle = self.chronicle.borrow_mut();
+        match &result {
+            Ok(_) => chronicle.end_names(ticket, names),
+            Err(_) => chronicle.cancel(ticket),
+        }
+        result
+    }
+
+    fn made(&self, loaded: &Result<Loaded<B::Private>>, kind: FileKind, target: &[u8]) {
+        if let Ok(loaded) = loaded {
+            self.chronicle.borrow_mut().made(loaded.ino, kind, target);
+        }
+    }
+}
+
+impl<B: Body> Body for Witness<B> {
+    type Private = B::Private;
+
+    async fn create(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        new: NewInode<'_>,
+    ) -> Result<Loaded<B::Private>> {
+        let ticket = self.begin(&[(dir.ino, name)]);
+        let loaded = self.body.create(dir, name, new).await;
+        self.made(&loaded, new.kind, new.target);
+        let to = loaded.as_ref().ok().map(|loaded| loaded.ino);
+        self.end(ticket, loaded, &[(dir.ino, name, to)])
+    }
+
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<B::Private>> {
+        let loaded = self.body.create_unnamed(new).await;
+        self.made(&loaded, new.kind, new.target);
+        loaded
+    }
+
+    async fn link(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        inode: &Inode<B::Private>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let ticket = self.begin(&[(dir.ino, name)]);
+        let done = self.body.link(dir, name, inode, now).await;
+        self.end(ticket, done, &[(dir.ino, name, Some(inode.ino))])
+    }
+
+    async fn unlink(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        inode: &Inode<B::Private>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let ticket = self.begin(&[(dir.ino, name)]);
+        let done = self.body.unlink(dir, name, inode, now).await;
+        self.end(ticket, done, &[(dir.ino, name, None)])
+    }
+
+    async fn rmdir(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        inode: &Inode<B::Private>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let ticket = self.begin(&[(dir.ino, name)]);
+        let done = self.body.rmdir(dir, name, inode, now).await;
+        self.end(ticket, done, &[(dir.ino, name, None)])
+    }
+
+    async fn rename(&self, rename: Rename<'_, B::Private>) -> Result<()> {
+        let (from, to) = (rename.from.ino, rename.to.ino);
+        let (old, new) = (rename.from_name, rename.to_name);
+        let behind = rename.replaced.filter(|_| rename.exchange);
+        let leads = [
+            (from, old, behind.map(|inode| inode.ino)),
+            (to, new, Some(rename.moved.ino)),
+        ];
+        let ticket = self.begin(&[(from, old), (to, new)]);
+        let done = self.body.rename(rename).await;
+        self.end(ticket, done, &leads)
+    }
+
+    fn wants_duplicates(&self) -> bool {
+        self.body.wants_duplicates()
+    }
+
+    fn max_size(&self) -> u64 {
+        self.body.max_size()
+    }
+
+    fn max_links(&self) -> u32 {
+        self.body.max_links()
+    }
+
+    fn root(&self) -> Ino {
+        self.body.root()
+    }
+
+    async fn load(&self, ino: Ino) -> Result<Loaded<B::Private>> {
+        self.body.load(ino).await
+    }
+
+    async fn evict(&self, inode: &Inode<B::Private>) -> Result<()> {
+        self.body.evict(inode).await
+    }
+
+    async fn lookup(&self, dir: &Inode<B::Private>, name: &[u8]) -> Result<Option<Ino>> {
+        self.body.lookup(dir, name).await
+    }
+
+    async fn readlink(&self, inode: &Inode<B::Private>) -> Result<Vec<u8>> {
+        self.body.readlink(inode).await
+    }
+
+    async fn read_dir(
+        &self,
+        dir: &Inode<B::Private>,
+        cookie: u64,
+        most: usize,
+    ) -> Result<Vec<DirEntry>> {
+        self.body.read_dir(dir, cookie, most).await
+    }
+
+    async fn parent(&self, dir: &Inode<B::Private>) -> Result<Ino> {
+        self.body.parent(dir).await
+    }
+
+    async fn store(&self, inode: &Inode<B::Private>) -> Result<()> {
+        self.body.store(inode).await
+    }
+
+    async fn truncate(&self, inode: &Inode<B::Private>, old: u64) -> Result<()> {
+        self.body.truncate(inode, old).await
+    }
+
+    async fn read_pages(
+        &self,
+        inode: &Inode<B::Private>,
+        first: u64,
+        pages: &mut [Payload],
+    ) -> Result<()> {
+        self.body.read_pages(inode, first, pages).await
+    }
+
+    async fn reserve(&self, inode: &Inode<B::Private>, pages: Range<u64>) -> Result<()> {
+        self.body.reserve(inode, pages).await
+    }
+
+    async fn write_pages(&self, inode: &Inode<B::Private>, pages: &[DirtyPage]) -> Result<()> {
+        self.body.write_pages(inode, pages).await
+    }
+
+    async fn read_direct(
+        &self,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        self.body.read_direct(inode, offset, out).await
+    }
+
+    async fn write_direct(
+        &self,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        self.body.write_direct(inode, offset, bytes).await
+    }
+
+    async fn fallocate(
+        &self,
+        inode: &Inode<B::Private>,
+        mode: FallocateMode,
+        range: Range<u64>,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.body.fallocate(inode, mode, range, now).await
+    }
+
+    async fn seek(
+        &self,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        what: SeekWhat,
+    ) -> Result<Option<u64>> {
+        self.body.seek(inode, offset, what).await
+    }
+
+    async fn sync(&self, inode: &Inode<B::Private>, data_only: bool) -> Result<()> {
+        self.body.sync(inode, data_only).await
+    }
+
+    async fn sync_all(&self) -> Result<()> {
+        self.body.sync_all().await
+    }
+
+    async fn unmount(&self) -> Result<()> {
+        self.body.unmount().await
+    }
+
+    async fn get_xattr(&self, inode: &Inode<B::Private>, name: &[u8]) -> Result<Vec<u8>> {
+        self.body.get_xattr(inode, name).await
+    }
+
+    async fn set_xattr(
+        &self,
+        inode: &Inode<B::Private>,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.body.set_xattr(inode, name, value, flags, now).await
+    }
+
+    async fn remove_xattr(
+        &self,
+        inode: &Inode<B::Private>,
+        name: &[u8],
+        now: Timestamp,
+    ) -> Result<()> {
+        self.body.remove_xattr(inode, name, now).await
+    }
+
+    async fn list_xattrs(&self, inode: &Inode<B::Private>) -> Result<Vec<Vec<u8>>> {
+        self.body.list_xattrs(inode).await
+    }
+
+    fn stat(&self) -> StatFs {
+        self.body.stat()
+    }
+}

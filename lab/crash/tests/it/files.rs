@@ -1,0 +1,359 @@
+//! Files on a disk in memory, of which a power cut keeps any subset of what was
+//! not flushed: the journal survives, its absence is found, and the chronicle
+//! agrees with the reference model.
+
+use crash::{
+    Chronicle, Cut, Exploration, Fault, Points, Recovering, Scribe, Shown, Subject, Verdict,
+    Witness, e2fsck, explore,
+};
+use extfs::ext4::{self, Options};
+use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal};
+use host::RamDisk;
+use nand::Payload;
+use sim::{Kernel, Rng, Seed, Sim};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::{Bytes, Ns, Placement};
+use vfs::model::{Model, Op, Order, Tree, check, perform};
+use vfs::{
+    Access, Body, CacheConfig, Clock, Compute, FallocateMode, FileKind, Ino, OpenFlags, Process,
+    RenameFlags, Vfs,
+};
+
+/// 16 MiB: the smallest disk with a journal.
+const BLOCKS: u64 = 4_096;
+const SIZE: Bytes = Bytes(BLOCKS * 4_096);
+
+type Contents = BTreeMap<u64, Payload>;
+
+/// What of the format's own journal is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Journal,
+    Nothing,
+}
+
+struct Files {
+    how: How,
+    seed: u64,
+    calls: usize,
+    /// One in so many recovered images goes to `e2fsck`.
+    outside: u64,
+    formatted: Contents,
+}
+
+struct Live {
+    disk: RamDisk,
+    chronicle: Rc<RefCell<Chronicle>>,
+    model: Rc<RefCell<Model>>,
+    /// The call under way has begun, for the model, which knows no such thing.
+    busy: Rc<Cell<bool>>,
+    done: Rc<Cell<bool>>,
+    cuts: RefCell<Rng>,
+}
+
+struct Recovery {
+    disk: RamDisk,
+    shown: Rc<RefCell<Option<Result<(Shown, Tree), String>>>>,
+}
+
+fn holding(sim: &Sim, contents: Contents) -> RamDisk {
+    RamDisk::holding(sim, SIZE, contents)
+}
+
+fn formatted(how: How) -> Contents {
+    let options = MkfsOptions {
+        journal_blocks: (how == How::Journal).then_some(1_024),
+        ..MkfsOptions::new(BLOCKS)
+    };
+    let kernel = Kernel::new();
+    let disk = holding(&kernel.sim(), Contents::new());
+    let port = disk.clone();
+    kernel.block_on(async move { ext4::format(&port, &options).await.unwrap() });
+    disk.after_cut(&mut Seed(0).stream("none"))
+}
+
+/// A write-back so eager that a short run sees all of it.
+fn cache() -> CacheConfig {
+    CacheConfig {
+        expire: Ns::us(300),
+        writeback_interval: Ns::us(100),
+        ..CacheConfig::default()
+    }
+}
+
+fn vfs<B: Body>(sim: &Sim, body: B) -> Vfs<B> {
+    Vfs::mount(sim, body, cache(), Clock::default(), Compute::unlimited())
+}
+
+/// What is done next: mostly changes, on few names, so that they meet.
+fn draw(rng: &mut Rng, open: &[(u32, bool)]) -> Op {
+    let dir = [&b""[..], b"/d", b"/e"][rng.below(3) as usize];
+    let path = |rng: &mut Rng| {
+        let name = [&b"/a"[..], b"/b", b"/c"][rng.below(3) as usize];
+        [dir, name].concat()
+    };
+    let fd = |rng: &mut Rng| open[rng.below(open.len() as u64) as usize].0;
+    let offset = |rng: &mut Rng| rng.below(5) * 4_096 + [0, 0, 8, 2_048][rng.below(4) as usize];
+    match rng.below(if open.is_empty() { 8 } else { 20 }) {
+        0..3 => Op::Open {
+            path: path(rng),
+            flags: OpenFlags::BOTH | OpenFlags::CREATE,
+        },
+        3 => Op::Mkdir { path: dir.to_vec() },
+        4 => Op::Unlink { path: path(rng) },
+        5 => Op::Rename {
+            from: path(rng),
+            to: path(rng),
+            flags: RenameFlags {
+                exchange: rng.below(4) == 0,
+                ..RenameFlags::default()
+            },
+        },
+        6 => Op::Link {
+            path: path(rng),
+            new: path(rng),
+        },
+        7 => Op::Rmdir { path: dir.to_vec() },
+        8..14 => Op::Write {
+            fd: fd(rng),
+            offset: offset(rng),
+            byte: 2 * (1 + rng.below(100) as u8),
+            len: [8, 4_096, 6_000, 20_000][rng.below(4) as usize],
+        },
+        14 => Op::Ftruncate {
+            fd: fd(rng),
+            size: offset(rng),
+        },
+        15 => Op::Fallocate {
+            fd: fd(rng),
+            mode: FallocateMode::Punch,
+            offset: offset(rng),
+            len: 4_096,
+        },
+        16 => Op::Close { fd: fd(rng) },
+        17 => Op::Fsync {
+            fd: fd(rng),
+            data_only: true,
+        },
+        18 => Op::Fsync {
+            fd: fd(rng),
+            data_only: false,
+        },
+        _ => Op::Sync,
+    }
+}
+
+async fn work<B: Body>(process: Process<B>, calls: usize, mut rng: Rng, live: Rc<Live>) {
+    let mut open: Vec<(u32, bool)> = Vec::new();
+    for _ in 0..calls {
+        let op = draw(&mut rng, &open);
+        live.busy.set(true);
+        let done = perform(&process, &op).await.is_ok();
+        let modelled = live.model.borrow_mut().perform(0, &op);
+        assert_eq!(modelled.is_ok(), done, "{op:?}: {modelled:?}");
+        live.busy.set(false);
+        match (&op, modelled) {
+            (Op::Open { .. }, Ok(vfs::model::Value::Fd(fd))) => open.push((fd, true)),
+            (Op::Close { fd }, Ok(_)) => open.retain(|file| file.0 != *fd),
+            _ => {}
+        }
+        process.vfs().sim().sleep(Ns::us(20)).await;
+    }
+    live.done.set(true);
+}
+
+impl Files {
+    fn new(how: How, seed: u64, calls: usize, outside: u64) -> Self {
+        Self {
+            how,
+            seed,
+            calls,
+            outside,
+            formatted: formatted(how),
+        }
+    }
+
+    fn options() -> MountOptions {
+        MountOptions::default()
+    }
+}
+
+/// The name that is there from the start.
+fn adopt(live: &Live) {
+    let (root, ino) = (Ino(2), Ino(11));
+    let mut chronicle = live.chronicle.borrow_mut();
+    chronicle.made(ino, FileKind::Directory, b"");
+    let ticket = chronicle.begin_names(&[(root, b"lost+found")]);
+    chronicle.end_names(ticket, &[(root, b"lost+found", Some(ino))]);
+    chronicle.settle();
+    let mut model = live.model.borrow_mut();
+    let path = b"/lost+found".to_vec();
+    model.perform(0, &Op::Mkdir { path }).unwrap();
+    model.perform(0, &Op::Sync).unwrap();
+}
+
+async fn start<B: Body>(body: B, sim: Sim, calls: usize, rng: Rng, live: Rc<Live>) {
+    let witness = Witness::new(body, Rc::clone(&live.chronicle));
+    let vfs = vfs(&sim, witness);
+    vfs.observe(Rc::new(Scribe::new(Rc::clone(&live.chronicle))));
+    let process = Process::new(&vfs, Access::default());
+    work(process, calls, rng, live).await;
+}
+
+async fn show<B: Body>(body: B, sim: Sim) -> Result<(Shown, Tree), String> {
+    let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
+    let vfs = vfs(&sim, body);
+    let process = Process::new(&vfs, Access::default());
+    let tree = Tree::read(&process).await.map_err(|e| e.to_string())?;
+    drop(process);
+    vfs.unmount().await.map_err(|e| e.to_string())?;
+    Ok((shown, tree))
+}
+
+impl Subject for Files {
+    type Live = Rc<Live>;
+    type Left = Contents;
+    type Recovering = Recovery;
+
+    fn start(&self, kernel: &Kernel) -> Rc<Live> {
+        let sim = kernel.sim();
+        let live = Rc::new(Live {
+            disk: holding(&sim, self.formatted.clone()),
+            chronicle: Rc::default(),
+            model: Rc::new(RefCell::new(Model::new(1, Order::Journal))),
+            busy: Rc::default(),
+            done: Rc::default(),
+            cuts: RefCell::new(Seed(self.seed).stream("cuts")),
+        });
+        let (disk, rng) = (live.disk.clone(), Seed(self.seed).stream("calls"));
+        adopt(&live);
+        let (how, calls) = (self.how, self.calls);
+        let task = Rc::clone(&live);
+        kernel.sim().spawn_detached(async move {
+            match how {
+                How::Journal => {
+                    let mounted = ext4::mount(&sim, &disk, Options::default()).await;
+                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                }
+                How::Nothing => {
+                    let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
+                    let body = ExtFs::mount(&sim, persist, Self::options()).await.unwrap();
+                    start(body, sim, calls, rng, task).await;
+                }
+            }
+        });
+        live
+    }
+
+    fn is_done(&self, live: &Rc<Live>) -> bool {
+        live.done.get()
+    }
+
+    fn cut(&self, live: &Rc<Live>) -> Contents {
+        live.disk.after_cut(&mut live.cuts.borrow_mut())
+    }
+
+    fn power_on(&self, kernel: &Kernel, left: Contents) -> Recovery {
+        let sim = kernel.sim();
+        let recovery = Recovery {
+            disk: holding(&sim, left),
+            shown: Rc::default(),
+        };
+        let (disk, shown) = (recovery.disk.clone(), Rc::clone(&recovery.shown));
+        let how = self.how;
+        kernel.sim().spawn_detached(async move {
+            let outcome = match how {
+                How::Journal => match ext4::mount(&sim, &disk, Options::default()).await {
+                    Ok((body, _)) => show(body, sim).await,
+                    Err(error) => Err(error.to_string()),
+                },
+                How::Nothing => {
+                    let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
+                    match ExtFs::mount(&sim, persist, Self::options()).await {
+                        Ok(body) => show(body, sim).await,
+                        Err(error) => Err(error.to_string()),
+                    }
+                }
+            };
+            *shown.borrow_mut() = Some(outcome);
+        });
+        recovery
+    }
+
+    fn judge(&self, live: &Rc<Live>, recovered: Recovery, cut: Cut) -> Verdict {
+        let mut verdict = Verdict::default();
+        match recovered.shown.take().unwrap() {
+            Err(error) => verdict.faults.push((Fault::Corrupt, error)),
+            Ok((shown, tree)) => {
+                let found = live.chronicle.borrow().judge(&shown);
+                if !live.busy.get() {
+                    let by_model = check(&live.model.borrow(), &tree);
+                    assert_eq!(
+                        found.is_empty(),
+                        by_model.is_empty(),
+                        "at {cut} the chronicle says {found:?}, the model {by_model:?}"
+                    );
+                }
+                verdict.faults = found;
+            }
+        }
+        if self.outside > 0 && cut.event % self.outside == 0 {
+            verdict.outside = true;
+            let image = recovered.disk.to_image();
+            let said = e2fsck(image.len() as u64, [(0, &image[..])].into_iter());
+            if let Some(said) = said.unwrap() {
+                verdict.faults.push((Fault::Corrupt, said));
+            }
+        }
+        verdict
+    }
+}
+
+impl Recovering for Recovery {
+    type Left = Contents;
+
+    fn is_done(&self) -> bool {
+        self.shown.borrow().is_some()
+    }
+
+    fn cut(&self) -> Contents {
+        self.disk.after_cut(&mut Seed(7).stream("recovery"))
+    }
+}
+
+fn found(how: How, seed: u64, points: &Points) -> Exploration {
+    let subject = Files::new(how, seed, 300, 0);
+    explore(&subject, points, Seed(seed), &mut |_| ())
+}
+
+#[test]
+fn the_journal_keeps_what_was_promised() {
+    for seed in 1..=4 {
+        let found = found(How::Journal, seed, &Points::Some(400));
+        assert!(found.holds(), "seed {seed}: {:#?}", found.failures.first());
+    }
+}
+
+#[test]
+fn e2fsck_has_no_complaint_of_what_recovers() {
+    if e2fsck(0, std::iter::empty()).is_err() {
+        assert!(std::env::var_os("CI").is_none(), "e2fsck is missing");
+        println!("skipped: e2fsck is missing");
+        return;
+    }
+    let subject = Files::new(How::Journal, 9, 300, 1);
+    let found = explore(&subject, &Points::Some(80), Seed(9), &mut |_| ());
+    assert!(
+        found.outside >= 80 && found.holds(),
+        "{:#?}",
+        found.failures.first()
+    );
+}
+
+#[test]
+fn without_a_journal_the_judges_complain() {
+    let found = found(How::Nothing, 1, &Points::Some(100));
+    assert!(!found.holds());
+}

@@ -1,0 +1,4 @@
+//! The explorer and its judges.
+
+mod explorer;
+mod files;

@@ -1,0 +1,189 @@
+//! What calls took and answered.
+
+use crate::meter::Tally;
+use report::record;
+use std::collections::BTreeMap;
+use units::Ns;
+use workload::files::{Call, Errno};
+
+/// Kinds of calls have numbers below this.
+const KINDS: usize = 64;
+
+/// Every call that ended.
+pub struct FileMeter {
+    tallies: Vec<Option<Box<Tally>>>,
+    /// Since the last sample, where a timeline is wanted.
+    pub(crate) interval: Option<Tally>,
+    /// Calls that failed though nobody expected it, by kind and error.
+    pub errors: BTreeMap<(u8, Errno), u64>,
+    /// Answers that are not those of the recording.
+    pub mismatches: BTreeMap<Mismatch, u64>,
+    /// Calls that ended as they should.
+    pub completed: u64,
+    /// When the last one ended.
+    pub last: Ns,
+    /// Bytes that programs read.
+    pub read: u64,
+    /// Bytes that programs wrote.
+    pub written: u64,
+}
+
+/// How an answer differs from the recorded one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mismatch {
+    /// A call of this kind failed where none did, or with another error.
+    Failed(u8, Errno),
+    /// A call of this kind succeeded where one failed like that.
+    Succeeded(u8, Errno),
+    /// A call of this kind moved fewer bytes, or found fewer entries.
+    Fewer(u8),
+    /// A call of this kind moved more, or found more.
+    More(u8),
+}
+
+impl Mismatch {
+    /// It, in words.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let kind = |number: &u8| name_of(*number);
+        match self {
+            Self::Failed(n, errno) => format!("{} failed with {errno}", kind(n)),
+            Self::Succeeded(n, errno) => format!("{} did not fail with {errno}", kind(n)),
+            Self::Fewer(n) => format!("{} moved fewer", kind(n)),
+            Self::More(n) => format!("{} moved more", kind(n)),
+        }
+    }
+}
+
+/// The name of the kind of calls with this number.
+fn name_of(number: u8) -> &'static str {
+    let kind = Call::KINDS.iter().find(|(n, _)| *n == number);
+    kind.map_or("call", |(_, name)| name)
+}
+
+impl FileMeter {
+    /// A meter, which also tallies each interval if `sampled`.
+    pub(crate) fn new(sampled: bool) -> Self {
+        Self {
+            tallies: (0..KINDS).map(|_| None).collect(),
+            interval: sampled.then(Tally::default),
+            errors: BTreeMap::new(),
+            mismatches: BTreeMap::new(),
+            completed: 0,
+            last: Ns::ZERO,
+            read: 0,
+            written: 0,
+        }
+    }
+
+    /// Counts `call`, which took `latency` and ended at `now`.
+    pub(crate) fn add(
+        &mut self,
+        call: &Call,
+        latency: Ns,
+        now: Ns,
+        result: Result<u64, Errno>,
+        expect: Option<Result<u64, Errno>>,
+    ) {
+        self.last = now;
+        let number = call.number();
+        let wanted = expect.unwrap_or(result.map_err(|_| Errno(0)));
+        self.compare(call, result, expect);
+        match (result, wanted) {
+            (Err(errno), Ok(_) | Err(Errno(0))) => {
+                *self.errors.entry((number, errno)).or_default() += 1;
+                return;
+            }
+            (Err(_), Err(_)) => {}
+            (Ok(count), _) => self.count_bytes(call, count),
+        }
+        self.completed += 1;
+        self.tallies[usize::from(number)]
+            .get_or_insert_default()
+            .add(latency);
+        if let Some(interval) = &mut self.interval {
+            interval.add(latency);
+        }
+    }
+
+    fn count_bytes(&mut self, call: &Call, count: u64) {
+        match call {
+            Call::Read { .. } | Call::Pread { .. } | Call::Load { .. } => self.read += count,
+            Call::Write { .. } | Call::Pwrite { .. } | Call::Store { .. } => self.written += count,
+            Call::CopyRange { .. } => {
+                self.read += count;
+                self.written += count;
+            }
+            _ => {}
+        }
+    }
+
+    fn compare(
+        &mut self,
+        call: &Call,
+        result: Result<u64, Errno>,
+        expect: Option<Result<u64, Errno>>,
+    ) {
+        let number = call.number();
+        let mismatch = match (expect, result) {
+            (None, _) => return,
+            (Some(Ok(wanted)), Ok(count)) if counts(call) && count != wanted => {
+                if count < wanted {
+                    Mismatch::Fewer(number)
+                } else {
+                    Mismatch::More(number)
+                }
+            }
+            (Some(Err(wanted)), Err(errno)) if wanted != errno => Mismatch::Failed(number, errno),
+            (Some(Ok(_)), Err(errno)) => Mismatch::Failed(number, errno),
+            (Some(Err(wanted)), Ok(_)) => Mismatch::Succeeded(number, wanted),
+            _ => return,
+        };
+        *self.mismatches.entry(mismatch).or_default() += 1;
+    }
+
+    /// Answers that are not those of the recording, in all.
+    #[must_use]
+    pub fn mismatched(&self) -> u64 {
+        self.mismatches.values().sum()
+    }
+
+    /// How many calls of the kind `name` ended as they should.
+    #[must_use]
+    pub fn count(&self, name: &str) -> u64 {
+        let kind = Call::KINDS.iter().find(|(_, n)| *n == name);
+        let tally = kind.and_then(|(number, _)| self.tallies[usize::from(*number)].as_ref());
+        tally.map_or(0, |tally| tally.count())
+    }
+
+    /// Latencies by the name of the call.
+    #[must_use]
+    pub fn latencies(&self) -> record::LatencySet {
+        let kinds = Call::KINDS.iter();
+        let tallies = kinds.filter_map(|(number, name)| {
+            let tally = self.tallies[usize::from(*number)].as_deref()?;
+            Some((*name, tally))
+        });
+        crate::meter::latencies(tallies)
+    }
+
+    /// Failures by reason, in words.
+    pub(crate) fn reasons(&self) -> BTreeMap<String, u64> {
+        let errors = self.errors.iter();
+        let named = errors.map(|((n, errno), &count)| (format!("{} {errno}", name_of(*n)), count));
+        named.collect()
+    }
+}
+
+/// Whether what a call answers is a count that can be compared: names in a
+/// directory and holes in a file are kept differently by each file system.
+const fn counts(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Read { .. }
+            | Call::Write { .. }
+            | Call::Pread { .. }
+            | Call::Pwrite { .. }
+            | Call::CopyRange { .. }
+    )
+}

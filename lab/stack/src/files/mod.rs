@@ -1,0 +1,29 @@
+//! Calls of programs on their way: threads that make them on a file system in
+//! virtual time.
+//!
+//! Invariants: each thread is a task that makes its calls one after the other;
+//! the source decides which and when. The tree that must be there is made before,
+//! untimed, made durable, and dropped from the cache. A call allocates nothing
+//! here, and path strings are those of the source.
+//!
+//! Data are patterns: what is written at one place of one file for the n-th time
+//! has its own, the same whatever thread writes it, so that a check can tell
+//! versions apart ([`tag`]).
+
+mod act;
+mod drive;
+pub(crate) mod ext4;
+mod meter;
+mod origins;
+mod rare;
+mod run;
+mod slots;
+mod tree;
+mod words;
+
+pub use drive::Drive;
+pub use meter::{FileMeter, Mismatch};
+pub use origins::Origins;
+pub use run::run_files_on;
+pub use slots::tag;
+pub use tree::make_tree;

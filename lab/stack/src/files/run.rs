@@ -1,0 +1,181 @@
+//! One run of a workload of files: a drive is prepared, a file system made on it
+//! and mounted, the tree that the workload needs is made, then its calls.
+//!
+//! Invariants: as those of any run; in addition what comes before the first call
+//! is neither timed nor counted, and what is dirty after the last one is written
+//! out and counted, so that all that was written shows at the drive.
+
+use super::drive::Drive;
+use super::origins::Origins;
+use super::tree::make_tree;
+use crate::error::StackError;
+use crate::fill;
+use crate::meter::Tally;
+use crate::plan::{Plan, Progress};
+use crate::run::{Before, Running, Served, attach, check, drive_to_end, outcome, write_out};
+use crate::timeline::{self, Sampled};
+use host::BlockDevice;
+use report::record::{App, Run};
+use sim::{Kernel, Seed, Sim};
+use ssd::DriveMedia;
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::future::Future;
+use std::rc::Rc;
+use vfs::{Body, CacheConfig, CacheStats, Clock, Compute, Vfs};
+use workload::files::{FileWorkload, Source};
+
+/// Runs `plan` on a drive that holds `media`, on the file system that `make`
+/// makes there and mounts, and hands back what the drive holds afterwards.
+///
+/// # Errors
+/// As [`crate::run()`], and if the file system has no room for the workload.
+pub fn run_files_on<B, F, Made, E>(
+    plan: &Plan,
+    media: DriveMedia,
+    make: F,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Run, DriveMedia), StackError>
+where
+    B: Body,
+    F: FnOnce(Sim, BlockDevice) -> Made,
+    Made: Future<Output = Result<B, E>> + 'static,
+    E: Display + 'static,
+{
+    check(plan)?;
+    let workload = FileWorkload::parse(&plan.workload)?;
+    let source = workload.open(Seed(plan.seed))?;
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let device = attach(plan, media, &kernel)?;
+    let made = make(sim.clone(), device.clone());
+    let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
+    let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
+    let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
+    let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
+    drive_to_end(&kernel, &*drive, origin, progress)?;
+    drive.failure().map_or(Ok(()), Err)?;
+    let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
+    let served = served(&drive, &vfs.stats(), &cached);
+    let at = (before, &device, samples, sim.events());
+    let outcome = outcome(plan, workload.text, drive.notes(), served, at);
+    unmount(&kernel, plan, &vfs)?;
+    let left = write_out(&kernel, device.drive());
+    Ok((fill::record(&outcome), left))
+}
+
+type Prepared<B> = (Vfs<B>, Box<dyn Source>, Origins);
+
+/// Makes and mounts the file system, and makes the tree.
+fn prepare<B: Body>(
+    kernel: &Kernel,
+    plan: &Plan,
+    device: &BlockDevice,
+    made: impl Future<Output = Result<B, impl Display + 'static>> + 'static,
+    source: Box<dyn Source>,
+) -> Result<Prepared<B>, StackError> {
+    let (sim, device, stack) = (kernel.sim(), device.clone(), plan.stack.to_string());
+    wait(kernel, async move {
+        let body = made.await.map_err(|e| refused(&stack, &e))?;
+        let compute = Compute::of(&device);
+        let vfs = Vfs::mount(
+            &sim,
+            body,
+            CacheConfig::default(),
+            Clock::default(),
+            compute,
+        );
+        let mut origins = Origins::default();
+        make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;
+        Ok((vfs, source, origins))
+    })?
+}
+
+fn refused(stack: &str, problem: &impl Display) -> StackError {
+    StackError::Mount {
+        stack: stack.to_owned(),
+        problem: problem.to_string(),
+    }
+}
+
+/// Makes all durable and leaves the medium clean.
+fn unmount<B: Body>(kernel: &Kernel, plan: &Plan, vfs: &Vfs<B>) -> Result<(), StackError> {
+    let vfs = vfs.clone();
+    let left = wait(kernel, async move { vfs.unmount().await })?;
+    left.map_err(|errno| refused(&plan.stack.to_string(), &errno))
+}
+
+/// Lets time pass until `future` is ready.
+fn wait<T: 'static>(
+    kernel: &Kernel,
+    future: impl Future<Output = T> + 'static,
+) -> Result<T, StackError> {
+    let slot = Rc::new(RefCell::new(None));
+    let filled = Rc::clone(&slot);
+    kernel.sim().spawn_detached(async move {
+        let result = future.await;
+        *filled.borrow_mut() = Some(result);
+    });
+    loop {
+        if let Some(result) = slot.borrow_mut().take() {
+            return Ok(result);
+        }
+        if !kernel.step() {
+            return Err(StackError::Stuck { in_flight: 1 });
+        }
+    }
+}
+
+fn served<B: Body, S: Source + 'static>(
+    drive: &Drive<B, S>,
+    now: &CacheStats,
+    before: &CacheStats,
+) -> Served {
+    let meter = drive.meter();
+    let mismatches = meter.mismatches.iter();
+    Served {
+        ops: meter.completed,
+        errors: meter.reasons(),
+        latency: meter.latencies(),
+        span: meter.last,
+        labels: drive.labels(),
+        app: Some(App {
+            read_bytes: meter.read,
+            write_bytes: meter.written,
+            cache_hits: now.hits - before.hits,
+            cache_misses: now.misses - before.misses,
+            read_ahead_pages: now.read_ahead - before.read_ahead,
+            written_back_pages: now.written_back - before.written_back,
+            throttled_ns: now.throttled_time.since(before.throttled_time).0,
+            mismatches: mismatches.map(|(m, &n)| (m.name(), n)).collect(),
+        }),
+    }
+}
+
+impl<B: Body, S: Source + 'static> Running for Drive<B, S> {
+    fn is_done(&self) -> bool {
+        Self::is_done(self)
+    }
+
+    fn ops(&self) -> u64 {
+        self.meter().completed
+    }
+
+    fn in_flight(&self) -> u64 {
+        Self::in_flight(self)
+    }
+}
+
+impl<B: Body, S: Source + 'static> Sampled for Drive<B, S> {
+    fn is_done(&self) -> bool {
+        Self::is_done(self)
+    }
+
+    fn stop(&self, error: StackError) {
+        Self::stop(self, error);
+    }
+
+    fn with_interval(&self, take: &mut dyn FnMut(&mut Tally)) {
+        self.meter_mut().interval.iter_mut().for_each(take);
+    }
+}

@@ -1,0 +1,96 @@
+//! Open files by the slots that workloads name them by, and what is written to
+//! them.
+//!
+//! Invariant: a slot in use leads to a descriptor of the process that opened it;
+//! descriptors that a recording shared share it too.
+
+use std::rc::Rc;
+use vfs::{Body, Fd, Process, Source};
+use workload::files::Name;
+
+/// What is written the `version`-th time, from 1, at `at` of the file that was
+/// opened as `file`: `SplitMix64` over the three. What is there from the start is
+/// version 0.
+#[must_use]
+pub fn tag(file: Name, at: u64, version: u32) -> u64 {
+    let mut z = u64::from(file.0) << 32 | u64::from(version);
+    z = z.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// An open file.
+pub(crate) struct Open<B: Body> {
+    pub(crate) process: Rc<Process<B>>,
+    pub(crate) fd: Fd,
+    /// The path that it was opened by.
+    pub(crate) file: Name,
+}
+
+impl<B: Body> Clone for Open<B> {
+    fn clone(&self) -> Self {
+        Self {
+            process: Rc::clone(&self.process),
+            ..*self
+        }
+    }
+}
+
+/// All slots, and how often each file was written.
+pub(crate) struct Slots<B: Body> {
+    open: Vec<Option<Open<B>>>,
+    versions: Vec<u32>,
+}
+
+impl<B: Body> Default for Slots<B> {
+    fn default() -> Self {
+        Self {
+            open: Vec::new(),
+            versions: Vec::new(),
+        }
+    }
+}
+
+/// Most slots, which bounds what a hostile recording can make this take.
+const MOST: u32 = 1 << 24;
+
+impl<B: Body> Slots<B> {
+    pub(crate) fn get(&self, slot: workload::files::Fd) -> Option<Open<B>> {
+        self.open.get(slot.0 as usize)?.clone()
+    }
+
+    /// Puts `open` into a slot; gives back what cannot be there, because the slot
+    /// is taken.
+    pub(crate) fn put(&mut self, slot: workload::files::Fd, open: Open<B>) -> Result<(), Open<B>> {
+        let at = slot.0 as usize;
+        if slot.0 >= MOST {
+            return Err(open);
+        }
+        if at >= self.open.len() {
+            self.open.resize_with(at + 1, || None);
+        }
+        match &mut self.open[at] {
+            Some(_) => Err(open),
+            free => {
+                *free = Some(open);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn take(&mut self, slot: workload::files::Fd) -> Option<Open<B>> {
+        self.open.get_mut(slot.0 as usize)?.take()
+    }
+
+    /// The next version of `len` bytes at `at` of `file`.
+    pub(crate) fn next_data(&mut self, file: Name, at: u64, len: u64) -> Source<'static> {
+        let index = file.0 as usize;
+        if index >= self.versions.len() {
+            self.versions.resize(index + 1, 0);
+        }
+        self.versions[index] = self.versions[index].wrapping_add(1);
+        let pattern = tag(file, at, self.versions[index]);
+        Source::Fill { pattern, len }
+    }
+}

@@ -1,0 +1,184 @@
+//! The tree of a set: how wide and how deep its directories are.
+//!
+//! A directory draws a depth; if it lies at that depth or deeper it holds files
+//! and else directories, as many as it draws for its width. The mean depth is
+//! the logarithm of the number of files to the base of the mean width. The root
+//! is as wide as it takes until all files have a place.
+
+use super::{File, FilesetSpec};
+use crate::files::draw::gamma;
+use crate::files::{Name, Names};
+use crate::fixed::log2;
+use sim::Rng;
+
+/// Deepest directory, whatever is drawn; bounds the length of paths.
+const DEEPEST: u64 = 64;
+
+/// Bits after the point of depths and widths.
+const POINT: u32 = 16;
+
+/// All names of a set.
+pub(super) struct Tree {
+    /// Each after the one that it is in.
+    pub(super) dirs: Vec<Name>,
+    pub(super) files: Vec<File>,
+    pub(super) leafdirs: Vec<Name>,
+}
+
+/// Where the tree grows.
+struct Grower<'a> {
+    spec: &'a FilesetSpec,
+    names: &'a mut Names,
+    rng: &'a mut Rng,
+    /// Mean depth, with [`POINT`] bits after the point.
+    mean_depth: u64,
+    path: Vec<u8>,
+    tree: Tree,
+}
+
+impl Tree {
+    /// Draws the tree of `spec`.
+    pub(super) fn grow(spec: &FilesetSpec, names: &mut Names, rng: &mut Rng) -> Self {
+        let members = u64::from(spec.entries) + u64::from(spec.leafdirs);
+        let ratio = u128::from(log2(members.max(1))) << POINT;
+        let mut grower = Grower {
+            spec,
+            names,
+            rng,
+            mean_depth: (ratio / u128::from(log2(spec.dirwidth.max(2)))) as u64,
+            path: spec.name.clone().into_bytes(),
+            tree: Self {
+                dirs: Vec::new(),
+                files: Vec::new(),
+                leafdirs: Vec::new(),
+            },
+        };
+        grower.root();
+        grower.tree
+    }
+}
+
+impl Grower<'_> {
+    fn root(&mut self) {
+        self.enter_dir();
+        let mut serial = 1;
+        while self.wants_files() || self.wants_leafdirs() {
+            self.within(serial, |grower| grower.dir(2));
+            serial += 1;
+        }
+    }
+
+    /// The directory at the current path and all below it.
+    fn dir(&mut self, depth: u64) {
+        self.enter_dir();
+        let drawn = (self.drawn(self.mean_depth) >> POINT).clamp(1, DEEPEST);
+        let width = self.drawn(self.spec.dirwidth << POINT);
+        let width = width.div_ceil(1 << POINT).max(1);
+        let is_leaf = depth >= drawn;
+        for serial in 1..=width {
+            match is_leaf {
+                _ if !self.wants_files() && !self.wants_leafdirs() => return,
+                false => self.within(serial, |grower| grower.dir(depth + 1)),
+                true if self.wants_files() => self.within(serial, Self::file),
+                true => self.within(serial, Self::leafdir),
+            }
+        }
+    }
+
+    fn wants_files(&self) -> bool {
+        self.tree.files.len() < self.spec.entries as usize
+    }
+
+    fn wants_leafdirs(&self) -> bool {
+        self.tree.leafdirs.len() < self.spec.leafdirs as usize
+    }
+
+    fn drawn(&mut self, mean: u64) -> u64 {
+        match self.spec.dirgamma {
+            0 => mean,
+            halves => gamma(self.rng, mean, halves),
+        }
+    }
+
+    fn within(&mut self, serial: u64, make: impl FnOnce(&mut Self)) {
+        let len = self.path.len();
+        self.path.extend(format!("/{serial:08}").bytes());
+        make(self);
+        self.path.truncate(len);
+    }
+
+    fn enter_dir(&mut self) {
+        let name = self.names.intern(&self.path);
+        self.tree.dirs.push(name);
+    }
+
+    fn leafdir(&mut self) {
+        let name = self.names.intern(&self.path);
+        self.tree.leafdirs.push(name);
+    }
+
+    fn file(&mut self) {
+        self.tree.files.push(File {
+            path: self.names.intern(&self.path),
+            size: self.spec.size.draw(self.rng),
+            len: 0,
+            open: 0,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Amount;
+    use sim::Seed;
+
+    fn grown(entries: u32, leafdirs: u32, dirwidth: u64) -> (Tree, Names) {
+        let spec = FilesetSpec {
+            leafdirs,
+            dirwidth,
+            ..FilesetSpec::new("set", entries, Amount::Fixed(1))
+        };
+        let mut names = Names::default();
+        let tree = Tree::grow(&spec, &mut names, &mut Seed(1).stream("t"));
+        (tree, names)
+    }
+
+    #[test]
+    fn a_narrow_tree_has_the_mean_width_and_depth() {
+        let (tree, names) = grown(20_000, 0, 20);
+        assert_eq!(tree.files.len(), 20_000);
+        let slashes = |n: Name| names.bytes(n).iter().filter(|b| **b == b'/').count();
+        let depth: usize = tree.files.iter().map(|f| slashes(f.path)).sum();
+        // log(20,000)/log(20) is 3.3, of which the whole part of a draw counts.
+        let depth = depth as f64 / 20_000.0;
+        assert!((2.0..5.0).contains(&depth), "{depth}");
+        let leaves = tree.files.iter().map(|f| parent(names.bytes(f.path)));
+        let mut leaves: Vec<_> = leaves.collect();
+        leaves.dedup();
+        let width = 20_000.0 / leaves.len() as f64;
+        // Rounded up: half a file more than the mean.
+        assert!((18.0..24.0).contains(&width), "{width}");
+    }
+
+    fn parent(path: &[u8]) -> &[u8] {
+        &path[..path.iter().rposition(|b| *b == b'/').unwrap()]
+    }
+
+    #[test]
+    fn a_wide_tree_is_one_directory_and_parents_come_first() {
+        let (tree, names) = grown(1_000, 0, 1_000_000);
+        assert_eq!(tree.dirs.len(), 2);
+        assert_eq!(names.bytes(tree.files[999].path), b"set/00000001/00001000");
+        let (tree, names) = grown(300, 700, 4);
+        assert_eq!((tree.files.len(), tree.leafdirs.len()), (300, 700));
+        let mut seen = std::collections::BTreeSet::new();
+        for dir in &tree.dirs[1..] {
+            seen.insert(names.bytes(*dir));
+            let up = parent(names.bytes(*dir));
+            assert!(up == b"set" || seen.contains(up));
+        }
+        // No path is given twice.
+        assert_eq!(names.len(), 1 + tree.dirs.len() + 1_000);
+    }
+}

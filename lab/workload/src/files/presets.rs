@@ -1,0 +1,292 @@
+//! The table of workloads of files that have a name.
+//!
+//! Counts of files, threads, records and operations are a hundredth of those in
+//! Table 5 of the `ByteFS` paper, threads as they are; sizes of files and
+//! requests are those of the paper and of filebench's scripts.
+
+//= bytefs 5.1
+use crate::describe::table::{Param, Preset, param};
+use crate::describe::unit::Unit;
+
+const OPS: Param = param(
+    "ops",
+    "100000",
+    Unit::Number,
+    "calls in all; 0 for as many as there are",
+);
+const TIME: Param = param(
+    "time",
+    "0",
+    Unit::Time,
+    "virtual time after which no more calls are made; 0 for no limit",
+);
+const THREADS: Param = param(
+    "threads",
+    "12",
+    Unit::Threads,
+    "threads that share the files",
+);
+const FILES: Param = param(
+    "files",
+    "10000",
+    Unit::Files,
+    "files, of which 80 % are there at first",
+);
+const SIZE_16K: Param = param(
+    "size",
+    "16k",
+    Unit::Length,
+    "mean size of a file, by a gamma distribution of shape 1.5",
+);
+const APPEND: Param = param(
+    "append",
+    "16k",
+    Unit::Length,
+    "size below which an append stays, each as likely",
+);
+const DIRWIDTH: Param = param(
+    "dirwidth",
+    "0",
+    Unit::Number,
+    "mean entries of a directory, at least 2; 0 for that of filebench's script",
+);
+
+/// Of filebench's personalities.
+const COMMON: [Param; 7] = [FILES, THREADS, SIZE_16K, APPEND, DIRWIDTH, OPS, TIME];
+
+/// Of those that only make or delete; they end when all is done.
+const MICRO: [Param; 5] = [
+    param("files", "10000", Unit::Files, "how many"),
+    THREADS,
+    DIRWIDTH,
+    param(
+        "ops",
+        "0",
+        Unit::Number,
+        "calls in all; 0 for until all is done",
+    ),
+    TIME,
+];
+
+const ALL_THERE: Param = param("files", "10000", Unit::Files, "files");
+const SIZE_4K: Param = param("size", "4k", Unit::Length, "size of a file");
+const YES_NO: Unit = Unit::Choice(&["no", "yes"]);
+
+/// Of writes to files.
+const WRITES: [Param; 8] = [
+    param(
+        "bs",
+        "4k",
+        Unit::Lengths,
+        "bytes of a write, or several sizes that take turns: 64:512:4k",
+    ),
+    param(
+        "size",
+        "64m",
+        Unit::Length,
+        "bytes of a file that are written to",
+    ),
+    param(
+        "threads",
+        "1",
+        Unit::Threads,
+        "threads, each with a file of its own",
+    ),
+    param(
+        "fsync",
+        "0",
+        Unit::Number,
+        "a sync after this many writes; 0 for never",
+    ),
+    param("direct", "no", YES_NO, "past the page cache"),
+    OPS,
+    TIME,
+    DIRWIDTH,
+];
+
+/// Of YCSB's workloads.
+const YCSB: [Param; 13] = [
+    param(
+        "engine",
+        "lsm",
+        Unit::Choice(&["lsm", "btree"]),
+        "where the records are: tables in levels, or pages in place",
+    ),
+    param("records", "100000", Unit::Files, "records at first"),
+    param("value", "1000", Unit::Length, "bytes of a record's value"),
+    param("threads", "8", Unit::Threads, "clients"),
+    param("ops", "400000", Unit::Count, "operations on records in all"),
+    TIME,
+    param(
+        "theta",
+        "0.99",
+        Unit::Exponent,
+        "exponent of Zipf's law; larger is more skewed",
+    ),
+    param(
+        "sync",
+        "no",
+        YES_NO,
+        "whether a write waits until its log is durable",
+    ),
+    param(
+        "memtable",
+        "1m",
+        Unit::Length,
+        "LSM: bytes in memory before a table is written",
+    ),
+    param("table", "1m", Unit::Length, "LSM: bytes of a table"),
+    param(
+        "base",
+        "4m",
+        Unit::Length,
+        "LSM: most bytes of the first level; each further one has 10 times as many",
+    ),
+    param(
+        "cache",
+        "16m",
+        Unit::Length,
+        "B-tree: bytes of pages in memory",
+    ),
+    param(
+        "checkpoint",
+        "16m",
+        Unit::Length,
+        "B-tree: bytes of log between checkpoints",
+    ),
+];
+
+/// Everything in the language of files that has a name, in the order in which it
+/// is listed.
+pub static FILE_PRESETS: [Preset; 17] = [
+    Preset::of_files(
+        "varmail",
+        "filebench's mail server: small files made, appended to, synced, read, deleted",
+        &[],
+        &COMMON,
+    ),
+    Preset::of_files(
+        "fileserver",
+        "filebench's file server: whole files written, appended to, read, deleted",
+        &[
+            param("files", "1000", Unit::Files, FILES.help),
+            param("size", "128k", Unit::Length, SIZE_16K.help),
+        ],
+        &COMMON,
+    ),
+    Preset::of_files(
+        "webproxy",
+        "filebench's proxy: one file replaced, five read",
+        &[param("size", "16k", Unit::Length, "size of a file")],
+        &COMMON,
+    ),
+    Preset::of_files(
+        "webserver",
+        "filebench's web server: ten files read, then the log appended to",
+        &[ALL_THERE],
+        &COMMON,
+    ),
+    Preset::of_files(
+        "oltp",
+        "filebench's database: many readers of pages, ten writers, a log",
+        &[
+            param("files", "16", Unit::Files, "files"),
+            param("threads", "200", Unit::Threads, "readers"),
+            param("size", "10m", Unit::Length, "size of a file"),
+            param("iosize", "2k", Unit::Length, "bytes of a page"),
+        ],
+        &[DIRWIDTH, OPS, TIME],
+    ),
+    ycsb("ycsb-a", "YCSB A: half reads, half updates, by Zipf's law"),
+    ycsb("ycsb-b", "YCSB B: 95 % reads, 5 % updates, by Zipf's law"),
+    ycsb("ycsb-c", "YCSB C: reads, by Zipf's law"),
+    ycsb(
+        "ycsb-d",
+        "YCSB D: 95 % reads, mostly of what is new, 5 % inserts",
+    ),
+    ycsb(
+        "ycsb-e",
+        "YCSB E: 95 % scans of up to 100 records, 5 % inserts",
+    ),
+    ycsb("ycsb-f", "YCSB F: half reads, half reads that write back"),
+    Preset::of_files(
+        "create",
+        "files made and written, each by one thread, until all are there",
+        &[
+            SIZE_4K,
+            param(
+                "fsync",
+                "no",
+                YES_NO,
+                "whether each is made durable before it is closed",
+            ),
+        ],
+        &MICRO,
+    ),
+    Preset::of_files(
+        "delete",
+        "files deleted until none is left",
+        &[SIZE_4K],
+        &MICRO,
+    ),
+    Preset::of_files("mkdir", "directories made until all are there", &[], &MICRO),
+    Preset::of_files(
+        "rmdir",
+        "empty directories removed until none is left",
+        &[],
+        &MICRO,
+    ),
+    Preset::of_files(
+        "overwrite",
+        "writes over files that are there, at random or in order",
+        &[param(
+            "order",
+            "random",
+            Unit::Choice(&["random", "sequential"]),
+            "where the next write goes",
+        )],
+        &WRITES,
+    ),
+    Preset::of_files(
+        "append",
+        "writes at the end of files that are empty at first",
+        &[],
+        &WRITES,
+    ),
+];
+
+const fn ycsb(name: &'static str, help: &'static str) -> Preset {
+    Preset::of_files(name, help, &[], &YCSB)
+}
+
+/// What can follow the path of a filebench script.
+pub static SCRIPT: Preset = Preset::of_files(
+    "SCRIPT.f",
+    "a path to a filebench script",
+    &[],
+    &[
+        param("ops", "0", Unit::Number, OPS.help),
+        param(
+            "time",
+            "0",
+            Unit::Time,
+            "virtual time instead of the script's; 0 for that",
+        ),
+    ],
+);
+
+/// What can follow the path of a trace of file calls.
+pub static CALLS: Preset = Preset::of_files(
+    "CALLS.flt",
+    "a path to a trace of file calls, as flashloom record makes them",
+    &[],
+    &[
+        param("think", "yes", YES_NO, "whether threads pause as they did"),
+        param(
+            "order",
+            "data",
+            Unit::Choice(&["data", "names"]),
+            "what threads keep in order: reads and writes of a file too, or names and descriptors",
+        ),
+    ],
+);

@@ -1,0 +1,443 @@
+//! A recording, made again on another file system.
+//!
+//! Each thread makes its calls in their order, with the recorded pauses between
+//! them or with none. What one thread did may rest on what another one had done
+//! before, so a call waits for calls of other threads that began earlier and
+//! conflict with it:
+//!
+//! - about a name: one makes, moves or removes it, or what it lies in, and the
+//!   other uses it in any way;
+//! - about an open file: one opens or closes it or moves its offset;
+//! - about locks of a file: any two;
+//! - about the contents of a file, if that is asked for: one writes. Calls that
+//!   overlapped in the recording were not ordered there and are not here.
+//!
+//! A call that failed is made as well. If it overlapped what it conflicts with,
+//! it came first, for it saw nothing of it.
+//!
+//! A lock that was waited for is taken, without waiting, in the order in which
+//! it was granted.
+//!
+//! Invariants:
+//! - A call waits for earlier ones only, so the earliest one that has not ended
+//!   can always be made: nothing deadlocks.
+//! - At most [`WINDOW`] calls are in memory.
+
+mod keys;
+mod marks;
+
+use super::source::Parking;
+use super::trace::FileTrace;
+use super::{Call, Errno, Event, Names, Setup, Source, ThreadId, Turn};
+use keys::{Access, Touched};
+use marks::Marks;
+use std::collections::{BTreeMap, VecDeque};
+use units::Ns;
+
+/// Most calls that have been read and not ended.
+pub const WINDOW: usize = 1 << 16;
+
+/// A recording, event by event.
+pub trait Recording {
+    /// The strings of the events read so far, and of the setup.
+    fn names(&self) -> &Names;
+
+    /// What must be there before the first call.
+    fn setup(&self) -> &Setup;
+
+    /// The process of `thread`.
+    fn process(&self, thread: ThreadId) -> u32;
+
+    /// The next event, in an order in which the calls could have been made; a
+    /// sentence if the recording cannot be read further.
+    fn read(&mut self) -> Option<Result<Event, String>>;
+
+    /// What the recording lacks, in sentences.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Recording for FileTrace {
+    fn names(&self) -> &Names {
+        self.names()
+    }
+
+    fn setup(&self) -> &Setup {
+        self.setup()
+    }
+
+    fn process(&self, thread: ThreadId) -> u32 {
+        let known = self.threads().get(thread.0 as usize);
+        known.map_or(thread.0, |thread| thread.process)
+    }
+
+    fn read(&mut self) -> Option<Result<Event, String>> {
+        self.next().map(|event| event.map_err(|e| e.to_string()))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let notes = self.about().notes.iter();
+        notes
+            .map(|note| String::from_utf8_lossy(note).into_owned())
+            .collect()
+    }
+}
+
+/// A recording in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// The strings.
+    pub names: Names,
+    /// What must be there.
+    pub setup: Setup,
+    /// The process of each thread; its own where that is missing.
+    pub processes: Vec<u32>,
+    /// The events.
+    pub events: VecDeque<Event>,
+}
+
+impl Recording for Recorded {
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn process(&self, thread: ThreadId) -> u32 {
+        let process = self.processes.get(thread.0 as usize);
+        process.copied().unwrap_or(thread.0)
+    }
+
+    fn read(&mut self) -> Option<Result<Event, String>> {
+        self.events.pop_front().map(Ok)
+    }
+}
+
+/// How a recording is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether threads pause as they did.
+    pub think: bool,
+    /// Whether calls about the contents of one file keep their order.
+    pub order_data: bool,
+}
+
+impl Default for Options {
+    /// With pauses, contents in order.
+    fn default() -> Self {
+        Self {
+            think: true,
+            order_data: true,
+        }
+    }
+}
+
+/// A call that has been read and not ended.
+#[derive(Clone, Debug)]
+struct Item {
+    event: Event,
+    /// How many it waits for.
+    waits: u32,
+    /// Who waits for it.
+    dependents: Vec<u32>,
+    touched: Touched,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    /// Its calls that have been read, in order.
+    items: VecDeque<u32>,
+    /// Whether the first of them has been given to the driver.
+    under_way: bool,
+    /// Whether its step before has just ended.
+    fresh: bool,
+    /// When that was; none before the first.
+    ended: Option<Ns>,
+}
+
+/// A recording at work.
+pub struct Replay<R> {
+    recording: R,
+    options: Options,
+    items: Vec<Option<Item>>,
+    free: Vec<u32>,
+    live: usize,
+    lines: Vec<Line>,
+    marks: Marks,
+    slots: keys::Slots,
+    /// The event after those that have been taken in.
+    peeked: Option<Event>,
+    /// Locks that were waited for, by when they were granted.
+    granted: BTreeMap<(Ns, u64), Event>,
+    grants: u64,
+    exhausted: bool,
+    parking: Parking,
+    /// Threads without a call, because the window is full.
+    starved: Vec<ThreadId>,
+    failure: Option<String>,
+}
+
+impl<R: Recording> Replay<R> {
+    /// Makes `recording` ready to be made again.
+    pub fn new(recording: R, options: Options) -> Self {
+        let mut replay = Self {
+            recording,
+            options,
+            items: Vec::new(),
+            free: Vec::new(),
+            live: 0,
+            lines: Vec::new(),
+            marks: Marks::default(),
+            slots: keys::Slots::default(),
+            peeked: None,
+            granted: BTreeMap::new(),
+            grants: 0,
+            exhausted: false,
+            parking: Parking::default(),
+            starved: Vec::new(),
+            failure: None,
+        };
+        // Some thread has to be there to go on reading.
+        replay.take_in();
+        replay
+    }
+
+    /// The next event in the order in which it is made again.
+    fn pull(&mut self) -> Option<Event> {
+        loop {
+            if self.peeked.is_none() {
+                self.peeked = self.read();
+            }
+            let due = |at: Ns| self.peeked.is_none_or(|event| event.at >= at);
+            let first = self.granted.first_key_value().map(|(key, _)| key.0);
+            if first.is_some_and(due) {
+                return self.granted.pop_first().map(|(_, event)| event);
+            }
+            let mut event = self.peeked.take()?;
+            if !waited_for_lock(&mut event) {
+                return Some(event);
+            }
+            self.grants += 1;
+            self.granted.insert((event.end(), self.grants), event);
+        }
+    }
+
+    fn read(&mut self) -> Option<Event> {
+        if self.failure.is_some() {
+            return None;
+        }
+        match self.recording.read()? {
+            Ok(event) => Some(event),
+            Err(why) => {
+                self.failure = Some(why);
+                None
+            }
+        }
+    }
+
+    /// Reads one event and finds what it waits for; `false` if there is none.
+    fn take_in(&mut self) -> bool {
+        let Some(event) = self.pull() else {
+            if !std::mem::replace(&mut self.exhausted, true) {
+                self.parking.wake_all();
+            }
+            return false;
+        };
+        let thread = event.step.thread;
+        while self.lines.len() <= thread.0 as usize {
+            self.lines.push(Line::default());
+            self.parking.add();
+        }
+        let mut touched = Touched::default();
+        let names = self.recording.names();
+        keys::touch(
+            &event,
+            names,
+            &mut self.slots,
+            self.options.order_data,
+            &mut touched,
+        );
+        let id = self.place(Item {
+            event,
+            waits: 0,
+            dependents: Vec::new(),
+            touched: touched.clone(),
+        });
+        for (key, access) in touched.iter() {
+            self.depend(id, key, access);
+        }
+        self.lines[thread.0 as usize].items.push_back(id);
+        self.parking.wake(thread);
+        true
+    }
+
+    fn place(&mut self, item: Item) -> u32 {
+        self.live += 1;
+        match self.free.pop() {
+            Some(id) => {
+                self.items[id as usize] = Some(item);
+                id
+            }
+            None => {
+                self.items.push(Some(item));
+                self.items.len() as u32 - 1
+            }
+        }
+    }
+
+    fn item(&self, id: u32) -> &Item {
+        self.items[id as usize].as_ref().expect("it has not ended")
+    }
+
+    fn item_mut(&mut self, id: u32) -> &mut Item {
+        self.items[id as usize].as_mut().expect("it has not ended")
+    }
+
+    /// Lets `id` wait for what conflicts with it at `key`.
+    fn depend(&mut self, id: u32, key: keys::Key, access: Access) {
+        let mut before = self.marks.enter(key, access, id);
+        before.retain(|&earlier| earlier != id);
+        for earlier in before {
+            let (old, new) = (&self.item(earlier).event, &self.item(id).event);
+            let overlap = old.end() > new.at;
+            let free = overlap && (key.is_data() || new.result.is_err());
+            if free {
+                self.marks.stay(key, earlier, self.access_of(earlier, key));
+            } else if old.step.thread != new.step.thread {
+                self.item_mut(earlier).dependents.push(id);
+                self.item_mut(id).waits += 1;
+            }
+        }
+    }
+
+    fn access_of(&self, id: u32, key: keys::Key) -> Access {
+        let mut touched = self.item(id).touched.iter();
+        let found = touched.find(|(k, _)| *k == key);
+        found.map_or(Access::Uses, |(_, access)| access)
+    }
+
+    /// The next call of `thread`, if it waits for nothing.
+    fn ready(&mut self, thread: ThreadId, now: Ns) -> Turn {
+        let line = &mut self.lines[thread.0 as usize];
+        let Some(&id) = line.items.front() else {
+            return match self.exhausted {
+                true => self.parking.done(thread),
+                false => {
+                    self.starved.push(thread);
+                    self.parking.park(thread)
+                }
+            };
+        };
+        let item = self.items[id as usize].as_ref().expect("it has not ended");
+        if item.waits > 0 {
+            return self.parking.park(thread);
+        }
+        line.under_way = true;
+        let Event {
+            step, at, result, ..
+        } = item.event;
+        let due = line.ended.map_or(at, |ended| ended + step.think);
+        Turn::Call {
+            think: match self.options.think {
+                true => due.max(now).since(now),
+                false => Ns::ZERO,
+            },
+            call: step.call,
+            expect: Some(result),
+        }
+    }
+
+    /// Lets those go on that waited for `id`.
+    fn finish(&mut self, id: u32) {
+        let item = self.items[id as usize].take().expect("it ends once");
+        self.free.push(id);
+        self.live -= 1;
+        for (key, _) in item.touched.iter() {
+            self.marks.leave(key, id);
+        }
+        for dependent in item.dependents {
+            let waiting = self.item_mut(dependent);
+            waiting.waits -= 1;
+            let (left, thread) = (waiting.waits, waiting.event.step.thread);
+            if left == 0 && self.lines[thread.0 as usize].items.front() == Some(&dependent) {
+                self.parking.wake(thread);
+            }
+        }
+        if self.live < WINDOW / 4 * 3 {
+            while let Some(thread) = self.starved.pop() {
+                self.parking.wake(thread);
+            }
+        }
+    }
+}
+
+/// Makes a call for a lock one that does not wait; whether it waited and got it.
+fn waited_for_lock(event: &mut Event) -> bool {
+    match &mut event.step.call {
+        Call::Flock { wait, .. } | Call::RecordLock { wait, .. } => {
+            std::mem::take(wait) && event.result.is_ok() && event.took > Ns::ZERO
+        }
+        _ => false,
+    }
+}
+
+impl<R: Recording> Source for Replay<R> {
+    fn names(&self) -> &Names {
+        self.recording.names()
+    }
+
+    fn setup(&self) -> &Setup {
+        self.recording.setup()
+    }
+
+    fn threads(&self) -> u32 {
+        self.lines.len() as u32
+    }
+
+    fn process(&self, thread: ThreadId) -> u32 {
+        self.recording.process(thread)
+    }
+
+    fn next(&mut self, thread: ThreadId, now: Ns) -> Turn {
+        self.parking.asks(thread);
+        let line = &mut self.lines[thread.0 as usize];
+        line.under_way = false;
+        if std::mem::take(&mut line.fresh) {
+            line.ended = Some(now);
+        }
+        while self.lines[thread.0 as usize].items.is_empty()
+            && self.live < WINDOW
+            && !self.exhausted
+        {
+            self.take_in();
+        }
+        self.ready(thread, now)
+    }
+
+    fn ended(&mut self, thread: ThreadId, _: Result<u64, Errno>) {
+        let line = &mut self.lines[thread.0 as usize];
+        if !std::mem::take(&mut line.under_way) {
+            return;
+        }
+        line.fresh = true;
+        if let Some(id) = line.items.pop_front() {
+            self.finish(id);
+        }
+    }
+
+    fn wake(&mut self) -> Option<ThreadId> {
+        self.parking.next_woken()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.recording.notes()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.clone()
+    }
+}

@@ -1,0 +1,259 @@
+//! Traces of file calls: read and written as streams, in a compact binary form
+//! (`.flt`, laid out in `docs/formats/flt.md`) and as text, one call a line.
+//!
+//! Invariants: a reader holds one block or line at a time besides the strings,
+//! threads and the setup that it was told of; it never panics, never allocates
+//! by a length that came from the file, and names the offset or the line of
+//! what it refuses. What it yields keeps the invariants of [`super`]: paths are
+//! inside the root, threads are known, and the slot of an open file is at most
+//! one above every slot before it, so that a table of slots grows by one with
+//! each open.
+
+mod binary;
+mod item;
+mod state;
+mod summary;
+mod text;
+
+pub use binary::{MAGIC, Writer};
+pub use summary::{FileSummary, FileUse, KindSummary, Summarizer};
+pub use text::TextWriter;
+
+pub use crate::trace::TraceError;
+
+use super::{Event, Names, Setup, Thread};
+use crate::trace::lines;
+use binary::Binary;
+use state::State;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::str::FromStr;
+use text::Text;
+
+/// What is known of a recording as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// The directory that paths are relative to, as it was called where the
+    /// trace was recorded.
+    pub root: Vec<u8>,
+    /// The command that was recorded.
+    pub command: Vec<u8>,
+    /// What the trace lacks, a sentence each.
+    pub notes: Vec<Vec<u8>>,
+}
+
+/// The forms of a trace of file calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Binary.
+    Flt,
+    /// Text.
+    Text,
+}
+
+impl Form {
+    /// The form of contents that begin with `head`, if they are a trace of file
+    /// calls.
+    #[must_use]
+    pub fn detect(head: &[u8]) -> Option<Self> {
+        match () {
+            () if head.starts_with(&MAGIC) => Some(Self::Flt),
+            () if head.starts_with(text::HEADER.as_bytes()) => Some(Self::Text),
+            () => None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flt => "flt",
+            Self::Text => "flt-text",
+        }
+    }
+}
+
+impl FromStr for Form {
+    type Err = UnknownForm;
+
+    fn from_str(text: &str) -> Result<Self, UnknownForm> {
+        let all = [Self::Flt, Self::Text];
+        let found = all.into_iter().find(|form| form.name() == text);
+        found.ok_or_else(|| UnknownForm(text.to_owned()))
+    }
+}
+
+/// A form that is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("expected flt or flt-text, found {0:?}")]
+pub struct UnknownForm(String);
+
+/// A trace of file calls that is being read.
+pub struct FileTrace {
+    name: String,
+    decoder: Decoder,
+    state: State,
+    /// The first event, which is read to have the setup whole.
+    first: Option<Event>,
+    ended: bool,
+}
+
+enum Decoder {
+    Binary(Binary),
+    Text(Text),
+}
+
+/// Everything that a trace of file calls says, in memory.
+#[derive(Clone, Debug)]
+pub struct LoadedFiles {
+    /// What is known of it as a whole.
+    pub about: About,
+    /// What must be there before the first call.
+    pub setup: Setup,
+    /// Every string.
+    pub names: Names,
+    /// Every thread.
+    pub threads: Vec<Thread>,
+    /// All events, in their order.
+    pub events: Vec<Event>,
+}
+
+impl FileTrace {
+    /// Opens a trace, and reads it up to the first event.
+    ///
+    /// # Errors
+    /// If it can not be read or is no trace of file calls.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
+        let name = path.as_ref().display().to_string();
+        match File::open(path) {
+            Ok(file) => Self::from_reader(&name, file),
+            Err(source) => Err(TraceError::Read {
+                name,
+                place: "the file".to_owned(),
+                source,
+            }),
+        }
+    }
+
+    /// Whether the file at `path` begins as a trace of file calls does, perhaps
+    /// compressed.
+    #[must_use]
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        let open = File::open(path).and_then(lines::open);
+        open.is_ok_and(|source| Form::detect(&source.head).is_some())
+    }
+
+    /// Reads from `reader`, called `name` in errors, up to the first event.
+    ///
+    /// # Errors
+    /// If it can not be read or is no trace of file calls.
+    pub fn from_reader(name: &str, reader: impl Read + 'static) -> Result<Self, TraceError> {
+        let begin = |source: io::Error| TraceError::Read {
+            name: name.to_owned(),
+            place: "the beginning".to_owned(),
+            source,
+        };
+        let source = lines::open(reader).map_err(begin)?;
+        let decoder = match Form::detect(&source.head) {
+            Some(Form::Flt) => Decoder::Binary(Binary::new(name, source.input)?),
+            Some(Form::Text) => Decoder::Text(Text::new(name, source.input)),
+            None => {
+                return Err(TraceError::Record {
+                    name: name.to_owned(),
+                    offset: 0,
+                    expected: "a trace of file calls".to_owned(),
+                });
+            }
+        };
+        let mut trace = Self {
+            name: name.to_owned(),
+            decoder,
+            state: State::default(),
+            first: None,
+            ended: false,
+        };
+        trace.first = trace.step()?;
+        trace.ended = trace.first.is_none();
+        Ok(trace)
+    }
+
+    /// What it is called in errors.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The form that is read.
+    #[must_use]
+    pub const fn form(&self) -> Form {
+        match self.decoder {
+            Decoder::Binary(_) => Form::Flt,
+            Decoder::Text(_) => Form::Text,
+        }
+    }
+
+    /// What is known of it as a whole.
+    #[must_use]
+    pub const fn about(&self) -> &About {
+        &self.state.about
+    }
+
+    /// What must be there before the first call.
+    #[must_use]
+    pub const fn setup(&self) -> &Setup {
+        &self.state.setup
+    }
+
+    /// The strings, as far as it was read.
+    #[must_use]
+    pub const fn names(&self) -> &Names {
+        &self.state.names
+    }
+
+    /// The threads, as far as it was read; each is there before its first event.
+    #[must_use]
+    pub fn threads(&self) -> &[Thread] {
+        &self.state.threads
+    }
+
+    /// Reads all of it into memory.
+    ///
+    /// # Errors
+    /// The first that reading meets.
+    pub fn load(mut self) -> Result<LoadedFiles, TraceError> {
+        let events = self.by_ref().collect::<Result<_, _>>()?;
+        let state = self.state;
+        Ok(LoadedFiles {
+            about: state.about,
+            setup: state.setup,
+            names: state.names,
+            threads: state.threads,
+            events,
+        })
+    }
+
+    fn step(&mut self) -> Result<Option<Event>, TraceError> {
+        match &mut self.decoder {
+            Decoder::Binary(binary) => binary.next(&mut self.state),
+            Decoder::Text(text) => text.next(&mut self.state),
+        }
+    }
+}
+
+impl Iterator for FileTrace {
+    type Item = Result<Event, TraceError>;
+
+    /// The next event. The first error ends the trace.
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(event) = self.first.take() {
+            return Some(Ok(event));
+        }
+        if self.ended {
+            return None;
+        }
+        let step = self.step();
+        self.ended = !matches!(step, Ok(Some(_)));
+        step.transpose()
+    }
+}

@@ -1,0 +1,220 @@
+//! A workload of files by text: a preset with parameters, or a path to a
+//! filebench script or to a trace of file calls.
+//!
+//! Invariant: what [`FileWorkload::parse`] accepts can be opened.
+
+use super::flow::{Flow, OpKind, Program, script};
+use super::personality::{self, Settings};
+use super::presets::{CALLS, FILE_PRESETS, SCRIPT};
+use super::replay::{self, Replay};
+use super::source::Source;
+use super::trace::FileTrace;
+use super::ycsb::{self, Ycsb};
+use crate::describe::spec::Spec;
+use crate::describe::unit::{length, lengths, theta, time};
+use crate::describe::{PRESETS, WorkloadError, existing};
+use crate::suggest::did_you_mean;
+use sim::Seed;
+use units::Ns;
+
+/// A workload in the language of files, ready to be opened.
+#[derive(Clone, Debug)]
+pub struct FileWorkload {
+    /// The text it was parsed from.
+    pub text: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Program(Program),
+    Ycsb(Ycsb),
+    Trace(String, replay::Options),
+}
+
+/// Whether `text` names a workload of files.
+#[must_use]
+pub fn asks_for_files(text: &str) -> bool {
+    let name = text.split(':').next().unwrap_or_default();
+    let path = existing(text).map_or(name, |(path, _)| path);
+    let preset = PRESETS.iter().any(|p| p.name == name);
+    let file = || script::is_script(path) || FileTrace::is_at(path);
+    FILE_PRESETS.iter().any(|p| p.name == name) || !preset && file()
+}
+
+impl FileWorkload {
+    /// Reads a workload: `varmail:files=1000,threads=4`, `ycsb-a:engine=btree`,
+    /// `mail.f:ops=10000`, `build.flt:think=no`. A name of a preset wins over a file of that name.
+    ///
+    /// # Errors
+    /// One sentence that says what was expected, and what is near it.
+    pub fn parse(text: &str) -> Result<Self, WorkloadError> {
+        let (name, params) = text.split_once(':').unwrap_or((text, ""));
+        let kind = match FILE_PRESETS.iter().find(|p| p.name == name) {
+            Some(preset) => preset_kind(&Spec::parse(preset, name, params)?)?,
+            None => Self::at_path(text, name)?,
+        };
+        // What can be wrong with a program shows when its threads are counted.
+        let text = text.to_owned();
+        Ok(Self { text, kind })
+    }
+
+    fn at_path(text: &str, name: &str) -> Result<Kind, WorkloadError> {
+        let blocks = PRESETS.iter().any(|p| p.name == name);
+        let Some((path, params)) = existing(text).filter(|_| !blocks) else {
+            return Err(match blocks {
+                true => WorkloadError::NeedsBlocks {
+                    name: name.to_owned(),
+                },
+                false => WorkloadError::Unknown {
+                    name: name.to_owned(),
+                    hint: did_you_mean(name, FILE_PRESETS.iter().map(|p| p.name)),
+                },
+            });
+        };
+        if FileTrace::is_at(path) {
+            let spec = Spec::parse(&CALLS, path, params)?;
+            let options = replay::Options {
+                think: spec.text("think") == "yes",
+                order_data: spec.text("order") == "data",
+            };
+            return Ok(Kind::Trace(path.to_owned(), options));
+        }
+        if !script::is_script(path) {
+            return Err(WorkloadError::NeedsBlocks {
+                name: path.to_owned(),
+            });
+        }
+        Self::script(path, params).map(Kind::Program)
+    }
+
+    fn script(path: &str, params: &str) -> Result<Program, WorkloadError> {
+        let spec = Spec::parse(&SCRIPT, path, params)?;
+        let mut program = script::read(path)?;
+        if let Some(ops) = limit(spec.number("ops")) {
+            program.ops = ops;
+        }
+        if let Some(until) = until(&spec) {
+            program.until = Some(until);
+        }
+        Ok(program)
+    }
+
+    /// Its calls. What is random in them follows `seed`.
+    ///
+    /// # Errors
+    /// If its parameters do not go together.
+    pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
+        match &self.kind {
+            Kind::Program(program) => {
+                let flow = Flow::new(program.clone(), seed);
+                let flow = flow.map_err(|problem| self.refused(problem))?;
+                Ok(Box::new(flow))
+            }
+            Kind::Trace(path, options) => {
+                let trace = FileTrace::open(path)?;
+                Ok(Box::new(Replay::new(trace, *options)))
+            }
+            Kind::Ycsb(ycsb) => ycsb.open(seed).map_err(|problem| self.refused(problem)),
+        }
+    }
+
+    fn refused(&self, problem: String) -> WorkloadError {
+        WorkloadError::Files {
+            workload: self.text.clone(),
+            problem,
+        }
+    }
+}
+
+/// What a preset makes of its parameters.
+fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
+    if let Some(mix) = ycsb::Mix::named(spec.preset.name) {
+        return Ok(Kind::Ycsb(ycsb_of(spec, mix)));
+    }
+    let settings = settings(spec)?;
+    let s = &settings;
+    Ok(Kind::Program(match spec.preset.name {
+        "varmail" => personality::varmail(s),
+        "fileserver" => personality::fileserver(s),
+        "webproxy" => personality::webproxy(s),
+        "webserver" => personality::webserver(s),
+        "oltp" => personality::oltp(s),
+        "create" => personality::create(s),
+        "delete" => personality::delete(s),
+        "mkdir" => personality::mkdir(s),
+        "rmdir" => personality::rmdir(s),
+        _ => writes(spec, s),
+    }))
+}
+
+fn settings(spec: &Spec) -> Result<Settings, WorkloadError> {
+    let number = |name: &str| spec.has(name).then(|| spec.number(name));
+    let bytes = |name: &str| spec.has(name).then(|| spec.value(name, length));
+    let dirwidth = spec.number("dirwidth");
+    if dirwidth == 1 || dirwidth > 1 << 32 {
+        return Err(WorkloadError::Value {
+            workload: spec.preset.name.to_owned(),
+            param: "dirwidth",
+            expected: "0 or a number from 2 to 4294967296".to_owned(),
+            found: dirwidth.to_string(),
+        });
+    }
+    let fsync = match spec.preset.name {
+        "create" => u64::from(spec.text("fsync") == "yes"),
+        _ => number("fsync").unwrap_or(0),
+    };
+    Ok(Settings {
+        files: number("files").unwrap_or(1) as u32,
+        threads: spec.number("threads") as u32,
+        size: bytes("size").unwrap_or(0),
+        dirwidth,
+        iosize: bytes("append").or(bytes("iosize")).unwrap_or(0),
+        fsync,
+        ops: spec.number("ops"),
+        until: until(spec),
+    })
+}
+
+fn writes(spec: &Spec, settings: &Settings) -> Program {
+    let kind = match spec.preset.name {
+        "append" => OpKind::AppendFile,
+        _ => OpKind::Write,
+    };
+    let random = spec.has("order") && spec.text("order") == "random";
+    let direct = spec.text("direct") == "yes";
+    let sizes = spec.value("bs", lengths);
+    personality::writes(settings, kind, random, &sizes, direct)
+}
+
+fn ycsb_of(spec: &Spec, mix: ycsb::Mix) -> Ycsb {
+    Ycsb {
+        mix,
+        engine: match spec.text("engine") {
+            "btree" => ycsb::Engine::BTree {
+                cache: spec.value("cache", length),
+                checkpoint: spec.value("checkpoint", length),
+            },
+            _ => ycsb::Engine::Lsm {
+                memtable: spec.value("memtable", length),
+                table: spec.value("table", length),
+                base: spec.value("base", length),
+            },
+        },
+        records: spec.number("records"),
+        value: spec.value("value", length),
+        threads: spec.number("threads") as u32,
+        ops: spec.number("ops"),
+        until: until(spec),
+        theta: spec.value("theta", theta),
+        sync: spec.text("sync") == "yes",
+    }
+}
+
+fn limit(ops: u64) -> Option<u64> {
+    (ops > 0).then_some(ops)
+}
+
+fn until(spec: &Spec) -> Option<Ns> {
+    Some(spec.value("time", time)).filter(|time| *time > Ns::ZERO)
+}

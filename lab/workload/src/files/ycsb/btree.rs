@@ -1,0 +1,536 @@
+//! Records in a B-tree of pages that are written in place, behind a log.
+//!
+//! A leaf that is not in memory is read; a write changes its leaf in memory and
+//! appends to the log. A dirty leaf goes back to its place when its frame is
+//! needed, a few at a time and only after the log that describes them is
+//! durable, or at a checkpoint, which writes all of them in order, syncs the
+//! file and empties the log. Two logs take turns, so that writes go on during a
+//! checkpoint; they wait if the second is full as well.
+//!
+//! Inner pages, a hundredth of the leaves, are always in memory. Records at
+//! first lie in the leaves in an order that is unlike that of their numbers, as
+//! if by a hash; inserted ones go to the right edge, as keys that ascend do.
+
+use super::Engine;
+use super::Ycsb;
+use super::clients::{Clients, Request, THINK, entry_bytes};
+use super::commit::Commit;
+use super::job::{Job, Todo};
+use super::lsm::open;
+use crate::files::fileset::{DIR_MODE, FILE_MODE};
+use crate::files::{
+    Call, Entry, EntryKind, Errno, Fd, Names, OpenFlags, Setup, Source, Target, ThreadId, Turn,
+};
+use sim::Seed;
+use std::collections::{BTreeMap, BTreeSet};
+use units::Ns;
+
+/// Bytes of a page, unless a record is larger: as `SQLite` has them.
+const PAGE: u64 = 4_096;
+/// Dirty leaves that are written at once when frames are needed; a choice of ours.
+const BATCH: usize = 16;
+/// The data file, and the two logs.
+const DATA: Fd = Fd(0);
+const LOGS: [Fd; 2] = [Fd(1), Fd(2)];
+
+/// Bytes of a leaf that holds records with values of `value` bytes.
+pub(super) const fn leaf_bytes(value: u64) -> u64 {
+    entry_bytes(value).div_ceil(PAGE) * PAGE
+}
+
+/// What changes when a step has been done.
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Ready,
+    /// The group of writes is in the log.
+    Written,
+    /// All that was in this log is durable where it belongs.
+    Checkpointed(usize),
+}
+
+/// A leaf in memory.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    leaf: u32,
+    dirty: bool,
+    /// Used since the clock's hand passed.
+    used: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    Begins(Request),
+    /// Wants this leaf and so many after it.
+    Wants(u32, u32),
+    /// Makes the calls of its job, then wants the leaf.
+    Works(u32, u32),
+    Waits,
+    Follows,
+    Leads,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Client {
+    phase: Phase,
+    writes: Option<u32>,
+    job: Job<Effect>,
+}
+
+/// The engine.
+pub(super) struct BTree {
+    names: Names,
+    setup: Setup,
+    clients: Clients,
+    states: Vec<Client>,
+    frames: Vec<Frame>,
+    /// The frame of each leaf in memory.
+    places: BTreeMap<u32, usize>,
+    dirty: BTreeSet<u32>,
+    capacity: usize,
+    hand: usize,
+    commit: Commit,
+    done: Vec<(ThreadId, u32)>,
+    /// Which log is written, and the bytes in each.
+    log: usize,
+    log_bytes: [u64; 2],
+    /// Whether the log holds what is not durable.
+    log_dirty: bool,
+    checkpointing: bool,
+    stalled: Vec<ThreadId>,
+    job: Job<Effect>,
+    ready: bool,
+    /// Leaves that the file has.
+    leaves: u32,
+    /// Records at first, for their order.
+    first: u32,
+    per_leaf: u32,
+    leaf: u64,
+    entry: u64,
+    checkpoint: u64,
+    sync: bool,
+}
+
+impl BTree {
+    pub(super) fn new(ycsb: &Ycsb, seed: Seed) -> Self {
+        let Engine::BTree { cache, checkpoint } = ycsb.engine else {
+            unreachable!("chosen by the engine");
+        };
+        let (entry, leaf) = (entry_bytes(ycsb.value), leaf_bytes(ycsb.value));
+        let mut tree = Self {
+            names: Names::default(),
+            setup: Setup::default(),
+            states: vec![Client::default(); ycsb.threads as usize],
+            clients: Clients::new(ycsb, 1, seed),
+            frames: Vec::new(),
+            places: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            capacity: (cache / leaf) as usize,
+            hand: 0,
+            commit: Commit::default(),
+            done: Vec::new(),
+            log: 0,
+            log_bytes: [0; 2],
+            log_dirty: false,
+            checkpointing: false,
+            stalled: Vec::new(),
+            job: Job::default(),
+            ready: false,
+            leaves: (ycsb.records as u32).div_ceil((leaf / entry) as u32),
+            first: ycsb.records as u32,
+            per_leaf: (leaf / entry) as u32,
+            leaf,
+            entry,
+            checkpoint,
+            sync: ycsb.sync,
+        };
+        tree.begin();
+        tree
+    }
+
+    fn begin(&mut self) {
+        let size = u64::from(self.leaves) * self.leaf;
+        let dir = self.names.intern(b"db");
+        self.setup.entries.push(Entry {
+            path: dir,
+            kind: EntryKind::Directory,
+            mode: DIR_MODE,
+        });
+        let both = OpenFlags::READ.and(OpenFlags::WRITE);
+        let files: [(Fd, &[u8], u64, OpenFlags); 3] = [
+            (DATA, b"db/data", size, both),
+            (LOGS[0], b"db/log-0", 0, both.and(OpenFlags::APPEND)),
+            (LOGS[1], b"db/log-1", 0, both.and(OpenFlags::APPEND)),
+        ];
+        for (fd, path, size, flags) in files {
+            let path = self.names.intern(path);
+            self.setup.entries.push(Entry {
+                path,
+                kind: EntryKind::File { size },
+                mode: FILE_MODE,
+            });
+            self.job.call(open(fd, path, flags));
+        }
+        self.job.effect(Effect::Ready);
+    }
+
+    /// The leaf of a record. A permutation of the first ones scatters them.
+    fn leaf_of(&self, record: u32) -> u32 {
+        let mut place = record;
+        if record < self.first {
+            // Walk the cycle of a permutation of a power of two until it lands
+            // among them.
+            let mask = self.first.next_power_of_two() - 1;
+            loop {
+                place = scatter(place, mask);
+                if place < self.first {
+                    break;
+                }
+            }
+        }
+        place / self.per_leaf
+    }
+
+    fn helper(&self) -> ThreadId {
+        ThreadId(self.clients.count())
+    }
+
+    fn client_turn(&mut self, thread: ThreadId, now: Ns) -> Turn {
+        let index = thread.0 as usize;
+        if !self.ready {
+            return self.clients.parking.park(thread);
+        }
+        loop {
+            match std::mem::take(&mut self.states[index].phase) {
+                Phase::Idle => match self.clients.request(thread.0, now) {
+                    Some(request) => {
+                        self.states[index].phase = Phase::Begins(request);
+                        return Turn::Pause(THINK);
+                    }
+                    None => return self.leave(thread),
+                },
+                Phase::Begins(request) => self.start(index, request),
+                Phase::Wants(leaf, more) => self.want(thread, leaf, more),
+                Phase::Works(leaf, more) => match self.states[index].job.next() {
+                    Some(Todo::Call(call)) => {
+                        self.states[index].phase = Phase::Works(leaf, more);
+                        return Turn::now(call);
+                    }
+                    _ => self.states[index].phase = Phase::Wants(leaf, more),
+                },
+                Phase::Waits => {
+                    self.states[index].phase = Phase::Waits;
+                    if self.must_stall() {
+                        self.stalled.push(thread);
+                        return self.clients.parking.park(thread);
+                    }
+                    if !self.commit.lead(thread) {
+                        return self.clients.parking.park(thread);
+                    }
+                    self.write_group(index);
+                }
+                Phase::Follows => {
+                    self.states[index].phase = Phase::Follows;
+                    return self.clients.parking.park(thread);
+                }
+                Phase::Leads => {
+                    self.states[index].phase = Phase::Leads;
+                    match self.states[index].job.next() {
+                        Some(Todo::Call(call)) => return Turn::now(call),
+                        Some(Todo::Effect(effect)) => self.apply(effect),
+                        None => self.states[index].phase = Phase::Idle,
+                    }
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, thread: ThreadId) -> Turn {
+        self.clients.gone += 1;
+        if self.clients.are_gone() {
+            self.clients.parking.wake_all();
+        }
+        self.clients.parking.done(thread)
+    }
+
+    fn start(&mut self, index: usize, request: Request) {
+        let (record, length, writes) = match request {
+            Request::Read(record) => (record, 1, false),
+            Request::Scan(record, length) => (record, length, false),
+            Request::Update(record) | Request::Insert(record) | Request::Modify(record) => {
+                (record, 1, true)
+            }
+        };
+        let leaves = length.div_ceil(self.per_leaf);
+        self.states[index].writes = writes.then_some(record);
+        self.states[index].phase = Phase::Wants(self.leaf_of(record), leaves - 1);
+    }
+
+    /// Goes on to the next leaf if this one is in memory, and else reads it into
+    /// a frame, for which others may have to be written.
+    fn want(&mut self, thread: ThreadId, leaf: u32, more: u32) {
+        let index = thread.0 as usize;
+        if let Some(&frame) = self.places.get(&leaf) {
+            self.frames[frame].used = true;
+            self.states[index].phase = Phase::Idle;
+            if more > 0 && leaf < self.last_leaf() {
+                self.states[index].phase = Phase::Wants(leaf + 1, more - 1);
+            } else if let Some(record) = self.states[index].writes.take() {
+                self.commit.join(thread, record);
+                self.states[index].phase = Phase::Waits;
+            }
+            return;
+        }
+        let mut job = Job::default();
+        self.place(leaf, &mut job);
+        // A leaf past the end of the file is new.
+        if leaf < self.leaves {
+            let len = self.leaf;
+            job.call(Call::Pread {
+                fd: DATA,
+                at: u64::from(leaf) * len,
+                len,
+            });
+        }
+        self.states[index].job = job;
+        self.states[index].phase = Phase::Works(leaf, more);
+    }
+
+    const fn last_leaf(&self) -> u32 {
+        (self.clients.records - 1) / self.per_leaf
+    }
+
+    /// Gives `leaf` a frame. If that is another's whose contents changed, `job`
+    /// writes it back with some more, after the log.
+    fn place(&mut self, leaf: u32, job: &mut Job<Effect>) {
+        let frame = Frame {
+            leaf,
+            dirty: false,
+            used: true,
+        };
+        if self.frames.len() < self.capacity {
+            self.places.insert(leaf, self.frames.len());
+            self.frames.push(frame);
+            return;
+        }
+        let victim = self.victim();
+        let old = std::mem::replace(&mut self.frames[victim], frame);
+        self.places.remove(&old.leaf);
+        self.places.insert(leaf, victim);
+        if old.dirty {
+            self.dirty.remove(&old.leaf);
+            self.write_back(old.leaf, job);
+        }
+    }
+
+    /// The frame that the hand finds unused since it came by last.
+    fn victim(&mut self) -> usize {
+        loop {
+            self.hand = (self.hand + 1) % self.frames.len();
+            let frame = &mut self.frames[self.hand];
+            if !std::mem::take(&mut frame.used) {
+                return self.hand;
+            }
+        }
+    }
+
+    /// Writes `leaf` and the dirty ones that the hand comes to next.
+    fn write_back(&mut self, leaf: u32, job: &mut Job<Effect>) {
+        if std::mem::take(&mut self.log_dirty) {
+            job.call(Call::Fdatasync { fd: LOGS[self.log] });
+        }
+        let mut leaves = vec![leaf];
+        for step in 1..=4 * BATCH {
+            let at = (self.hand + step) % self.frames.len();
+            let frame = &mut self.frames[at];
+            if leaves.len() < BATCH && frame.dirty && !frame.used {
+                frame.dirty = false;
+                self.dirty.remove(&frame.leaf);
+                leaves.push(frame.leaf);
+            }
+        }
+        leaves.sort_unstable();
+        for leaf in leaves {
+            job.call(self.write_leaf(leaf));
+        }
+    }
+
+    fn write_leaf(&mut self, leaf: u32) -> Call {
+        self.leaves = self.leaves.max(leaf + 1);
+        Call::Pwrite {
+            fd: DATA,
+            at: u64::from(leaf) * self.leaf,
+            len: self.leaf,
+        }
+    }
+
+    /// Whether writes have to wait for a checkpoint.
+    const fn must_stall(&self) -> bool {
+        self.checkpointing && self.log_bytes[self.log] >= self.checkpoint
+    }
+
+    fn write_group(&mut self, index: usize) {
+        let mut job = Job::default();
+        let len = self.commit.bytes(self.entry);
+        let fd = LOGS[self.log];
+        job.call(Call::Write { fd, len });
+        if self.sync {
+            job.call(Call::Fdatasync { fd });
+        }
+        self.log_bytes[self.log] += len;
+        self.log_dirty = !self.sync;
+        job.effect(Effect::Written);
+        for at in 0..self.commit.group().len() {
+            let member = self.commit.group()[at].0;
+            self.states[member.0 as usize].phase = Phase::Follows;
+        }
+        self.states[index].job = job;
+        self.states[index].phase = Phase::Leads;
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        match effect {
+            Effect::Ready => {
+                self.ready = true;
+                self.clients.parking.wake_all();
+            }
+            Effect::Written => self.group_written(),
+            Effect::Checkpointed(log) => {
+                self.log_bytes[log] = 0;
+                self.checkpointing = false;
+                while let Some(thread) = self.stalled.pop() {
+                    self.clients.parking.wake(thread);
+                }
+            }
+        }
+    }
+
+    fn group_written(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.commit.written(&mut done);
+        for &(thread, record) in &done {
+            self.soil(self.leaf_of(record));
+            let phase = &mut self.states[thread.0 as usize].phase;
+            if matches!(phase, Phase::Follows) {
+                *phase = Phase::Idle;
+                self.clients.parking.wake(thread);
+            }
+        }
+        self.done = done;
+        if let Some(next) = self.commit.next_leader() {
+            self.clients.parking.wake(next);
+        }
+        if self.log_bytes[self.log] >= self.checkpoint {
+            self.clients.parking.wake(self.helper());
+        }
+    }
+
+    /// Marks a leaf as changed. One that lost its frame meanwhile gets another
+    /// one at the cost of an unused clean leaf, without reading it again.
+    fn soil(&mut self, leaf: u32) {
+        if let Some(&frame) = self.places.get(&leaf) {
+            self.frames[frame].dirty = true;
+            self.dirty.insert(leaf);
+            return;
+        }
+        let clean = self.frames.iter().position(|frame| !frame.dirty);
+        if let Some(at) = clean {
+            self.places.remove(&self.frames[at].leaf);
+            self.places.insert(leaf, at);
+            self.frames[at] = Frame {
+                leaf,
+                dirty: true,
+                used: true,
+            };
+            self.dirty.insert(leaf);
+        }
+    }
+
+    fn helper_turn(&mut self) -> Turn {
+        let thread = self.helper();
+        loop {
+            if self.clients.are_gone() {
+                return self.clients.parking.done(thread);
+            }
+            match self.job.next() {
+                Some(Todo::Call(call)) => return Turn::now(call),
+                Some(Todo::Effect(effect)) => self.apply(effect),
+                None if self.ready && self.log_bytes[self.log] >= self.checkpoint => {
+                    self.begin_checkpoint();
+                }
+                None => return self.clients.parking.park(thread),
+            }
+        }
+    }
+
+    /// Turns to the other log; makes the old one durable, then writes every
+    /// dirty leaf in order, syncs, and empties the old log.
+    fn begin_checkpoint(&mut self) {
+        let old = self.log;
+        self.log = 1 - old;
+        self.checkpointing = true;
+        self.log_dirty = false;
+        let mut job = Job::default();
+        job.call(Call::Fdatasync { fd: LOGS[old] });
+        for leaf in std::mem::take(&mut self.dirty) {
+            if let Some(&frame) = self.places.get(&leaf) {
+                self.frames[frame].dirty = false;
+            }
+            job.call(self.write_leaf(leaf));
+        }
+        job.call(Call::Fdatasync { fd: DATA });
+        let of = Target::Open(LOGS[old]);
+        job.call(Call::Truncate { of, len: 0 });
+        job.call(Call::Fdatasync { fd: LOGS[old] });
+        job.effect(Effect::Checkpointed(old));
+        self.job = job;
+    }
+}
+
+/// A permutation of the numbers up to `mask`, which is a power of two less one.
+const fn scatter(number: u32, mask: u32) -> u32 {
+    let mut x = number;
+    x = x.wrapping_mul(0x9e37_79b1) & mask;
+    x ^= x >> (mask.count_ones() / 2 + 1);
+    x = x.wrapping_mul(0x85eb_ca6b) & mask;
+    x
+}
+
+impl Source for BTree {
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn threads(&self) -> u32 {
+        self.clients.count() + 1
+    }
+
+    fn process(&self, _: ThreadId) -> u32 {
+        0
+    }
+
+    fn next(&mut self, thread: ThreadId, now: Ns) -> Turn {
+        self.clients.parking.asks(thread);
+        match thread.0 < self.clients.count() {
+            true => self.client_turn(thread, now),
+            false => self.helper_turn(),
+        }
+    }
+
+    fn ended(&mut self, _: ThreadId, result: Result<u64, Errno>) {
+        self.clients.landed(result);
+    }
+
+    fn wake(&mut self) -> Option<ThreadId> {
+        self.clients.parking.next_woken()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.clients.failure.clone()
+    }
+}

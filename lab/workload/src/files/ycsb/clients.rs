@@ -1,0 +1,141 @@
+//! What YCSB's clients ask of an engine.
+//!
+//! Shares of operations, the skew of keys and the length of scans are those of
+//! YCSB's core workloads A to F.
+
+//= ycsb 4
+use super::{Mix, Ycsb};
+use crate::files::Errno;
+use crate::files::source::Parking;
+use crate::generate::Zipf;
+use sim::{Rng, Seed};
+use units::Ns;
+
+/// Bytes of a key: `user` and 19 digits.
+const KEY: u64 = 23;
+/// Bytes that an entry has besides: sequence number, kind, lengths.
+const ENTRY: u64 = 13;
+/// Longest scan; lengths up to it are equally likely.
+const LONGEST_SCAN: u64 = 100;
+/// Processor time of one operation besides its calls; a choice of ours, of the
+/// order of what an operation in memory takes.
+pub(super) const THINK: Ns = Ns(2_000);
+
+/// Bytes of a record where it is stored.
+pub(super) const fn entry_bytes(value: u64) -> u64 {
+    KEY + ENTRY + value
+}
+
+/// An operation on a record, by the record's number in order of insertion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Read(u32),
+    Update(u32),
+    Insert(u32),
+    /// Reads so many records from this one on.
+    Scan(u32, u32),
+    /// Reads a record and writes it back.
+    Modify(u32),
+}
+
+/// All clients.
+#[derive(Clone, Debug)]
+pub(super) struct Clients {
+    mix: Mix,
+    zipf: Zipf,
+    rngs: Vec<Rng>,
+    /// Records that are there or about to be.
+    pub(super) records: u32,
+    /// Records that were there at first.
+    first: u32,
+    left: u64,
+    until: Option<Ns>,
+    pub(super) parking: Parking,
+    /// Clients that have ended.
+    pub(super) gone: u32,
+    /// Why the run ends early.
+    pub(super) failure: Option<String>,
+}
+
+impl Clients {
+    /// The clients of `ycsb`, and `helpers` threads besides.
+    pub(super) fn new(ycsb: &Ycsb, helpers: u32, seed: Seed) -> Self {
+        let mut rng = seed.stream("ycsb keys");
+        let rngs = (0..ycsb.threads).map(|i| seed.child(u64::from(i)).stream("ycsb"));
+        Self {
+            mix: ycsb.mix,
+            zipf: Zipf::new(ycsb.records, ycsb.theta, &mut rng),
+            rngs: rngs.collect(),
+            records: ycsb.records as u32,
+            first: ycsb.records as u32,
+            left: ycsb.ops,
+            until: ycsb.until,
+            parking: Parking::new(ycsb.threads + helpers),
+            gone: 0,
+            failure: None,
+        }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.rngs.len() as u32
+    }
+
+    /// Whether all clients have ended.
+    pub(super) fn are_gone(&self) -> bool {
+        self.gone == self.count()
+    }
+
+    /// The next operation of `client`, unless the run is over at `now`.
+    pub(super) fn request(&mut self, client: u32, now: Ns) -> Option<Request> {
+        if self.failure.is_some() || self.left == 0 || self.until.is_some_and(|until| now >= until)
+        {
+            return None;
+        }
+        self.left -= 1;
+        let percent = self.rngs[client as usize].below(100);
+        Some(match self.mix {
+            Mix::A if percent < 50 => Request::Update(self.popular(client)),
+            Mix::B if percent < 5 => Request::Update(self.popular(client)),
+            Mix::A | Mix::B | Mix::C => Request::Read(self.popular(client)),
+            Mix::D | Mix::E if percent < 5 => self.insert(),
+            Mix::D => Request::Read(self.latest(client)),
+            Mix::E => {
+                let length = self.rngs[client as usize].below(LONGEST_SCAN) as u32 + 1;
+                Request::Scan(self.popular(client), length)
+            }
+            Mix::F if percent < 50 => Request::Modify(self.popular(client)),
+            Mix::F => Request::Read(self.popular(client)),
+        })
+    }
+
+    /// A false positive of a filter with 10 bits a key: 1 in 100.
+    pub(super) fn is_fooled(&mut self, client: u32) -> bool {
+        self.rngs[client as usize].chance(1, 100)
+    }
+
+    /// Takes in the answer to a call: none may fail.
+    pub(super) fn landed(&mut self, result: Result<u64, Errno>) {
+        if let Err(errno) = result {
+            let why = format!("the storage engine's call failed with {errno}");
+            self.failure.get_or_insert(why);
+        }
+    }
+
+    fn popular(&mut self, client: u32) -> u32 {
+        self.zipf.draw(&mut self.rngs[client as usize]) as u32
+    }
+
+    /// One of the records that were inserted last.
+    fn latest(&mut self, client: u32) -> u32 {
+        let rank = self.zipf.rank(&mut self.rngs[client as usize]) as u32;
+        self.records - rank.min(self.records)
+    }
+
+    fn insert(&mut self) -> Request {
+        // Numbers of records have 32 bits; a run that inserts more goes on with
+        // updates of the first ones.
+        let record = self.records;
+        self.records = self.records.checked_add(1).unwrap_or(self.first);
+        Request::Insert(record)
+    }
+}

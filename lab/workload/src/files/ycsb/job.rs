@@ -1,0 +1,87 @@
+//! Work of a background thread: calls in their order, and what changes when they
+//! are done.
+
+use crate::files::{Call, Fd};
+use std::collections::VecDeque;
+
+/// A step of a job.
+#[derive(Clone, Debug)]
+pub(super) enum Todo<E> {
+    Call(Call),
+    Effect(E),
+}
+
+/// A job that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Job<E>(VecDeque<Todo<E>>);
+
+impl<E> Default for Job<E> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<E> Job<E> {
+    pub(super) fn call(&mut self, call: Call) {
+        self.0.push_back(Todo::Call(call));
+    }
+
+    pub(super) fn effect(&mut self, effect: E) {
+        self.0.push_back(Todo::Effect(effect));
+    }
+
+    pub(super) fn next(&mut self) -> Option<Todo<E>> {
+        self.0.pop_front()
+    }
+
+    /// Adds requests for `bytes` from `at` on, of at most `chunk` bytes each.
+    pub(super) fn chunks(
+        &mut self,
+        at: u64,
+        bytes: u64,
+        chunk: u64,
+        call: impl Fn(u64, u64) -> Call,
+    ) {
+        let mut done = 0;
+        while done < bytes {
+            let len = chunk.min(bytes - done);
+            self.call(call(at + done, len));
+            done += len;
+        }
+    }
+
+    /// Adds what `a` and `b` hold, in turns in proportion to their lengths.
+    pub(super) fn interleave(&mut self, a: Self, b: Self) {
+        let (mut a, mut b) = (a.0, b.0);
+        let (all_a, all_b) = (a.len(), b.len());
+        while !a.is_empty() || !b.is_empty() {
+            let (done_a, done_b) = (all_a - a.len(), all_b - b.len());
+            let turn_of_a = b.is_empty() || (!a.is_empty() && done_a * all_b <= done_b * all_a);
+            self.0.extend(if turn_of_a {
+                a.pop_front()
+            } else {
+                b.pop_front()
+            });
+        }
+    }
+}
+
+/// Slots of descriptors, the lowest free one first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    free: Vec<u32>,
+    used: u32,
+}
+
+impl Slots {
+    pub(super) fn take(&mut self) -> Fd {
+        Fd(self.free.pop().unwrap_or_else(|| {
+            self.used += 1;
+            self.used - 1
+        }))
+    }
+
+    pub(super) fn put(&mut self, fd: Fd) {
+        self.free.push(fd.0);
+    }
+}

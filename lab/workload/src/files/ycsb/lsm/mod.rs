@@ -1,0 +1,457 @@
+//! Records in a log-structured merge tree, as `RocksDB` keeps them by default.
+//!
+//! A write goes to the log and to a table in memory. A full one is written as a
+//! table of level 0 while the next one fills; writes wait if that is full as
+//! well, or if level 0 has too many tables. Another thread merges tables down
+//! the levels. A read looks at every table that may have its key, newest first,
+//! through filters that are wrong once in a hundred; index and filter of a table
+//! are read when it is opened, and stay. Blocks are cached by nobody but the page
+//! cache. Log and tables carry the lifetimes that `RocksDB` gives: the log short,
+//! level 0 and the first below medium, the next long, deeper ones extreme.
+//!
+//! Left out: compression, slowing writes down before they stop, merging with
+//! more than one thread.
+
+use super::Engine;
+mod background;
+mod read;
+
+use super::Ycsb;
+use super::clients::{Clients, Request, THINK, entry_bytes};
+use super::commit::Commit;
+use super::job::{Job, Slots, Todo};
+use super::tables::{Compaction, L0_STOP, LEVELS, Shape, Table, Tables};
+use crate::files::fileset::{DIR_MODE, FILE_MODE};
+use crate::files::{
+    Call, Entry, EntryKind, Errno, Fd, Name, Names, OpenFlags, Setup, Source, ThreadId, Turn,
+    WriteHint,
+};
+use sim::Seed;
+use std::collections::BTreeSet;
+use units::Ns;
+
+/// What changes when a step has been done.
+#[derive(Clone, Debug)]
+enum Effect {
+    /// The database is open.
+    Ready,
+    /// The table in memory is full; the log in this slot is that of the next.
+    Switched(Log),
+    /// The group of writes is in the log.
+    Written,
+    /// The full table in memory is this table of level 0.
+    Flushed(u32),
+    Compacted(Compaction, Vec<u32>),
+    /// Nobody uses the slot.
+    Free(Fd),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Log {
+    fd: Fd,
+    path: Name,
+}
+
+/// A block of a table to be read.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    table: u32,
+    block: u64,
+}
+
+/// What a client is at.
+#[derive(Clone, Debug, Default)]
+enum Phase {
+    #[default]
+    Idle,
+    Begins(Request),
+    /// Reads the rest of its blocks.
+    Reads(usize),
+    /// Its write waits for a group.
+    Waits,
+    /// Its write is in a group that another one writes.
+    Follows,
+    Leads,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Client {
+    phase: Phase,
+    probes: Vec<Probe>,
+    /// The record that it writes once it has read.
+    writes: Option<u32>,
+    job: Job<Effect>,
+}
+
+/// The engine.
+pub(super) struct Lsm {
+    names: Names,
+    setup: Setup,
+    pub(super) clients: Clients,
+    states: Vec<Client>,
+    pub(super) tables: Tables,
+    /// Keys in memory, and the bytes they take.
+    mem: BTreeSet<u32>,
+    mem_bytes: u64,
+    /// Keys of the full table in memory, and its log.
+    full: Option<(BTreeSet<u32>, Log)>,
+    flushing: bool,
+    log: Log,
+    manifest: Fd,
+    commit: Commit,
+    /// Who waits for room.
+    stalled: Vec<ThreadId>,
+    done: Vec<(ThreadId, u32)>,
+    /// What flushes, then what merges.
+    jobs: [Job<Effect>; 2],
+    ready: bool,
+    slots: Slots,
+    numbers: u32,
+    entry: u64,
+    memtable: u64,
+    sync: bool,
+}
+
+impl Lsm {
+    pub(super) fn new(ycsb: &Ycsb, seed: Seed) -> Self {
+        let Engine::Lsm {
+            memtable,
+            table,
+            base,
+        } = ycsb.engine
+        else {
+            unreachable!("chosen by the engine");
+        };
+        let mut slots = Slots::default();
+        let mut names = Names::default();
+        let log = Log {
+            fd: slots.take(),
+            path: names.intern(b"db/000001.log"),
+        };
+        let mut lsm = Self {
+            names,
+            setup: Setup::default(),
+            states: vec![Client::default(); ycsb.threads as usize],
+            clients: Clients::new(ycsb, 2, seed),
+            tables: Tables::new(Shape::new(ycsb.value, table, base)),
+            mem: BTreeSet::new(),
+            mem_bytes: 0,
+            full: None,
+            flushing: false,
+            log,
+            manifest: slots.take(),
+            commit: Commit::default(),
+            stalled: Vec::new(),
+            done: Vec::new(),
+            jobs: [Job::default(), Job::default()],
+            ready: false,
+            slots,
+            numbers: 1,
+            entry: entry_bytes(ycsb.value),
+            memtable,
+            sync: ycsb.sync,
+        };
+        lsm.load(ycsb.records as u32);
+        lsm.begin();
+        lsm
+    }
+
+    /// Puts `records` into the last level, sorted, as after a load and a full merge.
+    fn load(&mut self, records: u32) {
+        let mut keys: Vec<u32> = (0..records).map(key_of).collect();
+        keys.sort_unstable();
+        let dir = self.names.intern(b"db");
+        self.put(dir, EntryKind::Directory);
+        let manifest = self.names.intern(b"db/MANIFEST-000000");
+        self.put(manifest, EntryKind::File { size: 0 });
+        for keys in keys.chunks(self.tables.shape.keys_per_table()) {
+            let number = self.make(keys.to_vec());
+            self.tables.levels[LEVELS - 1].push(number);
+            let Table { path, bytes, .. } = self.tables.all[&number];
+            self.put(path, EntryKind::File { size: bytes });
+        }
+    }
+
+    fn put(&mut self, path: Name, kind: EntryKind) {
+        let mode = match kind {
+            EntryKind::Directory => DIR_MODE,
+            _ => FILE_MODE,
+        };
+        self.setup.entries.push(Entry { path, kind, mode });
+    }
+
+    /// Opens the log, the manifest and all tables; the flusher's first job.
+    fn begin(&mut self) {
+        let mut job = Job::default();
+        let append = OpenFlags::WRITE.and(OpenFlags::APPEND);
+        let manifest = self.names.intern(b"db/MANIFEST-000000");
+        job.call(open(self.manifest, manifest, append));
+        job.call(open(
+            self.log.fd,
+            self.log.path,
+            append.and(OpenFlags::CREATE),
+        ));
+        job.call(hint(self.log.fd, WriteHint::Short));
+        for table in self.tables.all.values() {
+            background::open_table(&mut job, table, self.tables.shape);
+        }
+        job.effect(Effect::Ready);
+        self.jobs[0] = job;
+    }
+
+    /// A new table with these keys, in no level yet.
+    fn make(&mut self, keys: Vec<u32>) -> u32 {
+        self.numbers += 1;
+        let number = self.numbers;
+        let path = self.names.intern(format!("db/{number:06}.sst").as_bytes());
+        let shape = self.tables.shape;
+        let table = Table {
+            path,
+            fd: self.slots.take(),
+            bytes: shape.data(keys.len()) + shape.meta(keys.len()),
+            readers: 0,
+            keys,
+        };
+        self.tables.all.insert(number, table);
+        number
+    }
+
+    /// The flusher, and the one that merges.
+    fn helper(&self, which: usize) -> ThreadId {
+        ThreadId(self.clients.count() + which as u32)
+    }
+
+    fn client_turn(&mut self, thread: ThreadId, now: Ns) -> Turn {
+        let index = thread.0 as usize;
+        if !self.ready {
+            return self.clients.parking.park(thread);
+        }
+        loop {
+            match std::mem::take(&mut self.states[index].phase) {
+                Phase::Idle => match self.clients.request(thread.0, now) {
+                    Some(request) => {
+                        self.states[index].phase = Phase::Begins(request);
+                        return Turn::Pause(THINK);
+                    }
+                    None => return self.leave(thread),
+                },
+                Phase::Begins(request) => self.start(index, request),
+                Phase::Reads(at) => match self.probe(index, at) {
+                    Some(turn) => return turn,
+                    None => self.read_done(thread),
+                },
+                Phase::Waits => {
+                    self.states[index].phase = Phase::Waits;
+                    if self.must_stall() {
+                        self.stalled.push(thread);
+                        return self.clients.parking.park(thread);
+                    }
+                    if !self.commit.lead(thread) {
+                        return self.clients.parking.park(thread);
+                    }
+                    self.write_group(index);
+                }
+                Phase::Follows => {
+                    self.states[index].phase = Phase::Follows;
+                    return self.clients.parking.park(thread);
+                }
+                Phase::Leads => {
+                    self.states[index].phase = Phase::Leads;
+                    match self.states[index].job.next() {
+                        Some(Todo::Call(call)) => return Turn::now(call),
+                        Some(Todo::Effect(effect)) => self.apply(effect),
+                        None => self.states[index].phase = Phase::Idle,
+                    }
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, thread: ThreadId) -> Turn {
+        self.clients.gone += 1;
+        if self.clients.are_gone() {
+            self.clients.parking.wake_all();
+        }
+        self.clients.parking.done(thread)
+    }
+
+    fn start(&mut self, index: usize, request: Request) {
+        self.states[index].phase = Phase::Reads(0);
+        self.states[index].writes = None;
+        match request {
+            Request::Read(record) => self.find(index, key_of(record)),
+            Request::Modify(record) => {
+                self.find(index, key_of(record));
+                self.states[index].writes = Some(record);
+            }
+            Request::Update(record) | Request::Insert(record) => {
+                self.states[index].writes = Some(record);
+            }
+            Request::Scan(record, length) => self.scan(index, key_of(record), length),
+        }
+        for at in 0..self.states[index].probes.len() {
+            self.count_reader(index, at, true);
+        }
+    }
+
+    fn count_reader(&mut self, index: usize, at: usize, begins: bool) {
+        let table = self.states[index].probes[at].table;
+        let table = self
+            .tables
+            .all
+            .get_mut(&table)
+            .expect("its readers keep it");
+        match begins {
+            true => table.readers += 1,
+            false => table.readers -= 1,
+        }
+    }
+
+    fn must_stall(&self) -> bool {
+        let full = self.mem_bytes >= self.memtable && self.full.is_some();
+        full || self.tables.levels[0].len() >= L0_STOP
+    }
+
+    /// Writes the group that the client leads, to a new log if the table in
+    /// memory is full.
+    fn write_group(&mut self, index: usize) {
+        let mut job = Job::default();
+        let mut fd = self.log.fd;
+        if self.mem_bytes >= self.memtable {
+            self.numbers += 1;
+            let path = format!("db/{:06}.log", self.numbers);
+            let log = Log {
+                fd: self.slots.take(),
+                path: self.names.intern(path.as_bytes()),
+            };
+            let flags = OpenFlags::WRITE.and(OpenFlags::APPEND);
+            job.call(open(log.fd, log.path, flags.and(OpenFlags::CREATE)));
+            job.call(hint(log.fd, WriteHint::Short));
+            job.effect(Effect::Switched(log));
+            fd = log.fd;
+        }
+        let len = self.commit.bytes(self.entry);
+        job.call(Call::Write { fd, len });
+        if self.sync {
+            job.call(Call::Fdatasync { fd });
+        }
+        job.effect(Effect::Written);
+        for at in 0..self.commit.group().len() {
+            let member = self.commit.group()[at].0;
+            self.states[member.0 as usize].phase = Phase::Follows;
+        }
+        self.states[index].job = job;
+        self.states[index].phase = Phase::Leads;
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        match effect {
+            Effect::Ready => {
+                self.ready = true;
+                self.clients.parking.wake_all();
+            }
+            Effect::Switched(log) => {
+                let old = std::mem::replace(&mut self.log, log);
+                self.full = Some((std::mem::take(&mut self.mem), old));
+                self.mem_bytes = 0;
+                self.clients.parking.wake(self.helper(0));
+            }
+            Effect::Written => self.group_written(),
+            Effect::Flushed(table) => {
+                self.tables.levels[0].insert(0, table);
+                (self.full, self.flushing) = (None, false);
+                self.unstall();
+            }
+            Effect::Compacted(compaction, outputs) => {
+                self.tables.replace(&compaction, &outputs);
+                self.unstall();
+            }
+            Effect::Free(fd) => self.slots.put(fd),
+        }
+    }
+
+    fn unstall(&mut self) {
+        self.clients.parking.wake(self.helper(1));
+        while let Some(thread) = self.stalled.pop() {
+            self.clients.parking.wake(thread);
+        }
+    }
+
+    fn group_written(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.commit.written(&mut done);
+        for &(thread, record) in &done {
+            self.mem.insert(key_of(record));
+            self.mem_bytes += self.entry;
+            let phase = &mut self.states[thread.0 as usize].phase;
+            if matches!(phase, Phase::Follows) {
+                *phase = Phase::Idle;
+                self.clients.parking.wake(thread);
+            }
+        }
+        self.done = done;
+        if let Some(next) = self.commit.next_leader() {
+            self.clients.parking.wake(next);
+        }
+    }
+}
+
+/// The key of a record: YCSB hashes numbers, so that neighbours in time are not
+/// neighbours in the tree. Each has its own.
+pub(super) const fn key_of(record: u32) -> u32 {
+    let mut key = record;
+    key = (key ^ (key >> 16)).wrapping_mul(0x7feb_352d);
+    key = (key ^ (key >> 15)).wrapping_mul(0x846c_a68b);
+    key ^ (key >> 16)
+}
+
+pub(in crate::files::ycsb) const fn open(fd: Fd, path: Name, flags: OpenFlags) -> Call {
+    Call::Open {
+        fd,
+        path,
+        flags,
+        mode: FILE_MODE,
+    }
+}
+
+const fn hint(fd: Fd, life: WriteHint) -> Call {
+    Call::Hint { fd, life }
+}
+
+impl Source for Lsm {
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn threads(&self) -> u32 {
+        self.clients.count() + 2
+    }
+
+    fn process(&self, _: ThreadId) -> u32 {
+        0
+    }
+
+    fn next(&mut self, thread: ThreadId, now: Ns) -> Turn {
+        self.clients.parking.asks(thread);
+        match thread.0.checked_sub(self.clients.count()) {
+            None => self.client_turn(thread, now),
+            Some(which) => self.helper_turn(which as usize),
+        }
+    }
+
+    fn ended(&mut self, _: ThreadId, result: Result<u64, Errno>) {
+        self.clients.landed(result);
+    }
+
+    fn wake(&mut self) -> Option<ThreadId> {
+        self.clients.parking.next_woken()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.clients.failure.clone()
+    }
+}

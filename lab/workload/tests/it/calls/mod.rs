@@ -1,0 +1,6 @@
+//! Workloads of files, run on a small model of a file system.
+
+mod flows;
+mod model;
+mod scripts;
+mod ycsb;
