@@ -115,7 +115,7 @@ file_system() {
   mount "$device" "$work/fs"
   sums | cmp -s - "$work/before" || stop "$name: other contents after a shutdown"
   umount "$work/fs"
-  timeout 60 blkdiscard -f "$device"
+  timeout 60 blkdiscard -f "$device" 2>/dev/null
   detach
   leave
   local mapped
@@ -163,7 +163,7 @@ verify() {
   for engine in psync libaio io_uring; do
     timeout 120 fio --name=verify --filename="$target" --size=128M --ioengine=$engine \
       --iodepth=16 --direct=1 --rw=randwrite --bsrange=4k-64k --bs_is_seq_rand=0 \
-      --verify=crc32c --verify_fatal=1 --trim_percentage=0 --randseed=7 --minimal >"$work/fio" 2>&1 ||
+      --verify=crc32c --verify_fatal=1 --verify_state_save=0 --randseed=7 --minimal >"$work/fio" 2>&1 ||
       stop "fio on the $on with $engine: $(tail -1 "$work/fio")"
     echo "fio on the $on with $engine: verified"
   done
