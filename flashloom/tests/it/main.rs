@@ -3,6 +3,7 @@
 mod compare;
 mod drives;
 mod malformed;
+mod mount;
 mod past;
 mod play;
 mod record;

@@ -16,7 +16,7 @@ const PIECE: usize = 4096;
 /// Pieces that each of them writes to.
 const PIECES: u64 = 600;
 
-fn missing(what: &str) -> bool {
+pub(crate) fn missing(what: &str) -> bool {
     let opened = File::options().read(true).write(true).open(what);
     if let Err(error) = &opened {
         eprintln!("skipped: {what}: {error}");
@@ -25,8 +25,10 @@ fn missing(what: &str) -> bool {
 }
 
 /// A drive that is served, and everything to be undone when its test is over.
-struct Served {
-    bench: Bench,
+pub(crate) struct Served {
+    pub(crate) bench: Bench,
+    /// What serves it, in directory `m`.
+    line: &'static str,
     loops: Vec<String>,
     mounts: Vec<PathBuf>,
 }
@@ -34,21 +36,27 @@ struct Served {
 impl Served {
     fn new(create: &str) -> Self {
         let bench = Bench::new();
-        let toml = "preset = \"block\"\n[controller]\npower_loss_protection = false\n";
-        bench.write("plain.toml", toml);
-        std::fs::create_dir(bench.path("m")).expect("a directory");
-        bench.done(&format!("drive create d.flash {create}"));
-        let served = Self {
-            bench,
-            loops: Vec::new(),
-            mounts: Vec::new(),
-        };
+        let served = Self::prepared(bench, create, "serve d.flash --file m --background");
         served.start();
         served
     }
 
-    fn start(&self) {
-        self.bench.done("serve d.flash --file m --background");
+    /// A drive that is about to be served by `line`.
+    pub(crate) fn prepared(bench: Bench, create: &str, line: &'static str) -> Self {
+        let toml = "preset = \"block\"\n[controller]\npower_loss_protection = false\n";
+        bench.write("plain.toml", toml);
+        std::fs::create_dir(bench.path("m")).expect("a directory");
+        bench.done(&format!("drive create d.flash {create}"));
+        Self {
+            bench,
+            line,
+            loops: Vec::new(),
+            mounts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn start(&self) {
+        self.bench.done(self.line);
     }
 
     fn open(&self) -> File {
@@ -59,7 +67,7 @@ impl Served {
     }
 
     /// Sends a signal to the process that serves the drive.
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.pid().expect("it is served");
         let status = Command::new("kill").args([signal, &pid]).status();
         assert!(status.expect("kill starts").success());
@@ -76,12 +84,12 @@ impl Served {
     }
 
     /// Unmounts what nobody serves any more.
-    fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         let _ = tool("fusermount3", &["-u", "-z", &self.at("m")]);
     }
 
     /// Waits until the process has ended.
-    fn ended(&self) {
+    pub(crate) fn ended(&self) {
         for _ in 0..1000 {
             if self.pid().is_none() {
                 return;
@@ -91,11 +99,11 @@ impl Served {
         panic!("it has not ended");
     }
 
-    fn at(&self, name: &str) -> String {
+    pub(crate) fn at(&self, name: &str) -> String {
         self.bench.path(name).display().to_string()
     }
 
-    fn unmount(&self) {
+    pub(crate) fn unmount(&self) {
         must("fusermount3", &["-u", &self.at("m")]);
     }
 }
@@ -108,9 +116,7 @@ impl Drop for Served {
         for device in &self.loops {
             let _ = tool("losetup", &["-d", device]);
         }
-        if self.bench.path("m/drive").exists() || std::thread::panicking() {
-            self.sweep();
-        }
+        self.sweep();
         for _ in 0..400 {
             if self.pid().is_none() {
                 return;
@@ -121,7 +127,7 @@ impl Drop for Served {
 }
 
 /// Runs a program of the system for at most a minute.
-fn tool(name: &str, arguments: &[&str]) -> std::io::Result<Output> {
+pub(crate) fn tool(name: &str, arguments: &[&str]) -> std::io::Result<Output> {
     let mut command = Command::new("timeout");
     command.args(["60", name]).args(arguments);
     command.stdin(Stdio::null()).output()
@@ -129,7 +135,7 @@ fn tool(name: &str, arguments: &[&str]) -> std::io::Result<Output> {
 
 /// What it prints, which has to succeed.
 #[track_caller]
-fn must(name: &str, arguments: &[&str]) -> String {
+pub(crate) fn must(name: &str, arguments: &[&str]) -> String {
     let output = tool(name, arguments).expect("it starts");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{name} {arguments:?}: {error}");

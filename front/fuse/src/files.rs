@@ -8,10 +8,9 @@
 //! attributes are asked for again after a second, since blocks are allocated later
 //! than written. A file opened with `O_DIRECT` goes around it.
 
-use crate::tasks::{Numbers, SHORT, Write, add_entries, add_whole_entries, change, write};
+use crate::answer::{VolumeFs, cached, sized};
+use crate::tasks::{SHORT, Write, add_entries, add_whole_entries, change, write};
 use crate::translate::{allocation, bytes, errno, open_flags, set_time, who};
-use crate::volume::Volume;
-use engine::Handle;
 use fuser::{
     AccessFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -22,9 +21,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::rc::Rc;
 use std::time::SystemTime;
-use vfs::{Access, Attr, Body, FileKind, Ino, Result, SeekWhat, SetAttr, XattrFlags};
+use vfs::{Access, Body, FileKind, SeekWhat, SetAttr, XattrFlags};
 
 /// `lseek`: the next data.
 const SEEK_DATA: i32 = 3;
@@ -36,131 +34,6 @@ const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 /// Requests that the kernel may have under way.
 const BACKGROUND: u16 = 1023;
-
-/// A mounted file system, to be shown in a directory.
-pub struct VolumeFs<B: Body> {
-    volume: Handle<Volume<B>>,
-    numbers: Numbers,
-}
-
-impl<B: Body> VolumeFs<B> {
-    /// Shows `volume`, whose root directory is `root`.
-    #[must_use]
-    pub fn new(volume: Handle<Volume<B>>, root: Ino) -> Self {
-        Self {
-            volume,
-            numbers: Numbers { root },
-        }
-    }
-
-    fn submit<F: Future<Output = ()> + 'static>(
-        &self,
-        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
-    ) {
-        self.volume.submit(work);
-    }
-
-    /// Answers with what `work` finds or makes.
-    fn enter<F: Future<Output = Result<(Ino, Attr)>> + 'static>(
-        &self,
-        reply: ReplyEntry,
-        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
-    ) {
-        let numbers = self.numbers;
-        self.submit(move |volume| {
-            let work = work(volume);
-            async move {
-                match work.await {
-                    Ok((ino, attr)) => {
-                        let (found, generation) = numbers.entry(ino, &attr);
-                        reply.entry(&SHORT, &found, generation);
-                    }
-                    Err(error) => reply.error(errno(error)),
-                }
-            }
-        });
-    }
-
-    /// Answers when `work` is done.
-    fn finish<F: Future<Output = Result<()>> + 'static>(
-        &self,
-        reply: ReplyEmpty,
-        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
-    ) {
-        self.submit(move |volume| {
-            let work = work(volume);
-            async move {
-                match work.await {
-                    Ok(()) => reply.ok(),
-                    Err(error) => reply.error(errno(error)),
-                }
-            }
-        });
-    }
-
-    /// Answers with the attributes that `work` gives.
-    fn attributes<F: Future<Output = Result<Attr>> + 'static>(
-        &self,
-        ino: INodeNo,
-        reply: ReplyAttr,
-        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
-    ) {
-        self.submit(move |volume| {
-            let work = work(volume);
-            async move {
-                match work.await {
-                    Ok(attr) => reply.attr(&SHORT, &crate::translate::attr(ino, &attr)),
-                    Err(error) => reply.error(errno(error)),
-                }
-            }
-        });
-    }
-
-    /// Opens a file or a directory for the kernel.
-    fn open_for(&self, ino: INodeNo, flags: OpenFlags, opened: FopenFlags, reply: ReplyOpen) {
-        let (ino, flags) = (self.numbers.ino(ino), open_flags(flags.0));
-        self.submit(move |volume| async move {
-            match volume.vfs().open(&Access::root(), ino, flags).await {
-                Ok(handle) => reply.opened(FileHandle(volume.keep(handle)), opened),
-                Err(error) => reply.error(errno(error)),
-            }
-        });
-    }
-
-    fn make(
-        &self,
-        request: &Request,
-        dir: INodeNo,
-        name: &OsStr,
-        (kind, mode, rdev): (FileKind, u32, u32),
-        reply: ReplyEntry,
-    ) {
-        let (who, dir, name) = (who(request), self.numbers.ino(dir), bytes(name));
-        let mode = (mode & 0o7_777) as u16;
-        self.enter(reply, move |volume| async move {
-            let vfs = volume.vfs();
-            vfs.mknod(&who, dir, &name, kind, mode, rdev).await
-        });
-    }
-}
-
-/// What the kernel is to keep of an open file.
-fn cached(flags: i32) -> FopenFlags {
-    if open_flags(flags).has(vfs::OpenFlags::DIRECT) {
-        return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-    }
-    FopenFlags::FOPEN_KEEP_CACHE
-}
-
-/// Answers a request for bytes of which nobody knows how many there are.
-fn sized(reply: ReplyXattr, size: u32, found: Result<Vec<u8>>) {
-    match found {
-        Err(error) => reply.error(errno(error)),
-        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
-        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(bytes) => reply.data(&bytes),
-    }
-}
 
 impl<B: Body> Filesystem for VolumeFs<B> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {

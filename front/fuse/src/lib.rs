@@ -35,6 +35,7 @@
 //! it promises nothing. Files without a name (`O_TMPFILE`) are not there: the
 //! library that speaks FUSE does not know them.
 
+mod answer;
 mod drive;
 mod files;
 mod session;
@@ -42,8 +43,8 @@ mod tasks;
 mod translate;
 mod volume;
 
+pub use answer::VolumeFs;
 pub use drive::{DRIVE_NAME, DriveFs};
-pub use files::VolumeFs;
 pub use session::{End, MountError, Mounted, Show, mount};
 pub use translate::timestamp;
 pub use volume::{CloseError, Volume};

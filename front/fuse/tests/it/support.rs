@@ -132,11 +132,13 @@ impl Drop for Shown {
 /// A file system in memory, shown in a directory.
 pub(crate) struct ShownVolume {
     folder: TempDir,
-    running: Option<(
-        Engine<Result<(), CloseError>>,
-        Handle<Volume<MemFs>>,
-        Mounted,
-    )>,
+    running: Option<RunningVolume>,
+}
+
+struct RunningVolume {
+    engine: Engine<Result<(), CloseError>>,
+    volume: Handle<Volume<MemFs>>,
+    mounted: Mounted,
 }
 
 impl ShownVolume {
@@ -159,7 +161,11 @@ impl ShownVolume {
         let mounted = fuse::mount(files, folder.path(), show, signals).expect("it is mounted");
         Self {
             folder,
-            running: Some((engine, volume, mounted)),
+            running: Some(RunningVolume {
+                engine,
+                volume,
+                mounted,
+            }),
         }
     }
 
@@ -175,10 +181,10 @@ impl Drop for ShownVolume {
             return;
         }
         assert!(unmounted, "it can be unmounted");
-        let (engine, volume, mounted) = self.running.take().expect("it runs");
-        mounted.wait(|| ()).expect("a clean end");
-        volume.stop();
-        let closed = engine.join().expect("the thread has ended");
+        let running = self.running.take().expect("it runs");
+        running.mounted.wait(|| ()).expect("a clean end");
+        running.volume.stop();
+        let closed = running.engine.join().expect("the thread has ended");
         closed.expect("it is left clean");
     }
 }

@@ -1,0 +1,120 @@
+//! `mount`: our file systems under real programs, and what is left of them when
+//! their process is killed.
+
+use crate::serve::{Served, missing, must, tool};
+use crate::{Bench, Said, number};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+/// A drive with an empty ext4 that its own tools have made. None, with a reason,
+/// where something is missing.
+fn prepared() -> Option<Served> {
+    if missing("/dev/fuse") {
+        return None;
+    }
+    if tool("mkfs.ext4", &["-V"]).map_or(true, |output| !output.status.success()) {
+        eprintln!("skipped: mkfs.ext4 is not installed");
+        return None;
+    }
+    let line = "mount ext4 d.flash m --background";
+    let served = Served::prepared(Bench::new(), "--size 64MiB", line);
+    let image = served.at("fs.img");
+    let file = File::create(&image).expect("it can be written");
+    file.set_len(64 << 20).expect("it can be written");
+    must("mkfs.ext4", &["-q", "-b", "4096", &image]);
+    served.bench.done("drive import d.flash fs.img");
+    Some(served)
+}
+
+/// What the tools of ext4 say of the drive.
+fn check(served: &Served) {
+    served.bench.done("drive export d.flash out.img");
+    must("e2fsck", &["-fn", &served.at("out.img")]);
+}
+
+fn contents(number: usize) -> Vec<u8> {
+    vec![number as u8; 100 + number * 777]
+}
+
+/// A file that is durable when this returns.
+fn write_durably(path: &Path, number: usize) {
+    let mut file = File::create(path).expect("made");
+    file.write_all(&contents(number)).expect("written");
+    file.sync_all().expect("forced");
+}
+
+#[test]
+fn an_ext4_of_others_is_mounted_and_left_as_they_want_it() {
+    let Some(served) = prepared() else { return };
+    served.start();
+    let root = served.bench.path("m");
+    fs::create_dir(root.join("dir")).expect("made");
+    for number in 0..60 {
+        fs::write(root.join(format!("dir/{number}")), contents(number)).expect("written");
+    }
+    fs::rename(root.join("dir"), root.join("other")).expect("renamed");
+    fs::remove_file(root.join("other/3")).expect("removed");
+    std::os::unix::fs::symlink("other/4", root.join("link")).expect("made");
+    assert_eq!(fs::read(root.join("link")).expect("read"), contents(4));
+    let Said { code, err, .. } = served.bench.run("drive info d.flash");
+    assert_eq!(code, Some(2), "{err}");
+    served.unmount();
+    served.ended();
+    check(&served);
+    let smart = served
+        .bench
+        .json("drive smart d.flash", "flashloom.smart/1");
+    assert_eq!(number(&smart, "/unsafe_shutdowns"), 0);
+    served.start();
+    assert_eq!(fs::read(root.join("other/59")).expect("read"), contents(59));
+    assert!(!root.join("other/3").exists());
+    served.unmount();
+    served.ended();
+}
+
+#[test]
+fn a_killed_mount_has_every_forced_file() {
+    let Some(served) = prepared() else { return };
+    let root = served.bench.path("m");
+    for life in 0..3 {
+        served.start();
+        for number in 0..40 {
+            let path = root.join(format!("{life}-{number}"));
+            write_durably(&path, number);
+            fs::write(root.join("hurried"), contents(number)).expect("written");
+        }
+        served.signal("-KILL");
+        served.ended();
+        served.sweep();
+    }
+    served.start();
+    for life in 0..3 {
+        for number in 0..40 {
+            let found = fs::read(root.join(format!("{life}-{number}")));
+            let found = found.expect("it is there");
+            assert!(found == contents(number), "{life}-{number}");
+        }
+    }
+    served.unmount();
+    served.ended();
+    check(&served);
+}
+
+#[test]
+fn what_cannot_be_mounted_is_refused_in_a_sentence() {
+    let bench = Bench::new();
+    bench.done("drive create empty.flash --size 16MiB");
+    fs::create_dir(bench.path("m")).expect("a directory");
+    for (line, reason) in [
+        ("mount ext4 empty.flash m", "empty.flash: "),
+        ("mount ext4 empty.flash m --background", "empty.flash: "),
+        ("mount ext4 none.flash m", "none.flash: No such file"),
+        ("mount fat empty.flash m", "ext4"),
+    ] {
+        let Said { code, err, .. } = bench.run(line);
+        assert_eq!(code, Some(2), "{line}: {err}");
+        assert_eq!(err.lines().count(), 1, "{line}: {err}");
+        assert!(err.contains(reason), "{line}: {err}");
+    }
+}

@@ -1,0 +1,144 @@
+//! How requests of the kernel are sent to a file system, and answered.
+
+use crate::tasks::{Numbers, SHORT};
+use crate::translate::{bytes, errno, open_flags, who};
+use crate::volume::Volume;
+use engine::Handle;
+use fuser::{
+    Errno, FileHandle, FopenFlags, INodeNo, OpenFlags, ReplyAttr, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyXattr, Request,
+};
+use std::ffi::OsStr;
+use std::rc::Rc;
+use vfs::{Access, Attr, Body, FileKind, Ino, Result};
+
+/// A mounted file system, to be shown in a directory.
+pub struct VolumeFs<B: Body> {
+    volume: Handle<Volume<B>>,
+    pub(crate) numbers: Numbers,
+}
+
+impl<B: Body> VolumeFs<B> {
+    /// Shows `volume`, whose root directory is `root`.
+    #[must_use]
+    pub fn new(volume: Handle<Volume<B>>, root: Ino) -> Self {
+        Self {
+            volume,
+            numbers: Numbers { root },
+        }
+    }
+
+    pub(crate) fn submit<F: Future<Output = ()> + 'static>(
+        &self,
+        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
+    ) {
+        self.volume.submit(work);
+    }
+
+    /// Answers with what `work` finds or makes.
+    pub(crate) fn enter<F: Future<Output = Result<(Ino, Attr)>> + 'static>(
+        &self,
+        reply: ReplyEntry,
+        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
+    ) {
+        let numbers = self.numbers;
+        self.submit(move |volume| {
+            let work = work(volume);
+            async move {
+                match work.await {
+                    Ok((ino, attr)) => {
+                        let (found, generation) = numbers.entry(ino, &attr);
+                        reply.entry(&SHORT, &found, generation);
+                    }
+                    Err(error) => reply.error(errno(error)),
+                }
+            }
+        });
+    }
+
+    /// Answers when `work` is done.
+    pub(crate) fn finish<F: Future<Output = Result<()>> + 'static>(
+        &self,
+        reply: ReplyEmpty,
+        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
+    ) {
+        self.submit(move |volume| {
+            let work = work(volume);
+            async move {
+                match work.await {
+                    Ok(()) => reply.ok(),
+                    Err(error) => reply.error(errno(error)),
+                }
+            }
+        });
+    }
+
+    /// Answers with the attributes that `work` gives.
+    pub(crate) fn attributes<F: Future<Output = Result<Attr>> + 'static>(
+        &self,
+        ino: INodeNo,
+        reply: ReplyAttr,
+        work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
+    ) {
+        self.submit(move |volume| {
+            let work = work(volume);
+            async move {
+                match work.await {
+                    Ok(attr) => reply.attr(&SHORT, &crate::translate::attr(ino, &attr)),
+                    Err(error) => reply.error(errno(error)),
+                }
+            }
+        });
+    }
+
+    /// Opens a file or a directory for the kernel.
+    pub(crate) fn open_for(
+        &self,
+        ino: INodeNo,
+        flags: OpenFlags,
+        opened: FopenFlags,
+        reply: ReplyOpen,
+    ) {
+        let (ino, flags) = (self.numbers.ino(ino), open_flags(flags.0));
+        self.submit(move |volume| async move {
+            match volume.vfs().open(&Access::root(), ino, flags).await {
+                Ok(handle) => reply.opened(FileHandle(volume.keep(handle)), opened),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    pub(crate) fn make(
+        &self,
+        request: &Request,
+        dir: INodeNo,
+        name: &OsStr,
+        (kind, mode, rdev): (FileKind, u32, u32),
+        reply: ReplyEntry,
+    ) {
+        let (who, dir, name) = (who(request), self.numbers.ino(dir), bytes(name));
+        let mode = (mode & 0o7_777) as u16;
+        self.enter(reply, move |volume| async move {
+            let vfs = volume.vfs();
+            vfs.mknod(&who, dir, &name, kind, mode, rdev).await
+        });
+    }
+}
+
+/// What the kernel is to keep of an open file.
+pub(crate) fn cached(flags: i32) -> FopenFlags {
+    if open_flags(flags).has(vfs::OpenFlags::DIRECT) {
+        return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+    }
+    FopenFlags::FOPEN_KEEP_CACHE
+}
+
+/// Answers a request for bytes of which nobody knows how many there are.
+pub(crate) fn sized(reply: ReplyXattr, size: u32, found: Result<Vec<u8>>) {
+    match found {
+        Err(error) => reply.error(errno(error)),
+        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
+        Ok(bytes) => reply.data(&bytes),
+    }
+}
