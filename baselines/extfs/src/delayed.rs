@@ -17,7 +17,7 @@ use crate::tree::{SECTORS, STEP_CREDITS};
 use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
-use vfs::{DirtyPage, Errno, Result};
+use vfs::{DirtyPage, Errno, FileKind, Result};
 
 /// Blocks kept for metadata: a fiftieth of the file system, up to 4,096. The
 /// same figures as the kernel's.
@@ -129,7 +129,10 @@ impl<P: Persist> ExtFs<P> {
             }
         }
         let (group, _) = self.geometry.place_of(number(node));
-        Ok(self.geometry.group_start(group))
+        let regular = node.attr.get().kind == FileKind::Regular;
+        Ok(self
+            .geometry
+            .group_start(self.geometry.goal_group(group, regular)))
     }
 
     /// Gives blocks to a hole of a file: at most `len`, as many as lie together.

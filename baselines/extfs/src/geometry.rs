@@ -56,6 +56,8 @@ pub(crate) struct Geometry {
     pub(crate) blocks_per_group: u32,
     pub(crate) inodes_per_group: u32,
     pub(crate) groups: u32,
+    /// Groups whose bitmaps and tables lie together, a power of two; 1 for none.
+    pub(crate) flex_groups: u32,
     pub(crate) inode_size: usize,
     pub(crate) descriptor_size: usize,
     pub(crate) first_inode: u32,
@@ -79,6 +81,19 @@ pub(crate) struct Geometry {
     pub(crate) journal_inode: u32,
     /// The inode of the orphan file, which has no name; 0 without one.
     pub(crate) orphan_file: u32,
+}
+
+/// Groups from which on a flexible group keeps directories and files apart, as in
+/// Linux (`EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`).
+const FLEX_SCHEME: u32 = 4;
+
+/// Groups of a flexible group. Any power of two will do: it only says where to
+/// look first.
+fn flex_groups(incompat: u32, log: u8) -> u32 {
+    match incompat & sb::INCOMPAT_FLEX_BG {
+        0 => 1,
+        _ => 1_u32.checked_shl(u32::from(log)).unwrap_or(1),
+    }
 }
 
 fn ensure(holds: bool, name: &'static str, value: impl Into<u64>) -> Result<(), MountError> {
@@ -149,6 +164,7 @@ impl Geometry {
             blocks_per_group,
             inodes_per_group: sb::INODES_PER_GROUP.get(b),
             groups: blocks.div_ceil(u64::from(blocks_per_group.max(1))) as u32,
+            flex_groups: flex_groups(incompat, sb::LOG_GROUPS_PER_FLEX.get(b)),
             inode_size: usize::from(sb::INODE_SIZE.get(b)),
             descriptor_size: if long { group::SIZE } else { group::SHORT },
             first_inode: sb::FIRST_INODE.get(b),
@@ -260,6 +276,18 @@ impl Geometry {
     /// The first block of `group`.
     pub(crate) fn group_start(&self, group: u32) -> u64 {
         u64::from(group) * u64::from(self.blocks_per_group)
+    }
+
+    /// The group in which contents of an inode of `group` best begin: as in Linux,
+    /// the first one of its flexible group, and the next one for regular files,
+    /// which leaves the first to directories.
+    pub(crate) fn goal_group(&self, group: u32, regular: bool) -> u32 {
+        if self.flex_groups < FLEX_SCHEME {
+            return group;
+        }
+        let first = group & !(self.flex_groups - 1);
+        let next = first + u32::from(regular);
+        if next < self.groups { next } else { first }
     }
 
     /// Blocks of `group`; the last one may have fewer.

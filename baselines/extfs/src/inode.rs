@@ -120,6 +120,7 @@ impl<P: Persist> ExtFs<P> {
         raw::set_attr(slot, &attr);
         raw::set_size(slot, node.private.disk_size.get());
         raw::FLAGS.put(slot, node.private.flags.get());
+        raw::count_change(slot);
         edit(slot);
         if self.geometry.checksums {
             raw::seal(node.private.seed, slot);

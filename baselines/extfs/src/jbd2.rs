@@ -401,7 +401,7 @@ impl<P: BlockPort> Persist for Jbd2<P> {
     }
 
     async fn force_all(&self) -> Result<()> {
-        self.core.force_all().await
+        self.core.sync().await
     }
 
     async fn discard(&self, run: Run) -> Result<()> {

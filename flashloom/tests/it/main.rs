@@ -2,6 +2,7 @@
 
 mod compare;
 mod drives;
+mod filesystems;
 mod malformed;
 mod mount;
 mod past;

@@ -1,11 +1,13 @@
 //! Allocating and freeing inodes.
 //!
-//! A file goes to the group of its directory, or to one near by. A directory goes
-//! to the group of its parent while that has room above the average, and one in
-//! the root to a group with few directories, so that trees spread.
+//! Groups are looked at by flexible groups, as in Linux. A file goes to the first
+//! group of its directory's flexible group that has room, or to one behind it, so
+//! that few bitmaps and table blocks change. A directory goes to the flexible group
+//! of its parent unless it is crowded, and one in the root to that with the fewest
+//! directories, so that trees spread.
 
-use super::InodeMap;
 use super::bits::{changed, first_clear};
+use super::{Group, InodeMap};
 use crate::buffer::{BLOCK, Buffer};
 use crate::format::{crc, group};
 use crate::fs::ExtFs;
@@ -22,6 +24,32 @@ pub(crate) struct NewSlot {
     pub(crate) at: usize,
 }
 
+/// What a flexible group has, or what it must have.
+struct Counts {
+    dirs: u64,
+    inodes: u64,
+    blocks: u64,
+}
+
+impl Counts {
+    fn of(groups: &[Group]) -> Self {
+        let sum = |count: fn(&group::Descriptor) -> u32| {
+            let counts = groups.iter().map(|g| u64::from(count(&g.descriptor)));
+            counts.sum()
+        };
+        Self {
+            dirs: sum(|d| d.used_dirs),
+            inodes: sum(|d| d.free_inodes),
+            blocks: sum(|d| d.free_blocks),
+        }
+    }
+
+    /// Fewer directories than `limits`, and no less of the rest.
+    const fn has_room(&self, limits: &Self) -> bool {
+        self.dirs < limits.dirs && self.inodes >= limits.inodes && self.blocks >= limits.blocks
+    }
+}
+
 impl<P: Persist> ExtFs<P> {
     /// Allocates an inode for a child of `parent`.
     pub(crate) async fn allocate_inode(
@@ -34,7 +62,7 @@ impl<P: Persist> ExtFs<P> {
         let first = if dir {
             self.group_for_dir(parent, home)
         } else {
-            home
+            home & !(self.geometry.flex_groups - 1)
         };
         let groups = self.geometry.groups;
         for step in 0..groups {
@@ -53,24 +81,39 @@ impl<P: Persist> ExtFs<P> {
         Err(Errno::ENOSPC)
     }
 
+    /// Where to look first for an inode of a directory: by Orlov's rule, over
+    /// flexible groups. One in the root goes where there are fewest directories;
+    /// any other near its parent, unless it is crowded there.
     fn group_for_dir(&self, parent: u32, home: u32) -> u32 {
         let alloc = self.alloc.borrow();
-        let groups = u64::from(self.geometry.groups);
-        let (inodes, blocks) = (alloc.free_inodes / groups, alloc.available() / groups);
-        let roomy = |number: &u32| {
-            let d = &alloc.groups[*number as usize].descriptor;
-            u64::from(d.free_inodes) >= inodes.max(1) && u64::from(d.free_blocks) >= blocks
-        };
+        let flex = self.geometry.flex_groups;
+        let counts = alloc.groups.chunks(flex as usize).map(Counts::of);
+        let counts: Vec<Counts> = counts.collect();
+        let some = counts.len() as u64;
+        let dirs: u64 = counts.iter().map(|c| c.dirs).sum();
+        let (inodes, blocks) = (alloc.free_inodes / some, alloc.available() / some);
         if parent == crate::inode::ROOT {
-            let dirs = |number: &u32| alloc.groups[*number as usize].descriptor.used_dirs;
-            let roomy = (0..self.geometry.groups).filter(roomy);
-            return roomy.min_by_key(dirs).unwrap_or(home);
+            let average = Counts {
+                dirs: u64::MAX,
+                inodes: inodes.max(1),
+                blocks,
+            };
+            let roomy = counts.iter().enumerate();
+            let roomy = roomy.filter(|(_, counts)| counts.has_room(&average));
+            let best = roomy.min_by_key(|(_, counts)| counts.dirs);
+            return best.map_or(home, |(number, _)| number as u32 * flex);
         }
-        if roomy(&home) {
-            return home;
-        }
-        let after = (1..self.geometry.groups).map(|step| (home + step) % self.geometry.groups);
-        after.into_iter().find(roomy).unwrap_or(home)
+        let flex_inodes = u64::from(self.geometry.inodes_per_group) * u64::from(flex);
+        let flex_blocks = u64::from(self.geometry.blocks_per_group) * u64::from(flex);
+        let limits = Counts {
+            dirs: dirs / some + flex_inodes / 16,
+            inodes: inodes.saturating_sub(flex_inodes / 4).max(1),
+            blocks: blocks.saturating_sub(flex_blocks / 4),
+        };
+        let near = home / flex;
+        let mut order = (0..counts.len()).map(|step| (near as usize + step) % counts.len());
+        let found = order.find(|&number| counts[number].has_room(&limits));
+        found.map_or(home, |number| number as u32 * flex)
     }
 
     /// Marks the first free inode of a loaded group as used.

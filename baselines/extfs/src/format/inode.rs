@@ -80,6 +80,16 @@ fn has(slot: &[u8], at: usize) -> bool {
     at + 4 <= OLD_SIZE + extra(slot)
 }
 
+/// Counts a change, as Linux does with each (`i_version`).
+pub(crate) fn count_change(slot: &mut [u8]) {
+    let (low, carry) = VERSION_LO.get(slot).overflowing_add(1);
+    VERSION_LO.put(slot, low);
+    if carry && has(slot, VERSION_HI.at) {
+        let high = VERSION_HI.get(slot).wrapping_add(1);
+        VERSION_HI.put(slot, high);
+    }
+}
+
 /// The checksum seed of the inode's own structures.
 pub(crate) fn seed(fs_seed: u32, ino: u32, generation: u32) -> u32 {
     crc(crc(fs_seed, &ino.to_le_bytes()), &generation.to_le_bytes())

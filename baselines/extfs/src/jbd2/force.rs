@@ -150,4 +150,16 @@ impl<P: BlockPort> Core<P> {
     pub(super) async fn force_all(self: &Rc<Self>) -> Result<()> {
         self.force(self.newest()).await
     }
+
+    /// Makes everything durable and, as `sync` of Linux does once the journal is
+    /// written, sends the metadata home.
+    pub(super) async fn sync(self: &Rc<Self>) -> Result<()> {
+        self.force_all().await?;
+        let _turn = self.checkpointing.acquire(1).await;
+        let home = self.write_home(self.dirty()).await;
+        if let Err(error) = home {
+            self.abort(error).await;
+        }
+        home.map_err(data::failed)
+    }
 }

@@ -189,6 +189,7 @@ fn numbers(options: &MkfsOptions, blocks: u64) -> Geometry {
         blocks_per_group: GROUP_BLOCKS as u32,
         inodes_per_group,
         groups,
+        flex_groups: options.flex_groups,
         inode_size: usize::from(options.inode_size),
         descriptor_size: group::SIZE,
         first_inode: LOST_FOUND,

@@ -82,25 +82,40 @@ pub(crate) fn save_blocks(dir: &Path, name: &str, contents: &Blocks, blocks: u64
     path
 }
 
-/// A loop mount that ends with the value.
+/// A mount through a loop device, both of which end with the value.
 pub(crate) struct Mounted {
     pub(crate) dir: PathBuf,
+    device: String,
 }
 
 impl Mounted {
     /// Mounts `image`; none, with a reason, if that is not possible here.
     pub(crate) fn new(image: &Path, dir: &Path) -> Option<Self> {
         std::fs::create_dir_all(dir).unwrap();
+        // A device of its own for each mount: `mount -o loop` refuses an image
+        // whose last device has not let it go yet.
+        let found = run(Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(image));
+        if !found.status.success() {
+            return Self::skip(&text(&found));
+        }
+        let mounted = Self {
+            dir: dir.into(),
+            device: String::from_utf8_lossy(&found.stdout).trim().to_owned(),
+        };
         let mut command = Command::new("mount");
         let output = run(command
-            .args(["-o", "loop", "-t", "ext4"])
-            .arg(image)
-            .arg(dir));
-        if output.status.success() {
-            return Some(Self { dir: dir.into() });
+            .args(["-t", "ext4", &mounted.device])
+            .arg(&mounted.dir));
+        match output.status.success() {
+            true => Some(mounted),
+            false => Self::skip(&text(&output)),
         }
-        let text = text(&output);
-        let forbidden = ["superuser", "permission", "loop device"];
+    }
+
+    fn skip(text: &str) -> Option<Self> {
+        let forbidden = ["superuser", "ermission", "loop device"];
         assert!(forbidden.iter().any(|word| text.contains(word)), "{text}");
         println!("skipped: no loop mount: {text}");
         None
@@ -110,5 +125,6 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = run(Command::new("umount").arg(&self.dir));
+        let _ = run(Command::new("losetup").args(["-d", &self.device]));
     }
 }

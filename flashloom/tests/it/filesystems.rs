@@ -1,0 +1,113 @@
+//! `mkfs`, `fsck`, `inspect` and `crash`.
+
+use crate::{Bench, number};
+
+fn made() -> Bench {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    let made = bench.json("mkfs ext4 d.flash --label mine", "flashloom.mkfs/1");
+    assert_eq!(number(&made, "/blocks"), 64 << 8);
+    assert!(number(&made, "/journal_blocks") >= 1_024);
+    bench
+}
+
+#[test]
+fn what_is_made_is_sound_and_can_be_looked_into() {
+    let bench = made();
+    let checked = bench.json("fsck ext4 d.flash", "flashloom.fsck/1");
+    assert_eq!(checked["sound"], true);
+    assert_eq!(checked["findings"].as_array().map(Vec::len), Some(0));
+    assert!(bench.done("inspect ext4 d.flash").contains("metadata_csum"));
+    assert!(
+        bench
+            .done("inspect ext4 d.flash directory")
+            .contains("lost+found")
+    );
+    assert!(
+        bench
+            .done("inspect ext4 d.flash groups")
+            .starts_with("group 0:")
+    );
+    let said = bench.run("inspect ext4 d.flash inode 999999");
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.err.contains("there is no inode 999999"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn the_seed_is_the_identity() {
+    let images = ["--seed 1", "--seed 1", "--seed 2"].map(|seed| {
+        let bench = Bench::new();
+        bench.done("drive create d.flash --size 64MiB");
+        bench.done(&format!("mkfs ext4 d.flash {seed}"));
+        bench.done("drive export d.flash out.img");
+        let superblock = bench.read("out.img")[1024..2048].to_vec();
+        superblock[0x68..0x78].to_vec()
+    });
+    assert_eq!(images[0], images[1]);
+    assert_ne!(images[0], images[2]);
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let bench = made();
+    bench.done("drive export d.flash out.img");
+    let mut image = bench.read("out.img");
+    // The root directory's inode is the second one of the first table.
+    let table = image[4096 + 8..4096 + 12].try_into().expect("four bytes");
+    let root = u32::from_le_bytes(table) as usize * 4096 + 256;
+    image[root + 4] ^= 0x10;
+    bench.write("bad.img", &image);
+    bench.done("drive import d.flash bad.img");
+    let said = bench.run("fsck ext4 d.flash");
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.out.contains("inode 2"), "{}", said.out);
+}
+
+#[test]
+fn a_drive_without_a_file_system_is_said_to_have_none() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    assert_eq!(bench.run("fsck ext4 d.flash").code, Some(1));
+    let said = bench.run("inspect ext4 d.flash");
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.starts_with("flashloom: d.flash: "), "{}", said.err);
+}
+
+const CRASH: &str = "crash ext4@block --workload varmail:files=20,threads=2,ops=120 --outside 0";
+
+#[test]
+fn ext4_survives_power_cuts_and_each_can_be_repeated() {
+    let bench = Bench::new();
+    let line = format!("{CRASH} --points 60");
+    let found = bench.json(&line, "flashloom.crash/1");
+    assert_eq!(number(&found, "/points"), 60);
+    assert!(number(&found, "/recoveries_cut") > 0);
+    assert_eq!(number(&found, "/lost") + number(&found, "/corrupt"), 0);
+    assert_eq!(found["failures"].as_array().map(Vec::len), Some(0));
+    assert_eq!(bench.json(&line, "flashloom.crash/1"), found);
+    let one = bench.json(&format!("{CRASH} --at 40:3"), "flashloom.crash/1");
+    assert_eq!(
+        (number(&one, "/points"), number(&one, "/recoveries_cut")),
+        (1, 1)
+    );
+}
+
+#[test]
+fn what_cannot_be_cut_is_refused() {
+    let bench = Bench::new();
+    for (line, why) in [
+        ("crash raw@block", "expected a stack with a file system"),
+        ("crash ext4@block --size 64GiB", "at most 4 GiB"),
+        ("crash ext4@block --points few", "expected all or a number"),
+        ("crash ext4@block --at 1:x", "EVENT:EVENT-OF-RECOVERY"),
+        ("crash ext4@block --workload randwrite", "randwrite"),
+    ] {
+        let said = bench.run(line);
+        assert_eq!(said.code, Some(2), "{line}: {}", said.out);
+        assert!(said.err.contains(why), "{line}: {}", said.err);
+    }
+}
