@@ -53,9 +53,12 @@ struct Live {
     cuts: RefCell<Rng>,
 }
 
+/// What recovery shows, in both forms.
+type Outcome = Result<(Shown, Tree), String>;
+
 struct Recovery {
     disk: RamDisk,
-    shown: Rc<RefCell<Option<Result<(Shown, Tree), String>>>>,
+    shown: Rc<RefCell<Option<Outcome>>>,
 }
 
 fn holding(sim: &Sim, contents: Contents) -> RamDisk {
@@ -202,7 +205,7 @@ async fn start<B: Body>(body: B, sim: Sim, calls: usize, rng: Rng, live: Rc<Live
     work(process, calls, rng, live).await;
 }
 
-async fn show<B: Body>(body: B, sim: Sim) -> Result<(Shown, Tree), String> {
+async fn show<B: Body>(body: B, sim: Sim) -> Outcome {
     let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
     let vfs = vfs(&sim, body);
     let process = Process::new(&vfs, Access::default());
@@ -299,7 +302,7 @@ impl Subject for Files {
                 verdict.faults = found;
             }
         }
-        if self.outside > 0 && cut.event % self.outside == 0 {
+        if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             verdict.outside = true;
             let image = recovered.disk.to_image();
             let said = e2fsck(image.len() as u64, [(0, &image[..])].into_iter(), false);
