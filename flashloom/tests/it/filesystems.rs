@@ -77,6 +77,23 @@ fn a_drive_without_a_file_system_is_said_to_have_none() {
     assert!(said.err.starts_with("flashloom: d.flash: "), "{}", said.err);
 }
 
+#[test]
+fn a_comparison_of_files_tells_traffic_by_purpose() {
+    let bench = Bench::new();
+    let line = "compare varmail:files=20,threads=2,ops=400 --stacks ext4@block,ext4@fdp \
+                --preconditions full --size 256MiB";
+    let text = bench.done(line);
+    assert!(text.contains("Host writes by purpose"), "{text}");
+    let document = bench.json(line, "flashloom.compare/1");
+    crate::compare::agrees(&bench.text("report.html"), &document);
+    let purposes = &document["runs"][0]["host"]["by_purpose"];
+    let written = |purpose: &str| number(&purposes[purpose], "/write/block");
+    assert!(written("journal") > written("data") && written("data") > 0);
+    let all = purposes.as_object().expect("a map").keys();
+    let all: u64 = all.map(|purpose| written(purpose)).sum();
+    assert_eq!(all, number(&document["runs"][0], "/host/write_bytes"));
+}
+
 const CRASH: &str = "crash ext4@block --workload varmail:files=20,threads=2,ops=120 --outside 0";
 
 #[test]

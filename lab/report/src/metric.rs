@@ -157,6 +157,29 @@ pub struct Group {
     pub title: &'static str,
     /// Its metrics, in order.
     pub metrics: &'static [Metric],
+    /// Whether it says something of stacks with a file system only.
+    pub of_files: bool,
+}
+
+impl Group {
+    /// Whether it says anything of `runs`.
+    #[must_use]
+    pub fn applies(&self, runs: &[&Run]) -> bool {
+        !self.of_files || runs.iter().any(|run| run.app.is_some())
+    }
+
+    /// Those of its metrics that comparisons of `runs` show.
+    pub fn compared(&self, runs: &[&Run]) -> impl Iterator<Item = &'static Metric> {
+        let shown = self.applies(runs);
+        let metrics = self.metrics.iter();
+        metrics.filter(move |metric| shown && metric.is_compared())
+    }
+}
+
+/// Every metric that says anything of `runs`, in the order of a table.
+pub fn of(runs: &[&Run]) -> impl Iterator<Item = &'static Metric> {
+    let groups: Vec<&Group> = GROUPS.iter().filter(|group| group.applies(runs)).collect();
+    groups.into_iter().flat_map(|group| group.metrics)
 }
 
 /// Every metric, in the order of a table.
@@ -188,16 +211,22 @@ const fn metric(
     }
 }
 
+/// Bytes that the host wrote in blocks for a purpose.
+fn written(run: &Run, purpose: &str) -> Value {
+    let traffic = run.host.by_purpose.get(purpose);
+    traffic.map_or(Value::Absent, |traffic| N(traffic.write.block))
+}
+
 /// All metrics under their headings.
 #[rustfmt::skip]
 pub static GROUPS: &[Group] = &[
-    Group { title: "Speed", metrics: &[
+    Group { of_files: false, title: "Speed", metrics: &[
         metric(("/ops_per_s", "operations/s"), Count, More, Headline, |r| Real(r.ops_per_s),
             "Requests completed per second of virtual time."),
         metric(("/ops", "operations"), Count, Neither, Detail, |r| N(r.ops),
             "Requests completed."),
     ]},
-    Group { title: "Latency", metrics: &[
+    Group { of_files: false, title: "Latency", metrics: &[
         metric(("/latency_ns/mean", "mean"), Ns, Less, Compared, |r| Real(r.latency_ns.all.mean),
             "Arithmetic mean over all requests."),
         metric(("/latency_ns/p50", "p50"), Ns, Less, Compared, |r| N(r.latency_ns.all.p50),
@@ -211,7 +240,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/latency_ns/max", "max"), Ns, Less, Detail, |r| N(r.latency_ns.all.max),
             "The slowest request."),
     ]},
-    Group { title: "Host interface", metrics: &[
+    Group { of_files: false, title: "Host interface", metrics: &[
         metric(("/host/read_bytes", "host reads"), Bytes, Neither, Compared, |r| N(r.host.read_bytes),
             "Bytes that the host read from the drive."),
         metric(("/host/write_bytes", "host writes"), Bytes, Less, Compared, |r| N(r.host.write_bytes),
@@ -221,7 +250,21 @@ pub static GROUPS: &[Group] = &[
         metric(("/host/flushes", "flushes"), Count, Neither, Detail, |r| N(r.host.flushes),
             "Flush commands."),
     ]},
-    Group { title: "NAND", metrics: &[
+    Group { of_files: true, title: "Host writes by purpose", metrics: &[
+        metric(("/host/by_purpose/data/write/block", "data"), Bytes, Neither, Compared, |r| written(r, "data"),
+            "Contents of files."),
+        metric(("/host/by_purpose/journal/write/block", "journal"), Bytes, Less, Compared, |r| written(r, "journal"),
+            "The journal of the file system."),
+        metric(("/host/by_purpose/inode/write/block", "inodes"), Bytes, Less, Compared, |r| written(r, "inode"),
+            "Inodes, in their place."),
+        metric(("/host/by_purpose/directory/write/block", "directories"), Bytes, Less, Compared, |r| written(r, "directory"),
+            "Entries of directories and their indexes, in their place."),
+        metric(("/host/by_purpose/bitmap/write/block", "bitmaps"), Bytes, Less, Compared, |r| written(r, "bitmap"),
+            "What says which blocks and inodes are free, in its place."),
+        metric(("/host/by_purpose/pointer/write/block", "extents"), Bytes, Less, Compared, |r| written(r, "pointer"),
+            "What leads from a file to its blocks outside the inode, in its place."),
+    ]},
+    Group { of_files: false, title: "NAND", metrics: &[
         metric(("/nand/read_pages", "page reads"), Count, Less, Compared, |r| N(r.nand.read_pages),
             "Pages read from the NAND."),
         metric(("/nand/program_pages", "page programs"), Count, Less, Compared, |r| N(r.nand.program_pages),
@@ -229,7 +272,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/nand/erase_blocks", "block erases"), Count, Less, Compared, |r| N(r.nand.erase_blocks),
             "Blocks erased."),
     ]},
-    Group { title: "Write amplification", metrics: &[
+    Group { of_files: false, title: "Write amplification", metrics: &[
         metric(("/waf/host", "WAF host"), Factor, Less, Headline, |r| Real(r.waf.host),
             "Bytes written to the drive over bytes that the application wrote."),
         metric(("/waf/device", "WAF device"), Factor, Less, Headline, |r| Real(r.waf.device),
@@ -243,7 +286,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/gc/stall_ns", "stalled on GC"), Ns, Less, Detail, |r| N(r.gc.stall_ns),
             "Virtual time during which data of the host waited for free lines."),
     ]},
-    Group { title: "Wear", metrics: &[
+    Group { of_files: false, title: "Wear", metrics: &[
         metric(("/wear/life_host_bytes", "rated writes"), Bytes, More, Headline,
             |r| r.wear.life_host_bytes.map_or(Value::Absent, N),
             "Bytes that the host can write, as in this run, until the rated cycles are used up."),
@@ -257,7 +300,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/wear/bad_blocks", "bad blocks"), Count, Less, Detail, |r| N(r.wear.bad_blocks),
             "Blocks out of service."),
     ]},
-    Group { title: "Cost of the run", metrics: &[
+    Group { of_files: false, title: "Cost of the run", metrics: &[
         metric(("/sim_time_ns", "simulated time"), Ns, Neither, Compared, |r| N(r.sim_time_ns),
             "Virtual time from the first request to the last completion."),
         metric(("/events", "events"), Count, Neither, Detail, |r| N(r.events),

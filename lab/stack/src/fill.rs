@@ -26,7 +26,15 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
     let served = &outcome.served;
     let page = drive.layout().page_bytes();
     let traffic = outcome.device.ledger().since(&outcome.before.host);
-    let host = host(&traffic, &served.labels);
+    let mut host = host(&traffic, &served.labels);
+    if served.app.is_some() {
+        // Of a file system each purpose is told, also where there was nothing.
+        for purpose in Purpose::ALL {
+            host.by_purpose
+                .entry(purpose.name().to_owned())
+                .or_default();
+        }
+    }
     let span = served.span;
     Run {
         schema: RUN_SCHEMA.to_owned(),

@@ -18,9 +18,9 @@ pub(crate) fn metrics(runs: &[&Run]) -> Markup {
             table {
                 thead { tr { th scope="col" { "" } @for named in &names { (header(named)) } } }
                 tbody {
-                    @for group in GROUPS.iter().filter(|g| g.metrics.iter().any(Metric::is_compared)) {
+                    @for group in GROUPS.iter().filter(|g| g.compared(runs).next().is_some()) {
                         tr.group { th scope="rowgroup" { (group.title) } @for _ in runs { td {} } }
-                        @for metric in group.metrics.iter().filter(|m| m.is_compared()) {
+                        @for metric in group.compared(runs) {
                             (metric_row(metric, runs))
                         }
                     }
@@ -78,7 +78,7 @@ pub(crate) fn details(run: &Run) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="All metrics" {
             table {
                 tbody {
-                    @for group in GROUPS {
+                    @for group in GROUPS.iter().filter(|group| group.applies(&[run])) {
                         tr.group { th scope="rowgroup" { (group.title) } td {} td {} }
                         @for metric in group.metrics {
                             tr {

@@ -97,13 +97,10 @@ fn grid(runs: &[&Run], all: &[&Run], ratios: Ratios) -> Grid {
     }
     let mut grid = Grid::new(columns);
     headers(&mut grid, runs, ratios);
-    for group in GROUPS
-        .iter()
-        .filter(|g| g.metrics.iter().any(Metric::is_compared))
-    {
+    for group in GROUPS.iter().filter(|g| g.compared(all).next().is_some()) {
         grid.heading("");
         grid.heading(group.title);
-        for metric in group.metrics.iter().filter(|m| m.is_compared()) {
+        for metric in group.compared(all) {
             rows(&mut grid, metric, runs, all, ratios);
         }
     }

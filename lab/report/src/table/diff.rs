@@ -82,7 +82,7 @@ fn grid(a: &Run, b: &Run) -> Grid {
     use Column::{Left, Right};
     let mut grid = Grid::new(vec![Left, Right, Right, Right, Left]);
     grid.row(["", "A", "B", "B / A", ""].map(strong).to_vec());
-    for group in GROUPS {
+    for group in GROUPS.iter().filter(|group| group.applies(&[a, b])) {
         grid.heading("");
         grid.heading(group.title);
         for metric in group.metrics {

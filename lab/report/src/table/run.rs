@@ -64,7 +64,7 @@ pub(crate) fn head(run: &Run, style: Style) -> String {
 
 fn metrics(run: &Run, style: Style) -> String {
     let mut grid = Grid::new(vec![Column::Left, Column::Right, Column::Left]);
-    for group in GROUPS {
+    for group in GROUPS.iter().filter(|group| group.applies(&[run])) {
         grid.heading("");
         grid.heading(group.title);
         for metric in group.metrics {
@@ -81,7 +81,7 @@ fn metrics(run: &Run, style: Style) -> String {
 
 fn without_help(run: &Run, style: Style) -> String {
     let mut grid = Grid::new(vec![Column::Left, Column::Right]);
-    for group in GROUPS {
+    for group in GROUPS.iter().filter(|group| group.applies(&[run])) {
         grid.heading("");
         grid.heading(group.title);
         for metric in group.metrics {
