@@ -1,0 +1,78 @@
+//! The body over its journal and under the cache: what a force promises.
+
+use extfs::ext4::{self, Options};
+use extfs::jbd2::Jbd2;
+use extfs::{ExtFs, MkfsOptions};
+use host::RamDisk;
+use sim::{Kernel, Seed, Sim};
+use units::{Bytes, Ns};
+use vfs::{Access, CacheConfig, Clock, Compute, OpenFlags, Process, Source, Vfs};
+
+/// 16 MiB: the smallest disk with a journal.
+const BLOCKS: u64 = 4_096;
+
+type Mounted = Vfs<ExtFs<Jbd2<RamDisk>>>;
+
+/// Mounts with files that are written back once they are so old.
+async fn mount(sim: &Sim, disk: &RamDisk, expire: Ns) -> Mounted {
+    let (body, _) = ext4::mount(sim, disk, Options::default()).await.unwrap();
+    let config = CacheConfig {
+        expire,
+        writeback_interval: Ns::ms(100),
+        ..CacheConfig::default()
+    };
+    Vfs::mount(sim, body, config, Clock::default(), Compute::unlimited())
+}
+
+/// A new file system, mounted.
+async fn fresh(sim: &Sim, expire: Ns) -> (RamDisk, Mounted) {
+    let disk = RamDisk::new(sim, Bytes(BLOCKS * 4_096));
+    let options = MkfsOptions {
+        journal_blocks: Some(1_024),
+        ..MkfsOptions::new(BLOCKS)
+    };
+    ext4::format(&disk, &options).await.unwrap();
+    let vfs = mount(sim, &disk, expire).await;
+    (disk, vfs)
+}
+
+fn run<W: Future<Output = ()> + 'static>(work: impl FnOnce(Sim) -> W) {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(work(sim));
+}
+
+/// What is in `/file` after a cut.
+async fn after_cut(sim: &Sim, disk: &RamDisk) -> vfs::Result<Vec<u8>> {
+    let left = disk.after_cut(&mut Seed(1).stream("cut"));
+    let disk = RamDisk::holding(sim, Bytes(BLOCKS * 4_096), left);
+    let vfs = mount(sim, &disk, Ns::secs(30)).await;
+    let process = Process::new(&vfs, Access::root());
+    let fd = process.open(b"/file", OpenFlags::READ, 0).await?;
+    process.read_bytes(fd, 0, 8_192).await
+}
+
+#[test]
+fn a_file_that_left_memory_is_forced_all_the_same() {
+    for data_only in [false, true] {
+        run(async move |sim| {
+            let (disk, vfs) = fresh(&sim, Ns::ms(1)).await;
+            let process = Process::new(&vfs, Access::root());
+            let create = OpenFlags::BOTH | OpenFlags::CREATE;
+            let fd = process.open(b"/file", create, 0o644).await.unwrap();
+            process.write(fd, Source::Bytes(&[7; 5_000])).await.unwrap();
+            process.close(fd).await.unwrap();
+            // Written back, and not committed.
+            sim.sleep(Ns::secs(1)).await;
+            vfs.drop_caches().await.unwrap();
+            let fd = process.open(b"/file", OpenFlags::BOTH, 0).await.unwrap();
+            let forced = if data_only {
+                process.fdatasync(fd).await
+            } else {
+                process.fsync(fd).await
+            };
+            forced.unwrap();
+            assert_eq!(after_cut(&sim, &disk).await, Ok(vec![7; 5_000]));
+        });
+    }
+}
