@@ -1,4 +1,5 @@
-//! The body over its journal and under the cache: what a force promises.
+//! The body over its journal and under the cache: what a force promises, and what
+//! space that was promised is good for.
 
 use extfs::ext4::{self, Options};
 use extfs::jbd2::Jbd2;
@@ -6,7 +7,9 @@ use extfs::{ExtFs, MkfsOptions};
 use host::RamDisk;
 use sim::{Kernel, Seed, Sim};
 use units::{Bytes, Ns};
-use vfs::{Access, CacheConfig, Clock, Compute, OpenFlags, Process, Source, Vfs};
+use vfs::{
+    Access, CacheConfig, Clock, Compute, Errno, FallocateMode, OpenFlags, Process, Source, Vfs,
+};
 
 /// 16 MiB: the smallest disk with a journal.
 const BLOCKS: u64 = 4_096;
@@ -75,4 +78,79 @@ fn a_file_that_left_memory_is_forced_all_the_same() {
             assert_eq!(after_cut(&sim, &disk).await, Ok(vec![7; 5_000]));
         });
     }
+}
+
+/// Takes space by `step` until there is none.
+async fn take_all(process: &Process<ExtFs<Jbd2<RamDisk>>>, direct: bool) {
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+    let flags = if direct {
+        flags | OpenFlags::DIRECT
+    } else {
+        flags
+    };
+    let fd = process.open(b"/other", flags, 0o644).await.unwrap();
+    let mode = FallocateMode::Allocate { keep_size: false };
+    let full = (0..BLOCKS).map(|step| step * 65_536);
+    for offset in full {
+        let taken = if direct {
+            let bytes = Source::Fill {
+                pattern: 3,
+                len: 65_536,
+            };
+            process.pwrite(fd, offset, bytes).await.map(drop)
+        } else {
+            process.fallocate(fd, mode, offset, 65_536).await
+        };
+        if taken.is_err() {
+            assert_eq!(taken, Err(Errno::ENOSPC));
+            return;
+        }
+    }
+    panic!("the file system is endless");
+}
+
+#[test]
+fn what_was_promised_is_not_given_to_others() {
+    for direct in [false, true] {
+        run(async move |sim| {
+            let (disk, vfs) = fresh(&sim, Ns::secs(30)).await;
+            let process = Process::new(&vfs, Access::root());
+            let create = OpenFlags::BOTH | OpenFlags::CREATE;
+            let fd = process.open(b"/file", create, 0o644).await.unwrap();
+            let bytes = vec![7; 4_000_000];
+            process.write(fd, Source::Bytes(&bytes)).await.unwrap();
+            take_all(&process, direct).await;
+            assert_eq!(process.fsync(fd).await, Ok(()), "direct: {direct}");
+            assert_eq!(after_cut(&sim, &disk).await, Ok(vec![7; 8_192]));
+        });
+    }
+}
+
+#[test]
+fn a_promise_that_fails_takes_nothing() {
+    run(async move |sim| {
+        let (_disk, vfs) = fresh(&sim, Ns::secs(30)).await;
+        let process = Process::new(&vfs, Access::root());
+        let create = OpenFlags::BOTH | OpenFlags::CREATE;
+        let fd = process.open(b"/file", create, 0o644).await.unwrap();
+        let page = Source::Bytes(&[7; 4_096]);
+        process.pwrite(fd, 150 * 4_096, page).await.unwrap();
+        process.fsync(fd).await.unwrap();
+        let other = process.open(b"/other", create, 0o644).await.unwrap();
+        let mode = FallocateMode::Allocate { keep_size: false };
+        // So much that 150 blocks can be promised, and 250 cannot.
+        let free = vfs.statfs().await.unwrap().blocks_free;
+        let len = (free - 82 - 200) * 4_096;
+        process.fallocate(other, mode, 0, len).await.unwrap();
+        let before = vfs.statfs().await.unwrap().blocks_free;
+        let ino = process.ino(fd).unwrap();
+        let inode = vfs::Body::load(vfs.body(), ino).await.unwrap();
+        let inode = vfs::Inode::new(ino, inode.attr, inode.private);
+        let promised = vfs::Body::reserve(vfs.body(), &inode, 0..256).await;
+        assert_eq!(promised, Err(Errno::ENOSPC));
+        assert_eq!(vfs.statfs().await.unwrap().blocks_free, before);
+        let promised = vfs::Body::reserve(vfs.body(), &inode, 0..150).await;
+        assert_eq!(promised, Ok(()));
+        assert_eq!(vfs.statfs().await.unwrap().blocks_free, before - 150);
+    });
 }
