@@ -203,7 +203,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(entry)
     }
 
-    /// Makes the extents of a range written or unwritten.
+    /// Makes the extents of a range written or unwritten. Where there is no room
+    /// in the tree for one, it and those after it stay as they were.
     pub(crate) async fn convert(
         &self,
         tx: &P::Tx,
@@ -212,21 +213,41 @@ impl<P: Persist> ExtFs<P> {
         unwritten: bool,
     ) -> Result<bool> {
         let removed = self.remove_step(tx, node, range.start, range.end).await?;
-        for entry in &removed.entries {
-            let mut rest = Entry {
-                unwritten,
-                ..*entry
+        let mut entries = removed.entries.into_iter();
+        while let Some(mut rest) = entries.next() {
+            let Err(error) = self.insert_as(tx, node, &mut rest, unwritten).await else {
+                continue;
             };
-            // One block more fits a written extent than an unwritten one.
-            while rest.len > 0 {
-                let len = rest.len.min(Entry::longest(unwritten));
-                self.insert_extent(tx, node, Entry { len, ..rest }).await?;
-                rest.logical += len;
-                rest.start += u64::from(len);
-                rest.len -= len;
+            for entry in std::iter::once(rest).chain(entries) {
+                self.insert_extent(tx, node, entry).await?;
             }
+            return Err(error);
         }
         Ok(removed.done)
+    }
+
+    /// Inserts an extent as written or unwritten; `rest` is what is left of it.
+    async fn insert_as(
+        &self,
+        tx: &P::Tx,
+        node: &Node,
+        rest: &mut Entry,
+        unwritten: bool,
+    ) -> Result<()> {
+        // One block more fits a written extent than an unwritten one.
+        while rest.len > 0 {
+            let len = rest.len.min(Entry::longest(unwritten));
+            let part = Entry {
+                len,
+                unwritten,
+                ..*rest
+            };
+            self.insert_extent(tx, node, part).await?;
+            rest.logical += len;
+            rest.start += u64::from(len);
+            rest.len -= len;
+        }
+        Ok(())
     }
 
     /// Writes back `pages`.

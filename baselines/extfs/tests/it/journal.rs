@@ -3,7 +3,7 @@
 
 use extfs::ext4::{self, Options};
 use extfs::jbd2::Jbd2;
-use extfs::{ExtFs, MkfsOptions};
+use extfs::{ExtFs, MkfsOptions, check};
 use host::RamDisk;
 use sim::{Kernel, Seed, Sim};
 use units::{Bytes, Ns};
@@ -153,4 +153,63 @@ fn a_promise_that_fails_takes_nothing() {
         assert_eq!(promised, Ok(()));
         assert_eq!(vfs.statfs().await.unwrap().blocks_free, before - 150);
     });
+}
+
+/// Takes every block there is, also those kept for metadata.
+async fn leave_nothing(process: &Process<ExtFs<Jbd2<RamDisk>>>) {
+    take_all(process, false).await;
+    process.sync().await.unwrap();
+    for number in 0..BLOCKS {
+        let path = format!("/{number}");
+        match process.mkdir(path.as_bytes(), 0o755).await {
+            Ok(()) => {}
+            Err(error) => return assert_eq!(error, Errno::ENOSPC),
+        }
+    }
+    panic!("the file system is endless");
+}
+
+/// Makes `/file` of four pieces of ten pages, as many as an inode has room for,
+/// of which the third is allocated and not written.
+async fn four_pieces(process: &Process<ExtFs<Jbd2<RamDisk>>>) -> vfs::Fd {
+    let create = OpenFlags::BOTH | OpenFlags::CREATE;
+    let fd = process.open(b"/file", create, 0o644).await.unwrap();
+    for piece in [0, 1, 3] {
+        let bytes = Source::Bytes(&[7; 40_960]);
+        process.pwrite(fd, piece * 81_920, bytes).await.unwrap();
+    }
+    let mode = FallocateMode::Allocate { keep_size: true };
+    process.fallocate(fd, mode, 163_840, 40_960).await.unwrap();
+    process.fsync(fd).await.unwrap();
+    fd
+}
+
+#[test]
+fn a_full_disk_takes_nothing_from_a_file_that_is_split() {
+    for punched in [false, true] {
+        run(async move |sim| {
+            let (disk, vfs) = fresh(&sim, Ns::secs(30)).await;
+            let process = Process::new(&vfs, Access::root());
+            let fd = four_pieces(&process).await;
+            leave_nothing(&process).await;
+            let before = process.fstat(fd).await.unwrap();
+            let split = if punched {
+                let punch = process.fallocate(fd, FallocateMode::Punch, 81_920 + 16_384, 8_192);
+                punch.await
+            } else {
+                let page = Source::Bytes(&[8; 4_096]);
+                let written = process.pwrite(fd, 163_840 + 16_384, page).await;
+                written.unwrap();
+                process.fsync(fd).await
+            };
+            assert_eq!(split, Err(Errno::ENOSPC), "punched: {punched}");
+            assert_eq!(process.fstat(fd).await.unwrap().sectors, before.sectors);
+            vfs.drop_caches().await.unwrap();
+            let bytes = process.read_bytes(fd, 81_920, 40_960).await.unwrap();
+            assert!(bytes.iter().all(|&byte| byte == 7), "punched: {punched}");
+            process.exit().await;
+            vfs.unmount().await.unwrap();
+            assert_eq!(check(&disk.to_image()[..]), []);
+        });
+    }
 }
