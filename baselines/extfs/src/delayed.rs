@@ -50,8 +50,43 @@ impl Reserved {
         end - start - old
     }
 
-    /// Takes a range out; gives the number of pages that were in it.
+    /// What of the ranges lies within `range`.
+    fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let first = self.0.partition_point(|r| r.end <= range.start);
+        let (start, end) = (range.start, range.end);
+        let here = self.0[first..].iter().take_while(move |r| r.start < end);
+        here.map(move |r| r.start.max(start)..r.end.min(end))
+    }
+
+    /// How many pages of `range` are in no range.
+    fn missing(&self, range: &Range<u64>) -> u64 {
+        let inside: u64 = self.within(range).map(|r| r.end - r.start).sum();
+        range.end - range.start - inside
+    }
+
+    /// Those pages of `range` that are in no range.
+    fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut at = range.start;
+        let mut gaps = Vec::new();
+        for inside in self
+            .within(range)
+            .chain(std::iter::once(range.end..range.end))
+        {
+            if at < inside.start {
+                gaps.push(at..inside.start);
+            }
+            at = inside.end;
+        }
+        gaps
+    }
+
+    /// Takes a range out; gives the number of pages that were in it. A range
+    /// that ends before it begins, as that of the whole blocks in less than a
+    /// block does, has none.
     fn take(&mut self, range: Range<u64>) -> u64 {
+        if range.start >= range.end {
+            return 0;
+        }
         let first = self.0.partition_point(|r| r.end <= range.start);
         let last = self.0.partition_point(|r| r.start < range.end);
         if first >= last {
@@ -80,34 +115,34 @@ impl<P: Persist> ExtFs<P> {
         (self.geometry.blocks / SLACK_PART).min(SLACK_MAX)
     }
 
-    /// Promises space to those of `pages` that have none.
+    /// Promises space to those of `pages` that have none, or to none of them.
     pub(crate) async fn promise(&self, node: &Node, pages: Range<u64>) -> Result<()> {
-        let mut page = pages.start;
+        let (mut page, mut added) = (pages.start, Vec::new());
         while page < pages.end {
             let piece = self.lookup_block(node, page).await?;
             let end = pages.end.min(page + piece.len);
             if piece.state == State::Hole {
-                self.promise_hole(node, page..end)?;
+                if end < pages.end {
+                    added.append(&mut node.private.reserved.borrow().gaps(&(page..end)));
+                }
+                if let Err(error) = self.promise_hole(node, page..end) {
+                    let before = added.into_iter().filter(|gap| gap.end <= page);
+                    before.for_each(|gap| self.unpromise(node, gap));
+                    return Err(error);
+                }
             }
             page = end;
         }
         Ok(())
     }
 
-    fn promise_hole(&self, node: &Node, pages: Range<u64>) -> Result<()> {
+    /// Promises space to a hole, or to the part of it that has none.
+    pub(crate) fn promise_hole(&self, node: &Node, pages: Range<u64>) -> Result<()> {
         let mut reserved = node.private.reserved.borrow_mut();
+        let missing = reserved.missing(&pages);
         let mut alloc = self.alloc.borrow_mut();
-        let len = pages.end - pages.start;
-        if alloc.available() < len + self.slack() {
-            let inside = reserved.take(pages.clone());
-            if inside > 0 {
-                reserved.add(pages);
-            }
-            return if inside == len {
-                Ok(())
-            } else {
-                Err(Errno::ENOSPC)
-            };
+        if missing > 0 && alloc.available() < missing + self.slack() {
+            return Err(Errno::ENOSPC);
         }
         alloc.promised += reserved.add(pages);
         Ok(())
@@ -171,7 +206,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(entry)
     }
 
-    /// Makes the extents of a range written or unwritten.
+    /// Makes the extents of a range written or unwritten. Where there is no room
+    /// in the tree for one, it and those after it stay as they were.
     pub(crate) async fn convert(
         &self,
         tx: &P::Tx,
@@ -180,21 +216,41 @@ impl<P: Persist> ExtFs<P> {
         unwritten: bool,
     ) -> Result<bool> {
         let removed = self.remove_step(tx, node, range.start, range.end).await?;
-        for entry in &removed.entries {
-            let mut rest = Entry {
-                unwritten,
-                ..*entry
+        let mut entries = removed.entries.into_iter();
+        while let Some(mut rest) = entries.next() {
+            let Err(error) = self.insert_as(tx, node, &mut rest, unwritten).await else {
+                continue;
             };
-            // One block more fits a written extent than an unwritten one.
-            while rest.len > 0 {
-                let len = rest.len.min(Entry::longest(unwritten));
-                self.insert_extent(tx, node, Entry { len, ..rest }).await?;
-                rest.logical += len;
-                rest.start += u64::from(len);
-                rest.len -= len;
+            for entry in std::iter::once(rest).chain(entries) {
+                self.insert_extent(tx, node, entry).await?;
             }
+            return Err(error);
         }
         Ok(removed.done)
+    }
+
+    /// Inserts an extent as written or unwritten; `rest` is what is left of it.
+    async fn insert_as(
+        &self,
+        tx: &P::Tx,
+        node: &Node,
+        rest: &mut Entry,
+        unwritten: bool,
+    ) -> Result<()> {
+        // One block more fits a written extent than an unwritten one.
+        while rest.len > 0 {
+            let len = rest.len.min(Entry::longest(unwritten));
+            let part = Entry {
+                len,
+                unwritten,
+                ..*rest
+            };
+            self.insert_extent(tx, node, part).await?;
+            rest.logical += len;
+            rest.start += u64::from(len);
+            rest.len -= len;
+        }
+        Ok(())
     }
 
     /// Writes back `pages`.
@@ -382,6 +438,10 @@ mod tests {
             let start = rng.below(90);
             let range = start..start + 1 + rng.below(10);
             let add = rng.below(2) == 0;
+            let missing = (range.clone()).filter(|page| !model[*page as usize]);
+            let gaps = reserved.gaps(&range).into_iter().flatten();
+            assert!(gaps.eq(missing.clone()));
+            assert_eq!(reserved.missing(&range), missing.count() as u64);
             let part = &mut model[range.start as usize..range.end as usize];
             let expected = part.iter().filter(|page| **page != add).count() as u64;
             part.fill(add);
@@ -392,5 +452,13 @@ mod tests {
             };
             assert_eq!(counted, expected);
         }
+    }
+
+    #[test]
+    fn no_page_is_in_an_inverted_range() {
+        let mut reserved = Reserved::default();
+        reserved.add(0..5);
+        assert_eq!(reserved.take(Range { start: 3, end: 2 }), 0);
+        assert_eq!(reserved.take(0..5), 5);
     }
 }

@@ -62,11 +62,15 @@ impl<P: Persist> ExtFs<P> {
                     .write_direct(start, within, part, placement, who);
                 write.await?;
             } else {
-                // Pages past the size are not written back: raise it first.
+                // What is taken here may not be what was promised to others.
                 let until = at + len;
+                let pages = block..until.div_ceil(SIZE);
+                self.promise(node, pages.clone()).await?;
+                // Pages past the size are not written back: raise it first.
                 node.update(|attr| attr.size = attr.size.max(until));
                 let result = self.write_back(node, &pages_of(at, part)).await;
                 if result.is_err() {
+                    self.unpromise(node, pages);
                     node.update(|attr| attr.size = old.max(at));
                 }
                 result?;
@@ -142,6 +146,9 @@ impl<P: Persist> ExtFs<P> {
                 block += len;
                 continue;
             }
+            // What is taken here may not be what was promised to others.
+            let pages = block..block + len;
+            self.promise_hole(node, pages.clone())?;
             let tx = self.persist.begin(EXTENT_CREDITS).await?;
             let turn = node.private.turn.acquire(1).await;
             let filled = self.fill_hole(&tx, node, block, len, true).await;
@@ -153,7 +160,10 @@ impl<P: Persist> ExtFs<P> {
                     self.persist.force_all().await?;
                     forced = true;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.unpromise(node, pages);
+                    return Err(error);
+                }
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::extents::State;
 use crate::format::extent;
 use crate::format::inode as raw;
 use crate::fs::{ExtFs, Node, Private, damaged};
-use crate::persist::{Persist, TxId};
+use crate::persist::Persist;
 use host::Purpose;
 use sim::Semaphore;
 use std::cell::{Cell, RefCell};
@@ -95,8 +95,9 @@ impl<P: Persist> ExtFs<P> {
             turn: Semaphore::new(&self.sim, 1),
             extents: RefCell::default(),
             reserved: RefCell::default(),
-            changed: Cell::new(TxId::default()),
-            data_changed: Cell::new(TxId::default()),
+            // Whether the last change of it is durable was forgotten with it.
+            changed: Cell::new(self.persist.newest()),
+            data_changed: Cell::new(self.persist.newest()),
             room: Cell::new(0),
         }
     }

@@ -368,6 +368,10 @@ impl<P: BlockPort> Persist for Jbd2<P> {
         TxId(tx.transaction.id)
     }
 
+    fn newest(&self) -> TxId {
+        TxId(self.core.newest())
+    }
+
     fn write(&self, tx: &Handle, buffer: &Rc<Buffer>, at: usize, bytes: &[u8]) {
         self.core.write(tx, buffer, at, bytes);
     }

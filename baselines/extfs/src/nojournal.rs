@@ -232,6 +232,10 @@ impl<B: BlockPort> Persist for NoJournal<B> {
         true
     }
 
+    fn newest(&self) -> TxId {
+        self.now()
+    }
+
     fn id(&self, (): &()) -> TxId {
         self.now()
     }

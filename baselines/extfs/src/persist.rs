@@ -81,6 +81,10 @@ pub trait Persist: 'static {
     /// The transaction that `tx` belongs to.
     fn id(&self, tx: &Self::Tx) -> TxId;
 
+    /// The newest transaction that any handle has been opened on. What comes to
+    /// memory again was last changed by this one or by one before it.
+    fn newest(&self) -> TxId;
+
     /// Changes the bytes of `buffer` from `at` on.
     fn write(&self, tx: &Self::Tx, buffer: &Rc<Buffer>, at: usize, bytes: &[u8]);
 

@@ -207,15 +207,25 @@ impl<P: Persist> ExtFs<P> {
         let mut path = self.path(node, u64::from(entry.logical)).await?;
         let leaf = path.len() - 1;
         if !self.merge(tx, node, &mut path, entry)? {
-            let full = path.iter().rev().take_while(|step| step.is_full()).count();
-            // A full root grows by one node and is not split.
-            let spares = self.allocate_nodes(tx, node, entry.start, full).await?;
-            let mut spares = spares.into_iter();
+            let mut spares = self.spares(tx, node, &path, entry).await?.into_iter();
             self.put_entry(tx, node, &mut path, leaf, entry, &mut spares);
         }
         let mut extents = node.private.extents.borrow_mut();
         extents.set(u64::from(entry.logical), entry.end(), State::of(&entry));
         Ok(())
+    }
+
+    /// Blocks for the nodes that another entry in the leaf of `path` takes.
+    async fn spares(
+        &self,
+        tx: &P::Tx,
+        node: &Node,
+        path: &[Step],
+        entry: Entry,
+    ) -> Result<Vec<u64>> {
+        let full = path.iter().rev().take_while(|step| step.is_full()).count();
+        // A full root grows by one node and is not split.
+        self.allocate_nodes(tx, node, entry.start, full).await
     }
 
     async fn allocate_nodes(
@@ -374,7 +384,8 @@ impl<P: Persist> ExtFs<P> {
     }
 
     /// Takes the last extents within `from..to` out of the tree: those of one
-    /// leaf, up to a number. What they led to is not freed.
+    /// leaf, up to a number. What they led to is not freed. Where there is no room
+    /// for the end of an extent that is cut in the middle, nothing has changed.
     pub(crate) async fn remove_step(
         &self,
         tx: &P::Tx,
@@ -392,24 +403,40 @@ impl<P: Persist> ExtFs<P> {
                 done: true,
             });
         };
-        node.private
-            .extents
-            .borrow_mut()
-            .set(lowest, to, State::Hole);
-        if leaf.node.entries.is_empty() && level > 0 {
+        let mut spares = match back {
+            Some(back) => self.spares(tx, node, &path, back).await?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
+        let mut extents = node.private.extents.borrow_mut();
+        extents.set(lowest, to, State::Hole);
+        drop(extents);
+        if let Some(back) = back {
+            self.put_back(tx, node, &mut path, back, &mut spares);
+        } else if path[level].node.entries.is_empty() && level > 0 {
             self.drop_nodes(tx, node, &mut path, level).await?;
         } else {
             self.write_node(tx, node, &path[level]);
             self.fix_parents(tx, node, &mut path, level);
             self.pull_up(tx, node, &path).await?;
         }
-        if let Some(back) = back {
-            self.insert_extent(tx, node, back).await?;
-        }
         Ok(Removed {
             entries: removed,
             done: lowest <= from,
         })
+    }
+
+    /// Writes down a leaf whose extent was cut in the middle, and its end behind it.
+    fn put_back(
+        &self,
+        tx: &P::Tx,
+        node: &Node,
+        path: &mut Vec<Step>,
+        back: Entry,
+        spares: &mut impl Iterator<Item = u64>,
+    ) {
+        let level = path.len() - 1;
+        self.write_node(tx, node, &path[level]);
+        self.put_entry(tx, node, path, level, back, spares);
     }
 
     /// Frees the empty node at `level`, and its parents that become empty.

@@ -211,7 +211,7 @@ impl<B: Body> Core<B> {
         let attr = node.attr();
         let now = self.now();
         let newer = attr.atime > attr.mtime && attr.atime > attr.ctime;
-        let recent = now.secs - attr.atime.secs < DAY;
+        let recent = now.secs.saturating_sub(attr.atime.secs) < DAY;
         if attr.atime == now || newer && recent {
             return Ok(());
         }

@@ -261,6 +261,9 @@ impl<B: Body> Core<B> {
         if there == 0 {
             return Ok(0);
         }
+        // Past the end there is nothing. The remainder of the length stays, as
+        // the medium may refuse it.
+        let len = len.min(there.next_multiple_of(PAGE) + len % PAGE);
         let pages = offset / PAGE..offset.saturating_add(len).div_ceil(PAGE);
         self.write_back(node, pages, true).await;
         let mut bytes = vec![0; len as usize];

@@ -130,15 +130,30 @@ impl File {
     }
 
     /// The bytes of `range` are durable as they were at time `at`, if they have
-    /// not changed since; and so is the size, if the range has no end.
+    /// not changed since; and so is the size, if the range has no end, or as much
+    /// of it as leads to them.
     fn force(&mut self, at: u64, range: &Range<u64>) {
-        let inside = |of: &Range<u64>| range.start <= of.start && of.end <= range.end;
-        self.older
-            .retain(|older| older.at >= at || !inside(&older.range));
+        for older in std::mem::take(&mut self.older) {
+            if older.at >= at {
+                self.older.push(older);
+                continue;
+            }
+            let Range { start, end } = older.range;
+            let outside = [start..end.min(range.start), start.max(range.end)..end];
+            let outside = outside.into_iter().filter(|part| !part.is_empty());
+            self.older
+                .extend(outside.map(|range| Older { range, ..older }));
+        }
+        // The size at `at` is the last one that was set before it.
+        let last = self.sizes.iter().rposition(|&(time, _)| time < at);
+        let Some(last) = last else { return };
         if range.start == 0 && range.end >= u64::MAX / 2 {
-            // The size at `at` is the last one that was set before it.
-            let last = self.sizes.iter().rposition(|&(time, _)| time < at);
-            self.sizes.drain(..last.unwrap_or(0));
+            self.sizes.drain(..last);
+            return;
+        }
+        let reached = self.sizes[last].1.min(range.end);
+        for (_, size) in &mut self.sizes[..last] {
+            *size = reached.max(*size);
         }
     }
 }

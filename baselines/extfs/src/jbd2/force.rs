@@ -110,7 +110,7 @@ impl<P: BlockPort> Core<P> {
     }
 
     /// The last transaction that anybody has joined.
-    fn newest(&self) -> u64 {
+    pub(super) fn newest(&self) -> u64 {
         self.state.borrow().next - 1
     }
 

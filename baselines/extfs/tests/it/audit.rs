@@ -116,6 +116,10 @@ impl Persist for Audit {
         TxId(1)
     }
 
+    fn newest(&self) -> TxId {
+        TxId(1)
+    }
+
     fn write(&self, tx: &Handle, buffer: &Rc<Buffer>, at: usize, bytes: &[u8]) {
         self.inner.write(&(), buffer, at, bytes);
         self.note(tx, buffer);

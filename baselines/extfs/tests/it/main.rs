@@ -4,6 +4,7 @@ mod audit;
 mod driver;
 mod fill;
 mod hostile;
+mod journal;
 mod kernel;
 mod mkfs;
 mod model;

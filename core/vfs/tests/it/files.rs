@@ -36,6 +36,10 @@ fn direct_writes_and_cached_reads_see_each_other() {
         assert_eq!(process.fstat(direct).await.unwrap().size, 4 * PAGE + 512);
         let tail = process.read_bytes(direct, 4 * PAGE, 4096).await.unwrap();
         assert_eq!(tail.len(), 512, "as far as there is something");
+        let all = process.pread(direct, 0, 1 << 60, &mut ()).await;
+        assert_eq!(all, Ok(4 * PAGE + 512), "what is asked for takes no memory");
+        let odd = process.pread(direct, 0, (1 << 60) + 7, &mut ()).await;
+        assert_eq!(errno(odd), Errno::EINVAL);
     });
     vfs.check();
 }

@@ -455,3 +455,17 @@ fn times_move_with_what_changes() {
         assert!(stat(&p, "/f").await.ctime > changed.ctime);
     });
 }
+
+#[test]
+fn a_time_out_of_all_bounds_is_old() {
+    with_root(|p| async move {
+        let fd = make(&p, "/f").await;
+        fill(&p, fd, 0, 10).await;
+        for secs in [i64::MIN, i64::MAX] {
+            let time = Timestamp { secs, nanos: 0 };
+            let set = p.utimens(b"/f", Some(SetTime::At(time)), None, true);
+            set.await.unwrap();
+            p.read_bytes(fd, 0, 1).await.unwrap();
+        }
+    });
+}

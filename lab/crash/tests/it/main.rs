@@ -1,4 +1,5 @@
 //! The explorer and its judges.
 
+mod chronicle;
 mod explorer;
 mod files;
