@@ -26,15 +26,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
     let served = &outcome.served;
     let page = drive.layout().page_bytes();
     let traffic = outcome.device.ledger().since(&outcome.before.host);
-    let mut host = host(&traffic, &served.labels);
-    if served.app.is_some() {
-        // Of a file system each purpose is told, also where there was nothing.
-        for purpose in Purpose::ALL {
-            host.by_purpose
-                .entry(purpose.name().to_owned())
-                .or_default();
-        }
-    }
+    let host = host(&traffic, &served.labels, served.app.is_some());
     let span = served.span;
     Run {
         schema: RUN_SCHEMA.to_owned(),
@@ -129,7 +121,9 @@ fn facts(config: &DriveConfig) -> DriveFacts {
     }
 }
 
-fn host(ledger: &HostLedger, labels: &Labels) -> HostTraffic {
+/// Traffic as the record has it; each purpose is told of a file system, also where
+/// there was nothing.
+fn host(ledger: &HostLedger, labels: &Labels, of_files: bool) -> HostTraffic {
     let purposes = Purpose::ALL
         .iter()
         .map(|&p| (p.name().to_owned(), ledger.purpose(p)));
@@ -141,12 +135,16 @@ fn host(ledger: &HostLedger, labels: &Labels) -> HostTraffic {
             let origin = Origin(u16::try_from(index).expect("origins are numbered by 16 bits"));
             (labels.name(origin).to_owned(), traffic)
         });
+    let mut by_purpose = directions(purposes);
+    for purpose in Purpose::ALL.iter().filter(|_| of_files) {
+        by_purpose.entry(purpose.name().to_owned()).or_default();
+    }
     HostTraffic {
         read_bytes: ledger.read_bytes(),
         write_bytes: ledger.write_bytes(),
         trim_bytes: ledger.trimmed,
         flushes: ledger.flushes,
-        by_purpose: directions(purposes),
+        by_purpose,
         by_origin: directions(origins),
     }
 }
