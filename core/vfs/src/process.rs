@@ -217,12 +217,19 @@ impl<B: Body> Process<B> {
             files.get_mut(fd.0 as usize).and_then(Option::take)
         };
         let description = taken.ok_or(Errno::EBADF)?;
-        let handle = description.handle;
-        self.vfs.unlock_all(handle.ino(), self.id);
-        if Rc::into_inner(description).is_some() {
-            self.vfs.release(handle).await;
-        }
+        self.vfs.unlock_all(description.handle.ino(), self.id);
+        self.let_go(description).await;
         Ok(())
+    }
+
+    /// Ends a use of a description. The last one closes its file, which is a call
+    /// that was under way when the last descriptor was closed, or that close.
+    async fn let_go(&self, description: Rc<Description>) {
+        let handle = description.handle;
+        if Rc::into_inner(description).is_some() {
+            // Boxed, as what is rare shall not make every future large.
+            Box::pin(self.vfs.release(handle)).await;
+        }
     }
 
     /// A second descriptor of the same open file.
@@ -240,9 +247,12 @@ impl<B: Body> Process<B> {
     pub async fn read(&self, fd: Fd, len: u64, sink: &mut impl Sink) -> Result<u64> {
         let file = self.description(fd)?;
         let offset = file.offset.get();
-        let done = self.vfs.read(&file.handle, offset, len, sink).await?;
-        file.offset.set(offset + done);
-        Ok(done)
+        let done = self.vfs.read(&file.handle, offset, len, sink).await;
+        if let Ok(done) = done {
+            file.offset.set(offset + done);
+        }
+        self.let_go(file).await;
+        done
     }
 
     /// Reads from `offset` on.
@@ -273,9 +283,13 @@ impl<B: Body> Process<B> {
         let file = self.description(fd)?;
         let open = self.vfs.core.file(&file.handle)?;
         let offset = file.offset.get();
-        let (start, done) = self.vfs.core.write(&open, offset, source).await?;
-        file.offset.set(start + done);
-        Ok(done)
+        let done = self.vfs.core.write(&open, offset, source).await;
+        if let Ok((start, done)) = done {
+            file.offset.set(start + done);
+        }
+        drop(open);
+        self.let_go(file).await;
+        done.map(|(_, done)| done)
     }
 
     /// Writes at `offset`.
@@ -293,6 +307,12 @@ impl<B: Body> Process<B> {
     /// holes.
     pub async fn lseek(&self, fd: Fd, to: Whence) -> Result<u64> {
         let file = self.description(fd)?;
+        let moved = self.seek(&file, to).await;
+        self.let_go(file).await;
+        moved
+    }
+
+    async fn seek(&self, file: &Description, to: Whence) -> Result<u64> {
         let open = self.vfs.core.file(&file.handle)?;
         let moved = |from: u64, by: i64| from.checked_add_signed(by).ok_or(Errno::EINVAL);
         let offset = match to {
@@ -314,11 +334,12 @@ impl<B: Body> Process<B> {
     pub async fn read_dir(&self, fd: Fd, most: usize) -> Result<Vec<DirEntry>> {
         let file = self.description(fd)?;
         let cookie = file.offset.get();
-        let entries = self.vfs.read_dir(&file.handle, cookie, most).await?;
-        if let Some(last) = entries.last() {
+        let entries = self.vfs.read_dir(&file.handle, cookie, most).await;
+        if let Some(last) = entries.as_ref().ok().and_then(|e| e.last()) {
             file.offset.set(last.cookie);
         }
-        Ok(entries)
+        self.let_go(file).await;
+        entries
     }
 
     /// Makes a file durable.

@@ -89,6 +89,35 @@ fn writes_of_one_file_do_not_mix() {
 }
 
 #[test]
+fn a_file_that_is_closed_during_a_call_is_closed_after_it() {
+    with_vfs(cache(64), |vfs| async move {
+        let process = Process::new(&vfs, Access::root());
+        for call in 0..4 {
+            let fd = make(&process, "/f").await;
+            fill(&process, fd, 0, 3 * PAGE).await;
+            process.fsync(fd).await.unwrap();
+            let dir = OpenFlags::READ | OpenFlags::DIRECTORY;
+            let dir = process.open(b"/", dir, 0).await.unwrap();
+            vfs.drop_caches().await.unwrap();
+            let fd = if call == 3 { dir } else { fd };
+            let handle = process.handle(fd).unwrap();
+            let during = async {
+                match call {
+                    0 => process.read(fd, PAGE, &mut ()).await.map(drop),
+                    1 => process.write(fd, Source::Bytes(b"x")).await.map(drop),
+                    2 => process.lseek(fd, vfs::Whence::Data(0)).await.map(drop),
+                    _ => process.read_dir(fd, 9).await.map(drop),
+                }
+            };
+            let parts: Vec<std::pin::Pin<Box<dyn Future<Output = vfs::Result<()>> + '_>>> =
+                vec![Box::pin(during), Box::pin(process.close(fd))];
+            assert_eq!(join_all(parts).await, [Ok(()), Ok(())], "call {call}");
+            assert_eq!(vfs.flags(&handle), Err(Errno::EBADF), "call {call}");
+        }
+    });
+}
+
+#[test]
 fn directories_that_move_into_each_other_make_no_circle() {
     with_vfs(cache(64), |vfs| async move {
         let process = Process::new(&vfs, Access::root());
