@@ -407,9 +407,8 @@ impl<P: Persist> ExtFs<P> {
             Some(back) => self.spares(tx, node, &path, back).await?.into_iter(),
             None => Vec::new().into_iter(),
         };
-        let mut extents = node.private.extents.borrow_mut();
-        extents.set(lowest, to, State::Hole);
-        drop(extents);
+        let extents = &node.private.extents;
+        extents.borrow_mut().set(lowest, to, State::Hole);
         if let Some(back) = back {
             self.put_back(tx, node, &mut path, back, &mut spares);
         } else if path[level].node.entries.is_empty() && level > 0 {
