@@ -272,7 +272,7 @@ impl Chronicle {
     }
 
     /// How many moments there were when `ticket` was given.
-    fn moments_at(&self, ticket: Ticket) -> usize {
+    pub(crate) fn moments_at(&self, ticket: Ticket) -> usize {
         self.log.partition_point(|moment| moment.at < ticket.0)
     }
 

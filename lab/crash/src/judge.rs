@@ -2,7 +2,8 @@
 //!
 //! Invariant: a state is accepted exactly if there is a moment, not before the
 //! floor, at which every name led to a file of this kind whose contents are
-//! possible; names that a call was changing at the cut may be either way.
+//! possible; names that a call was changing at the cut may, at moments since it
+//! began, be gone or lead to any file that there was or to a new one.
 
 use crate::chronicle::{Change, Chronicle, Edit, File, Id, Key, Pending};
 use crate::explore::Fault;
@@ -130,14 +131,18 @@ impl Chronicle {
         let unsure = self.unsure();
         let mut names = self.names.clone();
         let keys: BTreeSet<&Key> = names.keys().chain(shown.0.keys()).collect();
-        let compare = |key: &Key, id: Option<Id>| match unsure.contains(key) {
-            true => None,
-            false => self.compare(key, id, shown.0.get(key)),
+        let compare = |key: &Key, id: Option<Id>, at: usize| {
+            let seen = shown.0.get(key);
+            match unsure.get(key) {
+                Some(&since) if since <= at => self.compare_unsure(key, id, seen?),
+                _ => self.compare(key, id, seen),
+            }
         };
-        let wrong = |&key: &&Key| Some((key.clone(), compare(key, names.get(key).copied())?));
+        let now = self.log.len();
+        let wrong = |&key: &&Key| Some((key.clone(), compare(key, names.get(key).copied(), now)?));
         let mut found: BTreeMap<Key, Wrong> = keys.iter().filter_map(wrong).collect();
         let mut best = found.clone();
-        for moment in self.log[self.floor..].iter().rev() {
+        for (at, moment) in self.log.iter().enumerate().skip(self.floor).rev() {
             if best.is_empty() {
                 break;
             }
@@ -146,7 +151,12 @@ impl Chronicle {
                     Some(id) => names.insert(key.clone(), *id),
                     None => names.remove(key),
                 };
-                match compare(key, *old) {
+            }
+            // Calls that began after this moment have changed nothing by then.
+            let sure = unsure.iter().filter(|(_, since)| **since == at + 1);
+            let changed = moment.changes.iter().map(|change| &change.key);
+            for key in changed.chain(sure.map(|(key, _)| key)) {
+                match compare(key, names.get(key).copied(), at) {
                     Some(wrong) => found.insert(key.clone(), wrong),
                     None => found.remove(key),
                 };
@@ -158,13 +168,30 @@ impl Chronicle {
         best.into_values().collect()
     }
 
-    /// Names that a call was changing.
-    fn unsure(&self) -> BTreeSet<Key> {
-        let names = self.pending.values().filter_map(|pending| match pending {
-            Pending::Names(keys) => Some(keys),
-            _ => None,
-        });
-        names.flatten().cloned().collect()
+    /// Names that a call was changing, and how many moments there were when the
+    /// first such call began.
+    fn unsure(&self) -> BTreeMap<Key, usize> {
+        let mut unsure = BTreeMap::new();
+        for (&ticket, pending) in &self.pending {
+            let Pending::Names(keys) = pending else {
+                continue;
+            };
+            for key in keys {
+                let since = self.moments_at(ticket);
+                unsure.entry(key.clone()).or_insert(since);
+            }
+        }
+        unsure
+    }
+
+    /// The same of a name that a call was changing: whatever it leads to is a new
+    /// file, which is empty, or one that there was.
+    fn compare_unsure(&self, key: &Key, id: Option<Id>, seen: &Seen) -> Option<Wrong> {
+        let wrong = self.compare(key, id, Some(seen))?;
+        let new = seen.kind != FileKind::Regular || seen.size == 0;
+        let mut known = self.files.keys();
+        let explained = new || known.any(|&id| self.contents(id, seen).is_none());
+        (!explained).then_some(wrong)
     }
 
     /// What is wrong if `key` led to `id` at the moment that is shown.

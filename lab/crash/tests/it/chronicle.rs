@@ -102,3 +102,30 @@ fn what_was_forced_of_a_write_stays() {
     bytes[0..6_000].fill(1);
     assert_eq!(history.judge(&bytes), None);
 }
+
+#[test]
+fn a_name_that_is_being_changed_is_not_free_to_be_anything() {
+    let history = History::new();
+    let ones = u64::from_le_bytes([1; 8]);
+    history.write(0, ones, 100);
+    history.force(0..u64::MAX);
+    let begin = |names: &[(Ino, &[u8])]| history.chronicle.borrow_mut().begin_names(names);
+    let moved = begin(&[(ROOT, b"f"), (ROOT, b"g")]);
+    assert_eq!(history.judge(&[1; 100]), None);
+    assert_eq!(history.judge(&[]), None, "a new file");
+    assert_eq!(history.judge(&[2; 100]), Some(Fault::Corrupt));
+    let mut all = history.chronicle.borrow_mut();
+    assert_eq!(all.judge(&Shown::default()), [], "it may have been moved");
+    // Another call makes a name before the move begins: a state without that
+    // name is one from before the move.
+    all.cancel(moved);
+    drop(all);
+    let made = begin(&[(ROOT, b"h")]);
+    let mut all = history.chronicle.borrow_mut();
+    all.made(Ino(13), FileKind::Directory, b"");
+    all.end_names(made, &[(ROOT, b"h", Some(Ino(13)))]);
+    drop(all);
+    begin(&[(ROOT, b"f"), (ROOT, b"g")]);
+    let gone = history.chronicle.borrow().judge(&Shown::default());
+    assert_eq!(gone.len(), 1, "{gone:?}");
+}
