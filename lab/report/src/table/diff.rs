@@ -69,7 +69,8 @@ fn premises(a: &Run, b: &Run, style: Style) -> String {
 }
 
 fn verdict(a: &Run, b: &Run) -> String {
-    let metrics = || crate::metric::all().filter(|m| m.is_steady());
+    let runs = [a, b];
+    let metrics = || crate::metric::of(&runs).filter(|m| m.is_steady());
     let changed = metrics().filter(|m| (m.get)(a) != (m.get)(b)).count();
     match changed {
         0 => "All metrics agree; the runs differ in inputs, distributions or attribution.\n"

@@ -144,21 +144,41 @@ mod tests {
         (tree, names)
     }
 
-    #[test]
-    fn a_narrow_tree_has_the_mean_width_and_depth() {
-        let (tree, names) = grown(20_000, 0, 20);
-        assert_eq!(tree.files.len(), 20_000);
+    /// Mean of slashes in the paths of files, and mean of files in a directory.
+    fn shape(spec: FilesetSpec) -> (f64, f64) {
+        let mut names = Names::default();
+        let tree = Tree::grow(&spec, &mut names, &mut Seed(1).stream("t"));
+        let files = tree.files.len() as f64;
         let slashes = |n: Name| names.bytes(n).iter().filter(|b| **b == b'/').count();
         let depth: usize = tree.files.iter().map(|f| slashes(f.path)).sum();
-        // log(20,000)/log(20) is 3.3, of which the whole part of a draw counts.
-        let depth = depth as f64 / 20_000.0;
-        assert!((2.0..5.0).contains(&depth), "{depth}");
         let leaves = tree.files.iter().map(|f| parent(names.bytes(f.path)));
         let mut leaves: Vec<_> = leaves.collect();
         leaves.dedup();
-        let width = 20_000.0 / leaves.len() as f64;
+        (depth as f64 / files, files / leaves.len() as f64)
+    }
+
+    #[test]
+    fn without_chance_a_tree_has_the_mean_width_and_depth() {
+        let spec = FilesetSpec {
+            dirwidth: 20,
+            dirgamma: 0,
+            ..FilesetSpec::new("set", 20_000, Amount::Fixed(1))
+        };
+        // log(20,000)/log(20) is 3.3, of which the whole part counts.
+        assert_eq!(shape(spec), (3.0, 20.0));
+    }
+
+    #[test]
+    fn by_chance_widths_keep_their_mean_and_most_files_lie_deeper() {
+        let spec = FilesetSpec {
+            dirwidth: 20,
+            ..FilesetSpec::new("set", 20_000, Amount::Fixed(1))
+        };
+        let (depth, width) = shape(spec);
         // Rounded up: half a file more than the mean.
         assert!((18.0..24.0).contains(&width), "{width}");
+        // A directory that is no leaf has twenty below it that draw anew.
+        assert!(depth > 3.3, "{depth}");
     }
 
     fn parent(path: &[u8]) -> &[u8] {
