@@ -145,9 +145,9 @@ mod tests {
     }
 
     /// Mean of slashes in the paths of files, and mean of files in a directory.
-    fn shape(spec: FilesetSpec) -> (f64, f64) {
+    fn shape(spec: &FilesetSpec) -> (f64, f64) {
         let mut names = Names::default();
-        let tree = Tree::grow(&spec, &mut names, &mut Seed(1).stream("t"));
+        let tree = Tree::grow(spec, &mut names, &mut Seed(1).stream("t"));
         let files = tree.files.len() as f64;
         let slashes = |n: Name| names.bytes(n).iter().filter(|b| **b == b'/').count();
         let depth: usize = tree.files.iter().map(|f| slashes(f.path)).sum();
@@ -165,7 +165,7 @@ mod tests {
             ..FilesetSpec::new("set", 20_000, Amount::Fixed(1))
         };
         // log(20,000)/log(20) is 3.3, of which the whole part counts.
-        assert_eq!(shape(spec), (3.0, 20.0));
+        assert_eq!(shape(&spec), (3.0, 20.0));
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             dirwidth: 20,
             ..FilesetSpec::new("set", 20_000, Amount::Fixed(1))
         };
-        let (depth, width) = shape(spec);
+        let (depth, width) = shape(&spec);
         // Rounded up: half a file more than the mean.
         assert!((18.0..24.0).contains(&width), "{width}");
         // A directory that is no leaf has twenty below it that draw anew.
