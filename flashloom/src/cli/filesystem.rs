@@ -9,11 +9,11 @@ use clap::{Args, ValueEnum};
 use engine::Access;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::Recovery;
-use extfs::{BLOCK, Finding, Image, Inspector, MkfsOptions, check, find_journal};
+use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, find_journal};
 use host::{BlockDevice, HostConfig};
-use nand::Payload;
 use serde::Serialize;
 use sim::Seed;
+use stack::DriveImage;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -177,7 +177,7 @@ impl Fsck {
             Err(error) => (0, vec![format!("the file system: {error}")]),
         };
         if findings.is_empty() {
-            let found = check(&DriveImage { bench: &bench });
+            let found = check(&DriveImage(&bench.drive));
             findings = found.iter().map(Finding::to_string).collect();
         }
         let checked = Checked {
@@ -268,7 +268,7 @@ impl Inspect {
     pub(crate) fn run(&self) -> Answer {
         let Kind::Ext4 = self.kind;
         let bench = Bench::open(&self.path)?;
-        let image = DriveImage { bench: &bench };
+        let image = DriveImage(&bench.drive);
         let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;
         let text = match self.what {
             What::Superblock => Some(inspector.superblock()),
@@ -281,28 +281,6 @@ impl Inspect {
             let reason = format!("there is no inode {} of this kind", self.inode);
             Failure::at(&self.path, reason)
         })
-    }
-}
-
-/// A drive as blocks, read at once and without the clock.
-struct DriveImage<'a> {
-    bench: &'a Bench,
-}
-
-impl Image for DriveImage<'_> {
-    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        let drive = &self.bench.drive;
-        if block >= drive.capacity().0 / BLOCK as u64 {
-            return false;
-        }
-        let per_page = drive.layout().page_bytes() / BLOCK as u64;
-        let (page, sector) = (block / per_page, block % per_page);
-        let Some(payloads) = u32::try_from(page).ok().and_then(|page| drive.peek(page)) else {
-            out.fill(0);
-            return true;
-        };
-        let payload = payloads.get(sector as usize).unwrap_or(&Payload::Zero);
-        payload.copy_to(0, out)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod drive;
 mod error;
 pub mod files;
 mod fill;
+mod image;
 mod meter;
 mod name;
 mod placement;
@@ -23,6 +24,7 @@ mod timeline;
 mod toml_file;
 
 pub use error::StackError;
+pub use image::DriveImage;
 pub use name::{STACKS, Stack, StackName};
 pub use plan::{Plan, Progress, Sampling};
 pub use plan_file::{MOST_PLANS, plan_file};

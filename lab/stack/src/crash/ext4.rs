@@ -3,13 +3,13 @@
 use super::HURRIED;
 use super::subject::Host;
 use crate::files::ext4::options;
+use crate::image::DriveImage;
 use crate::plan::Plan;
 use crash::OutsideError;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::{Jbd2, Mode};
 use extfs::{BLOCK, ExtFs, Image, MkfsOptions, check};
 use host::{BlockDevice, BlockPort};
-use nand::Payload;
 use sim::Sim;
 use ssd::Drive;
 
@@ -28,26 +28,6 @@ impl Ext4 {
             ..options(&plan.stack)
         };
         Self { options }
-    }
-}
-
-/// A drive as blocks, read at once and without the clock.
-struct DriveImage<'a>(&'a Drive);
-
-impl Image for DriveImage<'_> {
-    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        if block >= self.0.capacity().0 / BLOCK as u64 {
-            return false;
-        }
-        let per_page = self.0.layout().page_bytes() / BLOCK as u64;
-        let (page, sector) = (block / per_page, block % per_page);
-        let page = u32::try_from(page).ok().and_then(|page| self.0.peek(page));
-        let Some(payloads) = page else {
-            out.fill(0);
-            return true;
-        };
-        let payload = payloads.get(sector as usize).unwrap_or(&Payload::Zero);
-        payload.copy_to(0, out)
     }
 }
 
