@@ -67,6 +67,20 @@ fn a_recording_can_be_narrowed_to_a_directory() {
     assert_eq!(trace.setup.entries.len(), 1);
 }
 
+/// A clone of a repository on the same disk links its objects.
+#[test]
+fn a_file_from_elsewhere_that_gets_a_name_here_comes_along() {
+    let (bench, elsewhere) = (Bench::new(), Bench::new());
+    elsewhere.write("pack", vec![1; 10_000]);
+    let script = format!("ln {} a; cat a", elsewhere.path("pack").display());
+    bench.run_words(&["record", "-o", "t.flt", "--", "sh", "-c", &script]);
+    let line = "run ext4@block --workload t.flt --size 64MiB --precondition fresh";
+    let run = bench.json(line, "flashloom.run/1");
+    assert_eq!(run["errors"], serde_json::json!({}));
+    assert_eq!(run["app"]["mismatches"], serde_json::json!({}));
+    assert_eq!(run["latency_ns"]["by_op"]["link"]["count"], 1);
+}
+
 #[test]
 fn what_can_not_be_recorded_is_refused_in_a_sentence() {
     let bench = Bench::new();

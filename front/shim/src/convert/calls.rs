@@ -161,6 +161,7 @@ impl<W: Write> Resolver<W> {
     fn link(&mut self, who: &Who, said: &Said) -> Done {
         let head = &said.head;
         let to = self.path(who, head.fd2, &said.s2);
+        let mut linked = None;
         let of = match descriptor_path(said) {
             Some(fd) => self.slot(who, fd).map(|slot| Target::Open(Fd(slot))),
             None => {
@@ -169,6 +170,7 @@ impl<W: Write> Resolver<W> {
                     self.tree.saw(&from, info, b"");
                 }
                 let name = self.name(&from);
+                linked = Some(from);
                 Some(match head.flags as i32 & libc::AT_SYMLINK_FOLLOW {
                     0 => Target::Link(name),
                     _ => Target::Path(name),
@@ -178,6 +180,10 @@ impl<W: Write> Resolver<W> {
         if head.result == 0 {
             self.tree.made(&to, false);
             self.changed(&to);
+            // The count of its names: without it the new one would lead nowhere.
+            if let Some(from) = &linked {
+                self.changed(from);
+            }
         }
         let to = self.name(&to);
         of.map_or(Ok(()), |of| {
@@ -373,7 +379,10 @@ impl<W: Write> Resolver<W> {
             },
             Op::Hint => Call::Hint {
                 fd,
-                life: choice(WriteHint::ALL, head.a),
+                // Programs pass four bytes where the kernel reads eight, RocksDB is
+                // one. Linux before 6.9 looks at those four, later ones refuse what
+                // happens to lie behind; the lifetime that was meant is the same.
+                life: choice(WriteHint::ALL, head.a & u64::from(u32::MAX)),
             },
             _ => self.attributes(said, Target::Open(fd)),
         }

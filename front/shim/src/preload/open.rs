@@ -136,8 +136,8 @@ pub(super) unsafe fn control(
         libc::F_SETFL => on_fd(setting(Op::SetFlags).flags(argument as c_int), next),
         // F_SET_RW_HINT and F_SET_FILE_RW_HINT take a pointer to the hint.
         1036 | 1038 if argument != 0 => {
-            // SAFETY: as above.
-            let hint = unsafe { *(argument as *const u64) };
+            // SAFETY: as above; the kernel reads eight bytes wherever they are.
+            let hint = unsafe { (argument as *const u64).read_unaligned() };
             on_fd(setting(Op::Hint).words(hint, 0, 0), next)
         }
         _ => next(),

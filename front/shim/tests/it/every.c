@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,12 @@ static void transfers(void)
     CHECK(flock(fd, LOCK_EX | LOCK_NB) == 0);
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 5};
     CHECK(fcntl(fd, F_SETLK, &lock) == 0);
+    uint64_t life = RWH_WRITE_LIFE_SHORT;
+    CHECK(fcntl(fd, F_SET_RW_HINT, &life) == 0);
+    /* Half of what the kernel reads, as RocksDB does it: what lies behind is not
+       meant, and the kernel may refuse it. */
+    uint32_t half[3] = {0, RWH_WRITE_LIFE_LONG, 7};
+    fcntl(fd, F_SET_RW_HINT, &half[1]);
     int other = open("b", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
     CHECK(other >= 0);
     CHECK(write(other, data, 7) == 7);

@@ -6,8 +6,12 @@ use super::model::Model;
 const PROGRAM: &str = include_str!("every.c");
 const EXPECTED: &str = include_str!("expected.txt");
 
-/// The name of a temporary file in place of the letters that were drawn.
+/// The name of a temporary file in place of the letters that were drawn, and no
+/// answer where kernels differ.
 fn undrawn(line: &str) -> String {
+    if line.starts_with("hint fd=0 life=long = ") {
+        return "hint fd=0 life=long".to_owned();
+    }
     match line.find("tmp-") {
         Some(at) => line.replace(&line[at..at + 10], "tmp-XXXXXX"),
         None => line.to_owned(),
