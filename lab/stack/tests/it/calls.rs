@@ -169,18 +169,26 @@ const EVERY: [Options; 4] = [
     Options {
         think: true,
         order_data: true,
+        hints: true,
+        ops: None,
     },
     Options {
         think: false,
         order_data: true,
+        hints: true,
+        ops: None,
     },
     Options {
         think: true,
         order_data: false,
+        hints: true,
+        ops: None,
     },
     Options {
         think: false,
         order_data: false,
+        hints: true,
+        ops: None,
     },
 ];
 
@@ -477,6 +485,8 @@ fn a_recording_larger_than_the_window_is_made_in_bounded_memory() {
         Options {
             think: false,
             order_data: true,
+            hints: true,
+            ops: None,
         },
     ));
     assert_eq!(
@@ -522,6 +532,9 @@ fn a_trace_in_a_file_is_a_workload() {
     let meter = drive.meter();
     assert_eq!(meter.mismatched(), 0, "{:?}", meter.mismatches);
     assert_eq!(meter.completed, events.len() as u64);
+    let (drive, _, _) = generated(&format!("{text},ops=7"));
+    let meter = drive.meter();
+    assert_eq!((meter.completed, meter.mismatched()), (7, 0));
     let refused = workload::Workload::parse(&text).unwrap_err().to_string();
     assert!(refused.contains("asks for files"), "{refused}");
 }

@@ -51,6 +51,23 @@ fn the_same_plan_gives_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
+fn files_give_the_same_bytes_on_any_number_of_threads() {
+    let stacks = ["ext4@block", "ext4@streams", "ext4@fdp"];
+    let workload = "varmail:files=100,threads=4,ops=2000";
+    let on = |stack: &&str| plan(stack, 128, Precondition::Aged, workload);
+    let plans: Vec<Plan> = stacks.iter().map(on).collect();
+    let swept = |threads| -> Vec<String> {
+        let runs = sweep(&plans, threads, &|| 0.0, &|_, _| ()).into_iter();
+        let json = |run| serde_json::to_string(&run).expect("a record is JSON");
+        runs.map(|run| json(run.expect("each can be run")))
+            .collect()
+    };
+    let one = swept(1);
+    assert_eq!(one, swept(3));
+    assert_ne!(one[0], one[2]);
+}
+
+#[test]
 fn another_seed_gives_another_run() {
     let mut other = plans().remove(0);
     let first = done(&other);

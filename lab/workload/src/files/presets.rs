@@ -288,5 +288,17 @@ pub static CALLS: Preset = Preset::of_files(
             Unit::Choice(&["data", "names"]),
             "what threads keep in order: reads and writes of a file too, or names and descriptors",
         ),
+        param(
+            "hints",
+            "yes",
+            YES_NO,
+            "whether files are told how long what is written to them will live, as the program said",
+        ),
+        param(
+            "ops",
+            "0",
+            Unit::Number,
+            "how many calls are made, of the first ones; 0 for all",
+        ),
     ],
 );

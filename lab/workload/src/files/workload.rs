@@ -77,6 +77,8 @@ impl FileWorkload {
             let options = replay::Options {
                 think: spec.text("think") == "yes",
                 order_data: spec.text("order") == "data",
+                hints: spec.text("hints") == "yes",
+                ops: limit(spec.number("ops")),
             };
             return Ok(Kind::Trace(path.to_owned(), options));
         }

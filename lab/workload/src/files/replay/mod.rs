@@ -123,14 +123,20 @@ pub struct Options {
     pub think: bool,
     /// Whether calls about the contents of one file keep their order.
     pub order_data: bool,
+    /// Whether files are told how long what is written to them will live.
+    pub hints: bool,
+    /// How many calls are made, of the first ones; none for all.
+    pub ops: Option<u64>,
 }
 
 impl Default for Options {
-    /// With pauses, contents in order.
+    /// With pauses, contents in order, with hints, to the end.
     fn default() -> Self {
         Self {
             think: true,
             order_data: true,
+            hints: true,
+            ops: None,
         }
     }
 }
@@ -174,6 +180,8 @@ pub struct Replay<R> {
     /// Locks that were waited for, by when they were granted.
     granted: BTreeMap<(Ns, u64), Event>,
     grants: u64,
+    /// Calls that may still be read.
+    left: u64,
     exhausted: bool,
     parking: Parking,
     /// Threads without a call, because the window is full.
@@ -196,6 +204,7 @@ impl<R: Recording> Replay<R> {
             peeked: None,
             granted: BTreeMap::new(),
             grants: 0,
+            left: options.ops.unwrap_or(u64::MAX),
             exhausted: false,
             parking: Parking::default(),
             starved: Vec::new(),
@@ -227,14 +236,18 @@ impl<R: Recording> Replay<R> {
     }
 
     fn read(&mut self) -> Option<Event> {
-        if self.failure.is_some() {
+        if self.failure.is_some() || self.left == 0 {
             return None;
         }
-        match self.recording.read()? {
-            Ok(event) => Some(event),
-            Err(why) => {
-                self.failure = Some(why);
-                None
+        self.left -= 1;
+        loop {
+            match self.recording.read()? {
+                Ok(event) if !self.options.hints && is_hint(&event) => {}
+                Ok(event) => return Some(event),
+                Err(why) => {
+                    self.failure = Some(why);
+                    return None;
+                }
             }
         }
     }
@@ -373,6 +386,10 @@ impl<R: Recording> Replay<R> {
             }
         }
     }
+}
+
+fn is_hint(event: &Event) -> bool {
+    matches!(event.step.call, Call::Hint { .. })
 }
 
 /// Makes a call for a lock one that does not wait; whether it waited and got it.
