@@ -28,9 +28,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Sums up the trace at `path`.
-pub(crate) fn info(path: &Path, shown: Shown) -> Answer {
-    let mut trace = FileTrace::open(path)?;
+/// Sums up `trace`, which was asked for as `path`.
+pub(crate) fn info(mut trace: FileTrace, path: &Path, shown: Shown) -> Answer {
     let mut sum = Summarizer::default();
     for event in &mut trace {
         sum.add(&event?);
@@ -152,9 +151,8 @@ struct Lines {
     calls: Vec<String>,
 }
 
-/// Shows the first calls of the trace at `path`.
-pub(crate) fn head(path: &Path, most: usize, shown: Shown) -> Answer {
-    let mut trace = FileTrace::open(path)?;
+/// Shows the first calls of `trace`.
+pub(crate) fn head(mut trace: FileTrace, most: usize, shown: Shown) -> Answer {
     let events: Result<Vec<_>, _> = trace.by_ref().take(most).collect();
     let names = trace.names();
     let lines = Lines {
@@ -175,9 +173,8 @@ struct Converted {
     calls: u64,
 }
 
-/// Writes the trace at `path` in another form.
-pub(crate) fn convert(path: &Path, to: Form, out: &Path, shown: Shown) -> Answer {
-    let trace = FileTrace::open(path)?;
+/// Writes `trace` in another form.
+pub(crate) fn convert(trace: FileTrace, to: Form, out: &Path, shown: Shown) -> Answer {
     let from = trace.form().name();
     let fault = |e: std::io::Error| Failure::at(out, e);
     let mut file = beside(out)?;

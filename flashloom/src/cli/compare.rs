@@ -14,8 +14,9 @@ use stack::{Plan, Sampling, StackName};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-/// Stacks of a comparison where none are named.
+/// Stacks of a comparison where none are named, of requests and of file calls.
 const STACKS: [&str; 3] = ["raw@block", "raw@streams", "raw@fdp"];
+const FILE_STACKS: [&str; 3] = ["ext4@block", "ext4@streams", "ext4@fdp"];
 /// Pasts of their drives where none are named.
 const PASTS: [Precondition; 2] = [Precondition::Full, Precondition::Aged];
 /// The page that is written where none is named.
@@ -23,16 +24,17 @@ const PAGE: &str = "report.html";
 
 /// Run one workload on several stacks over the same flash and set them side by side
 ///
-/// Without arguments it runs the trace that comes with the program, on a
-/// conventional drive, one with streams and one with flexible data placement,
-/// each once full and once aged.
+/// Without arguments it replays the recording of a program that comes along, on
+/// ext4 over a conventional drive, one with streams and one with flexible data
+/// placement, each once full and once aged.
 #[derive(Args)]
 pub(crate) struct Compare {
-    /// A trace, a preset with parameters (see `flashloom workloads`), a fio job,
-    /// or a plan (.toml), which says itself what varies
-    #[arg(default_value = shipped::NAME)]
+    /// A trace, a recording, a preset with parameters (see `flashloom workloads`), a
+    /// fio job, or a plan (.toml), which says itself what varies
+    #[arg(default_value = shipped::RECORDING.name)]
     workload: String,
-    /// Stacks, separated by commas [default: raw@block,raw@streams,raw@fdp]
+    /// Stacks, separated by commas [default: ext4@block,ext4@streams,ext4@fdp; for
+    /// requests to a drive raw@block,raw@streams,raw@fdp]
     #[arg(long, value_delimiter = ',', value_name = "STACK,…")]
     stacks: Option<Vec<StackName>>,
     /// What the drives have been through: fresh, full or aged [default: full,aged]
@@ -82,10 +84,14 @@ impl Compare {
             self.refuse_beside_plan()?;
             return Experiment::of(stack::plan_file(&self.workload)?);
         }
-        let named = || STACKS.map(|name| name.parse().expect("it is in the table"));
+        let source = Source::new(&self.workload, &self.choices)?;
+        let usual = match source.asks_for_files() {
+            true => FILE_STACKS,
+            false => STACKS,
+        };
+        let named = || usual.map(|name| name.parse().expect("it is in the table"));
         let stacks = self.stacks.clone().unwrap_or_else(|| named().to_vec());
         let pasts = self.preconditions.clone().unwrap_or_else(|| PASTS.to_vec());
-        let source = Source::new(&self.workload, &self.choices)?;
         let mut plans: Vec<Plan> = Vec::new();
         for &past in &pasts {
             for stack in &stacks {

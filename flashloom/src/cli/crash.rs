@@ -4,6 +4,7 @@ use super::experiment::knobs;
 use super::failure::Failure;
 use super::output::{self, Shown};
 use super::progress::Meter;
+use super::shipped::Asked;
 use clap::Args;
 use crash::{Cut, Exploration, Points, Progress};
 use host::HostConfig;
@@ -96,12 +97,14 @@ struct Failed {
 
 impl Crash {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let asked = Asked::new(&self.workload)?;
         let mut all = Exploration::default();
         let mut failures = Vec::new();
         let meter = Meter::new(self.seeds as usize, None);
         for (index, seed) in (self.seed..self.seed.saturating_add(self.seeds)).enumerate() {
             let mut tell = |p: Progress| meter.advance(index, p.points);
-            let found = explore(&self.cuts(seed)?, &mut tell)?;
+            let found = explore(&self.cuts(&asked, seed)?, &mut tell);
+            let found = found.map_err(|e| Failure::new(asked.named(&e.to_string())))?;
             failures.extend(found.failures.iter().map(|failure| Failed {
                 seed,
                 point: failure.cut.to_string(),
@@ -123,7 +126,7 @@ impl Crash {
         })
     }
 
-    fn cuts(&self, seed: u64) -> Result<Cuts, Failure> {
+    fn cuts(&self, asked: &Asked, seed: u64) -> Result<Cuts, Failure> {
         let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size))?;
         // Where a drive saves its buffer, no flush matters.
         drive.controller.power_loss_protection = false;
@@ -133,7 +136,7 @@ impl Crash {
             stack: self.stack.clone(),
             drive,
             precondition: self.past,
-            workload: self.workload.clone(),
+            workload: asked.text.clone(),
             seed,
             sample: None,
             host: HostConfig::default(),

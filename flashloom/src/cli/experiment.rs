@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
 use workload::Workload;
+use workload::files::asks_for_files;
 use workload::trace::Format;
 
 /// Longest time to count the requests of a workload ahead, for the bar.
@@ -31,6 +32,7 @@ pub(crate) struct Choices {
     #[arg(long, value_name = "DRIVE")]
     drive: Option<String>,
     /// Bytes that the host may use, such as 1GiB; the flash shrinks or grows with it
+    /// [default: as the drive has them; 1408 MiB for the recording that comes with the program]
     #[arg(long)]
     size: Option<Bytes>,
     /// Change a knob of the drive, as `flashloom drives block` names it
@@ -63,6 +65,11 @@ impl Source {
             None => told.to_owned(),
         };
         Asked::new(&text).map(Self)
+    }
+
+    /// Whether it is a workload of files, which needs a file system.
+    pub(crate) fn asks_for_files(&self) -> bool {
+        asks_for_files(&self.0.text)
     }
 }
 
@@ -115,7 +122,9 @@ impl Choices {
             let reason = "a drive in a file holds what it holds; only flashloom run takes one";
             return Err(Failure::at(path, reason));
         }
-        let mut config = stack::drive::resolve(named, self.size)?;
+        // A drive that the user names is as large as it says.
+        let usual = || source.0.size().filter(|_| self.drive.is_none());
+        let mut config = stack::drive::resolve(named, self.size.or_else(usual))?;
         if let Some(preset) = Preset::named(&stack.drive) {
             like(&mut config, &(preset.config)());
         }

@@ -2,7 +2,7 @@
 
 use super::Answer;
 use super::output::Shown;
-use super::shipped;
+use super::shipped::{self, Shipped};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use report::table::{Side, facts, listing};
@@ -175,34 +175,32 @@ fn workloads() -> impl Iterator<Item = &'static workload::describe::Preset> {
 
 fn workload_names() -> Vec<&'static str> {
     let names = workloads().map(|preset| preset.name);
-    names.chain([shipped::NAME]).collect()
+    names.chain(shipped::ALL.map(|s| s.name)).collect()
 }
 
-/// The trace that comes with the program takes what any trace takes.
-fn shipped() -> WorkloadEntry {
+/// What comes with the program takes what any trace of its kind takes.
+fn shipped(shipped: &Shipped) -> WorkloadEntry {
     WorkloadEntry {
-        name: shipped::NAME,
-        help: shipped::HELP,
-        params: TRACE.params().map(param).collect(),
+        name: shipped.name,
+        help: shipped.help,
+        params: shipped.params.params().map(param).collect(),
     }
 }
 
 impl Workloads {
     pub(crate) fn run(&self) -> Answer {
         let wanted = |name: &str| self.name.as_ref().is_none_or(|n| n == name);
-        let entries = workloads()
+        let named = workloads()
             .filter(|p| wanted(p.name))
             .map(|p| WorkloadEntry {
                 name: p.name,
                 help: p.help,
                 params: p.params().map(param).collect(),
             });
-        let mut list = WorkloadList {
-            workloads: entries.collect(),
+        let come_along = shipped::ALL.into_iter().filter(|s| wanted(s.name));
+        let list = WorkloadList {
+            workloads: come_along.map(shipped).chain(named).collect(),
         };
-        if wanted(shipped::NAME) {
-            list.workloads.insert(0, shipped());
-        }
         self.shown
             .answer("flashloom.workloads/1", &list, |style| match self.name {
                 Some(_) => workload_page(&list.workloads[0], style),

@@ -30,8 +30,8 @@ use std::process::ExitCode;
 
 /// Try an idea for a flash drive on a simulated one, and see what it costs.
 ///
-/// Start with `flashloom compare`: it runs a recorded trace on three kinds of
-/// drive, prints a table and writes report.html.
+/// Start with `flashloom compare`: it replays a recorded program on ext4 over three
+/// kinds of drive, prints a table and writes report.html.
 #[derive(Parser)]
 #[command(name = "flashloom", version, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]

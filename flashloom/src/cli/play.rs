@@ -3,6 +3,7 @@
 use super::Answer;
 use super::failure::Failure;
 use super::output::Shown;
+use super::shipped::Asked;
 use clap::Args;
 use play::{Kind, Options, Outcome, Place};
 use report::table::{Side, facts, listing};
@@ -63,7 +64,9 @@ struct Prepared<'a> {
 
 impl Play {
     pub(crate) fn run(&self) -> Answer {
-        let workload = FileWorkload::parse(&self.workload)?;
+        let asked = Asked::new(&self.workload)?;
+        let workload = FileWorkload::parse(&asked.text);
+        let workload = workload.map_err(|e| Failure::new(asked.named(&e.to_string())))?;
         let mut source = workload.open(Seed(self.seed))?;
         let place = Place::new(&self.on)?;
         if !self.no_setup {

@@ -20,9 +20,10 @@ const KEPT: &str = "kept";
 pub(crate) struct Run {
     /// HOST@DRIVE, as `flashloom stacks` lists them
     stack: StackName,
-    /// A trace, a preset with parameters (see `flashloom workloads`) or a fio job
-    #[arg(long, default_value = shipped::NAME, value_name = "WORKLOAD")]
-    workload: String,
+    /// A trace, a recording, a preset with parameters (see `flashloom workloads`) or a
+    /// fio job [default: rocksdb; on a raw drive postgres-ext4]
+    #[arg(long, value_name = "WORKLOAD")]
+    workload: Option<String>,
     /// The same as --workload, for a trace
     #[arg(long, conflicts_with = "workload", value_name = "FILE")]
     trace: Option<String>,
@@ -43,8 +44,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(&self) -> Answer {
-        let text = self.trace.as_ref().unwrap_or(&self.workload);
-        let source = Source::new(text, &self.choices)?;
+        let source = Source::new(self.workload(), &self.choices)?;
         if let Some(path) = &self.report {
             file::check_place(path)?;
         }
@@ -66,6 +66,15 @@ impl Run {
             note(&format!("flashloom: the page is in {}", path.display()));
         }
         Ok(self.answer(&run))
+    }
+
+    fn workload(&self) -> &str {
+        let usual = match self.stack.host.as_str() {
+            "raw" => shipped::REQUESTS.name,
+            _ => shipped::RECORDING.name,
+        };
+        let told = self.trace.as_deref().or(self.workload.as_deref());
+        told.unwrap_or(usual)
     }
 
     fn answer(&self, run: &Record) -> String {

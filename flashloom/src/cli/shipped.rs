@@ -1,62 +1,103 @@
-//! The trace that comes with the program, and workloads as they were asked for.
+//! What comes with the program to be replayed, and workloads as they were asked
+//! for.
 
 use super::failure::Failure;
 use std::io::Write;
 use std::path::Path;
 use tempfile::NamedTempFile;
+use units::{Bytes, MIB};
+use workload::describe::{Preset, TRACE};
+use workload::files::CALLS;
 
-/// Its name, which a workload can be like that of a preset.
-pub(crate) const NAME: &str = "postgres-ext4";
-/// What it is, in a line.
-pub(crate) const HELP: &str = "the trace that comes with the program: PostgreSQL on ext4";
+/// A recording or a trace, which a workload can name like a preset.
+pub(crate) struct Shipped {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it is, in a line.
+    pub(crate) help: &'static str,
+    /// The parameters that it takes.
+    pub(crate) params: &'static Preset,
+    /// Bytes of the drive that it was made for; none for those of any preset.
+    pub(crate) size: Option<Bytes>,
+    contents: &'static [u8],
+}
 
-const CONTENTS: &[u8] = include_bytes!("../../traces/postgres-ext4.csv.zst");
+/// The file calls of a program, which is what commands run where nothing is named.
+pub(crate) static RECORDING: Shipped = Shipped {
+    name: "rocksdb",
+    help: "the recording that comes with the program: RocksDB's db_bench, its file calls",
+    params: &CALLS,
+    size: Some(Bytes(1_408 * MIB)),
+    contents: include_bytes!("../../traces/rocksdb.flt"),
+};
 
-/// A workload as it was asked for, and as the library reads it: the shipped
-/// trace lies in a file for as long as this lives.
+/// The requests of a program and a file system, which is what `run` takes for a
+/// stack that knows no files.
+pub(crate) static REQUESTS: Shipped = Shipped {
+    name: "postgres-ext4",
+    help: "the trace that comes with the program: PostgreSQL on ext4, its block requests",
+    params: &TRACE,
+    size: None,
+    contents: include_bytes!("../../traces/postgres-ext4.csv.zst"),
+};
+
+/// All of it.
+pub(crate) static ALL: [&Shipped; 2] = [&RECORDING, &REQUESTS];
+
+/// A workload as it was asked for, and as the library reads it: what is shipped
+/// lies in a file for as long as this lives.
 pub(crate) struct Asked {
     /// As it was asked for.
     pub(crate) told: String,
     /// As [`workload::Workload::parse`] reads it.
     pub(crate) text: String,
-    file: Option<NamedTempFile>,
+    file: Option<(&'static Shipped, NamedTempFile)>,
 }
 
 impl Asked {
-    /// `workload` of a record with the shipped trace by its name again.
+    /// `workload` of a record or of a message with what is shipped by its name
+    /// again.
     pub(crate) fn named(&self, workload: &str) -> String {
         match &self.file {
-            Some(file) => workload.replace(&file.path().display().to_string(), NAME),
+            Some((shipped, file)) => {
+                workload.replace(&file.path().display().to_string(), shipped.name)
+            }
             None => workload.to_owned(),
         }
     }
 
-    /// The workload `told`: a preset, the shipped trace or a file, with
+    /// The workload `told`: a preset, a name of what is shipped or a file, with
     /// parameters.
     pub(crate) fn new(told: &str) -> Result<Self, Failure> {
         let (name, params) = told.split_once(':').unwrap_or((told, ""));
-        if name != NAME || Path::new(told).is_file() {
+        let shipped = ALL.into_iter().find(|shipped| shipped.name == name);
+        let Some(shipped) = shipped.filter(|_| !Path::new(told).is_file()) else {
             let (told, text) = (told.to_owned(), told.to_owned());
             return Ok(Self {
                 told,
                 text,
                 file: None,
             });
-        }
-        let file = unpacked().map_err(|e| Failure::new(format!("a temporary file: {e}")))?;
+        };
+        let file = unpacked(shipped).map_err(|e| Failure::new(format!("a temporary file: {e}")))?;
         let colon = if params.is_empty() { "" } else { ":" };
         let text = format!("{}{colon}{params}", file.path().display());
         Ok(Self {
             told: told.to_owned(),
             text,
-            file: Some(file),
+            file: Some((shipped, file)),
         })
+    }
+
+    /// Bytes of the drive that it was made for, if it is one that is shipped.
+    pub(crate) fn size(&self) -> Option<Bytes> {
+        self.file.as_ref().and_then(|(shipped, _)| shipped.size)
     }
 }
 
-fn unpacked() -> std::io::Result<NamedTempFile> {
+fn unpacked(shipped: &Shipped) -> std::io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("flashloom-").tempfile()?;
-    file.write_all(CONTENTS)?;
+    file.write_all(shipped.contents)?;
     file.flush()?;
     Ok(file)
 }
@@ -71,10 +112,13 @@ pub(crate) fn with(workload: &str, param: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sim::Seed;
+    use workload::files::Name;
+    use workload::files::trace::FileTrace;
 
     #[test]
     fn parameters_follow_a_colon_and_each_other() {
-        assert_eq!(with(NAME, "depth=8"), "postgres-ext4:depth=8");
+        assert_eq!(with("rocksdb", "think=no"), "rocksdb:think=no");
         assert_eq!(
             with("a.csv:depth=8", "fit=as-is"),
             "a.csv:depth=8,fit=as-is"
@@ -83,9 +127,34 @@ mod tests {
 
     #[test]
     fn the_shipped_trace_can_be_read() {
-        let asked = Asked::new(NAME).unwrap();
+        let asked = Asked::new("postgres-ext4").unwrap();
         let workload = workload::Workload::parse(&asked.text).unwrap();
-        let stream = workload.open(units::Bytes(4 << 30), sim::Seed(1)).unwrap();
+        let stream = workload.open(Bytes(4 << 30), Seed(1)).unwrap();
         assert!(stream.filter(Result::is_ok).count() > 200_000);
+    }
+
+    /// Nothing of the machine that recorded it is in there, nothing was missed, and
+    /// the program said how long what it writes will live.
+    #[test]
+    fn the_shipped_recording_is_whole_and_neutral() {
+        let asked = Asked::new("rocksdb").unwrap();
+        let mut trace = FileTrace::open(&asked.text).unwrap();
+        let mut hints = 0;
+        for event in &mut trace {
+            hints += u32::from(event.unwrap().step.call.name() == "hint");
+        }
+        assert!(hints > 100, "{hints}");
+        let about = trace.about();
+        assert_eq!(
+            (about.root.as_slice(), about.notes.len()),
+            (b"/srv".as_slice(), 0)
+        );
+        let names = trace.names();
+        let names = (0..names.len() as u32).map(|number| names.bytes(Name(number)));
+        for name in names {
+            let text = String::from_utf8_lossy(name);
+            let ours = text.is_empty() || text == "db" || text.starts_with("db/");
+            assert!(ours || ["db_bench"].contains(&&*text), "{text}");
+        }
     }
 }

@@ -40,7 +40,7 @@ impl Command {
 /// A trace to read.
 #[derive(Args)]
 struct Input {
-    /// The trace, plain or compressed by gzip or zstd
+    /// The trace, plain or compressed by gzip or zstd, or the name of one that comes along
     #[arg(value_name = "TRACE")]
     path: PathBuf,
     /// Its format, if the contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace;
@@ -53,9 +53,18 @@ struct Input {
 }
 
 impl Input {
-    /// Whether it is a trace of file calls.
-    fn holds_calls(&self) -> bool {
-        self.format.is_none() && FileTrace::is_at(&self.path)
+    /// Its file, which for what comes with the program is there as long as this.
+    fn asked(&self) -> Result<Asked, Failure> {
+        Asked::new(&self.path.to_string_lossy())
+    }
+
+    /// Its calls, if it is a trace of file calls.
+    fn calls(&self) -> Result<Option<FileTrace>, Failure> {
+        let asked = self.asked()?;
+        if self.format.is_some() || !FileTrace::is_at(&asked.text) {
+            return Ok(None);
+        }
+        Ok(Some(FileTrace::open(&asked.text)?))
     }
 
     fn open(&self) -> Result<Trace, Failure> {
@@ -63,10 +72,7 @@ impl Input {
             devices: self.devices,
             ..Options::default()
         };
-        // The trace that comes with the program goes by its name; once open, the
-        // file that it lies in may go.
-        let told = self.path.to_string_lossy();
-        let asked = Asked::new(&told)?;
+        let asked = self.asked()?;
         Ok(Trace::open(Path::new(&asked.text), self.format, options)?)
     }
 }
@@ -92,8 +98,8 @@ struct Facts {
 
 impl Info {
     fn run(&self) -> Answer {
-        if self.input.holds_calls() {
-            return calls::info(&self.input.path, self.shown);
+        if let Some(trace) = self.input.calls()? {
+            return calls::info(trace, &self.input.path, self.shown);
         }
         let mut trace = self.input.open()?;
         let mut counter = Summarizer::default();
@@ -237,8 +243,8 @@ struct Lines {
 
 impl Head {
     fn run(&self) -> Answer {
-        if self.input.holds_calls() {
-            return calls::head(&self.input.path, self.count, self.shown);
+        if let Some(trace) = self.input.calls()? {
+            return calls::head(trace, self.count, self.shown);
         }
         let mut trace = self.input.open()?;
         let requests: Result<Vec<_>, _> = trace.by_ref().take(self.count).collect();
@@ -344,12 +350,13 @@ impl To {
 
 impl Convert {
     fn run(&self) -> Answer {
-        let path = &self.input.path;
-        match (self.to, self.input.holds_calls()) {
-            (To::Blocks(format), false) => self.blocks(format),
-            (To::Calls(form), true) => calls::convert(path, form, &self.out, self.shown),
-            (To::Blocks(_), true) => Err(self.mismatch("file calls, which flt and flt-text hold")),
-            (To::Calls(_), false) => Err(self.mismatch("no file calls")),
+        match (self.to, self.input.calls()?) {
+            (To::Blocks(format), None) => self.blocks(format),
+            (To::Calls(form), Some(trace)) => calls::convert(trace, form, &self.out, self.shown),
+            (To::Blocks(_), Some(_)) => {
+                Err(self.mismatch("file calls, which flt and flt-text hold"))
+            }
+            (To::Calls(_), None) => Err(self.mismatch("no file calls")),
         }
     }
 

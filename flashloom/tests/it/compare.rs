@@ -140,6 +140,72 @@ fn the_same_command_gives_the_same_bytes_on_any_number_of_threads() {
     assert_ne!(first, run("--seed 2"));
 }
 
+/// The first calls of the shipped recording: all of it takes long where nothing is
+/// optimised.
+const SHORT: &str = "compare rocksdb:ops=2000";
+
+#[test]
+fn a_recording_on_the_default_stacks() {
+    let bench = Bench::new();
+    assert!(bench.done("compare --help").contains("[default: rocksdb]"));
+    let document = bench.json(SHORT, SCHEMA);
+    let runs = document["runs"].as_array().expect("a list");
+    let named = |run: &Value| format!("{} {}", run["stack"], run["precondition"]);
+    let stacks: Vec<_> = runs.iter().map(|run| named(run).replace('"', "")).collect();
+    assert_eq!(
+        stacks,
+        [
+            "ext4@block full",
+            "ext4@streams full",
+            "ext4@fdp full",
+            "ext4@block aged",
+            "ext4@streams aged",
+            "ext4@fdp aged"
+        ]
+    );
+    for run in runs {
+        assert_eq!(run["workload"], "rocksdb:ops=2000");
+        assert_eq!(run["drive"]["capacity_bytes"], 1408_u64 << 20);
+        assert_eq!(run["errors"], serde_json::json!({}));
+        for purpose in ["data", "journal"] {
+            let path = format!("/host/by_purpose/{purpose}/write/block");
+            assert!(crate::number(run, &path) > 0, "{purpose}");
+        }
+    }
+    agrees(&bench.text("report.html"), &document);
+    let larger = bench.json(
+        &format!("{SHORT} --drive block --stacks ext4@block --preconditions full"),
+        SCHEMA,
+    );
+    assert_eq!(larger["runs"][0]["drive"]["capacity_bytes"], 4_u64 << 30);
+}
+
+#[test]
+fn a_recording_gives_the_same_bytes_on_any_number_of_threads() {
+    let bench = Bench::new();
+    let line = format!("{SHORT} --preconditions aged --size 128MiB --json");
+    let run = |more: &str| repeatable(&bench.done(&format!("{line} {more}")));
+    let first = run("--threads 1");
+    assert_eq!(first, run("--threads 2"));
+    assert_eq!(first, run("--seed 1"));
+}
+
+/// What RocksDB says about the life of its files decides where they lie.
+#[test]
+fn hints_of_the_recorded_program_choose_handles() {
+    let bench = Bench::new();
+    let used = |params: &str| -> Vec<u64> {
+        let line = format!("run ext4@fdp --workload rocksdb:ops=2000{params} --size 256MiB");
+        let run = bench.json(&line, "flashloom.run/1");
+        let handles = run["handles"].as_array().expect("a list").iter();
+        let used = handles.filter(|handle| crate::number(handle, "/host_bytes") > 0);
+        used.map(|handle| crate::number(handle, "/id")).collect()
+    };
+    // Short for the log, medium for fresh tables; the last is of the file system.
+    assert_eq!(used(""), [0, 1, 2, 7]);
+    assert_eq!(used(",hints=no"), [0, 7]);
+}
+
 #[test]
 fn a_plan_says_what_varies() {
     let bench = Bench::new();

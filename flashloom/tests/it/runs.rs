@@ -24,6 +24,23 @@ fn the_shipped_trace_is_long_enough_to_mean_something() {
 }
 
 #[test]
+fn a_stack_of_files_runs_the_shipped_recording() {
+    let bench = Bench::new();
+    let run = bench.json("run ext4@block --workload rocksdb:ops=3000", SCHEMA);
+    assert_eq!(
+        (number(&run, "/ops"), &run["errors"]),
+        (3000, &serde_json::json!({}))
+    );
+    assert_eq!(run["workload"], "rocksdb:ops=3000");
+    let listed = bench.done("workloads");
+    assert!(
+        listed.contains("rocksdb") && listed.contains("postgres-ext4"),
+        "{listed}"
+    );
+    assert!(bench.done("workloads rocksdb").contains("think"));
+}
+
+#[test]
 fn a_timeline_and_a_page_belong_to_the_run() {
     let bench = Bench::new();
     let line = "run raw@fdp --workload randwrite:ops=4000 --size 64MiB --timeline=1ms \
@@ -153,4 +170,12 @@ fn the_shipped_trace_is_looked_into_by_its_name() {
     let bench = Bench::new();
     let info = bench.done("trace info postgres-ext4");
     assert!(info.contains("391,515"), "{info}");
+    let info = bench.json("trace info rocksdb", "flashloom.file-trace-info/1");
+    assert_eq!(
+        (&info["file"], &info["root"]),
+        (&"rocksdb".into(), &"/srv".into())
+    );
+    assert!(number(&info, "/calls") > 100_000);
+    let head = bench.done("trace head rocksdb");
+    assert!(head.contains("open fd=0"), "{head}");
 }
