@@ -148,7 +148,7 @@ const SHORT: &str = "compare rocksdb:ops=2000";
 fn a_recording_on_the_default_stacks() {
     let bench = Bench::new();
     assert!(bench.done("compare --help").contains("[default: rocksdb]"));
-    let document = bench.json(SHORT, SCHEMA);
+    let document = bench.json(&format!("{SHORT} --size 256MiB"), SCHEMA);
     let runs = document["runs"].as_array().expect("a list");
     let named = |run: &Value| format!("{} {}", run["stack"], run["precondition"]);
     let stacks: Vec<_> = runs.iter().map(|run| named(run).replace('"', "")).collect();
@@ -165,7 +165,6 @@ fn a_recording_on_the_default_stacks() {
     );
     for run in runs {
         assert_eq!(run["workload"], "rocksdb:ops=2000");
-        assert_eq!(run["drive"]["capacity_bytes"], 1408_u64 << 20);
         assert_eq!(run["errors"], serde_json::json!({}));
         for purpose in ["data", "journal"] {
             let path = format!("/host/by_purpose/{purpose}/write/block");
@@ -173,11 +172,22 @@ fn a_recording_on_the_default_stacks() {
         }
     }
     agrees(&bench.text("report.html"), &document);
-    let larger = bench.json(
-        &format!("{SHORT} --drive block --stacks ext4@block --preconditions full"),
-        SCHEMA,
-    );
-    assert_eq!(larger["runs"][0]["drive"]["capacity_bytes"], 4_u64 << 30);
+}
+
+/// The recording says how large a drive it is meant for, unless the user does.
+#[test]
+fn a_recording_has_a_drive_of_its_size() {
+    let bench = Bench::new();
+    let capacity = |more: &str| {
+        let line = format!("run ext4@block --workload rocksdb:ops=9 --precondition fresh {more}");
+        crate::number(
+            &bench.json(&line, "flashloom.run/1"),
+            "/drive/capacity_bytes",
+        )
+    };
+    assert_eq!(capacity(""), 1408 << 20);
+    assert_eq!(capacity("--size 256MiB"), 256 << 20);
+    assert_eq!(capacity("--drive block"), 4 << 30);
 }
 
 #[test]
