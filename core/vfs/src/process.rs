@@ -1,8 +1,9 @@
 //! A program: descriptors, working directory, umask, and paths.
 //!
 //! Invariants: a descriptor leads to an open file that copies of it and children
-//! share, with its offset; it is closed with the last of them. Each call pays
-//! once for the processor, before anything else happens.
+//! share, with its offset; it is closed with the last of them. Calls that move the
+//! offset of a description come one after the other, as with the `f_pos_lock` of
+//! Linux. Each call pays once for the processor, before anything else happens.
 
 use crate::access::ensure;
 use crate::body::Body;
@@ -14,6 +15,7 @@ use crate::node::Node;
 use crate::types::{Access, Attr, DirEntry, FallocateMode, Hint, Ino, SeekWhat};
 use crate::vfs::{NodeOf, Vfs};
 use crate::walk::Last;
+use sim::Semaphore;
 use ssd::Sink;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -52,6 +54,8 @@ pub enum Whence {
 struct Description {
     handle: Handle,
     offset: Cell<u64>,
+    /// Held by the call that moves the offset.
+    turn: Semaphore,
 }
 
 pub(crate) struct State<P> {
@@ -164,6 +168,7 @@ impl<B: Body> Process<B> {
         let description = Rc::new(Description {
             handle,
             offset: Cell::new(offset),
+            turn: Semaphore::new(self.vfs.sim(), 1),
         });
         let placed = self.place(description);
         if placed.is_err() {
@@ -246,11 +251,13 @@ impl<B: Body> Process<B> {
     /// As [`Vfs::read`].
     pub async fn read(&self, fd: Fd, len: u64, sink: &mut impl Sink) -> Result<u64> {
         let file = self.description(fd)?;
+        let turn = file.turn.acquire(1).await;
         let offset = file.offset.get();
         let done = self.vfs.read(&file.handle, offset, len, sink).await;
         if let Ok(done) = done {
             file.offset.set(offset + done);
         }
+        drop(turn);
         self.let_go(file).await;
         done
     }
@@ -281,15 +288,20 @@ impl<B: Body> Process<B> {
     /// As [`Vfs::write`].
     pub async fn write(&self, fd: Fd, source: Source<'_>) -> Result<u64> {
         let file = self.description(fd)?;
-        let open = self.vfs.core.file(&file.handle)?;
-        let offset = file.offset.get();
-        let done = self.vfs.core.write(&open, offset, source).await;
-        if let Ok((start, done)) = done {
-            file.offset.set(start + done);
-        }
-        drop(open);
+        let turn = file.turn.acquire(1).await;
+        let done = self.write_here(&file, source).await;
+        drop(turn);
         self.let_go(file).await;
-        done.map(|(_, done)| done)
+        done
+    }
+
+    /// Writes at the offset of `file`, whose turn the caller holds.
+    async fn write_here(&self, file: &Description, source: Source<'_>) -> Result<u64> {
+        let open = self.vfs.core.file(&file.handle)?;
+        let at = file.offset.get();
+        let (start, done) = self.vfs.core.write(&open, at, source).await?;
+        file.offset.set(start + done);
+        Ok(done)
     }
 
     /// Writes at `offset`.
@@ -307,7 +319,9 @@ impl<B: Body> Process<B> {
     /// holes.
     pub async fn lseek(&self, fd: Fd, to: Whence) -> Result<u64> {
         let file = self.description(fd)?;
+        let turn = file.turn.acquire(1).await;
         let moved = self.seek(&file, to).await;
+        drop(turn);
         self.let_go(file).await;
         moved
     }
@@ -333,11 +347,13 @@ impl<B: Body> Process<B> {
     /// As [`Vfs::read_dir`].
     pub async fn read_dir(&self, fd: Fd, most: usize) -> Result<Vec<DirEntry>> {
         let file = self.description(fd)?;
+        let turn = file.turn.acquire(1).await;
         let cookie = file.offset.get();
         let entries = self.vfs.read_dir(&file.handle, cookie, most).await;
         if let Some(last) = entries.as_ref().ok().and_then(|e| e.last()) {
             file.offset.set(last.cookie);
         }
+        drop(turn);
         self.let_go(file).await;
         entries
     }

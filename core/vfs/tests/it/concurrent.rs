@@ -88,6 +88,40 @@ fn writes_of_one_file_do_not_mix() {
     });
 }
 
+/// Each byte of the file is then some task's own: nothing was written over and
+/// nothing was left out.
+#[test]
+fn calls_that_share_an_offset_come_one_after_the_other() {
+    let config = CacheConfig {
+        memory: Bytes(64 * PAGE),
+        ..CacheConfig::default()
+    };
+    with_vfs(config, |vfs| async move {
+        let parent = Process::new(&vfs, Access::root());
+        let fd = make(&parent, "/f").await;
+        let writes = (1..5_u8).map(|task| {
+            let child = parent.fork();
+            async move {
+                let bytes = vec![task; 3_000];
+                for _ in 0..3 {
+                    let written = child.write(fd, Source::Bytes(&bytes)).await;
+                    assert_eq!(written, Ok(3_000));
+                }
+            }
+        });
+        join_all(writes.collect()).await;
+        let bytes = parent.read_bytes(fd, 0, 100_000).await.unwrap();
+        assert_eq!(bytes.len(), 4 * 3 * 3_000);
+        let whole = |record: &[u8]| record.iter().all(|&byte| byte == record[0]);
+        assert!(bytes.chunks(3_000).all(whole));
+        parent.lseek(fd, vfs::Whence::Start(0)).await.unwrap();
+        let reads = (0..4).map(|_| async { parent.read(fd, 9_000, &mut ()).await });
+        assert_eq!(join_all(reads.collect()).await, [Ok(9_000); 4]);
+        let end = parent.lseek(fd, vfs::Whence::Current(0)).await;
+        assert_eq!(end, Ok(36_000));
+    });
+}
+
 #[test]
 fn a_file_that_is_closed_during_a_call_is_closed_after_it() {
     with_vfs(cache(64), |vfs| async move {
