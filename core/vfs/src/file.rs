@@ -43,8 +43,10 @@ pub(crate) struct OpenFile<P> {
     pub(crate) flags: Cell<OpenFlags>,
     pub(crate) who: Access,
     pub(crate) ahead: RefCell<Ahead>,
-    /// Failures of write-back that were told.
+    /// Failures of write-back of this file that are known.
     pub(crate) failures: Cell<u32>,
+    /// Those of any file.
+    pub(crate) all_failures: Cell<u32>,
 }
 
 impl<P> OpenFile<P> {
@@ -208,7 +210,8 @@ impl<B: Body> Core<B> {
         node.opens.set(node.opens.get() + 1);
         let ino = node.ino();
         let file = Rc::new(OpenFile {
-            failures: Cell::new(node.known_failures()),
+            failures: Cell::new(node.failures.known()),
+            all_failures: Cell::new(self.failures.known()),
             flags: Cell::new(flags),
             who: who.clone(),
             ahead: RefCell::new(Ahead::new(self.config.read_ahead)),

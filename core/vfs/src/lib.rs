@@ -74,6 +74,9 @@
 //! share that may be dirty is one of the configured memory, not of what happens to
 //! be free. Pages are taken away by a clock hand that spares what was used twice,
 //! which stands for the two lists of Linux. A file ages as a whole, as in Linux.
+//! A failure of write-back is told as by Linux: once to each open file that forces
+//! the file, and once to each that forces the file system; a page that could not be
+//! written is clean all the same, and closing a file tells of nothing.
 //! There are no access control lists, no quotas and no mandatory locks; pipes,
 //! sockets and devices have names and attributes and cannot be opened.
 
@@ -84,6 +87,7 @@ mod clock;
 mod config;
 mod dirs;
 mod errno;
+mod failure;
 mod file;
 mod flags;
 mod inode;

@@ -4,7 +4,7 @@
 //! to no other; `dirty` counts its tagged pages; `batches` names the write-backs
 //! that have not returned; a name in `names` agrees with the body.
 
-use crate::errno::Errno;
+use crate::failure::Failures;
 use crate::inode::Inode;
 use crate::locks::FileLocks;
 use crate::radix::Radix;
@@ -26,17 +26,6 @@ pub(crate) enum Name {
     Sought,
 }
 
-/// A failure of write-back, told once to each open file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Failure {
-    /// Failures so far.
-    pub(crate) count: u32,
-    /// Failures that somebody was told.
-    pub(crate) told: u32,
-    /// The last one.
-    pub(crate) errno: Option<Errno>,
-}
-
 pub(crate) struct Node<P> {
     pub(crate) inode: Inode<P>,
     /// Exclusive for what changes a directory, writes or cuts a file; shared for
@@ -49,7 +38,7 @@ pub(crate) struct Node<P> {
     pub(crate) batches: RefCell<Vec<u64>>,
     /// A page was loaded or written back.
     pub(crate) changed: Signal,
-    pub(crate) failure: Cell<Failure>,
+    pub(crate) failures: Failures,
     /// References of callers outside.
     pub(crate) lookups: Cell<u64>,
     pub(crate) opens: Cell<u32>,
@@ -79,7 +68,7 @@ impl<P> Node<P> {
             dirtied: Cell::new(Ns(0)),
             batches: RefCell::default(),
             changed: Signal::default(),
-            failure: Cell::default(),
+            failures: Failures::default(),
             lookups: Cell::new(0),
             opens: Cell::new(0),
             queued: Cell::new(0),
@@ -115,30 +104,5 @@ impl<P> Node<P> {
     #[inline]
     pub(crate) fn frame(&self, index: u64) -> Option<u32> {
         self.pages.borrow().get(index).copied()
-    }
-
-    /// Notes a failure of write-back.
-    pub(crate) fn fail(&self, errno: Errno) {
-        let mut failure = self.failure.get();
-        failure.count += 1;
-        failure.errno = Some(errno);
-        self.failure.set(failure);
-    }
-
-    /// The failures that a file opened now counts as known.
-    pub(crate) fn known_failures(&self) -> u32 {
-        self.failure.get().told
-    }
-
-    /// Tells of a failure that `known` does not include, and includes it.
-    pub(crate) fn tell(&self, known: &Cell<u32>) -> Result<(), Errno> {
-        let mut failure = self.failure.get();
-        if known.get() >= failure.count {
-            return Ok(());
-        }
-        known.set(failure.count);
-        failure.told = failure.count;
-        self.failure.set(failure);
-        failure.errno.map_or(Ok(()), Err)
     }
 }

@@ -386,10 +386,9 @@ impl<B: Body> Process<B> {
     /// there is one.
     ///
     /// # Errors
-    /// `EBADF`; as [`Vfs::sync`].
+    /// As [`Vfs::sync_fs`].
     pub async fn syncfs(&self, fd: Fd) -> Result<()> {
-        self.handle(fd)?;
-        self.vfs.sync().await
+        self.vfs.sync_fs(&self.handle(fd)?).await
     }
 
     /// Sets the size of an open file.

@@ -41,7 +41,7 @@ impl<B: Body> Vfs<B> {
         let told = core.begins(|| act(node.ino(), mode, offset..end, node.size()));
         let change = async {
             core.expel(node, offset, len).await;
-            node.tell(&file.failures)?;
+            node.failures.tell(&file.failures)?;
             let (inode, now) = (&node.inode, core.now());
             core.body.fallocate(inode, mode, offset..end, now).await?;
             core.stamp(&file.who, node).await

@@ -8,6 +8,7 @@ use crate::body::{Body, Loaded};
 use crate::clock::{Clock, Compute};
 use crate::config::CacheConfig;
 use crate::errno::{Errno, Result};
+use crate::failure::Failures;
 use crate::file::OpenFile;
 use crate::inode::Inode;
 use crate::locks::Waits;
@@ -70,6 +71,8 @@ pub(crate) struct Core<B: Body> {
     pub(crate) flusher: crate::writeback::Flusher,
     /// Write-back went on.
     pub(crate) progress: Signal,
+    /// Write-back of any file failed.
+    pub(crate) failures: Failures,
     pub(crate) files: RefCell<Vec<Slot<B>>>,
     pub(crate) free_files: RefCell<Vec<u32>>,
     /// Held while a directory moves to another one.
@@ -112,6 +115,7 @@ impl<B: Body> Vfs<B> {
             next_batch: Cell::new(0),
             flusher: crate::writeback::Flusher::default(),
             progress: Signal::default(),
+            failures: Failures::default(),
             files: RefCell::default(),
             free_files: RefCell::default(),
             moves: RwLock::new(sim),

@@ -80,7 +80,7 @@ impl<B: Body> Vfs<B> {
     pub async fn fsync_ino(&self, ino: Ino, data_only: bool) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let node = self.core.node(ino).await?;
-        let known = Cell::new(node.known_failures());
+        let known = Cell::new(node.failures.known());
         self.core.force(&node, 0..u64::MAX, data_only, &known).await
     }
 
@@ -99,16 +99,30 @@ impl<B: Body> Vfs<B> {
         };
         let pages = offset / PAGE..end.div_ceil(PAGE);
         self.core.write_back(&file.node, pages, true).await;
-        file.node.tell(&file.failures)
+        file.node.failures.tell(&file.failures)
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable. Open files are told of a failure all the same,
+    /// each when it is forced.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC`.
+    /// What went wrong during the call: `EIO`, `ENOSPC`, `EROFS`. The call of
+    /// Linux answers nothing.
     pub async fn sync(&self) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         self.core.sync_all().await
+    }
+
+    /// Makes everything durable, on behalf of an open file.
+    ///
+    /// # Errors
+    /// `EBADF`; what went wrong, also in write-backs of any file since this one
+    /// was opened, which it is told once by this call.
+    pub async fn sync_fs(&self, handle: &Handle) -> Result<()> {
+        self.core.pay(self.core.config.costs.call).await;
+        let file = self.core.file(handle)?;
+        let done = self.core.sync_all().await;
+        done.and(self.core.failures.tell(&file.all_failures))
     }
 }
 
@@ -301,7 +315,8 @@ impl<B: Body> Core<B> {
         }
         drop(pool);
         if let Err(errno) = result {
-            node.fail(errno);
+            node.failures.add(errno);
+            self.failures.add(errno);
         }
         let pages = batch.pages.len() as u64;
         self.writing.set(self.writing.get() - pages);
@@ -325,7 +340,7 @@ impl<B: Body> Core<B> {
             data_only,
         });
         self.write_back(node, pages, true).await;
-        let told = node.tell(known);
+        let told = node.failures.tell(known);
         let done = self.body.sync(&node.inode, data_only).await.and(told);
         self.ends(act, done.ok().map(|()| 0));
         done
@@ -346,21 +361,18 @@ impl<B: Body> Core<B> {
             .iter()
             .map(|&(_, ino)| ino)
             .collect();
-        let mut outcome = Ok(());
+        let before = self.failures.count();
         for some in dirty.chunks(self.config.writers.max(1) as usize) {
             let nodes: Vec<_> = some.iter().filter_map(|&ino| self.ready(ino)).collect();
             let writes = nodes
                 .iter()
                 .map(|node| self.write_back(node, 0..u64::MAX, true));
             join_all(writes.collect()).await;
-            for node in &nodes {
-                let known = Cell::new(node.known_failures());
-                outcome = outcome.and(node.tell(&known));
-            }
         }
         while self.writing.get() > 0 {
             self.progress.wait(&self.sim).await;
         }
-        self.body.sync_all().await.and(outcome)
+        let forced = self.body.sync_all().await;
+        forced.and(self.failures.since(before))
     }
 }

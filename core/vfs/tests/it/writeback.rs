@@ -241,6 +241,29 @@ fn a_failure_is_told_once_to_each_open_file() {
 }
 
 #[test]
+fn a_failure_of_any_file_is_told_once_to_each_that_syncs_the_file_system() {
+    let scene = Scene::new(cache(1024));
+    scene.run(|process| async move {
+        let (one, two) = (make(&process, "/a").await, make(&process, "/b").await);
+        fill(&process, one, 0, PAGE).await;
+        process.vfs().body().break_writes(Some(Errno::EIO));
+        assert_eq!(errno(process.sync().await), Errno::EIO);
+        process.vfs().body().break_writes(None);
+        assert_eq!(process.sync().await, Ok(()));
+        assert_eq!(errno(process.syncfs(two).await), Errno::EIO);
+        assert_eq!(process.syncfs(two).await, Ok(()));
+        assert_eq!(process.fsync(two).await, Ok(()), "its own pages are there");
+        let three = make(&process, "/b").await;
+        assert_eq!(process.syncfs(three).await, Ok(()), "somebody was told");
+        // What others heard of all files, nobody heard of this one.
+        let late = make(&process, "/a").await;
+        assert_eq!(errno(process.fsync(late).await), Errno::EIO);
+        assert_eq!(errno(process.fsync(one).await), Errno::EIO);
+        assert_eq!(process.fsync(one).await, Ok(()));
+    });
+}
+
+#[test]
 fn a_synchronous_write_is_on_the_medium_when_it_returns() {
     let scene = Scene::new(cache(1024));
     scene.run(|process| async move {
