@@ -23,6 +23,10 @@ impl<P: Persist> Body for ExtFs<P> {
         self.links_max()
     }
 
+    fn is_read_only(&self) -> bool {
+        self.persist.is_read_only()
+    }
+
     fn root(&self) -> Ino {
         Ino(u64::from(ROOT))
     }

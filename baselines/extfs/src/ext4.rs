@@ -1,6 +1,8 @@
 //! ext4 as Linux has it: the body over the block journal.
 //!
-//! Invariant: the journal is replayed before the body reads anything.
+//! Invariants: the journal is replayed before the body reads anything; an error
+//! that it has recorded is in the superblock of the file system before it is
+//! forgotten in the journal.
 
 use crate::fs::ExtFs;
 use crate::geometry::MountError;
@@ -133,6 +135,7 @@ pub async fn mount<P: BlockPort>(
         true => Placer::for_handles(port.handles()),
         false => Placer::default(),
     };
+    let had_error = place.has_error;
     let config = JournalConfig {
         mode: options.mode,
         commit_interval: options.commit_interval,
@@ -147,7 +150,12 @@ pub async fn mount<P: BlockPort>(
         now: options.start,
         placer,
         discard: options.discard,
+        has_error: had_error || recovery.errno != 0,
     };
     let body = ExtFs::mount(sim, journal, options).await?;
+    if recovery.errno != 0 {
+        let cleared = body.persist().clear_errno().await;
+        cleared.map_err(MountError::from)?;
+    }
     Ok((body, recovery))
 }

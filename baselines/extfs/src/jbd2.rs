@@ -24,7 +24,10 @@
 //! - A block that is given up is named in a revoke block, so that a replay does
 //!   not write over what comes there next; it is handed out again only once that
 //!   is durable.
-//! - After an error of the medium nothing commits any more.
+//! - After an error of the medium nothing commits any more: the file system is
+//!   read-only, and both superblocks say why. A failure to write file contents is
+//!   none of these: as with `data_err=ignore`, the default of ext4, the
+//!   transaction that leads to them commits, and whoever forces the file is told.
 //! - Tasks exist while there is something to commit, to time or to flush, so a
 //!   simulation comes to rest.
 //!
@@ -419,6 +422,10 @@ impl<P: BlockPort> Persist for Jbd2<P> {
             start += count;
         }
         Ok(())
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.core.is_aborted()
     }
 
     async fn shut_down(&self) -> Result<()> {

@@ -21,6 +21,9 @@ pub struct JournalPlace {
     pub block_size: u32,
     /// Whether it has to be replayed.
     pub needs_recovery: bool,
+    /// The superblock says that something failed and the file system has to be
+    /// checked. A replay may bring an older superblock back, which does not.
+    pub has_error: bool,
     /// The identity of the file system.
     pub uuid: [u8; 16],
 }
@@ -44,7 +47,8 @@ async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountErr
 /// What is wrong with the file system or its journal, or `EIO`.
 pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>, MountError> {
     let first = read(port, 0).await?;
-    let geometry = Geometry::decode(&first[sb::OFFSET..sb::OFFSET + sb::SIZE])?;
+    let superblock = &first[sb::OFFSET..sb::OFFSET + sb::SIZE];
+    let geometry = Geometry::decode(superblock)?;
     if !geometry.has_compat(sb::COMPAT_HAS_JOURNAL) {
         return Ok(None);
     }
@@ -54,6 +58,7 @@ pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>,
         runs,
         block_size: BLOCK as u32,
         needs_recovery: geometry.incompat & sb::INCOMPAT_RECOVER != 0,
+        has_error: sb::STATE.get(superblock) & sb::STATE_ERROR != 0,
         uuid: geometry.uuid,
     }))
 }

@@ -27,6 +27,9 @@ pub struct MountOptions {
     pub placer: Placer,
     /// Whether freed blocks are deallocated on the drive.
     pub discard: bool,
+    /// Whether something failed before, as a journal says or the superblock did
+    /// before a replay: it is written down, so that it is checked.
+    pub has_error: bool,
 }
 
 impl<P: Persist> ExtFs<P> {
@@ -93,7 +96,10 @@ impl<P: Persist> ExtFs<P> {
         let tx = self.persist.begin(1).await?;
         let recovers = self.recovers();
         self.edit_superblock(&tx, |bytes| {
-            let state = sb::STATE.get(bytes) & !sb::STATE_CLEAN;
+            let mut state = sb::STATE.get(bytes) & !sb::STATE_CLEAN;
+            if self.options.has_error {
+                state |= sb::STATE_ERROR;
+            }
             // A journal brings back a sound structure: only that is clean which
             // was unmounted, but none has to look for damage.
             sb::STATE.put(

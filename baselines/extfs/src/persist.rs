@@ -122,13 +122,13 @@ pub trait Persist: 'static {
     /// were written before.
     ///
     /// # Errors
-    /// `EIO`.
+    /// `EIO`; `EROFS` if nothing can be changed any more since before.
     async fn force(&self, upto: TxId) -> Result<()>;
 
     /// Makes everything durable; no handle is open that will not be closed.
     ///
     /// # Errors
-    /// `EIO`.
+    /// As [`Persist::force`].
     async fn force_all(&self) -> Result<()>;
 
     /// Tells the medium that nobody needs the contents of `run` any more.
@@ -142,6 +142,11 @@ pub trait Persist: 'static {
     /// # Errors
     /// `EIO`.
     async fn shut_down(&self) -> Result<()>;
+
+    /// Whether nothing can be changed any more, since something failed.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 
     /// Whether a power cut leaves something that only this strategy, or one of
     /// the same format, can bring home. The superblock says so while mounted, if

@@ -43,7 +43,7 @@ impl<B: Body> Vfs<B> {
     /// # Errors
     /// `EPERM` for who may not, `EACCES` where write permission is wanted,
     /// `EISDIR` or `EINVAL` for the size of what is no file, `EFBIG`, `ENOSPC`,
-    /// `EIO`.
+    /// `EROFS`, `EIO`.
     pub async fn setattr(&self, who: &Access, ino: Ino, set: SetAttr) -> Result<Attr> {
         self.core.pay(self.core.config.costs.call).await;
         let node = self.core.node(ino).await?;
@@ -57,7 +57,8 @@ impl<B: Body> Vfs<B> {
     /// Sets the size of an open file.
     ///
     /// # Errors
-    /// `EINVAL` if it was not opened to be written; `EFBIG`, `ENOSPC`, `EIO`.
+    /// `EINVAL` if it was not opened to be written; `EFBIG`, `ENOSPC`, `EROFS`,
+    /// `EIO`.
     pub async fn truncate(&self, handle: &Handle, size: u64) -> Result<()> {
         self.core.pay(self.core.config.costs.call).await;
         let file = self.core.file(handle)?;
@@ -116,6 +117,7 @@ impl<B: Body> Core<B> {
         node: &Rc<NodeOf<B>>,
         set: SetAttr,
     ) -> Result<Attr> {
+        self.ensure_writable()?;
         check_set(who, &node.attr(), &set)?;
         let _guard = node.lock.write().await;
         if let Some(size) = set.size {
@@ -158,6 +160,7 @@ impl<B: Body> Core<B> {
     }
 
     async fn resize_locked(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
+        self.ensure_writable()?;
         ensure(size <= self.body.max_size(), Errno::EFBIG)?;
         let ino = node.ino();
         let told = self.begins(|| Act::Resize { ino, size });
@@ -205,6 +208,11 @@ impl<B: Body> Core<B> {
         self.body.store(&node.inode).await
     }
 
+    /// Whether anything can be changed still.
+    pub(crate) fn ensure_writable(&self) -> Result<()> {
+        ensure(!self.body.is_read_only(), Errno::EROFS)
+    }
+
     /// Notes a read.
     #[inline]
     pub(crate) async fn touch(&self, node: &NodeOf<B>) -> Result<()> {
@@ -212,7 +220,7 @@ impl<B: Body> Core<B> {
         let now = self.now();
         let newer = attr.atime > attr.mtime && attr.atime > attr.ctime;
         let recent = now.secs.saturating_sub(attr.atime.secs) < DAY;
-        if attr.atime == now || newer && recent {
+        if attr.atime == now || newer && recent || self.body.is_read_only() {
             return Ok(());
         }
         node.inode.update(|attr| attr.atime = now);

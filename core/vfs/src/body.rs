@@ -93,6 +93,10 @@ pub trait Body: 'static {
     /// Most names of a file.
     fn max_links(&self) -> u32;
 
+    /// Whether nothing can be changed any more, as after a failure of the medium
+    /// that the file system could not go on from.
+    fn is_read_only(&self) -> bool;
+
     /// The number of the root directory.
     fn root(&self) -> Ino;
 
@@ -229,7 +233,7 @@ pub trait Body: 'static {
     ) -> Result<()>;
 
     /// Is told that `pages` are about to become dirty. May reserve space for
-    /// them, or allocate it.
+    /// them, or allocate it. Some of the space may be kept for others than `who`.
     ///
     /// # Errors
     /// `ENOSPC`, `EDQUOT`, `EIO`: then nothing is written.

@@ -67,7 +67,8 @@ impl<B: Body> Vfs<B> {
     ///
     /// # Errors
     /// `EACCES`, `EISDIR` for a directory to be written, `ENOTDIR`, `ELOOP` for a
-    /// symbolic link, `ENXIO` for what is neither file nor directory, `EIO`.
+    /// symbolic link, `ENXIO` for what is neither file nor directory, `EROFS`,
+    /// `EIO`.
     pub async fn open(&self, who: &Access, ino: Ino, flags: OpenFlags) -> Result<Handle> {
         self.core.pay(self.core.config.costs.call).await;
         let node = self.core.node(ino).await?;
@@ -191,6 +192,9 @@ impl<B: Body> Core<B> {
     ) -> Result<Handle> {
         if !flags.has(OpenFlags::PATH) {
             check_open(who, &node.attr(), flags)?;
+            if flags.has(OpenFlags::WRITE) || flags.has(OpenFlags::TRUNCATE) {
+                self.ensure_writable()?;
+            }
         }
         let handle = self.opened(who, Rc::clone(&node), flags);
         let regular = node.attr().kind == FileKind::Regular;

@@ -20,7 +20,7 @@ impl<B: Body> Vfs<B> {
     /// # Errors
     /// `EBADF` if it was not opened to be written, `EINVAL` for an empty range,
     /// `ENODEV` for what is no regular file, `EFBIG`, `ENOSPC`, `EOPNOTSUPP`,
-    /// `EIO`.
+    /// `EROFS`, `EIO`.
     pub async fn fallocate(
         &self,
         handle: &Handle,
@@ -32,6 +32,7 @@ impl<B: Body> Vfs<B> {
         core.pay(core.config.costs.call).await;
         let file = core.file(handle)?;
         ensure(len > 0, Errno::EINVAL)?;
+        core.ensure_writable()?;
         ensure(file.has(OpenFlags::WRITE), Errno::EBADF)?;
         let node = &file.node;
         ensure(node.attr().kind == FileKind::Regular, Errno::ENODEV)?;

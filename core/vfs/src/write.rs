@@ -28,7 +28,7 @@ impl<B: Body> Vfs<B> {
     /// # Errors
     /// `EBADF` if it was not opened to be written, `EFBIG`, `ENOSPC`, `EINVAL`
     /// with `DIRECT` at an offset or length that the medium cannot write at,
-    /// `EIO`.
+    /// `EROFS`, `EIO`.
     pub async fn write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<u64> {
         let file = self.core.file(handle)?;
         self.core.write(&file, offset, source).await.map(|w| w.1)
@@ -39,11 +39,12 @@ impl<B: Body> Vfs<B> {
     ///
     /// # Errors
     /// `EBADF` if it was not opened to be read and written; `ENXIO` where it
-    /// reaches past the last page; `ENOSPC`, `EIO`.
+    /// reaches past the last page; `ENOSPC`, `EROFS`, `EIO`.
     pub async fn map_write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<()> {
         let core = &self.core;
         let file = core.file(handle)?;
         ensure(file.has(OpenFlags::BOTH), Errno::EBADF)?;
+        core.ensure_writable()?;
         let node = &file.node;
         let guard = node.lock.read().await;
         let size = node.size();

@@ -202,6 +202,10 @@ impl<B: Body> Body for Witness<B> {
         self.body.max_links()
     }
 
+    fn is_read_only(&self) -> bool {
+        self.body.is_read_only()
+    }
+
     fn root(&self) -> Ino {
         self.body.root()
     }

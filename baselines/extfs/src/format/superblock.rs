@@ -13,6 +13,10 @@ pub(crate) const OFFSET: usize = 1024;
 pub(crate) const MAGIC_NUMBER: u16 = 0xEF53;
 /// `STATE`: unmounted cleanly.
 pub(crate) const STATE_CLEAN: u16 = 1;
+/// `STATE`: something failed; it has to be checked.
+pub(crate) const STATE_ERROR: u16 = 2;
+/// `LAST_ERROR_CODE`: the medium failed (`EXT4_ERR_EIO`).
+const ERROR_EIO: u8 = 2;
 /// `FLAGS`: directory hashes take bytes of names as signed.
 pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `FLAGS`: directory hashes take bytes of names as unsigned.
@@ -76,8 +80,13 @@ layout! { 1024:
     FLAGS: u32 = 0x160,
     LOG_GROUPS_PER_FLEX: u8 = 0x174,
     CHECKSUM_TYPE: u8 = 0x175,
+    ERROR_COUNT: u32 = 0x194,
+    FIRST_ERROR_TIME: u32 = 0x198,
+    LAST_ERROR_TIME: u32 = 0x1CC,
     BACKUP_GROUPS: [u8; 8] = 0x24C,
     CHECKSUM_SEED: u32 = 0x270,
+    FIRST_ERROR_CODE: u8 = 0x27A,
+    LAST_ERROR_CODE: u8 = 0x27B,
     ORPHAN_FILE_INODE: u32 = 0x280,
     CHECKSUM: u32 = 0x3FC,
 }
@@ -173,6 +182,31 @@ pub(crate) fn names(class: Class, bits: u32) -> String {
 /// The checksum that `superblock` should have.
 pub(crate) fn checksum(superblock: &[u8]) -> u32 {
     crc(!0, &superblock[..CHECKSUM.at])
+}
+
+/// Notes in `superblock`, if it is a sound one, that the medium failed at `now`,
+/// in seconds since 1970. False if it is none.
+pub(crate) fn record_error(superblock: &mut [u8], now: u32) -> bool {
+    let summed = RO_COMPAT.get(superblock) & RO_METADATA_CSUM != 0;
+    let sound = !summed || CHECKSUM.get(superblock) == checksum(superblock);
+    if MAGIC.get(superblock) != MAGIC_NUMBER || !sound {
+        return false;
+    }
+    let state = STATE.get(superblock) | STATE_ERROR;
+    STATE.put(superblock, state);
+    let count = ERROR_COUNT.get(superblock).saturating_add(1);
+    ERROR_COUNT.put(superblock, count);
+    if count == 1 {
+        FIRST_ERROR_TIME.put(superblock, now);
+        FIRST_ERROR_CODE.put(superblock, ERROR_EIO);
+    }
+    LAST_ERROR_TIME.put(superblock, now);
+    LAST_ERROR_CODE.put(superblock, ERROR_EIO);
+    if summed {
+        let sum = checksum(superblock);
+        CHECKSUM.put(superblock, sum);
+    }
+    true
 }
 
 #[cfg(test)]

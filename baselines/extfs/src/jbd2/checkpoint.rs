@@ -253,7 +253,9 @@ impl<P: BlockPort> Core<P> {
     async fn flusher(self: Rc<Self>) {
         while !self.is_clean() && !self.is_aborted() {
             self.sim.sleep(self.config.flush_interval).await;
-            if !self.is_expired() {
+            // After an error the superblock at home says so, and an older copy of
+            // it in memory does not.
+            if self.is_aborted() || !self.is_expired() {
                 continue;
             }
             let all = self.dirty();
@@ -289,7 +291,7 @@ impl<P: BlockPort> Core<P> {
     /// Brings everything home and says on the medium that the log is empty.
     pub(super) async fn shut_down(self: &Rc<Self>) -> Result<()> {
         loop {
-            self.force_all().await?;
+            self.force_all().await.map_err(|_| Errno::EIO)?;
             let _turn = self.checkpointing.acquire(1).await;
             let all = self.dirty();
             let home = async {

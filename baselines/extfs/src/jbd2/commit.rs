@@ -13,7 +13,9 @@ use super::log::{self, payload, write_pieces};
 use super::recover::copy_for_log;
 use super::transaction::{Checkpoint, Entry, Transaction};
 use super::{Core, JournalError};
-use host::BlockPort;
+use crate::buffer::BLOCK;
+use crate::format::superblock as sb;
+use host::{BlockPort, Purpose};
 use nand::Payload;
 use ssd::{Content, IoError};
 use std::rc::Rc;
@@ -210,7 +212,7 @@ impl<P: BlockPort> Core<P> {
 
     async fn write_commit_block(&self, work: &Work) -> Result<(), IoError> {
         let now = self.sim.now().0;
-        let seconds = self.config.epoch + now / 1_000_000_000;
+        let seconds = self.seconds();
         let sequence = work.transaction.id as u32;
         let block = self
             .form
@@ -220,6 +222,11 @@ impl<P: BlockPort> Core<P> {
         let (placement, who) = (self.config.journal_placement, self.journal_who());
         let content = Content::Sectors(&copies);
         self.port.write(extent, content, placement, who, true).await
+    }
+
+    /// Seconds since 1970.
+    fn seconds(&self) -> u64 {
+        self.config.epoch + self.sim.now().0 / 1_000_000_000
     }
 
     /// A block that is handed out again must not be overtaken by its past.
@@ -279,7 +286,7 @@ impl<P: BlockPort> Core<P> {
     }
 
     /// Something on the medium has failed: nothing commits any more, and the
-    /// journal says so as far as it can.
+    /// journal and the file system say so as far as they can.
     pub(super) async fn abort(&self, error: IoError) {
         let first = !std::mem::replace(&mut self.state.borrow_mut().aborted, true);
         for signal in [&self.switched, &self.committed, &self.settled, &self.homed] {
@@ -292,5 +299,23 @@ impl<P: BlockPort> Core<P> {
         superblock.errno = JournalError::RECORDED;
         // The medium may be the very thing that fails.
         let _ = self.write_superblock(&superblock, true).await;
+        let _ = self.mark_file_system().await;
+    }
+
+    /// Says in the superblock of the file system that it has to be checked. What
+    /// is on the medium is changed, as what is in memory may never have been
+    /// committed.
+    async fn mark_file_system(&self) -> Result<(), IoError> {
+        let mut block = Box::new([0; BLOCK]);
+        let (extent, who) = (log::extent(0, 1), self.who(Purpose::Superblock));
+        let mut sink = block.as_mut_slice();
+        self.port.read(extent, &mut sink, who).await?;
+        let bytes = &mut block[sb::OFFSET..sb::OFFSET + sb::SIZE];
+        if !sb::record_error(bytes, self.seconds() as u32) {
+            return Ok(());
+        }
+        let copies = [payload(&block)];
+        let (placement, content) = (self.config.metadata_placement, Content::Sectors(&copies));
+        self.port.write(extent, content, placement, who, true).await
     }
 }

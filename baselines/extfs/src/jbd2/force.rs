@@ -115,8 +115,12 @@ impl<P: BlockPort> Core<P> {
     }
 
     /// Makes everything up to transaction `upto` durable, and all file contents
-    /// that were written until now.
+    /// that were written until now: `EIO` if that fails, `EROFS` if something
+    /// failed before, as in Linux.
     pub(super) async fn force(self: &Rc<Self>, upto: u64) -> Result<()> {
+        if self.is_aborted() {
+            return Err(Errno::EROFS);
+        }
         let with_data = upto.max(self.state.borrow().data_upto);
         let upto = with_data.min(self.newest());
         let covered = self.will_flush(upto);

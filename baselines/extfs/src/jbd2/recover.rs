@@ -30,7 +30,8 @@ pub struct Recovery {
     /// it has a wrong checksum: the file system should be checked.
     pub damaged: bool,
     /// What a file system that stopped has recorded, as a negative errno; 0 if
-    /// none has. It stays recorded until [`super::Jbd2::clear_errno`].
+    /// none has. It stays recorded until [`super::Jbd2::clear_errno`], which a
+    /// mount calls once the superblock of the file system says so.
     pub errno: i32,
 }
 

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod cut;
+mod errors;
 mod formats;
 mod hostile;
 mod judge;

@@ -50,6 +50,10 @@ impl Body for MemFs {
         65_000
     }
 
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
     fn root(&self) -> Ino {
         ROOT
     }
