@@ -7,7 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::file::{Handle, OpenFile};
 use crate::flags::{OpenFlags, Source};
 use crate::observe::Act;
-use crate::types::{FallocateMode, FileKind, Ino, PAGE, SeekWhat};
+use crate::types::{FallocateMode, FileKind, Ino, MAX_TRANSFER, PAGE, SeekWhat};
 use crate::vfs::{Core, Vfs};
 use std::ops::Range;
 
@@ -89,6 +89,7 @@ impl<B: Body> Vfs<B> {
     ) -> Result<u64> {
         let (from, to) = (self.core.file(from)?, self.core.file(to)?);
         ensure(!to.has(OpenFlags::APPEND), Errno::EBADF)?;
+        let len = len.min(MAX_TRANSFER);
         let apart = from_offset.abs_diff(to_offset) >= len;
         ensure(from.node.ino() != to.node.ino() || apart, Errno::EINVAL)?;
         let mut done = 0;

@@ -8,7 +8,7 @@ use crate::flags::OpenFlags;
 use crate::pages::Found;
 use crate::pool::state;
 use crate::readahead::Window;
-use crate::types::{FileKind, PAGE};
+use crate::types::{AROUND, FileKind, MAX_TRANSFER, PAGE};
 use crate::vfs::{Core, NodeOf, Vfs};
 use nand::Payload;
 use ssd::Sink;
@@ -34,8 +34,10 @@ pub enum Advice {
 
 impl<B: Body> Vfs<B> {
     /// Reads up to `len` bytes from `offset` on into `sink` and gives how many
-    /// there were: fewer only at the end of the file. Offsets that the sink is
-    /// given count from `offset`.
+    /// there were: [`MAX_TRANSFER`] at most, and fewer only at the end of the
+    /// file. Offsets that the sink is given count from `offset`.
+    ///
+    /// [`MAX_TRANSFER`]: crate::MAX_TRANSFER
     ///
     /// # Errors
     /// `EBADF` if it was not opened to be read, `EISDIR`, `EINVAL` with `DIRECT`
@@ -49,6 +51,7 @@ impl<B: Body> Vfs<B> {
     ) -> Result<u64> {
         let core = &self.core;
         let file = core.file(handle)?;
+        let len = len.min(MAX_TRANSFER);
         let there = file.node.size().saturating_sub(offset).min(len);
         core.pay(core.config.costs.copying(there)).await;
         core.read(&file, offset, len, sink).await
@@ -264,24 +267,33 @@ impl<B: Body> Core<B> {
         // Past the end there is nothing. The remainder of the length stays, as
         // the medium may refuse it.
         let len = len.min(there.next_multiple_of(PAGE) + len % PAGE);
+        let mut bytes = vec![0; len.min(AROUND) as usize];
         let pages = offset / PAGE..offset.saturating_add(len).div_ceil(PAGE);
         self.write_back(node, pages, true).await;
-        let mut bytes = vec![0; len as usize];
-        self.body
-            .read_direct(&node.inode, offset, &mut bytes)
-            .await?;
-        let mut at = 0;
-        while at < there {
-            // In pieces of the pages of the file, as a sink expects.
-            let from = (offset + at) % PAGE;
-            let part = (PAGE - from).min(there - at);
-            let mut page = [0; PAGE as usize];
-            let (from, piece) = (from as usize, &bytes[at as usize..(at + part) as usize]);
-            page[from..from + piece.len()].copy_from_slice(piece);
-            let payload = Payload::Bytes(std::sync::Arc::new(page));
-            sink.take(at as usize, part as usize, &payload, from);
-            at += part;
+        let mut done = 0;
+        while done < there {
+            let part = &mut bytes[..(len - done).min(AROUND) as usize];
+            let at = offset + done;
+            self.body.read_direct(&node.inode, at, part).await?;
+            let kept = (there - done).min(part.len() as u64);
+            hand_over(&part[..kept as usize], offset, done, sink);
+            done += kept;
         }
         Ok(there)
+    }
+}
+
+/// Gives `bytes`, which come `skip` after `offset` in a file, to `sink`: in pieces
+/// of the pages of the file, as it expects.
+fn hand_over(bytes: &[u8], offset: u64, skip: u64, sink: &mut impl Sink) {
+    let mut at = 0;
+    while at < bytes.len() {
+        let from = ((offset + skip + at as u64) % PAGE) as usize;
+        let part = (PAGE as usize - from).min(bytes.len() - at);
+        let mut page = [0; PAGE as usize];
+        page[from..from + part].copy_from_slice(&bytes[at..at + part]);
+        let payload = Payload::Bytes(std::sync::Arc::new(page));
+        sink.take(skip as usize + at, part, &payload, from);
+        at += part;
     }
 }

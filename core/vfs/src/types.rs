@@ -3,6 +3,14 @@
 /// Bytes of a page of the cache, the unit of file contents: 4096.
 pub const PAGE: u64 = 4096;
 
+/// Bytes that one call reads, writes or copies at most, as in Linux
+/// (`MAX_RW_COUNT`): what fits an `int`, in whole pages.
+pub const MAX_TRANSFER: u64 = i32::MAX as u64 / PAGE * PAGE;
+
+/// Bytes of a call around the cache that are in memory at once, a choice of ours:
+/// so that a length that somebody else names takes no more.
+pub(crate) const AROUND: u64 = 16 << 20;
+
 /// The number of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u64);

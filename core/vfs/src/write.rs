@@ -11,7 +11,7 @@ use crate::flags::{OpenFlags, Source};
 use crate::observe::Act;
 use crate::pages::Piece;
 use crate::pool::state;
-use crate::types::{FileKind, PAGE};
+use crate::types::{AROUND, FileKind, MAX_TRANSFER, PAGE};
 use crate::vfs::{Core, NodeOf, Vfs};
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,8 +22,10 @@ const CHUNK: u64 = 256;
 
 impl<B: Body> Vfs<B> {
     /// Writes at `offset`, or at the end of a file opened with `APPEND`, and
-    /// gives how many bytes were written: fewer if the space ran out or the
-    /// largest size was reached.
+    /// gives how many bytes were written: [`MAX_TRANSFER`] at most, and fewer if
+    /// the space ran out or the largest size was reached.
+    ///
+    /// [`MAX_TRANSFER`]: crate::MAX_TRANSFER
     ///
     /// # Errors
     /// `EBADF` if it was not opened to be written, `EFBIG`, `ENOSPC`, `EINVAL`
@@ -70,6 +72,8 @@ impl<B: Body> Core<B> {
         ensure(file.has(OpenFlags::WRITE), Errno::EBADF)?;
         let node = &file.node;
         ensure(node.attr().kind == FileKind::Regular, Errno::EINVAL)?;
+        self.ensure_writable()?;
+        let source = source.cut(MAX_TRANSFER);
         self.pay(self.config.costs.copying(source.len())).await;
         if source.is_empty() {
             return Ok((offset, 0));
@@ -227,16 +231,25 @@ impl<B: Body> Core<B> {
         source: Source<'_>,
     ) -> Result<u64> {
         self.expel(node, offset, source.len()).await;
-        let bytes = match source {
-            Source::Bytes(bytes) => bytes.into(),
-            Source::Fill { len, .. } => {
-                let mut bytes = vec![0; len as usize];
-                source.copy_to(0, offset, &mut bytes);
-                std::borrow::Cow::from(bytes)
+        if let Source::Bytes(bytes) = source {
+            self.body.write_direct(&node.inode, offset, bytes).await?;
+            return Ok(source.len());
+        }
+        let (mut done, len) = (0, source.len());
+        while done < len {
+            // The odd part goes first: what the medium cannot write at is refused
+            // before anything is written.
+            let odd = (len - done) % AROUND;
+            let mut bytes = vec![0; if odd > 0 { odd } else { AROUND } as usize];
+            let at = offset + done;
+            source.copy_to(done, at, &mut bytes);
+            match self.body.write_direct(&node.inode, at, &bytes).await {
+                Ok(()) => done += bytes.len() as u64,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
             }
-        };
-        self.body.write_direct(&node.inode, offset, &bytes).await?;
-        Ok(bytes.len() as u64)
+        }
+        Ok(done)
     }
 
     /// Brings what the cache holds of a range to the medium, and drops it; with

@@ -2,10 +2,11 @@
 
 use crate::bench::{cache, errno, fill, make, mount, slow, user, with_root};
 use sim::Kernel;
-use units::Bytes;
+use units::{Bytes, Ns};
 use vfs::mem::MemFs;
 use vfs::{
-    Access, Errno, FallocateMode, Hint, OpenFlags, PAGE, Process, Source, Whence, XattrFlags,
+    Access, CacheConfig, Errno, FallocateMode, Hint, MAX_TRANSFER, OpenFlags, PAGE, Process,
+    Source, Whence, XattrFlags,
 };
 
 #[test]
@@ -38,10 +39,59 @@ fn direct_writes_and_cached_reads_see_each_other() {
         assert_eq!(tail.len(), 512, "as far as there is something");
         let all = process.pread(direct, 0, 1 << 60, &mut ()).await;
         assert_eq!(all, Ok(4 * PAGE + 512), "what is asked for takes no memory");
-        let odd = process.pread(direct, 0, (1 << 60) + 7, &mut ()).await;
+        let odd = process.pread(direct, 0, 8 * PAGE + 7, &mut ()).await;
         assert_eq!(errno(odd), Errno::EINVAL);
     });
     vfs.check();
+}
+
+#[test]
+fn an_absurd_length_takes_neither_memory_nor_time() {
+    let kernel = Kernel::new();
+    let (body, config) = (MemFs::new(Bytes(1 << 20)), CacheConfig::default());
+    let vfs = mount(&kernel.sim(), body, config);
+    let process = Process::new(&vfs, Access::root());
+    kernel.block_on(async move {
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE | OpenFlags::DIRECT;
+        let fd = process.open(b"/f", flags, 0o600).await.unwrap();
+        process.ftruncate(fd, 1 << 40).await.unwrap();
+        let sim = process.vfs().sim().clone();
+        let most = |start| {
+            let costs = config.costs;
+            let spent = costs.call.0 + costs.page.0 * (MAX_TRANSFER / PAGE);
+            assert_eq!(sim.now().since(start), Ns(spent));
+        };
+        let start = sim.now();
+        let absurd = Source::Fill {
+            pattern: 1,
+            len: i64::MAX as u64,
+        };
+        let odd = process.pwrite(fd, 1, absurd).await;
+        assert_eq!(errno(odd), Errno::EINVAL);
+        most(start);
+        let start = sim.now();
+        let odd = process.pread(fd, 1, u64::MAX, &mut ()).await;
+        assert_eq!(errno(odd), Errno::EINVAL);
+        most(start);
+        let other = process.open(b"/g", flags, 0o600).await.unwrap();
+        let full = process.pwrite(other, 0, absurd).await;
+        assert_eq!(errno(full), Errno::ENOSPC);
+    });
+}
+
+#[test]
+fn what_goes_around_the_cache_in_pieces_is_whole() {
+    with_root(|p| async move {
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE | OpenFlags::DIRECT;
+        let fd = p.open(b"/f", flags, 0o600).await.unwrap();
+        let (pattern, len) = (0x0807_0605_0403_0201, (34 << 20) + 512);
+        let source = Source::Fill { pattern, len };
+        assert_eq!(p.pwrite(fd, 512, source).await, Ok(len));
+        let bytes = p.read_bytes(fd, 512, 35 << 20).await.unwrap();
+        assert_eq!(bytes.len() as u64, len);
+        let (words, rest) = bytes.as_chunks::<8>();
+        assert!(rest.is_empty() && words.iter().all(|word| *word == [1, 2, 3, 4, 5, 6, 7, 8]));
+    });
 }
 
 #[test]
