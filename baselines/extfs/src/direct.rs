@@ -10,6 +10,7 @@ use crate::truncate::FREE_CREDITS;
 use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
+use units::SECTOR;
 use vfs::{DirtyPage, Errno, FallocateMode, Result, SeekWhat, Timestamp};
 
 const SIZE: u64 = BLOCK as u64;
@@ -40,9 +41,13 @@ impl<P: Persist> ExtFs<P> {
     }
 
     /// Writes bytes around the cache: over blocks that are there as they are,
-    /// into others as whole blocks with zeros around.
+    /// into others as whole blocks with zeros around. As in Linux, whole sectors
+    /// are all that it takes, wherever they go.
     pub(crate) async fn direct_write(&self, node: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset + bytes.len() as u64;
+        if !offset.is_multiple_of(SECTOR) || !end.is_multiple_of(SECTOR) {
+            return Err(Errno::EINVAL);
+        }
         if end > FILE_MAX {
             return Err(Errno::EFBIG);
         }

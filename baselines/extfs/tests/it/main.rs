@@ -1,6 +1,7 @@
 //! The body against the tools and the kernel that own its format.
 
 mod audit;
+mod direct;
 mod driver;
 mod fill;
 mod hostile;
