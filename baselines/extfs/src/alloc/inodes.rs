@@ -116,11 +116,15 @@ impl<P: Persist> ExtFs<P> {
         found.map_or(home, |number| number as u32 * flex)
     }
 
-    /// Marks the first free inode of a loaded group as used.
+    /// Marks the first free inode of a loaded group as used, unless others took
+    /// the last one while the bitmap was loaded.
     fn take_inode(&self, tx: &P::Tx, number: u32, dir: bool) -> Option<u32> {
         let per_group = self.geometry.inodes_per_group;
         let mut alloc = self.alloc.borrow_mut();
         let group = &mut alloc.groups[number as usize];
+        if group.descriptor.free_inodes == 0 {
+            return None;
+        }
         let map = group.inodes.as_mut()?;
         let lowest = if number == 0 {
             self.geometry.first_inode - 1

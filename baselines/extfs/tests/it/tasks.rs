@@ -1,12 +1,12 @@
 //! Several tasks at once, over a cache that holds next to nothing.
 
-use crate::driver::{Driver, new_image, pattern};
+use crate::driver::{Driver, new_image, on_image, pattern};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, check};
 use host::RamDisk;
 use sim::Kernel;
 use std::rc::Rc;
 use units::Placement;
-use vfs::Body;
+use vfs::{Body, Errno};
 
 const TASKS: u64 = 8;
 
@@ -53,6 +53,38 @@ async fn shared_file(driver: Shared, task: u64) {
             .await
             .unwrap();
     }
+}
+
+#[test]
+fn of_two_tasks_that_want_the_last_inode_one_gets_it() {
+    // 16 inodes, of which 11 are taken from the start.
+    let few = MkfsOptions {
+        bytes_per_inode: 4 << 20,
+        ..MkfsOptions::new(64 * 256)
+    };
+    let image = on_image(&new_image(&few), |driver| async move {
+        for dir in ["a", "b"] {
+            driver.mkdir(dir).await.unwrap();
+        }
+        for file in ["a/1", "a/2"] {
+            driver.put(file, b"").await.unwrap();
+        }
+        driver
+    });
+    let image = on_image(&image, |driver| async move {
+        for dir in ["a", "b"] {
+            driver.walk(dir).await.unwrap();
+        }
+        let made = sim::join(driver.put("a/x", b""), driver.put("b/x", b"")).await;
+        let made = [made.0.map(drop), made.1.map(drop)];
+        assert_eq!(made, [Ok(()), Err(Errno::ENOSPC)]);
+        assert_eq!(driver.fs.stat().files_free, 0);
+        // The group is full, and no more than that.
+        driver.unlink("a/x").await.unwrap();
+        driver.put("b/x", b"").await.unwrap();
+        driver
+    });
+    assert_eq!(check(&image[..]), []);
 }
 
 #[test]
