@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 use units::Bytes;
-use vfs::Body;
+use vfs::{Body, Timestamp};
 
 /// File systems that can be made and mounted.
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,6 +54,11 @@ pub(crate) struct Mkfs {
     /// Seed of its identity and of the hashes of its names
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// When it says it was made: seconds since 1970, or `now`
+    ///
+    /// By default always the same, so that the same command makes the same bytes.
+    #[arg(long, value_name = "TIME", default_value = MADE, value_parser = moment)]
+    time: Timestamp,
     #[command(flatten)]
     shown: Shown,
 }
@@ -102,7 +107,7 @@ impl Mkfs {
             // What a random identity looks like by RFC 4122.
             uuid: stamped(bytes()),
             hash_seed: bytes(),
-            now: fuse::timestamp(SystemTime::now()),
+            now: self.time,
             label: self.label.clone(),
             bytes_per_inode: self.bytes_per_inode.0,
             inode_size: self.inode_size,
@@ -120,6 +125,25 @@ impl Mkfs {
         }
         Ok(options)
     }
+}
+
+/// The time that is written down if nobody names one: the start of the year 2000,
+/// a choice of ours. It shall only be the same each time, and before any mount.
+const MADE: &str = "946684800";
+
+/// A time that is written down. Inodes of 128 bytes have 31 bits for it.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    if text == "now" {
+        return Ok(fuse::timestamp(SystemTime::now()));
+    }
+    let secs = text
+        .parse()
+        .ok()
+        .filter(|secs| *secs <= i64::from(i32::MAX));
+    let secs = secs.filter(|secs| *secs >= 0);
+    let wanted = "expected seconds since 1970, up to 2147483647, or `now`";
+    let secs = secs.ok_or_else(|| wanted.to_owned())?;
+    Ok(Timestamp { secs, nanos: 0 })
 }
 
 fn stamped(mut uuid: [u8; 16]) -> [u8; 16] {

@@ -51,6 +51,34 @@ fn the_seed_is_the_identity() {
     assert_ne!(images[0], images[2]);
 }
 
+/// What `mkfs` with these arguments makes of a new drive.
+fn image(arguments: &str) -> Vec<u8> {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    bench.done(&format!("mkfs ext4 d.flash {arguments}"));
+    bench.done("drive export d.flash out.img");
+    bench.read("out.img")
+}
+
+#[test]
+fn the_same_command_makes_the_same_bytes() {
+    let made = |image: &[u8]| {
+        let at = 1024 + 0x108;
+        u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes"))
+    };
+    let first = image("");
+    assert!(first == image(""));
+    assert_eq!(made(&first), 946_684_800);
+    assert_eq!(made(&image("--time 1234567890")), 1_234_567_890);
+    assert!(made(&image("--time now")) > 1_700_000_000);
+    for wrong in ["-1", "2147483648", "soon"] {
+        let bench = Bench::new();
+        let said = bench.run(&format!("mkfs ext4 d.flash --time={wrong}"));
+        assert_eq!(said.code, Some(2));
+        assert!(said.err.contains("seconds since 1970"), "{}", said.err);
+    }
+}
+
 #[test]
 fn damage_is_found_and_named() {
     let bench = made();
