@@ -107,6 +107,8 @@ fn start_in_background() -> Answer {
         err.read_to_string(&mut reason)?;
     }
     child.wait()?;
-    let reason = reason.trim().trim_start_matches("flashloom: ");
+    // Notes may come before it.
+    let reason = reason.trim().lines().last().unwrap_or_default();
+    let reason = reason.trim_start_matches("flashloom: ");
     Err(Failure::new(reason))
 }

@@ -1,6 +1,7 @@
 //! Files that are there whole or not at all; drives in them.
 
 use super::failure::Failure;
+use super::output::note;
 use engine::{Access, DriveFile};
 use ssd::{DriveConfig, DriveMedia};
 use std::fs::File;
@@ -29,6 +30,14 @@ pub(crate) fn is_drive(path: &Path) -> bool {
 /// that `access` excludes.
 pub(crate) fn open(path: &Path, access: Access) -> Result<DriveFile, Failure> {
     DriveFile::open(path, access).map_err(|e| Failure::at(path, e))
+}
+
+/// Waits until whoever has just served the drive in the file at `path` has put it
+/// there, and says so if that takes a while.
+pub(crate) fn wait_for_others(path: &Path) -> Result<(), Failure> {
+    let told = || note("the drive is still being written to its file: waiting for that");
+    let free = DriveFile::open_after_others(path, told);
+    free.map(drop).map_err(|e| Failure::at(path, e))
 }
 
 /// The drive in `file`, which is at `path`.

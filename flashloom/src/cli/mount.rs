@@ -3,6 +3,7 @@
 use super::Answer;
 use super::daemon::Run;
 use super::failure::Failure;
+use super::file;
 use super::filesystem::Kind;
 use clap::Args;
 use engine::{Device, Engine, FileError, Handle, Signals, finish};
@@ -64,6 +65,7 @@ impl Mount {
     }
 
     fn mount(&self, signals: Signals) -> Result<(), Failure> {
+        file::wait_for_others(&self.path)?;
         let at = |e: &dyn std::fmt::Display| Failure::at(&self.path, e);
         let (engine, volume) = match self.kind {
             Kind::Ext4 => self.start().map_err(|e| at(&e))?,

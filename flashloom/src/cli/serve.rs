@@ -3,6 +3,7 @@
 use super::Answer;
 use super::daemon::Run;
 use super::failure::Failure;
+use super::file;
 use clap::Args;
 use engine::{Device, Handle, Signals};
 use fuse::{DRIVE_NAME, DriveFs, Show};
@@ -32,6 +33,7 @@ impl Serve {
     }
 
     fn serve(&self, signals: Signals) -> Result<(), Failure> {
+        file::wait_for_others(&self.path)?;
         let powered = Device::start(&self.path, self.run.pace());
         let (engine, device) = powered.map_err(|e| Failure::at(&self.path, e))?;
         let shown = self.show(device.clone(), signals);

@@ -17,6 +17,11 @@ use tempfile::NamedTempFile;
 /// How long a lock is waited for. Who serves a drive lets go of it a moment after
 /// its last user has.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it is waited for while it is shared: by who has served a drive and
+/// writes it to its file, and by those who look at it.
+const MORE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long nothing is said of that.
+const SILENCE: Duration = Duration::from_millis(250);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -49,6 +54,14 @@ pub enum Access {
     Change,
 }
 
+/// What became of a try to lock a file.
+enum Tried {
+    Locked(DriveFile),
+    /// Others have it who would let anyone look at it.
+    Shared,
+    InUse,
+}
+
 /// The file of a drive, under a lock until this is dropped.
 pub struct DriveFile {
     pub(crate) path: PathBuf,
@@ -63,20 +76,60 @@ impl DriveFile {
     pub fn open(path: &Path, access: Access) -> Result<Self, FileError> {
         let until = Instant::now() + PATIENCE;
         loop {
-            // A drive that is looked at may lie where nothing can be written.
-            let file = File::options()
-                .read(true)
-                .write(access == Access::Change)
-                .open(path)?;
-            if try_lock(&file, access)? && is_at(&file, path) {
-                let path = path.to_owned();
-                return Ok(Self { path, file });
+            match Self::try_open(path, access)? {
+                Tried::Locked(file) => return Ok(file),
+                Tried::Shared | Tried::InUse if Instant::now() >= until => {
+                    return Err(FileError::InUse);
+                }
+                Tried::Shared | Tried::InUse => sleep(PAUSE),
             }
-            if Instant::now() >= until {
+        }
+    }
+
+    /// Opens and locks the file at `path` to change the drive. Whoever has just
+    /// served it is waited for while he writes it to the file, which takes longer
+    /// the more is on it; `told` is called if that is not over at once.
+    ///
+    /// # Errors
+    /// If there is none, if it stays in use for two seconds, or if it is still
+    /// shared after a minute.
+    pub fn open_after_others(path: &Path, told: impl FnOnce()) -> Result<Self, FileError> {
+        let (start, mut told) = (Instant::now(), Some(told));
+        let (mut until, mut shared) = (start + PATIENCE, None);
+        loop {
+            let now = Instant::now();
+            match Self::try_open(path, Access::Change)? {
+                Tried::Locked(file) => return Ok(file),
+                Tried::Shared => {
+                    until = start + MORE_PATIENCE;
+                    if now.duration_since(*shared.get_or_insert(now)) >= SILENCE {
+                        told.take().into_iter().for_each(|told| told());
+                    }
+                }
+                Tried::InUse => {}
+            }
+            if now >= until {
                 return Err(FileError::InUse);
             }
             sleep(PAUSE);
         }
+    }
+
+    fn try_open(path: &Path, access: Access) -> Result<Tried, FileError> {
+        // A drive that is looked at may lie where nothing can be written.
+        let file = File::options()
+            .read(true)
+            .write(access == Access::Change)
+            .open(path)?;
+        if !try_lock(&file, access)? {
+            let shared = try_lock(&file, Access::Look)?;
+            return Ok(if shared { Tried::Shared } else { Tried::InUse });
+        }
+        if !is_at(&file, path) {
+            return Ok(Tried::InUse);
+        }
+        let path = path.to_owned();
+        Ok(Tried::Locked(Self { path, file }))
     }
 
     /// Puts a drive into a file at `path`, which is not locked.

@@ -84,6 +84,23 @@ fn the_name_stands_for_the_whole_drive_at_every_instant() {
 }
 
 #[test]
+fn who_puts_a_drive_away_is_waited_for() {
+    let folder = TempDir::new().expect("a directory");
+    let path = folder.path().join("d.flash");
+    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
+    DriveFile::create(&path, &config(), &media).expect("written");
+    // Whoever has served a drive shares it until it is in its file.
+    let others = DriveFile::open(&path, Access::Look).expect("it is free");
+    let mut others = Some(others);
+    let waited = DriveFile::open_after_others(&path, || drop(others.take()));
+    let served = waited.expect("the others are gone");
+    assert!(others.is_none(), "somebody was told");
+    let waits = DriveFile::open_after_others(&path, || panic!("it is not shared"));
+    assert!(matches!(waits, Err(FileError::InUse)));
+    drop(served);
+}
+
+#[test]
 fn those_who_look_keep_out_those_who_change() {
     let folder = TempDir::new().expect("a directory");
     let path = folder.path().join("d.flash");
