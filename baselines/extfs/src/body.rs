@@ -8,7 +8,7 @@ use crate::persist::Persist;
 use nand::Payload;
 use std::ops::Range;
 use vfs::{
-    Body, DirEntry, DirtyPage, Errno, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
+    Access, Body, DirEntry, DirtyPage, Errno, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
     SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 
@@ -119,8 +119,8 @@ impl<P: Persist> Body for ExtFs<P> {
         self.read_back(inode, first, pages).await
     }
 
-    async fn reserve(&self, inode: &Node, pages: Range<u64>) -> Result<()> {
-        self.promise(inode, pages).await
+    async fn reserve(&self, who: &Access, inode: &Node, pages: Range<u64>) -> Result<()> {
+        self.promise(inode, pages, self.kept_from(who)).await
     }
 
     async fn write_pages(&self, inode: &Node, pages: &[DirtyPage]) -> Result<()> {
@@ -131,18 +131,25 @@ impl<P: Persist> Body for ExtFs<P> {
         self.direct_read(inode, offset, out).await
     }
 
-    async fn write_direct(&self, inode: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.direct_write(inode, offset, bytes).await
+    async fn write_direct(
+        &self,
+        who: &Access,
+        inode: &Node,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        self.direct_write(who, inode, offset, bytes).await
     }
 
     async fn fallocate(
         &self,
+        who: &Access,
         inode: &Node,
         mode: FallocateMode,
         range: Range<u64>,
         now: Timestamp,
     ) -> Result<()> {
-        self.change_allocation(inode, mode, range, now).await
+        self.change_allocation(who, inode, mode, range, now).await
     }
 
     async fn seek(&self, inode: &Node, offset: u64, what: SeekWhat) -> Result<Option<u64>> {
@@ -194,7 +201,7 @@ impl<P: Persist> Body for ExtFs<P> {
             block_size: BLOCK as u32,
             blocks: self.geometry.blocks - overhead.min(self.geometry.blocks),
             blocks_free: free,
-            blocks_available: free.saturating_sub(self.geometry.reserved_blocks),
+            blocks_available: free.saturating_sub(self.slack() + self.geometry.reserved_blocks),
             files: u64::from(self.geometry.inodes),
             files_free: alloc.free_inodes,
             name_max: 255,

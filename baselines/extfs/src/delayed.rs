@@ -2,7 +2,8 @@
 //! when it is written back, when it is known how much follows.
 //!
 //! Invariants: what is promised is at most what is free, less a reserve for the
-//! trees and directories that lead to it; a page is promised at most once and the
+//! trees and directories that lead to it, and less what the superblock keeps for
+//! root unless he asks; a page is promised at most once and the
 //! promise ends when it gets a block or is cut off. The size on the medium grows
 //! only over pages that were written.
 
@@ -17,7 +18,7 @@ use crate::tree::{SECTORS, STEP_CREDITS};
 use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
-use vfs::{DirtyPage, Errno, FileKind, Result};
+use vfs::{Access, DirtyPage, Errno, FileKind, Result};
 
 /// Blocks kept for metadata: a fiftieth of the file system, up to 4,096. The
 /// same figures as the kernel's.
@@ -111,12 +112,27 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    fn slack(&self) -> u64 {
+    pub(crate) fn slack(&self) -> u64 {
         (self.geometry.blocks / SLACK_PART).min(SLACK_MAX)
     }
 
-    /// Promises space to those of `pages` that have none, or to none of them.
-    pub(crate) async fn promise(&self, node: &Node, pages: Range<u64>) -> Result<()> {
+    /// Free blocks that `who` may not take. As in Linux those of root are his,
+    /// and of the user and the group that the superblock names; of no group if
+    /// that is root's.
+    pub(crate) fn kept_from(&self, who: &Access) -> u64 {
+        let (uid, gid) = self.geometry.reserved_for;
+        let his = who.is_root() || who.uid == uid || gid != 0 && who.in_group(gid);
+        let reserved = if his {
+            0
+        } else {
+            self.geometry.reserved_blocks
+        };
+        self.slack() + reserved
+    }
+
+    /// Promises space to those of `pages` that have none, or to none of them;
+    /// `kept` blocks have to stay free.
+    pub(crate) async fn promise(&self, node: &Node, pages: Range<u64>, kept: u64) -> Result<()> {
         let (mut page, mut added) = (pages.start, Vec::new());
         while page < pages.end {
             let piece = self.lookup_block(node, page).await?;
@@ -125,7 +141,7 @@ impl<P: Persist> ExtFs<P> {
                 if end < pages.end {
                     added.append(&mut node.private.reserved.borrow().gaps(&(page..end)));
                 }
-                if let Err(error) = self.promise_hole(node, page..end) {
+                if let Err(error) = self.promise_hole(node, page..end, kept) {
                     let before = added.into_iter().filter(|gap| gap.end <= page);
                     before.for_each(|gap| self.unpromise(node, gap));
                     return Err(error);
@@ -137,11 +153,11 @@ impl<P: Persist> ExtFs<P> {
     }
 
     /// Promises space to a hole, or to the part of it that has none.
-    pub(crate) fn promise_hole(&self, node: &Node, pages: Range<u64>) -> Result<()> {
+    pub(crate) fn promise_hole(&self, node: &Node, pages: Range<u64>, kept: u64) -> Result<()> {
         let mut reserved = node.private.reserved.borrow_mut();
         let missing = reserved.missing(&pages);
         let mut alloc = self.alloc.borrow_mut();
-        if missing > 0 && alloc.available() < missing + self.slack() {
+        if missing > 0 && alloc.available() < missing.saturating_add(kept) {
             return Err(Errno::ENOSPC);
         }
         alloc.promised += reserved.add(pages);

@@ -11,7 +11,7 @@ use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
 use units::SECTOR;
-use vfs::{DirtyPage, Errno, FallocateMode, Result, SeekWhat, Timestamp};
+use vfs::{Access, DirtyPage, Errno, FallocateMode, Result, SeekWhat, Timestamp};
 
 const SIZE: u64 = BLOCK as u64;
 
@@ -43,7 +43,13 @@ impl<P: Persist> ExtFs<P> {
     /// Writes bytes around the cache: over blocks that are there as they are,
     /// into others as whole blocks with zeros around. As in Linux, whole sectors
     /// are all that it takes, wherever they go.
-    pub(crate) async fn direct_write(&self, node: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) async fn direct_write(
+        &self,
+        who: &Access,
+        node: &Node,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         let end = offset + bytes.len() as u64;
         if !offset.is_multiple_of(SECTOR) || !end.is_multiple_of(SECTOR) {
             return Err(Errno::EINVAL);
@@ -61,16 +67,17 @@ impl<P: Persist> ExtFs<P> {
             let part = &bytes[done..done + len as usize];
             if let State::Written(start) = piece.state {
                 let placement = self.options.placer.data(node.hint.get());
-                let who = self.who(node);
+                let booked = self.who(node);
                 let write = self
                     .persist
-                    .write_direct(start, within, part, placement, who);
+                    .write_direct(start, within, part, placement, booked);
                 write.await?;
             } else {
                 // What is taken here may not be what was promised to others.
                 let until = at + len;
                 let pages = block..until.div_ceil(SIZE);
-                self.promise(node, pages.clone()).await?;
+                let kept = self.kept_from(who);
+                self.promise(node, pages.clone(), kept).await?;
                 // Pages past the size are not written back: raise it first.
                 node.update(|attr| attr.size = attr.size.max(until));
                 let result = self.write_back(node, &pages_of(at, part)).await;
@@ -100,6 +107,7 @@ impl<P: Persist> ExtFs<P> {
     /// Changes the allocation of a range.
     pub(crate) async fn change_allocation(
         &self,
+        who: &Access,
         node: &Node,
         mode: FallocateMode,
         range: Range<u64>,
@@ -113,9 +121,10 @@ impl<P: Persist> ExtFs<P> {
         }
         let inner = range.start.div_ceil(SIZE)..range.end / SIZE;
         self.unpromise(node, inner.clone());
+        let kept = self.kept_from(who);
         let keep_size = match mode {
             FallocateMode::Allocate { keep_size } => {
-                self.fill(node, &range).await?;
+                self.fill(node, &range, kept).await?;
                 keep_size
             }
             FallocateMode::Punch => {
@@ -126,7 +135,7 @@ impl<P: Persist> ExtFs<P> {
             FallocateMode::Zero { keep_size } => {
                 self.zero_edges(node, &range).await?;
                 self.unwrite(node, inner).await?;
-                self.fill(node, &range).await?;
+                self.fill(node, &range, kept).await?;
                 keep_size
             }
         };
@@ -140,8 +149,9 @@ impl<P: Persist> ExtFs<P> {
         self.persist.end(tx).await.map(|_| ())
     }
 
-    /// Allocates the holes of a range as unwritten.
-    async fn fill(&self, node: &Node, range: &Range<u64>) -> Result<()> {
+    /// Allocates the holes of a range as unwritten; `kept` blocks have to stay
+    /// free.
+    async fn fill(&self, node: &Node, range: &Range<u64>, kept: u64) -> Result<()> {
         let (mut block, end) = (range.start / SIZE, range.end.div_ceil(SIZE));
         let mut forced = false;
         while block < end {
@@ -153,7 +163,7 @@ impl<P: Persist> ExtFs<P> {
             }
             // What is taken here may not be what was promised to others.
             let pages = block..block + len;
-            self.promise_hole(node, pages.clone())?;
+            self.promise_hole(node, pages.clone(), kept)?;
             let tx = self.persist.begin(EXTENT_CREDITS).await?;
             let turn = node.private.turn.acquire(1).await;
             let filled = self.fill_hole(&tx, node, block, len, true).await;

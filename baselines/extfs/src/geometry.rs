@@ -52,6 +52,8 @@ pub enum MountError {
 pub(crate) struct Geometry {
     pub(crate) blocks: u64,
     pub(crate) reserved_blocks: u64,
+    /// The user and the group besides root whom they are reserved for.
+    pub(crate) reserved_for: (u32, u32),
     pub(crate) inodes: u32,
     pub(crate) blocks_per_group: u32,
     pub(crate) inodes_per_group: u32,
@@ -160,6 +162,10 @@ impl Geometry {
         Self {
             blocks,
             reserved_blocks: wide(sb::RESERVED_LO.get(b), sb::RESERVED_HI.get(b)),
+            reserved_for: (
+                sb::RESERVED_UID.get(b).into(),
+                sb::RESERVED_GID.get(b).into(),
+            ),
             inodes: sb::INODES_COUNT.get(b),
             blocks_per_group,
             inodes_per_group: sb::INODES_PER_GROUP.get(b),

@@ -13,7 +13,7 @@ use crate::persist::{Persist, Run};
 use crate::tree::SECTORS;
 use crate::{BLOCK, alloc::Want};
 use host::Purpose;
-use vfs::{Attr, Errno, FileKind, Loaded, NewInode, Rename, Result, Timestamp};
+use vfs::{Access, Attr, Errno, FileKind, Loaded, NewInode, Rename, Result, Timestamp};
 
 /// Blocks of metadata that making an inode changes: its bitmap, descriptor and
 /// slot, and a first block with a bitmap and a descriptor.
@@ -103,6 +103,7 @@ impl<P: Persist> ExtFs<P> {
     /// Makes an inode with its first block, if it needs one, and no name.
     async fn make_inode(&self, tx: &P::Tx, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
         let is_dir = new.kind == FileKind::Directory;
+        self.ensure_room_for(new)?;
         let slot = self.allocate_inode(tx, number(dir), is_dir).await?;
         let node = self.init_inode(tx, slot, new, dir.private.flags.get());
         let filled = match new.kind {
@@ -115,6 +116,27 @@ impl<P: Persist> ExtFs<P> {
             return Err(error);
         }
         Ok(node)
+    }
+
+    /// Whether there is a block for what is new, if it needs one. Root may also
+    /// have those that are kept for metadata; others leave him his.
+    fn ensure_room_for(&self, new: &NewInode<'_>) -> Result<()> {
+        let takes = match new.kind {
+            FileKind::Directory => true,
+            FileKind::Symlink => new.target.len() > FAST_TARGET,
+            _ => false,
+        };
+        let who = Access {
+            uid: new.uid,
+            gid: new.gid,
+            groups: Vec::new(),
+        };
+        let kept = self.kept_from(&who);
+        let full = self.alloc.borrow().available() <= kept;
+        if takes && kept > self.slack() && full {
+            return Err(Errno::ENOSPC);
+        }
+        Ok(())
     }
 
     async fn unmake(&self, tx: &P::Tx, node: &Node) -> Result<()> {

@@ -10,7 +10,7 @@
 use crate::errno::Result;
 use crate::inode::Inode;
 use crate::types::{
-    Attr, DirEntry, FallocateMode, FileKind, Ino, SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Attr, DirEntry, FallocateMode, FileKind, Ino, SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 use nand::Payload;
 use std::ops::Range;
@@ -237,7 +237,12 @@ pub trait Body: 'static {
     ///
     /// # Errors
     /// `ENOSPC`, `EDQUOT`, `EIO`: then nothing is written.
-    async fn reserve(&self, inode: &Inode<Self::Private>, pages: Range<u64>) -> Result<()>;
+    async fn reserve(
+        &self,
+        who: &Access,
+        inode: &Inode<Self::Private>,
+        pages: Range<u64>,
+    ) -> Result<()>;
 
     /// Writes back dirty pages in ascending order; returns when the medium has
     /// taken them, which does not make them durable.
@@ -266,6 +271,7 @@ pub trait Body: 'static {
     /// `ENOSPC`, `EIO`.
     async fn write_direct(
         &self,
+        who: &Access,
         inode: &Inode<Self::Private>,
         offset: u64,
         bytes: &[u8],
@@ -278,6 +284,7 @@ pub trait Body: 'static {
     /// `EOPNOTSUPP`, `ENOSPC`, `EFBIG`, `EIO`.
     async fn fallocate(
         &self,
+        who: &Access,
         inode: &Inode<Self::Private>,
         mode: FallocateMode,
         range: Range<u64>,

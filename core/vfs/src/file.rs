@@ -75,6 +75,18 @@ impl<B: Body> Vfs<B> {
         self.core.open(who, node, flags).await
     }
 
+    /// Opens a file on behalf of `who`, whom somebody else has let in already, as
+    /// a kernel above does.
+    ///
+    /// # Errors
+    /// As [`Vfs::open`], but for `EACCES`.
+    pub async fn open_granted(&self, who: &Access, ino: Ino, flags: OpenFlags) -> Result<Handle> {
+        self.core.pay(self.core.config.costs.call).await;
+        let node = self.core.node(ino).await?;
+        self.core.check_open(&Access::root(), &node, flags)?;
+        self.core.open_checked(who, node, flags).await
+    }
+
     /// Opens a name in a directory, and makes a file of it first if it is free.
     /// The caller refers to the inode until [`Vfs::forget`].
     ///
@@ -190,12 +202,27 @@ impl<B: Body> Core<B> {
         node: Rc<NodeOf<B>>,
         flags: OpenFlags,
     ) -> Result<Handle> {
-        if !flags.has(OpenFlags::PATH) {
-            check_open(who, &node.attr(), flags)?;
-            if flags.has(OpenFlags::WRITE) || flags.has(OpenFlags::TRUNCATE) {
-                self.ensure_writable()?;
-            }
+        self.check_open(who, &node, flags)?;
+        self.open_checked(who, node, flags).await
+    }
+
+    fn check_open(&self, who: &Access, node: &NodeOf<B>, flags: OpenFlags) -> Result<()> {
+        if flags.has(OpenFlags::PATH) {
+            return Ok(());
         }
+        check_open(who, &node.attr(), flags)?;
+        if flags.has(OpenFlags::WRITE) || flags.has(OpenFlags::TRUNCATE) {
+            self.ensure_writable()?;
+        }
+        Ok(())
+    }
+
+    async fn open_checked(
+        &self,
+        who: &Access,
+        node: Rc<NodeOf<B>>,
+        flags: OpenFlags,
+    ) -> Result<Handle> {
         let handle = self.opened(who, Rc::clone(&node), flags);
         let regular = node.attr().kind == FileKind::Regular;
         if flags.has(OpenFlags::TRUNCATE) && regular && !flags.has(OpenFlags::PATH) {

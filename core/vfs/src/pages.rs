@@ -9,7 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::flags::Source;
 use crate::pool::{Pool, state};
 use crate::readahead::Window;
-use crate::types::{Ino, PAGE};
+use crate::types::{Access, Ino, PAGE};
 use crate::vfs::{Core, NodeOf};
 use nand::Payload;
 use std::ops::Range;
@@ -352,7 +352,9 @@ impl<B: Body> Core<B> {
         if !zero_tail(&mut data, from) {
             return Ok(());
         }
-        self.body.reserve(&node.inode, index..index + 1).await?;
+        // It takes no space that it does not have already.
+        let (who, inode) = (Access::root(), &node.inode);
+        self.body.reserve(&who, inode, index..index + 1).await?;
         let frame = self.page(node, index).await?;
         self.change(node, index, frame, |old| *old = data);
         Ok(())

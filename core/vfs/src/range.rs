@@ -44,7 +44,10 @@ impl<B: Body> Vfs<B> {
             core.expel(node, offset, len).await;
             node.failures.tell(&file.failures)?;
             let (inode, now) = (&node.inode, core.now());
-            core.body.fallocate(inode, mode, offset..end, now).await?;
+            let changed = core
+                .body
+                .fallocate(&file.who, inode, mode, offset..end, now);
+            changed.await?;
             core.stamp(&file.who, node).await
         };
         let done = change.await;

@@ -54,7 +54,7 @@ impl<B: Body> Vfs<B> {
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
         core.stamp(&file.who, node).await?;
         let source = source.cut(size.saturating_sub(offset));
-        core.write_told(false, node, offset, source).await?;
+        core.write_told(&file, false, offset, source).await?;
         drop(guard);
         core.balance().await;
         Ok(())
@@ -86,7 +86,7 @@ impl<B: Body> Core<B> {
         let source = source.cut(room);
         self.stamp(&file.who, node).await?;
         let direct = file.has(OpenFlags::DIRECT);
-        let done = self.write_told(direct, node, offset, source).await?;
+        let done = self.write_told(file, direct, offset, source).await?;
         drop(guard);
         self.count(|stats| stats.written += done);
         self.balance().await;
@@ -102,21 +102,21 @@ impl<B: Body> Core<B> {
     /// Writes, around the cache or not, with the lock held, and tells of it.
     async fn write_told(
         &self,
+        file: &OpenFile<B::Private>,
         direct: bool,
-        node: &Rc<NodeOf<B>>,
         offset: u64,
         source: Source<'_>,
     ) -> Result<u64> {
-        let ino = node.ino();
+        let ino = file.node.ino();
         let told = self.begins(|| Act::Write {
             ino,
             offset,
             source,
         });
         let done = if direct {
-            Box::pin(self.write_around(node, offset, source)).await
+            Box::pin(self.write_around(file, offset, source)).await
         } else {
-            self.write_pages_of(node, offset, source).await
+            self.write_pages_of(file, offset, source).await
         };
         self.ends(told, done.ok());
         done
@@ -126,16 +126,17 @@ impl<B: Body> Core<B> {
     /// space ran out counts.
     async fn write_pages_of(
         &self,
-        node: &Rc<NodeOf<B>>,
+        file: &OpenFile<B::Private>,
         offset: u64,
         source: Source<'_>,
     ) -> Result<u64> {
+        let node = &file.node;
         let end = offset + source.len();
         let mut at = offset;
         while at < end {
             let first = at / PAGE;
             let most = end.div_ceil(PAGE).min(first + CHUNK);
-            let outcome = match self.announce(node, first..most).await {
+            let outcome = match self.announce(file, first..most).await {
                 Ok(last) => {
                     let to = end.min(last * PAGE);
                     self.write_span(node, offset, at..to, source).await
@@ -154,15 +155,16 @@ impl<B: Body> Core<B> {
 
     /// Tells the body what is about to be dirty, as far as it is not dirty yet;
     /// gives the end of what there is space for.
-    async fn announce(&self, node: &NodeOf<B>, pages: Range<u64>) -> Result<u64> {
+    async fn announce(&self, file: &OpenFile<B::Private>, pages: Range<u64>) -> Result<u64> {
+        let (who, node) = (&file.who, &file.node);
         if pages.clone().all(|index| self.is_dirty(node, index)) {
             return Ok(pages.end);
         }
-        match self.body.reserve(&node.inode, pages.clone()).await {
+        match self.body.reserve(who, &node.inode, pages.clone()).await {
             Ok(()) => Ok(pages.end),
             Err(Errno::ENOSPC | Errno::EDQUOT) if pages.end - pages.start > 1 => {
                 let one = pages.start..pages.start + 1;
-                self.body.reserve(&node.inode, one).await?;
+                self.body.reserve(who, &node.inode, one).await?;
                 Ok(pages.start + 1)
             }
             Err(errno) => Err(errno),
@@ -226,13 +228,16 @@ impl<B: Body> Core<B> {
     /// Writes around the cache, with the lock held.
     async fn write_around(
         &self,
-        node: &Rc<NodeOf<B>>,
+        file: &OpenFile<B::Private>,
         offset: u64,
         source: Source<'_>,
     ) -> Result<u64> {
+        let (who, node) = (&file.who, &file.node);
         self.expel(node, offset, source.len()).await;
         if let Source::Bytes(bytes) = source {
-            self.body.write_direct(&node.inode, offset, bytes).await?;
+            self.body
+                .write_direct(who, &node.inode, offset, bytes)
+                .await?;
             return Ok(source.len());
         }
         let (mut done, len) = (0, source.len());
@@ -243,7 +248,7 @@ impl<B: Body> Core<B> {
             let mut bytes = vec![0; if odd > 0 { odd } else { AROUND } as usize];
             let at = offset + done;
             source.copy_to(done, at, &mut bytes);
-            match self.body.write_direct(&node.inode, at, &bytes).await {
+            match self.body.write_direct(who, &node.inode, at, &bytes).await {
                 Ok(()) => done += bytes.len() as u64,
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => break,

@@ -94,14 +94,21 @@ impl<B: Body> VolumeFs<B> {
     /// Opens a file or a directory for the kernel.
     pub(crate) fn open_for(
         &self,
+        request: &Request,
         ino: INodeNo,
         flags: OpenFlags,
         opened: FopenFlags,
         reply: ReplyOpen,
     ) {
         let (ino, flags) = (self.numbers.ino(ino), open_flags(flags.0));
+        // The kernel has let him in; what he writes is his all the same.
+        let who = Access {
+            uid: request.uid(),
+            gid: request.gid(),
+            groups: Vec::new(),
+        };
         self.submit(move |volume| async move {
-            match volume.vfs().open(&Access::root(), ino, flags).await {
+            match volume.vfs().open_granted(&who, ino, flags).await {
                 Ok(handle) => reply.opened(FileHandle(volume.keep(handle)), opened),
                 Err(error) => reply.error(errno(error)),
             }

@@ -209,8 +209,8 @@ impl<B: Body> Filesystem for VolumeFs<B> {
         });
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.open_for(ino, flags, cached(flags.0), reply);
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.open_for(request, ino, flags, cached(flags.0), reply);
     }
 
     fn create(
@@ -334,8 +334,8 @@ impl<B: Body> Filesystem for VolumeFs<B> {
         });
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.open_for(ino, flags, FopenFlags::empty(), reply);
+    fn opendir(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.open_for(request, ino, flags, FopenFlags::empty(), reply);
     }
 
     fn readdir(

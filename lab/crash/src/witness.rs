@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use vfs::{
-    Act, Body, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded, NewInode,
+    Access, Act, Body, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded, NewInode,
     Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
 };
 
@@ -256,8 +256,13 @@ impl<B: Body> Body for Witness<B> {
         self.body.read_pages(inode, first, pages).await
     }
 
-    async fn reserve(&self, inode: &Inode<B::Private>, pages: Range<u64>) -> Result<()> {
-        self.body.reserve(inode, pages).await
+    async fn reserve(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        pages: Range<u64>,
+    ) -> Result<()> {
+        self.body.reserve(who, inode, pages).await
     }
 
     async fn write_pages(&self, inode: &Inode<B::Private>, pages: &[DirtyPage]) -> Result<()> {
@@ -275,21 +280,23 @@ impl<B: Body> Body for Witness<B> {
 
     async fn write_direct(
         &self,
+        who: &Access,
         inode: &Inode<B::Private>,
         offset: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        self.body.write_direct(inode, offset, bytes).await
+        self.body.write_direct(who, inode, offset, bytes).await
     }
 
     async fn fallocate(
         &self,
+        who: &Access,
         inode: &Inode<B::Private>,
         mode: FallocateMode,
         range: Range<u64>,
         now: Timestamp,
     ) -> Result<()> {
-        self.body.fallocate(inode, mode, range, now).await
+        self.body.fallocate(who, inode, mode, range, now).await
     }
 
     async fn seek(

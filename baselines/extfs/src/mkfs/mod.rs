@@ -184,6 +184,7 @@ fn numbers(options: &MkfsOptions, blocks: u64) -> Geometry {
     let journal = options.journal_blocks.is_some();
     Geometry {
         blocks,
+        reserved_for: (0, 0),
         reserved_blocks: blocks * u64::from(options.reserved_percent) / 100,
         inodes: inodes_per_group.wrapping_mul(groups),
         blocks_per_group: GROUP_BLOCKS as u32,

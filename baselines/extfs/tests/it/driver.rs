@@ -13,8 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Placement};
 use vfs::{
-    Attr, Body, DirEntry, DirtyPage, Errno, FileKind, Ino, Inode, Loaded, NewInode, Rename, Result,
-    Timestamp,
+    Access, Attr, Body, DirEntry, DirtyPage, Errno, FileKind, Ino, Inode, Loaded, NewInode, Rename,
+    Result, Timestamp,
 };
 
 pub(crate) type Node = Rc<Inode<Private>>;
@@ -162,7 +162,9 @@ impl<P: Persist> Driver<P> {
     pub(crate) async fn write(&self, node: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
         let (size, end) = (node.attr.get().size, offset + bytes.len() as u64);
         let pages = offset / 4096..end.div_ceil(4096);
-        self.fs.reserve(node, pages.clone()).await?;
+        self.fs
+            .reserve(&Access::root(), node, pages.clone())
+            .await?;
         let mut dirty = Vec::new();
         for index in pages {
             let mut page = [0; BLOCK];

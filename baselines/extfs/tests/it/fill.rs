@@ -5,7 +5,7 @@ use crate::tools::{self, Mounted};
 use extfs::MkfsOptions;
 use std::collections::BTreeMap;
 use std::path::Path;
-use vfs::{Body, Errno, FallocateMode, FileKind, XattrFlags};
+use vfs::{Access, Body, Errno, FallocateMode, FileKind, XattrFlags};
 
 type Contents = BTreeMap<String, Vec<u8>>;
 
@@ -198,7 +198,7 @@ fn extent_trees_grow_and_shrink() {
             let range = n * 4096 + n % 2 * 100..(n + 1) * 4096;
             driver
                 .fs
-                .fallocate(&node, FallocateMode::Punch, range, NOW)
+                .fallocate(&Access::root(), &node, FallocateMode::Punch, range, NOW)
                 .await
                 .unwrap();
         }
@@ -240,17 +240,21 @@ fn preallocation_zeroes_and_keeps_sizes() {
             let node = driver.put("a", &pattern(1, 50_000)).await.unwrap();
             let fs = &driver.fs;
             let keep = FallocateMode::Allocate { keep_size: true };
-            fs.fallocate(&node, keep, 0..4_000_000, NOW).await.unwrap();
+            fs.fallocate(&Access::root(), &node, keep, 0..4_000_000, NOW)
+                .await
+                .unwrap();
             assert_eq!(attr(&node).size, 50_000);
             let grow = FallocateMode::Allocate { keep_size: false };
             let other = driver.put("b", b"").await.unwrap();
-            fs.fallocate(&other, grow, 0..3_000_000, NOW).await.unwrap();
+            fs.fallocate(&Access::root(), &other, grow, 0..3_000_000, NOW)
+                .await
+                .unwrap();
             driver
                 .write(&other, 1_000_000, &pattern(2, 70_000))
                 .await
                 .unwrap();
             let zero = FallocateMode::Zero { keep_size: true };
-            fs.fallocate(&other, zero, 1_000_100..1_050_000, NOW)
+            fs.fallocate(&Access::root(), &other, zero, 1_000_100..1_050_000, NOW)
                 .await
                 .unwrap();
             driver

@@ -9,7 +9,7 @@ use sim::Kernel;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::Bytes;
-use vfs::{Body, FallocateMode, FileKind, SeekWhat, XattrFlags};
+use vfs::{Access, Body, FallocateMode, FileKind, SeekWhat, XattrFlags};
 
 const BLOCKS: u64 = 2048;
 const SUPERBLOCK: usize = 1024;
@@ -144,10 +144,19 @@ async fn work(driver: &Driver) {
         let range = 20_000..100_000;
         let _ = driver
             .fs
-            .fallocate(&node, FallocateMode::Punch, range.clone(), NOW)
+            .fallocate(
+                &Access::root(),
+                &node,
+                FallocateMode::Punch,
+                range.clone(),
+                NOW,
+            )
             .await;
         let zero = FallocateMode::Zero { keep_size: false };
-        let _ = driver.fs.fallocate(&node, zero, range, NOW).await;
+        let _ = driver
+            .fs
+            .fallocate(&Access::root(), &node, zero, range, NOW)
+            .await;
         let _ = driver
             .fs
             .set_xattr(&node, b"user.b", &[3; 500], XattrFlags::Any, NOW)

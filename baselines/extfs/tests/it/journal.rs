@@ -146,10 +146,11 @@ fn a_promise_that_fails_takes_nothing() {
         let ino = process.ino(fd).unwrap();
         let inode = vfs::Body::load(vfs.body(), ino).await.unwrap();
         let inode = vfs::Inode::new(ino, inode.attr, inode.private);
-        let promised = vfs::Body::reserve(vfs.body(), &inode, 0..256).await;
+        let root = Access::root();
+        let promised = vfs::Body::reserve(vfs.body(), &root, &inode, 0..256).await;
         assert_eq!(promised, Err(Errno::ENOSPC));
         assert_eq!(vfs.statfs().await.unwrap().blocks_free, before);
-        let promised = vfs::Body::reserve(vfs.body(), &inode, 0..150).await;
+        let promised = vfs::Body::reserve(vfs.body(), &root, &inode, 0..150).await;
         assert_eq!(promised, Ok(()));
         assert_eq!(vfs.statfs().await.unwrap().blocks_free, before - 150);
     });

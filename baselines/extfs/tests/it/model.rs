@@ -3,7 +3,7 @@
 use crate::driver::{Driver, NOW, new_image, on_image, pattern};
 use extfs::{MkfsOptions, Persist};
 use std::collections::BTreeMap;
-use vfs::{Body, Errno, FallocateMode};
+use vfs::{Access, Body, Errno, FallocateMode};
 
 pub(crate) type Model = BTreeMap<String, Vec<u8>>;
 
@@ -49,7 +49,7 @@ async fn change_file<P: Persist>(
             };
             driver
                 .fs
-                .fallocate(&node, mode, range.clone(), NOW)
+                .fallocate(&Access::root(), &node, mode, range.clone(), NOW)
                 .await
                 .unwrap();
             if kind == 4 {

@@ -4,7 +4,7 @@ use super::{File, MemFs, Node, ROOT};
 use crate::body::{Body, DirtyPage, Loaded, NewInode, Rename};
 use crate::errno::{Errno, Result};
 use crate::types::{
-    DirEntry, FallocateMode, FileKind, Ino, PAGE, SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, DirEntry, FallocateMode, FileKind, Ino, PAGE, SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 use nand::Payload;
 use std::ops::Range;
@@ -229,7 +229,7 @@ impl Body for MemFs {
         Ok(())
     }
 
-    async fn reserve(&self, inode: &Node, pages: Range<u64>) -> Result<()> {
+    async fn reserve(&self, _: &Access, inode: &Node, pages: Range<u64>) -> Result<()> {
         self.fill(inode, pages)
     }
 
@@ -274,7 +274,13 @@ impl Body for MemFs {
         Ok(())
     }
 
-    async fn write_direct(&self, inode: &Node, offset: u64, bytes: &[u8]) -> Result<()> {
+    async fn write_direct(
+        &self,
+        _: &Access,
+        inode: &Node,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         let end = offset + bytes.len() as u64;
         if !offset.is_multiple_of(ALIGNMENT) || !end.is_multiple_of(ALIGNMENT) {
             return Err(Errno::EINVAL);
@@ -299,6 +305,7 @@ impl Body for MemFs {
 
     async fn fallocate(
         &self,
+        _: &Access,
         inode: &Node,
         mode: FallocateMode,
         range: Range<u64>,
