@@ -36,13 +36,14 @@ impl<B: Body> Vfs<B> {
         self.core.write(&file, offset, source).await.map(|w| w.1)
     }
 
-    /// Writes as a mapped file is written: no call is paid for, and nothing past
-    /// the end is written.
+    /// Writes as a mapped file is written: no call is paid for, and of what lies
+    /// past the end in the last page nothing is written. Gives how many bytes were.
     ///
     /// # Errors
     /// `EBADF` if it was not opened to be read and written; `ENXIO` where it
-    /// reaches past the last page; `ENOSPC`, `EROFS`, `EIO`.
-    pub async fn map_write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<()> {
+    /// reaches past the last page, where a program would be sent `SIGBUS`;
+    /// `ENOSPC`, `EROFS`, `EIO`.
+    pub async fn map_write(&self, handle: &Handle, offset: u64, source: Source<'_>) -> Result<u64> {
         let core = &self.core;
         let file = core.file(handle)?;
         ensure(file.has(OpenFlags::BOTH), Errno::EBADF)?;
@@ -54,10 +55,10 @@ impl<B: Body> Vfs<B> {
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
         core.stamp(&file.who, node).await?;
         let source = source.cut(size.saturating_sub(offset));
-        core.write_told(&file, false, offset, source).await?;
+        let done = core.write_told(&file, false, offset, source).await?;
         drop(guard);
         core.balance().await;
-        Ok(())
+        Ok(done)
     }
 }
 

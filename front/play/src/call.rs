@@ -11,6 +11,9 @@ use std::num::NonZeroU64;
 use std::sync::PoisonError;
 use workload::files::{Call, Fd, Lock, Mode, MsyncHow, NodeKind, OpenFlags, RenameHow};
 
+/// Bytes of a page of a mapping.
+const PAGE: u64 = 4096;
+
 impl Player<'_> {
     /// Plays `call`, whose strings have been taken.
     pub(crate) fn play(&mut self, call: &Call) -> Answer {
@@ -24,9 +27,8 @@ impl Player<'_> {
             Call::Pread { fd, at, len } | Call::Load { fd, at, len } => {
                 self.read(fd, Some(at), len)
             }
-            Call::Pwrite { fd, at, len } | Call::Store { fd, at, len } => {
-                self.write(fd, Some(at), len)
-            }
+            Call::Pwrite { fd, at, len } => self.write(fd, Some(at), len),
+            Call::Store { fd, at, len } => self.store(fd, at, len),
             Call::SeekData { fd, at } => self.seek(fd, SeekFrom::Data(at)),
             Call::SeekHole { fd, at } => self.seek(fd, SeekFrom::Hole(at)),
             Call::Readdir { fd, entries } => self.readdir(fd, entries),
@@ -150,6 +152,19 @@ impl Player<'_> {
             if put < asked || moved == len {
                 return Ok(moved);
             }
+        }
+    }
+
+    /// Writes what a store through a mapping does: in the last page nothing past
+    /// the end of the file, and nothing at all if it reaches past that page.
+    fn store(&mut self, fd: Fd, at: u64, len: u64) -> Answer {
+        let size = fs::fstat(&self.open.get(fd)?.fd)?.st_size as u64;
+        if at.saturating_add(len) > size.next_multiple_of(PAGE) {
+            return Err(Errno::NXIO.into());
+        }
+        match size.saturating_sub(at).min(len) {
+            0 => Ok(0),
+            len => self.write(fd, Some(at), len),
         }
     }
 

@@ -169,9 +169,11 @@ fn mapped_pages_are_part_of_the_file() {
         let fd = make(&p, "/f").await;
         fill(&p, fd, 0, PAGE + 10).await;
         let (vfs, handle) = (p.vfs().clone(), p.handle(fd).unwrap());
-        vfs.map_write(&handle, PAGE + 5, Source::Bytes(&[7; 20]))
-            .await
-            .unwrap();
+        let bytes = Source::Bytes(&[7; 20]);
+        let written = vfs.map_write(&handle, PAGE + 5, bytes).await;
+        assert_eq!(written, Ok(5), "as far as the file goes");
+        let written = vfs.map_write(&handle, PAGE + 10, bytes).await;
+        assert_eq!(written, Ok(0));
         assert_eq!(p.fstat(fd).await.unwrap().size, PAGE + 10, "the size stays");
         let read = p.read_bytes(fd, PAGE, 50).await.unwrap();
         assert_eq!(read, [1, 1, 1, 1, 1, 7, 7, 7, 7, 7]);

@@ -17,6 +17,9 @@ fn data_move() {
          pread fd=0 at=4096 len=1000000 -> 15981
          load fd=0 at=0 len=9 -> 9
          store fd=0 at=1 len=9 -> 9
+         store fd=0 at=20070 len=400 -> 7
+         store fd=0 at=20077 len=400 -> 0
+         store fd=0 at=20070 len=500 -> E6
          msync fd=0 at=0 len=9 how=sync -> 0
          seek-data fd=0 at=5 -> 5
          seek-hole fd=0 at=30000 -> E6
@@ -37,7 +40,7 @@ fn data_move() {
     let outcome = script.play_well(dir.path());
     assert_eq!(fs::metadata(dir.path().join("a")).unwrap().len(), 65_536);
     let moved = (outcome.read_bytes, outcome.write_bytes);
-    assert_eq!(moved, (5 + 15_981 + 9, 10_000 + 77 + 9));
+    assert_eq!(moved, (5 + 15_981 + 9, 10_000 + 77 + 9 + 7));
     assert_eq!(outcome.notes.len(), 4);
 }
 

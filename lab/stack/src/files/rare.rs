@@ -182,8 +182,7 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
                 let open = self.open_in(fd)?;
                 let handle = open.process.handle(open.fd)?;
                 let data = self.slots.borrow_mut().next_data(open.file, at, len);
-                open.process.vfs().map_write(&handle, at, data).await?;
-                Ok(len)
+                open.process.vfs().map_write(&handle, at, data).await
             }
             Call::CopyRange {
                 from,
