@@ -292,7 +292,7 @@ pub struct App {
     pub cache_misses: u64,
     /// Pages read ahead.
     pub read_ahead_pages: u64,
-    /// Pages written back.
+    /// Pages written back, also after the last call.
     pub written_back_pages: u64,
     /// Virtual time for which writers waited because too much was dirty, ns.
     pub throttled_ns: u64,

@@ -58,8 +58,12 @@ where
     let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
     let served = served(&drive, &vfs.stats(), &cached);
     let at = (before, &device, samples, sim.events());
-    let outcome = outcome(plan, workload.text, drive.notes(), served, at);
+    let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
     unmount(&kernel, plan, &vfs)?;
+    if let Some(app) = &mut outcome.served.app {
+        // As the traffic: with what was dirty after the last call.
+        app.written_back_pages = vfs.stats().written_back - cached.written_back;
+    }
     let left = write_out(&kernel, device.drive());
     Ok((fill::record(&outcome), left))
 }

@@ -49,6 +49,15 @@ fn a_run_has_calls_bytes_and_amplification() {
 }
 
 #[test]
+fn what_is_dirty_after_the_last_call_counts_as_written_back() {
+    let run = done(&on_ext4("fileserver:files=60,threads=3,ops=1500"));
+    let app = run.app.as_ref().unwrap();
+    let data = run.host.by_purpose["data"].write.block;
+    assert!(data > 1 << 20, "{app:?}");
+    assert_eq!(app.written_back_pages * 4_096, data);
+}
+
+#[test]
 fn what_is_made_before_the_run_is_not_counted() {
     let run = done(&on_ext4("webserver:files=100,threads=4,ops=100"));
     let tree = 100 * 16_384;
