@@ -69,6 +69,71 @@ impl Default for CacheConfig {
     }
 }
 
+/// A cache that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("page_cache.{knob}: {value} given, {expected} expected")]
+pub struct CacheError {
+    knob: &'static str,
+    value: String,
+    expected: &'static str,
+}
+
+/// Longest age and longest cost: far beyond any, and short enough that sums of
+/// them stay within the clock.
+const LONGEST: Ns = Ns::secs(1_000_000);
+
+impl CacheConfig {
+    /// The configuration itself, if it can be.
+    ///
+    /// # Errors
+    /// Names the first knob that is out of range.
+    pub fn checked(self) -> Result<Self, CacheError> {
+        let refused = |knob, value: &dyn std::fmt::Display, expected| CacheError {
+            knob,
+            value: value.to_string(),
+            expected,
+        };
+        if !(Bytes(256 * KIB)..=Bytes(1024 * GIB)).contains(&self.memory) {
+            return Err(refused("memory", &self.memory, "256KiB to 1TiB"));
+        }
+        let (low, high) = (self.dirty_background_ratio, self.dirty_ratio);
+        if high > 100 {
+            return Err(refused("dirty_ratio", &high, "0 to 100"));
+        }
+        if low > high {
+            let expected = "a per cent that is not above dirty_ratio";
+            return Err(refused("dirty_background_ratio", &low, expected));
+        }
+        if !(Ns::ms(1)..=LONGEST).contains(&self.writeback_interval) {
+            let interval = &self.writeback_interval;
+            return Err(refused("writeback_interval", interval, "1ms to 1000000s"));
+        }
+        let costs = &self.costs;
+        let times = [
+            ("expire", self.expire),
+            ("costs.call", costs.call),
+            ("costs.page", costs.page),
+            ("costs.name", costs.name),
+            ("costs.change", costs.change),
+        ];
+        for (knob, time) in times {
+            if time > LONGEST {
+                return Err(refused(knob, &time, "at most 1000000s"));
+            }
+        }
+        let counts = [("batch", self.batch), ("writers", self.writers)];
+        for (knob, count) in counts {
+            if !(1..=1 << 20).contains(&count) {
+                return Err(refused(knob, &count, "1 to 1048576"));
+            }
+        }
+        if self.read_ahead > Bytes(GIB) {
+            return Err(refused("read_ahead", &self.read_ahead, "at most 1GiB"));
+        }
+        Ok(self)
+    }
+}
+
 /// What calls cost the processor. Each call pays once, when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -1,7 +1,7 @@
 //! `crash`: the power cut at every event, and what recovers from it.
 
-use super::experiment::knobs;
 use super::failure::Failure;
+use super::knobs;
 use super::output::{self, Shown};
 use super::progress::Meter;
 use super::shipped::Asked;
@@ -16,6 +16,7 @@ use stack::crash::{Cuts, explore};
 use stack::{Plan, StackName};
 use std::process::ExitCode;
 use units::Bytes;
+use vfs::CacheConfig;
 
 /// Cut the power of a stack at every event, recover, and check
 ///
@@ -130,7 +131,12 @@ impl Crash {
         let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size))?;
         // Where a drive saves its buffer, no flush matters.
         drive.controller.power_loss_protection = false;
-        let drive = knobs(drive, &self.set)?;
+        let outside = |set: &&String| !knobs::are_of_drive(set);
+        if let Some(set) = self.set.iter().find(outside) {
+            let reason = "expected a knob of the drive; the host of a cut is always the same";
+            return Err(Failure::new(format!("--set {set}: {reason}")));
+        }
+        let drive = knobs::drive(drive, &self.set)?;
         let plan = Plan {
             label: String::new(),
             stack: self.stack.clone(),
@@ -140,6 +146,7 @@ impl Crash {
             seed,
             sample: None,
             host: HostConfig::default(),
+            page_cache: CacheConfig::default(),
         };
         Ok(Cuts {
             plan,

@@ -3,15 +3,14 @@
 
 use super::failure::Failure;
 use super::file;
+use super::knobs;
 use super::output::note;
 use super::past::Database;
 use super::progress::Meter;
 use super::shipped::{Asked, with};
 use clap::Args;
-use host::HostConfig;
 use report::record::Run;
 use report::store::{RunMeta, Store};
-use serde::Deserialize;
 use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
 use stack::{Plan, Progress, Sampling, StackError, StackName};
 use std::path::{Path, PathBuf};
@@ -35,7 +34,8 @@ pub(crate) struct Choices {
     /// [default: as the drive has them; 1408 MiB for the recording that comes with the program]
     #[arg(long)]
     size: Option<Bytes>,
-    /// Change a knob of the drive, as `flashloom drives block` names it
+    /// Change a knob of the drive, as `flashloom drives block` names it, or of the
+    /// host or its page cache, as `flashloom stacks` does
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
     /// Format of a trace whose contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace
@@ -100,8 +100,15 @@ impl Choices {
 
     /// An option that would change what a drive is, if one is given.
     pub(crate) fn shape_given(&self) -> Option<&'static str> {
-        let shapes = |(name, given): &(&str, bool)| *given && ["--size", "--set"].contains(name);
-        self.given().find(shapes).map(|(name, _)| name)
+        let set = self
+            .set
+            .iter()
+            .any(|assignment| knobs::are_of_drive(assignment));
+        let shapes = [("--size", self.size.is_some()), ("--set", set)];
+        shapes
+            .into_iter()
+            .find(|(_, given)| *given)
+            .map(|(name, _)| name)
     }
 
     /// The drive file that `--drive` names, if it names one.
@@ -128,7 +135,7 @@ impl Choices {
         if let Some(preset) = Preset::named(&stack.drive) {
             like(&mut config, &(preset.config)());
         }
-        let mut plan = self.plan_on(stack, knobs(config, &self.set)?, source)?;
+        let mut plan = self.plan_on(stack, knobs::drive(config, &self.set)?, source)?;
         plan.precondition = past;
         Ok(plan)
     }
@@ -148,7 +155,8 @@ impl Choices {
             workload: source.0.text.clone(),
             seed: self.seed.unwrap_or(1),
             sample: self.timeline.map(Sampling::each),
-            host: HostConfig::default(),
+            host: knobs::host(&self.set)?,
+            page_cache: knobs::page_cache(&self.set)?,
         })
     }
 
@@ -304,35 +312,6 @@ fn like(config: &mut DriveConfig, preset: &DriveConfig) {
         config.interface = preset.interface;
         config.placement = preset.placement;
     }
-}
-
-/// `config` with `KNOB=VALUE` for each of `set`.
-pub(super) fn knobs(config: DriveConfig, set: &[String]) -> Result<DriveConfig, Failure> {
-    if set.is_empty() {
-        return Ok(config);
-    }
-    let mut table = toml::Value::try_from(&config)?;
-    for assignment in set {
-        let refuse = |reason: &str| Failure::new(format!("--set {assignment}: {reason}"));
-        let split = assignment.split_once('=');
-        let (knob, value) = split.ok_or_else(|| refuse("expected KNOB=VALUE"))?;
-        let mut path = knob.split('.');
-        let place = path.try_fold(&mut table, |at, key| at.get_mut(key));
-        let known = "expected a knob as in flashloom drives block, such as collection.victim";
-        *place.ok_or_else(|| refuse(known))? = valued(value);
-        DriveConfig::deserialize(table.clone()).map_err(|e| refuse(e.message()))?;
-    }
-    let config = DriveConfig::deserialize(table)?;
-    ssd::Layout::new(&config)?;
-    config.timing()?;
-    config.endurance()?;
-    Ok(config)
-}
-
-/// `text` as a TOML value; what is none is a word.
-fn valued(text: &str) -> toml::Value {
-    let word = || toml::Value::String(text.to_owned());
-    text.parse().unwrap_or_else(|_| word())
 }
 
 /// The command line, for records.

@@ -1,6 +1,7 @@
 //! What can be named: stacks, drives, workloads.
 
 use super::Answer;
+use super::knobs;
 use super::output::Shown;
 use super::shipped::{self, Shipped};
 use clap::Args;
@@ -41,12 +42,17 @@ impl Stacks {
         let list = StackList {
             stacks: named.collect(),
         };
+        let knobs = knobs::outside_drives()?;
         self.shown.answer("flashloom.stacks/1", &list, |style| {
             let row = |s: &Named| vec![s.name.to_owned(), s.help.to_owned()];
             let rows: Vec<_> = list.stacks.iter().map(row).collect();
             let columns = [("stack", Side::Left), ("what it is", Side::Left)];
             listing(&columns, &rows, style)
-                + "\nRun one: flashloom run raw@fdp --workload hotcold\n"
+                + "\nRun one: flashloom run raw@fdp --workload hotcold\n\
+                   \nKnobs of the host and of the page cache of its file systems, for --set \
+                   and, without\ntheir first word, for the sections [host] and [page_cache] of \
+                   a plan file;\nbytes and nanoseconds, and 256MiB or 5ms are taken as well:\n"
+                + &knobs
         })
     }
 }

@@ -10,6 +10,7 @@ mod experiment;
 mod failure;
 mod file;
 mod filesystem;
+mod knobs;
 mod lists;
 mod mount;
 mod output;

@@ -238,6 +238,29 @@ fn bad_knobs_are_refused() {
         ("faults.factory_bad_blocks=600000", "too many bad blocks"),
         ("faults.program_failures=1000001", "faults.program_failures"),
         ("faults.read_passes=4294967295", "faults.read_passes"),
+        ("host.cpu.cores=0", "host.cpu.cores: 0 given"),
+        ("host.cores=1", "expected a knob as in flashloom stacks"),
+        (
+            "page_cache.memory=1KiB",
+            "page_cache.memory: 1 KiB given, 256KiB to 1TiB expected",
+        ),
+        ("page_cache.memory=much", "--set page_cache.memory=much: "),
+        (
+            "page_cache.dirty_ratio=101",
+            "page_cache.dirty_ratio: 101 given",
+        ),
+        (
+            "page_cache.dirty_ratio=5",
+            "dirty_background_ratio: 10 given",
+        ),
+        (
+            "page_cache.writeback_interval=0",
+            "page_cache.writeback_interval",
+        ),
+        (
+            "page_cache=1",
+            "expected a knob as in flashloom drives block",
+        ),
     ] {
         let line = format!("run raw@block --workload randread:ops=9 --size 64MiB --set {set}");
         bench.refuses(&line, &[told]);

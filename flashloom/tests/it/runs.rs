@@ -98,6 +98,29 @@ fn knobs_and_drives_change_the_run() {
 }
 
 #[test]
+fn a_small_page_cache_misses_more() {
+    let bench = Bench::new();
+    let line = "run ext4@block --workload webserver:files=200,ops=2000 --size 256MiB";
+    let large = bench.json(line, SCHEMA);
+    let small = bench.json(&format!("{line} --set page_cache.memory=256KiB"), SCHEMA);
+    let misses = |run| number(run, "/app/cache_misses");
+    assert!(misses(&small) > misses(&large) * 2);
+    let slow = format!("{line} --set host.cpu.submit=1ms");
+    assert!(number(&bench.json(&slow, SCHEMA), "/sim_time_ns") > number(&large, "/sim_time_ns"));
+    // Every knob that is listed can be set to what it is.
+    let listed = bench.done("stacks");
+    let knobs = listed.lines().filter_map(|line| line.strip_prefix("  "));
+    let set: Vec<String> = knobs
+        .filter(|knob| knob.contains('='))
+        .map(|knob| format!(" --set {}", knob.replace('"', "")))
+        .collect();
+    assert!(set.len() > 20, "{listed}");
+    let same = bench.json(&(line.to_owned() + &set.concat()), SCHEMA);
+    assert_eq!(same["app"], large["app"]);
+    assert_eq!(same["latency_ns"], large["latency_ns"]);
+}
+
+#[test]
 fn the_knobs_that_are_listed_make_the_drive_again() {
     let bench = Bench::new();
     bench.write("all.toml", bench.done("drives fdp"));

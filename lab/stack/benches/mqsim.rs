@@ -40,6 +40,7 @@ impl Case {
             sample: None,
             label: String::new(),
             host: host::HostConfig::default(),
+            page_cache: vfs::CacheConfig::default(),
         };
         Self { plan, media }
     }

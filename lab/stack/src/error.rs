@@ -5,6 +5,7 @@ use host::HostError;
 use ssd::ConfigError;
 use std::io;
 use units::Bytes;
+use vfs::CacheError;
 use workload::WorkloadError;
 use workload::trace::TraceError;
 
@@ -55,6 +56,9 @@ pub enum StackError {
     /// A host that cannot be.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A page cache that cannot be.
+    #[error(transparent)]
+    PageCache(#[from] CacheError),
     /// A workload that cannot be had on this drive.
     #[error(transparent)]
     Workload(#[from] WorkloadError),

@@ -4,6 +4,7 @@ use crate::name::StackName;
 use host::HostConfig;
 use ssd::{DriveConfig, Precondition};
 use units::Ns;
+use vfs::CacheConfig;
 
 /// One run: a function of this and nothing else.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Plan {
     pub sample: Option<Sampling>,
     /// The host.
     pub host: HostConfig,
+    /// The page cache of a stack with a file system.
+    pub page_cache: CacheConfig,
 }
 
 /// When samples of a timeline are taken.

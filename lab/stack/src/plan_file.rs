@@ -14,6 +14,9 @@
 //!
 //! [host]                              # as `HostConfig`, the same for all
 //! cpu.cores = 4
+//!
+//! [page_cache]                        # as `CacheConfig`, the same for all
+//! memory = "256MiB"
 //! ```
 //!
 //! Invariant: plans come in the order of nested loops, outermost first: stacks,
@@ -34,8 +37,13 @@ use ssd::{DriveConfig, Precondition, Preset};
 use std::path::Path;
 use toml::{Table, Value};
 use units::{Bytes, Ns};
+use vfs::CacheConfig;
 
-const KEYS: &str = "stacks, drives, preconditions, workloads, seeds, size, sample, overrides, host";
+const KEYS: &str = "stacks, drives, preconditions, workloads, seeds, size, sample, overrides, \
+                    host, page_cache";
+
+/// Sections whose values are not lists of what varies.
+const FIXED: [&str; 2] = ["host", "page_cache"];
 
 /// Most plans that one file may make.
 pub const MOST_PLANS: usize = 100_000;
@@ -110,7 +118,8 @@ impl File<'_> {
         ];
         for leaf in &self.leaves {
             let first = leaf.path[0].as_str();
-            let nested = leaf.path.len() > 1 && ["overrides", "host"].contains(&first);
+            let section = first == "overrides" || FIXED.contains(&first);
+            let nested = leaf.path.len() > 1 && section;
             let known = nested || (leaf.path.len() == 1 && flat.contains(&first));
             if !known {
                 let problem = format!("expected one of {KEYS}, found {}", leaf.path.join("."));
@@ -127,7 +136,8 @@ impl File<'_> {
 
     /// Multiplies up the lists before anything is made of them.
     fn check_count(&self) -> Result<(), StackError> {
-        let lengths = self.leaves.iter().filter(|leaf| leaf.path[0] != "host");
+        let varying = |leaf: &&Leaf| !FIXED.contains(&leaf.path[0].as_str());
+        let lengths = self.leaves.iter().filter(varying);
         let lengths = lengths.filter_map(|leaf| leaf.value.as_array().map(Vec::len));
         let count = lengths.fold(1_usize, usize::saturating_mul);
         if count <= MOST_PLANS {
@@ -254,6 +264,7 @@ impl File<'_> {
         let workloads: Vec<String> = self.list("workloads")?.unwrap_or_default();
         let seeds: Vec<u64> = self.list("seeds")?.unwrap_or_else(|| vec![1]);
         let (sample, host): (Option<Ns>, _) = (self.value("sample")?, self.host()?);
+        let page_cache = self.page_cache()?;
         for precondition in pasts {
             for workload in &workloads {
                 let mut label = label.clone();
@@ -272,6 +283,7 @@ impl File<'_> {
                     seed,
                     sample: sample.map(Sampling::each),
                     host,
+                    page_cache,
                 }));
             }
         }
@@ -279,14 +291,30 @@ impl File<'_> {
     }
 
     fn host(&self) -> Result<HostConfig, StackError> {
-        let mut table = Table::new();
-        let mut host = HostConfig::default();
-        for leaf in self.leaves.iter().filter(|leaf| leaf.path[0] == "host") {
-            host = overlaid(&mut table, &leaf.path[1..], leaf.value.clone())
-                .map_err(|problem| self.at(Some(leaf), format!("host.{problem}")))?;
-            host.checked()
-                .map_err(|e| self.at(Some(leaf), e.to_string()))?;
+        self.section("host", |host: HostConfig| {
+            host.checked().map_err(|e| e.to_string())
+        })
+    }
+
+    fn page_cache(&self) -> Result<CacheConfig, StackError> {
+        self.section("page_cache", |cache: CacheConfig| {
+            cache.checked().map_err(|e| e.to_string())
+        })
+    }
+
+    /// What a section makes of the defaults.
+    fn section<T: Default + DeserializeOwned>(
+        &self,
+        name: &str,
+        checked: impl FnOnce(T) -> Result<T, String>,
+    ) -> Result<T, StackError> {
+        let (mut table, mut made, mut last) = (Table::new(), T::default(), None);
+        for leaf in self.leaves.iter().filter(|leaf| leaf.path[0] == name) {
+            made = overlaid(&mut table, &leaf.path[1..], leaf.value.clone())
+                .map_err(|problem| self.at(Some(leaf), format!("{name}.{problem}")))?;
+            last = Some(leaf);
         }
-        Ok(host)
+        // Knobs may be right together that are not one by one.
+        checked(made).map_err(|problem| self.at(last, problem))
     }
 }

@@ -235,6 +235,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
     if plan.sample.is_some_and(|s| s.interval == Ns::ZERO) {
         return Err(StackError::Interval);
     }
+    plan.page_cache.checked()?;
     checked(name, plan.drive.clone())?;
     Ok(())
 }

@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::future::Future;
 use std::rc::Rc;
-use vfs::{Body, CacheConfig, CacheStats, Clock, Compute, Vfs};
+use vfs::{Body, CacheStats, Clock, Compute, Vfs};
 use workload::files::{FileWorkload, Source};
 
 /// Runs `plan` on a drive that holds `media`, on the file system that `make`
@@ -79,16 +79,11 @@ fn prepare<B: Body>(
     source: Box<dyn Source>,
 ) -> Result<Prepared<B>, StackError> {
     let (sim, device, stack) = (kernel.sim(), device.clone(), plan.stack.to_string());
+    let config = plan.page_cache;
     wait(kernel, async move {
         let body = made.await.map_err(|e| refused(&stack, &e))?;
         let compute = Compute::of(&device);
-        let vfs = Vfs::mount(
-            &sim,
-            body,
-            CacheConfig::default(),
-            Clock::default(),
-            compute,
-        );
+        let vfs = Vfs::mount(&sim, body, config, Clock::default(), compute);
         let mut origins = Origins::default();
         make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;
         Ok((vfs, source, origins))

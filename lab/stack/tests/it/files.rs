@@ -221,6 +221,14 @@ fn bad_plan_files_name_file_line_and_expectation() {
             "plan.toml:4: host.cores: unknown field",
         ),
         (
+            format!("{good}[page_cache]\nmemory = \"4KiB\""),
+            "plan.toml:4: page_cache.memory: 4 KiB given",
+        ),
+        (
+            format!("{good}[page_cache]\nsize = 4"),
+            "plan.toml:4: page_cache.size: unknown field",
+        ),
+        (
             "stacks = [\"f2fs@block\"]\nworkloads = [\"randread\"]".to_owned(),
             "plan.toml:1: f2fs@block: ",
         ),

@@ -27,6 +27,7 @@ fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
         seed: 1,
         sample: None,
         host: host::HostConfig::default(),
+        page_cache: vfs::CacheConfig::default(),
     }
 }
 

@@ -1,0 +1,111 @@
+//! `--set KNOB=VALUE`: knobs of a drive, of the host and of its page cache.
+//!
+//! Invariant: every assignment belongs to one of the three.
+
+use super::failure::Failure;
+use host::HostConfig;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ssd::DriveConfig;
+use vfs::CacheConfig;
+
+/// What knobs begin with that are not the drive's, as the sections of a plan file
+/// are called.
+const HOST: &str = "host.";
+const PAGE_CACHE: &str = "page_cache.";
+
+/// Whether an assignment changes the drive.
+pub(super) fn are_of_drive(assignment: &str) -> bool {
+    of_host(assignment).is_none() && of_page_cache(assignment).is_none()
+}
+
+fn of_drive(assignment: &str) -> Option<&str> {
+    are_of_drive(assignment).then_some(assignment)
+}
+
+fn of_host(assignment: &str) -> Option<&str> {
+    assignment.strip_prefix(HOST)
+}
+
+fn of_page_cache(assignment: &str) -> Option<&str> {
+    assignment.strip_prefix(PAGE_CACHE)
+}
+
+/// `config` with those of `set` that belong to it.
+pub(super) fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, Failure> {
+    let known = "expected a knob as in flashloom drives block, such as collection.victim";
+    if !set.iter().any(|assignment| are_of_drive(assignment)) {
+        return Ok(config);
+    }
+    let config: DriveConfig = laid(&config, set, of_drive, known)?;
+    ssd::Layout::new(&config)?;
+    config.timing()?;
+    config.endurance()?;
+    Ok(config)
+}
+
+/// The host with those of `set` that belong to it.
+pub(super) fn host(set: &[String]) -> Result<HostConfig, Failure> {
+    let known = "expected a knob as in flashloom stacks, such as host.cpu.cores";
+    let config: HostConfig = laid(&HostConfig::default(), set, of_host, known)?;
+    config.checked().map_err(|e| Failure::new(e.to_string()))
+}
+
+/// The page cache with those of `set` that belong to it.
+pub(super) fn page_cache(set: &[String]) -> Result<CacheConfig, Failure> {
+    let known = "expected a knob as in flashloom stacks, such as page_cache.memory";
+    let config: CacheConfig = laid(&CacheConfig::default(), set, of_page_cache, known)?;
+    config.checked().map_err(|e| Failure::new(e.to_string()))
+}
+
+/// All knobs that are not the drive's, as they are if nobody sets them.
+pub(super) fn outside_drives() -> Result<String, toml::ser::Error> {
+    let host = listed(HOST, &HostConfig::default())?;
+    Ok(host + &listed(PAGE_CACHE, &CacheConfig::default())?)
+}
+
+/// The knobs of `config`, a line each.
+fn listed(part: &str, config: &impl Serialize) -> Result<String, toml::ser::Error> {
+    let mut lines = String::new();
+    list(part, &toml::Value::try_from(config)?, &mut lines);
+    Ok(lines)
+}
+
+fn list(name: &str, value: &toml::Value, lines: &mut String) {
+    let Some(table) = value.as_table() else {
+        *lines += &format!("  {}={value}\n", name.trim_end_matches('.'));
+        return;
+    };
+    for (key, value) in table {
+        list(&format!("{name}{key}."), value, lines);
+    }
+}
+
+/// `base` with `KNOB=VALUE` for each of `set` of which `own` gives it.
+fn laid<T: Serialize + DeserializeOwned>(
+    base: &T,
+    set: &[String],
+    own: fn(&str) -> Option<&str>,
+    known: &str,
+) -> Result<T, Failure> {
+    let mut table = toml::Value::try_from(base)?;
+    for assignment in set {
+        let Some(text) = own(assignment) else {
+            continue;
+        };
+        let refuse = |reason: &str| Failure::new(format!("--set {assignment}: {reason}"));
+        let split = text.split_once('=');
+        let (knob, value) = split.ok_or_else(|| refuse("expected KNOB=VALUE"))?;
+        let mut path = knob.split('.');
+        let place = path.try_fold(&mut table, |at, key| at.get_mut(key));
+        *place.ok_or_else(|| refuse(known))? = valued(value);
+        T::deserialize(table.clone()).map_err(|e| refuse(e.message()))?;
+    }
+    Ok(T::deserialize(table)?)
+}
+
+/// `text` as a TOML value; what is none is a word.
+fn valued(text: &str) -> toml::Value {
+    let word = || toml::Value::String(text.to_owned());
+    text.parse().unwrap_or_else(|_| word())
+}
