@@ -33,7 +33,8 @@
 //! `fsync` and `fdatasync` make durable, also against the death of the process;
 //! `sync` writes what the kernel has, but it does not tell a FUSE file system, so
 //! it promises nothing. Files without a name (`O_TMPFILE`) are not there: the
-//! library that speaks FUSE does not know them.
+//! library that speaks FUSE does not know them. Nor are access control lists: the
+//! attributes that hold them are refused with `EOPNOTSUPP`.
 
 mod answer;
 mod drive;
