@@ -208,7 +208,7 @@ impl BTree {
                         self.states[index].phase = Phase::Begins(request);
                         return Turn::Pause(THINK);
                     }
-                    None => return self.leave(thread),
+                    None => return self.clients.leave(thread),
                 },
                 Phase::Begins(request) => self.start(index, request),
                 Phase::Wants(leaf, more) => self.want(thread, leaf, more),
@@ -244,14 +244,6 @@ impl BTree {
                 }
             }
         }
-    }
-
-    fn leave(&mut self, thread: ThreadId) -> Turn {
-        self.clients.gone += 1;
-        if self.clients.are_gone() {
-            self.clients.parking.wake_all();
-        }
-        self.clients.parking.done(thread)
     }
 
     fn start(&mut self, index: usize, request: Request) {

@@ -5,8 +5,8 @@
 
 //= ycsb 4
 use super::{Mix, Ycsb};
-use crate::files::Errno;
 use crate::files::source::Parking;
+use crate::files::{Errno, ThreadId, Turn};
 use crate::generate::Zipf;
 use sim::{Rng, Seed};
 use units::Ns;
@@ -52,7 +52,7 @@ pub(super) struct Clients {
     until: Option<Ns>,
     pub(super) parking: Parking,
     /// Clients that have ended.
-    pub(super) gone: u32,
+    gone: u32,
     /// Why the run ends early.
     pub(super) failure: Option<String>,
 }
@@ -83,6 +83,16 @@ impl Clients {
     /// Whether all clients have ended.
     pub(super) fn are_gone(&self) -> bool {
         self.gone == self.count()
+    }
+
+    /// `thread`, a client, has come to its end. With the last one those who help
+    /// them may end.
+    pub(super) fn leave(&mut self, thread: ThreadId) -> Turn {
+        self.gone += 1;
+        if self.are_gone() {
+            self.parking.wake_all();
+        }
+        self.parking.done(thread)
     }
 
     /// The next operation of `client`, unless the run is over at `now`.

@@ -233,7 +233,7 @@ impl Lsm {
                         self.states[index].phase = Phase::Begins(request);
                         return Turn::Pause(THINK);
                     }
-                    None => return self.leave(thread),
+                    None => return self.clients.leave(thread),
                 },
                 Phase::Begins(request) => self.start(index, request),
                 Phase::Reads(at) => match self.probe(index, at) {
@@ -265,14 +265,6 @@ impl Lsm {
                 }
             }
         }
-    }
-
-    fn leave(&mut self, thread: ThreadId) -> Turn {
-        self.clients.gone += 1;
-        if self.clients.are_gone() {
-            self.clients.parking.wake_all();
-        }
-        self.clients.parking.done(thread)
     }
 
     fn start(&mut self, index: usize, request: Request) {
