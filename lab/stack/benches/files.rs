@@ -1,23 +1,52 @@
 //! File operations a second of wall time on one core, in virtual time.
 //!
-//! `source` asks a generator alone, `memory` drives it over the file API with
-//! calls that cost nothing and a file system in memory that forgets what it is
-//! given, so that what is measured is generator, driver, cache and path walk.
+//! An operation is a call: an open, a read, an append, a sync, a close, a delete,
+//! a look at attributes. What a generator passes without a call, such as an append
+//! of no bytes, counts as nothing. A file that is read as a whole takes two reads,
+//! as with filebench, the second of which finds its end; filebench counts the two
+//! as one, so the 15 calls of varmail's loop are 13 of its operations.
+//!
+//! - `source` asks a generator alone.
+//! - `memory` drives it over the file API with calls that cost nothing and a file
+//!   system in memory that forgets what it is given, so that what is measured is
+//!   generator, driver, cache and path walk.
+//! - `ext4@block` is the whole path of `flashloom run`: ext4 and its journal, host,
+//!   drive and flash, with all that they cost in virtual time. The drive, the file
+//!   system and the tree are made before the clock starts. `metadata` creates,
+//!   closes, looks at and deletes empty files; `replay` reads the calls of varmail
+//!   from a trace.
 
 use criterion::{BatchSize, Criterion, Throughput};
-use sim::{Kernel, Seed};
+use extfs::ext4::{Options, format, mount};
+use extfs::jbd2::Jbd2;
+use extfs::{BLOCK, ExtFs, MkfsOptions};
+use host::{BlockDevice, BlockPort, HostConfig};
+use sim::{Kernel, Seed, Sim};
+use ssd::Precondition;
+use stack::drive::resolve;
 use stack::files::{Drive, Origins, make_tree};
 use std::hint::black_box;
+use std::io::Cursor;
 use std::rc::Rc;
-use units::{Bytes, GIB, Ns};
+use std::sync::{Arc, Mutex};
+use units::{Bytes, GIB, Ns, Origin};
 use vfs::mem::MemFs;
-use vfs::{CacheConfig, CallCosts, Clock, Compute, Vfs};
-use workload::files::{FileWorkload, Source, ThreadId, Turn};
+use vfs::{Body, CacheConfig, CallCosts, Clock, Compute, Vfs};
+use workload::files::flow::{Flow, FlowOp, Mode, OpKind, Program, ThreadSpec};
+use workload::files::replay::{self, Replay};
+use workload::files::trace::{About, FileTrace, Writer};
+use workload::files::{
+    Amount, Call, Errno, Event, Fd, FileWorkload, FilesetSpec, Name, Names, Setup, Source, Step,
+    Thread, ThreadId, Turn,
+};
 
 /// Calls of one measurement.
 const OPS: u64 = 200_000;
+/// Threads of a workload.
+const THREADS: u32 = 12;
 
 type Boxed = Box<dyn Source>;
+type Ext4 = ExtFs<Jbd2<BlockDevice>>;
 
 fn opened(text: &str) -> Boxed {
     let workload = FileWorkload::parse(text).expect("a good description");
@@ -51,57 +80,267 @@ fn ask_all(mut source: Boxed) -> Boxed {
     source
 }
 
-/// A mounted file system with the tree of a generator.
-struct Ready {
+/// A mounted file system with the tree of a source.
+struct Ready<B: Body> {
     kernel: Kernel,
-    vfs: Vfs<MemFs>,
+    vfs: Vfs<B>,
     source: Boxed,
     origins: Origins,
 }
 
-fn ready(text: &str) -> Ready {
+impl<B: Body> Ready<B> {
+    fn new(kernel: Kernel, vfs: &Vfs<B>, source: Boxed) -> Self {
+        let mounted = vfs.clone();
+        let (source, origins) = kernel.block_on(async move {
+            let mut origins = Origins::default();
+            let (setup, names) = (source.setup(), source.names());
+            let made = make_tree(&mounted, setup, names, &mut origins).await;
+            made.expect("there is room");
+            (source, origins)
+        });
+        Self {
+            kernel,
+            vfs: vfs.clone(),
+            source,
+            origins,
+        }
+    }
+
+    /// Makes every call.
+    fn run(self) -> (Rc<Drive<B, Boxed>>, Kernel) {
+        let sim = self.kernel.sim();
+        let drive = Drive::start(&sim, &self.vfs, self.source, self.origins, false);
+        let driven = Rc::clone(&drive);
+        self.kernel.block_on(async move { driven.finish().await });
+        assert_eq!(drive.meter().completed, OPS);
+        (drive, self.kernel)
+    }
+}
+
+fn in_memory(source: Boxed) -> Ready<MemFs> {
     let kernel = Kernel::new();
     let config = CacheConfig {
         costs: CallCosts::FREE,
         ..CacheConfig::default()
     };
     let body = MemFs::new(Bytes(64 * GIB));
-    let vfs = Vfs::mount(
-        &kernel.sim(),
-        body,
-        config,
-        Clock::default(),
-        Compute::free(),
-    );
-    let (mounted, source) = (vfs.clone(), opened(text));
-    let (source, origins) = kernel.block_on(async move {
-        let mut origins = Origins::default();
-        let (setup, names) = (source.setup(), source.names());
-        let made = make_tree(&mounted, setup, names, &mut origins).await;
-        made.expect("there is room");
-        (source, origins)
-    });
-    Ready {
-        kernel,
-        vfs,
-        source,
-        origins,
+    let (clock, compute) = (Clock::default(), Compute::free());
+    let vfs = Vfs::mount(&kernel.sim(), body, config, clock, compute);
+    Ready::new(kernel, &vfs, source)
+}
+
+/// What [`stack::run()`] makes of the name `ext4@block`.
+fn on_ext4(source: Boxed) -> Ready<Ext4> {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let mut config = resolve("block", None).expect("it is a preset");
+    config.flash.keep_contents = true;
+    let media = Precondition::Fresh.media(&config, Seed(1));
+    let drive = ssd::Drive::ready(&sim, &config, media.expect("it fits"), Seed(1));
+    let drive = drive.expect("it can be built");
+    let device = BlockDevice::new(&sim, HostConfig::default(), drive).expect("it can be");
+    let compute = Compute::of(&device);
+    let made = sim.clone();
+    let body = kernel.block_on(async move { ext4(&made, &device).await });
+    let config = CacheConfig::default();
+    let vfs = Vfs::mount(&sim, body, config, Clock::default(), compute);
+    Ready::new(kernel, &vfs, source)
+}
+
+async fn ext4(sim: &Sim, device: &BlockDevice) -> Ext4 {
+    let now = Clock::default().at(Ns::ZERO);
+    let layout = MkfsOptions {
+        now,
+        ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
+    };
+    format(device, &layout).await.expect("there is room");
+    let options = Options {
+        placed: true,
+        start: now,
+        origin: Origin(1),
+        ..Options::default()
+    };
+    mount(sim, device, options).await.expect("it was made").0
+}
+
+/// Empty files, created and deleted.
+fn metadata() -> Boxed {
+    let kinds = [
+        OpKind::CreateFile,
+        OpKind::CloseFile,
+        OpKind::StatFile,
+        OpKind::DeleteFile,
+    ];
+    let op = |kind| FlowOp {
+        fileset: Some(0),
+        ..FlowOp::new(kind)
+    };
+    let files = FilesetSpec {
+        prealloc: 50,
+        ..FilesetSpec::new("files", 10_000, Amount::Fixed(0))
+    };
+    let threads = ThreadSpec {
+        processes: 1,
+        instances: THREADS,
+        ops: kinds.map(op).to_vec(),
+    };
+    let program = Program {
+        filesets: vec![files],
+        threads: vec![threads],
+        mode: Mode::Timeout,
+        ops: OPS,
+        until: None,
+        rate: 0,
+        notes: Vec::new(),
+    };
+    Box::new(Flow::new(program, Seed(1)).expect("it has threads"))
+}
+
+/// Calls as they are made, and what they answered.
+#[derive(Default)]
+struct Noted {
+    events: Vec<Event>,
+    /// The event that each thread is at.
+    last: Vec<usize>,
+    /// The slot in the trace of each open file: a new one is the lowest that is
+    /// free.
+    slots: Vec<Option<Fd>>,
+}
+
+impl Noted {
+    fn slot(&mut self, fd: Fd) -> Fd {
+        let place = self.slots.iter().position(|slot| *slot == Some(fd));
+        Fd(place.expect("it is open") as u32)
+    }
+
+    fn open(&mut self, fd: Fd) -> Fd {
+        let free = self.slots.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.slots.len());
+        self.slots.resize(self.slots.len().max(place + 1), None);
+        self.slots[place] = Some(fd);
+        Fd(place as u32)
+    }
+
+    /// `call` with the slot that it has in the trace.
+    fn in_slots(&mut self, mut call: Call) -> Call {
+        match &mut call {
+            Call::Open { fd, .. } => *fd = self.open(*fd),
+            Call::Close { fd } => {
+                let slot = self.slot(*fd);
+                self.slots[slot.0 as usize] = None;
+                *fd = slot;
+            }
+            Call::Pread { fd, .. } | Call::Pwrite { fd, .. } | Call::Fsync { fd } => {
+                *fd = self.slot(*fd);
+            }
+            _ => {}
+        }
+        call
+    }
+
+    fn call(&mut self, thread: ThreadId, at: Ns, call: Call) {
+        self.last[thread.0 as usize] = self.events.len();
+        let call = self.in_slots(call);
+        self.events.push(Event {
+            step: Step {
+                thread,
+                think: Ns::ZERO,
+                call,
+            },
+            at,
+            took: Ns::ZERO,
+            result: Ok(0),
+        });
+    }
+
+    /// A trace of the calls.
+    fn trace(&self, setup: &Setup, names: &Names) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), &About::default(), setup, names).expect("memory");
+        for thread in 0..self.last.len() as u32 {
+            let thread = Thread {
+                process: 0,
+                pid: 1,
+                tid: thread + 1,
+                parent: (thread > 0).then_some(ThreadId(0)),
+                born: Ns::ZERO,
+                program: Name(0),
+            };
+            writer.thread(&thread, names).expect("memory");
+        }
+        for event in &self.events {
+            writer.event(event, names).expect("memory");
+        }
+        writer.finish().expect("memory")
     }
 }
 
-fn run(ready: Ready) -> (Rc<Drive<MemFs, Boxed>>, Kernel) {
-    let Ready {
-        kernel,
-        vfs,
+/// A source whose calls are noted.
+struct Tap {
+    source: Boxed,
+    noted: Arc<Mutex<Noted>>,
+}
+
+impl Source for Tap {
+    fn names(&self) -> &Names {
+        self.source.names()
+    }
+
+    fn setup(&self) -> &Setup {
+        self.source.setup()
+    }
+
+    fn threads(&self) -> u32 {
+        self.source.threads()
+    }
+
+    fn next(&mut self, thread: ThreadId, now: Ns) -> Turn {
+        let turn = self.source.next(thread, now);
+        if let Turn::Call { call, .. } = turn {
+            self.noted
+                .lock()
+                .expect("one thread")
+                .call(thread, now, call);
+        }
+        turn
+    }
+
+    fn ended(&mut self, thread: ThreadId, result: Result<u64, Errno>) {
+        let mut noted = self.noted.lock().expect("one thread");
+        let last = noted.last[thread.0 as usize];
+        noted.events[last].result = result;
+        self.source.ended(thread, result);
+    }
+
+    fn wake(&mut self) -> Option<ThreadId> {
+        self.source.wake()
+    }
+}
+
+/// A trace of the calls that `text` makes.
+fn recorded(text: &str) -> Vec<u8> {
+    let noted = Arc::new(Mutex::new(Noted {
+        last: vec![0; THREADS as usize],
+        ..Noted::default()
+    }));
+    let source = opened(text);
+    let (setup, names) = (source.setup().clone(), source.names().clone());
+    let tap = Tap {
         source,
-        origins,
-    } = ready;
-    let sim = kernel.sim();
-    let drive = Drive::start(&sim, &vfs, source, origins, false);
-    let driven = Rc::clone(&drive);
-    kernel.block_on(async move { driven.finish().await });
-    assert_eq!(drive.meter().completed, OPS);
-    (drive, kernel)
+        noted: Arc::clone(&noted),
+    };
+    drop(on_ext4(Box::new(tap)).run());
+    let noted = noted.lock().expect("one thread");
+    noted.trace(&setup, &names)
+}
+
+fn replayed(trace: &[u8]) -> Boxed {
+    let trace = FileTrace::from_reader("varmail", Cursor::new(trace.to_vec()));
+    let options = replay::Options::default();
+    Box::new(Replay::new(trace.expect("it was just written"), options))
+}
+
+fn text(name: &str) -> String {
+    format!("{name}:files=10000,threads={THREADS},size=16k,ops={OPS}")
 }
 
 fn memory(c: &mut Criterion) {
@@ -109,9 +348,28 @@ fn memory(c: &mut Criterion) {
     group.throughput(Throughput::Elements(OPS));
     group.sample_size(10);
     for name in ["varmail", "fileserver", "webserver"] {
-        let text = format!("{name}:files=10000,threads=12,size=16k,ops={OPS}");
+        let ready = || in_memory(opened(&text(name)));
         group.bench_function(name, |b| {
-            b.iter_batched(|| ready(&text), run, BatchSize::PerIteration);
+            b.iter_batched(ready, Ready::run, BatchSize::PerIteration);
+        });
+    }
+    group.finish();
+}
+
+fn whole(c: &mut Criterion) {
+    let mut group = c.benchmark_group("ext4@block");
+    group.throughput(Throughput::Elements(OPS));
+    group.sample_size(10);
+    let trace = recorded(&text("varmail"));
+    let sources: [(&str, &dyn Fn() -> Boxed); 4] = [
+        ("varmail", &|| opened(&text("varmail"))),
+        ("fileserver", &|| opened(&text("fileserver"))),
+        ("metadata", &metadata),
+        ("replay", &|| replayed(&trace)),
+    ];
+    for (name, source) in sources {
+        group.bench_function(name, |b| {
+            b.iter_batched(|| on_ext4(source()), Ready::run, BatchSize::PerIteration);
         });
     }
     group.finish();
@@ -121,5 +379,6 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     source(&mut criterion);
     memory(&mut criterion);
+    whole(&mut criterion);
     criterion.final_summary();
 }
