@@ -54,7 +54,9 @@ impl BlockPort for Nothing {
         Ok(())
     }
 
-    async fn compute(&self, _: Ns) {}
+    fn compute(&self, _: Ns) -> Ns {
+        Ns::ZERO
+    }
 }
 
 async fn open(sim: &sim::Sim) -> Jbd2<Nothing> {

@@ -124,11 +124,12 @@ impl BlockDevice {
         self.shared.sim.current().index()
     }
 
-    /// Keeps core `index`, modulo how many there are, busy for `span`.
-    pub async fn run(&self, index: usize, span: Ns) {
+    /// Keeps core `index`, modulo how many there are, busy for `span`; gives when
+    /// that will be over.
+    #[must_use]
+    pub fn occupy(&self, index: usize, span: Ns) -> Ns {
         let cores = &self.shared.cores;
-        let core = &cores[index % cores.len()];
-        core.serve(&self.shared.sim, span).await;
+        cores[index % cores.len()].reserve(self.shared.sim.now(), span)
     }
 
     /// The drive.

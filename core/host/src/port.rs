@@ -50,8 +50,9 @@ pub trait BlockPort: Clone + 'static {
     /// If nothing can be written any more.
     async fn flush(&self) -> Result<(), IoError>;
 
-    /// Keeps the core of the current task busy for `span`.
-    async fn compute(&self, span: Ns);
+    /// Keeps the core of the current task busy for `span`, once it has done what
+    /// was asked of it before; gives when that will be over.
+    fn compute(&self, span: Ns) -> Ns;
 }
 
 impl BlockDevice {
@@ -101,7 +102,7 @@ impl BlockPort for BlockDevice {
         self.here().flush().await
     }
 
-    async fn compute(&self, span: Ns) {
-        self.run(self.current(), span).await;
+    fn compute(&self, span: Ns) -> Ns {
+        self.occupy(self.current(), span)
     }
 }

@@ -231,8 +231,8 @@ impl BlockPort for RamDisk {
         Ok(())
     }
 
-    async fn compute(&self, span: Ns) {
-        self.sim.sleep(span).await;
+    fn compute(&self, span: Ns) -> Ns {
+        self.sim.now() + span
     }
 }
 

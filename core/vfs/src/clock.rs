@@ -3,8 +3,6 @@
 use crate::types::Timestamp;
 use host::BlockPort;
 use sim::Sim;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use units::Ns;
 
@@ -59,8 +57,6 @@ impl Default for Clock {
     }
 }
 
-type Busy = Pin<Box<dyn Future<Output = ()>>>;
-
 /// Who gives processor time to calls.
 #[derive(Clone, Default)]
 pub struct Compute(Way);
@@ -70,7 +66,7 @@ enum Way {
     #[default]
     Free,
     Sleep,
-    Port(Rc<dyn Fn(Ns) -> Busy>),
+    Port(Rc<dyn Fn(Ns) -> Ns>),
 }
 
 impl Compute {
@@ -90,10 +86,7 @@ impl Compute {
     #[must_use]
     pub fn of(port: &impl BlockPort) -> Self {
         let port = port.clone();
-        Self(Way::Port(Rc::new(move |span| {
-            let port = port.clone();
-            Box::pin(async move { port.compute(span).await })
-        })))
+        Self(Way::Port(Rc::new(move |span| port.compute(span))))
     }
 
     /// Keeps the core of the current task busy for `span`.
@@ -105,7 +98,7 @@ impl Compute {
         match &self.0 {
             Way::Free => {}
             Way::Sleep => sim.sleep(span).await,
-            Way::Port(compute) => compute(span).await,
+            Way::Port(compute) => sim.sleep_until(compute(span)).await,
         }
     }
 }
