@@ -45,10 +45,13 @@ impl Payload {
 }
 
 fn fill(pattern: u64, offset: usize, out: &mut [u8]) {
-    let pattern = pattern.to_le_bytes();
-    for (index, byte) in out.iter_mut().enumerate() {
-        *byte = pattern[(offset + index) % pattern.len()];
-    }
+    let turned = pattern.rotate_right(8 * (offset % 8) as u32).to_le_bytes();
+    let mut words = out.chunks_exact_mut(turned.len());
+    words
+        .by_ref()
+        .for_each(|word| word.copy_from_slice(&turned));
+    let rest = words.into_remainder();
+    rest.copy_from_slice(&turned[..rest.len()]);
 }
 
 #[cfg(test)]
@@ -60,6 +63,11 @@ mod tests {
         let mut out = [0; 4];
         assert!(Payload::Fill(0x0807_0605_0403_0201).copy_to(6, &mut out));
         assert_eq!(out, [7, 8, 1, 2]);
+        let mut out = [0; 11];
+        assert!(Payload::Fill(0x0807_0605_0403_0201).copy_to(4091, &mut out[..5]));
+        assert_eq!(out[..5], [4, 5, 6, 7, 8]);
+        assert!(Payload::Fill(0x0807_0605_0403_0201).copy_to(13, &mut out));
+        assert_eq!(out, [6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(!Payload::Lost.copy_to(0, &mut out));
     }
 }

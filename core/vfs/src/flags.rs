@@ -1,5 +1,7 @@
 //! How a file is opened, and what is written to it.
 
+use crate::types::PAGE;
+use nand::Payload;
 use std::ops::{BitOr, BitOrAssign};
 
 /// How a file is opened: a set of flags with the numbers of Linux on x86-64.
@@ -134,7 +136,10 @@ impl Source<'_> {
                 let from = from as usize;
                 out.copy_from_slice(&bytes[from..from + out.len()]);
             }
-            Self::Fill { pattern, .. } => fill(*pattern, offset, out),
+            Self::Fill { pattern, .. } => {
+                // A page holds whole repetitions of the pattern.
+                let _ = Payload::Fill(*pattern).copy_to((offset % PAGE) as usize, out);
+            }
         }
     }
 
@@ -147,13 +152,6 @@ impl Source<'_> {
                 len: all.min(len),
             },
         }
-    }
-}
-
-fn fill(pattern: u64, offset: u64, out: &mut [u8]) {
-    let bytes = pattern.to_le_bytes();
-    for (at, byte) in out.iter_mut().enumerate() {
-        *byte = bytes[((offset + at as u64) % 8) as usize];
     }
 }
 
