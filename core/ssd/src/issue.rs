@@ -128,7 +128,7 @@ impl Core {
             .line_data
             .saturating_sub(unit * self.layout.unit);
         self.fill_up(&mut state, &mut words, data_end);
-        let ticket = self.program(&state, line, unit, sequence, &words, &payload);
+        let ticket = self.program(&state, line, unit, sequence, &words, payload);
         state.lines.lines[line as usize].in_flight += 1;
         let issue = Issue {
             frontier,
@@ -193,7 +193,7 @@ impl Core {
         }
     }
 
-    /// Submits one unit to the flash.
+    /// Submits one unit to the flash; what `payload` lacks is zeros.
     pub(crate) fn program(
         &self,
         state: &State,
@@ -201,25 +201,19 @@ impl Core {
         unit: u32,
         sequence: u64,
         words: &[u32],
-        payload: &[Payload],
+        mut payload: Vec<Payload>,
     ) -> Ticket {
         let row = self.row(state, line, unit, self.layout.first_row(unit));
         let frontier = state.lines.lines[line as usize].frontier;
-        let padded: Vec<Payload>;
-        let payload = if payload.is_empty() {
-            payload
-        } else {
-            let missing = words.len() - payload.len();
-            let zeros = std::iter::repeat_n(Payload::Zero, missing);
-            padded = payload.iter().cloned().chain(zeros).collect();
-            &padded
-        };
+        if !payload.is_empty() {
+            payload.resize(words.len(), Payload::Zero);
+        }
         let program = Program {
             row,
             stamp: sequence,
             label: word::label(line, frontier),
             words,
-            payload,
+            payload: &payload,
         };
         self.nand
             .submit_program(program)
@@ -259,7 +253,7 @@ impl Core {
         let data = self.layout.line_data;
         let data_end = data.saturating_sub(unit * self.layout.unit);
         self.fill_up(state, &mut words, data_end);
-        let ticket = self.program(state, line, unit, sequence, &words, &[]);
+        let ticket = self.program(state, line, unit, sequence, &words, Vec::new());
         let entry = &mut state.lines.lines[line as usize];
         entry.in_flight += 1;
         entry.issued = unit + 1;

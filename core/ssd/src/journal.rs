@@ -440,7 +440,7 @@ impl Core {
         words[0] = word::JOURNAL;
         let mut payload = vec![Payload::Zero; sectors];
         payload[0] = Payload::Bytes(Arc::new(page.encode()));
-        let ticket = self.program(&state, line, unit, sequence, &words, &payload);
+        let ticket = self.program(&state, line, unit, sequence, &words, payload);
         state.lines.lines[line as usize].in_flight += 1;
         (line, unit, sequence, ticket)
     }

@@ -105,16 +105,13 @@ impl Core {
             return Err(IoError::ReadOnly);
         }
         // The old contents, before the slot takes the page over.
-        let merged = self
-            .config
-            .flash
-            .keep_contents
-            .then(|| self.merge(part, content));
+        let whole = part.to - part.from == self.layout.page_bytes() as usize;
+        let old = (self.config.flash.keep_contents && !whole)
+            .then(|| self.contents(part.page))
+            .flatten();
         let mut state = self.state.borrow_mut();
         let (slot, new) = state.insert(incoming);
-        for (sector, payload) in merged.into_iter().flatten().enumerate() {
-            state.set_payload(slot, sector, payload);
-        }
+        lay_over_page(state.slots.payload_mut(slot), old, part, content);
         let full = state.frontiers[incoming.frontier].waiting() >= self.layout.unit as usize;
         drop(state);
         if waits && !new {
@@ -124,23 +121,6 @@ impl Core {
             self.work[incoming.frontier].notify(&self.sim);
         }
         Ok(())
-    }
-
-    /// The page's sectors with `content` laid over what is there.
-    fn merge(&self, part: Part, content: Content<'_>) -> Vec<Payload> {
-        let sectors = self.layout.sectors_per_page as usize;
-        let mut merged = self
-            .contents(part.page)
-            .unwrap_or_else(|| vec![Payload::Zero; sectors]);
-        for (index, payload) in merged.iter_mut().enumerate() {
-            let first = index * UNIT;
-            let (from, to) = (part.from.max(first), part.to.min(first + UNIT));
-            if from < to {
-                let offset = part.offset + (from - part.from);
-                lay_over(payload, from - first, to - first, content, offset);
-            }
-        }
-        merged
     }
 
     /// The newest contents of a mapped page, none if it is nowhere.
@@ -206,6 +186,26 @@ impl Core {
     pub(crate) async fn settle(&self, until: u64) {
         while self.state.borrow().in_flight.settled < until && !self.read_only.get() {
             self.progress.wait(&self.sim).await;
+        }
+    }
+}
+
+/// Gives `page`, sector by sector, the contents `old`, or zeros, with `content`
+/// laid over its part.
+fn lay_over_page(
+    page: &mut [Payload],
+    old: Option<Vec<Payload>>,
+    part: Part,
+    content: Content<'_>,
+) {
+    let mut old = old.unwrap_or_default().into_iter();
+    for (index, payload) in page.iter_mut().enumerate() {
+        *payload = old.next().unwrap_or_default();
+        let first = index * UNIT;
+        let (from, to) = (part.from.max(first), part.to.min(first + UNIT));
+        if from < to {
+            let offset = part.offset + (from - part.from);
+            lay_over(payload, from - first, to - first, content, offset);
         }
     }
 }
