@@ -49,21 +49,80 @@ impl Buffer {
     }
 }
 
-/// Slots of a leaf of the cache's table.
+/// Slots of a leaf of a table.
 const FAN: usize = 1024;
 
-type Leaf = Box<[Option<Rc<Buffer>>; FAN]>;
+type Leaf<T> = Box<[Option<T>; FAN]>;
 
-/// Buffers by block number, for strategies over blocks: a table of two levels, so
-/// that a hit costs two loads.
+/// Something by block number: a table of two levels, so that a hit costs two
+/// loads.
+pub(crate) struct Table<T> {
+    leaves: Vec<Option<Leaf<T>>>,
+    count: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Table<T> {
+    /// An empty one.
+    pub(crate) const fn new() -> Self {
+        Self {
+            leaves: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// What is at `block`.
+    #[inline]
+    pub(crate) fn get(&self, block: u64) -> Option<&T> {
+        let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
+        self.leaves.get(leaf)?.as_ref()?[slot].as_ref()
+    }
+
+    /// What is at the blocks from `start` up to `end`, with their numbers.
+    pub(crate) fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &T)> {
+        let end = end.min((self.leaves.len() * FAN) as u64);
+        (start..end).filter_map(|block| Some((block, self.get(block)?)))
+    }
+
+    /// Puts `value` at `block`; gives what was there.
+    pub(crate) fn insert(&mut self, block: u64, value: T) -> Option<T> {
+        let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
+        if leaf >= self.leaves.len() {
+            self.leaves.resize_with(leaf + 1, || None);
+        }
+        let leaf = self.leaves[leaf].get_or_insert_with(|| Box::new([const { None }; FAN]));
+        let before = leaf[slot].replace(value);
+        self.count += usize::from(before.is_none());
+        before
+    }
+
+    /// Takes out what is at `block`.
+    pub(crate) fn remove(&mut self, block: u64) -> Option<T> {
+        let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
+        let removed = self.leaves.get_mut(leaf)?.as_mut()?[slot].take();
+        self.count -= usize::from(removed.is_some());
+        removed
+    }
+
+    /// How many there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.count
+    }
+}
+
+/// Buffers by block number, for strategies over blocks.
 ///
 /// A strategy puts in what it reads or creates, asks [`Cache::shrink`] to let go
 /// of what is clean, and [`Cache::remove`]s what stops being metadata. What is
 /// dirty is known to the strategy alone.
 #[derive(Default)]
 pub struct Cache {
-    leaves: Vec<Option<Leaf>>,
-    count: usize,
+    buffers: Table<Rc<Buffer>>,
     /// Where the next search for buffers to let go begins.
     hand: usize,
 }
@@ -73,60 +132,49 @@ impl Cache {
     #[inline]
     #[must_use]
     pub fn get(&self, block: u64) -> Option<&Rc<Buffer>> {
-        let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
-        self.leaves.get(leaf)?.as_ref()?[slot].as_ref()
+        self.buffers.get(block)
     }
 
     /// Puts in a buffer; whatever was there for its block is gone.
     pub fn insert(&mut self, buffer: Rc<Buffer>) {
-        let (leaf, slot) = (buffer.block as usize / FAN, buffer.block as usize % FAN);
-        if leaf >= self.leaves.len() {
-            self.leaves.resize_with(leaf + 1, || None);
-        }
-        let leaf = self.leaves[leaf].get_or_insert_with(|| Box::new([const { None }; FAN]));
-        if leaf[slot].replace(buffer).is_none() {
-            self.count += 1;
-        }
+        self.buffers.insert(buffer.block, buffer);
     }
 
     /// Takes out the buffer of `block`.
     pub fn remove(&mut self, block: u64) -> Option<Rc<Buffer>> {
-        let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
-        let removed = self.leaves.get_mut(leaf)?.as_mut()?[slot].take();
-        self.count -= usize::from(removed.is_some());
-        removed
+        self.buffers.remove(block)
     }
 
     /// Number of buffers.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.count
+        self.buffers.len()
     }
 
     /// Whether it holds none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
     }
 
     /// Lets go of buffers that nobody else holds and `is_clean` allows, until at
     /// most `most` are left or all were looked at. It goes round, so that a
     /// buffer that was just passed is the last to be looked at again.
     pub fn shrink(&mut self, most: usize, is_clean: impl Fn(&Buffer) -> bool) {
-        let leaves = self.leaves.len();
-        for _ in 0..leaves {
-            if self.count <= most {
+        let Table { leaves, count } = &mut self.buffers;
+        for _ in 0..leaves.len() {
+            if *count <= most {
                 return;
             }
-            self.hand = (self.hand + 1) % leaves;
-            let Some(leaf) = &mut self.leaves[self.hand] else {
+            self.hand = (self.hand + 1) % leaves.len();
+            let Some(leaf) = &mut leaves[self.hand] else {
                 continue;
             };
             for slot in leaf.iter_mut() {
                 let idle = |b: &Rc<Buffer>| Rc::strong_count(b) == 1 && is_clean(b);
                 if slot.as_ref().is_some_and(idle) {
                     *slot = None;
-                    self.count -= 1;
+                    *count -= 1;
                 }
             }
         }

@@ -5,11 +5,10 @@
 //! for a block that is being read waits for that read.
 
 use super::transaction::Entry;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Table};
 use host::Purpose;
 use sim::Signal;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Range;
 use std::rc::Rc;
 
 /// Blocks that one insertion looks at for room; so a cache that is full of
@@ -25,7 +24,7 @@ pub(super) enum Slot {
 
 /// The cache.
 pub(super) struct Cache {
-    slots: BTreeMap<u64, Slot>,
+    slots: Table<Slot>,
     /// Blocks by when they were used last, as far as is known: an entry knows
     /// better, and is moved to its place when it comes to the front.
     order: BTreeMap<u64, u64>,
@@ -36,7 +35,7 @@ pub(super) struct Cache {
 impl Cache {
     pub(super) const fn new(bound: usize) -> Self {
         Self {
-            slots: BTreeMap::new(),
+            slots: Table::new(),
             order: BTreeMap::new(),
             clock: 0,
             bound,
@@ -45,7 +44,7 @@ impl Cache {
 
     /// What is at `block`; counts as a use.
     pub(super) fn get(&mut self, block: u64) -> Option<&Slot> {
-        let slot = self.slots.get(&block)?;
+        let slot = self.slots.get(block)?;
         if let Slot::Ready(entry) = slot {
             self.clock += 1;
             entry.used.set(self.clock);
@@ -55,15 +54,15 @@ impl Cache {
 
     /// The entry of `block`, if it is in memory; no use.
     pub(super) fn entry(&self, block: u64) -> Option<&Rc<Entry>> {
-        match self.slots.get(&block) {
+        match self.slots.get(block) {
             Some(Slot::Ready(entry)) => Some(entry),
             _ => None,
         }
     }
 
     /// What is in memory of the blocks from `start` up to `end`.
-    pub(super) fn range(&self, start: u64, end: u64) -> Range<'_, u64, Slot> {
-        self.slots.range(start..end)
+    pub(super) fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &Slot)> {
+        self.slots.range(start, end)
     }
 
     /// Notes that `block` is being read.
@@ -76,8 +75,8 @@ impl Cache {
 
     /// A read has failed.
     pub(super) fn give_up(&mut self, block: u64) {
-        if let Some(Slot::Loading(_)) = self.slots.get(&block) {
-            self.slots.remove(&block);
+        if let Some(Slot::Loading(_)) = self.slots.get(block) {
+            self.slots.remove(block);
         }
     }
 
@@ -116,7 +115,7 @@ impl Cache {
 
     /// Drops the block at the front of the order, or puts it where it belongs.
     fn look_at(&mut self, stamp: u64, block: u64) {
-        let Some(Slot::Ready(entry)) = self.slots.get(&block) else {
+        let Some(Slot::Ready(entry)) = self.slots.get(block) else {
             return;
         };
         let used = entry.used.get();
@@ -125,7 +124,7 @@ impl Cache {
             return;
         }
         if used == stamp && entry.is_idle() {
-            self.slots.remove(&block);
+            self.slots.remove(block);
             return;
         }
         if used == stamp {
@@ -141,7 +140,7 @@ impl Cache {
             .entry(entry.block)
             .is_some_and(|e| Rc::ptr_eq(e, entry))
         {
-            self.slots.remove(&entry.block);
+            self.slots.remove(entry.block);
             self.order.remove(&entry.used.get());
         }
     }

@@ -173,7 +173,7 @@ impl<P: BlockPort> Core<P> {
         let cache = self.cache.borrow();
         let present = cache.range(start, start + count as u64);
         present
-            .filter_map(|(&block, slot)| match slot {
+            .filter_map(|(block, slot)| match slot {
                 super::cache::Slot::Ready(entry) => Some((block, entry.data()?)),
                 super::cache::Slot::Loading(_) => None,
             })

@@ -177,7 +177,7 @@ impl<P: BlockPort> Core<P> {
         let mut blocks: Vec<_> = state.data.range(run.start..end).map(|(&b, _)| b).collect();
         let cache = self.cache.borrow();
         let present = cache.range(run.start, end);
-        blocks.extend(present.filter_map(|(&block, slot)| match slot {
+        blocks.extend(present.filter_map(|(block, slot)| match slot {
             cache::Slot::Ready(entry) if entry.is_data() => Some(block),
             _ => None,
         }));

@@ -31,7 +31,9 @@ pub(super) fn extent(start: u64, count: usize) -> Extent {
 
 /// A payload that holds `bytes`.
 pub(super) fn payload(bytes: &Block) -> Payload {
-    Payload::Bytes(Arc::new(*bytes))
+    // Straight to where it will be, without a copy on the stack.
+    let shared = Arc::<[u8]>::from(bytes.as_slice());
+    Payload::Bytes(shared.try_into().expect("it is a block"))
 }
 
 /// Which blocks of the file system the blocks of the log are.
