@@ -98,19 +98,15 @@ pub(crate) fn seed(fs_seed: u32, ino: u32, generation: u32) -> u32 {
 /// The checksum that `slot` should have; 16 bits where it has no room for 32.
 //= ext4-layout 5.1
 pub(crate) fn checksum(seed: u32, slot: &[u8]) -> u32 {
-    let lo = CHECKSUM_LO.at;
-    let crc1 = crc(seed, &slot[..lo]);
-    let crc2 = crc(crc1, &[0; 2]);
-    let crc3 = crc(crc2, &slot[lo + 2..OLD_SIZE]);
-    if slot.len() == OLD_SIZE {
-        return crc3 & 0xFFFF;
+    let mut blank = [0; MAX_SIZE];
+    let blank = &mut blank[..slot.len()];
+    blank.copy_from_slice(slot);
+    CHECKSUM_LO.put(blank, 0);
+    if extra(slot) < 4 {
+        return crc(seed, blank) & 0xFFFF;
     }
-    let hi = CHECKSUM_HI.at;
-    let crc4 = crc(crc3, &slot[OLD_SIZE..hi]);
-    if extra(slot) >= 4 {
-        return crc(crc(crc4, &[0; 2]), &slot[hi + 2..]);
-    }
-    crc(crc4, &slot[hi..]) & 0xFFFF
+    CHECKSUM_HI.put(blank, 0);
+    crc(seed, blank)
 }
 
 /// Whether the checksum of `slot` is right.
