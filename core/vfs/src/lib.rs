@@ -91,6 +91,7 @@ mod failure;
 mod file;
 mod flags;
 mod inode;
+mod known;
 mod locks;
 pub mod mem;
 pub mod model;

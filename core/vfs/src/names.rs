@@ -239,7 +239,7 @@ impl<B: Body> Core<B> {
                 Err(Errno::ENOENT) if !locked => return Ok(None),
                 node => node?,
             };
-            let now = dir.names.borrow().get(name).copied();
+            let now = dir.names.borrow().get(name);
             if now.is_some_and(|now| now != Name::Leads(ino)) {
                 // It leads elsewhere now, and the number may be another file's.
                 continue;
@@ -254,7 +254,7 @@ impl<B: Body> Core<B> {
     #[inline]
     fn known(&self, dir: &NodeOf<B>, name: &[u8]) -> Option<Name> {
         dir.names_used.set(true);
-        dir.names.borrow().get(name).copied()
+        dir.names.borrow().get(name)
     }
 
     /// Asks the medium for a name, once for all who want it at the same time.
@@ -291,13 +291,9 @@ impl<B: Body> Core<B> {
     /// Remembers a name; forgets those of another directory if there are too
     /// many.
     pub(crate) fn remember(&self, dir: &NodeOf<B>, name: &[u8], known: Name) {
-        let mut names = dir.names.borrow_mut();
-        if let Some(old) = names.get_mut(name) {
-            *old = known;
+        if !dir.names.borrow_mut().insert(name, known) {
             return;
         }
-        names.insert(name.into(), known);
-        drop(names);
         self.name_count.set(self.name_count.get() + 1);
         if dir.names_queued.get() == 0 {
             self.queue_names(dir);
@@ -308,7 +304,7 @@ impl<B: Body> Core<B> {
     }
 
     fn forget_name(&self, dir: &NodeOf<B>, name: &[u8]) {
-        if dir.names.borrow_mut().remove(name).is_some() {
+        if dir.names.borrow_mut().remove(name) {
             self.name_count.set(self.name_count.get() - 1);
         }
     }
@@ -317,7 +313,7 @@ impl<B: Body> Core<B> {
     pub(crate) fn forget_names(&self, dir: &NodeOf<B>) {
         let mut names = dir.names.borrow_mut();
         let before = names.len();
-        names.retain(|_, name| *name == Name::Sought);
+        names.retain(|known| known == Name::Sought);
         let gone = before - names.len();
         self.name_count.set(self.name_count.get() - gone);
     }

@@ -2,16 +2,17 @@
 //!
 //! Invariants: `pages` leads to frames of the pool that belong to this inode and
 //! to no other; `dirty` counts its tagged pages; `batches` names the write-backs
-//! that have not returned; a name in `names` agrees with the body.
+//! that have not returned, and while there is none, no page is under write-back; a
+//! name in `names` agrees with the body.
 
 use crate::failure::Failures;
 use crate::inode::Inode;
+use crate::known::Names;
 use crate::locks::FileLocks;
 use crate::radix::Radix;
 use crate::types::{Attr, FileKind, Ino};
 use sim::{RwLock, Signal, Sim};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::Ns;
 
@@ -36,6 +37,8 @@ pub(crate) struct Node<P> {
     /// When it became dirty, while it is.
     pub(crate) dirtied: Cell<Ns>,
     pub(crate) batches: RefCell<Vec<u64>>,
+    /// Pages on their way from the medium.
+    pub(crate) loading: Cell<u32>,
     /// A page was loaded or written back.
     pub(crate) changed: Signal,
     pub(crate) failures: Failures,
@@ -44,7 +47,7 @@ pub(crate) struct Node<P> {
     pub(crate) opens: Cell<u32>,
     /// The ticket under which it waits to be let go, or 0.
     pub(crate) queued: Cell<u64>,
-    pub(crate) names: RefCell<BTreeMap<Box<[u8]>, Name>>,
+    pub(crate) names: RefCell<Names>,
     /// A name that was sought is known.
     pub(crate) looked: Signal,
     /// Whether its names were used since the last look at them.
@@ -67,6 +70,7 @@ impl<P> Node<P> {
             dirty: Cell::new(0),
             dirtied: Cell::new(Ns(0)),
             batches: RefCell::default(),
+            loading: Cell::new(0),
             changed: Signal::default(),
             failures: Failures::default(),
             lookups: Cell::new(0),

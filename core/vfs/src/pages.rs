@@ -117,6 +117,9 @@ impl<B: Body> Core<B> {
 
     /// Whether one of the pages is on its way from or to the medium.
     fn next_busy(&self, node: &NodeOf<B>, first: u64, end: u64) -> bool {
+        if node.loading.get() == 0 && node.batches.borrow().is_empty() {
+            return false;
+        }
         let pool = self.pool.borrow();
         let pages = node.pages.borrow();
         let mut at = first;
@@ -198,6 +201,7 @@ impl<B: Body> Core<B> {
             let marked = window.mark == Some(index);
             let mark = if marked { state::MARK } else { 0 };
             self.put_page(node, index, state::LOADING | mark);
+            node.loading.set(node.loading.get() + 1);
             match runs.last_mut() {
                 Some(run) if run.end == index => run.end += 1,
                 _ => runs.push(index..index + 1),
@@ -228,6 +232,7 @@ impl<B: Body> Core<B> {
     fn loaded(&self, node: &NodeOf<B>, index: u64, mut data: Payload, whole: bool) {
         let frame = node.frame(index);
         let frame = frame.expect("a page that is coming stays in the cache");
+        node.loading.set(node.loading.get() - 1);
         let mut pool = self.pool.borrow_mut();
         if !whole {
             node.pages.borrow_mut().remove(index);
@@ -424,14 +429,16 @@ impl<B: Body> Core<B> {
     pub(crate) fn check_pages(&self, node: &NodeOf<B>) -> (usize, u64) {
         let pool = self.pool.borrow();
         let pages = node.pages.borrow();
-        let (mut all, mut dirty, mut at) = (0, 0, 0);
+        let (mut all, mut dirty, mut loading, mut at) = (0, 0, 0, 0);
         while let Some((index, &frame)) = pages.next(at) {
             let frame = pool.frame(frame);
+            loading += u32::from(frame.is(state::LOADING));
             assert_eq!((frame.owner, frame.index), (node.ino(), index), "owner");
             all += 1;
             dirty += u64::from(frame.is(state::DIRTY));
             at = index + 1;
         }
+        assert_eq!(loading, node.loading.get(), "pages on their way");
         let (mut tagged, mut at) = (0, 0);
         while let Some((index, &frame)) = pages.next_tagged(at) {
             assert!(pool.frame(frame).is(state::DIRTY), "tagged pages are dirty");

@@ -232,8 +232,7 @@ impl<B: Body> Process<B> {
     async fn let_go(&self, description: Rc<Description>) {
         let handle = description.handle;
         if Rc::into_inner(description).is_some() {
-            // Boxed, as what is rare shall not make every future large.
-            Box::pin(self.vfs.release(handle)).await;
+            self.vfs.release(handle).await;
         }
     }
 

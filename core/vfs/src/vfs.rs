@@ -356,6 +356,23 @@ impl<B: Body> Core<B> {
     /// Is called when a reference to `node` has gone: frees it if it has no name
     /// left, and keeps the number of inodes in memory within its limit.
     pub(crate) async fn put(&self, node: Shared<B>) {
+        if !self.put_at_once(&node) {
+            // Boxed, as what is rare shall not make every future large.
+            Box::pin(self.put_slowly(node)).await;
+        }
+    }
+
+    /// Does that if there is nothing to wait for.
+    fn put_at_once(&self, node: &NodeOf<B>) -> bool {
+        let crowded = self.resident.get() > self.config.inodes as usize;
+        let simple = node.attr().nlink > 0 && self.orphans.borrow().is_empty() && !crowded;
+        if simple {
+            self.queue(node);
+        }
+        simple
+    }
+
+    async fn put_slowly(&self, node: Shared<B>) {
         if node.attr().nlink == 0 {
             self.let_orphan_go(node).await;
         } else {
