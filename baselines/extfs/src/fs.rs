@@ -3,7 +3,7 @@
 use crate::alloc::Alloc;
 use crate::buffer::{BLOCK, Buffer};
 use crate::extents::ExtentCache;
-use crate::format::{group, superblock as sb};
+use crate::format::{Value, group, superblock as sb};
 use crate::geometry::Geometry;
 use crate::mount::MountOptions;
 use crate::persist::{Persist, Run, TxId};
@@ -67,20 +67,26 @@ pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
 /// The next range from `from` on in which `old` and `new` differ. Ranges with
 /// fewer than eight equal bytes between them are one.
 fn next_change(old: &[u8], new: &[u8], from: usize) -> Option<(usize, usize)> {
-    let differs = |index: &usize| old[*index] != new[*index];
+    let word = |bytes: &[u8], at: usize| u64::load(&bytes[at..at + 8]);
+    let differ = |at: usize| word(old, at) ^ word(new, at);
+    let bytes_from = |at: usize| (at..new.len()).filter(|&at| old[at] != new[at]);
     let mut start = from;
-    while start + 32 <= new.len() && old[start..start + 32] == new[start..start + 32] {
-        start += 32;
+    while start + 8 <= new.len() && differ(start) == 0 {
+        start += 8;
     }
-    let start = (start..new.len()).find(differs)?;
-    let (mut end, mut index) = (start + 1, start + 1);
-    while index < new.len() && index < end + 8 {
-        if differs(&index) {
-            end = index + 1;
+    let start = bytes_from(start).next()?;
+    let mut end = start + 1;
+    while end + 8 <= new.len() {
+        let bits = differ(end);
+        if bits == 0 {
+            return Some((start, end));
         }
-        index += 1;
+        end += 8 - bits.leading_zeros() as usize / 8;
     }
-    Some((start, end))
+    Some((
+        start,
+        bytes_from(end).next_back().map_or(end, |last| last + 1),
+    ))
 }
 
 impl<P: Persist> ExtFs<P> {
@@ -175,5 +181,24 @@ mod tests {
         assert_eq!(next_change(&old, &new, 0), Some((40, 46)));
         assert_eq!(next_change(&old, &new, 46), Some((100, 101)));
         assert_eq!(next_change(&old, &new, 101), None);
+    }
+
+    #[test]
+    fn changes_agree_with_a_slow_search() {
+        let mut rng = sim::Seed(3).stream("changes");
+        for _ in 0..20_000 {
+            let len = 1 + rng.below(70) as usize;
+            let (old, mut new) = (vec![0_u8; len], vec![0_u8; len]);
+            for _ in 0..rng.below(6) {
+                new[rng.below(len as u64) as usize] = 1 << rng.below(8);
+            }
+            let from = rng.below(len as u64) as usize;
+            let changed: Vec<_> = (from..len).filter(|&at| new[at] != 0).collect();
+            let apart = |pair: &[usize]| pair[1] >= pair[0] + 9;
+            let last = changed.windows(2).position(apart);
+            let end = last.map_or(changed.last(), |at| changed.get(at));
+            let expected = changed.first().zip(end).map(|(&a, &b)| (a, b + 1));
+            assert_eq!(next_change(&old, &new, from), expected);
+        }
     }
 }
