@@ -115,6 +115,10 @@ impl<P: Persist> Body for ExtFs<P> {
         self.persist.end(tx).await.map(|_| ())
     }
 
+    async fn seal_end(&self, inode: &Node) -> Result<()> {
+        self.zero_behind_end(inode).await
+    }
+
     async fn read_pages(&self, inode: &Node, first: u64, pages: &mut [Payload]) -> Result<()> {
         self.read_back(inode, first, pages).await
     }

@@ -223,6 +223,13 @@ impl<P: Persist> ExtFs<P> {
         self.zero_in_block(node, last, 0..range.end % SIZE).await
     }
 
+    /// Zeroes what is behind the end of a file in its last block.
+    pub(crate) async fn zero_behind_end(&self, node: &Node) -> Result<()> {
+        let size = node.attr.get().size;
+        self.zero_in_block(node, size / SIZE, size % SIZE..SIZE)
+            .await
+    }
+
     async fn zero_in_block(&self, node: &Node, block: u64, range: Range<u64>) -> Result<()> {
         if range.is_empty() || range == (0..SIZE) {
             return Ok(());
@@ -239,7 +246,11 @@ impl<P: Persist> ExtFs<P> {
             return Err(Errno::EIO);
         }
         let mut bytes = page[0].to_bytes();
-        bytes[range.start as usize..range.end as usize].fill(0);
+        let part = &mut bytes[range.start as usize..range.end as usize];
+        if part.iter().all(|&byte| byte == 0) {
+            return Ok(());
+        }
+        part.fill(0);
         let page = DirtyPage {
             index: block,
             now: Payload::Bytes(Arc::new(bytes)),

@@ -173,6 +173,8 @@ impl<B: Body> Core<B> {
         let old = node.size();
         if size < old {
             self.cut_page(node, size).await?;
+        } else if size > old {
+            self.seal_end(node).await?;
         }
         let now = self.now();
         node.inode.update(|attr| {

@@ -220,6 +220,17 @@ pub trait Body: 'static {
     /// `EIO`.
     async fn truncate(&self, inode: &Inode<Self::Private>, old: u64) -> Result<()>;
 
+    /// Is told that a file is about to grow whose end, at its present size, is
+    /// within a page; that page is not in the cache. What the medium holds of it
+    /// behind the end, where writing or cutting was overtaken by a power cut, is
+    /// zeros afterwards. A body on whose medium that can not be does nothing.
+    ///
+    /// # Errors
+    /// `EIO`, `EUCLEAN`.
+    async fn seal_end(&self, _inode: &Inode<Self::Private>) -> Result<()> {
+        Ok(())
+    }
+
     /// Fills `pages` with the contents of the pages from number `first` on;
     /// holes are zeros. All lie within the file, or begin in it.
     ///

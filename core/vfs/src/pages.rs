@@ -365,6 +365,17 @@ impl<B: Body> Core<B> {
         Ok(())
     }
 
+    /// Before a file grows past a gap, with the lock held: has the body make zeros
+    /// of what the medium may hold behind the end.
+    pub(crate) async fn seal_end(&self, node: &NodeOf<B>) -> Result<()> {
+        let size = node.size();
+        if size.is_multiple_of(PAGE) {
+            return Ok(());
+        }
+        self.expel(node, size, 1).await;
+        self.body.seal_end(&node.inode).await
+    }
+
     /// Drops pages, dirty or not, once none of them is on its way.
     pub(crate) async fn drop_pages(&self, node: &NodeOf<B>, first: u64, end: u64) {
         while self.next_busy(node, first, end) {

@@ -42,6 +42,9 @@ impl<B: Body> Vfs<B> {
         let told = core.begins(|| act(node.ino(), mode, offset..end, node.size()));
         let change = async {
             core.expel(node, offset, len).await;
+            if end > node.size() {
+                core.seal_end(node).await?;
+            }
             node.failures.tell(&file.failures)?;
             let (inode, now) = (&node.inode, core.now());
             let changed = core

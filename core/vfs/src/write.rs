@@ -86,6 +86,9 @@ impl<B: Body> Core<B> {
         ensure(room > 0, Errno::EFBIG)?;
         let source = source.cut(room);
         self.stamp(&file.who, node).await?;
+        if offset > node.size() {
+            self.seal_end(node).await?;
+        }
         let direct = file.has(OpenFlags::DIRECT);
         let done = self.write_told(file, direct, offset, source).await?;
         drop(guard);

@@ -214,3 +214,38 @@ fn a_full_disk_takes_nothing_from_a_file_that_is_split() {
         });
     }
 }
+
+#[test]
+fn what_a_cut_leaves_behind_the_end_of_a_file_stays_unseen() {
+    run(async move |sim| {
+        let (disk, vfs) = fresh(&sim, Ns::ms(1)).await;
+        let process = Process::new(&vfs, Access::root());
+        let create = OpenFlags::BOTH | OpenFlags::CREATE;
+        let fd = process.open(b"/file", create, 0o644).await.unwrap();
+        process.write(fd, Source::Bytes(&[7; 100])).await.unwrap();
+        process.fsync(fd).await.unwrap();
+        process.write(fd, Source::Bytes(&[8; 100])).await.unwrap();
+        // Written back, and not committed; the cut keeps all that was written.
+        sim.sleep(Ns::secs(1)).await;
+        let image = disk.to_image();
+        for way in 0..3 {
+            let disk = RamDisk::from_image(&sim, &image);
+            let vfs = mount(&sim, &disk, Ns::secs(30)).await;
+            let process = Process::new(&vfs, Access::root());
+            let fd = process.open(b"/file", OpenFlags::BOTH, 0).await.unwrap();
+            assert_eq!(process.fstat(fd).await.unwrap().size, 100);
+            let allocate = FallocateMode::Allocate { keep_size: false };
+            let far = Source::Bytes(&[9; 10]);
+            match way {
+                0 => process.ftruncate(fd, 4_096).await,
+                1 => process.fallocate(fd, allocate, 150, 5_000).await,
+                _ => process.pwrite(fd, 5_000, far).await.map(drop),
+            }
+            .unwrap();
+            vfs.sync().await.unwrap();
+            vfs.drop_caches().await.unwrap();
+            let read = process.read_bytes(fd, 0, 300).await.unwrap();
+            assert_eq!(read, [[7; 100], [0; 100], [0; 100]].concat(), "way {way}");
+        }
+    });
+}
