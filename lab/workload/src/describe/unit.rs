@@ -131,7 +131,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-pub(super) fn size(text: &str) -> Option<Bytes> {
+pub(crate) fn size(text: &str) -> Option<Bytes> {
     text.parse().ok()
 }
 

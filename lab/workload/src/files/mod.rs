@@ -18,6 +18,7 @@
 //!   slot is taken by [`Call::Open`], freed by [`Call::Close`], which stands
 //!   for the last close, and may be taken again then.
 
+mod anything;
 mod call;
 mod draw;
 mod field;

@@ -104,6 +104,31 @@ const WRITES: [Param; 8] = [
     DIRWIDTH,
 ];
 
+/// Of calls of every kind.
+const ANYTHING: [Param; 6] = [
+    param("files", "24", Unit::Files, "names of files"),
+    param(
+        "threads",
+        "4",
+        Unit::Threads,
+        "threads that share the files",
+    ),
+    param(
+        "size",
+        "64k",
+        Unit::Length,
+        "bytes of a file behind which no call begins",
+    ),
+    param(
+        "room",
+        "0",
+        Unit::Trim,
+        "most bytes left free at first; 0 for all there are",
+    ),
+    param("ops", "2000", Unit::Count, "calls in all"),
+    TIME,
+];
+
 /// Of YCSB's workloads.
 const YCSB: [Param; 13] = [
     param(
@@ -158,7 +183,7 @@ const YCSB: [Param; 13] = [
 
 /// Everything in the language of files that has a name, in the order in which it
 /// is listed.
-pub static FILE_PRESETS: [Preset; 17] = [
+pub static FILE_PRESETS: [Preset; 18] = [
     Preset::of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -252,6 +277,12 @@ pub static FILE_PRESETS: [Preset; 17] = [
         "writes at the end of files that are empty at first",
         &[],
         &WRITES,
+    ),
+    Preset::of_files(
+        "anything",
+        "calls of every kind at random on few files, as a tester makes them",
+        &[],
+        &ANYTHING,
     ),
 ];
 

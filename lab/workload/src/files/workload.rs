@@ -3,6 +3,7 @@
 //!
 //! Invariant: what [`FileWorkload::parse`] accepts can be opened.
 
+use super::anything::Anything;
 use super::flow::{Flow, OpKind, Program, script};
 use super::personality::{self, Settings};
 use super::presets::{CALLS, FILE_PRESETS, SCRIPT};
@@ -11,7 +12,7 @@ use super::source::Source;
 use super::trace::FileTrace;
 use super::ycsb::{self, Ycsb};
 use crate::describe::spec::Spec;
-use crate::describe::unit::{length, lengths, theta, time};
+use crate::describe::unit::{length, lengths, size, theta, time};
 use crate::describe::{PRESETS, WorkloadError, existing};
 use crate::suggest::did_you_mean;
 use sim::Seed;
@@ -27,6 +28,7 @@ pub struct FileWorkload {
 
 #[derive(Clone, Debug)]
 enum Kind {
+    Anything(Anything),
     Program(Program),
     Ycsb(Ycsb),
     Trace(String, replay::Options),
@@ -108,6 +110,7 @@ impl FileWorkload {
     /// If its parameters do not go together.
     pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
         match &self.kind {
+            Kind::Anything(anything) => Ok(anything.open(seed)),
             Kind::Program(program) => {
                 let flow = Flow::new(program.clone(), seed);
                 let flow = flow.map_err(|problem| self.refused(problem))?;
@@ -133,6 +136,9 @@ impl FileWorkload {
 fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     if let Some(mix) = ycsb::Mix::named(spec.preset.name) {
         return Ok(Kind::Ycsb(ycsb_of(spec, mix)));
+    }
+    if spec.preset.name == "anything" {
+        return Ok(Kind::Anything(anything_of(spec)));
     }
     let settings = settings(spec)?;
     let s = &settings;
@@ -210,6 +216,17 @@ fn ycsb_of(spec: &Spec, mix: ycsb::Mix) -> Ycsb {
         until: until(spec),
         theta: spec.value("theta", theta),
         sync: spec.text("sync") == "yes",
+    }
+}
+
+fn anything_of(spec: &Spec) -> Anything {
+    Anything {
+        files: spec.number("files") as u32,
+        threads: spec.number("threads") as u32,
+        size: spec.value("size", length),
+        room: spec.value("room", size).0,
+        ops: spec.number("ops"),
+        until: until(spec),
     }
 }
 
