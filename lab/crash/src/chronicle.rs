@@ -12,7 +12,9 @@
 //!   ended may have happened or not, and so may a write.
 //! - The first moment that recovery may show is the one after the last change
 //!   that a force has covered.
+//! - No two calls change one name at a time: the file API locks the directory.
 
+use crate::attributes::{Attributes, Known};
 use crate::judge::{Seen, Shown};
 use crate::spans::Spans;
 use nand::{Payload, UNIT};
@@ -23,9 +25,31 @@ use vfs::{Act, FileKind, Ino};
 /// A name: the directory and the name in it.
 pub(crate) type Key = (Ino, Box<[u8]>);
 
+/// Bytes of a file, and the pattern that they are.
+pub(crate) type Part = (Range<u64>, u64);
+
 /// A file of the history. Numbers of inodes are used again, these are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(pub(crate) u64);
+
+/// What a name leads to once a call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads<'a> {
+    /// To nothing.
+    Nowhere,
+    /// To this inode.
+    To(Ino),
+    /// To a new one of this kind; a symbolic link says this.
+    New(FileKind, &'a [u8]),
+}
+
+/// The same, kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Becomes {
+    Nothing,
+    File(Id),
+    New(FileKind, Vec<u8>),
+}
 
 /// One name leads elsewhere.
 #[derive(Clone, Debug)]
@@ -55,6 +79,7 @@ pub(crate) struct Older {
 /// A file, directory or link.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
+    pub(crate) ino: Ino,
     pub(crate) kind: FileKind,
     /// Where a symbolic link leads.
     pub(crate) target: Vec<u8>,
@@ -66,13 +91,20 @@ pub(crate) struct File {
     pub(crate) older: Vec<Older>,
     /// Sizes since the last force, with the time of each.
     sizes: Vec<(u64, u64)>,
+    /// Values that a change gave which failed, in part or not at all: forcing makes
+    /// them durable, or what they would have replaced.
+    pub(crate) maybe: Vec<Part>,
+    /// Sizes of that kind.
+    maybe_sizes: Vec<u64>,
     /// Moments whose change of names it had to do with, since it was forced.
     touches: Vec<usize>,
+    pub(crate) attributes: Known,
 }
 
 impl File {
-    fn new(kind: FileKind, target: &[u8]) -> Self {
+    fn new(ino: Ino, kind: FileKind, target: &[u8]) -> Self {
         Self {
+            ino,
             kind,
             target: target.to_vec(),
             size: 0,
@@ -80,53 +112,99 @@ impl File {
             unknown: Spans::default(),
             older: Vec::new(),
             sizes: Vec::new(),
+            maybe: Vec::new(),
+            maybe_sizes: Vec::new(),
             touches: Vec::new(),
+            attributes: Known::default(),
         }
     }
 
     /// The smallest and the largest size that it had since it was forced.
     pub(crate) fn sizes(&self) -> (u64, u64) {
-        let sizes = self.sizes.iter().map(|s| s.1).chain([self.size]);
+        let maybe = self.maybe_sizes.iter().copied();
+        let sizes = self.sizes.iter().map(|s| s.1).chain(maybe);
+        let sizes = sizes.chain([self.size]);
         let most = sizes.clone().max().unwrap_or(self.size);
         (sizes.min().unwrap_or(self.size), most)
     }
 
-    /// What `edit` lays over which bytes, and the size afterwards.
-    fn effect(&self, edit: Edit, done: u64) -> (Range<u64>, Option<u64>, u64) {
+    /// What `edit` lays over which bytes, none if nobody knows, and the size
+    /// afterwards.
+    fn effect(&self, edit: Edit, done: u64) -> (Range<u64>, Vec<Part>, u64) {
         let size = self.size;
+        let zeros = |range: Range<u64>| vec![(range, 0)];
         match edit {
-            Edit::Write { range, pattern } => {
+            Edit::Write { range, parts } => {
                 let end = range.end.min(range.start + done);
-                (range.start..end, pattern, size.max(end))
+                let parts = parts.into_iter();
+                let parts = parts.map(|(part, pattern)| (part.start..part.end.min(end), pattern));
+                let parts = parts.filter(|(part, _)| !part.is_empty()).collect();
+                // Nothing that is written behind the end leaves it where it is.
+                let grown = if end > range.start { end } else { 0 };
+                (range.start..end, parts, size.max(grown))
             }
             Edit::Zero { range } => {
-                let end = range.end.min(size).max(range.start);
-                (range.start..end, Some(0), size)
+                let range = range.start..range.end.min(size).max(range.start);
+                (range.clone(), zeros(range), size)
             }
-            Edit::Resize { size: new } => (new..size.max(new), Some(0), new),
+            Edit::Resize { size: new } => {
+                let range = new..size.max(new);
+                (range.clone(), zeros(range), new)
+            }
         }
     }
 
     fn change(&mut self, at: u64, edit: Edit, done: u64) {
-        let (range, pattern, size) = self.effect(edit, done);
-        let overwritten = self.now.write(range.clone(), pattern.unwrap_or(0));
-        let older = overwritten
-            .into_iter()
-            .map(|(range, pattern)| Older { at, range, pattern });
-        self.older.extend(older);
-        self.unknown.write(range, u64::from(pattern.is_none()));
+        let cuts = matches!(edit, Edit::Resize { .. });
+        let (range, mut parts, size) = self.effect(edit, done);
+        let unknown = parts.is_empty();
+        if unknown {
+            parts.push((range.clone(), 0));
+        }
+        self.overwrite_maybe(at, &range);
+        for (range, pattern) in parts {
+            let overwritten = self.now.write(range, pattern).into_iter();
+            let older = overwritten.map(|(range, pattern)| Older { at, range, pattern });
+            self.older.extend(older);
+        }
+        if cuts {
+            let sizes = std::mem::take(&mut self.maybe_sizes).into_iter();
+            self.sizes.extend(sizes.map(|size| (at - 1, size)));
+        } else if size > self.size {
+            let sizes = self.maybe_sizes.iter_mut();
+            sizes.for_each(|maybe| *maybe = size.max(*maybe));
+        }
+        self.unknown.write(range, u64::from(unknown));
         self.size = size;
         self.sizes.push((at, size));
     }
 
-    fn maybe_change(&mut self, at: u64, edit: Edit) {
-        let (range, pattern, size) = self.effect(edit, u64::MAX / 2);
-        match pattern {
-            Some(pattern) => self.older.push(Older { at, range, pattern }),
-            None => drop(self.unknown.write(range, 1)),
+    /// What a change that failed may have left in `range` is overwritten.
+    fn overwrite_maybe(&mut self, at: u64, range: &Range<u64>) {
+        for (part, pattern) in std::mem::take(&mut self.maybe) {
+            let inside = part.start.max(range.start)..part.end.min(range.end);
+            let outside = [
+                part.start..part.end.min(range.start),
+                part.start.max(range.end)..part.end,
+            ];
+            let outside = outside.into_iter().filter(|part| !part.is_empty());
+            self.maybe.extend(outside.map(|part| (part, pattern)));
+            if !inside.is_empty() {
+                let range = inside;
+                self.older.push(Older { at, range, pattern });
+            }
         }
-        self.sizes.push((at, size));
-        self.sizes.push((at, self.size));
+    }
+
+    fn maybe_change(&mut self, edit: Edit) {
+        let (range, parts, size) = self.effect(edit, u64::MAX / 2);
+        if parts.is_empty() {
+            self.unknown.write(range, 1);
+        }
+        self.maybe.extend(parts);
+        if size != self.size {
+            self.maybe_sizes.push(size);
+        }
     }
 
     /// The bytes of `range` are durable as they were at time `at`, if they have
@@ -161,12 +239,9 @@ impl File {
 /// What a file is made to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// A pattern over a range; the file grows to hold it. None for bytes that
-    /// are no pattern: nothing is known of them.
-    Write {
-        range: Range<u64>,
-        pattern: Option<u64>,
-    },
+    /// Patterns over the parts of a range; the file grows to hold it. No parts
+    /// for bytes that are no patterns: nothing is known of them.
+    Write { range: Range<u64>, parts: Vec<Part> },
     /// Zeros over a range; the size stays.
     Zero { range: Range<u64> },
     /// A size.
@@ -181,7 +256,8 @@ pub struct Ticket(pub(crate) u64);
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
     Edit(Id, Edit),
-    Names(Vec<Key>),
+    Attributes(Id),
+    Names(Vec<(Key, Becomes)>),
     Force(Ino, Range<u64>, bool),
     ForceAll,
 }
@@ -219,7 +295,7 @@ impl Chronicle {
     pub fn made(&mut self, ino: Ino, kind: FileKind, target: &[u8]) {
         let id = Id(self.next);
         self.next += 1;
-        self.files.insert(id, File::new(kind, target));
+        self.files.insert(id, File::new(ino, kind, target));
         self.inodes.insert(ino, id);
     }
 
@@ -232,10 +308,18 @@ impl Chronicle {
         self.inodes[&ino]
     }
 
-    /// A call that changes these names has begun.
-    pub fn begin_names(&mut self, keys: &[(Ino, &[u8])]) -> Ticket {
-        let keys = keys.iter().map(|(dir, name)| (*dir, (*name).into()));
-        self.begin(Pending::Names(keys.collect()))
+    /// A call has begun that will have these names lead elsewhere, all at once.
+    pub fn begin_names(&mut self, names: &[(Ino, &[u8], Leads<'_>)]) -> Ticket {
+        let mut kept = Vec::new();
+        for &(dir, name, leads) in names {
+            let becomes = match leads {
+                Leads::Nowhere => Becomes::Nothing,
+                Leads::To(ino) => Becomes::File(self.id(ino)),
+                Leads::New(kind, target) => Becomes::New(kind, target.to_vec()),
+            };
+            kept.push(((dir, name.into()), becomes));
+        }
+        self.begin(Pending::Names(kept))
     }
 
     /// It has ended: each name leads where it says now, all at once.
@@ -301,8 +385,35 @@ impl Chronicle {
         }
         match done {
             Some(done) => file.change(at, edit, done),
-            None => file.maybe_change(at, edit),
+            None => file.maybe_change(edit),
         }
+    }
+
+    /// The attributes of an inode are known, and durable with it.
+    pub(crate) fn know(&mut self, ino: Ino, attributes: Attributes) {
+        let (id, now) = (self.id(ino), self.tick());
+        self.file(id).attributes = Known::since(now, attributes);
+    }
+
+    /// A call has begun that changes attributes of an inode.
+    pub(crate) fn begin_attributes(
+        &mut self,
+        ino: Ino,
+        change: impl FnOnce(&mut Attributes),
+    ) -> Ticket {
+        let id = self.id(ino);
+        let ticket = self.begin(Pending::Attributes(id));
+        self.file(id).attributes.begin(ticket.0, change);
+        ticket
+    }
+
+    /// It has ended, and has had its effect or none.
+    pub(crate) fn end_attributes(&mut self, ticket: Ticket, done: bool) {
+        let Some(Pending::Attributes(id)) = self.pending.remove(&ticket) else {
+            return;
+        };
+        let now = self.tick();
+        self.file(id).attributes.end(ticket.0, done.then_some(now));
     }
 
     /// Forcing has begun.
@@ -341,6 +452,7 @@ impl Chronicle {
         if data_only {
             return;
         }
+        file.attributes.force(ticket.0);
         let covered = file.touches.partition_point(|&moment| moment < before);
         let last = file.touches.drain(..covered).next_back();
         if let Some(last) = last {
@@ -354,6 +466,7 @@ impl Chronicle {
         self.floor = self.floor.max(self.moments_at(ticket));
         for file in self.files.values_mut() {
             file.force(ticket.0, &(0..u64::MAX));
+            file.attributes.force(ticket.0);
         }
     }
 
@@ -369,8 +482,9 @@ impl Chronicle {
             if !self.inodes.contains_key(&seen.ino) {
                 self.made(seen.ino, seen.kind, &seen.target);
                 self.fill(seen);
+                self.know(seen.ino, seen.attributes.clone());
             }
-            let ticket = self.begin_names(&[(dir, name)]);
+            let ticket = self.begin_names(&[(dir, name, Leads::To(seen.ino))]);
             self.end_names(ticket, &[(dir, name, Some(seen.ino))]);
         }
         self.settle();

@@ -1,11 +1,12 @@
 //! Holds what recovery shows against the history.
 //!
 //! Invariant: a state is accepted exactly if there is a moment, not before the
-//! floor, at which every name led to a file of this kind whose contents are
-//! possible; names that a call was changing at the cut may, at moments since it
-//! began, be gone or lead to any file that there was or to a new one.
+//! floor, at which every name led to this very file with contents and attributes
+//! that are possible. At moments since it began, each call that was changing names
+//! at the cut may have changed all of them or none.
 
-use crate::chronicle::{Change, Chronicle, Edit, File, Id, Key, Pending};
+use crate::attributes::Attributes;
+use crate::chronicle::{Becomes, Change, Chronicle, Edit, File, Id, Key, Part, Pending};
 use crate::explore::Fault;
 use crate::spans::byte;
 use nand::{Payload, UNIT};
@@ -29,6 +30,8 @@ pub struct Seen {
     pub pages: Vec<Payload>,
     /// Where a symbolic link leads.
     pub target: Vec<u8>,
+    /// Owner, permissions and extended attributes.
+    pub attributes: Attributes,
 }
 
 /// Everything that recovery shows: by directory and name.
@@ -103,7 +106,12 @@ async fn see<B: Body>(body: &B, ino: Ino) -> vfs::Result<Seen> {
         size: attr.size,
         pages: Vec::new(),
         target: Vec::new(),
+        attributes: Attributes::of(&attr),
     };
+    for name in body.list_xattrs(&inode).await? {
+        let value = body.get_xattr(&inode, &name).await?;
+        seen.attributes.extended.insert(name, value);
+    }
     match attr.kind {
         FileKind::Symlink => seen.target = body.readlink(&inode).await?,
         FileKind::Regular => {
@@ -124,24 +132,26 @@ fn ensure_new(met: &mut BTreeSet<Ino>, ino: Ino) -> vfs::Result<()> {
 /// What is wrong with one name.
 type Wrong = (Fault, String);
 
+/// A call that was changing names at the cut.
+struct Underway<'a> {
+    /// Moments that there were when it began.
+    since: usize,
+    names: &'a [(Key, Becomes)],
+    /// What is wrong if it has happened.
+    happened: Vec<Wrong>,
+}
+
 impl Chronicle {
     /// What recovery must not have shown; nothing if all promises were kept.
     #[must_use]
     pub fn judge(&self, shown: &Shown) -> Vec<(Fault, String)> {
-        let unsure = self.unsure();
+        let underway = self.underway(shown);
         let mut names = self.names.clone();
         let keys: BTreeSet<&Key> = names.keys().chain(shown.0.keys()).collect();
-        let compare = |key: &Key, id: Option<Id>, at: usize| {
-            let seen = shown.0.get(key);
-            match unsure.get(key) {
-                Some(&since) if since <= at => self.compare_unsure(key, id, seen?),
-                _ => self.compare(key, id, seen),
-            }
-        };
-        let now = self.log.len();
-        let wrong = |&key: &&Key| Some((key.clone(), compare(key, names.get(key).copied(), now)?));
+        let compare = |key: &Key, id: Option<Id>| self.compare(key, id, shown.0.get(key));
+        let wrong = |&key: &&Key| Some((key.clone(), compare(key, names.get(key).copied())?));
         let mut found: BTreeMap<Key, Wrong> = keys.iter().filter_map(wrong).collect();
-        let mut best = found.clone();
+        let mut best = excused(&found, &underway, self.log.len());
         for (at, moment) in self.log.iter().enumerate().skip(self.floor).rev() {
             if best.is_empty() {
                 break;
@@ -152,57 +162,45 @@ impl Chronicle {
                     None => names.remove(key),
                 };
             }
-            // Calls that began after this moment have changed nothing by then.
-            let sure = unsure.iter().filter(|(_, since)| **since == at + 1);
-            let changed = moment.changes.iter().map(|change| &change.key);
-            for key in changed.chain(sure.map(|(key, _)| key)) {
-                match compare(key, names.get(key).copied(), at) {
+            for Change { key, .. } in &moment.changes {
+                match compare(key, names.get(key).copied()) {
                     Some(wrong) => found.insert(key.clone(), wrong),
                     None => found.remove(key),
                 };
             }
-            if found.len() < best.len() {
-                best.clone_from(&found);
+            if found.len() < best.len() + underway.len() * 2 {
+                let excused = excused(&found, &underway, at);
+                if excused.len() < best.len() {
+                    best = excused;
+                }
             }
         }
-        best.into_values().collect()
+        best
     }
 
-    /// Names that a call was changing, and how many moments there were when the
-    /// first such call began.
-    fn unsure(&self) -> BTreeMap<Key, usize> {
-        let mut unsure = BTreeMap::new();
-        for (&ticket, pending) in &self.pending {
-            let Pending::Names(keys) = pending else {
-                continue;
+    /// Calls that were changing names.
+    fn underway(&self, shown: &Shown) -> Vec<Underway<'_>> {
+        let names = self.pending.iter().filter_map(|(ticket, pending)| {
+            let Pending::Names(names) = pending else {
+                return None;
             };
-            for key in keys {
-                let since = self.moments_at(ticket);
-                unsure.entry(key.clone()).or_insert(since);
-            }
-        }
-        unsure
-    }
-
-    /// The same of a name that a call was changing: whatever it leads to is a new
-    /// file, which is empty, or one that there was.
-    fn compare_unsure(&self, key: &Key, id: Option<Id>, seen: &Seen) -> Option<Wrong> {
-        let wrong = self.compare(key, id, Some(seen))?;
-        let new = seen.kind != FileKind::Regular || seen.size == 0;
-        let mut known = self.files.keys();
-        let explained = new || known.any(|&id| self.contents(id, seen).is_none());
-        (!explained).then_some(wrong)
+            let wrong = |(key, becomes): &(Key, Becomes)| match becomes {
+                Becomes::Nothing => self.compare(key, None, shown.0.get(key)),
+                Becomes::File(id) => self.compare(key, Some(*id), shown.0.get(key)),
+                Becomes::New(kind, target) => compare_new(key, *kind, target, shown.0.get(key)),
+            };
+            Some(Underway {
+                since: self.moments_at(*ticket),
+                names,
+                happened: names.iter().filter_map(wrong).collect(),
+            })
+        });
+        names.collect()
     }
 
     /// What is wrong if `key` led to `id` at the moment that is shown.
     fn compare(&self, key: &Key, id: Option<Id>, seen: Option<&Seen>) -> Option<Wrong> {
-        let name = || {
-            format!(
-                "{} in directory {}",
-                String::from_utf8_lossy(&key.1),
-                key.0.0
-            )
-        };
+        let name = || told(key);
         match (id, seen) {
             (None, None) => None,
             (None, Some(_)) => Some((Fault::Corrupt, format!("{} should not be there", name()))),
@@ -216,8 +214,12 @@ impl Chronicle {
 
     fn contents(&self, id: Id, seen: &Seen) -> Option<Wrong> {
         let file = &self.files[&id];
-        if file.kind != seen.kind || file.target != seen.target {
+        if (file.kind, file.ino) != (seen.kind, seen.ino) || file.target != seen.target {
             return Some((Fault::Corrupt, "is something else".to_owned()));
+        }
+        if !file.attributes.allows(&seen.attributes) {
+            let what = format!("never was {:?} since it was forced", seen.attributes);
+            return Some((Fault::Lost, what));
         }
         if file.kind != FileKind::Regular {
             return None;
@@ -253,11 +255,43 @@ impl Chronicle {
     }
 }
 
+/// What is wrong at a moment: `found`, unless calls that were under way explain it.
+fn excused(found: &BTreeMap<Key, Wrong>, underway: &[Underway<'_>], at: usize) -> Vec<Wrong> {
+    let mut found = found.clone();
+    let mut instead = Vec::new();
+    for call in underway.iter().filter(|call| call.since <= at) {
+        let keys = call.names.iter().map(|(key, _)| key);
+        let wrong = keys.clone().filter(|key| found.contains_key(key)).count();
+        if call.happened.len() < wrong {
+            keys.for_each(|key| drop(found.remove(key)));
+            instead.extend(call.happened.iter().cloned());
+        }
+    }
+    found.into_values().chain(instead).collect()
+}
+
+/// What is wrong if a call made what `key` leads to and nobody has used it yet.
+fn compare_new(key: &Key, kind: FileKind, target: &[u8], seen: Option<&Seen>) -> Option<Wrong> {
+    let Some(seen) = seen else {
+        return Some((Fault::Lost, format!("{} is gone", told(key))));
+    };
+    let empty = kind != FileKind::Regular || seen.size == 0;
+    let new = empty && seen.kind == kind && seen.target == target;
+    let what = || format!("{} is not what was being made", told(key));
+    (!new).then(|| (Fault::Corrupt, what()))
+}
+
+fn told(key: &Key) -> String {
+    let name = String::from_utf8_lossy(&key.1);
+    format!("{name} in directory {}", key.0.0)
+}
+
 /// The smallest and the largest size, with what was being changed.
 fn allowed_sizes(file: &File, edits: &[&Edit]) -> (u64, u64) {
     let (mut least, mut most) = file.sizes();
     for edit in edits {
         match edit {
+            Edit::Write { range, .. } if range.is_empty() => {}
             Edit::Write { range, .. } => most = most.max(range.end),
             Edit::Zero { .. } => {}
             Edit::Resize { size } => {
@@ -286,8 +320,9 @@ fn wrong_byte(
     }
     let bytes = page.to_bytes();
     let older = file.older.iter().map(|o| (o.range.clone(), o.pattern));
-    let begun = edits.iter().filter_map(|edit| values(edit));
-    let values = now.into_iter().chain(older).chain(begun);
+    let begun = edits.iter().flat_map(|edit| values(edit));
+    let maybe = file.maybe.iter().cloned();
+    let values = now.into_iter().chain(older).chain(maybe).chain(begun);
     let near = |v: &(Range<u64>, u64)| v.0.start < range.end && v.0.end > range.start;
     let values: Vec<_> = values.filter(near).collect();
     let allowed = |at: u64, value: u8| {
@@ -333,21 +368,18 @@ fn is_just(page: &Payload, now: &[(Range<u64>, u64)], range: &Range<u64>) -> boo
 }
 
 /// Values that a change which had begun may have given.
-fn values(edit: &Edit) -> Option<(Range<u64>, u64)> {
+fn values(edit: &Edit) -> Vec<Part> {
     match edit {
-        Edit::Write { range, pattern } => Some((range.clone(), (*pattern)?)),
-        Edit::Zero { range } => Some((range.clone(), 0)),
-        Edit::Resize { size } => Some((*size..u64::MAX, 0)),
+        Edit::Write { parts, .. } => parts.clone(),
+        Edit::Zero { range } => vec![(range.clone(), 0)],
+        Edit::Resize { size } => vec![(*size..u64::MAX, 0)],
     }
 }
 
 /// Bytes of which nothing is known if a change had begun.
 fn unknowable(edit: &Edit) -> Option<Range<u64>> {
     match edit {
-        Edit::Write {
-            range,
-            pattern: None,
-        } => Some(range.clone()),
+        Edit::Write { range, parts } if parts.is_empty() => Some(range.clone()),
         _ => None,
     }
 }

@@ -24,6 +24,7 @@
 //!   the seed; a [`Cut`] names one of them for good.
 //! - Judging changes nothing of the run: with or without it, the same events follow.
 
+mod attributes;
 mod chronicle;
 mod explore;
 mod judge;
@@ -32,7 +33,8 @@ mod points;
 mod spans;
 mod witness;
 
-pub use chronicle::{Chronicle, Ticket};
+pub use attributes::Attributes;
+pub use chronicle::{Chronicle, Leads, Ticket};
 pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict, explore};
 pub use judge::{Seen, Shown};
 pub use outside::{OutsideError, e2fsck};

@@ -5,7 +5,8 @@
 //! system below has made it, which is before it can have become durable unless
 //! the call was still under way.
 
-use crate::chronicle::{Chronicle, Edit, Ticket};
+use crate::attributes::Attributes;
+use crate::chronicle::{Chronicle, Edit, Leads, Part, Ticket};
 use nand::Payload;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -22,7 +23,7 @@ pub struct Witness<B> {
 }
 
 /// A name, and what it leads to afterwards.
-type Leads<'a> = (Ino, &'a [u8], Option<Ino>);
+type Name<'a> = (Ino, &'a [u8], Option<Ino>);
 
 /// Writes down contents and forces.
 pub struct Scribe {
@@ -60,8 +61,8 @@ fn edit(act: &Act<'_>) -> Option<(Ino, Edit)> {
             source,
         } => {
             let range = *offset..offset + source.len();
-            let pattern = pattern(*offset, source);
-            (*ino, Edit::Write { range, pattern })
+            let parts = parts(*offset, source);
+            (*ino, Edit::Write { range, parts })
         }
         Act::Resize { ino, size } => (*ino, Edit::Resize { size: *size }),
         Act::Zero { ino, range } => {
@@ -72,20 +73,37 @@ fn edit(act: &Act<'_>) -> Option<(Ino, Edit)> {
     })
 }
 
-/// The pattern that is written, if it is one.
-fn pattern(offset: u64, source: &Source<'_>) -> Option<u64> {
-    match *source {
-        Source::Fill { pattern, .. } => Some(pattern),
-        Source::Bytes(bytes) => {
-            let mut pattern = [0; 8];
-            for (at, &byte) in (offset..).zip(bytes).take(8) {
-                pattern[(at % 8) as usize] = byte;
-            }
-            let mut rest = (offset..).zip(bytes);
-            let holds = rest.all(|(at, &byte)| pattern[(at % 8) as usize] == byte);
-            holds.then(|| u64::from_le_bytes(pattern))
+/// Most patterns that are kept of one write.
+const MOST_PARTS: usize = 256;
+
+/// The patterns that are written; none if they are too many.
+fn parts(offset: u64, source: &Source<'_>) -> Vec<Part> {
+    let mut rest = match *source {
+        Source::Fill { pattern, len } => return vec![(offset..offset + len, pattern)],
+        Source::Bytes(bytes) => bytes,
+    };
+    let (mut at, mut parts) = (offset, Vec::new());
+    while !rest.is_empty() {
+        if parts.len() == MOST_PARTS {
+            return Vec::new();
         }
+        let (len, pattern) = first_part(at, rest);
+        parts.push((at..at + len as u64, pattern));
+        at += len as u64;
+        rest = &rest[len..];
     }
+    parts
+}
+
+/// How many of the first of `bytes`, which go to `offset`, are one pattern.
+fn first_part(offset: u64, bytes: &[u8]) -> (usize, u64) {
+    let mut pattern = [0; 8];
+    for (at, &byte) in (offset..).zip(bytes).take(8) {
+        pattern[(at % 8) as usize] = byte;
+    }
+    let mut differs = (offset..).zip(bytes);
+    let len = differs.position(|(at, &byte)| pattern[(at % 8) as usize] != byte);
+    (len.unwrap_or(bytes.len()), u64::from_le_bytes(pattern))
 }
 
 impl<B: Body> Witness<B> {
@@ -99,11 +117,11 @@ impl<B: Body> Witness<B> {
         &self.body
     }
 
-    fn begin(&self, names: &[(Ino, &[u8])]) -> Ticket {
+    fn begin(&self, names: &[(Ino, &[u8], Leads<'_>)]) -> Ticket {
         self.chronicle.borrow_mut().begin_names(names)
     }
 
-    fn end<T>(&self, ticket: Ticket, result: Result<T>, names: &[Leads<'_>]) -> Result<T> {
+    fn end<T>(&self, ticket: Ticket, result: Result<T>, names: &[Name<'_>]) -> Result<T> {
         let mut chronicle = self.chronicle.borrow_mut();
         match &result {
             Ok(_) => chronicle.end_names(ticket, names),
@@ -114,8 +132,21 @@ impl<B: Body> Witness<B> {
 
     fn made(&self, loaded: &Result<Loaded<B::Private>>, kind: FileKind, target: &[u8]) {
         if let Ok(loaded) = loaded {
-            self.chronicle.borrow_mut().made(loaded.ino, kind, target);
+            let mut chronicle = self.chronicle.borrow_mut();
+            chronicle.made(loaded.ino, kind, target);
+            chronicle.know(loaded.ino, Attributes::of(&loaded.attr));
         }
+    }
+
+    fn begin_attributes(&self, ino: Ino, change: impl FnOnce(&mut Attributes)) -> Ticket {
+        let mut chronicle = self.chronicle.borrow_mut();
+        chronicle.begin_attributes(ino, change)
+    }
+
+    fn end_attributes<T>(&self, ticket: Ticket, result: Result<T>) -> Result<T> {
+        let mut chronicle = self.chronicle.borrow_mut();
+        chronicle.end_attributes(ticket, result.is_ok());
+        result
     }
 }
 
@@ -128,7 +159,8 @@ impl<B: Body> Body for Witness<B> {
         name: &[u8],
         new: NewInode<'_>,
     ) -> Result<Loaded<B::Private>> {
-        let ticket = self.begin(&[(dir.ino, name)]);
+        let leads = Leads::New(new.kind, new.target);
+        let ticket = self.begin(&[(dir.ino, name, leads)]);
         let loaded = self.body.create(dir, name, new).await;
         self.made(&loaded, new.kind, new.target);
         let to = loaded.as_ref().ok().map(|loaded| loaded.ino);
@@ -148,7 +180,7 @@ impl<B: Body> Body for Witness<B> {
         inode: &Inode<B::Private>,
         now: Timestamp,
     ) -> Result<()> {
-        let ticket = self.begin(&[(dir.ino, name)]);
+        let ticket = self.begin(&[(dir.ino, name, Leads::To(inode.ino))]);
         let done = self.body.link(dir, name, inode, now).await;
         self.end(ticket, done, &[(dir.ino, name, Some(inode.ino))])
     }
@@ -160,7 +192,7 @@ impl<B: Body> Body for Witness<B> {
         inode: &Inode<B::Private>,
         now: Timestamp,
     ) -> Result<()> {
-        let ticket = self.begin(&[(dir.ino, name)]);
+        let ticket = self.begin(&[(dir.ino, name, Leads::Nowhere)]);
         let done = self.body.unlink(dir, name, inode, now).await;
         self.end(ticket, done, &[(dir.ino, name, None)])
     }
@@ -172,7 +204,7 @@ impl<B: Body> Body for Witness<B> {
         inode: &Inode<B::Private>,
         now: Timestamp,
     ) -> Result<()> {
-        let ticket = self.begin(&[(dir.ino, name)]);
+        let ticket = self.begin(&[(dir.ino, name, Leads::Nowhere)]);
         let done = self.body.rmdir(dir, name, inode, now).await;
         self.end(ticket, done, &[(dir.ino, name, None)])
     }
@@ -185,7 +217,8 @@ impl<B: Body> Body for Witness<B> {
             (from, old, behind.map(|inode| inode.ino)),
             (to, new, Some(rename.moved.ino)),
         ];
-        let ticket = self.begin(&[(from, old), (to, new)]);
+        let begun = leads.map(|(dir, name, to)| (dir, name, to.map_or(Leads::Nowhere, Leads::To)));
+        let ticket = self.begin(&begun);
         let done = self.body.rename(rename).await;
         self.end(ticket, done, &leads)
     }
@@ -240,11 +273,18 @@ impl<B: Body> Body for Witness<B> {
     }
 
     async fn store(&self, inode: &Inode<B::Private>) -> Result<()> {
-        self.body.store(inode).await
+        let attr = inode.attr.get();
+        let ticket = self.begin_attributes(inode.ino, |attributes| attributes.take_over(&attr));
+        let done = self.body.store(inode).await;
+        self.end_attributes(ticket, done)
     }
 
     async fn truncate(&self, inode: &Inode<B::Private>, old: u64) -> Result<()> {
         self.body.truncate(inode, old).await
+    }
+
+    async fn seal_end(&self, inode: &Inode<B::Private>) -> Result<()> {
+        self.body.seal_end(inode).await
     }
 
     async fn read_pages(
@@ -332,7 +372,11 @@ impl<B: Body> Body for Witness<B> {
         flags: XattrFlags,
         now: Timestamp,
     ) -> Result<()> {
-        self.body.set_xattr(inode, name, value, flags, now).await
+        let ticket = self.begin_attributes(inode.ino, |attributes| {
+            attributes.extended.insert(name.into(), value.into());
+        });
+        let done = self.body.set_xattr(inode, name, value, flags, now).await;
+        self.end_attributes(ticket, done)
     }
 
     async fn remove_xattr(
@@ -341,7 +385,11 @@ impl<B: Body> Body for Witness<B> {
         name: &[u8],
         now: Timestamp,
     ) -> Result<()> {
-        self.body.remove_xattr(inode, name, now).await
+        let ticket = self.begin_attributes(inode.ino, |attributes| {
+            attributes.extended.remove(name);
+        });
+        let done = self.body.remove_xattr(inode, name, now).await;
+        self.end_attributes(ticket, done)
     }
 
     async fn list_xattrs(&self, inode: &Inode<B::Private>) -> Result<Vec<Vec<u8>>> {

@@ -1,6 +1,6 @@
 //! The chronicle by itself: what a force of a part of a file leaves to chance.
 
-use crash::{Chronicle, Fault, Scribe, Seen, Shown};
+use crash::{Attributes, Chronicle, Fault, Leads, Scribe, Seen, Shown};
 use nand::Payload;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -22,7 +22,7 @@ impl History {
         let scribe = Scribe::new(Rc::clone(&chronicle));
         let mut all = chronicle.borrow_mut();
         all.made(FILE, FileKind::Regular, b"");
-        let ticket = all.begin_names(&[(ROOT, b"f")]);
+        let ticket = all.begin_names(&[(ROOT, b"f", Leads::To(FILE))]);
         all.end_names(ticket, &[(ROOT, b"f", Some(FILE))]);
         all.settle();
         drop(all);
@@ -53,22 +53,27 @@ impl History {
 
     /// What is wrong if the file is found with these bytes.
     fn judge(&self, bytes: &[u8]) -> Option<Fault> {
-        let page = |bytes: &[u8]| {
-            let mut page = [0; 4_096];
-            page[..bytes.len()].copy_from_slice(bytes);
-            Payload::Bytes(page.into())
-        };
-        let seen = Seen {
-            ino: FILE,
-            kind: FileKind::Regular,
-            size: bytes.len() as u64,
-            pages: bytes.chunks(4_096).map(page).collect(),
-            target: Vec::new(),
-        };
         let mut shown = Shown::default();
-        shown.add(ROOT, b"f", seen);
+        shown.add(ROOT, b"f", seen(FILE, FileKind::Regular, bytes));
         let found = self.chronicle.borrow().judge(&shown);
         found.first().map(|(fault, _)| *fault)
+    }
+}
+
+/// A file that holds `bytes`, as recovery shows it.
+fn seen(ino: Ino, kind: FileKind, bytes: &[u8]) -> Seen {
+    let page = |bytes: &[u8]| {
+        let mut page = [0; 4_096];
+        page[..bytes.len()].copy_from_slice(bytes);
+        Payload::Bytes(page.into())
+    };
+    Seen {
+        ino,
+        kind,
+        size: bytes.len() as u64,
+        pages: bytes.chunks(4_096).map(page).collect(),
+        target: Vec::new(),
+        attributes: Attributes::default(),
     }
 }
 
@@ -88,6 +93,49 @@ fn a_file_reaches_to_what_was_forced() {
 }
 
 #[test]
+fn a_force_does_not_say_what_a_write_that_failed_has_left() {
+    let ones = u64::from_le_bytes([1; 8]);
+    let history = History::new();
+    history.write(0, 0, 100);
+    let (ino, source) = (
+        FILE,
+        Source::Fill {
+            pattern: ones,
+            len: 100,
+        },
+    );
+    let act = Act::Write {
+        ino,
+        offset: 50,
+        source,
+    };
+    let ticket = history.scribe.begins(&act);
+    history.scribe.ends(ticket, None);
+    history.force(0..u64::MAX);
+    assert_eq!(history.judge(&[0; 100]), None);
+    assert_eq!(history.judge(&[[0; 50], [1; 50], [1; 50]].concat()), None);
+    assert_eq!(history.judge(&[2; 100]), Some(Fault::Corrupt));
+    history.write(0, 0, 150);
+    assert_eq!(history.judge(&[[0; 50], [1; 50], [1; 50]].concat()), None);
+    history.force(0..u64::MAX);
+    assert_eq!(history.judge(&[0; 150]), None);
+    assert_eq!(
+        history.judge(&[[0; 50], [1; 50], [1; 50]].concat()),
+        Some(Fault::Corrupt)
+    );
+}
+
+#[test]
+fn nothing_written_behind_the_end_leaves_the_size() {
+    let history = History::new();
+    history.write(0, 0, 100);
+    history.write(300, 0, 0);
+    history.force(0..u64::MAX);
+    assert_eq!(history.judge(&[0; 100]), None);
+    assert_eq!(history.judge(&[0; 101]), Some(Fault::Corrupt));
+}
+
+#[test]
 fn what_was_forced_of_a_write_stays() {
     let ones = u64::from_le_bytes([1; 8]);
     let history = History::new();
@@ -104,28 +152,81 @@ fn what_was_forced_of_a_write_stays() {
 }
 
 #[test]
-fn a_name_that_is_being_changed_is_not_free_to_be_anything() {
+fn bytes_that_are_several_patterns_are_judged() {
+    let history = History::new();
+    let bytes = [[1; 10], [2; 10], [3; 10]].concat();
+    let (ino, source) = (FILE, Source::Bytes(&bytes));
+    let act = Act::Write {
+        ino,
+        offset: 0,
+        source,
+    };
+    let ticket = history.scribe.begins(&act);
+    history.scribe.ends(ticket, Some(30));
+    history.force(0..u64::MAX);
+    assert_eq!(history.judge(&bytes), None);
+    let other = [[1; 10], [2; 10], [4; 10]].concat();
+    assert_eq!(history.judge(&other), Some(Fault::Corrupt));
+}
+
+#[test]
+fn a_rename_that_is_under_way_has_happened_or_not() {
     let history = History::new();
     let ones = u64::from_le_bytes([1; 8]);
     history.write(0, ones, 100);
     history.force(0..u64::MAX);
-    let begin = |names: &[(Ino, &[u8])]| history.chronicle.borrow_mut().begin_names(names);
-    let moved = begin(&[(ROOT, b"f"), (ROOT, b"g")]);
-    assert_eq!(history.judge(&[1; 100]), None);
-    assert_eq!(history.judge(&[]), None, "a new file");
-    assert_eq!(history.judge(&[2; 100]), Some(Fault::Corrupt));
     let mut all = history.chronicle.borrow_mut();
-    assert_eq!(all.judge(&Shown::default()), [], "it may have been moved");
-    // Another call makes a name before the move begins: a state without that
-    // name is one from before the move.
-    all.cancel(moved);
-    drop(all);
-    let made = begin(&[(ROOT, b"h")]);
-    let mut all = history.chronicle.borrow_mut();
+    // Another call makes a name before: a state without it is one from before
+    // the rename.
     all.made(Ino(13), FileKind::Directory, b"");
+    let made = all.begin_names(&[(ROOT, b"h", Leads::To(Ino(13)))]);
     all.end_names(made, &[(ROOT, b"h", Some(Ino(13)))]);
-    drop(all);
-    begin(&[(ROOT, b"f"), (ROOT, b"g")]);
-    let gone = history.chronicle.borrow().judge(&Shown::default());
-    assert_eq!(gone.len(), 1, "{gone:?}");
+    all.begin_names(&[(ROOT, b"f", Leads::Nowhere), (ROOT, b"g", Leads::To(FILE))]);
+    let h = || seen(Ino(13), FileKind::Directory, &[]);
+    let file = || seen(FILE, FileKind::Regular, &[1; 100]);
+    let faults = |names: Vec<(&str, Seen)>| {
+        let mut shown = Shown::default();
+        names
+            .into_iter()
+            .for_each(|(name, seen)| shown.add(ROOT, name.as_bytes(), seen));
+        all.judge(&shown).len()
+    };
+    assert_eq!(faults(vec![("f", file()), ("h", h())]), 0, "not yet");
+    assert_eq!(faults(vec![("g", file()), ("h", h())]), 0, "it has");
+    assert_eq!(faults(vec![("f", file())]), 0, "from before h");
+    assert_eq!(faults(vec![("h", h())]), 1, "neither name");
+    assert_eq!(
+        faults(vec![("f", file()), ("g", file()), ("h", h())]),
+        1,
+        "both"
+    );
+    assert_eq!(faults(vec![("g", file())]), 1, "moved before it began");
+    let other = seen(FILE, FileKind::Regular, &[2; 100]);
+    assert_eq!(faults(vec![("g", other), ("h", h())]), 1, "other bytes");
+    let number = seen(Ino(14), FileKind::Regular, &[1; 100]);
+    assert_eq!(faults(vec![("g", number), ("h", h())]), 1, "another inode");
+}
+
+#[test]
+fn what_is_being_made_is_new_and_empty() {
+    let history = History::new();
+    let mut all = history.chronicle.borrow_mut();
+    all.begin_names(&[(ROOT, b"new", Leads::New(FileKind::Regular, b""))]);
+    all.begin_names(&[(ROOT, b"link", Leads::New(FileKind::Symlink, b"there"))]);
+    let faults = |name: &[u8], new: Seen| {
+        let mut shown = Shown::default();
+        shown.add(ROOT, b"f", seen(FILE, FileKind::Regular, &[]));
+        shown.add(ROOT, name, new);
+        all.judge(&shown).len()
+    };
+    let regular = |bytes: &[u8]| seen(Ino(13), FileKind::Regular, bytes);
+    let link = |target: &[u8]| Seen {
+        target: target.to_vec(),
+        ..seen(Ino(14), FileKind::Symlink, &[])
+    };
+    assert_eq!(faults(b"new", regular(&[])), 0);
+    assert_eq!(faults(b"new", regular(&[0])), 1);
+    assert_eq!(faults(b"new", seen(FILE, FileKind::Directory, &[])), 1);
+    assert_eq!(faults(b"link", link(b"there")), 0);
+    assert_eq!(faults(b"link", link(b"elsewhere")), 1);
 }

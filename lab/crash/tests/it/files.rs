@@ -3,7 +3,7 @@
 //! agrees with the reference model.
 
 use crash::{
-    Chronicle, Cut, Exploration, Fault, Points, Recovering, Scribe, Shown, Subject, Verdict,
+    Chronicle, Cut, Exploration, Fault, Leads, Points, Recovering, Scribe, Shown, Subject, Verdict,
     Witness, e2fsck, explore,
 };
 use extfs::ext4::{self, Options};
@@ -18,7 +18,7 @@ use units::{Bytes, Ns, Placement};
 use vfs::model::{Model, Op, Order, Tree, check, perform};
 use vfs::{
     Access, Body, CacheConfig, Clock, Compute, FallocateMode, FileKind, Ino, OpenFlags, Process,
-    RenameFlags, Vfs,
+    RenameFlags, Vfs, XattrFlags,
 };
 
 /// 16 MiB: the smallest disk with a journal.
@@ -50,7 +50,7 @@ struct Live {
     /// The call under way has begun, for the model, which knows no such thing.
     busy: Rc<Cell<bool>>,
     done: Rc<Cell<bool>>,
-    cuts: RefCell<Rng>,
+    sim: Sim,
 }
 
 /// What recovery shows, in both forms.
@@ -92,14 +92,23 @@ fn vfs<B: Body>(sim: &Sim, body: B) -> Vfs<B> {
 
 /// What is done next: mostly changes, on few names, so that they meet.
 fn draw(rng: &mut Rng, open: &[(u32, bool)]) -> Op {
+    match rng.below(if open.is_empty() { 12 } else { 26 }) {
+        0..12 => draw_on_names(rng),
+        _ => {
+            let fd = open[rng.below(open.len() as u64) as usize].0;
+            draw_on_file(rng, fd)
+        }
+    }
+}
+
+fn draw_on_names(rng: &mut Rng) -> Op {
     let dir = [&b""[..], b"/d", b"/e"][rng.below(3) as usize];
     let path = |rng: &mut Rng| {
         let name = [&b"/a"[..], b"/b", b"/c"][rng.below(3) as usize];
         [dir, name].concat()
     };
-    let fd = |rng: &mut Rng| open[rng.below(open.len() as u64) as usize].0;
-    let offset = |rng: &mut Rng| rng.below(5) * 4_096 + [0, 0, 8, 2_048][rng.below(4) as usize];
-    match rng.below(if open.is_empty() { 8 } else { 20 }) {
+    let name = b"user.x".to_vec();
+    match rng.below(12) {
         0..3 => Op::Open {
             path: path(rng),
             flags: OpenFlags::BOTH | OpenFlags::CREATE,
@@ -119,29 +128,58 @@ fn draw(rng: &mut Rng, open: &[(u32, bool)]) -> Op {
             new: path(rng),
         },
         7 => Op::Rmdir { path: dir.to_vec() },
-        8..14 => Op::Write {
-            fd: fd(rng),
-            offset: offset(rng),
+        8 => Op::Symlink {
+            // One that fits into an inode, and one that does not.
+            target: vec![b't'; [5, 100][rng.below(2) as usize]],
+            path: path(rng),
+        },
+        9 => Op::SetXattr {
+            path: path(rng),
+            name,
+            value: vec![7; [3, 400][rng.below(2) as usize]],
+            flags: XattrFlags::Any,
+        },
+        10 => Op::RemoveXattr {
+            path: path(rng),
+            name,
+        },
+        _ => Op::Chmod {
+            path: path(rng),
+            mode: [0o600, 0o644][rng.below(2) as usize],
+        },
+    }
+}
+
+fn draw_on_file(rng: &mut Rng, fd: u32) -> Op {
+    let offset = rng.below(5) * 4_096 + [0, 0, 8, 2_048][rng.below(4) as usize];
+    let modes = [
+        FallocateMode::Punch,
+        FallocateMode::Zero { keep_size: true },
+        FallocateMode::Zero { keep_size: false },
+        FallocateMode::Allocate { keep_size: true },
+        FallocateMode::Allocate { keep_size: false },
+    ];
+    match rng.below(14) {
+        0..6 => Op::Write {
+            fd,
+            offset,
             byte: 2 * (1 + rng.below(100) as u8),
             len: [8, 4_096, 6_000, 20_000][rng.below(4) as usize],
         },
-        14 => Op::Ftruncate {
-            fd: fd(rng),
-            size: offset(rng),
-        },
-        15 => Op::Fallocate {
-            fd: fd(rng),
-            mode: FallocateMode::Punch,
-            offset: offset(rng),
+        6 => Op::Ftruncate { fd, size: offset },
+        7..9 => Op::Fallocate {
+            fd,
+            mode: modes[rng.below(5) as usize],
+            offset,
             len: 4_096,
         },
-        16 => Op::Close { fd: fd(rng) },
-        17 => Op::Fsync {
-            fd: fd(rng),
+        9 => Op::Close { fd },
+        10 | 11 => Op::Fsync {
+            fd,
             data_only: true,
         },
-        18 => Op::Fsync {
-            fd: fd(rng),
+        12 => Op::Fsync {
+            fd,
             data_only: false,
         },
         _ => Op::Sync,
@@ -188,7 +226,7 @@ fn adopt(live: &Live) {
     let (root, ino) = (Ino(2), Ino(11));
     let mut chronicle = live.chronicle.borrow_mut();
     chronicle.made(ino, FileKind::Directory, b"");
-    let ticket = chronicle.begin_names(&[(root, b"lost+found")]);
+    let ticket = chronicle.begin_names(&[(root, b"lost+found", Leads::To(ino))]);
     chronicle.end_names(ticket, &[(root, b"lost+found", Some(ino))]);
     chronicle.settle();
     let mut model = live.model.borrow_mut();
@@ -228,7 +266,7 @@ impl Subject for Files {
             model: Rc::new(RefCell::new(Model::new(1, Order::Journal))),
             busy: Rc::default(),
             done: Rc::default(),
-            cuts: RefCell::new(Seed(self.seed).stream("cuts")),
+            sim: sim.clone(),
         });
         let (disk, rng) = (live.disk.clone(), Seed(self.seed).stream("calls"));
         adopt(&live);
@@ -255,7 +293,9 @@ impl Subject for Files {
     }
 
     fn cut(&self, live: &Rc<Live>) -> Contents {
-        live.disk.after_cut(&mut live.cuts.borrow_mut())
+        // What is kept depends on the event alone, so that one cut can be repeated.
+        let name = format!("cut {}", live.sim.events());
+        live.disk.after_cut(&mut Seed(self.seed).stream(&name))
     }
 
     fn power_on(&self, kernel: &Kernel, left: Contents) -> Recovery {
@@ -293,10 +333,10 @@ impl Subject for Files {
                 let found = live.chronicle.borrow().judge(&shown);
                 if !live.busy.get() {
                     let by_model = check(&live.model.borrow(), &tree);
-                    assert_eq!(
-                        found.is_empty(),
-                        by_model.is_empty(),
-                        "at {cut} the chronicle says {found:?}, the model {by_model:?}"
+                    // The chronicle judges attributes and numbers of inodes besides.
+                    assert!(
+                        by_model.is_empty() || !found.is_empty(),
+                        "at {cut} the chronicle says nothing, the model {by_model:?}"
                     );
                 }
                 verdict.faults = found;
