@@ -51,6 +51,13 @@ pub(crate) struct Crash {
     /// Bytes that the host may use
     #[arg(long, default_value = "128MiB")]
     size: Bytes,
+    /// Memory of the page cache; little of it evicts what was just written
+    #[arg(long, default_value = "1GiB")]
+    memory: Bytes,
+    /// Let the drive lie: while the workload runs it answers flushes at once and
+    /// does nothing. What is lost then shows that the checks can fail
+    #[arg(long)]
+    lie: bool,
     /// Change a knob of the drive; it has no power-loss protection unless
     /// controller.power_loss_protection=true says so
     #[arg(long, value_name = "KNOB=VALUE")]
@@ -152,6 +159,8 @@ impl Crash {
             plan,
             points: self.at.map_or_else(|| self.points.clone(), Points::One),
             outside: self.outside,
+            memory: self.memory,
+            lies: self.lie,
         })
     }
 
@@ -161,14 +170,17 @@ impl Crash {
             stack,
             workload,
             size,
+            memory,
             past,
+            outside,
             ..
         } = self;
-        let (past, size) = (past.name(), size.0);
+        let (past, size, memory) = (past.name(), size.0, memory.0);
+        let lie = if self.lie { " --lie" } else { "" };
         let set: String = self.set.iter().map(|set| format!(" --set {set}")).collect();
         format!(
-            "flashloom crash {stack} --workload '{workload}' --size {size} --past {past}{set} \
-             --seed {seed} --at {cut}"
+            "flashloom crash {stack} --workload '{workload}' --size {size} --memory {memory} \
+             --past {past}{set}{lie} --outside {outside} --seed {seed} --at {cut}"
         )
     }
 

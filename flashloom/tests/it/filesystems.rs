@@ -1,6 +1,7 @@
 //! `mkfs`, `fsck`, `inspect` and `crash`.
 
 use crate::{Bench, number};
+use serde_json::Value;
 
 fn made() -> Bench {
     let bench = Bench::new();
@@ -139,6 +140,31 @@ fn ext4_survives_power_cuts_and_each_can_be_repeated() {
         (number(&one, "/points"), number(&one, "/recoveries_cut")),
         (1, 1)
     );
+}
+
+#[test]
+fn a_drive_that_lies_is_found_out_and_the_command_shown_repeats_it() {
+    let bench = Bench::new();
+    let answer = |line: &str| {
+        let said = bench.run(&format!("{line} --json"));
+        assert_eq!(said.code, Some(1), "{}", said.err);
+        serde_json::from_str::<Value>(&said.out).expect("a document")
+    };
+    let found = answer(&format!("{CRASH} --points 60 --lie"));
+    assert!(number(&found, "/lost") > 0);
+    let failures = found["failures"].as_array().expect("a list");
+    let again = |failure: &Value| {
+        let line = failure["repeat"].as_str().expect("a command");
+        let line = line.replace('\'', "");
+        let one = answer(line.strip_prefix("flashloom ").expect("our name"));
+        let at = &failure["point"];
+        let known: Vec<_> = failures.iter().filter(|f| f["point"] == *at).collect();
+        let met: Vec<_> = one["failures"].as_array().expect("a list").iter().collect();
+        assert_eq!(met, known, "{line}");
+    };
+    let in_recovery = |f: &&Value| f["point"].as_str().is_some_and(|at| at.contains(':'));
+    again(failures.iter().find(|f| !in_recovery(f)).expect("one"));
+    again(failures.iter().find(in_recovery).expect("one"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! ext4 as something whose power is cut.
 
 use super::HURRIED;
+use super::port::Port;
 use super::subject::Host;
 use crate::files::ext4::options;
 use crate::image::DriveImage;
@@ -9,7 +10,7 @@ use crash::OutsideError;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::{Jbd2, Mode};
 use extfs::{BLOCK, ExtFs, Image, MkfsOptions, check};
-use host::{BlockDevice, BlockPort};
+use host::BlockPort;
 use sim::Sim;
 use ssd::Drive;
 
@@ -56,13 +57,13 @@ fn pieces(drive: &Drive) -> Vec<(u64, Vec<u8>)> {
 }
 
 impl Host for Ext4 {
-    type Body = ExtFs<Jbd2<BlockDevice>>;
+    type Body = ExtFs<Jbd2<Port>>;
 
     fn shows_stale(&self) -> bool {
         self.options.mode == Mode::Writeback
     }
 
-    async fn format(&self, device: BlockDevice) -> Result<(), String> {
+    async fn format(&self, device: Port) -> Result<(), String> {
         let layout = MkfsOptions {
             now: self.options.start,
             ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
@@ -71,7 +72,7 @@ impl Host for Ext4 {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: Sim, device: BlockDevice) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: Sim, device: Port) -> Result<Self::Body, String> {
         let mounted = ext4::mount(&sim, &device, self.options).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }

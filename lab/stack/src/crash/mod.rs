@@ -4,7 +4,9 @@
 //! run that is cut begins with a mount. Write-back and commits are hurried, so
 //! that a run of a fraction of a second sees them: see [`HURRIED`].
 
+mod again;
 mod ext4;
+mod port;
 mod subject;
 
 use crate::error::StackError;
@@ -32,6 +34,11 @@ pub struct Cuts {
     pub points: Points,
     /// One in so many cuts is shown to a checker from outside; 0 for none.
     pub outside: u64,
+    /// Memory of the page cache: a small one evicts what was just written.
+    pub memory: Bytes,
+    /// Whether the drive answers flushes without doing them while the workload
+    /// runs, which the judges must find out.
+    pub lies: bool,
 }
 
 /// Runs the plan of `cuts` once and cuts the power at its points.
@@ -61,9 +68,10 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     }
 }
 
-/// The cache of a run that is cut.
-fn cache() -> CacheConfig {
+/// The cache of a run that is cut, with so much memory.
+fn cache(memory: Bytes) -> CacheConfig {
     CacheConfig {
+        memory,
         expire: HURRIED.0,
         writeback_interval: HURRIED.1,
         ..CacheConfig::default()

@@ -3,6 +3,8 @@
 //! Invariant: each start begins with the same media and the same history of the
 //! tree on it, so two runs of one subject are the same run.
 
+use super::again::use_again;
+use super::port::Port;
 use super::{Cuts, cache};
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, make_tree};
@@ -15,7 +17,7 @@ use sim::{Kernel, Seed, Sim};
 use ssd::{Drive, DriveMedia};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use vfs::{Body, Clock, Compute, Vfs};
+use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
 use workload::files::{FileWorkload, Source};
 
 /// A file system whose power can be cut.
@@ -27,10 +29,10 @@ pub(super) trait Host: 'static {
     fn shows_stale(&self) -> bool;
 
     /// Makes an empty file system.
-    async fn format(&self, device: BlockDevice) -> Result<(), String>;
+    async fn format(&self, device: Port) -> Result<(), String>;
 
     /// Recovers and mounts it.
-    async fn mount(&self, sim: Sim, device: BlockDevice) -> Result<Self::Body, String>;
+    async fn mount(&self, sim: Sim, device: Port) -> Result<Self::Body, String>;
 
     /// What is wrong with the structure on a drive at rest.
     fn check(&self, drive: &Drive) -> Vec<String>;
@@ -45,6 +47,8 @@ pub(super) struct Files<H> {
     host: Rc<H>,
     plan: Plan,
     outside: u64,
+    cache: CacheConfig,
+    lies: bool,
     workload: FileWorkload,
     /// The drive with the tree that the workload needs.
     media: DriveMedia,
@@ -79,7 +83,8 @@ impl<H: Host> Files<H> {
             drive: plan.drive.name.clone(),
             source,
         })?;
-        let (media, shown) = prepare(&host, &plan, &workload, media)?;
+        let cache = cache(cuts.memory);
+        let (media, shown) = prepare(&host, &plan, &workload, media, cache)?;
         let mut past = Chronicle::default();
         past.set_stale(host.shows_stale());
         past.adopt(&shown);
@@ -87,6 +92,8 @@ impl<H: Host> Files<H> {
             host,
             plan,
             outside: cuts.outside,
+            cache,
+            lies: cuts.lies,
             workload,
             media,
             past,
@@ -110,9 +117,34 @@ impl<H: Host> Files<H> {
         drive.expect("the configuration was built before")
     }
 
-    fn attach(&self, sim: &Sim, drive: &Drive) -> BlockDevice {
+    fn attach(&self, sim: &Sim, drive: &Drive, lies: bool) -> Port {
         let device = BlockDevice::new(sim, self.plan.host, drive.clone());
-        device.expect("the host was built before")
+        let device = device.expect("the host was built before");
+        Port { device, lies }
+    }
+
+    /// Uses what has recovered again, and looks at what that leaves.
+    fn use_again(&self, recovered: DriveMedia, verdict: &mut Verdict) {
+        let kernel = Kernel::new();
+        let drive = self.ready(&kernel, recovered);
+        let (host, sim, cache) = (Rc::clone(&self.host), kernel.sim(), self.cache);
+        let device = self.attach(&sim, &drive, false);
+        let wrong = kernel.block_on(async move {
+            let body = match host.mount(sim.clone(), device).await {
+                Ok(body) => body,
+                Err(error) => return vec![format!("it does not mount again: {error}")],
+            };
+            let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
+            let mut wrong = use_again(&vfs).await;
+            let left = vfs.unmount().await.err();
+            wrong.extend(left.map(|errno| format!("in use again, it ends with {errno}")));
+            wrong
+        });
+        let findings = self.host.check(&drive).into_iter();
+        let findings = findings.map(|finding| format!("after it was used again: {finding}"));
+        let corrupt = wrong.into_iter().chain(findings);
+        let corrupt = corrupt.map(|what| (Fault::Corrupt, what));
+        verdict.faults.extend(corrupt);
     }
 
     /// Lets the outside checker look, at the image before recovery and after.
@@ -150,38 +182,42 @@ fn prepare<H: Host>(
     plan: &Plan,
     workload: &FileWorkload,
     media: DriveMedia,
+    cache: CacheConfig,
 ) -> Result<(DriveMedia, Shown), StackError> {
     let kernel = Kernel::new();
     let device = crate::run::attach(plan, media, &kernel)?;
+    let drive = device.drive().clone();
+    let lies = false;
+    let device = Port { device, lies };
     let source = workload.open(Seed(plan.seed))?;
     let (host, sim, plan) = (Rc::clone(host), kernel.sim(), plan.clone());
     kernel.block_on(async move {
         let at = |problem: String| refused(&plan, problem);
         host.format(device.clone()).await.map_err(at)?;
         let body = host.mount(sim.clone(), device.clone()).await.map_err(at)?;
-        let vfs = Vfs::mount(&sim, body, cache(), Clock::default(), Compute::free());
+        let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
         let mut origins = Origins::default();
         make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;
         let shown = Shown::read(vfs.body()).await;
         let shown = shown.map_err(|errno| at(errno.to_string()))?;
         let left = vfs.unmount().await;
         left.map_err(|errno| at(errno.to_string()))?;
-        Ok((device.drive().shutdown().await, shown))
+        Ok((drive.shutdown().await, shown))
     })
 }
 
 /// Mounts the file system and runs the workload on it.
 async fn work<H: Host>(
     host: Rc<H>,
-    sim: Sim,
-    device: BlockDevice,
+    (sim, device): (Sim, Port),
+    cache: CacheConfig,
     source: Box<dyn Source>,
     chronicle: Rc<RefCell<Chronicle>>,
 ) -> Result<(), String> {
     let body = host.mount(sim.clone(), device.clone()).await?;
     let body = Witness::new(body, Rc::clone(&chronicle));
-    let compute = Compute::of(&device);
-    let vfs = Vfs::mount(&sim, body, cache(), Clock::default(), compute);
+    let compute = Compute::of(&device.device);
+    let vfs = Vfs::mount(&sim, body, cache, Clock::default(), compute);
     vfs.observe(Rc::new(Scribe::new(chronicle)));
     let threads = Threads::start(&sim, &vfs, source, Origins::default(), false);
     threads.finish().await;
@@ -189,7 +225,7 @@ async fn work<H: Host>(
 }
 
 /// Powers on, recovers, mounts, reads all there is and unmounts.
-async fn recover<H: Host>(host: Rc<H>, sim: Sim, device: BlockDevice) -> Result<Shown, String> {
+async fn recover<H: Host>(host: Rc<H>, sim: Sim, device: Port) -> Result<Shown, String> {
     let body = host.mount(sim, device.clone()).await?;
     let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
@@ -216,12 +252,12 @@ impl<H: Host> Subject for Files<H> {
                 return live;
             }
         };
-        let (sim, device) = (kernel.sim(), self.attach(&kernel.sim(), &drive));
-        let (host, done) = (Rc::clone(&self.host), Rc::clone(&live.done));
+        let on = (kernel.sim(), self.attach(&kernel.sim(), &drive, self.lies));
+        let (host, done, cache) = (Rc::clone(&self.host), Rc::clone(&live.done), self.cache);
         let chronicle = Rc::clone(&live.chronicle);
         kernel.sim().spawn_detached(async move {
             // What did not mount is found by the first cut.
-            let _ = work(host, sim, device, source, chronicle).await;
+            let _ = work(host, on, cache, source, chronicle).await;
             done.set(true);
         });
         live
@@ -249,6 +285,8 @@ impl<H: Host> Subject for Files<H> {
             let drive = drive.expect("the configuration was built before");
             let device = BlockDevice::new(&sim, host_config, drive.clone());
             let device = device.expect("the host was built before");
+            let lies = false;
+            let device = Port { device, lies };
             *powered.borrow_mut() = Some((drive.clone(), drive.at_power_cut()));
             let outcome = recover(host, sim, device).await;
             *shown.borrow_mut() = Some(outcome);
@@ -273,6 +311,7 @@ impl<H: Host> Subject for Files<H> {
         verdict.faults.extend(findings);
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             self.ask_outside(&drive, before, &mut verdict);
+            self.use_again(drive.at_power_cut(), &mut verdict);
         }
         verdict
     }

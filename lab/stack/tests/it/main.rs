@@ -2,6 +2,7 @@
 
 mod calls;
 mod conserve;
+mod cuts;
 mod ext4;
 mod files;
 mod fuzz;

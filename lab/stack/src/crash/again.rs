@@ -1,0 +1,96 @@
+//! A file system that has recovered, in use again.
+//!
+//! Invariant: what a cut left behind the end of a file, where nobody can see it,
+//! does not come to light when the file grows; and what is made and forced now is
+//! there.
+
+use vfs::model::Tree;
+use vfs::{Access, Body, Errno, Fd, FileKind, OpenFlags, Process, Result, Source, Vfs};
+
+/// Bytes of a page.
+const PAGE: u64 = vfs::PAGE;
+/// What is written now.
+const PATTERN: u64 = 0x0101_0101_0101_0101;
+
+/// Grows every file that ends within a page, makes one, and looks at what there
+/// is; gives what is wrong.
+pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>) -> Vec<String> {
+    let process = Process::new(vfs, Access::default());
+    let refused = |errno: Errno| vec![format!("in use again, it answers {errno}")];
+    let mut wrong = grow(vfs, &process).await.unwrap_or_else(refused);
+    wrong.extend(
+        make(vfs, &process)
+            .await
+            .err()
+            .map(refused)
+            .into_iter()
+            .flatten(),
+    );
+    wrong
+}
+
+async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>) -> Result<Vec<String>> {
+    let tree = Tree::read(process).await?.0.into_iter();
+    let files = tree.filter(|(_, seen)| seen.kind == FileKind::Regular);
+    let ragged: Vec<(Vec<u8>, u64)> = files
+        .map(|(path, seen)| (path, seen.data.len() as u64))
+        .filter(|(_, size)| !size.is_multiple_of(PAGE))
+        .collect();
+    for (path, size) in &ragged {
+        process.truncate(path, size.next_multiple_of(PAGE)).await?;
+    }
+    vfs.sync().await?;
+    vfs.drop_caches().await?;
+    let mut wrong = Vec::new();
+    for (path, size) in &ragged {
+        let fd = process.open(path, OpenFlags::READ, 0).await?;
+        let tail = (size.next_multiple_of(PAGE) - size) as usize;
+        let bytes = process.read_bytes(fd, *size, tail).await?;
+        process.close(fd).await?;
+        if let Some(at) = bytes.iter().position(|&byte| byte != 0) {
+            let (path, at) = (String::from_utf8_lossy(path), size + at as u64);
+            wrong.push(format!(
+                "{path} of {size} bytes grows and is not zero at {at}"
+            ));
+        }
+    }
+    Ok(wrong)
+}
+
+/// Makes a file, forces it, and reads it from the medium. On a full file system
+/// there may be no place for it.
+async fn make<B: Body>(vfs: &Vfs<B>, process: &Process<B>) -> Result<()> {
+    let name = b"/made after recovery";
+    let fd = match process
+        .open(name, OpenFlags::BOTH | OpenFlags::CREATE, 0o644)
+        .await
+    {
+        Err(Errno::ENOSPC) => return Ok(()),
+        fd => fd?,
+    };
+    let written = write(process, fd).await;
+    vfs.drop_caches().await?;
+    let read = process.read_bytes(fd, 0, 2 * PAGE as usize).await?;
+    process.close(fd).await?;
+    process.unlink(name).await?;
+    match written {
+        Err(Errno::ENOSPC) => Ok(()),
+        Ok(()) if read == [1; 2 * PAGE as usize] => Ok(()),
+        Ok(()) => Err(Errno::EIO),
+        Err(errno) => Err(errno),
+    }
+}
+
+async fn write<B: Body>(process: &Process<B>, fd: Fd) -> Result<()> {
+    let source = Source::Fill {
+        pattern: PATTERN,
+        len: 2 * PAGE,
+    };
+    let written = process.pwrite(fd, 0, source).await?;
+    process.fsync(fd).await?;
+    if written < 2 * PAGE {
+        Err(Errno::ENOSPC)
+    } else {
+        Ok(())
+    }
+}
