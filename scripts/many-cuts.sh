@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Cuts the power of ext4 some hundred thousand times: over every generator, calls of
+# every kind, a small cache, a disk that is full, and recordings of programs; on each
+# drive and each mode of the journal, with and without power-loss protection.
+#
+#   scripts/many-cuts.sh [CUTS [SEED]]
+#
+# CUTS (100000) is how many cuts are tried at least, besides those in recovery; they
+# are shared among the cases. SEED (1) is the first seed: the same numbers try the
+# same cuts. One line for each case, then the totals; the status is 1 if anything was
+# lost or corrupt, and the commands that repeat it are shown. FLASHLOOM names another
+# flashloom than target/release's, RECORDINGS a directory of `.flt` files, which are
+# cut as well, and ONLY an extended regular expression that cases have to match. Needs e2fsprogs and
+# jq. 100,000 cuts take about an hour of two cores.
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+cuts=${1:-100000}
+seed=${2:-1}
+
+stop() {
+  echo "many-cuts: $*" >&2
+  exit 2
+}
+
+[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
+for tool in e2fsck jq; do
+  command -v "$tool" >/dev/null || stop "$tool is not installed"
+done
+
+# A share, a stack, a workload, and what else the command is told.
+cases() {
+  local generators=(
+    varmail:files=50,threads=4,ops=600
+    fileserver:files=30,threads=4,size=32k,ops=500
+    webproxy:files=40,threads=4,ops=500
+    webserver:files=30,threads=4,ops=400
+    oltp:files=2,threads=8,size=256k,ops=500
+    create:files=80,threads=4,fsync=yes
+    delete:files=80,threads=4
+    mkdir:files=60,threads=4
+    overwrite:bs=512:4k:6000,size=512k,threads=2,fsync=8,ops=400
+    append:bs=100:4k:6000,threads=3,fsync=5,ops=400
+    overwrite:bs=4k,size=512k,direct=yes,fsync=6,ops=300
+  )
+  local kv=(a b d e f)
+  local stacks=(ext4@block ext4@streams ext4@fdp ext4+writeback@block
+    ext4+journal@block ext4+discard@block ext4+journal+discard@fdp)
+  local stack one
+  for one in "${generators[@]}"; do
+    echo "2 ext4@block $one"
+  done
+  for one in "${kv[@]}"; do
+    echo "1 ext4@block ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes"
+    echo "1 ext4@fdp ycsb-$one:engine=btree,records=400,threads=4,ops=400,cache=128k,checkpoint=64k,sync=yes"
+  done
+  for stack in "${stacks[@]}"; do
+    echo "1 $stack varmail:files=50,threads=12,append=4k,ops=700"
+    echo "1 $stack fileserver:files=30,threads=4,size=32k,ops=400"
+    echo "4 $stack anything:ops=1200"
+    echo "2 $stack anything:ops=1200,files=60,threads=8 --memory 256KiB"
+    echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB"
+    echo "1 $stack anything:ops=800 --past aged"
+    echo "1 $stack anything:ops=1000 --set controller.power_loss_protection=true"
+    echo "1 $stack varmail:files=50,threads=4,ops=500 --set controller.power_loss_protection=true"
+  done
+  if [ -n "${RECORDINGS:-}" ]; then
+    for one in "$RECORDINGS"/*.flt; do
+      for stack in ext4@block ext4+journal@fdp ext4+discard@block; do
+        echo "2 $stack $one:think=no"
+      done
+    done
+  fi
+}
+
+total=0
+while read -r share _; do total=$((total + share)); done < <(cases | grep -E -- "${ONLY:-.}")
+[ "$total" -gt 0 ] || stop "no case matches ${ONLY:-.}"
+
+list=$(mktemp)
+trap 'rm -f "$list"' EXIT
+cases | grep -E -- "${ONLY:-.}" >"$list"
+
+printf '%8s %8s %8s %6s %7s  %s\n' cuts recovery outside lost corrupt case
+sums=(0 0 0 0 0)
+while read -r share stack workload rest; do
+  # A quarter of a case's cuts are of each of four seeds.
+  points=$(((cuts * share / total + 3) / 4))
+  # Options have no spaces in them.
+  # shellcheck disable=SC2086
+  document=$("$flashloom" crash "$stack" --workload "$workload" $rest \
+    --points "$points" --seed "$seed" --seeds 4 --outside 32 --json) || [ $? = 1 ] ||
+    stop "crash $stack --workload $workload $rest could not run"
+  read -ra found < <(jq -r '"\(.points) \(.recoveries_cut) \(.outside) \(.lost) \(.corrupt)"' <<<"$document")
+  printf '%8d %8d %8d %6d %7d  %s\n' "${found[@]}" "$stack $workload $rest"
+  jq -r '.failures[:3][] | "  \(.fault): \(.what)\n    \(.repeat)"' <<<"$document"
+  for at in "${!sums[@]}"; do sums[at]=$((sums[at] + found[at])); done
+done <"$list"
+
+printf '%8d %8d %8d %6d %7d  %s\n' "${sums[@]}" "in all"
+[ "$((sums[3] + sums[4]))" = 0 ]
