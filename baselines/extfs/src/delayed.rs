@@ -271,12 +271,15 @@ impl<P: Persist> ExtFs<P> {
 
     /// Writes back `pages`.
     pub(crate) async fn write_back(&self, node: &Node, pages: &[DirtyPage]) -> Result<()> {
-        let end = node.attr.get().size.div_ceil(BLOCK as u64);
+        // The size may shrink meanwhile: blocks behind it are cut off once this has
+        // ended, and until then the size on the medium has to lead to them.
+        let size = node.attr.get().size;
+        let end = size.div_ceil(BLOCK as u64);
         let mut rest = &pages[..pages.partition_point(|page| page.index < end)];
         let mut forced = false;
         while !rest.is_empty() {
-            let written = match self.write_mapped(node, rest).await? {
-                0 => self.write_new(node, rest).await,
+            let written = match self.write_mapped(node, size, rest).await? {
+                0 => self.write_new(node, size, rest).await,
                 written => Ok(written),
             };
             match written {
@@ -307,12 +310,12 @@ impl<P: Persist> ExtFs<P> {
 
     /// Writes the first pages that need no change of metadata; gives their
     /// number.
-    async fn write_mapped(&self, node: &Node, pages: &[DirtyPage]) -> Result<usize> {
+    async fn write_mapped(&self, node: &Node, size: u64, pages: &[DirtyPage]) -> Result<usize> {
         let mut writes = Vec::new();
         let mut written = 0;
         while let Some((start, len)) = self.mapped_run(node, &pages[written..]).await? {
             let run = &pages[written..written + len];
-            if self.size_after(node, run) > node.private.disk_size.get() {
+            if size_after(node, size, run) > node.private.disk_size.get() {
                 break;
             }
             writes.push(self.data_write(node, start, run));
@@ -333,17 +336,9 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// The size that the file has on the medium once `pages` are written.
-    fn size_after(&self, node: &Node, pages: &[DirtyPage]) -> u64 {
-        let end = pages
-            .last()
-            .map_or(0, |page| (page.index + 1) * BLOCK as u64);
-        end.min(node.attr.get().size)
-    }
-
     /// Writes the first pages with the changes that they need, as many as one
     /// handle allows; gives their number.
-    async fn write_new(&self, node: &Node, pages: &[DirtyPage]) -> Result<usize> {
+    async fn write_new(&self, node: &Node, size: u64, pages: &[DirtyPage]) -> Result<usize> {
         let mut tx = self.persist.begin(EXTENT_CREDITS + STEP_CREDITS).await?;
         let mut writes = Vec::new();
         let turn = node.private.turn.acquire(1).await;
@@ -352,7 +347,7 @@ impl<P: Persist> ExtFs<P> {
             .iter()
             .map(|write: &DataWrite<'_>| write.pages.len())
             .sum();
-        let size = self.size_after(node, &pages[..written]);
+        let size = size_after(node, size, &pages[..written]);
         if size > node.private.disk_size.get() {
             node.private.disk_size.set(size);
         }
@@ -432,6 +427,16 @@ impl<P: Persist> ExtFs<P> {
             private.changed.get()
         }
     }
+}
+
+/// The size that a file, of `size` bytes when this began, has on the medium once
+/// `pages` are written. If it was cut meanwhile, what is left of it counts for the
+/// pages in it; those behind it are waited for and cut off after this.
+fn size_after(node: &Node, size: u64, pages: &[DirtyPage]) -> u64 {
+    let Some(last) = pages.last() else { return 0 };
+    let (start, now) = (last.index * BLOCK as u64, node.attr.get().size);
+    let size = if start < now { size.min(now) } else { size };
+    size.min(start + BLOCK as u64)
 }
 
 /// How many of the first pages follow one another.
