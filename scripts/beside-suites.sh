@@ -1,46 +1,77 @@
 #!/usr/bin/env bash
 # Mounts ext4 of Flashloom on an emulated drive and lets suites of others judge it:
-# pjdfstest (POSIX semantics), fsx (contents of a file) and e2fsck (the format).
+# pjdfstest (POSIX semantics), fsx (contents of a file), fio (every way to read and
+# write), xfstests (regressions of Linux' file systems) and e2fsck (the format).
 #
-#   scripts/beside-suites.sh
+#   scripts/beside-suites.sh [PART...]
 #
-# FLASHLOOM names another flashloom than target/release's. Needs root, FUSE, fuse3,
-# e2fsprogs, and the suites that are to run: `cargo install pjdfstest fsx` (one that
-# is not there is skipped and named). The mount is taken away at the end, also after
-# a failure. Takes about half a minute.
+# A PART is pjdfstest, fsx, fio, drive (fio on the served drive and on a loop device
+# over it) or xfstests; without one, all run. docs/suites.md says what came of it, and
+# lists the tests that do not pass with the reason; one that is not listed there and
+# fails ends this with status 1.
+#
+# FLASHLOOM names another flashloom than target/release's. PJDFSTEST and XFSTESTS name
+# the directories in which these two suites were built (fsx is taken from the latter);
+# without PJDFSTEST, the `pjdfstest` of crates.io is run. A suite that is not there is
+# skipped and named. SUITES_OPS, SUITES_LIMIT (seconds a test), SUITES_TESTS (numbers)
+# and SUITES_LOUD change what is run. Needs root, FUSE, e2fsprogs; fio, xfsprogs
+# and the users that xfstests want for those parts. Mounts are taken away at the
+# end, also after a failure. Takes about half an hour on two idle processors.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
 flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+helper=/sbin/mount.fuse.flashloom
+loops=
 
-stop() {
-  echo "beside-suites: $*" >&2
-  exit 1
-}
+# shellcheck source=suites/common.sh
+. "$repository/scripts/suites/common.sh"
+# shellcheck source=suites/fio.sh
+. "$repository/scripts/suites/fio.sh"
+# shellcheck source=suites/xfstests.sh
+. "$repository/scripts/suites/xfstests.sh"
 
 [ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ "$(id -u)" = 0 ] || stop "pjdfstest acts as several users and needs root"
-for tool in e2fsck fusermount3 mkfs.ext4 timeout; do
-  command -v "$tool" >/dev/null || stop "$tool is not installed"
-done
+[ "$(id -u)" = 0 ] || stop "the suites act as several users and need root"
+need e2fsck mkfs.ext4 timeout
 
 work=$(mktemp -d)
 chmod 755 "$work"
-mkdir "$work/fs"
+cp "$flashloom" "$work/flashloom"
+flashloom=$work/flashloom
 
 clean() {
-  fusermount3 -u -z "$work/fs" 2>/dev/null || true
+  for loop in $loops; do losetup -d "$loop" 2>/dev/null || true; done
+  for dir in "$work"/*/; do umount -l "$dir" 2>/dev/null || true; done
+  [ ! -e "$work/helper" ] || rm -f "$helper"
   rm -rf "$work"
 }
 trap clean EXIT
 
-truncate -s 256M "$work/fs.img"
-mkfs.ext4 -q -b 4096 "$work/fs.img"
-"$flashloom" drive create "$work/d.flash" --size 256MiB >/dev/null
-"$flashloom" drive import "$work/d.flash" "$work/fs.img" >/dev/null
-timeout 60 "$flashloom" mount ext4 "$work/d.flash" "$work/fs" --background
+# pjdfstest on an ext4 that mkfs.ext4 made.
+judge_with_pjdfstest() {
+  truncate -s 256M "$work/p.img"
+  mkfs.ext4 -q -b 4096 "$work/p.img"
+  "$flashloom" drive create "$work/p.flash" --size 256MiB >/dev/null
+  "$flashloom" drive import "$work/p.flash" "$work/p.img" >/dev/null
+  mounted p
+  mkdir "$work/p/pjd"
+  chmod 755 "$work/p/pjd"
+  if [ -n "${PJDFSTEST:-}" ]; then
+    (cd "$work/p/pjd" && prove -r "$PJDFSTEST/tests") >"$work/pjd.log" 2>&1 ||
+      { grep -i fail "$work/pjd.log" >&2; stop "pjdfstest is not content"; }
+  elif command -v pjdfstest >/dev/null; then
+    pjdfstest_of_crates
+  else
+    echo "pjdfstest: skipped, it is not there"
+    return
+  fi
+  unmounted p
+  sound p
+  echo "pjdfstest: $(tail -2 "$work/pjd.log" | tr '\n' ' ')"
+}
 
-if command -v pjdfstest >/dev/null; then
+pjdfstest_of_crates() {
   # Times of files advance in steps of 4 ms.
   cat >"$work/pjd.toml" <<'TOML'
 [features]
@@ -57,40 +88,61 @@ allow_remount = false
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["games", "games"]]
 TOML
-  mkdir "$work/fs/pjd"
-  chmod 755 "$work/fs/pjd"
-  timeout 240 pjdfstest -c "$work/pjd.toml" -p "$work/fs/pjd" >"$work/pjd.log" 2>&1 ||
+  timeout 600 pjdfstest -c "$work/pjd.toml" -p "$work/p/pjd" >"$work/pjd.log" 2>&1 ||
     { grep -w FAILED "$work/pjd.log" >&2; stop "pjdfstest is not content"; }
-  echo "pjdfstest: $(tail -1 "$work/pjd.log")"
-else
-  echo "pjdfstest: skipped, it is not installed"
-fi
+}
 
-if command -v fsx >/dev/null; then
-  cat >"$work/fsx.toml" <<'TOML'
-flen = 1048576
-[opsize]
-max = 65536
-[weights]
-truncate = 2
-fsync = 1
-fdatasync = 1
-punch_hole = 2
-posix_fallocate = 1
-copy_file_range = 2
-invalidate = 1
-close_open = 1
-TOML
-  for seed in 1 2 3; do
-    (cd "$work" && timeout 120 fsx -q -N 4000 -S $seed -f fsx.toml "fs/fsx$seed" >fsx.log 2>&1) ||
-      stop "fsx with seed $seed: $(tail -3 "$work/fsx.log")"
-  done
-  echo "fsx: 12000 operations right"
-else
-  echo "fsx: skipped, it is not installed"
-fi
+# fsx, with mapped reads and writes, buffered and direct, plain and asynchronous.
+judge_with_fsx() {
+  local fsx=${XFSTESTS:-}/ltp/fsx ops=${SUITES_OPS:-1000000}
+  if [ ! -x "$fsx" ]; then
+    echo "fsx: skipped, XFSTESTS does not have it"
+    return
+  fi
+  new_drive x 1GiB
+  mounted x
+  run_fsx "$fsx" "$ops" buffered -l 1048576
+  run_fsx "$fsx" "$((ops / 10))" direct -Z -r 512 -w 512 -t 512 -l 1048576
+  run_fsx "$fsx" "$((ops / 10))" libaio -A -l 1048576
+  run_fsx "$fsx" "$((ops / 10))" io_uring -U -l 1048576
+  unmounted x
+  sound x
+}
 
-fusermount3 -u "$work/fs"
-"$flashloom" drive export "$work/d.flash" "$work/out.img" >/dev/null
-e2fsck -fn "$work/out.img" >"$work/e2fsck.log" 2>&1 || stop "$(cat "$work/e2fsck.log")"
-echo "e2fsck: content"
+run_fsx() {
+  local fsx=$1 ops=$2 name=$3
+  shift 3
+  mkdir -p "$work/fsx"
+  "$fsx" -q -N "$ops" -S 7 -P "$work/fsx" "$@" "$work/x/$name" >"$work/fsx.log" 2>&1 ||
+    stop "fsx $name: $(tail -3 "$work/fsx.log")"
+  echo "fsx $name: $ops operations right"
+}
+
+judge_all_of_xfstests() {
+  if [ ! -x "${XFSTESTS:-}/check" ]; then
+    echo "xfstests: skipped, XFSTESTS does not have them"
+    return
+  fi
+  if [ ! -e "$helper" ]; then
+    sed "s#:-flashloom#:-$flashloom#" "$repository/scripts/suites/mount.fuse.flashloom" >"$helper"
+    chmod 755 "$helper"
+    touch "$work/helper"
+  fi
+  export FLASHLOOM=$flashloom
+  judge_with_xfstests
+  sound t
+  sound s
+  report_xfstests
+}
+
+[ "$#" -gt 0 ] || set -- pjdfstest fsx fio drive xfstests
+for part in "$@"; do
+  case $part in
+    pjdfstest) judge_with_pjdfstest ;;
+    fsx) judge_with_fsx ;;
+    fio) judge_mount_with_fio ;;
+    drive) judge_drive_with_fio ;;
+    xfstests) judge_all_of_xfstests ;;
+    *) stop "$part: expected pjdfstest, fsx, fio, drive or xfstests" ;;
+  esac
+done

@@ -2,16 +2,17 @@
 //!
 //! Times follow Linux: a change of contents sets mtime and ctime, a change of
 //! attributes ctime; a read sets atime if it is not newer than both or older than
-//! a day (`relatime`). The body is told only when a time really changed, so that
+//! a day (`relatime`), or as [`Atime`] says. The body is told only when a time really changed, so that
 //! many writes within a tick cost one update.
 
 use crate::access::{SGID, SUID, WRITE, ensure, stripped};
 use crate::body::Body;
+use crate::config::Atime;
 use crate::errno::{Errno, Result};
 use crate::file::Handle;
 use crate::flags::OpenFlags;
 use crate::observe::Act;
-use crate::types::{Access, Attr, FileKind, Ino, PAGE, SetAttr, SetTime, StatFs};
+use crate::types::{Access, Attr, FileKind, Ino, PAGE, SetAttr, SetTime, StatFs, Timestamp};
 use crate::vfs::{Core, NodeOf, Vfs};
 use std::rc::Rc;
 
@@ -65,6 +66,38 @@ impl<B: Body> Vfs<B> {
         ensure(file.has(OpenFlags::WRITE), Errno::EINVAL)?;
         check_sizable(&file.node.attr())?;
         self.core.resize(&file.who, &file.node, size).await
+    }
+
+    /// Whether reading the open file at this instant would be noted in its time
+    /// of the last read: who keeps its contents elsewhere has to read it here then.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn notes_read(&self, handle: &Handle) -> Result<bool> {
+        let file = self.core.file(handle)?;
+        let reads = file.has(OpenFlags::READ) && !file.has(OpenFlags::NO_ATIME);
+        Ok(reads && self.core.noted(&file.node).is_some())
+    }
+
+    /// Takes the set-id bits from a file, as a change of its contents by an
+    /// ordinary user does.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EROFS`, `ENOSPC`, `EIO`.
+    pub async fn drop_privileges(&self, ino: Ino) -> Result<()> {
+        self.core.ensure_writable()?;
+        let node = self.core.node(ino).await?;
+        let _guard = node.lock.write().await;
+        let mode = node.attr().mode;
+        if stripped(mode) == mode {
+            return Ok(());
+        }
+        let now = self.core.now();
+        node.inode.update(|attr| {
+            attr.mode = stripped(mode);
+            attr.ctime = now;
+        });
+        self.core.body.store(&node.inode).await
     }
 
     /// How full the file system is.
@@ -215,16 +248,29 @@ impl<B: Body> Core<B> {
         ensure(!self.body.is_read_only(), Errno::EROFS)
     }
 
-    /// Notes a read.
+    /// The time that a read of `node` sets now, if any.
     #[inline]
-    pub(crate) async fn touch(&self, node: &NodeOf<B>) -> Result<()> {
+    fn noted(&self, node: &NodeOf<B>) -> Option<Timestamp> {
         let attr = node.attr();
         let now = self.now();
         let newer = attr.atime > attr.mtime && attr.atime > attr.ctime;
         let recent = now.secs.saturating_sub(attr.atime.secs) < DAY;
-        if attr.atime == now || newer && recent || self.body.is_read_only() {
+        let due = match self.config.atime {
+            Atime::Never => false,
+            Atime::Relative => !newer || !recent,
+            Atime::Always => true,
+        };
+        let kind = self.config.diratime || attr.kind != FileKind::Directory;
+        let writable = !self.body.is_read_only();
+        (due && kind && writable && attr.atime != now).then_some(now)
+    }
+
+    /// Notes a read.
+    #[inline]
+    pub(crate) async fn touch(&self, node: &NodeOf<B>) -> Result<()> {
+        let Some(now) = self.noted(node) else {
             return Ok(());
-        }
+        };
         node.inode.update(|attr| attr.atime = now);
         self.body.store(&node.inode).await
     }

@@ -115,7 +115,7 @@ mod xattr;
 
 pub use body::{Body, DirtyPage, Loaded, NewInode, Rename};
 pub use clock::{Clock, Compute};
-pub use config::{CacheConfig, CacheError, CallCosts};
+pub use config::{Atime, CacheConfig, CacheError, CallCosts};
 pub use errno::{Errno, Result};
 pub use file::Handle;
 pub use flags::{OpenFlags, Source};

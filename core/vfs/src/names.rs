@@ -38,6 +38,17 @@ impl<B: Body> Vfs<B> {
         Ok(self.core.refer(&node))
     }
 
+    /// What has this number, for who has kept it longer than a name. The caller
+    /// refers to it until [`Vfs::forget`].
+    ///
+    /// # Errors
+    /// `ENOENT` if it is free, `EIO`.
+    pub async fn refer(&self, ino: Ino) -> Result<(Ino, Attr)> {
+        self.core.pay(self.core.config.costs.call).await;
+        let node = self.core.node(ino).await?;
+        Ok(self.core.refer(&node))
+    }
+
     /// Makes a file of any kind but a directory or a symbolic link.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use engine::{Device, Engine, FileError, Handle, Signals, finish};
 use extfs::ExtFs;
 use extfs::ext4::{self, Ext4Error, Options};
 use extfs::jbd2::Jbd2;
-use fuse::{CloseError, Show, Volume, VolumeFs};
+use fuse::{CloseError, MountOptions, Show, Volume, VolumeFs};
 use host::{BlockDevice, HostConfig, HostError};
 use sim::Kernel;
 use std::io;
@@ -37,6 +37,10 @@ pub(crate) struct Mount {
     /// The directory to mount on, until it is unmounted
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// How to mount it, as `mount` takes it: ro, nosuid, nodev, noexec, noatime,
+    /// strictatime, nodiratime and their opposites
+    #[arg(short, long, value_name = "LIST", default_value = "rw")]
+    options: MountOptions,
     #[command(flatten)]
     run: Run,
 }
@@ -78,10 +82,10 @@ impl Mount {
     }
 
     fn start(&self) -> Result<Mounted, MountError> {
-        let path = self.path.clone();
+        let (path, options) = (self.path.clone(), self.options);
         Engine::start(
             self.run.pace(),
-            move |kernel| mount_ext4(kernel, &path),
+            move |kernel| mount_ext4(kernel, &path, options),
             |kernel, volume: Rc<Volume<Ext4>>| volume.close(kernel),
         )
     }
@@ -90,7 +94,12 @@ impl Mount {
         let root = volume.ask(|volume: Rc<Volume<Ext4>>| async move { volume.vfs().root() })?;
         let name = self.path.display().to_string();
         let filesystem = VolumeFs::new(volume, root);
-        let mounted = fuse::mount(filesystem, &self.dir, Show::FileSystem(&name), signals)?;
+        let mounted = fuse::mount(
+            filesystem,
+            &self.dir,
+            Show::FileSystem(&name, self.options),
+            signals,
+        )?;
         self.run.tell(&format!(
             "the file system on {name} is {}; it is there until that is unmounted or this is \
              interrupted",
@@ -101,7 +110,11 @@ impl Mount {
 }
 
 /// Powers on the drive in the file at `path` and mounts what is on it.
-fn mount_ext4(kernel: &Kernel, path: &Path) -> Result<Volume<Ext4>, MountError> {
+fn mount_ext4(
+    kernel: &Kernel,
+    path: &Path,
+    options: MountOptions,
+) -> Result<Volume<Ext4>, MountError> {
     let device = Device::open(kernel, path)?;
     let (sim, start) = (kernel.sim(), fuse::timestamp(SystemTime::now()));
     let port = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;
@@ -112,6 +125,8 @@ fn mount_ext4(kernel: &Kernel, path: &Path) -> Result<Volume<Ext4>, MountError> 
     let body = finish(kernel, work).ok_or(MountError::AtRest)??;
     let config = CacheConfig {
         memory: CACHE,
+        atime: options.noted(),
+        diratime: options.diratime,
         ..CacheConfig::default()
     };
     // Calls take the time that they take on the processor that runs this.

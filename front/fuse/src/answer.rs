@@ -1,6 +1,6 @@
 //! How requests of the kernel are sent to a file system, and answered.
 
-use crate::tasks::{Numbers, SHORT};
+use crate::tasks::{Numbers, trust};
 use crate::translate::{bytes, errno, open_flags, who};
 use crate::volume::Volume;
 use engine::Handle;
@@ -48,7 +48,7 @@ impl<B: Body> VolumeFs<B> {
                 match work.await {
                     Ok((ino, attr)) => {
                         let (found, generation) = numbers.entry(ino, &attr);
-                        reply.entry(&SHORT, &found, generation);
+                        reply.entry(&trust(&attr), &found, generation);
                     }
                     Err(error) => reply.error(errno(error)),
                 }
@@ -84,7 +84,7 @@ impl<B: Body> VolumeFs<B> {
             let work = work(volume);
             async move {
                 match work.await {
-                    Ok(attr) => reply.attr(&SHORT, &crate::translate::attr(ino, &attr)),
+                    Ok(attr) => reply.attr(&trust(&attr), &crate::translate::attr(ino, &attr)),
                     Err(error) => reply.error(errno(error)),
                 }
             }
@@ -109,7 +109,10 @@ impl<B: Body> VolumeFs<B> {
         };
         self.submit(move |volume| async move {
             match volume.vfs().open_granted(&who, ino, flags).await {
-                Ok(handle) => reply.opened(FileHandle(volume.keep(handle)), opened),
+                Ok(handle) => {
+                    let opened = unless_noted(volume.vfs(), &handle, opened);
+                    reply.opened(FileHandle(volume.keep(handle)), opened);
+                }
                 Err(error) => reply.error(errno(error)),
             }
         });
@@ -138,6 +141,19 @@ pub(crate) fn cached(flags: i32) -> FopenFlags {
         return FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
     }
     FopenFlags::FOPEN_KEEP_CACHE
+}
+
+/// `opened`, but the kernel is to forget what it has of the file if the time of a
+/// read is to be noted: what it gives out by itself nobody else hears of.
+fn unless_noted<B: Body>(
+    vfs: &vfs::Vfs<B>,
+    handle: &vfs::Handle,
+    opened: FopenFlags,
+) -> FopenFlags {
+    match vfs.notes_read(handle) {
+        Ok(true) => opened.difference(FopenFlags::FOPEN_KEEP_CACHE),
+        _ => opened,
+    }
 }
 
 /// Answers a request for bytes of which nobody knows how many there are.

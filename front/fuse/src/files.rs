@@ -9,7 +9,7 @@
 //! than written. A file opened with `O_DIRECT` goes around it.
 
 use crate::answer::{VolumeFs, cached, sized};
-use crate::tasks::{SHORT, Write, add_entries, add_whole_entries, change, write};
+use crate::tasks::{Write, add_entries, add_whole_entries, change, find, trust, write};
 use crate::translate::{allocation, bytes, errno, open_flags, set_time, who};
 use fuser::{
     AccessFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
@@ -41,7 +41,9 @@ impl<B: Body> Filesystem for VolumeFs<B> {
         for wanted in [
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_EXPORT_SUPPORT,
             InitFlags::FUSE_MAX_PAGES,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -59,7 +61,7 @@ impl<B: Body> Filesystem for VolumeFs<B> {
     fn lookup(&self, _: &Request, dir: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (dir, name) = (self.numbers.ino(dir), bytes(name));
         self.enter(reply, move |volume| async move {
-            volume.vfs().lookup(&Access::root(), dir, &name).await
+            find(volume.vfs(), dir, &name).await
         });
     }
 
@@ -235,7 +237,7 @@ impl<B: Body> Filesystem for VolumeFs<B> {
                 Ok((handle, attr)) => {
                     let (made, generation) = numbers.entry(handle.ino(), &attr);
                     let number = FileHandle(volume.keep(handle));
-                    reply.created(&SHORT, &made, generation, number, cached(flags));
+                    reply.created(&trust(&attr), &made, generation, number, cached(flags));
                 }
                 Err(error) => reply.error(errno(error)),
             }
@@ -290,6 +292,7 @@ impl<B: Body> Filesystem for VolumeFs<B> {
             offset,
             bytes: data.to_vec(),
             mapped: write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            strip: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
             flags: vfs::OpenFlags::from_linux(flags.0),
         };
         self.submit(move |volume| async move {

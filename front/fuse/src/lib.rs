@@ -39,6 +39,7 @@
 mod answer;
 mod drive;
 mod files;
+mod options;
 mod session;
 mod tasks;
 mod translate;
@@ -46,6 +47,7 @@ mod volume;
 
 pub use answer::VolumeFs;
 pub use drive::{DRIVE_NAME, DriveFs};
+pub use options::MountOptions;
 pub use session::{End, MountError, Mounted, Show, mount};
 pub use translate::timestamp;
 pub use volume::{CloseError, Volume};

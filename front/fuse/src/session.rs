@@ -4,6 +4,7 @@
 //! after the first signal, which takes the directory away from new users and
 //! waits for those who have a file open. A second signal does not wait.
 
+use crate::options::MountOptions;
 use engine::Signals;
 use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use nix::errno::Errno;
@@ -72,8 +73,8 @@ pub enum End {
 pub enum Show<'a> {
     /// The drive of this name: nothing on it runs or is a device.
     Drive(&'a str),
-    /// A file system, of which root takes what it takes of any.
-    FileSystem(&'a str),
+    /// The file system of this name, mounted with these options.
+    FileSystem(&'a str, MountOptions),
 }
 
 /// Shows `filesystem` at `dir` until it is unmounted or one of `signals` comes.
@@ -107,20 +108,20 @@ pub fn mount(
 }
 
 fn config(show: Show<'_>) -> Config {
-    let (Show::Drive(name) | Show::FileSystem(name)) = show;
+    let (Show::Drive(name) | Show::FileSystem(name, _)) = show;
+    let root = nix::unistd::geteuid().is_root();
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(name.to_owned()),
         MountOption::Subtype("flashloom".to_owned()),
         MountOption::DefaultPermissions,
     ];
+    if let Show::FileSystem(_, options) = show {
+        config.mount_options.extend(options.told(root));
+    }
     // Another user than root may need a line in /etc/fuse.conf for this.
-    if nix::unistd::geteuid().is_root() {
+    if root {
         config.acl = SessionACL::All;
-        if let Show::FileSystem(_) = show {
-            let options = [MountOption::Suid, MountOption::Dev];
-            config.mount_options.extend(options);
-        }
     }
     config.n_threads = Some(THREADS);
     config.clone_fd = true;

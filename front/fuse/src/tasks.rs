@@ -6,10 +6,25 @@ use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
-use vfs::{Access, Attr, Body, DirEntry, Errno, Ino, OpenFlags, Result, SetAttr, Source};
+use vfs::{
+    Access, Attr, Body, DirEntry, Errno, FileKind, Ino, OpenFlags, Result, SetAttr, Source, Vfs,
+};
 
 /// How long the kernel may believe what it was told.
-pub(crate) const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Set-user-id bit and set-group-id bit.
+const SET_ID: u16 = 0o6_000;
+
+/// How long the kernel may believe these attributes: not at all if a direct write
+/// would take set-id bits, as it does not ask for the mode after one.
+pub(crate) const fn trust(attr: &Attr) -> Duration {
+    let regular = matches!(attr.kind, FileKind::Regular);
+    if regular && attr.mode & SET_ID != 0 {
+        return Duration::ZERO;
+    }
+    SHORT
+}
 
 /// Entries of a directory that are asked for at a time.
 const ENTRIES: usize = 64;
@@ -42,6 +57,15 @@ impl Numbers {
     }
 }
 
+/// Where a name leads. The kernel asks for `.` and `..` of what it has forgotten,
+/// also of a file, when somebody comes with a handle for it.
+pub(crate) async fn find<B: Body>(vfs: &Vfs<B>, ino: Ino, name: &[u8]) -> Result<(Ino, Attr)> {
+    match name {
+        b"." => vfs.refer(ino).await,
+        _ => vfs.lookup(&Access::root(), ino, name).await,
+    }
+}
+
 /// Sets attributes, the size through the open file if there is one.
 pub(crate) async fn change<B: Body>(
     volume: &Volume<B>,
@@ -67,6 +91,8 @@ pub(crate) struct Write {
     /// Whether these are pages of a mapped file: they come through any of its
     /// open files.
     pub(crate) mapped: bool,
+    /// Whether the file loses its set-id bits.
+    pub(crate) strip: bool,
     /// How the file is open at this instant.
     pub(crate) flags: OpenFlags,
 }
@@ -74,6 +100,9 @@ pub(crate) struct Write {
 /// Writes, and forces what was written if the file is open so.
 pub(crate) async fn write<B: Body>(volume: &Volume<B>, what: Write) -> Result<u64> {
     let source = Source::Bytes(&what.bytes);
+    if what.strip {
+        volume.vfs().drop_privileges(what.ino).await?;
+    }
     if what.mapped {
         let (vfs, root) = (volume.vfs(), Access::root());
         let handle = vfs.open(&root, what.ino, OpenFlags::WRITE).await?;
@@ -140,7 +169,14 @@ pub(crate) async fn add_whole_entries<B: Body>(
             };
             let (told, generation) = numbers.entry(ino, &attr);
             let name = OsStr::from_bytes(&entry.name);
-            if reply.add(told.ino, entry.cookie, name, &SHORT, &told, generation) {
+            if reply.add(
+                told.ino,
+                entry.cookie,
+                name,
+                &trust(&attr),
+                &told,
+                generation,
+            ) {
                 if !is_dots(entry) {
                     volume.vfs().forget(ino, 1).await;
                 }

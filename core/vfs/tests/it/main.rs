@@ -5,6 +5,7 @@ mod concurrent;
 mod files;
 mod locks;
 mod model;
+mod mounts;
 mod names;
 mod reads;
 mod writeback;

@@ -2,5 +2,6 @@
 //! test nothing.
 
 mod file;
+mod mounts;
 mod support;
 mod volume;

@@ -1,7 +1,7 @@
 //! Drives shown in directories that go away with their test.
 
 use engine::{Device, DeviceEngine, DriveFile, Engine, Handle, Pace, Signals};
-use fuse::{CloseError, DriveFs, End, Mounted, Show, Volume, VolumeFs};
+use fuse::{CloseError, DriveFs, End, MountOptions, Mounted, Show, Volume, VolumeFs};
 use sim::{Kernel, Seed};
 use ssd::{DriveConfig, DriveMedia, Preset};
 use std::fs::File;
@@ -143,12 +143,20 @@ struct RunningVolume {
 
 impl ShownVolume {
     pub(crate) fn new() -> Self {
+        Self::with(MountOptions::default())
+    }
+
+    pub(crate) fn with(options: MountOptions) -> Self {
         let folder = TempDir::new().expect("a temporary directory");
         let signals = Signals::hold().expect("signals");
-        let build = |kernel: &Kernel| {
+        let build = move |kernel: &Kernel| {
             let sim = kernel.sim();
             let body = MemFs::new(Bytes(256 * MIB));
-            let config = CacheConfig::default();
+            let config = CacheConfig {
+                atime: options.noted(),
+                diratime: options.diratime,
+                ..CacheConfig::default()
+            };
             let clock = Clock::starting(fuse::timestamp(SystemTime::now()));
             let vfs = Vfs::mount(&sim, body, config, clock, Compute::free());
             Ok::<_, std::io::Error>(Volume::new(vfs, None))
@@ -157,7 +165,7 @@ impl ShownVolume {
         let (engine, volume) = Engine::start(Pace::Free, build, end).expect("it starts");
         let root = volume.ask(|volume: Rc<Volume<MemFs>>| async move { volume.vfs().root() });
         let files = VolumeFs::new(volume.clone(), root.expect("an answer"));
-        let show = Show::FileSystem("memory");
+        let show = Show::FileSystem("memory", options);
         let mounted = fuse::mount(files, folder.path(), show, signals).expect("it is mounted");
         Self {
             folder,

@@ -1,0 +1,77 @@
+# The group "quick" of xfstests' generic tests, each on its own and with a time
+# limit. Is read by `beside-suites.sh`.
+
+# Seconds that a test may take.
+limit=${SUITES_LIMIT:-240}
+
+# The names in one of the tables of docs/suites.md, which is the list of what does
+# not pass and why.
+known() {
+  sed -n "/^### $1/,/^#/p" "$repository/docs/suites.md" | grep -o '^| generic/[0-9, ]*' |
+    grep -o '[0-9]\{3\}' || true
+}
+
+# Takes the mounts away that a test has left which was stopped. Whoever still waits
+# for one gets an error, as what serves it ends: by its own number, which is that of
+# the only process that names the drive file of this run.
+let_go() {
+  for name in t s; do
+    pgrep -f "mount ext4 $work/$name.flash " | xargs -r kill 2>/dev/null || true
+  done
+  umount -l "$work/test" 2>/dev/null || true
+  umount -l "$work/scratch" 2>/dev/null || true
+}
+
+judge_with_xfstests() {
+  need mount.fuse.flashloom xfs_io fio
+  for user in fsgqa fsgqa2 123456-fsgqa; do
+    id "$user" >/dev/null 2>&1 || stop "xfstests want the user $user"
+  done
+  new_drive t 2GiB
+  new_drive s 2GiB
+  mkdir -p "$work/test" "$work/scratch" "$work/results"
+  export FSTYP=fuse FUSE_SUBTYP=.flashloom RESULT_BASE=$work/results
+  export TEST_DEV=$work/t.flash TEST_DIR=$work/test
+  export SCRATCH_DEV=$work/s.flash SCRATCH_MNT=$work/scratch
+  local tests outcome
+  tests=${SUITES_TESTS:-$(awk '/ quick/ {print $1}' "$XFSTESTS/tests/generic/group.list")}
+  : >"$work/outcomes"
+  for number in $tests; do
+    outcome=$(run_xfstest "$number")
+    echo "$number $outcome" >>"$work/outcomes"
+    [ -z "${SUITES_LOUD:-}" ] || echo "$number $outcome" >&2
+  done
+  let_go
+}
+
+run_xfstest() {
+  local said="$work/results/$1.said"
+  if (cd "$XFSTESTS" && timeout -k 5 "$limit" ./check "generic/$1") >"$said" 2>&1; then
+    if grep -q '^Not run' "$said"; then
+      echo "notrun $(sed -n "s/.*\[not run\] *//p" "$said" | head -1)"
+    else
+      echo passed
+    fi
+    return
+  fi
+  if [ "$?" -ge 124 ] || ! grep -q '^Failures' "$said"; then
+    let_go
+    echo "stopped after $limit s"
+    return
+  fi
+  echo failed
+}
+
+# Counts the outcomes; what does not pass and is not listed is an error.
+report_xfstests() {
+  local known wrong
+  known=$(known "Tests that do not pass")
+  wrong=$(awk '$2 == "failed" || $2 == "stopped" {print $1}' "$work/outcomes" |
+    grep -v -x -F "$known" || true)
+  awk '{count[$2]++} END {for (kind in count) print "xfstests " kind ": " count[kind]}' \
+    "$work/outcomes"
+  if [ -n "${SUITES_KEEP:-}" ]; then
+    cp -r "$work/outcomes" "$work/results" "$SUITES_KEEP"
+  fi
+  [ -z "$wrong" ] || stop "not listed as not passing: $(echo "$wrong" | tr '\n' ' ')"
+}
