@@ -33,7 +33,12 @@ loops=
 
 [ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
 [ "$(id -u)" = 0 ] || stop "the suites act as several users and need root"
-need e2fsck mkfs.ext4 timeout
+need e2fsck mkfs.ext4 timeout unshare
+
+# Nobody else sees the mounts: who looks at one while it is to be unmounted, as `df`
+# does, would make it busy.
+[ -n "${SUITES_ALONE:-}" ] ||
+  SUITES_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$@"
 
 work=$(mktemp -d)
 chmod 755 "$work"

@@ -15,7 +15,7 @@ need() {
 
 # new_drive NAME SIZE: a drive with an empty ext4 of Flashloom.
 new_drive() {
-  "$flashloom" drive create "$work/$1.flash" --size "$2" >/dev/null
+  "$flashloom" drive create "$work/$1.flash" --size "$2" --force >/dev/null
   "$flashloom" mkfs ext4 "$work/$1.flash" >/dev/null
 }
 

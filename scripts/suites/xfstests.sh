@@ -11,15 +11,34 @@ known() {
     grep -o '[0-9]\{3\}' || true
 }
 
+# Processes that serve the drives of this run, which nobody else names.
+servers() {
+  pgrep -f "mount ext4 $work/[ts].flash " || true
+}
+
 # Takes the mounts away that a test has left which was stopped. Whoever still waits
-# for one gets an error, as what serves it ends: by its own number, which is that of
-# the only process that names the drive file of this run.
+# for one gets an error, as what serves it ends.
 let_go() {
-  for name in t s; do
-    pgrep -f "mount ext4 $work/$name.flash " | xargs -r kill 2>/dev/null || true
-  done
+  servers | xargs -r kill 2>/dev/null || true
   umount -l "$work/test" 2>/dev/null || true
   umount -l "$work/scratch" 2>/dev/null || true
+  for _ in $(seq 60); do
+    [ -n "$(servers)" ] || return 0
+    sleep 1
+  done
+  servers | xargs -r kill -9 2>/dev/null || true
+}
+
+# A file system is not made anew for each test, as for one of a drive that the kernel
+# knows; but a drive that is full of what was deleted takes long to save.
+refresh() {
+  local size
+  size=$(stat -c %s "$work/$1.flash")
+  [ "$size" -gt 134217728 ] || return 0
+  umount "$2" 2>/dev/null || true
+  let_go
+  sound "$1"
+  new_drive "$1" 2GiB
 }
 
 judge_with_xfstests() {
@@ -37,6 +56,8 @@ judge_with_xfstests() {
   tests=${SUITES_TESTS:-$(awk '/ quick/ {print $1}' "$XFSTESTS/tests/generic/group.list")}
   : >"$work/outcomes"
   for number in $tests; do
+    refresh s "$work/scratch"
+    refresh t "$work/test"
     outcome=$(run_xfstest "$number")
     echo "$number $outcome" >>"$work/outcomes"
     [ -z "${SUITES_LOUD:-}" ] || echo "$number $outcome" >&2
@@ -45,21 +66,18 @@ judge_with_xfstests() {
 }
 
 run_xfstest() {
-  local said="$work/results/$1.said"
-  if (cd "$XFSTESTS" && timeout -k 5 "$limit" ./check "generic/$1") >"$said" 2>&1; then
-    if grep -q '^Not run' "$said"; then
-      echo "notrun $(sed -n "s/.*\[not run\] *//p" "$said" | head -1)"
-    else
-      echo passed
-    fi
-    return
-  fi
-  if [ "$?" -ge 124 ] || ! grep -q '^Failures' "$said"; then
+  local status=0 said="$work/results/$1.said"
+  (cd "$XFSTESTS" && timeout -k 5 "$limit" ./check "generic/$1") >"$said" 2>&1 || status=$?
+  if [ "$status" -ge 124 ]; then
     let_go
     echo "stopped after $limit s"
-    return
+  elif [ "$status" -ne 0 ]; then
+    echo "failed"
+  elif grep -q '^Not run' "$said"; then
+    echo "notrun $(sed -n "s/.*\[not run\] *//p" "$said" | head -1)"
+  else
+    echo passed
   fi
-  echo failed
 }
 
 # Counts the outcomes; what does not pass and is not listed is an error.

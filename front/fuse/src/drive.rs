@@ -187,6 +187,7 @@ impl Filesystem for DriveFs {
         for wanted in [
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_MAX_PAGES,
             InitFlags::FUSE_PARALLEL_DIROPS,
         ] {

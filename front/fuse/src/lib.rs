@@ -18,7 +18,8 @@
 //!   `EPERM`, a write past its end with `ENOSPC`. Opening it with `O_TRUNC` leaves
 //!   it as it is, as for a block device.
 //! - Nothing is cached: every read and write reaches the drive, with `O_DIRECT` or
-//!   without.
+//!   without. What is written through a mapping is kept by the kernel until
+//!   `msync`, `fsync` or the next read or write of the same range.
 //! - `fallocate` with a hole or zeros, `KEEP_SIZE` in both cases, deallocates, and
 //!   is never refused. Other modes are answered with `EOPNOTSUPP`.
 //! - `fsync`, `fdatasync` and the closing of a file that was open for writing are

@@ -1,13 +1,14 @@
 //! What a mount does that depends on how it was mounted, and on what the kernel keeps
 //! and leaves to us.
 
-use crate::support::{ShownVolume, has_fuse};
+use crate::support::{Shown, ShownVolume, config, has_fuse};
+use engine::Pace;
 use fuse::MountOptions;
 use nix::fcntl::{AT_FDCWD, OFlag};
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -93,19 +94,39 @@ fn a_file_that_is_opened_directly_can_be_mapped() {
     let shown = ShownVolume::with(MountOptions::default());
     let path = shown.root().join("file");
     fs::write(&path, [1; 8192]).expect("written");
-    let program = format!(
-        "import mmap, os, sys\n\
-         f = os.open(sys.argv[1], os.O_RDWR | {})\n\
+    if maps(&path, OFlag::O_DIRECT) {
+        let bytes = fs::read(&path).expect("read");
+        assert_eq!(&bytes[4999..5005], b"\x01here\x01");
+    }
+}
+
+#[test]
+fn a_drive_can_be_mapped_and_forced() {
+    if !has_fuse() {
+        return;
+    }
+    let shown = Shown::new(&config(true), Pace::Free);
+    if maps(&shown.path("drive"), OFlag::empty()) {
+        let mut bytes = [0; 6];
+        shown.open().read_exact_at(&mut bytes, 4999).expect("read");
+        assert_eq!(&bytes, b"\0here\0");
+    }
+}
+
+/// Opens a file, maps its first 8 KiB, and writes "here" at 5000. False, with a word,
+/// where there is no Python to do so.
+fn maps(path: &Path, flags: OFlag) -> bool {
+    let program = "import mmap, os, sys\n\
+         f = os.open(sys.argv[1], os.O_RDWR | int(sys.argv[2]))\n\
          m = mmap.mmap(f, 8192)\n\
          m[5000:5004] = b'here'\n\
-         m.flush()\n",
-        OFlag::O_DIRECT.bits()
-    );
+         m.flush()\n";
     let mut python = Command::new("python3");
-    let Ok(status) = python.args(["-c", &program]).arg(&path).status() else {
-        eprintln!("skipped: there is no python3");
-        return;
+    let words = python.args(["-c", program]).arg(path);
+    let Ok(status) = words.arg(flags.bits().to_string()).status() else {
+        eprintln!("skipped: python3 is not there");
+        return false;
     };
-    assert!(status.success());
-    assert_eq!(&fs::read(&path).expect("read")[4999..5005], b"\x01here\x01");
+    assert!(status.success(), "it can be mapped");
+    true
 }
