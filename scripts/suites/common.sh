@@ -25,9 +25,14 @@ mounted() {
   timeout 60 "$flashloom" mount ext4 "$work/$1.flash" "$work/$1" --background
 }
 
-# unmounted NAME: unmounts it.
+# unmounted NAME: unmounts it, and waits until the drive is saved.
 unmounted() {
   umount "$work/$1"
+  for _ in $(seq 300); do
+    pgrep -f "mount ext4 $work/$1.flash " >/dev/null || return 0
+    sleep 1
+  done
+  stop "$1.flash is not saved after five minutes"
 }
 
 # sound NAME: the file system on the drive is sound to e2fsck and to Flashloom.

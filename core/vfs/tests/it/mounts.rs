@@ -20,17 +20,18 @@ fn reads_noted(atime: Atime, diratime: bool) -> [[i64; 2]; 2] {
     let vfs = mount(&sim, MemFs::new(Bytes(1 << 20)), config);
     let root = Process::new(&vfs, Access::root());
     kernel.block_on(async move {
-        let fd = make(&root, "/f").await;
+        root.mkdir(b"/d", 0o755).await.unwrap();
+        let fd = make(&root, "/d/f").await;
         fill(&root, fd, 0, 10).await;
-        let dir = vfs.open(&Access::root(), vfs.root(), OpenFlags::READ).await;
-        let dir = dir.unwrap();
-        let start = root.stat(b"/f").await.unwrap().mtime.secs;
+        let dir = root.open(b"/d", OpenFlags::READ, 0).await.unwrap();
+        let dir = root.handle(dir).unwrap();
+        let start = root.stat(b"/d").await.unwrap().mtime.secs;
         let mut noted = [[0; 2]; 2];
         for turn in 0..2 {
             sim.sleep(Ns::secs(1)).await;
             root.read_bytes(fd, 0, 1).await.unwrap();
             vfs.read_dir(&dir, 0, 8).await.unwrap();
-            for (noted, path) in noted.iter_mut().zip([&b"/f"[..], b"/"]) {
+            for (noted, path) in noted.iter_mut().zip([&b"/d/f"[..], b"/d"]) {
                 noted[turn] = root.stat(path).await.unwrap().atime.secs - start;
             }
         }
