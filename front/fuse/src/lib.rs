@@ -31,9 +31,12 @@
 //! # A file system
 //!
 //! Any [`vfs::Body`] can be mounted. The kernel checks permissions and keeps locks.
-//! A file can be opened by its handle after the kernel has forgotten it. A read of
-//! what the kernel keeps is noted as one at the opening: a file whose time of the last
-//! read is due for a change is read here again.
+//! A file can be opened by its handle after the kernel has forgotten it.
+//!
+//! What the kernel gives out of its own cache is not heard of here: when a file is
+//! opened whose next read is to be noted, the kernel drops what it has of it. Further
+//! reads through the same open file are not noted.
+//!
 //! `fsync` and `fdatasync` make durable, also against the death of the process;
 //! `sync` writes what the kernel has, but it does not tell a FUSE file system, so
 //! it promises nothing. Files without a name (`O_TMPFILE`) are not there: the
