@@ -7,8 +7,9 @@ limit=${SUITES_LIMIT:-240}
 # The names in one of the tables of docs/suites.md, which is the list of what does
 # not pass and why.
 known() {
-  sed -n "/^### $1/,/^#/p" "$repository/docs/suites.md" | grep -o '^| generic/[0-9, ]*' |
-    grep -o '[0-9]\{3\}' || true
+  sed -n "/^### $1/,/^#/p" "$repository/docs/suites.md" | grep '^| generic/' |
+    cut -d '|' -f 2 | grep -o '[0-9]\{3\}' || true
+}' || true
 }
 
 # Processes that serve the drives of this run, which nobody else names.
