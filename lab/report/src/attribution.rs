@@ -283,6 +283,11 @@ pub fn findings(runs: &[Run]) -> Vec<String> {
     found
 }
 
+/// Whether a ratio is 1.00 in a table.
+fn is_one(ratio: f64) -> bool {
+    (ratio - 1.0).abs() < 0.005
+}
+
 /// Which of `runs` does best by the metric at `path`; nothing if they do alike.
 fn finding(runs: &[&Run], all: &[&Run], path: &str, claim: &str) -> Option<String> {
     let metric = crate::metric::all().find(|m| m.path == path)?;
@@ -305,13 +310,14 @@ fn finding(runs: &[&Run], all: &[&Run], path: &str, claim: &str) -> Option<Strin
         named.iter().min_by(ascending)?,
         named.iter().max_by(ascending)?,
     );
-    if rank(best.0) == rank(worst.0) {
+    let apart = value(best.0).over(value(worst.0));
+    if rank(best.0) == rank(worst.0) || apart.is_some_and(is_one) {
         return None;
     }
     let short = |name: &str| human::name(name, 40);
     let text = format!("{} {claim}: {}", short(&best.1), metric.write(best.0));
     Some(match value(best.0).over(value(runs[0])) {
-        Some(ratio) if ratio != 1.0 => {
+        Some(ratio) if !is_one(ratio) => {
             format!(
                 "{text}, {} that of {}.",
                 human::times(ratio),

@@ -99,6 +99,18 @@ fn no_line_is_wider_than_asked_for_with_two_to_eight_stacks() {
 }
 
 #[test]
+fn what_a_table_shows_as_equal_is_no_finding() {
+    let mut comparison = fixture::comparison();
+    comparison.runs.truncate(2);
+    let rate = comparison.runs[0].ops_per_s;
+    let says = |comparison: &Comparison| table::comparison(comparison, wide());
+    comparison.runs[1].ops_per_s = rate * 1.006;
+    assert!(says(&comparison).contains("most operations per second"));
+    comparison.runs[1].ops_per_s = rate * 1.004;
+    assert!(!says(&comparison).contains("most operations per second"));
+}
+
+#[test]
 fn runs_that_differ_in_wall_time_alone_are_identical() {
     let a = fixture::one();
     let b = Run {
