@@ -372,7 +372,9 @@ impl<B: Body> Core<B> {
         if size.is_multiple_of(PAGE) {
             return Ok(());
         }
+        let before = node.failures.count();
         self.expel(node, size, 1).await;
+        node.failures.since(before)?;
         self.body.seal_end(&node.inode).await
     }
 

@@ -3,7 +3,8 @@
 //! Invariants: a descriptor leads to an open file that copies of it and children
 //! share, with its offset; it is closed with the last of them. Calls that move the
 //! offset of a description come one after the other, as with the `f_pos_lock` of
-//! Linux. Each call pays once for the processor, before anything else happens.
+//! Linux. Each call pays once for the processor, when its turn has come and before
+//! anything else happens.
 
 use crate::access::ensure;
 use crate::body::Body;

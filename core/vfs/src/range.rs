@@ -42,7 +42,7 @@ impl<B: Body> Vfs<B> {
         let told = core.begins(|| act(node.ino(), mode, offset..end, node.size()));
         let change = async {
             core.expel(node, offset, len).await;
-            if end > node.size() {
+            if grows(mode) && end > node.size() {
                 core.seal_end(node).await?;
             }
             node.failures.tell(&file.failures)?;
@@ -109,6 +109,14 @@ impl<B: Body> Vfs<B> {
             }
         }
         Ok(done)
+    }
+}
+
+/// Whether it makes a file longer that ends before its range does.
+const fn grows(mode: FallocateMode) -> bool {
+    match mode {
+        FallocateMode::Punch => false,
+        FallocateMode::Allocate { keep_size } | FallocateMode::Zero { keep_size } => !keep_size,
     }
 }
 

@@ -49,7 +49,9 @@ impl<B: Body> Vfs<B> {
         ensure(file.has(OpenFlags::BOTH), Errno::EBADF)?;
         core.ensure_writable()?;
         let node = &file.node;
-        let guard = node.lock.read().await;
+        // A processor stores a word at a time. Stores of many pages that came in each
+        // other's way would leave what no order of them explains.
+        let guard = node.lock.write().await;
         let size = node.size();
         let end = offset.saturating_add(source.len());
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
