@@ -19,8 +19,11 @@ const SIZE: u64 = BLOCK as u64;
 pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) * SIZE;
 
 impl<P: Persist> ExtFs<P> {
-    /// Reads bytes around the cache.
+    /// Reads bytes around the cache: whole sectors, as in Linux, also in holes.
     pub(crate) async fn direct_read(&self, node: &Node, offset: u64, out: &mut [u8]) -> Result<()> {
+        if !offset.is_multiple_of(SECTOR) || !(out.len() as u64).is_multiple_of(SECTOR) {
+            return Err(Errno::EINVAL);
+        }
         let mut done = 0;
         while done < out.len() {
             let at = offset + done as u64;
