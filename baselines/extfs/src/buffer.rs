@@ -52,10 +52,11 @@ impl Buffer {
 /// Slots of a leaf of a table.
 const FAN: usize = 1024;
 
-type Leaf<T> = Box<[Option<T>; FAN]>;
+/// How many slots are in use, and the slots.
+type Leaf<T> = (usize, Box<[Option<T>; FAN]>);
 
 /// Something by block number: a table of two levels, so that a hit costs two
-/// loads.
+/// loads. A leaf goes with the last of what it holds.
 pub(crate) struct Table<T> {
     leaves: Vec<Option<Leaf<T>>>,
     count: usize,
@@ -80,7 +81,7 @@ impl<T> Table<T> {
     #[inline]
     pub(crate) fn get(&self, block: u64) -> Option<&T> {
         let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
-        self.leaves.get(leaf)?.as_ref()?[slot].as_ref()
+        self.leaves.get(leaf)?.as_ref()?.1[slot].as_ref()
     }
 
     /// What is at the blocks from `start` up to `end`, with their numbers.
@@ -95,8 +96,10 @@ impl<T> Table<T> {
         if leaf >= self.leaves.len() {
             self.leaves.resize_with(leaf + 1, || None);
         }
-        let leaf = self.leaves[leaf].get_or_insert_with(|| Box::new([const { None }; FAN]));
-        let before = leaf[slot].replace(value);
+        let leaf = &mut self.leaves[leaf];
+        let (used, slots) = leaf.get_or_insert_with(|| (0, Box::new([const { None }; FAN])));
+        let before = slots[slot].replace(value);
+        *used += usize::from(before.is_none());
         self.count += usize::from(before.is_none());
         before
     }
@@ -104,9 +107,15 @@ impl<T> Table<T> {
     /// Takes out what is at `block`.
     pub(crate) fn remove(&mut self, block: u64) -> Option<T> {
         let (leaf, slot) = (block as usize / FAN, block as usize % FAN);
-        let removed = self.leaves.get_mut(leaf)?.as_mut()?[slot].take();
-        self.count -= usize::from(removed.is_some());
-        removed
+        let leaf = self.leaves.get_mut(leaf)?;
+        let (used, slots) = leaf.as_mut()?;
+        let removed = slots[slot].take()?;
+        *used -= 1;
+        if *used == 0 {
+            *leaf = None;
+        }
+        self.count -= 1;
+        Some(removed)
     }
 
     /// How many there are.
@@ -167,15 +176,19 @@ impl Cache {
                 return;
             }
             self.hand = (self.hand + 1) % leaves.len();
-            let Some(leaf) = &mut leaves[self.hand] else {
+            let Some((used, slots)) = &mut leaves[self.hand] else {
                 continue;
             };
-            for slot in leaf.iter_mut() {
+            for slot in slots.iter_mut() {
                 let idle = |b: &Rc<Buffer>| Rc::strong_count(b) == 1 && is_clean(b);
                 if slot.as_ref().is_some_and(idle) {
                     *slot = None;
+                    *used -= 1;
                     *count -= 1;
                 }
+            }
+            if *used == 0 {
+                leaves[self.hand] = None;
             }
         }
     }
