@@ -45,7 +45,8 @@ pub(crate) struct Crash {
     /// Only this cut: the EVENT, or EVENT:EVENT-OF-RECOVERY, that a failure names
     #[arg(long, value_name = "CUT", conflicts_with_all = ["points", "seeds"])]
     at: Option<Cut>,
-    /// Show the cuts before one in so many events to the format's own checker; 0 for none
+    /// Show the cuts before one in so many events to the format's own checker, and use
+    /// what has recovered again; 0 for neither
     #[arg(long, value_name = "N", default_value_t = 50)]
     outside: u64,
     /// Bytes that the host may use

@@ -243,6 +243,31 @@ impl Tree {
     }
 }
 
+/// The regular files that there are, with their sizes; nothing of them is read.
+///
+/// # Errors
+/// Whatever could not be looked at.
+pub async fn sizes<B: Body>(process: &Process<B>) -> Result<Vec<(Vec<u8>, u64)>> {
+    let (mut files, mut dirs) = (Vec::new(), vec![b"/".to_vec()]);
+    while let Some(dir) = dirs.pop() {
+        for name in super::op::list(process, &dir).await? {
+            let mut path = if dir == b"/" { Vec::new() } else { dir.clone() };
+            path.push(b'/');
+            path.extend(name);
+            let flags = OpenFlags::PATH | OpenFlags::NO_FOLLOW;
+            let fd = process.open(&path, flags, 0).await?;
+            let attr = process.fstat(fd).await?;
+            process.close(fd).await?;
+            match attr.kind {
+                FileKind::Directory => dirs.push(path),
+                FileKind::Regular => files.push((path, attr.size)),
+                _ => {}
+            }
+        }
+    }
+    Ok(files)
+}
+
 async fn see<B: Body>(process: &Process<B>, path: &[u8]) -> Result<Seen> {
     let fd = process
         .open(path, OpenFlags::PATH | OpenFlags::NO_FOLLOW, 0)

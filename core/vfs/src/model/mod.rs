@@ -11,7 +11,7 @@
 pub mod crash;
 mod op;
 
-pub use crash::{Order, Tree, Violation, check};
+pub use crash::{Order, Tree, Violation, check, sizes};
 pub use op::{Op, Value, perform};
 
 use crate::access::SGID;
