@@ -382,7 +382,7 @@ impl<W: Write> Resolver<W> {
                 // Programs pass four bytes where the kernel reads eight, RocksDB is
                 // one. Linux before 6.9 looks at those four, later ones refuse what
                 // happens to lie behind; the lifetime that was meant is the same.
-                life: choice(WriteHint::ALL, head.a & u64::from(u32::MAX)),
+                life: choice(WriteHint::ALL, head.a),
             },
             _ => self.attributes(said, Target::Open(fd)),
         }
