@@ -10,7 +10,7 @@ use fuser::{
 };
 use std::ffi::OsStr;
 use std::rc::Rc;
-use vfs::{Access, Attr, Body, FileKind, Ino, Result};
+use vfs::{Attr, Body, FileKind, Ino, Result};
 
 /// A mounted file system, to be shown in a directory.
 pub struct VolumeFs<B: Body> {
@@ -102,11 +102,7 @@ impl<B: Body> VolumeFs<B> {
     ) {
         let (ino, flags) = (self.numbers.ino(ino), open_flags(flags.0));
         // The kernel has let him in; what he writes is his all the same.
-        let who = Access {
-            uid: request.uid(),
-            gid: request.gid(),
-            groups: Vec::new(),
-        };
+        let who = who(request);
         self.submit(move |volume| async move {
             match volume.vfs().open_granted(&who, ino, flags).await {
                 Ok(handle) => {

@@ -1,8 +1,8 @@
 //! A file system of ours as the kernel calls it.
 //!
 //! The kernel checks permissions, keeps locks, masks modes and finds the end of a
-//! file that is appended to; what it lets through is done as user 0, so that it is
-//! not judged twice. What is made belongs to who asked for it.
+//! file that is appended to; what it lets through is not judged again. What is made
+//! belongs to who asked for it, and what is written takes his space.
 //!
 //! Its cache may keep names and contents, as it is the only one that changes them:
 //! attributes are asked for again after a second, since blocks are allocated later

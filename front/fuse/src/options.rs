@@ -50,7 +50,7 @@ impl FromStr for MountOptions {
 impl MountOptions {
     fn take(&mut self, word: &str) -> Result<(), String> {
         match word {
-            "defaults" => *self = Self::default(),
+            "defaults" => {}
             "ro" | "rw" => self.read_only = word == "ro",
             "suid" | "nosuid" => self.suid = word == "suid",
             "dev" | "nodev" => self.dev = word == "dev",
