@@ -106,6 +106,8 @@ impl DriveFile {
                         told.take().into_iter().for_each(|told| told());
                     }
                 }
+                // Another one has it now, who is not about to be done.
+                Tried::InUse if shared.take().is_some() => until = now + PATIENCE,
                 Tried::InUse => {}
             }
             if now >= until {
