@@ -108,7 +108,7 @@ fn start_in_background() -> Answer {
     }
     child.wait()?;
     // Notes may come before it.
-    let reason = reason.trim().lines().last().unwrap_or_default();
-    let reason = reason.trim_start_matches("flashloom: ");
-    Err(Failure::new(reason))
+    let from = reason.rfind("\nflashloom: ").map_or(0, |at| at + 1);
+    let reason = reason[from..].trim();
+    Err(Failure::new(reason.trim_start_matches("flashloom: ")))
 }
