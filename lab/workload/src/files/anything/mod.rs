@@ -203,7 +203,7 @@ impl Caller {
                 at: at + piece,
                 piece,
             },
-            (Ballast::Taking { at, piece }, Err(_)) if piece / 2 >= self.anything.room => {
+            (Ballast::Taking { at, piece }, Err(_)) if piece > self.anything.room => {
                 let piece = piece / 2;
                 Ballast::Taking { at, piece }
             }
