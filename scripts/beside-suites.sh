@@ -13,10 +13,12 @@
 # FLASHLOOM names another flashloom than target/release's. PJDFSTEST and XFSTESTS name
 # the directories in which these two suites were built (fsx is taken from the latter);
 # without PJDFSTEST, the `pjdfstest` of crates.io is run. A suite that is not there is
-# skipped and named. SUITES_OPS, SUITES_LIMIT (seconds a test), SUITES_TESTS (numbers)
-# and SUITES_LOUD change what is run. Needs root, FUSE, e2fsprogs; fio, xfsprogs
-# and the users that xfstests want for those parts. Mounts are taken away at the
-# end, also after a failure. Takes about half an hour on two idle processors.
+# skipped and named. SUITES_OPS, SUITES_FIO_SIZE, SUITES_LIMIT (seconds a test),
+# SUITES_TESTS (numbers), SUITES_LOUD and SUITES_KEEP (a directory for what xfstests
+# said) change what is run. Needs root, FUSE, e2fsprogs; fio, xfsprogs and the users
+# that xfstests want for those parts. For xfstests it puts mount.fuse.flashloom into
+# /sbin, unless one is there. That and all mounts are taken away at the end, also after
+# a failure.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Cuts the power of ext4 some hundred thousand times: over every generator, calls of
-# every kind, a small cache, a disk that is full, and recordings of programs; on each
+# Cuts the power of ext4 many times: over every generator, calls of every kind, a small cache, a disk that is full, and recordings of programs; on each
 # drive and each mode of the journal, with and without power-loss protection.
 #
 #   scripts/many-cuts.sh [CUTS [SEED]]
 #
-# CUTS (100000) is how many cuts are tried at least, besides those in recovery; they
-# are shared among the cases. SEED (1) is the first seed: the same numbers try the
+# CUTS (100000) is about how many cuts are tried, besides those in recovery; they
+# are shared among the cases, and a short run has fewer events to cut at. SEED (1) is the first seed: the same numbers try the
 # same cuts. One line for each case, then the totals; the status is 1 if anything was
-# lost or corrupt, and the commands that repeat it are shown. FLASHLOOM names another
+# lost or corrupt, and the commands that repeat the first three of a case are shown. FLASHLOOM names another
 # flashloom than target/release's, RECORDINGS a directory of `.flt` files, which are
-# cut as well, and ONLY an extended regular expression that cases have to match. Needs e2fsprogs and
-# jq. 100,000 cuts take about an hour of two cores.
+# cut as well, and ONLY an extended regular expression that cases have to match. No
+# path may have a space in it. Needs e2fsprogs and jq.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -40,11 +39,12 @@ cases() {
     create:files=80,threads=4,fsync=yes
     delete:files=80,threads=4
     mkdir:files=60,threads=4
+    rmdir:files=60,threads=4
     overwrite:bs=512:4k:6000,size=512k,threads=2,fsync=8,ops=400
     append:bs=100:4k:6000,threads=3,fsync=5,ops=400
     overwrite:bs=4k,size=512k,direct=yes,fsync=6,ops=300
   )
-  local kv=(a b d e f)
+  local kv=(a b c d e f)
   local stacks=(ext4@block ext4@streams ext4@fdp ext4+writeback@block
     ext4+journal@block ext4+discard@block ext4+journal+discard@fdp)
   local stack one

@@ -11,7 +11,7 @@
 #      the write-ahead log before it is answered. RocksDB tells the kernel how long
 #      each file will live (F_SET_RW_HINT): logs short, tables of the lower levels
 #      longer ones; that is its own doing and in the recording;
-#   3. compresses the recording as far as zstd goes, and checks that nothing was
+#   3. compresses the recording with zstd -19, and checks that nothing was
 #      missed and that no name of this machine is in it.
 #
 # Needs: root; Linux with tmpfs and MEMORY to spare; db_bench (Debian:
@@ -95,6 +95,7 @@ say "store: $(du -sm "$PLACE" | cut -f 1) MiB"
 "$FLASHLOOM" trace info "$WORK/out.flt" >"$WORK/info"
 ! grep '^not recorded: ' "$WORK/info" || die "something was missed"
 "$FLASHLOOM" trace convert "$WORK/out.flt" "$WORK/text" --to flt-text >/dev/null
+[ -s "$WORK/text" ] || die "the recording has no text"
 ! grep -m 1 -F -e "$(uname -n)" -e "$WORK" "$WORK/text" || die "a name of this machine is in it"
 mkdir -p "$(dirname "$OUT")"
 mv "$WORK/out.flt" "$OUT"

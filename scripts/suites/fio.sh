@@ -83,11 +83,12 @@ judge_drive_with_fio() {
       count=$((count + 1))
     done
   done < <(fio_kinds)
-  fio_job "--filename=$loop" libaio 1 randwrite
+  fio_job "--filename=$loop" libaio 1 randwrite ||
+    stop "fio on a loop device, before it is discarded: $(tail -3 "$work/fio.out")"
   blkdiscard "$loop"
   cmp -s -n 268435456 "$loop" /dev/zero || stop "a discarded drive does not read as zeros"
   losetup -d "$loop"
   umount "$work/r"
-  mkdir -p "$work/r"
+  while pgrep -f "serve $work/r.flash " >/dev/null; do sleep 0.2; done
   echo "fio on a loop device over it: $count kinds right"
 }

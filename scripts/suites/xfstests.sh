@@ -9,7 +9,6 @@ limit=${SUITES_LIMIT:-240}
 known() {
   sed -n "/^### $1/,/^#/p" "$repository/docs/suites.md" | grep '^| generic/' |
     cut -d '|' -f 2 | grep -o '[0-9]\{3\}' || true
-}' || true
 }
 
 # Processes that serve the drives of this run, which nobody else names.
