@@ -100,6 +100,8 @@ mod tests {
         assert_eq!(options.atime, Atime::Always);
         assert_eq!(options.noted(), Atime::Never);
         assert_eq!("rw,".parse(), Ok(MountOptions::default()));
+        let options: MountOptions = "ro,nodev,defaults".parse().expect("known");
+        assert!(options.read_only && !options.dev, "it undoes nothing");
         assert!("rw,data=ordered".parse::<MountOptions>().is_err());
     }
 

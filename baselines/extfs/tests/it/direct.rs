@@ -61,6 +61,12 @@ fn parts_of_sectors_are_refused_also_in_a_hole() {
         assert_eq!((attr.size, attr.sectors), (0, 0));
         let after = process.vfs().statfs().await.unwrap().blocks_free;
         assert_eq!(after, free);
+        process.ftruncate(fd, 65_536).await.unwrap();
+        for (offset, len) in [(0, 100), (100, 512), (511, 1)] {
+            let read = process.read_bytes(fd, offset, len).await;
+            assert_eq!(read, Err(Errno::EINVAL), "{len} bytes at {offset}");
+        }
+        assert_eq!(process.read_bytes(fd, 512, 512).await, Ok(vec![0; 512]));
         process.exit().await;
     });
 }

@@ -126,17 +126,19 @@ fn slots_are_used_while_they_are_open() {
 #[test]
 fn the_space_is_taken_but_for_the_room_that_is_asked_for() {
     const FREE: u64 = 50_000_000;
-    let mut taken = 0;
-    let mut first = true;
-    let made = calls("anything:ops=500,room=64k", 1, |call| match call {
-        Call::Open { .. } if std::mem::take(&mut first) => Ok(0),
-        Call::Fallocate { fd: Fd(0), len, .. } if taken + len <= FREE => {
-            taken += len;
-            Ok(0)
-        }
-        _ => Err(ENOSPC),
-    });
-    let left = FREE - taken;
-    assert!(left < 64 << 10, "{left} bytes are left");
-    assert!(made.len() > 500, "and then the calls begin");
+    for room in [64, 100] {
+        let (mut taken, mut first) = (0, true);
+        let workload = format!("anything:ops=500,room={room}k");
+        let made = calls(&workload, 1, |call| match call {
+            Call::Open { .. } if std::mem::take(&mut first) => Ok(0),
+            Call::Fallocate { fd: Fd(0), len, .. } if taken + len <= FREE => {
+                taken += len;
+                Ok(0)
+            }
+            _ => Err(ENOSPC),
+        });
+        let left = FREE - taken;
+        assert!(left < room << 10, "{left} bytes are left");
+        assert!(made.len() > 500, "and then the calls begin");
+    }
 }
