@@ -50,6 +50,7 @@ mod presets;
 mod read;
 mod recover;
 mod state;
+pub mod wlog;
 mod write;
 
 pub use config::{

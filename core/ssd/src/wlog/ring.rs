@@ -1,0 +1,171 @@
+//! The circular buffer: lines, and a descriptor for each write.
+//!
+//! Invariants: a slot holds one line, and slots are numbered from the first write
+//! of all on; number n lies at n modulo the capacity, and the numbers in use are
+//! those from `head` to before `tail`. Each belongs to exactly one entry, and
+//! entries are in the order of their slots. An entry knows the entry before it that
+//! wrote to the same page, so that an older version can be found.
+//!
+//! # The layout in device DRAM
+//!
+//! A 64-byte slot has no room for what a scan after a power cut has to know beside
+//! 64 bytes of data, so descriptors lie in a ring of their own, 16 bytes each: page
+//! 4, first line 1, lines 1, flags 2, transaction 4, check 4. A log of some bytes
+//! holds as many slots as fit if each has a descriptor (see [`Ring::slots_in`]),
+//! and one bit a slot that says whether it was invalidated.
+
+use super::LINE;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of a descriptor.
+const DESCRIPTOR: u64 = 16;
+/// Slots of a segment, the piece that a fork shares until it is written.
+const SEGMENT: usize = 1024;
+
+type Segment = [[u8; LINE]; SEGMENT];
+
+/// One write to one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Number of its first slot.
+    pub(super) first: u64,
+    pub(super) page: u32,
+    pub(super) line: u8,
+    pub(super) lines: u8,
+    /// 0 for none.
+    pub(super) tx: u32,
+    /// Number of the last slot of the entry before it that wrote to this page, plus
+    /// one; 0 if there is none.
+    pub(super) older: u64,
+}
+
+impl Entry {
+    /// The slot of `line`, if it wrote that.
+    pub(super) fn slot_of(&self, line: u8) -> Option<u64> {
+        let covers = (self.line..self.line + self.lines).contains(&line);
+        covers.then(|| self.first + u64::from(line - self.line))
+    }
+}
+
+/// The log's memory; what the battery keeps.
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    slots: u32,
+    head: u64,
+    tail: u64,
+    entries: VecDeque<Entry>,
+    /// Bit set: the slot's line was invalidated.
+    dead: Vec<u64>,
+    /// Lines, if contents are kept.
+    data: Option<Vec<Option<Arc<Segment>>>>,
+}
+
+impl Ring {
+    /// Slots of a log of `bytes`.
+    pub(super) fn slots_in(bytes: u64) -> u32 {
+        let slots = bytes / (LINE as u64 + DESCRIPTOR);
+        u32::try_from(slots).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn new(slots: u32, keep_contents: bool) -> Self {
+        let segments = (slots as usize).div_ceil(SEGMENT);
+        Self {
+            slots,
+            head: 0,
+            tail: 0,
+            entries: VecDeque::new(),
+            dead: vec![0; (slots as usize).div_ceil(64)],
+            data: keep_contents.then(|| vec![None; segments]),
+        }
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        self.slots
+    }
+
+    pub(super) fn used(&self) -> u32 {
+        (self.tail - self.head) as u32
+    }
+
+    pub(super) fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Where a slot lies.
+    #[inline]
+    pub(super) fn place(&self, slot: u64) -> u32 {
+        (slot % u64::from(self.slots)) as u32
+    }
+
+    /// The number of the slot in use that lies at `place`.
+    #[inline]
+    pub(super) fn slot_at(&self, place: u32) -> u64 {
+        let head = self.place(self.head);
+        let ahead = if place >= head { 0 } else { self.slots };
+        self.head + u64::from(place + ahead - head)
+    }
+
+    /// The entry of a slot in use.
+    pub(super) fn entry_of(&self, slot: u64) -> Entry {
+        let after = self.entries.partition_point(|entry| entry.first <= slot);
+        self.entries[after - 1]
+    }
+
+    /// The entry before `entry` that wrote to the same page and is still there.
+    pub(super) fn older(&self, entry: &Entry) -> Option<Entry> {
+        (entry.older > self.head).then(|| self.entry_of(entry.older - 1))
+    }
+
+    /// Appends an entry; `lines` are its contents, if there are any. There is room.
+    pub(super) fn append(&mut self, entry: Entry, lines: &[u8]) {
+        assert!(entry.first == self.tail, "entries are in order");
+        let room = self.capacity() - self.used();
+        assert!(u32::from(entry.lines) <= room, "the log has room");
+        for index in 0..u64::from(entry.lines) {
+            let place = self.place(entry.first + index) as usize;
+            self.dead[place / 64] &= !(1 << (place % 64));
+            let from = index as usize * LINE;
+            if let Some(line) = lines.get(from..from + LINE) {
+                self.set(place, line);
+            }
+        }
+        self.tail += u64::from(entry.lines);
+        self.entries.push_back(entry);
+    }
+
+    fn set(&mut self, place: usize, line: &[u8]) {
+        let Some(data) = &mut self.data else { return };
+        let segment = data[place / SEGMENT].get_or_insert_with(|| Arc::new([[0; LINE]; SEGMENT]));
+        Arc::make_mut(segment)[place % SEGMENT].copy_from_slice(line);
+    }
+
+    /// The line in a slot; zeros if contents are not kept.
+    pub(super) fn line(&self, slot: u64) -> [u8; LINE] {
+        let place = self.place(slot) as usize;
+        let segment = self.data.as_ref().and_then(|d| d[place / SEGMENT].as_ref());
+        segment.map_or([0; LINE], |segment| segment[place % SEGMENT])
+    }
+
+    pub(super) fn kill(&mut self, slot: u64) {
+        let place = self.place(slot) as usize;
+        self.dead[place / 64] |= 1 << (place % 64);
+    }
+
+    pub(super) fn is_dead(&self, slot: u64) -> bool {
+        let place = self.place(slot) as usize;
+        self.dead[place / 64] >> (place % 64) & 1 == 1
+    }
+
+    /// Frees the slots before `mark`; gives the entries that were there.
+    pub(super) fn free_until(&mut self, mark: u64) -> impl Iterator<Item = Entry> + use<> {
+        let freed = self.entries.partition_point(|entry| entry.first < mark);
+        self.head = mark;
+        let rest = self.entries.split_off(freed);
+        std::mem::replace(&mut self.entries, rest).into_iter()
+    }
+}
