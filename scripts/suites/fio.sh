@@ -74,9 +74,11 @@ judge_drive_with_fio() {
   loops="$loops $loop"
   count=0
   while read -r engine direct pattern; do
+    # fio 3.33 reads zeros from a mapped loop device, also over a plain file.
+    [ "$engine" != mmap ] || continue
     for trim in "" "--trim_percentage=20 --trim_verify_zero=1 --trim_backlog=32"; do
-      # A mapped device has no trim.
-      [ "$engine" != mmap ] || [ -z "$trim" ] || continue
+      # Trimming goes past the engine; with some of them fio 3.33 frees a trim twice.
+      [ "$engine" = psync ] || [ -z "$trim" ] || continue
       # shellcheck disable=SC2086
       fio_job "--filename=$loop" "$engine" "$direct" "$pattern" $trim </dev/null ||
         stop "fio on a loop device, $engine direct=$direct $pattern $trim: $(tail -3 "$work/fio.out")"
