@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Cuts the power of ext4 many times: over every generator, calls of every kind, a small cache, a disk that is full, and recordings of programs; on each
-# drive and each mode of the journal, with and without power-loss protection.
+# Cuts the power of ext4 many times: over every generator, calls of every kind, a
+# small cache, a disk with little room, and recordings of programs; on each drive and
+# each mode of the journal, with and without power-loss protection.
 #
 #   scripts/many-cuts.sh [CUTS [SEED]]
 #
 # CUTS (100000) is about how many cuts are tried, besides those in recovery; they
-# are shared among the cases, and a short run has fewer events to cut at. SEED (1) is the first seed: the same numbers try the
-# same cuts. One line for each case, then the totals; the status is 1 if anything was
-# lost or corrupt, and the commands that repeat the first three of a case are shown. FLASHLOOM names another
-# flashloom than target/release's, RECORDINGS a directory of `.flt` files, which are
-# cut as well, and ONLY an extended regular expression that cases have to match. No
-# path may have a space in it. Needs e2fsprogs and jq.
+# are shared among the cases, and a short run has fewer events to cut at. SEED (1) is
+# the first seed: the same numbers try the same cuts. One line for each case, then the
+# totals; the status is 1 if anything was lost or corrupt, and the commands that repeat
+# the first three of a case are shown. FLASHLOOM names another flashloom than
+# target/release's, RECORDINGS a directory of `.flt` files, which are cut as well, and
+# ONLY an extended regular expression that cases have to match. No path may have a
+# space in it. Needs e2fsprogs and jq.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)

@@ -7,7 +7,7 @@ use vfs::Atime;
 /// How a file system is mounted. Later words of a list win over earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// `ro`: nobody changes anything.
+    /// `ro`: no program changes anything. That it was mounted is still written down.
     pub read_only: bool,
     /// `nosuid`, if not: set-id bits are obeyed.
     pub suid: bool,

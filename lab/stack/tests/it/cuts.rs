@@ -1,5 +1,5 @@
 //! Calls of every kind, whose power is cut: on each way of journaling, with a
-//! cache that is too small, on a disk that is full, and on a drive that lies.
+//! small cache, on a disk with little room, and on a drive that lies.
 
 use crate::plan;
 use crash::{Exploration, Points};
@@ -36,12 +36,12 @@ fn calls_of_every_kind_survive_cuts_in_each_mode() {
 }
 
 #[test]
-fn a_cache_that_is_too_small_evicts_and_promises_hold() {
+fn promises_hold_with_a_small_cache() {
     hold("ext4@block", "anything:ops=300", Bytes(256 * KIB));
 }
 
 #[test]
-fn promises_hold_while_the_space_runs_out() {
+fn promises_hold_on_a_disk_with_little_room() {
     let workload = "anything:ops=300,size=256k,room=64k";
     hold("ext4@block", workload, Bytes(64 * MIB));
 }
