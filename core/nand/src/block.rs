@@ -5,6 +5,7 @@
 //! hold something, pages above are erased.
 
 use crate::payload::Payload;
+use std::ops::Range;
 
 /// State of an erase block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl Slot {
         (self.page / self.pages_per_program) as usize
     }
 
-    fn range(self) -> std::ops::Range<usize> {
+    fn range(self) -> Range<usize> {
         let start = self.page as usize * self.sectors_per_page as usize;
         start..start + self.sectors_per_page as usize
     }
@@ -154,6 +155,25 @@ impl Block {
         self.payload
             .as_ref()
             .map_or(Payload::Zero, |stored| stored[index].clone())
+    }
+
+    /// Puts zeros in the place of contents that nobody will ask for.
+    pub(crate) fn forget(&mut self, slot: Slot, sectors: Range<u32>) {
+        if let Some(stored) = &mut self.payload {
+            let page = &mut stored[slot.range()];
+            page[sectors.start as usize..sectors.end as usize].fill(Payload::Zero);
+        }
+    }
+
+    /// Asks the processor for the counts of what will be forgotten.
+    pub(crate) fn forget_soon(&self, slot: Slot, sectors: Range<u32>) {
+        let Some(stored) = &self.payload else { return };
+        let page = &stored[slot.range()];
+        for payload in &page[sectors.start as usize..sectors.end as usize] {
+            if let Payload::Bytes(bytes) = payload {
+                sim::prefetch(&bytes[..], 0);
+            }
+        }
     }
 
     /// The stamp from which the others are counted.

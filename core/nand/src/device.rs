@@ -14,6 +14,7 @@ use crate::payload::Payload;
 use crate::watch::Watches;
 use sim::{Class, Discipline, Rng, Seed, Semaphore, Server, Service, Sim};
 use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::ops::Range;
 use units::Ns;
 
 /// Who goes first at a die and a channel.
@@ -218,6 +219,22 @@ impl Nand {
     pub fn retire(&self, block: BlockId) {
         self.media.borrow_mut().retire(block);
         self.watches.mark(self, Row::single(block, 0));
+    }
+
+    /// Gives back the memory of sectors whose contents nobody will ask for; they may
+    /// read as zeros from now on. Whoever watches is told all contents, so nothing is
+    /// forgotten meanwhile.
+    #[inline]
+    pub fn forget(&self, block: BlockId, page: u32, sectors: Range<u32>) {
+        if self.watches.is_empty() {
+            self.media.borrow_mut().forget(block, page, sectors);
+        }
+    }
+
+    /// Asks the processor for what [`Nand::forget`] will need.
+    #[inline]
+    pub fn forget_soon(&self, block: BlockId, page: u32, sectors: Range<u32>) {
+        self.media.borrow().forget_soon(block, page, sectors);
     }
 
     pub(crate) fn watches(&self) -> &Watches {

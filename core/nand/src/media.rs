@@ -14,6 +14,7 @@ use crate::block::{Block, BlockState, Page, Slot};
 use crate::geometry::{BlockId, Geometry, Row};
 use crate::payload::Payload;
 use sim::Rng;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A rule of physics that was broken, or a failure of the flash.
@@ -257,7 +258,7 @@ impl Media {
     }
 
     /// Makes programmed pages unreadable: their program was cut or failed.
-    pub(crate) fn tear(&mut self, id: BlockId, pages: std::ops::Range<u32>) {
+    pub(crate) fn tear(&mut self, id: BlockId, pages: Range<u32>) {
         self.keep_readable(id, pages.start);
         for page in pages {
             let slot = self.slot(page);
@@ -292,6 +293,20 @@ impl Media {
     #[must_use]
     pub fn memory(&self) -> usize {
         self.blocks.iter().map(|b| b.memory() + 20).sum()
+    }
+
+    /// Gives back the memory of sectors of a page, unless another copy of the cells
+    /// shares the block.
+    pub(crate) fn forget(&mut self, id: BlockId, page: u32, sectors: Range<u32>) {
+        let slot = self.slot(page);
+        let index = self.geometry.index(id);
+        if let Some(block) = Arc::get_mut(&mut self.blocks[index]) {
+            block.forget(slot, sectors);
+        }
+    }
+
+    pub(crate) fn forget_soon(&self, id: BlockId, page: u32, sectors: Range<u32>) {
+        self.block(id).forget_soon(self.slot(page), sectors);
     }
 
     fn slot(&self, page: u32) -> Slot {

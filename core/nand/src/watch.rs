@@ -83,6 +83,12 @@ impl Watches {
         watches.push(Rc::clone(watch));
     }
 
+    /// Whether nobody watches.
+    pub(crate) fn is_empty(&self) -> bool {
+        let watches = self.0.borrow();
+        watches.iter().all(|watch| Rc::strong_count(watch) == 1)
+    }
+
     /// The blocks of `row` have changed.
     #[inline]
     pub(crate) fn mark(&self, nand: &Nand, row: Row) {

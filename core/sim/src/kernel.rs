@@ -25,6 +25,9 @@ impl TaskId {
     }
 }
 
+/// The number of the task that observes; no other has it.
+const OBSERVER: TaskId = TaskId(MAX_TASKS as u32 - 1);
+
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 #[derive(Default)]
@@ -38,6 +41,9 @@ struct State {
     ready: RefCell<VecDeque<Key>>,
     tasks: RefCell<Vec<Option<Task>>>,
     free: RefCell<Vec<TaskId>>,
+    /// The task that watches. It has a place and a number of its own, so that those
+    /// of the others are the same without it.
+    observer: RefCell<Option<Task>>,
 }
 
 /// A handle on a kernel: what tasks are given to read the clock, to sleep and to
@@ -166,7 +172,8 @@ impl Drop for Kernel {
         // Tasks hold handles on the kernel: take them out so that the circle of
         // references ends, and so that their destructors find the state intact.
         let tasks = std::mem::take(&mut *self.sim.state.tasks.borrow_mut());
-        drop(tasks);
+        let observer = self.sim.state.observer.take();
+        drop((tasks, observer));
     }
 }
 
@@ -263,13 +270,33 @@ impl Sim {
         self.wake(id);
     }
 
+    /// Starts a task that looks at the simulation and changes nothing of it: the others
+    /// run as they would without it, with the same numbers and in the same order.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn spawn_observer(&self, future: impl Future<Output = ()> + 'static) {
+        let before = self.state.observer.replace(Some(Box::pin(future)));
+        assert!(before.is_none(), "two tasks observe at once");
+        self.wake(OBSERVER);
+    }
+
+    /// Takes a task out of its place, or puts it back.
+    #[inline]
+    fn exchange(&self, id: TaskId, task: Option<Task>) -> Option<Task> {
+        match self.state.tasks.borrow_mut().get_mut(id.0 as usize) {
+            Some(place) => std::mem::replace(place, task),
+            None => self.state.observer.replace(task),
+        }
+    }
+
     fn place(&self, task: Task) -> TaskId {
         let mut tasks = self.state.tasks.borrow_mut();
         if let Some(id) = self.state.free.borrow_mut().pop() {
             tasks[id.0 as usize] = Some(task);
             return id;
         }
-        assert!(tasks.len() < MAX_TASKS, "too many tasks at once");
+        assert!(tasks.len() < OBSERVER.index(), "too many tasks at once");
         tasks.push(Some(task));
         TaskId((tasks.len() - 1) as u32)
     }
@@ -296,7 +323,7 @@ impl Sim {
     #[inline]
     fn poll(&self, key: Key) -> bool {
         let id = key.task();
-        let Some(mut task) = self.state.tasks.borrow_mut()[id.0 as usize].take() else {
+        let Some(mut task) = self.exchange(id, None) else {
             return false;
         };
         debug_assert!(key.time() >= self.now(), "time never goes back");
@@ -305,8 +332,8 @@ impl Sim {
         self.state.current.set(id.0);
         let mut context = Context::from_waker(Waker::noop());
         if task.as_mut().poll(&mut context).is_pending() {
-            self.state.tasks.borrow_mut()[id.0 as usize] = Some(task);
-        } else {
+            self.exchange(id, Some(task));
+        } else if id != OBSERVER {
             self.state.free.borrow_mut().push(id);
         }
         true

@@ -168,3 +168,39 @@ fn a_timeline_serves_first_come_first_served() {
     assert_eq!(line.reserve(Ns(50), Ns(10)), Ns(60));
     assert_eq!(line.meter().busy(), Ns(30));
 }
+
+#[test]
+fn an_observer_shifts_no_number_and_no_order() {
+    let order = |observed: bool| {
+        let kernel = Kernel::new();
+        let (sim, seen) = (kernel.sim(), Rc::new(RefCell::new(Vec::new())));
+        if observed {
+            let clock = kernel.sim();
+            sim.spawn_observer(async move {
+                for _ in 0..50 {
+                    clock.sleep(Ns(1)).await;
+                }
+            });
+        }
+        for name in 0..4 {
+            let (task, seen) = (sim.clone(), Rc::clone(&seen));
+            sim.spawn_detached(async move {
+                for _ in 0..5 {
+                    task.sleep(Ns(7)).await;
+                    let born = Rc::clone(&seen);
+                    let child = task.clone();
+                    task.spawn_detached(async move {
+                        born.borrow_mut()
+                            .push((name, child.current().index(), child.now()));
+                    });
+                }
+            });
+        }
+        kernel.run();
+        let events = kernel.sim().events();
+        (seen.take(), events)
+    };
+    let (alone, watched) = (order(false), order(true));
+    assert_eq!(alone.0, watched.0);
+    assert_eq!(watched.1, alone.1 + 51);
+}
