@@ -7,7 +7,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sim::{Rng, Seed};
-use ssd::wlog::{Index, LINES, Log, LogSizes, SkipIndex};
+use ssd::wlog::{Index, LINES, Log, LogSizes, SkipIndex, Write};
 use std::hint::black_box;
 
 const SIZES: LogSizes = LogSizes {
@@ -36,7 +36,15 @@ fn filled(draw: Draw) -> Log<SkipIndex> {
     let (mut log, mut rng) = (Log::new(SIZES), Seed(1).stream("fill"));
     loop {
         let (page, line, lines) = draw(&mut rng);
-        if log.store(page, line, lines, 0, &[]).is_err() {
+        let write = Write {
+            page,
+            line,
+            lines,
+            tx: 0,
+            tag: 0,
+            bytes: &[],
+        };
+        if log.store(&write).is_err() {
             return log;
         }
     }

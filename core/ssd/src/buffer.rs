@@ -1,7 +1,7 @@
 //! The write buffer: pages on their way to flash.
 //!
 //! A slot is `Pending` (in the queue of a frontier), then `Issued` (its program
-//! is under way), then free. A page that is written again while pending is
+//! is under way, and its contents are those of the flash), then free. A page that is written again while pending is
 //! replaced in place; while issued, it gets a new slot, which the old one points
 //! to as its successor. Slots of garbage collection lie in the same buffer and
 //! carry the page they were copied from.
@@ -139,6 +139,11 @@ impl Slots {
     pub(crate) fn payload_mut(&mut self, index: u32) -> &mut [Payload] {
         let start = index as usize * self.per_page;
         &mut self.payload[start..start + self.per_page]
+    }
+
+    /// Moves the contents of a slot out of it.
+    pub(crate) fn take_payload(&mut self, index: u32) -> impl Iterator<Item = Payload> {
+        self.payload_mut(index).iter_mut().map(std::mem::take)
     }
 
     /// Slots in use, with their numbers.

@@ -114,6 +114,9 @@ impl Core {
         self.buffer.put(usize::MAX / 4);
         self.space.notify(&self.sim);
         self.progress.notify(&self.sim);
+        if let Some(front) = &self.front {
+            front.read_only(&self.sim);
+        }
     }
 
     /// Lets copies that do not fill a unit go. Only when there is no victim whose
@@ -341,10 +344,11 @@ impl Core {
             return;
         }
         self.drop_copies(line);
-        self.state
-            .borrow_mut()
-            .lines
-            .transition(line, LineState::Erasing);
+        {
+            let mut state = self.state.borrow_mut();
+            self.forget_superseded(&mut state);
+            state.lines.transition(line, LineState::Erasing);
+        }
         let whole = self.erase(line).await;
         let group = self.layout.group(line) as usize;
         let mut state = self.state.borrow_mut();

@@ -3,6 +3,7 @@
 //! Every knob has its unit in its type and its default from a preset; a drive
 //! file starts from a preset and changes what it names.
 
+use crate::front::{self, FrontConfig};
 use nand::{Faults, Geometry, GeometryError, Part, Timing};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Ns};
@@ -34,6 +35,10 @@ pub struct DriveConfig {
     /// Injected failures.
     #[serde(default)]
     pub faults: Faults,
+    /// What makes the drive one that is also read and written by bytes; a
+    /// conventional one has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<FrontConfig>,
 }
 
 /// The interface of a drive.
@@ -287,6 +292,14 @@ impl DriveConfig {
             ("controller.command", self.controller.command),
             ("controller.dram_per_unit", self.controller.dram_per_unit),
         ])?;
+        if let Some(front) = &self.front {
+            check_times([
+                ("front.line", front.line),
+                ("front.log.lookup", front.log.lookup),
+                ("front.cache.lookup", front.cache.lookup),
+            ])?;
+        }
+        front::check(self)?;
         let faults = &self.faults;
         let bounds = [
             ("faults.factory_bad_blocks", faults.factory_bad_blocks),

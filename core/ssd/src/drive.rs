@@ -1,70 +1,25 @@
-//! The drive as its host holds it, and what is left of it without power.
+//! The drive as its host holds it.
 
 use crate::collect;
 use crate::config::{ConfigError, DriveConfig};
 use crate::fdp::EventLogs;
+use crate::front::Front;
 use crate::frontier::Kind;
-use crate::journal::{Journal, Trimmed};
+use crate::journal::Journal;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
 use crate::line::{Line, LineReport, LineState};
 use crate::map::Where;
 use crate::mapcache::MapCache;
+use crate::media::{DriveMedia, Dump};
 use crate::recover;
 use crate::state::State;
-use nand::{Counters, Media, Nand, Payload, UNIT};
+use crate::wlog::LINE;
+use nand::{Counters, Nand, Payload, UNIT};
 use sim::{Discipline, Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
-
-/// What a drive holds without power. Clones share what neither has written.
-#[derive(Clone, Debug)]
-pub struct DriveMedia {
-    /// The flash.
-    pub cells: Media,
-    /// What the capacitors let the firmware save when the power went.
-    pub(crate) dump: Option<Dump>,
-    /// Counters over the drive's life.
-    pub smart: Smart,
-}
-
-/// Contents of a protected buffer, saved to a reserved area as the power went.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Dump {
-    /// Buffered versions, oldest first.
-    pub(crate) slots: Vec<SavedSlot>,
-    /// Deallocations that were not yet on flash.
-    pub(crate) trims: Vec<Trimmed>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SavedSlot {
-    pub(crate) page: u32,
-    pub(crate) tag: u16,
-    pub(crate) frontier: u16,
-    pub(crate) payload: Vec<Payload>,
-}
-
-impl DriveMedia {
-    /// A drive as it leaves the factory.
-    ///
-    /// # Errors
-    /// If `config` cannot be built.
-    pub fn new(config: &DriveConfig, seed: Seed) -> Result<Self, ConfigError> {
-        let geometry = config.geometry.checked()?;
-        let mut cells = Media::new(geometry);
-        let bad = config.faults.factory_bad_blocks;
-        if bad > 0 {
-            cells.age_factory(bad, &mut seed.stream("factory"));
-        }
-        Ok(Self {
-            cells,
-            dump: None,
-            smart: Smart::default(),
-        })
-    }
-}
 
 /// What the host writes.
 #[derive(Clone, Copy, Debug)]
@@ -164,6 +119,8 @@ pub(crate) struct Core {
     pub(crate) fdp: Option<RefCell<EventLogs>>,
     /// What recovery replays: survives a cut during recovery.
     pub(crate) dump: RefCell<Option<Dump>>,
+    /// What makes it a drive that is read and written by bytes too.
+    pub(crate) front: Option<Front>,
 }
 
 /// A drive under power.
@@ -255,6 +212,7 @@ impl Drive {
             state: RefCell::new(state),
             journal: RefCell::new(journal),
             dump: RefCell::new(media.dump),
+            front: Front::new(sim, config, &layout, &media.front),
             nand,
             layout,
         };
@@ -280,6 +238,12 @@ impl Drive {
         self.core
             .sim
             .spawn_detached(async move { journal.write_journal().await });
+        if self.has_bytes() {
+            let cleaner = Rc::clone(core);
+            self.core
+                .sim
+                .spawn_detached(async move { cleaner.clean_in_background().await });
+        }
         core.restore_dump();
     }
 
@@ -312,8 +276,11 @@ impl Drive {
     pub fn smart(&self) -> Smart {
         let ledger = &self.core.state.borrow().ledger;
         let mut smart = self.core.smart.get();
-        smart.host_read_sectors += ledger.host_read_sectors;
-        smart.host_write_sectors += ledger.host_write_sectors;
+        let lines = |lines: u64| lines * LINE as u64 / SECTOR;
+        let loaded = lines(ledger.bytes.load_hits + ledger.bytes.load_misses);
+        smart.host_read_sectors += ledger.host_read_sectors + loaded;
+        let stored = lines(ledger.bytes.stored_lines);
+        smart.host_write_sectors += ledger.host_write_sectors + stored;
         smart.programmed_pages += ledger.programmed_pages();
         smart.user_pages += ledger.user_pages();
         smart.erased_blocks += self.core.nand.counters().erase_blocks;
@@ -380,7 +347,7 @@ impl Drive {
     /// contents, none if it is nowhere. For oracles.
     #[must_use]
     pub fn peek(&self, page: u32) -> Option<Vec<Payload>> {
-        self.core.contents(page)
+        self.core.newest(page)
     }
 
     /// Erases of every block, bad ones left out, and the number of bad ones.
@@ -409,6 +376,9 @@ impl Drive {
     /// Panics if an invariant of the firmware's memory does not hold.
     pub fn check(&self) {
         self.core.state.borrow().check(&self.core.layout);
+        if let Some(front) = &self.core.front {
+            front.check();
+        }
     }
 
     /// What a power cut at this instant leaves.
@@ -419,6 +389,7 @@ impl Drive {
         DriveMedia {
             cells: self.core.nand.at_power_cut(),
             dump: self.core.saved(),
+            front: self.core.saved_front(),
             smart,
         }
     }
@@ -439,15 +410,19 @@ impl Drive {
     /// Whether a mapped page holds anything; if not it reads as zeros.
     #[must_use]
     pub fn is_mapped(&self, page: u32) -> bool {
-        self.core.state.borrow().map.get(page) != Where::Nowhere
+        let front = self.core.front.as_ref();
+        front.is_some_and(|front| front.holds(page))
+            || self.core.state.borrow().map.get(page) != Where::Nowhere
     }
 
     /// Writes everything out and powers off.
     pub async fn shutdown(&self) -> DriveMedia {
+        self.core.flush_front().await;
         self.core.write_out().await;
         DriveMedia {
             cells: self.core.nand.at_power_cut(),
             dump: self.core.saved(),
+            front: self.core.saved_front(),
             smart: self.smart(),
         }
     }
@@ -562,7 +537,7 @@ impl Core {
     /// The frontier that takes data for `named`: the same handle in the emptiest
     /// group, if its own is full. The host may write everything to one group, and
     /// a drive of several holds more than that.
-    fn with_room(&self, named: usize) -> usize {
+    pub(crate) fn with_room(&self, named: usize) -> usize {
         if self.layout.groups == 1 {
             return named;
         }

@@ -22,12 +22,12 @@
 //!
 //! | section | |
 //! | --- | --- |
-//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; in the log: 6 change, 7 end of a change |
+//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; before the end, if the drive has a front, 8 front; in the log: 6 change, 7 end of a change |
 //! | length | u64: bytes of the payload, 1 to 1 MiB |
 //! | checksum | u32: CRC-32C of kind, length and payload |
 //! | payload | |
 //!
-//! Every kind is there and they follow each other in the order of their numbers.
+//! Every kind is there, but for that, and they follow each other in this order.
 //! What is longer than 1 MiB is cut anywhere into sections of the same kind, but
 //! for configuration and counters, which are one section each.
 //!
@@ -37,6 +37,7 @@
 //! | counters | [`Smart`](crate::Smart) as JSON |
 //! | blocks | count u32, then *block*s by growing index, factory-fresh ones left out |
 //! | saved buffer | 0 u8, or 1 u8, count u32, *slot*s, count u64, *trim*s |
+//! | front | count u32, *write*s of the log, oldest first, count u32, numbers u32 of the transactions that have committed, count u32, *slot*s for the dirty pages of the cache, least recently used first |
 //! | end | number of sections before it u64, CRC-32C of all bytes before it u32 |
 //!
 //! | record | |
@@ -45,6 +46,7 @@
 //! | *stamp* | u32, one a program: difference to the base stamp, or 2³²−1 if it cannot be read |
 //! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector; runs up to the number of sectors |
 //! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |
+//! | *write* | page u32, first line u8, lines u8, origin u16, transaction u32, u64 a bit set for each line of it that is invalid, then 64 bytes a line if the drive keeps contents |
 //! | *trim* | sequence number u64, first page u32, pages u32 |
 //!
 //! A record of the log is a *change*, cut into sections if it is long, and its
@@ -55,9 +57,18 @@
 //! | counters | length u32, JSON |
 //! | blocks | count u32, then for each by growing index: the first page that is told u32 (0 if the block was made anew), *block* with the lists from that page on |
 //! | saved buffer | 0 u8 as before; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count u32, *slot*s that came, 0 u8 or 1 u8, count u64, all *trim*s |
+//! | front, if the drive has one | count u32, *step*s of the log, count u32, pages u32 that are dirty no more, count u32, *slot*s of those that are |
+//!
+//! | *step* | |
+//! | --- | --- |
+//! | append | 0 u8, *write* |
+//! | invalid | 1 u8, page u32, u64 a bit set for each of its lines, in the first so many lines of the log u32 |
+//! | commit | 2 u8, transaction u32 |
+//! | free | 3 u8, first so many lines of the log u32 |
 
 mod blocks;
 mod dump;
+mod front;
 mod log;
 mod stream;
 
@@ -65,8 +76,8 @@ pub use log::Log;
 pub use stream::{MAGIC, Mark, VERSION};
 
 use crate::config::{ConfigError, DriveConfig};
-use crate::drive::DriveMedia;
 use crate::layout::Layout;
+use crate::media::DriveMedia;
 use log::Replay;
 use nand::{BlockImageError, Payload, UNIT};
 use std::io::{self, Read, Write};
@@ -169,6 +180,7 @@ pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> 
     blocks::put(&mut sections, &media.cells)?;
     sections.begin(Kind::Dump)?;
     dump::put(&mut sections, &layout, config, media.dump.as_ref())?;
+    front::put(&mut sections, &layout, config, &media.front)?;
     sections.end()
 }
 
@@ -227,9 +239,10 @@ pub fn open(input: &mut impl Read) -> Result<Opened, ImageError> {
     let cells = blocks::take(&mut reader, layout.geometry)?;
     reader.begin(Kind::Dump)?;
     let dump = dump::take(&mut reader, &layout, &config)?;
+    let front = front::Replay::take(&mut reader, &layout, &config)?;
     reader.end()?;
     let base = reader.mark();
-    let mut replay = Replay::new(&layout, &config, DriveMedia { cells, dump, smart });
+    let mut replay = Replay::new(&layout, &config, (cells, smart), dump, front);
     let end = replay.run(&mut reader)?;
     let media = replay.end(&reader)?;
     Ok(Opened {

@@ -120,7 +120,8 @@ impl Core {
             let entry = *state.slots.get(slot);
             words.push(word::word(&self.layout, entry.page, entry.tag));
             state.ledger.program(entry.cause, entry.tag, 1);
-            payload.extend_from_slice(state.slots.payload(slot));
+            // Who reads it until the program has completed is given what the flash holds.
+            payload.extend(state.slots.take_payload(slot));
         }
         self.book(&mut state, frontier, &slots);
         let data_end = self
@@ -292,6 +293,7 @@ impl Core {
             state.in_flight.end(first);
         }
         state.in_flight.end(issue.sequence);
+        self.forget_superseded(&mut state);
         drop(state);
         if host > 0 {
             self.buffer.put(host);
@@ -358,6 +360,10 @@ impl Core {
         entry.in_flight -= 1;
         entry.dead_dies.push(die);
         for &index in &failed.slots {
+            let payload = self.slot_contents(&state, index);
+            for (sector, payload) in payload.into_iter().enumerate() {
+                state.set_payload(index, sector, payload);
+            }
             let place = std::mem::replace(&mut state.slots.get_mut(index).place, NONE);
             state.invalidate(&self.layout, place);
             let successor = state.slots.get(index).successor;

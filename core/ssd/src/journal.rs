@@ -266,6 +266,10 @@ impl Core {
         for page in record.first..record.first + record.pages {
             state.forget(&self.layout, page);
         }
+        drop(state);
+        if let Some(front) = &self.front {
+            front.forget(record.first, record.first + record.pages);
+        }
     }
 
     pub(crate) fn journal_frontier(&self) -> usize {

@@ -14,6 +14,10 @@ pub enum Cause {
     Gc,
     /// Moved by static wear levelling.
     WearLevelling,
+    /// Pages that log cleaning made of lines.
+    LogCleaning,
+    /// Pages that the cache of a front wrote back.
+    Eviction,
     /// Translation pages of a paged map.
     Map,
     /// Summaries at the end of lines.
@@ -26,11 +30,13 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, by number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Host,
         Self::Rmw,
         Self::Gc,
         Self::WearLevelling,
+        Self::LogCleaning,
+        Self::Eviction,
         Self::Map,
         Self::Summary,
         Self::Journal,
@@ -45,6 +51,8 @@ impl Cause {
             Self::Rmw => "rmw",
             Self::Gc => "gc",
             Self::WearLevelling => "wear",
+            Self::LogCleaning => "log-cleaning",
+            Self::Eviction => "eviction",
             Self::Map => "mapping",
             Self::Summary => "summary",
             Self::Journal => "journal",
@@ -62,6 +70,10 @@ pub enum ReadCause {
     Rmw,
     /// To move data.
     Gc,
+    /// The rest of a page of which log cleaning writes lines.
+    LogCleaning,
+    /// A page that goes to the cache of a front.
+    CacheFetch,
     /// A translation page.
     Map,
     /// Spare areas, summaries and journal at power-on.
@@ -70,7 +82,15 @@ pub enum ReadCause {
 
 impl ReadCause {
     /// All causes, by number.
-    pub const ALL: [Self; 5] = [Self::Host, Self::Rmw, Self::Gc, Self::Map, Self::Recovery];
+    pub const ALL: [Self; 7] = [
+        Self::Host,
+        Self::Rmw,
+        Self::Gc,
+        Self::LogCleaning,
+        Self::CacheFetch,
+        Self::Map,
+        Self::Recovery,
+    ];
 
     /// Name in reports.
     #[must_use]
@@ -79,6 +99,8 @@ impl ReadCause {
             Self::Host => "host",
             Self::Rmw => "rmw",
             Self::Gc => "gc",
+            Self::LogCleaning => "log-cleaning",
+            Self::CacheFetch => "cache-fetch",
             Self::Map => "mapping",
             Self::Recovery => "recovery",
         }
@@ -103,6 +125,49 @@ impl HandleStats {
             host_sectors: self.host_sectors - before.host_sectors,
             media_pages: self.media_pages - before.media_pages,
             moved_pages: self.moved_pages - before.moved_pages,
+        }
+    }
+}
+
+/// What the front of a drive did since power-on. Lines are of 64 bytes, pages of
+/// 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByteStats {
+    /// Lines that were loaded from memory: log, cache, write buffer, or nowhere.
+    pub load_hits: u64,
+    /// Lines for which the flash was read.
+    pub load_misses: u64,
+    /// Lines that the host stored.
+    pub stored_lines: u64,
+    /// Transactions that have committed.
+    pub commits: u64,
+    /// Log cleanings.
+    pub cleanings: u64,
+    /// Pages that cleaning wrote.
+    pub cleaned_pages: u64,
+    /// Lines that cleaning moved to the end of the log, since they had not committed.
+    pub migrated_lines: u64,
+    /// Pages that came into the cache from flash.
+    pub fetched_pages: u64,
+    /// Pages that the cache wrote back.
+    pub evicted_pages: u64,
+    /// Virtual time that stores and commits waited for the log, summed, ns.
+    pub stall_ns: u64,
+}
+
+impl ByteStats {
+    const fn since(self, before: Self) -> Self {
+        Self {
+            load_hits: self.load_hits - before.load_hits,
+            load_misses: self.load_misses - before.load_misses,
+            stored_lines: self.stored_lines - before.stored_lines,
+            commits: self.commits - before.commits,
+            cleanings: self.cleanings - before.cleanings,
+            cleaned_pages: self.cleaned_pages - before.cleaned_pages,
+            migrated_lines: self.migrated_lines - before.migrated_lines,
+            fetched_pages: self.fetched_pages - before.fetched_pages,
+            evicted_pages: self.evicted_pages - before.evicted_pages,
+            stall_ns: self.stall_ns - before.stall_ns,
         }
     }
 }
@@ -142,6 +207,8 @@ pub struct Ledger {
     pub victims: [u64; 10],
     /// By handle.
     pub handles: Vec<HandleStats>,
+    /// Of the front.
+    pub bytes: ByteStats,
 }
 
 impl Ledger {
@@ -175,6 +242,7 @@ impl Ledger {
             victim_pages: self.victim_pages - before.victim_pages,
             victims: std::array::from_fn(|i| self.victims[i] - before.victims[i]),
             handles: handles.map(|(h, now)| now.since(handle(h))).collect(),
+            bytes: self.bytes.since(before.bytes),
         }
     }
 
@@ -202,7 +270,14 @@ impl Ledger {
     /// Pages of user data programmed, new and moved.
     #[must_use]
     pub fn user_pages(&self) -> u64 {
-        let causes = [Cause::Host, Cause::Rmw, Cause::Gc, Cause::WearLevelling];
+        let causes = [
+            Cause::Host,
+            Cause::Rmw,
+            Cause::Gc,
+            Cause::WearLevelling,
+            Cause::LogCleaning,
+            Cause::Eviction,
+        ];
         causes.into_iter().map(|cause| self.by_cause(cause)).sum()
     }
 

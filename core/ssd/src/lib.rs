@@ -29,10 +29,13 @@
 //! up to that instant has.
 
 mod buffer;
+mod bytes;
 mod collect;
 mod config;
 mod drive;
 mod fdp;
+mod forget;
+pub mod front;
 mod frontier;
 mod health;
 pub mod image;
@@ -43,6 +46,7 @@ mod ledger;
 mod line;
 mod map;
 mod mapcache;
+mod media;
 mod policy;
 mod poweron;
 mod precondition;
@@ -53,16 +57,18 @@ mod state;
 pub mod wlog;
 mod write;
 
+pub use bytes::{ByteError, lines_of};
 pub use config::{
     Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
     VictimPolicy, Wear,
 };
-pub use drive::{Content, Drive, DriveMedia, IoError, Sink};
+pub use drive::{Content, Drive, IoError, Sink};
 pub use fdp::{FdpEvent, FdpEventKind, FdpEvents, FdpLog};
 pub use health::Health;
 pub use layout::Layout;
-pub use ledger::{Cause, HandleStats, Ledger, ReadCause, Smart};
+pub use ledger::{ByteStats, Cause, HandleStats, Ledger, ReadCause, Smart};
 pub use line::{LineReport, LineState, LineView};
+pub use media::DriveMedia;
 pub use policy::{coldest, victim};
 pub use precondition::Precondition;
 pub use presets::{PRESETS, Preset};

@@ -2,11 +2,12 @@
 //! how long power-on takes.
 
 use crate::buffer::SlotState;
-use crate::drive::{Core, Dump, SavedSlot};
+use crate::drive::Core;
 use crate::frontier::{Frontier, Kind};
 use crate::layout::NONE;
 use crate::ledger::{Cause, ReadCause};
 use crate::map::Where;
+use crate::media::{Dump, SavedSlot};
 use crate::state::{Incoming, State};
 use nand::{Priority, UNIT};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ impl Core {
             page: slot.page,
             tag: slot.tag,
             frontier: self.host_frontier_of(&state, queued.get(&index).copied(), slot.place),
-            payload: state.slots.payload(index).to_vec(),
+            payload: self.slot_contents(&state, index),
         });
         Some(Dump {
             slots: saved.collect(),
@@ -66,7 +67,7 @@ impl Core {
             page,
             tag: slot.tag,
             frontier: self.host_frontier_of(&state, queued, slot.place),
-            payload: state.slots.payload(index).to_vec(),
+            payload: self.slot_contents(&state, index),
         })
     }
 

@@ -11,8 +11,8 @@
 //! //= desnoyers2014 4
 
 use crate::config::{ConfigError, DriveConfig};
-use crate::drive::DriveMedia;
 use crate::layout::{Layout, NONE};
+use crate::media::DriveMedia;
 use crate::recover::word;
 use serde::{Deserialize, Serialize};
 use sim::{Rng, Seed};

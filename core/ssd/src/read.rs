@@ -12,7 +12,7 @@ use std::rc::Rc;
 use units::{Extent, SECTOR};
 
 /// Part of a command: pages of one row.
-struct RowRead {
+pub(crate) struct RowRead {
     line: u32,
     row: Row,
     bytes: u32,
@@ -29,7 +29,13 @@ impl Core {
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
         self.state.borrow().map.prefetch(first);
-        let time = self.config.controller.command + self.dram_time(last - first);
+        let mut time = self.config.controller.command + self.dram_time(last - first);
+        if let Some(front) = &self.front {
+            if front.has_cache() {
+                return Box::pin(self.read_through(front, extent, sink)).await;
+            }
+            time = self.block_time(front, last - first);
+        }
         self.sim.sleep(time).await;
         if self.map_cache.is_some() {
             for page in first..last {
@@ -45,7 +51,7 @@ impl Core {
             }
         } else {
             // Boxed, so that the future of a command stays small.
-            Box::pin(self.read_rows(self.rows(first, last))).await?;
+            Box::pin(self.read_rows(self.rows(first..last), ReadCause::Host)).await?;
         }
         self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
         self.hand_over(extent, sink)
@@ -64,10 +70,10 @@ impl Core {
         }
     }
 
-    /// The row reads that pages `first` to before `last` need.
-    fn rows(&self, first: u32, last: u32) -> Vec<RowRead> {
+    /// The row reads that `pages` need.
+    pub(crate) fn rows(&self, pages: impl IntoIterator<Item = u32>) -> Vec<RowRead> {
         let mut rows: Vec<RowRead> = Vec::new();
-        for page in first..last {
+        for page in pages {
             let Where::Flash(place) = self.state.borrow().map.get(page) else {
                 continue;
             };
@@ -85,9 +91,13 @@ impl Core {
 
     /// Reads rows of several dies at once. All their lines are held before
     /// anything else can happen.
-    async fn read_rows(self: &Rc<Self>, rows: Vec<RowRead>) -> Result<(), IoError> {
+    pub(crate) async fn read_rows(
+        self: &Rc<Self>,
+        rows: Vec<RowRead>,
+        cause: ReadCause,
+    ) -> Result<(), IoError> {
         for read in &rows {
-            self.begin_reading(read.line, ReadCause::Host, read.row);
+            self.begin_reading(read.line, cause, read.row);
         }
         let mut rows = rows.into_iter();
         let Some(first) = rows.next() else {
@@ -108,9 +118,14 @@ impl Core {
     }
 
     /// Reads the mapped page at `place` for its own sake.
-    pub(crate) async fn read_page_of(&self, page: u32, place: u32) -> Result<(), IoError> {
+    pub(crate) async fn read_page_of(
+        &self,
+        page: u32,
+        place: u32,
+        cause: ReadCause,
+    ) -> Result<(), IoError> {
         let read = self.row_read(page, place, self.layout.page_bytes() as u32);
-        self.read_row(read, ReadCause::Rmw).await
+        self.read_row(read, cause).await
     }
 
     async fn read_row(&self, read: RowRead, cause: ReadCause) -> Result<(), IoError> {
@@ -150,14 +165,14 @@ impl Core {
     }
 
     /// Gives the contents of `extent` as they are now.
-    fn hand_over<S: Sink>(&self, extent: Extent, sink: &mut S) -> Result<(), IoError> {
+    pub(crate) fn hand_over<S: Sink>(&self, extent: Extent, sink: &mut S) -> Result<(), IoError> {
         if !S::WANTED {
             return Ok(());
         }
         let (first, last) = self.pages_of(extent);
         let (start, end) = (extent.start.0 * SECTOR, extent.end() * SECTOR);
         for page in first..last {
-            let sectors = self.contents(page);
+            let sectors = self.newest(page);
             for index in 0..self.layout.sectors_per_page {
                 let at =
                     u64::from(page) * self.layout.page_bytes() + u64::from(index) * UNIT as u64;

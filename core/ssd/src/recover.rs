@@ -10,7 +10,7 @@
 //! drive also has what its capacitors saved, which is newer than the flash.
 
 use crate::config::DriveConfig;
-use crate::drive::Dump;
+use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
 use crate::issue::MAX_SPAN;
 use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
@@ -18,6 +18,7 @@ use crate::layout::{Layout, NONE};
 use crate::ledger::Ledger;
 use crate::line::{LineState, Lines};
 use crate::map::{Map, Where};
+use crate::media::Dump;
 use crate::state::{InFlight, Load, State};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
@@ -141,6 +142,7 @@ pub(crate) fn rebuild(
         lines,
         slots: crate::buffer::Slots::new(layout.sectors_per_page, config.flash.keep_contents),
         in_flight: InFlight::starting_at(next),
+        superseded: Superseded::new(config),
         ledger: Ledger::new(1 << 8, handles),
         most_erases: 0,
         stalled: vec![0; layout.groups as usize],

@@ -7,6 +7,7 @@
 
 use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
+use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
@@ -81,6 +82,7 @@ pub(crate) struct State {
     pub(crate) slots: Slots,
     pub(crate) frontiers: Vec<Frontier>,
     pub(crate) in_flight: InFlight,
+    pub(crate) superseded: Superseded,
     pub(crate) ledger: Ledger,
     /// Block of each line, die of its group and plane.
     pub(crate) blocks: Vec<u32>,
@@ -279,6 +281,7 @@ impl State {
     pub(crate) fn place_slot(&mut self, layout: &Layout, index: u32, line: u32, place: u32) {
         let slot = *self.slots.get(index);
         self.invalidate(layout, slot.old);
+        self.superseded.add(slot.old, self.in_flight.next());
         self.lines.set_valid(line, place);
         if slot.moved {
             match self.map.get(slot.page) {

@@ -3,10 +3,13 @@
 //! A host write is acknowledged once its pages are in the buffer;
 //! [`crate::issue`] takes them from there to flash.
 
+use crate::buffer::SlotState;
 use crate::drive::{Content, Core, IoError};
-use crate::ledger::Cause;
+use crate::layout::NONE;
+use crate::ledger::{Cause, ReadCause};
 use crate::map::Where;
 use crate::state::{Incoming, State};
+use crate::wlog::{self, LINE};
 use nand::{Payload, UNIT};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,11 +17,11 @@ use units::{Extent, Origin, SECTOR};
 
 /// Bytes of a mapped page that a command covers.
 #[derive(Clone, Copy)]
-struct Part {
+pub(crate) struct Part {
     page: u32,
     /// First byte in the page, and one past the last.
-    from: usize,
-    to: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
     /// Where in the command's content the first byte is.
     offset: usize,
 }
@@ -34,7 +37,15 @@ impl Core {
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
         self.state.borrow().map.prefetch(first);
-        let time = self.config.controller.command + self.dram_time(last - first);
+        let mut time = self.config.controller.command + self.dram_time(last - first);
+        if let Some(front) = &self.front {
+            if front.writes_back() {
+                let tag = self.tag(origin);
+                let written = self.write_through(front, extent, content, frontier, tag);
+                return Box::pin(written).await;
+            }
+            time = self.block_time(front, last - first);
+        }
         self.sim.sleep(time).await;
         for page in first..last {
             let part = self.part(extent, page);
@@ -63,12 +74,12 @@ impl Core {
 
     /// The origin as far as a spare word can carry it: what does not fit shares
     /// the last number.
-    fn tag(&self, origin: Origin) -> u16 {
+    pub(crate) fn tag(&self, origin: Origin) -> u16 {
         let bits = (u32::BITS - self.layout.page_bits).min(8);
         origin.0.min(((1_u32 << bits) - 1) as u16)
     }
 
-    fn part(&self, extent: Extent, page: u32) -> Part {
+    pub(crate) fn part(&self, extent: Extent, page: u32) -> Part {
         let page_bytes = self.layout.page_bytes();
         let (start, end) = (extent.start.0 * SECTOR, extent.end() * SECTOR);
         let first = u64::from(page) * page_bytes;
@@ -85,7 +96,7 @@ impl Core {
     async fn read_rest(&self, page: u32) -> Result<(), IoError> {
         let place = self.state.borrow().map.get(page);
         match place {
-            Where::Flash(place) => self.read_page_of(page, place).await,
+            Where::Flash(place) => self.read_page_of(page, place, ReadCause::Rmw).await,
             _ => Ok(()),
         }
     }
@@ -114,6 +125,11 @@ impl Core {
         lay_over_page(state.slots.payload_mut(slot), old, part, content);
         let full = state.frontiers[incoming.frontier].waiting() >= self.layout.unit as usize;
         drop(state);
+        if let Some(front) = &self.front {
+            let lines = (part.to - part.from) / LINE;
+            let lines = wlog::mask((part.from / LINE) as u8, lines as u8);
+            front.superseded(part.page, lines);
+        }
         if waits && !new {
             self.buffer.put(1);
         }
@@ -128,16 +144,26 @@ impl Core {
         let state = self.state.borrow();
         match state.map.get(page) {
             Where::Nowhere => None,
-            Where::Buffer(slot) => Some(state.slots.payload(slot).to_vec()),
-            Where::Flash(place) => {
-                let sectors = 0..self.layout.sectors_per_page;
-                Some(
-                    sectors
-                        .map(|s| self.flash_sector(&state, place, s))
-                        .collect(),
-                )
-            }
+            Where::Buffer(slot) => Some(self.slot_contents(&state, slot)),
+            Where::Flash(place) => Some(self.flash_contents(&state, place)),
         }
+    }
+
+    /// Contents of a slot; empty if they are not kept.
+    pub(crate) fn slot_contents(&self, state: &State, index: u32) -> Vec<Payload> {
+        let slot = state.slots.get(index);
+        match slot.state {
+            SlotState::Issued if slot.place != NONE && self.config.flash.keep_contents => {
+                self.flash_contents(state, slot.place)
+            }
+            _ => state.slots.payload(index).to_vec(),
+        }
+    }
+
+    fn flash_contents(&self, state: &State, place: u32) -> Vec<Payload> {
+        let sectors = 0..self.layout.sectors_per_page;
+        let contents = sectors.map(|sector| self.flash_sector(state, place, sector));
+        contents.collect()
     }
 
     /// Contents of a sector of a page on flash.
@@ -192,7 +218,7 @@ impl Core {
 
 /// Gives `page`, sector by sector, the contents `old`, or zeros, with `content`
 /// laid over its part.
-fn lay_over_page(
+pub(crate) fn lay_over_page(
     page: &mut [Payload],
     old: Option<Vec<Payload>>,
     part: Part,

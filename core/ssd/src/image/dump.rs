@@ -7,14 +7,14 @@
 use super::stream::{Reader, Sections};
 use super::{ImageError, STAMP_MAX, invalid, put_runs, take_runs};
 use crate::config::DriveConfig;
-use crate::drive::{Dump, SavedSlot};
 use crate::journal::Trimmed;
 use crate::layout::Layout;
+use crate::media::{Dump, SavedSlot};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 /// What a saved buffer may hold.
-struct Limits<'a> {
+pub(super) struct Limits<'a> {
     layout: &'a Layout,
     /// Payloads of a slot.
     sectors: usize,
@@ -22,10 +22,10 @@ struct Limits<'a> {
 
 /// A number of a saved buffer that cannot be: what it is, and below what it must
 /// be.
-type Excess = (&'static str, u64, u64);
+pub(super) type Excess = (&'static str, u64, u64);
 
 impl<'a> Limits<'a> {
-    fn new(layout: &'a Layout, config: &DriveConfig) -> Self {
+    pub(super) fn new(layout: &'a Layout, config: &DriveConfig) -> Self {
         let kept = config.flash.keep_contents;
         let sectors = if kept {
             layout.sectors_per_page as usize
@@ -52,25 +52,35 @@ impl<'a> Limits<'a> {
 
     /// Whether a drive with these limits can have saved `dump`.
     fn check(&self, dump: &Dump) -> Result<(), Excess> {
-        let most = u64::from(self.layout.buffer_pages);
+        self.slots(&dump.slots, self.layout.buffer_pages)?;
+        dump.trims.iter().try_for_each(|trim| self.trim(trim))
+    }
+
+    /// Whether a drive with these limits can have saved `slots` somewhere with room
+    /// for `most`.
+    pub(super) fn slots(&self, slots: &[SavedSlot], most: u32) -> Result<(), Excess> {
         below(
             "the number of saved writes",
-            dump.slots.len() as u64,
-            most + 1,
+            slots.len() as u64,
+            u64::from(most) + 1,
         )?;
         let mut pages = BTreeSet::new();
-        for slot in &dump.slots {
+        for slot in slots {
             self.slot(slot)?;
             let sectors = slot.payload.len().abs_diff(self.sectors) as u64;
             below("sectors of a saved write too many or few", sectors, 1_u64)?;
             let again = u64::from(!pages.insert(slot.page));
             below("copies of a saved write", again, 1_u64)?;
         }
-        dump.trims.iter().try_for_each(|trim| self.trim(trim))
+        Ok(())
     }
 }
 
-fn below(what: &'static str, found: impl Into<u64>, limit: impl Into<u64>) -> Result<(), Excess> {
+pub(super) fn below(
+    what: &'static str,
+    found: impl Into<u64>,
+    limit: impl Into<u64>,
+) -> Result<(), Excess> {
     let (found, limit) = (found.into(), limit.into());
     if found < limit {
         return Ok(());
@@ -143,7 +153,7 @@ pub(super) fn take(
         return Ok(None);
     }
     let dump = Dump {
-        slots: take_slots(reader, layout, config)?,
+        slots: take_slots(reader, layout, config, layout.buffer_pages)?,
         trims: take_trims(reader)?,
     };
     check(reader, layout, config, &dump)?;
@@ -172,11 +182,11 @@ pub(super) fn take_slots(
     reader: &mut Reader<'_, impl Read>,
     layout: &Layout,
     config: &DriveConfig,
+    most: u32,
 ) -> Result<Vec<SavedSlot>, ImageError> {
     let sectors = Limits::new(layout, config).sectors;
-    let most = u64::from(layout.buffer_pages);
     let mut slots = Vec::new();
-    for _ in 0..reader.count("the number of saved writes", most)? {
+    for _ in 0..reader.count("the number of saved writes", most.into())? {
         slots.push(SavedSlot {
             page: reader.u32()?,
             tag: reader.u16()?,

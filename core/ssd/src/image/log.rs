@@ -6,13 +6,14 @@
 //! all; records can be laid only over the file and the records that they follow.
 
 use super::stream::{Kind, Mark, Reader, Sections};
-use super::{ImageError, blocks, dump};
+use super::{ImageError, blocks, dump, front};
 use crate::config::DriveConfig;
-use crate::drive::{Drive, DriveMedia, Dump, SavedSlot};
+use crate::drive::Drive;
 use crate::journal::Trimmed;
 use crate::layout::Layout;
 use crate::ledger::Smart;
 use crate::map::Touched;
+use crate::media::{DriveMedia, Dump, SavedSlot};
 use nand::{Media, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -35,6 +36,7 @@ pub struct Log {
     trims: Vec<Trimmed>,
     /// Whether the file has a saved buffer that no drive has.
     stale: bool,
+    front: Option<front::Watch>,
 }
 
 impl Log {
@@ -56,6 +58,7 @@ impl Log {
             }),
             trims: dump.map_or_else(Vec::new, |dump| dump.trims.clone()),
             stale: dump.is_some() && !protected,
+            front: front::Watch::new(drive),
         }
     }
 
@@ -78,8 +81,10 @@ impl Log {
     /// Those of `out`. The log can not be used any more then.
     pub fn append(&mut self, out: &mut impl Write, always: bool) -> io::Result<()> {
         let dump = self.dump_change();
+        let front = self.front.as_ref().map(|watch| watch.take(&self.drive));
         let deltas = self.watch.take(&self.drive.core.nand);
-        if deltas.is_empty() && dump.is_none() && !always {
+        let same_front = front.as_ref().is_none_or(front::FrontChange::is_empty);
+        if deltas.is_empty() && dump.is_none() && same_front && !always {
             return Ok(());
         }
         let mut smart = self.drive.smart();
@@ -98,6 +103,9 @@ impl Log {
         match &dump {
             None => sections.put(&[UNCHANGED])?,
             Some(change) => change.put(&mut sections)?,
+        }
+        if let Some(front) = &front {
+            front.put(&mut sections)?;
         }
         (self.mark, self.memory) = sections.commit()?;
         Ok(())
@@ -135,6 +143,9 @@ impl Drop for Log {
     fn drop(&mut self) {
         if let Some(touched) = &self.touched {
             self.drive.core.state.borrow_mut().map.unwatch(touched);
+        }
+        if let Some(front) = &self.front {
+            front.end(&self.drive);
         }
     }
 }
@@ -187,21 +198,29 @@ pub(super) struct Replay<'a> {
     turn: u64,
     trims: Vec<Trimmed>,
     saved: bool,
+    front: Option<front::Replay<'a>>,
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(layout: &'a Layout, config: &'a DriveConfig, media: DriveMedia) -> Self {
+    pub(super) fn new(
+        layout: &'a Layout,
+        config: &'a DriveConfig,
+        (cells, smart): (Media, Smart),
+        dump: Option<Dump>,
+        front: Option<front::Replay<'a>>,
+    ) -> Self {
         let mut replay = Self {
             layout,
             config,
-            cells: media.cells,
-            smart: media.smart,
+            cells,
+            smart,
             slots: BTreeMap::new(),
             turn: 0,
             trims: Vec::new(),
-            saved: media.dump.is_some(),
+            saved: dump.is_some(),
+            front,
         };
-        let dump = media.dump.unwrap_or_default();
+        let dump = dump.unwrap_or_default();
         dump.slots.into_iter().for_each(|slot| replay.keep(slot));
         replay.trims = dump.trims;
         replay
@@ -237,6 +256,8 @@ impl<'a> Replay<'a> {
         let smart = parsed.map_err(|source| ImageError::Text { what, source })?;
         let deltas = blocks::take_deltas(reader, self.layout.geometry)?;
         let change = self.take_change(reader)?;
+        let front = self.front.as_ref().map(|front| front.take_change(reader));
+        let front = front.transpose()?;
         reader.commit()?;
         self.smart = smart;
         for (index, delta) in deltas {
@@ -248,6 +269,9 @@ impl<'a> Replay<'a> {
                 source,
             };
             self.cells.amend(id, &delta).map_err(wrong)?;
+        }
+        if let (Some(replay), Some(change)) = (&mut self.front, front) {
+            replay.apply(change, reader)?;
         }
         self.apply(change, reader)
     }
@@ -270,7 +294,7 @@ impl<'a> Replay<'a> {
         let most = u64::from(self.layout.buffer_pages);
         let count = reader.count("the number of pages that left the buffer", most)?;
         let gone = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
-        let put = dump::take_slots(reader, self.layout, self.config)?;
+        let put = dump::take_slots(reader, self.layout, self.config, self.layout.buffer_pages)?;
         let trims = match reader.u8()? {
             0 => None,
             _ => Some(dump::take_trims(reader)?),
@@ -318,9 +342,11 @@ impl<'a> Replay<'a> {
             trims: self.trims,
         };
         dump::check(reader, self.layout, self.config, &dump)?;
+        let front = self.front.map(|front| front.end(reader)).transpose()?;
         Ok(DriveMedia {
             cells: self.cells,
             dump: self.saved.then_some(dump),
+            front: front.unwrap_or_default(),
             smart: self.smart,
         })
     }

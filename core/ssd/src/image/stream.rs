@@ -28,6 +28,7 @@ pub(super) enum Kind {
     End = 5,
     Change = 6,
     Commit = 7,
+    Front = 8,
 }
 
 /// The end of a drive file or of one of its records: what the next one follows.
@@ -49,6 +50,7 @@ impl Kind {
             Self::End => "end",
             Self::Change => "change",
             Self::Commit => "end of a change",
+            Self::Front => "front",
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The third layer of the index: for each page, which of its lines are in the log.
 //!
 //! Invariants: the chunks of a list are ordered by line and do not overlap; two
-//! that touch both in the page and in the log are one. Lists lie in blocks of
-//! 1, 2, 4 … 64 chunks of one arena, so that a list of a line or two costs no
-//! allocation and 3 million of them cost no more than their chunks.
+//! that touch both in the page and in the log are one. A list of one chunk is that
+//! chunk; a longer one says with no lines where its chunks are and how many. They lie
+//! in blocks of one arena, and so do the lists of neighbouring pages, so that no list
+//! costs an allocation of its own.
 
 use super::LINES;
 
@@ -45,91 +46,235 @@ impl Chunk {
     }
 }
 
-/// Where a list is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct List {
-    start: u32,
-    len: u8,
-    /// The block has room for `1 << class` chunks.
-    class: u8,
+/// A list in the making, of chunks that come in order.
+struct Merged {
+    chunks: [Chunk; LINES as usize],
+    len: usize,
 }
 
-const CLASSES: usize = LINES.ilog2() as usize + 1;
+impl Default for Merged {
+    fn default() -> Self {
+        Self {
+            chunks: [Chunk::default(); LINES as usize],
+            len: 0,
+        }
+    }
+}
 
-/// All lists.
+impl Merged {
+    fn add(&mut self, chunk: Chunk) {
+        match self.chunks[..self.len].last_mut() {
+            _ if chunk.lines == 0 => {}
+            Some(last) if last.is_followed_by(chunk) => last.lines += chunk.lines,
+            _ => {
+                self.chunks[self.len] = chunk;
+                self.len += 1;
+            }
+        }
+    }
+
+    fn chunks(&self) -> &[Chunk] {
+        &self.chunks[..self.len]
+    }
+}
+
+/// Sizes of blocks: 1 to 4, then multiples of 4 up to a page or group.
+const CLASSES: usize = 4 + (LINES as usize / 4 - 1);
+
+/// Class of a block with room for `len`.
+const fn class(len: usize) -> usize {
+    if len <= 4 {
+        len - 1
+    } else {
+        len.div_ceil(4) + 2
+    }
+}
+
+/// Chunks of a block.
+const fn size(class: usize) -> usize {
+    if class < 4 {
+        class + 1
+    } else {
+        (class - 2) * 4
+    }
+}
+
+const _: () = assert!(size(CLASSES - 1) == LINES as usize && class(5) == 4 && size(4) == 8);
+
+/// Blocks of chunks.
+#[derive(Clone, Debug, Default)]
+struct Arena {
+    chunks: Vec<Chunk>,
+    free: [Vec<u32>; CLASSES],
+    /// Chunks of blocks that are in use.
+    used: u64,
+}
+
+impl Arena {
+    fn block(&mut self, class: usize) -> u32 {
+        self.used += size(class) as u64;
+        if let Some(start) = self.free[class].pop() {
+            return start;
+        }
+        let start = self.chunks.len();
+        self.chunks.resize(start + size(class), Chunk::default());
+        u32::try_from(start).expect("the chunks of a log have 32-bit numbers")
+    }
+
+    fn release(&mut self, start: u32, class: usize) {
+        self.used -= size(class) as u64;
+        self.free[class].push(start);
+    }
+
+    /// Moves the first `keep` of `len` chunks to a block for `new_len`, if they need
+    /// another one.
+    fn resize(&mut self, start: u32, len: usize, new_len: usize) -> u32 {
+        let keep = len.min(new_len);
+        if len > 0 && new_len > 0 && class(len) == class(new_len) {
+            return start;
+        }
+        let new = if new_len > 0 {
+            self.block(class(new_len))
+        } else {
+            0
+        };
+        if len > 0 {
+            let from = start as usize;
+            self.chunks.copy_within(from..from + keep, new as usize);
+            self.release(start, class(len));
+        }
+        new
+    }
+}
+
+/// The lists of the pages of each group, ascending.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pages {
+    arena: Arena,
+    len: u64,
+}
+
+impl Pages {
+    #[inline]
+    pub(super) fn get(&self, start: u32, rank: usize) -> &Chunk {
+        &self.arena.chunks[start as usize + rank]
+    }
+
+    pub(super) fn get_mut(&mut self, start: u32, rank: usize) -> &mut Chunk {
+        &mut self.arena.chunks[start as usize + rank]
+    }
+
+    /// Puts a page in as number `rank` of a group that has `len`. Gives where the group
+    /// is then.
+    pub(super) fn insert(&mut self, start: u32, len: usize, rank: usize, list: Chunk) -> u32 {
+        let start = self.arena.resize(start, len, len + 1);
+        let group = &mut self.arena.chunks[start as usize..][..=len];
+        group.copy_within(rank..len, rank + 1);
+        group[rank] = list;
+        self.len += 1;
+        start
+    }
+
+    /// Takes page number `rank` out of a group that has `len`.
+    pub(super) fn remove(&mut self, start: u32, len: usize, rank: usize) -> u32 {
+        let group = &mut self.arena.chunks[start as usize..][..len];
+        group.copy_within(rank + 1.., rank);
+        self.len -= 1;
+        self.arena.resize(start, len, len - 1)
+    }
+
+    /// Pages that are there.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Pages that there is room for.
+    pub(super) fn room(&self) -> u64 {
+        self.arena.used
+    }
+}
+
+/// The lists of more than one chunk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
-    arena: Vec<Chunk>,
-    free: [Vec<u32>; CLASSES],
+    arena: Arena,
 }
 
 impl Lists {
-    /// A list of nothing but `chunk`.
-    pub(super) fn with(&mut self, chunk: Chunk) -> List {
-        let start = self.block(0);
-        self.arena[start as usize] = chunk;
-        List {
-            start,
-            len: 1,
-            class: 0,
-        }
-    }
-
     #[inline]
-    pub(super) fn get(&self, list: List) -> &[Chunk] {
-        &self.arena[list.start as usize..][..usize::from(list.len)]
+    pub(super) fn get<'a>(&'a self, list: &'a Chunk) -> &'a [Chunk] {
+        match list.lines {
+            0 => &self.arena.chunks[list.slot as usize..][..usize::from(list.line)],
+            _ => std::slice::from_ref(list),
+        }
     }
 
     /// Lays `new` over what the list has.
-    pub(super) fn lay(&mut self, list: &mut List, new: Chunk) {
-        let mut merged = [Chunk::default(); LINES as usize];
-        let mut len = 0;
-        let mut add = |chunk: Chunk| {
-            let last: Option<&mut Chunk> = merged[..len].last_mut();
-            match last {
-                _ if chunk.lines == 0 => {}
-                Some(last) if last.is_followed_by(chunk) => last.lines += chunk.lines,
-                _ => {
-                    merged[len] = chunk;
-                    len += 1;
-                }
-            }
-        };
+    pub(super) fn lay(&mut self, list: &mut Chunk, new: Chunk) {
+        let mut merged = Merged::default();
         let mut pending = Some(new);
-        for &old in self.get(*list) {
+        for &old in self.get(list) {
             let (left, rest) = old.split(new.line);
-            add(left);
+            merged.add(left);
             if old.end() > new.line
                 && let Some(new) = pending.take()
             {
-                add(new);
+                merged.add(new);
             }
-            add(rest.split(new.end()).1);
+            merged.add(rest.split(new.end()).1);
         }
-        pending.into_iter().for_each(add);
-        self.put(list, &merged[..len]);
+        pending.into_iter().for_each(|new| merged.add(new));
+        self.put(list, merged.chunks());
     }
 
-    fn put(&mut self, list: &mut List, chunks: &[Chunk]) {
-        let class = chunks.len().next_power_of_two().ilog2() as u8;
-        if class != list.class {
+    /// Takes the lines of `mask` out. Whether any line is left; if not, the list is
+    /// as before.
+    pub(super) fn cut(&mut self, list: &mut Chunk, mask: u64) -> bool {
+        let mut merged = Merged::default();
+        for &old in self.get(list) {
+            let lines = (old.line..old.end()).filter(|line| mask >> line & 1 == 0);
+            for line in lines {
+                merged.add(Chunk {
+                    line,
+                    lines: 1,
+                    slot: old.slot + u32::from(line - old.line),
+                });
+            }
+        }
+        if merged.len > 0 {
+            self.put(list, merged.chunks());
+        }
+        merged.len > 0
+    }
+
+    fn put(&mut self, list: &mut Chunk, chunks: &[Chunk]) {
+        let before = match list.lines {
+            0 => usize::from(list.line),
+            _ => 0,
+        };
+        if let [only] = chunks {
             self.release(*list);
-            (list.start, list.class) = (self.block(class), class);
+            *list = *only;
+            return;
         }
-        list.len = chunks.len() as u8;
-        self.arena[list.start as usize..][..chunks.len()].copy_from_slice(chunks);
+        let start = self.arena.resize(list.slot, before, chunks.len());
+        self.arena.chunks[start as usize..][..chunks.len()].copy_from_slice(chunks);
+        *list = Chunk {
+            line: chunks.len() as u8,
+            lines: 0,
+            slot: start,
+        };
     }
 
-    pub(super) fn release(&mut self, list: List) {
-        self.free[usize::from(list.class)].push(list.start);
+    /// Frees the chunks of a list.
+    pub(super) fn release(&mut self, list: Chunk) {
+        if list.lines == 0 {
+            self.arena.release(list.slot, class(usize::from(list.line)));
+        }
     }
 
-    fn block(&mut self, class: u8) -> u32 {
-        if let Some(start) = self.free[usize::from(class)].pop() {
-            return start;
-        }
-        let start = self.arena.len();
-        self.arena.resize(start + (1 << class), Chunk::default());
-        u32::try_from(start).expect("the chunks of a log have 32-bit numbers")
+    /// Chunks that there is room for.
+    pub(super) fn room(&self) -> u64 {
+        self.arena.used
     }
 }

@@ -10,6 +10,10 @@ pub trait Index: Default {
     /// The lines of `page` that are in the log, ordered by line.
     fn chunks(&self, page: u32) -> &[Chunk];
 
+    /// Forgets the lines of `page` whose bits are set in `mask`; whether the page
+    /// was there.
+    fn cut(&mut self, page: u32, mask: u64) -> bool;
+
     /// Forgets `page`; whether it was there.
     fn remove(&mut self, page: u32) -> bool;
 

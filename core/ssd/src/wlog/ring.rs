@@ -10,7 +10,7 @@
 //!
 //! A 64-byte slot has no room for what a scan after a power cut has to know beside
 //! 64 bytes of data, so descriptors lie in a ring of their own, 16 bytes each: page
-//! 4, first line 1, lines 1, flags 2, transaction 4, check 4. A log of some bytes
+//! 4, first line 1, lines 1, origin 2, transaction 4, check 4. A log of some bytes
 //! holds as many slots as fit if each has a descriptor (see [`Ring::slots_in`]),
 //! and one bit a slot that says whether it was invalidated.
 
@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Bytes of a descriptor.
 const DESCRIPTOR: u64 = 16;
+/// Bytes of a slot with its share of descriptors.
+pub(super) const SLOT: u64 = LINE as u64 + DESCRIPTOR;
 /// Slots of a segment, the piece that a fork shares until it is written.
 const SEGMENT: usize = 1024;
 
@@ -35,6 +37,8 @@ pub(super) struct Entry {
     pub(super) lines: u8,
     /// 0 for none.
     pub(super) tx: u32,
+    /// Origin of the data.
+    pub(super) tag: u16,
     /// Number of the last slot of the entry before it that wrote to this page, plus
     /// one; 0 if there is none.
     pub(super) older: u64,
@@ -64,7 +68,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Slots of a log of `bytes`.
     pub(super) fn slots_in(bytes: u64) -> u32 {
-        let slots = bytes / (LINE as u64 + DESCRIPTOR);
+        let slots = bytes / SLOT;
         u32::try_from(slots).unwrap_or(u32::MAX)
     }
 
@@ -78,6 +82,14 @@ impl Ring {
             dead: vec![0; (slots as usize).div_ceil(64)],
             data: keep_contents.then(|| vec![None; segments]),
         }
+    }
+
+    pub(super) fn keeps_contents(&self) -> bool {
+        self.data.is_some()
+    }
+
+    pub(super) fn head(&self) -> u64 {
+        self.head
     }
 
     pub(super) fn capacity(&self) -> u32 {

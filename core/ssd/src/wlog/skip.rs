@@ -1,100 +1,131 @@
 //! The index of `bytefs` 4.3: partitions, a skip list of pages in each, a list of
 //! chunks for each page.
 //!
-//! Invariants: the list of level 0 has every page of a partition in ascending
-//! order, each level above a part of the one below. The height of a page is a
-//! function of its number, so the shape does not depend on what came first, and
-//! no chance is needed. Nodes of a partition lie together: its keys and towers are
-//! some 20 KiB when every page is there.
+//! The skip list is unrolled: a node holds the pages of a group of 64 that are there,
+//! in ascending order, with a bit for each. So a look-up takes a few steps in the 4
+//! bytes a node that say how nodes follow each other, then one to the node, one to the
+//! page, and one more if the page has several chunks.
+//!
+//! Invariants: the list of level 0 has every group of a partition that has pages, in
+//! ascending order, each level above a part of the one below. The height of a node is
+//! a function of its group, so the shape does not depend on what came first, and no
+//! chance is needed. A node has pages, and a page has chunks.
 
-use super::chunks::{Chunk, List, Lists};
+use super::chunks::{Chunk, Lists, Pages};
 use super::index::Index;
 
 /// Pages of a partition.
 //= bytefs 4.3
 pub const PARTITION_PAGES: u32 = 16 * 1024 * 1024 / 4096;
-const LEVELS: usize = 7;
-const NIL: u16 = u16::MAX;
+/// Pages of a group.
+const GROUP: u32 = u64::BITS;
+const LEVELS: usize = 3;
+const NIL: u8 = u8::MAX;
 
-/// The pages of a partition that are in the log.
-#[derive(Clone, Debug)]
-struct Partition {
-    head: [u16; LEVELS],
-    nodes: Vec<Node>,
-    /// Links above level 0, of those that have them.
-    towers: Vec<[u16; LEVELS - 1]>,
-    free_nodes: Vec<u16>,
-    free_towers: Vec<u16>,
+/// How a node follows others.
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    group: u8,
+    next: [u8; LEVELS],
 }
 
+/// The pages of a group that are in the log.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    key: u16,
-    next: u16,
-    tower: u16,
-    list: List,
+    /// A bit for each that is there.
+    there: u64,
+    /// Where they are, as many as there are bits.
+    pages: u32,
+}
+
+/// The groups of a partition that have pages.
+#[derive(Clone, Debug)]
+struct Partition {
+    head: [u8; LEVELS],
+    links: Vec<Links>,
+    nodes: Vec<Node>,
+    free: Vec<u8>,
 }
 
 /// The three-layer skip list.
 #[derive(Clone, Debug, Default)]
 pub struct SkipIndex {
     partitions: Vec<Option<Box<Partition>>>,
+    pages: Pages,
     lists: Lists,
-    pages: u64,
-    chunks: u64,
+    nodes: u64,
 }
 
-/// Levels of `key`'s node: one more with a chance of 1 in 4, by its number.
-fn height(key: u16) -> usize {
-    let mixed = (u32::from(key) + 1).wrapping_mul(0x9E37_79B1);
+/// Levels of a group's node: one more with a chance of 1 in 4, by its number.
+fn height(group: u8) -> usize {
+    let mixed = (u32::from(group) + 1).wrapping_mul(0x9E37_79B1);
     let mixed = mixed ^ (mixed >> 15);
     (mixed.trailing_zeros() as usize / 2 + 1).min(LEVELS)
+}
+
+/// Partition, group and bit of a page.
+#[inline]
+fn split(page: u32) -> (usize, u8, u32) {
+    let (partition, key) = (page / PARTITION_PAGES, page % PARTITION_PAGES);
+    (partition as usize, (key / GROUP) as u8, key % GROUP)
+}
+
+impl Node {
+    fn has(self, bit: u32) -> bool {
+        self.there >> bit & 1 == 1
+    }
+
+    fn count(self) -> usize {
+        self.there.count_ones() as usize
+    }
+
+    /// How many pages come before `bit`.
+    fn rank(self, bit: u32) -> usize {
+        (self.there & !(u64::MAX << bit)).count_ones() as usize
+    }
+
+    /// The first page from `bit` on.
+    fn first_from(self, bit: u32) -> Option<u32> {
+        let rest = self.there & u64::MAX << bit;
+        (rest != 0).then(|| rest.trailing_zeros())
+    }
 }
 
 impl Partition {
     fn new() -> Self {
         Self {
             head: [NIL; LEVELS],
+            links: Vec::new(),
             nodes: Vec::new(),
-            towers: Vec::new(),
-            free_nodes: Vec::new(),
-            free_towers: Vec::new(),
+            free: Vec::new(),
         }
     }
 
+    /// The links behind a node; those of the head behind `NIL`.
     #[inline]
-    fn next(&self, node: u16, level: usize) -> u16 {
-        if node == NIL {
-            return self.head[level];
-        }
-        let node = &self.nodes[usize::from(node)];
-        match level {
-            0 => node.next,
-            _ => self.towers[usize::from(node.tower)][level - 1],
+    fn next(&self, node: u8, level: usize) -> u8 {
+        match node {
+            NIL => self.head[level],
+            _ => self.links[usize::from(node)].next[level],
         }
     }
 
-    fn set_next(&mut self, node: u16, level: usize, to: u16) {
-        if node == NIL {
-            self.head[level] = to;
-            return;
-        }
-        let node = &mut self.nodes[usize::from(node)];
-        match level {
-            0 => node.next = to,
-            _ => self.towers[usize::from(node.tower)][level - 1] = to,
+    fn set_next(&mut self, node: u8, level: usize, to: u8) {
+        match node {
+            NIL => self.head[level] = to,
+            _ => self.links[usize::from(node)].next[level] = to,
         }
     }
 
-    /// On each level the last node before `key`, `NIL` for the head.
+    /// On each level the last node before `group`, `NIL` for the head.
     #[inline]
-    fn before(&self, key: u16) -> [u16; LEVELS] {
+    fn before(&self, group: u8) -> [u8; LEVELS] {
         let mut path = [NIL; LEVELS];
         let mut at = NIL;
         for level in (0..LEVELS).rev() {
             loop {
                 let next = self.next(at, level);
-                if next == NIL || self.nodes[usize::from(next)].key >= key {
+                if next == NIL || self.links[usize::from(next)].group >= group {
                     break;
                 }
                 at = next;
@@ -104,14 +135,8 @@ impl Partition {
         path
     }
 
-    /// The node of `key`, which lies behind `path` if it is there.
-    fn at(&self, path: &[u16; LEVELS], key: u16) -> Option<u16> {
-        let next = self.next(path[0], 0);
-        (next != NIL && self.nodes[usize::from(next)].key == key).then_some(next)
-    }
-
     #[inline]
-    fn find(&self, key: u16) -> Option<u16> {
+    fn find(&self, group: u8) -> Option<u8> {
         let mut at = NIL;
         for level in (0..LEVELS).rev() {
             loop {
@@ -119,7 +144,7 @@ impl Partition {
                 if next == NIL {
                     break;
                 }
-                match self.nodes[usize::from(next)].key.cmp(&key) {
+                match self.links[usize::from(next)].group.cmp(&group) {
                     std::cmp::Ordering::Less => at = next,
                     std::cmp::Ordering::Equal => return Some(next),
                     std::cmp::Ordering::Greater => break,
@@ -129,143 +154,162 @@ impl Partition {
         None
     }
 
-    fn insert(&mut self, path: &[u16; LEVELS], key: u16, list: List) {
-        let height = height(key);
-        let tower = if height > 1 { self.new_tower() } else { NIL };
-        let node = Node {
-            key,
-            next: NIL,
-            tower,
-            list,
+    /// The node of a group, which is made if it is not there.
+    fn find_or_insert(&mut self, group: u8) -> &mut Node {
+        let node = match self.find(group) {
+            Some(node) => node,
+            None => self.insert(group),
         };
-        let at = match self.free_nodes.pop() {
-            Some(at) => {
-                self.nodes[usize::from(at)] = node;
-                at
+        &mut self.nodes[usize::from(node)]
+    }
+
+    fn insert(&mut self, group: u8) -> u8 {
+        let path = self.before(group);
+        let links = Links {
+            group,
+            next: [NIL; LEVELS],
+        };
+        let nothing = Node { there: 0, pages: 0 };
+        let node = match self.free.pop() {
+            Some(node) => {
+                self.links[usize::from(node)] = links;
+                self.nodes[usize::from(node)] = nothing;
+                node
             }
             None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u16
+                self.links.push(links);
+                self.nodes.push(nothing);
+                (self.nodes.len() - 1) as u8
             }
         };
-        for (level, &before) in path.iter().enumerate().take(height) {
+        for (level, &before) in path.iter().enumerate().take(height(group)) {
             let next = self.next(before, level);
-            self.set_next(at, level, next);
-            self.set_next(before, level, at);
+            self.set_next(node, level, next);
+            self.set_next(before, level, node);
         }
+        node
     }
 
-    fn new_tower(&mut self) -> u16 {
-        let nothing = [NIL; LEVELS - 1];
-        if let Some(at) = self.free_towers.pop() {
-            self.towers[usize::from(at)] = nothing;
-            return at;
-        }
-        self.towers.push(nothing);
-        (self.towers.len() - 1) as u16
-    }
-
-    fn remove(&mut self, key: u16) -> Option<List> {
-        let path = self.before(key);
-        let at = self.at(&path, key)?;
-        for (level, &before) in path.iter().enumerate().take(height(key)) {
-            let next = self.next(at, level);
+    fn remove(&mut self, group: u8) {
+        let path = self.before(group);
+        let node = self.next(path[0], 0);
+        for (level, &before) in path.iter().enumerate().take(height(group)) {
+            let next = self.next(node, level);
             self.set_next(before, level, next);
         }
-        let node = self.nodes[usize::from(at)];
-        self.free_nodes.push(at);
-        if node.tower != NIL {
-            self.free_towers.push(node.tower);
+        self.free.push(node);
+    }
+
+    /// The first page from `bit` of `group` on: its group and bit.
+    fn first_from(&self, group: u8, bit: u32) -> Option<(u8, u32)> {
+        let mut node = self.next(self.before(group)[0], 0);
+        while node != NIL {
+            let links = self.links[usize::from(node)];
+            let from = if links.group == group { bit } else { 0 };
+            if let Some(bit) = self.nodes[usize::from(node)].first_from(from) {
+                return Some((links.group, bit));
+            }
+            node = links.next[0];
         }
-        Some(node.list)
+        None
     }
 }
 
 impl SkipIndex {
-    fn partition(&self, page: u32) -> Option<&Partition> {
-        let at = (page / PARTITION_PAGES) as usize;
-        self.partitions.get(at)?.as_deref()
+    /// The node of a page that is there.
+    fn node(&self, page: u32) -> Option<Node> {
+        let (at, group, bit) = split(page);
+        let partition = self.partitions.get(at)?.as_deref()?;
+        let node = partition.nodes[usize::from(partition.find(group)?)];
+        node.has(bit).then_some(node)
     }
 }
 
 impl Index for SkipIndex {
     fn lay(&mut self, page: u32, chunk: Chunk) {
-        let (at, key) = (
-            (page / PARTITION_PAGES) as usize,
-            (page % PARTITION_PAGES) as u16,
-        );
+        let (at, group, bit) = split(page);
         if at >= self.partitions.len() {
             self.partitions.resize_with(at + 1, || None);
         }
         let partition = self.partitions[at].get_or_insert_with(|| Box::new(Partition::new()));
-        let path = partition.before(key);
-        match partition.at(&path, key) {
-            Some(node) => {
-                let list = &mut partition.nodes[usize::from(node)].list;
-                self.chunks -= self.lists.get(*list).len() as u64;
-                self.lists.lay(list, chunk);
-                self.chunks += self.lists.get(*list).len() as u64;
-            }
-            None => {
-                let list = self.lists.with(chunk);
-                partition.insert(&path, key, list);
-                self.pages += 1;
-                self.chunks += 1;
-            }
+        let node = partition.find_or_insert(group);
+        let rank = node.rank(bit);
+        if node.has(bit) {
+            self.lists.lay(self.pages.get_mut(node.pages, rank), chunk);
+            return;
         }
+        self.nodes += u64::from(node.there == 0);
+        node.pages = self.pages.insert(node.pages, node.count(), rank, chunk);
+        node.there |= 1 << bit;
     }
 
     #[inline]
     fn chunks(&self, page: u32) -> &[Chunk] {
-        let key = (page % PARTITION_PAGES) as u16;
-        let found = self.partition(page).and_then(|p| Some((p, p.find(key)?)));
-        found.map_or(&[], |(partition, node)| {
-            self.lists.get(partition.nodes[usize::from(node)].list)
+        let (_, _, bit) = split(page);
+        self.node(page).map_or(&[], |node| {
+            self.lists.get(self.pages.get(node.pages, node.rank(bit)))
         })
     }
 
-    fn remove(&mut self, page: u32) -> bool {
-        let key = (page % PARTITION_PAGES) as u16;
-        let at = (page / PARTITION_PAGES) as usize;
-        let partition = self.partitions.get_mut(at).and_then(Option::as_mut);
-        let Some(list) = partition.and_then(|partition| partition.remove(key)) else {
+    fn cut(&mut self, page: u32, mask: u64) -> bool {
+        let (_, _, bit) = split(page);
+        let Some(node) = self.node(page) else {
             return false;
         };
-        self.pages -= 1;
-        self.chunks -= self.lists.get(list).len() as u64;
-        self.lists.release(list);
+        let entry = self.pages.get_mut(node.pages, node.rank(bit));
+        if !self.lists.cut(entry, mask) {
+            self.remove(page);
+        }
+        true
+    }
+
+    fn remove(&mut self, page: u32) -> bool {
+        let (at, group, bit) = split(page);
+        if self.node(page).is_none() {
+            return false;
+        }
+        let Some(partition) = self.partitions[at].as_deref_mut() else {
+            return false;
+        };
+        let node = partition.find_or_insert(group);
+        let rank = node.rank(bit);
+        self.lists.release(*self.pages.get(node.pages, rank));
+        node.pages = self.pages.remove(node.pages, node.count(), rank);
+        node.there &= !(1 << bit);
+        if node.there == 0 {
+            partition.remove(group);
+            self.nodes -= 1;
+        }
         true
     }
 
     fn next_page(&self, from: u32) -> Option<u32> {
-        let first = (from / PARTITION_PAGES) as usize;
+        let (first, group, bit) = split(from);
         let partitions = self.partitions.iter().enumerate().skip(first);
         for (at, partition) in partitions {
             let Some(partition) = partition else { continue };
-            let key = if at == first {
-                (from % PARTITION_PAGES) as u16
-            } else {
-                0
-            };
-            let next = partition.next(partition.before(key)[0], 0);
-            if next != NIL {
-                let key = partition.nodes[usize::from(next)].key;
-                return Some(at as u32 * PARTITION_PAGES + u32::from(key));
+            let (group, bit) = if at == first { (group, bit) } else { (0, 0) };
+            if let Some((group, bit)) = partition.first_from(group, bit) {
+                let in_partition = u32::from(group) * GROUP + bit;
+                return Some(at as u32 * PARTITION_PAGES + in_partition);
             }
         }
         None
     }
 
     fn pages(&self) -> u64 {
-        self.pages
+        self.pages.len()
     }
 
-    /// An entry of the table is a pointer, a node its page, a pointer to its
-    /// chunks and 4/3 links, a chunk what `bytefs` 4.3 lists.
+    /// An entry of the table is a pointer; a node its group, a bit for each of 64
+    /// pages, a pointer and 4/3 links of a byte; a page its one chunk, or a pointer to
+    /// several and their number; a chunk what `bytefs` 4.3 lists. Blocks count as they
+    /// are, with room that is not used.
     fn memory(&self) -> u64 {
         const POINTER: u64 = 4;
         const CHUNK: u64 = 1 + 4 + 4;
-        let node = 4 + POINTER + POINTER * 4 / 3;
-        self.partitions.len() as u64 * POINTER + self.pages * node + self.chunks * CHUNK
+        let nodes = self.nodes * (1 + 8 + POINTER) + self.nodes * 4 / 3;
+        let chunks = self.pages.room() + self.lists.room();
+        self.partitions.len() as u64 * POINTER + nodes + chunks * CHUNK
     }
 }

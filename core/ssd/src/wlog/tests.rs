@@ -1,7 +1,7 @@
 //! The log beside a model: what each line holds, and who may have it.
 
 use super::index::Index;
-use super::{Chunk, LINE, LINES, Log, LogSizes, SkipIndex, StoreError};
+use super::{Chunk, LINE, LINES, Log, LogSizes, SkipIndex, StoreError, Write};
 use proptest::prelude::*;
 use sim::{Rng, Seed};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +48,22 @@ impl Index for Plain {
         self.0.range(from..).next().map(|(&page, _)| page)
     }
 
+    fn cut(&mut self, page: u32, mask: u64) -> bool {
+        let Some(list) = self.0.remove(&page) else {
+            return false;
+        };
+        for chunk in list {
+            for at in 0..chunk.lines {
+                let (line, slot) = (chunk.line + at, chunk.slot + u32::from(at));
+                if mask >> line & 1 == 0 {
+                    let lines = 1;
+                    self.lay(page, Chunk { line, lines, slot });
+                }
+            }
+        }
+        true
+    }
+
     fn pages(&self) -> u64 {
         self.0.len() as u64
     }
@@ -76,6 +92,9 @@ proptest! {
             let page = page / spread;
             if op == 0 {
                 prop_assert_eq!(skip.remove(page), plain.remove(page));
+            } else if op == 1 {
+                let mask = super::mask(chunk.line, chunk.lines);
+                prop_assert_eq!(skip.cut(page, mask), plain.cut(page, mask));
             } else {
                 skip.lay(page, chunk);
                 plain.lay(page, chunk);
@@ -152,7 +171,7 @@ impl<I: Index + Clone> Firmware<I> {
     fn page(&self, page: u32) -> Vec<u8> {
         let zeros = || vec![0; LINE * LINES as usize];
         let mut bytes = self.flash.get(&page).cloned().unwrap_or_else(zeros);
-        self.log.merge(page, &mut bytes);
+        self.log.merge(page, 0, &mut bytes);
         bytes
     }
 
@@ -194,7 +213,15 @@ impl<I: Index + Clone> Firmware<I> {
             let by = self.model.open.get(&(page, at))?.0;
             (by != tx).then_some(by)
         });
-        match self.log.store(page, line, lines, tx, &bytes) {
+        let write = Write {
+            page,
+            line,
+            lines,
+            tx,
+            tag: 0,
+            bytes: &bytes,
+        };
+        match self.log.store(&write) {
             Ok(()) => {
                 assert_eq!(owner, None);
                 for at in 0..lines {
@@ -215,7 +242,10 @@ impl<I: Index + Clone> Firmware<I> {
             Err(StoreError::Full) => {
                 self.seen.insert("full");
             }
-            Err(StoreError::Oversized { open, slots }) => assert!(open > slots / 2),
+            Err(StoreError::Oversized { open, slots }) => {
+                assert!(2 * open + LINES > slots);
+                self.seen.insert("oversized");
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -246,15 +276,25 @@ impl<I: Index + Clone> Firmware<I> {
         if self.under_way.as_ref().is_some_and(|(at, _)| *at == page) {
             return;
         }
-        let bytes = vec![rng.below(255) as u8 + 1; LINE * LINES as usize];
-        self.log.invalidate(page);
-        for line in 0..LINES as u8 {
+        let value = rng.below(255) as u8 + 1;
+        let lines = match rng.below(2) {
+            0 => 0..LINES as u8,
+            _ => {
+                self.seen.insert("part of a block");
+                let first = rng.below(8) as u8 * 8;
+                first..first + 8
+            }
+        };
+        self.log
+            .invalidate(page, super::mask(lines.start, lines.len() as u8));
+        let mut bytes = self.flash.get(&page).cloned();
+        let bytes = bytes.get_or_insert_with(|| vec![0; LINE * LINES as usize]);
+        for line in lines {
             self.model.open.remove(&(page, line));
-            self.model
-                .kept
-                .insert((page, line), bytes[..LINE].try_into().unwrap());
+            self.model.kept.insert((page, line), [value; LINE]);
+            bytes[usize::from(line) * LINE..][..LINE].fill(value);
         }
-        self.flash.insert(page, bytes);
+        self.flash.insert(page, bytes.clone());
     }
 
     /// One step of cleaning: begin, move a page, end.
@@ -292,12 +332,12 @@ impl<I: Index + Clone> Firmware<I> {
         self.under_way = None;
         self.model.open.clear();
         self.model.txs.clear();
-        self.log = self.log.recovered();
+        self.log = Log::recovered(self.log.kept());
         for _ in 0..3 {
             self.clean();
         }
         self.under_way = None;
-        self.log = self.log.recovered();
+        self.log = Log::recovered(self.log.kept());
         while self.log.frozen.is_some() {
             self.clean();
         }
@@ -324,6 +364,8 @@ fn committed_lines_survive_and_open_ones_do_not() {
         "full",
         "locked",
         "migrated",
+        "oversized",
+        "part of a block",
     ];
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
 }
@@ -335,19 +377,56 @@ fn a_transaction_that_cleaning_could_not_free_is_refused() {
         commits: 4,
         keep_contents: false,
     });
-    let store = |log: &mut Log<SkipIndex>, line| log.store(0, line, 1, 7, &[]);
-    for line in 0..50 {
+    let store = |log: &mut Log<SkipIndex>, line| {
+        log.store(&Write {
+            page: 0,
+            line,
+            lines: 1,
+            tx: 7,
+            tag: 0,
+            bytes: &[],
+        })
+    };
+    for line in 0..18 {
         store(&mut log, line).unwrap();
     }
-    let refused = store(&mut log, 50).unwrap_err();
+    let refused = store(&mut log, 18).unwrap_err();
     assert_eq!(
         refused,
         StoreError::Oversized {
-            open: 51,
+            open: 19,
             slots: 100
         }
     );
     log.commit(7).unwrap();
-    assert_eq!(store(&mut log, 50).unwrap_err(), StoreError::Committed(7));
+    assert_eq!(store(&mut log, 18).unwrap_err(), StoreError::Committed(7));
     assert_eq!(log.commit(8).unwrap_err(), super::CommitError::Unknown(8));
+}
+
+#[test]
+fn lines_that_cleaning_moves_count_once() {
+    let mut log = Log::<SkipIndex>::new(LogSizes {
+        log: 300 * 80,
+        commits: 4,
+        keep_contents: false,
+    });
+    for line in 0..60 {
+        log.store(&Write {
+            page: 3,
+            line,
+            lines: 1,
+            tx: 7,
+            tag: 0,
+            bytes: &[],
+        })
+        .unwrap();
+    }
+    log.freeze();
+    assert_eq!(log.resolve(3).moved, 60);
+    assert_eq!((log.open_lines(), log.fill().0), (60, 120));
+    log.cleaned(3);
+    log.finish();
+    assert_eq!((log.open_lines(), log.fill().0), (60, 60));
+    log.commit(7).unwrap();
+    assert_eq!(log.open_lines(), 0);
 }

@@ -15,7 +15,20 @@ const COMMIT: u64 = 4;
 struct Tx {
     /// Lines of it in the ring, dead ones included.
     lines: u32,
+    /// Of those, lines that cleaning has moved and that still lie where they were.
+    moved: u32,
     committed: bool,
+}
+
+impl Tx {
+    /// Lines that would have to be moved, were it cleaned now.
+    fn open(self) -> u32 {
+        if self.committed {
+            0
+        } else {
+            self.lines - self.moved
+        }
+    }
 }
 
 /// The transactions of a log; kept by the battery.
@@ -65,6 +78,12 @@ impl TxLog {
         tx == 0 || self.known.get(&tx).is_some_and(|tx| tx.committed)
     }
 
+    /// Those that have committed, by number.
+    pub(super) fn committed(&self) -> impl Iterator<Item = u32> {
+        let known = self.known.iter();
+        known.filter(|(_, tx)| tx.committed).map(|(&tx, _)| tx)
+    }
+
     /// Whether `tx` may write.
     pub(super) fn may_write(&self, tx: u32) -> Result<(), StoreError> {
         match self.known.get(&tx) {
@@ -73,36 +92,48 @@ impl TxLog {
         }
     }
 
+    /// Applies `change` to what is known of `tx`.
+    fn change(&mut self, tx: u32, change: impl FnOnce(&mut Tx)) {
+        let known = self.known.entry(tx).or_default();
+        self.open_lines -= known.open();
+        change(known);
+        self.open_lines += known.open();
+    }
+
     pub(super) fn add(&mut self, tx: u32, lines: u32) {
         if tx != 0 {
-            let known = self.known.entry(tx).or_default();
-            known.lines += lines;
-            self.open_lines += if known.committed { 0 } else { lines };
+            self.change(tx, |known| known.lines += lines);
         }
     }
 
+    /// A line of `tx` was written again at the end of the log, by cleaning.
+    pub(super) fn moved(&mut self, tx: u32) {
+        self.change(tx, |known| known.moved += 1);
+    }
+
     pub(super) fn commit(&mut self, tx: u32) -> Result<(), CommitError> {
-        let known = self.known.get_mut(&tx).ok_or(CommitError::Unknown(tx))?;
+        let known = self.known.get(&tx).ok_or(CommitError::Unknown(tx))?;
         if known.committed {
             return Err(CommitError::Committed(tx));
         }
         if self.commits == self.most {
             return Err(CommitError::Full(self.most));
         }
-        known.committed = true;
+        self.change(tx, |known| known.committed = true);
         self.commits += 1;
-        self.open_lines -= known.lines;
         self.forget_if_done(tx);
         Ok(())
     }
 
-    /// Lines of `tx` have left the ring.
+    /// Lines of `tx` have left the ring; what had been moved was among what left.
     pub(super) fn remove(&mut self, tx: u32, lines: u32) {
-        let Some(known) = self.known.get_mut(&tx) else {
+        if !self.known.contains_key(&tx) {
             return;
-        };
-        known.lines -= lines;
-        self.open_lines -= if known.committed { 0 } else { lines };
+        }
+        self.change(tx, |known| {
+            known.lines -= lines;
+            known.moved = known.moved.saturating_sub(lines);
+        });
         self.forget_if_done(tx);
     }
 

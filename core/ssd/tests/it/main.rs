@@ -1,5 +1,6 @@
 //! The drive, tested from outside.
 
+mod bytes;
 mod cleaning;
 mod image;
 mod mapping;

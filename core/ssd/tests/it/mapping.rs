@@ -1,6 +1,7 @@
 //! The map: entries larger than what the host writes, entries that are on flash,
 //! and the memory that all of them take.
 
+use nand::{BlockId, Payload};
 use sim::{Kernel, Seed};
 use ssd::{
     Cause, Content, Drive, DriveConfig, DriveMedia, Ledger, Precondition, Preset, ReadCause,
@@ -24,6 +25,27 @@ struct Outcome {
     read: Vec<u64>,
     /// What was written there last.
     written: Vec<u64>,
+    /// Sectors whose contents take memory.
+    kept: usize,
+}
+
+/// Sectors of flash that hold something other than zeros.
+fn kept(media: &DriveMedia) -> usize {
+    let geometry = media.cells.geometry();
+    let holds = |block, page, sector| media.cells.payload(block, page, sector) != Payload::Zero;
+    let (dies, planes) = (geometry.dies(), geometry.planes);
+    let blocks = (0..dies * planes * geometry.blocks_per_plane).map(|number| BlockId {
+        die: number % dies,
+        plane: number / dies % planes,
+        block: number / dies / planes,
+    });
+    let in_block = |block| {
+        let pages = 0..media.cells.written(block);
+        let sectors = 0..geometry.sectors_per_page();
+        let count = |page| sectors.clone().filter(|&s| holds(block, page, s)).count();
+        pages.map(count).sum::<usize>()
+    };
+    blocks.map(in_block).sum()
 }
 
 /// Four workers write sectors of 4 KiB at random, each those whose number leaves
@@ -72,7 +94,10 @@ fn write_sectors(config: &DriveConfig, rounds: u64) -> Outcome {
     });
     kernel.run();
     drive.check();
+    let off = drive.clone();
+    let media = kernel.block_on(async move { off.shutdown().await });
     Outcome {
+        kept: kept(&media),
         ledger: drive.ledger(),
         read,
         written,
@@ -182,4 +207,16 @@ fn map_validity_and_spare_areas_take_ten_bytes_a_page_of_flash() {
     eprintln!("{of_flash:.2} bytes a page of flash, {of_host:.2} a page of the host");
     assert!(of_flash < 10.0, "{map} and {spare}");
     assert!(of_host < 10.6, "{map} and {spare}");
+}
+
+#[test]
+fn of_what_was_overwritten_or_moved_only_the_newest_contents_take_memory() {
+    for (page_bytes, pages_per_block) in [(4 * KIB, 64), (16 * KIB, 16)] {
+        let config = keeping(page_bytes as u32, pages_per_block, 3_000);
+        let outcome = write_sectors(&config, 6);
+        assert_eq!(outcome.read, outcome.written);
+        assert!(outcome.ledger.by_cause(Cause::Gc) > 0, "some were moved");
+        let mapped = outcome.written.iter().filter(|&&tag| tag != 0).count();
+        assert_eq!(outcome.kept, mapped);
+    }
 }

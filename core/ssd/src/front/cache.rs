@@ -1,0 +1,233 @@
+//! Which pages are in the device's DRAM, by recency, and what those hold that
+//! flash does not.
+//!
+//! Invariants: a page is in one slot or in none; the list from newest to oldest
+//! has every slot in use once; a clean page holds what flash or the log behind the
+//! cache hold, so only dirty ones have contents here.
+
+use crate::layout::NONE;
+use crate::map::Touched;
+use crate::media::SavedSlot;
+use nand::Payload;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Contents that are in the cache only.
+#[derive(Clone, Debug)]
+pub(super) struct Dirty {
+    /// None where contents are not kept.
+    pub(super) payload: Option<Payload>,
+    /// Where it is to be written.
+    pub(super) frontier: u16,
+    /// Origin of the data.
+    pub(super) tag: u16,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    page: u32,
+    newer: u32,
+    older: u32,
+    dirty: Option<Dirty>,
+}
+
+/// The cache.
+pub(super) struct Cache {
+    capacity: u32,
+    /// Slot of each page of the drive.
+    slot_of: Vec<u32>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    dirty: u32,
+    /// Pages on their way in from flash.
+    pub(super) fetching: BTreeSet<u32>,
+    /// Each is told the pages whose dirty contents have changed.
+    watches: Vec<Touched>,
+}
+
+impl Cache {
+    pub(super) fn new(capacity: u32, pages: u32) -> Self {
+        Self {
+            capacity,
+            slot_of: vec![NONE; pages as usize],
+            slots: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            dirty: 0,
+            fetching: BTreeSet::new(),
+            watches: Vec::new(),
+        }
+    }
+
+    pub(super) fn watch(&mut self) -> Touched {
+        let watch = Touched::default();
+        self.watches.push(Rc::clone(&watch));
+        watch
+    }
+
+    pub(super) fn unwatch(&mut self, watch: &Touched) {
+        self.watches.retain(|other| !Rc::ptr_eq(other, watch));
+    }
+
+    fn tell(&self, page: u32) {
+        for watch in &self.watches {
+            watch.borrow_mut().push(page);
+        }
+    }
+
+    pub(super) fn has(&self, page: u32) -> bool {
+        self.slot_of[page as usize] != NONE
+    }
+
+    /// What a page holds that is in the cache only.
+    pub(super) fn dirty(&self, page: u32) -> Option<&Dirty> {
+        let slot = self.slot_of[page as usize];
+        self.slots.get(slot as usize)?.dirty.as_ref()
+    }
+
+    /// Takes the contents of a dirty page.
+    pub(super) fn take_contents(&mut self, page: u32) -> Option<Payload> {
+        let slot = self.slot_of[page as usize];
+        let slot = self.slots.get_mut(slot as usize)?;
+        slot.dirty.as_mut()?.payload.take()
+    }
+
+    /// Marks a page used; whether it is there.
+    pub(super) fn touch(&mut self, page: u32) -> bool {
+        let slot = self.slot_of[page as usize];
+        if slot != NONE {
+            self.unlink(slot);
+            self.link_newest(slot);
+        }
+        slot != NONE
+    }
+
+    /// Whether a page is there or there is room for it. Room is made if the page used
+    /// longest ago is clean.
+    pub(super) fn make_room(&mut self, page: u32) -> bool {
+        let used = (self.slots.len() - self.free.len()) as u32;
+        if self.has(page) || used < self.capacity {
+            return true;
+        }
+        let oldest = &self.slots[self.oldest as usize];
+        let is_clean = oldest.dirty.is_none();
+        if is_clean {
+            self.remove(oldest.page);
+        }
+        is_clean
+    }
+
+    /// Puts a page in, or what it holds from now on; there is room.
+    pub(super) fn put(&mut self, page: u32, dirty: Option<Dirty>) {
+        if !self.touch(page) {
+            let slot = Slot {
+                page,
+                newer: NONE,
+                older: NONE,
+                dirty: None,
+            };
+            let index = self.free.pop().unwrap_or(self.slots.len() as u32);
+            match self.slots.get_mut(index as usize) {
+                Some(free) => *free = slot,
+                None => self.slots.push(slot),
+            }
+            self.slot_of[page as usize] = index;
+            self.link_newest(index);
+        }
+        if let Some(dirty) = dirty {
+            let slot = self.slot_of[page as usize];
+            let before = self.slots[slot as usize].dirty.replace(dirty);
+            self.dirty += u32::from(before.is_none());
+            self.tell(page);
+        }
+    }
+
+    /// Takes a page out, with what was in the cache only.
+    pub(super) fn remove(&mut self, page: u32) -> Option<Dirty> {
+        let index = std::mem::replace(&mut self.slot_of[page as usize], NONE);
+        if index == NONE {
+            return None;
+        }
+        self.unlink(index);
+        self.free.push(index);
+        let dirty = self.slots[index as usize].dirty.take();
+        if dirty.is_some() {
+            self.dirty -= 1;
+            self.tell(page);
+        }
+        dirty
+    }
+
+    /// Dirty pages, least recently used first.
+    pub(super) fn dirty_pages(&self) -> Vec<u32> {
+        let dirty = self.oldest_first().filter(|slot| slot.dirty.is_some());
+        dirty.map(|slot| slot.page).collect()
+    }
+
+    /// The page used longest ago, if it is dirty.
+    pub(super) fn victim(&self) -> Option<u32> {
+        let oldest = self.slots.get(self.oldest as usize)?;
+        oldest.dirty.is_some().then_some(oldest.page)
+    }
+
+    fn oldest_first(&self) -> impl Iterator<Item = &Slot> {
+        let slot = |index: u32| self.slots.get(index as usize);
+        std::iter::successors(slot(self.oldest), move |s| slot(s.newer))
+    }
+
+    /// What the battery keeps, least recently used first.
+    pub(super) fn saved(&self) -> Vec<SavedSlot> {
+        let dirty = self.dirty_pages().into_iter();
+        dirty.filter_map(|page| self.saved_page(page)).collect()
+    }
+
+    /// What the battery keeps of one page.
+    pub(super) fn saved_page(&self, page: u32) -> Option<SavedSlot> {
+        self.dirty(page).map(|dirty| SavedSlot {
+            page,
+            tag: dirty.tag,
+            frontier: dirty.frontier,
+            payload: dirty.payload.clone().into_iter().collect(),
+        })
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Slot { newer, older, .. } = self.slots[index as usize];
+        match newer {
+            NONE => self.newest = older,
+            _ => self.slots[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.slots[older as usize].newer = newer,
+        }
+    }
+
+    fn link_newest(&mut self, index: u32) {
+        let before = std::mem::replace(&mut self.newest, index);
+        let slot = &mut self.slots[index as usize];
+        (slot.newer, slot.older) = (NONE, before);
+        match before {
+            NONE => self.oldest = index,
+            _ => self.slots[before as usize].newer = index,
+        }
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(super) fn check(&self) {
+        let mut used = 0;
+        let mut dirty = 0;
+        for slot in self.oldest_first() {
+            let index = self.slot_of[slot.page as usize];
+            assert_eq!(self.slots[index as usize].page, slot.page);
+            used += 1;
+            dirty += u32::from(slot.dirty.is_some());
+        }
+        assert!(used <= self.capacity, "{used} pages of {}", self.capacity);
+        assert_eq!(used as usize, self.slots.len() - self.free.len());
+        assert_eq!(dirty, self.dirty, "dirty pages");
+    }
+}

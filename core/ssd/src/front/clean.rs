@@ -1,0 +1,246 @@
+//! Log cleaning, recovery after a power cut, and leaving nothing behind at shutdown.
+
+use super::Front;
+use crate::bytes::ByteError;
+use crate::drive::{Core, Drive, IoError};
+use crate::ledger::{Cause, ReadCause};
+use crate::map::Where;
+use crate::state::Incoming;
+use crate::wlog::{LINE, PageImage};
+use nand::Payload;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use units::Ns;
+
+/// What RECOVER found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Pages that were written from the log to flash.
+    pub pages: u64,
+    /// Writes in the log that counted.
+    pub kept: u64,
+    /// Writes of transactions that had not committed.
+    pub dropped: u64,
+    /// How long it took.
+    pub time: Ns,
+}
+
+impl Drive {
+    /// Brings home what had committed before the power went, and drops what had not.
+    /// Until then nothing can be stored if the power cut left anything in the log;
+    /// reads see it as if it were done already.
+    //= bytefs 4.7
+    ///
+    /// # Errors
+    /// If that was done since power-on; on a drive out of spare blocks.
+    pub async fn recover(&self) -> Result<RecoveryReport, ByteError> {
+        let front = self.core.front()?;
+        if front.recovered.replace(true) {
+            return Err(ByteError::Recovered);
+        }
+        let report = self.core.recover(front).await;
+        front.recovered.set(report.is_ok());
+        Ok(report?)
+    }
+}
+
+impl Core {
+    async fn recover(self: &Rc<Self>, front: &Front) -> Result<RecoveryReport, IoError> {
+        let start = self.sim.now();
+        self.sim.sleep(self.config.controller.command).await;
+        let mut report = RecoveryReport::default();
+        if let Some(log) = front.log.as_ref().filter(|_| front.unrecovered.get()) {
+            (report.kept, report.dropped) = log.borrow().survey();
+            let entries = report.kept + report.dropped;
+            let scan = Ns(front.config.log.lookup.0 * entries);
+            self.sim.sleep(scan).await;
+            let before = self.state.borrow().ledger.bytes.cleaned_pages;
+            self.clean(front).await?;
+            self.write_out().await;
+            report.pages = self.state.borrow().ledger.bytes.cleaned_pages - before;
+            front.unrecovered.set(false);
+        }
+        report.time = self.sim.now().since(start);
+        Ok(report)
+    }
+
+    /// Whether the log is to be cleaned now.
+    pub(super) fn must_clean(&self, front: &Front) -> bool {
+        let Some(log) = &front.log else {
+            return false;
+        };
+        if front.unrecovered.get() || self.read_only.get() {
+            return false;
+        }
+        let percent = u64::from(front.config.log.clean_percent);
+        let full =
+            |(used, all): (u32, u32)| used > 0 && u64::from(used) * 100 >= u64::from(all) * percent;
+        let log = log.borrow();
+        // What is open would only move.
+        let can_free = log.fill().0 > log.open_lines();
+        front.someone_waits.get() || (can_free && full(log.fill())) || full(log.commits())
+    }
+
+    /// Cleans the log whenever it is due, for ever.
+    pub(crate) async fn clean_in_background(self: Rc<Self>) {
+        let Some(front) = &self.front else { return };
+        loop {
+            while !self.must_clean(front) {
+                front.work.wait(&self.sim).await;
+            }
+            if self.clean(front).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Cleans all that is in the log now.
+    //= bytefs 4.3
+    pub(super) async fn clean(self: &Rc<Self>, front: &Front) -> Result<(), IoError> {
+        let Some(log) = &front.log else {
+            return Ok(());
+        };
+        let _only = front.cleaning.acquire(1).await;
+        if !log.borrow().is_frozen() {
+            log.borrow_mut().freeze();
+        }
+        let next = Rc::new(Cell::new(0));
+        let pages = log.borrow().pages_to_clean();
+        let workers: Vec<_> = (0..pages.min(u64::from(front.config.log.pages_in_work)))
+            .map(|_| {
+                let (core, next) = (Rc::clone(self), Rc::clone(&next));
+                self.sim.spawn(async move { core.clean_pages(&next).await })
+            })
+            .collect();
+        let mut result = Ok(());
+        for worker in workers {
+            let cleaned = worker.await;
+            result = result.and(cleaned);
+        }
+        if result.is_ok() {
+            log.borrow_mut().finish();
+            self.state.borrow_mut().ledger.bytes.cleanings += 1;
+        }
+        front.someone_waits.set(false);
+        front.freed.notify(&self.sim);
+        result
+    }
+
+    /// Cleans page after page, as one of several who share `next`.
+    async fn clean_pages(self: &Rc<Self>, next: &Cell<u32>) -> Result<(), IoError> {
+        let Some(front) = &self.front else {
+            return Ok(());
+        };
+        while let Some(page) = front.next_to_clean(next.get()) {
+            next.set(page + 1);
+            self.clean_page(front, page).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves the committed lines of a page into the write buffer, over what the drive
+    /// behind has of the page.
+    //= bytefs 4.3
+    async fn clean_page(self: &Rc<Self>, front: &Front, page: u32) -> Result<(), IoError> {
+        let Some(log) = &front.log else {
+            return Ok(());
+        };
+        let committed = log.borrow().committed_lines(page);
+        let is_readable = match committed {
+            0 | u64::MAX => true,
+            _ => self.read_old(front, page).await.is_ok(),
+        };
+        self.buffer.take(1).await;
+        if self.read_only.get() {
+            self.buffer.put(1);
+            return Err(IoError::ReadOnly);
+        }
+        // From here on everything happens at one instant.
+        let image = log.borrow_mut().resolve(page);
+        {
+            let mut state = self.state.borrow_mut();
+            state.ledger.bytes.migrated_lines += u64::from(image.moved);
+            state.ledger.bytes.cleaned_pages += u64::from(image.lines != 0);
+        }
+        if image.lines == 0 {
+            self.buffer.put(1);
+        } else {
+            let incoming = Incoming {
+                page,
+                frontier: self.with_room(0),
+                cause: Cause::LogCleaning,
+                tag: image.tag,
+            };
+            let keeps = self.config.flash.keep_contents;
+            let payload = keeps.then(|| self.laid_over(page, &image, is_readable));
+            self.put_page(incoming, payload);
+        }
+        log.borrow_mut().cleaned(page);
+        Ok(())
+    }
+
+    /// Reads a page of which cleaning writes a part, for the time that it takes. The
+    /// cache may have it, but lines that have not committed are in the cache too.
+    async fn read_old(&self, front: &Front, page: u32) -> Result<(), IoError> {
+        let nothing_open = || {
+            front
+                .log
+                .as_ref()
+                .is_some_and(|l| l.borrow().open_lines() == 0)
+        };
+        if front.is_cached(page) && nothing_open() {
+            return Ok(());
+        }
+        let place = self.state.borrow().map.get(page);
+        match place {
+            Where::Flash(place) => self.read_page_of(page, place, ReadCause::LogCleaning).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// What the drive behind has of a page, with the lines of `image` laid over.
+    fn laid_over(&self, page: u32, image: &PageImage, is_readable: bool) -> Payload {
+        if !image.is_partial() {
+            return Payload::Bytes(Arc::new(*image.bytes));
+        }
+        let old = self.contents(page).and_then(|old| old.into_iter().next());
+        let old = old.unwrap_or_default();
+        if old == Payload::Lost || !is_readable {
+            return Payload::Lost;
+        }
+        let mut bytes = old.to_bytes();
+        for line in (0..64).filter(|line| image.lines >> line & 1 == 1) {
+            let at = line * LINE..(line + 1) * LINE;
+            bytes[at.clone()].copy_from_slice(&image.bytes[at]);
+        }
+        Payload::Bytes(Arc::new(bytes))
+    }
+
+    /// Moves all that the front holds to the write buffer; what has not committed
+    /// never will. If the drive takes no writes any more, all stays where it is.
+    pub(crate) async fn flush_front(self: &Rc<Self>) {
+        let Some(front) = &self.front else { return };
+        if self.clean(front).await.is_ok()
+            && let Some(log) = &front.log
+        {
+            log.borrow_mut().clear();
+        }
+        let cache = front.cache.as_ref();
+        let dirty = cache.map(|cache| cache.borrow().dirty_pages());
+        for page in dirty.unwrap_or_default() {
+            self.buffer.take(1).await;
+            if self.read_only.get() {
+                self.buffer.put(1);
+                return;
+            }
+            self.write_back(front, page);
+        }
+    }
+}
+
+impl Front {
+    fn next_to_clean(&self, from: u32) -> Option<u32> {
+        self.log.as_ref()?.borrow().next_to_clean(from)
+    }
+}

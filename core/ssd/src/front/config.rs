@@ -1,0 +1,225 @@
+//! The knobs of a front, as drive files say them.
+
+use crate::config::{ConfigError, DriveConfig};
+use crate::wlog::{LINES, LogSizes};
+use nand::UNIT;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, GIB, MIB, Ns};
+
+/// Largest log: 16 GiB, so that its slots have numbers of 32 bits with room.
+const LOG_MAX: u64 = 16 * GIB;
+/// Least slots of a log: the largest write, and one page of a transaction that
+/// cleaning moves.
+const SLOTS_MIN: u64 = 4 * LINES as u64;
+/// Most pages that cleaning may have in work.
+const IN_WORK_MAX: u32 = 1 << 16;
+
+/// What is between the lines of the host and the pages of the flash. All of it is
+/// kept by a battery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FrontConfig {
+    /// Time to move a line to or from the device's DRAM; `bytefs` Table 1 has 100 ns
+    /// for DRAM.
+    pub line: Ns,
+    /// The write log.
+    pub log: LogConfig,
+    /// The page cache.
+    pub cache: CacheConfig,
+}
+
+impl Default for FrontConfig {
+    fn default() -> Self {
+        Self {
+            line: Ns(100),
+            log: LogConfig::default(),
+            cache: CacheConfig::default(),
+        }
+    }
+}
+
+/// A log of cache lines.
+//= bytefs 4.3
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// Lines with their descriptors; 0 for no log, which is the default. `bytefs` 4.3
+    /// has 256 MiB.
+    pub bytes: Bytes,
+    /// Commit entries of 4 bytes; 0 for firmware without transactions. 2 MiB in
+    /// `bytefs` 4.3.
+    pub commits: Bytes,
+    /// How full log or commit entries are, in hundredths, when cleaning begins in the
+    /// background. 85 in `bytefs` 4.3, which says it of the log only.
+    pub clean_percent: u32,
+    /// Time to look a page up; 89 ns in `bytefs` 4.3, measured on a full log.
+    pub lookup: Ns,
+    /// Pages that cleaning has in work at once. `bytefs` 4.3 fills a write buffer with
+    /// them and writes it across the channels; the number is a choice of ours.
+    pub pages_in_work: u32,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            bytes: Bytes(0),
+            commits: Bytes(2 * MIB),
+            clean_percent: 85,
+            lookup: Ns(89),
+            pages_in_work: 64,
+        }
+    }
+}
+
+/// A cache of pages of 4 KiB, least recently used first out, written back.
+//= bytefs 5.1
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheConfig {
+    /// Its size; 0 for no cache, which is the default. 256 MiB in `bytefs` 5.1.
+    pub bytes: Bytes,
+    /// Time to look a page up; 49 ns in `skybyte` 3.2.
+    pub lookup: Ns,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            bytes: Bytes(0),
+            lookup: Ns(49),
+        }
+    }
+}
+
+impl FrontConfig {
+    /// A page cache of 256 MiB.
+    //= bytefs 5.1
+    #[must_use]
+    pub fn page_cache() -> Self {
+        let bytes = Bytes(256 * MIB);
+        let cache = CacheConfig {
+            bytes,
+            ..CacheConfig::default()
+        };
+        Self {
+            cache,
+            ..Self::default()
+        }
+    }
+
+    /// A write log of 256 MiB with transactions.
+    //= bytefs 4.3
+    #[must_use]
+    pub fn write_log() -> Self {
+        let bytes = Bytes(256 * MIB);
+        let log = LogConfig {
+            bytes,
+            ..LogConfig::default()
+        };
+        Self {
+            log,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn has_log(&self) -> bool {
+        self.log.bytes.0 > 0
+    }
+
+    pub(crate) fn has_cache(&self) -> bool {
+        self.cache.bytes.0 > 0
+    }
+
+    pub(crate) fn has_transactions(&self) -> bool {
+        self.has_log() && self.log.commits.0 > 0
+    }
+
+    /// Pages that the cache holds.
+    pub(crate) fn cached_pages(&self) -> u32 {
+        (self.cache.bytes.0 / UNIT as u64) as u32
+    }
+
+    pub(crate) fn log_sizes(&self, keep_contents: bool) -> LogSizes {
+        LogSizes {
+            log: self.log.bytes.0,
+            commits: self.log.commits.0,
+            keep_contents,
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        if !self.has_log() && !self.has_cache() {
+            let (knob, expected) = ("front", "front.log.bytes or front.cache.bytes above 0");
+            return Err(ConfigError::range(knob, "neither", expected));
+        }
+        let page = UNIT as u64;
+        let slots = LogSizes::slots(self.log.bytes.0);
+        let percent = u64::from(self.log.clean_percent);
+        let in_work = u64::from(self.log.pages_in_work);
+        let least = Bytes(LogSizes::bytes(SLOTS_MIN));
+        let checks = [
+            (
+                "front.log.bytes",
+                self.log.bytes.to_string(),
+                !self.has_log() || (slots >= SLOTS_MIN && self.log.bytes.0 <= LOG_MAX),
+                format!("0, or {least} to {}", Bytes(LOG_MAX)),
+            ),
+            (
+                "front.log.commits",
+                self.log.commits.to_string(),
+                self.log.commits.0.is_multiple_of(4) && self.log.commits.0 <= LOG_MAX,
+                format!("a multiple of 4 up to {}", Bytes(LOG_MAX)),
+            ),
+            (
+                "front.log.clean_percent",
+                percent.to_string(),
+                (1..=100).contains(&percent),
+                "1 to 100".to_owned(),
+            ),
+            (
+                "front.log.pages_in_work",
+                in_work.to_string(),
+                (1..=u64::from(IN_WORK_MAX)).contains(&in_work),
+                format!("1 to {IN_WORK_MAX}"),
+            ),
+            (
+                "front.cache.bytes",
+                self.cache.bytes.to_string(),
+                self.cache.bytes.0.is_multiple_of(page) && self.cache.bytes.0 <= LOG_MAX,
+                format!("a multiple of {} up to {}", Bytes(page), Bytes(LOG_MAX)),
+            ),
+        ];
+        let wrong = checks.into_iter().find(|(_, _, fits, _)| !fits);
+        wrong.map_or(Ok(()), |(knob, value, _, expected)| {
+            Err(ConfigError::range(knob, value, expected))
+        })
+    }
+}
+
+/// Refuses a front that cannot be, or not before such a drive.
+pub(crate) fn check(config: &DriveConfig) -> Result<(), ConfigError> {
+    let Some(front) = &config.front else {
+        return Ok(());
+    };
+    front.check()?;
+    let page = Bytes(UNIT as u64);
+    if config.mapping.unit != page {
+        let expected = format!("{page} behind a front");
+        return Err(ConfigError::range(
+            "mapping.unit",
+            config.mapping.unit,
+            expected,
+        ));
+    }
+    if config.mapping.cache.0 > 0 {
+        let (knob, value) = ("mapping.cache", config.mapping.cache);
+        let expected = "0 behind a front, which needs the whole map";
+        return Err(ConfigError::range(knob, value, expected));
+    }
+    if !config.controller.power_loss_protection {
+        let knob = "controller.power_loss_protection";
+        let expected = "true behind a front, which has a battery";
+        return Err(ConfigError::range(knob, false, expected));
+    }
+    Ok(())
+}

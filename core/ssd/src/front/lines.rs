@@ -1,0 +1,380 @@
+//! Loads, stores and commits.
+
+use super::cache::Dirty;
+use super::{Front, lost};
+use crate::bytes::{ByteError, lines_of};
+use crate::drive::{Core, Drive, IoError};
+use crate::ledger::ReadCause;
+use crate::wlog::{CommitError, LINE, LINES, LogSizes, StoreError, Write, mask};
+use nand::Payload;
+use std::rc::Rc;
+use std::sync::Arc;
+use units::{Ns, Origin};
+
+/// Lines of one page.
+#[derive(Clone, Copy)]
+struct Piece {
+    page: u32,
+    line: u8,
+    lines: u8,
+    /// Where in the access the first of them is, in bytes.
+    offset: usize,
+}
+
+impl Piece {
+    fn mask(self) -> u64 {
+        mask(self.line, self.lines)
+    }
+
+    fn bytes(self) -> std::ops::Range<usize> {
+        self.offset..self.offset + usize::from(self.lines) * LINE
+    }
+}
+
+/// The lines `first` to before `end`, page by page.
+fn pieces(first: u64, end: u64) -> impl Iterator<Item = Piece> + Clone {
+    let of = u64::from(LINES);
+    (first / of..end.div_ceil(of)).map(move |page| {
+        let (from, to) = (first.max(page * of), end.min((page + 1) * of));
+        Piece {
+            page: page as u32,
+            line: (from % of) as u8,
+            lines: (to - from) as u8,
+            offset: (from - first) as usize * LINE,
+        }
+    })
+}
+
+impl Drive {
+    /// Whether the drive is read and written by bytes too.
+    #[must_use]
+    pub fn has_bytes(&self) -> bool {
+        self.core.front.is_some()
+    }
+
+    /// Whether the drive says that it has a volatile write cache, which hosts flush.
+    /// One that is mapped into memory says it has none, since a battery protects all
+    /// of it. Drives of blocks say they have one, even if capacitors protect it: there
+    /// are drives of both kinds, and these take the command for nothing.
+    #[must_use]
+    pub fn has_volatile_cache(&self) -> bool {
+        !self.has_bytes()
+    }
+
+    /// Whether its firmware has transactions.
+    #[must_use]
+    pub fn has_transactions(&self) -> bool {
+        let front = self.core.front.as_ref();
+        front.is_some_and(|front| front.config.has_transactions())
+    }
+
+    /// Most lines that transactions which have not committed may have together; 0
+    /// without transactions.
+    //= bytefs 4.3
+    #[must_use]
+    pub fn transaction_lines(&self) -> u64 {
+        let front = self.core.front.as_ref();
+        let front = front.filter(|front| front.config.has_transactions());
+        front.map_or(0, |front| LogSizes::open_lines(front.config.log.bytes.0))
+    }
+
+    /// Reads the lines at byte `at` into `out`.
+    //= bytefs 4.4
+    ///
+    /// # Errors
+    /// If they are not whole lines of the drive, if the flash cannot be read, or if
+    /// the drive has no bytes.
+    pub async fn load(&self, at: u64, out: &mut [u8]) -> Result<(), ByteError> {
+        let front = self.core.front()?;
+        let (first, end) = lines_of(at, out.len() as u64, self.core.config.capacity.0)?;
+        let result = self.core.load(front, first, end, out).await;
+        if result.is_err() {
+            let mut smart = self.core.smart.get();
+            smart.media_errors += 1;
+            self.core.smart.set(smart);
+        }
+        Ok(result?)
+    }
+
+    /// Whether [`Drive::store`] of `len` bytes would be taken, if it came now and
+    /// there was room.
+    ///
+    /// # Errors
+    /// If not: as [`Drive::store`].
+    pub fn check_store(&self, at: u64, len: u64, tx: u32) -> Result<(), ByteError> {
+        let front = self.core.front()?;
+        let (first, end) = lines_of(at, len, self.core.config.capacity.0)?;
+        self.core.check_store(front, first, end, tx)
+    }
+
+    /// Writes the lines at byte `at`, for transaction `tx`; 0 is none. When this
+    /// returns they are in memory that a battery protects.
+    //= bytefs 4.4
+    ///
+    /// # Errors
+    /// If they are not whole lines of the drive; if a line belongs to another open
+    /// transaction, `tx` has committed or is too large; if the firmware has no
+    /// transactions; if what a power cut left has not been recovered; on a drive out
+    /// of spare blocks; if the rest of a page that goes to the cache cannot be read.
+    /// With a log nothing is stored then, unless the drive ran out of spare blocks
+    /// meanwhile; with a cache, pages before the one that failed are.
+    pub async fn store(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        tx: u32,
+        origin: Origin,
+    ) -> Result<(), ByteError> {
+        let front = self.core.front()?;
+        let (first, end) = lines_of(at, bytes.len() as u64, self.core.config.capacity.0)?;
+        let tag = self.core.tag(origin);
+        if front.log.is_some() {
+            self.core.append(front, (first, end), tx, tag, bytes).await
+        } else {
+            self.core.check_store(front, first, end, tx)?;
+            self.core.put_lines(front, (first, end), tag, bytes).await?;
+            Ok(())
+        }
+    }
+
+    /// Commits `tx`.
+    //= bytefs 4.3
+    ///
+    /// # Errors
+    /// If nothing was stored under that number, or it has committed; if there are no
+    /// transactions; on a drive out of spare blocks.
+    pub async fn commit(&self, tx: u32) -> Result<(), ByteError> {
+        let front = self.core.front()?;
+        self.core.commit(front, tx).await
+    }
+}
+
+impl Core {
+    pub(super) fn front(&self) -> Result<&Front, ByteError> {
+        self.front.as_ref().ok_or(ByteError::NoBytes)
+    }
+
+    /// Looking up `pages` pages, in log and cache at the same time if there are both.
+    //= skybyte 3.2
+    pub(super) fn lookups(front: &Front, pages: u32) -> Ns {
+        let log = front.log.as_ref().map(|_| front.config.log.lookup);
+        let cache = front.cache.as_ref().map(|_| front.config.cache.lookup);
+        let each = log.unwrap_or(Ns::ZERO).max(cache.unwrap_or(Ns::ZERO));
+        Ns(each.0 * u64::from(pages))
+    }
+
+    fn line_time(front: &Front, first: u64, end: u64) -> Ns {
+        let lookups = Self::lookups(front, pieces(first, end).count() as u32);
+        lookups + Ns(front.config.line.0 * (end - first))
+    }
+
+    async fn load(
+        self: &Rc<Self>,
+        front: &Front,
+        first: u64,
+        end: u64,
+        out: &mut [u8],
+    ) -> Result<(), IoError> {
+        self.sim.sleep(Self::line_time(front, first, end)).await;
+        let (mut wanted, mut hits, mut misses) = (Vec::new(), 0, 0);
+        for piece in pieces(first, end) {
+            let logged = piece.mask() & !front.logged(piece.page) == 0;
+            let cached = front.touch(piece.page);
+            if logged || cached {
+                hits += u64::from(piece.lines);
+                continue;
+            }
+            let on_flash = u64::from(self.is_on_flash(piece.page));
+            misses += on_flash * u64::from(piece.lines);
+            hits += (1 - on_flash) * u64::from(piece.lines);
+            wanted.push(piece.page);
+        }
+        {
+            let mut state = self.state.borrow_mut();
+            state.ledger.bytes.load_hits += hits;
+            state.ledger.bytes.load_misses += misses;
+        }
+        if front.cache.is_some() {
+            Box::pin(self.fetch(front, wanted)).await?;
+        } else if !wanted.is_empty() {
+            // Only the lines that were asked for go on from here.
+            Box::pin(self.read_rows(self.rows(wanted), ReadCause::Host)).await?;
+        }
+        for piece in pieces(first, end) {
+            self.hand_lines_over(front, piece, &mut out[piece.bytes()])?;
+        }
+        Ok(())
+    }
+
+    /// Gives lines as they are now.
+    fn hand_lines_over(&self, front: &Front, piece: Piece, out: &mut [u8]) -> Result<(), IoError> {
+        if let Some(log) = &front.log {
+            let merged = log.borrow().merge(piece.page, piece.line, out);
+            if merged == piece.mask() {
+                return Ok(());
+            }
+        }
+        let payload = self.newest_payload(piece.page);
+        if payload.copy_to(usize::from(piece.line) * LINE, out) {
+            return Ok(());
+        }
+        Err(lost(piece.page))
+    }
+
+    /// Everything that can be said against a store before there is room for it.
+    fn check_store(&self, front: &Front, first: u64, end: u64, tx: u32) -> Result<(), ByteError> {
+        if tx != 0 && !front.config.has_transactions() {
+            return Err(ByteError::NoTransactions);
+        }
+        if front.unrecovered.get() {
+            return Err(ByteError::Unrecovered);
+        }
+        if self.read_only.get() {
+            return Err(IoError::ReadOnly.into());
+        }
+        let Some(log) = &front.log else {
+            return Ok(());
+        };
+        let writes = pieces(first, end).map(|piece| write(piece, tx, 0, &[]));
+        Ok(log.borrow().check_writes(writes)?)
+    }
+
+    /// Appends lines to the log, once there is room.
+    async fn append(
+        self: &Rc<Self>,
+        front: &Front,
+        (first, end): (u64, u64),
+        tx: u32,
+        tag: u16,
+        bytes: &[u8],
+    ) -> Result<(), ByteError> {
+        let gate = front.gate.acquire(1).await;
+        self.check_store(front, first, end, tx)?;
+        for piece in pieces(first, end) {
+            self.append_piece(front, write(piece, tx, tag, &bytes[piece.bytes()]))
+                .await?;
+        }
+        drop(gate);
+        if self.must_clean(front) {
+            front.work.notify(&self.sim);
+        }
+        self.sim.sleep(Self::line_time(front, first, end)).await;
+        Ok(())
+    }
+
+    async fn append_piece(&self, front: &Front, write: Write<'_>) -> Result<(), ByteError> {
+        let Some(log) = &front.log else {
+            return Ok(());
+        };
+        loop {
+            let stored = log.borrow_mut().store(&write);
+            match stored {
+                Ok(()) => break,
+                Err(StoreError::Full) => self.wait_for_space(front).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.state.borrow_mut().ledger.bytes.stored_lines += u64::from(write.lines);
+        Ok(())
+    }
+
+    /// Waits until cleaning has made room.
+    async fn wait_for_space(&self, front: &Front) -> Result<(), IoError> {
+        if self.read_only.get() {
+            return Err(IoError::ReadOnly);
+        }
+        let since = self.sim.now();
+        front.someone_waits.set(true);
+        front.work.notify(&self.sim);
+        front.freed.wait(&self.sim).await;
+        let mut state = self.state.borrow_mut();
+        state.ledger.bytes.stall_ns += self.sim.now().since(since).0;
+        Ok(())
+    }
+
+    /// Lays lines over pages of the cache.
+    async fn put_lines(
+        self: &Rc<Self>,
+        front: &Front,
+        (first, end): (u64, u64),
+        tag: u16,
+        bytes: &[u8],
+    ) -> Result<(), IoError> {
+        for piece in pieces(first, end) {
+            if piece.mask() != u64::MAX && !front.touch(piece.page) {
+                Box::pin(self.fetch(front, vec![piece.page])).await?;
+            }
+            Box::pin(self.make_room(front, piece.page)).await?;
+            let frontier = front.frontier_of(piece.page);
+            let payload = if self.config.flash.keep_contents {
+                let old = match front.take_contents(piece.page) {
+                    Some(old) => old,
+                    None => self.newest_payload(piece.page),
+                };
+                let laid = lay_lines(old, piece, &bytes[piece.bytes()]);
+                Some(laid.ok_or(lost(piece.page))?)
+            } else {
+                None
+            };
+            let dirty = Dirty {
+                payload,
+                frontier,
+                tag,
+            };
+            front.put(piece.page, dirty);
+            let mut state = self.state.borrow_mut();
+            state.ledger.bytes.stored_lines += u64::from(piece.lines);
+        }
+        self.sim.sleep(Self::line_time(front, first, end)).await;
+        Ok(())
+    }
+
+    async fn commit(&self, front: &Front, tx: u32) -> Result<(), ByteError> {
+        let log = front.log.as_ref();
+        let log = log.filter(|_| front.config.has_transactions());
+        let log = log.ok_or(ByteError::NoTransactions)?;
+        if front.unrecovered.get() {
+            return Err(ByteError::Unrecovered);
+        }
+        self.sim.sleep(self.config.controller.command).await;
+        loop {
+            if self.read_only.get() {
+                return Err(IoError::ReadOnly.into());
+            }
+            let committed = log.borrow_mut().commit(tx);
+            match committed {
+                Ok(()) => break,
+                Err(CommitError::Full(_)) => self.wait_for_space(front).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.state.borrow_mut().ledger.bytes.commits += 1;
+        if self.must_clean(front) {
+            front.work.notify(&self.sim);
+        }
+        Ok(())
+    }
+}
+
+fn write(piece: Piece, tx: u32, tag: u16, bytes: &[u8]) -> Write<'_> {
+    Write {
+        page: piece.page,
+        line: piece.line,
+        lines: piece.lines,
+        tx,
+        tag,
+        bytes,
+    }
+}
+
+/// `payload` with `bytes` at the lines of `piece`; none if the rest of it is lost.
+fn lay_lines(payload: Payload, piece: Piece, bytes: &[u8]) -> Option<Payload> {
+    let mut page = match payload {
+        Payload::Bytes(page) => page,
+        Payload::Lost if piece.mask() != u64::MAX => return None,
+        other => Arc::new(other.to_bytes()),
+    };
+    let from = usize::from(piece.line) * LINE;
+    Arc::make_mut(&mut page)[from..from + bytes.len()].copy_from_slice(bytes);
+    Some(Payload::Bytes(page))
+}

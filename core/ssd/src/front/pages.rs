@@ -1,0 +1,199 @@
+//! The page cache: what comes in from flash, what goes back, and blocks through it.
+
+use super::cache::Dirty;
+use super::{Front, lost};
+use crate::drive::{Content, Core, IoError, Sink};
+use crate::ledger::{Cause, ReadCause};
+use crate::state::Incoming;
+use crate::write::lay_over_page;
+use nand::Payload;
+use sim::Sim;
+use std::rc::Rc;
+use units::{Extent, Ns};
+
+/// Pages on their way in; whoever waits for one learns when they are there.
+struct Fetching<'a> {
+    front: &'a Front,
+    sim: &'a Sim,
+    pages: &'a [u32],
+}
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        if let Some(cache) = &self.front.cache {
+            let mut cache = cache.borrow_mut();
+            for page in self.pages {
+                cache.fetching.remove(page);
+            }
+        }
+        self.front.fetched.notify(self.sim);
+    }
+}
+
+impl Front {
+    fn is_fetching(&self, page: u32) -> bool {
+        let cache = self.cache.as_ref();
+        cache.is_some_and(|cache| cache.borrow().fetching.contains(&page))
+    }
+}
+
+impl Core {
+    /// Brings pages into the cache that are not there. One that is on its way is
+    /// waited for.
+    pub(super) async fn fetch(
+        self: &Rc<Self>,
+        front: &Front,
+        mut pages: Vec<u32>,
+    ) -> Result<(), IoError> {
+        pages.retain(|&page| !front.is_cached(page));
+        let (others, mine): (Vec<u32>, Vec<u32>) =
+            pages.into_iter().partition(|&page| front.is_fetching(page));
+        if let Some(cache) = front.cache.as_ref().filter(|_| !mine.is_empty()) {
+            cache.borrow_mut().fetching.extend(&mine);
+            let _fetching = Fetching {
+                front,
+                sim: &self.sim,
+                pages: &mine,
+            };
+            let rows = self.rows(mine.iter().copied());
+            self.read_rows(rows, ReadCause::CacheFetch).await?;
+            for &page in &mine {
+                // A cache that cannot be written back is not read into.
+                if self.make_room(front, page).await.is_ok() {
+                    cache.borrow_mut().put(page, None);
+                    self.state.borrow_mut().ledger.bytes.fetched_pages += 1;
+                }
+            }
+        }
+        while others.iter().any(|&page| front.is_fetching(page)) {
+            front.fetched.wait(&self.sim).await;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the cache has room for a page, or has it.
+    pub(super) async fn make_room(
+        self: &Rc<Self>,
+        front: &Front,
+        page: u32,
+    ) -> Result<(), IoError> {
+        let Some(cache) = &front.cache else {
+            return Ok(());
+        };
+        while !cache.borrow_mut().make_room(page) {
+            self.buffer.take(1).await;
+            if self.read_only.get() {
+                self.buffer.put(1);
+                return Err(IoError::ReadOnly);
+            }
+            let victim = cache.borrow().victim();
+            match victim {
+                Some(victim) => self.write_back(front, victim),
+                None => self.buffer.put(1),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a dirty page from the cache to the write buffer, a slot of which was
+    /// taken.
+    pub(super) fn write_back(&self, front: &Front, page: u32) {
+        let dirty = front.cache.as_ref();
+        let dirty = dirty.and_then(|cache| cache.borrow_mut().remove(page));
+        let Some(dirty) = dirty else {
+            self.buffer.put(1);
+            return;
+        };
+        let incoming = Incoming {
+            page,
+            frontier: self.with_room(usize::from(dirty.frontier)),
+            cause: Cause::Eviction,
+            tag: dirty.tag,
+        };
+        self.put_page(incoming, dirty.payload);
+        self.state.borrow_mut().ledger.bytes.evicted_pages += 1;
+    }
+
+    /// Puts a page into the write buffer, a slot of which was taken.
+    pub(super) fn put_page(&self, incoming: Incoming, payload: Option<Payload>) {
+        let mut state = self.state.borrow_mut();
+        let (slot, new) = state.insert(incoming);
+        if let Some(payload) = payload {
+            state.set_payload(slot, 0, payload);
+        }
+        let full = state.frontiers[incoming.frontier].waiting() >= self.layout.unit as usize;
+        drop(state);
+        if !new {
+            self.buffer.put(1);
+        }
+        if full {
+            self.work[incoming.frontier].notify(&self.sim);
+        }
+    }
+
+    /// Reads a block through the cache.
+    pub(crate) async fn read_through(
+        self: &Rc<Self>,
+        front: &Front,
+        extent: Extent,
+        sink: &mut impl Sink,
+    ) -> Result<(), IoError> {
+        let (first, last) = self.pages_of(extent);
+        self.sim.sleep(self.block_time(front, last - first)).await;
+        let wanted = (first..last).filter(|&page| !front.touch(page));
+        self.fetch(front, wanted.collect()).await?;
+        self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
+        self.hand_over(extent, sink)
+    }
+
+    /// Time of a block's command, without flash.
+    pub(crate) fn block_time(&self, front: &Front, pages: u32) -> Ns {
+        self.config.controller.command + self.dram_time(pages) + Self::lookups(front, pages)
+    }
+
+    /// Writes a block to the cache.
+    pub(crate) async fn write_through(
+        self: &Rc<Self>,
+        front: &Front,
+        extent: Extent,
+        content: Content<'_>,
+        frontier: usize,
+        tag: u16,
+    ) -> Result<(), IoError> {
+        let (first, last) = self.pages_of(extent);
+        self.sim.sleep(self.block_time(front, last - first)).await;
+        for page in first..last {
+            let part = self.part(extent, page);
+            let whole = part.to - part.from == self.layout.page_bytes() as usize;
+            if !whole && !front.touch(page) {
+                self.fetch(front, vec![page]).await?;
+            }
+            self.make_room(front, page).await?;
+            if self.read_only.get() {
+                return Err(IoError::ReadOnly);
+            }
+            let payload = if self.config.flash.keep_contents {
+                let old = (!whole).then(|| self.newest_payload(page));
+                if old == Some(Payload::Lost) {
+                    return Err(lost(page));
+                }
+                let mut laid = [Payload::Zero];
+                lay_over_page(&mut laid, old.map(|old| vec![old]), part, content);
+                let [laid] = laid;
+                Some(laid)
+            } else {
+                None
+            };
+            let dirty = Dirty {
+                payload,
+                frontier: frontier as u16,
+                tag,
+            };
+            front.put(page, dirty);
+        }
+        let mut state = self.state.borrow_mut();
+        state.ledger.host_write_sectors += u64::from(extent.sectors);
+        state.ledger.handles[frontier].host_sectors += u64::from(extent.sectors);
+        Ok(())
+    }
+}

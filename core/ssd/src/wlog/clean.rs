@@ -1,0 +1,238 @@
+//! Cleaning: what goes to flash, what moves, and when space is free; and what is
+//! left of a log when the power was gone.
+
+use super::kept::{Change, Kept};
+use super::ring::Entry;
+use super::{Index, LINE, LINES, Log, Write, last_slot};
+
+/// What cleaning found for one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageImage {
+    /// Bit set: the line has a committed version.
+    pub lines: u64,
+    /// Those versions at their places, zeros elsewhere.
+    pub bytes: Box<[u8; LINE * LINES as usize]>,
+    /// Origin of the newest of them.
+    pub tag: u16,
+    /// Lines that moved to the end of the log.
+    pub moved: u32,
+}
+
+impl PageImage {
+    /// Whether the rest of the page has to be read from flash.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.lines != u64::MAX
+    }
+}
+
+impl<I: Index> Log<I> {
+    /// Begins cleaning all that is there.
+    ///
+    /// # Panics
+    /// If the last cleaning has not ended.
+    //= bytefs 4.3
+    pub fn freeze(&mut self) {
+        assert!(self.frozen.is_none(), "one cleaning at a time");
+        let mark = self.kept.ring.tail();
+        self.frozen = Some((std::mem::take(&mut self.index), mark));
+    }
+
+    /// Whether a cleaning has begun and not ended.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// Pages that cleaning has not done.
+    #[must_use]
+    pub fn pages_to_clean(&self) -> u64 {
+        self.frozen.as_ref().map_or(0, |(index, _)| index.pages())
+    }
+
+    /// The first page from `from` on that cleaning has not done.
+    #[must_use]
+    pub fn next_to_clean(&self, from: u32) -> Option<u32> {
+        self.frozen.as_ref()?.0.next_page(from)
+    }
+
+    /// The lines of a page that cleaning would find a committed version of, a bit
+    /// each.
+    #[must_use]
+    pub fn committed_lines(&self, page: u32) -> u64 {
+        let lines = self.frozen_lines(page);
+        let committed = lines.into_iter().filter(|&(line, slot)| {
+            let entry = self.kept.ring.entry_of(slot);
+            self.committed(entry, line).is_some()
+        });
+        committed.fold(0, |lines, (line, _)| lines | 1 << line)
+    }
+
+    /// The lines of a page that are being cleaned, with the slots of their newest
+    /// versions.
+    fn frozen_lines(&self, page: u32) -> Vec<(u8, u64)> {
+        let chunks = self.frozen.as_ref().map(|(index, _)| index.chunks(page));
+        let lines = chunks.unwrap_or_default().iter().flat_map(|chunk| {
+            (0..chunk.lines).map(|at| {
+                let slot = self.kept.ring.slot_at(chunk.slot + u32::from(at));
+                (chunk.line + at, slot)
+            })
+        });
+        lines.collect()
+    }
+
+    /// What of a page goes to flash: for each of its lines the newest committed
+    /// version. Lines that have not committed move to the end of the log, and the
+    /// version before them counts. The page stays readable until [`Log::cleaned`].
+    //= bytefs 4.3
+    pub fn resolve(&mut self, page: u32) -> PageImage {
+        let mut image = PageImage {
+            lines: 0,
+            bytes: Box::new([0; LINE * LINES as usize]),
+            tag: 0,
+            moved: 0,
+        };
+        let mut newest = 0;
+        for (line, slot) in self.frozen_lines(page) {
+            let entry = self.kept.ring.entry_of(slot);
+            if !self.kept.txs.is_committed(entry.tx) {
+                image.moved += u32::from(self.migrate(&entry, line, slot));
+            }
+            if let Some(slot) = self.committed(entry, line) {
+                let to = usize::from(line) * LINE;
+                image.bytes[to..to + LINE].copy_from_slice(&self.kept.ring.line(slot));
+                image.lines |= 1 << line;
+                if slot >= newest {
+                    newest = slot;
+                    image.tag = self.kept.ring.entry_of(slot).tag;
+                }
+            }
+        }
+        image
+    }
+
+    /// Moves an uncommitted line to the end, unless its transaction has written it
+    /// again since. Whether it has moved.
+    fn migrate(&mut self, entry: &Entry, line: u8, slot: u64) -> bool {
+        let page = entry.page;
+        if self.find(self.index.chunks(page), line).is_some() {
+            return false;
+        }
+        let bytes = self.kept.ring.line(slot);
+        self.append(&Write {
+            page,
+            line,
+            lines: 1,
+            tx: entry.tx,
+            tag: entry.tag,
+            bytes: &bytes,
+        });
+        self.kept.txs.moved(entry.tx);
+        true
+    }
+
+    /// The newest committed version of a line, from `entry` backwards.
+    fn committed(&self, entry: Entry, line: u8) -> Option<u64> {
+        let mut entry = Some(entry);
+        while let Some(at) = entry {
+            if let Some(slot) = at.slot_of(line)
+                && self.kept.txs.is_committed(at.tx)
+                && !self.kept.ring.is_dead(slot)
+            {
+                return Some(slot);
+            }
+            entry = self.kept.ring.older(&at);
+        }
+        None
+    }
+
+    /// A page that was resolved is on flash: its entries must not come back after
+    /// a power cut, over what is written to it as a block from now on.
+    pub fn cleaned(&mut self, page: u32) {
+        let Some((frozen, _)) = &mut self.frozen else {
+            return;
+        };
+        let last = last_slot(&self.kept.ring, frozen.chunks(page));
+        frozen.remove(page);
+        if let Some(slot) = last {
+            self.kill(slot, u64::MAX);
+        }
+    }
+
+    /// Ends cleaning: frees the space of all that was there when it began.
+    ///
+    /// # Panics
+    /// If a page is left.
+    //= bytefs 4.3
+    pub fn finish(&mut self) {
+        let Some((frozen, mark)) = self.frozen.take() else {
+            return;
+        };
+        assert_eq!(frozen.pages(), 0, "all pages are clean");
+        self.free_until(mark);
+    }
+
+    fn free_until(&mut self, mark: u64) {
+        let slots = (mark - self.kept.ring.head()) as u32;
+        for entry in self.kept.ring.free_until(mark) {
+            self.kept.txs.remove(entry.tx, u32::from(entry.lines));
+        }
+        self.tell(|_| Change::Free(slots));
+    }
+
+    /// Drops everything: what is in the log belongs to transactions that will not
+    /// commit.
+    pub fn clear(&mut self) {
+        (self.index, self.frozen) = (I::default(), None);
+        self.kept.txs.abort_open();
+        self.free_until(self.kept.ring.tail());
+    }
+
+    /// The log after a power cut: ring and commits are there, the index is not.
+    /// Lines of transactions that have not committed belong to nobody. Everything
+    /// else waits to be cleaned, which may be cut short again.
+    //= bytefs 4.7
+    pub(crate) fn recovered(kept: &Kept) -> Self {
+        let mut log = Self::over(kept.clone());
+        for entry in kept.ring.entries() {
+            if kept.txs.is_committed(entry.tx) {
+                log.lay_live(entry);
+            }
+        }
+        log.kept.txs.abort_open();
+        log.freeze();
+        log
+    }
+
+    /// Lays the lines of an entry that were not invalidated into the index.
+    fn lay_live(&mut self, entry: &Entry) {
+        for at in 0..entry.lines {
+            let first = entry.first + u64::from(at);
+            if !self.kept.ring.is_dead(first) {
+                let (line, lines) = (entry.line + at, 1);
+                self.lay(&Entry {
+                    first,
+                    line,
+                    lines,
+                    ..*entry
+                });
+            }
+        }
+    }
+
+    /// Entries with lines that count, and entries of transactions that have not
+    /// committed.
+    #[must_use]
+    pub fn survey(&self) -> (u64, u64) {
+        let (mut kept, mut dropped) = (0, 0);
+        for entry in self.kept.ring.entries() {
+            let slots = entry.first..entry.first + u64::from(entry.lines);
+            let mut slots = slots.filter(|&slot| !self.kept.ring.is_dead(slot));
+            let lives = slots.next().is_some();
+            let committed = self.kept.txs.is_committed(entry.tx);
+            kept += u64::from(lives && committed);
+            dropped += u64::from(lives && !committed);
+        }
+        (kept, dropped)
+    }
+}

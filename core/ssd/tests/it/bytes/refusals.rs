@@ -1,0 +1,359 @@
+//! What such drives refuse, and what their accesses cost.
+
+use super::fronted;
+use crate::support::tiny;
+use nand::Payload;
+use sim::{Kernel, Seed};
+use ssd::front::FrontConfig;
+use ssd::wlog::{CommitError, StoreError};
+use ssd::{
+    ByteError, Cause, Content, Drive, DriveConfig, DriveMedia, IoError, Layout, PRESETS, ReadCause,
+};
+use units::{Bytes, Extent, KIB, MIB, Ns, Origin, Placement};
+
+fn on_drive<T: 'static, F: Future<Output = T> + 'static>(
+    config: &DriveConfig,
+    test: impl FnOnce(Drive, sim::Sim) -> F,
+) -> T {
+    let kernel = Kernel::new();
+    let media = DriveMedia::new(config, Seed(1)).unwrap();
+    let drive = Drive::ready(&kernel.sim(), config, media, Seed(1)).unwrap();
+    kernel.block_on(test(drive, kernel.sim()))
+}
+
+#[test]
+fn a_conventional_drive_has_no_bytes() {
+    on_drive(&tiny(true), |drive, _| async move {
+        assert!(!drive.has_bytes() && !drive.has_transactions());
+        let mut line = [0; 64];
+        assert_eq!(drive.load(0, &mut line).await, Err(ByteError::NoBytes));
+        let stored = drive.store(0, &line, 0, Origin(0)).await;
+        assert_eq!(stored, Err(ByteError::NoBytes));
+        assert_eq!(drive.commit(1).await, Err(ByteError::NoBytes));
+        assert_eq!(drive.recover().await, Err(ByteError::NoBytes));
+    });
+}
+
+#[test]
+fn accesses_that_are_no_lines_of_the_drive_are_refused() {
+    let config = fronted(true, 8, true);
+    let capacity = config.capacity.0;
+    on_drive(&config, move |drive, _| async move {
+        for (at, len) in [(8, 64), (0, 63), (0, 0)] {
+            let refused = ByteError::Unaligned { at, len };
+            assert_eq!(drive.check_store(at, len, 0), Err(refused));
+            let mut out = vec![0; len as usize];
+            assert_eq!(drive.load(at, &mut out).await, Err(refused));
+        }
+        let past = |error| matches!(error, Err(ByteError::Io(IoError::OutOfRange { .. })));
+        assert!(past(drive.check_store(capacity, 64, 0)));
+        assert!(past(
+            drive.store(capacity - 64, &[0; 128], 0, Origin(0)).await
+        ));
+        assert!(past(drive.check_store(u64::MAX - 63, 64, 0)));
+    });
+}
+
+#[test]
+fn transactions_are_refused_where_there_are_none() {
+    for config in [fronted(true, 0, false), fronted(false, 8, true)] {
+        on_drive(&config, |drive, _| async move {
+            assert!(drive.has_bytes() && !drive.has_transactions());
+            let stored = drive.store(0, &[1; 64], 1, Origin(0)).await;
+            assert_eq!(stored, Err(ByteError::NoTransactions));
+            assert_eq!(drive.commit(1).await, Err(ByteError::NoTransactions));
+            assert!(drive.recover().await.is_ok());
+        });
+    }
+}
+
+#[test]
+fn a_number_is_refused_after_its_commit_and_until_it_has_left_the_log() {
+    on_drive(&fronted(true, 8, false), |drive, _| async move {
+        let unknown = ByteError::Commit(CommitError::Unknown(3));
+        assert_eq!(drive.commit(3).await, Err(unknown));
+        drive.store(0, &[1; 64], 3, Origin(0)).await.unwrap();
+        let locked = drive.check_store(0, 64, 4).unwrap_err();
+        let (page, line, by) = (0, 0, 3);
+        assert_eq!(locked, StoreError::Locked { page, line, by }.into());
+        drive.commit(3).await.unwrap();
+        assert_eq!(drive.commit(3).await, Err(CommitError::Committed(3).into()));
+        let late = drive.check_store(64, 64, 3).unwrap_err();
+        assert_eq!(late, StoreError::Committed(3).into());
+        // Enough lines that the log is cleaned.
+        for line in 0..400 {
+            let at = 4096 + line % 128 * 64;
+            drive.store(at, &[2; 64], 0, Origin(0)).await.unwrap();
+        }
+        assert!(drive.ledger().bytes.cleanings > 0);
+        assert_eq!(drive.check_store(64, 64, 3), Ok(()));
+    });
+}
+
+#[test]
+fn a_transaction_that_could_not_be_moved_is_refused_before_anything_is_stored() {
+    on_drive(&fronted(true, 8, false), |drive, _| async move {
+        let (most, slots) = ((320 - 64) / 2, 320);
+        let large = vec![1; 64 * (most as usize + 1)];
+        let (open, tx) = (most + 1, 9);
+        let refused = ByteError::Store(StoreError::Oversized { open, slots });
+        assert_eq!(drive.store(0, &large, tx, Origin(0)).await, Err(refused));
+        assert_eq!(drive.ledger().bytes.stored_lines, 0);
+        let fits = &large[64..];
+        drive.store(0, fits, tx, Origin(0)).await.unwrap();
+        // The largest transaction leaves room for a page of anyone else.
+        for round in 0..20 {
+            let page = [round; 4096];
+            drive.store(40 * 4096, &page, 0, Origin(0)).await.unwrap();
+        }
+        drive.commit(tx).await.unwrap();
+    });
+}
+
+/// Of a page on flash: what a load and a store of a line take, and the same again.
+fn costs(config: &DriveConfig) -> [Ns; 4] {
+    on_drive(config, |drive, sim| async move {
+        drive.write_whole(3).await;
+        drive.flush_to_flash(&sim).await;
+        let mut line = [0; 64];
+        let mut costs = [Ns::ZERO; 4];
+        for (number, cost) in costs.iter_mut().enumerate() {
+            let since = sim.now();
+            if number % 2 == 0 {
+                drive.load(3 * 4096, &mut line).await.unwrap();
+            } else {
+                drive.store(3 * 4096, &line, 0, Origin(0)).await.unwrap();
+            }
+            *cost = sim.now().since(since);
+        }
+        costs
+    })
+}
+
+#[test]
+fn latency_at_rest_is_the_sum_of_its_parts() {
+    let (log, cache) = (fronted(true, 8, false), fronted(false, 0, true));
+    let timing = log.timing().unwrap();
+    let flash = |bytes: u64| {
+        timing.read + timing.command + Ns((bytes * 1_000_000_000).div_ceil(timing.bus_bytes_per_s))
+    };
+    let (lookup, line) = (Ns(89), Ns(100));
+    let hit = lookup + line;
+    assert_eq!(costs(&log), [hit + flash(4096), hit, hit, hit]);
+    let hit = Ns(49) + line;
+    assert_eq!(costs(&cache), [hit + flash(4096), hit, hit, hit]);
+}
+
+#[test]
+fn causes_add_up_to_what_the_flash_did() {
+    for (log, cache) in [(true, false), (false, true), (true, true)] {
+        on_drive(&fronted(log, 8, cache), move |drive, _| async move {
+            let mut rng = Seed(5).stream("causes");
+            for number in 0..4_000_u64 {
+                let page = rng.below(60);
+                let at = page * 4096 + rng.below(60) * 64;
+                let bytes = [number as u8; 128];
+                drive.store(at, &bytes, 0, Origin(3)).await.unwrap();
+                drive.load(at ^ 4096, &mut [0; 64]).await.unwrap();
+            }
+            drive.shutdown().await;
+            let (ledger, flash) = (drive.ledger(), drive.flash_counters());
+            let sectors = u64::from(drive.layout().geometry.sectors_per_page());
+            assert_eq!(ledger.programmed_pages(), flash.program_pages * sectors);
+            assert_eq!(ledger.reads.iter().sum::<u64>(), flash.read_pages);
+            let bytes = ledger.bytes;
+            assert_eq!(bytes.load_hits + bytes.load_misses, 4_000);
+            assert_eq!(bytes.stored_lines, 8_000);
+            let of = |cause| ledger.by_cause(cause);
+            assert!(of(Cause::LogCleaning) <= bytes.cleaned_pages);
+            assert!(of(Cause::Eviction) <= bytes.evicted_pages + 5);
+            assert_eq!(of(Cause::LogCleaning) > 0, log);
+            assert_eq!(of(Cause::Eviction) > 0, !log);
+            assert_eq!(of(Cause::Host) + of(Cause::Rmw), 0);
+            assert_eq!(ledger.reads[ReadCause::CacheFetch as usize] > 0, cache);
+            assert_eq!(ledger.reads[ReadCause::LogCleaning as usize] > 0, log);
+            assert_eq!(ledger.reads[ReadCause::Host as usize] > 0, log && !cache);
+            let origins = &ledger.programmed[Cause::LogCleaning as usize];
+            assert_eq!(origins[3], of(Cause::LogCleaning), "of whom the lines are");
+        });
+    }
+}
+
+/// Page reads of cleaning when the cache has the pages.
+fn reads_of_cleaning(tx: u32) -> u64 {
+    on_drive(&fronted(true, 8, true), move |drive, sim| async move {
+        for page in 0..3 {
+            drive.write_whole(page).await;
+        }
+        drive.flush_to_flash(&sim).await;
+        let line = [1; 64];
+        drive.store(9 * 4096, &line, tx, Origin(0)).await.unwrap();
+        for number in 0..280_u64 {
+            let at = number % 3 * 4096;
+            drive.load(at, &mut [0; 64]).await.unwrap();
+            drive.store(at, &line, 0, Origin(0)).await.unwrap();
+        }
+        sim.sleep(Ns::ms(5)).await;
+        assert!(drive.ledger().bytes.cleanings > 0);
+        drive.ledger().reads[ReadCause::LogCleaning as usize]
+    })
+}
+
+#[test]
+fn cleaning_takes_from_the_cache_what_has_committed() {
+    assert_eq!(reads_of_cleaning(0), 0);
+    assert!(reads_of_cleaning(1) > 0, "the cache may hold what is open");
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_lost_when_it_is_cleaned_and_never_half_of_it() {
+    let mut config = fronted(true, 8, false);
+    config.faults.read_retries = 1_000_000;
+    on_drive(&config, |drive, sim| async move {
+        drive.write_whole(3).await;
+        drive.flush_to_flash(&sim).await;
+        drive.store(3 * 4096, &[1; 64], 0, Origin(0)).await.unwrap();
+        let mut line = [0; 64];
+        drive.load(3 * 4096, &mut line).await.unwrap();
+        assert_eq!(line, [1; 64], "the log has it");
+        for number in 0..300_u64 {
+            let at = 5 * 4096 + number % 64 * 64;
+            drive.store(at, &[2; 64], 0, Origin(0)).await.unwrap();
+        }
+        sim.sleep(Ns::ms(50)).await;
+        assert!(drive.ledger().bytes.cleanings > 0);
+        assert_eq!(drive.peek(3).unwrap(), [Payload::Lost]);
+        let sector = 3 * 8;
+        let lost = Err(ByteError::Io(IoError::Media(sector)));
+        assert_eq!(drive.load(3 * 4096, &mut line).await, lost);
+        drive.write_whole(3).await;
+        drive.load(3 * 4096, &mut line).await.unwrap();
+    });
+}
+
+/// What these tests do with drives.
+trait Blocks {
+    async fn write_whole(&self, page: u64);
+    async fn flush_to_flash(&self, sim: &sim::Sim);
+}
+
+impl Blocks for Drive {
+    async fn write_whole(&self, page: u64) {
+        let (content, extent) = (Content::Fill(page + 1), Extent::new(page * 8, 8));
+        self.write(extent, content, Placement(0), Origin(0), false)
+            .await
+            .unwrap();
+    }
+
+    /// Writes enough behind what was written that it leaves the buffer.
+    async fn flush_to_flash(&self, sim: &sim::Sim) {
+        for page in 100..140 {
+            self.write_whole(page).await;
+        }
+        sim.sleep(Ns::ms(5)).await;
+    }
+}
+
+#[test]
+fn without_contents_everything_takes_the_same_time() {
+    let times = |contents: bool| {
+        [(true, false), (false, true)].map(|(log, cache)| {
+            let mut config = fronted(log, 8, cache);
+            config.flash.keep_contents = contents;
+            on_drive(&config, |drive, sim| async move {
+                for number in 0..600_u64 {
+                    let at = number * 7 % 90 * 4096 + number % 64 * 64;
+                    drive.store(at, &[1; 64], 0, Origin(0)).await.unwrap();
+                }
+                drive.shutdown().await;
+                sim.now()
+            })
+        })
+    };
+    assert_eq!(times(true), times(false));
+}
+
+#[test]
+fn a_drive_that_has_worn_out_is_read_and_no_longer_stored_to() {
+    for (log, cache) in [(true, false), (false, true)] {
+        let mut config = fronted(log, 8, cache);
+        config.faults.program_failures = 200_000;
+        config.faults.erase_failures = 300_000;
+        on_drive(&config, move |drive, _| async move {
+            let mut refused = None;
+            let mut values = [0; 400];
+            for number in 0..60_000_usize {
+                let page = number * 7 % 400;
+                let line = [number as u8; 64];
+                let at = page as u64 * 4096;
+                match drive.store(at, &line, 0, Origin(0)).await {
+                    Ok(()) => values[page] = number as u8,
+                    Err(error) => {
+                        refused = Some(error);
+                        break;
+                    }
+                }
+            }
+            assert_eq!(refused, Some(ByteError::Io(IoError::ReadOnly)));
+            assert_eq!(drive.check_store(0, 64, 0), Err(IoError::ReadOnly.into()));
+            for (page, value) in values.into_iter().enumerate() {
+                let mut line = [0; 64];
+                drive.load(page as u64 * 4096, &mut line).await.unwrap();
+                assert_eq!(line, [value; 64], "page {page}");
+            }
+            drive.shutdown().await;
+        });
+    }
+}
+
+#[test]
+fn fronts_that_cannot_be_are_refused_by_name() {
+    type Change = fn(&mut DriveConfig);
+    let wrong: [(&str, Change); 9] = [
+        ("front: ", |c| c.front = Some(FrontConfig::default())),
+        ("front.log.bytes", |c| front(c).log.bytes = Bytes(255 * 80)),
+        ("front.log.bytes", |c| front(c).log.bytes = Bytes(1 << 40)),
+        ("front.log.commits", |c| front(c).log.commits = Bytes(6)),
+        ("front.log.clean_percent", |c| {
+            front(c).log.clean_percent = 0;
+        }),
+        ("front.log.pages_in_work", |c| {
+            front(c).log.pages_in_work = 0;
+        }),
+        ("front.cache.bytes", |c| front(c).cache.bytes = Bytes(KIB)),
+        ("mapping.unit", |c| c.mapping.unit = Bytes(8 * KIB)),
+        ("controller.power_loss_protection", |c| {
+            c.controller.power_loss_protection = false;
+        }),
+    ];
+    for (knob, change) in wrong {
+        let mut config = fronted(true, 8, true);
+        Layout::new(&config).unwrap();
+        change(&mut config);
+        let refused = Layout::new(&config).unwrap_err().to_string();
+        assert!(refused.starts_with(knob), "{knob}: {refused}");
+    }
+    let mut config = fronted(true, 8, true);
+    config.mapping.cache = Bytes(4 * KIB);
+    assert!(Layout::new(&config).is_err());
+}
+
+fn front(config: &mut DriveConfig) -> &mut FrontConfig {
+    config.front.as_mut().unwrap()
+}
+
+#[test]
+fn the_presets_are_those_of_their_sources() {
+    let named = |name| PRESETS.iter().find(|p| p.name == name).unwrap();
+    let byte = (named("byte").config)();
+    let mut block = (named("block").config)();
+    (block.name, block.front) = (byte.name.clone(), byte.front);
+    assert_eq!(byte, block, "one thing differs");
+    assert_eq!(byte.front.unwrap().cache.bytes, Bytes(256 * MIB));
+    let emulator = (named("bytefs-emulator").config)();
+    Layout::new(&emulator).unwrap();
+    //= bytefs 4.3
+    let log = emulator.front.unwrap().log;
+    assert_eq!(log.bytes, Bytes(256 * MIB));
+    assert_eq!((log.commits, log.clean_percent), (Bytes(2 * MIB), 85));
+}
