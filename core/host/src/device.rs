@@ -3,6 +3,7 @@
 //! Invariant: a command waits for its queue, then for each resource at the
 //! moment it arrives there; nothing else takes time.
 
+use crate::byte_device::Posting;
 use crate::config::{HostConfig, HostError};
 use crate::ledger::{Ledger, Traffic, Who};
 use crate::link::Direction;
@@ -58,21 +59,22 @@ pub struct Busy {
     pub cores: Vec<Ns>,
 }
 
-struct Shared {
-    sim: Sim,
-    config: HostConfig,
-    drive: Drive,
-    cores: Vec<Timeline>,
+pub(crate) struct Shared {
+    pub(crate) sim: Sim,
+    pub(crate) config: HostConfig,
+    pub(crate) drive: Drive,
+    pub(crate) cores: Vec<Timeline>,
     queues: Vec<Semaphore>,
-    to_drive: Timeline,
-    to_host: Timeline,
-    ledger: RefCell<Ledger>,
+    pub(crate) to_drive: Timeline,
+    pub(crate) to_host: Timeline,
+    pub(crate) ledger: RefCell<Ledger>,
+    pub(crate) posting: Posting,
 }
 
 /// A drive as the host's block layer holds it.
 #[derive(Clone)]
 pub struct BlockDevice {
-    shared: Rc<Shared>,
+    pub(crate) shared: Rc<Shared>,
 }
 
 /// One queue pair of a [`BlockDevice`], and the core that serves it.
@@ -89,6 +91,15 @@ impl BlockDevice {
     /// # Errors
     /// If the host cannot be.
     pub fn new(sim: &Sim, config: HostConfig, drive: Drive) -> Result<Self, HostError> {
+        Self::with_posting(sim, config, drive, Posting::new(sim, Vec::new()))
+    }
+
+    pub(crate) fn with_posting(
+        sim: &Sim,
+        config: HostConfig,
+        drive: Drive,
+        posting: Posting,
+    ) -> Result<Self, HostError> {
         let config = config.checked()?;
         let queues = 0..config.queues.pairs;
         let shared = Shared {
@@ -100,6 +111,7 @@ impl BlockDevice {
             to_drive: Timeline::default(),
             to_host: Timeline::default(),
             ledger: RefCell::default(),
+            posting,
             config,
             drive,
         };
@@ -260,7 +272,8 @@ impl QueuePair {
     }
 
     /// Brings a command, and `bytes` of data, to the controller.
-    async fn submit(&self, bytes: u64) {
+    pub(crate) async fn submit(&self, bytes: u64) {
+        self.shared.push_posted().await;
         let Shared { sim, config, .. } = &*self.shared;
         self.shared.queues[self.queue].take(1).await;
         let core = &self.shared.cores[self.core];
@@ -274,7 +287,7 @@ impl QueuePair {
     }
 
     /// Brings `bytes` of data and a completion to the program.
-    async fn complete(&self, bytes: u64) {
+    pub(crate) async fn complete(&self, bytes: u64) {
         let Shared { sim, config, .. } = &*self.shared;
         let parts = config.parts(0, bytes);
         let link = &self.shared.to_host;

@@ -18,6 +18,8 @@
 //!
 //! This crate knows no mapping and no file, and a command costs no allocation.
 
+mod byte_device;
+mod bytes;
 mod config;
 mod device;
 mod ledger;
@@ -25,7 +27,9 @@ mod link;
 mod port;
 mod ram;
 
-pub use config::{Completion, Cpu, HostConfig, HostError, Queues};
+pub use byte_device::Posted;
+pub use bytes::BytePort;
+pub use config::{ByteAccess, Completion, Cpu, HostConfig, HostError, Queues};
 pub use device::{BlockDevice, Busy, Parts, QueuePair};
 pub use ledger::{Grain, Ledger, Purpose, Traffic, Who};
 pub use link::{Direction, Link};

@@ -44,10 +44,11 @@ pub trait BlockPort: Clone + 'static {
     /// Past the end.
     async fn trim(&self, extent: Extent) -> Result<(), IoError>;
 
-    /// Makes every completed write durable.
+    /// Makes every completed write durable. Nothing is sent to a drive that says it
+    /// has no volatile write cache, as Linux does.
     ///
     /// # Errors
-    /// If nothing can be written any more.
+    /// If nothing can be written any more and a command was sent.
     async fn flush(&self) -> Result<(), IoError>;
 
     /// Keeps the core of the current task busy for `span`, once it has done what
@@ -99,7 +100,10 @@ impl BlockPort for BlockDevice {
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        self.here().flush().await
+        if self.drive().has_volatile_cache() {
+            self.here().flush().await?;
+        }
+        Ok(())
     }
 
     fn compute(&self, span: Ns) -> Ns {

@@ -6,6 +6,9 @@
 //! so tests of a file system over it are quick and meet every interleaving that
 //! the order of tasks allows.
 
+mod bytes;
+
+use self::bytes::Lines;
 use crate::ledger::{Ledger, Who};
 use crate::port::BlockPort;
 use nand::{Payload, UNIT};
@@ -25,6 +28,7 @@ struct State {
     /// Writes since the last flush, oldest first.
     volatile: Vec<(u64, Payload)>,
     newest: BTreeMap<u64, Payload>,
+    lines: Lines,
     ledger: Ledger,
 }
 
@@ -50,6 +54,7 @@ impl RamDisk {
             newest: contents.clone(),
             durable: contents,
             volatile: Vec::new(),
+            lines: Lines::default(),
             ledger: Ledger::default(),
         };
         Self {
@@ -94,6 +99,7 @@ impl RamDisk {
                 left.insert(*page, payload.clone());
             }
         }
+        state.lines.keep_some(&mut left, rng);
         left
     }
 
@@ -197,6 +203,7 @@ impl BlockPort for RamDisk {
             let old = state.newest.get(&page).unwrap_or(&Payload::Zero);
             let new = lay_over(old, from, to, content, offset);
             state.newest.insert(page, new.clone());
+            state.lines.invalidate(page);
             if fua {
                 state.volatile.retain(|(volatile, _)| *volatile != page);
                 state.durable.insert(page, new);
@@ -215,6 +222,7 @@ impl BlockPort for RamDisk {
         for (page, from, to, _) in parts(extent) {
             if to - from == UNIT {
                 state.newest.insert(page, Payload::Zero);
+                state.lines.invalidate(page);
                 state.volatile.push((page, Payload::Zero));
             }
         }

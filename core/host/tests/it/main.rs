@@ -1,4 +1,5 @@
 //! The host in front of a drive.
 
+mod bytes;
 mod latency;
 mod resources;
