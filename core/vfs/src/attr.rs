@@ -11,6 +11,7 @@ use crate::config::Atime;
 use crate::errno::{Errno, Result};
 use crate::file::Handle;
 use crate::flags::OpenFlags;
+use crate::node::Node;
 use crate::observe::Act;
 use crate::types::{Access, Attr, FileKind, Ino, PAGE, SetAttr, SetTime, StatFs, Timestamp};
 use crate::vfs::{Core, NodeOf, Vfs};
@@ -110,6 +111,16 @@ impl<B: Body> Vfs<B> {
     }
 }
 
+fn set_stamp<P>(who: &Access, node: &Node<P>, now: Timestamp) {
+    let strip = node.attr().mode & (SUID | SGID) != 0 && !who.is_root();
+    node.inode.update(|attr| {
+        (attr.mtime, attr.ctime) = (now, now);
+        if strip {
+            attr.mode = stripped(attr.mode);
+        }
+    });
+}
+
 /// Whether it has a size that can be set.
 pub(crate) fn check_sizable(attr: &Attr) -> Result<()> {
     match attr.kind {
@@ -204,7 +215,7 @@ impl<B: Body> Core<B> {
 
     async fn set_size(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
         let old = node.size();
-        if size < old {
+        if size < old && !self.body.is_dax() {
             self.cut_page(node, size).await?;
         } else if size > old {
             self.seal_end(node).await?;
@@ -226,20 +237,25 @@ impl<B: Body> Core<B> {
         self.body.store(&node.inode).await
     }
 
-    /// Notes that contents have changed; `who` changed them.
-    pub(crate) async fn stamp(&self, who: &Access, node: &NodeOf<B>) -> Result<()> {
-        let now = self.now();
-        let attr = node.attr();
-        let strip = attr.mode & (SUID | SGID) != 0 && !who.is_root();
-        if attr.mtime == now && attr.ctime == now && !strip {
+    /// Notes that contents have changed at `now`; `who` changed them.
+    pub(crate) async fn stamp(&self, who: &Access, node: &NodeOf<B>, now: Timestamp) -> Result<()> {
+        let before = node.attr();
+        set_stamp(who, node, now);
+        if node.attr() == before {
             return Ok(());
         }
-        node.inode.update(|attr| {
-            (attr.mtime, attr.ctime) = (now, now);
-            if strip {
-                attr.mode = stripped(attr.mode);
-            }
-        });
+        self.body.store(&node.inode).await
+    }
+
+    /// Notes it of a write that is about to begin, with which the times go to the
+    /// medium where it is in place.
+    pub(crate) async fn stamp_written(&self, who: &Access, node: &NodeOf<B>) -> Result<()> {
+        let before = node.attr();
+        set_stamp(who, node, self.now());
+        let with_it = self.body.is_dax() && node.attr().mode == before.mode;
+        if with_it || node.attr() == before {
+            return Ok(());
+        }
         self.body.store(&node.inode).await
     }
 

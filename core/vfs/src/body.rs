@@ -87,6 +87,15 @@ pub trait Body: 'static {
         false
     }
 
+    /// Whether contents are read and written where they lie on the medium, so that
+    /// no page of them is cached. Then every read and write, also of mapped files,
+    /// comes to [`Body::read_direct`] and [`Body::write_direct`], with any offset and
+    /// length; a write makes the times in [`Inode::attr`] as durable as its bytes;
+    /// and what a cut leaves behind the end stays hidden as [`Body::seal_end`] says.
+    fn is_dax(&self) -> bool {
+        false
+    }
+
     /// Largest size of a file in bytes.
     fn max_size(&self) -> u64;
 
@@ -263,7 +272,8 @@ pub trait Body: 'static {
     async fn write_pages(&self, inode: &Inode<Self::Private>, pages: &[DirtyPage]) -> Result<()>;
 
     /// Reads around the cache, which has nothing dirty there. `offset` and the
-    /// length of `out` are as the program gave them.
+    /// length of `out` are as the program gave them; of a body without a cache
+    /// ([`Body::is_dax`]) the file has all of these bytes.
     ///
     /// # Errors
     /// `EINVAL` if the medium cannot read at such an offset or length.

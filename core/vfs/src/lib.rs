@@ -50,6 +50,10 @@
 //! [`Body::write_pages`], with the hint and the origin of its inode, and
 //! [`Body::sync`] makes it durable.
 //!
+//! A body whose medium is mapped into memory ([`Body::is_dax`]) has no pages here:
+//! its reads and writes, those of mapped files among them, are calls of
+//! [`Body::read_direct`] and [`Body::write_direct`], of any length.
+//!
 //! # Invariants
 //!
 //! - `Inode::attr` is the newest truth; a body writes it down, and never reads an

@@ -51,7 +51,7 @@ impl<B: Body> Vfs<B> {
                 .body
                 .fallocate(&file.who, inode, mode, offset..end, now);
             changed.await?;
-            core.stamp(&file.who, node).await
+            core.stamp(&file.who, node, now).await
         };
         let done = change.await;
         core.ends(told, done.ok().map(|()| len));

@@ -70,6 +70,9 @@ impl<B: Body> Vfs<B> {
     ) -> Result<u64> {
         let file = self.core.file(handle)?;
         ensure(file.has(OpenFlags::READ), Errno::EBADF)?;
+        if self.core.body.is_dax() {
+            return self.core.read_around(&file, offset, len, sink).await;
+        }
         let _guard = file.node.lock.read().await;
         self.core.read_cached(&file, offset, len, sink).await
     }
@@ -97,6 +100,7 @@ impl<B: Body> Vfs<B> {
             Advice::Normal => file.ahead.borrow_mut().expect_nothing(),
             Advice::Sequential => file.ahead.borrow_mut().expect_sequential(),
             Advice::Random => file.ahead.borrow_mut().expect_random(),
+            Advice::WillNeed if self.core.body.is_dax() => {}
             Advice::WillNeed => self.core.load_range(&file.node, offset, end).await?,
             Advice::DontNeed => {
                 let pages = offset.div_ceil(PAGE)..end / PAGE;
@@ -119,7 +123,7 @@ impl<B: Body> Core<B> {
         ensure(file.has(OpenFlags::READ), Errno::EBADF)?;
         let kind = file.node.attr().kind;
         ensure(kind != FileKind::Directory, Errno::EISDIR)?;
-        let done = if file.has(OpenFlags::DIRECT) {
+        let done = if file.has(OpenFlags::DIRECT) || self.body.is_dax() {
             // Boxed, as what is rare shall not make every future large.
             Box::pin(self.read_around(file, offset, len, sink)).await?
         } else {
@@ -266,7 +270,11 @@ impl<B: Body> Core<B> {
         }
         // Past the end there is nothing. The remainder of the length stays, as
         // the medium may refuse it.
-        let len = len.min(there.next_multiple_of(PAGE) + len % PAGE);
+        let len = if self.body.is_dax() {
+            there
+        } else {
+            len.min(there.next_multiple_of(PAGE) + len % PAGE)
+        };
         let mut bytes = vec![0; len.min(AROUND) as usize];
         let pages = offset / PAGE..offset.saturating_add(len).div_ceil(PAGE);
         self.write_back(node, pages, true).await;

@@ -55,7 +55,7 @@ impl<B: Body> Vfs<B> {
         let size = node.size();
         let end = offset.saturating_add(source.len());
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
-        core.stamp(&file.who, node).await?;
+        core.stamp_written(&file.who, node).await?;
         let source = source.cut(size.saturating_sub(offset));
         let done = core.write_told(&file, false, offset, source).await?;
         drop(guard);
@@ -87,7 +87,7 @@ impl<B: Body> Core<B> {
         let room = self.body.max_size().saturating_sub(offset);
         ensure(room > 0, Errno::EFBIG)?;
         let source = source.cut(room);
-        self.stamp(&file.who, node).await?;
+        self.stamp_written(&file.who, node).await?;
         if offset > node.size() {
             self.seal_end(node).await?;
         }
@@ -119,7 +119,7 @@ impl<B: Body> Core<B> {
             offset,
             source,
         });
-        let done = if direct {
+        let done = if direct || self.body.is_dax() {
             Box::pin(self.write_around(file, offset, source)).await
         } else {
             self.write_pages_of(file, offset, source).await

@@ -24,6 +24,18 @@ impl File {
     }
 }
 
+impl MemFs {
+    /// Whether it can be read and written from `offset` to `end`.
+    fn check_aligned(&self, offset: u64, end: u64) -> Result<()> {
+        let whole = offset.is_multiple_of(ALIGNMENT) && end.is_multiple_of(ALIGNMENT);
+        if whole || self.dax {
+            Ok(())
+        } else {
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
 /// Names in a directory have changed; `links` directories came or went.
 fn changed(dir: &Node, links: i32, now: Timestamp) {
     let names = dir.private.names.borrow().len() as u64;
@@ -40,6 +52,10 @@ impl Body for MemFs {
 
     fn wants_duplicates(&self) -> bool {
         self.duplicates
+    }
+
+    fn is_dax(&self) -> bool {
+        self.dax
     }
 
     fn max_size(&self) -> u64 {
@@ -209,9 +225,13 @@ impl Body for MemFs {
         Ok(())
     }
 
-    async fn truncate(&self, inode: &Node, _: u64) -> Result<()> {
-        let first = inode.attr.get().size.div_ceil(PAGE);
+    async fn truncate(&self, inode: &Node, old: u64) -> Result<()> {
+        let size = inode.attr.get().size;
+        let first = size.div_ceil(PAGE);
         inode.private.data.borrow_mut().split_off(&first);
+        if self.dax && size < old {
+            self.clear(inode, &(size..first * PAGE));
+        }
         self.book(inode);
         Ok(())
     }
@@ -257,9 +277,7 @@ impl Body for MemFs {
 
     async fn read_direct(&self, inode: &Node, offset: u64, out: &mut [u8]) -> Result<()> {
         let len = out.len() as u64;
-        if !offset.is_multiple_of(ALIGNMENT) || !len.is_multiple_of(ALIGNMENT) {
-            return Err(Errno::EINVAL);
-        }
+        self.check_aligned(offset, offset + len)?;
         self.wait().await;
         let data = inode.private.data.borrow();
         let mut at = offset;
@@ -282,9 +300,7 @@ impl Body for MemFs {
         bytes: &[u8],
     ) -> Result<()> {
         let end = offset + bytes.len() as u64;
-        if !offset.is_multiple_of(ALIGNMENT) || !end.is_multiple_of(ALIGNMENT) {
-            return Err(Errno::EINVAL);
-        }
+        self.check_aligned(offset, end)?;
         self.wait().await;
         self.fill(inode, offset / PAGE..end.div_ceil(PAGE))?;
         let mut data = inode.private.data.borrow_mut();

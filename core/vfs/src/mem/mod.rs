@@ -59,6 +59,8 @@ pub struct MemFs {
     writes: RefCell<Vec<PageCall>>,
     reads: RefCell<Vec<PageCall>>,
     duplicates: bool,
+    /// Whether it is read and written in place.
+    dax: bool,
     last: RefCell<Vec<DirtyPage>>,
 }
 
@@ -85,6 +87,7 @@ impl MemFs {
             writes: RefCell::default(),
             reads: RefCell::default(),
             duplicates: false,
+            dax: false,
             last: RefCell::default(),
         };
         let root = fs.allocate(NewInode {
@@ -125,6 +128,12 @@ impl MemFs {
             duplicates: true,
             ..self
         }
+    }
+
+    /// It, read and written in place: without a cache above.
+    #[must_use]
+    pub fn in_place(self) -> Self {
+        Self { dax: true, ..self }
     }
 
     /// Lets every write of pages fail with `errno`, or none.

@@ -9,9 +9,11 @@
 //! What survives is in [`crash`].
 
 pub mod crash;
+mod draw;
 mod op;
 
 pub use crash::{Order, Tree, Violation, check, sizes};
+pub use draw::draw;
 pub use op::{Op, Value, perform};
 
 use crate::access::SGID;

@@ -267,3 +267,45 @@ fn sizes_past_the_largest_are_refused() {
         assert_eq!(read, b"\0x");
     });
 }
+
+#[test]
+fn a_medium_in_place_is_read_and_written_as_asked() {
+    let kernel = Kernel::new();
+    let body = MemFs::slow(&kernel.sim(), Bytes(64 << 20), Ns::us(100))
+        .recording()
+        .in_place();
+    let vfs = mount(&kernel.sim(), body, cache(64));
+    let process = Process::new(&vfs, Access::root());
+    let mounted = vfs.clone();
+    kernel.block_on(async move {
+        let fd = make(&process, "/f").await;
+        let sim = process.vfs().sim().clone();
+        let start = sim.now();
+        let odd = process.pwrite(fd, 4_090, Source::Bytes(b"in place")).await;
+        assert_eq!(odd, Ok(8));
+        assert_eq!(sim.now().since(start), Ns::us(100), "the medium has it");
+        assert_eq!(
+            process.read_bytes(fd, 4_091, 100).await.unwrap(),
+            b"n place"
+        );
+        let handle = process.handle(fd).unwrap();
+        let stored = Source::Bytes(b"IN");
+        assert_eq!(mounted.map_write(&handle, 4_090, stored).await, Ok(2));
+        let mut out = [0; 10];
+        let mut sink = out.as_mut_slice();
+        let read = mounted.map_read(&handle, 4_089, 10, &mut sink).await;
+        assert_eq!(read, Ok(9));
+        assert_eq!(&out, b"\0IN place\0");
+        process.ftruncate(fd, 4_092).await.unwrap();
+        process.ftruncate(fd, 5_000).await.unwrap();
+        let tail = process.read_bytes(fd, 4_090, 100).await.unwrap();
+        assert_eq!(tail[..4], *b"IN\0\0", "what was cut off is zero");
+        process.fsync(fd).await.unwrap();
+    });
+    let stats = vfs.stats();
+    assert_eq!((stats.cached, stats.dirty, stats.written_back), (0, 0, 0));
+    assert_eq!((stats.written, stats.hits, stats.misses), (8, 0, 0));
+    assert_eq!(vfs.body().take_writes(), [], "no page was written back");
+    assert_eq!(vfs.body().take_reads(), [], "and none was loaded");
+    vfs.check();
+}

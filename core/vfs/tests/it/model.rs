@@ -210,6 +210,18 @@ proptest! {
     }
 
     #[test]
+    fn they_agree_where_nothing_is_cached(
+        steps in prop::collection::vec(step(), 1..150),
+        small in any::<bool>(),
+    ) {
+        let kernel = Kernel::new();
+        let body = MemFs::slow(&kernel.sim(), Bytes(64 << 20), Ns::us(50)).in_place();
+        let config = if small { tiny() } else { cache(4096) };
+        kernel.block_on(compare(kernel.sim(), body, config, steps))?;
+        kernel.run();
+    }
+
+    #[test]
     fn they_agree_when_everything_is_pushed_out(
         steps in prop::collection::vec(step(), 1..150),
         duplicates in any::<bool>(),
