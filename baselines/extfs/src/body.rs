@@ -15,6 +15,10 @@ use vfs::{
 impl<P: Persist> Body for ExtFs<P> {
     type Private = Private;
 
+    fn wants_duplicates(&self) -> bool {
+        self.persist.wants_duplicates()
+    }
+
     fn max_size(&self) -> u64 {
         FILE_MAX
     }

@@ -318,7 +318,7 @@ impl<P: Persist> ExtFs<P> {
             if size_after(node, size, run) > node.private.disk_size.get() {
                 break;
             }
-            writes.push(self.data_write(node, start, run));
+            writes.push(self.data_write(node, start, run, (known(node), size)));
             written += len;
         }
         if written > 0 {
@@ -327,10 +327,20 @@ impl<P: Persist> ExtFs<P> {
         Ok(written)
     }
 
-    fn data_write<'a>(&self, node: &Node, start: u64, pages: &'a [DirtyPage]) -> DataWrite<'a> {
+    /// A write of `pages`, of which the medium holds all before `held`, of a file
+    /// that ends at `end`.
+    fn data_write<'a>(
+        &self,
+        node: &Node,
+        start: u64,
+        pages: &'a [DirtyPage],
+        (held, end): (u64, u64),
+    ) -> DataWrite<'a> {
         DataWrite {
             start,
             pages,
+            held,
+            end,
             placement: self.options.placer.data(node.hint.get()),
             who: self.who(node),
         }
@@ -342,7 +352,9 @@ impl<P: Persist> ExtFs<P> {
         let mut tx = self.persist.begin(EXTENT_CREDITS + STEP_CREDITS).await?;
         let mut writes = Vec::new();
         let turn = node.private.turn.acquire(1).await;
-        let result = self.map_pages(&mut tx, node, pages, &mut writes).await;
+        let result = self
+            .map_pages(&mut tx, node, (size, pages), &mut writes)
+            .await;
         let written: usize = writes
             .iter()
             .map(|write: &DataWrite<'_>| write.pages.len())
@@ -367,7 +379,7 @@ impl<P: Persist> ExtFs<P> {
         &self,
         tx: &mut P::Tx,
         node: &Node,
-        pages: &'a [DirtyPage],
+        (size, pages): (u64, &'a [DirtyPage]),
         writes: &mut Vec<DataWrite<'a>>,
     ) -> Result<()> {
         let mut rest = pages;
@@ -378,18 +390,18 @@ impl<P: Persist> ExtFs<P> {
             let index = first.index;
             let piece = self.lookup_in_turn(node, index).await?;
             let len = (together(rest) as u64).min(piece.len);
-            let (start, len) = match piece.state {
-                State::Written(start) => (start, len),
+            let (start, len, held) = match piece.state {
+                State::Written(start) => (start, len, known(node)),
                 State::Unwritten(start) => {
                     while !self.convert(tx, node, index..index + len, false).await? {}
-                    (start, len)
+                    (start, len, 0)
                 }
                 State::Hole => {
                     let entry = self.fill_hole(tx, node, index, len, false).await?;
-                    (entry.start, u64::from(entry.len))
+                    (entry.start, u64::from(entry.len), 0)
                 }
             };
-            writes.push(self.data_write(node, start, &rest[..len as usize]));
+            writes.push(self.data_write(node, start, &rest[..len as usize], (held, size)));
             rest = &rest[len as usize..];
         }
         Ok(())
@@ -427,6 +439,12 @@ impl<P: Persist> ExtFs<P> {
             private.changed.get()
         }
     }
+}
+
+/// The place up to which the medium holds what pages had when they were clean.
+/// Behind the size on the medium a power cut may have left anything.
+fn known(node: &Node) -> u64 {
+    node.private.disk_size.get()
 }
 
 /// The size that a file, of `size` bytes when this began, has on the medium once

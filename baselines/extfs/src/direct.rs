@@ -10,7 +10,6 @@ use crate::truncate::FREE_CREDITS;
 use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
-use units::SECTOR;
 use vfs::{Access, DirtyPage, Errno, FallocateMode, Result, SeekWhat, Timestamp};
 
 const SIZE: u64 = BLOCK as u64;
@@ -19,11 +18,18 @@ const SIZE: u64 = BLOCK as u64;
 pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) * SIZE;
 
 impl<P: Persist> ExtFs<P> {
-    /// Reads bytes around the cache: whole sectors, as in Linux, also in holes.
+    /// Whether the medium takes direct requests like this one.
+    fn check_direct(&self, offset: u64, len: usize) -> Result<()> {
+        let len = len as u64;
+        let unit = self.persist.direct_unit(len);
+        let whole = offset.is_multiple_of(unit) && len.is_multiple_of(unit);
+        whole.then_some(()).ok_or(Errno::EINVAL)
+    }
+
+    /// Reads bytes around the cache: whole sectors, as in Linux, also in holes,
+    /// unless the medium has smaller ones.
     pub(crate) async fn direct_read(&self, node: &Node, offset: u64, out: &mut [u8]) -> Result<()> {
-        if !offset.is_multiple_of(SECTOR) || !(out.len() as u64).is_multiple_of(SECTOR) {
-            return Err(Errno::EINVAL);
-        }
+        self.check_direct(offset, out.len())?;
         let mut done = 0;
         while done < out.len() {
             let at = offset + done as u64;
@@ -53,10 +59,8 @@ impl<P: Persist> ExtFs<P> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<()> {
+        self.check_direct(offset, bytes.len())?;
         let end = offset + bytes.len() as u64;
-        if !offset.is_multiple_of(SECTOR) || !end.is_multiple_of(SECTOR) {
-            return Err(Errno::EINVAL);
-        }
         if end > FILE_MAX {
             return Err(Errno::EFBIG);
         }
@@ -262,6 +266,8 @@ impl<P: Persist> ExtFs<P> {
         let write = crate::persist::DataWrite {
             start,
             pages: &[page],
+            held: 0,
+            end: u64::MAX,
             placement: self.options.placer.data(node.hint.get()),
             who: self.who(node),
         };

@@ -18,7 +18,7 @@ use crate::buffer::Buffer;
 use host::{Purpose, Who};
 use nand::Payload;
 use std::rc::Rc;
-use units::Placement;
+use units::{Placement, SECTOR};
 use vfs::{DirtyPage, Result};
 
 /// The number of a transaction. Later ones are greater; 0 is older than all.
@@ -41,6 +41,12 @@ pub struct DataWrite<'a> {
     pub start: u64,
     /// Pages for it and those after it.
     pub pages: &'a [DirtyPage],
+    /// The place in the file up to which the blocks hold what [`DirtyPage::before`]
+    /// says; 0 where they are new to the file.
+    pub held: u64,
+    /// The end of the file. What pages have behind it are zeros, and nobody reads
+    /// there before zeros were written or the file has grown over it.
+    pub end: u64,
     /// Where the drive shall put them.
     pub placement: Placement,
     /// Whom they are booked under.
@@ -53,6 +59,11 @@ pub trait Persist: 'static {
     /// A handle on an open transaction. It must be given to [`Persist::end`] or
     /// to [`Persist::write_data`].
     type Tx;
+
+    /// Whether [`DataWrite`] has to come with what the pages held before.
+    fn wants_duplicates(&self) -> bool {
+        false
+    }
 
     /// A block of metadata, from memory or from the medium. As long as anybody
     /// holds it, everybody is given the same buffer, so the body may keep those
@@ -163,6 +174,12 @@ pub trait Persist: 'static {
     /// `EIO`.
     async fn checkpoint(&self) -> Result<()> {
         self.shut_down().await
+    }
+
+    /// What offset and length of a direct request of `len` bytes must be multiples
+    /// of: a sector, for a medium of blocks.
+    fn direct_unit(&self, _len: u64) -> u64 {
+        SECTOR
     }
 
     /// Reads bytes around all caches, `offset` bytes into block `start`.

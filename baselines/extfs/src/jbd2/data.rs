@@ -255,6 +255,8 @@ impl<P: BlockPort> Core<P> {
         let write = DataWrite {
             start,
             pages: &pages,
+            held: 0,
+            end: u64::MAX,
             placement,
             who,
         };

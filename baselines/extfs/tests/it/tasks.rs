@@ -1,12 +1,13 @@
 //! Several tasks at once, over a cache that holds next to nothing.
 
-use crate::driver::{Driver, new_image, on_image, pattern};
+use crate::driver::{Driver, Node, new_image, on_image, pattern};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, check};
 use host::RamDisk;
+use nand::Payload;
 use sim::Kernel;
 use std::rc::Rc;
-use units::Placement;
-use vfs::{Body, Errno};
+use units::{Ns, Placement};
+use vfs::{Access, Body, DirtyPage, Errno};
 
 const TASKS: u64 = 8;
 
@@ -122,5 +123,50 @@ fn tasks_do_not_disturb_each_other() {
             driver.unmount().await;
         });
         assert_eq!(check(&kept.to_image()[..]), []);
+    }
+}
+
+/// Pages that were promised space, as the cache hands them over.
+async fn promised(driver: &Driver, node: &Node, pages: u64) -> Vec<DirtyPage> {
+    let who = Access::root();
+    driver.fs.reserve(&who, node, 0..pages).await.unwrap();
+    node.update(|attr| attr.size = pages * 4096);
+    let page = |index| DirtyPage {
+        index,
+        now: Payload::Fill(index),
+        before: None,
+    };
+    (0..pages).map(page).collect()
+}
+
+/// A file is cut while it is written back; before the blocks behind its new end are
+/// cut off, the power goes.
+fn cut_during_write_back(after: Ns, size: u64) -> Vec<u8> {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(64 * 256)));
+    let kept = disk.clone();
+    kernel.block_on(async move {
+        let driver = Driver::mount(&sim, disk).await.unwrap();
+        let node = driver.put("cut", b"").await.unwrap();
+        let dirty = promised(&driver, &node, 8).await;
+        let written = driver.fs.write_pages(&node, &dirty);
+        let cut = async {
+            sim.sleep(after).await;
+            node.update(|attr| attr.size = size);
+        };
+        sim::join(written, cut).await.0.unwrap();
+        driver.fs.unmount().await.unwrap();
+    });
+    kept.to_image()
+}
+
+#[test]
+fn the_size_on_the_medium_leads_to_all_blocks_of_a_file_that_is_being_cut() {
+    for after in 0..6 {
+        for size in [0, 100, 3 * 4096, 5 * 4096 + 1] {
+            let image = cut_during_write_back(Ns(after), size);
+            assert_eq!(check(&image[..]), [], "cut to {size} after {after} ns");
+        }
     }
 }

@@ -79,6 +79,8 @@ fn ordered_contents_land_before_the_flush_and_unordered_ones_whenever() {
                 let write = DataWrite {
                     start: 50,
                     pages: &pages,
+                    held: 0,
+                    end: u64::MAX,
                     placement: Placement(0),
                     who: Who::default(),
                 };
@@ -298,6 +300,8 @@ fn journaled_contents_are_read_before_they_are_home() {
         let write = DataWrite {
             start: 50,
             pages: &pages,
+            held: 0,
+            end: u64::MAX,
             placement: Placement(0),
             who: Who::default(),
         };
@@ -379,6 +383,8 @@ fn contents_too_many_for_the_log_are_not_overwritten_by_a_replay() {
         let write = |start, pages| DataWrite {
             start,
             pages,
+            held: 0,
+            end: u64::MAX,
             placement: Placement(0),
             who: Who::default(),
         };

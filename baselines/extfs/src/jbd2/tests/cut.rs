@@ -181,6 +181,8 @@ async fn write_contents(journal: &Journal, tx: Option<Handle>, place: usize, ver
     let write = DataWrite {
         start: POOL + place as u64,
         pages: &pages,
+        held: 0,
+        end: u64::MAX,
         placement: Placement(0),
         who: Who::default(),
     };
