@@ -1,0 +1,402 @@
+//! Contents of files: by bytes where little has changed, by blocks otherwise.
+//!
+//! Invariants: lines of contents are stored by transactions that are copied already,
+//! so no later block write is overtaken by an older line; a block write waits for
+//! lines of its blocks that are on their way. What a block is not known to hold
+//! before a change is never written in part.
+
+use crate::compare::{changed, low};
+use crate::config::Variant;
+use crate::core::{COMMAND_BLOCKS, Core, SECTORS, extent, failed};
+use crate::snapshot::Image;
+use extfs::{BLOCK, DataWrite, Run};
+use host::{BytePort, Who};
+use nand::Payload;
+use ssd::Content;
+use ssd::wlog::LINE;
+use units::{Extent, Ns, Placement, SECTOR};
+use vfs::{DirtyPage, Errno, Result};
+
+/// How contents go to the drive.
+#[derive(Default)]
+struct Plan<'a> {
+    images: Vec<Image>,
+    /// Runs of pages that go by blocks: the first block of each.
+    runs: Vec<(u64, &'a [DirtyPage], Placement, Who)>,
+}
+
+/// The interface for one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Nothing has changed.
+    None,
+    /// These lines.
+    Bytes(u64),
+    /// All of it.
+    Block,
+}
+
+/// Chooses the interface for a page, from the mask of lines in which it differs from
+/// its duplicate. Of the block, `held` bytes are as the duplicate says, and `used`
+/// belong to the file.
+//= bytefs 4.6
+pub(crate) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
+    let line = LINE as u64;
+    let unknown = !low(held / line);
+    let lines = (mask | unknown) & low(used.div_ceil(line));
+    match lines.count_ones() {
+        0 => Way::None,
+        count if count < byte_lines => Way::Bytes(lines),
+        _ => Way::Block,
+    }
+}
+
+impl<P: BytePort> Core<P> {
+    pub(crate) fn wants_duplicates(&self) -> bool {
+        self.options.variant == Variant::Full && self.options.byte_lines > 0
+    }
+
+    fn way(&self, write: &DataWrite<'_>, page: &DirtyPage) -> Way {
+        let before = page.before.as_ref();
+        let before = before.filter(|_| self.wants_duplicates() && write.held > 0);
+        let Some(mask) = before.and_then(|before| {
+            self.count(|m| m.comparisons += 1);
+            changed(before, &page.now)
+        }) else {
+            return Way::Block;
+        };
+        let within = |end: u64| end.saturating_sub(page.index * BLOCK as u64);
+        let (held, used) = (within(write.held), within(write.end));
+        choose(mask, held, used, self.options.byte_lines)
+    }
+
+    fn plan<'a>(&self, writes: &[DataWrite<'a>]) -> Plan<'a> {
+        let mut plan = Plan::default();
+        for write in writes {
+            let mut first = 0;
+            for (at, page) in write.pages.iter().enumerate() {
+                let way = self.way(write, page);
+                if way == Way::Block {
+                    continue;
+                }
+                plan.add_run(write, first, at);
+                first = at + 1;
+                match way {
+                    Way::Bytes(mask) => plan.images.push(Image {
+                        block: write.start + at as u64,
+                        mask,
+                        bytes: Box::new(page.now.to_bytes()),
+                        who: write.who,
+                    }),
+                    _ => self.count(|m| m.same_pages += 1),
+                }
+            }
+            plan.add_run(write, first, write.pages.len());
+        }
+        plan
+    }
+
+    /// Writes contents, and closes the handle.
+    pub(crate) async fn write_data(
+        &self,
+        handle: Option<u64>,
+        writes: &[DataWrite<'_>],
+    ) -> Result<()> {
+        let before = self.metrics.get().comparisons;
+        let mut plan = self.plan(writes);
+        let compared = self.metrics.get().comparisons - before;
+        if compared > 0 {
+            let over = self.port.compute(Ns(self.options.compare.0 * compared));
+            self.sim.sleep_until(over).await;
+        }
+        let Some(handle) = handle else {
+            return self.write_plan(plan, writes).await;
+        };
+        if !self.table.borrow().is_last(handle) {
+            let landing = self.table.borrow_mut().await_landing(handle);
+            let ended = self.table.borrow_mut().end(handle, Vec::new());
+            assert!(ended.is_none(), "other handles are open");
+            let written = self.write_plan(plan, writes).await;
+            landing.set(true);
+            self.progress.notify(&self.sim);
+            return written;
+        }
+        let lines = plan.images.iter().map(Image::lines).sum();
+        if !self.table.borrow().takes_in(handle, lines) {
+            plan = Plan::whole(writes);
+        }
+        self.write_last(handle, plan).await
+    }
+
+    /// Writes contents, and closes the last handle of a transaction, which takes in
+    /// those that go by bytes. It waits for those that go by blocks, whoever brings it.
+    async fn write_last(&self, handle: u64, mut plan: Plan<'_>) -> Result<()> {
+        let images = std::mem::take(&mut plan.images);
+        self.count(|m| m.byte_pages += images.len() as u64);
+        let blockers = self.blockers(&plan);
+        let landing = self.table.borrow_mut().await_landing(handle);
+        let closing = self.table.borrow_mut().end(handle, images);
+        let closing = closing.expect("it was the last handle");
+        self.progress.notify(&self.sim);
+        let written = self.write_runs(&plan, blockers).await;
+        landing.set(true);
+        self.commit(closing).await?;
+        written
+    }
+
+    /// Copied transactions that have lines of blocks that are to be written.
+    fn blockers(&self, plan: &Plan<'_>) -> Vec<u64> {
+        let table = self.table.borrow();
+        let runs = plan.runs.iter().flat_map(|&(start, pages, ..)| {
+            let len = pages.len() as u64;
+            table.copied_on(Run { start, len })
+        });
+        runs.collect()
+    }
+
+    /// Writes contents without a transaction of metadata. If there is no room for
+    /// lines, their pages go as blocks.
+    async fn write_plan(&self, mut plan: Plan<'_>, writes: &[DataWrite<'_>]) -> Result<()> {
+        if self.aborted.get() {
+            return Err(Errno::EIO);
+        }
+        let mut images = std::mem::take(&mut plan.images);
+        let pages = images.len() as u64;
+        if images.is_empty() {
+            let blockers = self.blockers(&plan);
+            return self.write_runs(&plan, blockers).await;
+        }
+        let closing = self.table.borrow_mut().contents(&mut images);
+        let Some(closing) = closing else {
+            let whole = Plan::whole(writes);
+            let blockers = self.blockers(&whole);
+            return self.write_runs(&whole, blockers).await;
+        };
+        self.count(|m| m.byte_pages += pages);
+        let blockers = self.blockers(&plan);
+        let written = self.write_runs(&plan, blockers).await;
+        self.commit(closing).await?;
+        written
+    }
+
+    async fn write_runs(&self, plan: &Plan<'_>, blockers: Vec<u64>) -> Result<()> {
+        for number in blockers {
+            self.wait_committed(number).await;
+        }
+        let mut commands = Vec::new();
+        for &(start, pages, to, who) in &plan.runs {
+            self.count(|m| m.block_pages += pages.len() as u64);
+            let starts = (start..).step_by(COMMAND_BLOCKS);
+            for (start, pages) in starts.zip(pages.chunks(COMMAND_BLOCKS)) {
+                commands.push(self.write_pages(start, pages, (to, who)));
+            }
+        }
+        let written = sim::join_all(commands).await;
+        written.into_iter().collect()
+    }
+
+    async fn write_pages(
+        &self,
+        start: u64,
+        pages: &[DirtyPage],
+        (to, who): (Placement, Who),
+    ) -> Result<()> {
+        let payloads: Vec<Payload> = pages.iter().map(|page| page.now.clone()).collect();
+        let content = Content::Sectors(&payloads);
+        let extent = extent(start, payloads.len());
+        let written = self.port.write(extent, content, to, who, false).await;
+        self.written.set(self.written.get() + 1);
+        written.map_err(failed)
+    }
+
+    /// Reads contents.
+    pub(crate) async fn read_data(
+        &self,
+        start: u64,
+        pages: &mut [Payload],
+        who: Who,
+    ) -> Result<()> {
+        let starts = (start..).step_by(COMMAND_BLOCKS);
+        let chunks = starts.zip(pages.chunks_mut(COMMAND_BLOCKS));
+        let reads = chunks.map(|(start, mut pages)| async move {
+            let extent = extent(start, pages.len());
+            let read = self.port.read(extent, &mut pages, who);
+            read.await.map_err(failed)
+        });
+        let read = sim::join_all(reads.collect()).await;
+        read.into_iter().collect()
+    }
+
+    /// Whether a direct request goes by bytes.
+    //= bytefs 4.6
+    fn is_small(&self, len: usize) -> bool {
+        self.options.variant == Variant::Full && len as u64 <= self.options.direct_bytes
+    }
+
+    /// What offsets and lengths of direct requests of `len` bytes have to be
+    /// multiples of.
+    pub(crate) fn direct_unit(&self, len: u64) -> u64 {
+        let small = usize::try_from(len).is_ok_and(|len| self.is_small(len));
+        if small { 1 } else { SECTOR }
+    }
+
+    /// Reads around the caches.
+    pub(crate) async fn read_direct(&self, at: u64, out: &mut [u8], who: Who) -> Result<()> {
+        if self.is_small(out.len()) {
+            let (first, bytes) = self.load_around(at, out.len(), who).await?;
+            out.copy_from_slice(&bytes[(at - first) as usize..][..out.len()]);
+            return Ok(());
+        }
+        let most = COMMAND_BLOCKS * BLOCK;
+        let firsts = (sectors(at, out.len())?.start.0..).step_by(most / SECTOR as usize);
+        let parts = firsts.zip(out.chunks_mut(most));
+        let reads = parts.map(|(first, mut out)| async move {
+            let extent = Extent::new(first, (out.len() as u64 / SECTOR) as u32);
+            let read = self.port.read(extent, &mut out, who);
+            read.await.map_err(failed)
+        });
+        let read = sim::join_all(reads.collect()).await;
+        read.into_iter().collect()
+    }
+
+    /// The lines that `len` bytes at `at` lie in: where they begin, and their bytes.
+    async fn load_around(&self, at: u64, len: usize, who: Who) -> Result<(u64, Vec<u8>)> {
+        let line = LINE as u64;
+        let first = at / line * line;
+        let end = (at + len as u64).next_multiple_of(line);
+        let mut bytes = vec![0; (end - first) as usize];
+        if !bytes.is_empty() {
+            self.count(|m| m.byte_requests += 1);
+            let loaded = self.port.load(first, &mut bytes, who).await;
+            loaded.map_err(|_| Errno::EIO)?;
+        }
+        Ok((first, bytes))
+    }
+
+    /// Writes around the caches. A request by bytes is a transaction of its own.
+    pub(crate) async fn write_direct(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        (to, who): (Placement, Who),
+    ) -> Result<()> {
+        if self.aborted.get() {
+            return Err(Errno::EIO);
+        }
+        if self.is_small(bytes.len()) {
+            return self.store_direct(at, bytes, who).await;
+        }
+        let whole = sectors(at, bytes.len())?;
+        let start = whole.start.0 / SECTORS;
+        let len = whole.end().div_ceil(SECTORS) - start;
+        self.wait_for_lines(Run { start, len }).await;
+        let most = COMMAND_BLOCKS * BLOCK;
+        let firsts = (whole.start.0..).step_by(most / SECTOR as usize);
+        let writes = firsts
+            .zip(bytes.chunks(most))
+            .map(|(first, bytes)| async move {
+                let extent = Extent::new(first, (bytes.len() as u64 / SECTOR) as u32);
+                let content = Content::Bytes(bytes);
+                let written = self.port.write(extent, content, to, who, false).await;
+                self.written.set(self.written.get() + 1);
+                written.map_err(failed)
+            });
+        let written = sim::join_all(writes.collect()).await;
+        written.into_iter().collect()
+    }
+
+    async fn store_direct(&self, at: u64, bytes: &[u8], who: Who) -> Result<()> {
+        let size = BLOCK as u64;
+        let (mut at, mut rest) = (at, bytes);
+        let mut images = Vec::new();
+        while !rest.is_empty() {
+            let within = (at % size) as usize;
+            let (part, after) = rest.split_at(rest.len().min(BLOCK - within));
+            let end = within + part.len();
+            let aligned = within.is_multiple_of(LINE) && end.is_multiple_of(LINE);
+            let mut page = Box::new([0; BLOCK]);
+            if !aligned {
+                // Lines that are written in part keep the rest.
+                let (first, lines) = self.load_around(at, part.len(), who).await?;
+                page[(first % size) as usize..][..lines.len()].copy_from_slice(&lines);
+            }
+            page[within..end].copy_from_slice(part);
+            images.push(Image {
+                block: at / size,
+                mask: crate::compare::lines_of(within, end),
+                bytes: page,
+                who,
+            });
+            at += part.len() as u64;
+            rest = after;
+        }
+        self.count(|m| m.byte_requests += 1);
+        loop {
+            let closing = self.table.borrow_mut().contents(&mut images);
+            match closing {
+                Some(closing) => return self.commit(closing).await,
+                None if self.aborted.get() => return Err(Errno::EIO),
+                None => self.progress.wait(&self.sim).await,
+            }
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    fn add_run(&mut self, write: &DataWrite<'a>, first: usize, end: usize) {
+        if first < end {
+            let (start, pages) = (write.start + first as u64, &write.pages[first..end]);
+            self.runs.push((start, pages, write.placement, write.who));
+        }
+    }
+
+    /// All by blocks.
+    fn whole(writes: &[DataWrite<'a>]) -> Self {
+        let mut plan = Self::default();
+        for write in writes {
+            plan.add_run(write, 0, write.pages.len());
+        }
+        plan
+    }
+}
+
+/// The sectors of a direct request; the block interface takes whole ones only.
+fn sectors(at: u64, len: usize) -> Result<Extent> {
+    let len = len as u64;
+    if !at.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Extent::new(at / SECTOR, (len / SECTOR) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_an_eighth_goes_by_bytes() {
+        let all = BLOCK as u64;
+        for count in 0..=64 {
+            let expected = match count {
+                0 => Way::None,
+                1..8 => Way::Bytes(low(count)),
+                _ => Way::Block,
+            };
+            assert_eq!(choose(low(count), all, all, 8), expected);
+        }
+        assert_eq!(choose(1, all, all, 0), Way::Block);
+        assert_eq!(choose(low(63), all, all, 64), Way::Bytes(low(63)));
+    }
+
+    #[test]
+    fn what_the_block_is_not_known_to_hold_is_written_up_to_the_end() {
+        // 100 bytes are known; the file ends at 300.
+        assert_eq!(choose(0, 100, 300, 8), Way::Bytes(0b1_1110));
+        assert_eq!(choose(1, 100, 300, 8), Way::Bytes(0b1_1111));
+        // Nothing is known of a new block.
+        assert_eq!(choose(0, 0, 4_096, 8), Way::Block);
+        assert_eq!(choose(0, 0, 10, 8), Way::Bytes(1));
+        // What is behind the end needs nothing.
+        assert_eq!(choose(low(64), 4_096, 64, 8), Way::Bytes(1));
+    }
+}

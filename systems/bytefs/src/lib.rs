@@ -1,0 +1,132 @@
+//! ByteFS: metadata and small changes of files go to the drive as cache lines, in
+//! transactions of its firmware; large ones go as blocks.
+//!
+//! A **strategy** ([`ByteFs`]) for the extent file system, so that ByteFS and ext4
+//! differ in how changes persist and in nothing else. The drive is a
+//! [`host::BytePort`]: lines and blocks over the same bytes, `COMMIT` and `RECOVER`.
+//!
+//! # The mechanism
+//!
+//! - A handle notes which lines of 64 bytes it changes. Where ext4 logs a block and
+//!   writes it again later, ByteFS stores those lines once; the drive's own log is the
+//!   redo log.
+//! - With its last handle a transaction is **closed**, and whoever closed it brings it
+//!   to the drive in the call: contents that it leads to, a copy of its lines, these
+//!   under a TxID, one verification, `COMMIT`. The end of `COMMIT` is the durable point.
+//! - While others are on their way before it, a closed transaction is opened again by
+//!   who touches a line of it. So what piles up during one commit is the next one, as
+//!   with the groups of a journal.
+//! - A page that is written back is compared with the duplicate that the cache made
+//!   when it was first changed. If less than an eighth of it differs it goes as lines,
+//!   atomically, else as a block.
+//! - Direct requests of up to 512 bytes go by bytes, at any offset.
+//! - After a power cut the drive drops the lines of transactions without `COMMIT` and
+//!   brings the others home, before anything is read. What is then on it is an image in
+//!   the format of ext4, which `e2fsck` accepts and Linux mounts.
+//!
+//! # Invariants
+//!
+//! - A line is in at most one transaction that is not copied, and on the drive in at
+//!   most one that has not committed: versions of a line are in the order of commits.
+//! - A transaction is durable as a whole, and not before those whose lines it changed
+//!   or that somebody had gone on from before it began.
+//! - Contents that were written before a transaction commits are on the medium first,
+//!   as in the ordered mode of ext4.
+//! - `write` and `end` of a handle that is not the last wait for nobody; a commit waits
+//!   for transactions that were copied before it and for contents, and for no handle:
+//!   who waits to bring a transaction that is opened again leaves it to others at once.
+//!   So the body may end handles with the turn of a file in hand.
+//! - A failed commit makes the file system read-only; nothing commits after it.
+//!
+//! # What the paper leaves open, and what was chosen
+//!
+//! Letters and numbers in brackets name gaps of the paper as this project counts them.
+//!
+//! - **Conflicts** (A9). The paper blocks whoever writes to what another transaction
+//!   changes. A body that waits inside `write` would deadlock, so handles that meet at
+//!   a line become one transaction as long as its lines are not copied, and one follows
+//!   the other's commit after that. Transactions with different lines commit side by
+//!   side. One that has contents by bytes is copied as it is closed, so that later
+//!   contents of the same lines come after it, and takes in nobody then.
+//! - **Order.** One program's calls are durable in their order: `end` returns before
+//!   its transaction commits only if others have it open or open it again, and handles
+//!   that begin after that join or follow it. Of calls that overlap no order is
+//!   promised, where ext4 happens to keep that of their ends. `force` waits for every
+//!   handle up to its own.
+//! - **When to commit.** The paper persists the inode with the write and commits with
+//!   the `fsync`. This body allocates late and changes the inode when pages are written
+//!   back, so a commit follows its contents there; changes of names commit in the call.
+//! - **Starving** cannot happen: with [`Options::handles`] in a transaction new handles
+//!   wait until it is copied, and if somebody waits for it, as soon as it waits for
+//!   nothing but its handles, as they do while a transaction of JBD2 is locked.
+//! - **Oversized transactions.** Handles reserve lines, 64 for a block, of
+//!   [`Options::open_lines`], and of what the drive's log takes, if less. A handle
+//!   that gets no more ends at a consistent point and another one goes on, so a large
+//!   truncation is several transactions, and the list of orphans finishes it.
+//! - **Blocks that become metadata** (A2). A block write drops at once what the log has
+//!   of the block, committed or not; so it is for blocks that nothing durable leads to.
+//!   All 64 lines of a new block have changed, so by the same rule it goes as one block,
+//!   before `COMMIT`. All other metadata go by lines.
+//! - **The superblock** goes as a block (Table 3) where it alone changes: at mount and
+//!   unmount, when nothing of it can be under way. The list of orphans, whose head is
+//!   in it, goes by lines.
+//! - **One line** needs no number: it is stored under 0, which counts at once (A8).
+//! - **TxIDs** (A5) are reserved in runs by a record in the boot area (`format.rs`),
+//!   go on over mounts, and begin anew after 2^32 - 1. The drive refuses one that it
+//!   knows as committed; it is left out. A drive on which somebody died without an
+//!   unmount and without a power cut is refused: nothing tells what is open there.
+//! - **R** (A18) is read strictly, seven lines at most; direct requests inclusively.
+//!   Both are options. A page of which nothing has changed is not written.
+//! - **What a block holds** is not always what its page had: it may be new to the file,
+//!   and behind the end on the medium a power cut may have left anything. Such lines
+//!   count as changed, up to the end of the file. So an append to a page that is there
+//!   stores the lines of the append.
+//! - **Verification** (A19) is one a transaction; data stored by lines is part of the
+//!   transaction that leads to it if nobody else has that open, else one of its own.
+//! - **A full log** is the drive's business: a store and a `COMMIT` wait there until
+//!   cleaning has made room. A refusal is a failure, and ends all changes.
+//! - **Flush.** Contents that went as blocks are flushed before `COMMIT`; those who want
+//!   it at the same time share it. Neither ByteFS nor ext4 sends one to a drive that
+//!   says it has no volatile cache, which a mapped drive does.
+//!
+//! # What an update of an inode costs
+//!
+//! The paper has inodes of 128 bytes whose first line is the hot half. So has ext4:
+//! mode, owner, links, times, flags and the low half of the size lie in bytes 0 to 39,
+//! in the first line, with the head of the map and its first extent behind them; the
+//! second has the other extents and the high half of the size. But it also has the
+//! checksum, of all 128 bytes (and the third line of an inode of 256 the fractions of
+//! times). So an update takes 2 lines with inodes of 128 bytes and 3 with 256, adjacent,
+//! one store and one `COMMIT`, where the paper needs 1 line and none. An image without
+//! `metadata_csum` would have it in one line; `mkfs` makes none.
+//!
+//! A new file takes 8 or 9 lines: bitmap, descriptor (with the bitmap's checksum),
+//! inode, entry, checksum of the directory's block, inode of the directory; ext4 logs
+//! the blocks that they lie in.
+//!
+//! # What is not built
+//!
+//! Data journaling (`bytefs 4.6`, BF-F11): there is the ordered mode alone. ByteFS-Dual
+//! (BF-F12): without transactions in firmware a host journal would have to make
+//! metadata atomic, and a drive without them is refused. Adjacent lines are one store
+//! within a block, not across blocks. Free lists are not kept for each processor: one
+//! simulation is one thread.
+
+mod commit;
+mod compare;
+mod config;
+mod core;
+mod data;
+mod format;
+mod ids;
+mod metrics;
+mod mount;
+mod persist;
+mod snapshot;
+mod table;
+
+pub use compare::changed_lines;
+pub use config::{Options, Variant};
+pub use metrics::Metrics;
+pub use mount::{ByteFsError, format, mkfs_options, mount};
+pub use persist::{ByteFs, Handle};

@@ -1,0 +1,185 @@
+//! Making a file system, and mounting it.
+//!
+//! Invariant: the drive has recovered before anything is read, and TxIDs of this
+//! mount are reserved before the body changes anything.
+
+use crate::config::Options;
+use crate::core::Core;
+use crate::format::Record;
+use crate::ids::Ids;
+use crate::persist::ByteFs;
+use crate::table::LINES;
+use extfs::ext4::{self, Ext4Error};
+use extfs::{ExtFs, MkfsOptions, MountError, MountOptions, Placer};
+use host::{BytePort, Purpose, Who};
+use sim::Sim;
+use ssd::ByteError;
+use ssd::wlog::LINE;
+use std::rc::Rc;
+use units::Origin;
+
+/// Lines that the largest handle of the body reserves: it is of 79 blocks.
+const LARGEST: u64 = 79 * LINES;
+
+/// Why there is no file system to work with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ByteFsError {
+    /// It cannot be made.
+    #[error(transparent)]
+    Format(#[from] Ext4Error),
+    /// The file system.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Drive(#[from] ByteError),
+    /// It cannot be atomic on this drive.
+    #[error("the firmware of the drive has no transactions; ByteFS needs them")]
+    NoTransactions,
+    /// The log of the drive is too small for the changes of a call.
+    #[error("the log of the drive takes {lines} lines of transactions; {LARGEST} are needed")]
+    SmallLog {
+        /// What it takes.
+        lines: u64,
+    },
+    /// Somebody has it mounted, or went away without an unmount.
+    #[error(
+        "it was mounted since the drive was powered on and not unmounted: \
+         lines that did not commit may be on the drive until its power is cycled"
+    )]
+    InUse,
+    /// An option cannot be.
+    #[error("{what} is {value}; at least {least} are needed")]
+    Option {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What is needed.
+        least: u64,
+    },
+}
+
+/// The file system of `blocks` blocks that the paper describes, as far as the format
+/// has it: inodes of 128 bytes and no journal of blocks.
+//= bytefs 4.5
+#[must_use]
+pub fn mkfs_options(blocks: u64) -> MkfsOptions {
+    MkfsOptions {
+        inode_size: 128,
+        journal_blocks: None,
+        ..MkfsOptions::new(blocks)
+    }
+}
+
+/// Makes a file system on `port`. The drive is recovered first if that has not been
+/// done since power-on, and what is on it is deallocated.
+///
+/// # Errors
+/// What cannot be made of it, or why the drive failed.
+pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), ByteFsError> {
+    if !port.has_transactions() {
+        return Err(ByteFsError::NoTransactions);
+    }
+    let recovered = recover(port).await?;
+    let old = if recovered {
+        None
+    } else {
+        read_record(port).await?
+    };
+    ext4::format(port, options).await?;
+    // Numbers that the drive may still know are not used again.
+    let record = Record {
+        clean: true,
+        ..old.unwrap_or(Record::new())
+    };
+    port.store(0, &record.encode(), 0, superblock(Origin(0)))
+        .await?;
+    port.verify().await?;
+    Ok(port.flush().await.map_err(ByteError::from)?)
+}
+
+/// Recovers the file system on `port` and mounts it. Any image in the format of ext4
+/// whose journal, if it has one, is empty will do. Whether the drive recovered.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+//= bytefs 4.7
+pub async fn mount<P: BytePort>(
+    sim: &Sim,
+    port: &P,
+    options: Options,
+) -> Result<(ExtFs<ByteFs<P>>, bool), ByteFsError> {
+    if !port.has_transactions() {
+        return Err(ByteFsError::NoTransactions);
+    }
+    let lines = port.transaction_lines();
+    if lines < LARGEST {
+        return Err(ByteFsError::SmallLog { lines });
+    }
+    let options = Options {
+        open_lines: options.open_lines.min(lines),
+        ..options
+    };
+    check(&options)?;
+    let recovered = recover(port).await?;
+    let record = read_record(port).await?.unwrap_or(Record::new());
+    if !recovered && !record.clean {
+        return Err(ByteFsError::InUse);
+    }
+    let placer = match options.placed {
+        true => Placer::for_handles(port.handles()),
+        false => Placer::default(),
+    };
+    let mut ids = Ids::new(record);
+    let reservation = ids.reservation(options.tx_ids);
+    ids.reserved(reservation);
+    let core = Core::new(sim, port.clone(), options, ids, placer.metadata());
+    let core = Rc::new(core);
+    let reserved = core.write_record(reservation).await;
+    reserved.map_err(MountError::from)?;
+    let mounting = MountOptions {
+        now: options.start,
+        placer,
+        discard: options.discard,
+        has_error: false,
+    };
+    let body = ExtFs::mount(sim, ByteFs { core }, mounting).await?;
+    Ok((body, recovered))
+}
+
+fn check(options: &Options) -> Result<(), ByteFsError> {
+    let request = options.direct_bytes.div_ceil(LINE as u64) + 2;
+    let least = [
+        ("open_lines", options.open_lines, request.max(64)),
+        ("handles", options.handles as u64, 1),
+        ("tx_ids", u64::from(options.tx_ids), 1),
+    ];
+    match least.into_iter().find(|(_, value, least)| value < least) {
+        Some((what, value, least)) => Err(ByteFsError::Option { what, value, least }),
+        None => Ok(()),
+    }
+}
+
+/// Whether the drive recovered now; it does so once after power-on.
+async fn recover<P: BytePort>(port: &P) -> Result<bool, ByteError> {
+    match port.recover().await {
+        Ok(()) => Ok(true),
+        Err(ByteError::Recovered) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+const fn superblock(origin: Origin) -> Who {
+    Who {
+        origin,
+        purpose: Purpose::Superblock,
+    }
+}
+
+/// The record; none on a medium that ByteFS has not used yet.
+async fn read_record<P: BytePort>(port: &P) -> Result<Option<Record>, ByteError> {
+    let mut line = [0; LINE];
+    port.load(0, &mut line, superblock(Origin(0))).await?;
+    Ok(Record::decode(&line))
+}

@@ -1,0 +1,178 @@
+//! The strategy, as the body sees it.
+
+use crate::compare::lines_of;
+use crate::core::{Core, SECTORS, failed};
+use crate::metrics::Metrics;
+use extfs::{BLOCK, Buffer, DataWrite, Persist, Run, TxId};
+use host::{BytePort, Purpose, Who};
+use nand::Payload;
+use std::rc::Rc;
+use units::{Extent, Placement};
+use vfs::Result;
+
+/// Changes persist by bytes, in transactions of the firmware.
+pub struct ByteFs<P> {
+    pub(crate) core: Rc<Core<P>>,
+}
+
+impl<P> Clone for ByteFs<P> {
+    fn clone(&self) -> Self {
+        Self {
+            core: Rc::clone(&self.core),
+        }
+    }
+}
+
+/// A handle on a transaction: close it with `end` or `write_data`.
+#[must_use = "a transaction commits once each of its handles is closed"]
+pub struct Handle(u64);
+
+impl<P: BytePort> ByteFs<P> {
+    /// What was done since the mount.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let counts = self.core.table.borrow().counts();
+        Metrics {
+            joins: counts.joins,
+            reopened: counts.reopened,
+            follows: counts.follows,
+            waits: counts.waits,
+            ..self.core.metrics.get()
+        }
+    }
+
+    /// Asserts what holds between any two events.
+    pub fn check(&self) {
+        self.core.table.borrow().check();
+    }
+}
+
+impl<P: BytePort> Persist for ByteFs<P> {
+    type Tx = Handle;
+
+    fn wants_duplicates(&self) -> bool {
+        self.core.wants_duplicates()
+    }
+
+    fn direct_unit(&self, len: u64) -> u64 {
+        self.core.direct_unit(len)
+    }
+
+    async fn read(&self, block: u64, purpose: Purpose) -> Result<Rc<Buffer>> {
+        self.core.read(block, purpose).await
+    }
+
+    fn create(&self, tx: &Handle, block: u64, purpose: Purpose) -> Rc<Buffer> {
+        let buffer = self.core.blank(block, purpose);
+        self.core
+            .meet(|table| table.touch(tx.0, &buffer, u64::MAX, true));
+        buffer
+    }
+
+    async fn begin(&self, blocks: usize) -> Result<Handle> {
+        self.core.begin(blocks).await.map(Handle)
+    }
+
+    fn extend(&self, tx: &mut Handle, blocks: usize) -> bool {
+        self.core.table.borrow_mut().extend(tx.0, blocks)
+    }
+
+    fn id(&self, tx: &Handle) -> TxId {
+        TxId(tx.0)
+    }
+
+    fn newest(&self) -> TxId {
+        TxId(self.core.table.borrow().newest())
+    }
+
+    fn write(&self, tx: &Handle, buffer: &Rc<Buffer>, at: usize, bytes: &[u8]) {
+        let mask = lines_of(at, at + bytes.len());
+        self.core
+            .meet(|table| table.touch(tx.0, buffer, mask, false));
+        buffer.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn forget(&self, tx: &Handle, block: u64) {
+        self.core.meet(|table| table.forget(tx.0, block));
+        self.core.drop_block(block);
+    }
+
+    fn free(&self, tx: &Handle, run: Run) {
+        self.core.table.borrow_mut().free(tx.0, run);
+    }
+
+    fn freed(&self) -> Vec<Run> {
+        self.core.table.borrow_mut().freed()
+    }
+
+    async fn end(&self, tx: Handle) -> Result<TxId> {
+        self.core.end(tx.0).await?;
+        Ok(TxId(tx.0))
+    }
+
+    async fn write_data(&self, tx: Option<Handle>, writes: &[DataWrite<'_>]) -> Result<TxId> {
+        let handle = tx.map(|tx| tx.0);
+        self.core.write_data(handle, writes).await?;
+        Ok(handle.map_or_else(|| self.newest(), TxId))
+    }
+
+    async fn read_data(&self, start: u64, pages: &mut [Payload], who: Who) -> Result<()> {
+        self.core.read_data(start, pages, who).await
+    }
+
+    async fn force(&self, upto: TxId) -> Result<()> {
+        self.core.force(upto.0).await
+    }
+
+    async fn force_all(&self) -> Result<()> {
+        self.core.force(u64::MAX).await
+    }
+
+    async fn discard(&self, run: Run) -> Result<()> {
+        let (mut start, end) = (run.start, run.start.saturating_add(run.len));
+        while start < end {
+            let count = (end - start).min(u64::from(u32::MAX) / SECTORS);
+            let extent = Extent::new(start * SECTORS, (count * SECTORS) as u32);
+            self.core.port.trim(extent).await.map_err(failed)?;
+            start += count;
+        }
+        Ok(())
+    }
+
+    /// All is home once it has committed: the log of the drive is a part of it.
+    async fn checkpoint(&self) -> Result<()> {
+        self.force_all().await
+    }
+
+    async fn shut_down(&self) -> Result<()> {
+        self.force_all().await?;
+        self.core.leave().await
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.core.aborted.get()
+    }
+
+    /// What a power cut leaves is brought home by the drive, before anything is
+    /// read; a journal of blocks, which this flag is about, is never in use.
+    fn needs_recovery(&self) -> bool {
+        false
+    }
+
+    async fn read_direct(&self, start: u64, offset: u64, out: &mut [u8], who: Who) -> Result<()> {
+        let at = start * BLOCK as u64 + offset;
+        self.core.read_direct(at, out, who).await
+    }
+
+    async fn write_direct(
+        &self,
+        start: u64,
+        offset: u64,
+        bytes: &[u8],
+        placement: Placement,
+        who: Who,
+    ) -> Result<()> {
+        let at = start * BLOCK as u64 + offset;
+        self.core.write_direct(at, bytes, (placement, who)).await
+    }
+}

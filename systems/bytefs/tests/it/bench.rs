@@ -1,0 +1,135 @@
+//! What the tests share: a disk in memory with a file system, mounted and watched.
+
+use bytefs::{ByteFs, Metrics, Options};
+use extfs::{ExtFs, MkfsOptions};
+use host::{BytePort, RamDisk};
+use nand::Payload;
+use sim::{Kernel, Seed, Sim};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::Bytes;
+use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, Fd, OpenFlags, Process, Source, Vfs};
+
+/// 16 MiB.
+pub(crate) const BLOCKS: u64 = 4_096;
+
+pub(crate) type Strategy = ByteFs<RamDisk>;
+pub(crate) type Body<P = RamDisk> = ExtFs<ByteFs<P>>;
+pub(crate) type Mounted<P = RamDisk> = Vfs<Body<P>>;
+pub(crate) type Contents = BTreeMap<u64, Payload>;
+
+/// A disk of [`BLOCKS`] blocks with these contents.
+pub(crate) fn holding(sim: &Sim, contents: Contents) -> RamDisk {
+    RamDisk::holding(sim, Bytes(BLOCKS * 4_096), contents)
+}
+
+/// A new file system.
+pub(crate) fn formatted(options: &MkfsOptions) -> Contents {
+    let kernel = Kernel::new();
+    let disk = RamDisk::new(&kernel.sim(), Bytes(options.blocks * 4_096));
+    let (port, options) = (disk.clone(), options.clone());
+    kernel.block_on(async move { bytefs::format(&port, &options).await.unwrap() });
+    disk.after_cut(&mut Seed(0).stream("nothing is left to chance"))
+}
+
+/// The smallest file system of the tests.
+pub(crate) fn small() -> Contents {
+    formatted(&bytefs::mkfs_options(BLOCKS))
+}
+
+/// A cache that costs nothing; a tiny one pushes everything out soon.
+pub(crate) fn cache(tiny: bool) -> CacheConfig {
+    let large = CacheConfig {
+        memory: Bytes(16 << 20),
+        costs: CallCosts::FREE,
+        ..CacheConfig::default()
+    };
+    if !tiny {
+        return large;
+    }
+    CacheConfig {
+        memory: Bytes(64 * 4_096),
+        inodes: 3,
+        names: 4,
+        batch: 3,
+        ..large
+    }
+}
+
+pub(crate) fn vfs<P: BytePort>(sim: &Sim, body: Body<P>, cache: CacheConfig) -> Mounted<P> {
+    Vfs::mount(sim, body, cache, Clock::default(), Compute::unlimited())
+}
+
+/// Mounts with the large cache.
+pub(crate) async fn mounted(sim: &Sim, disk: &RamDisk, options: Options) -> Mounted {
+    let (body, _) = bytefs::mount(sim, disk, options).await.unwrap();
+    vfs(sim, body, cache(false))
+}
+
+/// Runs `work` to its end, looking at the table between any two events; `watch` is
+/// where the work puts the strategy.
+pub(crate) fn watched<W: Future<Output = ()> + 'static>(
+    kernel: &Kernel,
+    work: impl FnOnce(Watch) -> W,
+) {
+    let watch = Watch::default();
+    kernel.sim().spawn_detached(work(watch.clone()));
+    while kernel.step() {
+        watch.look();
+    }
+}
+
+/// The strategy that is looked at.
+#[derive(Clone, Default)]
+pub(crate) struct Watch(Rc<RefCell<Option<ByteFs<RamDisk>>>>);
+
+impl Watch {
+    pub(crate) fn set(&self, body: &Body) {
+        *self.0.borrow_mut() = Some(body.persist().clone());
+    }
+
+    /// Asserts the invariants; what was done so far.
+    pub(crate) fn look(&self) -> Metrics {
+        let strategy = self.0.borrow();
+        strategy.as_ref().map_or_else(Metrics::default, |strategy| {
+            strategy.check();
+            strategy.metrics()
+        })
+    }
+}
+
+/// Asserts that our own checker finds nothing, and `e2fsck -fn` neither.
+pub(crate) fn assert_clean(image: &[u8]) {
+    assert_eq!(extfs::check(image), []);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::write(&path, image).unwrap();
+    let ask = |program: &str| {
+        let mut command = std::process::Command::new(program);
+        command.arg("-fn").arg(&path).output()
+    };
+    match ask("e2fsck").or_else(|_| ask("/usr/sbin/e2fsck")) {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{said}");
+        }
+        Err(error) => println!("skipped: e2fsck could not be started: {error}"),
+    }
+}
+
+/// Opens `path` for all, and makes it if it is not there.
+pub(crate) async fn open<P: BytePort>(process: &Process<Body<P>>, path: &str) -> Fd {
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+    process.open(path.as_bytes(), flags, 0o644).await.unwrap()
+}
+
+/// Writes bytes and waits until they are durable.
+pub(crate) async fn put<P: BytePort>(process: &Process<Body<P>>, fd: Fd, at: u64, bytes: &[u8]) {
+    process.pwrite(fd, at, Source::Bytes(bytes)).await.unwrap();
+    process.fsync(fd).await.unwrap();
+}
+
+pub(crate) fn root<P: BytePort>(vfs: &Mounted<P>) -> Process<Body<P>> {
+    Process::new(vfs, Access::root())
+}
