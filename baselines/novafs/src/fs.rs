@@ -1,0 +1,197 @@
+//! A mounted file system: what all verbs share.
+
+use crate::alloc::{Alloc, Class};
+use crate::clean::Cleaning;
+use crate::format::{Anchor, Geometry, LINE_BYTES, PAGE_BYTES};
+use crate::log::Walk;
+use crate::pieces::Run;
+use crate::state::State;
+use host::{BytePort, Purpose, Who};
+use sim::{Permit, Semaphore, Sim};
+use ssd::ByteError;
+use std::cell::{Cell, RefCell};
+use units::Origin;
+use vfs::{Errno, Inode, Result, StatFs};
+
+/// A NOVA file system over the port `P`.
+pub struct NovaFs<P> {
+    pub(crate) sim: Sim,
+    pub(crate) port: P,
+    pub(crate) geometry: Geometry,
+    pub(crate) origin: Origin,
+    pub(crate) alloc: RefCell<Alloc>,
+    pub(crate) cores: Vec<Core>,
+    /// A store failed: what is on the medium is not known any more.
+    pub(crate) failed: Cell<bool>,
+    pub(crate) cleaning: Cell<Cleaning>,
+}
+
+/// What a core has for itself.
+pub(crate) struct Core {
+    /// Held by who uses its journal or adds to its table.
+    pub(crate) turn: Semaphore,
+    /// The number of the last transaction that is done.
+    pub(crate) done: Cell<u64>,
+}
+
+/// What this body keeps with each inode in memory.
+pub struct Private {
+    /// The address of its slot.
+    pub(crate) slot: u64,
+    /// Held by those who change it.
+    pub(crate) turn: Semaphore,
+    /// Its first line as it is on the medium.
+    pub(crate) anchor: Cell<Anchor>,
+    pub(crate) state: RefCell<State>,
+}
+
+/// An inode in memory.
+pub(crate) type Node = Inode<Private>;
+
+/// What damaged bytes mean to a file operation.
+pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
+    value.ok_or(Errno::EUCLEAN)
+}
+
+impl<P: BytePort> NovaFs<P> {
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The core that the current task runs on.
+    pub(crate) fn core(&self) -> usize {
+        self.sim.current().index() % self.cores.len()
+    }
+
+    /// Who metadata are booked under.
+    pub(crate) const fn who(&self, purpose: Purpose) -> Who {
+        let origin = self.origin;
+        Who { origin, purpose }
+    }
+
+    /// Who the contents of a file are booked under.
+    pub(crate) const fn owner(node: &Node) -> Who {
+        Who {
+            origin: node.origin.get(),
+            purpose: Purpose::Data,
+        }
+    }
+
+    /// Reads bytes at any address, as the lines that they are in.
+    pub(crate) async fn load_bytes(&self, at: u64, out: &mut [u8], who: Who) -> Result<()> {
+        load_bytes(&self.port, at, out, who)
+            .await
+            .map_err(|_| Errno::EIO)
+    }
+
+    /// Stores whole lines. A failure ends all changes.
+    pub(crate) async fn store(&self, at: u64, bytes: &[u8], who: Who) -> Result<()> {
+        if self.failed.get() {
+            return Err(Errno::EROFS);
+        }
+        self.noted(self.port.store(at, bytes, 0, who).await)
+    }
+
+    /// Makes every store durable.
+    pub(crate) async fn verify(&self) -> Result<()> {
+        self.noted(self.port.verify().await)
+    }
+
+    fn noted(&self, done: std::result::Result<(), ByteError>) -> Result<()> {
+        done.map_err(|_| {
+            self.failed.set(true);
+            Errno::EIO
+        })
+    }
+
+    /// Takes pages.
+    pub(crate) fn take(&self, pages: u64, class: Class) -> Result<Vec<Run>> {
+        let taken = self.alloc.borrow_mut().take(self.core(), pages, class);
+        taken.ok_or(Errno::ENOSPC)
+    }
+
+    /// Gives pages back, that nothing on the medium leads to.
+    pub(crate) fn give(&self, runs: impl IntoIterator<Item = Run>) {
+        let mut alloc = self.alloc.borrow_mut();
+        runs.into_iter().for_each(|run| alloc.give(run));
+    }
+
+    /// The turns of `nodes`, by number; each may be there more than once.
+    pub(crate) async fn turns(&self, nodes: &[&Node]) -> Vec<Permit> {
+        let mut nodes = nodes.to_vec();
+        nodes.sort_by_key(|node| node.ino);
+        nodes.dedup_by_key(|node| node.ino);
+        let mut turns = Vec::new();
+        for node in nodes {
+            turns.push(node.private.turn.acquire(1).await);
+        }
+        turns
+    }
+
+    /// What this body keeps with an inode.
+    pub(crate) fn private(&self, slot: u64, anchor: Anchor, state: State) -> Private {
+        Private {
+            slot,
+            turn: Semaphore::new(&self.sim, 1),
+            anchor: Cell::new(anchor),
+            state: RefCell::new(state),
+        }
+    }
+
+    /// How full it is.
+    pub(crate) fn fullness(&self) -> StatFs {
+        let alloc = self.alloc.borrow();
+        let (free, available) = alloc.free();
+        StatFs {
+            block_size: PAGE_BYTES as u32,
+            blocks: self.geometry.pages - self.geometry.pool(),
+            blocks_free: free,
+            blocks_available: available,
+            files: alloc.inodes + alloc.free_inodes(),
+            files_free: alloc.free_inodes(),
+            name_max: 255,
+        }
+    }
+}
+
+/// Reads bytes at any address, as the lines that they are in.
+pub(crate) async fn load_bytes<P: BytePort>(
+    port: &P,
+    at: u64,
+    out: &mut [u8],
+    who: Who,
+) -> std::result::Result<(), ByteError> {
+    let (first, end) = (at / LINE_BYTES * LINE_BYTES, at + out.len() as u64);
+    let end = end.next_multiple_of(LINE_BYTES);
+    if (first, end) == (at, at + out.len() as u64) {
+        return port.load(at, out, who).await;
+    }
+    let mut lines = vec![0; (end - first) as usize];
+    port.load(first, &mut lines, who).await?;
+    let skip = (at - first) as usize;
+    out.copy_from_slice(&lines[skip..skip + out.len()]);
+    Ok(())
+}
+
+/// Why a log could not be read.
+pub(crate) enum WalkError {
+    Damaged,
+    Port(ByteError),
+}
+
+/// Reads a log to its end.
+pub(crate) async fn walk<P: BytePort>(
+    port: &P,
+    mut walk: Walk,
+    who: Who,
+) -> std::result::Result<State, WalkError> {
+    let mut page = [0; PAGE_BYTES as usize];
+    while let Some((number, bytes)) = walk.wants() {
+        let load = port.load(number * PAGE_BYTES, &mut page[..bytes], who);
+        load.await.map_err(WalkError::Port)?;
+        walk.feed(&page).ok_or(WalkError::Damaged)?;
+    }
+    Ok(walk.finish())
+}

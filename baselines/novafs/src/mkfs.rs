@@ -1,0 +1,100 @@
+//! Making an empty file system.
+
+use crate::commit::journal_header;
+use crate::format::{
+    Anchor, Birth, CORES_MAX, Geometry, LINE, LINE_BYTES, PAGE, PAGE_BYTES, POOL_MIN, ROOT, table,
+    table_header,
+};
+use crate::mount::MountError;
+use host::{BytePort, Purpose, Who};
+use units::Origin;
+use vfs::{FileKind, Timestamp};
+
+/// How a file system is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MkfsOptions {
+    /// Cores that have a journal, an inode table and a list of free pages each: 1 to
+    /// 64.
+    pub cores: u32,
+    /// The present.
+    pub now: Timestamp,
+    /// Whom its bytes are booked under.
+    pub origin: Origin,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        Self {
+            cores: 4,
+            now: Timestamp::default(),
+            origin: Origin(0),
+        }
+    }
+}
+
+/// Makes an empty file system as large as `port`.
+///
+/// # Errors
+/// [`MountError::Size`] if it is too small or too large, or there are too many cores;
+/// what the port refuses.
+pub async fn mkfs<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), MountError> {
+    let pages = port.capacity().0 / PAGE_BYTES;
+    let cores = u64::from(options.cores);
+    let geometry = Geometry::new(pages, cores).ok_or(MountError::Size {
+        pages,
+        cores,
+        least: 1 + 2 * cores.clamp(1, CORES_MAX) + POOL_MIN,
+    })?;
+    let who = |purpose| {
+        let origin = options.origin;
+        Who { origin, purpose }
+    };
+    // Nothing is there before the superblock is.
+    port.store(0, &[0; PAGE], 0, who(Purpose::Superblock))
+        .await?;
+    port.verify().await?;
+    for core in 0..cores {
+        let mut page = [0; PAGE];
+        page[..LINE].copy_from_slice(&journal_header(0));
+        let at = geometry.journal(core) * PAGE_BYTES;
+        port.store(at, &page, 0, who(Purpose::Journal)).await?;
+        let mut page = [0; PAGE];
+        page[..LINE].copy_from_slice(&table_header(core, 0, 0));
+        if core == ROOT.0 % cores {
+            write_root(&mut page, &geometry, options.now);
+        }
+        let at = geometry.table(core) * PAGE_BYTES;
+        port.store(at, &page, 0, who(Purpose::Inode)).await?;
+    }
+    port.verify().await?;
+    let superblock = geometry.encode();
+    port.store(0, &superblock, 0, who(Purpose::Superblock))
+        .await?;
+    port.verify().await?;
+    Ok(())
+}
+
+/// Writes the root directory into the first page of its table.
+fn write_root(page: &mut [u8; PAGE], geometry: &Geometry, now: Timestamp) {
+    let (_, _, slot) = geometry.place(ROOT.0);
+    let at = (slot as usize + 1) * table::SLOT;
+    let anchor = Anchor {
+        valid: true,
+        ino: ROOT.0,
+        ..Anchor::default()
+    };
+    let birth = Birth {
+        kind: FileKind::Directory,
+        mode: 0o755,
+        nlink: 2,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        generation: 0,
+        time: now,
+        parent: ROOT,
+    };
+    page[at..at + LINE].copy_from_slice(&anchor.encode());
+    let second = at + LINE_BYTES as usize;
+    page[second..second + LINE].copy_from_slice(&birth.encode());
+}

@@ -1,0 +1,10 @@
+//! The file system over a disk in memory.
+
+mod bench;
+mod cleaning;
+mod cuts;
+mod failing;
+mod files;
+mod hostile;
+mod model;
+mod tasks;

@@ -1,0 +1,85 @@
+//! Programs on the file system beside the reference model of the file API.
+
+use crate::bench::{Fs, file_op, mounted, name_op, new_image};
+use host::RamDisk;
+use novafs::{Cleaning, check};
+use sim::{Kernel, Rng, Seed, Sim};
+use std::cell::Cell;
+use std::rc::Rc;
+use vfs::model::{Model, Op, Order, Tree, perform};
+use vfs::{Access, Process, Vfs};
+
+/// Draws calls.
+type Draw = fn(&mut Rng) -> Op;
+
+fn any_op(rng: &mut Rng) -> Op {
+    if rng.below(2) == 0 {
+        name_op(rng)
+    } else {
+        file_op(rng)
+    }
+}
+
+async fn steps(vfs: &Vfs<Fs>, rng: &mut Rng, model: &mut Model, draw: Draw, calls: u32) {
+    let processes = [0, 1].map(|_| Process::new(vfs, Access::root()));
+    for number in 0..calls {
+        let op = draw(rng);
+        let process = rng.below(2) as usize;
+        let expected = model.perform(process, &op);
+        let got = perform(&processes[process], &op).await;
+        assert_eq!(got, expected, "call {number}: {op:?}");
+        if rng.below(60) == 0 {
+            vfs.drop_caches().await.unwrap();
+        }
+    }
+    model.perform(0, &Op::Sync).unwrap();
+    let tree = Tree::read(&processes[0]).await.unwrap();
+    assert_eq!(vfs::model::check(model, &tree), []);
+    for process in processes {
+        process.exit().await;
+    }
+}
+
+async fn compare(sim: Sim, disk: RamDisk, seed: u64, draw: Draw, calls: u32) -> Cleaning {
+    let tiny = seed.is_multiple_of(2);
+    let mut rng = Seed(seed).stream("calls");
+    let mut model = Model::new(2, Order::Journal);
+    let vfs = mounted(&sim, disk.clone(), tiny).await;
+    steps(&vfs, &mut rng, &mut model, draw, calls).await;
+    let before = vfs.statfs().await.unwrap();
+    vfs.unmount().await.unwrap();
+    vfs.check();
+    let cleaning = vfs.body().cleaning();
+    let vfs = mounted(&sim, disk, tiny).await;
+    let after = vfs.statfs().await.unwrap();
+    // Numbers of pages that walking finds are those that were counted.
+    assert_eq!(after.blocks_free, before.blocks_free);
+    assert_eq!(after.files_free, before.files_free);
+    let process = Process::new(&vfs, Access::root());
+    let tree = Tree::read(&process).await.unwrap();
+    assert_eq!(vfs::model::check(&model, &tree), []);
+    process.exit().await;
+    vfs.unmount().await.unwrap();
+    cleaning
+}
+
+/// Runs calls on a file system of `pages` pages and compares; gives what was cleaned.
+pub(crate) fn agree(seed: u64, pages: u64, draw: Draw, calls: u32) -> Cleaning {
+    println!("seed {seed}");
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let cores = 1 + (seed % 3) as u32;
+    let disk = RamDisk::from_image(&sim, &new_image(pages, cores));
+    let done = Rc::new(Cell::new(Cleaning::default()));
+    let (out, port) = (Rc::clone(&done), disk.clone());
+    kernel.block_on(async move { out.set(compare(sim, port, seed, draw, calls).await) });
+    assert_eq!(check(&disk.to_image()[..]), []);
+    done.get()
+}
+
+#[test]
+fn programs_see_what_the_model_says() {
+    for seed in 0..24 {
+        agree(seed, 4_096, any_op, 2_000);
+    }
+}
