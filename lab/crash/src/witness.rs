@@ -227,6 +227,10 @@ impl<B: Body> Body for Witness<B> {
         self.body.wants_duplicates()
     }
 
+    fn is_dax(&self) -> bool {
+        self.body.is_dax()
+    }
+
     fn max_size(&self) -> u64 {
         self.body.max_size()
     }

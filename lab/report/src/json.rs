@@ -3,6 +3,7 @@
 //! Invariant: equal records give the same bytes, and a document that was
 //! written here is read back as an equal record.
 
+use crate::claim::{REPRODUCE_SCHEMA, Reproduction};
 use crate::record::{COMPARE_SCHEMA, Comparison, RUN_SCHEMA, Run};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -39,6 +40,10 @@ impl Document for Run {
 
 impl Document for Comparison {
     const SCHEMA: &'static str = COMPARE_SCHEMA;
+}
+
+impl Document for Reproduction {
+    const SCHEMA: &'static str = REPRODUCE_SCHEMA;
 }
 
 /// The document of `record`, indented, with a newline at its end.

@@ -6,6 +6,7 @@
 //! [`store`] and [`mod@file`] touch the disk, and only where they are told to.
 
 pub mod attribution;
+pub mod claim;
 pub mod file;
 pub mod human;
 pub mod json;

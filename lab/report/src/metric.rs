@@ -211,10 +211,12 @@ const fn metric(
     }
 }
 
-/// Bytes that the host wrote in blocks for a purpose.
+/// Bytes that the host wrote for a purpose.
 fn written(run: &Run, purpose: &str) -> Value {
     let traffic = run.host.by_purpose.get(purpose);
-    traffic.map_or(Value::Absent, |traffic| N(traffic.write.block))
+    traffic.map_or(Value::Absent, |traffic| {
+        N(traffic.write.byte + traffic.write.block)
+    })
 }
 
 /// All metrics under their headings.
@@ -245,23 +247,29 @@ pub static GROUPS: &[Group] = &[
             "Bytes that the host read from the drive."),
         metric(("/host/write_bytes", "host writes"), Bytes, Less, Compared, |r| N(r.host.write_bytes),
             "Bytes that the host wrote to the drive."),
+        metric(("/host/byte_read_bytes", "read by bytes"), Bytes, Neither, Detail, |r| N(r.host.byte_read_bytes),
+            "Of those read, bytes that came line by line."),
+        metric(("/host/byte_write_bytes", "written by bytes"), Bytes, Neither, Detail, |r| N(r.host.byte_write_bytes),
+            "Of those written, bytes that went line by line."),
         metric(("/host/trim_bytes", "host trims"), Bytes, Neither, Detail, |r| N(r.host.trim_bytes),
             "Bytes that the host deallocated."),
         metric(("/host/flushes", "flushes"), Count, Neither, Detail, |r| N(r.host.flushes),
             "Flush commands."),
     ]},
     Group { of_files: true, title: "Host writes by purpose", metrics: &[
-        metric(("/host/by_purpose/data/write/block", "data"), Bytes, Neither, Compared, |r| written(r, "data"),
+        metric(("/host/by_purpose/data/write/total", "data"), Bytes, Neither, Compared, |r| written(r, "data"),
             "Contents of files."),
-        metric(("/host/by_purpose/journal/write/block", "journal"), Bytes, Less, Compared, |r| written(r, "journal"),
+        metric(("/host/by_purpose/journal/write/total", "journal"), Bytes, Less, Compared, |r| written(r, "journal"),
             "The journal of the file system."),
-        metric(("/host/by_purpose/inode/write/block", "inodes"), Bytes, Less, Compared, |r| written(r, "inode"),
+        metric(("/host/by_purpose/superblock/write/total", "superblock"), Bytes, Less, Detail, |r| written(r, "superblock"),
+            "The superblock, and what says how much of a group of blocks is free."),
+        metric(("/host/by_purpose/inode/write/total", "inodes"), Bytes, Less, Compared, |r| written(r, "inode"),
             "Inodes, in their place."),
-        metric(("/host/by_purpose/directory/write/block", "directories"), Bytes, Less, Compared, |r| written(r, "directory"),
+        metric(("/host/by_purpose/directory/write/total", "directories"), Bytes, Less, Compared, |r| written(r, "directory"),
             "Entries of directories and their indexes, in their place."),
-        metric(("/host/by_purpose/bitmap/write/block", "bitmaps"), Bytes, Less, Compared, |r| written(r, "bitmap"),
+        metric(("/host/by_purpose/bitmap/write/total", "bitmaps"), Bytes, Less, Compared, |r| written(r, "bitmap"),
             "What says which blocks and inodes are free, in its place."),
-        metric(("/host/by_purpose/pointer/write/block", "extents"), Bytes, Less, Compared, |r| written(r, "pointer"),
+        metric(("/host/by_purpose/pointer/write/total", "extents"), Bytes, Less, Compared, |r| written(r, "pointer"),
             "What leads from a file to its blocks outside the inode, in its place."),
     ]},
     Group { of_files: false, title: "NAND", metrics: &[

@@ -66,6 +66,9 @@ pub struct Run {
     /// What programs asked of the file system, where there is one.
     #[serde(default)]
     pub app: Option<App>,
+    /// What recovery took, where the power was cut after the last request.
+    #[serde(default)]
+    pub recovery: Option<Recovery>,
     /// Virtual time from the first request to the last completion.
     pub sim_time_ns: u64,
     /// Events that the kernel ran.
@@ -136,6 +139,9 @@ pub struct Grain {
     pub byte: u64,
     /// Through the block interface.
     pub block: u64,
+    /// Through both; 0 in records from before it was kept.
+    #[serde(default)]
+    pub total: u64,
 }
 
 /// Reads and writes of one purpose.
@@ -154,6 +160,12 @@ pub struct HostTraffic {
     pub read_bytes: u64,
     /// Bytes written to the drive.
     pub write_bytes: u64,
+    /// Of those read, bytes that went through the byte interface.
+    #[serde(default)]
+    pub byte_read_bytes: u64,
+    /// Of those written.
+    #[serde(default)]
+    pub byte_write_bytes: u64,
     /// Bytes deallocated.
     pub trim_bytes: u64,
     /// Flush commands.
@@ -294,10 +306,27 @@ pub struct App {
     pub read_ahead_pages: u64,
     /// Pages written back, also after the last call.
     pub written_back_pages: u64,
+    /// Clean pages that the page cache let go to make room; 0 in records from before
+    /// they were counted.
+    #[serde(default)]
+    pub evicted_pages: u64,
     /// Virtual time for which writers waited because too much was dirty, ns.
     pub throttled_ns: u64,
     /// Answers that are not those of the recording, by what differs.
     pub mismatches: BTreeMap<String, u64>,
+}
+
+/// Recovery after a power cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Virtual time from power-on until the file system is mounted, ns.
+    pub time_ns: u64,
+    /// Of that, until the drive answers, ns.
+    pub power_on_ns: u64,
+    /// Pages of the map's size that the drive read, but for those of its power-on.
+    pub read_pages: u64,
+    /// Those that it programmed.
+    pub program_pages: u64,
 }
 
 /// A placement handle over the run.

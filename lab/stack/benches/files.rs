@@ -21,6 +21,7 @@ use extfs::ext4::{Options, format, mount};
 use extfs::jbd2::Jbd2;
 use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::{BlockDevice, BlockPort, HostConfig};
+use mimalloc::MiMalloc;
 use sim::{Kernel, Seed, Sim};
 use ssd::Precondition;
 use stack::drive::resolve;
@@ -39,6 +40,10 @@ use workload::files::{
     Amount, Call, Errno, Event, Fd, FileWorkload, FilesetSpec, Name, Names, Setup, Source, Step,
     Thread, ThreadId, Turn,
 };
+
+/// That of `flashloom`.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Calls of one measurement.
 const OPS: u64 = 200_000;

@@ -53,6 +53,9 @@ pub enum StackError {
         /// Why not.
         source: ConfigError,
     },
+    /// A paper or a figure that is not there.
+    #[error("{0}")]
+    Paper(String),
     /// A host that cannot be.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -70,6 +70,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
             misses: ledger.map_misses,
         }),
         app: served.app.clone(),
+        recovery: outcome.recovery,
         sim_time_ns: span.0,
         events: outcome.events,
         wall_time_s: 0.0,
@@ -97,9 +98,12 @@ pub(crate) fn mean(counts: &[u32]) -> f64 {
     )
 }
 
-/// The name of an interface, as stacks and drive files spell it.
-pub(crate) const fn interface(interface: Interface) -> &'static str {
-    match interface {
+/// The name of a drive's interface, as stacks spell it.
+pub(crate) const fn interface(config: &DriveConfig) -> &'static str {
+    if config.front.is_some() {
+        return "byte";
+    }
+    match config.interface {
         Interface::Block => "block",
         Interface::Streams => "streams",
         Interface::Fdp => "fdp",
@@ -111,7 +115,7 @@ fn facts(config: &DriveConfig) -> DriveFacts {
     let endurance = config.endurance().unwrap_or_default();
     DriveFacts {
         name: config.name.clone(),
-        interface: interface(config.interface).to_owned(),
+        interface: interface(config).to_owned(),
         capacity_bytes: config.capacity.0,
         raw_bytes: raw,
         over_provisioning: ratio(raw, config.capacity.0) - 1.0,
@@ -135,6 +139,10 @@ fn host(ledger: &HostLedger, labels: &Labels, of_files: bool) -> HostTraffic {
             let origin = Origin(u16::try_from(index).expect("origins are numbered by 16 bits"));
             (labels.name(origin).to_owned(), traffic)
         });
+    let by_bytes = |way: fn(Traffic) -> host::Grain| {
+        let purposes = Purpose::ALL.iter();
+        purposes.map(|&p| way(ledger.purpose(p)).byte).sum()
+    };
     let mut by_purpose = directions(purposes);
     for purpose in Purpose::ALL.iter().filter(|_| of_files) {
         by_purpose.entry(purpose.name().to_owned()).or_default();
@@ -142,6 +150,8 @@ fn host(ledger: &HostLedger, labels: &Labels, of_files: bool) -> HostTraffic {
     HostTraffic {
         read_bytes: ledger.read_bytes(),
         write_bytes: ledger.write_bytes(),
+        byte_read_bytes: by_bytes(|traffic| traffic.read),
+        byte_write_bytes: by_bytes(|traffic| traffic.write),
         trim_bytes: ledger.trimmed,
         flushes: ledger.flushes,
         by_purpose,
@@ -162,6 +172,7 @@ fn directions(named: impl Iterator<Item = (String, Traffic)>) -> BTreeMap<String
 const fn add(sum: &mut Grain, grain: host::Grain) {
     sum.byte += grain.byte;
     sum.block += grain.block;
+    sum.total += grain.byte + grain.block;
 }
 
 fn nand(outcome: &Outcome, ledger: &Ledger, labels: &Labels) -> NandTraffic {

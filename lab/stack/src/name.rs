@@ -4,7 +4,7 @@
 //! by name, so that a misspelt host reads differently from a missing one.
 
 use crate::error::StackError;
-use crate::files::ext4;
+use crate::hosts::HOSTS;
 use std::fmt;
 use std::str::FromStr;
 
@@ -43,33 +43,42 @@ pub const STACKS: &[Stack] = &[
         name: "ext4@fdp",
         help: "files on ext4, with a placement handle for each lifetime that programs name",
     },
+    Stack {
+        name: "raw@byte",
+        help: "requests as they are, by blocks, on a memory-semantic drive with a page cache",
+    },
+    Stack {
+        name: "ext4@byte",
+        help: "files on ext4 by blocks, on a memory-semantic drive with a page cache",
+    },
+    Stack {
+        name: "bytefs@byte",
+        help: "files on ByteFS: lines and blocks, on a drive with a write log and transactions",
+    },
+    Stack {
+        name: "bytefs-log@byte",
+        help: "ByteFS whose file contents go by blocks alone",
+    },
+    Stack {
+        name: "nova@byte",
+        help: "files on NOVA, in place by lines, on a memory-semantic drive with a page cache",
+    },
 ];
 
 /// Hosts that are not built yet, and the drives that each will make sense on.
 const PLANNED: &[(&str, &[&str])] = &[
-    ("f2fs", &["block", "streams", "fdp", "zns"]),
+    ("f2fs", &["block", "streams", "fdp", "byte", "zns"]),
     ("persimmon", &["zns"]),
     ("btrfs", &["ocssd"]),
     ("hyfim", &["ocssd"]),
-    ("nova", &["byte"]),
     ("pmfs", &["byte"]),
-    ("bytefs", &["byte"]),
     ("bytefs-dual", &["byte"]),
-    ("bytefs-log", &["byte"]),
     ("shimmer", &["zns"]),
     ("zenfs", &["zns"]),
 ];
 
 /// Drives that are not built yet.
-const PLANNED_DRIVES: &[&str] = &[
-    "zns",
-    "ocssd",
-    "byte",
-    "bytefs-emulator",
-    "skybyte",
-    "zn540",
-    "hyfim-ocssd",
-];
+const PLANNED_DRIVES: &[&str] = &["zns", "ocssd", "skybyte", "zn540", "hyfim-ocssd"];
 
 /// The name of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,9 +127,6 @@ impl fmt::Display for StackName {
     }
 }
 
-/// Hosts that are built, and their switches with what each does.
-const HOSTS: &[(&str, &[(&str, &str)])] = &[("raw", &[]), ("ext4", ext4::SWITCHES)];
-
 /// Drives that `host` is built on.
 fn drives_of(host: &str) -> Vec<&'static str> {
     let on = |s: &Stack| s.name.split_once('@').filter(|(h, _)| *h == host);
@@ -131,8 +137,17 @@ fn drives_of(host: &str) -> Vec<&'static str> {
         .collect()
 }
 
+/// The generic drive with the same ports as a named one.
+pub(crate) fn kind_of(drive: &str) -> &str {
+    match drive {
+        "bytefs-emulator" => "byte",
+        other => other,
+    }
+}
+
 /// Why this stack cannot be run, if it cannot.
 fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
+    let drive = kind_of(drive);
     let built = drives_of("raw");
     if !built.contains(&drive) && !PLANNED_DRIVES.contains(&drive) {
         let drives = built.join(", ");
@@ -166,10 +181,13 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
 
 fn planned(host: &str, drive: &str) -> String {
     let Some((_, drives)) = PLANNED.iter().find(|(name, _)| *name == host) else {
-        return format!("expected a host (raw, ext4) before the @, found {host:?}");
+        let built: Vec<&str> = HOSTS.iter().map(|(name, _)| *name).collect();
+        let built = built.join(", ");
+        return format!("expected a host ({built}) before the @, found {host:?}");
     };
     if drives.contains(&drive) {
-        return format!("{host} is not built yet; raw and ext4 are");
+        let built: Vec<&str> = HOSTS.iter().map(|(name, _)| *name).collect();
+        return format!("{host} is not built yet; {} are", built.join(", "));
     }
     let drives = drives.join(" or ");
     format!("{host} makes no sense on a {drive} drive: it needs {drives}")
@@ -192,7 +210,7 @@ mod tests {
         let says = |text: &str| text.parse::<StackName>().unwrap_err().to_string();
         assert!(says("block").contains("HOST@DRIVE"));
         assert!(says("raw+@block").contains("HOST@DRIVE"));
-        assert!(says("f2fs@block").ends_with("is not built yet; raw and ext4 are"));
+        assert!(says("f2fs@block").contains("is not built yet; raw, ext4, "));
         assert!(says("ext4+remap@block").starts_with("ext4+remap@block: expected one of"));
         assert!(says("ext4@zns").contains("the zns drive is not built yet"));
         assert!("ext4+discard@fdp".parse::<StackName>().is_ok());

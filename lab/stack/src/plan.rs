@@ -2,6 +2,7 @@
 
 use crate::name::StackName;
 use host::HostConfig;
+use serde::Deserialize;
 use ssd::{DriveConfig, Precondition};
 use units::Ns;
 use vfs::CacheConfig;
@@ -27,6 +28,20 @@ pub struct Plan {
     pub host: HostConfig,
     /// The page cache of a stack with a file system.
     pub page_cache: CacheConfig,
+    /// What comes after the last request.
+    pub ending: Ending,
+}
+
+/// What comes after the last request of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// A file system is unmounted, and the drive writes out what it has acknowledged.
+    #[default]
+    Unmount,
+    /// The power is cut, and what is left recovers; of file systems only. What was
+    /// still to be written is not in the counters.
+    PowerCut,
 }
 
 /// When samples of a timeline are taken.

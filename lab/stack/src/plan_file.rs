@@ -29,7 +29,7 @@
 use crate::drive;
 use crate::error::StackError;
 use crate::name::StackName;
-use crate::plan::{Plan, Sampling};
+use crate::plan::{Ending, Plan, Sampling};
 use crate::toml_file::{Leaf, Source, overlaid};
 use host::HostConfig;
 use serde::de::DeserializeOwned;
@@ -284,6 +284,7 @@ impl File<'_> {
                     sample: sample.map(Sampling::each),
                     host,
                     page_cache,
+                    ending: Ending::Unmount,
                 }));
             }
         }

@@ -8,13 +8,14 @@
 use crate::drive::checked;
 use crate::error::StackError;
 use crate::meter::Meter;
+use crate::name::kind_of;
 use crate::placement;
-use crate::plan::{Plan, Progress};
+use crate::plan::{Ending, Plan, Progress};
 use crate::replay::{IN_FLIGHT, Replay};
 use crate::timeline::{self, Sampled};
-use crate::{files, fill};
+use crate::{files, fill, hosts};
 use host::{BlockDevice, Busy};
-use report::record::{App, LatencySet, Run, Sample};
+use report::record::{App, LatencySet, Recovery, Run, Sample};
 use sim::{Kernel, Seed};
 use ssd::{ConfigError, Drive, DriveMedia, Interface};
 use std::borrow::Cow;
@@ -90,6 +91,8 @@ pub(crate) struct Outcome {
     /// Time that the host's data waited for free lines, up to the last request.
     pub(crate) stall: Ns,
     pub(crate) events: u64,
+    /// What recovery took, where the power was cut after the last request.
+    pub(crate) recovery: Option<Recovery>,
 }
 
 /// What resources did between the first request and the last, which is now.
@@ -123,6 +126,7 @@ pub(crate) fn outcome(
         host_busy,
         stall: Ns(device.drive().ledger().stall_ns).since(before.stall),
         events,
+        recovery: None,
         before,
         device: device.clone(),
     }
@@ -137,7 +141,7 @@ pub(crate) fn outcome(
 /// does not fit the drive.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, StackError> {
     check(plan)?;
-    let drive = &kept(plan).drive;
+    let drive = &fitted(plan).drive;
     let media = plan.precondition.media(drive, Seed(plan.seed));
     let media = media.map_err(|source| refused(plan, source))?;
     Ok(run_on(plan, media, progress)?.0)
@@ -154,21 +158,22 @@ pub fn run_on(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
-    let plan = &*kept(plan);
-    match plan.stack.host.as_str() {
-        "ext4" => files::ext4::run_on(plan, media, progress),
-        _ => run_blocks_on(plan, media, progress),
+    let plan = &*fitted(plan);
+    if plan.stack.host == "raw" {
+        return run_blocks_on(plan, media, progress);
     }
+    files::run_on(plan, media, progress)
 }
 
-/// `plan` with a drive that keeps what is written to it, unless nobody will read
-/// it: a file system reads its own structures back.
-fn kept(plan: &Plan) -> Cow<'_, Plan> {
-    if plan.stack.host == "raw" || plan.drive.flash.keep_contents {
+/// `plan` with a drive as its file system needs it: it keeps what is written to it,
+/// since a file system reads its own structures back, and its DRAM has the form that
+/// the file system is made for.
+fn fitted(plan: &Plan) -> Cow<'_, Plan> {
+    let Some(drive) = hosts::drive_for(&plan.stack, &plan.drive) else {
         return Cow::Borrowed(plan);
-    }
+    };
     let mut plan = plan.clone();
-    plan.drive.flash.keep_contents = true;
+    plan.drive = drive;
     Cow::Owned(plan)
 }
 
@@ -225,11 +230,17 @@ fn served(replay: &Replay) -> Served {
 }
 
 pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
-    let (name, interface) = (&plan.drive.name, fill::interface(plan.drive.interface));
-    if interface != plan.stack.drive {
+    let (name, interface) = (&plan.drive.name, fill::interface(&plan.drive));
+    if interface != kind_of(&plan.stack.drive) {
         return Err(StackError::Stack {
             stack: plan.stack.to_string(),
             reason: format!("the drive {name} has the interface {interface:?}"),
+        });
+    }
+    if plan.ending == Ending::PowerCut && plan.stack.host == "raw" {
+        return Err(StackError::Stack {
+            stack: plan.stack.to_string(),
+            reason: "expected a stack with a file system, which recovers".to_owned(),
         });
     }
     if plan.sample.is_some_and(|s| s.interval == Ns::ZERO) {

@@ -67,7 +67,7 @@ pub(crate) fn start(
     timeline.borrow_mut().begin(device);
     let (clock, taken) = (sim.clone(), Rc::clone(&timeline));
     let (device, run) = (device.clone(), Rc::clone(run));
-    sim.spawn_detached(async move {
+    sim.spawn_observer(async move {
         loop {
             clock.sleep(interval).await;
             // With nothing else scheduled the drive is stuck, and sampling must

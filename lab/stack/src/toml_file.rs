@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 /// A file that has been read.
+#[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) file: String,
     pub(crate) text: String,

@@ -1,6 +1,6 @@
 //! Files on a disk in memory, of which a power cut keeps any subset of what was
-//! not flushed: the journal survives, its absence is found, and the chronicle
-//! agrees with the reference model.
+//! not flushed or verified: a journal of blocks and transactions of lines survive,
+//! their absence is found, and the chronicle agrees with the reference model.
 
 use crash::{
     Chronicle, Cut, Exploration, Fault, Leads, Points, Recovering, Scribe, Shown, Subject, Verdict,
@@ -10,6 +10,7 @@ use extfs::ext4::{self, Options};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal};
 use host::RamDisk;
 use nand::Payload;
+use novafs::{NovaFs, mkfs};
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,11 +28,17 @@ const SIZE: Bytes = Bytes(BLOCKS * 4_096);
 
 type Contents = BTreeMap<u64, Payload>;
 
-/// What of the format's own journal is used.
+/// What is cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
+    /// ext4 with its journal.
     Journal,
+    /// Lines in transactions of the drive, instead of a journal.
+    Lines,
+    /// ext4 without one.
     Nothing,
+    /// NOVA, which stores lines.
+    Nova,
 }
 
 struct Files {
@@ -73,7 +80,15 @@ fn formatted(how: How) -> Contents {
     let kernel = Kernel::new();
     let disk = holding(&kernel.sim(), Contents::new());
     let port = disk.clone();
-    kernel.block_on(async move { ext4::format(&port, &options).await.unwrap() });
+    kernel.block_on(async move {
+        match how {
+            How::Lines => bytefs::format(&port, &bytefs::mkfs_options(BLOCKS))
+                .await
+                .unwrap(),
+            How::Nova => mkfs(&port, &novafs::MkfsOptions::default()).await.unwrap(),
+            _ => ext4::format(&port, &options).await.unwrap(),
+        }
+    });
     disk.after_cut(&mut Seed(0).stream("none"))
 }
 
@@ -269,7 +284,9 @@ impl Subject for Files {
             sim: sim.clone(),
         });
         let (disk, rng) = (live.disk.clone(), Seed(self.seed).stream("calls"));
-        adopt(&live);
+        if self.how != How::Nova {
+            adopt(&live);
+        }
         let (how, calls) = (self.how, self.calls);
         let task = Rc::clone(&live);
         kernel.sim().spawn_detached(async move {
@@ -278,10 +295,19 @@ impl Subject for Files {
                     let mounted = ext4::mount(&sim, &disk, Options::default()).await;
                     start(mounted.unwrap().0, sim, calls, rng, task).await;
                 }
+                How::Lines => {
+                    let options = bytefs::Options::default();
+                    let mounted = bytefs::mount(&sim, &disk, options).await;
+                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                }
                 How::Nothing => {
                     let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
                     let body = ExtFs::mount(&sim, persist, Self::options()).await.unwrap();
                     start(body, sim, calls, rng, task).await;
+                }
+                How::Nova => {
+                    let body = NovaFs::mount(&sim, disk, novafs::MountOptions::default()).await;
+                    start(body.unwrap(), sim, calls, rng, task).await;
                 }
             }
         });
@@ -312,9 +338,22 @@ impl Subject for Files {
                     Ok((body, _)) => show(body, sim).await,
                     Err(error) => Err(error.to_string()),
                 },
+                How::Lines => {
+                    let options = bytefs::Options::default();
+                    match bytefs::mount(&sim, &disk, options).await {
+                        Ok((body, _)) => show(body, sim).await,
+                        Err(error) => Err(error.to_string()),
+                    }
+                }
                 How::Nothing => {
                     let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
                     match ExtFs::mount(&sim, persist, Self::options()).await {
+                        Ok(body) => show(body, sim).await,
+                        Err(error) => Err(error.to_string()),
+                    }
+                }
+                How::Nova => {
+                    match NovaFs::mount(&sim, disk, novafs::MountOptions::default()).await {
                         Ok(body) => show(body, sim).await,
                         Err(error) => Err(error.to_string()),
                     }
@@ -341,6 +380,11 @@ impl Subject for Files {
                 }
                 verdict.faults = found;
             }
+        }
+        if self.how == How::Nova {
+            let findings = novafs::check(&recovered.disk.to_image()[..]);
+            let corrupt = |finding: novafs::Finding| (Fault::Corrupt, finding.to_string());
+            verdict.faults.extend(findings.into_iter().map(corrupt));
         }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             verdict.outside = true;
@@ -380,23 +424,41 @@ fn the_journal_keeps_what_was_promised() {
 }
 
 #[test]
+fn transactions_of_lines_keep_what_was_promised() {
+    for seed in 1..=4 {
+        let found = found(How::Lines, seed, &Points::Some(400));
+        assert!(found.holds(), "seed {seed}: {:#?}", found.failures.first());
+    }
+}
+
+#[test]
 fn e2fsck_has_no_complaint_of_what_recovers() {
     if e2fsck(0, std::iter::empty(), false).is_err() {
         assert!(std::env::var_os("CI").is_none(), "e2fsck is missing");
         println!("skipped: e2fsck is missing");
         return;
     }
-    let subject = Files::new(How::Journal, 9, 300, 1);
-    let found = explore(&subject, &Points::Some(80), Seed(9), &mut |_| ());
-    assert!(
-        found.outside >= 80 && found.holds(),
-        "{:#?}",
-        found.failures.first()
-    );
+    for how in [How::Journal, How::Lines] {
+        let subject = Files::new(how, 9, 300, 1);
+        let found = explore(&subject, &Points::Some(80), Seed(9), &mut |_| ());
+        assert!(
+            found.outside >= 80 && found.holds(),
+            "{:#?}",
+            found.failures.first()
+        );
+    }
 }
 
 #[test]
 fn without_a_journal_the_judges_complain() {
     let found = found(How::Nothing, 1, &Points::Some(100));
     assert!(!found.holds());
+}
+
+#[test]
+fn nova_keeps_what_was_promised() {
+    for seed in 1..=4 {
+        let found = found(How::Nova, seed, &Points::Some(400));
+        assert!(found.holds(), "seed {seed}: {:#?}", found.failures.first());
+    }
 }

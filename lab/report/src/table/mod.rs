@@ -4,6 +4,7 @@
 //! colour it holds no control character, whatever the names in a record hold;
 //! no line ends in blanks.
 
+mod claims;
 mod comparison;
 mod diff;
 mod grid;
@@ -13,6 +14,7 @@ mod run;
 mod timeline;
 mod why;
 
+pub use claims::claims;
 pub use comparison::comparison;
 pub(crate) use comparison::failures;
 pub use diff::diff;

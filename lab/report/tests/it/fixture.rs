@@ -131,6 +131,7 @@ fn run(shape: &Shape) -> Run {
         fdp: None,
         map_cache: None,
         app: None,
+        recovery: None,
         sim_time_ns,
         events: 18_400_000,
         wall_time_s: 7.4,
@@ -204,15 +205,19 @@ fn host(shape: &Shape, written: f64) -> HostTraffic {
         read: Grain {
             byte: 0,
             block: (share * 9.0 * GIB) as u64,
+            total: (share * 9.0 * GIB) as u64,
         },
         write: Grain {
             byte: 0,
             block: (written * share) as u64,
+            total: (written * share) as u64,
         },
     };
     HostTraffic {
         read_bytes: (9.0 * GIB) as u64,
         write_bytes: written as u64,
+        byte_read_bytes: 0,
+        byte_write_bytes: 0,
         trim_bytes: 3 << 30,
         flushes: 125_000,
         by_purpose: purposes

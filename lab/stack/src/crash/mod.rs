@@ -5,11 +5,11 @@
 //! that a run of a fraction of a second sees them: see [`HURRIED`].
 
 mod again;
-mod ext4;
 mod port;
 mod subject;
 
 use crate::error::StackError;
+use crate::hosts::{self, Behaviour, Host, Visit};
 use crate::plan::Plan;
 use crash::{Exploration, Points, Progress};
 use sim::Seed;
@@ -54,17 +54,33 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     if plan.drive.capacity > LARGEST {
         return Err(refused("expected a drive of at most 4 GiB to be cut"));
     }
-    let seed = Seed(plan.seed);
-    match plan.stack.host.as_str() {
-        "ext4" => {
-            let host = ext4::Ext4::of(plan);
-            let subject = subject::Files::new(host, cuts)?;
-            let found = crash::explore(&subject, &cuts.points, seed, progress);
-            subject.failure().map_or(Ok(found), Err)
-        }
-        _ => Err(refused(
-            "expected a stack with a file system, since cuts are judged by what files hold",
-        )),
+    let behaviour = Behaviour {
+        commit_interval: HURRIED.2,
+    };
+    let none = "expected a stack with a file system, since cuts are judged by what files hold";
+    let explored = hosts::visit(
+        &plan.stack.host,
+        &plan.stack.switches,
+        behaviour,
+        OnHost { cuts, progress },
+    );
+    explored.unwrap_or_else(|| Err(refused(none)))
+}
+
+/// An exploration, once its host is known.
+struct OnHost<'a> {
+    cuts: &'a Cuts,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Visit for OnHost<'_> {
+    type Out = Result<Exploration, StackError>;
+
+    fn on<H: Host>(self, host: H) -> Self::Out {
+        let seed = Seed(self.cuts.plan.seed);
+        let subject = subject::Files::new(host, self.cuts)?;
+        let found = crash::explore(&subject, &self.cuts.points, seed, self.progress);
+        subject.failure().map_or(Ok(found), Err)
     }
 }
 

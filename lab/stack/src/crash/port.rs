@@ -2,17 +2,40 @@
 //!
 //! Invariant: an honest port is the drive itself. One that lies says that what
 //! was forced is durable and leaves it in the drive's buffer, as drives that
-//! answer flushes for speed do; a judge of power cuts must find that out.
+//! answer flushes for speed do; a judge of power cuts must find that out. By bytes it
+//! answers verifications without waiting for what was posted, and commits when the next
+//! store comes.
 
-use host::{BlockDevice, BlockPort, Who};
-use ssd::{Content, IoError, Sink};
+use host::{BlockDevice, BlockPort, BytePort, Who};
+use ssd::{ByteError, Content, IoError, Sink};
+use std::cell::Cell;
+use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 
 /// A drive that does as it says, or lies.
 #[derive(Clone)]
 pub(super) struct Port {
     pub(super) device: BlockDevice,
-    pub(super) lies: bool,
+    lies: bool,
+    /// The transaction whose commit was answered and not done; 0 for none.
+    owed: Rc<Cell<u32>>,
+}
+
+impl Port {
+    pub(super) fn new(device: BlockDevice, lies: bool) -> Self {
+        Self {
+            device,
+            lies,
+            owed: Rc::default(),
+        }
+    }
+
+    async fn pay(&self) -> Result<(), ByteError> {
+        match self.owed.take() {
+            0 => Ok(()),
+            tx => self.device.commit(tx).await,
+        }
+    }
 }
 
 impl BlockPort for Port {
@@ -54,5 +77,43 @@ impl BlockPort for Port {
 
     fn compute(&self, span: Ns) -> Ns {
         self.device.compute(span)
+    }
+}
+
+impl BytePort for Port {
+    fn has_transactions(&self) -> bool {
+        self.device.has_transactions()
+    }
+
+    fn transaction_lines(&self) -> u64 {
+        self.device.transaction_lines()
+    }
+
+    async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
+        self.device.load(at, out, who).await
+    }
+
+    async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
+        self.pay().await?;
+        self.device.store(at, bytes, tx, who).await
+    }
+
+    async fn verify(&self) -> Result<(), ByteError> {
+        if self.lies {
+            return Ok(());
+        }
+        self.device.verify().await
+    }
+
+    async fn commit(&self, tx: u32) -> Result<(), ByteError> {
+        if self.lies {
+            self.owed.set(tx);
+            return Ok(());
+        }
+        self.device.commit(tx).await
+    }
+
+    async fn recover(&self) -> Result<(), ByteError> {
+        self.device.recover().await
     }
 }

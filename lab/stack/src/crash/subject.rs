@@ -8,43 +8,21 @@ use super::port::Port;
 use super::{Cuts, cache};
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, make_tree};
+use crate::hosts::{Host, fit};
 use crate::plan::Plan;
-use crash::{
-    Chronicle, Cut, Fault, OutsideError, Recovering, Scribe, Shown, Subject, Verdict, Witness,
-};
-use host::BlockDevice;
+use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
+use host::{BlockDevice, Posted};
 use sim::{Kernel, Seed, Sim};
 use ssd::{Drive, DriveMedia};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
+use units::Ns;
+use vfs::{Body, CacheConfig, Clock, Compute, Timestamp, Vfs};
 use workload::files::{FileWorkload, Source};
-
-/// A file system whose power can be cut.
-#[allow(async_fn_in_trait, reason = "a simulation is one thread")]
-pub(super) trait Host: 'static {
-    type Body: Body;
-
-    /// Whether contents that were not forced may show what was there before.
-    fn shows_stale(&self) -> bool;
-
-    /// Makes an empty file system.
-    async fn format(&self, device: Port) -> Result<(), String>;
-
-    /// Recovers and mounts it.
-    async fn mount(&self, sim: Sim, device: Port) -> Result<Self::Body, String>;
-
-    /// What is wrong with the structure on a drive at rest.
-    fn check(&self, drive: &Drive) -> Vec<String>;
-
-    /// What somebody else's checker says of it; if it was not recovered, after
-    /// that checker has recovered it.
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError>;
-}
 
 /// A file system under a workload.
 pub(super) struct Files<H> {
-    host: Rc<H>,
+    host: H,
     plan: Plan,
     outside: u64,
     cache: CacheConfig,
@@ -59,16 +37,36 @@ pub(super) struct Files<H> {
 
 /// A run.
 pub(super) struct Live {
-    drive: Drive,
+    sim: Sim,
+    device: BlockDevice,
     chronicle: Rc<RefCell<Chronicle>>,
     done: Rc<Cell<bool>>,
 }
 
+/// What a cut leaves: the drive, and which of the lines that were on their way to it
+/// arrived.
+#[derive(Clone)]
+pub(super) struct Left {
+    media: DriveMedia,
+    arrived: Vec<Posted>,
+}
+
+impl Left {
+    fn of(sim: &Sim, device: &BlockDevice) -> Self {
+        let mut rng = Seed(sim.now().0).stream("arriving");
+        Self {
+            arrived: device.arriving(&mut rng),
+            media: device.drive().at_power_cut(),
+        }
+    }
+}
+
 /// A recovery.
 pub(super) struct Recovery {
-    left: DriveMedia,
+    sim: Sim,
+    left: Left,
     /// The drive, once the firmware has recovered, and what it held then.
-    drive: Rc<RefCell<Option<(Drive, DriveMedia)>>>,
+    device: Rc<RefCell<Option<(BlockDevice, DriveMedia)>>>,
     shown: Rc<RefCell<Option<Result<Shown, String>>>>,
 }
 
@@ -76,7 +74,7 @@ impl<H: Host> Files<H> {
     pub(super) fn new(host: H, cuts: &Cuts) -> Result<Self, StackError> {
         let mut plan = cuts.plan.clone();
         plan.drive.flash.keep_contents = true;
-        let host = Rc::new(host);
+        fit(&mut plan.drive, host.wants_log());
         let workload = FileWorkload::parse(&plan.workload)?;
         let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
         let media = media.map_err(|source| StackError::Config {
@@ -119,18 +117,17 @@ impl<H: Host> Files<H> {
 
     fn attach(&self, sim: &Sim, drive: &Drive, lies: bool) -> Port {
         let device = BlockDevice::new(sim, self.plan.host, drive.clone());
-        let device = device.expect("the host was built before");
-        Port { device, lies }
+        Port::new(device.expect("the host was built before"), lies)
     }
 
     /// Uses what has recovered again, and looks at what that leaves.
     fn use_again(&self, recovered: DriveMedia, verdict: &mut Verdict) {
         let kernel = Kernel::new();
         let drive = self.ready(&kernel, recovered);
-        let (host, sim, cache) = (Rc::clone(&self.host), kernel.sim(), self.cache);
+        let (host, sim, cache) = (self.host.clone(), kernel.sim(), self.cache);
         let device = self.attach(&sim, &drive, false);
         let wrong = kernel.block_on(async move {
-            let body = match host.mount(sim.clone(), device).await {
+            let body = match host.mount(&sim, &device, now()).await {
                 Ok(body) => body,
                 Err(error) => return vec![format!("it does not mount again: {error}")],
             };
@@ -169,6 +166,11 @@ impl<H: Host> Files<H> {
     }
 }
 
+/// What the clock shows when the drive is powered on, each time.
+fn now() -> Timestamp {
+    Clock::default().at(Ns::ZERO)
+}
+
 fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
     StackError::Mount {
         stack: plan.stack.to_string(),
@@ -178,7 +180,7 @@ fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
 
 /// Makes the file system and the tree; gives the drive and what is on it.
 fn prepare<H: Host>(
-    host: &Rc<H>,
+    host: &H,
     plan: &Plan,
     workload: &FileWorkload,
     media: DriveMedia,
@@ -187,14 +189,13 @@ fn prepare<H: Host>(
     let kernel = Kernel::new();
     let device = crate::run::attach(plan, media, &kernel)?;
     let drive = device.drive().clone();
-    let lies = false;
-    let device = Port { device, lies };
+    let device = Port::new(device, false);
     let source = workload.open(Seed(plan.seed))?;
-    let (host, sim, plan) = (Rc::clone(host), kernel.sim(), plan.clone());
+    let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
     kernel.block_on(async move {
         let at = |problem: String| refused(&plan, problem);
-        host.format(device.clone()).await.map_err(at)?;
-        let body = host.mount(sim.clone(), device.clone()).await.map_err(at)?;
+        host.format(&device, now()).await.map_err(at)?;
+        let body = host.mount(&sim, &device, now()).await.map_err(at)?;
         let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
         let mut origins = Origins::default();
         make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;
@@ -208,13 +209,13 @@ fn prepare<H: Host>(
 
 /// Mounts the file system and runs the workload on it.
 async fn work<H: Host>(
-    host: Rc<H>,
+    host: H,
     (sim, device): (Sim, Port),
     cache: CacheConfig,
     source: Box<dyn Source>,
     chronicle: Rc<RefCell<Chronicle>>,
 ) -> Result<(), String> {
-    let body = host.mount(sim.clone(), device.clone()).await?;
+    let body = host.mount(&sim, &device, now()).await?;
     let body = Witness::new(body, Rc::clone(&chronicle));
     let compute = Compute::of(&device.device);
     let vfs = Vfs::mount(&sim, body, cache, Clock::default(), compute);
@@ -225,8 +226,8 @@ async fn work<H: Host>(
 }
 
 /// Powers on, recovers, mounts, reads all there is and unmounts.
-async fn recover<H: Host>(host: Rc<H>, sim: Sim, device: Port) -> Result<Shown, String> {
-    let body = host.mount(sim, device.clone()).await?;
+async fn recover<H: Host>(host: H, sim: Sim, device: Port) -> Result<Shown, String> {
+    let body = host.mount(&sim, &device, now()).await?;
     let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
     Ok(shown)
@@ -234,13 +235,15 @@ async fn recover<H: Host>(host: Rc<H>, sim: Sim, device: Port) -> Result<Shown, 
 
 impl<H: Host> Subject for Files<H> {
     type Live = Live;
-    type Left = DriveMedia;
+    type Left = Left;
     type Recovering = Recovery;
 
     fn start(&self, kernel: &Kernel) -> Live {
         let drive = self.ready(kernel, self.media.clone());
+        let port = self.attach(&kernel.sim(), &drive, self.lies);
         let live = Live {
-            drive: drive.clone(),
+            sim: kernel.sim(),
+            device: port.device.clone(),
             chronicle: Rc::new(RefCell::new(self.past.clone())),
             done: Rc::default(),
         };
@@ -252,8 +255,8 @@ impl<H: Host> Subject for Files<H> {
                 return live;
             }
         };
-        let on = (kernel.sim(), self.attach(&kernel.sim(), &drive, self.lies));
-        let (host, done, cache) = (Rc::clone(&self.host), Rc::clone(&live.done), self.cache);
+        let on = (kernel.sim(), port);
+        let (host, done, cache) = (self.host.clone(), Rc::clone(&live.done), self.cache);
         let chronicle = Rc::clone(&live.chronicle);
         kernel.sim().spawn_detached(async move {
             // What did not mount is found by the first cut.
@@ -267,28 +270,28 @@ impl<H: Host> Subject for Files<H> {
         live.done.get()
     }
 
-    fn cut(&self, live: &Live) -> DriveMedia {
-        live.drive.at_power_cut()
+    fn cut(&self, live: &Live) -> Left {
+        Left::of(&live.sim, &live.device)
     }
 
-    fn power_on(&self, kernel: &Kernel, left: DriveMedia) -> Recovery {
+    fn power_on(&self, kernel: &Kernel, left: Left) -> Recovery {
         let recovery = Recovery {
+            sim: kernel.sim(),
             left: left.clone(),
-            drive: Rc::default(),
+            device: Rc::default(),
             shown: Rc::default(),
         };
         let (sim, config, host_config) = (kernel.sim(), self.plan.drive.clone(), self.plan.host);
-        let (host, seed) = (Rc::clone(&self.host), Seed(self.plan.seed));
-        let (powered, shown) = (Rc::clone(&recovery.drive), Rc::clone(&recovery.shown));
+        let (host, seed) = (self.host.clone(), Seed(self.plan.seed));
+        let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
         kernel.sim().spawn_detached(async move {
-            let drive = Drive::power_on(&sim, &config, left, seed).await;
+            let drive = Drive::power_on(&sim, &config, left.media, seed).await;
             let drive = drive.expect("the configuration was built before");
-            let device = BlockDevice::new(&sim, host_config, drive.clone());
+            let before = drive.at_power_cut();
+            let device = BlockDevice::after_cut(&sim, host_config, drive, left.arrived);
             let device = device.expect("the host was built before");
-            let lies = false;
-            let device = Port { device, lies };
-            *powered.borrow_mut() = Some((drive.clone(), drive.at_power_cut()));
-            let outcome = recover(host, sim, device).await;
+            *powered.borrow_mut() = Some((device.clone(), before));
+            let outcome = recover(host, sim, Port::new(device, false)).await;
             *shown.borrow_mut() = Some(outcome);
         });
         recovery
@@ -304,13 +307,16 @@ impl<H: Host> Subject for Files<H> {
                 .faults
                 .push(corrupt("recovery did not end".to_owned())),
         }
-        let Some((drive, before)) = recovered.drive.take() else {
+        let Some((device, before)) = recovered.device.take() else {
             return verdict;
         };
-        let findings = self.host.check(&drive).into_iter().map(corrupt);
+        let drive = device.drive();
+        let findings = self.host.check(drive).into_iter().map(corrupt);
         verdict.faults.extend(findings);
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
-            self.ask_outside(&drive, before, &mut verdict);
+            if self.host.has_outside() {
+                self.ask_outside(drive, before, &mut verdict);
+            }
             self.use_again(drive.at_power_cut(), &mut verdict);
         }
         verdict
@@ -318,17 +324,17 @@ impl<H: Host> Subject for Files<H> {
 }
 
 impl Recovering for Recovery {
-    type Left = DriveMedia;
+    type Left = Left;
 
     fn is_done(&self) -> bool {
         self.shown.borrow().is_some()
     }
 
-    fn cut(&self) -> DriveMedia {
-        match &*self.drive.borrow() {
+    fn cut(&self) -> Left {
+        match &*self.device.borrow() {
             // The firmware writes nothing before it is up.
             None => self.left.clone(),
-            Some((drive, _)) => drive.at_power_cut(),
+            Some((device, _)) => Left::of(&self.sim, device),
         }
     }
 }

@@ -12,10 +12,10 @@
 
 mod act;
 mod drive;
-pub(crate) mod ext4;
 mod meter;
 mod origins;
 mod rare;
+mod recovery;
 mod run;
 mod slots;
 mod tree;
@@ -23,7 +23,8 @@ mod words;
 
 pub use drive::Drive;
 pub use meter::{FileMeter, Mismatch};
+pub(crate) use origins::FILE_SYSTEM;
 pub use origins::Origins;
-pub use run::run_files_on;
+pub(crate) use run::run_on;
 pub use slots::tag;
 pub use tree::make_tree;

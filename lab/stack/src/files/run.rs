@@ -7,11 +7,13 @@
 
 use super::drive::Drive;
 use super::origins::Origins;
+use super::recovery::cut_and_recover;
 use super::tree::make_tree;
 use crate::error::StackError;
 use crate::fill;
+use crate::hosts::{self, Behaviour, Host, Visit};
 use crate::meter::Tally;
-use crate::plan::{Plan, Progress};
+use crate::plan::{Ending, Plan, Progress};
 use crate::run::{Before, Running, Served, attach, check, drive_to_end, outcome, write_out};
 use crate::timeline::{self, Sampled};
 use host::BlockDevice;
@@ -22,50 +24,89 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::future::Future;
 use std::rc::Rc;
+use units::Ns;
 use vfs::{Body, CacheStats, Clock, Compute, Vfs};
 use workload::files::{FileWorkload, Source};
 
-/// Runs `plan` on a drive that holds `media`, on the file system that `make`
-/// makes there and mounts, and hands back what the drive holds afterwards.
+/// Runs `plan` on a drive that holds `media`, on the file system that its stack
+/// names, and hands back what the drive holds afterwards.
 ///
 /// # Errors
 /// As [`crate::run()`], and if the file system has no room for the workload.
-pub fn run_files_on<B, F, Made, E>(
+pub(crate) fn run_on(
     plan: &Plan,
     media: DriveMedia,
-    make: F,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Run, DriveMedia), StackError>
-where
-    B: Body,
-    F: FnOnce(Sim, BlockDevice) -> Made,
-    Made: Future<Output = Result<B, E>> + 'static,
-    E: Display + 'static,
-{
+) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
-    let workload = FileWorkload::parse(&plan.workload)?;
-    let source = workload.open(Seed(plan.seed))?;
-    let kernel = Kernel::new();
-    let sim = kernel.sim();
-    let device = attach(plan, media, &kernel)?;
-    let made = make(sim.clone(), device.clone());
-    let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
-    let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
-    let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
-    let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
-    drive_to_end(&kernel, &*drive, origin, progress)?;
-    drive.failure().map_or(Ok(()), Err)?;
-    let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
-    let served = served(&drive, &vfs.stats(), &cached);
-    let at = (before, &device, samples, sim.events());
-    let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
-    unmount(&kernel, plan, &vfs)?;
-    if let Some(app) = &mut outcome.served.app {
-        // As the traffic: with what was dirty after the last call.
-        app.written_back_pages = vfs.stats().written_back - cached.written_back;
+    let run = OnHost {
+        plan,
+        media,
+        progress,
+    };
+    let none = || refused(&plan.stack.to_string(), &"there is no such file system");
+    hosts::visit(
+        &plan.stack.host,
+        &plan.stack.switches,
+        Behaviour::default(),
+        run,
+    )
+    .ok_or_else(none)?
+}
+
+/// A run, once its host is known.
+struct OnHost<'a> {
+    plan: &'a Plan,
+    media: DriveMedia,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Visit for OnHost<'_> {
+    type Out = Result<(Run, DriveMedia), StackError>;
+
+    fn on<H: Host>(self, host: H) -> Self::Out {
+        let plan = self.plan;
+        let workload = FileWorkload::parse(&plan.workload)?;
+        let source = workload.open(Seed(plan.seed))?;
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let device = attach(plan, self.media, &kernel)?;
+        let again = host.clone();
+        let made = make(host, sim.clone(), device.clone());
+        let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
+        let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
+        let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
+        let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
+        drive_to_end(&kernel, &*drive, origin, self.progress)?;
+        drive.failure().map_or(Ok(()), Err)?;
+        let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
+        let served = served(&drive, &vfs.stats(), &cached);
+        let at = (before, &device, samples, sim.events());
+        let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
+        if plan.ending == Ending::PowerCut {
+            let (recovery, left) = cut_and_recover(again, plan, &device)?;
+            outcome.recovery = Some(recovery);
+            return Ok((fill::record(&outcome), left));
+        }
+        unmount(&kernel, plan, &vfs)?;
+        if let Some(app) = &mut outcome.served.app {
+            // As the traffic: with what was dirty after the last call.
+            app.written_back_pages = vfs.stats().written_back - cached.written_back;
+        }
+        let left = write_out(&kernel, device.drive());
+        Ok((fill::record(&outcome), left))
     }
-    let left = write_out(&kernel, device.drive());
-    Ok((fill::record(&outcome), left))
+}
+
+/// A new file system on `device`, mounted.
+async fn make<H: Host>(
+    host: H,
+    sim: Sim,
+    device: BlockDevice,
+) -> Result<H::Body<BlockDevice>, String> {
+    let now = Clock::default().at(Ns::ZERO);
+    host.format(&device, now).await?;
+    host.mount(&sim, &device, now).await
 }
 
 type Prepared<B> = (Vfs<B>, Box<dyn Source>, Origins);
@@ -90,7 +131,7 @@ fn prepare<B: Body>(
     })?
 }
 
-fn refused(stack: &str, problem: &impl Display) -> StackError {
+pub(super) fn refused(stack: &str, problem: &impl Display) -> StackError {
     StackError::Mount {
         stack: stack.to_owned(),
         problem: problem.to_string(),
@@ -105,7 +146,7 @@ fn unmount<B: Body>(kernel: &Kernel, plan: &Plan, vfs: &Vfs<B>) -> Result<(), St
 }
 
 /// Lets time pass until `future` is ready.
-fn wait<T: 'static>(
+pub(super) fn wait<T: 'static>(
     kernel: &Kernel,
     future: impl Future<Output = T> + 'static,
 ) -> Result<T, StackError> {
@@ -145,6 +186,7 @@ fn served<B: Body, S: Source + 'static>(
             cache_misses: now.misses - before.misses,
             read_ahead_pages: now.read_ahead - before.read_ahead,
             written_back_pages: now.written_back - before.written_back,
+            evicted_pages: now.evicted - before.evicted,
             throttled_ns: now.throttled_time.since(before.throttled_time).0,
             mismatches: mismatches.map(|(m, &n)| (m.name(), n)).collect(),
         }),

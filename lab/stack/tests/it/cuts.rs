@@ -1,15 +1,25 @@
 //! Calls of every kind, whose power is cut: on each way of journaling, with a
 //! small cache, on a disk with little room, and on a drive that lies.
 
-use crate::plan;
+use crate::{done, plan, refused};
 use crash::{Exploration, Points};
+use report::record::Run;
 use ssd::Precondition;
+use stack::Plan;
 use stack::crash::{Cuts, explore};
 use units::{Bytes, KIB, MIB};
 
-fn cuts(stack: &str, workload: &str, memory: Bytes, lies: bool) -> Exploration {
+const ROOMY: Bytes = Bytes(64 * MIB);
+/// The smallest cache that there can be.
+const SMALL: Bytes = Bytes(256 * KIB);
+
+fn plan_of(stack: &str, workload: &str) -> Plan {
     let mut plan = plan(stack, 64, Precondition::Fresh, workload);
     plan.drive.controller.power_loss_protection = false;
+    plan
+}
+
+fn cuts(plan: Plan, memory: Bytes, lies: bool) -> Exploration {
     let cuts = Cuts {
         plan,
         points: Points::Some(20),
@@ -21,33 +31,103 @@ fn cuts(stack: &str, workload: &str, memory: Bytes, lies: bool) -> Exploration {
 }
 
 fn hold(stack: &str, workload: &str, memory: Bytes) {
-    let found = cuts(stack, workload, memory, false);
+    let found = cuts(plan_of(stack, workload), memory, false);
     let first = found.failures.first();
     assert!(found.holds(), "{stack} {workload}: {first:#?}");
     assert_eq!(found.points, 20);
 }
 
+/// The same without cuts: what its calls met.
+fn uncut(stack: &str, workload: &str, memory: Bytes) -> Run {
+    let mut plan = plan_of(stack, workload);
+    plan.page_cache.memory = memory;
+    done(&plan)
+}
+
 #[test]
 fn calls_of_every_kind_survive_cuts_in_each_mode() {
     for stack in ["ext4@block", "ext4+journal@block", "ext4+discard@fdp"] {
-        hold(stack, "anything:ops=300", Bytes(64 * MIB));
+        hold(stack, "anything:ops=300", ROOMY);
     }
-    hold("ext4+writeback@block", "anything:ops=300", Bytes(64 * MIB));
+    hold("ext4+writeback@block", "anything:ops=300", ROOMY);
 }
 
 #[test]
-fn promises_hold_with_a_small_cache() {
-    hold("ext4@block", "anything:ops=300", Bytes(256 * KIB));
+fn promises_hold_when_pages_are_evicted_and_writers_wait() {
+    let workload = "anything:ops=900,threads=8,size=256k";
+    let met = uncut("ext4@block", workload, SMALL).app.unwrap();
+    assert!(met.evicted_pages > 50, "{met:?}");
+    assert!(met.throttled_ns > 0, "{met:?}");
+    hold("ext4@block", workload, SMALL);
 }
 
 #[test]
-fn promises_hold_on_a_disk_with_little_room() {
+fn promises_hold_on_a_disk_that_is_full_again_and_again() {
     let workload = "anything:ops=300,size=256k,room=64k";
-    hold("ext4@block", workload, Bytes(64 * MIB));
+    for stack in ["ext4@block", "ext4+journal@block"] {
+        let run = uncut(stack, workload, ROOMY);
+        let refused = |(what, _): &(&String, &u64)| {
+            what.ends_with(" ENOSPC") && !what.starts_with("fallocate")
+        };
+        let refusals: u64 = run.errors.iter().filter(refused).map(|(_, n)| n).sum();
+        assert!(refusals >= 10, "{:?}", run.errors);
+        hold(stack, workload, ROOMY);
+    }
 }
 
 #[test]
 fn a_drive_that_does_not_flush_is_found_out() {
-    let found = cuts("ext4@block", "anything:ops=300", Bytes(64 * MIB), true);
+    let plan = plan_of("ext4@block", "anything:ops=300");
+    let found = cuts(plan, ROOMY, true);
     assert!(found.lost > 0, "{found:?}");
+}
+
+/// ByteFS on a drive with a log of `log`.
+fn with_log(log: Bytes, workload: &str) -> Plan {
+    let mut plan = plan("bytefs@byte", 64, Precondition::Fresh, workload);
+    let front = plan.drive.front.as_mut().expect("it is one of bytes");
+    front.log.bytes = log;
+    plan
+}
+
+#[test]
+//= bytefs 4.3
+fn promises_hold_while_a_small_log_is_cleaned() {
+    // With little beyond the lines that the largest handle reserves, cleaning goes on
+    // all the time.
+    let (log, workload) = (Bytes(896 * KIB), "anything:ops=3000,threads=8,size=256k");
+    let met = done(&with_log(log, workload));
+    assert!(
+        met.nand.by_cause["log-cleaning"] > 0,
+        "{:?}",
+        met.nand.by_cause
+    );
+    let refused = |(what, _): &(&String, &u64)| {
+        let ends = |errno| what.ends_with(errno);
+        ends(" EIO") || ends(" EROFS") || ends(" ENOSPC")
+    };
+    assert_eq!(met.errors.iter().find(refused), None);
+    let found = cuts(with_log(log, workload), ROOMY, false);
+    let first = found.failures.first();
+    assert!(found.holds() && found.points == 20, "{first:#?}");
+}
+
+#[test]
+fn a_log_that_calls_do_not_fit_in_is_refused() {
+    let said = refused(&with_log(Bytes(64 * KIB), "anything:ops=300")).to_string();
+    let expected = "takes 377 lines of transactions; 5056 are needed";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn every_file_system_leaves_flushes_to_drives_that_need_them() {
+    for host in ["ext4", "bytefs"] {
+        let stack = format!("{host}@byte");
+        let plan = plan(&stack, 64, Precondition::Fresh, "varmail:files=20,ops=400");
+        let run = done(&plan);
+        assert!(run.app.unwrap().write_bytes > 0);
+        assert_eq!(run.host.flushes, 0, "{host}");
+    }
+    let run = done(&plan_of("ext4@block", "varmail:files=20,ops=400"));
+    assert!(run.host.flushes > 0);
 }

@@ -9,6 +9,7 @@ mod fuzz;
 mod limits;
 mod placement;
 mod repeat;
+mod reproduce;
 
 use report::record::Run;
 use ssd::Precondition;
@@ -29,6 +30,7 @@ fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
         sample: None,
         host: host::HostConfig::default(),
         page_cache: vfs::CacheConfig::default(),
+        ending: stack::Ending::default(),
     }
 }
 

@@ -68,6 +68,22 @@ fn files_give_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
+fn who_watches_changes_nothing_but_the_number_of_events() {
+    let file = "varmail:files=100,threads=12,ops=4000";
+    for (stack, workload) in [("ext4@block", file), ("raw@fdp", "randrw:ops=5000")] {
+        let alone = plan(stack, 128, Precondition::Aged, workload);
+        let mut watched = alone.clone();
+        watched.sample = Some(Sampling::each(Ns::us(100)));
+        let (alone, mut watched) = (done(&alone), done(&watched));
+        assert!(watched.events > alone.events);
+        assert!(!watched.timeline.is_empty());
+        watched.events = alone.events;
+        watched.timeline.clone_from(&alone.timeline);
+        assert_eq!(alone, watched, "{stack}");
+    }
+}
+
+#[test]
 fn another_seed_gives_another_run() {
     let mut other = plans().remove(0);
     let first = done(&other);

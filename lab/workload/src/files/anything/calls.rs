@@ -11,7 +11,7 @@ use sim::Rng;
 const SECTOR: u64 = 512;
 const PAGE: u64 = 4_096;
 /// Bytes of a write, of which each is as likely.
-const LENGTHS: [u64; 6] = [8, 100, 512, 4_096, 6_000, 20_480];
+const LENGTHS: [u64; 7] = [8, 100, 512, 4_096, 6_000, 20_480, 65_536];
 
 fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
@@ -213,9 +213,9 @@ impl Caller {
         };
         let (at, len) = self.span(thread, flags);
         match kind {
-            7..24 if !flags.has(OpenFlags::APPEND) => Call::Pwrite { fd, at, len },
-            7..26 => Call::Write { fd, len },
-            26..29 => Call::Pread { fd, at, len },
+            7..22 if !flags.has(OpenFlags::APPEND) => Call::Pwrite { fd, at, len },
+            7..24 => Call::Write { fd, len },
+            24..29 => Call::Pread { fd, at, len },
             29..36 => Call::Fsync { fd },
             36..40 => Call::Fdatasync { fd },
             40..43 => Call::Truncate {

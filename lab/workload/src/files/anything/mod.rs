@@ -4,7 +4,8 @@
 //! way, written around the cache and through mappings, cut, punched, linked,
 //! exchanged and removed while they are open, and forced in every way there is.
 //! Many calls are refused, which is part of it. With `room` the space is taken
-//! first, so that it runs out again and again.
+//! first, and again whenever a while has passed, as files that are cut and removed
+//! give some back: so it runs out again and again.
 //!
 //! Invariants:
 //! - A thread uses the slots that it opened and no others; which of them are open
@@ -18,6 +19,7 @@ use super::setup::{Entry, EntryKind, Setup};
 use super::source::{Parking, Source, Turn};
 use super::{Allocation, Call, Errno, Fd, Mode, OpenFlags, ThreadId};
 use sim::{Rng, Seed};
+use std::mem;
 use units::Ns;
 
 /// Slots of a thread.
@@ -27,6 +29,9 @@ const PER_DIR: u32 = 6;
 /// The first piece of space that is taken: larger ones than what is free are
 /// refused and halved.
 const BALLAST: u64 = 1 << 30;
+/// Calls after which the space that came free is taken again, and the first piece.
+const REFILL: u64 = 16;
+const REFILL_PIECE: u64 = 1 << 20;
 /// Thinking before a call: up to 32 µs; and now and then 4 ms, in which caches
 /// and journals write of their own accord. A choice of ours.
 const THINK: u64 = 32_000;
@@ -42,7 +47,7 @@ pub(super) struct Anything {
     pub(super) threads: u32,
     /// Bytes at which no write begins any more.
     pub(super) size: u64,
-    /// Bytes that are left free at first; 0 leaves all.
+    /// Bytes that are left free whenever the space is taken; 0 leaves all.
     pub(super) room: u64,
     pub(super) ops: u64,
     pub(super) until: Option<Ns>,
@@ -70,9 +75,18 @@ struct Worker {
 /// How the space is being taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ballast {
+    /// All the space there is stays free.
+    Unwanted,
     Opening,
-    Taking { at: u64, piece: u64 },
-    Done,
+    Taking {
+        at: u64,
+        piece: u64,
+    },
+    /// Taken up to here, for some calls.
+    Taken {
+        at: u64,
+        calls: u64,
+    },
 }
 
 /// The source.
@@ -88,6 +102,8 @@ pub(super) struct Caller {
     attributes: [Name; 3],
     ballast_path: Name,
     ballast: Ballast,
+    /// Whether the first thread's call under way takes space.
+    taking: bool,
     workers: Vec<Worker>,
     left: u64,
     parking: Parking,
@@ -117,9 +133,10 @@ impl Caller {
             attributes,
             ballast_path: names.intern(b"ballast"),
             ballast: match anything.room {
-                0 => Ballast::Done,
+                0 => Ballast::Unwanted,
                 _ => Ballast::Opening,
             },
+            taking: false,
             workers: (0..anything.threads).map(worker).collect(),
             left: anything.ops,
             parking: Parking::new(anything.threads),
@@ -173,22 +190,38 @@ impl Caller {
         Fd(1 + thread.0 * SLOTS + index as u32)
     }
 
-    /// The next call by which the first thread takes the space.
-    fn take_space(&self) -> Call {
+    /// The next call by which the first thread takes the space, while it does.
+    fn take_space(&self) -> Option<Call> {
         match self.ballast {
-            Ballast::Taking { at, piece } => Call::Fallocate {
+            Ballast::Taking { at, piece } => Some(Call::Fallocate {
                 fd: Fd(0),
                 how: Allocation::KeepSize,
                 at,
                 len: piece,
-            },
-            Ballast::Opening | Ballast::Done => Call::Open {
+            }),
+            Ballast::Opening => Some(Call::Open {
                 fd: Fd(0),
                 path: self.ballast_path,
                 flags: OpenFlags::WRITE.and(OpenFlags::CREATE),
                 mode: Mode(0o644),
-            },
+            }),
+            Ballast::Unwanted | Ballast::Taken { .. } => None,
         }
+    }
+
+    /// One call more was made in what was left free.
+    fn count_down(&mut self) {
+        self.ballast = match self.ballast {
+            Ballast::Taken { at, calls: 0 } => {
+                let piece = REFILL_PIECE.max(self.anything.room);
+                Ballast::Taking { at, piece }
+            }
+            Ballast::Taken { at, calls } => {
+                let calls = calls - 1;
+                Ballast::Taken { at, calls }
+            }
+            other => other,
+        };
     }
 
     /// Takes in what came of it: what was refused is halved, until less than the
@@ -207,7 +240,8 @@ impl Caller {
                 let piece = piece / 2;
                 Ballast::Taking { at, piece }
             }
-            _ => Ballast::Done,
+            (Ballast::Taking { at, .. }, Err(_)) => Ballast::Taken { at, calls: REFILL },
+            _ => Ballast::Unwanted,
         };
     }
 }
@@ -227,17 +261,19 @@ impl Source for Caller {
 
     fn next(&mut self, thread: ThreadId, now: Ns) -> Turn {
         self.parking.asks(thread);
-        if self.ballast != Ballast::Done {
-            return match thread.0 {
-                0 => Turn::now(self.take_space()),
-                _ => Turn::Pause(PATIENCE),
-            };
-        }
         let over = self.anything.until.is_some_and(|until| now >= until);
         if self.left == 0 || over {
             return self.parking.done(thread);
         }
+        if let Some(call) = self.take_space() {
+            self.taking |= thread.0 == 0;
+            return match thread.0 {
+                0 => Turn::now(call),
+                _ => Turn::Pause(PATIENCE),
+            };
+        }
         self.left -= 1;
+        self.count_down();
         let rng = &mut self.workers[thread.0 as usize].rng;
         let rests = rng.chance(1, 64);
         let think = if rests { REST } else { Ns(rng.below(THINK)) };
@@ -249,7 +285,7 @@ impl Source for Caller {
     }
 
     fn ended(&mut self, thread: ThreadId, result: Result<u64, Errno>) {
-        if self.ballast != Ballast::Done {
+        if thread.0 == 0 && mem::take(&mut self.taking) {
             self.space_taken(result);
             return;
         }

@@ -1,0 +1,360 @@
+//! Claims of papers beside what was measured: the document `flashloom.reproduce/1`.
+//!
+//! Invariants: a measured value is arithmetic on records and nothing else; a field is
+//! never renamed or removed within a schema version.
+
+use crate::record::Run;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The schema of [`Reproduction`].
+pub const REPRODUCE_SCHEMA: &str = "flashloom.reproduce/1";
+
+/// How far a measured value may be from the paper's, as a share of the paper's.
+pub const TOLERANCE: f64 = 1.0 / 3.0;
+
+/// What a claim says where nobody has found out yet why it is missed.
+pub const NOT_FOUND: &str = "not found yet";
+
+/// A record as its JSON document is read: what [`Quantity`] points into.
+pub type Document = Value;
+
+/// The document of `run`.
+///
+/// # Panics
+/// Never: a record has no map whose keys are not text.
+#[must_use]
+pub fn document(run: &Run) -> Document {
+    serde_json::to_value(run).expect("the keys of a record's maps are text")
+}
+
+/// The claims of a paper, and the runs that they were measured by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reproduction {
+    /// Always [`REPRODUCE_SCHEMA`].
+    pub schema: String,
+    /// The paper's short name.
+    pub paper: String,
+    /// Its title.
+    pub title: String,
+    /// Names of the figures that were asked for.
+    pub figures: Vec<String>,
+    /// The name of the scale.
+    pub scale: String,
+    /// What sizes of the paper were divided by.
+    pub factor: u64,
+    /// The seed of all runs.
+    pub seed: u64,
+    /// What was set up, and where it differs from the paper, in sentences.
+    pub notes: Vec<String>,
+    /// The claims, figure by figure.
+    pub claims: Vec<Claim>,
+    /// The records that the values come from.
+    pub runs: Vec<Run>,
+}
+
+/// A claim, and what was measured of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its number in the list of the paper's claims; several may have one number.
+    pub id: String,
+    /// The figure whose plan it belongs to.
+    pub figure: String,
+    /// Where the paper says it.
+    pub source: String,
+    /// What is claimed, in a few words.
+    pub what: String,
+    /// The host that it is claimed of; empty where it is of none.
+    pub stack: String,
+    /// What that is compared with; empty where it is with nothing.
+    pub versus: String,
+    /// What is expected.
+    pub expected: Expectation,
+    /// The number of the paper: of a range its lower end, of a trend its bound; none
+    /// where the paper gives none.
+    pub paper: Option<f64>,
+    /// What was measured.
+    pub measured: Option<f64>,
+    /// Measured over paper; within a range 1.
+    pub ratio: Option<f64>,
+    /// How far the ratio may be from 1; of a trend 0.
+    pub tolerance: f64,
+    /// Whether it holds; none where it was not measured.
+    pub holds: Option<bool>,
+    /// Why it was not measured, or why it is missed.
+    pub reason: Option<String>,
+}
+
+impl Claim {
+    /// This claim with `measured` beside it; `known` is why it is missed, if it is
+    /// and somebody has found out.
+    #[must_use]
+    pub fn with(self, measured: f64, known: Option<&str>) -> Self {
+        let holds = self.expected.holds(measured);
+        let why = || known.unwrap_or(NOT_FOUND).to_owned();
+        Self {
+            measured: Some(measured),
+            ratio: self.expected.ratio(measured),
+            holds: Some(holds),
+            reason: (!holds).then(why),
+            ..self
+        }
+    }
+}
+
+/// What a paper says of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expectation {
+    /// A number.
+    Value(f64),
+    /// Between two numbers.
+    Range(f64, f64),
+    /// More than a number: a trend.
+    Above(f64),
+    /// Less than a number: a trend.
+    Below(f64),
+    /// Something else than a number that a run could have.
+    Other,
+}
+
+impl Expectation {
+    /// What `text` says: `2.5`, `1.2 to 1.5`, `above 1` or `below 1`.
+    ///
+    /// # Errors
+    /// Says what was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("expected a number above 0, A to B, above A or below A, found {text:?}");
+        let number = |text: &str| {
+            let number: f64 = text.trim().parse().map_err(|_| wrong())?;
+            let fits = number.is_finite() && number > 0.0;
+            fits.then_some(number).ok_or_else(wrong)
+        };
+        if let Some(bound) = text.strip_prefix("above ") {
+            return number(bound).map(Self::Above);
+        }
+        if let Some(bound) = text.strip_prefix("below ") {
+            return number(bound).map(Self::Below);
+        }
+        if let Some((low, high)) = text.split_once(" to ") {
+            let (low, high) = (number(low)?, number(high)?);
+            return (low <= high)
+                .then_some(Self::Range(low, high))
+                .ok_or_else(wrong);
+        }
+        number(text).map(Self::Value)
+    }
+
+    /// The paper's number.
+    #[must_use]
+    pub const fn paper(self) -> Option<f64> {
+        match self {
+            Self::Value(x) | Self::Range(x, _) | Self::Above(x) | Self::Below(x) => Some(x),
+            Self::Other => None,
+        }
+    }
+
+    /// How far a ratio to it may be from 1.
+    #[must_use]
+    pub const fn tolerance(self) -> f64 {
+        match self {
+            Self::Value(_) | Self::Range(..) => TOLERANCE,
+            Self::Above(_) | Self::Below(_) | Self::Other => 0.0,
+        }
+    }
+
+    /// `measured` over the paper's number, and over the nearer end of a range.
+    #[must_use]
+    pub fn ratio(self, measured: f64) -> Option<f64> {
+        match self {
+            Self::Value(x) | Self::Above(x) | Self::Below(x) => Some(measured / x),
+            Self::Range(low, high) => Some(measured / measured.clamp(low, high)),
+            Self::Other => None,
+        }
+    }
+
+    /// Whether `measured` is as expected, within the tolerance.
+    #[must_use]
+    pub fn holds(self, measured: f64) -> bool {
+        match self {
+            Self::Above(x) => measured > x,
+            Self::Below(x) => measured < x,
+            Self::Value(x) => within(measured, x),
+            Self::Range(low, high) => within(measured, measured.clamp(low, high)),
+            Self::Other => false,
+        }
+    }
+}
+
+/// Whether `measured` is within the tolerance of `x`. A third of a number has no exact
+/// double, so three distances are compared with the number.
+fn within(measured: f64, x: f64) -> bool {
+    3.0 * (measured - x).abs() <= x
+}
+
+/// A number of a run: a sum over a sum.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantity {
+    /// JSON pointers into the record; one that leads to an object stands for all
+    /// numbers in it.
+    pub of: Vec<String>,
+    /// What the sum of those is divided by, in the same form; nothing for 1.
+    #[serde(default)]
+    pub over: Vec<String>,
+}
+
+impl Quantity {
+    /// Its value in the record that `document` is.
+    ///
+    /// # Errors
+    /// If a pointer leads to nothing, or if what it would be divided by is 0.
+    pub fn value(&self, document: &Document) -> Result<f64, String> {
+        let sum = total(&self.of, document)?;
+        if self.over.is_empty() {
+            return Ok(sum);
+        }
+        over(sum, total(&self.over, document)?)
+            .ok_or_else(|| format!("{} is 0 in a run", self.over.join(" + ")))
+    }
+}
+
+fn total(pointers: &[String], document: &Value) -> Result<f64, String> {
+    pointers.iter().try_fold(0.0, |sum, pointer| {
+        let found = document.pointer(pointer);
+        let found = found.ok_or_else(|| format!("a record has nothing at {pointer}"))?;
+        Ok(sum + numbers(found))
+    })
+}
+
+/// The sum of all numbers in `value`.
+fn numbers(value: &Value) -> f64 {
+    match value {
+        Value::Number(number) => number.as_f64().unwrap_or_default(),
+        Value::Object(map) => map.values().map(numbers).sum(),
+        _ => 0.0,
+    }
+}
+
+fn over(a: f64, b: f64) -> Option<f64> {
+    (b != 0.0).then(|| a / b)
+}
+
+/// What is made of one value, or of two that are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// The value of the stack by itself.
+    Alone,
+    /// The stack's over the other's: of what should be much.
+    #[default]
+    Gain,
+    /// The other's over the stack's: of what should be little.
+    Saving,
+}
+
+impl Form {
+    /// What it makes of `stack` and `other`.
+    ///
+    /// # Errors
+    /// If it would divide by 0.
+    pub fn of(self, stack: f64, other: f64) -> Result<f64, String> {
+        let value = match self {
+            Self::Alone => Some(stack),
+            Self::Gain => over(stack, other),
+            Self::Saving => over(other, stack),
+        };
+        value.ok_or_else(|| "what it is divided by is 0 in a run".to_owned())
+    }
+}
+
+/// How values of several runs become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Combine {
+    /// The arithmetic mean.
+    #[default]
+    Mean,
+    /// The largest.
+    Max,
+    /// The least.
+    Min,
+    /// The share of those below 1.
+    ShareBelowOne,
+}
+
+impl Combine {
+    /// What it makes of `values`; none of none.
+    #[must_use]
+    pub fn of(self, values: &[f64]) -> Option<f64> {
+        let count = values.len() as f64;
+        let all = values.iter().copied();
+        match self {
+            _ if values.is_empty() => None,
+            Self::Mean => Some(all.sum::<f64>() / count),
+            Self::Max => all.reduce(f64::max),
+            Self::Min => all.reduce(f64::min),
+            Self::ShareBelowOne => Some(all.filter(|&x| x < 1.0).count() as f64 / count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn expectations_are_read_and_judged() {
+        let holds = |text: &str, x: f64| Expectation::parse(text).unwrap().holds(x);
+        assert!(holds("3", 2.0) && holds("3", 4.0));
+        assert!(!holds("3", 1.99) && !holds("3", 4.01));
+        assert!(holds("1.2 to 1.5", 1.3) && holds("1.2 to 1.5", 0.81));
+        assert!(!holds("1.2 to 1.5", 0.79) && !holds("1.2 to 1.5", 2.01));
+        assert!(holds("above 1", 1.001) && !holds("above 1", 1.0));
+        assert!(holds("below 1", 0.999) && !holds("below 1", 1.0));
+        for wrong in ["", "0", "-1", "2 to 1", "nan", "inf", "above", "about 3"] {
+            assert!(Expectation::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_to_the_nearer_end_of_a_range() {
+        let range = Expectation::Range(2.0, 4.0);
+        let ratios = [1.0, 3.0, 8.0].map(|x| range.ratio(x).unwrap());
+        assert_eq!(ratios, [0.5, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_quantity_sums_what_is_below_its_pointers() {
+        let record = json!({"host": {
+            "inode": {"read": {"byte": 1, "block": 2}, "write": {"byte": 4, "block": 8}},
+            "data": {"read": {"byte": 0, "block": 100}, "write": {"byte": 0, "block": 0}},
+        }, "name": "7", "none": 0});
+        let list = |pointers: &[&str]| pointers.iter().map(|&p| p.to_owned()).collect();
+        let quantity = |of: &[&str], over: &[&str]| Quantity {
+            of: list(of),
+            over: list(over),
+        };
+        let value = |of: &[&str], over: &[&str]| quantity(of, over).value(&record);
+        assert_eq!(value(&["/host/inode"], &[]), Ok(15.0));
+        assert_eq!(value(&["/host/inode/write", "/host/data"], &[]), Ok(112.0));
+        assert_eq!(value(&["/host/inode/read"], &["/host"]), Ok(3.0 / 115.0));
+        assert!(value(&["/host"], &["/none"]).unwrap_err().contains("/none"));
+        assert!(value(&["/hosts"], &[]).unwrap_err().contains("/hosts"));
+    }
+
+    #[test]
+    fn values_are_compared_and_combined() {
+        assert_eq!(Form::Gain.of(6.0, 2.0), Ok(3.0));
+        assert_eq!(Form::Saving.of(2.0, 6.0), Ok(3.0));
+        assert_eq!(Form::Alone.of(2.0, 0.0), Ok(2.0));
+        assert!(Form::Gain.of(1.0, 0.0).is_err() && Form::Saving.of(0.0, 1.0).is_err());
+        let combined = |how: Combine| how.of(&[0.5, 1.0, 3.0]).unwrap();
+        assert_eq!(combined(Combine::Mean), 1.5);
+        assert_eq!((combined(Combine::Max), combined(Combine::Min)), (3.0, 0.5));
+        assert_eq!(combined(Combine::ShareBelowOne), 1.0 / 3.0);
+        assert_eq!(Combine::Mean.of(&[]), None);
+    }
+}

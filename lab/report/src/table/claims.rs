@@ -1,0 +1,204 @@
+//! Claims of a paper beside what was measured, figure by figure.
+
+use crate::claim::{Claim, Expectation, Reproduction};
+use crate::human;
+use crate::table::Style;
+use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
+
+/// Widest name of a claim.
+const WIDEST: usize = 52;
+
+/// Each claim on a line, then why those that are missed are, and why those that were
+/// not measured were not.
+#[must_use]
+pub fn claims(reproduction: &Reproduction, style: Style) -> String {
+    let mut out = caption(reproduction, style);
+    let right = [Column::Right; 3];
+    let mut columns = vec![Column::Left, Column::Left, Column::Left, Column::Left];
+    columns.extend(right);
+    columns.push(Column::Left);
+    let mut grid = Grid::new(columns);
+    let titles = [
+        "id", "what", "of", "versus", "paper", "measured", "ratio", "holds",
+    ];
+    grid.row(titles.into_iter().map(strong).collect());
+    let mut figure = "";
+    for claim in &reproduction.claims {
+        if claim.figure != figure {
+            figure = &claim.figure;
+            grid.heading(&format!("{}/{figure}", reproduction.paper));
+        }
+        grid.row(row(claim));
+    }
+    out += &grid.render(style);
+    out += &reasons(reproduction, style);
+    out += &wrapped(&tally(&reproduction.claims), style.width);
+    out
+}
+
+fn caption(reproduction: &Reproduction, style: Style) -> String {
+    let Reproduction {
+        title,
+        scale,
+        factor,
+        seed,
+        ..
+    } = reproduction;
+    let title = paint(&human::name(title, style.width), Tone::Strong, style);
+    let scale = match factor {
+        1 => format!("scale {scale}: sizes of the paper; seed {seed}"),
+        _ => format!("scale {scale}: sizes of the paper divided by {factor}; seed {seed}"),
+    };
+    let mut out = format!("{title}\n{}\n\n", paint(&scale, Tone::Dim, style));
+    for note in &reproduction.notes {
+        out += &wrapped(&format!("note: {note}"), style.width);
+    }
+    out + "\n"
+}
+
+fn row(claim: &Claim) -> Vec<Cell> {
+    let number = |value: Option<f64>| cell(value.map_or(human::NOTHING.to_owned(), three));
+    let holds = match claim.holds {
+        Some(true) => toned("yes", Tone::Good),
+        Some(false) => toned("no", Tone::Bad),
+        None => dim("not measured"),
+    };
+    let ratio = match claim.expected {
+        Expectation::Value(_) | Expectation::Range(..) => claim.ratio,
+        Expectation::Above(_) | Expectation::Below(_) | Expectation::Other => None,
+    };
+    vec![
+        cell(human::name(&claim.id, 8)),
+        cell(human::name(&claim.what, WIDEST)),
+        cell(human::name(&claim.stack, 16)),
+        cell(human::name(&claim.versus, 24)),
+        cell(expected(claim.expected)),
+        number(claim.measured),
+        number(ratio),
+        holds,
+    ]
+}
+
+fn expected(expected: Expectation) -> String {
+    match expected {
+        Expectation::Value(x) => three(x),
+        Expectation::Range(low, high) => format!("{} to {}", three(low), three(high)),
+        Expectation::Above(x) => format!("> {}", three(x)),
+        Expectation::Below(x) => format!("< {}", three(x)),
+        Expectation::Other => human::NOTHING.to_owned(),
+    }
+}
+
+/// `x` with three digits that count, as ratios and shares of one column need.
+fn three(x: f64) -> String {
+    let magnitude = match x {
+        0.0 => 0,
+        _ => x.abs().log10().floor() as i32,
+    };
+    let decimals = usize::try_from((2 - magnitude).clamp(0, 6)).unwrap_or_default();
+    let text = format!("{x:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// Reasons, each once, with the claims that have it.
+fn reasons(reproduction: &Reproduction, style: Style) -> String {
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for claim in &reproduction.claims {
+        let Some(reason) = &claim.reason else {
+            continue;
+        };
+        let name = match claim.versus.is_empty() {
+            true => claim.id.clone(),
+            false => format!("{} ({})", claim.id, claim.versus),
+        };
+        match told.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => told.push((reason, vec![name])),
+        }
+    }
+    let line = |(reason, names): &(&str, Vec<String>)| {
+        wrapped(&format!("{}: {reason}", names.join(", ")), style.width)
+    };
+    let lines: String = told.iter().map(line).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\n{lines}\n"),
+    }
+}
+
+fn tally(claims: &[Claim]) -> String {
+    let count = |what: Option<bool>| claims.iter().filter(|claim| claim.holds == what).count();
+    format!(
+        "{} claims hold, {} do not, {} were not measured",
+        count(Some(true)),
+        count(Some(false)),
+        count(None)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::REPRODUCE_SCHEMA;
+
+    fn claim(id: &str, expected: Expectation) -> Claim {
+        Claim {
+            id: id.to_owned(),
+            figure: "fig6".to_owned(),
+            source: "Figure 6".to_owned(),
+            what: "throughput".to_owned(),
+            stack: "bytefs".to_owned(),
+            versus: "ext4".to_owned(),
+            expected,
+            paper: expected.paper(),
+            measured: None,
+            ratio: None,
+            tolerance: expected.tolerance(),
+            holds: None,
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn three_digits_count() {
+        let said = [0.0, 0.0002, 0.307, 1.0, 2.549, 25.34, 255.4, 12_345.6].map(three);
+        assert_eq!(
+            said,
+            ["0", "0.0002", "0.307", "1", "2.55", "25.3", "255", "12346"]
+        );
+    }
+
+    #[test]
+    fn a_claim_is_shown_with_its_reason() {
+        let missed = claim("B5", Expectation::Value(2.5)).with(1.0, Some("found\u{1b} out"));
+        let held = claim("B6", Expectation::Above(1.0)).with(1.5, None);
+        let reproduction = Reproduction {
+            schema: REPRODUCE_SCHEMA.to_owned(),
+            paper: "bytefs".to_owned(),
+            title: "A title".to_owned(),
+            figures: vec!["fig6".to_owned()],
+            scale: "small".to_owned(),
+            factor: 64,
+            seed: 1,
+            notes: vec!["A note.".to_owned()],
+            claims: vec![missed, held],
+            runs: Vec::new(),
+        };
+        let text = claims(&reproduction, Style::default());
+        let has = |part: &str| assert!(text.contains(part), "{part} is not in\n{text}");
+        has("divided by 64");
+        has("note: A note.");
+        has("B5  throughput  bytefs  ext4      2.5         1    0.4  no");
+        has("B6  throughput  bytefs  ext4      > 1       1.5      –  yes");
+        has("B5 (ext4): found");
+        has("1 claims hold, 1 do not, 0 were not measured");
+        assert_eq!(
+            crate::parse::<Reproduction>(&crate::to_json(&reproduction)).unwrap(),
+            reproduction
+        );
+    }
+}

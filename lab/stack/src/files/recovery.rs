@@ -1,0 +1,51 @@
+//! The power is cut after the last call, and what is left recovers.
+//!
+//! Invariant: time and traffic are those from power-on until the file system is
+//! mounted; loading the DRAM of the drive is no part of it, as the model keeps that
+//! by a battery.
+
+use super::run::{refused, wait};
+use crate::error::StackError;
+use crate::hosts::Host;
+use crate::plan::Plan;
+use host::BlockDevice;
+use report::record::Recovery;
+use sim::{Kernel, Seed};
+use ssd::{Drive, DriveMedia};
+use units::Ns;
+use vfs::Clock;
+
+/// Cuts the power of `device`, and recovers what that leaves as `host`; also gives
+/// what the drive holds then.
+//= bytefs 5.5
+pub(super) fn cut_and_recover<H: Host>(
+    host: H,
+    plan: &Plan,
+    device: &BlockDevice,
+) -> Result<(Recovery, DriveMedia), StackError> {
+    let seed = Seed(plan.seed);
+    let arrived = device.arriving(&mut seed.stream("arriving"));
+    let media = device.drive().at_power_cut();
+    let kernel = Kernel::new();
+    let (sim, config, host_config) = (kernel.sim(), plan.drive.clone(), plan.host);
+    let stack = plan.stack.to_string();
+    wait(&kernel, async move {
+        let at = |problem: &dyn std::fmt::Display| refused(&stack, &problem);
+        let drive = Drive::power_on(&sim, &config, media, seed).await;
+        let drive = drive.map_err(|e| at(&e))?;
+        let powered = sim.now();
+        let device = BlockDevice::after_cut(&sim, host_config, drive, arrived)?;
+        let now = Clock::default().at(Ns::ZERO);
+        let body = host.mount(&sim, &device, now).await;
+        let body = body.map_err(|e| at(&e))?;
+        let (mounted, ledger) = (sim.now(), device.drive().ledger());
+        drop(body);
+        let recovery = Recovery {
+            time_ns: mounted.0,
+            power_on_ns: powered.0,
+            read_pages: ledger.reads.iter().sum(),
+            program_pages: ledger.programmed_pages(),
+        };
+        Ok((recovery, device.drive().at_power_cut()))
+    })?
+}

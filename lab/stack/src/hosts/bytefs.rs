@@ -1,0 +1,83 @@
+//! ByteFS as the host of a stack.
+
+use super::{Host, Switch};
+use crate::files::FILE_SYSTEM;
+use crate::image::{DriveImage, pieces};
+use bytefs::{ByteFs as Strategy, Options, Variant, mkfs_options};
+use crash::OutsideError;
+use extfs::{BLOCK, ExtFs, MkfsOptions, check};
+use host::BytePort;
+use sim::Sim;
+use ssd::Drive;
+use vfs::Timestamp;
+
+/// The switches of ByteFS.
+pub(super) const SWITCHES: &[Switch] = &[("discard", "freed blocks are deallocated on the drive")];
+
+/// ByteFS with these options.
+#[derive(Clone)]
+pub struct ByteFs {
+    options: Options,
+}
+
+impl ByteFs {
+    pub(super) fn new(switches: &[String], variant: Variant) -> Self {
+        let has = |name: &str| switches.iter().any(|switch| switch == name);
+        let options = Options {
+            variant,
+            discard: has("discard"),
+            placed: true,
+            origin: FILE_SYSTEM,
+            ..Options::default()
+        };
+        Self { options }
+    }
+}
+
+impl Host for ByteFs {
+    type Body<P: BytePort> = ExtFs<Strategy<P>>;
+
+    fn wants_log(&self) -> bool {
+        true
+    }
+
+    fn shows_stale(&self) -> bool {
+        false
+    }
+
+    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+        let layout = MkfsOptions {
+            now,
+            ..mkfs_options(device.capacity().0 / BLOCK as u64)
+        };
+        let made = bytefs::format(device, &layout).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn mount<P: BytePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        let options = Options {
+            start: now,
+            ..self.options
+        };
+        let mounted = bytefs::mount(sim, device, options).await;
+        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    }
+
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        let findings = check(&DriveImage(drive));
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    /// What a cut leaves is, once the drive has power, an image without uncommitted
+    /// lines: others need no more than their own rules for unlinked inodes.
+    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
+        let pieces = pieces(drive);
+        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
+        crash::e2fsck(drive.capacity().0, pieces, recover)
+    }
+}

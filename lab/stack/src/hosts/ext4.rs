@@ -1,0 +1,90 @@
+//! ext4 as the host of a stack.
+
+use super::{Behaviour, Host, Switch};
+use crate::files::FILE_SYSTEM;
+use crate::image::{DriveImage, pieces};
+use crash::OutsideError;
+use extfs::ext4::{self, Options};
+use extfs::jbd2::{Jbd2, Mode};
+use extfs::{BLOCK, ExtFs, MkfsOptions, check};
+use host::BytePort;
+use sim::Sim;
+use ssd::Drive;
+use vfs::Timestamp;
+
+/// The switches of ext4, and what each does.
+pub(super) const SWITCHES: &[Switch] = &[
+    ("discard", "freed blocks are deallocated on the drive"),
+    (
+        "writeback",
+        "contents are not forced before what leads to them",
+    ),
+    ("journal", "contents go through the journal too"),
+];
+
+/// ext4 with these options.
+#[derive(Clone)]
+pub struct Ext4 {
+    options: Options,
+}
+
+impl Ext4 {
+    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
+        let has = |name: &str| switches.iter().any(|switch| switch == name);
+        let options = Options {
+            mode: match () {
+                () if has("journal") => Mode::Journal,
+                () if has("writeback") => Mode::Writeback,
+                () => Mode::Ordered,
+            },
+            discard: has("discard"),
+            placed: true,
+            origin: FILE_SYSTEM,
+            commit_interval: behaviour.commit_interval,
+            ..Options::default()
+        };
+        Self { options }
+    }
+}
+
+impl Host for Ext4 {
+    type Body<P: BytePort> = ExtFs<Jbd2<P>>;
+
+    fn shows_stale(&self) -> bool {
+        self.options.mode == Mode::Writeback
+    }
+
+    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+        let layout = MkfsOptions {
+            now,
+            ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
+        };
+        let made = ext4::format(device, &layout).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn mount<P: BytePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        let options = Options {
+            start: now,
+            ..self.options
+        };
+        let mounted = ext4::mount(sim, device, options).await;
+        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    }
+
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        let findings = check(&DriveImage(drive));
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
+        let pieces = pieces(drive);
+        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
+        crash::e2fsck(drive.capacity().0, pieces, recover)
+    }
+}

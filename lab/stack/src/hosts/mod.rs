@@ -1,0 +1,159 @@
+//! File systems as hosts of stacks: how each is made, mounted and judged.
+//!
+//! Invariant: a host is the same whatever it is on: a drive, a drive whose power is
+//! cut, or a drive behind a mount. What differs between file systems is here; nobody
+//! else asks for one by name.
+
+mod bytefs;
+mod ext4;
+mod nova;
+
+pub use bytefs::ByteFs;
+pub use ext4::Ext4;
+pub use nova::Nova;
+
+use ::bytefs::Variant;
+
+use crate::name::StackName;
+use ::crash::OutsideError;
+use host::BytePort;
+use sim::Sim;
+use ssd::{Drive, DriveConfig};
+use units::{Bytes, Ns};
+use vfs::{Body, Timestamp};
+
+/// A switch of a host, and what it does.
+pub type Switch = (&'static str, &'static str);
+
+/// A file system that can be the host of a stack.
+#[allow(async_fn_in_trait, reason = "a simulation is one thread")]
+pub trait Host: Clone + Send + 'static {
+    /// It, mounted.
+    type Body<P: BytePort>: Body;
+
+    /// Whether contents that were not forced may show what was there before.
+    fn shows_stale(&self) -> bool;
+
+    /// Whether it is made for a drive whose DRAM is a log with transactions.
+    fn wants_log(&self) -> bool {
+        false
+    }
+
+    /// Makes an empty file system that says it was made at `now`.
+    ///
+    /// # Errors
+    /// A sentence that says what cannot be.
+    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String>;
+
+    /// Recovers and mounts it, when it is `now`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    async fn mount<P: BytePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<Self::Body<P>, String>;
+
+    /// What is wrong with the structure on a drive at rest.
+    fn check(&self, drive: &Drive) -> Vec<String>;
+
+    /// Whether anybody else's checker knows the format.
+    fn has_outside(&self) -> bool {
+        true
+    }
+
+    /// What somebody else's checker says of what is on a drive: after recovery, or if
+    /// `recover` of what a cut left, once that checker has recovered it.
+    ///
+    /// # Errors
+    /// If that checker cannot be asked.
+    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError>;
+}
+
+struct WantsLog;
+
+impl Visit for WantsLog {
+    type Out = bool;
+
+    fn on<H: Host>(self, host: H) -> bool {
+        host.wants_log()
+    }
+}
+
+/// `drive` as the file system of `stack` needs it; none if that is no file system.
+pub(crate) fn drive_for(stack: &StackName, drive: &DriveConfig) -> Option<DriveConfig> {
+    let behaviour = Behaviour::default();
+    let wants_log = visit(&stack.host, &stack.switches, behaviour, WantsLog)?;
+    let mut drive = drive.clone();
+    drive.flash.keep_contents = true;
+    fit(&mut drive, wants_log);
+    Some(drive)
+}
+
+/// Gives the DRAM of a drive that is read and written by bytes the form that a host is
+/// made for: a log if it `wants_log`, else a page cache, of the size that the drive has
+/// for either. So hosts are compared on drives with the same DRAM.
+//= bytefs 5.1
+pub fn fit(drive: &mut DriveConfig, wants_log: bool) {
+    let Some(front) = &mut drive.front else {
+        return;
+    };
+    let or = |first: Bytes, second: Bytes| if first.0 > 0 { first } else { second };
+    let (log, cache) = (front.log.bytes, front.cache.bytes);
+    (front.log.bytes, front.cache.bytes) = match wants_log {
+        true => (or(log, cache), Bytes(0)),
+        false => (Bytes(0), or(cache, log)),
+    };
+}
+
+/// How hosts are to behave in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behaviour {
+    /// Age at which what has changed is made durable of its own accord.
+    pub commit_interval: Ns,
+}
+
+impl Default for Behaviour {
+    /// Five seconds, as in Linux.
+    fn default() -> Self {
+        Self {
+            commit_interval: Ns::secs(5),
+        }
+    }
+}
+
+/// Something that is done with a host, whichever it is.
+pub trait Visit {
+    /// What comes of it.
+    type Out;
+
+    /// Does it.
+    fn on<H: Host>(self, host: H) -> Self::Out;
+}
+
+/// Does `visit` with the host of this name; none if there is no such file system.
+pub fn visit<V: Visit>(
+    host: &str,
+    switches: &[String],
+    behaviour: Behaviour,
+    visit: V,
+) -> Option<V::Out> {
+    match host {
+        "ext4" => Some(visit.on(Ext4::new(switches, behaviour))),
+        "bytefs" => Some(visit.on(ByteFs::new(switches, Variant::Full))),
+        "bytefs-log" => Some(visit.on(ByteFs::new(switches, Variant::Log))),
+        "nova" => Some(visit.on(Nova)),
+        _ => None,
+    }
+}
+
+/// Hosts that are built, and their switches with what each does.
+pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
+    ("raw", &[]),
+    ("ext4", ext4::SWITCHES),
+    ("bytefs", bytefs::SWITCHES),
+    ("bytefs-log", bytefs::SWITCHES),
+    ("nova", &[]),
+];

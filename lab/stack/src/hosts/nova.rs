@@ -1,0 +1,60 @@
+//! NOVA as the host of a stack.
+
+use super::Host;
+use crate::files::FILE_SYSTEM;
+use crate::image::DriveImage;
+use crash::OutsideError;
+use host::BytePort;
+use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
+use sim::Sim;
+use ssd::Drive;
+use vfs::Timestamp;
+
+/// NOVA, with as many cores as its `mkfs` has by default.
+#[derive(Clone)]
+pub struct Nova;
+
+impl Host for Nova {
+    type Body<P: BytePort> = NovaFs<P>;
+
+    fn shows_stale(&self) -> bool {
+        false
+    }
+
+    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+        let options = MkfsOptions {
+            now,
+            origin: FILE_SYSTEM,
+            ..MkfsOptions::default()
+        };
+        let made = mkfs(device, &options).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn mount<P: BytePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        _: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        let options = MountOptions {
+            origin: FILE_SYSTEM,
+        };
+        let mounted = NovaFs::mount(sim, device.clone(), options).await;
+        mounted.map_err(|error| error.to_string())
+    }
+
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        let findings = check(&DriveImage(drive));
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    /// The format is ours: nobody else checks it.
+    fn has_outside(&self) -> bool {
+        false
+    }
+
+    fn ask_outside(&self, _: &Drive, _: bool) -> Result<Option<String>, OutsideError> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,67 @@
+//! The papers, and their files.
+
+/// A file that comes with the program.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct File {
+    /// As it is asked for.
+    pub(super) name: &'static str,
+    /// Where it is in the repository.
+    pub(super) path: &'static str,
+    pub(super) text: &'static str,
+}
+
+/// A paper that can be reproduced.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// Its short name.
+    pub name: &'static str,
+    pub(super) setup: File,
+    pub(super) figures: &'static [File],
+}
+
+/// The file `NAME.toml` of a system.
+macro_rules! file {
+    ($system:literal, $name:literal) => {
+        File {
+            name: $name,
+            path: concat!("systems/", $system, "/reproduce/", $name, ".toml"),
+            text: include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../systems/",
+                $system,
+                "/reproduce/",
+                $name,
+                ".toml"
+            )),
+        }
+    };
+}
+
+/// All of them.
+pub const PAPERS: &[Paper] = &[Paper {
+    name: "bytefs",
+    setup: file!("bytefs", "setup"),
+    figures: &[
+        file!("bytefs", "table2"),
+        file!("bytefs", "fig1"),
+        file!("bytefs", "fig6"),
+        file!("bytefs", "fig7"),
+        file!("bytefs", "fig8"),
+        file!("bytefs", "fig9"),
+        file!("bytefs", "fig10"),
+        file!("bytefs", "fig11"),
+        file!("bytefs", "fig12"),
+        file!("bytefs", "fig13"),
+        file!("bytefs", "fig14"),
+        file!("bytefs", "recovery"),
+        file!("bytefs", "components"),
+    ],
+}];
+
+impl Paper {
+    /// The paper called `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PAPERS.iter().find(|paper| paper.name == name)
+    }
+}

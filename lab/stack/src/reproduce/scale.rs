@@ -1,0 +1,64 @@
+//! Sizes of the paper, made smaller.
+//!
+//! Invariant: text outside braces stays as it is; with a factor of 1 all does, but for
+//! the braces.
+
+use units::Bytes;
+
+/// Sizes with a unit are rounded down to this: a page of the host and of a drive's map.
+const PAGE: u64 = 4_096;
+
+/// `text` with each `{SIZE}` in it divided by `factor`. Counts are rounded down and at
+/// least 1; sizes with a unit, such as `{256MiB}`, to whole pages and at least one.
+///
+/// # Errors
+/// Says what was expected between the braces.
+pub(super) fn scaled(text: &str, factor: u64) -> Result<String, String> {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, from)) = rest.split_once('{') {
+        let (size, after) = from
+            .split_once('}')
+            .ok_or_else(|| format!("expected a }} after the {{ in {text:?}"))?;
+        out += before;
+        out += &divided(size, factor)?.to_string();
+        rest = after;
+    }
+    Ok(out + rest)
+}
+
+fn divided(text: &str, factor: u64) -> Result<u64, String> {
+    let size: Bytes = text.parse().map_err(|e| format!("{{{text}}}: {e}"))?;
+    let part = size.0 / factor.max(1);
+    let counted = text.trim().ends_with(|c: char| c.is_ascii_digit());
+    Ok(match counted {
+        true => part.max(1),
+        false => (part / PAGE * PAGE).max(PAGE),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_braces_is_divided() {
+        let of = |text: &str, factor: u64| scaled(text, factor).unwrap();
+        assert_eq!(
+            of("varmail:files={1000000},size=16k", 64),
+            "varmail:files=15625,size=16k"
+        );
+        assert_eq!(of("a={100},b={3}", 64), "a=1,b=1");
+        assert_eq!(of("{256MiB}", 64), "4194304");
+        assert_eq!(
+            (of("{10KiB}", 1), of("{10KiB}", 64)),
+            ("8192".to_owned(), "4096".to_owned())
+        );
+        assert_eq!(of("plain", 64), "plain");
+    }
+
+    #[test]
+    fn braces_that_hold_no_size_are_refused() {
+        assert!(scaled("a={", 2).unwrap_err().contains('}'));
+        assert!(scaled("a={many}", 2).unwrap_err().contains("many"));
+    }
+}

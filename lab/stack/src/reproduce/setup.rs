@@ -1,0 +1,195 @@
+//! What all figures of a paper share: `setup.toml`.
+//!
+//! ```toml
+//! title = "…"                 # of the paper
+//! drive = "bytefs-emulator"   # a preset
+//! capacity = "{32GiB}"        # sizes in braces are divided by the scale
+//! notes = ["…"]               # what was chosen here, in sentences
+//!
+//! [scales]                    # by name
+//! small = 64
+//!
+//! [base.drive]                # knobs, as in a drive file, and so on
+//! "controller.write_buffer" = "{16MiB}"
+//! [base.host]
+//! [base.page_cache]
+//!
+//! [settings."64 MiB".drive]   # what differs from the base, by name
+//! "front.log.bytes" = "{64MiB}"
+//!
+//! [settings."cut"]
+//! ending = "power-cut"        # else unmount
+//!
+//! [workloads]                 # by the names that claims use
+//! varmail = "varmail:files={1000000}"
+//!
+//! [quantities]                # sums over sums of what JSON pointers lead to
+//! throughput = { of = ["/ops_per_s"] }
+//! ```
+
+use super::figure::Key;
+use super::scale::scaled;
+use crate::drive;
+use crate::error::StackError;
+use crate::name::StackName;
+use crate::plan::{Ending, Plan};
+use crate::toml_file::{Source, overlaid};
+use host::HostConfig;
+use report::claim::Quantity;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use ssd::{DriveConfig, Precondition};
+use std::collections::BTreeMap;
+use toml::{Spanned, Table, Value};
+use units::Bytes;
+use vfs::CacheConfig;
+
+/// The setting of claims that name none.
+pub(super) const BASE: &str = "";
+
+/// Knobs by their paths, such as `flash.timing.read`.
+type Knobs = BTreeMap<String, Spanned<Value>>;
+
+/// What a setup says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: String,
+    drive: Spanned<String>,
+    capacity: Spanned<String>,
+    #[serde(default)]
+    notes: Vec<String>,
+    scales: BTreeMap<String, Spanned<u64>>,
+    #[serde(default)]
+    base: Setting,
+    #[serde(default)]
+    settings: BTreeMap<String, Setting>,
+    workloads: BTreeMap<String, Spanned<String>>,
+    quantities: BTreeMap<String, Quantity>,
+}
+
+/// Knobs that differ from the defaults, and how runs end.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Setting {
+    drive: Knobs,
+    host: Knobs,
+    page_cache: Knobs,
+    ending: Ending,
+}
+
+/// The setup of a paper.
+#[derive(Debug)]
+pub(super) struct Setup {
+    source: Source,
+    file: File,
+    pub(super) title: String,
+    pub(super) notes: Vec<String>,
+    pub(super) scales: BTreeMap<String, u64>,
+}
+
+impl Setup {
+    pub(super) fn read(source: Source) -> Result<Self, StackError> {
+        let mut file: File = toml::from_str(&source.text).map_err(|e| source.syntax(&e))?;
+        if let Some(factor) = file.scales.values().find(|f| *f.as_ref() == 0) {
+            let problem = "expected a scale of at least 1";
+            return Err(source.error(factor.span().start, problem));
+        }
+        let scales = file.scales.iter();
+        let scales = scales.map(|(name, factor)| (name.clone(), *factor.as_ref()));
+        Ok(Self {
+            title: std::mem::take(&mut file.title),
+            notes: std::mem::take(&mut file.notes),
+            scales: scales.collect(),
+            file,
+            source,
+        })
+    }
+
+    pub(super) fn workloads(&self) -> impl Iterator<Item = &str> {
+        self.file.workloads.keys().map(String::as_str)
+    }
+
+    pub(super) fn settings(&self) -> impl Iterator<Item = &str> {
+        self.file.settings.keys().map(String::as_str)
+    }
+
+    pub(super) const fn quantities(&self) -> &BTreeMap<String, Quantity> {
+        &self.file.quantities
+    }
+
+    /// The stack of `host` on the paper's drive.
+    ///
+    /// # Errors
+    /// Why it cannot be run, as the table of stacks has it.
+    pub(super) fn stack(&self, host: &str) -> Result<StackName, StackError> {
+        format!("{host}@{}", self.file.drive.as_ref()).parse()
+    }
+
+    /// The plan of the run that `key` names, which this setup has been found to have.
+    pub(super) fn plan(&self, key: &Key, factor: u64, seed: u64) -> Result<Plan, StackError> {
+        let none = Setting::default();
+        let setting = self.file.settings.get(&key.setting).unwrap_or(&none);
+        let workload = &self.file.workloads[&key.workload];
+        let layers = [&self.file.base, setting];
+        let empty = (Table::new(), HostConfig::default());
+        let host = self.overlay(empty, layers.map(|s| &s.host), factor)?;
+        let empty = (Table::new(), CacheConfig::default());
+        Ok(Plan {
+            label: key.setting.clone(),
+            stack: self.stack(&key.host)?,
+            drive: self.drive(layers.map(|s| &s.drive), factor)?,
+            precondition: Precondition::Fresh,
+            workload: self.scaled(workload, factor)?,
+            seed,
+            sample: None,
+            host: host.checked()?,
+            ending: setting.ending,
+            page_cache: self
+                .overlay(empty, layers.map(|s| &s.page_cache), factor)?
+                .checked()?,
+        })
+    }
+
+    fn drive(&self, layers: [&Knobs; 2], factor: u64) -> Result<DriveConfig, StackError> {
+        let (name, capacity) = (&self.file.drive, &self.file.capacity);
+        let at = |at: usize| move |e: &dyn std::fmt::Display| self.source.error(at, e.to_string());
+        let size: Result<Bytes, _> = self.scaled(capacity, factor)?.parse();
+        let size = size.map_err(|e| at(capacity.span().start)(&e))?;
+        let base = drive::resolve(name.as_ref(), Some(size));
+        let base = base.map_err(|e| at(name.span().start)(&e))?;
+        let table = drive::as_table(&base);
+        let config = self.overlay((table, base), layers, factor)?;
+        drive::checked(name.as_ref(), config)
+    }
+
+    /// What the knobs of `layers` make of a configuration and the table that it is.
+    fn overlay<T: DeserializeOwned>(
+        &self,
+        (mut table, mut made): (Table, T),
+        layers: [&Knobs; 2],
+        factor: u64,
+    ) -> Result<T, StackError> {
+        for (path, value) in layers.into_iter().flatten() {
+            let at = value.span().start;
+            let refused = |problem: String| self.source.error(at, problem);
+            let value = match value.as_ref() {
+                Value::String(text) => number_or_text(scaled(text, factor).map_err(refused)?),
+                other => other.clone(),
+            };
+            let steps: Vec<String> = path.split('.').map(str::to_owned).collect();
+            made = overlaid(&mut table, &steps, value).map_err(refused)?;
+        }
+        Ok(made)
+    }
+
+    fn scaled(&self, text: &Spanned<String>, factor: u64) -> Result<String, StackError> {
+        let scaled = scaled(text.as_ref(), factor);
+        scaled.map_err(|problem| self.source.error(text.span().start, problem))
+    }
+}
+
+/// A number that a scale made is a number of TOML too.
+fn number_or_text(text: String) -> Value {
+    text.parse().map_or(Value::String(text), Value::Integer)
+}

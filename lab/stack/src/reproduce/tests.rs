@@ -1,0 +1,324 @@
+//! Plans of papers are whole, their arithmetic is right, and what is wrong in one is
+//! said in a sentence.
+
+use super::figure::{Figure, Key};
+use super::setup::Setup;
+use super::{Asked, PAPERS, Paper, figure, prepare};
+use crate::toml_file::Source;
+use report::claim::{Claim, Document};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use workload::files::FileWorkload;
+
+fn asked(figure: Option<&str>, factor: u64) -> Asked {
+    Asked {
+        paper: Paper::named("bytefs").unwrap(),
+        figure: figure.map(str::to_owned),
+        scale: "test".to_owned(),
+        factor,
+        seed: 1,
+    }
+}
+
+/// The claims of `ByteFS` have numbers 1 to 37, and its parts share A.5.
+#[test]
+fn every_claim_of_bytefs_is_there() {
+    let prepared = prepare(asked(None, 64)).unwrap();
+    let ids: BTreeSet<&str> = prepared.rows.iter().map(figure::Row::id).collect();
+    let wanted = (1..=37).map(|n| format!("B{n}"));
+    for id in wanted.chain(["A.5".to_owned()]) {
+        assert!(ids.contains(id.as_str()), "{id} is missing");
+    }
+}
+
+#[test]
+fn plans_can_be_built_at_every_scale() {
+    for paper in PAPERS {
+        for (scale, factor) in paper.scales().unwrap() {
+            let prepared = prepare(Asked {
+                paper,
+                factor,
+                ..asked(None, 1)
+            });
+            let prepared = prepared.unwrap();
+            assert!(prepared.plans.len() > 40, "{scale}");
+            for plan in &prepared.plans {
+                crate::run::check(plan).unwrap();
+                FileWorkload::parse(&plan.workload).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn figures_share_runs() {
+    let all = prepare(asked(None, 64)).unwrap();
+    let one = |name: &str| prepare(asked(Some(name), 64)).unwrap().plans.len();
+    let paper = Paper::named("bytefs").unwrap();
+    let sum: usize = paper.figures.iter().map(|file| one(file.name)).sum();
+    assert!(
+        3 * all.plans.len() < 2 * sum,
+        "{} of {sum}",
+        all.plans.len()
+    );
+    let distinct: BTreeSet<&Key> = all.keys.iter().collect();
+    assert_eq!(distinct.len(), all.plans.len());
+}
+
+/// Capacity and DRAM of the drive shrink together, times and threads stay.
+#[test]
+fn a_scale_divides_sizes_alone() {
+    let of = |factor: u64| prepare(asked(Some("fig6"), factor)).unwrap().plans;
+    for (large, small) in of(1).iter().zip(of(64)) {
+        let front = |plan: &crate::Plan| plan.drive.front.unwrap();
+        let sizes = |plan: &crate::Plan| {
+            let front = front(plan);
+            let drive = [plan.drive.capacity, plan.drive.controller.write_buffer];
+            let [capacity, buffer] = drive;
+            [
+                capacity,
+                buffer,
+                front.log.bytes,
+                front.log.commits,
+                plan.page_cache.memory,
+            ]
+        };
+        for (large, small) in sizes(large).iter().zip(sizes(&small)) {
+            assert_eq!(large.0, small.0 * 64);
+        }
+        assert_eq!(large.drive.flash.timing, small.drive.flash.timing);
+        assert_eq!(large.host, small.host);
+        assert_eq!(large.page_cache.expire, small.page_cache.expire);
+    }
+}
+
+#[test]
+fn a_figure_that_is_not_there_is_refused() {
+    let refused = prepare(asked(Some("fig99"), 64)).err().unwrap().to_string();
+    assert!(
+        refused.contains("fig6") && refused.contains("fig99"),
+        "{refused}"
+    );
+}
+
+const SETUP: &str = r#"
+title = "A paper"
+drive = "bytefs-emulator"
+capacity = "{1GiB}"
+[scales]
+small = 4
+[base.drive]
+"front.log.bytes" = "{16MiB}"
+[settings.slow.drive]
+"flash.timing.program" = "200us"
+[workloads]
+a = "create:files={100}"
+b = "create:files={200}"
+[quantities]
+speed = { of = ["/speed"] }
+"#;
+
+fn setup(text: &str) -> Result<Setup, String> {
+    let source = Source {
+        file: "setup.toml".to_owned(),
+        text: text.to_owned(),
+    };
+    Setup::read(source).map_err(|e| e.to_string())
+}
+
+fn read(text: &str) -> Result<Figure, String> {
+    let source = Source {
+        file: "fig.toml".to_owned(),
+        text: format!("title = \"T\"\nsource = \"S\"\n[[claim]]\nid = \"X\"\n{text}"),
+    };
+    figure::read(&setup(SETUP)?, "fig", &source).map_err(|e| e.to_string())
+}
+
+/// What claims of `text` measure where a run's speed is as `speeds` has it.
+fn measured(text: &str, speeds: &[(&str, &str, &str, f64)]) -> Vec<Claim> {
+    let figure = read(text).unwrap();
+    let keys: Vec<Key> = speeds
+        .iter()
+        .map(|(host, workload, setting, _)| Key {
+            host: (*host).to_owned(),
+            workload: (*workload).to_owned(),
+            setting: (*setting).to_owned(),
+        })
+        .collect();
+    let speeds = speeds.iter().map(|run| json!({"speed": run.3}));
+    let documents: BTreeMap<&Key, Document> = keys.iter().zip(speeds).collect();
+    let rows = figure.rows.iter();
+    rows.map(|row| row.claim(&documents, 4)).collect()
+}
+
+#[test]
+fn hosts_are_compared_on_each_workload_and_the_gains_combined() {
+    let runs = [
+        ("bytefs", "a", "", 8.0),
+        ("bytefs", "b", "", 9.0),
+        ("ext4", "a", "", 4.0),
+        ("ext4", "b", "", 1.0),
+    ];
+    let with = |more: &str| {
+        let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n";
+        let text = format!("{text}workloads = [\"a\", \"b\"]\n{more}");
+        measured(&text, &runs)[0].clone()
+    };
+    // Gains of 2 and 9.
+    let mean = with("versus = { ext4 = 5 }");
+    assert_eq!(
+        (mean.measured, mean.ratio, mean.holds),
+        (Some(5.5), Some(1.1), Some(true))
+    );
+    assert_eq!(mean.reason, None);
+    let max = with("versus = { ext4 = 5 }\ncombine = \"max\"\nreasons = { ext4 = \"it is\" }");
+    assert_eq!((max.measured, max.holds), (Some(9.0), Some(false)));
+    assert_eq!(max.reason.as_deref(), Some("it is"));
+    let min = with("versus = { ext4 = \"above 2\" }\ncombine = \"min\"");
+    assert_eq!((min.measured, min.holds), (Some(2.0), Some(false)));
+    assert_eq!(min.reason.as_deref(), Some("not found yet"));
+    let saving = with("versus = { ext4 = 1 }\nform = \"saving\"\ncombine = \"max\"");
+    assert_eq!(saving.measured, Some(0.5));
+    let alone = with("paper = 20\nform = \"alone\"\ngrows = true\nunit = 2.0");
+    assert_eq!(
+        alone.measured,
+        Some(17.0),
+        "8.5 times the scale of 4 over 2"
+    );
+}
+
+#[test]
+fn settings_are_compared_with_each_other() {
+    let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\nworkloads = [\"a\"]\n\
+                versus-setting = \"slow\"\npaper = \"above 1\"";
+    let runs = [("bytefs", "a", "", 3.0), ("bytefs", "a", "slow", 2.0)];
+    let claims = measured(text, &runs);
+    assert_eq!(
+        (claims[0].measured, claims[0].versus.as_str()),
+        (Some(1.5), "slow")
+    );
+}
+
+/// A table of workloads makes a claim of each; hosts in a list are taken together, and
+/// one that cannot be run is named.
+#[test]
+fn what_cannot_be_run_is_listed_with_the_reason_of_the_table_of_stacks() {
+    let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n\
+                workloads = { a = 2, b = 2 }\nversus = [\"ext4\", \"f2fs\"]";
+    let runs = [
+        ("bytefs", "a", "", 6.0),
+        ("bytefs", "b", "", 6.0),
+        ("ext4", "a", "", 3.0),
+        ("ext4", "b", "", 3.0),
+    ];
+    let claims = measured(text, &runs);
+    assert_eq!(
+        (claims[0].what.as_str(), claims[1].what.as_str()),
+        ("w, a", "w, b")
+    );
+    let reason = claims[0].reason.clone().unwrap();
+    assert!(reason.contains("measured without some") && reason.contains("f2fs is not built yet"));
+    assert_eq!(claims[0].measured, Some(2.0));
+    let alone = "what = \"w\"\nquantity = \"speed\"\nstack = \"f2fs\"\n\
+                 workloads = [\"a\"]\nversus = { ext4 = 2 }";
+    let claim = measured(alone, &[]).remove(0);
+    assert_eq!(
+        (claim.measured, claim.holds, claim.paper),
+        (None, None, Some(2.0))
+    );
+    assert!(claim.reason.unwrap().contains("f2fs is not built yet"));
+}
+
+#[test]
+fn a_figure_that_is_wrong_is_refused_with_its_line() {
+    let good = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n\
+                workloads = [\"a\"]\nversus = { ext4 = 2 }";
+    assert!(read(good).is_ok());
+    let cases = [
+        (
+            "quantity = \"speed\"",
+            "quantity = \"sped\"",
+            "fig.toml:6: ",
+            "\"sped\"",
+        ),
+        ("[\"a\"]", "[\"c\"]", "fig.toml:8: ", "\"c\""),
+        ("[\"a\"]", "[]", "fig.toml:8: ", "a list of names"),
+        (
+            "{ ext4 = 2 }",
+            "{ ext4 = \"two\" }",
+            "fig.toml:9: ",
+            "above A",
+        ),
+        (
+            "versus = { ext4 = 2 }",
+            "",
+            "fig.toml:4: ",
+            "in one of versus, workloads and paper",
+        ),
+        (
+            "versus = { ext4 = 2 }",
+            "paper = 2",
+            "fig.toml:4: ",
+            "something to compare with",
+        ),
+        ("stack =", "stacks =", "fig.toml:7: ", "stacks"),
+        (
+            "{ ext4 = 2 }",
+            "{ ext4 = 2 }\nsettings = [\"fast\"]",
+            "fig.toml:10: ",
+            "\"fast\"",
+        ),
+        (
+            "{ ext4 = 2 }",
+            "{ ext4 = 2 }\nunit = 0.0",
+            "fig.toml:10: ",
+            "a unit above 0",
+        ),
+        ("{ ext4 = 2 }", "{ ext4 = 2", "fig.toml:9: ", ""),
+    ];
+    for (from, to, place, part) in cases {
+        let said = read(&good.replace(from, to)).err().unwrap();
+        assert!(
+            said.starts_with(place) && said.contains(part),
+            "{to}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_setup_that_is_wrong_is_refused_with_its_line() {
+    let key = Key {
+        host: "bytefs".to_owned(),
+        workload: "a".to_owned(),
+        setting: "slow".to_owned(),
+    };
+    let plan = |text: &str| {
+        let plan = setup(text)?.plan(&key, 4, 1);
+        plan.map_err(|e| e.to_string())
+    };
+    assert!(plan(SETUP).is_ok());
+    let cases = [
+        ("small = 4", "small = 0", "setup.toml:6: ", "at least 1"),
+        ("{1GiB}", "{1GiB", "setup.toml:4: ", "}"),
+        ("bytefs-emulator\"", "tape\"", "", "tape"),
+        ("{16MiB}", "{many}", "setup.toml:8: ", "many"),
+        (
+            "front.log.bytes",
+            "front.log.size",
+            "setup.toml:8: ",
+            "size",
+        ),
+        ("200us", "fast", "setup.toml:10: ", "flash.timing.program"),
+        ("{100}", "{x}", "setup.toml:12: ", "x"),
+        ("title =", "titel =", "setup.toml:2: ", "titel"),
+    ];
+    for (from, to, place, part) in cases {
+        let said = plan(&SETUP.replacen(from, to, 1)).err().unwrap();
+        assert!(
+            said.starts_with(place) && said.contains(part),
+            "{to}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

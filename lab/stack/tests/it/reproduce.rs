@@ -1,0 +1,93 @@
+//! Figures of papers, measured at a scale at which a run takes a moment.
+
+use report::claim::{Claim, Reproduction};
+use report::record::Run;
+use stack::reproduce::{Asked, Paper, prepare};
+use stack::sweep;
+
+/// The figure of `ByteFS`, with sizes divided by `factor`.
+fn reproduced(figure: &str, factor: u64) -> Reproduction {
+    let asked = Asked {
+        paper: Paper::named("bytefs").expect("it is in the table"),
+        figure: Some(figure.to_owned()),
+        scale: "test".to_owned(),
+        factor,
+        seed: 1,
+    };
+    let prepared = prepare(asked).expect("its files are good");
+    let runs = sweep(&prepared.plans, 2, &|| 0.0, &|_, _| ());
+    let runs = runs.into_iter().map(|run| run.expect("each can be run"));
+    prepared.claims(runs.collect())
+}
+
+fn claims<'a>(reproduction: &'a Reproduction, id: &str, versus: &str) -> Vec<&'a Claim> {
+    let claims = reproduction.claims.iter();
+    claims
+        .filter(|c| c.id == id && c.versus == versus)
+        .collect()
+}
+
+/// Bytes of all purposes but contents.
+fn metadata(run: &Run) -> f64 {
+    let purposes = run
+        .host
+        .by_purpose
+        .iter()
+        .filter(|(name, _)| *name != "data");
+    let bytes = purposes.map(|(_, d)| d.read.byte + d.read.block + d.write.byte + d.write.block);
+    bytes.sum::<u64>() as f64
+}
+
+/// What is said to be measured is what the records say.
+#[test]
+fn claims_are_arithmetic_on_the_records_of_the_runs() {
+    let found = reproduced("fig8", 1_024);
+    let saved: Vec<f64> = ["create", "delete", "mkdir", "rmdir"]
+        .iter()
+        .map(|workload| {
+            let of = |host: &str| {
+                let is = |run: &&Run| {
+                    run.stack == format!("{host}@bytefs-emulator")
+                        && run.workload.starts_with(workload)
+                };
+                metadata(found.runs.iter().find(is).expect("it was run"))
+            };
+            of("ext4") / of("bytefs")
+        })
+        .collect();
+    let of_ext4 = claims(&found, "B19", "ext4");
+    let most = saved.iter().copied().fold(0.0, f64::max);
+    assert_eq!(of_ext4[0].measured, Some(most));
+    let mean = saved.iter().sum::<f64>() / 4.0;
+    assert!((of_ext4[1].measured.expect("it was run") - mean).abs() < 1e-12);
+    for claim in claims(&found, "B19", "f2fs") {
+        assert_eq!((claim.measured, claim.holds), (None, None));
+        assert!(claim.reason.as_ref().is_some_and(|r| r.contains("f2fs")));
+    }
+}
+
+/// The power is cut after the last call, and the log is scanned and written out.
+#[test]
+fn recovery_is_measured_after_a_power_cut() {
+    let found = reproduced("recovery", 2_048);
+    let claim = claims(&found, "B4", "")[0];
+    let times = found.runs.iter().map(|run| {
+        let recovery = run.recovery.expect("the power was cut");
+        assert!(recovery.time_ns > recovery.power_on_ns);
+        recovery.time_ns as f64
+    });
+    let mean = times.sum::<f64>() / found.runs.len() as f64;
+    let measured = claim.measured.expect("it was run");
+    assert!((measured / (mean * 2_048.0 / 1e9) - 1.0).abs() < 1e-9);
+}
+
+/// No claim points at something that a record does not have.
+#[test]
+fn every_pointer_leads_somewhere() {
+    for figure in ["table2", "fig1"] {
+        for claim in reproduced(figure, 1_024).claims {
+            let nothing = |reason: &String| reason.contains("a record has nothing");
+            assert!(!claim.reason.as_ref().is_some_and(nothing), "{claim:?}");
+        }
+    }
+}
