@@ -45,7 +45,17 @@ clean() {
   umount -l "$work/fs" 2>/dev/null || true
   [ -z "$device" ] || losetup -d "$device" 2>/dev/null || true
   fusermount3 -u -z "$work/drive" 2>/dev/null || true
+  saved
   rm -rf "$work"
+}
+
+# Waits until the process that served the drive has saved it, which goes on after the
+# file is gone.
+saved() {
+  for _ in $(seq 600); do
+    pgrep -f "serve $work/d.flash " >/dev/null || return 0
+    sleep 0.1
+  done
 }
 trap clean EXIT
 
@@ -70,7 +80,10 @@ detach() {
 # A loop device lets go of its file a moment after it is detached.
 leave() {
   for _ in $(seq 100); do
-    fusermount3 -u "$work/drive" 2>/dev/null && return
+    if fusermount3 -u "$work/drive" 2>/dev/null; then
+      saved
+      return
+    fi
     sleep 0.05
   done
   stop "the drive stays in use"

@@ -29,7 +29,8 @@ WORK=$(mktemp -d "${TMPDIR:-/tmp}/kernel-traffic.XXXXXX")
 LOOP='' INSTANCE='' OUR_TRACEFS='' READER=''
 cleanup() {
   set +e
-  [ -n "$READER" ] && kill "$READER" 2>/dev/null
+  # The instance is in use until its reader is gone.
+  [ -n "$READER" ] && kill "$READER" 2>/dev/null && wait "$READER" 2>/dev/null
   [ -n "$INSTANCE" ] && { echo 0 >"$INSTANCE/tracing_on"; rmdir "$INSTANCE"; }
   [ -n "$OUR_TRACEFS" ] && umount /sys/kernel/tracing
   mountpoint -q "$WORK/mnt" && umount "$WORK/mnt"

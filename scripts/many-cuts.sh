@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Cuts the power of ext4 many times: over every generator, calls of every kind, a
-# small cache, a disk with little room, and recordings of programs; on each drive and
-# each mode of the journal, with and without power-loss protection.
+# Cuts the power of file systems many times: over every generator, calls of every kind, a
+# cache that evicts, a disk that is full again and again, and recordings of programs;
+# on each drive and each mode of the journal, with and without power-loss protection.
 #
 #   scripts/many-cuts.sh [CUTS [SEED]]
 #
@@ -61,15 +61,36 @@ cases() {
     echo "1 $stack varmail:files=50,threads=12,append=4k,ops=700"
     echo "1 $stack fileserver:files=30,threads=4,size=32k,ops=400"
     echo "4 $stack anything:ops=1200"
-    echo "2 $stack anything:ops=1200,files=60,threads=8 --memory 256KiB"
+    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB"
     echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB"
     echo "1 $stack anything:ops=800 --past aged"
     echo "1 $stack anything:ops=1000 --set controller.power_loss_protection=true"
     echo "1 $stack varmail:files=50,threads=4,ops=500 --set controller.power_loss_protection=true"
   done
+  # Of drives that are read and written by bytes: with a log that is cleaned all the
+  # time, one whose commits fill up first, and one that is never cleaned.
+  for one in "${generators[@]}"; do
+    echo "2 bytefs@byte $one --set front.log.bytes=1MiB --set front.log.commits=256"
+    echo "1 bytefs-log@byte $one --set front.log.bytes=1MiB --set front.log.commits=256"
+    echo "1 nova@byte $one --set front.cache.bytes=1MiB"
+    echo "1 ext4@byte $one --set front.cache.bytes=1MiB"
+  done
+  for one in "${kv[@]}"; do
+    echo "1 bytefs@byte ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes --set front.log.bytes=1MiB --set front.log.commits=256"
+  done
+  for stack in bytefs@byte bytefs-log@byte bytefs+discard@byte; do
+    echo "4 $stack anything:ops=1200"
+    echo "4 $stack anything:ops=1200 --set front.log.bytes=1MiB --set front.log.commits=64"
+    echo "2 $stack anything:ops=3000 --set front.log.bytes=1MiB"
+    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB --set front.log.bytes=1MiB --set front.log.commits=256"
+    echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB --set front.log.bytes=1MiB --set front.log.commits=256"
+  done
+  echo "4 nova@byte anything:ops=1200"
+  echo "4 nova@byte anything:ops=1200 --set front.cache.bytes=1MiB"
+  echo "2 nova@byte anything:ops=1200,size=256k,room=64k --size 64MiB"
   if [ -n "${RECORDINGS:-}" ]; then
     for one in "$RECORDINGS"/*.flt; do
-      for stack in ext4@block ext4+journal@fdp ext4+discard@block; do
+      for stack in ext4@block ext4+journal@fdp ext4+discard@block bytefs@byte; do
         echo "2 $stack $one:think=no"
       done
     done

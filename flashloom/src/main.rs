@@ -6,7 +6,13 @@
 
 mod cli;
 
+use mimalloc::MiMalloc;
 use std::process::ExitCode;
+
+/// Pages of 4 KiB come and go by the million, which is where the allocator of the
+/// system spends a sixth of a run.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     cli::main()

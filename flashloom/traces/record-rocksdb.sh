@@ -19,8 +19,8 @@
 #
 # Usage: record-rocksdb.sh [OUTPUT.flt]          (parameters: environment)
 #
-# Every run differs in detail (scheduling, compactions); the character of the
-# recording does not.
+# Every run differs (scheduling, compactions): a faster machine overwrites more rows
+# while it reads, and its store is larger.
 
 set -euo pipefail
 export LC_ALL=C

@@ -16,7 +16,7 @@ fio_job() {
   timeout 300 fio --name="$engine-$direct-$pattern" "$target" --size="$FIO_SIZE" --bs=4k \
     --ioengine="$engine" --direct="$direct" --rw="$pattern" --iodepth="$depth" \
     --verify=crc32c --verify_fatal=1 --verify_dump=0 --fsync=64 --end_fsync=1 --invalidate=1 \
-    --fallocate=none --randseed=7 --minimal "$@" >"$work/fio.out" 2>&1
+    --fallocate=none --randseed=7 --aux-path="$work" --minimal "$@" >"$work/fio.out" 2>&1
 }
 
 # Each engine, buffered and direct, in sequence and at random. A mapped file is not

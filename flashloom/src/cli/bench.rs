@@ -23,6 +23,10 @@ impl Bench {
 
     pub(super) fn load(path: &Path, file: &DriveFile) -> Result<Self, Failure> {
         let (config, media) = file::load(path, file)?;
+        Self::ready(path, config, media)
+    }
+
+    fn ready(path: &Path, config: DriveConfig, media: DriveMedia) -> Result<Self, Failure> {
         let (kernel, smart) = (Kernel::new(), media.smart);
         let ready = Drive::ready(&kernel.sim(), &config, media, Seed(1));
         let drive = ready.map_err(|e| Failure::at(path, e))?;
@@ -32,6 +36,16 @@ impl Bench {
             config,
             smart,
         })
+    }
+
+    /// The same drive with another front, as a new firmware gives it: what the old
+    /// one had in DRAM is on flash first.
+    pub(super) fn with_front(self, path: &Path, config: DriveConfig) -> Result<Self, Failure> {
+        if config.front == self.config.front {
+            return Ok(self);
+        }
+        let media = self.shutdown();
+        Self::ready(path, config, media)
     }
 
     /// Runs `work` to its end. None if the drive comes to rest before: it has no

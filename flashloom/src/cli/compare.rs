@@ -59,7 +59,7 @@ impl Compare {
             file::check_place(path)?;
         }
         let database = self.choices.database()?;
-        let runs = experiment.sweep(self.threads())?;
+        let runs = experiment.sweep(super::threads(self.threads))?;
         self.choices.keep(database.as_deref(), &runs, &experiment)?;
         let comparison = Comparison {
             schema: COMPARE_SCHEMA.to_owned(),
@@ -72,11 +72,6 @@ impl Compare {
             return Ok(report::to_json(&comparison) + "\n");
         }
         Ok(table::comparison(&comparison, Shown::style()) + "\n")
-    }
-
-    fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.map_or_else(cores, usize::from)
     }
 
     fn experiment(&self) -> Result<Experiment, Failure> {

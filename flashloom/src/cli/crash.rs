@@ -13,7 +13,7 @@ use report::table::facts;
 use serde::Serialize;
 use ssd::Precondition;
 use stack::crash::{Cuts, explore};
-use stack::{Plan, StackName};
+use stack::{Ending, Plan, StackName};
 use std::process::ExitCode;
 use units::Bytes;
 use vfs::CacheConfig;
@@ -59,8 +59,8 @@ pub(crate) struct Crash {
     /// does nothing. What is lost then shows that the checks can fail
     #[arg(long)]
     lie: bool,
-    /// Change a knob of the drive; it has no power-loss protection unless
-    /// controller.power_loss_protection=true says so
+    /// Change a knob of the drive; it has no power-loss protection unless it has a
+    /// battery or controller.power_loss_protection=true says so
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
     /// The drive's past: fresh, full or aged
@@ -137,8 +137,8 @@ impl Crash {
 
     fn cuts(&self, asked: &Asked, seed: u64) -> Result<Cuts, Failure> {
         let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size))?;
-        // Where a drive saves its buffer, no flush matters.
-        drive.controller.power_loss_protection = false;
+        // Where a drive saves its buffer, no flush matters. A battery does.
+        drive.controller.power_loss_protection = drive.front.is_some();
         let outside = |set: &&String| !knobs::are_of_drive(set);
         if let Some(set) = self.set.iter().find(outside) {
             let reason = "expected a knob of the drive; the host of a cut is always the same";
@@ -155,6 +155,7 @@ impl Crash {
             sample: None,
             host: HostConfig::default(),
             page_cache: CacheConfig::default(),
+            ending: Ending::default(),
         };
         Ok(Cuts {
             plan,

@@ -12,7 +12,7 @@ use clap::Args;
 use report::record::Run;
 use report::store::{RunMeta, Store};
 use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
-use stack::{Plan, Progress, Sampling, StackError, StackName};
+use stack::{Ending, Plan, Progress, Sampling, StackError, StackName};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
@@ -157,6 +157,7 @@ impl Choices {
             sample: self.timeline.map(Sampling::each),
             host: knobs::host(&self.set)?,
             page_cache: knobs::page_cache(&self.set)?,
+            ending: Ending::default(),
         })
     }
 

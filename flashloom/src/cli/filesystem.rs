@@ -8,12 +8,13 @@ use super::output::{self, Shown};
 use clap::{Args, ValueEnum};
 use engine::Access;
 use extfs::ext4::{self, Options};
-use extfs::jbd2::Recovery;
 use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, find_journal};
 use host::{BlockDevice, HostConfig};
+use novafs::NovaFs;
 use serde::Serialize;
-use sim::Seed;
-use stack::DriveImage;
+use sim::{Seed, Sim};
+use ssd::DriveConfig;
+use stack::{DriveImage, hosts};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -25,6 +26,59 @@ use vfs::{Body, Timestamp};
 pub(crate) enum Kind {
     /// ext4 with its block journal
     Ext4,
+    /// ByteFS, on a drive that is read and written by bytes; the format is that of ext4
+    #[value(name = "bytefs")]
+    ByteFs,
+    /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
+    Nova,
+}
+
+impl Kind {
+    /// The name of the host that it is.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::ByteFs => "bytefs",
+            Self::Nova => "nova",
+        }
+    }
+
+    /// Whether its format is that of ext4.
+    const fn is_ext4(self) -> bool {
+        matches!(self, Self::Ext4 | Self::ByteFs)
+    }
+
+    /// Whether its format has a journal of blocks.
+    const fn has_journal(self) -> bool {
+        matches!(self, Self::Ext4)
+    }
+
+    /// Bytes of an inode, if nobody says how many.
+    const fn inode_size(self) -> u16 {
+        match self {
+            Self::Ext4 => 256,
+            Self::ByteFs | Self::Nova => 128,
+        }
+    }
+
+    /// The drive as this file system needs it: a new file system may come with a new
+    /// firmware.
+    fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
+        let mut drive = drive.clone();
+        if matches!(self, Self::Ext4) {
+            return Ok(drive);
+        }
+        if drive.front.is_none() {
+            let reason = format!(
+                "{} needs a drive that is read and written by bytes, such as one of the preset \
+                 byte",
+                self.name()
+            );
+            return Err(Failure::at(path, reason));
+        }
+        hosts::fit(&mut drive, matches!(self, Self::ByteFs));
+        Ok(drive)
+    }
 }
 
 /// Make a file system on a drive
@@ -45,9 +99,9 @@ pub(crate) struct Mkfs {
     /// Size of the journal; chosen by the size of the drive if not given
     #[arg(long, value_name = "SIZE")]
     journal: Option<Bytes>,
-    /// Bytes of an inode: 128 or 256
-    #[arg(long, value_name = "BYTES", default_value_t = 256)]
-    inode_size: u16,
+    /// Bytes of an inode: 128 or 256; 128 for bytefs and 256 otherwise if not given
+    #[arg(long, value_name = "BYTES")]
+    inode_size: Option<u16>,
     /// Bytes of the drive for each inode
     #[arg(long, value_name = "SIZE", default_value = "16KiB")]
     bytes_per_inode: Bytes,
@@ -76,20 +130,35 @@ struct Made {
 
 impl Mkfs {
     pub(crate) fn run(&self) -> Answer {
-        let Kind::Ext4 = self.kind;
         let mut file = file::open(&self.path, Access::Change)?;
         let bench = Bench::load(&self.path, &file)?;
+        let drive = self.kind.fit(&self.path, &bench.config)?;
+        let bench = bench.with_front(&self.path, drive)?;
         let options = self.options(&bench)?;
         let made = Made {
             file: self.path.display().to_string(),
-            filesystem: "ext4",
+            filesystem: self.kind.name(),
             blocks: options.blocks,
             block_bytes: BLOCK,
             journal_blocks: options.journal_blocks.unwrap_or(0),
             inode_size: options.inode_size,
         };
         let port = attach(&bench)?;
-        let format = async move { ext4::format(&port, &options).await };
+        let kind = self.kind;
+        let format = async move {
+            let said = |e: &dyn std::fmt::Display| e.to_string();
+            match kind {
+                Kind::Ext4 => ext4::format(&port, &options).await.map_err(|e| said(&e)),
+                Kind::ByteFs => bytefs::format(&port, &options).await.map_err(|e| said(&e)),
+                Kind::Nova => {
+                    let options = novafs::MkfsOptions {
+                        now: options.now,
+                        ..novafs::MkfsOptions::default()
+                    };
+                    novafs::mkfs(&port, &options).await.map_err(|e| said(&e))
+                }
+            }
+        };
         finish(&bench, &self.path, format)?.map_err(|e| Failure::at(&self.path, e))?;
         let saved = file.save(&bench.config, &bench.shutdown());
         saved.map_err(|e| Failure::at(&self.path, e))?;
@@ -110,9 +179,21 @@ impl Mkfs {
             now: self.time,
             label: self.label.clone(),
             bytes_per_inode: self.bytes_per_inode.0,
-            inode_size: self.inode_size,
+            inode_size: self.inode_size.unwrap_or(self.kind.inode_size()),
             ..MkfsOptions::new(bench.config.capacity.0 / BLOCK as u64)
         };
+        if !self.kind.is_ext4() && (self.inode_size.is_some() || !self.label.is_empty()) {
+            let reason = format!("{} has no label and one size of inodes", self.kind.name());
+            return Err(Failure::new(reason));
+        }
+        if !self.kind.has_journal() {
+            options.journal_blocks = None;
+            let reason = format!("{} has no journal of blocks", self.kind.name());
+            return match self.journal {
+                None => Ok(options),
+                Some(_) => Err(Failure::new(reason)),
+            };
+        }
         if let Some(size) = self.journal {
             let blocks = u32::try_from(size.0 / BLOCK as u64);
             let reason = "expected a journal of less than 16 TiB";
@@ -157,10 +238,11 @@ impl Made {
         let size = Bytes(self.blocks * self.block_bytes as u64);
         let journal = Bytes(u64::from(self.journal_blocks) * self.block_bytes as u64);
         let file = &self.file;
-        format!(
-            "{file} holds an empty {} of {size}, {journal} of it journal\n",
-            self.filesystem
-        )
+        let filesystem = self.filesystem;
+        match self.journal_blocks {
+            0 => format!("{file} holds an empty {filesystem} of {size}\n"),
+            _ => format!("{file} holds an empty {filesystem} of {size}, {journal} of it journal\n"),
+        }
     }
 }
 
@@ -192,17 +274,19 @@ struct Checked {
 
 impl Fsck {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let Kind::Ext4 = self.kind;
         let bench = Bench::open(&self.path)?;
-        let port = attach(&bench)?;
-        let recovery = finish(&bench, &self.path, recover(bench.kernel.sim(), port))?;
+        let (sim, port) = (bench.kernel.sim(), attach(&bench)?);
+        let recovery = match self.kind {
+            Kind::Ext4 => finish(&bench, &self.path, recover(sim, port))?,
+            Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
+            Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
+        };
         let (replayed, mut findings) = match recovery {
-            Ok(recovery) => (recovery.map_or(0, |r| r.transactions), Vec::new()),
+            Ok(replayed) => (replayed, Vec::new()),
             Err(error) => (0, vec![format!("the file system: {error}")]),
         };
         if findings.is_empty() {
-            let found = check(&DriveImage(&bench.drive));
-            findings = found.iter().map(Finding::to_string).collect();
+            findings = self.find(&DriveImage(&bench.drive));
         }
         let checked = Checked {
             file: self.path.display().to_string(),
@@ -222,18 +306,44 @@ impl Fsck {
     }
 }
 
-/// Replays the journal and finishes what was interrupted, if there is a journal
-/// that wants it.
-async fn recover(sim: sim::Sim, port: BlockDevice) -> Result<Option<Recovery>, ext4::Ext4Error> {
-    match find_journal(&port).await? {
-        Some(place) if place.needs_recovery => {
-            let (body, recovery) = ext4::mount(&sim, &port, Options::default()).await?;
-            let left = body.unmount().await;
-            left.map_err(extfs::MountError::from)?;
-            Ok(Some(recovery))
+impl Fsck {
+    fn find(&self, image: &DriveImage<'_>) -> Vec<String> {
+        if self.kind.is_ext4() {
+            check(image).iter().map(Finding::to_string).collect()
+        } else {
+            let found = novafs::check(image);
+            found.iter().map(ToString::to_string).collect()
         }
-        _ => Ok(None),
     }
+}
+
+/// Replays the journal and finishes what was interrupted, if there is a journal
+/// that wants it. How many transactions were replayed.
+async fn recover(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+    let found = find_journal(&port).await.map_err(|e| e.to_string())?;
+    if found.is_none_or(|place| !place.needs_recovery) {
+        return Ok(0);
+    }
+    let mounted = ext4::mount(&sim, &port, Options::default()).await;
+    let (body, recovery) = mounted.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())?;
+    Ok(recovery.transactions)
+}
+
+/// Lets the drive recover and finishes what was interrupted.
+async fn recover_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+    let mounted = bytefs::mount(&sim, &port, bytefs::Options::default()).await;
+    let (body, _) = mounted.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())?;
+    Ok(0)
+}
+
+/// Undoes what the journals hold and walks the logs.
+async fn recover_logs(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+    let mounted = NovaFs::mount(&sim, port, novafs::MountOptions::default()).await;
+    let body = mounted.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())?;
+    Ok(0)
 }
 
 impl Checked {
@@ -290,7 +400,10 @@ enum What {
 
 impl Inspect {
     pub(crate) fn run(&self) -> Answer {
-        let Kind::Ext4 = self.kind;
+        if !self.kind.is_ext4() {
+            let reason = format!("what {} has written cannot be printed", self.kind.name());
+            return Err(Failure::new(reason));
+        }
         let bench = Bench::open(&self.path)?;
         let image = DriveImage(&bench.drive);
         let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;

@@ -18,6 +18,7 @@ mod past;
 mod play;
 mod progress;
 mod record;
+mod reproduce;
 mod run;
 mod serve;
 mod shipped;
@@ -27,6 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use output::Shown;
 use ssd::Precondition;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 /// Try an idea for a flash drive on a simulated one, and see what it costs.
@@ -64,6 +66,7 @@ enum Command {
     Fsck(filesystem::Fsck),
     Inspect(filesystem::Inspect),
     Crash(crash::Crash),
+    Reproduce(reproduce::Reproduce),
 }
 
 /// What a command answers with: text for standard output.
@@ -75,6 +78,7 @@ impl Command {
             Self::Record(record) => record.run(),
             Self::Fsck(fsck) => fsck.run(),
             Self::Crash(crash) => crash.run(),
+            Self::Reproduce(reproduce) => reproduce.run(),
             _ => self.answer().map(|answer| output::emit(&answer)),
         }
     }
@@ -83,7 +87,9 @@ impl Command {
     /// status of their own.
     fn answer(&self) -> Answer {
         match self {
-            Self::Record(_) | Self::Fsck(_) | Self::Crash(_) => Ok(String::new()),
+            Self::Record(_) | Self::Fsck(_) | Self::Crash(_) | Self::Reproduce(_) => {
+                Ok(String::new())
+            }
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
             Self::Play(play) => play.run(),
@@ -107,6 +113,12 @@ impl Command {
 fn past(text: &str) -> Result<Precondition, String> {
     let found = Precondition::ALL.into_iter().find(|p| p.name() == text);
     found.ok_or_else(|| "expected fresh, full or aged".to_owned())
+}
+
+/// Runs at a time: what was asked for, else one a core.
+fn threads(asked: Option<NonZeroUsize>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    asked.map_or_else(cores, usize::from)
 }
 
 /// Parses the command line, runs what it asks for and prints the answer.

@@ -7,18 +7,16 @@ use super::file;
 use super::filesystem::Kind;
 use clap::Args;
 use engine::{Device, Engine, FileError, Handle, Signals, finish};
-use extfs::ExtFs;
-use extfs::ext4::{self, Ext4Error, Options};
-use extfs::jbd2::Jbd2;
 use fuse::{CloseError, MountOptions, Show, Volume, VolumeFs};
 use host::{BlockDevice, HostConfig, HostError};
 use sim::Kernel;
+use stack::hosts::{self, Behaviour, Host, Visit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
 use units::{Bytes, MIB};
-use vfs::{CacheConfig, Clock, Compute, Timestamp, Vfs};
+use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
 
 /// Memory of the file system's own cache. The kernel has another one above it.
 const CACHE: Bytes = Bytes(256 * MIB);
@@ -52,16 +50,13 @@ enum MountError {
     Drive(#[from] FileError),
     #[error(transparent)]
     Host(#[from] HostError),
-    #[error(transparent)]
-    Ext4(#[from] Ext4Error),
+    #[error("{0}")]
+    Mount(String),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("the drive came to rest while the file system was mounted")]
     AtRest,
 }
-
-type Ext4 = ExtFs<Jbd2<BlockDevice>>;
-type Mounted = (Engine<Result<(), CloseError>>, Handle<Volume<Ext4>>);
 
 impl Mount {
     pub(crate) fn run(&self) -> Answer {
@@ -70,28 +65,17 @@ impl Mount {
 
     fn mount(&self, signals: Signals) -> Result<(), Failure> {
         file::wait_for_others(&self.path)?;
-        let at = |e: &dyn std::fmt::Display| Failure::at(&self.path, e);
-        let (engine, volume) = match self.kind {
-            Kind::Ext4 => self.start().map_err(|e| at(&e))?,
+        let on = OnHost {
+            mount: self,
+            signals,
         };
-        let shown = self.show(volume.clone(), signals);
-        // Who still uses a file gets errors from here on.
-        volume.stop();
-        engine.join()?.map_err(|e| at(&e))?;
-        shown
+        let discard = ["discard".to_owned()];
+        let mounted = hosts::visit(self.kind.name(), &discard, Behaviour::default(), on);
+        mounted.unwrap_or_else(|| Err(Failure::new("there is no such file system")))
     }
 
-    fn start(&self) -> Result<Mounted, MountError> {
-        let (path, options) = (self.path.clone(), self.options);
-        Engine::start(
-            self.run.pace(),
-            move |kernel| mount_ext4(kernel, &path, options),
-            |kernel, volume: Rc<Volume<Ext4>>| volume.close(kernel),
-        )
-    }
-
-    fn show(&self, volume: Handle<Volume<Ext4>>, signals: Signals) -> Result<(), Failure> {
-        let root = volume.ask(|volume: Rc<Volume<Ext4>>| async move { volume.vfs().root() })?;
+    fn show<B: Body>(&self, volume: Handle<Volume<B>>, signals: Signals) -> Result<(), Failure> {
+        let root = volume.ask(|volume: Rc<Volume<B>>| async move { volume.vfs().root() })?;
         let name = self.path.display().to_string();
         let filesystem = VolumeFs::new(volume, root);
         let mounted = fuse::mount(
@@ -109,20 +93,49 @@ impl Mount {
     }
 }
 
+/// A mount, once it is known what is mounted.
+struct OnHost<'a> {
+    mount: &'a Mount,
+    signals: Signals,
+}
+
+impl Visit for OnHost<'_> {
+    type Out = Result<(), Failure>;
+
+    fn on<H: Host>(self, host: H) -> Self::Out {
+        let mount = self.mount;
+        let at = |e: &dyn std::fmt::Display| Failure::at(&mount.path, e);
+        let (path, options) = (mount.path.clone(), mount.options);
+        let started: Result<_, MountError> = Engine::start(
+            mount.run.pace(),
+            move |kernel| mount_on(kernel, host, &path, options),
+            |kernel, volume: Rc<Volume<H::Body<BlockDevice>>>| volume.close(kernel),
+        );
+        let (engine, volume): (Engine<Result<(), CloseError>>, _) = started.map_err(|e| at(&e))?;
+        let shown = mount.show(volume.clone(), self.signals);
+        // Who still uses a file gets errors from here on.
+        volume.stop();
+        engine.join()?.map_err(|e| at(&e))?;
+        shown
+    }
+}
+
 /// Powers on the drive in the file at `path` and mounts what is on it.
-fn mount_ext4(
+fn mount_on<H: Host>(
     kernel: &Kernel,
+    host: H,
     path: &Path,
     options: MountOptions,
-) -> Result<Volume<Ext4>, MountError> {
+) -> Result<Volume<H::Body<BlockDevice>>, MountError> {
     let device = Device::open(kernel, path)?;
     let (sim, start) = (kernel.sim(), fuse::timestamp(SystemTime::now()));
     let port = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;
     let work = {
         let sim = sim.clone();
-        async move { open_ext4(&sim, &port, start).await }
+        async move { host.mount(&sim, &port, start).await }
     };
-    let body = finish(kernel, work).ok_or(MountError::AtRest)??;
+    let mounted = finish(kernel, work).ok_or(MountError::AtRest)?;
+    let body = mounted.map_err(MountError::Mount)?;
     let config = CacheConfig {
         memory: CACHE,
         atime: options.noted(),
@@ -132,18 +145,4 @@ fn mount_ext4(
     // Calls take the time that they take on the processor that runs this.
     let vfs = Vfs::mount(&sim, body, config, Clock::starting(start), Compute::free());
     Ok(Volume::new(vfs, Some(device)))
-}
-
-async fn open_ext4(
-    sim: &sim::Sim,
-    port: &BlockDevice,
-    start: Timestamp,
-) -> Result<Ext4, Ext4Error> {
-    let options = Options {
-        start,
-        discard: true,
-        ..Options::default()
-    };
-    let (body, _) = ext4::mount(sim, port, options).await?;
-    Ok(body)
 }

@@ -167,7 +167,7 @@ fn a_recording_on_the_default_stacks() {
         assert_eq!(run["workload"], "rocksdb:ops=2000");
         assert_eq!(run["errors"], serde_json::json!({}));
         for purpose in ["data", "journal"] {
-            let path = format!("/host/by_purpose/{purpose}/write/block");
+            let path = format!("/host/by_purpose/{purpose}/write/total");
             assert!(crate::number(run, &path) > 0, "{purpose}");
         }
     }

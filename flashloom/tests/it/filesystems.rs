@@ -107,6 +107,52 @@ fn a_drive_without_a_file_system_is_said_to_have_none() {
 }
 
 #[test]
+fn file_systems_by_bytes_need_such_a_drive_and_are_sound_when_made() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --preset byte --size 64MiB");
+    for kind in ["bytefs", "nova", "bytefs"] {
+        let made = bench.json(&format!("mkfs {kind} d.flash"), "flashloom.mkfs/1");
+        assert_eq!(made["filesystem"], kind);
+        assert_eq!(number(&made, "/journal_blocks"), 0);
+        let checked = bench.json(&format!("fsck {kind} d.flash"), "flashloom.fsck/1");
+        assert_eq!(checked["sound"], true, "{kind}");
+    }
+    assert_eq!(bench.run("fsck nova d.flash").code, Some(1));
+    bench.done("drive create b.flash --size 64MiB");
+    for (line, why) in [
+        ("mkfs bytefs b.flash", "b.flash: bytefs needs a drive"),
+        ("mkfs nova b.flash", "b.flash: nova needs a drive"),
+        ("mkfs bytefs d.flash --journal 8MiB", "no journal of blocks"),
+        ("mkfs nova d.flash --label x", "no label"),
+        ("inspect nova d.flash", "cannot be printed"),
+        ("mount bytefs b.flash .", "no transactions"),
+    ] {
+        let said = bench.run(line);
+        assert_eq!(said.code, Some(2), "{line}: {}", said.out);
+        assert!(said.err.contains(why), "{line}: {}", said.err);
+    }
+}
+
+#[test]
+fn a_comparison_by_bytes_tells_lines_from_blocks() {
+    let bench = Bench::new();
+    let line = "compare varmail:files=20,threads=2,ops=400 --stacks \
+                ext4@byte,nova@byte,bytefs@byte --preconditions full --size 256MiB";
+    let document = bench.json(line, "flashloom.compare/1");
+    let written = |run: usize, what: &str| number(&document["runs"][run]["host"], what);
+    for (run, by_bytes) in [(0, false), (1, true), (2, true)] {
+        assert_eq!(written(run, "/byte_write_bytes") > 0, by_bytes, "{run}");
+    }
+    assert_eq!(
+        written(1, "/byte_write_bytes"),
+        written(1, "/write_bytes"),
+        "NOVA writes no block"
+    );
+    assert_eq!(written(2, "/by_purpose/journal/write/total"), 0);
+    assert!(written(0, "/by_purpose/journal/write/total") > 0);
+}
+
+#[test]
 fn a_comparison_of_files_tells_traffic_by_purpose() {
     let bench = Bench::new();
     let line = "compare varmail:files=20,threads=2,ops=400 --stacks ext4@block,ext4@fdp \

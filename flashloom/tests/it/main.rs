@@ -9,6 +9,7 @@ mod past;
 mod play;
 mod record;
 mod refusals;
+mod reproduce;
 mod runs;
 mod serve;
 

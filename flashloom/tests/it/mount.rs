@@ -73,9 +73,45 @@ fn an_ext4_of_others_is_mounted_and_left_as_they_want_it() {
     served.ended();
 }
 
+/// A drive that is read and written by bytes, with an empty file system of ours.
+fn prepared_by_bytes(kind: &str) -> Option<Served> {
+    if missing("/dev/fuse") {
+        return None;
+    }
+    let line = format!("mount {kind} d.flash m --background");
+    let served = Served::prepared(Bench::new(), "--preset byte --size 64MiB", &line);
+    served.bench.done(&format!("mkfs {kind} d.flash"));
+    Some(served)
+}
+
 #[test]
 fn a_killed_mount_has_every_forced_file() {
     let Some(served) = prepared() else { return };
+    kill_and_look(&served);
+    check(&served);
+}
+
+#[test]
+fn a_killed_bytefs_has_every_forced_file_and_is_an_ext4() {
+    let Some(served) = prepared_by_bytes("bytefs") else {
+        return;
+    };
+    kill_and_look(&served);
+    check(&served);
+    served.bench.done("fsck bytefs d.flash");
+}
+
+#[test]
+fn a_killed_nova_has_every_forced_file() {
+    let Some(served) = prepared_by_bytes("nova") else {
+        return;
+    };
+    kill_and_look(&served);
+    served.bench.done("fsck nova d.flash");
+}
+
+/// Forces files and kills the mount, again and again; then all of them are there.
+fn kill_and_look(served: &Served) {
     let root = served.bench.path("m");
     for life in 0..3 {
         served.start();
@@ -98,7 +134,6 @@ fn a_killed_mount_has_every_forced_file() {
     }
     served.unmount();
     served.ended();
-    check(&served);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) fn missing(what: &str) -> bool {
 pub(crate) struct Served {
     pub(crate) bench: Bench,
     /// What serves it, in directory `m`.
-    line: &'static str,
+    line: String,
     loops: Vec<String>,
     mounts: Vec<PathBuf>,
 }
@@ -42,21 +42,21 @@ impl Served {
     }
 
     /// A drive that is about to be served by `line`.
-    pub(crate) fn prepared(bench: Bench, create: &str, line: &'static str) -> Self {
+    pub(crate) fn prepared(bench: Bench, create: &str, line: &str) -> Self {
         let toml = "preset = \"block\"\n[controller]\npower_loss_protection = false\n";
         bench.write("plain.toml", toml);
         std::fs::create_dir(bench.path("m")).expect("a directory");
         bench.done(&format!("drive create d.flash {create}"));
         Self {
             bench,
-            line,
+            line: line.to_owned(),
             loops: Vec::new(),
             mounts: Vec::new(),
         }
     }
 
     pub(crate) fn start(&self) {
-        self.bench.done(self.line);
+        self.bench.done(&self.line);
     }
 
     fn open(&self) -> File {

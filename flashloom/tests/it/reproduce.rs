@@ -1,0 +1,41 @@
+//! Papers beside what is measured: what can be asked for, and what cannot.
+
+use crate::Bench;
+
+#[test]
+fn papers_and_figures_are_listed() {
+    let bench = Bench::new();
+    let text = bench.done("reproduce");
+    for name in ["bytefs ", "bytefs/fig6", "Figure 6, 5.2"] {
+        assert!(text.contains(name), "{name} is not in\n{text}");
+    }
+    let list = bench.json("reproduce", "flashloom.papers/1");
+    assert_eq!(list["papers"][0]["figures"][2]["name"], "bytefs/fig6");
+}
+
+/// What takes no run is told at once, with the command that measures it.
+#[test]
+fn numbers_of_parts_lead_to_their_benchmarks() {
+    let bench = Bench::new();
+    let line = "reproduce bytefs/components";
+    let document = bench.json(line, "flashloom.reproduce/1");
+    let claim = &document["claims"][0];
+    assert_eq!(
+        (claim["id"].as_str(), claim["paper"].as_f64()),
+        (Some("A.5"), Some(89.0))
+    );
+    assert!(claim["holds"].is_null() && claim["measured"].is_null());
+    let reason = claim["reason"].as_str().expect("it is not measured");
+    assert!(reason.contains("cargo bench -p ssd"), "{reason}");
+}
+
+#[test]
+fn what_is_not_there_is_refused() {
+    let bench = Bench::new();
+    bench.refuses("reproduce nothing", &["bytefs", "\"nothing\""]);
+    bench.refuses("reproduce bytefs/fig99", &["fig6", "\"fig99\""]);
+    bench.refuses(
+        "reproduce bytefs --scale huge",
+        &["--scale", "small", "\"huge\""],
+    );
+}
