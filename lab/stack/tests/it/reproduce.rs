@@ -41,7 +41,7 @@ fn metadata(run: &Run) -> f64 {
 /// What is said to be measured is what the records say.
 #[test]
 fn claims_are_arithmetic_on_the_records_of_the_runs() {
-    let found = reproduced("fig8", 1_024);
+    let found = reproduced("fig8", 256);
     let saved: Vec<f64> = ["create", "delete", "mkdir", "rmdir"]
         .iter()
         .map(|workload| {
@@ -69,7 +69,7 @@ fn claims_are_arithmetic_on_the_records_of_the_runs() {
 /// The power is cut after the last call, and the log is scanned and written out.
 #[test]
 fn recovery_is_measured_after_a_power_cut() {
-    let found = reproduced("recovery", 2_048);
+    let found = reproduced("recovery", 256);
     let claim = claims(&found, "B4", "")[0];
     let times = found.runs.iter().map(|run| {
         let recovery = run.recovery.expect("the power was cut");
@@ -78,7 +78,7 @@ fn recovery_is_measured_after_a_power_cut() {
     });
     let mean = times.sum::<f64>() / found.runs.len() as f64;
     let measured = claim.measured.expect("it was run");
-    assert!((measured / (mean * 2_048.0 / 1e9) - 1.0).abs() < 1e-9);
+    assert!((measured / (mean * 256.0 / 1e9) - 1.0).abs() < 1e-9);
 }
 
 /// No claim points at something that a record does not have.
