@@ -41,6 +41,7 @@ mod inode;
 mod inspect;
 pub mod jbd2;
 mod journal;
+pub mod lines;
 mod mkfs;
 mod mount;
 mod names;

@@ -1,7 +1,7 @@
 //! Knobs.
 
-use crate::table::Limits;
-use units::{Ns, Origin};
+use extfs::lines::LineOptions;
+use units::{Ns, Origin, Placement};
 use vfs::Timestamp;
 
 /// How much of the mechanism is there.
@@ -75,10 +75,19 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(crate) const fn limits(&self) -> Limits {
-        Limits {
-            lines: self.open_lines,
+    /// What these say of transactions of lines.
+    pub(crate) fn lines(&self, placement: Placement) -> LineOptions {
+        let full = self.variant == Variant::Full;
+        LineOptions {
+            compares: full,
+            byte_lines: self.byte_lines,
+            direct_bytes: full.then_some(self.direct_bytes),
+            open_lines: self.open_lines,
             handles: self.handles,
+            cache_blocks: self.cache_blocks,
+            origin: self.origin,
+            placement,
+            compare: self.compare,
         }
     }
 }

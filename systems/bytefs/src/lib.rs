@@ -112,21 +112,13 @@
 //! within a block, not across blocks. Free lists are not kept for each processor: one
 //! simulation is one thread.
 
-mod commit;
-mod compare;
 mod config;
-mod core;
-mod data;
+mod firmware;
 mod format;
 mod ids;
-mod metrics;
 mod mount;
-mod persist;
-mod snapshot;
-mod table;
 
-pub use compare::changed_lines;
 pub use config::{Options, Variant};
-pub use metrics::Metrics;
+pub use extfs::lines::{Handle, Metrics, changed_lines};
+pub use firmware::{ByteFs, Firmware};
 pub use mount::{ByteFsError, format, mkfs_options, mount};
-pub use persist::{ByteFs, Handle};

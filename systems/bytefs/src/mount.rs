@@ -4,18 +4,16 @@
 //! mount are reserved before the body changes anything.
 
 use crate::config::Options;
-use crate::core::Core;
+use crate::firmware::{ByteFs, Firmware, write_record};
 use crate::format::Record;
 use crate::ids::Ids;
-use crate::persist::ByteFs;
-use crate::table::LINES;
 use extfs::ext4::{self, Ext4Error};
+use extfs::lines::{LINES, Lines};
 use extfs::{ExtFs, MkfsOptions, MountError, MountOptions, Placer};
 use host::{BytePort, Purpose, Who};
 use sim::Sim;
 use ssd::ByteError;
 use ssd::wlog::LINE;
-use std::rc::Rc;
 use units::Origin;
 
 /// Lines that the largest handle of the body reserves: it is of 79 blocks.
@@ -134,9 +132,10 @@ pub async fn mount<P: BytePort>(
     let mut ids = Ids::new(record);
     let reservation = ids.reservation(options.tx_ids);
     ids.reserved(reservation);
-    let core = Core::new(sim, port.clone(), options, ids, placer.metadata());
-    let core = Rc::new(core);
-    let reserved = core.write_record(reservation).await;
+    let firmware = Firmware::new(sim, ids, options.tx_ids);
+    let lines = options.lines(placer.metadata());
+    let strategy = Lines::new(sim, port.clone(), lines, firmware);
+    let reserved = write_record(strategy.medium(), reservation).await;
     reserved.map_err(MountError::from)?;
     let mounting = MountOptions {
         now: options.start,
@@ -144,7 +143,7 @@ pub async fn mount<P: BytePort>(
         discard: options.discard,
         has_error: false,
     };
-    let body = ExtFs::mount(sim, ByteFs { core }, mounting).await?;
+    let body = ExtFs::mount(sim, strategy, mounting).await?;
     Ok((body, recovered))
 }
 

@@ -1,29 +1,29 @@
 //! Copies of lines, as they were when their transaction was closed.
 
-use crate::compare::runs;
-use extfs::Buffer;
+use super::compare::runs;
+use crate::buffer::Buffer;
 use host::{Purpose, Who};
 use nand::UNIT;
 use ssd::wlog::LINE;
 use units::Origin;
 
 /// Lines of a page of file contents that have changed.
-pub(crate) struct Image {
-    pub(crate) block: u64,
-    pub(crate) mask: u64,
-    pub(crate) bytes: Box<[u8; UNIT]>,
-    pub(crate) who: Who,
+pub(super) struct Image {
+    pub(super) block: u64,
+    pub(super) mask: u64,
+    pub(super) bytes: Box<[u8; UNIT]>,
+    pub(super) who: Who,
 }
 
 impl Image {
-    pub(crate) fn lines(&self) -> u64 {
+    pub(super) fn lines(&self) -> u64 {
         u64::from(self.mask.count_ones())
     }
 }
 
 /// Whom lines are booked under.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Booked {
+pub(super) enum Booked {
     /// Metadata for this purpose.
     Metadata(Purpose),
     /// Contents of a file.
@@ -32,7 +32,7 @@ pub(crate) enum Booked {
 
 impl Booked {
     /// The same, if metadata are `origin`'s.
-    pub(crate) const fn who(self, origin: Origin) -> Who {
+    pub(super) const fn who(self, origin: Origin) -> Who {
         match self {
             Self::Metadata(purpose) => Who { origin, purpose },
             Self::Contents(who) => who,
@@ -41,12 +41,12 @@ impl Booked {
 }
 
 /// Lines of one block.
-pub(crate) struct Piece {
-    pub(crate) block: u64,
-    pub(crate) mask: u64,
+pub struct Piece {
+    pub(super) block: u64,
+    pub(super) mask: u64,
     /// It is new: nothing that is durable leads to it yet.
-    pub(crate) new: bool,
-    pub(crate) booked: Booked,
+    pub(super) new: bool,
+    pub(super) booked: Booked,
     /// Its lines one after the other.
     bytes: Vec<u8>,
 }
@@ -61,7 +61,7 @@ fn pack(mask: u64, bytes: &[u8; UNIT]) -> Vec<u8> {
 
 impl Piece {
     /// Lines of metadata.
-    pub(crate) fn of_buffer(buffer: &Buffer, mask: u64, new: bool) -> Self {
+    pub(super) fn of_buffer(buffer: &Buffer, mask: u64, new: bool) -> Self {
         Self {
             block: buffer.block,
             mask,
@@ -72,7 +72,7 @@ impl Piece {
     }
 
     /// Lines of file contents.
-    pub(crate) fn of_image(image: &Image) -> Self {
+    pub(super) fn of_image(image: &Image) -> Self {
         Self {
             block: image.block,
             mask: image.mask,
@@ -82,25 +82,25 @@ impl Piece {
         }
     }
 
-    pub(crate) const fn is_metadata(&self) -> bool {
+    pub(super) const fn is_metadata(&self) -> bool {
         matches!(self.booked, Booked::Metadata(_))
     }
 
-    pub(crate) const fn is_whole(&self) -> bool {
+    pub(super) const fn is_whole(&self) -> bool {
         self.mask == u64::MAX
     }
 
-    pub(crate) const fn is_whole_superblock(&self) -> bool {
+    pub(super) const fn is_whole_superblock(&self) -> bool {
         self.block == 0 && self.is_whole()
     }
 
     /// How many lines.
-    pub(crate) fn lines(&self) -> u64 {
+    pub(super) fn lines(&self) -> u64 {
         u64::from(self.mask.count_ones())
     }
 
     /// Adjacent lines as one: where they go, in bytes of the drive, and their bytes.
-    pub(crate) fn stores(&self) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(super) fn stores(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let mut rest = &self.bytes[..];
         runs(self.mask).map(move |(first, len)| {
             let (bytes, after) = rest.split_at(len * LINE);
@@ -110,7 +110,7 @@ impl Piece {
     }
 
     /// All bytes of a piece that is a whole block.
-    pub(crate) fn block_bytes(&self) -> &[u8] {
+    pub(super) fn block_bytes(&self) -> &[u8] {
         debug_assert!(self.is_whole());
         &self.bytes
     }

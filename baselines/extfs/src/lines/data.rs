@@ -5,11 +5,13 @@
 //! lines of its blocks that are on their way. What a block is not known to hold
 //! before a change is never written in part.
 
-use crate::compare::{changed, low};
-use crate::config::Variant;
-use crate::core::{COMMAND_BLOCKS, Core, SECTORS, extent, failed};
-use crate::snapshot::Image;
-use extfs::{BLOCK, DataWrite, Run};
+use super::compare::{changed, lines_of, low};
+use super::core::{COMMAND_BLOCKS, Core};
+use super::durable::Durable;
+use super::medium::{SECTORS, extent, failed};
+use super::snapshot::Image;
+use crate::buffer::BLOCK;
+use crate::persist::{DataWrite, Run};
 use host::{BytePort, Who};
 use nand::Payload;
 use ssd::Content;
@@ -27,7 +29,7 @@ struct Plan<'a> {
 
 /// The interface for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(super) enum Way {
     /// Nothing has changed.
     None,
     /// These lines.
@@ -40,7 +42,7 @@ pub(crate) enum Way {
 /// its duplicate. Of the block, `held` bytes are as the duplicate says, and `used`
 /// belong to the file.
 //= bytefs 4.6
-pub(crate) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
+pub(super) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
     let line = LINE as u64;
     let unknown = !low(held / line);
     let lines = (mask | unknown) & low(used.div_ceil(line));
@@ -51,16 +53,16 @@ pub(crate) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
     }
 }
 
-impl<P: BytePort> Core<P> {
-    pub(crate) fn wants_duplicates(&self) -> bool {
-        self.options.variant == Variant::Full && self.options.byte_lines > 0
+impl<P: BytePort, D: Durable<P>> Core<P, D> {
+    pub(super) fn wants_duplicates(&self) -> bool {
+        self.options.compares && self.options.byte_lines > 0
     }
 
     fn way(&self, write: &DataWrite<'_>, page: &DirtyPage) -> Way {
         let before = page.before.as_ref();
         let before = before.filter(|_| self.wants_duplicates() && write.held > 0);
         let Some(mask) = before.and_then(|before| {
-            self.count(|m| m.comparisons += 1);
+            self.medium.count(|m| m.comparisons += 1);
             changed(before, &page.now)
         }) else {
             return Way::Block;
@@ -88,7 +90,7 @@ impl<P: BytePort> Core<P> {
                         bytes: Box::new(page.now.to_bytes()),
                         who: write.who,
                     }),
-                    _ => self.count(|m| m.same_pages += 1),
+                    _ => self.medium.count(|m| m.same_pages += 1),
                 }
             }
             plan.add_run(write, first, write.pages.len());
@@ -97,16 +99,19 @@ impl<P: BytePort> Core<P> {
     }
 
     /// Writes contents, and closes the handle.
-    pub(crate) async fn write_data(
+    pub(super) async fn write_data(
         &self,
         handle: Option<u64>,
         writes: &[DataWrite<'_>],
     ) -> Result<()> {
-        let before = self.metrics.get().comparisons;
+        let before = self.medium.metrics().comparisons;
         let mut plan = self.plan(writes);
-        let compared = self.metrics.get().comparisons - before;
+        let compared = self.medium.metrics().comparisons - before;
         if compared > 0 {
-            let over = self.port.compute(Ns(self.options.compare.0 * compared));
+            let over = self
+                .medium
+                .port
+                .compute(Ns(self.options.compare.0 * compared));
             self.sim.sleep_until(over).await;
         }
         let Some(handle) = handle else {
@@ -132,7 +137,7 @@ impl<P: BytePort> Core<P> {
     /// those that go by bytes. It waits for those that go by blocks, whoever brings it.
     async fn write_last(&self, handle: u64, mut plan: Plan<'_>) -> Result<()> {
         let images = std::mem::take(&mut plan.images);
-        self.count(|m| m.byte_pages += images.len() as u64);
+        self.medium.count(|m| m.byte_pages += images.len() as u64);
         let blockers = self.blockers(&plan);
         let landing = self.table.borrow_mut().await_landing(handle);
         let closing = self.table.borrow_mut().end(handle, images);
@@ -172,7 +177,7 @@ impl<P: BytePort> Core<P> {
             let blockers = self.blockers(&whole);
             return self.write_runs(&whole, blockers).await;
         };
-        self.count(|m| m.byte_pages += pages);
+        self.medium.count(|m| m.byte_pages += pages);
         let blockers = self.blockers(&plan);
         let written = self.write_runs(&plan, blockers).await;
         self.commit(closing).await?;
@@ -185,7 +190,7 @@ impl<P: BytePort> Core<P> {
         }
         let mut commands = Vec::new();
         for &(start, pages, to, who) in &plan.runs {
-            self.count(|m| m.block_pages += pages.len() as u64);
+            self.medium.count(|m| m.block_pages += pages.len() as u64);
             let starts = (start..).step_by(COMMAND_BLOCKS);
             for (start, pages) in starts.zip(pages.chunks(COMMAND_BLOCKS)) {
                 commands.push(self.write_pages(start, pages, (to, who)));
@@ -204,13 +209,17 @@ impl<P: BytePort> Core<P> {
         let payloads: Vec<Payload> = pages.iter().map(|page| page.now.clone()).collect();
         let content = Content::Sectors(&payloads);
         let extent = extent(start, payloads.len());
-        let written = self.port.write(extent, content, to, who, false).await;
+        let written = self
+            .medium
+            .port
+            .write(extent, content, to, who, false)
+            .await;
         self.written.set(self.written.get() + 1);
         written.map_err(failed)
     }
 
     /// Reads contents.
-    pub(crate) async fn read_data(
+    pub(super) async fn read_data(
         &self,
         start: u64,
         pages: &mut [Payload],
@@ -220,7 +229,7 @@ impl<P: BytePort> Core<P> {
         let chunks = starts.zip(pages.chunks_mut(COMMAND_BLOCKS));
         let reads = chunks.map(|(start, mut pages)| async move {
             let extent = extent(start, pages.len());
-            let read = self.port.read(extent, &mut pages, who);
+            let read = self.medium.port.read(extent, &mut pages, who);
             read.await.map_err(failed)
         });
         let read = sim::join_all(reads.collect()).await;
@@ -230,18 +239,20 @@ impl<P: BytePort> Core<P> {
     /// Whether a direct request goes by bytes.
     //= bytefs 4.6
     fn is_small(&self, len: usize) -> bool {
-        self.options.variant == Variant::Full && len as u64 <= self.options.direct_bytes
+        self.options
+            .direct_bytes
+            .is_some_and(|most| len as u64 <= most)
     }
 
     /// What offsets and lengths of direct requests of `len` bytes have to be
     /// multiples of.
-    pub(crate) fn direct_unit(&self, len: u64) -> u64 {
+    pub(super) fn direct_unit(&self, len: u64) -> u64 {
         let small = usize::try_from(len).is_ok_and(|len| self.is_small(len));
         if small { 1 } else { SECTOR }
     }
 
     /// Reads around the caches.
-    pub(crate) async fn read_direct(&self, at: u64, out: &mut [u8], who: Who) -> Result<()> {
+    pub(super) async fn read_direct(&self, at: u64, out: &mut [u8], who: Who) -> Result<()> {
         if self.is_small(out.len()) {
             let (first, bytes) = self.load_around(at, out.len(), who).await?;
             out.copy_from_slice(&bytes[(at - first) as usize..][..out.len()]);
@@ -252,7 +263,7 @@ impl<P: BytePort> Core<P> {
         let parts = firsts.zip(out.chunks_mut(most));
         let reads = parts.map(|(first, mut out)| async move {
             let extent = Extent::new(first, (out.len() as u64 / SECTOR) as u32);
-            let read = self.port.read(extent, &mut out, who);
+            let read = self.medium.port.read(extent, &mut out, who);
             read.await.map_err(failed)
         });
         let read = sim::join_all(reads.collect()).await;
@@ -266,15 +277,15 @@ impl<P: BytePort> Core<P> {
         let end = (at + len as u64).next_multiple_of(line);
         let mut bytes = vec![0; (end - first) as usize];
         if !bytes.is_empty() {
-            self.count(|m| m.byte_requests += 1);
-            let loaded = self.port.load(first, &mut bytes, who).await;
+            self.medium.count(|m| m.byte_requests += 1);
+            let loaded = self.medium.port.load(first, &mut bytes, who).await;
             loaded.map_err(|_| Errno::EIO)?;
         }
         Ok((first, bytes))
     }
 
     /// Writes around the caches. A request by bytes is a transaction of its own.
-    pub(crate) async fn write_direct(
+    pub(super) async fn write_direct(
         &self,
         at: u64,
         bytes: &[u8],
@@ -297,7 +308,11 @@ impl<P: BytePort> Core<P> {
             .map(|(first, bytes)| async move {
                 let extent = Extent::new(first, (bytes.len() as u64 / SECTOR) as u32);
                 let content = Content::Bytes(bytes);
-                let written = self.port.write(extent, content, to, who, false).await;
+                let written = self
+                    .medium
+                    .port
+                    .write(extent, content, to, who, false)
+                    .await;
                 self.written.set(self.written.get() + 1);
                 written.map_err(failed)
             });
@@ -323,14 +338,14 @@ impl<P: BytePort> Core<P> {
             page[within..end].copy_from_slice(part);
             images.push(Image {
                 block: at / size,
-                mask: crate::compare::lines_of(within, end),
+                mask: lines_of(within, end),
                 bytes: page,
                 who,
             });
             at += part.len() as u64;
             rest = after;
         }
-        self.count(|m| m.byte_requests += 1);
+        self.medium.count(|m| m.byte_requests += 1);
         loop {
             let closing = self.table.borrow_mut().contents(&mut images);
             match closing {

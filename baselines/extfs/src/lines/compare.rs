@@ -32,7 +32,7 @@ fn differ(old: &[u8; LINE], new: &[u8; LINE]) -> bool {
 }
 
 /// The same of two payloads; none if one of them was lost.
-pub(crate) fn changed(old: &Payload, new: &Payload) -> Option<u64> {
+pub(super) fn changed(old: &Payload, new: &Payload) -> Option<u64> {
     match (old, new) {
         (Payload::Lost, _) | (_, Payload::Lost) => None,
         (Payload::Bytes(old), Payload::Bytes(new)) => Some(changed_lines(old, new)),
@@ -51,7 +51,7 @@ const fn pattern(payload: &Payload) -> u64 {
 }
 
 /// The first `lines` bits.
-pub(crate) const fn low(lines: u64) -> u64 {
+pub(super) const fn low(lines: u64) -> u64 {
     if lines >= 64 {
         u64::MAX
     } else {
@@ -60,12 +60,12 @@ pub(crate) const fn low(lines: u64) -> u64 {
 }
 
 /// The lines that bytes `from` up to `to` of a block lie in.
-pub(crate) const fn lines_of(from: usize, to: usize) -> u64 {
+pub(super) const fn lines_of(from: usize, to: usize) -> u64 {
     low(to.div_ceil(LINE) as u64) & !low((from / LINE) as u64)
 }
 
 /// The runs of adjacent lines of a mask: first line and number.
-pub(crate) fn runs(mut mask: u64) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn runs(mut mask: u64) -> impl Iterator<Item = (usize, usize)> {
     std::iter::from_fn(move || {
         if mask == 0 {
             return None;

@@ -1,21 +1,26 @@
 //! The strategy, as the body sees it.
 
-use crate::compare::lines_of;
-use crate::core::{Core, SECTORS, failed};
-use crate::metrics::Metrics;
-use extfs::{BLOCK, Buffer, DataWrite, Persist, Run, TxId};
+use super::compare::lines_of;
+use super::config::LineOptions;
+use super::core::Core;
+use super::durable::Durable;
+use super::medium::{Medium, SECTORS, failed};
+use super::metrics::Metrics;
+use crate::buffer::{BLOCK, Buffer};
+use crate::persist::{DataWrite, Persist, Run, TxId};
 use host::{BytePort, Purpose, Who};
 use nand::Payload;
+use sim::Sim;
 use std::rc::Rc;
 use units::{Extent, Placement};
 use vfs::Result;
 
-/// Changes persist by bytes, in transactions of the firmware.
-pub struct ByteFs<P> {
-    pub(crate) core: Rc<Core<P>>,
+/// Changes persist as lines; `D` says how those of one transaction do together.
+pub struct Lines<P, D> {
+    core: Rc<Core<P, D>>,
 }
 
-impl<P> Clone for ByteFs<P> {
+impl<P, D> Clone for Lines<P, D> {
     fn clone(&self) -> Self {
         Self {
             core: Rc::clone(&self.core),
@@ -27,7 +32,25 @@ impl<P> Clone for ByteFs<P> {
 #[must_use = "a transaction commits once each of its handles is closed"]
 pub struct Handle(u64);
 
-impl<P: BytePort> ByteFs<P> {
+impl<P: BytePort, D: Durable<P>> Lines<P, D> {
+    /// The strategy on what `port` holds.
+    pub fn new(sim: &Sim, port: P, options: LineOptions, durable: D) -> Self {
+        let core = Rc::new(Core::new(sim, port, options, durable));
+        Self { core }
+    }
+
+    /// The drive, and blocks of its metadata in memory.
+    #[must_use]
+    pub fn medium(&self) -> &Medium<P> {
+        &self.core.medium
+    }
+
+    /// What makes lines durable.
+    #[must_use]
+    pub fn durable(&self) -> &D {
+        &self.core.durable
+    }
+
     /// What was done since the mount.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
@@ -37,7 +60,7 @@ impl<P: BytePort> ByteFs<P> {
             reopened: counts.reopened,
             follows: counts.follows,
             waits: counts.waits,
-            ..self.core.metrics.get()
+            ..self.core.medium.metrics()
         }
     }
 
@@ -47,7 +70,7 @@ impl<P: BytePort> ByteFs<P> {
     }
 }
 
-impl<P: BytePort> Persist for ByteFs<P> {
+impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
     type Tx = Handle;
 
     fn wants_duplicates(&self) -> bool {
@@ -59,11 +82,11 @@ impl<P: BytePort> Persist for ByteFs<P> {
     }
 
     async fn read(&self, block: u64, purpose: Purpose) -> Result<Rc<Buffer>> {
-        self.core.read(block, purpose).await
+        self.core.medium.read(block, purpose).await
     }
 
     fn create(&self, tx: &Handle, block: u64, purpose: Purpose) -> Rc<Buffer> {
-        let buffer = self.core.blank(block, purpose);
+        let buffer = self.core.medium.blank(block, purpose);
         self.core
             .meet(|table| table.touch(tx.0, &buffer, u64::MAX, true));
         buffer
@@ -94,7 +117,7 @@ impl<P: BytePort> Persist for ByteFs<P> {
 
     fn forget(&self, tx: &Handle, block: u64) {
         self.core.meet(|table| table.forget(tx.0, block));
-        self.core.drop_block(block);
+        self.core.medium.drop_block(block);
     }
 
     fn free(&self, tx: &Handle, run: Run) {
@@ -133,7 +156,7 @@ impl<P: BytePort> Persist for ByteFs<P> {
         while start < end {
             let count = (end - start).min(u64::from(u32::MAX) / SECTORS);
             let extent = Extent::new(start * SECTORS, (count * SECTORS) as u32);
-            self.core.port.trim(extent).await.map_err(failed)?;
+            self.core.medium.port.trim(extent).await.map_err(failed)?;
             start += count;
         }
         Ok(())
@@ -146,7 +169,7 @@ impl<P: BytePort> Persist for ByteFs<P> {
 
     async fn shut_down(&self) -> Result<()> {
         self.force_all().await?;
-        self.core.leave().await
+        self.core.durable.leave(&self.core.medium).await
     }
 
     fn is_read_only(&self) -> bool {

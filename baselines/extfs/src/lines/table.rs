@@ -22,27 +22,28 @@
 //! - Lines of all transactions together are at most what was reserved for them, and
 //!   that is at most [`Limits::lines`].
 
-use crate::snapshot::{Image, Piece};
-use extfs::{Buffer, Run};
+use super::snapshot::{Image, Piece};
+use crate::buffer::Buffer;
+use crate::persist::Run;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Lines of a block.
-pub(crate) const LINES: u64 = 64;
+pub const LINES: u64 = 64;
 
 /// How much may be under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(super) struct Limits {
     /// Lines reserved or in transactions.
-    pub(crate) lines: u64,
+    pub(super) lines: u64,
     /// Handles of one transaction.
-    pub(crate) handles: usize,
+    pub(super) handles: usize,
 }
 
 /// Whether file contents that a transaction waits for have landed: they are on the
 /// medium, or never will be.
-pub(crate) type Landing = Rc<Cell<bool>>;
+pub(super) type Landing = Rc<Cell<bool>>;
 
 /// What a transaction has of a block.
 struct Owner {
@@ -87,9 +88,9 @@ struct Handle {
 
 /// What whoever closed a transaction has in hand, to bring it to the drive.
 #[must_use = "nobody else brings it to the drive"]
-pub(crate) struct Closing {
+pub(super) struct Closing {
     /// Its number here.
-    pub(crate) number: u64,
+    pub(super) number: u64,
     /// Which of its closings this was.
     turn: u64,
     /// Its lines, if they were copied.
@@ -97,7 +98,7 @@ pub(crate) struct Closing {
 }
 
 /// What is to be done about a closed transaction.
-pub(crate) enum Next {
+pub(super) enum Next {
     /// Nothing: others have opened it again, and will bring it.
     Leave,
     /// Something has to commit or to land first.
@@ -108,7 +109,7 @@ pub(crate) enum Next {
 
 /// Why there can be no handle now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(super) enum Refusal {
     /// Something has to commit first.
     Wait,
     /// It would never fit.
@@ -117,15 +118,15 @@ pub(crate) enum Refusal {
 
 /// What the table has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) joins: u64,
-    pub(crate) reopened: u64,
-    pub(crate) follows: u64,
-    pub(crate) waits: u64,
+pub(super) struct Counts {
+    pub(super) joins: u64,
+    pub(super) reopened: u64,
+    pub(super) follows: u64,
+    pub(super) waits: u64,
 }
 
 /// The table.
-pub(crate) struct TxTable {
+pub(super) struct TxTable {
     limits: Limits,
     next: u64,
     handles: BTreeMap<u64, Handle>,
@@ -140,7 +141,7 @@ pub(crate) struct TxTable {
 }
 
 impl TxTable {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
             next: 1,
@@ -156,11 +157,11 @@ impl TxTable {
     }
 
     /// The last handle that was opened; 0 before the first.
-    pub(crate) const fn newest(&self) -> u64 {
+    pub(super) const fn newest(&self) -> u64 {
         self.next - 1
     }
 
-    pub(crate) const fn counts(&self) -> Counts {
+    pub(super) const fn counts(&self) -> Counts {
         self.counts
     }
 
@@ -178,7 +179,7 @@ impl TxTable {
     }
 
     /// Opens a handle for up to `blocks` blocks.
-    pub(crate) fn begin(&mut self, blocks: usize) -> Result<u64, Refusal> {
+    pub(super) fn begin(&mut self, blocks: usize) -> Result<u64, Refusal> {
         let lines = blocks as u64 * LINES;
         if lines > self.limits.lines {
             return Err(Refusal::TooLarge);
@@ -281,7 +282,7 @@ impl TxTable {
     }
 
     /// Asks for `blocks` more.
-    pub(crate) fn extend(&mut self, handle: u64, blocks: usize) -> bool {
+    pub(super) fn extend(&mut self, handle: u64, blocks: usize) -> bool {
         let lines = blocks as u64 * LINES;
         let wanted = self.txs[&self.handles[&handle].tx].wanted;
         let may = !wanted && self.has_room(lines);
@@ -293,7 +294,7 @@ impl TxTable {
     }
 
     /// Notes that `handle` changes lines of `buffer`; all of them, if it is `new`.
-    pub(crate) fn touch(&mut self, handle: u64, buffer: &Rc<Buffer>, mask: u64, new: bool) {
+    pub(super) fn touch(&mut self, handle: u64, buffer: &Rc<Buffer>, mask: u64, new: bool) {
         let tx = self.handles[&handle].tx;
         if let Some(block) = self.blocks.get(&buffer.block) {
             let own = |o: &Owner| o.tx == tx && o.mask & mask == mask && (o.new || !new);
@@ -354,7 +355,7 @@ impl TxTable {
 
     /// Drops what the transaction of `handle` has of `block`, after all others that
     /// have something of it.
-    pub(crate) fn forget(&mut self, handle: u64, block: u64) {
+    pub(super) fn forget(&mut self, handle: u64, block: u64) {
         let tx = self.meet(self.handles[&handle].tx, block, u64::MAX);
         let Some(entry) = self.blocks.get_mut(&block) else {
             return;
@@ -373,29 +374,29 @@ impl TxTable {
     }
 
     /// Notes that the transaction of `handle` frees `run`.
-    pub(crate) fn free(&mut self, handle: u64, run: Run) {
+    pub(super) fn free(&mut self, handle: u64, run: Run) {
         let tx = self.handles[&handle].tx;
         self.tx(tx).freed.push(run);
     }
 
     /// What was freed and is durable since the last call.
-    pub(crate) fn freed(&mut self) -> Vec<Run> {
+    pub(super) fn freed(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.freed)
     }
 
     /// Whether there is room for `lines` of contents with the end of `handle`.
-    pub(crate) fn takes_in(&self, handle: u64, lines: u64) -> bool {
+    pub(super) fn takes_in(&self, handle: u64, lines: u64) -> bool {
         let others = self.reserved - self.handles[&handle].reserved;
         others + self.lines + lines <= self.limits.lines
     }
 
     /// Whether `handle` is the last open one of its transaction.
-    pub(crate) fn is_last(&self, handle: u64) -> bool {
+    pub(super) fn is_last(&self, handle: u64) -> bool {
         self.txs[&self.handles[&handle].tx].open == 1
     }
 
     /// Has the transaction of `handle` wait for contents.
-    pub(crate) fn await_landing(&mut self, handle: u64) -> Landing {
+    pub(super) fn await_landing(&mut self, handle: u64) -> Landing {
         let landing = Landing::default();
         let tx = self.handles[&handle].tx;
         self.tx(tx).landings.push(Rc::clone(&landing));
@@ -404,7 +405,7 @@ impl TxTable {
 
     /// Closes a handle, with contents of files that go along; its transaction, if
     /// it was the last one.
-    pub(crate) fn end(&mut self, handle: u64, images: Vec<Image>) -> Option<Closing> {
+    pub(super) fn end(&mut self, handle: u64, images: Vec<Image>) -> Option<Closing> {
         let Handle { tx, reserved } = self.handles.remove(&handle).expect("it is open");
         self.reserved -= reserved;
         let entry = self.tx(tx);
@@ -419,7 +420,7 @@ impl TxTable {
 
     /// A transaction of contents alone, closed at once. If there is no room they are
     /// left where they are.
-    pub(crate) fn contents(&mut self, images: &mut Vec<Image>) -> Option<Closing> {
+    pub(super) fn contents(&mut self, images: &mut Vec<Image>) -> Option<Closing> {
         let lines: u64 = images.iter().map(Image::lines).sum();
         if !self.has_room(lines) {
             return None;
@@ -444,7 +445,7 @@ impl TxTable {
     }
 
     /// What is to be done next by who closed a transaction.
-    pub(crate) fn next(&mut self, closing: &mut Closing) -> Next {
+    pub(super) fn next(&mut self, closing: &mut Closing) -> Next {
         let Some(tx) = self.txs.get(&closing.number) else {
             return Next::Leave;
         };
@@ -501,7 +502,7 @@ impl TxTable {
 
     /// Forgets a closed transaction. What it freed may be used again if it is
     /// durable.
-    pub(crate) fn done(&mut self, number: u64, durable: bool) {
+    pub(super) fn done(&mut self, number: u64, durable: bool) {
         let tx = self.txs.remove(&number).expect("it was closed");
         for block in &tx.blocks {
             let entry = self.blocks.get_mut(block).expect("it is owned");
@@ -520,13 +521,13 @@ impl TxTable {
     }
 
     /// Whether a copied transaction has not committed.
-    pub(crate) fn is_pending(&self, number: u64) -> bool {
+    pub(super) fn is_pending(&self, number: u64) -> bool {
         self.txs.contains_key(&number)
     }
 
     /// Whether a handle up to `upto` is not durable. Its transaction takes in no
     /// more handles.
-    pub(crate) fn want(&mut self, upto: u64) -> bool {
+    pub(super) fn want(&mut self, upto: u64) -> bool {
         let pending = self.pending.first().is_some_and(|&first| first <= upto);
         if pending {
             let open = self.txs.values_mut().filter(|tx| !tx.copied);
@@ -537,14 +538,14 @@ impl TxTable {
     }
 
     /// Copied transactions that have lines of these blocks.
-    pub(crate) fn copied_on(&self, run: Run) -> Vec<u64> {
+    pub(super) fn copied_on(&self, run: Run) -> Vec<u64> {
         let blocks = self.blocks.range(run.start..run.start + run.len);
         let owners = blocks.flat_map(|(_, block)| &block.owners);
         owners.filter(|o| o.copied).map(|o| o.tx).collect()
     }
 
     /// Asserts the invariants.
-    pub(crate) fn check(&self) {
+    pub(super) fn check(&self) {
         let mut lines = 0;
         for (number, block) in &self.blocks {
             let mut open = 0;

@@ -1,73 +1,66 @@
-//! What all parts of a mounted strategy share, and blocks of metadata in memory.
+//! The drive, and blocks of its metadata in memory.
 //!
 //! Invariants: a block is in memory at most once, and stays there while somebody
-//! holds it or lines of it have not committed; who asks for one that is being read
+//! holds it or lines of it are not durable; who asks for one that is being read
 //! waits for that read; a read that a new block of the same number has overtaken
 //! counts for nothing.
 
-use crate::config::Options;
-use crate::ids::Ids;
-use crate::metrics::Metrics;
-use crate::table::TxTable;
-use extfs::{BLOCK, Buffer, Cache};
+use super::config::LineOptions;
+use super::metrics::Metrics;
+use super::snapshot::Piece;
+use crate::buffer::{BLOCK, Buffer, Cache};
 use host::{BytePort, Purpose, Who};
-use sim::{Lock, Semaphore, Signal, Sim};
-use ssd::IoError;
+use sim::{Signal, Sim};
+use ssd::{ByteError, Content, IoError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{Extent, Placement, SECTOR};
+use units::{Extent, SECTOR};
 use vfs::{Errno, Result};
 
 /// Host sectors of a block.
-pub(crate) const SECTORS: u64 = BLOCK as u64 / SECTOR;
-/// Most blocks of one command: 1 MiB, as Linux sends it to a drive without a limit.
-pub(crate) const COMMAND_BLOCKS: usize = 256;
+pub(super) const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
 /// The sectors of blocks.
-pub(crate) fn extent(start: u64, blocks: usize) -> Extent {
+pub(super) fn extent(start: u64, blocks: usize) -> Extent {
     Extent::new(start * SECTORS, (blocks as u64 * SECTORS) as u32)
 }
 
-pub(crate) struct Core<P> {
-    pub(crate) sim: Sim,
-    pub(crate) port: P,
-    pub(crate) options: Options,
-    /// Where the drive shall put blocks of metadata.
-    pub(crate) placement: Placement,
-    pub(crate) table: RefCell<TxTable>,
-    pub(crate) ids: Lock<Ids>,
-    pub(crate) metrics: Cell<Metrics>,
-    /// A transaction has been closed or has committed, or contents have landed.
-    pub(crate) progress: Signal,
-    /// Something failed that nobody can go on from.
-    pub(crate) aborted: Cell<bool>,
-    /// Block writes of contents that have ended, and how many of them a flush has
-    /// made durable.
-    pub(crate) written: Cell<u64>,
-    pub(crate) flushed: Cell<u64>,
-    /// Held by who flushes.
-    pub(crate) flushing: Semaphore,
+/// What a program learns of a failed command.
+pub(super) fn failed(error: IoError) -> Errno {
+    match error {
+        IoError::ReadOnly => Errno::EROFS,
+        _ => Errno::EIO,
+    }
+}
+
+/// What a program learns of a failed access by bytes.
+#[must_use]
+pub fn broken(error: ByteError) -> Errno {
+    match error {
+        ByteError::Io(error) => failed(error),
+        _ => Errno::EIO,
+    }
+}
+
+/// The drive, and blocks of its metadata in memory.
+pub struct Medium<P> {
+    pub(super) sim: Sim,
+    pub(super) port: P,
+    pub(super) options: LineOptions,
+    metrics: Cell<Metrics>,
     cache: RefCell<Cache>,
     loading: RefCell<BTreeMap<u64, Rc<Signal>>>,
     /// Blocks in memory before clean ones are looked for again.
     limit: Cell<usize>,
 }
 
-impl<P: BytePort> Core<P> {
-    pub(crate) fn new(sim: &Sim, port: P, options: Options, ids: Ids, to: Placement) -> Self {
+impl<P: BytePort> Medium<P> {
+    pub(super) fn new(sim: &Sim, port: P, options: LineOptions) -> Self {
         Self {
             sim: sim.clone(),
             port,
-            placement: to,
-            table: RefCell::new(TxTable::new(options.limits())),
-            ids: Lock::new(sim, ids),
             metrics: Cell::default(),
-            progress: Signal::default(),
-            aborted: Cell::default(),
-            written: Cell::default(),
-            flushed: Cell::default(),
-            flushing: Semaphore::new(sim, 1),
             cache: RefCell::default(),
             loading: RefCell::default(),
             limit: Cell::new(options.cache_blocks),
@@ -75,13 +68,25 @@ impl<P: BytePort> Core<P> {
         }
     }
 
-    pub(crate) fn count(&self, change: impl FnOnce(&mut Metrics)) {
+    /// The port.
+    pub const fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// What was counted.
+    pub(super) const fn metrics(&self) -> Metrics {
+        self.metrics.get()
+    }
+
+    /// Counts something.
+    pub fn count(&self, change: impl FnOnce(&mut Metrics)) {
         let mut metrics = self.metrics.get();
         change(&mut metrics);
         self.metrics.set(metrics);
     }
 
-    pub(crate) const fn who(&self, purpose: Purpose) -> Who {
+    /// Who metadata for `purpose` are booked under.
+    pub const fn who(&self, purpose: Purpose) -> Who {
         Who {
             origin: self.options.origin,
             purpose,
@@ -89,12 +94,12 @@ impl<P: BytePort> Core<P> {
     }
 
     /// The buffer of `block`, if it is in memory.
-    pub(crate) fn cached(&self, block: u64) -> Option<Rc<Buffer>> {
+    pub fn cached(&self, block: u64) -> Option<Rc<Buffer>> {
         self.cache.borrow().get(block).map(Rc::clone)
     }
 
     //= bytefs 4.5
-    pub(crate) async fn read(&self, block: u64, purpose: Purpose) -> Result<Rc<Buffer>> {
+    pub(super) async fn read(&self, block: u64, purpose: Purpose) -> Result<Rc<Buffer>> {
         loop {
             if let Some(buffer) = self.cached(block) {
                 return Ok(buffer);
@@ -142,7 +147,7 @@ impl<P: BytePort> Core<P> {
     }
 
     /// A buffer of `block`, all zeros.
-    pub(crate) fn blank(&self, block: u64, purpose: Purpose) -> Rc<Buffer> {
+    pub(super) fn blank(&self, block: u64, purpose: Purpose) -> Rc<Buffer> {
         if let Some(signal) = self.loading.borrow_mut().remove(&block) {
             signal.notify(&self.sim);
         }
@@ -158,39 +163,48 @@ impl<P: BytePort> Core<P> {
     }
 
     /// Lets go of `block`, whatever it holds.
-    pub(crate) fn drop_block(&self, block: u64) {
+    pub(super) fn drop_block(&self, block: u64) {
         self.cache.borrow_mut().remove(block);
     }
 
-    /// A flush that covers all block writes that have ended; those who want the
-    /// same share it.
-    pub(crate) async fn flush(&self) -> Result<()> {
-        let wanted = self.written.get();
-        if self.flushed.get() >= wanted {
-            return Ok(());
+    /// A block of metadata, durable when this ends.
+    pub(super) async fn write_block(&self, piece: &Piece) -> Result<()> {
+        let who = piece.booked.who(self.options.origin);
+        let content = Content::Bytes(piece.block_bytes());
+        let (extent, to) = (extent(piece.block, 1), self.options.placement);
+        let written = self.port.write(extent, content, to, who, true);
+        written.await.map_err(failed)
+    }
+
+    /// Stores the lines of `piece` for transaction `id`; 0 is none.
+    ///
+    /// # Errors
+    /// Of [`BytePort::store`].
+    pub async fn store(&self, piece: &Piece, id: u32) -> std::result::Result<(), ByteError> {
+        let who = piece.booked.who(self.options.origin);
+        let mut stores = 0;
+        for (at, bytes) in piece.stores() {
+            self.port.store(at, bytes, id, who).await?;
+            stores += 1;
         }
-        let _turn = self.flushing.acquire(1).await;
-        if self.flushed.get() >= wanted {
-            return Ok(());
-        }
-        let covered = self.written.get();
-        self.count(|m| m.flushes += 1);
-        self.port.flush().await.map_err(failed)?;
-        self.flushed.set(covered);
+        self.count(|m| {
+            m.stores += stores;
+            if piece.is_metadata() {
+                m.metadata_lines += piece.lines();
+            } else {
+                m.data_lines += piece.lines();
+            }
+        });
         Ok(())
     }
 
-    /// Nothing can be changed any more.
-    pub(crate) fn abort(&self) {
-        self.aborted.set(true);
-        self.progress.notify(&self.sim);
-    }
-}
-
-/// What a program learns of a failed command.
-pub(crate) fn failed(error: IoError) -> Errno {
-    match error {
-        IoError::ReadOnly => Errno::EROFS,
-        _ => Errno::EIO,
+    /// Makes all that was stored durable.
+    ///
+    /// # Errors
+    /// `EIO`; `EROFS` if nothing can be written any more.
+    //= bytefs 4.2
+    pub async fn verify(&self) -> Result<()> {
+        self.count(|m| m.verifies += 1);
+        self.port.verify().await.map_err(broken)
     }
 }

@@ -1,0 +1,41 @@
+//! Knobs that all members of the family have.
+
+use super::table::Limits;
+use units::{Ns, Origin, Placement};
+
+/// How transactions of lines are made, and how contents of files go to the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineOptions {
+    /// Whether a page that is written back is compared with its duplicate, so that it
+    /// may go by bytes.
+    pub compares: bool,
+    /// A page of which fewer than so many of its 64 lines have changed goes by bytes,
+    /// and so does a new block of metadata, of which all have.
+    pub byte_lines: u32,
+    /// Direct requests of up to so many bytes go by bytes; none do without it.
+    pub direct_bytes: Option<u64>,
+    /// Lines that may be in transactions that are not durable, as reserved by their
+    /// handles. Whoever would exceed it waits; what can never fit is refused with
+    /// `ENOSPC`.
+    pub open_lines: u64,
+    /// Handles that one transaction takes in before new ones have to wait until it
+    /// is closed.
+    pub handles: usize,
+    /// Clean blocks of metadata in memory.
+    pub cache_blocks: usize,
+    /// Whom metadata are booked under.
+    pub origin: Origin,
+    /// Where the drive shall put blocks of metadata.
+    pub placement: Placement,
+    /// Time that a core needs to compare a page with its duplicate.
+    pub compare: Ns,
+}
+
+impl LineOptions {
+    pub(super) const fn limits(&self) -> Limits {
+        Limits {
+            lines: self.open_lines,
+            handles: self.handles,
+        }
+    }
+}

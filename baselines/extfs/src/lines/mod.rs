@@ -1,0 +1,39 @@
+//! Changes persist as cache lines: transactions of lines over a port with bytes.
+//!
+//! A **family** of strategies. Here is what its members share: who changes which lines
+//! (`table`), copies of them (`snapshot`), blocks of metadata in memory (`medium`), the
+//! order in which transactions go to the drive (`commit`), and contents of files
+//! (`data`). A member says how the lines of one transaction become durable together:
+//! it is a [`Durable`].
+//!
+//! # Invariants
+//!
+//! - A line is in at most one transaction that is not copied, and on the drive in at
+//!   most one that is not durable: versions of a line are in the order of commits.
+//! - A transaction is durable as a whole, and not before those whose lines it changed
+//!   or that somebody had gone on from before it began.
+//! - Contents that were written before a transaction is durable are on the medium
+//!   first, as in the ordered mode of ext4.
+//! - `write` and `end` of a handle that is not the last wait for nobody.
+//! - A failed commit makes the file system read-only; nothing commits after it.
+
+mod commit;
+mod compare;
+mod config;
+mod core;
+mod data;
+mod durable;
+mod medium;
+mod metrics;
+mod persist;
+mod snapshot;
+mod table;
+
+pub use compare::changed_lines;
+pub use config::LineOptions;
+pub use durable::Durable;
+pub use medium::{Medium, broken};
+pub use metrics::Metrics;
+pub use persist::{Handle, Lines};
+pub use snapshot::Piece;
+pub use table::LINES;

@@ -1,0 +1,91 @@
+//! Lines in transactions of the firmware: stored under a TxID, one verification,
+//! `COMMIT`. **The end of `COMMIT` is the durable point.**
+//!
+//! Invariant: no TxID is given out before the record on the medium covers it.
+
+use crate::format::Record;
+use crate::ids::Ids;
+use extfs::lines::{Durable, Lines, Medium, Piece, broken};
+use host::{BytePort, Purpose};
+use sim::{Lock, Sim};
+use ssd::ByteError;
+use ssd::wlog::{CommitError, LINE, StoreError};
+use vfs::Result;
+
+/// Changes persist by bytes, in transactions of the firmware.
+pub type ByteFs<P> = Lines<P, Firmware>;
+
+/// Transactions of the firmware.
+pub struct Firmware {
+    ids: Lock<Ids>,
+    /// TxIDs that are reserved at once.
+    run: u32,
+}
+
+impl Firmware {
+    pub(crate) fn new(sim: &Sim, ids: Ids, run: u32) -> Self {
+        Self {
+            ids: Lock::new(sim, ids),
+            run,
+        }
+    }
+
+    /// Stores the first piece under a number that the drive takes.
+    async fn store_first<P: BytePort>(&self, medium: &Medium<P>, piece: &Piece) -> Result<u32> {
+        for _ in 0..self.run.max(1) {
+            let id = self.next_id(medium).await?;
+            match medium.store(piece, id).await {
+                Ok(()) => return Ok(id),
+                Err(ByteError::Store(StoreError::Committed(_))) => {
+                    medium.count(|m| m.skipped_ids += 1);
+                }
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        Err(broken(CommitError::Committed(0).into()))
+    }
+
+    /// The next number, of those that were reserved.
+    async fn next_id<P: BytePort>(&self, medium: &Medium<P>) -> Result<u32> {
+        let mut ids = self.ids.lock().await;
+        loop {
+            if let Some(id) = ids.take() {
+                return Ok(id);
+            }
+            let record = ids.reservation(self.run);
+            write_record(medium, record).await?;
+            ids.reserved(record);
+        }
+    }
+}
+
+impl<P: BytePort> Durable<P> for Firmware {
+    //= bytefs 4.3
+    async fn persist(&self, medium: &Medium<P>, pieces: &[&Piece]) -> Result<()> {
+        let id = self.store_first(medium, pieces[0]).await?;
+        for piece in &pieces[1..] {
+            medium.store(piece, id).await.map_err(broken)?;
+        }
+        medium.verify().await?;
+        medium.count(|m| m.commits += 1);
+        medium.port().commit(id).await.map_err(broken)
+    }
+
+    /// Says that nobody has it mounted any more.
+    async fn leave(&self, medium: &Medium<P>) -> Result<()> {
+        let record = self.ids.lock().await.left();
+        write_record(medium, record).await
+    }
+}
+
+/// Replaces the record, also in the block that it shares with the superblock.
+pub(crate) async fn write_record<P: BytePort>(medium: &Medium<P>, record: Record) -> Result<()> {
+    let line = record.encode();
+    if let Some(buffer) = medium.cached(0) {
+        buffer.bytes_mut()[..LINE].copy_from_slice(&line);
+    }
+    let who = medium.who(Purpose::Superblock);
+    let stored = medium.port().store(0, &line, 0, who).await;
+    stored.map_err(broken)?;
+    medium.verify().await
+}
