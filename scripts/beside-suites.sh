@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Mounts ext4 of Flashloom on an emulated drive and lets suites of others judge it:
-# pjdfstest (POSIX semantics), fsx (contents of a file), fio (every way to read and
-# write), xfstests (regressions of Linux' file systems) and e2fsck (the format).
+# Mounts a file system of Flashloom on an emulated drive and lets suites of others
+# judge it: pjdfstest (POSIX semantics), fsx (contents of a file), fio (every way to
+# read and write), xfstests (regressions of Linux' file systems) and e2fsck (the format).
 #
 #   scripts/beside-suites.sh [PART...]
 #
@@ -10,19 +10,21 @@
 # lists the tests that do not pass with the reason; one that is not listed there and
 # fails ends this with status 1.
 #
-# FLASHLOOM names another flashloom than target/release's. PJDFSTEST and XFSTESTS name
-# the directories in which these two suites were built (fsx is taken from the latter);
-# without PJDFSTEST, the `pjdfstest` of crates.io is run. A suite that is not there is
-# skipped and named. SUITES_OPS, SUITES_FIO_SIZE, SUITES_LIMIT (seconds a test),
-# SUITES_TESTS (numbers), SUITES_LOUD and SUITES_KEEP (a directory for what xfstests
-# said) change what is run. Needs root, FUSE, e2fsprogs; fio, xfsprogs and the users
-# that xfstests want for those parts. For xfstests it puts mount.fuse.flashloom into
-# /sbin, unless one is there. That and all mounts are taken away at the end, also after
-# a failure.
+# SUITES_KIND names another file system than ext4: bytefs or nova, on a drive that is
+# read and written by bytes. FLASHLOOM names another flashloom than target/release's.
+# PJDFSTEST and XFSTESTS name the directories in which these two suites were built (fsx
+# is taken from the latter); without PJDFSTEST, the `pjdfstest` of crates.io is run. A
+# suite that is not there is skipped and named. SUITES_OPS, SUITES_FIO_SIZE,
+# SUITES_LIMIT (seconds a test), SUITES_TESTS (numbers), SUITES_LOUD and SUITES_KEEP (a
+# directory for what xfstests said) change what is run. Needs root, FUSE, e2fsprogs; fio,
+# xfsprogs and the users that xfstests want for those parts. For xfstests it puts
+# mount.fuse.flashloom into /sbin, unless one is there. That and all mounts are taken
+# away at the end, also after a failure.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
 flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+kind=${SUITES_KIND:-ext4}
 helper=/sbin/mount.fuse.flashloom
 loops=
 
@@ -55,12 +57,14 @@ clean() {
 }
 trap clean EXIT
 
-# pjdfstest on an ext4 that mkfs.ext4 made.
+# pjdfstest; where it is ext4, on one that mkfs.ext4 made.
 judge_with_pjdfstest() {
-  truncate -s 256M "$work/p.img"
-  mkfs.ext4 -q -b 4096 "$work/p.img"
-  "$flashloom" drive create "$work/p.flash" --size 256MiB >/dev/null
-  "$flashloom" drive import "$work/p.flash" "$work/p.img" >/dev/null
+  new_drive p 256MiB
+  if [ "$kind" = ext4 ]; then
+    truncate -s 256M "$work/p.img"
+    mkfs.ext4 -q -b 4096 "$work/p.img"
+    "$flashloom" drive import "$work/p.flash" "$work/p.img" >/dev/null
+  fi
   mounted p
   mkdir "$work/p/pjd"
   chmod 755 "$work/p/pjd"
@@ -126,6 +130,7 @@ run_fsx() {
 }
 
 judge_all_of_xfstests() {
+  [ "$kind" = ext4 ] || stop "xfstests run on ext4 alone: its mount helper mounts no other"
   if [ ! -x "${XFSTESTS:-}/check" ]; then
     echo "xfstests: skipped, XFSTESTS does not have them"
     return

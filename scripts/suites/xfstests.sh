@@ -13,7 +13,7 @@ known() {
 
 # Processes that serve the drives of this run, which nobody else names.
 servers() {
-  pgrep -f "mount ext4 $work/[ts].flash " || true
+  pgrep -f "mount $kind $work/[ts].flash " || true
 }
 
 # Takes the mounts away that a test has left which was stopped. Whoever still waits
