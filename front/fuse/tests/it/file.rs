@@ -227,17 +227,19 @@ fn with_the_model_a_request_takes_its_time() {
         least >= Duration::from_nanos(read),
         "{least:?} for {read} ns"
     );
-    // Sixteen at once on several dies take less than one after the other.
+    // Sixteen at once on several dies take less than one after the other, unless this
+    // machine is kept from it each time.
+    let serial = 16 * least.max(Duration::from_millis(1));
+    let overlaps = (0..100).any(|_| sixteen_at_once(&file) < serial);
+    assert!(overlaps, "never below {serial:?}");
+}
+
+fn sixteen_at_once(file: &File) -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {
         for at in 0..16 {
-            let file = &file;
             scope.spawn(move || assert_eq!(self::read(file, at * 4096, 4096), [7; 4096]));
         }
     });
-    let together = start.elapsed();
-    assert!(
-        together < 16 * least.max(Duration::from_millis(1)),
-        "{together:?}"
-    );
+    start.elapsed()
 }
