@@ -193,14 +193,17 @@ fn within(measured: f64, x: f64) -> bool {
     3.0 * (measured - x).abs() <= x
 }
 
-/// A number of a run: a sum over a sum.
+/// A number of a run: a sum, less a sum, over a sum.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
     /// JSON pointers into the record; one that leads to an object stands for all
     /// numbers in it.
     pub of: Vec<String>,
-    /// What the sum of those is divided by, in the same form; nothing for 1.
+    /// What is taken off the sum of those, in the same form.
+    #[serde(default)]
+    pub less: Vec<String>,
+    /// What the rest is divided by, in the same form; nothing for 1.
     #[serde(default)]
     pub over: Vec<String>,
 }
@@ -211,7 +214,7 @@ impl Quantity {
     /// # Errors
     /// If a pointer leads to nothing, or if what it would be divided by is 0.
     pub fn value(&self, document: &Document) -> Result<f64, String> {
-        let sum = total(&self.of, document)?;
+        let sum = total(&self.of, document)? - total(&self.less, document)?;
         if self.over.is_empty() {
             return Ok(sum);
         }
@@ -335,9 +338,15 @@ mod tests {
         let list = |pointers: &[&str]| pointers.iter().map(|&p| p.to_owned()).collect();
         let quantity = |of: &[&str], over: &[&str]| Quantity {
             of: list(of),
+            less: Vec::new(),
             over: list(over),
         };
         let value = |of: &[&str], over: &[&str]| quantity(of, over).value(&record);
+        let less = Quantity {
+            less: list(&["/host/inode/read"]),
+            ..quantity(&["/host/inode"], &["/host/data"])
+        };
+        assert_eq!(less.value(&record), Ok(12.0 / 100.0));
         assert_eq!(value(&["/host/inode"], &[]), Ok(15.0));
         assert_eq!(value(&["/host/inode/write", "/host/data"], &[]), Ok(112.0));
         assert_eq!(value(&["/host/inode/read"], &["/host"]), Ok(3.0 / 115.0));

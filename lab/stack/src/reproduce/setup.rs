@@ -23,7 +23,7 @@
 //! [workloads]                 # by the names that claims use
 //! varmail = "varmail:files={1000000}"
 //!
-//! [quantities]                # sums over sums of what JSON pointers lead to
+//! [quantities]                # sums, less sums, over sums of what JSON pointers lead to
 //! throughput = { of = ["/ops_per_s"] }
 //! ```
 
