@@ -15,6 +15,10 @@ use vfs::{
 impl<P: Persist> Body for ExtFs<P> {
     type Private = Private;
 
+    fn is_dax(&self) -> bool {
+        self.persist.is_dax()
+    }
+
     fn wants_duplicates(&self) -> bool {
         self.persist.wants_duplicates()
     }

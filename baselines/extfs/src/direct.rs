@@ -99,14 +99,15 @@ impl<P: Persist> ExtFs<P> {
         self.raise_size(node, end).await
     }
 
-    /// Raises the size, also on the medium.
+    /// Raises the size, also on the medium; in place times go with it.
     async fn raise_size(&self, node: &Node, end: u64) -> Result<()> {
         node.update(|attr| attr.size = attr.size.max(end));
-        if node.private.disk_size.get() >= end {
+        let known = node.private.disk_size.get();
+        if known >= end && !self.persist.is_dax() {
             return Ok(());
         }
         let tx = self.persist.begin(1).await?;
-        node.private.disk_size.set(end);
+        node.private.disk_size.set(known.max(end));
         self.store_data(&tx, node);
         self.persist.end(tx).await.map(|_| ())
     }
@@ -245,6 +246,9 @@ impl<P: Persist> ExtFs<P> {
         let State::Written(start) = piece.state else {
             return Ok(());
         };
+        if self.persist.is_dax() {
+            return self.zero_in_place(node, start, range).await;
+        }
         let mut page = [Payload::Zero];
         self.persist
             .read_data(start, &mut page, self.who(node))
@@ -272,6 +276,24 @@ impl<P: Persist> ExtFs<P> {
             who: self.who(node),
         };
         self.persist.write_data(None, &[write]).await.map(|_| ())
+    }
+
+    /// Zeroes bytes of block `start`, unless they are zeros.
+    async fn zero_in_place(&self, node: &Node, start: u64, range: Range<u64>) -> Result<()> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let who = self.who(node);
+        let read = self
+            .persist
+            .read_direct(start, range.start, &mut bytes, who);
+        read.await?;
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(());
+        }
+        bytes.fill(0);
+        let to = self.options.placer.data(node.hint.get());
+        self.persist
+            .write_direct(start, range.start, &bytes, to, who)
+            .await
     }
 
     /// The first offset from `offset` on where `what` begins.

@@ -47,7 +47,25 @@ async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountErr
 /// What is wrong with the file system or its journal, or `EIO`.
 pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>, MountError> {
     let first = read(port, 0).await?;
-    let superblock = &first[sb::OFFSET..sb::OFFSET + sb::SIZE];
+    locate(port, &first[sb::OFFSET..sb::OFFSET + sb::SIZE]).await
+}
+
+/// The same where the lines of the superblock may be of different times, as an undo
+/// journal leaves them: what leads to the journal never changes, its checksum does.
+pub(crate) async fn find_torn_journal(
+    port: &impl BlockPort,
+) -> Result<Option<JournalPlace>, MountError> {
+    let mut first = read(port, 0).await?;
+    let superblock = &mut first[sb::OFFSET..sb::OFFSET + sb::SIZE];
+    let sum = sb::checksum(superblock);
+    sb::CHECKSUM.put(superblock, sum);
+    locate(port, superblock).await
+}
+
+async fn locate(
+    port: &impl BlockPort,
+    superblock: &[u8],
+) -> Result<Option<JournalPlace>, MountError> {
     let geometry = Geometry::decode(superblock)?;
     if !geometry.has_compat(sb::COMPAT_HAS_JOURNAL) {
         return Ok(None);

@@ -2,8 +2,8 @@
 //!
 //! The **body** knows the format: superblock, groups, bitmaps, inodes, extents,
 //! directories. How a change of it persists is a **strategy** ([`Persist`]) that
-//! the body takes as a parameter: the block journal of ext4 is one; byte-granular
-//! journals and transactions in firmware are others. So the body never touches a
+//! the body takes as a parameter: the block journal of ext4 is one ([`jbd2`]);
+//! byte-granular journals ([`lines::undo`]) and transactions in firmware are others. So the body never touches a
 //! medium, and nothing but the strategy knows whether it has blocks.
 //!
 //! # Invariants
@@ -21,7 +21,8 @@
 //! [`format`](self) has one home per byte layout; `fs` what all verbs share;
 //! `alloc` what is free; `extents` and `tree` the map of a file; `dir`, `index`
 //! and `readdir` directories; `delayed`, `truncate`, `direct` contents; `names`
-//! the verbs that change names; `body` the list of verbs.
+//! the verbs that change names; `body` the list of verbs; [`lines`] strategies that
+//! store cache lines, of which [`pmfs`] is one.
 
 mod alloc;
 mod body;
@@ -49,6 +50,7 @@ mod nojournal;
 mod orphan;
 mod persist;
 mod placer;
+pub mod pmfs;
 mod readdir;
 mod tree;
 mod truncate;

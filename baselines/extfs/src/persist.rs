@@ -60,6 +60,13 @@ pub trait Persist: 'static {
     /// to [`Persist::write_data`].
     type Tx;
 
+    /// Whether contents of files are read and written where they lie, without a cache:
+    /// then [`Persist::read_direct`] and [`Persist::write_direct`] take any offset and
+    /// length, and what they have written is durable when they end.
+    fn is_dax(&self) -> bool {
+        false
+    }
+
     /// Whether [`DataWrite`] has to come with what the pages held before.
     fn wants_duplicates(&self) -> bool {
         false

@@ -8,7 +8,7 @@ use super::output::{self, Shown};
 use clap::{Args, ValueEnum};
 use engine::Access;
 use extfs::ext4::{self, Options};
-use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, find_journal};
+use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, find_journal, pmfs};
 use host::{BlockDevice, HostConfig};
 use novafs::NovaFs;
 use serde::Serialize;
@@ -31,6 +31,9 @@ pub(crate) enum Kind {
     ByteFs,
     /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
     Nova,
+    /// PMFS, in place on a drive that is read and written by bytes; the format is that
+    /// of ext4
+    Pmfs,
 }
 
 impl Kind {
@@ -40,24 +43,25 @@ impl Kind {
             Self::Ext4 => "ext4",
             Self::ByteFs => "bytefs",
             Self::Nova => "nova",
+            Self::Pmfs => "pmfs",
         }
     }
 
     /// Whether its format is that of ext4.
     const fn is_ext4(self) -> bool {
-        matches!(self, Self::Ext4 | Self::ByteFs)
+        matches!(self, Self::Ext4 | Self::ByteFs | Self::Pmfs)
     }
 
-    /// Whether its format has a journal of blocks.
+    /// Whether its format has a journal in blocks of its own.
     const fn has_journal(self) -> bool {
-        matches!(self, Self::Ext4)
+        matches!(self, Self::Ext4 | Self::Pmfs)
     }
 
     /// Bytes of an inode, if nobody says how many.
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
-            Self::ByteFs | Self::Nova => 128,
+            Self::ByteFs | Self::Nova | Self::Pmfs => 128,
         }
     }
 
@@ -99,7 +103,7 @@ pub(crate) struct Mkfs {
     /// Size of the journal; chosen by the size of the drive if not given
     #[arg(long, value_name = "SIZE")]
     journal: Option<Bytes>,
-    /// Bytes of an inode: 128 or 256; 128 for bytefs and 256 otherwise if not given
+    /// Bytes of an inode: 128 or 256; 128 for bytefs and pmfs, 256 for ext4 if not given
     #[arg(long, value_name = "BYTES")]
     inode_size: Option<u16>,
     /// Bytes of the drive for each inode
@@ -150,6 +154,7 @@ impl Mkfs {
             match kind {
                 Kind::Ext4 => ext4::format(&port, &options).await.map_err(|e| said(&e)),
                 Kind::ByteFs => bytefs::format(&port, &options).await.map_err(|e| said(&e)),
+                Kind::Pmfs => pmfs::format(&port, &options).await.map_err(|e| said(&e)),
                 Kind::Nova => {
                     let options = novafs::MkfsOptions {
                         now: options.now,
@@ -280,6 +285,7 @@ impl Fsck {
             Kind::Ext4 => finish(&bench, &self.path, recover(sim, port))?,
             Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
             Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
+            Kind::Pmfs => finish(&bench, &self.path, undo_lines(sim, port))?,
         };
         let (replayed, mut findings) = match recovery {
             Ok(replayed) => (replayed, Vec::new()),
@@ -333,6 +339,14 @@ async fn recover(sim: Sim, port: BlockDevice) -> Result<u64, String> {
 /// Lets the drive recover and finishes what was interrupted.
 async fn recover_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
     let mounted = bytefs::mount(&sim, &port, bytefs::Options::default()).await;
+    let (body, _) = mounted.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())?;
+    Ok(0)
+}
+
+/// Undoes what did not commit and finishes what was interrupted.
+async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+    let mounted = pmfs::mount(&sim, &port, pmfs::Options::default()).await;
     let (body, _) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
     Ok(0)

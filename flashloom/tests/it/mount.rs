@@ -110,6 +110,16 @@ fn a_killed_nova_has_every_forced_file() {
     served.bench.done("fsck nova d.flash");
 }
 
+#[test]
+fn a_killed_pmfs_has_every_forced_file_and_is_an_ext4() {
+    let Some(served) = prepared_by_bytes("pmfs") else {
+        return;
+    };
+    kill_and_look(&served);
+    check(&served);
+    served.bench.done("fsck pmfs d.flash");
+}
+
 /// Forces files and kills the mount, again and again; then all of them are there.
 fn kill_and_look(served: &Served) {
     let root = served.bench.path("m");

@@ -60,8 +60,16 @@ pub const STACKS: &[Stack] = &[
         help: "ByteFS whose file contents go by blocks alone",
     },
     Stack {
+        name: "bytefs-dual@byte",
+        help: "ByteFS whose metadata alone go by lines, over an undo journal, without a write log",
+    },
+    Stack {
         name: "nova@byte",
         help: "files on NOVA, in place by lines, on a memory-semantic drive with a page cache",
+    },
+    Stack {
+        name: "pmfs@byte",
+        help: "files on PMFS, in place by lines over an undo journal, with a page cache",
     },
 ];
 
@@ -71,8 +79,6 @@ const PLANNED: &[(&str, &[&str])] = &[
     ("persimmon", &["zns"]),
     ("btrfs", &["ocssd"]),
     ("hyfim", &["ocssd"]),
-    ("pmfs", &["byte"]),
-    ("bytefs-dual", &["byte"]),
     ("shimmer", &["zns"]),
     ("zenfs", &["zns"]),
 ];

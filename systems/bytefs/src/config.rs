@@ -79,6 +79,7 @@ impl Options {
     pub(crate) fn lines(&self, placement: Placement) -> LineOptions {
         let full = self.variant == Variant::Full;
         LineOptions {
+            in_place: false,
             compares: full,
             byte_lines: self.byte_lines,
             direct_bytes: full.then_some(self.direct_bytes),

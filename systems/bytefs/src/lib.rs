@@ -106,13 +106,19 @@
 //!
 //! # What is not built
 //!
-//! Data journaling (`bytefs 4.6`, BF-F11): there is the ordered mode alone. ByteFS-Dual
-//! (BF-F12): without transactions in firmware a host journal would have to make
-//! metadata atomic, and a drive without them is refused. Adjacent lines are one store
-//! within a block, not across blocks. Free lists are not kept for each processor: one
-//! simulation is one thread.
+//! Data journaling (`bytefs 4.6`, BF-F11): there is the ordered mode alone. Adjacent
+//! lines are one store within a block, not across blocks. Free lists are not kept for
+//! each processor: one simulation is one thread.
+//!
+//! # Where to start reading
+//!
+//! Most of it is in [`extfs::lines`], which PMFS shares: the table of transactions, the
+//! way of one to the drive, contents by lines and blocks. Here is what makes it ByteFS:
+//! `firmware`, which stores lines under a TxID; `ids` and `format`, where TxIDs come
+//! from; `mount`. [`dual`] is the variant for drives without transactions.
 
 mod config;
+pub mod dual;
 mod firmware;
 mod format;
 mod ids;

@@ -326,6 +326,11 @@ pub(super) struct Superblock {
     rest: Box<[u8; SUPER]>,
 }
 
+/// Whether `block` is the superblock of a log that holds nothing.
+pub(crate) fn is_empty(block: &Block) -> bool {
+    Superblock::parse(block).is_ok_and(|superblock| superblock.start == 0)
+}
+
 impl Superblock {
     /// That of a new, empty journal of `len` blocks.
     pub(super) fn new(len: u32, uuid: [u8; UUID]) -> Self {

@@ -37,7 +37,7 @@ pub(super) fn payload(bytes: &Block) -> Payload {
 }
 
 /// Which blocks of the file system the blocks of the log are.
-pub(super) struct Map {
+pub(crate) struct Map {
     runs: Vec<Run>,
     /// The block of the log that each run starts with.
     starts: Vec<u32>,
@@ -45,7 +45,7 @@ pub(super) struct Map {
 
 impl Map {
     /// The map of a log that lies in `runs`, on a medium of `blocks` blocks.
-    pub(super) fn new(runs: &[Run], blocks: u64) -> Result<Self, JournalError> {
+    pub(crate) fn new(runs: &[Run], blocks: u64) -> Result<Self, JournalError> {
         let (mut starts, mut next) = (Vec::with_capacity(runs.len()), 0_u32);
         let runs: Vec<_> = runs.iter().copied().filter(|run| run.len > 0).collect();
         for run in &runs {
@@ -59,14 +59,14 @@ impl Map {
     }
 
     /// Blocks of all runs.
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         let last = self.runs.last().zip(self.starts.last());
         last.map_or(0, |(run, start)| start + run.len as u32)
     }
 
     /// The block of the file system that holds block `index` of the log, and how
     /// many after it follow there, itself included.
-    pub(super) fn home(&self, index: u32) -> (u64, u32) {
+    pub(crate) fn home(&self, index: u32) -> (u64, u32) {
         let run = self.starts.partition_point(|&start| start <= index) - 1;
         let inside = index - self.starts[run];
         let Run { start, len } = self.runs[run];
@@ -74,7 +74,7 @@ impl Map {
     }
 
     /// Whether `block` belongs to the log.
-    pub(super) fn holds(&self, block: u64) -> bool {
+    pub(crate) fn holds(&self, block: u64) -> bool {
         let mut runs = self.runs.iter();
         runs.any(|run| (run.start..run.start + run.len).contains(&block))
     }

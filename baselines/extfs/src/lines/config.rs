@@ -6,6 +6,9 @@ use units::{Ns, Origin, Placement};
 /// How transactions of lines are made, and how contents of files go to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineOptions {
+    /// Whether contents of files are loaded and stored where they lie, by bytes alone,
+    /// and blocks of metadata too.
+    pub in_place: bool,
     /// Whether a page that is written back is compared with its duplicate, so that it
     /// may go by bytes.
     pub compares: bool,
@@ -32,10 +35,11 @@ pub struct LineOptions {
 }
 
 impl LineOptions {
-    pub(super) const fn limits(&self) -> Limits {
+    pub(super) const fn limits(&self, keeps_old: bool) -> Limits {
         Limits {
             lines: self.open_lines,
             handles: self.handles,
+            keeps_old,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What all parts of a mounted strategy share.
 
 use super::config::LineOptions;
+use super::durable::Durable;
 use super::medium::{Medium, failed};
 use super::table::TxTable;
 use host::BytePort;
@@ -29,13 +30,13 @@ pub(super) struct Core<P, D> {
     flushing: Semaphore,
 }
 
-impl<P: BytePort, D> Core<P, D> {
+impl<P: BytePort, D: Durable<P>> Core<P, D> {
     pub(super) fn new(sim: &Sim, port: P, options: LineOptions, durable: D) -> Self {
         Self {
             sim: sim.clone(),
             medium: Medium::new(sim, port, options),
             durable,
-            table: RefCell::new(TxTable::new(options.limits())),
+            table: RefCell::new(TxTable::new(options.limits(D::UNDOES))),
             progress: Signal::default(),
             aborted: Cell::default(),
             written: Cell::default(),

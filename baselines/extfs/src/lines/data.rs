@@ -23,9 +23,12 @@ use vfs::{DirtyPage, Errno, Result};
 #[derive(Default)]
 struct Plan<'a> {
     images: Vec<Image>,
-    /// Runs of pages that go by blocks: the first block of each.
-    runs: Vec<(u64, &'a [DirtyPage], Placement, Who)>,
+    /// Pages that go by blocks.
+    runs: Vec<PageRun<'a>>,
 }
+
+/// A run of pages, the first block that it goes to, and where the drive shall put it.
+pub(super) type PageRun<'a> = (u64, &'a [DirtyPage], Placement, Who);
 
 /// The interface for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +191,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         for number in blockers {
             self.wait_committed(number).await;
         }
+        if self.options.in_place {
+            return self.store_runs(&plan.runs).await;
+        }
         let mut commands = Vec::new();
         for &(start, pages, to, who) in &plan.runs {
             self.medium.count(|m| m.block_pages += pages.len() as u64);
@@ -225,6 +231,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         pages: &mut [Payload],
         who: Who,
     ) -> Result<()> {
+        if self.options.in_place {
+            return self.load_pages(start, pages, who).await;
+        }
         let starts = (start..).step_by(COMMAND_BLOCKS);
         let chunks = starts.zip(pages.chunks_mut(COMMAND_BLOCKS));
         let reads = chunks.map(|(start, mut pages)| async move {
@@ -239,9 +248,11 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
     /// Whether a direct request goes by bytes.
     //= bytefs 4.6
     fn is_small(&self, len: usize) -> bool {
-        self.options
-            .direct_bytes
-            .is_some_and(|most| len as u64 <= most)
+        self.options.in_place
+            || self
+                .options
+                .direct_bytes
+                .is_some_and(|most| len as u64 <= most)
     }
 
     /// What offsets and lengths of direct requests of `len` bytes have to be
@@ -271,7 +282,12 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
     }
 
     /// The lines that `len` bytes at `at` lie in: where they begin, and their bytes.
-    async fn load_around(&self, at: u64, len: usize, who: Who) -> Result<(u64, Vec<u8>)> {
+    pub(super) async fn load_around(
+        &self,
+        at: u64,
+        len: usize,
+        who: Who,
+    ) -> Result<(u64, Vec<u8>)> {
         let line = LINE as u64;
         let first = at / line * line;
         let end = (at + len as u64).next_multiple_of(line);
@@ -293,6 +309,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
     ) -> Result<()> {
         if self.aborted.get() {
             return Err(Errno::EIO);
+        }
+        if self.options.in_place {
+            return self.store_in_place(at, bytes, who).await;
         }
         if self.is_small(bytes.len()) {
             return self.store_direct(at, bytes, who).await;

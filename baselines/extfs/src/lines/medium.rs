@@ -122,14 +122,21 @@ impl<P: BytePort> Medium<P> {
         let mut bytes = Box::new([0; BLOCK]);
         let mut sink = bytes.as_mut_slice();
         let who = self.who(purpose);
-        let read = self.port.read(extent(block, 1), &mut sink, who).await;
+        let read = if self.options.in_place {
+            let at = block * BLOCK as u64;
+            let loaded = self.port.load(at, sink, who).await;
+            loaded.map_err(broken)
+        } else {
+            let read = self.port.read(extent(block, 1), &mut sink, who).await;
+            read.map_err(failed)
+        };
         signal.notify(&self.sim);
         let mut loading = self.loading.borrow_mut();
         if !loading.get(&block).is_some_and(|s| Rc::ptr_eq(s, &signal)) {
             return Ok(());
         }
         loading.remove(&block);
-        read.map_err(failed)?;
+        read?;
         self.keep(Rc::new(Buffer::new(block, purpose, bytes)));
         Ok(())
     }

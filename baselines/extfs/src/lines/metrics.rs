@@ -31,10 +31,14 @@ macro_rules! metrics {
 metrics! {
     /// Transactions that were closed and had something to store.
     transactions,
-    /// Of these, those of one line, which needed no TxID.
+    /// Of these, those of one line, which is atomic as it is.
     single_lines,
-    /// Those committed by the firmware.
+    /// Those committed under a number: by the firmware, or a mark in a journal.
     commits,
+    /// Lines that were written to a journal, with marks of commits.
+    journal_lines,
+    /// Times that a transaction found no room in a journal.
+    journal_waits,
     /// Lines of metadata that were stored.
     metadata_lines,
     /// Lines of file contents that were stored.

@@ -25,9 +25,12 @@ mod data;
 mod durable;
 mod medium;
 mod metrics;
+mod owners;
 mod persist;
+mod place;
 mod snapshot;
 mod table;
+pub mod undo;
 
 pub use compare::changed_lines;
 pub use config::LineOptions;

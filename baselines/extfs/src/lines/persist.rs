@@ -73,6 +73,10 @@ impl<P: BytePort, D: Durable<P>> Lines<P, D> {
 impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
     type Tx = Handle;
 
+    fn is_dax(&self) -> bool {
+        self.core.options.in_place
+    }
+
     fn wants_duplicates(&self) -> bool {
         self.core.wants_duplicates()
     }
@@ -176,10 +180,9 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
         self.core.aborted.get()
     }
 
-    /// What a power cut leaves is brought home by the drive, before anything is
-    /// read; a journal of blocks, which this flag is about, is never in use.
+    /// A redo log of the drive is brought home by the drive, before anything is read.
     fn needs_recovery(&self) -> bool {
-        false
+        D::UNDOES
     }
 
     async fn read_direct(&self, start: u64, offset: u64, out: &mut [u8], who: Who) -> Result<()> {

@@ -49,6 +49,8 @@ pub struct Piece {
     pub(super) booked: Booked,
     /// Its lines one after the other.
     bytes: Vec<u8>,
+    /// What they held before, the same way, if that was kept.
+    old: Vec<u8>,
 }
 
 fn pack(mask: u64, bytes: &[u8; UNIT]) -> Vec<u8> {
@@ -61,13 +63,19 @@ fn pack(mask: u64, bytes: &[u8; UNIT]) -> Vec<u8> {
 
 impl Piece {
     /// Lines of metadata.
-    pub(super) fn of_buffer(buffer: &Buffer, mask: u64, new: bool) -> Self {
+    pub(super) fn of_buffer(
+        buffer: &Buffer,
+        mask: u64,
+        new: bool,
+        old: Option<&[u8; UNIT]>,
+    ) -> Self {
         Self {
             block: buffer.block,
             mask,
             new,
             booked: Booked::Metadata(buffer.purpose.get()),
             bytes: pack(mask, &buffer.bytes()),
+            old: old.map_or_else(Vec::new, |old| pack(mask, old)),
         }
     }
 
@@ -79,6 +87,7 @@ impl Piece {
             new: false,
             booked: Booked::Contents(image.who),
             bytes: pack(image.mask, &image.bytes),
+            old: Vec::new(),
         }
     }
 
@@ -101,8 +110,18 @@ impl Piece {
 
     /// Adjacent lines as one: where they go, in bytes of the drive, and their bytes.
     pub(super) fn stores(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let mut rest = &self.bytes[..];
-        runs(self.mask).map(move |(first, len)| {
+        self.placed(&self.bytes)
+    }
+
+    /// The same of what the lines held before; nothing if that was not kept.
+    pub(super) fn old(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.placed(&self.old)
+    }
+
+    fn placed<'a>(&'a self, lines: &'a [u8]) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let mut rest = lines;
+        let runs = runs(self.mask).take_while(|_| !lines.is_empty());
+        runs.map(move |(first, len)| {
             let (bytes, after) = rest.split_at(len * LINE);
             rest = after;
             (self.block * UNIT as u64 + (first * LINE) as u64, bytes)

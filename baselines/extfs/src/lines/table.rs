@@ -22,6 +22,7 @@
 //! - Lines of all transactions together are at most what was reserved for them, and
 //!   that is at most [`Limits::lines`].
 
+use super::owners::{Block, Owner};
 use super::snapshot::{Image, Piece};
 use crate::buffer::Buffer;
 use crate::persist::Run;
@@ -39,26 +40,13 @@ pub(super) struct Limits {
     pub(super) lines: u64,
     /// Handles of one transaction.
     pub(super) handles: usize,
+    /// Whether copies come with what the lines held before.
+    pub(super) keeps_old: bool,
 }
 
 /// Whether file contents that a transaction waits for have landed: they are on the
 /// medium, or never will be.
 pub(super) type Landing = Rc<Cell<bool>>;
-
-/// What a transaction has of a block.
-struct Owner {
-    tx: u64,
-    mask: u64,
-    /// The block is new: what is not in the buffer yet counts, too.
-    new: bool,
-    copied: bool,
-}
-
-struct Block {
-    /// Metadata; none for contents of files.
-    buffer: Option<Rc<Buffer>>,
-    owners: Vec<Owner>,
-}
 
 #[derive(Default)]
 struct Tx {
@@ -249,8 +237,7 @@ impl TxTable {
             let moved = owners.iter().position(|o| o.tx == from).expect("its owner");
             let moved = owners.swap_remove(moved);
             if let Some(owner) = owners.iter_mut().find(|o| o.tx == to) {
-                owner.mask |= moved.mask;
-                owner.new |= moved.new;
+                owner.take_over(moved);
             } else {
                 owners.push(Owner { tx: to, ..moved });
                 self.txs
@@ -308,7 +295,22 @@ impl TxTable {
             owners: Vec::new(),
         });
         block.buffer = Some(Rc::clone(buffer));
-        self.own(tx, buffer.block, (mask, new));
+        let added = self.own(tx, buffer.block, (mask, new));
+        if self.limits.keeps_old && !new {
+            self.keep_old(tx, buffer, added);
+        }
+    }
+
+    /// Keeps what lines hold that are about to change for the first time in `tx`. All
+    /// that changed them before is durable by the time that they are stored.
+    fn keep_old(&mut self, tx: u64, buffer: &Buffer, added: u64) {
+        let owners = &mut self
+            .blocks
+            .get_mut(&buffer.block)
+            .expect("it is there")
+            .owners;
+        let owner = owners.iter_mut().find(|o| o.tx == tx).expect("it owns it");
+        owner.keep_old(&buffer.bytes(), added);
     }
 
     /// Joins or follows whoever has lines of `mask`; gives what `tx` is then.
@@ -330,8 +332,9 @@ impl TxTable {
         tx
     }
 
-    /// Makes lines of a block, which is in the table, those of `tx`.
-    fn own(&mut self, tx: u64, block: u64, (mask, new): (u64, bool)) {
+    /// Makes lines of a block, which is in the table, those of `tx`; those that were
+    /// not.
+    fn own(&mut self, tx: u64, block: u64, (mask, new): (u64, bool)) -> u64 {
         let owners = &mut self.blocks.get_mut(&block).expect("it is there").owners;
         let added = if let Some(owner) = owners.iter_mut().find(|o| o.tx == tx) {
             let added = mask & !owner.mask;
@@ -344,13 +347,15 @@ impl TxTable {
                 mask,
                 new,
                 copied: false,
+                old: None,
             });
             self.tx(tx).blocks.push(block);
             mask
         };
-        let added = u64::from(added.count_ones());
-        self.tx(tx).lines += added;
-        self.lines += added;
+        let lines = u64::from(added.count_ones());
+        self.tx(tx).lines += lines;
+        self.lines += lines;
+        added
     }
 
     /// Drops what the transaction of `handle` has of `block`, after all others that
@@ -495,7 +500,13 @@ impl TxTable {
         let piece = |block: &u64| {
             let Block { buffer, owners } = &self.blocks[block];
             let owner = owners.iter().find(|o| o.tx == number)?;
-            Some(Piece::of_buffer(buffer.as_ref()?, owner.mask, owner.new))
+            let old = owner.old.as_deref();
+            Some(Piece::of_buffer(
+                buffer.as_ref()?,
+                owner.mask,
+                owner.new,
+                old,
+            ))
         };
         blocks.iter().filter_map(piece).collect()
     }

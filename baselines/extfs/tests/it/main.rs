@@ -12,4 +12,5 @@ mod model;
 mod reserved;
 mod tasks;
 mod tools;
+mod undo;
 mod vfs;

@@ -7,7 +7,7 @@ use crash::{
     Witness, e2fsck, explore,
 };
 use extfs::ext4::{self, Options};
-use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal};
+use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, pmfs};
 use host::RamDisk;
 use nand::Payload;
 use novafs::{NovaFs, mkfs};
@@ -39,6 +39,10 @@ enum How {
     Nothing,
     /// NOVA, which stores lines.
     Nova,
+    /// Lines in place over an undo journal, as contents are.
+    Pmfs,
+    /// Lines of metadata over an undo journal.
+    Dual,
 }
 
 struct Files {
@@ -83,6 +87,9 @@ fn formatted(how: How) -> Contents {
     kernel.block_on(async move {
         match how {
             How::Lines => bytefs::format(&port, &bytefs::mkfs_options(BLOCKS))
+                .await
+                .unwrap(),
+            How::Pmfs | How::Dual => pmfs::format(&port, &pmfs::mkfs_options(BLOCKS))
                 .await
                 .unwrap(),
             How::Nova => mkfs(&port, &novafs::MkfsOptions::default()).await.unwrap(),
@@ -300,6 +307,15 @@ impl Subject for Files {
                     let mounted = bytefs::mount(&sim, &disk, options).await;
                     start(mounted.unwrap().0, sim, calls, rng, task).await;
                 }
+                How::Pmfs => {
+                    let mounted = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
+                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                }
+                How::Dual => {
+                    let options = bytefs::Options::default();
+                    let mounted = bytefs::dual::mount(&sim, &disk, options).await;
+                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                }
                 How::Nothing => {
                     let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
                     let body = ExtFs::mount(&sim, persist, Self::options()).await.unwrap();
@@ -341,6 +357,17 @@ impl Subject for Files {
                 How::Lines => {
                     let options = bytefs::Options::default();
                     match bytefs::mount(&sim, &disk, options).await {
+                        Ok((body, _)) => show(body, sim).await,
+                        Err(error) => Err(error.to_string()),
+                    }
+                }
+                How::Pmfs => match pmfs::mount(&sim, &disk, pmfs::Options::default()).await {
+                    Ok((body, _)) => show(body, sim).await,
+                    Err(error) => Err(error.to_string()),
+                },
+                How::Dual => {
+                    let options = bytefs::Options::default();
+                    match bytefs::dual::mount(&sim, &disk, options).await {
                         Ok((body, _)) => show(body, sim).await,
                         Err(error) => Err(error.to_string()),
                     }
@@ -432,13 +459,23 @@ fn transactions_of_lines_keep_what_was_promised() {
 }
 
 #[test]
+fn undone_lines_keep_what_was_promised() {
+    for how in [How::Pmfs, How::Dual] {
+        for seed in 1..=4 {
+            let found = found(how, seed, &Points::Some(400));
+            assert!(found.holds(), "seed {seed}: {:#?}", found.failures.first());
+        }
+    }
+}
+
+#[test]
 fn e2fsck_has_no_complaint_of_what_recovers() {
     if e2fsck(0, std::iter::empty(), false).is_err() {
         assert!(std::env::var_os("CI").is_none(), "e2fsck is missing");
         println!("skipped: e2fsck is missing");
         return;
     }
-    for how in [How::Journal, How::Lines] {
+    for how in [How::Journal, How::Lines, How::Pmfs, How::Dual] {
         let subject = Files::new(how, 9, 300, 1);
         let found = explore(&subject, &Points::Some(80), Seed(9), &mut |_| ());
         assert!(

@@ -7,10 +7,12 @@
 mod bytefs;
 mod ext4;
 mod nova;
+mod undo;
 
 pub use bytefs::ByteFs;
 pub use ext4::Ext4;
 pub use nova::Nova;
+pub use undo::Undoing;
 
 use ::bytefs::Variant;
 
@@ -144,7 +146,9 @@ pub fn visit<V: Visit>(
         "ext4" => Some(visit.on(Ext4::new(switches, behaviour))),
         "bytefs" => Some(visit.on(ByteFs::new(switches, Variant::Full))),
         "bytefs-log" => Some(visit.on(ByteFs::new(switches, Variant::Log))),
+        "bytefs-dual" => Some(visit.on(Undoing::dual(switches))),
         "nova" => Some(visit.on(Nova)),
+        "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
         _ => None,
     }
 }
@@ -155,5 +159,7 @@ pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("ext4", ext4::SWITCHES),
     ("bytefs", bytefs::SWITCHES),
     ("bytefs-log", bytefs::SWITCHES),
+    ("bytefs-dual", undo::SWITCHES),
     ("nova", &[]),
+    ("pmfs", undo::SWITCHES),
 ];

@@ -15,7 +15,8 @@ const SMALL: Bytes = Bytes(256 * KIB);
 
 fn plan_of(stack: &str, workload: &str) -> Plan {
     let mut plan = plan(stack, 64, Precondition::Fresh, workload);
-    plan.drive.controller.power_loss_protection = false;
+    // A front has a battery; what is on its way to it has none.
+    plan.drive.controller.power_loss_protection = plan.drive.front.is_some();
     plan
 }
 
@@ -82,6 +83,29 @@ fn a_drive_that_does_not_flush_is_found_out() {
     assert!(found.lost > 0, "{found:?}");
 }
 
+#[test]
+//= pmfs 1
+fn undo_journals_keep_what_was_promised() {
+    for stack in ["pmfs@byte", "bytefs-dual@byte"] {
+        hold(stack, "anything:ops=300", ROOMY);
+        hold(stack, "varmail:files=20,ops=400", ROOMY);
+    }
+    hold("pmfs@byte", "anything:ops=900,threads=8,size=256k", ROOMY);
+    hold(
+        "bytefs-dual+discard@byte",
+        "anything:ops=900,threads=8,size=256k",
+        SMALL,
+    );
+}
+
+#[test]
+fn undo_journals_need_drives_that_verify() {
+    for stack in ["pmfs@byte", "bytefs-dual@byte"] {
+        let found = cuts(plan_of(stack, "anything:ops=300"), ROOMY, true);
+        assert!(!found.holds(), "{stack}");
+    }
+}
+
 /// ByteFS on a drive with a log of `log`.
 fn with_log(log: Bytes, workload: &str) -> Plan {
     let mut plan = plan("bytefs@byte", 64, Precondition::Fresh, workload);
@@ -121,7 +145,7 @@ fn a_log_that_calls_do_not_fit_in_is_refused() {
 
 #[test]
 fn every_file_system_leaves_flushes_to_drives_that_need_them() {
-    for host in ["ext4", "bytefs"] {
+    for host in ["ext4", "bytefs", "bytefs-dual", "pmfs"] {
         let stack = format!("{host}@byte");
         let plan = plan(&stack, 64, Precondition::Fresh, "varmail:files=20,ops=400");
         let run = done(&plan);

@@ -2,11 +2,11 @@
 
 use report::claim::{Claim, Reproduction};
 use report::record::Run;
-use stack::reproduce::{Asked, Paper, prepare};
+use stack::reproduce::{Asked, Paper, Prepared, prepare};
 use stack::sweep;
 
 /// The figure of `ByteFS`, with sizes divided by `factor`.
-fn reproduced(figure: &str, factor: u64) -> Reproduction {
+fn prepared(figure: &str, factor: u64) -> Prepared {
     let asked = Asked {
         paper: Paper::named("bytefs").expect("it is in the table"),
         figure: Some(figure.to_owned()),
@@ -14,7 +14,12 @@ fn reproduced(figure: &str, factor: u64) -> Reproduction {
         factor,
         seed: 1,
     };
-    let prepared = prepare(asked).expect("its files are good");
+    prepare(asked).expect("its files are good")
+}
+
+/// The same, measured.
+fn reproduced(figure: &str, factor: u64) -> Reproduction {
+    let prepared = prepared(figure, factor);
     let runs = sweep(&prepared.plans, 2, &|| 0.0, &|_, _| ());
     let runs = runs.into_iter().map(|run| run.expect("each can be run"));
     prepared.claims(runs.collect())
@@ -92,5 +97,26 @@ fn every_pointer_leads_somewhere() {
             let nothing = |reason: &String| reason.contains("a record has nothing");
             assert!(!claim.reason.as_ref().is_some_and(nothing), "{claim:?}");
         }
+    }
+}
+
+/// Every part of ByteFS is set against the one before it.
+#[test]
+//= bytefs 5.4
+fn the_variants_of_bytefs_are_all_measured() {
+    let found = reproduced("fig12", 256);
+    for versus in ["ext4", "bytefs-dual", "bytefs-log"] {
+        for claim in claims(&found, "B25", versus) {
+            assert!(claim.measured.is_some(), "{claim:?}");
+        }
+    }
+}
+
+#[test]
+fn figures_run_pmfs_beside_the_others() {
+    for figure in ["fig6", "fig9", "fig10", "fig11"] {
+        let plans = prepared(figure, 64).plans;
+        let mut hosts = plans.iter().map(|plan| &plan.stack.host);
+        assert!(hosts.any(|host| host == "pmfs"), "{figure}");
     }
 }

@@ -1,0 +1,280 @@
+//! An undo journal of cache lines: what the lines held goes to a journal, then they
+//! are changed in place.
+//!
+//! For drives whose firmware has no transactions. A transaction takes these steps, each
+//! of which begins when the one before is durable:
+//!
+//! 1. records of what its lines hold are stored to the journal (`format`), and new
+//!    blocks, that nothing leads to, in place;
+//! 2. the lines are stored in place;
+//! 3. the mark of its commit is stored. **The end of the verification that follows is
+//!    the durable point.**
+//!
+//! Posted stores may arrive or not, each line for itself; so each step ends with a
+//! verification, three a transaction. A transaction of one line is atomic as it is, and
+//! takes none of this: the family does not ask for it.
+//!
+//! # Invariants
+//!
+//! - No line is stored in place before the records of all lines of its transaction are
+//!   durable, and a line is stored for one transaction at a time.
+//! - A record is stored over others only if their transactions are done (`ring`).
+//! - The superblock says that there may be something to undo (the flag of ext4 that a
+//!   journal has to be replayed) before the first record and after the last.
+//! - A change of the superblock alone, as that flag at mount and unmount, is written as
+//!   a block, which is atomic. Where others go with it, as the head of the list of
+//!   orphans does, a cut leaves lines of it of different times, and so a wrong checksum;
+//!   recovery finds the journal without that.
+//!
+//! With the flag and an empty block journal an image that a cut has left looks to others
+//! as if nothing were to be recovered: only a mount here undoes what is half done.
+//= bytefs 5.1
+//= pmfs 1
+
+mod area;
+mod format;
+mod recover;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+pub use recover::Undone;
+
+use super::config::LineOptions;
+use super::durable::Durable;
+use super::medium::{Medium, broken};
+use super::persist::Lines;
+use super::snapshot::Piece;
+use super::table::LINES;
+use crate::ext4::{self, Ext4Error};
+use crate::fs::ExtFs;
+use crate::geometry::MountError;
+use crate::mkfs::MkfsOptions;
+use crate::mount::MountOptions;
+use area::Area;
+use format::{Line, PAYLOAD, Record, head};
+use host::{BytePort, Purpose};
+use recover::{Opened, open};
+use ring::{Refusal, Ring, Ticket};
+use sim::{Semaphore, Signal, Sim};
+use ssd::ByteError;
+use std::cell::{Cell, RefCell};
+use vfs::{Errno, Result};
+
+/// Changes persist as lines, over an undo journal.
+pub type UndoLines<P> = Lines<P, Undo>;
+
+/// The undo journal.
+pub struct Undo {
+    sim: Sim,
+    area: Area,
+    epoch: Cell<u64>,
+    ring: RefCell<Ring>,
+    /// Held by who waits for room, so that they are served in order.
+    turn: Semaphore,
+    /// A transaction is done, or one has failed.
+    progress: Signal,
+    failed: Cell<bool>,
+}
+
+/// Records that `lines` adjacent lines take.
+const fn records_of(lines: u64) -> u64 {
+    (lines * 64).div_ceil(PAYLOAD as u64)
+}
+
+/// The file system of `blocks` blocks that is made if nobody says otherwise: inodes of
+/// 128 bytes, and the journal that `mkfs` chooses.
+#[must_use]
+pub fn mkfs_options(blocks: u64) -> MkfsOptions {
+    MkfsOptions {
+        inode_size: 128,
+        ..MkfsOptions::new(blocks)
+    }
+}
+
+/// Makes a file system on `port`, with a journal.
+///
+/// # Errors
+/// What cannot be made of it, or why the drive failed.
+pub async fn format<P: BytePort>(
+    port: &P,
+    options: &MkfsOptions,
+) -> std::result::Result<(), Ext4Error> {
+    if options.journal_blocks.is_none() {
+        return Err(Ext4Error::NoJournal);
+    }
+    ext4::format(port, options).await
+}
+
+/// Recovers the file system on `port` and mounts it with an undo journal; what was
+/// undone. `lines` says how transactions are made; those that the journal has no room
+/// for are cut in parts.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+pub async fn mount<P: BytePort>(
+    sim: &Sim,
+    port: &P,
+    lines: LineOptions,
+    mounting: MountOptions,
+) -> std::result::Result<(ExtFs<UndoLines<P>>, Undone), MountError> {
+    // Nothing may be stored before a log of the drive has been recovered, once.
+    if port.has_transactions() {
+        match port.recover().await {
+            Ok(()) | Err(ByteError::Recovered) => {}
+            Err(error) => return Err(broken(error).into()),
+        }
+    }
+    let opened = open(port, lines.origin).await?;
+    let undone = opened.undone;
+    let undo = Undo::new(sim, opened);
+    // Each line may be apart from the others; and a commit takes a record.
+    let most = undo.area.slots() / (2 * records_of(1));
+    if most < LARGEST {
+        return Err(MountError::Journal(
+            "it is too small for the changes of a call",
+        ));
+    }
+    let lines = LineOptions {
+        open_lines: lines.open_lines.min(most),
+        ..lines
+    };
+    let strategy = Lines::new(sim, port.clone(), lines, undo);
+    let body = ExtFs::mount(sim, strategy, mounting).await?;
+    Ok((body, undone))
+}
+
+/// Lines that the largest handle of the body reserves: it is of 79 blocks.
+const LARGEST: u64 = 79 * LINES;
+
+impl Undo {
+    fn new(sim: &Sim, opened: Opened) -> Self {
+        Self {
+            sim: sim.clone(),
+            ring: RefCell::new(Ring::new(opened.area.slots(), u32::MAX)),
+            area: opened.area,
+            epoch: Cell::new(opened.epoch),
+            turn: Semaphore::new(sim, 1),
+            progress: Signal::default(),
+            failed: Cell::default(),
+        }
+    }
+
+    /// Waits for `count` slots.
+    async fn take<P: BytePort>(&self, medium: &Medium<P>, count: u64) -> Result<Ticket> {
+        let _turn = self.turn.acquire(1).await;
+        loop {
+            if self.failed.get() {
+                return Err(Errno::EIO);
+            }
+            let taken = self.ring.borrow_mut().take(count);
+            match taken {
+                Ok(ticket) => return Ok(ticket),
+                Err(Refusal::Wait) => {
+                    medium.count(|m| m.journal_waits += 1);
+                    self.progress.wait(&self.sim).await;
+                }
+                Err(Refusal::UsedUp) => {
+                    let epoch = self.epoch.get().wrapping_add(1);
+                    store(medium, self.area.head(), &head(epoch)).await?;
+                    medium.verify().await?;
+                    self.epoch.set(epoch);
+                    self.ring.borrow_mut().renew();
+                }
+            }
+        }
+    }
+
+    /// Stores `lines` to the slots of `ticket` from number `first` on.
+    async fn record<P: BytePort>(
+        &self,
+        medium: &Medium<P>,
+        ticket: Ticket,
+        first: u64,
+        lines: &[Line],
+    ) -> Result<()> {
+        let slot = (ticket.slot + first) % self.area.slots();
+        for (at, part) in self.area.places(slot, lines.len() as u64) {
+            store(medium, at, lines[part].as_flattened()).await?;
+        }
+        medium.count(|m| m.journal_lines += lines.len() as u64);
+        Ok(())
+    }
+
+    /// The records of what the lines of `pieces` hold.
+    fn records(&self, ticket: Ticket, pieces: &[&Piece]) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for (at, old) in olds(pieces) {
+            for (at, old) in (at..).step_by(PAYLOAD).zip(old.chunks(PAYLOAD)) {
+                let record = Record {
+                    tx: ticket.tx,
+                    back: ticket.back,
+                    at,
+                    old,
+                };
+                lines.push(record.encode(self.epoch.get()));
+            }
+        }
+        lines
+    }
+
+    async fn bring<P: BytePort>(&self, medium: &Medium<P>, pieces: &[&Piece]) -> Result<()> {
+        let count = olds(pieces).map(|(_, old)| records_of(old.len() as u64 / 64));
+        let count = count.sum::<u64>();
+        let ticket = self.take(medium, count + 1).await?;
+        let records = self.records(ticket, pieces);
+        debug_assert_eq!(records.len() as u64, count);
+        self.record(medium, ticket, 0, &records).await?;
+        let (new, changed): (Vec<&Piece>, Vec<&Piece>) = pieces.iter().partition(|p| p.new);
+        for piece in new {
+            medium.store(piece, 0).await.map_err(broken)?;
+        }
+        medium.verify().await?;
+        for piece in changed {
+            medium.store(piece, 0).await.map_err(broken)?;
+        }
+        medium.verify().await?;
+        let mark = Record {
+            tx: ticket.tx,
+            back: ticket.back,
+            at: 0,
+            old: &[],
+        };
+        let mark = [mark.encode(self.epoch.get())];
+        self.record(medium, ticket, count, &mark).await?;
+        medium.verify().await?;
+        medium.count(|m| m.commits += 1);
+        self.ring.borrow_mut().give(ticket);
+        Ok(())
+    }
+}
+
+/// What is to be recorded of `pieces`: runs of lines of blocks that are not new.
+fn olds<'a>(pieces: &'a [&Piece]) -> impl Iterator<Item = (u64, &'a [u8])> {
+    let old = pieces.iter().filter(|piece| !piece.new);
+    old.flat_map(|piece| piece.old())
+}
+
+async fn store<P: BytePort>(medium: &Medium<P>, at: u64, bytes: &[u8]) -> Result<()> {
+    let who = medium.who(Purpose::Journal);
+    let stored = medium.port().store(at, bytes, 0, who).await;
+    stored.map_err(broken)
+}
+
+impl<P: BytePort> Durable<P> for Undo {
+    const UNDOES: bool = true;
+
+    async fn persist(&self, medium: &Medium<P>, pieces: &[&Piece]) -> Result<()> {
+        let brought = self.bring(medium, pieces).await;
+        if brought.is_err() {
+            self.failed.set(true);
+        }
+        self.progress.notify(&self.sim);
+        brought
+    }
+
+    /// The superblock has said it.
+    async fn leave(&self, _: &Medium<P>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Opening the journal: what was not committed is undone, before anything else of the
+//! file system is read.
+//!
+//! # Invariants
+//!
+//! - Nothing is stored before all records were read and found sound, so a recovery
+//!   that is refused has changed nothing.
+//! - Records are void only once what they brought back is durable: then a new epoch
+//!   begins. So a recovery that is cut off is done again, with the same end.
+//! - The journal counts only while the superblock says that it may hold something. Who
+//!   else brings the file system back clears that, and then it is void.
+
+use super::area::Area;
+use super::format::{Line, REACH, Record, epoch_of, head};
+use crate::buffer::BLOCK;
+use crate::geometry::MountError;
+use crate::jbd2;
+use crate::journal::find_torn_journal;
+use crate::lines::medium::{broken, extent, failed};
+use crate::persist::Run;
+use host::{BytePort, Purpose, Who};
+use ssd::wlog::LINE;
+use ssd::{ByteError, Content};
+use std::collections::{BTreeMap, BTreeSet};
+use units::{Origin, Placement};
+use vfs::Errno;
+
+/// Blocks that are read at once: 1 MiB.
+const AT_ONCE: u64 = 256;
+
+/// What was undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undone {
+    /// Transactions that had not committed.
+    pub transactions: u64,
+    /// Lines that were brought back.
+    pub lines: u64,
+}
+
+/// An opened journal: where it is, the epoch that has begun, and what was undone.
+pub(super) struct Opened {
+    pub(super) area: Area,
+    pub(super) epoch: u64,
+    pub(super) undone: Undone,
+}
+
+const fn who(origin: Origin) -> Who {
+    Who {
+        origin,
+        purpose: Purpose::Journal,
+    }
+}
+
+/// Finds the journal, undoes what it holds, and begins a new epoch.
+pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened, MountError> {
+    let place = find_torn_journal(port).await?;
+    let place = place.ok_or(MountError::Journal("there is none"))?;
+    let area = Area::new(&place.runs, port.capacity().0 / BLOCK as u64)?;
+    let recovery = Recovery { port, area, origin };
+    let mut block = [0; BLOCK];
+    recovery
+        .read(recovery.area.superblock(), &mut block)
+        .await?;
+    let mut line = [0; LINE];
+    recovery.load(recovery.area.head(), &mut line).await?;
+    let old = epoch_of(&line);
+    if place.needs_recovery && (old.is_none() || !jbd2::is_empty(&block)) {
+        return Err(MountError::Unrecovered);
+    }
+    let undone = match old {
+        Some(epoch) if place.needs_recovery => recovery.undo(epoch).await?,
+        Some(_) => Undone::default(),
+        None => recovery.wipe().await?,
+    };
+    let epoch = old.unwrap_or(0).wrapping_add(1);
+    recovery.begin(epoch).await?;
+    Ok(Opened {
+        area: recovery.area,
+        epoch,
+        undone,
+    })
+}
+
+/// Transactions that have not committed: where what their lines held belongs.
+type Open<'r> = BTreeMap<u32, Vec<(u64, &'r [u8])>>;
+
+/// The line that a byte is in.
+const fn line_of(at: u64) -> u64 {
+    at / LINE as u64 * LINE as u64
+}
+
+pub(super) struct Recovery<'a, P> {
+    pub(super) port: &'a P,
+    pub(super) area: Area,
+    pub(super) origin: Origin,
+}
+
+impl<P: BytePort> Recovery<'_, P> {
+    async fn read(&self, start: u64, mut out: &mut [u8]) -> Result<(), MountError> {
+        let extent = extent(start, out.len() / BLOCK);
+        let read = self.port.read(extent, &mut out, who(self.origin)).await;
+        Ok(read.map_err(failed)?)
+    }
+
+    async fn load(&self, at: u64, line: &mut Line) -> Result<(), MountError> {
+        let loaded = self.port.load(at, line, who(self.origin)).await;
+        loaded.map_err(|_| MountError::Medium(Errno::EIO))
+    }
+
+    async fn store(&self, at: u64, line: &Line, who: Who) -> Result<(), ByteError> {
+        self.port.store(at, line, 0, who).await
+    }
+
+    async fn verify(&self) -> Result<(), MountError> {
+        Ok(self.port.verify().await.map_err(broken)?)
+    }
+
+    /// Begins `epoch`: what was recorded before is void.
+    pub(super) async fn begin(&self, epoch: u64) -> Result<(), MountError> {
+        let (at, line) = (self.area.head(), head(epoch));
+        let stored = self.store(at, &line, who(self.origin)).await;
+        stored.map_err(broken)?;
+        self.verify().await
+    }
+
+    /// Parts of the journal that are read at once.
+    fn parts(&self) -> impl Iterator<Item = Run> {
+        let runs = self.area.runs().into_iter();
+        runs.flat_map(|run| {
+            let starts = (0..run.len).step_by(AT_ONCE as usize);
+            starts.map(move |skip| Run {
+                start: run.start + skip,
+                len: AT_ONCE.min(run.len - skip),
+            })
+        })
+    }
+
+    /// Makes a journal of blocks that others have used: no line of it may look like a
+    /// record.
+    async fn wipe(&self) -> Result<Undone, MountError> {
+        for part in self.parts() {
+            let mut bytes = vec![0; part.len as usize * BLOCK];
+            self.read(part.start, &mut bytes).await?;
+            if bytes.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            bytes.fill(0);
+            let extent = extent(part.start, part.len as usize);
+            let content = Content::Bytes(&bytes);
+            let who = who(self.origin);
+            let written = self.port.write(extent, content, Placement(0), who, false);
+            written.await.map_err(failed)?;
+        }
+        Ok(self
+            .port
+            .flush()
+            .await
+            .map_err(failed)
+            .map(|()| Undone::default())?)
+    }
+
+    /// All lines that hold records.
+    async fn lines(&self) -> Result<Vec<Line>, MountError> {
+        let mut lines = Vec::new();
+        for part in self.parts() {
+            let mut bytes = vec![0; part.len as usize * BLOCK];
+            self.read(part.start, &mut bytes).await?;
+            let (some, _) = bytes.as_chunks::<LINE>();
+            lines.extend(some.iter().filter(|line| **line != [0; LINE]));
+        }
+        Ok(lines)
+    }
+
+    /// Brings back what transactions of `epoch` had changed that did not commit.
+    pub(super) async fn undo(&self, epoch: u64) -> Result<Undone, MountError> {
+        let lines = self.lines().await?;
+        let records = lines.iter().filter_map(|line| Record::decode(epoch, line));
+        let records: Vec<Record<'_>> = records.collect();
+        let open = self.open_of(&records)?;
+        let mut undone = Undone {
+            transactions: open.len() as u64,
+            lines: 0,
+        };
+        let mut old = self.now(&open).await?;
+        // Newest first: the oldest contents of a line stay.
+        for &(at, bytes) in open.values().rev().flatten() {
+            for (at, &byte) in (at..).zip(bytes) {
+                let line = old.get_mut(&line_of(at)).expect("it was loaded");
+                line[(at - line_of(at)) as usize] = byte;
+            }
+        }
+        for (&at, line) in &old {
+            let who = Who {
+                origin: self.origin,
+                purpose: Purpose::Metadata,
+            };
+            self.store(at, line, who).await.map_err(broken)?;
+            undone.lines += 1;
+        }
+        self.verify().await?;
+        Ok(undone)
+    }
+
+    /// The lines that are to be brought back, as they are.
+    async fn now(&self, open: &Open<'_>) -> Result<BTreeMap<u64, Line>, MountError> {
+        let all = open.values().flatten();
+        let ends = all.flat_map(|&(at, old)| [at, at + old.len() as u64 - 1]);
+        let firsts: BTreeSet<u64> = ends.map(line_of).collect();
+        let mut lines = BTreeMap::new();
+        for at in firsts {
+            let mut line = [0; LINE];
+            self.load(at, &mut line).await?;
+            lines.insert(at, line);
+        }
+        Ok(lines)
+    }
+
+    /// Of transactions that have not committed, what they would bring back.
+    fn open_of<'r>(&self, records: &[Record<'r>]) -> Result<Open<'r>, MountError> {
+        let damaged = MountError::Journal("a record leads to nowhere");
+        let end = self.port.capacity().0.min(REACH);
+        let mut committed = BTreeSet::new();
+        let mut oldest = 0;
+        for record in records {
+            let last = record.at.checked_add(record.old.len() as u64);
+            let within = last.is_some_and(|last| last <= end);
+            let inside = !record.old.is_empty() && self.area.holds(record.at);
+            if !record.is_sound() || !within || inside || u32::from(record.back) > record.tx {
+                return Err(damaged);
+            }
+            oldest = oldest.max(record.tx - u32::from(record.back));
+            if record.old.is_empty() {
+                committed.insert(record.tx);
+            }
+        }
+        let mut open = Open::new();
+        let live = |r: &&Record<'_>| r.tx >= oldest && !committed.contains(&r.tx);
+        for record in records.iter().filter(live) {
+            let of_tx = open.entry(record.tx).or_default();
+            of_tx.push((record.at, record.old));
+        }
+        Ok(open)
+    }
+}

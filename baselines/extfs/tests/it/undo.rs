@@ -1,0 +1,205 @@
+//! PMFS: the body over an undo journal of lines, in place.
+
+use crate::driver::{Driver, formatted};
+use crate::model::{Model, compare, step};
+use crate::tools::{assert_clean, has, run, save};
+use extfs::ext4;
+use extfs::lines::undo::{UndoLines, Undone};
+use extfs::{BLOCK, MkfsOptions, MountError, find_journal, pmfs};
+use host::RamDisk;
+use nand::Payload;
+use sim::{Kernel, Seed, Sim};
+use std::collections::BTreeMap;
+use std::process::Command;
+use units::Bytes;
+use vfs::Body;
+
+type Pmfs = Driver<UndoLines<RamDisk>>;
+type Contents = BTreeMap<u64, Payload>;
+
+/// 16 MiB, the smallest with a journal.
+const BLOCKS: u64 = 4_096;
+
+fn empty(sim: &Sim, blocks: u64) -> RamDisk {
+    formatted(sim, &pmfs::mkfs_options(blocks))
+}
+
+async fn mounted(sim: &Sim, disk: &RamDisk) -> (Pmfs, Undone) {
+    let mounted = pmfs::mount(sim, disk, pmfs::Options::default()).await;
+    let (body, undone) = mounted.unwrap();
+    (Driver::new(body), undone)
+}
+
+fn assert_sound(image: &[u8]) {
+    assert_eq!(extfs::check(image), []);
+    if has("e2fsck") {
+        let dir = tempfile::tempdir().unwrap();
+        assert_clean(&save(dir.path(), "image", image));
+    }
+}
+
+#[test]
+//= pmfs 1
+//= pmfs 2
+fn random_operations_agree_with_a_model() {
+    for seed in 0..3_u64 {
+        println!("seed {seed}");
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let disk = empty(&sim, 64 * 256);
+        let kept = disk.clone();
+        kernel.block_on(async move {
+            let mut rng = Seed(seed).stream("operations");
+            let mut model = Model::new();
+            let (driver, _) = mounted(&sim, &disk).await;
+            for dir in 0..4 {
+                driver.mkdir(&format!("d{dir}")).await.unwrap();
+            }
+            for _ in 0..500 {
+                step(&driver, &mut model, &mut rng).await;
+            }
+            let metrics = driver.fs.persist().metrics();
+            assert_eq!(metrics.block_pages, 0, "contents go by bytes");
+            assert!(metrics.journal_lines > 0 && metrics.flushes == 0);
+            driver.unmount().await;
+            let (driver, undone) = mounted(&sim, &disk).await;
+            assert_eq!(undone, Undone::default());
+            compare(&driver, &model).await;
+            driver.unmount().await;
+        });
+        assert_sound(&kept.to_image());
+    }
+}
+
+#[test]
+fn it_takes_turns_with_the_block_journal() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = empty(&sim, BLOCKS);
+    kernel.block_on(async move {
+        for round in 0..3 {
+            let (driver, _) = mounted(&sim, &disk).await;
+            driver.put(&format!("p{round}"), b"lines").await.unwrap();
+            driver.unmount().await;
+            assert_sound(&disk.to_image());
+            let other = ext4::mount(&sim, &disk, ext4::Options::default()).await;
+            let driver = Driver::new(other.unwrap().0);
+            let node = driver.walk(&format!("p{round}")).await.unwrap();
+            assert_eq!(driver.read(&node).await.unwrap(), b"lines");
+            driver.put(&format!("e{round}"), b"blocks").await.unwrap();
+            driver.fs.sync_all().await.unwrap();
+            // What its log holds is not for us.
+            let left = disk.after_cut(&mut Seed(1).stream("cut"));
+            let left = holding(&sim, left);
+            let refused = pmfs::mount(&sim, &left, pmfs::Options::default()).await;
+            assert_eq!(refused.err(), Some(MountError::Unrecovered));
+            driver.unmount().await;
+        }
+        let (driver, _) = mounted(&sim, &disk).await;
+        for name in ["p0", "e0", "p2", "e2"] {
+            driver.walk(name).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn one_without_a_journal_is_refused() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let options = MkfsOptions {
+        journal_blocks: None,
+        ..MkfsOptions::new(BLOCKS)
+    };
+    let disk = formatted(&sim, &options);
+    kernel.block_on(async move {
+        assert!(pmfs::format(&disk, &options).await.is_err());
+        let refused = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
+        let none = MountError::Journal("there is none");
+        assert_eq!(refused.err(), Some(none));
+    });
+}
+
+fn holding(sim: &Sim, contents: Contents) -> RamDisk {
+    RamDisk::holding(sim, Bytes(BLOCKS * BLOCK as u64), contents)
+}
+
+/// What a cut leaves that has something to undo, and how much.
+fn half_done(seed: u64) -> (Contents, Undone) {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = empty(&sim, BLOCKS);
+    let kept = disk.clone();
+    sim.clone().spawn_detached(async move {
+        let (driver, _) = mounted(&sim, &disk).await;
+        for file in 0..1_000 {
+            driver.put(&format!("f{file}"), &[7; 100]).await.unwrap();
+        }
+    });
+    let mut rng = Seed(seed).stream("cuts");
+    while kernel.step() {
+        if !rng.chance(1, 300) {
+            continue;
+        }
+        let left = kept.after_cut(&mut rng);
+        let again = Kernel::new();
+        let (sim, disk) = (again.sim(), holding(&again.sim(), left.clone()));
+        let mounted = again.block_on(async move {
+            let mounted = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
+            mounted.ok().map(|(_, undone)| undone)
+        });
+        if let Some(undone) = mounted.filter(|undone| undone.lines > 0) {
+            return (left, undone);
+        }
+    }
+    panic!("no cut left anything half done");
+}
+
+#[test]
+fn what_others_have_repaired_is_not_undone() {
+    if !has("e2fsck") {
+        return;
+    }
+    let (left, undone) = half_done(1);
+    assert!(undone.transactions > 0);
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let dir = tempfile::tempdir().unwrap();
+    let image = save(dir.path(), "image", &holding(&sim, left).to_image());
+    run(Command::new("e2fsck").arg("-fy").arg(&image));
+    assert_clean(&image);
+    let disk = RamDisk::from_image(&sim, &std::fs::read(&image).unwrap());
+    let kept = disk.clone();
+    kernel.block_on(async move {
+        let (driver, undone) = mounted(&sim, &disk).await;
+        assert_eq!(undone, Undone::default());
+        driver.unmount().await;
+    });
+    assert_sound(&kept.to_image());
+}
+
+#[test]
+fn a_damaged_journal_is_read_or_refused() {
+    let (left, _) = half_done(2);
+    let mut rng = Seed(2).stream("damage");
+    for _ in 0..40 {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let mut damaged = left.clone();
+        let blocks = kernel.block_on({
+            let disk = holding(&sim, left.clone());
+            async move { find_journal(&disk).await.unwrap().unwrap().runs }
+        });
+        let start = blocks[0].start;
+        for _ in 0..1 + rng.below(6) {
+            let block = start + rng.below(4);
+            let mut bytes = damaged.get(&block).map_or([0; BLOCK], Payload::to_bytes);
+            let at = rng.below(BLOCK as u64 / 64) as usize * 64;
+            bytes[at..at + 64].fill_with(|| rng.next_u64() as u8);
+            damaged.insert(block, Payload::Bytes(std::sync::Arc::new(bytes)));
+        }
+        let disk = holding(&sim, damaged);
+        kernel.block_on(async move {
+            let _ = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
+        });
+    }
+}

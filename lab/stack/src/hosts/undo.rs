@@ -1,0 +1,99 @@
+//! File systems over an undo journal of lines as hosts: PMFS and ByteFS-Dual.
+
+use super::{Host, Switch};
+use crate::files::FILE_SYSTEM;
+use crate::image::{DriveImage, pieces};
+use bytefs::dual;
+use crash::OutsideError;
+use extfs::lines::undo::{self, UndoLines};
+use extfs::{BLOCK, ExtFs, MkfsOptions, check, pmfs};
+use host::BytePort;
+use sim::Sim;
+use ssd::Drive;
+use vfs::Timestamp;
+
+/// The switches of both.
+pub(super) const SWITCHES: &[Switch] = &[("discard", "freed blocks are deallocated on the drive")];
+
+/// One of them.
+#[derive(Clone)]
+pub enum Undoing {
+    /// PMFS.
+    Pmfs(pmfs::Options),
+    /// ByteFS-Dual.
+    Dual(bytefs::Options),
+}
+
+impl Undoing {
+    pub(super) fn pmfs(switches: &[String]) -> Self {
+        Self::Pmfs(pmfs::Options {
+            discard: discards(switches),
+            origin: FILE_SYSTEM,
+            ..pmfs::Options::default()
+        })
+    }
+
+    pub(super) fn dual(switches: &[String]) -> Self {
+        Self::Dual(bytefs::Options {
+            discard: discards(switches),
+            placed: true,
+            origin: FILE_SYSTEM,
+            ..bytefs::Options::default()
+        })
+    }
+}
+
+fn discards(switches: &[String]) -> bool {
+    switches.iter().any(|switch| switch == "discard")
+}
+
+impl Host for Undoing {
+    type Body<P: BytePort> = ExtFs<UndoLines<P>>;
+
+    /// Blocks are filled before anything leads to them.
+    fn shows_stale(&self) -> bool {
+        false
+    }
+
+    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+        let layout = MkfsOptions {
+            now,
+            ..undo::mkfs_options(device.capacity().0 / BLOCK as u64)
+        };
+        let made = undo::format(device, &layout).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn mount<P: BytePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        start: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        let mounted = match *self {
+            Self::Pmfs(options) => {
+                pmfs::mount(sim, device, pmfs::Options { start, ..options }).await
+            }
+            Self::Dual(options) => {
+                dual::mount(sim, device, bytefs::Options { start, ..options }).await
+            }
+        };
+        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    }
+
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        let findings = check(&DriveImage(drive));
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    /// Nobody else knows the undo journal, so what a cut left is shown to them only
+    /// once it was recovered here.
+    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
+        if recover {
+            return Ok(None);
+        }
+        let pieces = pieces(drive);
+        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
+        crash::e2fsck(drive.capacity().0, pieces, false)
+    }
+}
