@@ -102,12 +102,13 @@ impl<P: Persist> ExtFs<P> {
     /// Raises the size, also on the medium; in place times go with it.
     async fn raise_size(&self, node: &Node, end: u64) -> Result<()> {
         node.update(|attr| attr.size = attr.size.max(end));
-        let known = node.private.disk_size.get();
-        if known >= end && !self.persist.is_dax() {
+        let disk_size = &node.private.disk_size;
+        if disk_size.get() >= end && !self.persist.is_dax() {
             return Ok(());
         }
         let tx = self.persist.begin(1).await?;
-        node.private.disk_size.set(known.max(end));
+        // A write-back may have raised it further while this waited.
+        disk_size.set(disk_size.get().max(end));
         self.store_data(&tx, node);
         self.persist.end(tx).await.map(|_| ())
     }

@@ -347,9 +347,9 @@ async fn recover_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
 /// Undoes what did not commit and finishes what was interrupted.
 async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
     let mounted = pmfs::mount(&sim, &port, pmfs::Options::default()).await;
-    let (body, _) = mounted.map_err(|e| e.to_string())?;
+    let (body, undone) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
-    Ok(0)
+    Ok(undone.transactions)
 }
 
 /// Undoes what the journals hold and walks the logs.

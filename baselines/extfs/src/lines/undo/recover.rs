@@ -64,7 +64,9 @@ pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened
     let mut line = [0; LINE];
     recovery.load(recovery.area.head(), &mut line).await?;
     let old = epoch_of(&line);
-    if place.needs_recovery && (old.is_none() || !jbd2::is_empty(&block)) {
+    // A log of blocks that was left with something in it would be replayed over all
+    // that changes from now on.
+    if place.needs_recovery && old.is_none() || !jbd2::is_empty(&block) {
         return Err(MountError::Unrecovered);
     }
     let undone = match old {
