@@ -23,8 +23,6 @@ pub(crate) struct Slot {
     pub(crate) state: SlotState,
     /// Whether this is a copy made by collection.
     pub(crate) moved: bool,
-    /// Whether there was no version on flash before this one when it was issued.
-    pub(crate) bare: bool,
     /// Cause number, for the ledger.
     pub(crate) cause: u8,
     /// Origin of the data.
@@ -39,6 +37,10 @@ pub(crate) struct Slot {
     /// number.
     pub(crate) successor: u32,
     pub(crate) successor_serial: u64,
+    /// While flash holds no version of the page that counts: serial number of the
+    /// first slot that took the page since it was nowhere. Otherwise 0. Kept true in
+    /// the newest slot of the page only.
+    pub(crate) bare_since: u64,
     /// Told from whatever else uses the same slot before or after.
     pub(crate) serial: u64,
 }
@@ -46,7 +48,6 @@ pub(crate) struct Slot {
 const FREE: Slot = Slot {
     state: SlotState::Free,
     moved: false,
-    bare: false,
     cause: 0,
     tag: 0,
     page: NONE,
@@ -54,6 +55,7 @@ const FREE: Slot = Slot {
     place: NONE,
     successor: NONE,
     successor_serial: 0,
+    bare_since: 0,
     serial: 0,
 };
 
@@ -93,6 +95,12 @@ impl Slots {
         let sectors = self.slots.len() * self.per_page;
         self.payload.resize(sectors, Payload::Zero);
         (self.slots.len() - 1) as u32
+    }
+
+    /// The serial number that the next slot gets.
+    #[inline]
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.added + 1
     }
 
     #[inline]

@@ -194,6 +194,15 @@ impl Core {
         }
     }
 
+    /// Where too many programs fail, what is tried again may wait for a line that can
+    /// only be erased after it.
+    pub(crate) fn give_up_if_stuck(&self) {
+        let stuck = self.state.borrow().is_stuck(&self.layout);
+        if stuck {
+            self.become_read_only();
+        }
+    }
+
     /// The frontier that copies from a line go to.
     pub(crate) fn target(&self, line: u32) -> usize {
         let state = self.state.borrow();
@@ -336,6 +345,8 @@ impl Core {
             self.progress.wait(&self.sim).await;
         }
         let until = self.state.borrow().in_flight.next();
+        self.state.borrow_mut().lines.lines[line as usize].erase_after = until;
+        self.give_up_if_stuck();
         self.settle(until).await;
         while needed(&self) {
             self.progress.wait(&self.sim).await;

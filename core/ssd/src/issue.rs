@@ -269,8 +269,9 @@ impl Core {
     }
 
     /// Waits for a program; the map points to flash from then on. A unit that
-    /// failed is issued again elsewhere, and its sequence number stays under way
-    /// until that has completed: nothing that it superseded may be erased.
+    /// failed is issued again elsewhere. Its sequence number stays under way until
+    /// all that it held, or what superseded that meanwhile, is on flash: nothing
+    /// that it made invalid may be erased before, and no flush may end.
     async fn complete(self: Rc<Self>, issue: Issue, ticket: Ticket, first: u64) {
         if self.nand.finish_program(ticket).await == Err(NandError::ProgramFailed) {
             self.retry(issue, first).await;
@@ -289,10 +290,11 @@ impl Core {
             state.settle_slot(index);
         }
         state.lines.lines[issue.line as usize].in_flight -= 1;
-        if issue.sequence != first {
-            state.in_flight.end(first);
-        }
         state.in_flight.end(issue.sequence);
+        if issue.sequence != first {
+            // Pages that were left out had been superseded by programs before it.
+            state.in_flight.end_after(first, issue.sequence);
+        }
         self.forget_superseded(&mut state);
         drop(state);
         if host > 0 {
@@ -307,6 +309,7 @@ impl Core {
     /// Tells whoever waits that a program has finished.
     pub(crate) fn finished(&self) {
         self.progress.notify(&self.sim);
+        self.give_up_if_stuck();
         let at_rest = self.state.borrow().in_flight.is_empty();
         for group in 0..self.layout.groups {
             if self.state.borrow().stalled[group as usize] > 0 {
@@ -320,18 +323,19 @@ impl Core {
 
     /// Issues what a failed program held, as far as it is still the newest.
     async fn retry(self: &Rc<Self>, failed: Issue, first: u64) {
-        let slots = self.take_back(&failed);
-        // What was dropped had been superseded by programs issued since: it must
-        // count as under way until they have completed.
-        self.wait_for_later(failed.sequence).await;
+        let mut slots = self.take_back(&failed);
         if failed.sequence != first {
+            // What it superseded is kept by the first number.
             self.state.borrow_mut().in_flight.end(failed.sequence);
         }
         // A summary, say, needs no line.
-        let mut slots = self.still_newest(failed.frontier, slots);
         if !slots.is_empty() {
             let frontier = self.shelter(&failed);
-            if self.open_room(frontier, slots.len()).await.is_err() {
+            let group = self.layout.group(failed.line) as usize;
+            self.state.borrow_mut().retries[group] += 1;
+            let room = self.open_room(frontier, slots.len()).await;
+            self.state.borrow_mut().retries[group] -= 1;
+            if room.is_err() {
                 return;
             }
             slots = self.still_newest(failed.frontier, slots);
@@ -340,7 +344,10 @@ impl Core {
                 return;
             }
         }
-        self.state.borrow_mut().in_flight.end(first);
+        let mut state = self.state.borrow_mut();
+        let until = state.in_flight.next();
+        state.in_flight.end_after(first, until);
+        drop(state);
         self.finished();
     }
 
@@ -395,14 +402,6 @@ impl Core {
         keep
     }
 
-    /// Waits until every program issued after `sequence` so far has completed.
-    async fn wait_for_later(&self, sequence: u64) {
-        let until = self.state.borrow().in_flight.next();
-        while !self.state.borrow().in_flight.are_done(sequence + 1, until) {
-            self.progress.wait(&self.sim).await;
-        }
-    }
-
     /// Makes sure that a frontier has an open line with room, waiting for
     /// collection if no line may be taken. What is `urgent` may take any.
     pub(crate) async fn open_line(
@@ -418,7 +417,10 @@ impl Core {
             self.count_waiting(frontier, 1);
             self.unblock_copies(group as u32);
             self.collect[group].notify(&self.sim);
-            self.space.wait(&self.sim).await;
+            self.give_up_if_stuck();
+            if !self.read_only.get() {
+                self.space.wait(&self.sim).await;
+            }
             self.count_waiting(frontier, -1);
             if self.read_only.get() {
                 return Err(IoError::ReadOnly);

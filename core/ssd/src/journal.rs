@@ -407,7 +407,10 @@ impl Core {
             if written {
                 return Ok(());
             }
-            self.open_journal_line(frontier, true).await?;
+            self.state.borrow_mut().retries[0] += under_way.len();
+            let opened = self.open_journal_line(frontier, true).await;
+            self.state.borrow_mut().retries[0] -= under_way.len();
+            opened?;
         }
     }
 

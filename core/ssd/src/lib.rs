@@ -39,6 +39,7 @@ pub mod front;
 mod frontier;
 mod health;
 pub mod image;
+mod inflight;
 mod issue;
 mod journal;
 mod layout;

@@ -58,6 +58,9 @@ pub(crate) struct Line {
     pub(crate) opened: u64,
     /// Sequence number at which it was closed.
     pub(crate) closed: u64,
+    /// Once nothing on it is valid: the first program that need not have completed
+    /// when it is erased. Otherwise 0.
+    pub(crate) erase_after: u64,
     /// Erases so far.
     pub(crate) erases: u32,
     /// Bit d is set if die d of the group takes no more programs in this line.
@@ -127,6 +130,7 @@ impl Lines {
         entry.state = next;
         if next == LineState::Free {
             entry.issued = 0;
+            entry.erase_after = 0;
             entry.holes.clear();
             entry.dead_dies.clear();
             self.free[group].push(line);

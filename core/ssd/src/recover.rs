@@ -12,6 +12,7 @@
 use crate::config::DriveConfig;
 use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
+use crate::inflight::InFlight;
 use crate::issue::MAX_SPAN;
 use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
 use crate::layout::{Layout, NONE};
@@ -19,7 +20,7 @@ use crate::ledger::Ledger;
 use crate::line::{LineState, Lines};
 use crate::map::{Map, Where};
 use crate::media::Dump;
-use crate::state::{InFlight, Load, State};
+use crate::state::{Load, State};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
 
@@ -145,6 +146,7 @@ pub(crate) fn rebuild(
         superseded: Superseded::new(config),
         ledger: Ledger::new(1 << 8, handles),
         most_erases: 0,
+        retries: vec![0; layout.groups as usize],
         stalled: vec![0; layout.groups as usize],
         stalled_hosts: 0,
         stalled_since: units::Ns::ZERO,

@@ -9,63 +9,13 @@ use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
 use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
+use crate::inflight::InFlight;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
 use crate::line::{Line, LineState, LineView, Lines};
 use crate::map::{Map, Where};
 use nand::Payload;
-use std::collections::VecDeque;
 use units::Ns;
-
-/// Programs under way, by sequence number.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight {
-    /// Every program before this one has completed.
-    pub(crate) settled: u64,
-    done: VecDeque<bool>,
-}
-
-impl InFlight {
-    pub(crate) fn starting_at(sequence: u64) -> Self {
-        Self {
-            settled: sequence,
-            done: VecDeque::new(),
-        }
-    }
-
-    /// The number that the next program gets.
-    #[inline]
-    pub(crate) fn next(&self) -> u64 {
-        self.settled + self.done.len() as u64
-    }
-
-    /// Whether no program is under way.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.done.is_empty()
-    }
-
-    #[inline]
-    pub(crate) fn begin(&mut self) -> u64 {
-        let sequence = self.next();
-        self.done.push_back(false);
-        sequence
-    }
-
-    /// Whether the programs `from` to before `until` have completed.
-    pub(crate) fn are_done(&self, from: u64, until: u64) -> bool {
-        let from = from.max(self.settled);
-        (from..until.max(from)).all(|sequence| self.done[(sequence - self.settled) as usize])
-    }
-
-    #[inline]
-    pub(crate) fn end(&mut self, sequence: u64) {
-        self.done[(sequence - self.settled) as usize] = true;
-        while self.done.front() == Some(&true) {
-            self.done.pop_front();
-            self.settled += 1;
-        }
-    }
-}
 
 /// One program, as issued.
 pub(crate) struct Issue {
@@ -88,6 +38,8 @@ pub(crate) struct State {
     pub(crate) blocks: Vec<u32>,
     /// Blocks that replace bad ones, by die and plane.
     pub(crate) spares: Vec<Vec<u32>>,
+    /// Sequence numbers of failed programs whose next try waits for a line, by group.
+    pub(crate) retries: Vec<usize>,
     /// Frontiers that wait for a free line, by group.
     pub(crate) stalled: Vec<u32>,
     /// Tasks that wait so for the host, and since when any does.
@@ -131,15 +83,17 @@ impl State {
                 return (index, false);
             }
         }
-        let old = match before {
-            Where::Nowhere => NONE,
-            Where::Flash(place) => place,
-            Where::Buffer(index) => self.slots.get(index).place,
+        let (old, bare_since) = match before {
+            Where::Nowhere => (NONE, self.slots.next_serial()),
+            Where::Flash(place) => (place, 0),
+            Where::Buffer(index) => {
+                let issued = self.slots.get(index);
+                (issued.place, issued.bare_since)
+            }
         };
         let index = self.slots.add(Slot {
             state: SlotState::Pending,
             moved: false,
-            bare: false,
             cause: new.cause as u8,
             tag: new.tag,
             page: new.page,
@@ -147,6 +101,7 @@ impl State {
             place: NONE,
             successor: NONE,
             successor_serial: 0,
+            bare_since,
             serial: 0,
         });
         if let Where::Buffer(issued) = before {
@@ -170,7 +125,6 @@ impl State {
         let index = self.slots.add(Slot {
             state: SlotState::Pending,
             moved: true,
-            bare: false,
             cause: cause as u8,
             tag,
             page,
@@ -178,6 +132,7 @@ impl State {
             place: NONE,
             successor: NONE,
             successor_serial: 0,
+            bare_since: 0,
             serial: 0,
         });
         self.frontiers[frontier].copies.push_back(index);
@@ -227,23 +182,14 @@ impl State {
 
     /// Host pages of which flash holds no version that counts, whatever stale ones
     /// lie about: those that are nowhere, and those whose only versions are still
-    /// on their way. Ascending, without repeats.
+    /// on their way. Ascending.
     pub(crate) fn without_version(&self, host_pages: u32) -> Vec<u32> {
-        let on_their_way = self.slots.in_use().filter(|(_, slot)| {
-            !slot.moved
-                && match slot.state {
-                    SlotState::Pending => slot.old == NONE,
-                    SlotState::Issued => slot.bare,
-                    _ => false,
-                }
-        });
-        let on_their_way = on_their_way.map(|(_, slot)| slot.page);
-        let nowhere = (0..host_pages).filter(|&page| self.map.get(page) == Where::Nowhere);
-        let mut pages: Vec<u32> = nowhere.chain(on_their_way).collect();
-        pages.retain(|&page| page < host_pages);
-        pages.sort_unstable();
-        pages.dedup();
-        pages
+        let is_bare = |&page: &u32| match self.map.get(page) {
+            Where::Nowhere => true,
+            Where::Flash(_) => false,
+            Where::Buffer(index) => self.slots.get(index).bare_since != 0,
+        };
+        (0..host_pages).filter(is_bare).collect()
     }
 
     /// Takes up to `room` live slots from the queues of a frontier, copies first;
@@ -297,21 +243,28 @@ impl State {
             self.slots.get_mut(slot.successor).old = place;
         }
         let slot = self.slots.get_mut(index);
-        if slot.state == SlotState::Pending {
-            slot.bare = slot.old == NONE;
-        }
         slot.state = SlotState::Issued;
         slot.place = place;
         slot.old = NONE;
     }
 
     /// The program of a slot has completed: the map points to flash, unless
-    /// something newer is there.
+    /// something newer is there, which has a version before it on flash from now on
+    /// if the page was not deallocated in between.
     #[inline]
     pub(crate) fn settle_slot(&mut self, index: u32) {
         let slot = *self.slots.get(index);
-        if self.map.get(slot.page) == Where::Buffer(index) {
-            self.map.set(slot.page, Where::Flash(slot.place));
+        match self.map.get(slot.page) {
+            Where::Buffer(newest) if newest == index => {
+                self.map.set(slot.page, Where::Flash(slot.place));
+            }
+            Where::Buffer(newest) => {
+                let newest = self.slots.get_mut(newest);
+                if slot.serial >= newest.bare_since {
+                    newest.bare_since = 0;
+                }
+            }
+            _ => {}
         }
         self.slots.release(index);
     }
@@ -474,6 +427,26 @@ impl State {
         copying.all(|f| f.open == NONE) && !lines.any(coming)
     }
 
+    /// Whether nothing is being programmed or erased, and failed programs wait for
+    /// lines that will not come.
+    pub(crate) fn is_stuck(&self, layout: &Layout) -> bool {
+        let waiting: usize = self.retries.iter().sum();
+        let settled = self.in_flight.settled;
+        let coming = |line: &Line| match line.state {
+            LineState::Erasing => true,
+            LineState::Collecting => {
+                line.readers > 0 || (line.erase_after > 0 && line.erase_after <= settled)
+            }
+            _ => false,
+        };
+        let none = |group: u32| {
+            self.retries[group as usize] == 0
+                || (self.lines.free_count(group) == 0
+                    && !self.lines_of(layout, group).iter().any(coming))
+        };
+        waiting > 0 && self.in_flight.unfinished() == waiting && (0..layout.groups).all(none)
+    }
+
     /// Whether a line of a group is closed that cannot be collected yet.
     pub(crate) fn is_closing(&self, layout: &Layout, group: u32) -> bool {
         let lines = self.lines_of(layout, group).iter();
@@ -517,6 +490,9 @@ impl State {
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self, layout: &Layout) {
         let mut pointed = vec![0_u32; self.lines.lines.len()];
+        let issued = self.slots.in_use();
+        let issued = issued.filter(|(_, slot)| slot.state == SlotState::Issued);
+        let on_their_way: Vec<u32> = issued.map(|(_, slot)| slot.place).collect();
         let mut point = |place: u32, by: &str| {
             if place != NONE && self.lines.is_valid(place) {
                 pointed[layout.line_of(place).0 as usize] += 1;
@@ -533,6 +509,8 @@ impl State {
                     assert_eq!(slot.page, page, "slot {index} holds another page");
                     point(slot.old, "a pending slot");
                     point(slot.place, "an issued slot");
+                    let bare = slot.old == NONE || on_their_way.contains(&slot.old);
+                    assert!(bare || slot.bare_since == 0, "page {page} is on flash");
                 }
             }
         }

@@ -139,11 +139,70 @@ fn at_seeded_points_where_copies_and_new_data_share_units() {
 fn at_seeded_points_while_programs_and_erases_fail() {
     for (protected, seed) in [(false, 21), (true, 22)] {
         let mut config = tiny(protected);
-        config.geometry.blocks_per_plane = 60;
-        config.wear.spare_blocks = 36;
+        config.geometry.blocks_per_plane = 80;
+        config.wear.spare_blocks = 56;
         config.faults.program_failures = 5_000;
         config.faults.erase_failures = 10_000;
         seeded(&config, LONG, seed, 500);
+    }
+}
+
+/// A drive of four channels on which one program in fifty fails, and whose lines
+/// survive that.
+fn failing() -> DriveConfig {
+    let mut config = tiny(false);
+    config.geometry.channels = 4;
+    config.geometry.blocks_per_plane = 60;
+    config.wear.spare_blocks = 36;
+    config.faults.program_failures = 20_000;
+    config
+}
+
+#[test]
+fn pages_rewritten_while_a_failed_program_of_theirs_is_tried_again() {
+    let mix = Mix {
+        span: 64,
+        ops: 400,
+        trims_percent: 0,
+        flushes_percent: 2,
+        ..LONG
+    };
+    for seed in 0..8 {
+        run(&failing(), mix, seed, |event, drive, model| {
+            if event % 4 == 0 {
+                let context = format!("seed {seed}, event {event}");
+                cut(&failing(), drive, model, &context);
+            }
+        });
+    }
+}
+
+#[test]
+fn deallocations_beside_pages_whose_program_failed() {
+    // So many that checkpoints of the journal are written all the time.
+    let mut config = failing();
+    config.geometry.channels = 2;
+    config.faults.program_failures = 50_000;
+    config.geometry.blocks_per_plane = 160;
+    config.wear.spare_blocks = 136;
+    let mix = Mix {
+        span: 48,
+        ops: 400,
+        trims_percent: 40,
+        flushes_percent: 4,
+        ..LONG
+    };
+    for seed in 0..8 {
+        run(&config, mix, seed, |event, drive, model| {
+            if event % 4 == 0 {
+                cut(
+                    &config,
+                    drive,
+                    model,
+                    &format!("seed {seed}, event {event}"),
+                );
+            }
+        });
     }
 }
 
