@@ -10,8 +10,12 @@
 //!   was asked of the drive later.
 //! - A store that is still on its way is in the queue: a power cut keeps any of its
 //!   lines, and loses the others.
+//! - A store is refused at once for what is on its way, as for what has arrived: a line
+//!   of another open transaction, or more lines than transactions may have.
 //! - A store that the drive refuses when it arrives is told by every verification from
 //!   then on, since nobody knows whose it was.
+//! - What arrived as the power went is in memory that a battery keeps: no later cut
+//!   loses it.
 //!
 //! The processor stands still while it loads or stores; that the flash may have to be
 //! read for a load keeps the task waiting, and leaves the core to others.
@@ -23,7 +27,7 @@ use crate::ledger::Who;
 use crate::link::Direction;
 use sim::{Rng, Semaphore, Sim};
 use ssd::front::RecoveryReport;
-use ssd::wlog::LINE;
+use ssd::wlog::{LINE, LINES, StoreError};
 use ssd::{ByteError, Drive};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -41,6 +45,11 @@ pub struct Posted {
 impl Posted {
     const fn lines(&self) -> usize {
         self.bytes.len() / LINE
+    }
+
+    /// One past its last byte.
+    const fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
     }
 
     /// Each line for itself.
@@ -64,15 +73,21 @@ pub(crate) struct Posting {
     gate: Semaphore,
     /// What the drive said of the first store that it refused.
     failure: Cell<Option<ByteError>>,
-    /// What arrived as the power went waits until the drive has recovered.
+    /// Entries at the head of the queue that arrived as the power went.
+    arrived: Cell<usize>,
+    /// They wait until the drive has recovered.
     held: Cell<bool>,
+    /// The drive is taking in the head of the queue, and counts its lines.
+    storing: Cell<bool>,
 }
 
 impl Posting {
     pub(crate) fn new(sim: &Sim, arrived: Vec<Posted>) -> Self {
         Self {
             lines: Cell::new(arrived.iter().map(Posted::lines).sum()),
-            held: Cell::new(!arrived.is_empty()),
+            arrived: Cell::new(arrived.len()),
+            held: Cell::new(false),
+            storing: Cell::new(false),
             queue: RefCell::new(arrived.into()),
             gate: Semaphore::new(sim, 1),
             failure: Cell::new(None),
@@ -93,7 +108,30 @@ impl Posting {
     fn pop(&self) {
         if let Some(posted) = self.queue.borrow_mut().pop_front() {
             self.lines.set(self.lines.get() - posted.lines());
+            self.arrived.set(self.arrived.get().saturating_sub(1));
         }
+    }
+
+    /// Whether nothing on its way has lines that transaction `tx` may not write.
+    fn check(&self, at: u64, end: u64, tx: u32) -> Result<(), StoreError> {
+        let queue = self.queue.borrow();
+        let mut others = queue.iter().filter(|p| p.tx != tx && p.tx != 0);
+        let found = others.find(|p| p.at < end && at < p.end());
+        let Some(posted) = found else { return Ok(()) };
+        let line = posted.at.max(at) / LINE as u64;
+        Err(StoreError::Locked {
+            page: (line / u64::from(LINES)) as u32,
+            line: (line % u64::from(LINES)) as u8,
+            by: posted.tx,
+        })
+    }
+
+    /// Lines of transactions that the drive has not counted.
+    fn open_lines(&self) -> u32 {
+        let queue = self.queue.borrow();
+        let later = queue.iter().skip(usize::from(self.storing.get()));
+        let open = later.filter(|p| p.tx != 0).map(Posted::lines);
+        open.sum::<usize>() as u32
     }
 
     /// Lets everything arrive that was posted so far.
@@ -112,9 +150,11 @@ impl Posting {
             else {
                 return;
             };
+            self.storing.set(true);
             if let Err(error) = drive.store(at, &bytes, tx, origin).await {
                 self.failure.set(self.failure.get().or(Some(error)));
             }
+            self.storing.set(false);
             self.pop();
         }
     }
@@ -143,23 +183,24 @@ impl BlockDevice {
         drive: Drive,
         arrived: Vec<Posted>,
     ) -> Result<Self, crate::HostError> {
-        let device = Self::with_posting(sim, config, drive, Posting::new(sim, arrived))?;
-        if !device.drive().has_transactions() {
-            device.shared.posting.held.set(false);
-        }
-        Ok(device)
+        let held = !arrived.is_empty() && drive.must_recover();
+        let posting = Posting::new(sim, arrived);
+        posting.held.set(held);
+        Self::with_posting(sim, config, drive, posting)
     }
 
     /// Of the stores that are on their way, those that arrive as the power is cut now:
-    /// any line may, and `rng` says which. Lines of transactions are left out, as a
-    /// commit pushes on what is on its way: theirs have not committed, and recovery
-    /// drops them.
+    /// any line may, and `rng` says which; what arrived at an earlier cut has. Lines of
+    /// transactions are left out, as a commit pushes on what is on its way: theirs have
+    /// not committed, and recovery drops them.
     #[must_use]
     pub fn arriving(&self, rng: &mut Rng) -> Vec<Posted> {
-        let queue = self.shared.posting.queue.borrow();
-        let counting = queue.iter().filter(|posted| posted.tx == 0);
+        let posting = &self.shared.posting;
+        let (queue, arrived) = (posting.queue.borrow(), posting.arrived.get());
+        let counting = queue.iter().skip(arrived).filter(|posted| posted.tx == 0);
         let lines = counting.flat_map(Posted::each);
-        lines.filter(|_| rng.chance(1, 2)).collect()
+        let lines = lines.filter(|_| rng.chance(1, 2));
+        queue.iter().take(arrived).cloned().chain(lines).collect()
     }
 
     /// Keeps the core of the current task busy with `lines` accesses of `span` each,
@@ -217,10 +258,13 @@ impl BytePort for BlockDevice {
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
         let len = bytes.len() as u64;
         let shared = &self.shared;
-        shared.drive.check_store(at, len, tx)?;
         let (span, most) = (shared.config.bytes.store, shared.config.bytes.posted);
         let lines = len / LINE as u64;
         self.access(lines, span, Direction::ToDrive).await;
+        // Others may have stored while the core was busy.
+        let waiting = shared.posting.open_lines();
+        shared.drive.check_store(at, len, tx, waiting)?;
+        shared.posting.check(at, at + len, tx)?;
         shared.posting.push(Posted {
             at,
             bytes: bytes.into(),

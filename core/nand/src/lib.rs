@@ -42,5 +42,5 @@ pub use faults::Faults;
 pub use geometry::{BlockId, Geometry, GeometryError, MAX_PLANES, Row};
 pub use media::{BlockDelta, BlockImage, BlockImageError, Media, NandError};
 pub use part::{PARTS, Part, Timing};
-pub use payload::{Payload, UNIT};
+pub use payload::{PART, Partly, Payload, UNIT};
 pub use watch::Watch;

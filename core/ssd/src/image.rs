@@ -44,7 +44,7 @@
 //! | --- | --- |
 //! | *block* | index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1 written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has pages: label u64, base stamp u64, *stamp*s, a word u32 a sector, *run*s |
 //! | *stamp* | u32, one a program: difference to the base stamp, or 2³²−1 if it cannot be read |
-//! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector; runs up to the number of sectors |
+//! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost, 4 lost in part), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector, for sectors lost in part a bit for each lost 64 bytes (u64) and the bytes; runs up to the number of sectors |
 //! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |
 //! | *write* | page u32, first line u8, lines u8, origin u16, transaction u32, u64 a bit set for each line of it that is invalid, then 64 bytes a line if the drive keeps contents |
 //! | *trim* | sequence number u64, first page u32, pages u32 |
@@ -264,11 +264,12 @@ const ZEROS: u8 = 0;
 const FILL: u8 = 1;
 const BYTES: u8 = 2;
 const LOST: u8 = 3;
+const PARTLY: u8 = 4;
 
 /// Whether two sectors go into one run.
 fn alike(a: &Payload, b: &Payload) -> bool {
     match (a, b) {
-        (Payload::Bytes(_), Payload::Bytes(_)) => true,
+        (Payload::Bytes(_), Payload::Bytes(_)) | (Payload::Partly(_), Payload::Partly(_)) => true,
         _ => a == b,
     }
 }
@@ -280,6 +281,7 @@ fn put_runs<W: Write>(sections: &mut Sections<'_, W>, payload: &[Payload]) -> io
             Payload::Fill(_) => FILL,
             Payload::Bytes(_) => BYTES,
             Payload::Lost => LOST,
+            Payload::Partly(_) => PARTLY,
         };
         sections.put(&[kind])?;
         sections.put(&(run.len() as u32).to_le_bytes())?;
@@ -287,8 +289,13 @@ fn put_runs<W: Write>(sections: &mut Sections<'_, W>, payload: &[Payload]) -> io
             sections.put(&pattern.to_le_bytes())?;
         }
         for payload in run {
-            if let Payload::Bytes(bytes) = payload {
-                sections.put(&bytes[..])?;
+            match payload {
+                Payload::Bytes(bytes) => sections.put(&bytes[..])?,
+                Payload::Partly(partly) => {
+                    sections.put(&partly.lost.to_le_bytes())?;
+                    sections.put(&partly.bytes)?;
+                }
+                _ => {}
             }
         }
     }
@@ -317,8 +324,14 @@ fn take_runs(
                     payload.push(Payload::Bytes(Arc::new(bytes)));
                 }
             }
+            PARTLY => {
+                for _ in 0..count {
+                    let lost = reader.u64()?;
+                    payload.push(Payload::with_lost(reader.array()?, lost));
+                }
+            }
             _ => {
-                let kinds = format_args!("0 to 3");
+                let kinds = format_args!("0 to 4");
                 reader.require("the kind of a run", u64::from(kind), kinds, false)?;
             }
         }

@@ -182,8 +182,9 @@ impl Core {
                 }
                 let payload = sectors.as_ref().and_then(|s| s.get(index as usize));
                 let payload = payload.unwrap_or(&Payload::Zero);
-                if *payload == Payload::Lost {
-                    return Err(IoError::Media(from / SECTOR));
+                let lost = payload.first_lost((from - at) as usize, (to - at) as usize);
+                if let Some(lost) = lost {
+                    return Err(IoError::Media((at + lost as u64) / SECTOR));
                 }
                 let (offset, len) = ((from - start) as usize, (to - from) as usize);
                 sink.take(offset, len, payload, (from - at) as usize);

@@ -12,7 +12,6 @@ use crate::state::{Incoming, State};
 use crate::wlog::{self, LINE};
 use nand::{Payload, UNIT};
 use std::rc::Rc;
-use std::sync::Arc;
 use units::{Extent, Origin, SECTOR};
 
 /// Bytes of a mapped page that a command covers.
@@ -236,7 +235,8 @@ pub(crate) fn lay_over_page(
     }
 }
 
-/// Lays `content` over bytes `from` to `to` of a sector.
+/// Lays `content` over bytes `from` to `to` of a sector; what is lost of the rest
+/// stays so.
 fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>, offset: usize) {
     let whole = to - from == UNIT;
     match content {
@@ -244,6 +244,8 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
         Content::Fill(pattern) if whole => *payload = Payload::Fill(pattern),
         Content::Sectors(new) if whole => *payload = new[offset / UNIT].clone(),
         _ => {
+            let written = wlog::mask((from / LINE) as u8, ((to - from) / LINE) as u8);
+            let lost = payload.lost() & !written;
             let mut bytes = payload.to_bytes();
             match content {
                 Content::Nothing => bytes[from..to].fill(0),
@@ -255,7 +257,7 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
                 }
                 Content::Sectors(_) => panic!("payloads are written whole"),
             }
-            *payload = Payload::Bytes(Arc::new(bytes));
+            *payload = Payload::with_lost(bytes, lost);
         }
     }
 }

@@ -523,7 +523,7 @@ fn pattern_of(page: &Payload, len: u64) -> Option<u64> {
     match page {
         Payload::Zero => Some(0),
         Payload::Fill(pattern) => Some(*pattern),
-        Payload::Lost => None,
+        Payload::Lost | Payload::Partly(_) => None,
         Payload::Bytes(bytes) => {
             let bytes = &bytes[..len as usize];
             let mut first = [0; 8];

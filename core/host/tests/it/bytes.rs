@@ -3,6 +3,7 @@
 use host::{BlockDevice, BlockPort, BytePort, HostConfig, Purpose, Who};
 use sim::{Kernel, Seed, Sim};
 use ssd::front::FrontConfig;
+use ssd::wlog::StoreError;
 use ssd::{ByteError, Content, Drive, DriveConfig, DriveMedia, Preset};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -211,4 +212,212 @@ fn what_the_drive_cannot_take_is_refused_at_once() {
     assert_eq!(unaligned, "64 bytes at 32 are not whole lines of 64 bytes");
     assert!(refused(true, 64 * MIB, 64, 0).contains("past the end"));
     assert!(refused(false, 0, 64, 1).contains("no transactions"));
+}
+
+/// A host whose processor posts up to `posted` lines.
+fn posting(posted: u32) -> HostConfig {
+    let mut host = HostConfig::default();
+    host.bytes.posted = posted;
+    host
+}
+
+/// How many lines are still on their way, if a cut keeps each or not.
+fn on_their_way(device: &BlockDevice) -> usize {
+    let mut rng = Seed(5).stream("arriving");
+    let cuts = (0..64).map(|_| device.arriving(&mut rng).len());
+    cuts.max().unwrap_or(0)
+}
+
+#[test]
+fn posted_lines_arrive_when_there_are_more_than_the_processor_keeps() {
+    let work = |_, device: BlockDevice| async move {
+        let mut waiting = Vec::new();
+        for line in 0..6 {
+            store(&device, line * 64, 1, 0).await.unwrap();
+            waiting.push(on_their_way(&device));
+        }
+        // A larger one goes as a whole.
+        device
+            .store(4_096, &[1; 5 * LINE], 0, Who::default())
+            .await
+            .unwrap();
+        waiting.push(on_their_way(&device));
+        waiting
+    };
+    let (waiting, ..) = on_drive(&config(true), posting(4), work);
+    assert_eq!(waiting, [1, 2, 3, 4, 0, 1, 0]);
+}
+
+#[test]
+fn a_line_on_its_way_belongs_to_its_transaction() {
+    let work = |_, device: BlockDevice| async move {
+        store(&device, 4_096 + 64, 1, 8).await.unwrap();
+        let by = 8;
+        let (page, line) = (1, 1);
+        let locked = Err(StoreError::Locked { page, line, by }.into());
+        assert_eq!(store(&device, 4_096 + 64, 2, 9).await, locked);
+        let wide = device.store(4_096, &[2; 3 * LINE], 0, Who::default());
+        assert_eq!(wide.await, locked);
+        store(&device, 4_096 + 64, 3, 8).await.unwrap();
+        store(&device, 4_096 + 128, 3, 9).await.unwrap();
+        device.verify().await.unwrap();
+        assert_eq!(store(&device, 4_096 + 64, 2, 9).await, locked);
+        device.commit(8).await.unwrap();
+        store(&device, 4_096 + 64, 4, 9).await.unwrap();
+        device.verify().await
+    };
+    let (verified, ..) = on_drive(&config(true), posting(64), work);
+    assert_eq!(verified, Ok(()), "nothing was refused when it arrived");
+}
+
+#[test]
+fn lines_on_their_way_count_for_the_size_of_transactions() {
+    let config = config(true);
+    let work = |_, device: BlockDevice| async move {
+        let most = device.transaction_lines();
+        for line in 0..most {
+            store(&device, line * 64, 1, 1 + line as u32 % 3)
+                .await
+                .unwrap();
+        }
+        let refused = store(&device, most * 64, 1, 2).await;
+        let oversized = matches!(
+            refused,
+            Err(ByteError::Store(StoreError::Oversized { open, .. })) if u64::from(open) == most + 1
+        );
+        assert!(oversized, "{refused:?}");
+        store(&device, most * 64, 1, 0).await.unwrap();
+        device.verify().await
+    };
+    let (verified, ..) = on_drive(&config, posting(60_000), work);
+    assert_eq!(verified, Ok(()));
+}
+
+#[test]
+fn a_store_that_is_refused_when_it_arrives_is_told_from_then_on() {
+    let work = |sim: Sim, device: BlockDevice| async move {
+        store(&device, 0, 1, 5).await.unwrap();
+        let other = device.clone();
+        let committing = sim.spawn(async move { other.commit(5).await });
+        // The command is on its way to the drive, and this comes in behind it.
+        sim.sleep(Ns(1_000)).await;
+        store(&device, 64, 1, 5).await.unwrap();
+        assert_eq!(committing.await, Ok(()));
+        let late = Err(StoreError::Committed(5).into());
+        assert_eq!(device.verify().await, late);
+        store(&device, 128, 1, 0).await.unwrap();
+        assert_eq!(device.verify().await, late, "nobody knows whose it was");
+        let mut lines = [9; 3 * LINE];
+        device.load(0, &mut lines, Who::default()).await.unwrap();
+        [lines[0], lines[64], lines[128]]
+    };
+    let (lines, ..) = on_drive(&config(true), posting(64), work);
+    assert_eq!(lines, [1, 0, 1]);
+}
+
+#[test]
+fn stores_of_several_tasks_arrive_in_the_order_in_which_they_were_posted() {
+    let config = config(true);
+    let work = |sim: Sim, device: BlockDevice| async move {
+        let task = |number: u8| {
+            let device = device.clone();
+            sim.spawn(async move {
+                let (mut last, mut mine) = (0, 0);
+                for round in 0..40_u8 {
+                    // One line of all, and one of its own transaction.
+                    last = round.wrapping_mul(8) + number;
+                    store(&device, 0, last, 0).await.unwrap();
+                    let tx = u32::from(number) + 1;
+                    let own = store(&device, 64 + 64 * u64::from(round % 2), last, tx).await;
+                    mine += u32::from(own.is_ok());
+                }
+                (last, mine)
+            })
+        };
+        let tasks: Vec<_> = (0..4).map(task).collect();
+        let mut done = Vec::new();
+        for task in tasks {
+            done.push(task.await);
+        }
+        let mut now = [0; LINE];
+        device.load(0, &mut now, Who::default()).await.unwrap();
+        assert!(done.iter().any(|(last, _)| *last == now[0]), "the last one");
+        // Whoever came first has the lines until it commits.
+        let owners = done.iter().filter(|(_, mine)| *mine > 0).count();
+        assert!((1..=2).contains(&owners), "{done:?}");
+        device.verify().await
+    };
+    let (verified, ..) = on_drive(&config, posting(16), work);
+    assert_eq!(verified, Ok(()));
+}
+
+#[test]
+fn a_commit_waits_for_room_for_what_is_on_its_way() {
+    let config = config(true);
+    let work = |_, device: BlockDevice| async move {
+        // As much as the log has, but for little.
+        let slots = 256 * KIB / 80;
+        for line in 0..slots - 1_400 {
+            store(&device, MIB + line * 64, 1, 0).await.unwrap();
+        }
+        device.verify().await.unwrap();
+        for line in 0..1_300 {
+            store(&device, line * 64, 7, 3).await.unwrap();
+        }
+        let before = device.drive().ledger().bytes;
+        device.commit(3).await.unwrap();
+        let after = device.drive().ledger().bytes;
+        assert!(after.cleanings > before.cleanings, "room was made");
+        device.verify().await
+    };
+    let (verified, device, _kernel) = on_drive(&config, posting(60_000), work);
+    assert_eq!(verified, Ok(()));
+    let seen = after_cuts(&device, &config, [0, 1_299 * 64]);
+    assert_eq!(seen, [[7, 7]].into(), "all of it or nothing");
+}
+
+/// Power-on after a cut of `device`, as far as the host holds what arrived.
+fn powered_on(device: &BlockDevice, config: &DriveConfig) -> (BlockDevice, Kernel) {
+    let mut rng = Seed(4).stream("arriving");
+    let (media, arrived) = (device.drive().at_power_cut(), device.arriving(&mut rng));
+    let kernel = Kernel::new();
+    let (sim, config) = (kernel.sim(), config.clone());
+    let device = kernel.block_on(async move {
+        let drive = Drive::power_on(&sim, &config, media, Seed(1));
+        BlockDevice::after_cut(&sim, HostConfig::default(), drive.await.unwrap(), arrived)
+    });
+    (device.unwrap(), kernel)
+}
+
+#[test]
+fn what_arrived_at_a_cut_survives_the_next_one_with_or_without_transactions() {
+    for commits in [Bytes(KIB), Bytes(0)] {
+        let mut config = config(true);
+        config.front.as_mut().unwrap().log.commits = commits;
+        let work = |_, device: BlockDevice| async move {
+            // Something that has to be recovered.
+            store(&device, 8_192, 1, 0).await.unwrap();
+            device.verify().await.unwrap();
+            for line in 0..16 {
+                store(&device, line * 64, 2, 0).await.unwrap();
+            }
+        };
+        let (_, device, _kernel) = on_drive(&config, posting(64), work);
+        let (back, kernel) = powered_on(&device, &config);
+        let held = on_their_way(&back);
+        assert!((1..16).contains(&held), "some of 16: {held}");
+        let (again, _kernel) = powered_on(&back, &config);
+        assert_eq!(on_their_way(&again), held);
+        let recovered = back.clone();
+        let new = kernel.block_on(async move {
+            recovered.recover().await.unwrap();
+            recovered.verify().await.unwrap();
+            let mut lines = [0; 16 * LINE];
+            let who = Who::default();
+            recovered.load(0, &mut lines, who).await.unwrap();
+            lines.chunks(LINE).filter(|line| line[0] == 2).count()
+        });
+        assert_eq!(new, held, "commits: {commits}");
+        assert_eq!(on_their_way(&back), 0);
+    }
 }

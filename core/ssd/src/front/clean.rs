@@ -206,15 +206,13 @@ impl Core {
         }
         let old = self.contents(page).and_then(|old| old.into_iter().next());
         let old = old.unwrap_or_default();
-        if old == Payload::Lost || !is_readable {
-            return Payload::Lost;
-        }
+        let lost = if is_readable { old.lost() } else { u64::MAX };
         let mut bytes = old.to_bytes();
         for line in (0..64).filter(|line| image.lines >> line & 1 == 1) {
             let at = line * LINE..(line + 1) * LINE;
             bytes[at.clone()].copy_from_slice(&image.bytes[at]);
         }
-        Payload::Bytes(Arc::new(bytes))
+        Payload::with_lost(bytes, lost & !image.lines)
     }
 
     /// Moves all that the front holds to the write buffer; what has not committed

@@ -97,14 +97,22 @@ impl Drive {
     }
 
     /// Whether [`Drive::store`] of `len` bytes would be taken, if it came now and
-    /// there was room.
+    /// there was room, behind `waiting` lines of transactions that are on their way.
     ///
     /// # Errors
     /// If not: as [`Drive::store`].
-    pub fn check_store(&self, at: u64, len: u64, tx: u32) -> Result<(), ByteError> {
+    pub fn check_store(&self, at: u64, len: u64, tx: u32, waiting: u32) -> Result<(), ByteError> {
         let front = self.core.front()?;
         let (first, end) = lines_of(at, len, self.core.config.capacity.0)?;
-        self.core.check_store(front, first, end, tx)
+        let waiting = waiting + front.arriving.get();
+        self.core.check_store(front, (first, end), tx, waiting)
+    }
+
+    /// Whether nothing can be stored before [`Drive::recover`].
+    #[must_use]
+    pub fn must_recover(&self) -> bool {
+        let front = self.core.front.as_ref();
+        front.is_some_and(|front| front.unrecovered.get())
     }
 
     /// Writes the lines at byte `at`, for transaction `tx`; 0 is none. When this
@@ -131,7 +139,7 @@ impl Drive {
         if front.log.is_some() {
             self.core.append(front, (first, end), tx, tag, bytes).await
         } else {
-            self.core.check_store(front, first, end, tx)?;
+            self.core.check_store(front, (first, end), tx, 0)?;
             self.core.put_lines(front, (first, end), tag, bytes).await?;
             Ok(())
         }
@@ -221,8 +229,15 @@ impl Core {
         Err(lost(piece.page))
     }
 
-    /// Everything that can be said against a store before there is room for it.
-    fn check_store(&self, front: &Front, first: u64, end: u64, tx: u32) -> Result<(), ByteError> {
+    /// Everything that can be said against a store before there is room for it, behind
+    /// `waiting` lines of transactions.
+    fn check_store(
+        &self,
+        front: &Front,
+        (first, end): (u64, u64),
+        tx: u32,
+        waiting: u32,
+    ) -> Result<(), ByteError> {
         if tx != 0 && !front.config.has_transactions() {
             return Err(ByteError::NoTransactions);
         }
@@ -236,7 +251,7 @@ impl Core {
             return Ok(());
         };
         let writes = pieces(first, end).map(|piece| write(piece, tx, 0, &[]));
-        Ok(log.borrow().check_writes(writes)?)
+        Ok(log.borrow().check_writes(writes, waiting)?)
     }
 
     /// Appends lines to the log, once there is room.
@@ -249,16 +264,37 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), ByteError> {
         let gate = front.gate.acquire(1).await;
-        self.check_store(front, first, end, tx)?;
-        for piece in pieces(first, end) {
-            self.append_piece(front, write(piece, tx, tag, &bytes[piece.bytes()]))
-                .await?;
-        }
+        self.check_store(front, (first, end), tx, 0)?;
+        front
+            .arriving
+            .set(if tx == 0 { 0 } else { (end - first) as u32 });
+        let appended = self.append_pieces(front, (first, end), tx, tag, bytes);
+        let appended = appended.await;
+        front.arriving.set(0);
+        appended?;
         drop(gate);
         if self.must_clean(front) {
             front.work.notify(&self.sim);
         }
         self.sim.sleep(Self::line_time(front, first, end)).await;
+        Ok(())
+    }
+
+    async fn append_pieces(
+        &self,
+        front: &Front,
+        (first, end): (u64, u64),
+        tx: u32,
+        tag: u16,
+        bytes: &[u8],
+    ) -> Result<(), ByteError> {
+        for piece in pieces(first, end) {
+            let write = write(piece, tx, tag, &bytes[piece.bytes()]);
+            self.append_piece(front, write).await?;
+            let left = front.arriving.get();
+            let left = left.saturating_sub(u32::from(piece.lines));
+            front.arriving.set(left);
+        }
         Ok(())
     }
 
@@ -311,8 +347,7 @@ impl Core {
                     Some(old) => old,
                     None => self.newest_payload(piece.page),
                 };
-                let laid = lay_lines(old, piece, &bytes[piece.bytes()]);
-                Some(laid.ok_or(lost(piece.page))?)
+                Some(lay_lines(old, piece, &bytes[piece.bytes()]))
             } else {
                 None
             };
@@ -367,14 +402,14 @@ fn write(piece: Piece, tx: u32, tag: u16, bytes: &[u8]) -> Write<'_> {
     }
 }
 
-/// `payload` with `bytes` at the lines of `piece`; none if the rest of it is lost.
-fn lay_lines(payload: Payload, piece: Piece, bytes: &[u8]) -> Option<Payload> {
-    let mut page = match payload {
-        Payload::Bytes(page) => page,
-        Payload::Lost if piece.mask() != u64::MAX => return None,
-        other => Arc::new(other.to_bytes()),
-    };
+/// `payload` with `bytes` at the lines of `piece`; what is lost of the rest stays so.
+fn lay_lines(payload: Payload, piece: Piece, bytes: &[u8]) -> Payload {
     let from = usize::from(piece.line) * LINE;
-    Arc::make_mut(&mut page)[from..from + bytes.len()].copy_from_slice(bytes);
-    Some(Payload::Bytes(page))
+    if let Payload::Bytes(mut page) = payload {
+        Arc::make_mut(&mut page)[from..from + bytes.len()].copy_from_slice(bytes);
+        return Payload::Bytes(page);
+    }
+    let mut page = payload.to_bytes();
+    page[from..from + bytes.len()].copy_from_slice(bytes);
+    Payload::with_lost(page, payload.lost() & !piece.mask())
 }

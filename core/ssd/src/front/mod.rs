@@ -50,8 +50,8 @@
 //!   time of DRAM a line. COMMIT costs what a command does. The way from
 //!   the processor to the drive (4.8 and 0.6 µs in `bytefs` Table 4) is the host's.
 //! - RECOVER costs a look-up for each entry that it scans. After it all is on flash.
-//! - A page whose old contents cannot be read any more is written as lost when it is
-//!   cleaned, so that reads of it fail rather than give half of it.
+//! - When a page is cleaned whose old contents cannot be read any more, the lines that
+//!   the log does not have are written as lost, so that reads of them fail.
 
 mod cache;
 mod clean;
@@ -74,7 +74,6 @@ use cache::{Cache, Dirty};
 use nand::{Payload, UNIT};
 use sim::{Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use units::SECTOR;
 
 const _: () = assert!(LINE * LINES as usize == UNIT);
@@ -101,6 +100,8 @@ pub(crate) struct Front {
     cache: Option<RefCell<Cache>>,
     /// Stores pass one by one.
     gate: Semaphore,
+    /// Lines of a transaction that the store in the gate will still append.
+    arriving: Cell<u32>,
     /// One cleaning at a time.
     cleaning: Semaphore,
     /// The log may have to be cleaned.
@@ -148,6 +149,7 @@ impl Front {
             log: log.map(RefCell::new),
             cache: cache.map(RefCell::new),
             gate: Semaphore::new(sim, 1),
+            arriving: Cell::new(0),
             cleaning: Semaphore::new(sim, 1),
             work: Signal::default(),
             freed: Signal::default(),
@@ -317,14 +319,12 @@ impl Core {
         }
         let behind = behind.and_then(|sectors| sectors.into_iter().next());
         let behind = behind.unwrap_or_default();
-        if behind == Payload::Lost && logged != u64::MAX {
-            return Some(vec![Payload::Lost]);
-        }
+        let lost = behind.lost() & !logged;
         let mut bytes = behind.to_bytes();
         if let Some(log) = &front.log {
             log.borrow().merge(page, 0, &mut bytes);
         }
-        Some(vec![Payload::Bytes(Arc::new(bytes))])
+        Some(vec![Payload::with_lost(bytes, lost)])
     }
 
     /// As [`Core::newest`]; zeros if nothing.

@@ -1,7 +1,7 @@
 //! The page cache: what comes in from flash, what goes back, and blocks through it.
 
+use super::Front;
 use super::cache::Dirty;
-use super::{Front, lost};
 use crate::drive::{Content, Core, IoError, Sink};
 use crate::ledger::{Cause, ReadCause};
 use crate::state::Incoming;
@@ -174,9 +174,6 @@ impl Core {
             }
             let payload = if self.config.flash.keep_contents {
                 let old = (!whole).then(|| self.newest_payload(page));
-                if old == Some(Payload::Lost) {
-                    return Err(lost(page));
-                }
                 let mut laid = [Payload::Zero];
                 lay_over_page(&mut laid, old.map(|old| vec![old]), part, content);
                 let [laid] = laid;

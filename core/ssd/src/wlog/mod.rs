@@ -214,13 +214,14 @@ impl<I: Index> Log<I> {
     }
 
     /// Whether `writes` of one transaction could be taken one after the other, each
-    /// once there is room for it.
+    /// once there is room for it, behind `waiting` lines of open transactions.
     ///
     /// # Errors
     /// If they never could be.
     pub fn check_writes<'a>(
         &self,
         writes: impl Iterator<Item = Write<'a>>,
+        waiting: u32,
     ) -> Result<(), StoreError> {
         let mut lines = 0;
         for write in writes {
@@ -232,7 +233,7 @@ impl<I: Index> Log<I> {
                 u32::from(write.lines)
             };
         }
-        self.check_size(lines)
+        self.check_size(lines, waiting)
     }
 
     /// Appends a write.
@@ -241,7 +242,7 @@ impl<I: Index> Log<I> {
     /// If it must wait, or never can be. Nothing has changed then.
     //= bytefs 4.4
     pub fn store(&mut self, write: &Write<'_>) -> Result<(), StoreError> {
-        self.check_writes(std::iter::once(*write))?;
+        self.check_writes(std::iter::once(*write), 0)?;
         self.check_room(write)?;
         self.append(write);
         Ok(())
@@ -266,9 +267,9 @@ impl<I: Index> Log<I> {
 
     /// What is open is moved by cleaning, which needs as much room again; and a page
     /// that no transaction writes must find room beside.
-    fn check_size(&self, more: u32) -> Result<(), StoreError> {
+    fn check_size(&self, more: u32, waiting: u32) -> Result<(), StoreError> {
         let (_, slots) = self.fill();
-        let open = u64::from(self.open_lines()) + u64::from(more);
+        let open = u64::from(self.open_lines()) + u64::from(more) + u64::from(waiting);
         if more > 0 && 2 * open + u64::from(LINES) > u64::from(slots) {
             let open = open as u32;
             return Err(StoreError::Oversized { open, slots });

@@ -119,7 +119,7 @@ fn cut_media(
     let (task, has_log) = (again.clone(), config.front.unwrap().log.bytes.0 > 0);
     let line = [7; 64];
     let moved = kernel.block_on(async move {
-        let refused = task.check_store(0, 64, 0);
+        let refused = task.check_store(0, 64, 0, 0);
         assert!(matches!(refused, Ok(()) | Err(ByteError::Unrecovered)));
         let stored = task.store(640 * 4096, &line, 0, Origin(0)).await;
         assert_eq!(stored, refused, "{}", task.has_transactions());
@@ -143,7 +143,7 @@ fn cut_media(
     let off = again.clone();
     let media = kernel.block_on(async move { off.shutdown().await });
     let (_kernel, last) = recover(config, media);
-    assert_eq!(last.check_store(0, 64, 0), Ok(()), "shut down cleanly");
+    assert_eq!(last.check_store(0, 64, 0, 0), Ok(()), "shut down cleanly");
     let committed = last.peek(642).map_or(0, |page| page[0].to_bytes()[0]);
     assert_eq!(committed, u8::from(last.has_transactions()) * 7);
     left.check(&last, &format!("{context}, shut down"));
