@@ -203,6 +203,12 @@ impl BlockDevice {
         queue.iter().take(arrived).cloned().chain(lines).collect()
     }
 
+    /// Whether stores are on their way to the drive.
+    #[must_use]
+    pub fn has_posted(&self) -> bool {
+        self.shared.posting.lines.get() > 0
+    }
+
     /// Keeps the core of the current task busy with `lines` accesses of `span` each,
     /// whose bytes go `way`.
     async fn access(&self, lines: u64, span: Ns, way: Direction) {

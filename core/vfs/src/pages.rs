@@ -85,7 +85,7 @@ fn own_bytes(data: &mut Payload, whole: bool) -> &mut [u8; PAGE as usize] {
 /// Zeros the bytes from `from` on. False if they were zero already.
 fn zero_tail(data: &mut Payload, from: usize) -> bool {
     let clear = match data {
-        Payload::Zero | Payload::Fill(0) | Payload::Lost => true,
+        Payload::Zero | Payload::Fill(0) | Payload::Lost | Payload::Partly(_) => true,
         Payload::Fill(_) => false,
         Payload::Bytes(bytes) => bytes[from..].iter().all(|&b| b == 0),
     };

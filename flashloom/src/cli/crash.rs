@@ -14,6 +14,7 @@ use serde::Serialize;
 use ssd::Precondition;
 use stack::crash::{Cuts, explore};
 use stack::{Ending, Plan, StackName};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use units::Bytes;
 use vfs::CacheConfig;
@@ -91,6 +92,7 @@ struct Found {
     outside: u64,
     lost: u64,
     corrupt: u64,
+    met: BTreeMap<&'static str, u64>,
     failures: Vec<Failed>,
 }
 
@@ -198,6 +200,7 @@ impl Crash {
             outside: all.outside,
             lost: all.lost,
             corrupt: all.corrupt,
+            met: all.met.clone(),
             failures,
         }
     }
@@ -222,6 +225,9 @@ impl Found {
             ("corrupt", count(self.corrupt)),
         ];
         let mut out = facts(lines, style);
+        for (what, cuts) in &self.met {
+            out += &format!("{} cuts met {what}\n", count(*cuts));
+        }
         for failure in &self.failures {
             let Failed {
                 fault,

@@ -2,6 +2,7 @@
 
 use crate::points::{Cut, Points};
 use sim::{Kernel, Seed};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Failures that are kept in full; the rest is counted.
@@ -25,6 +26,11 @@ pub trait Subject {
     /// What a power cut at this instant leaves.
     fn cut(&self, live: &Self::Live) -> Self::Left;
 
+    /// What a power cut at this instant meets that is worth counting, by name.
+    fn meets(&self, _live: &Self::Live) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Powers on what is left, as tasks of `kernel`.
     fn power_on(&self, kernel: &Kernel, left: Self::Left) -> Self::Recovering;
 
@@ -40,6 +46,11 @@ pub trait Recovering {
 
     /// Whether it has come to its end, good or bad.
     fn is_done(&self) -> bool;
+
+    /// What another power cut at this instant meets that is worth counting, by name.
+    fn meets(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// What another power cut at this instant leaves.
     fn cut(&self) -> Self::Left;
@@ -110,6 +121,8 @@ pub struct Exploration {
     pub lost: u64,
     /// Judgements that found something corrupt.
     pub corrupt: u64,
+    /// How many cuts met what their subject counts, by its name.
+    pub met: BTreeMap<&'static str, u64>,
     /// The first failures.
     pub failures: Vec<Failure>,
 }
@@ -129,9 +142,18 @@ impl Exploration {
         self.outside += other.outside;
         self.lost += other.lost;
         self.corrupt += other.corrupt;
+        for (&what, cuts) in &other.met {
+            *self.met.entry(what).or_default() += cuts;
+        }
         let room = KEPT.saturating_sub(self.failures.len());
         let kept = other.failures.iter().take(room);
         self.failures.extend(kept.cloned());
+    }
+
+    fn meet(&mut self, met: Vec<&'static str>) {
+        for what in met {
+            *self.met.entry(what).or_default() += 1;
+        }
     }
 
     fn note(&mut self, cut: Cut, verdict: Verdict) {
@@ -209,6 +231,7 @@ fn try_cut<S: Subject>(
     found: &mut Exploration,
 ) {
     let left = subject.cut(live);
+    found.meet(subject.meets(live));
     let (events, verdict) = recover(subject, live, left.clone(), event);
     let wanted = points.recovery(event, events, seed);
     if wanted.is_none() || !matches!(points, Points::One(_)) {
@@ -216,7 +239,8 @@ fn try_cut<S: Subject>(
         found.note(Cut { event, recovery }, verdict);
     }
     let Some(recovery) = wanted else { return };
-    let left = cut_recovery(subject, left, recovery);
+    let (left, met) = cut_recovery(subject, left, recovery);
+    found.meet(met);
     let (_, verdict) = recover(subject, live, left, event);
     let recovery = Some(recovery);
     found.note(Cut { event, recovery }, verdict);
@@ -241,10 +265,15 @@ fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -
     )
 }
 
-/// What is left when recovery is cut before its event number `recovery`.
-fn cut_recovery<S: Subject>(subject: &S, left: S::Left, recovery: u64) -> S::Left {
+/// What is left when recovery is cut before its event number `recovery`, and what that
+/// cut meets.
+fn cut_recovery<S: Subject>(
+    subject: &S,
+    left: S::Left,
+    recovery: u64,
+) -> (S::Left, Vec<&'static str>) {
     let kernel = Kernel::new();
     let recovering = subject.power_on(&kernel, left);
     while kernel.sim().events() < recovery && kernel.step() {}
-    recovering.cut()
+    (recovering.cut(), recovering.meets())
 }

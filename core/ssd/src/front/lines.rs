@@ -1,7 +1,7 @@
 //! Loads, stores and commits.
 
 use super::cache::Dirty;
-use super::{Front, lost};
+use super::{Front, LogState, lost};
 use crate::bytes::{ByteError, lines_of};
 use crate::drive::{Core, Drive, IoError};
 use crate::ledger::ReadCause;
@@ -76,6 +76,12 @@ impl Drive {
         let front = self.core.front.as_ref();
         let front = front.filter(|front| front.config.has_transactions());
         front.map_or(0, |front| LogSizes::open_lines(front.config.log.bytes.0))
+    }
+
+    /// What the log of the drive is doing now; none without one.
+    #[must_use]
+    pub fn log_state(&self) -> Option<LogState> {
+        self.core.front.as_ref()?.log_state()
     }
 
     /// Reads the lines at byte `at` into `out`.
@@ -306,7 +312,7 @@ impl Core {
             let stored = log.borrow_mut().store(&write);
             match stored {
                 Ok(()) => break,
-                Err(StoreError::Full) => self.wait_for_space(front).await?,
+                Err(StoreError::Full) => self.wait_for_space(front, 0).await?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -314,15 +320,17 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until cleaning has made room.
-    async fn wait_for_space(&self, front: &Front) -> Result<(), IoError> {
+    /// Waits until cleaning has made room, for a store (0) or a commit (1).
+    async fn wait_for_space(&self, front: &Front, who: usize) -> Result<(), IoError> {
         if self.read_only.get() {
             return Err(IoError::ReadOnly);
         }
         let since = self.sim.now();
         front.someone_waits.set(true);
         front.work.notify(&self.sim);
+        front.waiting[who].update(|waiting| waiting + 1);
         front.freed.wait(&self.sim).await;
+        front.waiting[who].update(|waiting| waiting - 1);
         let mut state = self.state.borrow_mut();
         state.ledger.bytes.stall_ns += self.sim.now().since(since).0;
         Ok(())
@@ -379,7 +387,7 @@ impl Core {
             let committed = log.borrow_mut().commit(tx);
             match committed {
                 Ok(()) => break,
-                Err(CommitError::Full(_)) => self.wait_for_space(front).await?,
+                Err(CommitError::Full(_)) => self.wait_for_space(front, 1).await?,
                 Err(error) => return Err(error.into()),
             }
         }

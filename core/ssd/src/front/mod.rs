@@ -93,6 +93,25 @@ impl FrontMedia {
     }
 }
 
+/// What a log is doing at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogState {
+    /// Lines in it.
+    pub lines: u32,
+    /// Of those, lines of transactions that have not committed.
+    pub open_lines: u32,
+    /// Commits that are kept.
+    pub commits: u32,
+    /// A cleaning is under way.
+    pub is_cleaned: bool,
+    /// It holds what a power cut left.
+    pub is_unrecovered: bool,
+    /// A store waits since the log is full.
+    pub stores_wait: bool,
+    /// A commit waits since the log of commits is full.
+    pub commits_wait: bool,
+}
+
 /// Front of a drive under power.
 pub(crate) struct Front {
     config: FrontConfig,
@@ -112,6 +131,8 @@ pub(crate) struct Front {
     fetched: Signal,
     /// Stores or commits wait for space that was not freed since.
     someone_waits: Cell<bool>,
+    /// Stores and commits that wait for room.
+    waiting: [Cell<u32>; 2],
     /// What the power cut left of the log has not been recovered.
     unrecovered: Cell<bool>,
     /// RECOVER was called since power-on.
@@ -155,6 +176,7 @@ impl Front {
             freed: Signal::default(),
             fetched: Signal::default(),
             someone_waits: Cell::new(false),
+            waiting: Default::default(),
             recovered: Cell::new(false),
         })
     }
@@ -181,6 +203,21 @@ impl Front {
     /// What the battery keeps of one page of the cache.
     pub(crate) fn saved_page(&self, page: u32) -> Option<SavedSlot> {
         self.cache.as_ref()?.borrow().saved_page(page)
+    }
+
+    /// What the log is doing; none without one.
+    pub(crate) fn log_state(&self) -> Option<LogState> {
+        let log = self.log.as_ref()?.borrow();
+        let [stores, commits] = &self.waiting;
+        Some(LogState {
+            lines: log.fill().0,
+            open_lines: log.open_lines(),
+            commits: log.commits().0,
+            is_cleaned: log.is_frozen() && !self.unrecovered.get(),
+            is_unrecovered: self.unrecovered.get(),
+            stores_wait: stores.get() > 0,
+            commits_wait: commits.get() > 0,
+        })
     }
 
     /// Tells of what changes in log and cache from here on.

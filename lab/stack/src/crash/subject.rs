@@ -166,6 +166,24 @@ impl<H: Host> Files<H> {
     }
 }
 
+/// What a cut meets in a drive that is mapped into memory.
+fn met(device: &BlockDevice) -> Vec<&'static str> {
+    let Some(log) = device.drive().log_state() else {
+        return Vec::new();
+    };
+    let all = [
+        ("stores on their way", device.has_posted()),
+        ("lines of open transactions", log.open_lines > 0),
+        ("commits in the log", log.commits > 0),
+        ("a cleaning under way", log.is_cleaned),
+        ("a store that waits for a full log", log.stores_wait),
+        ("a commit that waits for a full log", log.commits_wait),
+        ("a recovery of the log under way", log.is_unrecovered),
+    ];
+    let met = all.into_iter().filter(|(_, is_met)| *is_met);
+    met.map(|(what, _)| what).collect()
+}
+
 /// What the clock shows when the drive is powered on, each time.
 fn now() -> Timestamp {
     Clock::default().at(Ns::ZERO)
@@ -274,6 +292,10 @@ impl<H: Host> Subject for Files<H> {
         Left::of(&live.sim, &live.device)
     }
 
+    fn meets(&self, live: &Live) -> Vec<&'static str> {
+        met(&live.device)
+    }
+
     fn power_on(&self, kernel: &Kernel, left: Left) -> Recovery {
         let recovery = Recovery {
             sim: kernel.sim(),
@@ -328,6 +350,13 @@ impl Recovering for Recovery {
 
     fn is_done(&self) -> bool {
         self.shown.borrow().is_some()
+    }
+
+    fn meets(&self) -> Vec<&'static str> {
+        let device = self.device.borrow();
+        device
+            .as_ref()
+            .map_or_else(Vec::new, |(device, _)| met(device))
     }
 
     fn cut(&self) -> Left {
