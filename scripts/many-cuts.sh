@@ -9,10 +9,11 @@
 # are shared among the cases, and a short run has fewer events to cut at. SEED (1) is
 # the first seed: the same numbers try the same cuts. One line for each case, then the
 # totals; the status is 1 if anything was lost or corrupt, and the commands that repeat
-# the first three of a case are shown. FLASHLOOM names another flashloom than
-# target/release's, RECORDINGS a directory of `.flt` files, which are cut as well, and
-# ONLY an extended regular expression that cases have to match. No path may have a
-# space in it. Needs e2fsprogs and jq.
+# the first three of a case are shown. Then what the cuts met of logs in drives: it is
+# 1 too if ByteFS was cut 10000 times and any of that was never met. FLASHLOOM names
+# another flashloom than target/release's, RECORDINGS a directory of `.flt` files, which
+# are cut as well as that of RocksDB, and ONLY an extended regular expression that cases
+# have to match. No path may have a space in it. Needs e2fsprogs and jq.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -67,46 +68,93 @@ cases() {
     echo "1 $stack anything:ops=1000 --set controller.power_loss_protection=true"
     echo "1 $stack varmail:files=50,threads=4,ops=500 --set controller.power_loss_protection=true"
   done
-  # Of drives that are read and written by bytes: with a log that is cleaned all the
-  # time, one whose commits fill up first, and one that is never cleaned.
-  for one in "${generators[@]}"; do
-    echo "2 bytefs@byte $one --set front.log.bytes=1MiB --set front.log.commits=256"
-    echo "1 bytefs-log@byte $one --set front.log.bytes=1MiB --set front.log.commits=256"
-    echo "1 nova@byte $one --set front.cache.bytes=1MiB"
-    echo "1 ext4@byte $one --set front.cache.bytes=1MiB"
+  by_bytes "${generators[@]}"
+  recordings
+}
+
+# Whether this flashloom has a stack.
+has() {
+  grep -q "^$1 " <<<"$stacks_known"
+}
+
+# Sizes of logs: one that is cleaned all the time, one that is hardly larger than the
+# lines that the largest call reserves, and one whose commits fill up first.
+small_log="--set front.log.bytes=1MiB --set front.log.commits=256"
+tight_log="--set front.log.bytes=896KiB --set front.log.commits=256"
+few_commits="--set front.log.bytes=2MiB --set front.log.commits=16"
+small_cache="--set front.cache.bytes=1MiB"
+
+# Of drives that are read and written by bytes: a share, a stack, and what the drive is
+# told.
+drives() {
+  echo "2 bytefs@byte $small_log"
+  echo "1 bytefs@byte $few_commits"
+  local stack
+  for stack in bytefs-log@byte bytefs-dual@byte bytefs+journal@byte pmfs@byte; do
+    if has "$stack"; then echo "1 $stack $small_log"; fi
   done
-  for one in "${kv[@]}"; do
-    echo "1 bytefs@byte ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes --set front.log.bytes=1MiB --set front.log.commits=256"
+  echo "1 nova@byte $small_cache"
+  echo "1 ext4@byte $small_cache"
+}
+
+by_bytes() {
+  local one share stack rest
+  for one in "$@"; do
+    while read -r share stack rest; do
+      echo "$share $stack $one $rest"
+    done < <(drives)
+  done
+  for one in a b c d e f; do
+    echo "1 bytefs@byte ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes $small_log"
   done
   for stack in bytefs@byte bytefs-log@byte bytefs+discard@byte; do
     echo "4 $stack anything:ops=1200"
     echo "4 $stack anything:ops=1200 --set front.log.bytes=1MiB --set front.log.commits=64"
-    echo "2 $stack anything:ops=3000 --set front.log.bytes=1MiB"
-    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB --set front.log.bytes=1MiB --set front.log.commits=256"
-    echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB --set front.log.bytes=1MiB --set front.log.commits=256"
+    echo "4 $stack anything:ops=3000,threads=8,size=256k $tight_log"
+    echo "4 $stack anything:ops=3000,threads=8,size=256k $few_commits"
+    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB $small_log"
+    echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB $small_log"
   done
-  echo "4 nova@byte anything:ops=1200"
-  echo "4 nova@byte anything:ops=1200 --set front.cache.bytes=1MiB"
-  echo "2 nova@byte anything:ops=1200,size=256k,room=64k --size 64MiB"
-  if [ -n "${RECORDINGS:-}" ]; then
-    for one in "$RECORDINGS"/*.flt; do
-      for stack in ext4@block ext4+journal@fdp ext4+discard@block bytefs@byte; do
-        echo "2 $stack $one:think=no"
-      done
-    done
-  fi
+  for stack in nova@byte ext4@byte pmfs@byte; do
+    if ! has "$stack"; then continue; fi
+    rest=$small_cache
+    if [ "$stack" = pmfs@byte ]; then rest=$small_log; fi
+    echo "4 $stack anything:ops=1200"
+    echo "4 $stack anything:ops=1200 $rest"
+    echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB $rest"
+  done
 }
 
+# Programs that force what they write all the time, with no time between their calls.
+recordings() {
+  local one stack share rest
+  local all=("$repository/flashloom/traces/rocksdb.flt:ops=20000,think=no")
+  if [ -n "${RECORDINGS:-}" ]; then
+    for one in "$RECORDINGS"/*.flt; do all+=("$one:think=no"); done
+  fi
+  for one in "${all[@]}"; do
+    for stack in ext4@block ext4+journal@fdp ext4+discard@block; do
+      echo "2 $stack $one"
+    done
+    while read -r share stack rest; do
+      echo "$((2 * share)) $stack $one $rest"
+    done < <(drives)
+  done
+}
+
+stacks_known=$("$flashloom" stacks)
 total=0
 while read -r share _; do total=$((total + share)); done < <(cases | grep -E -- "${ONLY:-.}")
 [ "$total" -gt 0 ] || stop "no case matches ${ONLY:-.}"
 
 list=$(mktemp)
-trap 'rm -f "$list"' EXIT
+met=$(mktemp)
+trap 'rm -f "$list" "$met"' EXIT
 cases | grep -E -- "${ONLY:-.}" >"$list"
 
 printf '%8s %8s %8s %6s %7s  %s\n' cuts recovery outside lost corrupt case
 sums=(0 0 0 0 0)
+bytefs=(0 0)
 while read -r share stack workload rest; do
   # A quarter of a case's cuts are of each of four seeds.
   points=$(((cuts * share / total + 3) / 4))
@@ -118,8 +166,24 @@ while read -r share stack workload rest; do
   read -ra found < <(jq -r '"\(.points) \(.recoveries_cut) \(.outside) \(.lost) \(.corrupt)"' <<<"$document")
   printf '%8d %8d %8d %6d %7d  %s\n' "${found[@]}" "$stack $workload $rest"
   jq -r '.failures[:3][] | "  \(.fault): \(.what)\n    \(.repeat)"' <<<"$document"
+  jq -c '.met' <<<"$document" >>"$met"
   for at in "${!sums[@]}"; do sums[at]=$((sums[at] + found[at])); done
+  if [[ $stack = bytefs* ]]; then
+    bytefs=($((bytefs[0] + found[0])) $((bytefs[1] + found[2])))
+  fi
 done <"$list"
 
 printf '%8d %8d %8d %6d %7d  %s\n' "${sums[@]}" "in all"
-[ "$((sums[3] + sums[4]))" = 0 ]
+printf '%8d %8s %8d %6s %7s  %s\n' "${bytefs[0]}" "" "${bytefs[1]}" "" "" "of ByteFS"
+
+missing=0
+if [ "${bytefs[0]}" -gt 0 ]; then
+  for what in "stores on their way" "lines of open transactions" "commits in the log" \
+    "a cleaning under way" "a store that waits for a full log" \
+    "a commit that waits for a full log" "a recovery of the log under way"; do
+    times=$(jq -s --arg what "$what" 'map(.[$what] // 0) | add' "$met")
+    printf '%8d cuts met %s\n' "$times" "$what"
+    if [ "$times" = 0 ] && [ "${bytefs[0]}" -ge 10000 ]; then missing=1; fi
+  done
+fi
+[ "$((sums[3] + sums[4] + missing))" = 0 ]

@@ -3,8 +3,8 @@
 use host::{BlockDevice, BlockPort, BytePort, HostConfig, Purpose, Who};
 use sim::{Kernel, Seed, Sim};
 use ssd::front::FrontConfig;
-use ssd::wlog::StoreError;
-use ssd::{ByteError, Content, Drive, DriveConfig, DriveMedia, Preset};
+use ssd::wlog::{CommitError, StoreError};
+use ssd::{ByteError, Content, Drive, DriveConfig, DriveMedia, IoError, Preset};
 use std::collections::BTreeSet;
 use std::future::Future;
 use units::{Bytes, Extent, KIB, MIB, Ns, Placement};
@@ -420,4 +420,85 @@ fn what_arrived_at_a_cut_survives_the_next_one_with_or_without_transactions() {
         assert_eq!(new, held, "commits: {commits}");
         assert_eq!(on_their_way(&back), 0);
     }
+}
+
+#[test]
+fn what_is_asked_wrongly_is_answered_with_an_error_that_says_so() {
+    let config = config(true);
+    let capacity = config.capacity.0;
+    let work = move |_, device: BlockDevice| async move {
+        let who = Who::default();
+        let mut line = [0; LINE];
+        let past = |error| matches!(error, Err(ByteError::Io(IoError::OutOfRange { .. })));
+        assert!(past(device.load(capacity, &mut line, who).await));
+        assert!(past(store(&device, capacity, 1, 0).await));
+        assert!(past(store(&device, u64::MAX - 63, 1, 0).await));
+        let two = device.load(capacity - 64, &mut [0; 2 * LINE], who).await;
+        assert!(past(two));
+        for (at, len) in [(1, LINE), (0, 63), (64, 0)] {
+            let refused = Err(ByteError::Unaligned {
+                at,
+                len: len as u64,
+            });
+            assert_eq!(device.load(at, &mut line[..len], who).await, refused);
+            assert_eq!(device.store(at, &line[..len], 1, who).await, refused);
+        }
+        let unknown = |tx| Err(CommitError::Unknown(tx).into());
+        let committed = |tx| Err(CommitError::Committed(tx).into());
+        for tx in [0, 1, u32::MAX] {
+            assert_eq!(device.commit(tx).await, unknown(tx));
+        }
+        // The greatest number is one like any other; which comes next is up to the
+        // host, and one that the log still has is refused.
+        for tx in [u32::MAX, 1] {
+            store(&device, u64::from(tx % 7) * 64, 1, tx).await.unwrap();
+            device.commit(tx).await.unwrap();
+            assert_eq!(device.commit(tx).await, committed(tx));
+            let again = Err(StoreError::Committed(tx).into());
+            assert_eq!(store(&device, 640, 1, tx).await, again);
+        }
+        device.recover().await.unwrap();
+        assert_eq!(device.recover().await, Err(ByteError::Recovered));
+        device.verify().await
+    };
+    let (verified, ..) = on_drive(&config, HostConfig::default(), work);
+    assert_eq!(verified, Ok(()), "nothing of it was taken");
+}
+
+#[test]
+fn a_drive_of_blocks_and_one_that_has_not_recovered_say_so() {
+    let mut blocks = config(true);
+    blocks.front = None;
+    let work = |_, device: BlockDevice| async move {
+        let mut line = [0; LINE];
+        let none = Err(ByteError::NoBytes);
+        let load = device.load(0, &mut line, Who::default()).await;
+        assert_eq!(load, none);
+        assert_eq!(store(&device, 0, 1, 0).await, none);
+        assert_eq!(device.commit(1).await, none);
+        device.recover().await
+    };
+    let (recovered, ..) = on_drive(&blocks, HostConfig::default(), work);
+    assert_eq!(recovered, Err(ByteError::NoBytes));
+
+    let config = config(true);
+    let work = |_, device: BlockDevice| async move {
+        store(&device, 0, 1, 3).await.unwrap();
+        device.commit(3).await.unwrap();
+    };
+    let (_, device, _kernel) = on_drive(&config, HostConfig::default(), work);
+    let (back, kernel) = powered_on(&device, &config);
+    kernel.block_on(async move {
+        let refused = Err(ByteError::Unrecovered);
+        assert_eq!(store(&back, 0, 2, 0).await, refused);
+        assert_eq!(back.commit(3).await, refused);
+        back.recover().await.unwrap();
+        assert_eq!(
+            back.commit(3).await,
+            Err(CommitError::Unknown(3).into()),
+            "its lines are on flash"
+        );
+        store(&back, 0, 2, 0).await.unwrap();
+        assert_eq!(back.verify().await, Ok(()));
+    });
 }

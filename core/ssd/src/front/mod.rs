@@ -38,7 +38,8 @@
 //! - Cleaning also begins when the commit entries are as full as the log may be;
 //!   COMMIT waits when they are full.
 //! - Numbers of transactions are free again once nothing of them is in the log; until
-//!   then a store or commit under a number that has committed is refused.
+//!   then a store or commit under a number that has committed is refused. They do not
+//!   run out: a log has fewer lines than there are numbers.
 //! - Uncommitted lines move in the order in which cleaning finds them; none of them
 //!   depends on another. Readers see them like any others.
 //! - A store without a transaction counts as committed at its place in the log.

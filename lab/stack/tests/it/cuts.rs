@@ -21,9 +21,13 @@ fn plan_of(stack: &str, workload: &str) -> Plan {
 }
 
 fn cuts(plan: Plan, memory: Bytes, lies: bool) -> Exploration {
+    cuts_at(plan, 20, memory, lies)
+}
+
+fn cuts_at(plan: Plan, points: u64, memory: Bytes, lies: bool) -> Exploration {
     let cuts = Cuts {
         plan,
-        points: Points::Some(20),
+        points: Points::Some(points),
         outside: 0,
         memory,
         lies,
@@ -106,6 +110,47 @@ fn undo_journals_need_drives_that_verify() {
     }
 }
 
+#[test]
+fn a_drive_of_bytes_that_does_not_keep_its_word_is_found_out() {
+    // With several threads the stores of one carry out what was promised to another.
+    for stack in ["bytefs@byte", "bytefs-log@byte", "nova@byte"] {
+        for workload in [
+            "varmail:files=20,threads=1,ops=300",
+            "anything:ops=300,threads=1",
+        ] {
+            let plan = plan(stack, 64, Precondition::Fresh, workload);
+            let found = cuts_at(plan, 100, ROOMY, true);
+            assert!(found.lost > 0, "{stack} {workload}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn every_file_system_on_a_drive_of_bytes_survives_cuts() {
+    for stack in ["bytefs@byte", "bytefs-log@byte", "nova@byte", "ext4@byte"] {
+        for workload in ["anything:ops=300", "varmail:files=20,threads=2,ops=300"] {
+            let plan = plan(stack, 64, Precondition::Fresh, workload);
+            let found = cuts_at(plan, 40, ROOMY, false);
+            let first = found.failures.first();
+            assert!(found.holds(), "{stack} {workload}: {first:#?}");
+            let log = stack.starts_with("bytefs");
+            assert_eq!(log, found.met.contains_key("commits in the log"));
+        }
+    }
+}
+
+#[test]
+fn recordings_of_programs_survive_cuts() {
+    let recording = "../../flashloom/traces/rocksdb.flt:ops=1500,think=no";
+    for stack in ["bytefs@byte", "nova@byte", "ext4@block"] {
+        let plan = plan(stack, 64, Precondition::Fresh, recording);
+        let found = cuts_at(plan, 20, ROOMY, false);
+        let first = found.failures.first();
+        assert!(found.holds(), "{stack}: {first:#?}");
+        assert_eq!(found.points, 20);
+    }
+}
+
 /// ByteFS on a drive with a log of `log`.
 fn with_log(log: Bytes, workload: &str) -> Plan {
     let mut plan = plan("bytefs@byte", 64, Precondition::Fresh, workload);
@@ -134,6 +179,38 @@ fn promises_hold_while_a_small_log_is_cleaned() {
     let found = cuts(with_log(log, workload), ROOMY, false);
     let first = found.failures.first();
     assert!(found.holds() && found.points == 20, "{first:#?}");
+}
+
+#[test]
+//= bytefs 4.3
+fn promises_hold_while_logs_are_full_and_recovery_is_cut() {
+    let workload = "anything:ops=3000,threads=8,size=256k";
+    let tight = with_log(Bytes(896 * KIB), workload);
+    let mut few = with_log(Bytes(2 * MIB), workload);
+    few.drive
+        .front
+        .as_mut()
+        .expect("it is one of bytes")
+        .log
+        .commits = Bytes(16);
+    let mut all = Exploration::default();
+    for plan in [tight, few] {
+        let found = cuts_at(plan, 300, ROOMY, false);
+        let first = found.failures.first();
+        assert!(found.holds(), "{first:#?}");
+        all.add(&found);
+    }
+    for what in [
+        "stores on their way",
+        "lines of open transactions",
+        "commits in the log",
+        "a cleaning under way",
+        "a store that waits for a full log",
+        "a commit that waits for a full log",
+        "a recovery of the log under way",
+    ] {
+        assert!(all.met.contains_key(what), "{what}: {:?}", all.met);
+    }
 }
 
 #[test]

@@ -46,6 +46,8 @@ fn accesses_that_are_no_lines_of_the_drive_are_refused() {
         }
         let past = |error| matches!(error, Err(ByteError::Io(IoError::OutOfRange { .. })));
         assert!(past(drive.check_store(capacity, 64, 0, 0)));
+        assert!(past(drive.load(capacity, &mut [0; 64]).await));
+        assert!(past(drive.load(capacity - 64, &mut [0; 128]).await));
         assert!(past(
             drive.store(capacity - 64, &[0; 128], 0, Origin(0)).await
         ));
