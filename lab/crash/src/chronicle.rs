@@ -10,8 +10,9 @@
 //!   the overwriting has ended; so is every size.
 //! - A change of names is in the log from its end on. One that has begun and not
 //!   ended may have happened or not, and so may a write.
-//! - The first moment that recovery may show is the one after the last change
-//!   that a force has covered.
+//! - The first moment that recovery may show is the one after the last change that had
+//!   ended when the one that a force has covered began: calls that overlap may have
+//!   happened in either order.
 //! - No two calls change one name at a time: the file API locks the directory.
 
 use crate::attributes::{Attributes, Known};
@@ -64,6 +65,10 @@ pub(crate) struct Change {
 pub(crate) struct Moment {
     /// When.
     at: u64,
+    /// Moments that there were when its call began: it comes after those.
+    pub(crate) since: usize,
+    /// Whether it was forced.
+    pub(crate) forced: bool,
     pub(crate) changes: Vec<Change>,
 }
 
@@ -325,6 +330,7 @@ impl Chronicle {
     /// It has ended: each name leads where it says now, all at once.
     pub fn end_names(&mut self, ticket: Ticket, changes: &[(Ino, &[u8], Option<Ino>)]) {
         self.pending.remove(&ticket);
+        let since = self.moments_at(ticket);
         let mut moment = Vec::new();
         for &(dir, name, to) in changes {
             let new = to.map(|ino| self.id(ino));
@@ -339,6 +345,8 @@ impl Chronicle {
         self.touch(&moment);
         self.log.push(Moment {
             at,
+            since,
+            forced: false,
             changes: moment,
         });
     }
@@ -454,9 +462,11 @@ impl Chronicle {
         }
         file.attributes.force(ticket.0);
         let covered = file.touches.partition_point(|&moment| moment < before);
-        let last = file.touches.drain(..covered).next_back();
-        if let Some(last) = last {
-            self.floor = self.floor.max(last + 1);
+        let forced: Vec<usize> = file.touches.drain(..covered).collect();
+        for moment in forced {
+            let moment = &mut self.log[moment];
+            moment.forced = true;
+            self.floor = self.floor.max(moment.since);
         }
     }
 

@@ -3,7 +3,9 @@
 //! Invariant: a state is accepted exactly if there is a moment, not before the
 //! floor, at which every name led to this very file with contents and attributes
 //! that are possible. At moments since it began, each call that was changing names
-//! at the cut may have changed all of them or none.
+//! at the cut may have changed all of them or none, and so may one that ended later,
+//! unless it was forced: of two calls neither of which began after the other had ended
+//! either may have been the first.
 
 use crate::attributes::Attributes;
 use crate::chronicle::{Becomes, Change, Chronicle, Edit, File, Id, Key, Part, Pending};
@@ -132,11 +134,13 @@ fn ensure_new(met: &mut BTreeSet<Ino>, ino: Ino) -> vfs::Result<()> {
 /// What is wrong with one name.
 type Wrong = (Fault, String);
 
-/// A call that was changing names at the cut.
+/// A call that was changing names at the cut, or at the moment that is looked at.
 struct Underway<'a> {
     /// Moments that there were when it began.
     since: usize,
-    names: &'a [(Key, Becomes)],
+    /// Whether it must have happened.
+    forced: bool,
+    names: Vec<&'a Key>,
     /// What is wrong if it has happened.
     happened: Vec<Wrong>,
 }
@@ -145,13 +149,14 @@ impl Chronicle {
     /// What recovery must not have shown; nothing if all promises were kept.
     #[must_use]
     pub fn judge(&self, shown: &Shown) -> Vec<(Fault, String)> {
-        let underway = self.underway(shown);
+        let mut underway = self.underway(shown);
         let mut names = self.names.clone();
         let keys: BTreeSet<&Key> = names.keys().chain(shown.0.keys()).collect();
         let compare = |key: &Key, id: Option<Id>| self.compare(key, id, shown.0.get(key));
         let wrong = |&key: &&Key| Some((key.clone(), compare(key, names.get(key).copied())?));
         let mut found: BTreeMap<Key, Wrong> = keys.iter().filter_map(wrong).collect();
         let mut best = excused(&found, &underway, self.log.len());
+        let pending = underway.len();
         for (at, moment) in self.log.iter().enumerate().skip(self.floor).rev() {
             if best.is_empty() {
                 break;
@@ -168,6 +173,21 @@ impl Chronicle {
                     None => found.remove(key),
                 };
             }
+            underway.push(Underway {
+                since: moment.since,
+                forced: moment.forced,
+                names: moment.changes.iter().map(|change| &change.key).collect(),
+                happened: moment
+                    .changes
+                    .iter()
+                    .filter_map(|change| compare(&change.key, change.new))
+                    .collect(),
+            });
+            let mut number = 0;
+            underway.retain(|call| {
+                number += 1;
+                number <= pending || call.since <= at
+            });
             if found.len() < best.len() + underway.len() * 2 {
                 let excused = excused(&found, &underway, at);
                 if excused.len() < best.len() {
@@ -191,7 +211,8 @@ impl Chronicle {
             };
             Some(Underway {
                 since: self.moments_at(*ticket),
-                names,
+                forced: false,
+                names: names.iter().map(|(key, _)| key).collect(),
                 happened: names.iter().filter_map(wrong).collect(),
             })
         });
@@ -260,10 +281,10 @@ fn excused(found: &BTreeMap<Key, Wrong>, underway: &[Underway<'_>], at: usize) -
     let mut found = found.clone();
     let mut instead = Vec::new();
     for call in underway.iter().filter(|call| call.since <= at) {
-        let keys = call.names.iter().map(|(key, _)| key);
-        let wrong = keys.clone().filter(|key| found.contains_key(key)).count();
-        if call.happened.len() < wrong {
-            keys.for_each(|key| drop(found.remove(key)));
+        let keys = call.names.iter();
+        let wrong = keys.clone().filter(|key| found.contains_key(**key)).count();
+        if call.forced || call.happened.len() < wrong {
+            keys.for_each(|key| drop(found.remove(*key)));
             instead.extend(call.happened.iter().cloned());
         }
     }

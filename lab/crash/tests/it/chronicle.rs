@@ -230,3 +230,63 @@ fn what_is_being_made_is_new_and_empty() {
     assert_eq!(faults(b"link", link(b"there")), 0);
     assert_eq!(faults(b"link", link(b"elsewhere")), 1);
 }
+
+/// Two files `a` and `b`: calls that name them, `b`'s after `a`'s or beside it, and
+/// whether `b` is forced then. What is wrong if only those of `shown` are found.
+fn two_names(beside: bool, forced: bool, shown: &[&[u8]]) -> Vec<Fault> {
+    let (a, b) = (Ino(21), Ino(22));
+    let chronicle: Rc<RefCell<Chronicle>> = Rc::default();
+    {
+        let mut all = chronicle.borrow_mut();
+        for ino in [a, b] {
+            all.made(ino, FileKind::Regular, b"");
+        }
+        all.settle();
+        let first = all.begin_names(&[(ROOT, b"a", Leads::To(a))]);
+        if !beside {
+            all.end_names(first, &[(ROOT, b"a", Some(a))]);
+        }
+        let second = all.begin_names(&[(ROOT, b"b", Leads::To(b))]);
+        if beside {
+            all.end_names(first, &[(ROOT, b"a", Some(a))]);
+        }
+        all.end_names(second, &[(ROOT, b"b", Some(b))]);
+    }
+    if forced {
+        let scribe = Scribe::new(Rc::clone(&chronicle));
+        let force = Act::Force {
+            ino: b,
+            range: 0..u64::MAX,
+            data_only: false,
+        };
+        let ticket = scribe.begins(&force);
+        scribe.ends(ticket, Some(0));
+    }
+    let mut found = Shown::default();
+    for &name in shown {
+        let ino = if name == b"a" { a } else { b };
+        found.add(ROOT, name, seen(ino, FileKind::Regular, b""));
+    }
+    let wrong = chronicle.borrow().judge(&found);
+    wrong.into_iter().map(|(fault, _)| fault).collect()
+}
+
+#[test]
+fn of_calls_that_overlap_either_may_have_been_the_first() {
+    let (a, b): (&[u8], &[u8]) = (b"a", b"b");
+    for shown in [&[][..], &[a], &[a, b]] {
+        assert_eq!(two_names(true, false, shown), []);
+        assert_eq!(two_names(false, false, shown), []);
+    }
+    assert_eq!(two_names(true, false, &[b]), []);
+    assert_eq!(two_names(false, false, &[b]), [Fault::Lost], "a came first");
+    assert_eq!(two_names(true, true, &[b]), [], "a was not forced");
+    assert_eq!(two_names(true, true, &[a, b]), []);
+    assert_eq!(two_names(true, true, &[a]), [Fault::Lost]);
+    assert_eq!(two_names(true, true, &[]), [Fault::Lost]);
+    assert_eq!(
+        two_names(false, true, &[b]),
+        [Fault::Lost],
+        "nor is a, but it came first"
+    );
+}

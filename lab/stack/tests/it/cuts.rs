@@ -184,32 +184,23 @@ fn promises_hold_while_a_small_log_is_cleaned() {
 #[test]
 //= bytefs 4.3
 fn promises_hold_while_logs_are_full_and_recovery_is_cut() {
-    let workload = "anything:ops=3000,threads=8,size=256k";
-    let tight = with_log(Bytes(896 * KIB), workload);
-    let mut few = with_log(Bytes(2 * MIB), workload);
-    few.drive
-        .front
-        .as_mut()
-        .expect("it is one of bytes")
-        .log
-        .commits = Bytes(16);
-    let mut all = Exploration::default();
-    for plan in [tight, few] {
-        let found = cuts_at(plan, 300, ROOMY, false);
-        let first = found.failures.first();
-        assert!(found.holds(), "{first:#?}");
-        all.add(&found);
-    }
+    // With few commits the log of commits is full again and again.
+    let workload = "varmail:files=50,threads=8,ops=800";
+    let mut plan = with_log(Bytes(896 * KIB), workload);
+    let front = plan.drive.front.as_mut().expect("it is one of bytes");
+    front.log.commits = Bytes(16);
+    let found = cuts_at(plan, 300, ROOMY, false);
+    let first = found.failures.first();
+    assert!(found.holds(), "{first:#?}");
     for what in [
         "stores on their way",
         "lines of open transactions",
         "commits in the log",
         "a cleaning under way",
-        "a store that waits for a full log",
         "a commit that waits for a full log",
         "a recovery of the log under way",
     ] {
-        assert!(all.met.contains_key(what), "{what}: {:?}", all.met);
+        assert!(found.met.contains_key(what), "{what}: {:?}", found.met);
     }
 }
 
