@@ -90,11 +90,12 @@ drives() {
   echo "2 bytefs@byte $small_log"
   echo "1 bytefs@byte $few_commits"
   local stack
-  for stack in bytefs-log@byte bytefs-dual@byte bytefs+journal@byte pmfs@byte; do
+  for stack in bytefs-log@byte bytefs+journal@byte; do
     if has "$stack"; then echo "1 $stack $small_log"; fi
   done
-  echo "1 nova@byte $small_cache"
-  echo "1 ext4@byte $small_cache"
+  for stack in bytefs-dual@byte pmfs@byte nova@byte ext4@byte; do
+    if has "$stack"; then echo "1 $stack $small_cache"; fi
+  done
 }
 
 by_bytes() {
@@ -115,13 +116,11 @@ by_bytes() {
     echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB $small_log"
     echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB $small_log"
   done
-  for stack in nova@byte ext4@byte pmfs@byte; do
+  for stack in bytefs-dual@byte pmfs@byte nova@byte ext4@byte; do
     if ! has "$stack"; then continue; fi
-    rest=$small_cache
-    if [ "$stack" = pmfs@byte ]; then rest=$small_log; fi
     echo "4 $stack anything:ops=1200"
-    echo "4 $stack anything:ops=1200 $rest"
-    echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB $rest"
+    echo "4 $stack anything:ops=1200 $small_cache"
+    echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB $small_cache"
   done
 }
 
