@@ -4,12 +4,12 @@ use crate::buffer::BLOCK;
 use crate::direct::FILE_MAX;
 use crate::fs::{ExtFs, Node, Private};
 use crate::inode::{ROOT, number};
-use crate::persist::Persist;
+use crate::persist::{Persist, TxId};
 use nand::Payload;
 use std::ops::Range;
 use vfs::{
-    Access, Body, DirEntry, DirtyPage, Errno, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
-    SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Body, Change, DirEntry, DirtyPage, Errno, FallocateMode, Ino, Loaded, NewInode, Rename,
+    Result, SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 
 impl<P: Persist> Body for ExtFs<P> {
@@ -166,6 +166,14 @@ impl<P: Persist> Body for ExtFs<P> {
 
     async fn seek(&self, inode: &Node, offset: u64, what: SeekWhat) -> Result<Option<u64>> {
         self.find_piece(inode, offset, what).await
+    }
+
+    fn change(&self, inode: &Node) -> Change {
+        Change(self.last_change(inode, false).0)
+    }
+
+    async fn settle(&self, change: Change) -> Result<()> {
+        self.persist.settle(TxId(change.0)).await
     }
 
     async fn sync(&self, inode: &Node, data_only: bool) -> Result<()> {

@@ -116,12 +116,22 @@ pub trait Persist: 'static {
     /// Runs whose transactions have become durable since the last call.
     fn freed(&self) -> Vec<Run>;
 
-    /// Closes a handle. Not durable yet, but for strategies where each handle is
-    /// a transaction of its own.
+    /// Closes a handle. What it changed becomes durable later, or here where each
+    /// handle is a transaction of its own.
     ///
     /// # Errors
     /// `EIO`, if this strategy makes it durable here.
     async fn end(&self, tx: Self::Tx) -> Result<TxId>;
+
+    /// Waits until the transaction `id` is as durable as a call shall find it that
+    /// returns after it: not at all, where programs have to force what they want to
+    /// last. Called with nothing locked.
+    ///
+    /// # Errors
+    /// `EIO`: it may be durable or not, and nothing can be changed any more.
+    async fn settle(&self, _id: TxId) -> Result<()> {
+        Ok(())
+    }
 
     /// Writes file contents that `tx`, if there is one, points to for the first
     /// time, and closes it.

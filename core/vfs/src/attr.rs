@@ -6,7 +6,7 @@
 //! many writes within a tick cost one update.
 
 use crate::access::{SGID, SUID, WRITE, ensure, stripped};
-use crate::body::Body;
+use crate::body::{Body, Change};
 use crate::config::Atime;
 use crate::errno::{Errno, Result};
 use crate::file::Handle;
@@ -88,7 +88,7 @@ impl<B: Body> Vfs<B> {
     pub async fn drop_privileges(&self, ino: Ino) -> Result<()> {
         self.core.ensure_writable()?;
         let node = self.core.node(ino).await?;
-        let _guard = node.lock.write().await;
+        let guard = node.lock.write().await;
         let mode = node.attr().mode;
         if stripped(mode) == mode {
             return Ok(());
@@ -98,7 +98,8 @@ impl<B: Body> Vfs<B> {
             attr.mode = stripped(mode);
             attr.ctime = now;
         });
-        self.core.body.store(&node.inode).await
+        self.core.body.store(&node.inode).await?;
+        self.core.settle_unlocked(&node, guard).await
     }
 
     /// How full the file system is.
@@ -163,7 +164,7 @@ impl<B: Body> Core<B> {
     ) -> Result<Attr> {
         self.ensure_writable()?;
         check_set(who, &node.attr(), &set)?;
-        let _guard = node.lock.write().await;
+        let guard = node.lock.write().await;
         if let Some(size) = set.size {
             self.resize_locked(who, node, size).await?;
         }
@@ -172,7 +173,16 @@ impl<B: Body> Core<B> {
             self.apply(who, node, &rest);
             self.body.store(&node.inode).await?;
         }
-        Ok(node.attr())
+        let attr = node.attr();
+        self.settle_unlocked(node, guard).await?;
+        Ok(attr)
+    }
+
+    /// Unlocks an inode that a call has changed, and waits for the change.
+    pub(crate) async fn settle_unlocked<G>(&self, node: &NodeOf<B>, guard: G) -> Result<()> {
+        let change = self.body.change(&node.inode);
+        drop(guard);
+        self.body.settle(change).await
     }
 
     fn apply(&self, who: &Access, node: &NodeOf<B>, set: &SetAttr) {
@@ -199,8 +209,9 @@ impl<B: Body> Core<B> {
 
     /// Sets the size of a regular file.
     pub(crate) async fn resize(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
-        let _guard = node.lock.write().await;
-        self.resize_locked(who, node, size).await
+        let guard = node.lock.write().await;
+        self.resize_locked(who, node, size).await?;
+        self.settle_unlocked(node, guard).await
     }
 
     async fn resize_locked(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
@@ -248,15 +259,16 @@ impl<B: Body> Core<B> {
     }
 
     /// Notes it of a write that is about to begin, with which the times go to the
-    /// medium where it is in place.
-    pub(crate) async fn stamp_written(&self, who: &Access, node: &NodeOf<B>) -> Result<()> {
+    /// medium where it is in place. Gives the change, to be waited for after it.
+    pub(crate) async fn stamp_written(&self, who: &Access, node: &NodeOf<B>) -> Result<Change> {
         let before = node.attr();
         set_stamp(who, node, self.now());
         let with_it = self.body.is_dax() && node.attr().mode == before.mode;
         if with_it || node.attr() == before {
-            return Ok(());
+            return Ok(Change::default());
         }
-        self.body.store(&node.inode).await
+        self.body.store(&node.inode).await?;
+        Ok(self.body.change(&node.inode))
     }
 
     /// Whether anything can be changed still.
@@ -288,6 +300,7 @@ impl<B: Body> Core<B> {
             return Ok(());
         };
         node.inode.update(|attr| attr.atime = now);
-        self.body.store(&node.inode).await
+        self.body.store(&node.inode).await?;
+        self.settle_unlocked(node, ()).await
     }
 }

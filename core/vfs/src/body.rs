@@ -25,6 +25,11 @@ pub struct Loaded<P> {
     pub private: P,
 }
 
+/// Something that the body has changed and that [`Body::settle`] waits for; the
+/// default is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change(pub u64);
+
 /// What to make.
 #[derive(Clone, Copy, Debug)]
 pub struct NewInode<'a> {
@@ -323,6 +328,23 @@ pub trait Body: 'static {
         offset: u64,
         what: SeekWhat,
     ) -> Result<Option<u64>>;
+
+    /// The last change of `inode`, for [`Body::settle`]. Asked while what was locked
+    /// for the change still is.
+    fn change(&self, _inode: &Inode<Self::Private>) -> Change {
+        Change::default()
+    }
+
+    /// Waits until `change` is as durable as this body makes what a call has changed
+    /// before the call returns: not at all, unless it says otherwise. Nothing is
+    /// locked meanwhile, so that others change the same directory or file and their
+    /// changes go to the medium together.
+    ///
+    /// # Errors
+    /// `EIO`: it may be durable or not, and nothing can be changed any more.
+    async fn settle(&self, _change: Change) -> Result<()> {
+        Ok(())
+    }
 
     /// Makes durable what was written back of `inode` and what leads to it; with
     /// `data_only` attributes that nobody needs to read the data may wait.

@@ -285,7 +285,7 @@ impl<B: Body> Core<B> {
         if !exclusive && let Some(node) = self.child(dir, name, false).await? {
             return Ok(Created::Existed(node));
         }
-        let _guard = dir.lock.write().await;
+        let guard = dir.lock.write().await;
         if let Some(node) = self.child(dir, name, true).await? {
             ensure(!exclusive, Errno::EEXIST)?;
             return Ok(Created::Existed(node));
@@ -297,6 +297,7 @@ impl<B: Body> Core<B> {
             target: &[],
         };
         let node = self.make_locked(who, dir, name, make).await?;
+        self.settle_unlocked(dir, guard).await?;
         Ok(Created::Made(node))
     }
 
@@ -318,6 +319,7 @@ impl<B: Body> Core<B> {
         let new = self.new_inode(who, &dir.attr(), make);
         let loaded = self.body.create_unnamed(new).await?;
         let node = self.adopt(loaded).await?;
+        self.settle_unlocked(&node, ()).await?;
         node.unnamed.set(!flags.has(OpenFlags::EXCLUSIVE));
         Ok(self.opened(who, node, flags))
     }

@@ -117,7 +117,7 @@ mod write;
 mod writeback;
 mod xattr;
 
-pub use body::{Body, DirtyPage, Loaded, NewInode, Rename};
+pub use body::{Body, Change, DirtyPage, Loaded, NewInode, Rename};
 pub use clock::{Clock, Compute};
 pub use config::{Atime, CacheConfig, CacheError, CallCosts};
 pub use errno::{Errno, Result};

@@ -385,10 +385,12 @@ impl<B: Body> Core<B> {
         who.check(&dir.attr(), EXEC)?;
         ensure(!is_dots(name), Errno::EEXIST)?;
         check_name(name)?;
-        let _guard = dir.lock.write().await;
+        let guard = dir.lock.write().await;
         let taken = self.child(dir, name, true).await?.is_some();
         ensure(!taken, Errno::EEXIST)?;
-        self.make_locked(who, dir, name, make).await
+        let node = self.make_locked(who, dir, name, make).await?;
+        self.settle_unlocked(dir, guard).await?;
+        Ok(node)
     }
 
     /// Makes a name that the caller has found to be free, with the lock held.
@@ -448,12 +450,12 @@ impl<B: Body> Core<B> {
         who.check(&dir.attr(), EXEC)?;
         ensure(!is_dots(name), Errno::EEXIST)?;
         check_name(name)?;
-        let _guard = dir.lock.write().await;
+        let guard = dir.lock.write().await;
         let taken = self.child(dir, name, true).await?.is_some();
         ensure(!taken, Errno::EEXIST)?;
         who.may_add(&dir.attr())?;
         ensure(!node.is_dir(), Errno::EPERM)?;
-        let _inner = node.lock.write().await;
+        let inner = node.lock.write().await;
         let attr = node.attr();
         ensure(attr.nlink > 0 || node.unnamed.get(), Errno::ENOENT)?;
         ensure(attr.nlink < self.body.max_links(), Errno::EMLINK)?;
@@ -461,7 +463,7 @@ impl<B: Body> Core<B> {
         self.body.link(&dir.inode, name, &node.inode, now).await?;
         node.unnamed.set(false);
         self.remember(dir, name, Name::Leads(node.ino()));
-        Ok(())
+        self.settle_unlocked(dir, (inner, guard)).await
     }
 
     /// Removes a name: of a directory if `is_dir`, else of anything else.
@@ -491,9 +493,11 @@ impl<B: Body> Core<B> {
             self.body.unlink(&dir.inode, name, &node.inode, now).await?;
         }
         self.remember(dir, name, Name::Absent);
-        drop((inner, guard));
+        drop(inner);
+        // What the last name leads to is freed once it is gone for good.
+        let settled = self.settle_unlocked(dir, guard).await;
         self.put(node).await;
-        Ok(())
+        settled
     }
 }
 

@@ -38,7 +38,7 @@ impl<B: Body> Vfs<B> {
         ensure(node.attr().kind == FileKind::Regular, Errno::ENODEV)?;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
         ensure(end <= core.body.max_size(), Errno::EFBIG)?;
-        let _guard = node.lock.write().await;
+        let guard = node.lock.write().await;
         let told = core.begins(|| act(node.ino(), mode, offset..end, node.size()));
         let change = async {
             core.expel(node, offset, len).await;
@@ -55,7 +55,8 @@ impl<B: Body> Vfs<B> {
         };
         let done = change.await;
         core.ends(told, done.ok().map(|()| len));
-        done
+        done?;
+        core.settle_unlocked(node, guard).await
     }
 
     /// The first offset from `offset` on where data or a hole begins.

@@ -97,12 +97,12 @@ impl<B: Body> Core<B> {
         check_name(to.name)?;
         ensure(!(flags.no_replace && flags.exchange), Errno::EINVAL)?;
         if from.dir.ino() == to.dir.ino() {
-            let _guard = from.dir.lock.write().await;
-            return self
-                .rename_locked(who, from, to, flags, Kinship::None)
-                .await;
+            let guard = from.dir.lock.write().await;
+            let renamed = self.rename_locked(who, &from, &to, flags, Kinship::None);
+            let replaced = renamed.await?;
+            return self.settle_renamed(&to, guard, replaced).await;
         }
-        let _moves = self.moves.write().await;
+        let moves = self.moves.write().await;
         let kinship = self.kinship(from.dir, to.dir).await?;
         let second_first = match kinship {
             Kinship::SecondBelow(_) => false,
@@ -114,9 +114,24 @@ impl<B: Body> Core<B> {
         } else {
             (from.dir, to.dir)
         };
-        let _first = first.lock.write().await;
-        let _second = second.lock.write().await;
-        self.rename_locked(who, from, to, flags, kinship).await
+        let guards = (first.lock.write().await, second.lock.write().await, moves);
+        let replaced = self.rename_locked(who, &from, &to, flags, kinship).await?;
+        self.settle_renamed(&to, guards, replaced).await
+    }
+
+    /// Waits for a rename with the directories unlocked, and lets go of what was
+    /// replaced.
+    async fn settle_renamed<G>(
+        &self,
+        to: &EndOf<'_, B>,
+        guards: G,
+        replaced: Option<Rc<NodeOf<B>>>,
+    ) -> Result<()> {
+        let settled = self.settle_unlocked(to.dir, guards).await;
+        if let Some(replaced) = replaced {
+            self.put(replaced).await;
+        }
+        settled
     }
 
     async fn kinship(&self, first: &Rc<NodeOf<B>>, second: &Rc<NodeOf<B>>) -> Result<Kinship> {
@@ -143,18 +158,18 @@ impl<B: Body> Core<B> {
     async fn rename_locked(
         &self,
         who: &Access,
-        from: EndOf<'_, B>,
-        to: EndOf<'_, B>,
+        from: &EndOf<'_, B>,
+        to: &EndOf<'_, B>,
         flags: RenameFlags,
         kinship: Kinship,
-    ) -> Result<()> {
+    ) -> Result<Option<Rc<NodeOf<B>>>> {
         let moved = self.child(from.dir, from.name, true).await?;
         let moved = moved.ok_or(Errno::ENOENT)?;
         let replaced = self.child(to.dir, to.name, true).await?;
         ensure(!(flags.no_replace && replaced.is_some()), Errno::EEXIST)?;
         ensure(!(flags.exchange && replaced.is_none()), Errno::ENOENT)?;
         let other = replaced.as_ref().filter(|_| flags.exchange);
-        check_slashes(&from, &to, &moved.attr(), other.map(|n| n.attr()))?;
+        check_slashes(from, to, &moved.attr(), other.map(|n| n.attr()))?;
         match kinship {
             Kinship::SecondBelow(child) if child == moved.ino() => return Err(Errno::EINVAL),
             Kinship::FirstBelow(child) if replaced.as_ref().is_some_and(|r| r.ino() == child) => {
@@ -168,16 +183,12 @@ impl<B: Body> Core<B> {
             _ => {}
         }
         if replaced.as_ref().is_some_and(|r| r.ino() == moved.ino()) {
-            return Ok(());
+            return Ok(None);
         }
-        self.may_rename(who, &from, &to, &moved, replaced.as_deref(), flags)?;
-        self.exchange_names(&from, &to, &moved, replaced.as_ref(), flags)
+        self.may_rename(who, from, to, &moved, replaced.as_deref(), flags)?;
+        self.exchange_names(from, to, &moved, replaced.as_ref(), flags)
             .await?;
-        drop(moved);
-        if let Some(replaced) = replaced.filter(|_| !flags.exchange) {
-            self.put(replaced).await;
-        }
-        Ok(())
+        Ok(replaced.filter(|_| !flags.exchange))
     }
 
     fn may_rename(

@@ -260,7 +260,7 @@ impl<B: Body> Core<B> {
             return Ok(node);
         }
         let loaded = self.body.load(ino).await;
-        let node = self.settle(ino, loaded.map(|loaded| self.wrap(loaded)))?;
+        let node = self.seat(ino, loaded.map(|loaded| self.wrap(loaded)))?;
         self.shrink().await;
         Ok(node)
     }
@@ -273,7 +273,7 @@ impl<B: Body> Core<B> {
         if let Some(node) = self.claim(ino).await {
             return Ok(node);
         }
-        self.settle(ino, Ok(self.wrap(loaded)))
+        self.seat(ino, Ok(self.wrap(loaded)))
     }
 
     fn wrap(&self, loaded: Loaded<B::Private>) -> Shared<B> {
@@ -282,7 +282,7 @@ impl<B: Body> Core<B> {
     }
 
     /// Waits until nobody loads or lets go of `ino`; then gives it if it is in
-    /// memory, or marks it as busy for the caller to settle.
+    /// memory, or marks it as busy for the caller to seat.
     async fn claim(&self, ino: Ino) -> Option<Shared<B>> {
         loop {
             let busy = match self.nodes.borrow().get(ino.0) {
@@ -299,7 +299,7 @@ impl<B: Body> Core<B> {
     }
 
     /// Ends what `claim` began.
-    fn settle(&self, ino: Ino, outcome: Result<Shared<B>>) -> Result<Shared<B>> {
+    fn seat(&self, ino: Ino, outcome: Result<Shared<B>>) -> Result<Shared<B>> {
         let mut nodes = self.nodes.borrow_mut();
         let busy = nodes.remove(ino.0);
         if let Ok(node) = &outcome {

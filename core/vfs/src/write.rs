@@ -55,10 +55,11 @@ impl<B: Body> Vfs<B> {
         let size = node.size();
         let end = offset.saturating_add(source.len());
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
-        core.stamp_written(&file.who, node).await?;
+        let change = core.stamp_written(&file.who, node).await?;
         let source = source.cut(size.saturating_sub(offset));
         let done = core.write_told(&file, false, offset, source).await?;
         drop(guard);
+        core.body.settle(change).await?;
         core.balance().await;
         Ok(done)
     }
@@ -87,13 +88,17 @@ impl<B: Body> Core<B> {
         let room = self.body.max_size().saturating_sub(offset);
         ensure(room > 0, Errno::EFBIG)?;
         let source = source.cut(room);
-        self.stamp_written(&file.who, node).await?;
+        let mut change = self.stamp_written(&file.who, node).await?;
         if offset > node.size() {
             self.seal_end(node).await?;
         }
         let direct = file.has(OpenFlags::DIRECT);
         let done = self.write_told(file, direct, offset, source).await?;
+        if direct {
+            change = self.body.change(&node.inode);
+        }
         drop(guard);
+        self.body.settle(change).await?;
         self.count(|stats| stats.written += done);
         self.balance().await;
         if file.has(OpenFlags::DATA_SYNC) {

@@ -40,9 +40,10 @@ impl<B: Body> Vfs<B> {
         let node = self.core.node(ino).await?;
         ensure(value.len() <= VALUE_MAX, Errno::E2BIG)?;
         check(who, &node.attr(), name, true)?;
-        let _guard = node.lock.write().await;
+        let guard = node.lock.write().await;
         let (body, now) = (&self.core.body, self.core.now());
-        body.set_xattr(&node.inode, name, value, flags, now).await
+        body.set_xattr(&node.inode, name, value, flags, now).await?;
+        self.core.settle_unlocked(&node, guard).await
     }
 
     /// Removes an extended attribute.
@@ -53,9 +54,10 @@ impl<B: Body> Vfs<B> {
         self.core.pay(self.core.config.costs.call).await;
         let node = self.core.node(ino).await?;
         check(who, &node.attr(), name, true)?;
-        let _guard = node.lock.write().await;
+        let guard = node.lock.write().await;
         let (body, now) = (&self.core.body, self.core.now());
-        body.remove_xattr(&node.inode, name, now).await
+        body.remove_xattr(&node.inode, name, now).await?;
+        self.core.settle_unlocked(&node, guard).await
     }
 
     /// The names of all extended attributes that `who` may know of.

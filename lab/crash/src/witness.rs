@@ -12,8 +12,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use vfs::{
-    Access, Act, Body, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded, NewInode,
-    Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
+    Access, Act, Body, Change, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded,
+    NewInode, Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
 };
 
 /// A file system under observation.
@@ -350,6 +350,14 @@ impl<B: Body> Body for Witness<B> {
         what: SeekWhat,
     ) -> Result<Option<u64>> {
         self.body.seek(inode, offset, what).await
+    }
+
+    fn change(&self, inode: &Inode<B::Private>) -> Change {
+        self.body.change(inode)
+    }
+
+    async fn settle(&self, change: Change) -> Result<()> {
+        self.body.settle(change).await
     }
 
     async fn sync(&self, inode: &Inode<B::Private>, data_only: bool) -> Result<()> {
