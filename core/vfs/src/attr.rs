@@ -178,11 +178,15 @@ impl<B: Body> Core<B> {
         Ok(attr)
     }
 
-    /// Unlocks an inode that a call has changed, and waits for the change.
-    pub(crate) async fn settle_unlocked<G>(&self, node: &NodeOf<B>, guard: G) -> Result<()> {
+    /// Unlocks an inode that a call has changed, and gives what waits for the change.
+    pub(crate) fn settle_unlocked<G>(
+        &self,
+        node: &NodeOf<B>,
+        guard: G,
+    ) -> impl Future<Output = Result<()>> {
         let change = self.body.change(&node.inode);
         drop(guard);
-        self.body.settle(change).await
+        self.body.settle(change)
     }
 
     fn apply(&self, who: &Access, node: &NodeOf<B>, set: &SetAttr) {

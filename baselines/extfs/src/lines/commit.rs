@@ -1,13 +1,13 @@
 //! The path of a transaction to the drive.
 //!
-//! Whoever closes a transaction brings it there, unless somebody opens it again while
-//! it waits, in this order: those before it have committed; contents that it leads to
-//! are on the medium; its lines are copied; its new blocks and its lines are stored
-//! under a TxID; one verification; `COMMIT`. **The end of `COMMIT` is the durable
-//! point.**
+//! A transaction that is closed is brought there by a task of its own, unless somebody
+//! opens it again while it waits, in this order: those before it are durable; contents
+//! that it leads to are on the medium; its lines are copied; its new blocks are written;
+//! its lines become durable, as the member of the family does it. Who closed it goes
+//! on at once, and waits for it when nothing is locked any more.
 //!
-//! Invariants: of a line there is at most one version on the drive that has not
-//! committed; after a failure nothing commits any more.
+//! Invariants: of a line there is at most one version on the drive that is not
+//! durable; after a failure nothing becomes durable any more.
 
 use super::core::Core;
 use super::durable::Durable;
@@ -16,6 +16,7 @@ use super::snapshot::Piece;
 use super::table::{Closing, Next, Refusal, TxTable};
 use crate::persist::Run;
 use host::BytePort;
+use std::rc::Rc;
 use vfs::{Errno, Result};
 
 impl<P: BytePort, D: Durable<P>> Core<P, D> {
@@ -34,20 +35,38 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         }
     }
 
-    /// Closes a handle; with the last one of its transaction that commits, or
-    /// whoever opens it again has it to do.
-    pub(super) async fn end(&self, handle: u64) -> Result<()> {
-        let closing = self.table.borrow_mut().end(handle, Vec::new());
-        match closing {
-            Some(closing) => self.commit(closing).await,
-            None => Ok(()),
+    /// Closes a handle. With the last one of its transaction that sets out for the
+    /// drive; whoever opens it again sends it off again.
+    pub(super) fn end(self: &Rc<Self>, handle: u64) {
+        if let Some(closing) = self.meet(|table| table.end(handle, Vec::new())) {
+            self.post(closing);
         }
+    }
+
+    /// Sends a closed transaction off.
+    pub(super) fn post(self: &Rc<Self>, closing: Closing) {
+        let core = Rc::clone(self);
+        self.sim.spawn_detached(async move {
+            // Those who wait for it, and all who come later, are told of a failure.
+            let _ = core.commit(closing).await;
+        });
+    }
+
+    /// Waits until a handle that has ended is durable: `EIO` if it may not be.
+    pub(super) async fn settle(&self, handle: u64) -> Result<()> {
+        while !self.table.borrow_mut().is_durable(handle) {
+            if self.aborted.get() {
+                return Err(Errno::EIO);
+            }
+            self.progress.wait(&self.sim).await;
+        }
+        Ok(())
     }
 
     /// Brings a closed transaction to the drive, unless others take it over.
     //= bytefs 4.3
     //= bytefs 4.7
-    pub(super) async fn commit(&self, mut closing: Closing) -> Result<()> {
+    async fn commit(&self, mut closing: Closing) -> Result<()> {
         // Others may begin now, while this is on its way.
         self.progress.notify(&self.sim);
         let pieces = loop {

@@ -16,6 +16,7 @@ use host::{BytePort, Who};
 use nand::Payload;
 use ssd::Content;
 use ssd::wlog::LINE;
+use std::rc::Rc;
 use units::{Extent, Ns, Placement, SECTOR};
 use vfs::{DirtyPage, Errno, Result};
 
@@ -103,7 +104,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
 
     /// Writes contents, and closes the handle.
     pub(super) async fn write_data(
-        &self,
+        self: &Rc<Self>,
         handle: Option<u64>,
         writes: &[DataWrite<'_>],
     ) -> Result<()> {
@@ -120,9 +121,10 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         let Some(handle) = handle else {
             return self.write_plan(plan, writes).await;
         };
+        self.meet(|table| table.queue_up(handle));
         if !self.table.borrow().is_last(handle) {
             let landing = self.table.borrow_mut().await_landing(handle);
-            let ended = self.table.borrow_mut().end(handle, Vec::new());
+            let ended = self.meet(|table| table.end(handle, Vec::new()));
             assert!(ended.is_none(), "other handles are open");
             let written = self.write_plan(plan, writes).await;
             landing.set(true);
@@ -138,17 +140,16 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
 
     /// Writes contents, and closes the last handle of a transaction, which takes in
     /// those that go by bytes. It waits for those that go by blocks, whoever brings it.
-    async fn write_last(&self, handle: u64, mut plan: Plan<'_>) -> Result<()> {
+    async fn write_last(self: &Rc<Self>, handle: u64, mut plan: Plan<'_>) -> Result<()> {
         let images = std::mem::take(&mut plan.images);
         self.medium.count(|m| m.byte_pages += images.len() as u64);
         let blockers = self.blockers(&plan);
         let landing = self.table.borrow_mut().await_landing(handle);
-        let closing = self.table.borrow_mut().end(handle, images);
-        let closing = closing.expect("it was the last handle");
-        self.progress.notify(&self.sim);
+        let closing = self.meet(|table| table.end(handle, images));
+        self.post(closing.expect("it was the last handle"));
         let written = self.write_runs(&plan, blockers).await;
         landing.set(true);
-        self.commit(closing).await?;
+        self.progress.notify(&self.sim);
         written
     }
 
@@ -164,7 +165,11 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
 
     /// Writes contents without a transaction of metadata. If there is no room for
     /// lines, their pages go as blocks.
-    async fn write_plan(&self, mut plan: Plan<'_>, writes: &[DataWrite<'_>]) -> Result<()> {
+    async fn write_plan(
+        self: &Rc<Self>,
+        mut plan: Plan<'_>,
+        writes: &[DataWrite<'_>],
+    ) -> Result<()> {
         if self.aborted.get() {
             return Err(Errno::EIO);
         }
@@ -182,8 +187,10 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         };
         self.medium.count(|m| m.byte_pages += pages);
         let blockers = self.blockers(&plan);
+        let number = closing.number;
+        self.post(closing);
         let written = self.write_runs(&plan, blockers).await;
-        self.commit(closing).await?;
+        self.settle(number).await?;
         written
     }
 
@@ -302,7 +309,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
 
     /// Writes around the caches. A request by bytes is a transaction of its own.
     pub(super) async fn write_direct(
-        &self,
+        self: &Rc<Self>,
         at: u64,
         bytes: &[u8],
         (to, who): (Placement, Who),
@@ -339,7 +346,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         written.into_iter().collect()
     }
 
-    async fn store_direct(&self, at: u64, bytes: &[u8], who: Who) -> Result<()> {
+    async fn store_direct(self: &Rc<Self>, at: u64, bytes: &[u8], who: Who) -> Result<()> {
         let size = BLOCK as u64;
         let (mut at, mut rest) = (at, bytes);
         let mut images = Vec::new();
@@ -368,7 +375,11 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         loop {
             let closing = self.table.borrow_mut().contents(&mut images);
             match closing {
-                Some(closing) => return self.commit(closing).await,
+                Some(closing) => {
+                    let number = closing.number;
+                    self.post(closing);
+                    return self.settle(number).await;
+                }
                 None if self.aborted.get() => return Err(Errno::EIO),
                 None => self.progress.wait(&self.sim).await,
             }

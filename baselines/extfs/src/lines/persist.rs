@@ -133,8 +133,12 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
     }
 
     async fn end(&self, tx: Handle) -> Result<TxId> {
-        self.core.end(tx.0).await?;
+        self.core.end(tx.0);
         Ok(TxId(tx.0))
+    }
+
+    async fn settle(&self, id: TxId) -> Result<()> {
+        self.core.settle(id.0).await
     }
 
     async fn write_data(&self, tx: Option<Handle>, writes: &[DataWrite<'_>]) -> Result<TxId> {

@@ -15,8 +15,8 @@
 //!   other.
 //! - A transaction that touches a line of a copied one commits after it. Such edges
 //!   lead to copied transactions, which get no further edges: there is no circle.
-//! - A handle that begins after another one has ended is never durable before it: it
-//!   joins transactions that somebody has left, and follows those that are copied.
+//! - No handle is durable before one that ended earlier: as it ends it joins those
+//!   transactions that somebody has left, and follows those that are copied.
 //! - One that is full is opened no more by handles that begin; nor is one that
 //!   somebody waits for, as soon as it waits for nothing but its handles.
 //! - Lines of all transactions together are at most what was reserved for them, and
@@ -57,7 +57,7 @@ struct Tx {
     /// How often it was closed.
     closings: u64,
     copied: bool,
-    /// Somebody went on before it was durable.
+    /// One of its handles has ended.
     left: bool,
     /// Somebody waits for it: no new handles, so that it closes soon.
     wanted: bool,
@@ -122,6 +122,8 @@ pub(super) struct TxTable {
     blocks: BTreeMap<u64, Block>,
     /// Handles that are not durable.
     pending: BTreeSet<u64>,
+    /// Those of them that never will be.
+    lost: usize,
     reserved: u64,
     lines: u64,
     freed: Vec<Run>,
@@ -137,6 +139,7 @@ impl TxTable {
             txs: BTreeMap::new(),
             blocks: BTreeMap::new(),
             pending: BTreeSet::new(),
+            lost: 0,
             reserved: 0,
             lines: 0,
             freed: Vec::new(),
@@ -183,7 +186,6 @@ impl TxTable {
             reserved: lines,
         };
         self.handles.insert(number, handle);
-        self.follow_left(number);
         Ok(number)
     }
 
@@ -200,15 +202,15 @@ impl TxTable {
         number
     }
 
-    /// Puts a new handle behind all that ended before it.
-    fn follow_left(&mut self, number: u64) {
+    /// Puts a handle that is about to end behind all that ended before it.
+    pub(super) fn queue_up(&mut self, number: u64) {
         let left = self.txs.iter().filter(|(_, tx)| tx.left);
         let left: Vec<(u64, bool)> = left.map(|(&at, tx)| (at, tx.copied)).collect();
         for (other, copied) in left {
             let tx = self.handles[&number].tx;
             if copied {
                 self.follow(tx, other);
-            } else {
+            } else if tx != other {
                 self.join(tx, other);
             }
         }
@@ -253,11 +255,10 @@ impl TxTable {
             }
         }
         let tx = self.tx(to);
-        // Whoever had closed one of them goes on now.
         let reopened = tx.open == 0 || gone.open == 0;
         tx.members.extend(gone.members);
         tx.open += gone.open;
-        tx.left |= gone.left || reopened;
+        tx.left |= gone.left;
         tx.wanted |= gone.wanted;
         tx.lines += gone.lines;
         tx.freed.extend(gone.freed);
@@ -411,12 +412,13 @@ impl TxTable {
     /// Closes a handle, with contents of files that go along; its transaction, if
     /// it was the last one.
     pub(super) fn end(&mut self, handle: u64, images: Vec<Image>) -> Option<Closing> {
+        self.queue_up(handle);
         let Handle { tx, reserved } = self.handles.remove(&handle).expect("it is open");
         self.reserved -= reserved;
         let entry = self.tx(tx);
         entry.open -= 1;
+        entry.left = true;
         if entry.open > 0 {
-            entry.left = true;
             debug_assert!(images.is_empty(), "contents go with the last handle");
             return None;
         }
@@ -523,12 +525,26 @@ impl TxTable {
             }
         }
         self.lines -= tx.lines;
+        if !durable {
+            self.lost += tx.members.len();
+            return;
+        }
         for member in &tx.members {
             self.pending.remove(member);
         }
-        if durable {
-            self.freed.extend(tx.freed);
+        self.freed.extend(tx.freed);
+    }
+
+    /// Whether a handle is durable. If it is not, its transaction takes in no more
+    /// handles.
+    pub(super) fn is_durable(&mut self, handle: u64) -> bool {
+        let durable = !self.pending.contains(&handle);
+        if !durable {
+            let open = self.txs.values_mut().filter(|tx| !tx.copied);
+            open.filter(|tx| tx.members.contains(&handle))
+                .for_each(|tx| tx.wanted = true);
         }
+        durable
     }
 
     /// Whether a copied transaction has not committed.
@@ -583,6 +599,6 @@ impl TxTable {
         assert_eq!(reserved, self.reserved);
         assert!(self.lines <= self.limits.lines, "more than was reserved");
         let members: usize = self.txs.values().map(|tx| tx.members.len()).sum();
-        assert_eq!(members, self.pending.len());
+        assert_eq!(members + self.lost, self.pending.len());
     }
 }
