@@ -49,6 +49,7 @@
 //!   here: [`Jbd2::open`] refuses it unless it is clean. The checksum over a whole
 //!   transaction, which went with the latter, is not looked at.
 
+mod area;
 mod cache;
 mod checkpoint;
 mod commit;
@@ -62,6 +63,7 @@ mod recover;
 mod scan;
 mod transaction;
 
+pub(crate) use area::{Area, Place, Seal, write_durably};
 pub use config::{JournalConfig, JournalError, Mode};
 pub use recover::{Inspected, InspectedCopy, Inspection, Recovery, inspect};
 pub use transaction::Handle;
@@ -73,7 +75,7 @@ use force::Flushes;
 pub(crate) use format::is_empty;
 use format::{Form, Superblock};
 use host::{BlockPort, Purpose, Who};
-pub(crate) use log::Map;
+pub(crate) use log::{Map, Piece as LogPiece, write_pieces};
 use log::{Span, extent};
 use nand::{Payload, UNIT};
 use recover::Recover;

@@ -94,7 +94,7 @@ impl<B: Body> Core<B> {
         }
         let direct = file.has(OpenFlags::DIRECT);
         let done = self.write_told(file, direct, offset, source).await?;
-        if direct {
+        if direct || self.body.is_dax() {
             change = self.body.change(&node.inode);
         }
         drop(guard);

@@ -16,11 +16,25 @@ pub enum Variant {
     Full,
 }
 
+/// What becomes durable together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+//= bytefs 4.6
+pub enum Data {
+    /// Metadata; contents of files that they lead to are there before them.
+    #[default]
+    Ordered,
+    /// Contents as well: small changes in the transaction of the firmware, others in
+    /// the blocks of a journal, which commits with it.
+    Journal,
+}
+
 /// How to mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How much of the mechanism is there.
     pub variant: Variant,
+    /// What becomes durable together.
+    pub data: Data,
     /// A page of which fewer than so many of its 64 lines have changed goes by bytes,
     /// and so does a new block of metadata, of which all have. 8 is R < 1/8, read
     /// strictly (`bytefs 4.6`); 0 is by blocks always.
@@ -59,6 +73,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             variant: Variant::default(),
+            data: Data::default(),
             byte_lines: 8,
             direct_bytes: 512,
             open_lines: 1 << 20,

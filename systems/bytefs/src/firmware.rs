@@ -5,11 +5,12 @@
 
 use crate::format::Record;
 use crate::ids::Ids;
-use extfs::lines::{Durable, Lines, Medium, Piece, broken};
+use extfs::lines::{CommitEntry, Durable, Lines, Medium, Piece, broken};
 use host::{BytePort, Purpose};
 use sim::{Lock, Sim};
 use ssd::ByteError;
 use ssd::wlog::{CommitError, LINE, StoreError};
+use std::borrow::Borrow;
 use vfs::Result;
 
 /// Changes persist by bytes, in transactions of the firmware.
@@ -31,10 +32,14 @@ impl Firmware {
     }
 
     /// Stores the first piece under a number that the drive takes.
-    async fn store_first<P: BytePort>(&self, medium: &Medium<P>, piece: &Piece) -> Result<u32> {
+    async fn store_first<P: BytePort, T: Borrow<Piece>>(
+        &self,
+        medium: &Medium<P>,
+        piece: impl Fn(u32) -> T,
+    ) -> Result<u32> {
         for _ in 0..self.run.max(1) {
             let id = self.next_id(medium).await?;
-            match medium.store(piece, id).await {
+            match medium.store(piece(id).borrow(), id).await {
                 Ok(()) => return Ok(id),
                 Err(ByteError::Store(StoreError::Committed(_))) => {
                     medium.count(|m| m.skipped_ids += 1);
@@ -61,11 +66,21 @@ impl Firmware {
 
 impl<P: BytePort> Durable<P> for Firmware {
     //= bytefs 4.3
-    async fn persist(&self, medium: &Medium<P>, pieces: &[&Piece]) -> Result<()> {
-        let id = self.store_first(medium, pieces[0]).await?;
-        for piece in &pieces[1..] {
-            medium.store(piece, id).await.map_err(broken)?;
-        }
+    //= bytefs 4.6
+    async fn persist(
+        &self,
+        medium: &Medium<P>,
+        pieces: &[&Piece],
+        entry: Option<&CommitEntry>,
+    ) -> Result<()> {
+        let (id, rest) = match entry {
+            Some(entry) => (
+                self.store_first(medium, |id| entry.piece(id)).await?,
+                pieces,
+            ),
+            None => (self.store_first(medium, |_| pieces[0]).await?, &pieces[1..]),
+        };
+        medium.store_all(rest, id).await.map_err(broken)?;
         medium.verify().await?;
         medium.count(|m| m.commits += 1);
         medium.port().commit(id).await.map_err(broken)

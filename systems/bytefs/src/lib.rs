@@ -10,9 +10,11 @@
 //! - A handle notes which lines of 64 bytes it changes. Where ext4 logs a block and
 //!   writes it again later, ByteFS stores those lines once; the drive's own log is the
 //!   redo log.
-//! - With its last handle a transaction is **closed**, and whoever closed it brings it
-//!   to the drive in the call: contents that it leads to, a copy of its lines, these
-//!   under a TxID, one verification, `COMMIT`. The end of `COMMIT` is the durable point.
+//! - With its last handle a transaction is **closed**, and a task of its own brings it
+//!   to the drive: contents that it leads to, a copy of its lines, these under a TxID,
+//!   one verification, `COMMIT`. The end of `COMMIT` is the durable point. The call goes
+//!   on at once, unlocks its directory or file, and returns after that point: see
+//!   [`extfs::Persist::settle`]. Who waits stores some of the lines meanwhile.
 //! - While others are on their way before it, a closed transaction is opened again by
 //!   who touches a line of it. So what piles up during one commit is the next one, as
 //!   with the groups of a journal.
@@ -20,6 +22,12 @@
 //!   when it was first changed. If less than an eighth of it differs it goes as lines,
 //!   atomically, else as a block.
 //! - Direct requests of up to 512 bytes go by bytes, at any offset.
+//! - With [`Data::Journal`] contents commit with the transaction that leads to them.
+//!   Small changes are lines of it. Pages are copied to the blocks of a journal, in the
+//!   records of JBD2, and the first line of the commit block, which bears the TxID, is a
+//!   line of the transaction too: so the record counts exactly if the drive has
+//!   committed that. Copies then go home, and what a cut has kept from it is replayed
+//!   once the drive has recovered.
 //! - After a power cut the drive drops the lines of transactions without `COMMIT` and
 //!   brings the others home, before anything is read. What is then on it is an image in
 //!   the format of ext4, which `e2fsck` accepts and Linux mounts.
@@ -28,14 +36,14 @@
 //!
 //! - A line is in at most one transaction that is not copied, and on the drive in at
 //!   most one that has not committed: versions of a line are in the order of commits.
-//! - A transaction is durable as a whole, and not before those whose lines it changed
-//!   or that somebody had gone on from before it began.
+//! - A transaction is durable as a whole, and not before those whose lines it changed.
+//!   Changes of names and attributes are durable in the order in which they ended.
 //! - Contents that were written before a transaction commits are on the medium first,
 //!   as in the ordered mode of ext4.
-//! - `write` and `end` of a handle that is not the last wait for nobody; a commit waits
-//!   for transactions that were copied before it and for contents, and for no handle:
-//!   who waits to bring a transaction that is opened again leaves it to others at once.
-//!   So the body may end handles with the turn of a file in hand.
+//! - `write` and `end` wait for nobody; a commit waits for transactions that were copied
+//!   before it and for contents, and for no handle: the task of one that is opened again
+//!   ends at once. So the body may end handles with the turn of a file in hand, and who
+//!   waits for room waits for tasks that need nothing of his.
 //! - A failed commit makes the file system read-only; nothing commits after it.
 //!
 //! # What the paper leaves open, and what was chosen
@@ -45,17 +53,18 @@
 //! - **Conflicts** (A9). The paper blocks whoever writes to what another transaction
 //!   changes. A body that waits inside `write` would deadlock, so handles that meet at
 //!   a line become one transaction as long as its lines are not copied, and one follows
-//!   the other's commit after that. Transactions with different lines commit side by
-//!   side. One that has contents by bytes is copied as it is closed, so that later
+//!   the other's commit after that. One that has contents by bytes is copied as it is closed, so that later
 //!   contents of the same lines come after it, and takes in nobody then.
-//! - **Order.** One program's calls are durable in their order: `end` returns before
-//!   its transaction commits only if others have it open or open it again, and handles
-//!   that begin after that join or follow it. Of calls that overlap no order is
-//!   promised, where ext4 happens to keep that of their ends. `force` waits for every
-//!   handle up to its own.
+//! - **Order.** A call that changed names or attributes returns once that is durable.
+//!   Of calls that overlap the order is that in which their handles ended, as in ext4: a
+//!   handle that ends joins what ended before it and is not copied, and follows the
+//!   rest, so what piles up during one commit is one group. Write-back is out of that
+//!   line, as programs are promised nothing of it before they force: names do not wait
+//!   for contents that they have no line in common with. `force` waits for every handle
+//!   up to its own. Freeing what had its last name taken is waited for by nobody.
 //! - **When to commit.** The paper persists the inode with the write and commits with
 //!   the `fsync`. This body allocates late and changes the inode when pages are written
-//!   back, so a commit follows its contents there; changes of names commit in the call.
+//!   back, so a commit follows its contents there; changes of names commit at once.
 //! - **Starving** cannot happen: with [`Options::handles`] in a transaction new handles
 //!   wait until it is copied, and if somebody waits for it, as soon as it waits for
 //!   nothing but its handles, as they do while a transaction of JBD2 is locked.
@@ -85,6 +94,17 @@
 //!   transaction that leads to it if nobody else has that open, else one of its own.
 //! - **A full log** is the drive's business: a store and a `COMMIT` wait there until
 //!   cleaning has made room. A refusal is a failure, and ends all changes.
+//! - **The commit entry** of a record (BF-F11): the paper appends it when the
+//!   transaction commits, and does not say what a cut between the two leaves. Here it is
+//!   a part of the transaction. An entry by itself is a transaction with a number too.
+//! - **A block in the journal** that is not home takes no lines, which a replay would
+//!   write over: small changes of it go as pages through the journal as well, and blocks
+//!   that were freed are handed out again once no record has them. Home writes begin as
+//!   soon as a record has committed, and a round of them ends with the superblock of the
+//!   journal. Transactions with records go one at a time, in line with all others.
+//! - **Contents that no journal takes**, beyond its size in one transaction, are written
+//!   before `COMMIT` as in the ordered mode; what is atomic is so much of one write-back
+//!   of a file. A write that overwrites and appends is two of them.
 //! - **Flush.** Contents that went as blocks are flushed before `COMMIT`; those who want
 //!   it at the same time share it. Neither ByteFS nor ext4 sends one to a drive that
 //!   says it has no volatile cache, which a mapped drive does.
@@ -106,9 +126,8 @@
 //!
 //! # What is not built
 //!
-//! Data journaling (`bytefs 4.6`, BF-F11): there is the ordered mode alone. Adjacent
-//! lines are one store within a block, not across blocks. Free lists are not kept for
-//! each processor: one simulation is one thread.
+//! Adjacent lines are one store within a block, not across blocks. Free lists are not
+//! kept for each processor: one simulation is one thread.
 //!
 //! # Where to start reading
 //!
@@ -124,7 +143,7 @@ mod format;
 mod ids;
 mod mount;
 
-pub use config::{Options, Variant};
+pub use config::{Data, Options, Variant};
 pub use extfs::lines::{Handle, Metrics, changed_lines};
 pub use firmware::{ByteFs, Firmware};
 pub use mount::{ByteFsError, format, mkfs_options, mount};

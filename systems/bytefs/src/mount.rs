@@ -3,18 +3,19 @@
 //! Invariant: the drive has recovered before anything is read, and TxIDs of this
 //! mount are reserved before the body changes anything.
 
-use crate::config::Options;
+use crate::config::{Data, Options};
 use crate::firmware::{ByteFs, Firmware, write_record};
 use crate::format::Record;
 use crate::ids::Ids;
 use extfs::ext4::{self, Ext4Error};
-use extfs::lines::{LINES, Lines};
-use extfs::{ExtFs, MkfsOptions, MountError, MountOptions, Placer};
+use extfs::jbd2::JournalError;
+use extfs::lines::{DataJournal, LINES, Lines};
+use extfs::{ExtFs, MkfsOptions, MountError, MountOptions, Placer, find_journal};
 use host::{BytePort, Purpose, Who};
 use sim::Sim;
 use ssd::ByteError;
 use ssd::wlog::LINE;
-use units::Origin;
+use units::{Origin, Placement};
 
 /// Lines that the largest handle of the body reserves: it is of 79 blocks.
 const LARGEST: u64 = 79 * LINES;
@@ -40,6 +41,12 @@ pub enum ByteFsError {
         /// What it takes.
         lines: u64,
     },
+    /// The journal of blocks is damaged.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// There is none, and contents of files are to go through it.
+    #[error("the file system has no journal; one made with a journal is expected")]
+    NoJournal,
     /// Somebody has it mounted, or went away without an unmount.
     #[error(
         "it was mounted since the drive was powered on and not unmounted: \
@@ -97,8 +104,9 @@ pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), 
     Ok(port.flush().await.map_err(ByteError::from)?)
 }
 
-/// Recovers the file system on `port` and mounts it. Any image in the format of ext4
-/// whose journal, if it has one, is empty will do. Whether the drive recovered.
+/// Recovers the file system on `port` and mounts it: first the drive brings home what
+/// it has of lines, then contents that a journal of blocks has are replayed. Any image
+/// in the format of ext4 will do. Whether the drive recovered.
 ///
 /// # Errors
 /// What is wrong with it, or why the drive failed.
@@ -132,19 +140,43 @@ pub async fn mount<P: BytePort>(
     let mut ids = Ids::new(record);
     let reservation = ids.reservation(options.tx_ids);
     ids.reserved(reservation);
+    let (journal, has_error) = open_journal(port, &options, placer.metadata()).await?;
     let firmware = Firmware::new(sim, ids, options.tx_ids);
     let lines = options.lines(placer.metadata());
-    let strategy = Lines::new(sim, port.clone(), lines, firmware);
+    let strategy = Lines::with_journal(sim, port.clone(), lines, firmware, journal);
     let reserved = write_record(strategy.medium(), reservation).await;
     reserved.map_err(MountError::from)?;
     let mounting = MountOptions {
         now: options.start,
         placer,
         discard: options.discard,
-        has_error: false,
+        has_error,
     };
     let body = ExtFs::mount(sim, strategy, mounting).await?;
     Ok((body, recovered))
+}
+
+/// Replays the journal of blocks, if there is one; and whether an error is recorded.
+//= bytefs 4.7
+async fn open_journal<P: BytePort>(
+    port: &P,
+    options: &Options,
+    to: Placement,
+) -> Result<(Option<DataJournal>, bool), ByteFsError> {
+    let in_use = options.data == Data::Journal;
+    let Some(place) = find_journal(port).await? else {
+        return if in_use {
+            Err(ByteFsError::NoJournal)
+        } else {
+            Ok((None, false))
+        };
+    };
+    let epoch = u64::try_from(options.start.secs).unwrap_or(0);
+    let whose = (to, options.origin);
+    let opened = DataJournal::open(port, &place.runs, whose, (in_use, epoch));
+    let (journal, recovery) = opened.await?;
+    let has_error = place.has_error || recovery.errno != 0;
+    Ok((Some(journal), has_error))
 }
 
 fn check(options: &Options) -> Result<(), ByteFsError> {

@@ -215,9 +215,8 @@ impl<P: BlockPort> Core<P> {
         let now = self.sim.now().0;
         let seconds = self.seconds();
         let sequence = work.transaction.id as u32;
-        let block = self
-            .form
-            .commit(sequence, seconds, (now % 1_000_000_000) as u32);
+        let time = (seconds, (now % 1_000_000_000) as u32);
+        let block = self.form.commit(sequence, time, 0);
         let extent = log::extent(self.map.home(work.commit).0, 1);
         let copies = [payload(&block)];
         let (placement, who) = (self.config.journal_placement, self.journal_who());

@@ -17,6 +17,8 @@ pub(super) const MAGIC: u32 = 0xc03b_3998;
 const COMMIT_SECONDS: usize = 48;
 const COMMIT_NANOS: usize = 56;
 const COMMIT_SUM: usize = 16;
+/// The second of the words that Linux keeps for checksums and leaves zero.
+const COMMIT_TX: usize = 20;
 const HEADER: usize = 12;
 const REVOKE_HEADER: usize = 16;
 /// Checksum at the end of descriptor and revoke blocks.
@@ -278,11 +280,18 @@ impl Form {
         block
     }
 
-    /// A commit block of the time `seconds` and `nanos`.
-    pub(super) fn commit(&self, sequence: u32, seconds: u64, nanos: u32) -> Box<Block> {
+    /// A commit block of the time `seconds` and `nanos`; `tx` is the number of the
+    /// drive's transaction that it is stored in, and 0 without one.
+    pub(super) fn commit(
+        &self,
+        sequence: u32,
+        (seconds, nanos): (u64, u32),
+        tx: u32,
+    ) -> Box<Block> {
         let mut block = start(2, sequence);
         put64(&mut *block, COMMIT_SECONDS, seconds);
         put32(&mut *block, COMMIT_NANOS, nanos);
+        put32(&mut *block, COMMIT_TX, tx);
         let sum = crc_without(self.seed, &*block, COMMIT_SUM);
         put32(&mut *block, COMMIT_SUM, sum);
         block
@@ -293,6 +302,11 @@ impl Form {
         self.sums == Sums::None
             || be32(block, COMMIT_SUM) == crc_without(self.seed, block, COMMIT_SUM)
     }
+}
+
+/// The number of the drive's transaction that a commit block bears.
+pub(super) fn committed_in(block: &Block) -> u32 {
+    be32(block, COMMIT_TX)
 }
 
 /// Seconds and nanoseconds of a commit block.

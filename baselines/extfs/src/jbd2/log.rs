@@ -18,7 +18,7 @@ pub(super) const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
 /// Blocks of the largest command: 1,280 KiB, the cap that Linux' block layer puts
 /// on the requests of a file system (`BLK_DEF_MAX_SECTORS`).
-pub(super) const LARGEST: usize = 320;
+pub(crate) const LARGEST: usize = 320;
 
 /// Commands in flight at once, as many buffers as jbd2 hands to the block layer
 /// in one batch (`JBD2_NR_BATCH`).
@@ -120,11 +120,11 @@ impl Span {
 }
 
 /// Blocks to be written with one command.
-pub(super) struct Piece {
-    pub(super) start: u64,
-    pub(super) payloads: Vec<Payload>,
-    pub(super) placement: Placement,
-    pub(super) who: Who,
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) payloads: Vec<Payload>,
+    pub(crate) placement: Placement,
+    pub(crate) who: Who,
 }
 
 impl Piece {
@@ -162,7 +162,7 @@ pub(super) fn pieces(
 }
 
 /// Writes pieces, many in flight at once.
-pub(super) async fn write_pieces(port: &impl BlockPort, pieces: &[Piece]) -> Result<(), IoError> {
+pub(crate) async fn write_pieces(port: &impl BlockPort, pieces: &[Piece]) -> Result<(), IoError> {
     if let [piece] = pieces {
         return piece.write(port).await;
     }

@@ -211,6 +211,9 @@ pub struct Inspected {
     pub commit: u32,
     /// When it was committed: seconds since 1970 and nanoseconds.
     pub committed_at: (u64, u32),
+    /// The number of the drive's transaction that has committed it, where one has; 0
+    /// in the journal of ext4.
+    pub tx: u32,
     /// Its copies.
     pub copies: Vec<InspectedCopy>,
     /// Blocks that it revokes.
@@ -240,6 +243,7 @@ impl From<Found> for Inspected {
             start: found.start,
             commit: found.commit,
             committed_at: found.committed_at,
+            tx: found.tx,
             copies: copies.collect(),
             revoked: found.revoked,
         }

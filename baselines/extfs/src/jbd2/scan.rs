@@ -86,6 +86,7 @@ pub(super) struct Found {
     pub(super) copies: Vec<(Tag, u32)>,
     pub(super) revoked: Vec<u64>,
     pub(super) committed_at: (u64, u32),
+    pub(super) tx: u32,
 }
 
 /// All of a log that a recovery looks at.
@@ -202,6 +203,7 @@ impl Walk {
         found.sequence = self.scan.next;
         found.commit = self.at;
         found.committed_at = at;
+        found.tx = format::committed_in(block);
         self.scan.transactions.push(found);
         self.scan.next = self.scan.next.wrapping_add(1);
         self.advance(1);

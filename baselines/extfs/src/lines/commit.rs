@@ -11,6 +11,7 @@
 
 use super::core::Core;
 use super::durable::Durable;
+use super::journal::{CommitEntry, Copies};
 use super::medium::broken;
 use super::snapshot::Piece;
 use super::table::{Closing, Next, Refusal, TxTable};
@@ -38,7 +39,11 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
     /// Closes a handle. With the last one of its transaction that sets out for the
     /// drive; whoever opens it again sends it off again.
     pub(super) fn end(self: &Rc<Self>, handle: u64) {
-        if let Some(closing) = self.meet(|table| table.end(handle, Vec::new())) {
+        let closing = self.meet(|table| {
+            table.queue_up(handle);
+            table.end(handle, Vec::new())
+        });
+        if let Some(closing) = closing {
             self.post(closing);
         }
     }
@@ -58,7 +63,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
             if self.aborted.get() {
                 return Err(Errno::EIO);
             }
-            self.progress.wait(&self.sim).await;
+            if !self.medium.help().await {
+                self.progress.wait(&self.sim).await;
+            }
         }
         Ok(())
     }
@@ -66,21 +73,21 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
     /// Brings a closed transaction to the drive, unless others take it over.
     //= bytefs 4.3
     //= bytefs 4.7
-    async fn commit(&self, mut closing: Closing) -> Result<()> {
+    async fn commit(self: &Rc<Self>, mut closing: Closing) -> Result<()> {
         // Others may begin now, while this is on its way.
         self.progress.notify(&self.sim);
-        let pieces = loop {
+        let (pieces, copies) = loop {
             let next = self.table.borrow_mut().next(&mut closing);
             match next {
                 Next::Leave => return Ok(()),
                 Next::Wait if !self.aborted.get() => self.progress.wait(&self.sim).await,
-                Next::Wait => break Vec::new(),
-                Next::Store(pieces) => break pieces,
+                Next::Wait => break (Vec::new(), Copies::new()),
+                Next::Store(pieces, copies) => break (pieces, copies),
             }
         };
         // It takes in nobody any more: those who had to wait for that may begin.
         self.progress.notify(&self.sim);
-        let brought = self.bring(&pieces).await;
+        let brought = self.bring(&pieces, copies).await;
         let durable = brought.is_ok();
         self.table.borrow_mut().done(closing.number, durable);
         match brought {
@@ -90,9 +97,17 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         brought
     }
 
-    async fn bring(&self, pieces: &[Piece]) -> Result<()> {
+    async fn bring(self: &Rc<Self>, pieces: &[Piece], copies: Copies) -> Result<()> {
         if self.aborted.get() {
             return Err(Errno::EIO);
+        }
+        if let Some(journal) = self.journal().filter(|_| !copies.is_empty()) {
+            let (entry, copies) = self.write_record(journal, copies).await?;
+            self.flush().await?;
+            self.medium.count(|m| m.transactions += 1);
+            self.store_pieces(pieces, Some(&entry)).await?;
+            self.committed(journal, &entry, copies);
+            return Ok(());
         }
         if pieces.is_empty() {
             return Ok(());
@@ -111,7 +126,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
             self.medium.count(|m| m.superblocks += 1);
             return self.medium.write_block(piece).await;
         }
-        self.store_pieces(pieces).await
+        self.store_pieces(pieces, None).await
     }
 
     /// Wakes those who closed what `change` has opened again: they go on at once, so
@@ -137,18 +152,21 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         piece.new && piece.is_whole() && piece.lines() >= u64::from(self.options.byte_lines)
     }
 
-    async fn store_pieces(&self, pieces: &[Piece]) -> Result<()> {
+    async fn store_pieces(&self, pieces: &[Piece], entry: Option<&CommitEntry>) -> Result<()> {
         let by_block = |piece: &&Piece| self.goes_by_block(piece);
-        for piece in pieces.iter().filter(by_block) {
+        let writes = pieces.iter().filter(by_block).map(|piece| {
             self.medium.count(|m| m.new_blocks += 1);
-            self.medium.write_block(piece).await?;
-        }
+            self.medium.write_block(piece)
+        });
+        let written = sim::join_all(writes.collect()).await;
+        written.into_iter().collect::<Result<()>>()?;
         let by_bytes = pieces.iter().filter(|piece| !self.goes_by_block(piece));
         let by_bytes: Vec<&Piece> = by_bytes.collect();
-        match by_bytes.iter().map(|piece| piece.lines()).sum::<u64>() {
-            0 => Ok(()),
-            1 => self.store_line(by_bytes[0]).await,
-            _ => self.durable.persist(&self.medium, &by_bytes).await,
+        let lines = by_bytes.iter().map(|piece| piece.lines()).sum::<u64>();
+        match (lines, entry) {
+            (0, None) => Ok(()),
+            (1, None) => self.store_line(by_bytes[0]).await,
+            _ => self.durable.persist(&self.medium, &by_bytes, entry).await,
         }
     }
 
@@ -166,6 +184,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         if self.aborted.get() {
             return Err(Errno::EROFS);
         }
+        let upto = self
+            .journal()
+            .map_or(upto, |journal| upto.max(journal.upto()));
         let upto = upto.min(self.table.borrow().newest());
         while self.table.borrow_mut().want(upto) && !self.aborted.get() {
             self.progress.wait(&self.sim).await;

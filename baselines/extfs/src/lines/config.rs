@@ -1,6 +1,5 @@
 //! Knobs that all members of the family have.
 
-use super::table::Limits;
 use units::{Ns, Origin, Placement};
 
 /// How transactions of lines are made, and how contents of files go to the drive.
@@ -32,14 +31,4 @@ pub struct LineOptions {
     pub placement: Placement,
     /// Time that a core needs to compare a page with its duplicate.
     pub compare: Ns,
-}
-
-impl LineOptions {
-    pub(super) const fn limits(&self, keeps_old: bool) -> Limits {
-        Limits {
-            lines: self.open_lines,
-            handles: self.handles,
-            keeps_old,
-        }
-    }
 }

@@ -2,11 +2,13 @@
 
 use super::config::LineOptions;
 use super::durable::Durable;
+use super::journal::DataJournal;
 use super::medium::{Medium, failed};
-use super::table::TxTable;
+use super::table::{Limits, TxTable};
 use host::BytePort;
 use sim::{Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use vfs::Result;
 
 /// Most blocks of one command: 1 MiB, as Linux sends it to a drive without a limit.
@@ -16,10 +18,12 @@ pub(super) struct Core<P, D> {
     pub(super) sim: Sim,
     pub(super) medium: Medium<P>,
     pub(super) durable: D,
+    /// The journal of blocks that the file system has, if it has one.
+    pub(super) journal: Option<DataJournal>,
     pub(super) options: LineOptions,
     pub(super) table: RefCell<TxTable>,
     /// A transaction has been closed or has committed, or contents have landed.
-    pub(super) progress: Signal,
+    pub(super) progress: Rc<Signal>,
     /// Something failed that nobody can go on from.
     pub(super) aborted: Cell<bool>,
     /// Block writes of contents that have ended, and how many of them a flush has
@@ -31,13 +35,27 @@ pub(super) struct Core<P, D> {
 }
 
 impl<P: BytePort, D: Durable<P>> Core<P, D> {
-    pub(super) fn new(sim: &Sim, port: P, options: LineOptions, durable: D) -> Self {
+    pub(super) fn new(
+        sim: &Sim,
+        port: P,
+        options: LineOptions,
+        (durable, journal): (D, Option<DataJournal>),
+    ) -> Self {
+        let logging = journal.as_ref().filter(|journal| journal.in_use());
+        let limits = Limits {
+            lines: options.open_lines,
+            handles: options.handles,
+            keeps_old: D::UNDOES,
+            copies: logging.map_or(usize::MAX, DataJournal::largest),
+        };
+        let progress = Rc::new(Signal::default());
         Self {
             sim: sim.clone(),
-            medium: Medium::new(sim, port, options),
+            medium: Medium::new(sim, port, options, Rc::clone(&progress)),
             durable,
-            table: RefCell::new(TxTable::new(options.limits(D::UNDOES))),
-            progress: Signal::default(),
+            journal,
+            table: RefCell::new(TxTable::new(limits)),
+            progress,
             aborted: Cell::default(),
             written: Cell::default(),
             flushed: Cell::default(),

@@ -8,6 +8,7 @@
 use super::compare::{changed, lines_of, low};
 use super::core::{COMMAND_BLOCKS, Core};
 use super::durable::Durable;
+use super::journal::DataJournal;
 use super::medium::{SECTORS, extent, failed};
 use super::snapshot::Image;
 use crate::buffer::BLOCK;
@@ -17,6 +18,7 @@ use nand::Payload;
 use ssd::Content;
 use ssd::wlog::LINE;
 use std::rc::Rc;
+use std::sync::Arc;
 use units::{Extent, Ns, Placement, SECTOR};
 use vfs::{DirtyPage, Errno, Result};
 
@@ -62,7 +64,14 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         self.options.compares && self.options.byte_lines > 0
     }
 
-    fn way(&self, write: &DataWrite<'_>, page: &DirtyPage) -> Way {
+    fn way(&self, write: &DataWrite<'_>, (block, page): (u64, &DirtyPage)) -> Way {
+        let run = Run {
+            start: block,
+            len: 1,
+        };
+        if self.journal().is_some_and(|journal| journal.has(run)) {
+            return Way::Block;
+        }
         let before = page.before.as_ref();
         let before = before.filter(|_| self.wants_duplicates() && write.held > 0);
         let Some(mask) = before.and_then(|before| {
@@ -81,7 +90,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         for write in writes {
             let mut first = 0;
             for (at, page) in write.pages.iter().enumerate() {
-                let way = self.way(write, page);
+                let way = self.way(write, (write.start + at as u64, page));
                 if way == Way::Block {
                     continue;
                 }
@@ -118,10 +127,12 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
                 .compute(Ns(self.options.compare.0 * compared));
             self.sim.sleep_until(over).await;
         }
+        if let Some(journal) = self.journal() {
+            return self.log_plan(journal, (handle, plan), writes).await;
+        }
         let Some(handle) = handle else {
             return self.write_plan(plan, writes).await;
         };
-        self.meet(|table| table.queue_up(handle));
         if !self.table.borrow().is_last(handle) {
             let landing = self.table.borrow_mut().await_landing(handle);
             let ended = self.meet(|table| table.end(handle, Vec::new()));
@@ -151,6 +162,41 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         landing.set(true);
         self.progress.notify(&self.sim);
         written
+    }
+
+    /// Puts contents into the transaction of the handle, or into one of their own, and
+    /// closes it: lines if it is the last, pages by the way of the journal.
+    //= bytefs 4.6
+    async fn log_plan(
+        self: &Rc<Self>,
+        journal: &DataJournal,
+        (handle, mut plan): (Option<u64>, Plan<'_>),
+        writes: &[DataWrite<'_>],
+    ) -> Result<()> {
+        let handle = match handle {
+            Some(handle) => handle,
+            None => self.begin(0).await.map_err(|_| Errno::EIO)?,
+        };
+        self.meet(|table| table.queue_up(handle));
+        let lines = plan.images.iter().map(Image::lines).sum();
+        let fits = self.table.borrow().takes_in(handle, lines);
+        if !fits || !self.table.borrow().is_last(handle) {
+            plan = Plan::whole(writes);
+        }
+        self.medium
+            .count(|m| m.byte_pages += plan.images.len() as u64);
+        for &(start, pages, to, who) in &plan.runs {
+            for (block, page) in (start..).zip(pages) {
+                let copy = journal.note(block, page.now.clone(), (to, who));
+                self.table.borrow_mut().log(handle, block, copy);
+            }
+        }
+        journal.brought(handle);
+        let images = std::mem::take(&mut plan.images);
+        if let Some(closing) = self.meet(|table| table.end(handle, images)) {
+            self.post(closing);
+        }
+        Ok(())
     }
 
     /// Copied transactions that have lines of blocks that are to be written.
@@ -241,6 +287,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         if self.options.in_place {
             return self.load_pages(start, pages, who).await;
         }
+        let len = pages.len() as u64;
+        let newer = |journal: &DataJournal| journal.newer(Run { start, len });
+        let newer = self.journal().map_or_else(Vec::new, newer);
         let starts = (start..).step_by(COMMAND_BLOCKS);
         let chunks = starts.zip(pages.chunks_mut(COMMAND_BLOCKS));
         let reads = chunks.map(|(start, mut pages)| async move {
@@ -249,7 +298,11 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
             read.await.map_err(failed)
         });
         let read = sim::join_all(reads.collect()).await;
-        read.into_iter().collect()
+        read.into_iter().collect::<Result<()>>()?;
+        for (block, payload) in newer {
+            pages[(block - start) as usize] = payload;
+        }
+        Ok(())
     }
 
     /// Whether a direct request goes by bytes.
@@ -271,6 +324,14 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
 
     /// Reads around the caches.
     pub(super) async fn read_direct(&self, at: u64, out: &mut [u8], who: Who) -> Result<()> {
+        let run = blocks(at, out.len());
+        if self.journal().is_some_and(|journal| journal.has(run)) {
+            let mut pages = vec![Payload::Zero; run.len as usize];
+            self.read_data(run.start, &mut pages, who).await?;
+            let bytes: Vec<u8> = pages.iter().flat_map(Payload::to_bytes).collect();
+            out.copy_from_slice(&bytes[(at % BLOCK as u64) as usize..][..out.len()]);
+            return Ok(());
+        }
         if self.is_small(out.len()) {
             let (first, bytes) = self.load_around(at, out.len(), who).await?;
             out.copy_from_slice(&bytes[(at - first) as usize..][..out.len()]);
@@ -320,7 +381,17 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         if self.options.in_place {
             return self.store_in_place(at, bytes, who).await;
         }
-        if self.is_small(bytes.len()) {
+        let run = blocks(at, bytes.len());
+        let small = self.is_small(bytes.len());
+        if let Some(journal) = self.journal()
+            && (!small || journal.has(run))
+        {
+            if !small {
+                sectors(at, bytes.len())?;
+            }
+            return Box::pin(self.log_direct(at, bytes, (to, who))).await;
+        }
+        if small {
             return self.store_direct(at, bytes, who).await;
         }
         let whole = sectors(at, bytes.len())?;
@@ -344,6 +415,35 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
             });
         let written = sim::join_all(writes.collect()).await;
         written.into_iter().collect()
+    }
+
+    /// A direct write by the way of the journal: whole pages.
+    async fn log_direct(
+        self: &Rc<Self>,
+        at: u64,
+        bytes: &[u8],
+        (placement, who): (Placement, Who),
+    ) -> Result<()> {
+        let run = blocks(at, bytes.len());
+        let mut pages = vec![Payload::Zero; run.len as usize];
+        self.read_data(run.start, &mut pages, who).await?;
+        let mut whole: Vec<[u8; BLOCK]> = pages.iter().map(Payload::to_bytes).collect();
+        let within = (at % BLOCK as u64) as usize;
+        whole.as_flattened_mut()[within..within + bytes.len()].copy_from_slice(bytes);
+        let pages = (0..).zip(whole).map(|(index, bytes)| DirtyPage {
+            index,
+            now: Payload::Bytes(Arc::new(bytes)),
+            before: None,
+        });
+        let write = DataWrite {
+            start: run.start,
+            pages: &pages.collect::<Vec<_>>(),
+            held: 0,
+            end: u64::MAX,
+            placement,
+            who,
+        };
+        self.write_data(None, &[write]).await
     }
 
     async fn store_direct(self: &Rc<Self>, at: u64, bytes: &[u8], who: Who) -> Result<()> {
@@ -402,6 +502,16 @@ impl<'a> Plan<'a> {
             plan.add_run(write, 0, write.pages.len());
         }
         plan
+    }
+}
+
+/// The blocks that a direct request lies in.
+fn blocks(at: u64, len: usize) -> Run {
+    let start = at / BLOCK as u64;
+    let end = (at + len as u64).div_ceil(BLOCK as u64);
+    Run {
+        start,
+        len: end.saturating_sub(start),
     }
 }
 

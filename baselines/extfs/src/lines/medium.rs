@@ -13,7 +13,7 @@ use host::{BytePort, Purpose, Who};
 use sim::{Signal, Sim};
 use ssd::{ByteError, Content, IoError};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use units::{Extent, SECTOR};
 use vfs::{Errno, Result};
@@ -43,6 +43,50 @@ pub fn broken(error: ByteError) -> Errno {
     }
 }
 
+/// Stores of which one task waits for all.
+#[derive(Default)]
+struct Batch {
+    /// That have not ended.
+    left: Cell<usize>,
+    failure: Cell<Option<ByteError>>,
+}
+
+/// Adjacent lines that are to be stored.
+struct Store {
+    batch: Rc<Batch>,
+    at: u64,
+    bytes: Box<[u8]>,
+    id: u32,
+    who: Who,
+}
+
+impl Store {
+    fn new(batch: &Rc<Batch>, (at, bytes): (u64, &[u8]), (id, who): (u32, Who)) -> Self {
+        batch.left.set(batch.left.get() + 1);
+        Self {
+            batch: Rc::clone(batch),
+            at,
+            bytes: bytes.into(),
+            id,
+            who,
+        }
+    }
+}
+
+/// Stores that have not begun, the oldest first.
+#[derive(Default)]
+struct Offered(RefCell<VecDeque<Store>>);
+
+impl Offered {
+    fn push(&self, store: Store) {
+        self.0.borrow_mut().push_back(store);
+    }
+
+    fn pop(&self) -> Option<Store> {
+        self.0.borrow_mut().pop_front()
+    }
+}
+
 /// The drive, and blocks of its metadata in memory.
 pub struct Medium<P> {
     pub(super) sim: Sim,
@@ -53,10 +97,14 @@ pub struct Medium<P> {
     loading: RefCell<BTreeMap<u64, Rc<Signal>>>,
     /// Blocks in memory before clean ones are looked for again.
     limit: Cell<usize>,
+    /// Lines that anybody may store.
+    offered: Offered,
+    /// There are such, or some were stored.
+    progress: Rc<Signal>,
 }
 
 impl<P: BytePort> Medium<P> {
-    pub(super) fn new(sim: &Sim, port: P, options: LineOptions) -> Self {
+    pub(super) fn new(sim: &Sim, port: P, options: LineOptions, progress: Rc<Signal>) -> Self {
         Self {
             sim: sim.clone(),
             port,
@@ -64,6 +112,8 @@ impl<P: BytePort> Medium<P> {
             cache: RefCell::default(),
             loading: RefCell::default(),
             limit: Cell::new(options.cache_blocks),
+            offered: Offered::default(),
+            progress,
             options,
         }
     }
@@ -189,11 +239,15 @@ impl<P: BytePort> Medium<P> {
     /// Of [`BytePort::store`].
     pub async fn store(&self, piece: &Piece, id: u32) -> std::result::Result<(), ByteError> {
         let who = piece.booked.who(self.options.origin);
-        let mut stores = 0;
         for (at, bytes) in piece.stores() {
             self.port.store(at, bytes, id, who).await?;
-            stores += 1;
         }
+        self.count_stores(piece);
+        Ok(())
+    }
+
+    fn count_stores(&self, piece: &Piece) {
+        let stores = piece.stores().count() as u64;
         self.count(|m| {
             m.stores += stores;
             if piece.is_metadata() {
@@ -202,7 +256,56 @@ impl<P: BytePort> Medium<P> {
                 m.data_lines += piece.lines();
             }
         });
-        Ok(())
+    }
+
+    /// Stores the lines of all `pieces` for transaction `id`, in no order, together with
+    /// those who wait for a transaction meanwhile: so each call pays for lines on its own
+    /// core, also where one transaction has those of many.
+    ///
+    /// # Errors
+    /// Of [`BytePort::store`].
+    pub async fn store_all(
+        &self,
+        pieces: &[&Piece],
+        id: u32,
+    ) -> std::result::Result<(), ByteError> {
+        let batch = Rc::new(Batch::default());
+        for piece in pieces {
+            let who = piece.booked.who(self.options.origin);
+            for (at, bytes) in piece.stores() {
+                self.offered
+                    .push(Store::new(&batch, (at, bytes), (id, who)));
+            }
+            self.count_stores(piece);
+        }
+        self.progress.notify(&self.sim);
+        while self.help().await {}
+        while batch.left.get() > 0 {
+            self.progress.wait(&self.sim).await;
+        }
+        batch.failure.get().map_or(Ok(()), Err)
+    }
+
+    /// Stores some of the lines that are offered, if there are any.
+    pub(super) async fn help(&self) -> bool {
+        let Some(store) = self.offered.pop() else {
+            return false;
+        };
+        let Store {
+            batch,
+            at,
+            bytes,
+            id,
+            who,
+        } = store;
+        let stored = self.port.store(at, &bytes, id, who).await;
+        let failure = batch.failure.get().or(stored.err());
+        batch.failure.set(failure);
+        batch.left.set(batch.left.get() - 1);
+        if batch.left.get() == 0 {
+            self.progress.notify(&self.sim);
+        }
+        true
     }
 
     /// Makes all that was stored durable.

@@ -66,6 +66,13 @@ metrics! {
     byte_pages,
     /// Pages written by blocks.
     block_pages,
+    /// Pages written to the journal first.
+    journaled_pages,
+    /// Records of the journal that they were in.
+    records,
+    /// Pages written home from the journal: of those that were in several records,
+    /// only the last.
+    homed_pages,
     /// New blocks of metadata written as blocks.
     new_blocks,
     /// Times that the superblock was written as a block.

@@ -4,6 +4,7 @@ use super::compare::lines_of;
 use super::config::LineOptions;
 use super::core::Core;
 use super::durable::Durable;
+use super::journal::DataJournal;
 use super::medium::{Medium, SECTORS, failed};
 use super::metrics::Metrics;
 use crate::buffer::{BLOCK, Buffer};
@@ -35,7 +36,18 @@ pub struct Handle(u64);
 impl<P: BytePort, D: Durable<P>> Lines<P, D> {
     /// The strategy on what `port` holds.
     pub fn new(sim: &Sim, port: P, options: LineOptions, durable: D) -> Self {
-        let core = Rc::new(Core::new(sim, port, options, durable));
+        Self::with_journal(sim, port, options, durable, None)
+    }
+
+    /// The same, on a file system with a journal of blocks.
+    pub fn with_journal(
+        sim: &Sim,
+        port: P,
+        options: LineOptions,
+        durable: D,
+        journal: Option<DataJournal>,
+    ) -> Self {
+        let core = Rc::new(Core::new(sim, port, options, (durable, journal)));
         Self { core }
     }
 
@@ -129,7 +141,11 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
     }
 
     fn freed(&self) -> Vec<Run> {
-        self.core.table.borrow_mut().freed()
+        let freed = self.core.table.borrow_mut().freed();
+        match self.core.journal() {
+            Some(journal) => journal.release(freed),
+            None => freed,
+        }
     }
 
     async fn end(&self, tx: Handle) -> Result<TxId> {
@@ -156,7 +172,8 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
     }
 
     async fn force_all(&self) -> Result<()> {
-        self.core.force(u64::MAX).await
+        self.core.force(u64::MAX).await?;
+        self.core.drain().await
     }
 
     async fn discard(&self, run: Run) -> Result<()> {
@@ -177,6 +194,7 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
 
     async fn shut_down(&self) -> Result<()> {
         self.force_all().await?;
+        self.core.leave_journal().await?;
         self.core.durable.leave(&self.core.medium).await
     }
 
@@ -184,9 +202,10 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
         self.core.aborted.get()
     }
 
-    /// A redo log of the drive is brought home by the drive, before anything is read.
+    /// What a power cut leaves of lines that have a redo log is brought home by the
+    /// drive, before anything is read; not what a journal has, of lines or of blocks.
     fn needs_recovery(&self) -> bool {
-        D::UNDOES
+        D::UNDOES || self.core.journal.is_some()
     }
 
     async fn read_direct(&self, start: u64, offset: u64, out: &mut [u8], who: Who) -> Result<()> {

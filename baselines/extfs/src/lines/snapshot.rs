@@ -91,6 +91,18 @@ impl Piece {
         }
     }
 
+    /// The first line of a block.
+    pub(super) fn of_line(block: u64, purpose: Purpose, line: &[u8; LINE]) -> Self {
+        Self {
+            block,
+            mask: 1,
+            new: false,
+            booked: Booked::Metadata(purpose),
+            bytes: line.to_vec(),
+            old: Vec::new(),
+        }
+    }
+
     pub(super) const fn is_metadata(&self) -> bool {
         matches!(self.booked, Booked::Metadata(_))
     }

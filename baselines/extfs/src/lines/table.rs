@@ -15,13 +15,18 @@
 //!   other.
 //! - A transaction that touches a line of a copied one commits after it. Such edges
 //!   lead to copied transactions, which get no further edges: there is no circle.
-//! - No handle is durable before one that ended earlier: as it ends it joins those
-//!   transactions that somebody has left, and follows those that are copied.
+//! - No handle is durable before one that ended earlier, if both ended in line: as it
+//!   does that it joins transactions that somebody has left so, and follows those that
+//!   are copied. Handles that bring contents end out of line, as write-back has no
+//!   place among the calls of programs; but for those whose contents are in a journal.
 //! - One that is full is opened no more by handles that begin; nor is one that
 //!   somebody waits for, as soon as it waits for nothing but its handles.
 //! - Lines of all transactions together are at most what was reserved for them, and
 //!   that is at most [`Limits::lines`].
 
+mod check;
+
+use super::journal::{Copies, Copy, unite};
 use super::owners::{Block, Owner};
 use super::snapshot::{Image, Piece};
 use crate::buffer::Buffer;
@@ -42,6 +47,9 @@ pub(super) struct Limits {
     pub(super) handles: usize,
     /// Whether copies come with what the lines held before.
     pub(super) keeps_old: bool,
+    /// Blocks of contents that a transaction has for the journal when it takes in no
+    /// more handles.
+    pub(super) copies: usize,
 }
 
 /// Whether file contents that a transaction waits for have landed: they are on the
@@ -57,12 +65,14 @@ struct Tx {
     /// How often it was closed.
     closings: u64,
     copied: bool,
-    /// One of its handles has ended.
+    /// One of its handles has ended in line.
     left: bool,
     /// Somebody waits for it: no new handles, so that it closes soon.
     wanted: bool,
     blocks: Vec<u64>,
     lines: u64,
+    /// Contents that go through the journal.
+    copies: Copies,
     freed: Vec<Run>,
     /// Copied transactions that commit first.
     after: BTreeSet<u64>,
@@ -91,8 +101,8 @@ pub(super) enum Next {
     Leave,
     /// Something has to commit or to land first.
     Wait,
-    /// These are its lines, to be stored now.
-    Store(Vec<Piece>),
+    /// These are its lines, to be stored now, and its contents for the journal.
+    Store(Vec<Piece>, Copies),
 }
 
 /// Why there can be no handle now.
@@ -164,6 +174,7 @@ impl TxTable {
         let ready = |tx: &Tx| !tx.after.iter().any(|before| self.txs.contains_key(before));
         let gated = |tx: &Tx| {
             let full = tx.members.len() >= self.limits.handles;
+            let full = full || tx.copies.len() >= self.limits.copies;
             full || tx.wanted && tx.open > 0 && ready(tx)
         };
         self.txs.values().any(|tx| !tx.copied && gated(tx))
@@ -202,18 +213,21 @@ impl TxTable {
         number
     }
 
-    /// Puts a handle that is about to end behind all that ended before it.
+    /// Puts a handle that is about to end behind all that ended in line before it.
     pub(super) fn queue_up(&mut self, number: u64) {
-        let left = self.txs.iter().filter(|(_, tx)| tx.left);
+        let own = self.handles[&number].tx;
+        let left = self.txs.iter().filter(|(at, tx)| tx.left && **at != own);
         let left: Vec<(u64, bool)> = left.map(|(&at, tx)| (at, tx.copied)).collect();
         for (other, copied) in left {
             let tx = self.handles[&number].tx;
             if copied {
                 self.follow(tx, other);
-            } else if tx != other {
+            } else {
                 self.join(tx, other);
             }
         }
+        let tx = self.handles[&number].tx;
+        self.tx(tx).left = true;
     }
 
     fn follow(&mut self, tx: u64, other: u64) {
@@ -261,6 +275,7 @@ impl TxTable {
         tx.left |= gone.left;
         tx.wanted |= gone.wanted;
         tx.lines += gone.lines;
+        unite(&mut tx.copies, gone.copies);
         tx.freed.extend(gone.freed);
         tx.after.extend(gone.after);
         tx.landings.extend(gone.landings);
@@ -385,6 +400,13 @@ impl TxTable {
         self.tx(tx).freed.push(run);
     }
 
+    /// Notes contents of a block that go through the journal with the transaction of
+    /// `handle`.
+    pub(super) fn log(&mut self, handle: u64, block: u64, copy: Copy) {
+        let tx = self.handles[&handle].tx;
+        self.tx(tx).copies.insert(block, copy);
+    }
+
     /// What was freed and is durable since the last call.
     pub(super) fn freed(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.freed)
@@ -412,12 +434,10 @@ impl TxTable {
     /// Closes a handle, with contents of files that go along; its transaction, if
     /// it was the last one.
     pub(super) fn end(&mut self, handle: u64, images: Vec<Image>) -> Option<Closing> {
-        self.queue_up(handle);
         let Handle { tx, reserved } = self.handles.remove(&handle).expect("it is open");
         self.reserved -= reserved;
         let entry = self.tx(tx);
         entry.open -= 1;
-        entry.left = true;
         if entry.open > 0 {
             debug_assert!(images.is_empty(), "contents go with the last handle");
             return None;
@@ -464,7 +484,9 @@ impl TxTable {
             return Next::Wait;
         }
         let pieces = closing.pieces.take();
-        Next::Store(pieces.unwrap_or_else(|| self.copy(closing.number, Vec::new())))
+        let pieces = pieces.unwrap_or_else(|| self.copy(closing.number, Vec::new()));
+        let copies = std::mem::take(&mut self.tx(closing.number).copies);
+        Next::Store(pieces, copies)
     }
 
     /// The one transition that nothing leads back from: copies the lines of a closed
@@ -569,36 +591,5 @@ impl TxTable {
         let blocks = self.blocks.range(run.start..run.start + run.len);
         let owners = blocks.flat_map(|(_, block)| &block.owners);
         owners.filter(|o| o.copied).map(|o| o.tx).collect()
-    }
-
-    /// Asserts the invariants.
-    pub(super) fn check(&self) {
-        let mut lines = 0;
-        for (number, block) in &self.blocks {
-            let mut open = 0;
-            assert!(!block.owners.is_empty());
-            for owner in &block.owners {
-                let tx = &self.txs[&owner.tx];
-                assert_eq!(tx.copied, owner.copied);
-                assert!(tx.blocks.contains(number));
-                assert!(owner.copied || open & owner.mask == 0, "a line of two");
-                open |= if owner.copied { 0 } else { owner.mask };
-                lines += u64::from(owner.mask.count_ones());
-            }
-        }
-        assert_eq!(lines, self.lines);
-        assert_eq!(lines, self.txs.values().map(|tx| tx.lines).sum::<u64>());
-        for (number, tx) in &self.txs {
-            assert!(tx.open == 0 || !tx.copied);
-            let own = |m: &&u64| self.handles.get(m).is_some_and(|h| h.tx == *number);
-            assert_eq!(tx.members.iter().filter(own).count(), tx.open);
-            let earlier = |a: &u64| self.txs.get(a).is_none_or(|tx| tx.copied);
-            assert!(tx.after.iter().all(earlier));
-        }
-        let reserved: u64 = self.handles.values().map(|h| h.reserved).sum();
-        assert_eq!(reserved, self.reserved);
-        assert!(self.lines <= self.limits.lines, "more than was reserved");
-        let members: usize = self.txs.values().map(|tx| tx.members.len()).sum();
-        assert_eq!(members + self.lost, self.pending.len());
     }
 }

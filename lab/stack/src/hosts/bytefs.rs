@@ -3,7 +3,7 @@
 use super::{Host, Switch};
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces};
-use bytefs::{ByteFs as Strategy, Options, Variant, mkfs_options};
+use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
 use crash::OutsideError;
 use extfs::{BLOCK, ExtFs, MkfsOptions, check};
 use host::BytePort;
@@ -12,7 +12,13 @@ use ssd::Drive;
 use vfs::Timestamp;
 
 /// The switches of ByteFS.
-pub(super) const SWITCHES: &[Switch] = &[("discard", "freed blocks are deallocated on the drive")];
+pub(super) const SWITCHES: &[Switch] = &[
+    ("discard", "freed blocks are deallocated on the drive"),
+    (
+        "journal",
+        "contents are as atomic as metadata, large ones by way of a journal of blocks",
+    ),
+];
 
 /// ByteFS with these options.
 #[derive(Clone)]
@@ -25,6 +31,10 @@ impl ByteFs {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let options = Options {
             variant,
+            data: match has("journal") {
+                true => Data::Journal,
+                false => Data::Ordered,
+            },
             discard: has("discard"),
             placed: true,
             origin: FILE_SYSTEM,
@@ -46,9 +56,13 @@ impl Host for ByteFs {
     }
 
     async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+        let blocks = device.capacity().0 / BLOCK as u64;
+        let journals = self.options.data == Data::Journal;
+        let journal_blocks = MkfsOptions::new(blocks).journal_blocks;
         let layout = MkfsOptions {
             now,
-            ..mkfs_options(device.capacity().0 / BLOCK as u64)
+            journal_blocks: journal_blocks.filter(|_| journals),
+            ..mkfs_options(blocks)
         };
         let made = bytefs::format(device, &layout).await;
         made.map_err(|error| error.to_string())

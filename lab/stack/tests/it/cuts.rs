@@ -205,6 +205,24 @@ fn promises_hold_while_logs_are_full_and_recovery_is_cut() {
 }
 
 #[test]
+//= bytefs 4.6
+fn promises_hold_with_contents_in_a_journal_that_commits_with_lines() {
+    for workload in [
+        "anything:ops=900,threads=8,size=256k",
+        "varmail:files=20,ops=400",
+    ] {
+        let plan = plan("bytefs+journal@byte", 64, Precondition::Fresh, workload);
+        assert!(done(&plan).host.by_purpose["journal"].write.block > 0);
+        let found = cuts(plan, ROOMY, false);
+        let first = found.failures.first();
+        assert!(
+            found.holds() && found.points == 20,
+            "{workload}: {first:#?}"
+        );
+    }
+}
+
+#[test]
 fn a_log_that_calls_do_not_fit_in_is_refused() {
     let said = refused(&with_log(Bytes(64 * KIB), "anything:ops=300")).to_string();
     let expected = "takes 377 lines of transactions; 5056 are needed";

@@ -4,15 +4,16 @@
 //! Each change writes its number to lines that its task alone has and to lines that
 //! all have, with waits between. After a cut the changes of a task that are there are
 //! the first so many, each of them whole; of a shared line, the last of the changes
-//! that are there.
+//! that are there. Those that bring contents are out of line, so a task waits before
+//! and after them.
 
 use crate::bench::{BLOCKS, Body, Contents, Watch, holding, small};
 use bytefs::{Metrics, Options};
-use extfs::{DataWrite, Persist};
+use extfs::{DataWrite, Persist, TxId};
 use host::{Purpose, Who};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Sim};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Ns, Placement};
@@ -66,6 +67,8 @@ struct Task {
     body: Rc<Body>,
     sim: Sim,
     task: u64,
+    /// The last transaction.
+    last: Cell<TxId>,
     ledger: Rc<RefCell<Ledger>>,
 }
 
@@ -89,6 +92,10 @@ impl Task {
 
     async fn change(&self, rng: &mut Rng, buffers: &Buffers) {
         let strategy = self.body.persist();
+        let contents = rng.below(3) == 0;
+        if contents {
+            strategy.settle(self.last.get()).await.unwrap();
+        }
         let mut tx = strategy.begin(2).await.unwrap();
         let begun = |history: &mut History| {
             history.changes.push(Vec::new());
@@ -106,7 +113,8 @@ impl Task {
             }
         }
         let id = strategy.id(&tx);
-        if rng.below(3) == 0 {
+        self.last.set(id);
+        if contents {
             let number = self.note_contents();
             let page = DirtyPage {
                 index: 0,
@@ -122,6 +130,7 @@ impl Task {
                 who: Who::default(),
             };
             strategy.write_data(Some(tx), &[write]).await.unwrap();
+            strategy.settle(id).await.unwrap();
         } else {
             strategy.end(tx).await.unwrap();
         }
@@ -156,6 +165,7 @@ async fn work(sim: Sim, disk: host::RamDisk, run: Run, ledger: Rc<RefCell<Ledger
             body: Rc::clone(&body),
             sim: sim.clone(),
             task,
+            last: Cell::default(),
             ledger: Rc::clone(&ledger),
         };
         let mut rng = Seed(run.seed).stream(&format!("task {}", task.task));

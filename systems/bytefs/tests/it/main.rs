@@ -6,5 +6,7 @@ mod costs;
 mod cuts;
 mod failures;
 mod handles;
+mod journal;
 mod limits;
 mod mounts;
+mod settled;

@@ -78,7 +78,7 @@ fn every_block_of_a_log_of_linux_is_written_as_linux_wrote_it() {
             Kind::Revoke => form.revoke(sequence, &form.revoked(block)),
             Kind::Commit => {
                 let (seconds, nanos) = format::committed_at(block);
-                form.commit(sequence, seconds, nanos)
+                form.commit(sequence, (seconds, nanos), 0)
             }
         };
         assert!(*ours == *block, "{kind:?} {sequence}");

@@ -42,6 +42,7 @@ pub use recover::Undone;
 
 use super::config::LineOptions;
 use super::durable::Durable;
+use super::journal::CommitEntry;
 use super::medium::{Medium, broken};
 use super::persist::Lines;
 use super::snapshot::Piece;
@@ -264,7 +265,13 @@ async fn store<P: BytePort>(medium: &Medium<P>, at: u64, bytes: &[u8]) -> Result
 impl<P: BytePort> Durable<P> for Undo {
     const UNDOES: bool = true;
 
-    async fn persist(&self, medium: &Medium<P>, pieces: &[&Piece]) -> Result<()> {
+    async fn persist(
+        &self,
+        medium: &Medium<P>,
+        pieces: &[&Piece],
+        entry: Option<&CommitEntry>,
+    ) -> Result<()> {
+        debug_assert!(entry.is_none(), "the journal of blocks is this one");
         let brought = self.bring(medium, pieces).await;
         if brought.is_err() {
             self.failed.set(true);

@@ -80,7 +80,7 @@ async fn versions(medium: Rc<Medium<RamDisk>>, undo: Rc<Undo>, task: u64, ledger
     for version in 1..=20 {
         let piece = change(20 + task, version - 1, version);
         ledger.borrow_mut()[task as usize].1 = version;
-        undo.persist(&medium, &[&piece]).await.unwrap();
+        undo.persist(&medium, &[&piece], None).await.unwrap();
         ledger.borrow_mut()[task as usize].0 = version;
     }
 }
@@ -150,7 +150,7 @@ fn explore(seed: u64, last: u32) -> u64 {
     let sim = kernel.sim();
     let disk = disk(&sim, Contents::new());
     let (ledger, port) = (Ledger::default(), disk.clone());
-    let medium = Rc::new(Medium::new(&sim, disk.clone(), options()));
+    let medium = Rc::new(Medium::new(&sim, disk.clone(), options(), Rc::default()));
     let (kept, promised) = (Rc::clone(&medium), Rc::clone(&ledger));
     let begun = Rc::new(std::cell::Cell::new(false));
     let started = Rc::clone(&begun);
