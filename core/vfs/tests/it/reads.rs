@@ -179,7 +179,7 @@ fn a_hit_costs_the_processor_one_event_and_no_more() {
         let (events, now) = (sim.events(), sim.now());
         read(&process, fd, 0, 4).await;
         assert_eq!(sim.events() - events, 1);
-        assert_eq!(sim.now().since(now), Ns(167 + 4 * 400));
+        assert_eq!(sim.now().since(now), Ns(170 + 4 * 400));
     });
 }
 
