@@ -46,12 +46,13 @@ pub(super) enum Way {
 
 /// Chooses the interface for a page, from the mask of lines in which it differs from
 /// its duplicate. Of the block, `held` bytes are as the duplicate says, and `used`
-/// belong to the file.
+/// belong to the file. What is zeroed behind the end of a file that became shorter is
+/// written too: who makes the file longer later does not wait for this page.
 //= bytefs 4.6
 pub(super) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
     let line = LINE as u64;
     let unknown = !low(held / line);
-    let lines = (mask | unknown) & low(used.div_ceil(line));
+    let lines = mask | unknown & low(used.div_ceil(line));
     match lines.count_ones() {
         0 => Way::None,
         count if count < byte_lines => Way::Bytes(lines),
@@ -551,7 +552,8 @@ mod tests {
         // Nothing is known of a new block.
         assert_eq!(choose(0, 0, 4_096, 8), Way::Block);
         assert_eq!(choose(0, 0, 10, 8), Way::Bytes(1));
-        // What is behind the end needs nothing.
-        assert_eq!(choose(low(64), 4_096, 64, 8), Way::Bytes(1));
+        // Zeros behind an end that came nearer go along.
+        assert_eq!(choose(0b11, 4_096, 64, 8), Way::Bytes(0b11));
+        assert_eq!(choose(low(64), 4_096, 64, 8), Way::Block);
     }
 }
