@@ -52,7 +52,7 @@ pub(super) enum Way {
 pub(super) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
     let line = LINE as u64;
     let unknown = !low(held / line);
-    let lines = mask | unknown & low(used.div_ceil(line));
+    let lines = mask | (unknown & low(used.div_ceil(line)));
     match lines.count_ones() {
         0 => Way::None,
         count if count < byte_lines => Way::Bytes(lines),
