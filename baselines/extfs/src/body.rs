@@ -127,6 +127,10 @@ impl<P: Persist> Body for ExtFs<P> {
         self.zero_behind_end(inode).await
     }
 
+    fn end_on_medium(&self, inode: &Node) -> u64 {
+        inode.private.disk_size.get()
+    }
+
     async fn read_pages(&self, inode: &Node, first: u64, pages: &mut [Payload]) -> Result<()> {
         self.read_back(inode, first, pages).await
     }

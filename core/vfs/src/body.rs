@@ -245,6 +245,13 @@ pub trait Body: 'static {
         Ok(())
     }
 
+    /// Where the file ends on the medium as far as a power cut shows it: no further
+    /// than its size says. What is written back behind may take that end with it, and
+    /// what the medium has of the page that it is in then belongs to the file.
+    fn end_on_medium(&self, inode: &Inode<Self::Private>) -> u64 {
+        inode.attr.get().size
+    }
+
     /// Fills `pages` with the contents of the pages from number `first` on;
     /// holes are zeros. All lie within the file, or begin in it.
     ///

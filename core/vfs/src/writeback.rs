@@ -209,10 +209,18 @@ impl<B: Body> Core<B> {
     /// `wait` those under write-back are waited for, and written again if they
     /// are dirty again.
     pub(crate) async fn write_back(&self, node: &NodeOf<B>, range: Range<u64>, wait: bool) {
-        let newest = self.next_batch.get();
-        self.write_batches(node, range, wait, u64::MAX).await;
-        while wait && node.batches.borrow().iter().any(|&batch| batch < newest) {
-            node.changed.wait(&self.sim).await;
+        // What was cut off behind the end on the medium would be seen again if the end
+        // went past it: its page goes first.
+        let end = self.body.end_on_medium(&node.inode);
+        let last = end / PAGE..end.div_ceil(PAGE);
+        let goes_first = !last.is_empty() && last.end <= range.start;
+        let first = goes_first.then_some((last, true));
+        for (range, wait) in first.into_iter().chain([(range, wait)]) {
+            let newest = self.next_batch.get();
+            self.write_batches(node, range, wait, u64::MAX).await;
+            while wait && node.batches.borrow().iter().any(|&batch| batch < newest) {
+                node.changed.wait(&self.sim).await;
+            }
         }
     }
 

@@ -291,6 +291,10 @@ impl<B: Body> Body for Witness<B> {
         self.body.seal_end(inode).await
     }
 
+    fn end_on_medium(&self, inode: &Inode<B::Private>) -> u64 {
+        self.body.end_on_medium(inode)
+    }
+
     async fn read_pages(
         &self,
         inode: &Inode<B::Private>,

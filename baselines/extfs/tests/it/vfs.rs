@@ -2,7 +2,9 @@
 
 use crate::driver::new_image;
 use ::vfs::model::{Model, Op, Order, Tree, draw, perform};
-use ::vfs::{Access, CacheConfig, CallCosts, Clock, Compute, PAGE, Process, Vfs};
+use ::vfs::{
+    Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, PAGE, Process, Source, Vfs,
+};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, check};
 use host::RamDisk;
 use sim::{Kernel, Seed};
@@ -73,4 +75,50 @@ fn programs_see_what_the_model_says() {
         kernel.block_on(compare(sim, disk.clone(), seed));
         assert_eq!(check(&disk.to_image()[..]), []);
     }
+}
+
+#[test]
+fn a_range_that_is_forced_brings_no_bytes_back_that_were_cut_off() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(64 * 256)));
+    let left = disk.clone();
+    let image = kernel.block_on(async move {
+        let persist = NoJournal::new(&sim, disk, 16, Placement(0));
+        let body = ExtFs::mount(&sim, persist, MountOptions::default());
+        let (clock, compute) = (Clock::default(), Compute::unlimited());
+        let vfs = Vfs::mount(&sim, body.await.unwrap(), cache(false), clock, compute);
+        let process = Process::new(&vfs, Access::root());
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+        let fd = process.open(b"/f", flags, 0o644).await.unwrap();
+        let old = vec![1; 10_000];
+        process.pwrite(fd, 0, Source::Bytes(&old)).await.unwrap();
+        process.fsync(fd).await.unwrap();
+        process.ftruncate(fd, 9_000).await.unwrap();
+        let more = vec![2; 12_288 - 9_000];
+        process
+            .pwrite(fd, 9_000, Source::Bytes(&more))
+            .await
+            .unwrap();
+        let forced = flags | OpenFlags::DATA_SYNC;
+        let again = process.open(b"/f", forced, 0).await.unwrap();
+        let end = Source::Bytes(&[3; 100]);
+        process.pwrite(again, 12_288, end).await.unwrap();
+        left.to_image()
+    });
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &image);
+    kernel.block_on(async move {
+        let persist = NoJournal::new(&sim, disk, 16, Placement(0));
+        let body = ExtFs::mount(&sim, persist, MountOptions::default());
+        let (clock, compute) = (Clock::default(), Compute::unlimited());
+        let vfs = Vfs::mount(&sim, body.await.unwrap(), cache(false), clock, compute);
+        let process = Process::new(&vfs, Access::root());
+        let fd = process.open(b"/f", OpenFlags::READ, 0).await.unwrap();
+        let bytes = process.read_bytes(fd, 0, 30_000).await.unwrap();
+        assert_eq!(bytes.len(), 12_388, "the end was forced");
+        assert!(bytes[..9_000].iter().all(|&byte| byte == 1));
+        assert!(bytes[9_000..12_288].iter().all(|&byte| byte != 1));
+    });
 }
