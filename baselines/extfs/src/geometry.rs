@@ -18,6 +18,12 @@ pub enum MountError {
     /// The superblock is damaged.
     #[error("the superblock is damaged: its checksum is wrong")]
     Checksum,
+    /// The superblock is damaged, and a copy of it is not.
+    #[error(
+        "the superblock is damaged; there is nothing to undo, and on an export of the drive \
+         `e2fsck -b {0}` restores it from a copy"
+    )]
+    Copied(u64),
     /// A number of the superblock or of a group cannot be.
     #[error("the superblock or a group descriptor is damaged: {0} cannot be {1}")]
     Number(&'static str, u64),

@@ -12,9 +12,14 @@ use crate::persist::Run;
 use host::{BlockPort, Purpose, Who};
 use units::{Extent, Origin, SECTOR};
 
+/// Fewest blocks of a journal.
+pub(crate) const LEAST: u32 = 1024;
+
 /// Where the journal of a file system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalPlace {
+    /// The block of the superblock that led to it: 0, or that of a copy.
+    pub superblock: u64,
     /// Its blocks, in the order of the journal.
     pub runs: Vec<Run>,
     /// Bytes of a block.
@@ -47,23 +52,46 @@ async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountErr
 /// What is wrong with the file system or its journal, or `EIO`.
 pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>, MountError> {
     let first = read(port, 0).await?;
-    locate(port, &first[sb::OFFSET..sb::OFFSET + sb::SIZE]).await
+    locate(port, 0, &first[sb::OFFSET..sb::OFFSET + sb::SIZE]).await
 }
 
 /// The same where the lines of the superblock may be of different times, as an undo
-/// journal leaves them: what leads to the journal never changes, its checksum does.
+/// journal leaves them, or damaged. What leads to the journal never changes, so a copy
+/// leads there as well; where there is none, in file systems of one group, the torn one
+/// does.
 pub(crate) async fn find_torn_journal(
     port: &impl BlockPort,
 ) -> Result<Option<JournalPlace>, MountError> {
     let mut first = read(port, 0).await?;
     let superblock = &mut first[sb::OFFSET..sb::OFFSET + sb::SIZE];
     let sum = sb::checksum(superblock);
-    sb::CHECKSUM.put(superblock, sum);
-    locate(port, superblock).await
+    if sb::MAGIC.get(superblock) != sb::MAGIC_NUMBER || sb::CHECKSUM.get(superblock) != sum {
+        if let Some(copy) = read_copy(port).await? {
+            return locate(port, FIRST_COPY, &copy[..sb::SIZE]).await;
+        }
+        sb::CHECKSUM.put(superblock, sum);
+    }
+    locate(port, 0, superblock).await
+}
+
+/// Where the first copy of the superblock is, if groups have as many blocks as one block
+/// has bits.
+const FIRST_COPY: u64 = BLOCK as u64 * 8;
+
+/// The first copy of the superblock; none if there is none.
+async fn read_copy(port: &impl BlockPort) -> Result<Option<[u8; BLOCK]>, MountError> {
+    if port.capacity().0 / BLOCK as u64 <= FIRST_COPY {
+        return Ok(None);
+    }
+    let copy = read(port, FIRST_COPY).await?;
+    let superblock = &copy[..sb::SIZE];
+    let is_copy = Geometry::decode(superblock).is_ok() && sb::BLOCK_GROUP.get(superblock) == 1;
+    Ok(is_copy.then_some(copy))
 }
 
 async fn locate(
     port: &impl BlockPort,
+    block: u64,
     superblock: &[u8],
 ) -> Result<Option<JournalPlace>, MountError> {
     let geometry = Geometry::decode(superblock)?;
@@ -73,6 +101,7 @@ async fn locate(
     let slot = read_journal_inode(port, &geometry).await?;
     let runs = read_runs(port, &geometry, &slot).await?;
     Ok(Some(JournalPlace {
+        superblock: block,
         runs,
         block_size: BLOCK as u32,
         needs_recovery: geometry.incompat & sb::INCOMPAT_RECOVER != 0,
@@ -151,7 +180,7 @@ async fn read_runs(
         rest.extend(stacked(&node, to));
     }
     let blocks = raw::size(slot) / BLOCK as u64;
-    if blocks < 1024 || next < blocks {
+    if blocks < u64::from(LEAST) || next < blocks {
         return Err(MountError::Journal("it is shorter than 1024 blocks"));
     }
     Ok(runs)

@@ -2,8 +2,9 @@
 //! reached: the extent file system over an undo journal of cache lines, with contents
 //! and metadata in place.
 //!
-//! A baseline: bytes alone, no block is ever asked for but the superblock at mount and
-//! unmount, and journals are read by blocks at mount.
+//! A baseline: bytes alone. By blocks go a change of the superblock and nothing else, as
+//! at mount and unmount, and that of the journal; what recovery reads of journals, and
+//! the zeros over one that others have used; and deallocation.
 //!
 //! # The mechanism
 //!

@@ -89,6 +89,12 @@ pub enum JournalError {
              commits (bits {0:#x})"
     )]
     Foreign(u32),
+    /// An undo journal has its blocks.
+    #[error(
+        "lines that were changed have to be brought back first, from an undo journal: \
+             mount it as pmfs once (`flashloom mount pmfs`), and unmount it"
+    )]
+    Lent,
     /// The superblock is damaged.
     #[error("the superblock of the journal has a wrong checksum")]
     SuperblockSum,

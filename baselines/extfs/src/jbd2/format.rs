@@ -81,9 +81,12 @@ pub(super) mod feature {
     pub(crate) const CSUM_V2: u32 = 8;
     pub(crate) const CSUM_V3: u32 = 16;
     pub(crate) const FAST_COMMIT: u32 = 32;
+    /// The blocks hold an undo journal of lines. A bit of ours, far from those that
+    /// Linux gives out: whoever does not know it refuses the journal.
+    pub(crate) const UNDO: u32 = 1 << 30;
     /// What is written.
     pub(crate) const OURS: u32 = REVOKE | WIDE | CSUM_V3;
-    pub(crate) const KNOWN: u32 = OURS | CSUM_V2 | ASYNC_COMMIT | FAST_COMMIT;
+    pub(crate) const KNOWN: u32 = OURS | CSUM_V2 | ASYNC_COMMIT | FAST_COMMIT | UNDO;
 }
 
 fn be32(bytes: &[u8], at: usize) -> u32 {
@@ -321,7 +324,7 @@ const CRC32C: u8 = 4;
 
 /// The superblock of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Superblock {
+pub(crate) struct Superblock {
     /// Blocks of the log, this one included.
     pub(super) len: u32,
     /// The first block of the log that transactions use.
@@ -338,11 +341,6 @@ pub(super) struct Superblock {
     pub(super) uuid: [u8; UUID],
     /// Users, limits: what is carried along.
     rest: Box<[u8; SUPER]>,
-}
-
-/// Whether `block` is the superblock of a log that holds nothing.
-pub(crate) fn is_empty(block: &Block) -> bool {
-    Superblock::parse(block).is_ok_and(|superblock| superblock.start == 0)
 }
 
 impl Superblock {
@@ -363,7 +361,7 @@ impl Superblock {
     }
 
     /// Reads one.
-    pub(super) fn parse(block: &Block) -> Result<Self, JournalError> {
+    pub(crate) fn parse(block: &Block) -> Result<Self, JournalError> {
         let version = be32(block, 4);
         if be32(block, 0) != MAGIC || !(3..=4).contains(&version) {
             return Err(JournalError::NotAJournal);
@@ -410,6 +408,21 @@ impl Superblock {
         Ok(())
     }
 
+    /// Whether the log holds nothing.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.start == 0
+    }
+
+    /// Whether its blocks hold an undo journal of lines instead.
+    pub(crate) const fn is_lent(&self) -> bool {
+        self.incompat & feature::UNDO != 0
+    }
+
+    /// Says whether its blocks hold an undo journal of lines.
+    pub(crate) const fn lend(&mut self, lent: bool) {
+        self.incompat = feature::OURS | if lent { feature::UNDO } else { 0 };
+    }
+
     /// One past the last block that full transactions use: the area of fast
     /// commits is behind it.
     pub(super) fn end(&self) -> u32 {
@@ -429,7 +442,7 @@ impl Superblock {
     }
 
     /// Its block, in version 2 and with our features.
-    pub(super) fn encode(&self) -> Box<Block> {
+    pub(crate) fn encode(&self) -> Box<Block> {
         let mut block = start(4, 0);
         block[HEADER..SUPER].copy_from_slice(&self.rest[HEADER..]);
         let fields = [
@@ -440,7 +453,7 @@ impl Superblock {
             (0x1c, self.start),
             (0x20, self.errno as u32),
             (0x24, 0),
-            (0x28, feature::OURS),
+            (0x28, feature::OURS | self.incompat & feature::UNDO),
             (0x2c, 0),
             (0x54, 0),
             // Where a clean log ends matters only to those that record it.

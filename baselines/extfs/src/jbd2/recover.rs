@@ -50,6 +50,9 @@ impl<P: BlockPort> Recover<'_, P> {
     pub(super) async fn run(&self) -> Result<(Superblock, Recovery), JournalError> {
         let mut reader = Reader::new(self.port, self.map, self.journal.1);
         let mut superblock = reader.superblock().await?;
+        if superblock.is_lent() {
+            return Err(JournalError::Lent);
+        }
         let dirty = superblock.start != 0;
         let foreign = feature::ASYNC_COMMIT | feature::FAST_COMMIT;
         if dirty && superblock.incompat & foreign != 0 {

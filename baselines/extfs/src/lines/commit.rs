@@ -1,10 +1,11 @@
 //! The path of a transaction to the drive.
 //!
 //! A transaction that is closed is brought there by a task of its own, unless somebody
-//! opens it again while it waits, in this order: those before it are durable; contents
-//! that it leads to are on the medium; its lines are copied; its new blocks are written;
-//! its lines become durable, as the member of the family does it. Who closed it goes
-//! on at once, and waits for it when nothing is locked any more.
+//! opens it again while it waits: those that it follows commit first, and contents that
+//! it waits for land; its lines are copied, if that was not done as it was closed;
+//! contents that were written before are made durable; its new blocks are written; its
+//! lines become durable, as the member of the family does it. Who closed it goes on at
+//! once, and waits for it when nothing is locked any more.
 //!
 //! Invariants: of a line there is at most one version on the drive that is not
 //! durable; after a failure nothing becomes durable any more.

@@ -13,4 +13,5 @@ mod reserved;
 mod tasks;
 mod tools;
 mod undo;
+mod undo_claim;
 mod vfs;

@@ -2,7 +2,7 @@
 
 use crate::driver::{Driver, formatted};
 use crate::model::{Model, compare, step};
-use crate::tools::{assert_clean, has, run, save};
+use crate::tools::{assert_clean, has, save};
 use extfs::ext4;
 use extfs::lines::undo::{UndoLines, Undone};
 use extfs::{BLOCK, MkfsOptions, MountError, find_journal, pmfs};
@@ -10,27 +10,26 @@ use host::RamDisk;
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
 use std::collections::BTreeMap;
-use std::process::Command;
 use units::Bytes;
 use vfs::Body;
 
-type Pmfs = Driver<UndoLines<RamDisk>>;
-type Contents = BTreeMap<u64, Payload>;
+pub(crate) type Pmfs = Driver<UndoLines<RamDisk>>;
+pub(crate) type Contents = BTreeMap<u64, Payload>;
 
 /// 16 MiB, the smallest with a journal.
-const BLOCKS: u64 = 4_096;
+pub(crate) const BLOCKS: u64 = 4_096;
 
-fn empty(sim: &Sim, blocks: u64) -> RamDisk {
+pub(crate) fn empty(sim: &Sim, blocks: u64) -> RamDisk {
     formatted(sim, &pmfs::mkfs_options(blocks))
 }
 
-async fn mounted(sim: &Sim, disk: &RamDisk) -> (Pmfs, Undone) {
+pub(crate) async fn mounted(sim: &Sim, disk: &RamDisk) -> (Pmfs, Undone) {
     let mounted = pmfs::mount(sim, disk, pmfs::Options::default()).await;
     let (body, undone) = mounted.unwrap();
     (Driver::new(body), undone)
 }
 
-fn assert_sound(image: &[u8]) {
+pub(crate) fn assert_sound(image: &[u8]) {
     assert_eq!(extfs::check(image), []);
     if has("e2fsck") {
         let dir = tempfile::tempdir().unwrap();
@@ -90,7 +89,7 @@ fn it_takes_turns_with_the_block_journal() {
             driver.fs.sync_all().await.unwrap();
             // What its log holds is not for us.
             let left = disk.after_cut(&mut Seed(1).stream("cut"));
-            let left = holding(&sim, left);
+            let left = holding(&sim, BLOCKS, left);
             let refused = pmfs::mount(&sim, &left, pmfs::Options::default()).await;
             assert_eq!(refused.err(), Some(MountError::Unrecovered));
             driver.unmount().await;
@@ -119,15 +118,25 @@ fn one_without_a_journal_is_refused() {
     });
 }
 
-fn holding(sim: &Sim, contents: Contents) -> RamDisk {
-    RamDisk::holding(sim, Bytes(BLOCKS * BLOCK as u64), contents)
+pub(crate) fn holding(sim: &Sim, blocks: u64, contents: Contents) -> RamDisk {
+    RamDisk::holding(sim, Bytes(blocks * BLOCK as u64), contents)
 }
 
-/// What a cut leaves that has something to undo, and how much.
-fn half_done(seed: u64) -> (Contents, Undone) {
+/// What a mount of `contents` brings back.
+fn undone(blocks: u64, contents: Contents) -> Option<Undone> {
+    let kernel = Kernel::new();
+    let (sim, disk) = (kernel.sim(), holding(&kernel.sim(), blocks, contents));
+    kernel.block_on(async move {
+        let mounted = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
+        mounted.ok().map(|(_, undone)| undone)
+    })
+}
+
+/// What a cut leaves of `blocks` blocks that has something to undo.
+pub(crate) fn half_done(blocks: u64, seed: u64) -> Contents {
     let kernel = Kernel::new();
     let sim = kernel.sim();
-    let disk = empty(&sim, BLOCKS);
+    let disk = empty(&sim, blocks);
     let kept = disk.clone();
     sim.clone().spawn_detached(async move {
         let (driver, _) = mounted(&sim, &disk).await;
@@ -141,52 +150,23 @@ fn half_done(seed: u64) -> (Contents, Undone) {
             continue;
         }
         let left = kept.after_cut(&mut rng);
-        let again = Kernel::new();
-        let (sim, disk) = (again.sim(), holding(&again.sim(), left.clone()));
-        let mounted = again.block_on(async move {
-            let mounted = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
-            mounted.ok().map(|(_, undone)| undone)
-        });
-        if let Some(undone) = mounted.filter(|undone| undone.lines > 0) {
-            return (left, undone);
+        if undone(blocks, left.clone()).is_some_and(|undone| undone.lines > 0) {
+            return left;
         }
     }
     panic!("no cut left anything half done");
 }
 
 #[test]
-fn what_others_have_repaired_is_not_undone() {
-    if !has("e2fsck") {
-        return;
-    }
-    let (left, undone) = half_done(1);
-    assert!(undone.transactions > 0);
-    let kernel = Kernel::new();
-    let sim = kernel.sim();
-    let dir = tempfile::tempdir().unwrap();
-    let image = save(dir.path(), "image", &holding(&sim, left).to_image());
-    run(Command::new("e2fsck").arg("-fy").arg(&image));
-    assert_clean(&image);
-    let disk = RamDisk::from_image(&sim, &std::fs::read(&image).unwrap());
-    let kept = disk.clone();
-    kernel.block_on(async move {
-        let (driver, undone) = mounted(&sim, &disk).await;
-        assert_eq!(undone, Undone::default());
-        driver.unmount().await;
-    });
-    assert_sound(&kept.to_image());
-}
-
-#[test]
 fn a_damaged_journal_is_read_or_refused() {
-    let (left, _) = half_done(2);
+    let left = half_done(BLOCKS, 2);
     let mut rng = Seed(2).stream("damage");
     for _ in 0..40 {
         let kernel = Kernel::new();
         let sim = kernel.sim();
         let mut damaged = left.clone();
         let blocks = kernel.block_on({
-            let disk = holding(&sim, left.clone());
+            let disk = holding(&sim, BLOCKS, left.clone());
             async move { find_journal(&disk).await.unwrap().unwrap().runs }
         });
         let start = blocks[0].start;
@@ -197,7 +177,7 @@ fn a_damaged_journal_is_read_or_refused() {
             bytes[at..at + 64].fill_with(|| rng.next_u64() as u8);
             damaged.insert(block, Payload::Bytes(std::sync::Arc::new(bytes)));
         }
-        let disk = holding(&sim, damaged);
+        let disk = holding(&sim, BLOCKS, damaged);
         kernel.block_on(async move {
             let _ = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
         });

@@ -4,6 +4,7 @@ use super::format::{FIRST_BLOCK, HEAD_BLOCK};
 use crate::buffer::BLOCK;
 use crate::geometry::MountError;
 use crate::jbd2::Map;
+use crate::journal::LEAST;
 use crate::persist::Run;
 use ssd::wlog::LINE;
 use std::ops::Range;
@@ -15,6 +16,9 @@ const PER_BLOCK: u64 = (BLOCK / LINE) as u64;
 /// recovery longer, and a transaction is smaller.
 const MOST: u32 = 4096;
 
+/// Slots of the smallest journal.
+pub(super) const LEAST_SLOTS: u64 = (LEAST - FIRST_BLOCK) as u64 * PER_BLOCK;
+
 /// The blocks of the journal.
 pub(super) struct Area {
     map: Map,
@@ -23,14 +27,12 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// That of a journal in `runs`, on a volume of `blocks` blocks.
+    /// That of a journal in `runs`, of at least [`LEAST`] blocks, on a volume of `blocks` blocks.
     pub(super) fn new(runs: &[Run], blocks: u64) -> Result<Self, MountError> {
         let outside = MountError::Journal("it does not lie where it says");
         let map = Map::new(runs, blocks).map_err(|_| outside)?;
         let blocks = map.len().min(FIRST_BLOCK + MOST);
-        if blocks <= FIRST_BLOCK {
-            return Err(MountError::Journal("it has no room for records"));
-        }
+        assert!(blocks > FIRST_BLOCK, "a journal has {LEAST} blocks");
         Ok(Self { map, blocks })
     }
 
@@ -117,9 +119,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        assert!(Area::new(&[run(10, 2)], 100).is_err());
         assert!(Area::new(&[run(99, 5)], 100).is_err());
         assert!(Area::new(&[run(u64::MAX, 5)], 100).is_err());
-        assert!(Area::new(&[], 100).is_err());
     }
 }

@@ -1,8 +1,9 @@
 //! The bytes of the undo journal, in lines of 64 bytes.
 //!
 //! It lies in the blocks of the journal inode, behind block 0 with the superblock of
-//! the block journal, which says all the time that its log is empty. The first line of
-//! block 1 is the head:
+//! the block journal, which says all the time that its log is empty, and by bit 30 of
+//! its incompatible features (`0x28`, big endian) that records count. The first line
+//! of block 1 is the head:
 //!
 //! ```text
 //! 0   8  "UndoLog", 1

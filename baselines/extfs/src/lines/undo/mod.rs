@@ -19,19 +19,19 @@
 //! - No line is stored in place before the records of all lines of its transaction are
 //!   durable, and a line is stored for one transaction at a time.
 //! - A record is stored over others only if their transactions are done (`ring`).
-//! - The superblock says that there may be something to undo (the flag of ext4 that a
-//!   journal has to be replayed) before the first record and after the last.
-//! - A change of the superblock alone, as that flag at mount and unmount, is written as
-//!   a block, which is atomic. Where others go with it, as the head of the list of
-//!   orphans does, a cut leaves lines of it of different times, and so a wrong checksum;
-//!   recovery finds the journal without that.
-//!
-//! With the flag and an empty block journal an image that a cut has left looks to others
-//! as if nothing were to be recovered: only a mount here undoes what is half done.
+//! - The journal says that there may be something to undo before the first record and
+//!   after the last (`claim`), in a way that makes others refuse the file system: they
+//!   would take what is half done for whole.
+//! - A change of the superblock alone, as the flag of ext4 at mount and unmount that a
+//!   journal has to be replayed, is written as a block, which is atomic. Where others go
+//!   with it, as the head of the list of orphans does, a cut leaves lines of it of
+//!   different times, and so a wrong checksum; recovery finds the journal without that.
+//! - Records are void after a clean unmount, whatever is done to the file system next.
 //= bytefs 5.1
 //= pmfs 1
 
 mod area;
+mod claim;
 mod format;
 mod recover;
 mod ring;
@@ -43,7 +43,7 @@ pub use recover::Undone;
 use super::config::LineOptions;
 use super::durable::Durable;
 use super::journal::CommitEntry;
-use super::medium::{Medium, broken};
+use super::medium::{Medium, broken, failed};
 use super::persist::Lines;
 use super::snapshot::Piece;
 use super::table::LINES;
@@ -53,6 +53,7 @@ use crate::geometry::MountError;
 use crate::mkfs::MkfsOptions;
 use crate::mount::MountOptions;
 use area::Area;
+use claim::Claim;
 use format::{Line, PAYLOAD, Record, head};
 use host::{BytePort, Purpose};
 use recover::{Opened, open};
@@ -69,6 +70,7 @@ pub type UndoLines<P> = Lines<P, Undo>;
 pub struct Undo {
     sim: Sim,
     area: Area,
+    claim: Claim,
     epoch: Cell<u64>,
     ring: RefCell<Ring>,
     /// Held by who waits for room, so that they are served in order.
@@ -129,24 +131,29 @@ pub async fn mount<P: BytePort>(
     let opened = open(port, lines.origin).await?;
     let undone = opened.undone;
     let undo = Undo::new(sim, opened);
-    // Each line may be apart from the others; and a commit takes a record.
-    let most = undo.area.slots() / (2 * records_of(1));
-    if most < LARGEST {
-        return Err(MountError::Journal(
-            "it is too small for the changes of a call",
-        ));
-    }
     let lines = LineOptions {
-        open_lines: lines.open_lines.min(most),
+        open_lines: lines.open_lines.min(lines_in(undo.area.slots())),
         ..lines
     };
     let strategy = Lines::new(sim, port.clone(), lines, undo);
-    let body = ExtFs::mount(sim, strategy, mounting).await?;
-    Ok((body, undone))
+    match ExtFs::mount(sim, strategy.clone(), mounting).await {
+        Ok(body) => Ok((body, undone)),
+        Err(error) => {
+            // Others may know how to repair it, and can if nothing is left to undo.
+            let _ = strategy.durable().retire(strategy.medium()).await;
+            Err(error)
+        }
+    }
 }
 
-/// Lines that the largest handle of the body reserves: it is of 79 blocks.
-const LARGEST: u64 = 79 * LINES;
+/// Lines of transactions that so many slots have room for: each line may be apart from
+/// the others, and a commit takes a record.
+const fn lines_in(slots: u64) -> u64 {
+    slots / (2 * records_of(1))
+}
+
+/// The largest handle of the body, of 79 blocks, fits any journal.
+const _: () = assert!(lines_in(area::LEAST_SLOTS) >= 79 * LINES);
 
 impl Undo {
     fn new(sim: &Sim, opened: Opened) -> Self {
@@ -154,6 +161,7 @@ impl Undo {
             sim: sim.clone(),
             ring: RefCell::new(Ring::new(opened.area.slots(), u32::MAX)),
             area: opened.area,
+            claim: opened.claim,
             epoch: Cell::new(opened.epoch),
             turn: Semaphore::new(sim, 1),
             progress: Signal::default(),
@@ -175,15 +183,30 @@ impl Undo {
                     medium.count(|m| m.journal_waits += 1);
                     self.progress.wait(&self.sim).await;
                 }
-                Err(Refusal::UsedUp) => {
-                    let epoch = self.epoch.get().wrapping_add(1);
-                    store(medium, self.area.head(), &head(epoch)).await?;
-                    medium.verify().await?;
-                    self.epoch.set(epoch);
-                    self.ring.borrow_mut().renew();
-                }
+                Err(Refusal::UsedUp) => self.renew(medium).await?,
             }
         }
+    }
+
+    /// Begins a new epoch, while nothing is under way: all records are void.
+    async fn renew<P: BytePort>(&self, medium: &Medium<P>) -> Result<()> {
+        let epoch = self.epoch.get().wrapping_add(1);
+        store(medium, self.area.head(), &head(epoch)).await?;
+        medium.verify().await?;
+        self.epoch.set(epoch);
+        self.ring.borrow_mut().renew();
+        Ok(())
+    }
+
+    /// Leaves the blocks of the journal to others, unless something may have to be
+    /// undone; nothing is recorded any more.
+    async fn retire<P: BytePort>(&self, medium: &Medium<P>) -> Result<()> {
+        if self.failed.replace(true) || !self.ring.borrow().is_idle() {
+            return Err(Errno::EIO);
+        }
+        self.renew(medium).await?;
+        let set = self.claim.set(medium.port(), false).await;
+        set.map_err(failed)
     }
 
     /// Stores `lines` to the slots of `ticket` from number `first` on.
@@ -280,8 +303,7 @@ impl<P: BytePort> Durable<P> for Undo {
         brought
     }
 
-    /// The superblock has said it.
-    async fn leave(&self, _: &Medium<P>) -> Result<()> {
-        Ok(())
+    async fn leave(&self, medium: &Medium<P>) -> Result<()> {
+        self.retire(medium).await
     }
 }

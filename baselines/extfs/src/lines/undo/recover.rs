@@ -7,15 +7,17 @@
 //!   that is refused has changed nothing.
 //! - Records are void only once what they brought back is durable: then a new epoch
 //!   begins. So a recovery that is cut off is done again, with the same end.
-//! - The journal counts only while the superblock says that it may hold something. Who
-//!   else brings the file system back clears that, and then it is void.
+//! - Records count only while the superblock of the journal says so (`claim`). Who else
+//!   makes the file system whole by force makes that one anew, and then they are void.
+//! - What recovery leaves is a file system without anything to undo, or one that it has
+//!   not changed.
 
 use super::area::Area;
+use super::claim::Claim;
 use super::format::{Line, REACH, Record, epoch_of, head};
 use crate::buffer::BLOCK;
 use crate::geometry::MountError;
-use crate::jbd2;
-use crate::journal::find_torn_journal;
+use crate::journal::{find_journal, find_torn_journal};
 use crate::lines::medium::{broken, extent, failed};
 use crate::persist::Run;
 use host::{BytePort, Purpose, Who};
@@ -40,6 +42,7 @@ pub struct Undone {
 /// An opened journal: where it is, the epoch that has begun, and what was undone.
 pub(super) struct Opened {
     pub(super) area: Area,
+    pub(super) claim: Claim,
     pub(super) epoch: u64,
     pub(super) undone: Undone,
 }
@@ -51,33 +54,46 @@ const fn who(origin: Origin) -> Who {
     }
 }
 
-/// Finds the journal, undoes what it holds, and begins a new epoch.
+/// Finds the journal, undoes what it holds, begins a new epoch, and claims its blocks.
 pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened, MountError> {
     let place = find_torn_journal(port).await?;
     let place = place.ok_or(MountError::Journal("there is none"))?;
     let area = Area::new(&place.runs, port.capacity().0 / BLOCK as u64)?;
     let recovery = Recovery { port, area, origin };
+    let at = recovery.area.superblock();
     let mut block = [0; BLOCK];
-    recovery
-        .read(recovery.area.superblock(), &mut block)
-        .await?;
+    recovery.read(at, &mut block).await?;
+    let claim = Claim::new(at, &block, who(origin))?;
     let mut line = [0; LINE];
     recovery.load(recovery.area.head(), &mut line).await?;
     let old = epoch_of(&line);
-    // A log of blocks that was left with something in it would be replayed over all
-    // that changes from now on.
-    if place.needs_recovery && old.is_none() || !jbd2::is_empty(&block) {
-        return Err(MountError::Unrecovered);
-    }
-    let undone = match old {
-        Some(epoch) if place.needs_recovery => recovery.undo(epoch).await?,
-        Some(_) => Undone::default(),
-        None => recovery.wipe().await?,
-    };
     let epoch = old.unwrap_or(0).wrapping_add(1);
-    recovery.begin(epoch).await?;
+    let mut undone = Undone::default();
+    if claim.is_made() {
+        let old = old.ok_or(MountError::Journal("the head of its records is damaged"))?;
+        undone = recovery.undo(old).await?;
+        recovery.begin(epoch).await?;
+    }
+    if let Err(error) = find_journal(port).await {
+        // Nothing is left to undo: whoever can repair it may.
+        if claim.is_made() {
+            claim.set(port, false).await.map_err(failed)?;
+        }
+        return Err(match place.superblock {
+            0 => error,
+            copy => MountError::Copied(copy),
+        });
+    }
+    if !claim.is_made() {
+        if old.is_none() {
+            recovery.wipe().await?;
+        }
+        recovery.begin(epoch).await?;
+        claim.set(port, true).await.map_err(failed)?;
+    }
     Ok(Opened {
         area: recovery.area,
+        claim,
         epoch,
         undone,
     })
@@ -139,7 +155,7 @@ impl<P: BytePort> Recovery<'_, P> {
 
     /// Makes a journal of blocks that others have used: no line of it may look like a
     /// record.
-    async fn wipe(&self) -> Result<Undone, MountError> {
+    async fn wipe(&self) -> Result<(), MountError> {
         for part in self.parts() {
             let mut bytes = vec![0; part.len as usize * BLOCK];
             self.read(part.start, &mut bytes).await?;
@@ -153,12 +169,7 @@ impl<P: BytePort> Recovery<'_, P> {
             let written = self.port.write(extent, content, Placement(0), who, false);
             written.await.map_err(failed)?;
         }
-        Ok(self
-            .port
-            .flush()
-            .await
-            .map_err(failed)
-            .map(|()| Undone::default())?)
+        Ok(self.port.flush().await.map_err(failed)?)
     }
 
     /// All lines that hold records.

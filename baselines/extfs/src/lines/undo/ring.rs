@@ -56,8 +56,10 @@ impl Ring {
     pub(super) fn take(&mut self, count: u64) -> Result<Ticket, Refusal> {
         assert!(count <= self.slots, "a transaction fits the ring");
         if self.next >= self.last {
-            let idle = self.live.is_empty();
-            return Err(if idle { Refusal::UsedUp } else { Refusal::Wait });
+            return Err(match self.is_idle() {
+                true => Refusal::UsedUp,
+                false => Refusal::Wait,
+            });
         }
         let oldest = self.live.first_key_value();
         let (&oldest, &tail) = oldest.unwrap_or((&self.next, &self.head));
@@ -79,6 +81,11 @@ impl Ring {
     /// Notes that a transaction is done.
     pub(super) fn give(&mut self, ticket: Ticket) {
         self.live.remove(&ticket.tx);
+    }
+
+    /// Whether no transaction is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.live.is_empty()
     }
 
     /// Begins again with the first number.

@@ -5,12 +5,14 @@
 //! that is durable and no newer than the one under way.
 
 use super::area::Area;
+use super::claim::Claim;
 use super::format::{Record, head};
 use super::recover::{Opened, Recovery, Undone};
 use super::ring::Ring;
 use super::{Durable, Undo};
 use crate::buffer::{BLOCK, Buffer};
 use crate::geometry::MountError;
+use crate::jbd2;
 use crate::lines::config::LineOptions;
 use crate::lines::medium::Medium;
 use crate::lines::snapshot::Piece;
@@ -60,6 +62,7 @@ fn disk(sim: &Sim, contents: Contents) -> RamDisk {
 /// A journal whose numbers end at `last`.
 fn journal(sim: &Sim, last: u32) -> Undo {
     let opened = Opened {
+        claim: Claim::new(10, &jbd2::format(4, [0; 16]), Who::default()).unwrap(),
         area: area(),
         epoch: 1,
         undone: Undone::default(),
