@@ -42,6 +42,16 @@ pub enum MountError {
     /// Features that are needed.
     #[error("the file system lacks features that are needed: {0}")]
     Lacks(String),
+    /// An option cannot be.
+    #[error("{what} is {value}; at least {least} are needed")]
+    Option {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What is needed.
+        least: u64,
+    },
     /// The journal is not empty.
     #[error("the journal holds changes, and the strategy does not replay them")]
     Unrecovered,

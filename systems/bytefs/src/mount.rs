@@ -9,7 +9,7 @@ use crate::format::Record;
 use crate::ids::Ids;
 use extfs::ext4::{self, Ext4Error};
 use extfs::jbd2::JournalError;
-use extfs::lines::{DataJournal, LINES, Lines};
+use extfs::lines::{DataJournal, LINES, Lines, at_least};
 use extfs::{ExtFs, MkfsOptions, MountError, MountOptions, Placer, find_journal};
 use host::{BytePort, Purpose, Who};
 use sim::Sim;
@@ -53,16 +53,6 @@ pub enum ByteFsError {
          lines that did not commit may be on the drive until its power is cycled"
     )]
     InUse,
-    /// An option cannot be.
-    #[error("{what} is {value}; at least {least} are needed")]
-    Option {
-        /// Which.
-        what: &'static str,
-        /// What it is.
-        value: u64,
-        /// What is needed.
-        least: u64,
-    },
 }
 
 /// The file system of `blocks` blocks that the paper describes, as far as the format
@@ -127,7 +117,8 @@ pub async fn mount<P: BytePort>(
         open_lines: options.open_lines.min(lines),
         ..options
     };
-    check(&options)?;
+    options.lines(Placement(0)).check()?;
+    at_least("tx_ids", u64::from(options.tx_ids), 1)?;
     let recovered = recover(port).await?;
     let record = read_record(port).await?.unwrap_or(Record::new());
     if !recovered && !record.clean {
@@ -177,19 +168,6 @@ async fn open_journal<P: BytePort>(
     let (journal, recovery) = opened.await?;
     let has_error = place.has_error || recovery.errno != 0;
     Ok((Some(journal), has_error))
-}
-
-fn check(options: &Options) -> Result<(), ByteFsError> {
-    let request = options.direct_bytes.div_ceil(LINE as u64) + 2;
-    let least = [
-        ("open_lines", options.open_lines, request.max(64)),
-        ("handles", options.handles as u64, 1),
-        ("tx_ids", u64::from(options.tx_ids), 1),
-    ];
-    match least.into_iter().find(|(_, value, least)| value < least) {
-        Some((what, value, least)) => Err(ByteFsError::Option { what, value, least }),
-        None => Ok(()),
-    }
 }
 
 /// Whether the drive recovered now; it does so once after power-on.

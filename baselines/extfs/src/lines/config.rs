@@ -1,5 +1,8 @@
 //! Knobs that all members of the family have.
 
+use super::table::LINES;
+use crate::geometry::MountError;
+use ssd::wlog::LINE;
 use units::{Ns, Origin, Placement};
 
 /// How transactions of lines are made, and how contents of files go to the drive.
@@ -31,4 +34,29 @@ pub struct LineOptions {
     pub placement: Placement,
     /// Time that a core needs to compare a page with its duplicate.
     pub compare: Ns,
+}
+
+impl LineOptions {
+    /// Whether they can be.
+    ///
+    /// # Errors
+    /// [`MountError::Option`].
+    pub fn check(&self) -> Result<(), MountError> {
+        // A request may begin and end within a line.
+        let request = |bytes: u64| bytes.div_ceil(LINE as u64) + 2;
+        let open_lines = self.direct_bytes.map_or(0, request).max(LINES);
+        at_least("open_lines", self.open_lines, open_lines)?;
+        at_least("handles", self.handles as u64, 1)
+    }
+}
+
+/// Refuses a value of an option that is less than `least`.
+///
+/// # Errors
+/// [`MountError::Option`].
+pub fn at_least(what: &'static str, value: u64, least: u64) -> Result<(), MountError> {
+    if value < least {
+        return Err(MountError::Option { what, value, least });
+    }
+    Ok(())
 }

@@ -35,7 +35,7 @@ mod table;
 pub mod undo;
 
 pub use compare::changed_lines;
-pub use config::LineOptions;
+pub use config::{LineOptions, at_least};
 pub use durable::Durable;
 pub use journal::{CommitEntry, DataJournal};
 pub use medium::{Medium, broken};

@@ -183,3 +183,29 @@ fn a_damaged_journal_is_read_or_refused() {
         });
     }
 }
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = empty(&sim, BLOCKS);
+    let kept = disk.clone();
+    let before = kept.to_image();
+    kernel.block_on(async move {
+        let none = pmfs::Options {
+            handles: 0,
+            ..pmfs::Options::default()
+        };
+        let few = pmfs::Options {
+            open_lines: 63,
+            ..pmfs::Options::default()
+        };
+        for (options, what, value, least) in [(none, "handles", 0, 1), (few, "open_lines", 63, 64)]
+        {
+            let refused = pmfs::mount(&sim, &disk, options).await.err();
+            let expected = MountError::Option { what, value, least };
+            assert_eq!(refused, Some(expected));
+        }
+    });
+    assert!(kept.to_image() == before, "nothing was changed");
+}

@@ -121,6 +121,7 @@ pub async fn mount<P: BytePort>(
     lines: LineOptions,
     mounting: MountOptions,
 ) -> std::result::Result<(ExtFs<UndoLines<P>>, Undone), MountError> {
+    lines.check()?;
     // Nothing may be stored before a log of the drive has been recovered, once.
     if port.has_transactions() {
         match port.recover().await {
