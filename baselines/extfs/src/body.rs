@@ -153,7 +153,7 @@ impl<P: Persist> Body for ExtFs<P> {
         inode: &Node,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.direct_write(who, inode, offset, bytes).await
     }
 

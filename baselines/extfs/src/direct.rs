@@ -51,52 +51,80 @@ impl<P: Persist> ExtFs<P> {
 
     /// Writes bytes around the cache: over blocks that are there as they are,
     /// into others as whole blocks with zeros around. As in Linux, whole sectors
-    /// are all that it takes, wherever they go.
+    /// are all that it takes, wherever they go. Gives how many were written, which is
+    /// less where something failed after them.
     pub(crate) async fn direct_write(
         &self,
         who: &Access,
         node: &Node,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.check_direct(offset, bytes.len())?;
-        let end = offset + bytes.len() as u64;
-        if end > FILE_MAX {
+        if offset + bytes.len() as u64 > FILE_MAX {
             return Err(Errno::EFBIG);
         }
-        let old = node.attr.get().size;
         let mut done = 0;
         while done < bytes.len() {
             let at = offset + done as u64;
-            let (block, within) = (at / SIZE, at % SIZE);
-            let piece = self.lookup_block(node, block).await?;
-            let len = (piece.len.saturating_mul(SIZE) - within).min((bytes.len() - done) as u64);
-            let part = &bytes[done..done + len as usize];
-            if let State::Written(start) = piece.state {
-                let placement = self.options.placer.data(node.hint.get());
-                let booked = self.who(node);
-                let write = self
-                    .persist
-                    .write_direct(start, within, part, placement, booked);
-                write.await?;
-            } else {
-                // What is taken here may not be what was promised to others.
-                let until = at + len;
-                let pages = block..until.div_ceil(SIZE);
-                let kept = self.kept_from(who);
-                self.promise(node, pages.clone(), kept).await?;
-                // Pages past the size are not written back: raise it first.
-                node.update(|attr| attr.size = attr.size.max(until));
-                let result = self.write_back(node, &pages_of(at, part)).await;
-                if result.is_err() {
-                    self.unpromise(node, pages);
-                    node.update(|attr| attr.size = old.max(at));
-                }
-                result?;
+            match self.direct_part(who, node, at, &bytes[done..]).await {
+                Ok(len) => done += len,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
             }
-            done += len as usize;
         }
-        self.raise_size(node, end).await
+        self.raise_size(node, offset + done as u64).await?;
+        Ok(done as u64)
+    }
+
+    /// Writes the first bytes of `bytes`, as far as one extent or hole has place for
+    /// them.
+    async fn direct_part(&self, who: &Access, node: &Node, at: u64, bytes: &[u8]) -> Result<usize> {
+        let (block, within) = (at / SIZE, at % SIZE);
+        let piece = self.lookup_block(node, block).await?;
+        let len = (piece.len.saturating_mul(SIZE) - within).min(bytes.len() as u64);
+        if let State::Written(start) = piece.state {
+            let part = &bytes[..len as usize];
+            let placement = self.options.placer.data(node.hint.get());
+            let booked = self.who(node);
+            let write = self
+                .persist
+                .write_direct(start, within, part, placement, booked);
+            write.await?;
+            return Ok(part.len());
+        }
+        let wanted = block..(at + len).div_ceil(SIZE);
+        let pages = self.promise_some(who, node, wanted).await?;
+        let until = (at + len).min(pages.end * SIZE);
+        let part = &bytes[..(until - at) as usize];
+        let old = node.attr.get().size;
+        // Pages past the size are not written back: raise it first.
+        node.update(|attr| attr.size = attr.size.max(until));
+        let result = self.write_back(node, &pages_of(at, part)).await;
+        if result.is_err() {
+            self.unpromise(node, pages);
+            node.update(|attr| attr.size = old);
+        }
+        result.map(|()| part.len())
+    }
+
+    /// Promises space to `pages`, or to fewer of the first of them where there is not
+    /// enough; gives which. What is taken here may not be what was promised to others.
+    async fn promise_some(
+        &self,
+        who: &Access,
+        node: &Node,
+        pages: Range<u64>,
+    ) -> Result<Range<u64>> {
+        let (kept, mut len) = (self.kept_from(who), pages.end - pages.start);
+        loop {
+            let some = pages.start..pages.start + len;
+            match self.promise(node, some.clone(), kept).await {
+                Ok(()) => return Ok(some),
+                Err(Errno::ENOSPC) if len > 1 => len /= 2,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Raises the size, also on the medium; in place times go with it.

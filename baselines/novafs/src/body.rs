@@ -121,8 +121,9 @@ impl<P: BytePort> Body for NovaFs<P> {
         inode: &Node,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<()> {
-        self.write_at(inode, offset, bytes).await
+    ) -> Result<u64> {
+        self.write_at(inode, offset, bytes).await?;
+        Ok(bytes.len() as u64)
     }
 
     async fn fallocate(

@@ -297,18 +297,19 @@ pub trait Body: 'static {
     ) -> Result<()>;
 
     /// Writes around the cache, which has nothing there. The size has not been
-    /// raised yet; the body raises it in [`Inode::attr`].
+    /// raised yet; the body raises it in [`Inode::attr`]. Gives how many of the first
+    /// bytes were written: one at least, and not all if the space ran out after them.
     ///
     /// # Errors
     /// `EINVAL` if the medium cannot write at such an offset or length;
-    /// `ENOSPC`, `EIO`.
+    /// `ENOSPC`, `EIO`. Then nothing of it can be seen in the file.
     async fn write_direct(
         &self,
         who: &Access,
         inode: &Inode<Self::Private>,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<()>;
+    ) -> Result<u64>;
 
     /// Changes the allocation of a range of bytes. Its pages are clean and not
     /// in the cache; the attribute `size` is set by the body where it grows.

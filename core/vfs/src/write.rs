@@ -246,10 +246,8 @@ impl<B: Body> Core<B> {
         let (who, node) = (&file.who, &file.node);
         self.expel(node, offset, source.len()).await;
         if let Source::Bytes(bytes) = source {
-            self.body
-                .write_direct(who, &node.inode, offset, bytes)
-                .await?;
-            return Ok(source.len());
+            let write = self.body.write_direct(who, &node.inode, offset, bytes);
+            return write.await;
         }
         let (mut done, len) = (0, source.len());
         while done < len {
@@ -260,7 +258,12 @@ impl<B: Body> Core<B> {
             let at = offset + done;
             source.copy_to(done, at, &mut bytes);
             match self.body.write_direct(who, &node.inode, at, &bytes).await {
-                Ok(()) => done += bytes.len() as u64,
+                Ok(written) => {
+                    done += written;
+                    if written < bytes.len() as u64 {
+                        break;
+                    }
+                }
                 Err(errno) if done == 0 => return Err(errno),
                 Err(_) => break,
             }

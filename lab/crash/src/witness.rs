@@ -332,7 +332,7 @@ impl<B: Body> Body for Witness<B> {
         inode: &Inode<B::Private>,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.body.write_direct(who, inode, offset, bytes).await
     }
 

@@ -1,9 +1,9 @@
 //! Writing around the cache where nothing was written before.
 
-use crate::driver::new_image;
-use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, check};
+use crate::driver::{formatted, new_image};
+use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, Persist, check, pmfs};
 use host::RamDisk;
-use sim::Kernel;
+use sim::{Kernel, Sim};
 use units::Placement;
 use vfs::{
     Access, CacheConfig, Clock, Compute, Errno, FallocateMode, Fd, OpenFlags, Process, Source, Vfs,
@@ -99,4 +99,55 @@ fn a_sector_in_a_new_block_has_zeros_around_it() {
         }
         process.exit().await;
     });
+}
+
+/// Writes more than there is room for, in one call.
+async fn overfill<P: Persist>(sim: Sim, body: ExtFs<P>) {
+    const MOST: usize = 20 << 20;
+    let (config, clock) = (CacheConfig::default(), Clock::default());
+    let vfs = Vfs::mount(&sim, body, config, clock, Compute::unlimited());
+    let process = Process::new(&vfs, Access::root());
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE | OpenFlags::DIRECT;
+    let fd = process.open(b"/file", flags, 0o644).await.unwrap();
+    // The first of it goes over a block that is there.
+    let bytes: Vec<u8> = (0..MOST).map(|at| (at / 512) as u8).collect();
+    let first = Source::Bytes(&bytes[..4_096]);
+    assert_eq!(process.pwrite(fd, 0, first).await, Ok(4_096));
+    let all = Source::Bytes(&bytes);
+    let written = process.pwrite(fd, 0, all).await.unwrap() as usize;
+    assert!((4 << 20..MOST).contains(&written), "{written}");
+    assert_eq!(process.fstat(fd).await.unwrap().size, written as u64);
+    let held = process.read_bytes(fd, 0, MOST).await.unwrap();
+    assert!(held == bytes[..written]);
+    let free = process.vfs().statfs().await.unwrap().blocks_free;
+    assert!(free < 200, "{free} blocks are free");
+    // Nothing of one that has no room at all is to be seen.
+    let behind = written as u64 + (1 << 20);
+    let refused = process.pwrite(fd, behind, Source::Bytes(&bytes)).await;
+    assert_eq!(refused, Err(Errno::ENOSPC));
+    assert_eq!(process.fstat(fd).await.unwrap().size, written as u64);
+    process.exit().await;
+    vfs.unmount().await.unwrap();
+}
+
+#[test]
+fn what_there_is_room_for_is_written_and_counted() {
+    for in_place in [false, true] {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let disk = formatted(&sim, &pmfs::mkfs_options(16 * 256));
+        let kept = disk.clone();
+        kernel.block_on(async move {
+            if in_place {
+                let options = pmfs::Options::default();
+                let (body, _) = pmfs::mount(&sim, &disk, options).await.unwrap();
+                overfill(sim, body).await;
+            } else {
+                let options = extfs::ext4::Options::default();
+                let mounted = extfs::ext4::mount(&sim, &disk, options).await;
+                overfill(sim, mounted.unwrap().0).await;
+            }
+        });
+        assert_eq!(check(&kept.to_image()[..]), []);
+    }
 }

@@ -298,7 +298,7 @@ impl Body for MemFs {
         inode: &Node,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let end = offset + bytes.len() as u64;
         self.check_aligned(offset, end)?;
         self.wait().await;
@@ -316,7 +316,7 @@ impl Body for MemFs {
             at = to;
         }
         inode.update(|attr| attr.size = attr.size.max(end));
-        Ok(())
+        Ok(bytes.len() as u64)
     }
 
     async fn fallocate(
