@@ -233,8 +233,9 @@ async fn work<H: Host>(
     source: Box<dyn Source>,
     chronicle: Rc<RefCell<Chronicle>>,
 ) -> Result<(), String> {
+    let settles = host.settles();
     let body = host.mount(&sim, &device, now()).await?;
-    let body = Witness::new(body, Rc::clone(&chronicle));
+    let body = Witness::new(body, Rc::clone(&chronicle), settles);
     let compute = Compute::of(&device.device);
     let vfs = Vfs::mount(&sim, body, cache, Clock::default(), compute);
     vfs.observe(Rc::new(Scribe::new(chronicle)));

@@ -1,11 +1,10 @@
 //! ByteFS as the host of a stack.
 
-use super::{Host, Switch};
+use super::{Host, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
-use crate::image::{DriveImage, pieces};
 use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
 use crash::OutsideError;
-use extfs::{BLOCK, ExtFs, MkfsOptions, check};
+use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::BytePort;
 use sim::Sim;
 use ssd::Drive;
@@ -83,15 +82,12 @@ impl Host for ByteFs {
     }
 
     fn check(&self, drive: &Drive) -> Vec<String> {
-        let findings = check(&DriveImage(drive));
-        findings.iter().map(ToString::to_string).collect()
+        check_ext4(drive)
     }
 
     /// What a cut leaves is, once the drive has power, an image without uncommitted
     /// lines: others need no more than their own rules for unlinked inodes.
     fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        let pieces = pieces(drive);
-        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::e2fsck(drive.capacity().0, pieces, recover)
+        ask_e2fsck(drive, recover)
     }
 }

@@ -1,12 +1,11 @@
 //! ext4 as the host of a stack.
 
-use super::{Behaviour, Host, Switch};
+use super::{Behaviour, Host, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
-use crate::image::{DriveImage, pieces};
 use crash::OutsideError;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::{Jbd2, Mode};
-use extfs::{BLOCK, ExtFs, MkfsOptions, check};
+use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::BytePort;
 use sim::Sim;
 use ssd::Drive;
@@ -78,13 +77,10 @@ impl Host for Ext4 {
     }
 
     fn check(&self, drive: &Drive) -> Vec<String> {
-        let findings = check(&DriveImage(drive));
-        findings.iter().map(ToString::to_string).collect()
+        check_ext4(drive)
     }
 
     fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        let pieces = pieces(drive);
-        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::e2fsck(drive.capacity().0, pieces, recover)
+        ask_e2fsck(drive, recover)
     }
 }

@@ -16,6 +16,7 @@ pub use undo::Undoing;
 
 use ::bytefs::Variant;
 
+use crate::image::{DriveImage, pieces};
 use crate::name::StackName;
 use ::crash::OutsideError;
 use host::BytePort;
@@ -72,6 +73,19 @@ pub trait Host: Clone + Send + 'static {
     /// # Errors
     /// If that checker cannot be asked.
     fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError>;
+}
+
+/// What is wrong with a structure in the format of ext4.
+fn check_ext4(drive: &Drive) -> Vec<String> {
+    let findings = extfs::check(&DriveImage(drive));
+    findings.iter().map(ToString::to_string).collect()
+}
+
+/// What `e2fsck` says of it; if `recover`, once it has replayed the journal.
+fn ask_e2fsck(drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
+    let pieces = pieces(drive);
+    let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
+    ::crash::e2fsck(drive.capacity().0, pieces, recover)
 }
 
 struct WantsLog;

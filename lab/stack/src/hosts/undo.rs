@@ -1,12 +1,11 @@
 //! File systems over an undo journal of lines as hosts: PMFS and ByteFS-Dual.
 
-use super::{Host, Switch};
+use super::{Host, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
-use crate::image::{DriveImage, pieces};
 use bytefs::dual;
 use crash::OutsideError;
 use extfs::lines::undo::{self, UndoLines};
-use extfs::{BLOCK, ExtFs, MkfsOptions, check, pmfs};
+use extfs::{BLOCK, ExtFs, MkfsOptions, pmfs};
 use host::BytePort;
 use sim::Sim;
 use ssd::Drive;
@@ -14,6 +13,13 @@ use vfs::Timestamp;
 
 /// The switches of both.
 pub(super) const SWITCHES: &[Switch] = &[("discard", "freed blocks are deallocated on the drive")];
+
+/// How `e2fsck` refuses an image: as the journal belongs to somebody else, or as the
+/// only superblock is torn.
+const REFUSALS: [&str; 2] = [
+    "Journal superblock has an unknown incompatible feature flag",
+    "The superblock could not be read or does not describe a valid",
+];
 
 /// One of them.
 #[derive(Clone)]
@@ -82,18 +88,13 @@ impl Host for Undoing {
     }
 
     fn check(&self, drive: &Drive) -> Vec<String> {
-        let findings = check(&DriveImage(drive));
-        findings.iter().map(ToString::to_string).collect()
+        check_ext4(drive)
     }
 
-    /// Nobody else knows the undo journal, so what a cut left is shown to them only
-    /// once it was recovered here.
+    /// What a cut left is refused by others while something may have to be undone.
     fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        if recover {
-            return Ok(None);
-        }
-        let pieces = pieces(drive);
-        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::e2fsck(drive.capacity().0, pieces, false)
+        let refuses = |said: &String| REFUSALS.iter().any(|refusal| said.contains(refusal));
+        let said = ask_e2fsck(drive, false)?;
+        Ok(said.filter(|said| !recover || !refuses(said)))
     }
 }

@@ -103,6 +103,26 @@ fn undo_journals_keep_what_was_promised() {
 }
 
 #[test]
+fn others_refuse_what_an_undo_journal_has_to_bring_back() {
+    for stack in ["pmfs@byte", "bytefs-dual@byte"] {
+        let cuts = Cuts {
+            plan: plan_of(stack, "anything:ops=300"),
+            points: Points::Some(20),
+            outside: 1,
+            memory: ROOMY,
+            lies: false,
+        };
+        if crash::e2fsck(0, std::iter::empty(), false).is_err() {
+            println!("skipped: there is no e2fsck");
+            return;
+        }
+        let found = explore(&cuts, &mut |_| ()).unwrap();
+        let first = found.failures.first();
+        assert!(found.holds() && found.outside >= 20, "{stack}: {first:#?}");
+    }
+}
+
+#[test]
 fn undo_journals_need_drives_that_verify() {
     for stack in ["pmfs@byte", "bytefs-dual@byte"] {
         let found = cuts(plan_of(stack, "anything:ops=300"), ROOMY, true);
