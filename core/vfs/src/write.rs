@@ -55,9 +55,12 @@ impl<B: Body> Vfs<B> {
         let size = node.size();
         let end = offset.saturating_add(source.len());
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
-        let change = core.stamp_written(&file.who, node).await?;
+        let mut change = core.stamp_written(&file.who, node).await?;
         let source = source.cut(size.saturating_sub(offset));
         let done = core.write_told(&file, false, offset, source).await?;
+        if core.body.is_dax() {
+            change = core.body.change(&node.inode);
+        }
         drop(guard);
         core.body.settle(change).await?;
         core.balance().await;

@@ -39,4 +39,4 @@ pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Ve
 pub use judge::{Seen, Shown};
 pub use outside::{OutsideError, e2fsck};
 pub use points::{Cut, Points};
-pub use witness::{Scribe, Witness};
+pub use witness::{Scribe, Settles, Witness};

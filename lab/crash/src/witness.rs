@@ -1,14 +1,16 @@
 //! Who writes down what happens: a file system what it does to names, an
 //! observer of the file API what is done to contents.
 //!
-//! Invariant: a change is in the chronicle from the instant at which the file
+//! Invariants: a change is in the chronicle from the instant at which the file
 //! system below has made it, which is before it can have become durable unless
-//! the call was still under way.
+//! the call was still under way. What a call waits for when nothing is locked any more
+//! is, where the file system promises so, forced from the end of that wait.
 
 use crate::attributes::Attributes;
 use crate::chronicle::{Chronicle, Edit, Leads, Part, Ticket};
 use nand::Payload;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use vfs::{
@@ -16,10 +18,25 @@ use vfs::{
     NewInode, Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
 };
 
+/// What a call has made durable when it returns, without being forced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Settles {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Names and attributes.
+    Names,
+    /// Contents as well.
+    All,
+}
+
 /// A file system under observation.
 pub struct Witness<B> {
     body: B,
     chronicle: Rc<RefCell<Chronicle>>,
+    settles: Settles,
+    /// What calls are about to wait for, by what they wait for.
+    asked: RefCell<BTreeMap<Change, Vec<Ticket>>>,
 }
 
 /// A name, and what it leads to afterwards.
@@ -107,9 +124,15 @@ fn first_part(offset: u64, bytes: &[u8]) -> (usize, u64) {
 }
 
 impl<B: Body> Witness<B> {
-    /// Observes `body`, into `chronicle`.
-    pub const fn new(body: B, chronicle: Rc<RefCell<Chronicle>>) -> Self {
-        Self { body, chronicle }
+    /// Observes `body`, into `chronicle`; calls are to have made durable what `settles`
+    /// says when they return.
+    pub const fn new(body: B, chronicle: Rc<RefCell<Chronicle>>, settles: Settles) -> Self {
+        Self {
+            body,
+            chronicle,
+            settles,
+            asked: RefCell::new(BTreeMap::new()),
+        }
     }
 
     /// The file system below.
@@ -357,11 +380,30 @@ impl<B: Body> Body for Witness<B> {
     }
 
     fn change(&self, inode: &Inode<B::Private>) -> Change {
-        self.body.change(inode)
+        let change = self.body.change(inode);
+        let range = match self.settles {
+            Settles::Nothing => return change,
+            Settles::Names => 0..0,
+            Settles::All => 0..u64::MAX,
+        };
+        let ticket = self.chronicle.borrow_mut().begin_act(&Act::Force {
+            ino: inode.ino,
+            range,
+            data_only: false,
+        });
+        let mut asked = self.asked.borrow_mut();
+        asked.entry(change).or_default().push(ticket);
+        change
     }
 
     async fn settle(&self, change: Change) -> Result<()> {
-        self.body.settle(change).await
+        let asked = self.asked.borrow_mut().remove(&change);
+        let settled = self.body.settle(change).await;
+        let mut chronicle = self.chronicle.borrow_mut();
+        for ticket in asked.into_iter().flatten() {
+            chronicle.end(ticket, settled.ok().map(|()| 0));
+        }
+        settled
     }
 
     async fn sync(&self, inode: &Inode<B::Private>, data_only: bool) -> Result<()> {

@@ -3,8 +3,8 @@
 //! their absence is found, and the chronicle agrees with the reference model.
 
 use crash::{
-    Chronicle, Cut, Exploration, Fault, Leads, Points, Recovering, Scribe, Shown, Subject, Verdict,
-    Witness, e2fsck, explore,
+    Chronicle, Cut, Exploration, Fault, Leads, Points, Recovering, Scribe, Settles, Shown, Subject,
+    Verdict, Witness, e2fsck, explore,
 };
 use extfs::ext4::{self, Options};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, pmfs};
@@ -47,6 +47,7 @@ enum How {
 
 struct Files {
     how: How,
+    settles: Settles,
     seed: u64,
     calls: usize,
     /// One in so many recovered images goes to `e2fsck`.
@@ -231,6 +232,11 @@ impl Files {
     fn new(how: How, seed: u64, calls: usize, outside: u64) -> Self {
         Self {
             how,
+            settles: match how {
+                How::Journal | How::Nothing => Settles::Nothing,
+                How::Lines | How::Dual => Settles::Names,
+                How::Nova | How::Pmfs => Settles::All,
+            },
             seed,
             calls,
             outside,
@@ -257,8 +263,14 @@ fn adopt(live: &Live) {
     model.perform(0, &Op::Sync).unwrap();
 }
 
-async fn start<B: Body>(body: B, sim: Sim, calls: usize, rng: Rng, live: Rc<Live>) {
-    let witness = Witness::new(body, Rc::clone(&live.chronicle));
+async fn start<B: Body>(
+    body: B,
+    sim: Sim,
+    (calls, settles): (usize, Settles),
+    rng: Rng,
+    live: Rc<Live>,
+) {
+    let witness = Witness::new(body, Rc::clone(&live.chronicle), settles);
     let vfs = vfs(&sim, witness);
     vfs.observe(Rc::new(Scribe::new(Rc::clone(&live.chronicle))));
     let process = Process::new(&vfs, Access::default());
@@ -294,7 +306,7 @@ impl Subject for Files {
         if self.how != How::Nova {
             adopt(&live);
         }
-        let (how, calls) = (self.how, self.calls);
+        let (how, calls) = (self.how, (self.calls, self.settles));
         let task = Rc::clone(&live);
         kernel.sim().spawn_detached(async move {
             match how {
@@ -484,6 +496,22 @@ fn e2fsck_has_no_complaint_of_what_recovers() {
             found.failures.first()
         );
     }
+}
+
+#[test]
+fn a_call_that_returns_before_it_is_durable_is_found_out() {
+    let subject = Files {
+        settles: Settles::Names,
+        ..Files::new(How::Journal, 1, 300, 0)
+    };
+    let found = explore(&subject, &Points::Some(200), Seed(1), &mut |_| ());
+    assert!(found.lost > 0);
+    let subject = Files {
+        settles: Settles::All,
+        ..Files::new(How::Dual, 1, 300, 0)
+    };
+    let found = explore(&subject, &Points::Some(200), Seed(1), &mut |_| ());
+    assert!(found.lost > 0, "pages are written back later");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{Host, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
 use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
-use crash::OutsideError;
+use crash::{OutsideError, Settles};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::BytePort;
 use sim::Sim;
@@ -52,6 +52,11 @@ impl Host for ByteFs {
 
     fn shows_stale(&self) -> bool {
         false
+    }
+
+    /// Calls wait for their commit; pages of contents are written back later.
+    fn settles(&self) -> Settles {
+        Settles::Names
     }
 
     async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {

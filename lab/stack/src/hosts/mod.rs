@@ -18,7 +18,7 @@ use ::bytefs::Variant;
 
 use crate::image::{DriveImage, pieces};
 use crate::name::StackName;
-use ::crash::OutsideError;
+use ::crash::{OutsideError, Settles};
 use host::BytePort;
 use sim::Sim;
 use ssd::{Drive, DriveConfig};
@@ -36,6 +36,11 @@ pub trait Host: Clone + Send + 'static {
 
     /// Whether contents that were not forced may show what was there before.
     fn shows_stale(&self) -> bool;
+
+    /// What a call has made durable when it returns, without being forced.
+    fn settles(&self) -> Settles {
+        Settles::Nothing
+    }
 
     /// Whether it is made for a drive whose DRAM is a log with transactions.
     fn wants_log(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::Host;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use crash::OutsideError;
+use crash::{OutsideError, Settles};
 use host::BytePort;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
 use sim::Sim;
@@ -19,6 +19,10 @@ impl Host for Nova {
 
     fn shows_stale(&self) -> bool {
         false
+    }
+
+    fn settles(&self) -> Settles {
+        Settles::All
     }
 
     async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use super::{Host, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
 use bytefs::dual;
-use crash::OutsideError;
+use crash::{OutsideError, Settles};
 use extfs::lines::undo::{self, UndoLines};
 use extfs::{BLOCK, ExtFs, MkfsOptions, pmfs};
 use host::BytePort;
@@ -59,6 +59,13 @@ impl Host for Undoing {
     /// Blocks are filled before anything leads to them.
     fn shows_stale(&self) -> bool {
         false
+    }
+
+    fn settles(&self) -> Settles {
+        match self {
+            Self::Pmfs(_) => Settles::All,
+            Self::Dual(_) => Settles::Names,
+        }
     }
 
     async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {

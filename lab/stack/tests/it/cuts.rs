@@ -103,6 +103,17 @@ fn undo_journals_keep_what_was_promised() {
 }
 
 #[test]
+fn calls_that_return_are_durable_where_that_is_promised() {
+    // Calls of several threads are in one transaction, and wait for it.
+    for stack in ["pmfs@byte", "bytefs-dual@byte", "bytefs@byte", "nova@byte"] {
+        let plan = plan_of(stack, "anything:ops=900,threads=8,size=256k");
+        let found = cuts_at(plan, 60, ROOMY, false);
+        let first = found.failures.first();
+        assert!(found.holds(), "{stack}: {first:#?}");
+    }
+}
+
+#[test]
 fn others_refuse_what_an_undo_journal_has_to_bring_back() {
     for stack in ["pmfs@byte", "bytefs-dual@byte"] {
         let cuts = Cuts {
