@@ -235,7 +235,7 @@ impl ConfigError {
 /// short enough that sums of it stay within the clock.
 const LONGEST: Ns = Ns::secs(1);
 /// Least bytes per second of a bus, for the same reason.
-const LEAST_RATE: u64 = 1_000_000;
+pub(crate) const LEAST_RATE: u64 = 1_000_000;
 /// Chances of failure are in a million.
 const MILLION: u32 = 1_000_000;
 /// Most passes of a read beyond the first one.
@@ -294,7 +294,7 @@ impl DriveConfig {
         ])?;
         if let Some(front) = &self.front {
             check_times([
-                ("front.line", front.line),
+                ("front.dram.latency", front.dram.latency),
                 ("front.log.lookup", front.log.lookup),
                 ("front.cache.lookup", front.cache.lookup),
             ])?;

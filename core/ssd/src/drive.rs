@@ -563,6 +563,12 @@ impl Core {
         (first as u32, extent.end().div_ceil(per_page) as u32)
     }
 
+    /// Time of the command of a block of `pages` mapped pages, without flash.
+    #[inline]
+    pub(crate) fn block_time(&self, pages: u32) -> Ns {
+        self.config.controller.command + self.dram_time(pages)
+    }
+
     /// Time to move `pages` mapped pages through the controller's DRAM.
     #[inline]
     pub(crate) fn dram_time(&self, pages: u32) -> Ns {

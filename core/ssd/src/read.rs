@@ -29,14 +29,13 @@ impl Core {
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
         self.state.borrow().map.prefetch(first);
-        let mut time = self.config.controller.command + self.dram_time(last - first);
-        if let Some(front) = &self.front {
-            if front.has_cache() {
+        match &self.front {
+            Some(front) if front.has_cache() => {
                 return Box::pin(self.read_through(front, extent, sink)).await;
             }
-            time = self.block_time(front, last - first);
+            Some(front) => Box::pin(self.enter_block(front, last - first)).await,
+            None => self.sim.sleep(self.block_time(last - first)).await,
         }
-        self.sim.sleep(time).await;
         if self.map_cache.is_some() {
             for page in first..last {
                 self.touch_map(page, false).await;
@@ -52,6 +51,9 @@ impl Core {
         } else {
             // Boxed, so that the future of a command stays small.
             Box::pin(self.read_rows(self.rows(first..last), ReadCause::Host)).await?;
+        }
+        if let Some(front) = &self.front {
+            Box::pin(self.copy_logged(front, first..last)).await;
         }
         self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
         self.hand_over(extent, sink)
@@ -195,6 +197,11 @@ impl Core {
 }
 
 impl RowRead {
+    /// Units of 4 KiB that are read.
+    pub(crate) fn units(&self) -> u32 {
+        self.bytes / UNIT as u32
+    }
+
     fn same_row(&self, other: &Self) -> bool {
         self.line == other.line && self.row.die == other.row.die && self.row.page == other.row.page
     }

@@ -36,16 +36,15 @@ impl Core {
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
         self.state.borrow().map.prefetch(first);
-        let mut time = self.config.controller.command + self.dram_time(last - first);
-        if let Some(front) = &self.front {
-            if front.writes_back() {
+        match &self.front {
+            Some(front) if front.writes_back() => {
                 let tag = self.tag(origin);
                 let written = self.write_through(front, extent, content, frontier, tag);
                 return Box::pin(written).await;
             }
-            time = self.block_time(front, last - first);
+            Some(front) => Box::pin(self.enter_block(front, last - first)).await,
+            None => self.sim.sleep(self.block_time(last - first)).await,
         }
-        self.sim.sleep(time).await;
         for page in first..last {
             let part = self.part(extent, page);
             if self.map_cache.is_some() {

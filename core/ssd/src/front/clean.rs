@@ -1,7 +1,8 @@
 //! Log cleaning, recovery after a power cut, and leaving nothing behind at shutdown.
 
 use super::Front;
-use crate::bytes::ByteError;
+use super::lines::{pieces, write};
+use crate::bytes::{ByteError, lines_of};
 use crate::drive::{Core, Drive, IoError};
 use crate::ledger::{Cause, ReadCause};
 use crate::map::Where;
@@ -11,7 +12,7 @@ use nand::Payload;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use units::Ns;
+use units::{Ns, Origin};
 
 /// What RECOVER found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,14 @@ pub struct RecoveryReport {
     pub dropped: u64,
     /// How long it took.
     pub time: Ns,
+}
+
+/// What cleaning has read of a page that it writes in part.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// Where on flash that was.
+    place: u32,
+    is_readable: bool,
 }
 
 impl Drive {
@@ -45,16 +54,44 @@ impl Drive {
     }
 }
 
+impl Drive {
+    /// Takes in lines that were on their way as the power went, and arrived: they are
+    /// among what the cut left, so this takes no time and comes before RECOVER.
+    ///
+    /// # Errors
+    /// As [`Drive::store`]; if the log has no room for them.
+    ///
+    /// # Panics
+    /// If the drive has no log, or RECOVER was called.
+    pub fn take_arrived(&self, at: u64, bytes: &[u8], origin: Origin) -> Result<(), ByteError> {
+        let core = &self.core;
+        let front = core.front()?;
+        assert!(!front.recovered.get(), "the cut comes before recovery");
+        if core.read_only.get() {
+            return Err(IoError::ReadOnly.into());
+        }
+        let (first, end) = lines_of(at, bytes.len() as u64, core.config.capacity.0)?;
+        let log = front.log.as_ref().expect("the drive has a log");
+        for piece in pieces(first, end) {
+            let write = write(piece, 0, core.tag(origin), &bytes[piece.bytes()]);
+            log.borrow_mut().store_arrived(&write)?;
+        }
+        Ok(())
+    }
+}
+
 impl Core {
     async fn recover(self: &Rc<Self>, front: &Front) -> Result<RecoveryReport, IoError> {
         let start = self.sim.now();
         self.sim.sleep(self.config.controller.command).await;
         let mut report = RecoveryReport::default();
         if let Some(log) = front.log.as_ref().filter(|_| front.unrecovered.get()) {
-            (report.kept, report.dropped) = log.borrow().survey();
-            let entries = report.kept + report.dropped;
-            let scan = Ns(front.config.log.lookup.0 * entries);
-            self.sim.sleep(scan).await;
+            let survey = log.borrow().survey();
+            (report.kept, report.dropped) = (survey.kept, survey.dropped);
+            self.sim
+                .sleep(Ns(front.config.log.lookup.0 * survey.entries))
+                .await;
+            self.reach(front, 0, survey.descriptors()).await;
             let before = self.state.borrow().ledger.bytes.cleaned_pages;
             self.clean(front).await?;
             self.write_out().await;
@@ -146,17 +183,20 @@ impl Core {
         let Some(log) = &front.log else {
             return Ok(());
         };
-        let committed = log.borrow().committed_lines(page);
-        let is_readable = match committed {
-            0 | u64::MAX => true,
-            _ => self.read_old(front, page).await.is_ok(),
-        };
+        let lines = log.borrow().lines_to_clean(page);
+        self.copy_lines(front, 1, u64::from(lines)).await;
+        let mut read = None;
+        self.read_rest_of(front, page, &mut read).await;
         self.buffer.take(1).await;
+        // Lines may have committed meanwhile, or a block may have taken their place.
+        self.read_rest_of(front, page, &mut read).await;
         if self.read_only.get() {
             self.buffer.put(1);
             return Err(IoError::ReadOnly);
         }
         // From here on everything happens at one instant.
+        let is_readable =
+            self.place_of_rest(front, page).is_none() || read.is_some_and(|r| r.is_readable);
         let image = log.borrow_mut().resolve(page);
         {
             let mut state = self.state.borrow_mut();
@@ -180,23 +220,42 @@ impl Core {
         Ok(())
     }
 
+    /// Where on flash the rest of a page is, if cleaning writes a part of it now and it
+    /// is there.
+    fn place_of_rest(&self, front: &Front, page: u32) -> Option<u32> {
+        let committed = front.log.as_ref()?.borrow().committed_lines(page);
+        match self.state.borrow().map.get(page) {
+            Where::Flash(place) if committed != 0 && committed != u64::MAX => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Reads the rest of a page, if there is any and that was not read before.
+    async fn read_rest_of(&self, front: &Front, page: u32, read: &mut Option<Rest>) {
+        while let Some(place) = self.place_of_rest(front, page)
+            && read.is_none_or(|rest| rest.place != place)
+        {
+            let result = self.read_old(front, page, place).await;
+            let is_readable = result.is_ok();
+            *read = Some(Rest { place, is_readable });
+        }
+    }
+
     /// Reads a page of which cleaning writes a part, for the time that it takes. The
     /// cache may have it, but lines that have not committed are in the cache too.
-    async fn read_old(&self, front: &Front, page: u32) -> Result<(), IoError> {
+    async fn read_old(&self, front: &Front, page: u32, place: u32) -> Result<(), IoError> {
         let nothing_open = || {
             front
                 .log
                 .as_ref()
                 .is_some_and(|l| l.borrow().open_lines() == 0)
         };
-        if front.is_cached(page) && nothing_open() {
-            return Ok(());
+        if !(front.is_cached(page) && nothing_open()) {
+            self.read_page_of(page, place, ReadCause::LogCleaning)
+                .await?;
         }
-        let place = self.state.borrow().map.get(page);
-        match place {
-            Where::Flash(place) => self.read_page_of(page, place, ReadCause::LogCleaning).await,
-            _ => Ok(()),
-        }
+        self.move_pages(front, 1).await;
+        Ok(())
     }
 
     /// What the drive behind has of a page, with the lines of `image` laid over.

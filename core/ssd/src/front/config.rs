@@ -1,6 +1,6 @@
 //! The knobs of a front, as drive files say them.
 
-use crate::config::{ConfigError, DriveConfig};
+use crate::config::{ConfigError, DriveConfig, LEAST_RATE};
 use crate::wlog::{LINES, LogSizes};
 use nand::UNIT;
 use serde::{Deserialize, Serialize};
@@ -16,24 +16,33 @@ const IN_WORK_MAX: u32 = 1 << 16;
 
 /// What is between the lines of the host and the pages of the flash. All of it is
 /// kept by a battery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FrontConfig {
-    /// Time to move a line to or from the device's DRAM; `bytefs` Table 1 has 100 ns
-    /// for DRAM.
-    pub line: Ns,
+    /// What it is made of.
+    pub dram: DramConfig,
     /// The write log.
     pub log: LogConfig,
     /// The page cache.
     pub cache: CacheConfig,
 }
 
-impl Default for FrontConfig {
+/// The device's DRAM, which log, cache, and blocks on their way share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DramConfig {
+    /// Time until the first byte of an access; 100 ns in `bytefs` Table 1.
+    pub latency: Ns,
+    /// Bytes a second, in either direction. `skybyte` Table 2 has two channels of LPDDR4
+    /// with 3,200 million transfers a second, and a channel of LPDDR4 is 16 bits wide.
+    pub bytes_per_s: u64,
+}
+
+impl Default for DramConfig {
     fn default() -> Self {
         Self {
-            line: Ns(100),
-            log: LogConfig::default(),
-            cache: CacheConfig::default(),
+            latency: Ns(100),
+            bytes_per_s: 12_800_000_000,
         }
     }
 }
@@ -158,6 +167,12 @@ impl FrontConfig {
         let in_work = u64::from(self.log.pages_in_work);
         let least = Bytes(LogSizes::bytes(SLOTS_MIN));
         let checks = [
+            (
+                "front.dram.bytes_per_s",
+                self.dram.bytes_per_s.to_string(),
+                self.dram.bytes_per_s >= LEAST_RATE,
+                format!("at least {LEAST_RATE}"),
+            ),
             (
                 "front.log.bytes",
                 self.log.bytes.to_string(),

@@ -5,7 +5,8 @@ use super::{Front, LogState, lost};
 use crate::bytes::{ByteError, lines_of};
 use crate::drive::{Core, Drive, IoError};
 use crate::ledger::ReadCause;
-use crate::wlog::{CommitError, LINE, LINES, LogSizes, StoreError, Write, mask};
+use crate::read::RowRead;
+use crate::wlog::{CommitError, DESCRIPTOR, LINE, LINES, LogSizes, StoreError, Write, mask};
 use nand::Payload;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use units::{Ns, Origin};
 
 /// Lines of one page.
 #[derive(Clone, Copy)]
-struct Piece {
+pub(super) struct Piece {
     page: u32,
     line: u8,
     lines: u8,
@@ -26,13 +27,13 @@ impl Piece {
         mask(self.line, self.lines)
     }
 
-    fn bytes(self) -> std::ops::Range<usize> {
+    pub(super) fn bytes(self) -> std::ops::Range<usize> {
         self.offset..self.offset + usize::from(self.lines) * LINE
     }
 }
 
 /// The lines `first` to before `end`, page by page.
-fn pieces(first: u64, end: u64) -> impl Iterator<Item = Piece> + Clone {
+pub(super) fn pieces(first: u64, end: u64) -> impl Iterator<Item = Piece> + Clone {
     let of = u64::from(LINES);
     (first / of..end.div_ceil(of)).map(move |page| {
         let (from, to) = (first.max(page * of), end.min((page + 1) * of));
@@ -139,16 +140,36 @@ impl Drive {
         tx: u32,
         origin: Origin,
     ) -> Result<(), ByteError> {
+        let answered = self.take_in(at, bytes, tx, origin).await?;
+        self.core.sim.sleep_until(answered).await;
+        Ok(())
+    }
+
+    /// As [`Drive::store`], for a host that posts: when this returns the lines are in
+    /// memory that a battery protects, and the next store may be taken in. Gives when
+    /// this one would be answered.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn take_in(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        tx: u32,
+        origin: Origin,
+    ) -> Result<Ns, ByteError> {
         let front = self.core.front()?;
         let (first, end) = lines_of(at, bytes.len() as u64, self.core.config.capacity.0)?;
         let tag = self.core.tag(origin);
         if front.log.is_some() {
-            self.core.append(front, (first, end), tx, tag, bytes).await
+            let appended = self.core.append(front, (first, end), tx, tag, bytes);
+            appended.await?;
         } else {
             self.core.check_store(front, (first, end), tx, 0)?;
             self.core.put_lines(front, (first, end), tag, bytes).await?;
-            Ok(())
         }
+        let pages = pieces(first, end).count() as u32;
+        Ok(self.core.sim.now() + Core::answer(front, pages))
     }
 
     /// Commits `tx`.
@@ -168,20 +189,6 @@ impl Core {
         self.front.as_ref().ok_or(ByteError::NoBytes)
     }
 
-    /// Looking up `pages` pages, in log and cache at the same time if there are both.
-    //= skybyte 3.2
-    pub(super) fn lookups(front: &Front, pages: u32) -> Ns {
-        let log = front.log.as_ref().map(|_| front.config.log.lookup);
-        let cache = front.cache.as_ref().map(|_| front.config.cache.lookup);
-        let each = log.unwrap_or(Ns::ZERO).max(cache.unwrap_or(Ns::ZERO));
-        Ns(each.0 * u64::from(pages))
-    }
-
-    fn line_time(front: &Front, first: u64, end: u64) -> Ns {
-        let lookups = Self::lookups(front, pieces(first, end).count() as u32);
-        lookups + Ns(front.config.line.0 * (end - first))
-    }
-
     async fn load(
         self: &Rc<Self>,
         front: &Front,
@@ -189,7 +196,8 @@ impl Core {
         end: u64,
         out: &mut [u8],
     ) -> Result<(), IoError> {
-        self.sim.sleep(Self::line_time(front, first, end)).await;
+        let pages = pieces(first, end).count() as u32;
+        self.reach(front, pages, (end - first) * LINE as u64).await;
         let (mut wanted, mut hits, mut misses) = (Vec::new(), 0, 0);
         for piece in pieces(first, end) {
             let logged = piece.mask() & !front.logged(piece.page) == 0;
@@ -212,11 +220,20 @@ impl Core {
             Box::pin(self.fetch(front, wanted)).await?;
         } else if !wanted.is_empty() {
             // Only the lines that were asked for go on from here.
-            Box::pin(self.read_rows(self.rows(wanted), ReadCause::Host)).await?;
+            Box::pin(self.read_past(front, wanted)).await?;
         }
         for piece in pieces(first, end) {
             self.hand_lines_over(front, piece, &mut out[piece.bytes()])?;
         }
+        Ok(())
+    }
+
+    /// Reads pages of which nothing stays in the DRAM but what the log has.
+    async fn read_past(self: &Rc<Self>, front: &Front, pages: Vec<u32>) -> Result<(), IoError> {
+        let rows = self.rows(pages);
+        let read = rows.iter().map(RowRead::units).sum();
+        self.read_rows(rows, ReadCause::Host).await?;
+        self.move_pages(front, read).await;
         Ok(())
     }
 
@@ -270,6 +287,9 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), ByteError> {
         let gate = front.gate.acquire(1).await;
+        let descriptors = pieces(first, end).count() as u64 * DESCRIPTOR;
+        let lines = (end - first) * LINE as u64;
+        self.move_bytes(front, lines + descriptors).await;
         self.check_store(front, (first, end), tx, 0)?;
         front
             .arriving
@@ -282,7 +302,6 @@ impl Core {
         if self.must_clean(front) {
             front.work.notify(&self.sim);
         }
-        self.sim.sleep(Self::line_time(front, first, end)).await;
         Ok(())
     }
 
@@ -344,6 +363,7 @@ impl Core {
         tag: u16,
         bytes: &[u8],
     ) -> Result<(), IoError> {
+        self.move_bytes(front, (end - first) * LINE as u64).await;
         for piece in pieces(first, end) {
             if piece.mask() != u64::MAX && !front.touch(piece.page) {
                 Box::pin(self.fetch(front, vec![piece.page])).await?;
@@ -368,7 +388,6 @@ impl Core {
             let mut state = self.state.borrow_mut();
             state.ledger.bytes.stored_lines += u64::from(piece.lines);
         }
-        self.sim.sleep(Self::line_time(front, first, end)).await;
         Ok(())
     }
 
@@ -399,7 +418,7 @@ impl Core {
     }
 }
 
-fn write(piece: Piece, tx: u32, tag: u16, bytes: &[u8]) -> Write<'_> {
+pub(super) fn write(piece: Piece, tx: u32, tag: u16, bytes: &[u8]) -> Write<'_> {
     Write {
         page: piece.page,
         line: piece.line,

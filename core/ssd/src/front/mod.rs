@@ -21,9 +21,9 @@
 //!   instant: the page enters the write buffer, which the same battery protects, as
 //!   it leaves log or cache. So readers see lines and blocks alike, and a power cut
 //!   at any event finds every store that had returned.
-//! - Time is spent before such an instant and never between its parts. So nothing
-//!   locks a page: cleaning waits for a slot of the write buffer, and then takes what
-//!   the log has of the page at that instant.
+//! - Time is spent before such an instant, or after it until an answer is given, and
+//!   never between its parts. So nothing locks a page: cleaning waits for a slot of the
+//!   write buffer, and then takes what the log has of the page at that instant.
 //! - Stores that wait for room are served in the order in which they came.
 //!
 //! # What the sources leave open
@@ -47,21 +47,44 @@
 //! - One ring is both regions of the double buffer. A transaction may not be larger
 //!   than what cleaning can move with one page to spare: a little less than half of
 //!   the log.
-//! - What a line costs: one look-up a page, in log and cache at the same time, and the
-//!   time of DRAM a line. COMMIT costs what a command does. The way from
-//!   the processor to the drive (4.8 and 0.6 µs in `bytefs` Table 4) is the host's.
-//! - RECOVER costs a look-up for each entry that it scans. After it all is on flash.
+//! - What an access costs: one look-up a page, in log and cache at the same time, and
+//!   the latency of the DRAM, once. Its lines occupy the DRAM for their bytes, as does
+//!   all that moves in front of the flash (`dram.rs`). COMMIT costs what a command does.
+//!   The way from the processor to the drive (4.8 and 0.6 µs in `bytefs` Table 4) is
+//!   the host's.
+//! - Look-ups and the latency of the DRAM overlap with those of other accesses: a store
+//!   counts once its lines are in the DRAM, one after the other, and is answered later.
+//! - How fast the DRAM is: `bytefs` names a latency (Table 1) and no rate of its boards'
+//!   DRAM. The default is the drive of `skybyte` Table 2.
+//! - A block goes through the DRAM once, page by page; that is within the time that any
+//!   drive takes for it ([`Controller::dram_per_unit`]), unless the DRAM is busy. Lines
+//!   that are laid over it are read and written there besides, and so is what comes from
+//!   flash for a cache, a load or a page that cleaning writes in part. What goes from
+//!   cache to write buffer stays where it is, and what the drive behind moves between
+//!   buffer and flash counts as little as in a drive of blocks.
+//! - Cleaning costs a look-up a page and the way of its lines through the DRAM, side by
+//!   side for as many pages as it has in work. It copies committed lines to the write
+//!   buffer and open ones to the end of the log, and reads the rest of the page first;
+//!   if a commit or a block changes what is to be read while it waits for the buffer, it
+//!   reads then.
+//! - RECOVER costs a look-up and the way of the descriptor through the DRAM for each
+//!   entry of the log, then what cleaning costs. After it all is on flash.
+//! - What was on its way as the power went and arrived is in the log, behind what was
+//!   there; what found no room in it has not arrived. A cache takes it in as a store.
 //! - When a page is cleaned whose old contents cannot be read any more, the lines that
 //!   the log does not have are written as lost, so that reads of them fail.
+//!
+//! [`Controller::dram_per_unit`]: crate::Controller::dram_per_unit
 
 mod cache;
 mod clean;
 mod config;
+mod dram;
 mod lines;
 mod pages;
 
 pub use clean::RecoveryReport;
-pub use config::{CacheConfig, FrontConfig, LogConfig};
+pub use config::{CacheConfig, DramConfig, FrontConfig, LogConfig};
 
 pub(crate) use config::check;
 
@@ -72,6 +95,7 @@ use crate::map::{Touched, Where};
 use crate::media::SavedSlot;
 use crate::wlog::{Changes, Kept, LINE, LINES, Log, SkipIndex};
 use cache::{Cache, Dirty};
+use dram::Dram;
 use nand::{Payload, UNIT};
 use sim::{Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
@@ -116,6 +140,7 @@ pub struct LogState {
 /// Front of a drive under power.
 pub(crate) struct Front {
     config: FrontConfig,
+    dram: Dram,
     log: Option<RefCell<Log<SkipIndex>>>,
     cache: Option<RefCell<Cache>>,
     /// Stores pass one by one.
@@ -167,6 +192,7 @@ impl Front {
         });
         Some(Self {
             config: front,
+            dram: Dram::new(front.dram),
             unrecovered: Cell::new(media.log.is_some()),
             log: log.map(RefCell::new),
             cache: cache.map(RefCell::new),

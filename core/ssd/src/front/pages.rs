@@ -9,7 +9,7 @@ use crate::write::lay_over_page;
 use nand::Payload;
 use sim::Sim;
 use std::rc::Rc;
-use units::{Extent, Ns};
+use units::Extent;
 
 /// Pages on their way in; whoever waits for one learns when they are there.
 struct Fetching<'a> {
@@ -38,37 +38,61 @@ impl Front {
 }
 
 impl Core {
-    /// Brings pages into the cache that are not there. One that is on its way is
-    /// waited for.
+    /// Brings pages into the cache that are not there. One that somebody else fetches
+    /// is waited for, and fetched if it did not come: whoever asks for a page that
+    /// cannot be read is told so.
     pub(super) async fn fetch(
         self: &Rc<Self>,
         front: &Front,
         mut pages: Vec<u32>,
     ) -> Result<(), IoError> {
-        pages.retain(|&page| !front.is_cached(page));
-        let (others, mine): (Vec<u32>, Vec<u32>) =
-            pages.into_iter().partition(|&page| front.is_fetching(page));
-        if let Some(cache) = front.cache.as_ref().filter(|_| !mine.is_empty()) {
-            cache.borrow_mut().fetching.extend(&mine);
-            let _fetching = Fetching {
-                front,
-                sim: &self.sim,
-                pages: &mine,
-            };
-            let rows = self.rows(mine.iter().copied());
-            self.read_rows(rows, ReadCause::CacheFetch).await?;
-            for &page in &mine {
-                // A cache that cannot be written back is not read into.
-                if self.make_room(front, page).await.is_ok() {
-                    cache.borrow_mut().put(page, None);
-                    self.state.borrow_mut().ledger.bytes.fetched_pages += 1;
-                }
+        loop {
+            pages.retain(|&page| !front.is_cached(page));
+            let mine = pages.extract_if(.., |page| !front.is_fetching(*page));
+            let mine: Vec<u32> = mine.collect();
+            self.fetch_these(front, &mine).await?;
+            if pages.is_empty() {
+                return Ok(());
+            }
+            while pages.iter().any(|&page| front.is_fetching(page)) {
+                front.fetched.wait(&self.sim).await;
             }
         }
-        while others.iter().any(|&page| front.is_fetching(page)) {
-            front.fetched.wait(&self.sim).await;
+    }
+
+    /// Brings pages into the cache that nobody else fetches.
+    async fn fetch_these(self: &Rc<Self>, front: &Front, pages: &[u32]) -> Result<(), IoError> {
+        let Some(cache) = front.cache.as_ref().filter(|_| !pages.is_empty()) else {
+            return Ok(());
+        };
+        cache.borrow_mut().fetching.extend(pages);
+        let _fetching = Fetching {
+            front,
+            sim: &self.sim,
+            pages,
+        };
+        let rows = self.rows(pages.iter().copied());
+        self.read_rows(rows, ReadCause::CacheFetch).await?;
+        self.move_pages(front, pages.len() as u32).await;
+        self.copy_logged(front, pages.iter().copied()).await;
+        for &page in pages {
+            // A cache that cannot be written back is not read into.
+            if self.make_room(front, page).await.is_ok() {
+                cache.borrow_mut().put(page, None);
+                self.state.borrow_mut().ledger.bytes.fetched_pages += 1;
+            }
         }
         Ok(())
+    }
+
+    /// Copies over pages that have come from flash what the log has of them.
+    //= bytefs 4.4
+    pub(crate) async fn copy_logged(&self, front: &Front, pages: impl Iterator<Item = u32>) {
+        let lines = pages.map(|page| front.logged(page).count_ones());
+        let lines: u64 = lines.map(u64::from).sum();
+        if lines > 0 {
+            self.copy_lines(front, 0, lines).await;
+        }
     }
 
     /// Makes sure that the cache has room for a page, or has it.
@@ -139,16 +163,11 @@ impl Core {
         sink: &mut impl Sink,
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
-        self.sim.sleep(self.block_time(front, last - first)).await;
+        self.enter_block(front, last - first).await;
         let wanted = (first..last).filter(|&page| !front.touch(page));
         self.fetch(front, wanted.collect()).await?;
         self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
         self.hand_over(extent, sink)
-    }
-
-    /// Time of a block's command, without flash.
-    pub(crate) fn block_time(&self, front: &Front, pages: u32) -> Ns {
-        self.config.controller.command + self.dram_time(pages) + Self::lookups(front, pages)
     }
 
     /// Writes a block to the cache.
@@ -161,7 +180,7 @@ impl Core {
         tag: u16,
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
-        self.sim.sleep(self.block_time(front, last - first)).await;
+        self.enter_block(front, last - first).await;
         for page in first..last {
             let part = self.part(extent, page);
             let whole = part.to - part.from == self.layout.page_bytes() as usize;

@@ -2,8 +2,8 @@
 //! left of a log when the power was gone.
 
 use super::kept::{Change, Kept};
-use super::ring::Entry;
-use super::{Index, LINE, LINES, Log, Write, last_slot};
+use super::ring::{DESCRIPTOR, Entry};
+use super::{Index, LINE, LINES, Log, StoreError, Write, last_slot};
 
 /// What cleaning found for one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,25 @@ pub struct PageImage {
     pub tag: u16,
     /// Lines that moved to the end of the log.
     pub moved: u32,
+}
+
+/// What a scan of a log finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// All entries.
+    pub entries: u64,
+    /// Those with lines that count.
+    pub kept: u64,
+    /// Those of transactions that have not committed.
+    pub dropped: u64,
+}
+
+impl Survey {
+    /// Bytes of their descriptors.
+    #[must_use]
+    pub const fn descriptors(&self) -> u64 {
+        self.entries * DESCRIPTOR
+    }
 }
 
 impl PageImage {
@@ -54,6 +73,14 @@ impl<I: Index> Log<I> {
     #[must_use]
     pub fn next_to_clean(&self, from: u32) -> Option<u32> {
         self.frozen.as_ref()?.0.next_page(from)
+    }
+
+    /// Lines of a page that cleaning will copy, to the page or to the end of the log.
+    #[must_use]
+    pub fn lines_to_clean(&self, page: u32) -> u32 {
+        let chunks = self.frozen.as_ref().map(|(index, _)| index.chunks(page));
+        let lines = chunks.unwrap_or_default().iter();
+        lines.map(|chunk| u32::from(chunk.lines)).sum()
     }
 
     /// The lines of a page that cleaning would find a committed version of, a bit
@@ -204,6 +231,24 @@ impl<I: Index> Log<I> {
         log
     }
 
+    /// Appends a write to what a power cut left, before any of that is cleaned.
+    ///
+    /// # Errors
+    /// As [`Log::store`].
+    pub(crate) fn store_arrived(&mut self, write: &Write<'_>) -> Result<(), StoreError> {
+        let left = self.frozen.take();
+        let was_frozen = left.is_some();
+        if let Some((index, _)) = left {
+            assert!(self.index.pages() == 0, "nothing was written since");
+            self.index = index;
+        }
+        let stored = self.store(write);
+        if was_frozen {
+            self.freeze();
+        }
+        stored
+    }
+
     /// Lays the lines of an entry that were not invalidated into the index.
     fn lay_live(&mut self, entry: &Entry) {
         for at in 0..entry.lines {
@@ -220,19 +265,19 @@ impl<I: Index> Log<I> {
         }
     }
 
-    /// Entries with lines that count, and entries of transactions that have not
-    /// committed.
+    /// What is in the log, entry by entry.
     #[must_use]
-    pub fn survey(&self) -> (u64, u64) {
-        let (mut kept, mut dropped) = (0, 0);
+    pub fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
         for entry in self.kept.ring.entries() {
             let slots = entry.first..entry.first + u64::from(entry.lines);
             let mut slots = slots.filter(|&slot| !self.kept.ring.is_dead(slot));
             let lives = slots.next().is_some();
             let committed = self.kept.txs.is_committed(entry.tx);
-            kept += u64::from(lives && committed);
-            dropped += u64::from(lives && !committed);
+            survey.entries += 1;
+            survey.kept += u64::from(lives && committed);
+            survey.dropped += u64::from(lives && !committed);
         }
-        (kept, dropped)
+        survey
     }
 }

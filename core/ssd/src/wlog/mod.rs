@@ -37,13 +37,14 @@ mod skip;
 mod txlog;
 
 pub use chunks::Chunk;
-pub use clean::PageImage;
+pub use clean::{PageImage, Survey};
 pub use index::Index;
 pub use skip::{PARTITION_PAGES, SkipIndex};
 pub use txlog::CommitError;
 
 pub(crate) use kept::{Change, Changes, Kept, SavedEntry};
 pub(crate) use replay::Replay;
+pub(crate) use ring::DESCRIPTOR;
 
 use ring::{Entry, Ring};
 use std::rc::Rc;

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes of a descriptor.
-const DESCRIPTOR: u64 = 16;
+pub(crate) const DESCRIPTOR: u64 = 16;
 /// Bytes of a slot with its share of descriptors.
 pub(super) const SLOT: u64 = LINE as u64 + DESCRIPTOR;
 /// Slots of a segment, the piece that a fork shares until it is written.

@@ -8,6 +8,7 @@
 mod files;
 mod model;
 mod refusals;
+mod work;
 
 use crate::support::{recover, tiny, tiny_fdp};
 use model::{Worker, Workers};
