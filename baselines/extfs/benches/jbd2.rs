@@ -4,7 +4,7 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use extfs::jbd2::{self, Jbd2, JournalConfig};
 use extfs::{Persist, Run};
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Computing, Purpose, Who};
 use nand::Payload;
 use sim::Kernel;
 use ssd::{Content, IoError, Sink};
@@ -54,8 +54,8 @@ impl BlockPort for Nothing {
         Ok(())
     }
 
-    fn compute(&self, _: Ns) -> Ns {
-        Ns::ZERO
+    fn compute(&self, _: Ns) -> Computing {
+        Computing::Until(Ns::ZERO)
     }
 }
 

@@ -7,25 +7,33 @@
 //! # Invariants
 //!
 //! - Stores arrive in the order in which they were posted, and before anything that
-//!   was asked of the drive later.
+//!   was asked of the drive later. Whoever pushes them on waits for those before it, and
+//!   for none that others post meanwhile.
 //! - A store that is still on its way is in the queue: a power cut keeps any of its
 //!   lines, and loses the others.
 //! - A store is refused at once for what is on its way, as for what has arrived: a line
 //!   of another open transaction, or more lines than transactions may have.
-//! - A store that the drive refuses when it arrives is told by every verification from
-//!   then on, since nobody knows whose it was.
 //! - What arrived as the power went is in memory that a battery keeps: no later cut
-//!   loses it.
+//!   loses it, and what the drive is asked for later is newer.
+//! - A packet waits for its turn on the link. What loads and stores cost at rest has
+//!   their own packets in it, so on an idle link nothing is added.
+//! - The core of a task stands still while it loads or verifies, be it from memory or
+//!   from flash, and while it stores or waits for stores to arrive: to the processor a
+//!   load is one instruction. `skybyte` 3.1 adds a switch to another task to that.
 //!
-//! The processor stands still while it loads or stores; that the flash may have to be
-//! read for a load keeps the task waiting, and leaves the core to others.
+//! # What is refused when it arrives
+//!
+//! Nobody waits for a posted store, so nobody can be told that it was refused. A device
+//! sets a bit for that, which stands until it is reset, and does not say which store it
+//! was or whose: from then on every verification, by anybody, fails with the first of
+//! such errors, until the drive has recovered or the power was off.
 
 use crate::bytes::BytePort;
 use crate::config::HostConfig;
+use crate::cores::Core;
 use crate::device::{BlockDevice, Shared};
 use crate::ledger::Who;
-use crate::link::Direction;
-use sim::{Rng, Semaphore, Sim};
+use sim::{Rng, Signal, Sim, Timeline};
 use ssd::front::RecoveryReport;
 use ssd::wlog::{LINE, LINES, StoreError};
 use ssd::{ByteError, Drive};
@@ -65,49 +73,72 @@ impl Posted {
 }
 
 /// What is on its way.
+#[derive(Default)]
 pub(crate) struct Posting {
-    queue: RefCell<VecDeque<Posted>>,
+    /// With the time at which each has crossed the link.
+    queue: RefCell<VecDeque<(Ns, Posted)>>,
     /// Lines in the queue.
     lines: Cell<usize>,
-    /// Who lets it arrive.
-    gate: Semaphore,
+    /// Stores that were ever posted, and those of them that have arrived.
+    posted: Cell<u64>,
+    taken: Cell<u64>,
+    /// Somebody sees to the head of the queue.
+    seen_to: Cell<bool>,
+    /// The drive is taking it in, and counts its lines.
+    storing: Cell<bool>,
+    /// The head of the queue has arrived, or nobody sees to it any more.
+    progress: Signal,
+    /// When the drive has answered all that have arrived.
+    answered: Cell<Ns>,
     /// What the drive said of the first store that it refused.
     failure: Cell<Option<ByteError>>,
+    /// Stores that it refused.
+    refused: Cell<u64>,
     /// Entries at the head of the queue that arrived as the power went.
     arrived: Cell<usize>,
-    /// They wait until the drive has recovered.
-    held: Cell<bool>,
-    /// The drive is taking in the head of the queue, and counts its lines.
-    storing: Cell<bool>,
+}
+
+/// Who sees to the head of the queue; they may be dropped half way.
+struct SeeingTo<'a> {
+    posting: &'a Posting,
+    sim: &'a Sim,
+}
+
+impl Drop for SeeingTo<'_> {
+    fn drop(&mut self) {
+        self.posting.storing.set(false);
+        self.posting.seen_to.set(false);
+        self.posting.progress.notify(self.sim);
+    }
 }
 
 impl Posting {
-    pub(crate) fn new(sim: &Sim, arrived: Vec<Posted>) -> Self {
-        Self {
-            lines: Cell::new(arrived.iter().map(Posted::lines).sum()),
-            arrived: Cell::new(arrived.len()),
-            held: Cell::new(false),
-            storing: Cell::new(false),
-            queue: RefCell::new(arrived.into()),
-            gate: Semaphore::new(sim, 1),
-            failure: Cell::new(None),
+    /// What arrived as the power went, and the drive has not taken in.
+    fn of_arrived(arrived: Vec<Posted>) -> Self {
+        let posting = Self::default();
+        posting.arrived.set(arrived.len());
+        for posted in arrived {
+            posting.push(Ns::ZERO, posted);
         }
+        posting
     }
 
-    /// Whether nothing is on its way that could arrive.
+    /// Whether nothing is on its way, and all has been answered.
     #[inline]
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.lines.get() == 0 || self.held.get()
+    pub(crate) fn is_at_rest(&self, now: Ns) -> bool {
+        self.lines.get() == 0 && self.answered.get() <= now
     }
 
-    fn push(&self, posted: Posted) {
+    fn push(&self, crossed: Ns, posted: Posted) {
         self.lines.set(self.lines.get() + posted.lines());
-        self.queue.borrow_mut().push_back(posted);
+        self.posted.set(self.posted.get() + 1);
+        self.queue.borrow_mut().push_back((crossed, posted));
     }
 
     fn pop(&self) {
-        if let Some(posted) = self.queue.borrow_mut().pop_front() {
+        if let Some((_, posted)) = self.queue.borrow_mut().pop_front() {
             self.lines.set(self.lines.get() - posted.lines());
+            self.taken.set(self.taken.get() + 1);
             self.arrived.set(self.arrived.get().saturating_sub(1));
         }
     }
@@ -115,7 +146,8 @@ impl Posting {
     /// Whether nothing on its way has lines that transaction `tx` may not write.
     fn check(&self, at: u64, end: u64, tx: u32) -> Result<(), StoreError> {
         let queue = self.queue.borrow();
-        let mut others = queue.iter().filter(|p| p.tx != tx && p.tx != 0);
+        let queue = queue.iter().map(|(_, posted)| posted);
+        let mut others = queue.filter(|p| p.tx != tx && p.tx != 0);
         let found = others.find(|p| p.at < end && at < p.end());
         let Some(posted) = found else { return Ok(()) };
         let line = posted.at.max(at) / LINE as u64;
@@ -130,33 +162,43 @@ impl Posting {
     fn open_lines(&self) -> u32 {
         let queue = self.queue.borrow();
         let later = queue.iter().skip(usize::from(self.storing.get()));
-        let open = later.filter(|p| p.tx != 0).map(Posted::lines);
-        open.sum::<usize>() as u32
+        let open = later.filter(|(_, posted)| posted.tx != 0);
+        open.map(|(_, posted)| posted.lines()).sum::<usize>() as u32
     }
 
-    /// Lets everything arrive that was posted so far.
-    pub(crate) async fn arrive(&self, drive: &Drive) {
-        let _gate = self.gate.acquire(1).await;
-        loop {
-            // It stays in the queue while the drive makes room: until it has been
-            // taken in, a cut may lose it.
-            let next = self.queue.borrow().front().cloned();
-            let Some(Posted {
-                at,
-                bytes,
-                tx,
-                origin,
-            }) = next
-            else {
-                return;
-            };
-            self.storing.set(true);
-            if let Err(error) = drive.store(at, &bytes, tx, origin).await {
-                self.failure.set(self.failure.get().or(Some(error)));
+    /// Lets everything arrive that was posted so far, and no more than that.
+    pub(crate) async fn arrive(&self, sim: &Sim, drive: &Drive) {
+        let last = self.posted.get();
+        while self.taken.get() < last {
+            if self.seen_to.get() {
+                self.progress.wait(sim).await;
+            } else {
+                self.take_next(sim, drive).await;
             }
-            self.storing.set(false);
-            self.pop();
         }
+        sim.sleep_until(self.answered.get()).await;
+    }
+
+    /// Has the drive take in the head of the queue. It stays there while the drive makes
+    /// room: until it has been taken in, a cut may lose it.
+    async fn take_next(&self, sim: &Sim, drive: &Drive) {
+        let Some((crossed, next)) = self.queue.borrow().front().cloned() else {
+            return;
+        };
+        self.seen_to.set(true);
+        let posting = self;
+        let _seeing = SeeingTo { posting, sim };
+        sim.sleep_until(crossed).await;
+        self.storing.set(true);
+        let Posted { at, tx, origin, .. } = next;
+        match drive.take_in(at, &next.bytes, tx, origin).await {
+            Ok(answered) => self.answered.set(self.answered.get().max(answered)),
+            Err(error) => {
+                self.failure.set(self.failure.get().or(Some(error)));
+                self.refused.set(self.refused.get() + 1);
+            }
+        }
+        self.pop();
     }
 }
 
@@ -164,29 +206,36 @@ impl Shared {
     /// Lets what was posted arrive, if anything was.
     #[inline]
     pub(crate) async fn push_posted(&self) {
-        if !self.posting.is_at_rest() {
-            Box::pin(self.posting.arrive(&self.drive)).await;
+        if !self.posting.is_at_rest(self.sim.now()) {
+            Box::pin(self.posting.arrive(&self.sim, &self.drive)).await;
         }
     }
 }
 
 impl BlockDevice {
     /// Attaches `drive`, whose power was cut, to a host: of the stores that were on
-    /// their way then, `arrived` did arrive. They are seen once the drive has
-    /// recovered what its log had.
+    /// their way then, `arrived` did arrive. A log has them among what the cut left; a
+    /// cache takes them in before anything else that is asked of the drive.
     ///
     /// # Errors
     /// If the host cannot be.
+    ///
+    /// # Panics
+    /// If the drive has recovered already.
     pub fn after_cut(
         sim: &Sim,
         config: HostConfig,
         drive: Drive,
         arrived: Vec<Posted>,
     ) -> Result<Self, crate::HostError> {
-        let held = !arrived.is_empty() && drive.must_recover();
-        let posting = Posting::new(sim, arrived);
-        posting.held.set(held);
-        Self::with_posting(sim, config, drive, posting)
+        if drive.log_state().is_none() {
+            return Self::with_posting(sim, config, drive, Posting::of_arrived(arrived));
+        }
+        for posted in arrived {
+            // What found no room has not arrived.
+            let _ = drive.take_arrived(posted.at, &posted.bytes, posted.origin);
+        }
+        Self::with_posting(sim, config, drive, Posting::default())
     }
 
     /// Of the stores that are on their way, those that arrive as the power is cut now:
@@ -197,10 +246,11 @@ impl BlockDevice {
     pub fn arriving(&self, rng: &mut Rng) -> Vec<Posted> {
         let posting = &self.shared.posting;
         let (queue, arrived) = (posting.queue.borrow(), posting.arrived.get());
-        let counting = queue.iter().skip(arrived).filter(|posted| posted.tx == 0);
+        let queue = queue.iter().map(|(_, posted)| posted);
+        let counting = queue.clone().skip(arrived).filter(|posted| posted.tx == 0);
         let lines = counting.flat_map(Posted::each);
         let lines = lines.filter(|_| rng.chance(1, 2));
-        queue.iter().take(arrived).cloned().chain(lines).collect()
+        queue.take(arrived).cloned().chain(lines).collect()
     }
 
     /// Whether stores are on their way to the drive.
@@ -209,20 +259,25 @@ impl BlockDevice {
         self.shared.posting.lines.get() > 0
     }
 
-    /// Keeps the core of the current task busy with `lines` accesses of `span` each,
-    /// whose bytes go `way`.
-    async fn access(&self, lines: u64, span: Ns, way: Direction) {
-        let Shared {
-            sim, config, cores, ..
-        } = &*self.shared;
-        let link = match way {
-            Direction::ToDrive => &self.shared.to_drive,
-            Direction::ToHost => &self.shared.to_host,
-        };
-        let packet = config.link.transfer(LINE as u64, way);
-        let _ = link.reserve(sim.now(), Ns(packet.0 * lines));
-        let core = self.current() % config.queues.pairs as usize % cores.len();
-        cores[core].serve(sim, Ns(span.0 * lines)).await;
+    /// The core that the current task runs on.
+    fn core(&self) -> &Core {
+        let cores = &self.shared.cores;
+        let queue = self.current() % self.shared.config.queues.pairs as usize;
+        &cores[queue % cores.len()]
+    }
+
+    /// Loads `lines` lines over the link, one after the other. What a load costs at rest
+    /// has its packets in it; beyond that they wait for their turns.
+    async fn cross(&self, lines: u64) {
+        let shared = &self.shared;
+        let sim = &shared.sim;
+        let (request, completion) = shared.config.link.load(LINE as u64);
+        for _ in 0..lines {
+            let turn = turn(&shared.to_drive, sim.now(), request);
+            sim.sleep_until(turn + shared.config.bytes.load).await;
+            let turn = self::turn(&shared.to_host, sim.now(), completion);
+            sim.sleep_until(turn).await;
+        }
     }
 
     /// Has the drive recover, as [`BytePort::recover`] does, and gives what it did.
@@ -232,12 +287,21 @@ impl BlockDevice {
     pub async fn recover_bytes(&self) -> Result<RecoveryReport, ByteError> {
         let queue = self.here();
         queue.submit(0).await;
+        let posting = &self.shared.posting;
+        let refused = posting.refused.get();
         let recovered = self.shared.drive.recover().await;
+        // What was refused while it ran is news.
+        if recovered.is_ok() && posting.refused.get() == refused {
+            posting.failure.set(None);
+        }
         queue.complete(0).await;
-        self.shared.posting.held.set(false);
-        self.shared.push_posted().await;
         recovered
     }
+}
+
+/// When a packet that comes `now` has its turn on `link`, which it occupies for `span`.
+fn turn(link: &Timeline, now: Ns, span: Ns) -> Ns {
+    Ns(link.reserve(now, span).0 - span.0)
 }
 
 impl BytePort for BlockDevice {
@@ -251,11 +315,12 @@ impl BytePort for BlockDevice {
 
     async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
         let len = out.len() as u64;
+        let held = self.core().hold().await;
         self.shared.push_posted().await;
-        let span = self.shared.config.bytes.load;
-        self.access(len / LINE as u64, span, Direction::ToHost)
-            .await;
-        self.shared.drive.load(at, out).await?;
+        self.cross(len / LINE as u64).await;
+        let loaded = self.shared.drive.load(at, out).await;
+        drop(held);
+        loaded?;
         let ledger = &self.shared.ledger;
         ledger.borrow_mut().book(who, |t| t.read.byte += len);
         Ok(())
@@ -266,18 +331,22 @@ impl BytePort for BlockDevice {
         let shared = &self.shared;
         let (span, most) = (shared.config.bytes.store, shared.config.bytes.posted);
         let lines = len / LINE as u64;
-        self.access(lines, span, Direction::ToDrive).await;
+        self.core().serve(Ns(span.0 * lines)).await;
         // Others may have stored while the core was busy.
         let waiting = shared.posting.open_lines();
         shared.drive.check_store(at, len, tx, waiting)?;
         shared.posting.check(at, at + len, tx)?;
-        shared.posting.push(Posted {
+        let packets = Ns(shared.config.link.store(LINE as u64).0 * lines);
+        let crossed = turn(&shared.to_drive, shared.sim.now(), packets);
+        let posted = Posted {
             at,
             bytes: bytes.into(),
             tx,
             origin: who.origin,
-        });
+        };
+        shared.posting.push(crossed, posted);
         if shared.posting.lines.get() > most as usize {
+            let _held = self.core().hold().await;
             shared.push_posted().await;
         }
         let ledger = &shared.ledger;
@@ -286,9 +355,9 @@ impl BytePort for BlockDevice {
     }
 
     async fn verify(&self) -> Result<(), ByteError> {
+        let _held = self.core().hold().await;
         self.shared.push_posted().await;
-        let span = self.shared.config.bytes.load;
-        self.access(1, span, Direction::ToHost).await;
+        self.cross(1).await;
         self.shared.posting.failure.get().map_or(Ok(()), Err)
     }
 

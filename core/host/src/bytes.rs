@@ -44,7 +44,9 @@ pub trait BytePort: BlockPort {
     //= bytefs 4.2
     ///
     /// # Errors
-    /// If nothing can be written any more.
+    /// If a store was refused when it arrived, whoever posted it: the first such error
+    /// since the drive recovered or was powered on. So also if nothing can be written
+    /// any more.
     async fn verify(&self) -> Result<(), ByteError>;
 
     /// Commits `tx`, all of whose stores were verified.
@@ -56,10 +58,12 @@ pub trait BytePort: BlockPort {
     async fn commit(&self, tx: u32) -> Result<(), ByteError>;
 
     /// Brings home what had committed before the power went, and drops what had not.
-    /// To be called before anything is stored.
+    /// To be called before anything is stored. Nothing is told any more of stores that
+    /// were refused before.
     //= bytefs 4.7
     ///
     /// # Errors
-    /// If that was done since power-on; if the medium fails.
+    /// If that was done since power-on, or is being done, and nothing changes then; if
+    /// the medium fails.
     async fn recover(&self) -> Result<(), ByteError>;
 }

@@ -122,9 +122,11 @@ impl Default for Queues {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ByteAccess {
-    /// Core time of a load of a line from device DRAM, for which the core waits.
+    /// Core time of a load of a line from device DRAM, for which the core waits; it has
+    /// the way over an idle link in it, and not the work of the drive.
     pub load: Ns,
-    /// Core time of a store of a line, which is posted.
+    /// Core time of a store of a line, which is posted; an idle link has taken it by
+    /// then.
     pub store: Ns,
     /// Lines that are on their way at most before the core waits for them.
     pub posted: u32,

@@ -5,6 +5,7 @@
 
 use crate::byte_device::Posting;
 use crate::config::{HostConfig, HostError};
+use crate::cores::{Computing, Core};
 use crate::ledger::{Ledger, Traffic, Who};
 use crate::link::Direction;
 use sim::{Semaphore, Sim, Timeline};
@@ -63,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) sim: Sim,
     pub(crate) config: HostConfig,
     pub(crate) drive: Drive,
-    pub(crate) cores: Vec<Timeline>,
+    pub(crate) cores: Vec<Rc<Core>>,
     queues: Vec<Semaphore>,
     pub(crate) to_drive: Timeline,
     pub(crate) to_host: Timeline,
@@ -91,7 +92,7 @@ impl BlockDevice {
     /// # Errors
     /// If the host cannot be.
     pub fn new(sim: &Sim, config: HostConfig, drive: Drive) -> Result<Self, HostError> {
-        Self::with_posting(sim, config, drive, Posting::new(sim, Vec::new()))
+        Self::with_posting(sim, config, drive, Posting::default())
     }
 
     pub(crate) fn with_posting(
@@ -104,7 +105,9 @@ impl BlockDevice {
         let queues = 0..config.queues.pairs;
         let shared = Shared {
             sim: sim.clone(),
-            cores: (0..config.cpu.cores).map(|_| Timeline::default()).collect(),
+            cores: (0..config.cpu.cores)
+                .map(|_| Rc::new(Core::new(sim)))
+                .collect(),
             queues: queues
                 .map(|_| Semaphore::new(sim, config.queues.depth as usize))
                 .collect(),
@@ -136,12 +139,10 @@ impl BlockDevice {
         self.shared.sim.current().index()
     }
 
-    /// Keeps core `index`, modulo how many there are, busy for `span`; gives when
-    /// that will be over.
-    #[must_use]
-    pub fn occupy(&self, index: usize, span: Ns) -> Ns {
+    /// Keeps core `index`, modulo how many there are, busy for `span`.
+    pub fn occupy(&self, index: usize, span: Ns) -> Computing {
         let cores = &self.shared.cores;
-        cores[index % cores.len()].reserve(self.shared.sim.now(), span)
+        Computing::on(&cores[index % cores.len()], span)
     }
 
     /// The drive.
@@ -169,7 +170,7 @@ impl BlockDevice {
         Busy {
             to_drive: shared.to_drive.meter().busy(),
             to_host: shared.to_host.meter().busy(),
-            cores: shared.cores.iter().map(|c| c.meter().busy()).collect(),
+            cores: shared.cores.iter().map(|core| core.busy()).collect(),
         }
     }
 }
@@ -278,7 +279,7 @@ impl QueuePair {
         self.shared.queues[self.queue].take(1).await;
         let core = &self.shared.cores[self.core];
         let (span, fetch) = (config.cpu.submission(), config.fetch());
-        core.serve_then(sim, span, fetch).await;
+        core.serve_then(span, fetch).await;
         if bytes > 0 {
             let span = config.link.transfer(bytes, Direction::ToDrive);
             let link = &self.shared.to_drive;
@@ -294,7 +295,7 @@ impl QueuePair {
         link.serve_then(sim, parts.data_to_host, parts.notice).await;
         self.shared.queues[self.queue].put(1);
         let core = &self.shared.cores[self.core];
-        core.serve(sim, parts.complete).await;
+        core.serve(parts.complete).await;
     }
 
     fn book(

@@ -12,7 +12,8 @@
 //! - The latency of a command on an idle machine is the sum of the parts that
 //!   [`Parts`] lists, to the nanosecond.
 //! - Cores and both directions of the link serve in order of arrival, and a
-//!   reservation is made at the moment of arrival.
+//!   reservation is made at the moment of arrival. A core that loads from a drive that
+//!   is mapped into memory is held until the data are there.
 //! - Traffic is booked when a command has succeeded, so that it agrees with the
 //!   drive's own count.
 //!
@@ -21,6 +22,7 @@
 mod byte_device;
 mod bytes;
 mod config;
+mod cores;
 mod device;
 mod ledger;
 mod link;
@@ -30,6 +32,7 @@ mod ram;
 pub use byte_device::Posted;
 pub use bytes::BytePort;
 pub use config::{ByteAccess, Completion, Cpu, HostConfig, HostError, Queues};
+pub use cores::Computing;
 pub use device::{BlockDevice, Busy, Parts, QueuePair};
 pub use ledger::{Grain, Ledger, Purpose, Traffic, Who};
 pub use link::{Direction, Link};

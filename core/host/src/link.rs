@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | transfers a second and lane | 8, 16, 32 GT/s | PCI Express 3.0, 4.0, 5.0 |
 //! | line code | 128 of 130 bits | PCI Express 3.0 and later |
-//! | packet of a memory write | 24 B besides its payload | `neugebauer2018` 3: framing 2, link layer 6, header 16 |
+//! | packet of a memory write or read | 24 B besides its payload | `neugebauer2018` 3: framing 2, link layer 6, header 16 |
 //! | packet of a read's completion | 20 B besides its payload | `neugebauer2018` 3: framing 2, link layer 6, header 12 |
 //! | payload of a packet | 256 B | the usual setting of servers, `neugebauer2018` 3 |
 //! | round trip | 900 ns | a choice of ours: 64-byte reads by a device took 547 ns (median) on `neugebauer2018`'s Haswell host and about 1 µs through further silicon |
@@ -24,6 +24,10 @@ const WRITE_OVERHEAD: u64 = 24;
 /// Bytes of a completion's packet besides its payload.
 //= neugebauer2018 3
 const COMPLETION_OVERHEAD: u64 = 20;
+
+/// Bytes of a memory read's packet, which has no payload: as a write's.
+//= neugebauer2018 3
+const REQUEST: u64 = 24;
 
 /// Which way data go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,25 @@ impl Link {
             Direction::ToHost => WRITE_OVERHEAD,
         };
         payload + overhead * payload.div_ceil(self.max_payload as u64)
+    }
+
+    /// How long a store by a core of `payload` bytes occupies the link to the drive.
+    //= neugebauer2018 3
+    #[must_use]
+    pub const fn store(&self, payload: u64) -> Ns {
+        Ns::transfer(payload + WRITE_OVERHEAD, self.bytes_per_s())
+    }
+
+    /// How long a load by a core of `payload` bytes occupies the link to the drive, as a
+    /// request, and that to the host, as its completion.
+    //= neugebauer2018 3
+    #[must_use]
+    pub const fn load(&self, payload: u64) -> (Ns, Ns) {
+        let completion = payload + COMPLETION_OVERHEAD;
+        (
+            Ns::transfer(REQUEST, self.bytes_per_s()),
+            Ns::transfer(completion, self.bytes_per_s()),
+        )
     }
 
     /// How long `payload` bytes occupy the link.

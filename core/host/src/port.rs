@@ -4,6 +4,7 @@
 //! against the trait runs over a drive, over such a layer, and over
 //! [`crate::RamDisk`] alike.
 
+use crate::cores::Computing;
 use crate::ledger::Who;
 use crate::{BlockDevice, QueuePair};
 use ssd::{Content, IoError, Sink};
@@ -52,8 +53,8 @@ pub trait BlockPort: Clone + 'static {
     async fn flush(&self) -> Result<(), IoError>;
 
     /// Keeps the core of the current task busy for `span`, once it has done what
-    /// was asked of it before; gives when that will be over.
-    fn compute(&self, span: Ns) -> Ns;
+    /// was asked of it before.
+    fn compute(&self, span: Ns) -> Computing;
 }
 
 impl BlockDevice {
@@ -106,7 +107,7 @@ impl BlockPort for BlockDevice {
         Ok(())
     }
 
-    fn compute(&self, span: Ns) -> Ns {
+    fn compute(&self, span: Ns) -> Computing {
         self.occupy(self.current(), span)
     }
 }

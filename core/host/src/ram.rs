@@ -9,6 +9,7 @@
 mod bytes;
 
 use self::bytes::Lines;
+use crate::cores::Computing;
 use crate::ledger::{Ledger, Who};
 use crate::port::BlockPort;
 use nand::{Payload, UNIT};
@@ -239,8 +240,8 @@ impl BlockPort for RamDisk {
         Ok(())
     }
 
-    fn compute(&self, span: Ns) -> Ns {
-        self.sim.now() + span
+    fn compute(&self, span: Ns) -> Computing {
+        Computing::Until(self.sim.now() + span)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Time of day from virtual time, and who is paid for processor time.
 
 use crate::types::Timestamp;
-use host::BlockPort;
+use host::{BlockPort, Computing};
 use sim::Sim;
 use std::rc::Rc;
 use units::Ns;
@@ -66,7 +66,7 @@ enum Way {
     #[default]
     Free,
     Sleep,
-    Port(Rc<dyn Fn(Ns) -> Ns>),
+    Port(Rc<dyn Fn(Ns) -> Computing>),
 }
 
 impl Compute {
@@ -98,7 +98,7 @@ impl Compute {
         match &self.0 {
             Way::Free => {}
             Way::Sleep => sim.sleep(span).await,
-            Way::Port(compute) => sim.sleep_until(compute(span)).await,
+            Way::Port(compute) => compute(span).over(sim).await,
         }
     }
 }

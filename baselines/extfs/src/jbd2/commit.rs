@@ -66,8 +66,8 @@ impl<P: BlockPort> Core<P> {
         self.close(&transaction).await;
         let work = self.switch(transaction)?;
         self.switched.notify(&self.sim);
-        let computed = self.port.compute(self.cost(&work));
-        self.sim.sleep_until(computed).await;
+        let computing = self.port.compute(self.cost(&work));
+        computing.over(&self.sim).await;
         self.mark_used(&work).await?;
         let at = (self.config.journal_placement, self.journal_who());
         let span = self.state.borrow().span;

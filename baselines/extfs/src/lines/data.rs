@@ -122,11 +122,8 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         let mut plan = self.plan(writes);
         let compared = self.medium.metrics().comparisons - before;
         if compared > 0 {
-            let over = self
-                .medium
-                .port
-                .compute(Ns(self.options.compare.0 * compared));
-            self.sim.sleep_until(over).await;
+            let span = Ns(self.options.compare.0 * compared);
+            self.medium.port.compute(span).over(&self.sim).await;
         }
         if let Some(journal) = self.journal() {
             return self.log_plan(journal, (handle, plan), writes).await;

@@ -1,7 +1,7 @@
 //! A medium that fails after so many stores.
 
 use crate::bench::{cache, file_op, name_op, new_image};
-use host::{BlockPort, BytePort, RamDisk, Who};
+use host::{BlockPort, BytePort, Computing, RamDisk, Who};
 use novafs::{MountOptions, NovaFs, check};
 use sim::{Kernel, Seed};
 use ssd::{ByteError, Content, IoError, Sink};
@@ -58,7 +58,7 @@ impl BlockPort for Failing {
         self.disk.flush().await
     }
 
-    fn compute(&self, span: Ns) -> Ns {
+    fn compute(&self, span: Ns) -> Computing {
         self.disk.compute(span)
     }
 }

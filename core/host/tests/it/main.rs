@@ -3,3 +3,4 @@
 mod bytes;
 mod latency;
 mod resources;
+mod waits;

@@ -6,7 +6,7 @@
 //! answers verifications without waiting for what was posted, and commits when the next
 //! store comes.
 
-use host::{BlockDevice, BlockPort, BytePort, Who};
+use host::{BlockDevice, BlockPort, BytePort, Computing, Who};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -75,7 +75,7 @@ impl BlockPort for Port {
         self.device.flush().await
     }
 
-    fn compute(&self, span: Ns) -> Ns {
+    fn compute(&self, span: Ns) -> Computing {
         self.device.compute(span)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::bench::{BLOCKS, Contents, cache, holding, open, put, root, small, vfs};
 use bytefs::Options;
-use host::{BlockPort, BytePort, RamDisk, Who};
+use host::{BlockPort, BytePort, Computing, RamDisk, Who};
 use sim::{Kernel, Seed};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::Cell;
@@ -70,7 +70,7 @@ impl BlockPort for Failing {
         self.disk.flush().await
     }
 
-    fn compute(&self, span: Ns) -> Ns {
+    fn compute(&self, span: Ns) -> Computing {
         self.disk.compute(span)
     }
 }

@@ -111,8 +111,8 @@ impl BlockPort for Probe {
         self.disk.flush().await
     }
 
-    fn compute(&self, span: Ns) -> Ns {
-        self.sim.now() + span
+    fn compute(&self, span: Ns) -> host::Computing {
+        host::Computing::Until(self.sim.now() + span)
     }
 }
 
