@@ -240,12 +240,13 @@ impl<B: Body> Core<B> {
             return;
         }
         let (size, base) = (node.size(), index * PAGE);
-        if size < base + PAGE {
-            zero_tail(&mut data, size.saturating_sub(base) as usize);
-        }
+        // The medium has something else than the page if it has bytes behind the end.
+        let differs =
+            size < base + PAGE && zero_tail(&mut data, size.saturating_sub(base) as usize);
         let frame = pool.frame_mut(frame);
         frame.data = data;
         frame.state &= !state::LOADING;
+        frame.state |= if differs { state::UNKNOWN } else { 0 };
     }
 
     /// A page with its contents, from the medium if need be.
@@ -369,12 +370,12 @@ impl<B: Body> Core<B> {
     /// of what the medium may hold behind the end.
     pub(crate) async fn seal_end(&self, node: &NodeOf<B>) -> Result<()> {
         let size = node.size();
-        if size.is_multiple_of(PAGE) {
-            return Ok(());
-        }
         let before = node.failures.count();
         self.expel(node, size, 1).await;
         node.failures.since(before)?;
+        if size.is_multiple_of(PAGE) {
+            return Ok(());
+        }
         self.body.seal_end(&node.inode).await
     }
 

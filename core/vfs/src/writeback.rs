@@ -216,9 +216,10 @@ impl<B: Body> Core<B> {
         let goes_first = !last.is_empty() && last.end <= range.start;
         let first = goes_first.then_some((last, true));
         for (range, wait) in first.into_iter().chain([(range, wait)]) {
-            let newest = self.next_batch.get();
             self.write_batches(node, range, wait, u64::MAX).await;
-            while wait && node.batches.borrow().iter().any(|&batch| batch < newest) {
+            // Others may have taken what was dirty: in a batch that began meanwhile.
+            let next = self.next_batch.get();
+            while wait && node.batches.borrow().iter().any(|&batch| batch < next) {
                 node.changed.wait(&self.sim).await;
             }
         }

@@ -333,3 +333,30 @@ fn two_files_are_written_back_at_once() {
     });
     assert_eq!(spent.get(), Ns::us(200), "both pages, then the force");
 }
+
+#[test]
+fn a_force_waits_for_what_others_took_meanwhile() {
+    let config = CacheConfig {
+        batch: 4,
+        ..cache(1024)
+    };
+    let scene = Scene::new(config);
+    scene.dirty("/a", 0, 12);
+    let forces = [0, 1].map(|_| {
+        let process = Process::new(&scene.vfs, Access::root());
+        scene.kernel.sim().spawn(async move {
+            let fd = process.open(b"/a", OpenFlags::BOTH, 0).await.unwrap();
+            let handle = process.handle(fd).unwrap();
+            process.vfs().sync_range(&handle, 0, 0).await.unwrap();
+            // Each takes four pages at a time, in turn with the other.
+            let stats = process.vfs().stats();
+            assert_eq!((stats.dirty, stats.writing), (0, 0));
+            process.exit().await;
+        })
+    });
+    scene.kernel.block_on(async move {
+        for force in forces {
+            force.await;
+        }
+    });
+}
