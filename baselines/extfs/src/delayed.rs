@@ -217,7 +217,8 @@ impl<P: Persist> ExtFs<P> {
             self.release(tx, run, false).await?;
             return Err(error);
         }
-        node.update(|attr| attr.sectors += run.len * SECTORS);
+        let added = run.len * SECTORS;
+        self.count_sectors(tx, node, |sectors| sectors + added);
         self.unpromise(node, index..entry.end());
         Ok(entry)
     }

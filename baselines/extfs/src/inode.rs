@@ -135,6 +135,13 @@ impl<P: Persist> ExtFs<P> {
         self.edit_inode(tx, node, |_| ());
     }
 
+    /// Changes how many sectors an inode has, and writes that down at once: who stores
+    /// it before this handle is closed belongs together with it.
+    pub(crate) fn count_sectors(&self, tx: &P::Tx, node: &Node, count: impl FnOnce(u64) -> u64) {
+        node.update(|attr| attr.sectors = count(attr.sectors));
+        self.store_inode(tx, node);
+    }
+
     /// Writes down what is needed to read the contents.
     pub(crate) fn store_data(&self, tx: &P::Tx, node: &Node) {
         self.store_inode(tx, node);

@@ -176,8 +176,8 @@ impl<P: Persist> ExtFs<P> {
             unwritten: false,
             start,
         };
-        node.update(|attr| attr.sectors += SECTORS);
         self.set_size(node, size);
+        self.count_sectors(tx, node, |sectors| sectors + SECTORS);
         self.insert_extent(tx, node, entry).await
     }
 
@@ -387,16 +387,19 @@ impl<P: Persist> ExtFs<P> {
         let second = self.get_link(to, rename.to_name, other).await?;
         self.retarget(tx, from, &first, (number(other), kinds.1));
         self.retarget(tx, to, &second, (number(moved), kinds.0));
+        let is_dir = [kinds.0, kinds.1].map(|kind| kind == FileKind::Directory);
         if from.ino != to.ino {
-            if kinds.0 == FileKind::Directory {
-                self.set_parent(tx, moved, number(to)).await?;
-                from.update(drop_subdir);
-                to.update(|attr| add_link(attr, self.links_max()));
+            for (is_dir, node, parent) in [(is_dir[0], moved, to), (is_dir[1], other, from)] {
+                if is_dir {
+                    self.set_parent(tx, node, number(parent)).await?;
+                }
             }
-            if kinds.1 == FileKind::Directory {
-                self.set_parent(tx, other, number(from)).await?;
-                to.update(drop_subdir);
-                from.update(|attr| add_link(attr, self.links_max()));
+            // From here on nothing is waited for: nobody stores half of this.
+            for (is_dir, left, entered) in [(is_dir[0], from, to), (is_dir[1], to, from)] {
+                if is_dir {
+                    left.update(drop_subdir);
+                    entered.update(|attr| add_link(attr, self.links_max()));
+                }
             }
         }
         self.store_renamed(tx, rename, Some(other));

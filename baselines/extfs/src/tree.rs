@@ -253,7 +253,8 @@ impl<P: Persist> ExtFs<P> {
                 }
             }
         }
-        node.update(|attr| attr.sectors += count as u64 * SECTORS);
+        let added = count as u64 * SECTORS;
+        self.count_sectors(tx, node, |sectors| sectors + added);
         Ok(blocks)
     }
 
@@ -469,7 +470,7 @@ impl<P: Persist> ExtFs<P> {
             self.release(tx, Run { start, len: 1 }, true).await?;
         }
         let freed = blocks.len() as u64 * SECTORS;
-        node.update(|attr| attr.sectors = attr.sectors.saturating_sub(freed));
+        self.count_sectors(tx, node, |sectors| sectors.saturating_sub(freed));
         Ok(())
     }
 

@@ -41,7 +41,7 @@ impl<P: Persist> ExtFs<P> {
             };
             self.release(tx, run, Self::is_metadata(node)).await?;
             let freed = run.len * SECTORS;
-            node.update(|attr| attr.sectors = attr.sectors.saturating_sub(freed));
+            self.count_sectors(tx, node, |sectors| sectors.saturating_sub(freed));
         }
         Ok(())
     }

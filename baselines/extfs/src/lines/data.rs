@@ -148,9 +148,11 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
     }
 
     /// Writes contents, and closes the last handle of a transaction, which takes in
-    /// those that go by bytes. It waits for those that go by blocks, whoever brings it.
+    /// those that go by bytes. It waits for those that go by blocks, whoever brings it;
+    /// and this for the transaction if it took any in, since reads do not see them yet.
     async fn write_last(self: &Rc<Self>, handle: u64, mut plan: Plan<'_>) -> Result<()> {
         let images = std::mem::take(&mut plan.images);
+        let by_bytes = !images.is_empty();
         self.medium.count(|m| m.byte_pages += images.len() as u64);
         let blockers = self.blockers(&plan);
         let landing = self.table.borrow_mut().await_landing(handle);
@@ -159,6 +161,9 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         let written = self.write_runs(&plan, blockers).await;
         landing.set(true);
         self.progress.notify(&self.sim);
+        if by_bytes {
+            self.settle(handle).await?;
+        }
         written
     }
 
@@ -191,8 +196,12 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         }
         journal.brought(handle);
         let images = std::mem::take(&mut plan.images);
+        let by_bytes = !images.is_empty();
         if let Some(closing) = self.meet(|table| table.end(handle, images)) {
             self.post(closing);
+        }
+        if by_bytes {
+            self.settle(handle).await?;
         }
         Ok(())
     }
