@@ -12,7 +12,7 @@
 //!   ended may have happened or not, and so may a write.
 //! - The first moment that recovery may show is the one after the last change that had
 //!   ended when the one that a force has covered began: calls that overlap may have
-//!   happened in either order.
+//!   happened in either order, unless their file system has one for all.
 //! - No two calls change one name at a time: the file API locks the directory.
 
 use crate::attributes::{Attributes, Known};
@@ -65,7 +65,8 @@ pub(crate) struct Change {
 pub(crate) struct Moment {
     /// When.
     at: u64,
-    /// Moments that there were when its call began: it comes after those.
+    /// Moments that it comes after: those that there were when its call began, or
+    /// ended, if they are in that order.
     pub(crate) since: usize,
     /// Whether it was forced.
     pub(crate) forced: bool,
@@ -78,7 +79,8 @@ pub(crate) struct Older {
     /// When it was overwritten.
     at: u64,
     pub(crate) range: Range<u64>,
-    pub(crate) pattern: u64,
+    /// None if nobody knows.
+    pub(crate) pattern: Option<u64>,
 }
 
 /// A file, directory or link.
@@ -169,7 +171,11 @@ impl File {
         self.overwrite_maybe(at, &range);
         for (range, pattern) in parts {
             let overwritten = self.now.write(range, pattern).into_iter();
-            let older = overwritten.map(|(range, pattern)| Older { at, range, pattern });
+            let older = overwritten.map(|(range, pattern)| Older {
+                at,
+                range,
+                pattern: Some(pattern),
+            });
             self.older.extend(older);
         }
         if cuts {
@@ -179,7 +185,13 @@ impl File {
             let sizes = self.maybe_sizes.iter_mut();
             sizes.for_each(|maybe| *maybe = size.max(*maybe));
         }
-        self.unknown.write(range, u64::from(unknown));
+        let before = self.unknown.write(range, u64::from(unknown)).into_iter();
+        let before = before.filter(|(_, unknown)| *unknown != 0);
+        self.older.extend(before.map(|(range, _)| Older {
+            at,
+            range,
+            pattern: None,
+        }));
         self.size = size;
         self.sizes.push((at, size));
     }
@@ -195,8 +207,11 @@ impl File {
             let outside = outside.into_iter().filter(|part| !part.is_empty());
             self.maybe.extend(outside.map(|part| (part, pattern)));
             if !inside.is_empty() {
-                let range = inside;
-                self.older.push(Older { at, range, pattern });
+                self.older.push(Older {
+                    at,
+                    range: inside,
+                    pattern: Some(pattern),
+                });
             }
         }
     }
@@ -281,6 +296,8 @@ pub struct Chronicle {
     pub(crate) pending: BTreeMap<Ticket, Pending>,
     /// Whether bytes that changed since they were forced may be anything.
     pub(crate) stale: bool,
+    /// Whether names change on the medium in the order in which the calls end.
+    in_order: bool,
 }
 
 impl Chronicle {
@@ -330,7 +347,10 @@ impl Chronicle {
     /// It has ended: each name leads where it says now, all at once.
     pub fn end_names(&mut self, ticket: Ticket, changes: &[(Ino, &[u8], Option<Ino>)]) {
         self.pending.remove(&ticket);
-        let since = self.moments_at(ticket);
+        let since = match self.in_order {
+            true => self.log.len(),
+            false => self.moments_at(ticket),
+        };
         let mut moment = Vec::new();
         for &(dir, name, to) in changes {
             let new = to.map(|ino| self.id(ino));
@@ -484,6 +504,13 @@ impl Chronicle {
     /// system that does not write them before what leads to them.
     pub fn set_stale(&mut self, stale: bool) {
         self.stale = stale;
+    }
+
+    /// Says whether names become durable in the order in which the calls that change
+    /// them end, as in a file system with one journal; otherwise calls that overlap may
+    /// have happened in either order.
+    pub fn set_in_order(&mut self, in_order: bool) {
+        self.in_order = in_order;
     }
 
     /// Takes over what is there before the history begins, durable.

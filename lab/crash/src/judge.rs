@@ -5,7 +5,7 @@
 //! that are possible. At moments since it began, each call that was changing names
 //! at the cut may have changed all of them or none, and so may one that ended later,
 //! unless it was forced: of two calls neither of which began after the other had ended
-//! either may have been the first.
+//! either may have been the first, if the file system has no order for all of them.
 
 use crate::attributes::Attributes;
 use crate::chronicle::{Becomes, Change, Chronicle, Edit, File, Id, Key, Part, Pending};
@@ -340,7 +340,8 @@ fn wrong_byte(
         return None;
     }
     let bytes = page.to_bytes();
-    let older = file.older.iter().map(|o| (o.range.clone(), o.pattern));
+    let older = file.older.iter();
+    let older = older.filter_map(|o| Some((o.range.clone(), o.pattern?)));
     let begun = edits.iter().flat_map(|edit| values(edit));
     let maybe = file.maybe.iter().cloned();
     let values = now.into_iter().chain(older).chain(maybe).chain(begun);
@@ -353,7 +354,8 @@ fn wrong_byte(
     let unknown = file.unknown.read(range.clone()).into_iter();
     let unknown = unknown.filter(|part| part.1 != 0).map(|part| part.0);
     let unknowable = edits.iter().filter_map(|edit| unknowable(edit));
-    let changed = file.older.iter().filter(|_| stale).map(|o| o.range.clone());
+    let changed = file.older.iter().filter(|o| stale || o.pattern.is_none());
+    let changed = changed.map(|o| o.range.clone());
     let unknown = unknown.chain(unknowable).chain(changed);
     let unknown: Vec<Range<u64>> = unknown.collect();
     let lost = *page == Payload::Lost;

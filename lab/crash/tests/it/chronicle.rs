@@ -234,10 +234,16 @@ fn what_is_being_made_is_new_and_empty() {
 /// Two files `a` and `b`: calls that name them, `b`'s after `a`'s or beside it, and
 /// whether `b` is forced then. What is wrong if only those of `shown` are found.
 fn two_names(beside: bool, forced: bool, shown: &[&[u8]]) -> Vec<Fault> {
+    names_of_two(false, beside, forced, shown)
+}
+
+/// The same, of a file system that has one order for all calls or not.
+fn names_of_two(in_order: bool, beside: bool, forced: bool, shown: &[&[u8]]) -> Vec<Fault> {
     let (a, b) = (Ino(21), Ino(22));
     let chronicle: Rc<RefCell<Chronicle>> = Rc::default();
     {
         let mut all = chronicle.borrow_mut();
+        all.set_in_order(in_order);
         for ino in [a, b] {
             all.made(ino, FileKind::Regular, b"");
         }
@@ -289,4 +295,38 @@ fn of_calls_that_overlap_either_may_have_been_the_first() {
         [Fault::Lost],
         "nor is a, but it came first"
     );
+}
+
+#[test]
+fn with_one_order_the_call_that_ended_first_was_the_first() {
+    let (a, b): (&[u8], &[u8]) = (b"a", b"b");
+    for beside in [false, true] {
+        for shown in [&[][..], &[a], &[a, b]] {
+            assert_eq!(names_of_two(true, beside, false, shown), []);
+        }
+        for forced in [false, true] {
+            assert_eq!(names_of_two(true, beside, forced, &[b]), [Fault::Lost]);
+        }
+        assert_eq!(names_of_two(true, beside, true, &[a, b]), []);
+        assert_eq!(names_of_two(true, beside, true, &[a]), [Fault::Lost]);
+    }
+}
+
+#[test]
+fn what_nobody_knew_may_come_back_until_what_replaced_it_is_forced() {
+    let history = History::new();
+    // More patterns than are written down.
+    let bytes: Vec<u8> = (0..600_u32 * 4096).map(|at| (at / 4096) as u8).collect();
+    let act = Act::Write {
+        ino: FILE,
+        offset: 0,
+        source: Source::Bytes(&bytes),
+    };
+    let ticket = history.scribe.begins(&act);
+    history.scribe.ends(ticket, Some(bytes.len() as u64));
+    history.force(0..u64::MAX);
+    history.write(4096, 0, 4096);
+    assert_eq!(history.judge(&bytes), None);
+    history.force(0..u64::MAX);
+    assert_eq!(history.judge(&bytes), Some(Fault::Corrupt));
 }

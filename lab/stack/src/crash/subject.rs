@@ -53,7 +53,7 @@ pub(super) struct Left {
 
 impl Left {
     fn of(sim: &Sim, device: &BlockDevice) -> Self {
-        let mut rng = Seed(sim.now().0).stream("arriving");
+        let mut rng = Seed(sim.events()).stream("arriving");
         Self {
             arrived: device.arriving(&mut rng),
             media: device.drive().at_power_cut(),
@@ -85,6 +85,7 @@ impl<H: Host> Files<H> {
         let (media, shown) = prepare(&host, &plan, &workload, media, cache)?;
         let mut past = Chronicle::default();
         past.set_stale(host.shows_stale());
+        past.set_in_order(host.has_one_order());
         past.adopt(&shown);
         Ok(Self {
             host,

@@ -49,6 +49,10 @@ impl Ext4 {
 impl Host for Ext4 {
     type Body<P: BytePort> = ExtFs<Jbd2<P>>;
 
+    fn has_one_order(&self) -> bool {
+        true
+    }
+
     fn shows_stale(&self) -> bool {
         self.options.mode == Mode::Writeback
     }

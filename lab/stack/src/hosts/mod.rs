@@ -42,6 +42,11 @@ pub trait Host: Clone + Send + 'static {
         Settles::Nothing
     }
 
+    /// Whether changes of names become durable in the order in which the calls end.
+    fn has_one_order(&self) -> bool {
+        false
+    }
+
     /// Whether it is made for a drive whose DRAM is a log with transactions.
     fn wants_log(&self) -> bool {
         false
