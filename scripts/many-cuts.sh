@@ -68,13 +68,28 @@ cases() {
     echo "1 $stack anything:ops=1000 --set controller.power_loss_protection=true"
     echo "1 $stack varmail:files=50,threads=4,ops=500 --set controller.power_loss_protection=true"
   done
+  large_files
   by_bytes "${generators[@]}"
   recordings
 }
 
-# Whether this flashloom has a stack.
+# Files of several batches of write-back.
+large_files() {
+  local one
+  for one in "ext4@block --set controller.power_loss_protection=true" ext4+journal@block \
+    ext4@byte bytefs@byte bytefs+journal@byte; do
+    # A stack, then what else the command is told.
+    # shellcheck disable=SC2086
+    set -- $one
+    if ! has "$1"; then continue; fi
+    echo "2 $1 overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000 ${*:2}"
+  done
+}
+
+# Whether this flashloom has a stack, whatever its variant.
 has() {
-  grep -q "^$1 " <<<"$stacks_known"
+  local variant=${1%@*}
+  grep -q "^${variant%%+*}@${1#*@} " <<<"$stacks_known"
 }
 
 # Sizes of logs: one that is cleaned all the time, one that is hardly larger than the

@@ -17,8 +17,14 @@ use ssd::{Drive, DriveMedia};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::Ns;
-use vfs::{Body, CacheConfig, Clock, Compute, Timestamp, Vfs};
-use workload::files::{FileWorkload, Source};
+use vfs::{
+    Access, Body, CacheConfig, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs,
+};
+use workload::files::{FileWorkload, Source as Calls};
+
+/// What blocks hold that are free when a run begins, and how many bytes of them.
+const LEFT_OVER: u64 = 0xb10c_5eed_0f0e_0d0c;
+const LEFT_OVER_BYTES: u64 = 16 << 20;
 
 /// A file system under a workload.
 pub(super) struct Files<H> {
@@ -218,6 +224,8 @@ fn prepare<H: Host>(
         let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
         let mut origins = Origins::default();
         make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;
+        let soiled = soil(&vfs).await;
+        soiled.map_err(|errno| at(errno.to_string()))?;
         let shown = Shown::read(vfs.body()).await;
         let shown = shown.map_err(|errno| at(errno.to_string()))?;
         let left = vfs.unmount().await;
@@ -226,12 +234,32 @@ fn prepare<H: Host>(
     })
 }
 
+/// Leaves bytes of no file where the next files will be, so that a block is told which
+/// a file led to before it was written.
+async fn soil<B: Body>(vfs: &Vfs<B>) -> vfs::Result<()> {
+    let process = Process::new(vfs, Access::root());
+    let name = b"/left over";
+    let fd = process.open(name, OpenFlags::CREAT, 0o600).await?;
+    let (pattern, len) = (LEFT_OVER, 1 << 20);
+    for _ in 0..LEFT_OVER_BYTES / len {
+        match process.write(fd, Source::Fill { pattern, len }).await {
+            Err(Errno::ENOSPC) => break,
+            written => drop(written?),
+        }
+    }
+    process.fsync(fd).await?;
+    process.close(fd).await?;
+    process.unlink(name).await?;
+    vfs.sync().await?;
+    vfs.drop_caches().await
+}
+
 /// Mounts the file system and runs the workload on it.
 async fn work<H: Host>(
     host: H,
     (sim, device): (Sim, Port),
     cache: CacheConfig,
-    source: Box<dyn Source>,
+    source: Box<dyn Calls>,
     chronicle: Rc<RefCell<Chronicle>>,
 ) -> Result<(), String> {
     let settles = host.settles();
