@@ -1,7 +1,7 @@
 //! `compare`: the document, the table and the page are of the same runs.
 
 use crate::{Bench, cells, sum, trace};
-use report::record::Comparison;
+use report::record::{Comparison, Run};
 use report::{Style, table};
 use serde_json::Value;
 
@@ -87,16 +87,17 @@ fn a_trace_on_the_default_stacks() {
 pub(crate) fn agrees(page: &str, document: &Value) {
     let runs = document["runs"].as_array().expect("a list");
     let cells = cells(page);
-    let of_files = runs
-        .iter()
-        .any(|run| run.get("app").is_some_and(|app| !app.is_null()));
+    let comparison = report::parse(&document.to_string());
+    let comparison: Comparison = comparison.expect("it is a comparison");
+    let records: Vec<&Run> = comparison.runs.iter().collect();
     let groups = report::metric::GROUPS.iter();
-    let groups = groups.filter(|group| of_files || !group.of_files);
+    let groups = groups.filter(|group| group.applies(&records));
     let metrics = groups.flat_map(|group| group.metrics);
     let metrics = metrics.filter(|m| m.is_compared()).count();
     assert_eq!(cells.len(), metrics * runs.len());
     for (run, path, value) in cells {
-        let found = runs[run].pointer(path).expect(path);
+        // Of what a run does not have there is nothing to be said.
+        let found = runs[run].pointer(path).unwrap_or(&Value::Null);
         assert_eq!(found.to_string(), value, "{path} of run {run}");
     }
 }

@@ -170,6 +170,32 @@ fn a_comparison_of_files_tells_traffic_by_purpose() {
     assert_eq!(all, number(&document["runs"][0], "/host/write_bytes"));
 }
 
+#[test]
+fn a_comparison_over_drives_of_bytes_tells_what_their_memory_did() {
+    let bench = Bench::new();
+    let line = "compare varmail:files=20,threads=2,ops=400 \
+                --stacks ext4@block,nova@byte,bytefs@byte --preconditions full --size 64MiB";
+    let text = bench.done(line);
+    assert!(text.contains("Memory of the drive"), "{text}");
+    let document = bench.json(line, "flashloom.compare/1");
+    crate::compare::agrees(&bench.text("report.html"), &document);
+    let front = |run: usize| &document["runs"][run]["front"];
+    assert!(front(0).is_null(), "{}", front(0));
+    for run in [1, 2] {
+        let bytes = number(&document["runs"][run], "/host/byte_write_bytes");
+        assert_eq!(number(front(run), "/stored_lines") * 64, bytes);
+        let read = number(&document["runs"][run], "/host/byte_read_bytes");
+        let loaded = number(front(run), "/load_hits") + number(front(run), "/load_misses");
+        assert_eq!(loaded * 64, read);
+    }
+    assert_eq!(
+        number(front(1), "/commits"),
+        0,
+        "a cache has no transactions"
+    );
+    assert!(number(front(2), "/commits") > 0);
+}
+
 const CRASH: &str = "crash ext4@block --workload varmail:files=20,threads=2,ops=120 --outside 0";
 
 #[test]

@@ -54,7 +54,7 @@ fn a_timeline_and_a_page_belong_to_the_run() {
     let cells = cells(&page);
     let groups = report::metric::GROUPS
         .iter()
-        .filter(|group| !group.of_files);
+        .filter(|group| group.of == report::metric::Of::All);
     let metrics: usize = groups.map(|group| group.metrics.len()).sum();
     assert_eq!(cells.len(), metrics);
     for (_, path, value) in cells {

@@ -5,7 +5,7 @@
 //! record's document, so that everything shown can be checked against it.
 
 use crate::human;
-use crate::record::Run;
+use crate::record::{Front, Run};
 
 /// A value as the record holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -157,15 +157,30 @@ pub struct Group {
     pub title: &'static str,
     /// Its metrics, in order.
     pub metrics: &'static [Metric],
-    /// Whether it says something of stacks with a file system only.
-    pub of_files: bool,
+    /// Of which stacks it says anything.
+    pub of: Of,
+}
+
+/// Stacks of which metrics say something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// All.
+    All,
+    /// Those with a file system.
+    Files,
+    /// Those over a drive that is read and written by bytes.
+    Bytes,
 }
 
 impl Group {
     /// Whether it says anything of `runs`.
     #[must_use]
     pub fn applies(&self, runs: &[&Run]) -> bool {
-        !self.of_files || runs.iter().any(|run| run.app.is_some())
+        runs.iter().any(|run| match self.of {
+            Of::All => true,
+            Of::Files => run.app.is_some(),
+            Of::Bytes => run.front.is_some(),
+        })
     }
 
     /// Those of its metrics that comparisons of `runs` show.
@@ -219,16 +234,23 @@ fn written(run: &Run, purpose: &str) -> Value {
     })
 }
 
+/// What the front of the drive counted, if it has one.
+fn front(run: &Run, count: fn(&Front) -> u64) -> Value {
+    run.front
+        .as_ref()
+        .map_or(Value::Absent, |front| N(count(front)))
+}
+
 /// All metrics under their headings.
 #[rustfmt::skip]
 pub static GROUPS: &[Group] = &[
-    Group { of_files: false, title: "Speed", metrics: &[
+    Group { of: Of::All, title: "Speed", metrics: &[
         metric(("/ops_per_s", "operations/s"), Count, More, Headline, |r| Real(r.ops_per_s),
             "Requests completed per second of virtual time."),
         metric(("/ops", "operations"), Count, Neither, Detail, |r| N(r.ops),
             "Requests completed."),
     ]},
-    Group { of_files: false, title: "Latency", metrics: &[
+    Group { of: Of::All, title: "Latency", metrics: &[
         metric(("/latency_ns/mean", "mean"), Ns, Less, Compared, |r| Real(r.latency_ns.all.mean),
             "Arithmetic mean over all requests."),
         metric(("/latency_ns/p50", "p50"), Ns, Less, Compared, |r| N(r.latency_ns.all.p50),
@@ -242,7 +264,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/latency_ns/max", "max"), Ns, Less, Detail, |r| N(r.latency_ns.all.max),
             "The slowest request."),
     ]},
-    Group { of_files: false, title: "Host interface", metrics: &[
+    Group { of: Of::All, title: "Host interface", metrics: &[
         metric(("/host/read_bytes", "host reads"), Bytes, Neither, Compared, |r| N(r.host.read_bytes),
             "Bytes that the host read from the drive."),
         metric(("/host/write_bytes", "host writes"), Bytes, Less, Compared, |r| N(r.host.write_bytes),
@@ -256,7 +278,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/host/flushes", "flushes"), Count, Neither, Detail, |r| N(r.host.flushes),
             "Flush commands."),
     ]},
-    Group { of_files: true, title: "Host writes by purpose", metrics: &[
+    Group { of: Of::Files, title: "Host writes by purpose", metrics: &[
         metric(("/host/by_purpose/data/write/total", "data"), Bytes, Neither, Compared, |r| written(r, "data"),
             "Contents of files."),
         metric(("/host/by_purpose/journal/write/total", "journal"), Bytes, Less, Compared, |r| written(r, "journal"),
@@ -272,7 +294,29 @@ pub static GROUPS: &[Group] = &[
         metric(("/host/by_purpose/pointer/write/total", "extents"), Bytes, Less, Compared, |r| written(r, "pointer"),
             "What leads from a file to its blocks outside the inode, in its place."),
     ]},
-    Group { of_files: false, title: "NAND", metrics: &[
+    Group { of: Of::Bytes, title: "Memory of the drive", metrics: &[
+        metric(("/front/load_hits", "lines loaded"), Count, Neither, Detail, |r| front(r, |f| f.load_hits),
+            "Lines of 64 bytes that were loaded from log, cache or write buffer, or that were never written."),
+        metric(("/front/load_misses", "… from flash"), Count, Less, Compared, |r| front(r, |f| f.load_misses),
+            "Lines of 64 bytes for which the flash was read."),
+        metric(("/front/stored_lines", "lines stored"), Count, Neither, Detail, |r| front(r, |f| f.stored_lines),
+            "Lines of 64 bytes that the host stored."),
+        metric(("/front/commits", "commits"), Count, Neither, Detail, |r| front(r, |f| f.commits),
+            "Transactions that the firmware committed."),
+        metric(("/front/cleanings", "cleanings"), Count, Neither, Detail, |r| front(r, |f| f.cleanings),
+            "Times that the log was cleaned."),
+        metric(("/front/cleaned_pages", "pages cleaned"), Count, Less, Compared, |r| front(r, |f| f.cleaned_pages),
+            "Pages of 4 KiB that cleaning the log wrote."),
+        metric(("/front/migrated_lines", "lines moved"), Count, Less, Detail, |r| front(r, |f| f.migrated_lines),
+            "Lines that cleaning moved within the log, as they had not committed."),
+        metric(("/front/fetched_pages", "pages fetched"), Count, Less, Detail, |r| front(r, |f| f.fetched_pages),
+            "Pages of 4 KiB that came into the drive's cache from flash."),
+        metric(("/front/evicted_pages", "pages evicted"), Count, Less, Compared, |r| front(r, |f| f.evicted_pages),
+            "Pages of 4 KiB that the drive's cache wrote back."),
+        metric(("/front/stall_ns", "waits for the log"), Ns, Less, Compared, |r| front(r, |f| f.stall_ns),
+            "Virtual time for which stores and commits waited for room in the log, summed."),
+    ]},
+    Group { of: Of::All, title: "NAND", metrics: &[
         metric(("/nand/read_pages", "page reads"), Count, Less, Compared, |r| N(r.nand.read_pages),
             "Pages read from the NAND."),
         metric(("/nand/program_pages", "page programs"), Count, Less, Compared, |r| N(r.nand.program_pages),
@@ -280,7 +324,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/nand/erase_blocks", "block erases"), Count, Less, Compared, |r| N(r.nand.erase_blocks),
             "Blocks erased."),
     ]},
-    Group { of_files: false, title: "Write amplification", metrics: &[
+    Group { of: Of::All, title: "Write amplification", metrics: &[
         metric(("/waf/host", "WAF host"), Factor, Less, Headline, |r| Real(r.waf.host),
             "Bytes written to the drive over bytes that the application wrote."),
         metric(("/waf/device", "WAF device"), Factor, Less, Headline, |r| Real(r.waf.device),
@@ -294,7 +338,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/gc/stall_ns", "stalled on GC"), Ns, Less, Detail, |r| N(r.gc.stall_ns),
             "Virtual time during which data of the host waited for free lines."),
     ]},
-    Group { of_files: false, title: "Wear", metrics: &[
+    Group { of: Of::All, title: "Wear", metrics: &[
         metric(("/wear/life_host_bytes", "rated writes"), Bytes, More, Headline,
             |r| r.wear.life_host_bytes.map_or(Value::Absent, N),
             "Bytes that the host can write, as in this run, until the rated cycles are used up."),
@@ -308,7 +352,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/wear/bad_blocks", "bad blocks"), Count, Less, Detail, |r| N(r.wear.bad_blocks),
             "Blocks out of service."),
     ]},
-    Group { of_files: false, title: "Cost of the run", metrics: &[
+    Group { of: Of::All, title: "Cost of the run", metrics: &[
         metric(("/sim_time_ns", "simulated time"), Ns, Neither, Compared, |r| N(r.sim_time_ns),
             "Virtual time from the first request to the last completion."),
         metric(("/events", "events"), Count, Neither, Detail, |r| N(r.events),

@@ -63,6 +63,9 @@ pub struct Run {
     /// Look-ups of a map that is not all in DRAM.
     #[serde(default)]
     pub map_cache: Option<MapCache>,
+    /// What stands before the flash of a drive that is read and written by bytes.
+    #[serde(default)]
+    pub front: Option<Front>,
     /// What programs asked of the file system, where there is one.
     #[serde(default)]
     pub app: Option<App>,
@@ -289,6 +292,32 @@ pub struct MapCache {
     pub hits: u64,
     /// Those that did not.
     pub misses: u64,
+}
+
+/// What log and page cache of a drive did that is read and written by bytes. Lines are of
+/// 64 bytes, pages of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Front {
+    /// Lines that were loaded from the drive's memory.
+    pub load_hits: u64,
+    /// Lines for which the flash was read.
+    pub load_misses: u64,
+    /// Lines that were stored.
+    pub stored_lines: u64,
+    /// Transactions that have committed.
+    pub commits: u64,
+    /// Times that the log was cleaned.
+    pub cleanings: u64,
+    /// Pages that cleaning wrote.
+    pub cleaned_pages: u64,
+    /// Lines that cleaning moved within the log, as they had not committed.
+    pub migrated_lines: u64,
+    /// Pages that came into the cache from flash.
+    pub fetched_pages: u64,
+    /// Pages that the cache wrote back.
+    pub evicted_pages: u64,
+    /// Virtual time for which stores and commits waited for room in the log, summed, ns.
+    pub stall_ns: u64,
 }
 
 /// What programs asked of a file system.

@@ -6,10 +6,10 @@
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
-    Directions, DriveFacts, Fdp, Gc, Grain, Handle, HostTraffic, MapCache, NandTraffic, RUN_SCHEMA,
-    Run, Waf, Wear,
+    Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, HostTraffic, MapCache, NandTraffic,
+    RUN_SCHEMA, Run, Waf, Wear,
 };
-use ssd::{Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause};
+use ssd::{ByteStats, Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause};
 use std::collections::BTreeMap;
 use units::{Ns, Origin, SECTOR};
 use workload::Labels;
@@ -69,6 +69,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
             hits: ledger.map_hits,
             misses: ledger.map_misses,
         }),
+        front: outcome.plan.drive.front.map(|_| front(ledger.bytes)),
         app: served.app.clone(),
         recovery: outcome.recovery,
         sim_time_ns: span.0,
@@ -107,6 +108,21 @@ pub(crate) const fn interface(config: &DriveConfig) -> &'static str {
         Interface::Block => "block",
         Interface::Streams => "streams",
         Interface::Fdp => "fdp",
+    }
+}
+
+fn front(bytes: ByteStats) -> Front {
+    Front {
+        load_hits: bytes.load_hits,
+        load_misses: bytes.load_misses,
+        stored_lines: bytes.stored_lines,
+        commits: bytes.commits,
+        cleanings: bytes.cleanings,
+        cleaned_pages: bytes.cleaned_pages,
+        migrated_lines: bytes.migrated_lines,
+        fetched_pages: bytes.fetched_pages,
+        evicted_pages: bytes.evicted_pages,
+        stall_ns: bytes.stall_ns,
     }
 }
 

@@ -130,6 +130,7 @@ fn run(shape: &Shape) -> Run {
         handles: (0..shape.handles).map(|id| handle(id, written)).collect(),
         fdp: None,
         map_cache: None,
+        front: None,
         app: None,
         recovery: None,
         sim_time_ns,
