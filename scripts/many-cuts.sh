@@ -93,10 +93,12 @@ has() {
 }
 
 # Sizes of logs: one that is cleaned all the time, one that is hardly larger than the
-# lines that the largest call reserves, and one whose commits fill up first.
+# lines that the largest call reserves, one whose commits fill up first, and one that is
+# cleaned when it is full and not before, so that stores wait for it.
 small_log="--set front.log.bytes=1MiB --set front.log.commits=256"
 tight_log="--set front.log.bytes=896KiB --set front.log.commits=256"
 few_commits="--set front.log.bytes=2MiB --set front.log.commits=16"
+full_log="--set front.log.bytes=896KiB --set front.log.clean_percent=100"
 small_cache="--set front.cache.bytes=1MiB"
 
 # Of drives that are read and written by bytes: a share, a stack, and what the drive is
@@ -123,6 +125,7 @@ by_bytes() {
   for one in a b c d e f; do
     echo "1 bytefs@byte ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes $small_log"
   done
+  echo "4 bytefs@byte delete:files=8000,threads=8 $full_log"
   for stack in bytefs@byte bytefs-log@byte bytefs+discard@byte; do
     echo "4 $stack anything:ops=1200"
     echo "4 $stack anything:ops=1200 --set front.log.bytes=1MiB --set front.log.commits=64"

@@ -1,6 +1,7 @@
 //! The host in front of a drive.
 
 mod bytes;
+mod cuts;
 mod latency;
 mod resources;
 mod waits;

@@ -119,7 +119,7 @@ impl FrontMedia {
 }
 
 /// What a log is doing at an instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogState {
     /// Lines in it.
     pub lines: u32,

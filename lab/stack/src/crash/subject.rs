@@ -175,9 +175,7 @@ impl<H: Host> Files<H> {
 
 /// What a cut meets in a drive that is mapped into memory.
 fn met(device: &BlockDevice) -> Vec<&'static str> {
-    let Some(log) = device.drive().log_state() else {
-        return Vec::new();
-    };
+    let log = device.drive().log_state().unwrap_or_default();
     let all = [
         ("stores on their way", device.has_posted()),
         ("lines of open transactions", log.open_lines > 0),
