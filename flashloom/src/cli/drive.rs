@@ -151,6 +151,28 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
 }
 
 impl Found {
+    /// How a host reaches it, in words.
+    fn reached_by(&self) -> String {
+        let blocks = match self.interface {
+            ssd::Interface::Block => "blocks",
+            ssd::Interface::Streams => "blocks with streams",
+            ssd::Interface::Fdp => "blocks with flexible data placement",
+        };
+        match &self.config.front {
+            None => format!("by {blocks}"),
+            Some(front) if front.log.bytes.0 == 0 => {
+                format!(
+                    "by {blocks} and by bytes through a cache of {}",
+                    front.cache.bytes
+                )
+            }
+            Some(front) => format!(
+                "by {blocks} and by bytes through a log of {}",
+                front.log.bytes
+            ),
+        }
+    }
+
     fn lines(&self) -> Vec<(&'static str, String)> {
         let bytes = |n: u64| Bytes(n).to_string();
         let flash = &self.config.flash;
@@ -158,10 +180,7 @@ impl Found {
         let dies = self.config.geometry.dies();
         vec![
             ("file", format!("{}, {}", self.file, bytes(self.file_bytes))),
-            (
-                "drive",
-                format!("{} ({:?})", self.name, self.interface).to_lowercase(),
-            ),
+            ("drive", format!("{}, {}", self.name, self.reached_by())),
             ("capacity", bytes(self.capacity_bytes)),
             ("in use", bytes(self.mapped_bytes)),
             (

@@ -47,6 +47,25 @@ fn contents_come_back_as_they_were() {
 }
 
 #[test]
+fn drives_say_how_they_are_reached() {
+    for (preset, said) in [
+        ("block", "block, by blocks"),
+        ("fdp", "fdp, by blocks with flexible data placement"),
+        (
+            "byte",
+            "byte, by blocks and by bytes through a cache of 256 MiB",
+        ),
+    ] {
+        let bench = Bench::new();
+        let line = format!("drive create d.flash --preset {preset} --size 64MiB");
+        assert!(bench.done(&line).contains(said), "{preset}");
+        let info = bench.done("drive info d.flash");
+        let lines = info.lines().map(str::trim_end);
+        assert!(lines.into_iter().any(|l| l.ends_with(said)), "{info}");
+    }
+}
+
+#[test]
 fn a_shorter_image_leaves_zeros_behind_it() {
     let bench = Bench::new();
     bench.done("drive create d.flash --size 64MiB");

@@ -83,7 +83,8 @@ impl Core {
     }
 
     /// Brings the command of a block of `pages` pages into the controller, and its data
-    /// through the DRAM: at rest in the time that any drive needs.
+    /// through the DRAM: at rest in the time that any drive needs, unless its DRAM needs
+    /// longer.
     pub(crate) async fn enter_block(&self, front: &Front, pages: u32) {
         let firmware = self.config.controller.command + Self::lookups(front, pages);
         self.sim.sleep(firmware).await;
