@@ -6,9 +6,11 @@ use crate::tools::{assert_clean, has, save};
 use extfs::ext4;
 use extfs::lines::undo::{UndoLines, Undone};
 use extfs::{BLOCK, MkfsOptions, MountError, find_journal, pmfs};
-use host::RamDisk;
+use host::{BlockDevice, BlockPort, BytePort, HostConfig, RamDisk};
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
+use ssd::front::FrontConfig;
+use ssd::{Drive, DriveMedia, Preset};
 use std::collections::BTreeMap;
 use units::Bytes;
 use vfs::Body;
@@ -208,4 +210,43 @@ fn options_that_cannot_be_are_refused() {
         }
     });
     assert!(kept.to_image() == before, "nothing was changed");
+}
+
+#[test]
+fn a_log_without_transactions_is_recovered_too() {
+    let mut config = (Preset::named("byte").unwrap().config)().resized(Bytes(64 << 20));
+    config.flash.keep_contents = true;
+    let mut front = FrontConfig::write_log();
+    front.log.commits = Bytes(0);
+    config.front = Some(front);
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let media = DriveMedia::new(&config, Seed(1)).unwrap();
+    let drive = Drive::ready(&sim, &config, media, Seed(1)).unwrap();
+    let device = BlockDevice::new(&sim, HostConfig::default(), drive).unwrap();
+    assert!(!device.has_transactions());
+    kernel.block_on({
+        let device = device.clone();
+        async move {
+            let made = pmfs::mkfs_options(device.capacity().0 / BLOCK as u64);
+            pmfs::format(&device, &made).await.unwrap();
+            let mounted = pmfs::mount(&sim, &device, pmfs::Options::default()).await;
+            let driver = Driver::new(mounted.unwrap().0);
+            driver.put("file", b"lines").await.unwrap();
+            driver.fs.sync_all().await.unwrap();
+        }
+    });
+    let left = device.drive().at_power_cut();
+    let arrived = device.arriving(&mut Seed(1).stream("arriving"));
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let drive = Drive::power_on(&sim, &config, left, Seed(1)).await.unwrap();
+        let device = BlockDevice::after_cut(&sim, HostConfig::default(), drive, arrived).unwrap();
+        let mounted = pmfs::mount(&sim, &device, pmfs::Options::default()).await;
+        let driver = Driver::new(mounted.unwrap().0);
+        let node = driver.walk("file").await.unwrap();
+        assert_eq!(driver.read(&node).await.unwrap(), b"lines");
+        driver.unmount().await;
+    });
 }

@@ -122,12 +122,11 @@ pub async fn mount<P: BytePort>(
     mounting: MountOptions,
 ) -> std::result::Result<(ExtFs<UndoLines<P>>, Undone), MountError> {
     lines.check()?;
-    // Nothing may be stored before a log of the drive has been recovered, once.
-    if port.has_transactions() {
-        match port.recover().await {
-            Ok(()) | Err(ByteError::Recovered) => {}
-            Err(error) => return Err(broken(error).into()),
-        }
+    // Nothing may be stored before a log of the drive has been recovered, once, and
+    // there are logs without transactions.
+    match port.recover().await {
+        Ok(()) | Err(ByteError::Recovered) => {}
+        Err(error) => return Err(broken(error).into()),
     }
     let opened = open(port, lines.origin).await?;
     let undone = opened.undone;
