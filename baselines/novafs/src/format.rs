@@ -1,8 +1,8 @@
 //! The bytes of the format but those of log entries, one home per layout.
 //!
-//! Invariants: fields of a layout are sorted, do not overlap and fit its size, which
-//! the compiler checks; what must change at once lies in one line of 64 bytes; no
-//! bytes, however wrong, make a function here panic. All numbers are little endian.
+//! Invariants: a field is written down once, in a [`units::layout`] of a line; what must
+//! change at once lies in one line of 64 bytes; no bytes, however wrong, make a function
+//! here panic. All numbers are little endian.
 //!
 //! | pages | what |
 //! | --- | --- |
@@ -11,7 +11,6 @@
 //! | C + 1 to 2 C | the first page of each core's inode table |
 //! | the rest | pages of tables, logs, file contents and long values |
 
-use std::marker::PhantomData;
 use vfs::{FileKind, Ino, Timestamp};
 
 /// Bytes of a page.
@@ -28,98 +27,10 @@ pub(crate) type Line = [u8; LINE];
 /// A page.
 pub(crate) type Page = [u8; PAGE];
 
-/// A number as it lies on the medium.
-pub(crate) trait Value: Copy {
-    /// Its bytes.
-    const SIZE: usize;
-    /// Reads it from the start of `bytes`, which are long enough.
-    fn load(bytes: &[u8]) -> Self;
-    /// Writes it to the start of `bytes`, which are long enough.
-    fn save(self, bytes: &mut [u8]);
-}
-
-macro_rules! numbers {
-    ($($number:ty),*) => {$(
-        impl Value for $number {
-            const SIZE: usize = size_of::<$number>();
-            #[inline]
-            fn load(bytes: &[u8]) -> Self {
-                let mut own = [0; Self::SIZE];
-                own.copy_from_slice(&bytes[..Self::SIZE]);
-                Self::from_le_bytes(own)
-            }
-            #[inline]
-            fn save(self, bytes: &mut [u8]) {
-                bytes[..Self::SIZE].copy_from_slice(&self.to_le_bytes());
-            }
-        }
-    )*};
-}
-
-numbers!(u8, u16, u32, u64);
-
-/// Where a value lies in a layout.
-#[derive(Debug)]
-pub(crate) struct Field<T> {
-    at: usize,
-    kind: PhantomData<T>,
-}
-
-impl<T> Clone for Field<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Field<T> {}
-
-impl<T: Value> Field<T> {
-    pub(crate) const fn at(at: usize) -> Self {
-        Self {
-            at,
-            kind: PhantomData,
-        }
-    }
-
-    /// The byte behind it.
-    pub(crate) const fn end(self) -> usize {
-        self.at + T::SIZE
-    }
-
-    #[inline]
-    pub(crate) fn get(self, layout: &[u8]) -> T {
-        T::load(&layout[self.at..])
-    }
-
-    #[inline]
-    pub(crate) fn put(self, layout: &mut [u8], value: T) {
-        value.save(&mut layout[self.at..]);
-    }
-}
-
-/// Whether fields, as first byte and end of each, are sorted, apart and in a line.
-pub(crate) const fn is_sound(fields: &[(usize, usize)]) -> bool {
-    let (mut index, mut last) = (0, 0);
-    while index < fields.len() {
-        let (at, end) = fields[index];
-        if at < last {
-            return false;
-        }
-        last = end;
-        index += 1;
-    }
-    last <= LINE
-}
-
 /// Declares the fields of a line.
 macro_rules! line {
-    ($($(#[$doc:meta])* $name:ident: $kind:ty = $at:literal,)*) => {
-        $(
-            $(#[$doc])*
-            pub(crate) const $name: $crate::format::Field<$kind> =
-                $crate::format::Field::at($at);
-        )*
-        const _: () = assert!($crate::format::is_sound(&[$(($at, $name.end()),)*]));
+    ($($fields:tt)*) => {
+        units::layout! { 64: $($fields)* }
     };
 }
 pub(crate) use line;

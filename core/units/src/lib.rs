@@ -6,6 +6,7 @@
 //!
 //! This crate knows no drive, no host and no clock.
 
+pub mod layout;
 mod parse;
 mod size;
 mod time;
