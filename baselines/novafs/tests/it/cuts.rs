@@ -2,7 +2,7 @@
 //! durable is kept: what a call that has returned did is there, one that was under way
 //! has happened or not, and the medium is sound.
 
-use crate::bench::{Fs, cache, file_op, name_op, new_image};
+use crate::bench::{Fs, cache, new_image};
 use crate::cleaning::small_op;
 use host::RamDisk;
 use nand::Payload;
@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, Ns};
-use vfs::model::{Model, Op, Order, Tree, perform};
+use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
 use vfs::{
     Access, Atime, Attr, Body, CacheConfig, Clock, Compute, FileKind, Ino, Inode, Process, Result,
     Vfs,
@@ -257,8 +257,8 @@ impl Run {
 
 fn any_op(rng: &mut Rng) -> Op {
     match rng.below(3) {
-        0 => file_op(rng),
-        _ => name_op(rng),
+        0 => draw_on_file(rng),
+        _ => draw_on_names(rng),
     }
 }
 

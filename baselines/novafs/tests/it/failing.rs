@@ -1,6 +1,6 @@
 //! A medium that fails after so many stores.
 
-use crate::bench::{cache, file_op, name_op, new_image};
+use crate::bench::{cache, new_image};
 use host::{BlockPort, BytePort, Computing, RamDisk, Who};
 use novafs::{MountOptions, NovaFs, check};
 use sim::{Kernel, Seed};
@@ -8,7 +8,7 @@ use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
-use vfs::model::{Op, perform};
+use vfs::model::{Op, draw_on_file, draw_on_names, perform};
 use vfs::{Access, Body, Clock, Compute, Errno, Process, Vfs};
 
 /// A disk that takes so many stores and barriers more.
@@ -104,7 +104,7 @@ async fn work(sim: sim::Sim, port: Failing, seed: u64) {
     let p = Process::new(&vfs, Access::root());
     let mut rng = Seed(seed).stream("calls");
     for _ in 0..1_000 {
-        let op = [name_op, file_op][rng.below(2) as usize](&mut rng);
+        let op = [draw_on_names, draw_on_file][rng.below(2) as usize](&mut rng);
         if perform(&p, &op).await == Err(Errno::EIO) {
             assert!(vfs.body().is_read_only(), "after {op:?}");
             break;

@@ -1,24 +1,16 @@
 //! Programs on the file system beside the reference model of the file API.
 
-use crate::bench::{Fs, file_op, mounted, name_op, new_image};
+use crate::bench::{Fs, mounted, new_image};
 use host::RamDisk;
 use novafs::{Cleaning, check};
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::Cell;
 use std::rc::Rc;
-use vfs::model::{Model, Op, Order, Tree, perform};
+use vfs::model::{Model, Op, Order, Tree, draw, perform};
 use vfs::{Access, Process, Vfs};
 
 /// Draws calls.
 type Draw = fn(&mut Rng) -> Op;
-
-fn any_op(rng: &mut Rng) -> Op {
-    if rng.below(2) == 0 {
-        name_op(rng)
-    } else {
-        file_op(rng)
-    }
-}
 
 async fn steps(vfs: &Vfs<Fs>, rng: &mut Rng, model: &mut Model, draw: Draw, calls: u32) {
     let processes = [0, 1].map(|_| Process::new(vfs, Access::root()));
@@ -80,6 +72,6 @@ pub(crate) fn agree(seed: u64, pages: u64, draw: Draw, calls: u32) -> Cleaning {
 #[test]
 fn programs_see_what_the_model_says() {
     for seed in 0..24 {
-        agree(seed, 4_096, any_op, 2_000);
+        agree(seed, 4_096, draw, 2_000);
     }
 }

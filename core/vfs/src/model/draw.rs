@@ -10,9 +10,9 @@ use sim::Rng;
 /// directories, three names and five numbers of open files.
 pub fn draw(rng: &mut Rng) -> Op {
     if rng.below(2) == 0 {
-        name_op(rng)
+        draw_on_names(rng)
     } else {
-        file_op(rng)
+        draw_on_file(rng)
     }
 }
 
@@ -30,18 +30,19 @@ fn offset(rng: &mut Rng) -> u64 {
     }
 }
 
-fn name_op(rng: &mut Rng) -> Op {
+/// A change or a use of names and attributes.
+pub fn draw_on_names(rng: &mut Rng) -> Op {
     let (one, two) = (path(rng), path(rng));
-    let name = b"user.x".to_vec();
-    match rng.below(16) {
+    let name = [&b"user.x"[..], b"user.y"][rng.below(2) as usize].to_vec();
+    match rng.below(18) {
         0..4 => Op::Open {
             path: one,
             flags: OpenFlags::BOTH | OpenFlags::CREATE,
         },
         4..6 => Op::Mkdir { path: one },
         6 => Op::Rmdir { path: one },
-        7 => Op::Unlink { path: one },
-        8 | 9 => Op::Rename {
+        7 | 8 => Op::Unlink { path: one },
+        9 | 10 => Op::Rename {
             from: one,
             to: two,
             flags: RenameFlags {
@@ -49,7 +50,7 @@ fn name_op(rng: &mut Rng) -> Op {
                 exchange: false,
             },
         },
-        10 => Op::Rename {
+        11 => Op::Rename {
             from: one,
             to: two,
             flags: RenameFlags {
@@ -57,26 +58,28 @@ fn name_op(rng: &mut Rng) -> Op {
                 exchange: true,
             },
         },
-        11 => Op::Link {
+        12 => Op::Link {
             path: one,
             new: two,
         },
-        12 => Op::Symlink {
+        13 => Op::Symlink {
             target: two.repeat(1 + rng.below(20) as usize),
             path: one,
         },
-        13 => Op::ReadDir { path: one },
-        14 => Op::SetXattr {
+        14 => Op::ReadDir { path: one },
+        15 => Op::SetXattr {
             path: one,
             name,
-            value: vec![7; rng.below(400) as usize],
+            value: vec![7; rng.below(1_200) as usize],
             flags: XattrFlags::Any,
         },
+        16 => Op::RemoveXattr { path: one, name },
         _ => Op::GetXattr { path: one, name },
     }
 }
 
-fn file_op(rng: &mut Rng) -> Op {
+/// A use of what is open.
+pub fn draw_on_file(rng: &mut Rng) -> Op {
     let fd = rng.below(5) as u32;
     let (at, len) = (offset(rng), rng.below(30_000));
     match rng.below(12) {

@@ -13,7 +13,7 @@ mod draw;
 mod op;
 
 pub use crash::{Order, Tree, Violation, check, sizes};
-pub use draw::draw;
+pub use draw::{draw, draw_on_file, draw_on_names};
 pub use op::{Op, Value, perform};
 
 use crate::access::SGID;
