@@ -6,8 +6,8 @@
 
 use crate::fs::ExtFs;
 use crate::geometry::MountError;
-use crate::jbd2::{Jbd2, JournalConfig, JournalError, Mode, Recovery};
-use crate::journal::find_journal;
+use crate::jbd2::{Jbd2, JournalConfig, JournalError, Mode, Recovery, inspect};
+use crate::journal::{find_journal, find_torn_journal};
 use crate::mkfs::{Blocks, MkfsError, MkfsOptions, mkfs};
 use crate::mount::MountOptions;
 use crate::placer::Placer;
@@ -121,6 +121,14 @@ async fn write<P: BlockPort>(port: &P, run: Run, blocks: &Blocks) -> Result<(), 
     port.write(extent, content, Placement(0), who, false).await
 }
 
+/// Whether the superblock has lines of different times, as an undo journal leaves them.
+async fn is_torn<P: BlockPort>(port: &P) -> bool {
+    let Ok(Some(place)) = find_torn_journal(port).await else {
+        return false;
+    };
+    inspect(port, &place.runs).await.is_ok_and(|log| log.lent)
+}
+
 /// Replays the journal of the file system on `port` and mounts it.
 ///
 /// # Errors
@@ -130,7 +138,10 @@ pub async fn mount<P: BlockPort>(
     port: &P,
     options: Options,
 ) -> Result<(ExtFs<Jbd2<P>>, Recovery), Ext4Error> {
-    let place = find_journal(port).await?.ok_or(Ext4Error::NoJournal)?;
+    let place = match find_journal(port).await {
+        Err(MountError::Checksum) if is_torn(port).await => return Err(JournalError::Lent.into()),
+        found => found?.ok_or(Ext4Error::NoJournal)?,
+    };
     let placer = match options.placed {
         true => Placer::for_handles(port.handles()),
         false => Placer::default(),

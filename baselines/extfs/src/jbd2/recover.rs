@@ -201,6 +201,8 @@ pub struct Inspection {
     pub transactions: Vec<Inspected>,
     /// The transaction behind them is damaged.
     pub damaged: bool,
+    /// An undo journal of lines has the blocks of the log.
+    pub lent: bool,
 }
 
 /// A transaction of a log.
@@ -274,6 +276,7 @@ pub async fn inspect<P: BlockPort>(
         uuid: superblock.uuid,
         transactions: scan.transactions.into_iter().map(Inspected::from).collect(),
         damaged: scan.damaged,
+        lent: superblock.is_lent(),
     })
 }
 

@@ -160,6 +160,14 @@ fn edit(contents: &mut Contents, block: u64, edit: impl FnOnce(&mut [u8; BLOCK])
     contents.insert(block, Payload::Bytes(Arc::new(bytes)));
 }
 
+#[test]
+fn a_torn_superblock_is_not_taken_for_a_damaged_one() {
+    // A cut has left the head of the list of orphans and not the checksum.
+    let mut left = half_done(BLOCKS, 1);
+    edit(&mut left, 0, |block| block[1024 + 0xe8] ^= 1);
+    assert_eq!(by_block_journal(left), Taken::Refused);
+}
+
 /// Changes the superblock, and its checksum with it.
 fn edit_superblock(contents: &mut Contents, change: impl FnOnce(&mut [u8])) {
     edit(contents, 0, |block| {
