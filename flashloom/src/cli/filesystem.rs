@@ -8,6 +8,7 @@ use super::output::{self, Shown};
 use clap::{Args, ValueEnum};
 use engine::Access;
 use extfs::ext4::{self, Options};
+use extfs::lines::undo;
 use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, find_journal, pmfs};
 use host::{BlockDevice, HostConfig};
 use novafs::NovaFs;
@@ -29,6 +30,9 @@ pub(crate) enum Kind {
     /// ByteFS, on a drive that is read and written by bytes; the format is that of ext4
     #[value(name = "bytefs")]
     ByteFs,
+    /// ByteFS without what it needs of the firmware; the format is that of ext4
+    #[value(name = "bytefs-dual")]
+    ByteFsDual,
     /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
     Nova,
     /// PMFS, in place on a drive that is read and written by bytes; the format is that
@@ -42,6 +46,7 @@ impl Kind {
         match self {
             Self::Ext4 => "ext4",
             Self::ByteFs => "bytefs",
+            Self::ByteFsDual => "bytefs-dual",
             Self::Nova => "nova",
             Self::Pmfs => "pmfs",
         }
@@ -49,19 +54,14 @@ impl Kind {
 
     /// Whether its format is that of ext4.
     const fn is_ext4(self) -> bool {
-        matches!(self, Self::Ext4 | Self::ByteFs | Self::Pmfs)
-    }
-
-    /// Whether its format has a journal in blocks of its own.
-    const fn has_journal(self) -> bool {
-        matches!(self, Self::Ext4 | Self::Pmfs)
+        !matches!(self, Self::Nova)
     }
 
     /// Bytes of an inode, if nobody says how many.
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
-            Self::ByteFs | Self::Nova | Self::Pmfs => 128,
+            Self::ByteFs | Self::ByteFsDual | Self::Nova | Self::Pmfs => 128,
         }
     }
 
@@ -69,10 +69,7 @@ impl Kind {
     /// firmware.
     fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
         let mut drive = drive.clone();
-        if matches!(self, Self::Ext4) {
-            return Ok(drive);
-        }
-        if drive.front.is_none() {
+        if drive.front.is_none() && !matches!(self, Self::Ext4) {
             let reason = format!(
                 "{} needs a drive that is read and written by bytes, such as one of the preset \
                  byte",
@@ -100,15 +97,17 @@ pub(crate) struct Mkfs {
     /// A name for it, up to 16 bytes
     #[arg(long, default_value = "")]
     label: String,
-    /// Size of the journal; chosen by the size of the drive if not given
+    /// Size of the journal; chosen by the size of the drive if not given, and none for
+    /// bytefs, which needs one for `mount --data journal`
     #[arg(long, value_name = "SIZE")]
     journal: Option<Bytes>,
-    /// Bytes of an inode: 128 or 256; 128 for bytefs and pmfs, 256 for ext4 if not given
+    /// Bytes of an inode: 128 or 256; 256 for ext4, 128 for the others if not given
     #[arg(long, value_name = "BYTES")]
     inode_size: Option<u16>,
-    /// Bytes of the drive for each inode
-    #[arg(long, value_name = "SIZE", default_value = "16KiB")]
-    bytes_per_inode: Bytes,
+    /// Bytes of the drive for each inode: 16 KiB if not given; nova makes inodes as they
+    /// are needed
+    #[arg(long, value_name = "SIZE")]
+    bytes_per_inode: Option<Bytes>,
     /// Seed of its identity and of the hashes of its names
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -154,7 +153,9 @@ impl Mkfs {
             match kind {
                 Kind::Ext4 => ext4::format(&port, &options).await.map_err(|e| said(&e)),
                 Kind::ByteFs => bytefs::format(&port, &options).await.map_err(|e| said(&e)),
-                Kind::Pmfs => pmfs::format(&port, &options).await.map_err(|e| said(&e)),
+                Kind::Pmfs | Kind::ByteFsDual => {
+                    undo::format(&port, &options).await.map_err(|e| said(&e))
+                }
                 Kind::Nova => {
                     let options = novafs::MkfsOptions {
                         now: options.now,
@@ -177,39 +178,47 @@ impl Mkfs {
             let (high, low) = (identity.next_u64(), identity.next_u64());
             (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
         };
+        let new = MkfsOptions::new(bench.config.capacity.0 / BLOCK as u64);
         let mut options = MkfsOptions {
             // What a random identity looks like by RFC 4122.
             uuid: stamped(bytes()),
             hash_seed: bytes(),
             now: self.time,
             label: self.label.clone(),
-            bytes_per_inode: self.bytes_per_inode.0,
+            bytes_per_inode: self.bytes_per_inode.map_or(new.bytes_per_inode, |b| b.0),
             inode_size: self.inode_size.unwrap_or(self.kind.inode_size()),
-            ..MkfsOptions::new(bench.config.capacity.0 / BLOCK as u64)
+            ..new
         };
-        if !self.kind.is_ext4() && (self.inode_size.is_some() || !self.label.is_empty()) {
-            let reason = format!("{} has no label and one size of inodes", self.kind.name());
-            return Err(Failure::new(reason));
-        }
-        if !self.kind.has_journal() {
+        if !self.kind.is_ext4() {
+            self.refuse_what_ext4_has()?;
             options.journal_blocks = None;
-            let reason = format!("{} has no journal of blocks", self.kind.name());
-            return match self.journal {
-                None => Ok(options),
-                Some(_) => Err(Failure::new(reason)),
-            };
+            return Ok(options);
         }
         if let Some(size) = self.journal {
             let blocks = u32::try_from(size.0 / BLOCK as u64);
             let reason = "expected a journal of less than 16 TiB";
             let blocks = blocks.map_err(|_| Failure::new(reason))?;
             options.journal_blocks = Some(blocks);
-        }
-        if options.journal_blocks.is_none() {
+        } else if matches!(self.kind, Kind::ByteFs) {
+            options.journal_blocks = None;
+        } else if options.journal_blocks.is_none() {
             let small = "the drive is too small for a journal; expected at least 8 MiB";
             return Err(Failure::at(&self.path, small));
         }
         Ok(options)
+    }
+
+    fn refuse_what_ext4_has(&self) -> Result<(), Failure> {
+        let given = [
+            ("label", !self.label.is_empty()),
+            ("choice of the size of inodes", self.inode_size.is_some()),
+            ("fixed number of inodes", self.bytes_per_inode.is_some()),
+            ("journal of blocks", self.journal.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((what, _)) => Err(Failure::new(format!("{} has no {what}", self.kind.name()))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -285,7 +294,7 @@ impl Fsck {
             Kind::Ext4 => finish(&bench, &self.path, recover(sim, port))?,
             Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
             Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
-            Kind::Pmfs => finish(&bench, &self.path, undo_lines(sim, port))?,
+            Kind::Pmfs | Kind::ByteFsDual => finish(&bench, &self.path, undo_lines(sim, port))?,
         };
         let (replayed, mut findings) = match recovery {
             Ok(replayed) => (replayed, Vec::new()),
@@ -344,7 +353,8 @@ async fn recover_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
     Ok(0)
 }
 
-/// Undoes what did not commit and finishes what was interrupted.
+/// Undoes what did not commit and finishes what was interrupted: one journal, whoever
+/// has written it.
 async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
     let mounted = pmfs::mount(&sim, &port, pmfs::Options::default()).await;
     let (body, undone) = mounted.map_err(|e| e.to_string())?;

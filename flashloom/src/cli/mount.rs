@@ -5,7 +5,7 @@ use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
 use super::filesystem::Kind;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use engine::{Device, Engine, FileError, Handle, Signals, finish};
 use fuse::{CloseError, MountOptions, Show, Volume, VolumeFs};
 use host::{BlockDevice, HostConfig, HostError};
@@ -39,8 +39,22 @@ pub(crate) struct Mount {
     /// strictatime, nodiratime and their opposites
     #[arg(short, long, value_name = "LIST", default_value = "rw")]
     options: MountOptions,
+    /// What becomes of the contents of files when the power is cut
+    #[arg(long, value_enum, default_value = "ordered")]
+    data: Data,
     #[command(flatten)]
     run: Run,
+}
+
+/// How contents of files go to a drive.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Data {
+    /// They are there before what leads to them
+    Ordered,
+    /// They are not waited for: ext4 alone
+    Writeback,
+    /// They become durable together with what leads to them: ext4 and bytefs
+    Journal,
 }
 
 /// Why a file system could not be mounted.
@@ -69,9 +83,27 @@ impl Mount {
             mount: self,
             signals,
         };
-        let discard = ["discard".to_owned()];
-        let mounted = hosts::visit(self.kind.name(), &discard, Behaviour::default(), on);
+        let switches = self.switches()?;
+        let mounted = hosts::visit(self.kind.name(), &switches, Behaviour::default(), on);
         mounted.unwrap_or_else(|| Err(Failure::new("there is no such file system")))
+    }
+
+    /// The switches of the host.
+    fn switches(&self) -> Result<Vec<String>, Failure> {
+        let mut switches = vec!["discard".to_owned()];
+        let data = match self.data {
+            Data::Ordered => return Ok(switches),
+            Data::Writeback => "writeback",
+            Data::Journal => "journal",
+        };
+        let kind = self.kind.name();
+        if !hosts::switches(kind).iter().any(|(name, _)| *name == data) {
+            return Err(Failure::new(format!(
+                "{kind} cannot be mounted with --data {data}"
+            )));
+        }
+        switches.push(data.to_owned());
+        Ok(switches)
     }
 
     fn show<B: Body>(&self, volume: Handle<Volume<B>>, signals: Signals) -> Result<(), Failure> {

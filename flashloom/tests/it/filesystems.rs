@@ -110,10 +110,11 @@ fn a_drive_without_a_file_system_is_said_to_have_none() {
 fn file_systems_by_bytes_need_such_a_drive_and_are_sound_when_made() {
     let bench = Bench::new();
     bench.done("drive create d.flash --preset byte --size 64MiB");
-    for kind in ["bytefs", "pmfs", "nova", "bytefs"] {
+    for kind in ["bytefs", "pmfs", "nova", "bytefs-dual", "bytefs"] {
         let made = bench.json(&format!("mkfs {kind} d.flash"), "flashloom.mkfs/1");
         assert_eq!(made["filesystem"], kind);
-        assert_eq!(number(&made, "/journal_blocks") > 0, kind == "pmfs");
+        let has_journal = kind == "pmfs" || kind == "bytefs-dual";
+        assert_eq!(number(&made, "/journal_blocks") > 0, has_journal);
         let checked = bench.json(&format!("fsck {kind} d.flash"), "flashloom.fsck/1");
         assert_eq!(checked["sound"], true, "{kind}");
     }
@@ -123,14 +124,50 @@ fn file_systems_by_bytes_need_such_a_drive_and_are_sound_when_made() {
         ("mkfs bytefs b.flash", "b.flash: bytefs needs a drive"),
         ("mkfs pmfs b.flash", "b.flash: pmfs needs a drive"),
         ("mkfs nova b.flash", "b.flash: nova needs a drive"),
-        ("mkfs bytefs d.flash --journal 8MiB", "no journal of blocks"),
+        ("mkfs bytefs-dual b.flash", "b.flash: bytefs-dual needs"),
+        ("mkfs nova d.flash --journal 8MiB", "no journal of blocks"),
         ("mkfs nova d.flash --label x", "no label"),
+        ("mkfs nova d.flash --inode-size 256", "size of inodes"),
+        (
+            "mkfs nova d.flash --bytes-per-inode 4KiB",
+            "number of inodes",
+        ),
+        (
+            "mount nova d.flash . --data journal",
+            "cannot be mounted with",
+        ),
+        (
+            "mount bytefs d.flash . --data writeback",
+            "cannot be mounted",
+        ),
+        ("mount bytefs d.flash . --data journal", "has no journal"),
         ("inspect nova d.flash", "cannot be printed"),
         ("mount bytefs b.flash .", "no transactions"),
     ] {
         let said = bench.run(line);
         assert_eq!(said.code, Some(2), "{line}: {}", said.out);
         assert!(said.err.contains(why), "{line}: {}", said.err);
+    }
+}
+
+#[test]
+fn each_file_system_has_the_dram_of_the_drive_in_its_form() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --preset byte --size 64MiB");
+    let dram = |line: &str| {
+        bench.done(line);
+        let info = bench.json("drive info d.flash", "flashloom.drive-info/1");
+        let front = &info["config"]["front"];
+        let bytes = |part: &str| front[part]["bytes"].as_u64().is_some_and(|b| b > 0);
+        (bytes("log"), bytes("cache"))
+    };
+    for kind in ["ext4", "pmfs", "bytefs-dual"] {
+        assert_eq!(dram("mkfs bytefs d.flash"), (true, false));
+        assert_eq!(
+            dram(&format!("mkfs {kind} d.flash")),
+            (false, true),
+            "{kind}"
+        );
     }
 }
 

@@ -102,6 +102,29 @@ fn a_killed_bytefs_has_every_forced_file_and_is_an_ext4() {
 }
 
 #[test]
+fn a_killed_bytefs_with_a_journal_has_every_forced_file_and_is_an_ext4() {
+    if missing("/dev/fuse") {
+        return;
+    }
+    let line = "mount bytefs d.flash m --data journal --background";
+    let served = Served::prepared(Bench::new(), "--preset byte --size 64MiB", line);
+    served.bench.done("mkfs bytefs d.flash --journal 8MiB");
+    kill_and_look(&served);
+    check(&served);
+    served.bench.done("fsck bytefs d.flash");
+}
+
+#[test]
+fn a_killed_bytefs_dual_has_every_forced_file_and_is_an_ext4() {
+    let Some(served) = prepared_by_bytes("bytefs-dual") else {
+        return;
+    };
+    kill_and_look(&served);
+    check(&served);
+    served.bench.done("fsck bytefs-dual d.flash");
+}
+
+#[test]
 fn a_killed_nova_has_every_forced_file() {
     let Some(served) = prepared_by_bytes("nova") else {
         return;

@@ -177,6 +177,13 @@ pub fn visit<V: Visit>(
     }
 }
 
+/// The switches of the host of this name.
+#[must_use]
+pub fn switches(host: &str) -> &'static [Switch] {
+    let mut hosts = HOSTS.iter();
+    hosts.find(|(name, _)| *name == host).map_or(&[], |h| h.1)
+}
+
 /// Hosts that are built, and their switches with what each does.
 pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("raw", &[]),
