@@ -1,6 +1,6 @@
 //! The bytes of the format but those of log entries, one home per layout.
 //!
-//! Invariants: a field is written down once, in a [`units::layout`] of a line; what must
+//! Invariants: a field is written down once, in a [`mod@units::layout`] of a line; what must
 //! change at once lies in one line of 64 bytes; no bytes, however wrong, make a function
 //! here panic. All numbers are little endian.
 //!

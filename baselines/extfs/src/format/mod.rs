@@ -1,6 +1,6 @@
 //! The bytes of the format, one home per layout.
 //!
-//! Invariants: a field is written down once, in a [`units::layout`]; no bytes, however
+//! Invariants: a field is written down once, in a [`mod@units::layout`]; no bytes, however
 //! wrong, make a function here panic.
 //!
 //! All numbers on the medium are little endian, but those of the journal.
