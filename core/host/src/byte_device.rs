@@ -345,6 +345,7 @@ impl BytePort for BlockDevice {
             origin: who.origin,
         };
         shared.posting.push(crossed, posted);
+        shared.drive.expect_lines(at, len, crossed);
         if shared.posting.lines.get() > most as usize {
             let _held = self.core().hold().await;
             shared.push_posted().await;

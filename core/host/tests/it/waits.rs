@@ -206,3 +206,23 @@ fn a_verification_waits_for_what_was_stored_before_it_and_not_for_more() {
     });
     assert_eq!(alone, beside);
 }
+
+/// Time of `pages` stores to pages on flash of a drive with a cache, all verified.
+fn stores_to_flash(pages: u64) -> Ns {
+    on_drive(&drive(false), host(64), move |sim, device| async move {
+        on_flash(&sim, &device, 200).await;
+        let begin = sim.now();
+        for page in 0..pages {
+            store(&device, 7 * page * PAGE).await;
+        }
+        device.verify().await.unwrap();
+        sim.now().since(begin)
+    })
+}
+
+#[test]
+fn pages_of_stores_on_their_way_are_fetched_together() {
+    let (one, many) = (stores_to_flash(1), stores_to_flash(16));
+    assert!(one.0 > 40_000, "it comes from flash: {one}");
+    assert!(2 * many.0 < 16 * one.0, "{many} of 16, {one} of one");
+}

@@ -172,6 +172,36 @@ impl Drive {
         Ok(self.core.sim.now() + Core::answer(front, pages))
     }
 
+    /// Is told that lines at byte `at` will have crossed the link `when` it says, to be
+    /// stored in their turn. A cache begins to fetch the pages that they are a part of
+    /// then, so that fetches for several stores go on at a time.
+    pub fn expect_lines(&self, at: u64, len: u64, when: Ns) {
+        let Some(front) = self.core.front.as_ref().filter(|front| front.has_cache()) else {
+            return;
+        };
+        let Ok((first, end)) = lines_of(at, len, self.core.config.capacity.0) else {
+            return;
+        };
+        if !front.writes_back() {
+            return;
+        }
+        let parts = pieces(first, end).filter(|piece| piece.mask() != u64::MAX);
+        let missing = parts.map(|piece| piece.page).filter(|&page| {
+            let known = front.is_cached(page) || front.is_fetching(page);
+            !known && self.core.is_on_flash(page)
+        });
+        for page in missing {
+            let core = Rc::clone(&self.core);
+            self.core.sim.spawn_detached(async move {
+                core.sim.sleep_until(when).await;
+                if let Ok(front) = core.front() {
+                    // Who stores fetches it again if it does not come, and learns why.
+                    let _ = core.fetch(front, vec![page]).await;
+                }
+            });
+        }
+    }
+
     /// Commits `tx`.
     //= bytefs 4.3
     ///

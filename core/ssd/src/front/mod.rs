@@ -54,6 +54,9 @@
 //!   the host's.
 //! - Look-ups and the latency of the DRAM overlap with those of other accesses: a store
 //!   counts once its lines are in the DRAM, one after the other, and is answered later.
+//! - A cache begins to fetch the page of a store as its packet comes over the link, as
+//!   many at a time as the processor posts, though stores count in their order. If each
+//!   waited for the fetch of the one before, a miss would stop all.
 //! - How fast the DRAM is: `bytefs` names a latency (Table 1) and no rate of its boards'
 //!   DRAM. The default is the drive of `skybyte` Table 2.
 //! - A block goes through the DRAM once, page by page; that is within the time that any

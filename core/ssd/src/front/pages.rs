@@ -31,7 +31,7 @@ impl Drop for Fetching<'_> {
 }
 
 impl Front {
-    fn is_fetching(&self, page: u32) -> bool {
+    pub(super) fn is_fetching(&self, page: u32) -> bool {
         let cache = self.cache.as_ref();
         cache.is_some_and(|cache| cache.borrow().fetching.contains(&page))
     }
