@@ -33,6 +33,13 @@ pub(crate) struct Compare {
     /// fio job, or a plan (.toml), which says itself what varies
     #[arg(default_value = shipped::RECORDING.name)]
     workload: String,
+    /// The same as the first argument, as `run` takes it
+    #[arg(
+        long = "workload",
+        value_name = "WORKLOAD",
+        conflicts_with = "workload"
+    )]
+    named: Option<String>,
     /// Stacks, separated by commas [default: ext4@block,ext4@streams,ext4@fdp; for
     /// requests to a drive raw@block,raw@streams,raw@fdp]
     #[arg(long, value_delimiter = ',', value_name = "STACK,…")]
@@ -53,6 +60,11 @@ pub(crate) struct Compare {
 }
 
 impl Compare {
+    /// What is run.
+    fn workload(&self) -> &str {
+        self.named.as_deref().unwrap_or(&self.workload)
+    }
+
     pub(crate) fn run(&self) -> Answer {
         let experiment = self.experiment()?;
         if let Some(path) = &self.report {
@@ -63,7 +75,7 @@ impl Compare {
         self.choices.keep(database.as_deref(), &runs, &experiment)?;
         let comparison = Comparison {
             schema: COMPARE_SCHEMA.to_owned(),
-            workload: self.workload.clone(),
+            workload: self.workload().to_owned(),
             seed: experiment.plans.first().map_or(1, |plan| plan.seed),
             runs,
         };
@@ -75,11 +87,11 @@ impl Compare {
     }
 
     fn experiment(&self) -> Result<Experiment, Failure> {
-        if is_plan(&self.workload) {
+        if is_plan(self.workload()) {
             self.refuse_beside_plan()?;
-            return Experiment::of(stack::plan_file(&self.workload)?);
+            return Experiment::of(stack::plan_file(self.workload())?);
         }
-        let source = Source::new(&self.workload, &self.choices)?;
+        let source = Source::new(self.workload(), &self.choices)?;
         let usual = match source.asks_for_files() {
             true => FILE_STACKS,
             false => STACKS,
@@ -112,7 +124,7 @@ impl Compare {
         let Some((name, _)) = given.into_iter().find(|(_, given)| *given) else {
             return Ok(());
         };
-        let plan = Path::new(&self.workload);
+        let plan = Path::new(self.workload());
         let reason = format!("a plan says itself what is run; {name} does not go with one");
         Err(Failure::at(plan, reason))
     }

@@ -121,7 +121,7 @@ fn a_preset_and_its_table() {
             .filter(|l| !l.contains("wall") && !l.contains("memory"));
         lines.map(str::to_owned).collect()
     };
-    let shown = bench.done(line);
+    let shown = bench.done(&line.replace("compare ", "compare --workload "));
     let expected = table::comparison(&comparison, Style::default());
     assert_eq!(words(shown.trim_end()), words(expected.trim_end()));
     assert!(shown.contains("@fdp"), "{shown}");
