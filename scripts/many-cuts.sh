@@ -183,9 +183,9 @@ while read -r share stack workload rest; do
   read -ra found < <(jq -r '"\(.points) \(.recoveries_cut) \(.outside) \(.lost) \(.corrupt)"' <<<"$document")
   printf '%8d %8d %8d %6d %7d  %s\n' "${found[@]}" "$stack $workload $rest"
   jq -r '.failures[:3][] | "  \(.fault): \(.what)\n    \(.repeat)"' <<<"$document"
-  jq -c '.met' <<<"$document" >>"$met"
   for at in "${!sums[@]}"; do sums[at]=$((sums[at] + found[at])); done
   if [[ $stack = bytefs* ]]; then
+    jq -c '.met' <<<"$document" >>"$met"
     bytefs=($((bytefs[0] + found[0])) $((bytefs[1] + found[2])))
   fi
 done <"$list"

@@ -103,7 +103,12 @@ impl<P: Persist> ExtFs<P> {
         let result = self.write_back(node, &pages_of(at, part)).await;
         if result.is_err() {
             self.unpromise(node, pages);
-            node.update(|attr| attr.size = old);
+            // What came to the medium before the failure is there.
+            let landed = node.private.disk_size.get();
+            node.update(|attr| attr.size = old.max(landed));
+            if landed > old.max(at) {
+                return Ok((landed - at) as usize);
+            }
         }
         result.map(|()| part.len())
     }

@@ -116,7 +116,7 @@ impl<B: Body> Core<B> {
     }
 
     /// Whether one of the pages is on its way from or to the medium.
-    fn next_busy(&self, node: &NodeOf<B>, first: u64, end: u64) -> bool {
+    pub(crate) fn next_busy(&self, node: &NodeOf<B>, first: u64, end: u64) -> bool {
         if node.loading.get() == 0 && node.batches.borrow().is_empty() {
             return false;
         }

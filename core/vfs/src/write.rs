@@ -106,9 +106,8 @@ impl<B: Body> Core<B> {
         self.balance().await;
         if file.has(OpenFlags::DATA_SYNC) {
             let data_only = !file.has(OpenFlags::SYNC);
-            let first = offset / PAGE;
-            let pages = first..(offset + done).div_ceil(PAGE);
-            Box::pin(self.force(node, pages, data_only, &file.failures)).await?;
+            let range = offset..offset + done;
+            Box::pin(self.force(node, range, data_only, &file.failures)).await?;
         }
         Ok((offset, done))
     }
@@ -185,7 +184,7 @@ impl<B: Body> Core<B> {
         }
     }
 
-    fn is_dirty(&self, node: &NodeOf<B>, index: u64) -> bool {
+    pub(crate) fn is_dirty(&self, node: &NodeOf<B>, index: u64) -> bool {
         let frame = node.frame(index);
         frame.is_some_and(|frame| self.pool.borrow().frame(frame).is(state::DIRTY))
     }

@@ -213,7 +213,8 @@ impl<B: Body> Core<B> {
         // went past it: its page goes first.
         let end = self.body.end_on_medium(&node.inode);
         let last = end / PAGE..end.div_ceil(PAGE);
-        let goes_first = !last.is_empty() && last.end <= range.start;
+        let pending = self.is_dirty(node, last.start) || self.next_busy(node, last.start, last.end);
+        let goes_first = !last.is_empty() && last.end <= range.start && pending;
         let first = goes_first.then_some((last, true));
         for (range, wait) in first.into_iter().chain([(range, wait)]) {
             self.write_batches(node, range, wait, u64::MAX).await;
@@ -270,6 +271,7 @@ impl<B: Body> Core<B> {
     fn take_batch(&self, node: &NodeOf<B>, range: Range<u64>, wait: bool) -> (Batch, bool) {
         let mut taken = Vec::new();
         let mut blocked = false;
+        let end_page = self.body.end_on_medium(&node.inode) / PAGE;
         let mut pool = self.pool.borrow_mut();
         let mut pages = node.pages.borrow_mut();
         let mut at = range.start;
@@ -282,7 +284,8 @@ impl<B: Body> Core<B> {
             let frame = pool.frame_mut(frame);
             if frame.is(state::WRITING) {
                 blocked = wait;
-                if wait {
+                // Nothing behind the end goes before the page that the end is in.
+                if wait || index == end_page {
                     break;
                 }
                 continue;
@@ -335,19 +338,24 @@ impl<B: Body> Core<B> {
         self.progress.notify(&self.sim);
     }
 
-    /// Makes pages durable, and what leads to them.
+    /// Makes bytes durable, and what leads to them.
     pub(crate) async fn force(
         &self,
         node: &NodeOf<B>,
-        pages: Range<u64>,
+        range: Range<u64>,
         data_only: bool,
         known: &Cell<u32>,
     ) -> Result<()> {
         let act = self.begins(|| Act::Force {
             ino: node.ino(),
-            range: pages.start.saturating_mul(PAGE)..pages.end.saturating_mul(PAGE),
+            range: range.clone(),
             data_only,
         });
+        let end = match range.end {
+            u64::MAX => u64::MAX,
+            end => end.div_ceil(PAGE),
+        };
+        let pages = range.start / PAGE..end;
         self.write_back(node, pages, true).await;
         let told = node.failures.tell(known);
         let done = self.body.sync(&node.inode, data_only).await.and(told);

@@ -496,9 +496,12 @@ fn recovery_once_more_is_refused_and_changes_nothing() {
         let first = sim.spawn(async move { first.recover_bytes().await });
         // Its command has come to the drive, and pages are being written.
         sim.sleep(Ns::us(20)).await;
-        assert!(back.drive().must_recover());
+        assert!(back.drive().log_state().unwrap().is_unrecovered);
         assert_eq!(back.recover().await, Err(ByteError::Recovered));
-        assert!(back.drive().must_recover(), "the first one goes on");
+        assert!(
+            back.drive().log_state().unwrap().is_unrecovered,
+            "the first one goes on"
+        );
         assert_eq!(store(&back, 0, 1, 0).await, Err(ByteError::Unrecovered));
         let report = first.await.unwrap();
         assert_eq!((report.pages, report.kept), (20, 20));

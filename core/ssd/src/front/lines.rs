@@ -46,6 +46,22 @@ pub(super) fn pieces(first: u64, end: u64) -> impl Iterator<Item = Piece> + Clon
     })
 }
 
+/// Lines of a transaction that the store in the gate will append, until it is over.
+struct Arriving<'a>(&'a Front);
+
+impl<'a> Arriving<'a> {
+    fn new(front: &'a Front, lines: u32) -> Self {
+        front.arriving.set(lines);
+        Self(front)
+    }
+}
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        self.0.arriving.set(0);
+    }
+}
+
 impl Drive {
     /// Whether the drive is read and written by bytes too.
     #[must_use]
@@ -113,13 +129,6 @@ impl Drive {
         let (first, end) = lines_of(at, len, self.core.config.capacity.0)?;
         let waiting = waiting + front.arriving.get();
         self.core.check_store(front, (first, end), tx, waiting)
-    }
-
-    /// Whether nothing can be stored before [`Drive::recover`].
-    #[must_use]
-    pub fn must_recover(&self) -> bool {
-        let front = self.core.front.as_ref();
-        front.is_some_and(|front| front.unrecovered.get())
     }
 
     /// Writes the lines at byte `at`, for transaction `tx`; 0 is none. When this
@@ -317,18 +326,15 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), ByteError> {
         let gate = front.gate.acquire(1).await;
+        let open = if tx == 0 { 0 } else { (end - first) as u32 };
+        let arriving = Arriving::new(front, open);
         let descriptors = pieces(first, end).count() as u64 * DESCRIPTOR;
         let lines = (end - first) * LINE as u64;
         self.move_bytes(front, lines + descriptors).await;
         self.check_store(front, (first, end), tx, 0)?;
-        front
-            .arriving
-            .set(if tx == 0 { 0 } else { (end - first) as u32 });
         let appended = self.append_pieces(front, (first, end), tx, tag, bytes);
-        let appended = appended.await;
-        front.arriving.set(0);
-        appended?;
-        drop(gate);
+        appended.await?;
+        drop((arriving, gate));
         if self.must_clean(front) {
             front.work.notify(&self.sim);
         }
