@@ -93,12 +93,7 @@ fn a_killed_mount_has_every_forced_file() {
 
 #[test]
 fn a_killed_bytefs_has_every_forced_file_and_is_an_ext4() {
-    let Some(served) = prepared_by_bytes("bytefs") else {
-        return;
-    };
-    kill_and_look(&served);
-    check(&served);
-    served.bench.done("fsck bytefs d.flash");
+    a_killed_one_is_an_ext4("bytefs");
 }
 
 #[test]
@@ -116,12 +111,7 @@ fn a_killed_bytefs_with_a_journal_has_every_forced_file_and_is_an_ext4() {
 
 #[test]
 fn a_killed_bytefs_dual_has_every_forced_file_and_is_an_ext4() {
-    let Some(served) = prepared_by_bytes("bytefs-dual") else {
-        return;
-    };
-    kill_and_look(&served);
-    check(&served);
-    served.bench.done("fsck bytefs-dual d.flash");
+    a_killed_one_is_an_ext4("bytefs-dual");
 }
 
 #[test]
@@ -135,12 +125,17 @@ fn a_killed_nova_has_every_forced_file() {
 
 #[test]
 fn a_killed_pmfs_has_every_forced_file_and_is_an_ext4() {
-    let Some(served) = prepared_by_bytes("pmfs") else {
+    a_killed_one_is_an_ext4("pmfs");
+}
+
+/// Kills mounts of `kind`, which is in the format of ext4, and has others look at it.
+fn a_killed_one_is_an_ext4(kind: &str) {
+    let Some(served) = prepared_by_bytes(kind) else {
         return;
     };
     kill_and_look(&served);
     check(&served);
-    served.bench.done("fsck pmfs d.flash");
+    served.bench.done(&format!("fsck {kind} d.flash"));
 }
 
 /// Forces files and kills the mount, again and again; then all of them are there.

@@ -410,21 +410,26 @@ fn powered_on(device: &BlockDevice, config: &DriveConfig) -> (BlockDevice, Kerne
     (device.unwrap(), kernel)
 }
 
+/// A drive that was cut with something to recover, and with the number 2 on its way to
+/// its first 16 lines; powered on again.
+fn cut_with_lines_on_their_way(config: &DriveConfig) -> (BlockDevice, Kernel) {
+    let work = |_, device: BlockDevice| async move {
+        store(&device, 8_192, 1, 0).await.unwrap();
+        device.verify().await.unwrap();
+        for line in 0..16 {
+            store(&device, line * 64, 2, 0).await.unwrap();
+        }
+    };
+    let (_, device, _kernel) = on_drive(config, posting(64), work);
+    powered_on(&device, config)
+}
+
 #[test]
 fn what_arrived_at_a_cut_survives_the_next_one_with_or_without_transactions() {
     for commits in [Bytes(KIB), Bytes(0)] {
         let mut config = config(true);
         config.front.as_mut().unwrap().log.commits = commits;
-        let work = |_, device: BlockDevice| async move {
-            // Something that has to be recovered.
-            store(&device, 8_192, 1, 0).await.unwrap();
-            device.verify().await.unwrap();
-            for line in 0..16 {
-                store(&device, line * 64, 2, 0).await.unwrap();
-            }
-        };
-        let (_, device, _kernel) = on_drive(&config, posting(64), work);
-        let (back, kernel) = powered_on(&device, &config);
+        let (back, kernel) = cut_with_lines_on_their_way(&config);
         let arrived = new_lines(&back, 16);
         assert!((1..16).contains(&arrived), "some of 16: {arrived}");
         assert_eq!(on_their_way(&back), 0, "the log has them");
@@ -452,15 +457,7 @@ fn new_lines(device: &BlockDevice, lines: usize) -> usize {
 #[test]
 fn what_is_written_before_recovery_is_newer_than_what_arrived_at_the_cut() {
     let config = config(true);
-    let work = |_, device: BlockDevice| async move {
-        store(&device, 8_192, 1, 0).await.unwrap();
-        device.verify().await.unwrap();
-        for line in 0..16 {
-            store(&device, line * 64, 2, 0).await.unwrap();
-        }
-    };
-    let (_, device, _kernel) = on_drive(&config, posting(64), work);
-    let (back, kernel) = powered_on(&device, &config);
+    let (back, kernel) = cut_with_lines_on_their_way(&config);
     assert!(new_lines(&back, 16) > 0);
     let written = back.clone();
     kernel.block_on(async move {

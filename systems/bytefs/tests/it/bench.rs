@@ -99,6 +99,15 @@ impl Watch {
     }
 }
 
+/// Asserts that our checker finds nothing in an image, and one from `outside` neither.
+pub(crate) fn assert_sound(image: &[u8], outside: bool) {
+    if outside {
+        assert_clean(image);
+    } else {
+        assert_eq!(extfs::check(image), []);
+    }
+}
+
 /// Asserts that our own checker finds nothing, and `e2fsck -fn` neither.
 pub(crate) fn assert_clean(image: &[u8]) {
     assert_eq!(extfs::check(image), []);

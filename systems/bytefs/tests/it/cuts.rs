@@ -5,7 +5,7 @@
 //! ceiling.
 
 use crate::bench::{
-    Body, Contents, Mounted, Watch, assert_clean, cache, holding, open, put, root, small, vfs,
+    Body, Contents, Mounted, Watch, assert_sound, cache, holding, open, put, root, small, vfs,
 };
 use bytefs::{Metrics, Options};
 use host::RamDisk;
@@ -192,11 +192,7 @@ fn recover(left: Contents, options: Options, promised: [Option<Promised>; TASKS]
         judge(&vfs, promised).await;
         vfs.unmount().await.unwrap();
     });
-    let image = kept.to_image();
-    assert_eq!(extfs::check(&image[..]), []);
-    if outside {
-        assert_clean(&image);
-    }
+    assert_sound(&kept.to_image(), outside);
 }
 
 struct Run {

@@ -1,6 +1,6 @@
 //! A drive that fails.
 
-use crate::bench::{BLOCKS, Contents, cache, holding, open, put, root, small, vfs};
+use crate::bench::{BLOCKS, Contents, cache, holding, mounted, open, put, root, small, vfs};
 use bytefs::Options;
 use host::{BlockPort, BytePort, Computing, RamDisk, Who};
 use sim::{Kernel, Seed};
@@ -162,8 +162,7 @@ fn a_failure_is_told_and_what_was_durable_stays() {
         let disk = holding(&sim, left);
         let kept = disk.clone();
         kernel.block_on(async move {
-            let mounted = bytefs::mount(&sim, &disk, Options::default()).await;
-            let vfs = vfs(&sim, mounted.unwrap().0, cache(false));
+            let vfs = mounted(&sim, &disk, Options::default()).await;
             let process = root(&vfs);
             let fd = process.open(b"/first", OpenFlags::READ, 0).await.unwrap();
             let bytes = process.read_bytes(fd, 0, 5_000).await.unwrap();

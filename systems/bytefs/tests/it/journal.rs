@@ -1,8 +1,8 @@
 //! Contents of files that go through the journal: whole or not at all.
 
 use crate::bench::{
-    BLOCKS, Contents, Watch, assert_clean, cache, formatted, holding, mounted, open, put, root,
-    small, vfs, watched,
+    BLOCKS, Contents, Watch, assert_clean, assert_sound, cache, formatted, holding, mounted, open,
+    put, root, small, vfs, watched,
 };
 use bytefs::{ByteFsError, Data, Metrics, Options};
 use extfs::jbd2::{Inspection, inspect};
@@ -68,11 +68,7 @@ fn shown(left: Contents, options: Options, outside: bool) -> RangeInclusive<u8> 
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    let image = kept.to_image();
-    assert_eq!(extfs::check(&image[..]), []);
-    if outside {
-        assert_clean(&image);
-    }
+    assert_sound(&kept.to_image(), outside);
     found.get().0..=found.get().1
 }
 

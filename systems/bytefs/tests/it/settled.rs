@@ -1,7 +1,9 @@
 //! A call that has returned is there after a cut, though its commit went on its own and
 //! others changed the same directory meanwhile.
 
-use crate::bench::{Body, Contents, Watch, assert_clean, cache, holding, open, root, small, vfs};
+use crate::bench::{
+    Body, Contents, Watch, assert_sound, cache, holding, mounted, open, root, small, vfs,
+};
 use bytefs::{Metrics, Options};
 use host::RamDisk;
 use sim::{Kernel, Seed, Sim};
@@ -95,8 +97,7 @@ fn judge(left: Contents, ledger: &BTreeMap<String, Option<bool>>, outside: bool)
     let disk = holding(&sim, left);
     let kept = disk.clone();
     kernel.block_on(async move {
-        let mounted = bytefs::mount(&sim, &disk, Options::default()).await;
-        let vfs = vfs(&sim, mounted.unwrap().0, cache(false));
+        let vfs = mounted(&sim, &disk, Options::default()).await;
         let process = root(&vfs);
         for (path, there) in known {
             let flags = OpenFlags::PATH | OpenFlags::NO_FOLLOW;
@@ -110,11 +111,7 @@ fn judge(left: Contents, ledger: &BTreeMap<String, Option<bool>>, outside: bool)
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    let image = kept.to_image();
-    assert_eq!(extfs::check(&image[..]), []);
-    if outside {
-        assert_clean(&image);
-    }
+    assert_sound(&kept.to_image(), outside);
 }
 
 /// Runs all with a cut after one in `every` events; gives what was met.
