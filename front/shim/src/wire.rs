@@ -197,6 +197,9 @@ pub struct Head {
     pub fd2: i32,
     /// Flags of the call.
     pub flags: u32,
+    /// Calls of its thread that it interrupted, in signal handlers. Their
+    /// records follow, though they began earlier.
+    pub within: u32,
     /// When the call began, in nanoseconds of the system's monotonic clock.
     pub start: u64,
     /// When it ended.
@@ -268,6 +271,7 @@ impl Head {
             fd: -1,
             fd2: -1,
             flags: 0,
+            within: 0,
             start: 0,
             end: 0,
             result: 0,
@@ -326,7 +330,8 @@ impl Head {
         out.put(&self.fd.to_ne_bytes());
         out.put(&self.fd2.to_ne_bytes());
         out.put(&self.flags.to_ne_bytes());
-        out.put(&[0; 8]);
+        out.put(&self.within.to_ne_bytes());
+        out.put(&[0; 4]);
         out.put(&self.start.to_ne_bytes());
         out.put(&self.end.to_ne_bytes());
         out.put(&self.result.to_ne_bytes());
@@ -345,6 +350,7 @@ impl Head {
             fd: u32_at(bytes, 12)? as i32,
             fd2: u32_at(bytes, 16)? as i32,
             flags: u32_at(bytes, 20)?,
+            within: u32_at(bytes, 24)?,
             start: u64_at(bytes, 32)?,
             end: u64_at(bytes, 40)?,
             result: u64_at(bytes, 48)? as i64,
@@ -488,6 +494,7 @@ mod tests {
             .and(7);
         (head.infos, head.s1, head.s2) = (1, 3, 2);
         (head.start, head.end, head.result) = (10, 20, -2);
+        head.within = 3;
         let info = Info {
             mode: 0o100_644,
             links: 1,

@@ -3,6 +3,9 @@
 //! A record's time is that of its beginning, but for calls that answer with a
 //! descriptor, whose time is that of their end: the number may have been freed
 //! since they began.
+//!
+//! A log holds the records of a signal handler before that of the call that it
+//! interrupted, which began earlier; they are held back until that one is read.
 
 use super::ConvertError;
 use crate::wire::{Chunk, Head, Info, Op, Record};
@@ -11,6 +14,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Records that are held back at most: a program that jumps out of its handlers
+/// leaves records that never come.
+const HELD: usize = 4096;
 
 /// A record on its own.
 #[derive(Clone, Debug)]
@@ -44,11 +51,31 @@ struct Log {
     at: usize,
     /// The time of the last record; no later one comes before it.
     last: u64,
+    /// Records that are held back, by time and by their places in the log.
+    held: BTreeMap<(u64, u64), Said>,
+    /// Records that were held back so far.
+    count: u64,
+    /// Whether those wait for a call that they interrupted.
+    waits: bool,
 }
 
 impl Log {
-    /// The next record that is whole.
+    /// The next record in the order of time.
     fn next(&mut self) -> Result<Option<Said>, ConvertError> {
+        while self.held.is_empty() || (self.waits && self.held.len() < HELD) {
+            let Some(said) = self.read()? else { break };
+            self.waits = said.head.within > 0;
+            if !self.waits && self.held.is_empty() {
+                return Ok(Some(said));
+            }
+            self.count += 1;
+            self.held.insert((said.time(), self.count), said);
+        }
+        Ok(self.held.pop_first().map(|(_, said)| said))
+    }
+
+    /// The next record that is whole.
+    fn read(&mut self) -> Result<Option<Said>, ConvertError> {
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
             if let Some((record, size)) = Record::read(rest) {
@@ -129,6 +156,9 @@ impl Merged {
             bytes: Vec::new(),
             at: 0,
             last: 0,
+            held: BTreeMap::new(),
+            count: 0,
+            waits: false,
         });
         self.ready.push(None);
         *self.left.entry(pid).or_insert(0) += 1;

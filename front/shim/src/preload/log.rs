@@ -2,7 +2,8 @@
 //!
 //! Invariants: a [`Log`] belongs to one thread, which alone touches it, if need
 //! be from its signal handlers; a log whose image is not that of the process
-//! was copied by `fork` and its chunk is not mapped here.
+//! was copied by `fork` and its chunk is not mapped here; a chunk stays mapped
+//! while a call that a signal interrupted may have a place in it.
 
 use super::raw::{self, Text};
 use super::start::{self, State};
@@ -10,7 +11,7 @@ use super::watch;
 use crate::wire::{Chunk, Head, Info, OP_OFFSET, Op};
 use core::mem::MaybeUninit;
 use core::ptr::{null_mut, without_provenance_mut};
-use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, compiler_fence};
 
 /// Bytes of a thread's first chunk; each next one is larger, up to
 /// [`CHUNK_MAX`]. Small enough that a short-lived process costs little, large
@@ -25,13 +26,20 @@ pub(super) struct Log {
     image: u64,
     base: *mut u8,
     len: usize,
-    /// The chunk before, which stays mapped for whoever a signal interrupted
-    /// while it wrote there.
-    before: (*mut u8, usize),
-    cursor: AtomicUsize,
+    /// Where the next record begins, as [`cursor`] packs it.
+    cursor: AtomicU64,
     tid: u32,
+    /// The index of the next chunk.
     index: u32,
+    /// Calls in progress: more than one where signal handlers make them.
+    depth: u32,
     lost: u64,
+}
+
+/// The next place of a chunk. The number of the chunk is a part of it, so that
+/// a place is taken only in the chunk whose memory was read.
+fn cursor(index: u32, offset: usize) -> u64 {
+    u64::from(index) << 32 | offset as u64
 }
 
 /// What a record carries besides its head.
@@ -93,6 +101,60 @@ impl Answer for () {
     }
 }
 
+/// A call in progress, or a record being written.
+struct Within {
+    log: Option<*mut Log>,
+    /// Calls of this thread that it interrupted.
+    depth: u32,
+}
+
+impl Within {
+    #[inline]
+    fn enter() -> Self {
+        let log = mine();
+        // SAFETY: the log is this thread's. A handler that comes between the
+        // two accesses leaves the depth as it found it.
+        let depth = log.map_or(0, |log| unsafe {
+            let depth = (*log).depth;
+            (*log).depth = depth + 1;
+            depth
+        });
+        compiler_fence(Ordering::SeqCst);
+        Self { log, depth }
+    }
+
+    #[inline]
+    fn leave(self) {
+        compiler_fence(Ordering::SeqCst);
+        if let Some(log) = self.log {
+            // SAFETY: as above; a fork has copied the log to the same place.
+            unsafe { (*log).depth = self.depth };
+        }
+    }
+
+    /// Appends a record, to a new log if the call was a fork.
+    #[inline]
+    fn append(&self, mut head: Head, more: &More<'_>) {
+        // SAFETY: a log that was there is there.
+        let same = |log: &*mut Log| unsafe { (**log).image } == start::image();
+        let Some(log) = self.log.filter(same).or_else(mine) else {
+            return;
+        };
+        head.infos = more.infos.iter().flatten().count() as u16;
+        head.s1 = more.s1.len() as u16;
+        head.s2 = more.s2.len() as u16;
+        head.within = self.depth;
+        // SAFETY: the log is this thread's; a signal handler of this thread
+        // takes places of its own.
+        unsafe {
+            let place = reserve(log, &head);
+            if !place.is_null() {
+                write(place, &head, more);
+            }
+        }
+    }
+}
+
 /// Calls `next`, and appends what it did: `more` sees the answer as records
 /// hold it.
 #[inline]
@@ -101,12 +163,14 @@ pub(super) fn timed<'a, R: Answer>(
     next: impl FnOnce() -> R,
     more: impl FnOnce(&mut Head) -> More<'a>,
 ) -> R {
+    let within = Within::enter();
     head.start = raw::now();
     let answer = next();
     head.end = raw::now();
     head.result = answer.answer();
     let more = more(&mut head);
-    append(head, &more);
+    within.append(head, &more);
+    within.leave();
     answer
 }
 
@@ -131,41 +195,71 @@ pub(super) fn note(mut head: Head, more: &More<'_>) {
 
 /// Appends a record. `errno` is kept.
 #[inline]
-pub(super) fn append(mut head: Head, more: &More<'_>) {
-    let Some(log) = mine() else { return };
-    head.infos = more.infos.iter().flatten().count() as u16;
-    head.s1 = more.s1.len() as u16;
-    head.s2 = more.s2.len() as u16;
-    let size = head.size();
-    // SAFETY: the pointer is to the log of this thread, which nobody else
-    // touches; a signal handler of this thread takes places of its own.
-    unsafe {
-        let place = reserve(log, size);
-        if !place.is_null() {
-            write(place, &head, more);
-        }
-    }
+pub(super) fn append(head: Head, more: &More<'_>) {
+    let within = Within::enter();
+    within.append(head, more);
+    within.leave();
 }
 
-/// Room for `size` bytes in the log; null if there is none.
+/// Room for the record of `head` in the log; null if there is none.
 ///
 /// # Safety
 /// `log` is that of this thread.
 #[inline]
-unsafe fn reserve(log: *mut Log, size: usize) -> *mut u8 {
-    // SAFETY: the log is this thread's; what the cursor has passed is inside
-    // the chunk as long as the end is.
+unsafe fn reserve(log: *mut Log, head: &Head) -> *mut u8 {
+    let size = head.size();
+    // SAFETY: as for the function.
     unsafe {
-        let at = (*log).cursor.fetch_add(size, Ordering::Relaxed);
-        if at + size <= (*log).len {
-            return (*log).base.add(at);
+        loop {
+            if let Some(place) = take(log, size) {
+                return place;
+            }
+            // A handler may have opened a chunk since.
+            let opened = || (*log).room() >= size || next_chunk(log, head.within > 0);
+            if !start::quiet(opened) {
+                (*log).lost += 1;
+                return null_mut();
+            }
         }
-        if !start::quiet(|| next_chunk(log)) {
-            (*log).lost += 1;
-            return null_mut();
+    }
+}
+
+/// Takes the next `size` bytes of the chunk; `None` if it is full.
+///
+/// # Safety
+/// `log` is that of this thread.
+#[inline]
+unsafe fn take(log: *mut Log, size: usize) -> Option<*mut u8> {
+    // SAFETY: the log is this thread's. A handler that comes in between moves
+    // the cursor, and what was read before is read again; so a place is in the
+    // chunk whose base and length were read.
+    unsafe {
+        loop {
+            let at = (*log).cursor.load(Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            let base = (*log).base;
+            if (*log).room() < size {
+                return None;
+            }
+            compiler_fence(Ordering::SeqCst);
+            let next = at + size as u64;
+            let taken =
+                (*log)
+                    .cursor
+                    .compare_exchange_weak(at, next, Ordering::Relaxed, Ordering::Relaxed);
+            if taken.is_ok() {
+                return Some(base.add(at as u32 as usize));
+            }
         }
-        let at = (*log).cursor.fetch_add(size, Ordering::Relaxed);
-        (*log).base.add(at)
+    }
+}
+
+impl Log {
+    /// Bytes that are left in the chunk.
+    #[inline]
+    fn room(&self) -> usize {
+        let used = self.cursor.load(Ordering::Relaxed) as u32 as usize;
+        self.len.saturating_sub(used)
     }
 }
 
@@ -230,10 +324,10 @@ fn begin(log: *mut Log) -> Option<*mut Log> {
         image: start::image(),
         base: null_mut(),
         len: 0,
-        before: (null_mut(), 0),
-        cursor: AtomicUsize::new(0),
+        cursor: AtomicU64::new(0),
         tid: raw::id(libc::SYS_gettid),
         index: 0,
+        depth: 0,
         lost: 0,
     };
     // SAFETY: it is this thread's memory, of the right size.
@@ -265,32 +359,35 @@ fn unmap(place: *mut u8, len: usize) {
     }
 }
 
-/// Opens the next chunk of the log. `false` if the system refuses.
+/// Opens the next chunk of the log. `false` if the system refuses. The chunk
+/// before stays mapped if a call was `interrupted`, which may write there.
 ///
 /// # Safety
 /// `log` is that of this thread, and signals are blocked.
 #[cold]
-unsafe fn next_chunk(log: *mut Log) -> bool {
+unsafe fn next_chunk(log: *mut Log, interrupted: bool) -> bool {
     // SAFETY: signals are blocked, so this is the only one who has it.
     let log = unsafe { &mut *log };
     let len = (CHUNK_FIRST << (2 * log.index.min(3))).min(CHUNK_MAX);
-    let Some(base) = raw::keeping_errno(|| chunk(log.tid, log.index, len)) else {
+    let Some((base, index)) = raw::keeping_errno(|| chunk(log.tid, log.index, len)) else {
         return false;
     };
-    unmap(log.before.0, log.before.1);
-    log.before = (log.base, log.len);
+    if !interrupted {
+        unmap(log.base, log.len);
+    }
     let head = Chunk {
         pid: start::pid(),
         tid: log.tid,
         image: log.image,
-        index: log.index,
+        index,
     };
     let head = head.bytes();
     // SAFETY: a chunk is larger than its head.
     unsafe { core::ptr::copy_nonoverlapping(head.as_ptr(), base, head.len()) };
     (log.base, log.len) = (base, len);
-    log.index += 1;
-    log.cursor.store(Chunk::SIZE, Ordering::Relaxed);
+    log.index = index + 1;
+    log.cursor
+        .store(cursor(index, Chunk::SIZE), Ordering::Relaxed);
     if log.lost > 0 {
         let lost = core::mem::take(&mut log.lost);
         note(Head::new(Op::Lost).words(lost, 0, 0), &More::default());
@@ -299,8 +396,9 @@ unsafe fn next_chunk(log: *mut Log) -> bool {
 }
 
 /// A new file of `len` bytes in the first folder of the spool that has room,
-/// mapped and closed again.
-fn chunk(tid: u32, index: u32, len: usize) -> Option<*mut u8> {
+/// mapped and closed again, and its index: `index`, or a later one if a log
+/// that this thread has given back, or another thread of its number, went on.
+fn chunk(tid: u32, index: u32, len: usize) -> Option<(*mut u8, u32)> {
     let mut folders = start::spool().split(|&b| b == b':').peekable();
     while let Some(folder) = folders.next() {
         let last = folders.peek().is_none();
@@ -328,16 +426,9 @@ fn has_room(folder: &[u8]) -> bool {
     done && found.f_bavail > found.f_blocks / 2
 }
 
-fn chunk_in(folder: &[u8], (tid, index): (u32, u32), len: usize) -> Option<*mut u8> {
-    let mut path = Text::new();
-    path.bytes(folder).bytes(b"/");
-    path.number(start::pid().into()).bytes(b".");
-    path.number(start::image()).bytes(b".").number(tid.into());
-    path.bytes(b".").number(index.into());
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    let here = libc::AT_FDCWD as usize;
-    let args = [here, path.pointer() as usize, flags as usize, 0o600, 0, 0];
-    let fd = usize::try_from(raw::call(libc::SYS_openat, args)).ok()?;
+fn chunk_in(folder: &[u8], (tid, index): (u32, u32), len: usize) -> Option<(*mut u8, u32)> {
+    let (fd, index) = (index..u32::MAX).find_map(|index| create(folder, tid, index))?;
+    let fd = usize::try_from(fd).ok()?;
     let place = if extend(fd, len) {
         map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd as i32)
     } else {
@@ -349,7 +440,21 @@ fn chunk_in(folder: &[u8], (tid, index): (u32, u32), len: usize) -> Option<*mut 
     let place = place?;
     let advice = libc::MADV_DONTFORK as usize;
     raw::call(libc::SYS_madvise, [place as usize, len, advice, 0, 0, 0]);
-    Some(place)
+    Some((place, index))
+}
+
+/// Creates the file of a chunk; `None` if there is one.
+fn create(folder: &[u8], tid: u32, index: u32) -> Option<(isize, u32)> {
+    let mut path = Text::new();
+    path.bytes(folder).bytes(b"/");
+    path.number(start::pid().into()).bytes(b".");
+    path.number(start::image()).bytes(b".").number(tid.into());
+    path.bytes(b".").number(index.into());
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+    let here = libc::AT_FDCWD as usize;
+    let args = [here, path.pointer() as usize, flags as usize, 0o600, 0, 0];
+    let fd = raw::call(libc::SYS_openat, args);
+    (fd >= 0 || raw::errno() != libc::EEXIST).then_some((fd, index))
 }
 
 /// Allocates, so that no store into the mapping meets a full disk; where that
@@ -372,7 +477,6 @@ pub(super) unsafe fn end(log: *mut Log) {
     let log_was = unsafe { log.read() };
     if log_was.image == start::image() {
         unmap(log_was.base, log_was.len);
-        unmap(log_was.before.0, log_was.before.1);
     }
     unmap(log.cast(), size_of::<Log>());
 }

@@ -11,7 +11,7 @@
 //!   replace every descriptor it has, and a crash loses nothing that was
 //!   finished.
 //! - A signal handler may call hooks at any point: a record's place is taken by
-//!   one addition, and what opens the next chunk blocks signals.
+//!   one exchange, which tells how many calls it interrupted; what opens the next chunk blocks signals.
 //! - After `fork` by whatever name, the child finds the page that holds the
 //!   number of its image zeroed by the kernel (`MADV_WIPEONFORK`), and starts
 //!   logs of its own.

@@ -37,6 +37,18 @@ static void *writer(void *number)
     return NULL;
 }
 
+/* Ends soon, so that signals meet threads that begin and end. */
+static void *brief(void *number)
+{
+    char name[16];
+    snprintf(name, sizeof name, "b%ld", (long)number % 8);
+    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    for (int i = 0; i < 500; i++)
+        CHECK(write(fd, name, 2) == 2);
+    CHECK(close(fd) == 0);
+    return NULL;
+}
+
 static void wait_for(pid_t child, int wanted)
 {
     int status;
@@ -114,6 +126,12 @@ int main(void)
         CHECK(pthread_create(&threads[i], NULL, writer, (void *)i) == 0);
     for (int i = 0; i < 4; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+    for (long i = 0; i < 200; i += 4) {
+        for (long j = 0; j < 4; j++)
+            CHECK(pthread_create(&threads[j], NULL, brief, (void *)(i + j)) == 0);
+        for (int j = 0; j < 4; j++)
+            CHECK(pthread_join(threads[j], NULL) == 0);
+    }
     struct itimerval never = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &never, NULL);
     CHECK(close(ticks) == 0);
