@@ -2,14 +2,15 @@
 //! chunks for each page.
 //!
 //! The skip list is unrolled: a node holds the pages of a group of 64 that are there,
-//! in ascending order, with a bit for each. So a look-up takes a few steps in the 4
-//! bytes a node that say how nodes follow each other, then one to the node, one to the
-//! page, and one more if the page has several chunks.
+//! in ascending order, with a bit for each. A partition has few groups, so each has its
+//! place there, in the list or not. A look-up takes a step to the node, one to the
+//! page, and one more if the page has several chunks; only who changes the list or asks
+//! what comes next walks it.
 //!
 //! Invariants: the list of level 0 has every group of a partition that has pages, in
 //! ascending order, each level above a part of the one below. The height of a node is
 //! a function of its group, so the shape does not depend on what came first, and no
-//! chance is needed. A node has pages, and a page has chunks.
+//! chance is needed. A node is in the list if it has pages, and a page has chunks.
 
 use super::chunks::{Chunk, Lists, Pages};
 use super::index::Index;
@@ -19,18 +20,13 @@ use super::index::Index;
 pub const PARTITION_PAGES: u32 = 16 * 1024 * 1024 / 4096;
 /// Pages of a group.
 const GROUP: u32 = u64::BITS;
+/// Groups of a partition.
+const GROUPS: usize = (PARTITION_PAGES / GROUP) as usize;
 const LEVELS: usize = 3;
 const NIL: u8 = u8::MAX;
 
-/// How a node follows others.
-#[derive(Clone, Copy, Debug)]
-struct Links {
-    group: u8,
-    next: [u8; LEVELS],
-}
-
 /// The pages of a group that are in the log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Node {
     /// A bit for each that is there.
     there: u64,
@@ -38,13 +34,13 @@ struct Node {
     pages: u32,
 }
 
-/// The groups of a partition that have pages.
+/// The groups of a partition.
 #[derive(Clone, Debug)]
 struct Partition {
     head: [u8; LEVELS],
-    links: Vec<Links>,
-    nodes: Vec<Node>,
-    free: Vec<u8>,
+    /// Behind each group that has pages, the next one of each level.
+    next: [[u8; LEVELS]; GROUPS],
+    nodes: [Node; GROUPS],
 }
 
 /// The three-layer skip list.
@@ -53,7 +49,6 @@ pub struct SkipIndex {
     partitions: Vec<Option<Box<Partition>>>,
     pages: Pages,
     lists: Lists,
-    nodes: u64,
 }
 
 /// Levels of a group's node: one more with a chance of 1 in 4, by its number.
@@ -95,37 +90,34 @@ impl Partition {
     fn new() -> Self {
         Self {
             head: [NIL; LEVELS],
-            links: Vec::new(),
-            nodes: Vec::new(),
-            free: Vec::new(),
+            next: [[NIL; LEVELS]; GROUPS],
+            nodes: [Node::default(); GROUPS],
         }
     }
 
-    /// The links behind a node; those of the head behind `NIL`.
-    #[inline]
-    fn next(&self, node: u8, level: usize) -> u8 {
-        match node {
+    /// The group behind another; the first behind `NIL`.
+    fn next(&self, group: u8, level: usize) -> u8 {
+        match group {
             NIL => self.head[level],
-            _ => self.links[usize::from(node)].next[level],
+            _ => self.next[usize::from(group)][level],
         }
     }
 
-    fn set_next(&mut self, node: u8, level: usize, to: u8) {
-        match node {
+    fn set_next(&mut self, group: u8, level: usize, to: u8) {
+        match group {
             NIL => self.head[level] = to,
-            _ => self.links[usize::from(node)].next[level] = to,
+            _ => self.next[usize::from(group)][level] = to,
         }
     }
 
-    /// On each level the last node before `group`, `NIL` for the head.
-    #[inline]
+    /// On each level the last group before `group`, `NIL` for the head.
     fn before(&self, group: u8) -> [u8; LEVELS] {
         let mut path = [NIL; LEVELS];
         let mut at = NIL;
         for level in (0..LEVELS).rev() {
             loop {
                 let next = self.next(at, level);
-                if next == NIL || self.links[usize::from(next)].group >= group {
+                if next == NIL || next >= group {
                     break;
                 }
                 at = next;
@@ -135,83 +127,32 @@ impl Partition {
         path
     }
 
-    #[inline]
-    fn find(&self, group: u8) -> Option<u8> {
-        let mut at = NIL;
-        for level in (0..LEVELS).rev() {
-            loop {
-                let next = self.next(at, level);
-                if next == NIL {
-                    break;
-                }
-                match self.links[usize::from(next)].group.cmp(&group) {
-                    std::cmp::Ordering::Less => at = next,
-                    std::cmp::Ordering::Equal => return Some(next),
-                    std::cmp::Ordering::Greater => break,
-                }
-            }
-        }
-        None
-    }
-
-    /// The node of a group, which is made if it is not there.
-    fn find_or_insert(&mut self, group: u8) -> &mut Node {
-        let node = match self.find(group) {
-            Some(node) => node,
-            None => self.insert(group),
-        };
-        &mut self.nodes[usize::from(node)]
-    }
-
-    fn insert(&mut self, group: u8) -> u8 {
+    /// Takes a group into the list.
+    fn link(&mut self, group: u8) {
         let path = self.before(group);
-        let links = Links {
-            group,
-            next: [NIL; LEVELS],
-        };
-        let nothing = Node { there: 0, pages: 0 };
-        let node = match self.free.pop() {
-            Some(node) => {
-                self.links[usize::from(node)] = links;
-                self.nodes[usize::from(node)] = nothing;
-                node
-            }
-            None => {
-                self.links.push(links);
-                self.nodes.push(nothing);
-                (self.nodes.len() - 1) as u8
-            }
-        };
         for (level, &before) in path.iter().enumerate().take(height(group)) {
-            let next = self.next(before, level);
-            self.set_next(node, level, next);
-            self.set_next(before, level, node);
+            self.set_next(group, level, self.next(before, level));
+            self.set_next(before, level, group);
         }
-        node
     }
 
-    fn remove(&mut self, group: u8) {
+    /// Takes a group out of the list.
+    fn unlink(&mut self, group: u8) {
         let path = self.before(group);
-        let node = self.next(path[0], 0);
         for (level, &before) in path.iter().enumerate().take(height(group)) {
-            let next = self.next(node, level);
-            self.set_next(before, level, next);
+            self.set_next(before, level, self.next(group, level));
         }
-        self.free.push(node);
     }
 
     /// The first page from `bit` of `group` on: its group and bit.
     fn first_from(&self, group: u8, bit: u32) -> Option<(u8, u32)> {
-        let mut node = self.next(self.before(group)[0], 0);
-        while node != NIL {
-            let links = self.links[usize::from(node)];
-            let from = if links.group == group { bit } else { 0 };
-            if let Some(bit) = self.nodes[usize::from(node)].first_from(from) {
-                return Some((links.group, bit));
-            }
-            node = links.next[0];
-        }
-        None
+        let at = self.next(self.before(group)[0], 0);
+        let mut rest = std::iter::successors(Some(at), |&at| Some(self.next(at, 0)));
+        rest.by_ref().take_while(|&at| at != NIL).find_map(|at| {
+            let from = if at == group { bit } else { 0 };
+            let found = self.nodes[usize::from(at)].first_from(from)?;
+            Some((at, found))
+        })
     }
 }
 
@@ -220,7 +161,7 @@ impl SkipIndex {
     fn node(&self, page: u32) -> Option<Node> {
         let (at, group, bit) = split(page);
         let partition = self.partitions.get(at)?.as_deref()?;
-        let node = partition.nodes[usize::from(partition.find(group)?)];
+        let node = partition.nodes[usize::from(group)];
         node.has(bit).then_some(node)
     }
 }
@@ -232,15 +173,18 @@ impl Index for SkipIndex {
             self.partitions.resize_with(at + 1, || None);
         }
         let partition = self.partitions[at].get_or_insert_with(|| Box::new(Partition::new()));
-        let node = partition.find_or_insert(group);
+        let node = &mut partition.nodes[usize::from(group)];
         let rank = node.rank(bit);
         if node.has(bit) {
             self.lists.lay(self.pages.get_mut(node.pages, rank), chunk);
             return;
         }
-        self.nodes += u64::from(node.there == 0);
+        let first = node.there == 0;
         node.pages = self.pages.insert(node.pages, node.count(), rank, chunk);
         node.there |= 1 << bit;
+        if first {
+            partition.link(group);
+        }
     }
 
     #[inline]
@@ -271,14 +215,13 @@ impl Index for SkipIndex {
         let Some(partition) = self.partitions[at].as_deref_mut() else {
             return false;
         };
-        let node = partition.find_or_insert(group);
+        let node = &mut partition.nodes[usize::from(group)];
         let rank = node.rank(bit);
         self.lists.release(*self.pages.get(node.pages, rank));
         node.pages = self.pages.remove(node.pages, node.count(), rank);
         node.there &= !(1 << bit);
         if node.there == 0 {
-            partition.remove(group);
-            self.nodes -= 1;
+            partition.unlink(group);
         }
         true
     }
@@ -301,15 +244,16 @@ impl Index for SkipIndex {
         self.pages.len()
     }
 
-    /// An entry of the table is a pointer; a node its group, a bit for each of 64
-    /// pages, a pointer and 4/3 links of a byte; a page its one chunk, or a pointer to
+    /// An entry of the table is a pointer; a partition what it is here, with a bit for
+    /// each page and a pointer for each group; a page its one chunk, or a pointer to
     /// several and their number; a chunk what `bytefs` 4.3 lists. Blocks count as they
     /// are, with room that is not used.
     fn memory(&self) -> u64 {
         const POINTER: u64 = 4;
+        const PARTITION: u64 = GROUPS as u64 * (8 + POINTER + LEVELS as u64) + LEVELS as u64;
         const CHUNK: u64 = 1 + 4 + 4;
-        let nodes = self.nodes * (1 + 8 + POINTER) + self.nodes * 4 / 3;
+        let partitions = self.partitions.iter().flatten().count() as u64;
         let chunks = self.pages.room() + self.lists.room();
-        self.partitions.len() as u64 * POINTER + nodes + chunks * CHUNK
+        self.partitions.len() as u64 * POINTER + partitions * PARTITION + chunks * CHUNK
     }
 }
