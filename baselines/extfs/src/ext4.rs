@@ -7,7 +7,7 @@
 use crate::fs::ExtFs;
 use crate::geometry::MountError;
 use crate::jbd2::{Jbd2, JournalConfig, JournalError, Mode, Recovery, inspect};
-use crate::journal::{find_journal, find_torn_journal};
+use crate::journal::{JournalPlace, find_journal, find_torn_journal};
 use crate::mkfs::{Blocks, MkfsError, MkfsOptions, mkfs};
 use crate::mount::MountOptions;
 use crate::placer::Placer;
@@ -129,6 +129,28 @@ async fn is_torn<P: BlockPort>(port: &P) -> bool {
     inspect(port, &place.runs).await.is_ok_and(|log| log.lent)
 }
 
+async fn locate<P: BlockPort>(port: &P) -> Result<Option<JournalPlace>, Ext4Error> {
+    match find_journal(port).await {
+        Err(MountError::Checksum) if is_torn(port).await => Err(JournalError::Lent.into()),
+        found => Ok(found?),
+    }
+}
+
+/// Whether [`mount`] would replay something.
+///
+/// # Errors
+/// What is wrong with the file system or its journal, [`JournalError::Lent`] if that
+/// holds records of others, or why the drive failed.
+pub async fn has_to_recover<P: BlockPort>(port: &P) -> Result<bool, Ext4Error> {
+    let Some(place) = locate(port).await? else {
+        return Ok(false);
+    };
+    if inspect(port, &place.runs).await?.lent {
+        return Err(JournalError::Lent.into());
+    }
+    Ok(place.needs_recovery)
+}
+
 /// Replays the journal of the file system on `port` and mounts it.
 ///
 /// # Errors
@@ -138,10 +160,7 @@ pub async fn mount<P: BlockPort>(
     port: &P,
     options: Options,
 ) -> Result<(ExtFs<Jbd2<P>>, Recovery), Ext4Error> {
-    let place = match find_journal(port).await {
-        Err(MountError::Checksum) if is_torn(port).await => return Err(JournalError::Lent.into()),
-        found => found?.ok_or(Ext4Error::NoJournal)?,
-    };
+    let place = locate(port).await?.ok_or(Ext4Error::NoJournal)?;
     let placer = match options.placed {
         true => Placer::for_handles(port.handles()),
         false => Placer::default(),

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use engine::Access;
 use extfs::ext4::{self, Options};
 use extfs::lines::undo;
-use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, find_journal, pmfs};
+use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, pmfs};
 use host::{BlockDevice, HostConfig};
 use novafs::NovaFs;
 use serde::Serialize;
@@ -335,8 +335,8 @@ impl Fsck {
 /// Replays the journal and finishes what was interrupted, if there is a journal
 /// that wants it. How many transactions were replayed.
 async fn recover(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let found = find_journal(&port).await.map_err(|e| e.to_string())?;
-    if found.is_none_or(|place| !place.needs_recovery) {
+    let wanted = ext4::has_to_recover(&port).await;
+    if !wanted.map_err(|e| e.to_string())? {
         return Ok(0);
     }
     let mounted = ext4::mount(&sim, &port, Options::default()).await;

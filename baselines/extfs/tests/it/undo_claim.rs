@@ -41,12 +41,18 @@ fn by_block_journal(contents: Contents) -> Taken {
     let disk = holding(&sim, BLOCKS, contents);
     let kept = disk.clone();
     let taken = kernel.block_on(async move {
+        let asked = ext4::has_to_recover(&disk).await.map(drop);
         match ext4::mount(&sim, &disk, Options::default()).await {
             Ok((body, _)) => {
+                asked.unwrap();
                 Driver::new(body).unmount().await;
                 Taken::Whole
             }
-            Err(Ext4Error::Journal(JournalError::Lent)) => Taken::Refused,
+            Err(Ext4Error::Journal(JournalError::Lent)) => {
+                let asked = asked.unwrap_err();
+                assert!(matches!(asked, Ext4Error::Journal(JournalError::Lent)));
+                Taken::Refused
+            }
             Err(error) => panic!("{error}"),
         }
     });
