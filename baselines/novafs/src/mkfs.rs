@@ -49,6 +49,7 @@ pub async fn mkfs<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), Mo
         let origin = options.origin;
         Who { origin, purpose }
     };
+    port.recover_once().await?;
     // Nothing is there before the superblock is.
     port.store(0, &[0; PAGE], 0, who(Purpose::Superblock))
         .await?;

@@ -190,6 +190,8 @@ impl<P: BytePort> NovaFs<P> {
             purpose: Purpose::Superblock,
         };
         let found = port.capacity().0 / PAGE_BYTES;
+        // Nothing may be stored before a log of the drive has been recovered.
+        port.recover_once().await?;
         port.load(0, &mut line, who).await?;
         let geometry = Geometry::decode(&line).ok_or(MountError::Superblock)?;
         let pages = geometry.pages;

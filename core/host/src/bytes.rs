@@ -66,4 +66,16 @@ pub trait BytePort: BlockPort {
     /// If that was done since power-on, or is being done, and nothing changes then; if
     /// the medium fails.
     async fn recover(&self) -> Result<(), ByteError>;
+
+    /// Lets the drive recover unless it has since power-on, and says whether it did.
+    ///
+    /// # Errors
+    /// If the medium fails.
+    async fn recover_once(&self) -> Result<bool, ByteError> {
+        match self.recover().await {
+            Ok(()) => Ok(true),
+            Err(ByteError::Recovered) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 }

@@ -108,9 +108,10 @@ pub(crate) struct Mkfs {
     /// are needed
     #[arg(long, value_name = "SIZE")]
     bytes_per_inode: Option<Bytes>,
-    /// Seed of its identity and of the hashes of its names
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of its identity and of the hashes of its names: 1 if not given; nova has
+    /// neither
+    #[arg(long)]
+    seed: Option<u64>,
     /// When it says it was made: seconds since 1970, or `now`
     ///
     /// By default always the same, so that the same command makes the same bytes.
@@ -173,7 +174,7 @@ impl Mkfs {
     }
 
     fn options(&self, bench: &Bench) -> Result<MkfsOptions, Failure> {
-        let mut identity = Seed(self.seed).stream("mkfs");
+        let mut identity = Seed(self.seed.unwrap_or(1)).stream("mkfs");
         let mut bytes = || {
             let (high, low) = (identity.next_u64(), identity.next_u64());
             (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
@@ -211,6 +212,7 @@ impl Mkfs {
     fn refuse_what_ext4_has(&self) -> Result<(), Failure> {
         let given = [
             ("label", !self.label.is_empty()),
+            ("seed", self.seed.is_some()),
             ("choice of the size of inodes", self.inode_size.is_some()),
             ("fixed number of inodes", self.bytes_per_inode.is_some()),
             ("journal of blocks", self.journal.is_some()),

@@ -127,6 +127,7 @@ fn file_systems_by_bytes_need_such_a_drive_and_are_sound_when_made() {
         ("mkfs bytefs-dual b.flash", "b.flash: bytefs-dual needs"),
         ("mkfs nova d.flash --journal 8MiB", "no journal of blocks"),
         ("mkfs nova d.flash --label x", "no label"),
+        ("mkfs nova d.flash --seed 2", "no seed"),
         ("mkfs nova d.flash --inode-size 256", "size of inodes"),
         (
             "mkfs nova d.flash --bytes-per-inode 4KiB",

@@ -76,7 +76,7 @@ pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), 
     if !port.has_transactions() {
         return Err(ByteFsError::NoTransactions);
     }
-    let recovered = recover(port).await?;
+    let recovered = port.recover_once().await?;
     let old = if recovered {
         None
     } else {
@@ -119,7 +119,7 @@ pub async fn mount<P: BytePort>(
     };
     options.lines(Placement(0)).check()?;
     at_least("tx_ids", u64::from(options.tx_ids), 1)?;
-    let recovered = recover(port).await?;
+    let recovered = port.recover_once().await?;
     let record = read_record(port).await?.unwrap_or(Record::new());
     if !recovered && !record.clean {
         return Err(ByteFsError::InUse);
@@ -168,15 +168,6 @@ async fn open_journal<P: BytePort>(
     let (journal, recovery) = opened.await?;
     let has_error = place.has_error || recovery.errno != 0;
     Ok((Some(journal), has_error))
-}
-
-/// Whether the drive recovered now; it does so once after power-on.
-async fn recover<P: BytePort>(port: &P) -> Result<bool, ByteError> {
-    match port.recover().await {
-        Ok(()) => Ok(true),
-        Err(ByteError::Recovered) => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 const fn superblock(origin: Origin) -> Who {

@@ -59,7 +59,6 @@ use host::{BytePort, Purpose};
 use recover::{Opened, open};
 use ring::{Refusal, Ring, Ticket};
 use sim::{Semaphore, Signal, Sim};
-use ssd::ByteError;
 use std::cell::{Cell, RefCell};
 use vfs::{Errno, Result};
 
@@ -124,10 +123,7 @@ pub async fn mount<P: BytePort>(
     lines.check()?;
     // Nothing may be stored before a log of the drive has been recovered, once, and
     // there are logs without transactions.
-    match port.recover().await {
-        Ok(()) | Err(ByteError::Recovered) => {}
-        Err(error) => return Err(broken(error).into()),
-    }
+    port.recover_once().await.map_err(broken)?;
     let opened = open(port, lines.origin).await?;
     let undone = opened.undone;
     let undo = Undo::new(sim, opened);
