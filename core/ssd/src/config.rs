@@ -4,6 +4,7 @@
 //! file starts from a preset and changes what it names.
 
 use crate::front::{self, FrontConfig};
+use crate::zoned::ZoneConfig;
 use nand::{Faults, Geometry, GeometryError, Part, Timing};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Ns};
@@ -39,6 +40,9 @@ pub struct DriveConfig {
     /// conventional one has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front: Option<FrontConfig>,
+    /// The zones of a zoned drive; no other one has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZoneConfig>,
 }
 
 /// The interface of a drive.
@@ -51,6 +55,8 @@ pub enum Interface {
     Streams,
     /// NVMe flexible data placement.
     Fdp,
+    /// Zones that are written in order, as NVMe has them.
+    Zoned,
 }
 
 /// The kind of flash and how its dies serve their queues.
@@ -329,9 +335,13 @@ impl DriveConfig {
     /// The same drive with `capacity` for the host: blocks are added or taken
     /// away, and below 256 lines they get smaller, so that a small drive still has
     /// room to collect garbage. Dies, planes, pages and times stay. A very small
-    /// drive has more spare flash than this one, whatever its interface.
+    /// drive has more spare flash than this one, whatever its interface. A zoned drive
+    /// gets whole zones, at least as many as hold `capacity`.
     #[must_use]
     pub fn resized(&self, capacity: Bytes) -> Self {
+        if self.zones.is_some() {
+            return self.resized_zones(capacity);
+        }
         let mut config = self.clone();
         let lines = |c: &Self| u64::from(c.geometry.blocks_per_plane - c.wear.spare_blocks);
         let raw_per_line = |c: &Self| c.geometry.bytes() / u64::from(c.geometry.blocks_per_plane);

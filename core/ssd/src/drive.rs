@@ -15,6 +15,7 @@ use crate::media::{DriveMedia, Dump};
 use crate::recover;
 use crate::state::State;
 use crate::wlog::LINE;
+use crate::zoned::{self, ZoneStatus, Zones};
 use nand::{Counters, Nand, Payload, UNIT};
 use sim::{Discipline, Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
@@ -90,6 +91,9 @@ pub enum IoError {
     /// No free line can be had: too many blocks went bad.
     #[error("the drive is out of spare blocks and has become read-only")]
     ReadOnly,
+    /// A zone refused it, or its flash failed.
+    #[error(transparent)]
+    Zone(#[from] ZoneStatus),
 }
 
 /// What all tasks of the firmware share.
@@ -127,6 +131,8 @@ pub(crate) struct Core {
 #[derive(Clone)]
 pub struct Drive {
     pub(crate) core: Rc<Core>,
+    /// What makes it a zoned one; `core` has its conventional zones then.
+    pub(crate) zones: Option<Zones>,
 }
 
 impl Drive {
@@ -143,6 +149,9 @@ impl Drive {
     ) -> Result<Self, ConfigError> {
         let drive = Self::prepare(sim, config, media, seed)?;
         crate::poweron::read_spares(&drive.core).await;
+        if let Some(zones) = &drive.zones {
+            zones.inner.repair().await;
+        }
         drive.start();
         Ok(drive)
     }
@@ -158,17 +167,23 @@ impl Drive {
         seed: Seed,
     ) -> Result<Self, ConfigError> {
         let drive = Self::prepare(sim, config, media, seed)?;
+        if let Some(zones) = &drive.zones {
+            zones.inner.repair_at_once();
+        }
         drive.start();
         Ok(drive)
     }
 
-    fn prepare(
+    /// A drive whose firmware has not started, and that is to be recovered.
+    pub(crate) fn prepare(
         sim: &Sim,
         config: &DriveConfig,
         media: DriveMedia,
         seed: Seed,
     ) -> Result<Self, ConfigError> {
         let layout = Layout::new(config)?;
+        let (whole, kept) = (config, media.zones);
+        let config = &zoned::conventional(whole)?;
         let discipline = Discipline {
             bypass_limit: if config.flash.reads_first {
                 config.flash.bypass_limit
@@ -216,14 +231,20 @@ impl Drive {
             nand,
             layout,
         };
-        Ok(Self {
-            core: Rc::new(core),
-        })
+        let core = Rc::new(core);
+        let zones = Zones::new(&core, whole, kept)?;
+        Ok(Self { core, zones })
     }
 
     /// Starts the firmware's tasks and takes the saved buffer back in.
     fn start(&self) {
         let core = &self.core;
+        if let Some(zones) = &self.zones {
+            zones.inner.start();
+        }
+        if core.layout.lines() == 0 {
+            return;
+        }
         for frontier in 0..core.journal_frontier() {
             let core = Rc::clone(core);
             let writer = async move { core.write_frontier(frontier).await };
@@ -247,16 +268,18 @@ impl Drive {
         core.restore_dump();
     }
 
-    /// Bytes that the host may use.
+    /// Bytes that its addresses run over: those that the host may use, and on a zoned
+    /// drive also those between the capacity and the size of each zone.
     #[must_use]
     pub fn capacity(&self) -> Bytes {
-        self.core.config.capacity
+        self.config().address_space()
     }
 
     /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &DriveConfig {
-        &self.core.config
+        let zones = self.zones.as_ref();
+        zones.map_or(&self.core.config, |zones| &zones.inner.config)
     }
 
     /// Its resolved sizes.
@@ -356,7 +379,9 @@ impl Drive {
         let media = self.core.nand.media();
         let mut erases = Vec::new();
         let mut bad = 0;
-        for block in recover::all_blocks(&self.core.layout) {
+        let geometry = self.core.nand.geometry();
+        let blocks = 0..geometry.blocks() as usize;
+        for block in blocks.map(|index| geometry.block_at(index)) {
             if media.state(block) == nand::BlockState::Bad {
                 bad += 1;
             } else {
@@ -379,6 +404,9 @@ impl Drive {
         if let Some(front) = &self.core.front {
             front.check();
         }
+        if let Some(zones) = &self.zones {
+            zones.inner.check();
+        }
     }
 
     /// What a power cut at this instant leaves.
@@ -390,6 +418,7 @@ impl Drive {
             cells: self.core.nand.at_power_cut(),
             dump: self.core.saved(),
             front: self.core.saved_front(),
+            zones: self.saved_zones(),
             smart,
         }
     }
@@ -419,10 +448,15 @@ impl Drive {
     pub async fn shutdown(&self) -> DriveMedia {
         self.core.flush_front().await;
         self.core.write_out().await;
+        if let Some(zones) = &self.zones {
+            // What can not be written stays in the buffer, and is saved or lost.
+            let _ = zones.inner.write_out().await;
+        }
         DriveMedia {
             cells: self.core.nand.at_power_cut(),
             dump: self.core.saved(),
             front: self.core.saved_front(),
+            zones: self.saved_zones(),
             smart: self.smart(),
         }
     }
@@ -432,15 +466,10 @@ impl Drive {
     /// # Errors
     /// Past the end, or if the flash cannot be read.
     pub async fn read(&self, extent: Extent, sink: &mut impl Sink) -> Result<(), IoError> {
-        self.core.check_range(extent)?;
-        self.core.count_command(true);
-        let result = self.core.read(extent, sink).await;
-        if result.is_err() {
-            let mut smart = self.core.smart.get();
-            smart.media_errors += 1;
-            self.core.smart.set(smart);
+        match &self.zones {
+            Some(zones) => Ok(zones.read(extent, sink).await?),
+            None => self.core.read_block(extent, sink).await,
         }
-        result
     }
 
     /// Writes `content` to `extent`. When this returns the write is acknowledged:
@@ -459,22 +488,24 @@ impl Drive {
         origin: Origin,
         fua: bool,
     ) -> Result<(), IoError> {
-        self.core.check_range(extent)?;
-        self.core.count_command(false);
-        let frontier = self.core.host_frontier(placement)?;
-        self.core.write(extent, content, frontier, origin).await?;
-        if fua {
-            Box::pin(self.core.flush()).await?;
+        if let Some(zones) = &self.zones {
+            return Ok(zones.write(extent, content, origin, fua).await?);
         }
-        Ok(())
+        let core = &self.core;
+        core.write_block(extent, content, placement, origin, fua)
+            .await
     }
 
     /// Deallocates the mapped pages that lie wholly in `extent`; they read as
-    /// zeros from then on.
+    /// zeros from then on. Zones that are written in order stay as they are: it is a
+    /// reset that makes them empty.
     ///
     /// # Errors
     /// Past the end, or a drive out of spare blocks.
     pub async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        if self.zones.is_some() {
+            return self.trim_zones(extent).await;
+        }
         self.core.check_range(extent)?;
         self.core.trim(extent).await
     }
@@ -484,95 +515,14 @@ impl Drive {
     /// # Errors
     /// On a drive out of spare blocks.
     pub async fn flush(&self) -> Result<(), IoError> {
+        if let Some(zones) = &self.zones {
+            return Ok(zones.flush().await?);
+        }
         self.core.state.borrow_mut().ledger.flushes += 1;
         self.core
             .sim
             .sleep(self.core.config.controller.command)
             .await;
         self.core.flush().await
-    }
-}
-
-impl Core {
-    fn check_range(&self, extent: Extent) -> Result<(), IoError> {
-        let sectors = self.config.capacity.0 / SECTOR;
-        let fits = extent.start.0.checked_add(u64::from(extent.sectors));
-        if fits.is_some_and(|end| end <= sectors) {
-            return Ok(());
-        }
-        Err(IoError::OutOfRange {
-            first: extent.start.0,
-            last: extent
-                .start
-                .0
-                .saturating_add(u64::from(extent.sectors))
-                .saturating_sub(1),
-            sectors,
-        })
-    }
-
-    fn count_command(&self, read: bool) {
-        let mut smart = self.smart.get();
-        smart.read_commands += u64::from(read);
-        smart.write_commands += u64::from(!read);
-        self.smart.set(smart);
-    }
-
-    fn host_frontier(&self, placement: Placement) -> Result<usize, IoError> {
-        let count = self.layout.handles * self.layout.groups;
-        let named = usize::from(placement.0);
-        if self.config.interface == crate::Interface::Block {
-            return Ok(0);
-        }
-        if named < count as usize {
-            return Ok(self.with_room(named));
-        }
-        if self.config.interface == crate::Interface::Fdp {
-            self.report_invalid(placement);
-            return Ok(0);
-        }
-        Err(IoError::Placement(placement.0, count))
-    }
-
-    /// The frontier that takes data for `named`: the same handle in the emptiest
-    /// group, if its own is full. The host may write everything to one group, and
-    /// a drive of several holds more than that.
-    pub(crate) fn with_room(&self, named: usize) -> usize {
-        if self.layout.groups == 1 {
-            return named;
-        }
-        let mut state = self.state.borrow_mut();
-        let handles = self.layout.handles as usize;
-        if !state.loads[named / handles].is_full {
-            return named;
-        }
-        let groups = state.loads.iter().enumerate();
-        let with_room = groups.filter(|(_, load)| !load.is_full);
-        let Some((group, _)) = with_room.min_by_key(|(_, load)| load.pages) else {
-            return named;
-        };
-        state.ledger.redirected += 1;
-        group * handles + named % handles
-    }
-
-    /// The mapped pages that `extent` touches: first, one past the last.
-    #[inline]
-    pub(crate) fn pages_of(&self, extent: Extent) -> (u32, u32) {
-        let per_page = u64::from(self.layout.sectors_per_page) * (UNIT as u64 / SECTOR);
-        let first = extent.start.0 / per_page;
-        (first as u32, extent.end().div_ceil(per_page) as u32)
-    }
-
-    /// Time of the command of a block of `pages` mapped pages, without flash.
-    #[inline]
-    pub(crate) fn block_time(&self, pages: u32) -> Ns {
-        self.config.controller.command + self.dram_time(pages)
-    }
-
-    /// Time to move `pages` mapped pages through the controller's DRAM.
-    #[inline]
-    pub(crate) fn dram_time(&self, pages: u32) -> Ns {
-        let units = u64::from(pages * self.layout.sectors_per_page);
-        Ns(self.config.controller.dram_per_unit.0 * units)
     }
 }

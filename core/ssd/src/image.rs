@@ -22,7 +22,7 @@
 //!
 //! | section | |
 //! | --- | --- |
-//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; before the end, if the drive has a front, 8 front; in the log: 6 change, 7 end of a change |
+//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; before the end, if the drive has a front, 8 front, and if it has zones, 9 zones; in the log: 6 change, 7 end of a change |
 //! | length | u64: bytes of the payload, 1 to 1 MiB |
 //! | checksum | u32: CRC-32C of kind, length and payload |
 //! | payload | |
@@ -38,6 +38,7 @@
 //! | blocks | count u32, then *block*s by growing index, factory-fresh ones left out |
 //! | saved buffer | 0 u8, or 1 u8, count u32, *slot*s, count u64, *trim*s |
 //! | front | count u32, *write*s of the log, oldest first, count u32, numbers u32 of the transactions that have committed, count u32, *slot*s for the dirty pages of the cache, least recently used first |
+//! | zones | *zones* |
 //! | end | number of sections before it u64, CRC-32C of all bytes before it u32 |
 //!
 //! | record | |
@@ -47,6 +48,9 @@
 //! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost, 4 lost in part), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector, for sectors lost in part a bit for each lost 64 bytes (u64) and the bytes; runs up to the number of sectors |
 //! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |
 //! | *write* | page u32, first line u8, lines u8, origin u16, transaction u32, u64 a bit set for each line of it that is invalid, then 64 bytes a line if the drive keeps contents |
+//! | *zones* | count u32, *saved zone*s by growing zone, count u32, *defect*s by growing zone |
+//! | *saved zone* | zone u32, first sector of 4 KiB in the zone u32, sectors u32, 1 u8 if a reset was under way (else 0), then *run*s for them if the drive keeps contents |
+//! | *defect* | zone u32, kind u8 (0 read-only, 1 offline) |
 //! | *trim* | sequence number u64, first page u32, pages u32 |
 //!
 //! A record of the log is a *change*, cut into sections if it is long, and its
@@ -58,6 +62,7 @@
 //! | blocks | count u32, then for each by growing index: the first page that is told u32 (0 if the block was made anew), *block* with the lists from that page on |
 //! | saved buffer | 0 u8 as before; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count u32, *slot*s that came, 0 u8 or 1 u8, count u64, all *trim*s |
 //! | front, if the drive has one | count u32, *step*s of the log, count u32, pages u32 that are dirty no more, count u32, *slot*s of those that are |
+//! | zones, if the drive has any | *zones*: those that have changed, without sectors if nothing of them is saved any more, and all defects |
 //!
 //! | *step* | |
 //! | --- | --- |
@@ -71,6 +76,7 @@ mod dump;
 mod front;
 mod log;
 mod stream;
+mod zones;
 
 pub use log::Log;
 pub use stream::{MAGIC, Mark, VERSION};
@@ -165,8 +171,8 @@ pub enum ImageError {
 /// built or `media` are not those of such a drive.
 pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> io::Result<Mark> {
     let layout = Layout::new(config).map_err(invalid)?;
-    if *media.cells.geometry() != layout.geometry || layout.geometry.blocks() > BLOCKS_MAX {
-        let (has, wants) = (media.cells.geometry(), layout.geometry);
+    if *media.cells.geometry() != config.geometry || config.geometry.blocks() > BLOCKS_MAX {
+        let (has, wants) = (media.cells.geometry(), config.geometry);
         return Err(invalid(format!(
             "the media are {has}, the configuration says {wants}, of at most {BLOCKS_MAX} blocks"
         )));
@@ -181,6 +187,7 @@ pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> 
     sections.begin(Kind::Dump)?;
     dump::put(&mut sections, &layout, config, media.dump.as_ref())?;
     front::put(&mut sections, &layout, config, &media.front)?;
+    zones::put(&mut sections, config, &media.zones)?;
     sections.end()
 }
 
@@ -230,19 +237,20 @@ pub fn open(input: &mut impl Read) -> Result<Opened, ImageError> {
     let layout = Layout::new(&config)?;
     config.timing()?;
     config.endurance()?;
-    let blocks = layout.geometry.blocks();
+    let blocks = config.geometry.blocks();
     let most = format_args!("at most {BLOCKS_MAX}");
     reader.require("the number of blocks", blocks, most, blocks <= BLOCKS_MAX)?;
     reader.begin(Kind::Smart)?;
     let smart = text(&mut reader, "counters")?;
     reader.begin(Kind::Blocks)?;
-    let cells = blocks::take(&mut reader, layout.geometry)?;
+    let cells = blocks::take(&mut reader, config.geometry)?;
     reader.begin(Kind::Dump)?;
     let dump = dump::take(&mut reader, &layout, &config)?;
     let front = front::Replay::take(&mut reader, &layout, &config)?;
+    let zones = zones::Replay::take(&mut reader, &config)?;
     reader.end()?;
     let base = reader.mark();
-    let mut replay = Replay::new(&layout, &config, (cells, smart), dump, front);
+    let mut replay = Replay::new(&layout, &config, (cells, smart), dump, (front, zones));
     let end = replay.run(&mut reader)?;
     let media = replay.end(&reader)?;
     Ok(Opened {

@@ -7,6 +7,7 @@
 
 use crate::config::{ConfigError, DriveConfig, Interface};
 use crate::journal;
+use crate::zoned::{self, ZoneLayout};
 use nand::{BlockId, Geometry, MAX_PLANES, Row, UNIT};
 use units::Bytes;
 
@@ -91,13 +92,55 @@ pub(crate) struct Place {
 }
 
 impl Layout {
-    /// The layout of `config`.
+    /// The layout of `config`; of a zoned drive that of its conventional zones, without
+    /// any line if it has none.
     ///
     /// # Errors
     /// Says which knob makes the drive impossible.
     pub fn new(config: &DriveConfig) -> Result<Self, ConfigError> {
-        let geometry = config.geometry.checked()?;
         config.check_ranges()?;
+        if ZoneLayout::new(config)?.is_none() {
+            return Self::mapped(config);
+        }
+        let part = zoned::conventional(config)?;
+        if part.capacity.0 > 0 {
+            return Self::mapped(&part);
+        }
+        Ok(Self::without_lines(&part))
+    }
+
+    /// The layout of a drive that maps no page.
+    fn without_lines(config: &DriveConfig) -> Self {
+        let geometry = config.geometry;
+        let unit = geometry.sectors_per_program();
+        let units_per_line =
+            geometry.dies() * (geometry.pages_per_block / geometry.pages_per_program);
+        Self {
+            sectors_per_page: 1,
+            host_pages: 0,
+            map_pages: 0,
+            entries_per_map_page: UNIT as u32 / 4,
+            unit,
+            units_per_line,
+            line_pages: units_per_line * unit,
+            line_data: units_per_line * unit,
+            lines_per_group: 0,
+            groups: 1,
+            dies_per_group: geometry.dies(),
+            handles: 1,
+            page_bits: 2,
+            buffer_pages: 0,
+            line: Divisor::new(units_per_line * unit),
+            unit_of: Divisor::new(unit),
+            die: Divisor::new(geometry.dies()),
+            flash_row: Divisor::new(geometry.planes * geometry.sectors_per_page()),
+            flash_page: Divisor::new(geometry.sectors_per_page()),
+            geometry,
+        }
+    }
+
+    fn mapped(config: &DriveConfig) -> Result<Self, ConfigError> {
+        let geometry = config.geometry.checked()?;
         let sectors_per_page = mapping_unit(config)?;
         let groups = u32::from(config.placement.reclaim_groups);
         if groups == 0 || !geometry.dies().is_multiple_of(groups) {
@@ -397,12 +440,13 @@ fn handles(config: &DriveConfig) -> Result<u32, ConfigError> {
     let fits = match config.interface {
         Interface::Block => handles == 1,
         Interface::Streams | Interface::Fdp => (1..=128).contains(&handles),
+        Interface::Zoned => false,
     };
     if fits {
         return Ok(u32::from(handles));
     }
     let expected = match config.interface {
-        Interface::Block => "1 on a conventional drive",
+        Interface::Block | Interface::Zoned => "1 on a conventional or zoned drive",
         Interface::Streams | Interface::Fdp => "1 to 128",
     };
     Err(ConfigError::range("placement.handles", handles, expected))

@@ -20,6 +20,11 @@ pub enum Cause {
     Eviction,
     /// Translation pages of a paged map.
     Map,
+    /// Copied by the drive for the host, who asked for it.
+    Copy,
+    /// What a zoned drive writes to keep its zones: backups of units that are not full,
+    /// and copies of blocks that a power cut tore.
+    Zone,
     /// Summaries at the end of lines.
     Summary,
     /// Journal of deallocations and its checkpoints.
@@ -30,7 +35,7 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, by number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Host,
         Self::Rmw,
         Self::Gc,
@@ -38,6 +43,8 @@ impl Cause {
         Self::LogCleaning,
         Self::Eviction,
         Self::Map,
+        Self::Copy,
+        Self::Zone,
         Self::Summary,
         Self::Journal,
         Self::Padding,
@@ -54,6 +61,8 @@ impl Cause {
             Self::LogCleaning => "log-cleaning",
             Self::Eviction => "eviction",
             Self::Map => "mapping",
+            Self::Copy => "copy",
+            Self::Zone => "zone",
             Self::Summary => "summary",
             Self::Journal => "journal",
             Self::Padding => "padding",
@@ -172,6 +181,33 @@ impl ByteStats {
     }
 }
 
+/// What became of zones since power-on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZoneStats {
+    /// Zones that were reset.
+    pub resets: u64,
+    /// Zones that were finished before they were full.
+    pub finishes: u64,
+    /// Zones that the controller closed to open others.
+    pub evictions: u64,
+    /// Sectors of 4 KiB that the drive copied.
+    pub copied_sectors: u64,
+    /// Zones that went offline for want of blocks.
+    pub lost: u64,
+}
+
+impl ZoneStats {
+    const fn since(self, before: Self) -> Self {
+        Self {
+            resets: self.resets - before.resets,
+            finishes: self.finishes - before.finishes,
+            evictions: self.evictions - before.evictions,
+            copied_sectors: self.copied_sectors - before.copied_sectors,
+            lost: self.lost - before.lost,
+        }
+    }
+}
+
 /// Everything counted since power-on. Pages are mapped pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
@@ -209,6 +245,8 @@ pub struct Ledger {
     pub handles: Vec<HandleStats>,
     /// Of the front.
     pub bytes: ByteStats,
+    /// Of the zones.
+    pub zones: ZoneStats,
 }
 
 impl Ledger {
@@ -243,6 +281,7 @@ impl Ledger {
             victims: std::array::from_fn(|i| self.victims[i] - before.victims[i]),
             handles: handles.map(|(h, now)| now.since(handle(h))).collect(),
             bytes: self.bytes.since(before.bytes),
+            zones: self.zones.since(before.zones),
         }
     }
 
@@ -277,6 +316,7 @@ impl Ledger {
             Cause::WearLevelling,
             Cause::LogCleaning,
             Cause::Eviction,
+            Cause::Copy,
         ];
         causes.into_iter().map(|cause| self.by_cause(cause)).sum()
     }

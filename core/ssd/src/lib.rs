@@ -31,6 +31,7 @@
 mod buffer;
 mod bytes;
 mod collect;
+mod command;
 mod config;
 mod drive;
 mod fdp;
@@ -57,6 +58,7 @@ mod recover;
 mod state;
 pub mod wlog;
 mod write;
+mod zoned;
 
 pub use bytes::{ByteError, lines_of};
 pub use config::{
@@ -67,9 +69,13 @@ pub use drive::{Content, Drive, IoError, Sink};
 pub use fdp::{FdpEvent, FdpEventKind, FdpEvents, FdpLog};
 pub use health::Health;
 pub use layout::Layout;
-pub use ledger::{ByteStats, Cause, HandleStats, Ledger, ReadCause, Smart};
+pub use ledger::{ByteStats, Cause, HandleStats, Ledger, ReadCause, Smart, ZoneStats};
 pub use line::{LineReport, LineState, LineView};
 pub use media::DriveMedia;
 pub use policy::{coldest, victim};
 pub use precondition::Precondition;
 pub use presets::{PRESETS, Preset};
+pub use zoned::{
+    OpenRoom, Room, Step, Unwritten, ZoneAction, ZoneConfig, ZoneEvent, ZoneInfo, ZoneKind,
+    ZoneLayout, ZoneLimits, ZoneState, ZoneStatus, ZoneUse, Zones, transition,
+};

@@ -4,6 +4,7 @@ use crate::config::{ConfigError, DriveConfig};
 use crate::front::FrontMedia;
 use crate::journal::Trimmed;
 use crate::ledger::Smart;
+use crate::zoned::ZonesMedia;
 use nand::{Media, Payload};
 use sim::Seed;
 
@@ -16,6 +17,8 @@ pub struct DriveMedia {
     pub(crate) dump: Option<Dump>,
     /// What the battery of a front keeps.
     pub(crate) front: FrontMedia,
+    /// What is kept of zones besides their flash.
+    pub(crate) zones: ZonesMedia,
     /// Counters over the drive's life.
     pub smart: Smart,
 }
@@ -53,6 +56,7 @@ impl DriveMedia {
             cells,
             dump: None,
             front: FrontMedia::default(),
+            zones: ZonesMedia::default(),
             smart: Smart::default(),
         })
     }

@@ -51,6 +51,13 @@ impl Precondition {
     /// more bad blocks than leave room for this past.
     pub fn media(self, config: &DriveConfig, seed: Seed) -> Result<DriveMedia, ConfigError> {
         let layout = Layout::new(config)?;
+        if self == Self::Fresh {
+            return DriveMedia::new(config, seed);
+        }
+        if config.zones.is_some() {
+            let expected = "fresh on a zoned drive, whose host alone writes and resets zones";
+            return Err(ConfigError::range("precondition", self.name(), expected));
+        }
         if self == Self::Aged {
             check_aged(&layout, config)?;
         }

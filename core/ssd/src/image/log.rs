@@ -6,7 +6,7 @@
 //! all; records can be laid only over the file and the records that they follow.
 
 use super::stream::{Kind, Mark, Reader, Sections};
-use super::{ImageError, blocks, dump, front};
+use super::{ImageError, blocks, dump, front, zones};
 use crate::config::DriveConfig;
 use crate::drive::Drive;
 use crate::journal::Trimmed;
@@ -37,6 +37,7 @@ pub struct Log {
     /// Whether the file has a saved buffer that no drive has.
     stale: bool,
     front: Option<front::Watch>,
+    zones: Option<zones::Watch>,
 }
 
 impl Log {
@@ -59,6 +60,7 @@ impl Log {
             trims: dump.map_or_else(Vec::new, |dump| dump.trims.clone()),
             stale: dump.is_some() && !protected,
             front: front::Watch::new(drive),
+            zones: zones::Watch::new(drive, &media.zones),
         }
     }
 
@@ -82,9 +84,12 @@ impl Log {
     pub fn append(&mut self, out: &mut impl Write, always: bool) -> io::Result<()> {
         let dump = self.dump_change();
         let front = self.front.as_ref().map(|watch| watch.take(&self.drive));
+        let drive = &self.drive;
+        let zones = self.zones.as_mut().and_then(|watch| watch.take(drive));
         let deltas = self.watch.take(&self.drive.core.nand);
         let same_front = front.as_ref().is_none_or(front::FrontChange::is_empty);
-        if deltas.is_empty() && dump.is_none() && same_front && !always {
+        let same = deltas.is_empty() && dump.is_none() && zones.is_none();
+        if same && same_front && !always {
             return Ok(());
         }
         let mut smart = self.drive.smart();
@@ -94,7 +99,7 @@ impl Log {
         let smart = serde_json::to_vec(&smart)?;
         sections.put(&(smart.len() as u32).to_le_bytes())?;
         sections.put(&smart)?;
-        let geometry = self.drive.layout().geometry;
+        let geometry = self.drive.config().geometry;
         sections.put(&(deltas.len() as u32).to_le_bytes())?;
         for (id, delta) in &deltas {
             sections.put(&delta.from.to_le_bytes())?;
@@ -106,6 +111,9 @@ impl Log {
         }
         if let Some(front) = &front {
             front.put(&mut sections)?;
+        }
+        if let Some(watch) = &self.zones {
+            watch.put(zones, &mut sections)?;
         }
         (self.mark, self.memory) = sections.commit()?;
         Ok(())
@@ -199,6 +207,7 @@ pub(super) struct Replay<'a> {
     trims: Vec<Trimmed>,
     saved: bool,
     front: Option<front::Replay<'a>>,
+    zones: Option<zones::Replay>,
 }
 
 impl<'a> Replay<'a> {
@@ -207,7 +216,7 @@ impl<'a> Replay<'a> {
         config: &'a DriveConfig,
         (cells, smart): (Media, Smart),
         dump: Option<Dump>,
-        front: Option<front::Replay<'a>>,
+        (front, zones): (Option<front::Replay<'a>>, Option<zones::Replay>),
     ) -> Self {
         let mut replay = Self {
             layout,
@@ -219,6 +228,7 @@ impl<'a> Replay<'a> {
             trims: Vec::new(),
             saved: dump.is_some(),
             front,
+            zones,
         };
         let dump = dump.unwrap_or_default();
         dump.slots.into_iter().for_each(|slot| replay.keep(slot));
@@ -254,14 +264,16 @@ impl<'a> Replay<'a> {
         let parsed = serde_json::from_slice(&text);
         let what = "counters";
         let smart = parsed.map_err(|source| ImageError::Text { what, source })?;
-        let deltas = blocks::take_deltas(reader, self.layout.geometry)?;
+        let deltas = blocks::take_deltas(reader, self.config.geometry)?;
         let change = self.take_change(reader)?;
         let front = self.front.as_ref().map(|front| front.take_change(reader));
         let front = front.transpose()?;
+        let zones = self.zones.as_ref().map(|zones| zones.take_change(reader));
+        let zones = zones.transpose()?;
         reader.commit()?;
         self.smart = smart;
         for (index, delta) in deltas {
-            let id = self.layout.geometry.block_at(index as usize);
+            let id = self.config.geometry.block_at(index as usize);
             let offset = reader.offset();
             let wrong = |source| ImageError::Block {
                 offset,
@@ -272,6 +284,9 @@ impl<'a> Replay<'a> {
         }
         if let (Some(replay), Some(change)) = (&mut self.front, front) {
             replay.apply(change, reader)?;
+        }
+        if let (Some(replay), Some(change)) = (&mut self.zones, zones) {
+            replay.apply(change);
         }
         self.apply(change, reader)
     }
@@ -343,10 +358,16 @@ impl<'a> Replay<'a> {
         };
         dump::check(reader, self.layout, self.config, &dump)?;
         let front = self.front.map(|front| front.end(reader)).transpose()?;
+        let config = self.config;
+        let zones = self
+            .zones
+            .map(|zones| zones.end(reader, config))
+            .transpose()?;
         Ok(DriveMedia {
             cells: self.cells,
             dump: self.saved.then_some(dump),
             front: front.unwrap_or_default(),
+            zones: zones.unwrap_or_default(),
             smart: self.smart,
         })
     }

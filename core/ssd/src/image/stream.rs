@@ -29,6 +29,7 @@ pub(super) enum Kind {
     Change = 6,
     Commit = 7,
     Front = 8,
+    Zones = 9,
 }
 
 /// The end of a drive file or of one of its records: what the next one follows.
@@ -51,6 +52,7 @@ impl Kind {
             Self::Change => "change",
             Self::Commit => "end of a change",
             Self::Front => "front",
+            Self::Zones => "zones",
         }
     }
 }

@@ -11,3 +11,4 @@ mod steady;
 mod support;
 mod theory;
 mod wear;
+mod zones;

@@ -1,0 +1,126 @@
+//! What the commands of a page-mapped drive, or of conventional zones, begin with.
+
+use crate::drive::{Content, Core, IoError, Sink};
+use nand::UNIT;
+use std::rc::Rc;
+use units::{Extent, Ns, Origin, Placement, SECTOR};
+
+impl Core {
+    pub(crate) fn check_range(&self, extent: Extent) -> Result<(), IoError> {
+        let sectors = self.config.capacity.0 / SECTOR;
+        let fits = extent.start.0.checked_add(u64::from(extent.sectors));
+        if fits.is_some_and(|end| end <= sectors) {
+            return Ok(());
+        }
+        Err(IoError::OutOfRange {
+            first: extent.start.0,
+            last: extent
+                .start
+                .0
+                .saturating_add(u64::from(extent.sectors))
+                .saturating_sub(1),
+            sectors,
+        })
+    }
+
+    /// Reads what is mapped page by page.
+    pub(crate) async fn read_block(
+        self: &Rc<Self>,
+        extent: Extent,
+        sink: &mut impl Sink,
+    ) -> Result<(), IoError> {
+        self.check_range(extent)?;
+        self.count_command(true);
+        let result = self.read(extent, sink).await;
+        if result.is_err() {
+            let mut smart = self.smart.get();
+            smart.media_errors += 1;
+            self.smart.set(smart);
+        }
+        result
+    }
+
+    /// Writes what is mapped page by page.
+    pub(crate) async fn write_block(
+        self: &Rc<Self>,
+        extent: Extent,
+        content: Content<'_>,
+        placement: Placement,
+        origin: Origin,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        self.check_range(extent)?;
+        self.count_command(false);
+        let frontier = self.host_frontier(placement)?;
+        self.write(extent, content, frontier, origin).await?;
+        if fua {
+            Box::pin(self.flush()).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn count_command(&self, read: bool) {
+        let mut smart = self.smart.get();
+        smart.read_commands += u64::from(read);
+        smart.write_commands += u64::from(!read);
+        self.smart.set(smart);
+    }
+
+    fn host_frontier(&self, placement: Placement) -> Result<usize, IoError> {
+        let count = self.layout.handles * self.layout.groups;
+        let named = usize::from(placement.0);
+        if self.config.interface == crate::Interface::Block {
+            return Ok(0);
+        }
+        if named < count as usize {
+            return Ok(self.with_room(named));
+        }
+        if self.config.interface == crate::Interface::Fdp {
+            self.report_invalid(placement);
+            return Ok(0);
+        }
+        Err(IoError::Placement(placement.0, count))
+    }
+
+    /// The frontier that takes data for `named`: the same handle in the emptiest
+    /// group, if its own is full. The host may write everything to one group, and
+    /// a drive of several holds more than that.
+    pub(crate) fn with_room(&self, named: usize) -> usize {
+        if self.layout.groups == 1 {
+            return named;
+        }
+        let mut state = self.state.borrow_mut();
+        let handles = self.layout.handles as usize;
+        if !state.loads[named / handles].is_full {
+            return named;
+        }
+        let groups = state.loads.iter().enumerate();
+        let with_room = groups.filter(|(_, load)| !load.is_full);
+        let Some((group, _)) = with_room.min_by_key(|(_, load)| load.pages) else {
+            return named;
+        };
+        state.ledger.redirected += 1;
+        group * handles + named % handles
+    }
+
+    /// The mapped pages that `extent` touches: first, one past the last.
+    #[inline]
+    pub(crate) fn pages_of(&self, extent: Extent) -> (u32, u32) {
+        let per_page = u64::from(self.layout.sectors_per_page) * (UNIT as u64 / SECTOR);
+        let first = extent.start.0 / per_page;
+        (first as u32, extent.end().div_ceil(per_page) as u32)
+    }
+
+    /// Time of the command of a block of `pages` mapped pages, without flash.
+    #[inline]
+    pub(crate) fn block_time(&self, pages: u32) -> Ns {
+        self.config.controller.command + self.dram_time(pages)
+    }
+
+    /// Time to move `pages` mapped pages through the controller's DRAM.
+    #[inline]
+    pub(crate) fn dram_time(&self, pages: u32) -> Ns {
+        let units = u64::from(pages * self.layout.sectors_per_page);
+        Ns(self.config.controller.dram_per_unit.0 * units)
+    }
+}

@@ -1,0 +1,483 @@
+//! The knobs of a zoned drive, and its zones in numbers that are resolved once.
+//!
+//! Invariants of a [`ZoneLayout`]: the zones that are written in order come after the
+//! conventional ones; each of them belongs to one group of dies, and a group has blocks
+//! for all of its zones at once and for what the firmware keeps beside them.
+
+use crate::config::{ConfigError, DriveConfig, Interface};
+use nand::{Geometry, UNIT};
+use serde::{Deserialize, Serialize};
+use units::{Bytes, SECTOR};
+
+/// What a read beyond the data of a zone gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unwritten {
+    /// Zeros.
+    Zeros,
+    /// The status Deallocated or Unwritten Logical Block.
+    Error,
+}
+
+/// The zones of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneConfig {
+    /// From the start of one zone to the start of the next.
+    pub size: Bytes,
+    /// What can be written to a zone.
+    pub capacity: Bytes,
+    /// Dies that a zone is striped over: all for large and fast zones, few for small
+    /// ones that do not disturb each other.
+    pub dies: u32,
+    /// Most zones that are open; 0 for no limit.
+    pub max_open: u32,
+    /// Most zones that are open or closed; 0 for no limit.
+    pub max_active: u32,
+    /// Write buffer of each active zone, in the drive's DRAM.
+    pub buffer: Bytes,
+    /// Most bytes of an append; 0 for no limit.
+    pub append_limit: Bytes,
+    /// Zones at the start of the drive that are written anywhere: page-mapped, with a
+    /// garbage collection of their own.
+    pub conventional: u32,
+    /// Whether a read may go on from one zone into the next.
+    pub read_across: bool,
+    /// What a read beyond the data of a zone gives.
+    pub read_unwritten: Unwritten,
+    /// The area behind the write pointer that may be written in any order; 0 for none.
+    pub random_write_area: Bytes,
+    /// What the write pointer moves by in a zone with such an area.
+    pub random_write_step: Bytes,
+    /// Zones that may have such an area at the same time.
+    pub random_write_zones: u32,
+}
+
+/// Least bytes of a zone of a drive that is made smaller: two segments of F2FS.
+const LEAST_ZONE: u64 = 4 << 20;
+/// Zones below which a drive that is made smaller gets smaller ones.
+const FEW_ZONES: u64 = 64;
+/// Most programs of a zone that are under way or wait: one bit each in a word.
+pub(super) const MOST_UNITS: u32 = 64;
+
+/// Resolved sizes. A sector is of 4 KiB, a unit is what one program writes.
+#[derive(Clone, Debug)]
+pub struct ZoneLayout {
+    /// Zones, conventional ones included.
+    pub zones: u32,
+    /// Conventional zones.
+    pub conventional: u32,
+    /// Sectors from zone to zone.
+    pub size: u32,
+    /// Sectors that can be written to a zone.
+    pub capacity: u32,
+    /// Sectors of a unit.
+    pub unit: u32,
+    /// Units of a zone.
+    pub units: u32,
+    /// Dies of a zone.
+    pub width: u32,
+    /// Groups of dies.
+    pub groups: u32,
+    /// Blocks of a zone in a plane.
+    pub depth: u32,
+    /// Sectors of the buffer of a zone, a random write area included.
+    pub ring: u32,
+    /// First block of each plane that zones may use.
+    pub first_block: u32,
+    /// Programs of a block.
+    pub programs: u32,
+    /// Shape of the flash.
+    pub geometry: Geometry,
+    /// Sectors of the random write area; 0 for none.
+    pub window: u32,
+    /// Sectors that the write pointer moves by there.
+    pub step: u32,
+}
+
+/// Where a unit of a zone lies: a piece is a block in every plane of one die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) piece: u32,
+    /// First page in the blocks.
+    pub(super) page: u32,
+}
+
+impl ZoneLayout {
+    /// The zones of `config`; none for a drive without.
+    ///
+    /// # Errors
+    /// Says which knob makes them impossible.
+    pub fn new(config: &DriveConfig) -> Result<Option<Self>, ConfigError> {
+        let layout = Self::shape(config)?;
+        if let Some(layout) = &layout {
+            layout.check_blocks(config)?;
+        }
+        Ok(layout)
+    }
+
+    /// The zones of `config`, whether there are blocks for them or not.
+    fn shape(config: &DriveConfig) -> Result<Option<Self>, ConfigError> {
+        let zoned = config.interface == Interface::Zoned;
+        let Some(zones) = config.zones.filter(|_| zoned) else {
+            if zoned || config.zones.is_some() {
+                let expected = "a table [zones] on a drive of the interface zoned, and on no other";
+                return Err(ConfigError::range("zones", zoned, expected));
+            }
+            return Ok(None);
+        };
+        let geometry = config.geometry.checked()?;
+        check_alone(config)?;
+        let sequential = sequential_zones(config, &zones)?;
+        let unit = geometry.sectors_per_program();
+        let capacity = sectors("zones.capacity", zones.capacity)?;
+        let size = sectors("zones.size", zones.size)?;
+        if capacity == 0 || size < capacity {
+            let expected = "4 KiB to the size of the zone";
+            return Err(ConfigError::range(
+                "zones.capacity",
+                zones.capacity,
+                expected,
+            ));
+        }
+        if zones.dies == 0 || !geometry.dies().is_multiple_of(zones.dies) {
+            let expected = format!("a divisor of the {} dies", geometry.dies());
+            return Err(ConfigError::range("zones.dies", zones.dies, expected));
+        }
+        let (units, programs) = (
+            capacity.div_ceil(unit),
+            geometry.pages_per_block / geometry.pages_per_program,
+        );
+        let window = sectors("zones.random_write_area", zones.random_write_area)?;
+        let layout = Self {
+            zones: sequential + zones.conventional,
+            conventional: zones.conventional,
+            size,
+            capacity,
+            unit,
+            units,
+            width: zones.dies,
+            groups: geometry.dies() / zones.dies,
+            depth: units.div_ceil(zones.dies * programs),
+            ring: ring(&zones, unit, window)?,
+            first_block: conventional_blocks(config, &zones)?,
+            programs,
+            geometry,
+            window,
+            step: sectors("zones.random_write_step", zones.random_write_step)?,
+        };
+        layout.check_window(config, &zones)?;
+        layout.check_limits(&zones)?;
+        Ok(Some(layout))
+    }
+
+    fn check_window(&self, config: &DriveConfig, zones: &ZoneConfig) -> Result<(), ConfigError> {
+        if self.window == 0 {
+            return Ok(());
+        }
+        if !config.controller.power_loss_protection {
+            let expected = "0 without power_loss_protection: what is not committed has to survive";
+            let area = zones.random_write_area;
+            return Err(ConfigError::range(
+                "zones.random_write_area",
+                area,
+                expected,
+            ));
+        }
+        let step = self.step;
+        let fits = step > 0 && self.window.is_multiple_of(step);
+        if fits && self.capacity.is_multiple_of(step) && 2 * self.window <= self.capacity {
+            return Ok(());
+        }
+        let expected = "a divisor of the random write area and of the zone's capacity, and an area \
+                        of at most half of that";
+        Err(ConfigError::range(
+            "zones.random_write_step",
+            zones.random_write_step,
+            expected,
+        ))
+    }
+
+    fn check_limits(&self, zones: &ZoneConfig) -> Result<(), ConfigError> {
+        if zones.max_active > 0 && (zones.max_open == 0 || zones.max_open > zones.max_active) {
+            let expected = format!("1 to max_active ({})", zones.max_active);
+            return Err(ConfigError::range(
+                "zones.max_open",
+                zones.max_open,
+                expected,
+            ));
+        }
+        let all = u64::from(self.zones) * u64::from(self.size);
+        if all <= Geometry::MAX_SECTORS {
+            return Ok(());
+        }
+        let expected = "addresses of at most 8 TiB in all zones";
+        Err(ConfigError::range("zones.size", zones.size, expected))
+    }
+
+    /// Whether there are blocks for all zones, and for what is kept beside them.
+    fn check_blocks(&self, config: &DriveConfig) -> Result<(), ConfigError> {
+        let need = self.blocks_needed(config);
+        let have = config
+            .geometry
+            .blocks_per_plane
+            .saturating_sub(self.first_block);
+        if have >= need {
+            return Ok(());
+        }
+        let expected = format!(
+            "{} for the conventional zones and {need} for the others",
+            self.first_block
+        );
+        let knob = "geometry.blocks_per_plane";
+        Err(ConfigError::range(
+            knob,
+            config.geometry.blocks_per_plane,
+            expected,
+        ))
+    }
+
+    /// Blocks of a plane that zones need, with spare ones and with those for backups.
+    fn blocks_needed(&self, config: &DriveConfig) -> u32 {
+        let zones = self.sequential().div_ceil(self.groups);
+        let backups = self.backup_blocks(config);
+        zones
+            .saturating_mul(self.depth)
+            .saturating_add(config.wear.spare_blocks + backups)
+    }
+
+    /// Blocks of a plane for backups of units that are not full: each active zone of a
+    /// drive without protection has one, and another while it changes to a new one. Then
+    /// one for the copy of a block that a power cut has torn.
+    fn backup_blocks(&self, config: &DriveConfig) -> u32 {
+        let zones = config.zones.as_ref();
+        let active = zones.map_or(0, |zones| zones.max_active);
+        let active = if active == 0 {
+            self.sequential()
+        } else {
+            active
+        };
+        let backups = if config.controller.power_loss_protection {
+            0
+        } else {
+            (2 * active).div_ceil(self.geometry.dies())
+        };
+        backups + 1
+    }
+
+    /// Zones that are written in order.
+    #[must_use]
+    pub const fn sequential(&self) -> u32 {
+        self.zones - self.conventional
+    }
+
+    /// Pieces of a zone.
+    pub(super) const fn pieces(&self) -> u32 {
+        self.width * self.depth
+    }
+
+    /// The die of a piece of a zone.
+    #[inline]
+    pub(super) const fn die(&self, zone: u32, piece: u32) -> u32 {
+        let group = (zone - self.conventional) % self.groups;
+        group * self.width + piece % self.width
+    }
+
+    /// Where a unit of a zone lies.
+    #[inline]
+    pub(super) const fn place(&self, unit: u32) -> Place {
+        let (turn, die) = (unit / self.width, unit % self.width);
+        Place {
+            piece: turn / self.programs * self.width + die,
+            page: turn % self.programs * self.geometry.pages_per_program,
+        }
+    }
+}
+
+/// What a zoned drive has nothing of, or only one way of.
+fn check_alone(config: &DriveConfig) -> Result<(), ConfigError> {
+    if config.mapping.unit.0 != UNIT as u64 {
+        return Err(ConfigError::range(
+            "mapping.unit",
+            config.mapping.unit,
+            "4096 on a zoned drive",
+        ));
+    }
+    let handles = (
+        config.placement.handles,
+        config.placement.reclaim_groups,
+        config.front.is_none(),
+    );
+    if handles == (1, 1, true) {
+        return Ok(());
+    }
+    let expected = "one handle in one group and no front on a zoned drive";
+    Err(ConfigError::range(
+        "placement.handles",
+        config.placement.handles,
+        expected,
+    ))
+}
+
+fn sectors(knob: &'static str, bytes: Bytes) -> Result<u32, ConfigError> {
+    let whole = bytes.0.is_multiple_of(UNIT as u64);
+    let count = u32::try_from(bytes.0 / UNIT as u64).ok();
+    count
+        .filter(|&count| whole && count < 1 << 31)
+        .ok_or_else(|| ConfigError::range(knob, bytes, "a multiple of 4096 below 8 TiB"))
+}
+
+/// Zones that the capacity makes besides the conventional ones.
+fn sequential_zones(config: &DriveConfig, zones: &ZoneConfig) -> Result<u32, ConfigError> {
+    let conventional = u64::from(zones.conventional).saturating_mul(zones.size.0);
+    let rest = config.capacity.0.checked_sub(conventional);
+    let count = rest.filter(|rest| zones.capacity.0 > 0 && rest.is_multiple_of(zones.capacity.0));
+    let count = count.map(|rest| rest / zones.capacity.0);
+    let count = count.filter(|&count| count > 0 && count < 1 << 24);
+    count.map(|count| count as u32).ok_or_else(|| {
+        let expected = format!(
+            "{} for the conventional zones and a multiple of the capacity of a zone ({})",
+            Bytes(conventional),
+            zones.capacity
+        );
+        ConfigError::range("capacity", config.capacity.0, expected)
+    })
+}
+
+fn ring(zones: &ZoneConfig, unit: u32, window: u32) -> Result<u32, ConfigError> {
+    let buffer = sectors("zones.buffer", zones.buffer)?;
+    let most = MOST_UNITS * unit;
+    // A write may reach as far again behind the area as the area is long.
+    let ring = (buffer / unit + (2 * window).div_ceil(unit)) * unit;
+    if buffer >= unit && ring <= most {
+        return Ok(ring);
+    }
+    let expected = format!(
+        "a program ({}) to {} of them, with the random write area",
+        Bytes(u64::from(unit) * UNIT as u64),
+        MOST_UNITS
+    );
+    Err(ConfigError::range("zones.buffer", zones.buffer, expected))
+}
+
+/// Blocks of each plane that the conventional zones have, spare ones included.
+fn conventional_blocks(config: &DriveConfig, zones: &ZoneConfig) -> Result<u32, ConfigError> {
+    if zones.conventional == 0 {
+        return Ok(0);
+    }
+    let part = conventional(config)?;
+    Ok(part.geometry.blocks_per_plane)
+}
+
+/// Hundredths of spare flash of the conventional zones beside the lines that their
+/// garbage collection needs: a choice of ours, as in the generic drives.
+const SPARE_PERCENT: u64 = 7;
+/// Lines beside the data of conventional zones: the open ones, those of journal and
+/// reserve, and the one that is being reclaimed (see `Layout::lines_besides`).
+const LINES_BESIDE: u64 = 12;
+
+/// The drive that the conventional zones of `config` are: a conventional one on the
+/// first blocks of every plane. Without such zones it has no line at all.
+///
+/// A drive that is not zoned is that drive itself.
+pub(crate) fn conventional(config: &DriveConfig) -> Result<DriveConfig, ConfigError> {
+    let mut part = config.clone();
+    if config.interface != Interface::Zoned {
+        return Ok(part);
+    }
+    part.interface = Interface::Block;
+    let zones = part.zones.take();
+    let zones = zones.filter(|zones| zones.conventional > 0);
+    let bytes = zones.map_or(0, |z| u64::from(z.conventional).saturating_mul(z.size.0));
+    part.capacity = Bytes(bytes);
+    if bytes == 0 {
+        part.geometry.blocks_per_plane = 0;
+        part.wear.spare_blocks = 0;
+        return Ok(part);
+    }
+    let geometry = config.geometry.checked()?;
+    let line = u64::from(geometry.sectors_per_program())
+        * u64::from(geometry.dies())
+        * u64::from(geometry.pages_per_block / geometry.pages_per_program)
+        * UNIT as u64;
+    let data = bytes.saturating_mul(100 + SPARE_PERCENT) / 100;
+    let lines = data.div_ceil(line) + LINES_BESIDE + u64::from(config.collection.reserve_lines);
+    let blocks = lines + u64::from(config.wear.spare_blocks);
+    part.geometry.blocks_per_plane = u32::try_from(blocks)
+        .map_err(|_| ConfigError::range("zones.conventional", bytes, "fewer"))?;
+    Ok(part)
+}
+
+impl DriveConfig {
+    /// Bytes that addresses run over: those of all zones, where zones have a size apart
+    /// from their capacity, and otherwise those that the host may use.
+    #[must_use]
+    pub fn address_space(&self) -> Bytes {
+        let Some(zones) = self.zones.filter(|_| self.interface == Interface::Zoned) else {
+            return self.capacity;
+        };
+        let conventional = u64::from(zones.conventional).saturating_mul(zones.size.0);
+        let rest = self.capacity.0.saturating_sub(conventional);
+        let sequential = rest / zones.capacity.0.max(1);
+        Bytes(conventional.saturating_add(sequential.saturating_mul(zones.size.0)))
+    }
+
+    /// The same zoned drive with at least `capacity` for the host, in whole zones. Zones
+    /// become smaller with their blocks where there would be few of them; the share of
+    /// spare flash stays, but for what the zones of a very small drive need.
+    pub(crate) fn resized_zones(&self, capacity: Bytes) -> Self {
+        let mut config = self.clone();
+        let Some(mut zones) = self.zones else {
+            return config;
+        };
+        let count = |zones: &ZoneConfig| {
+            let conventional = u64::from(zones.conventional).saturating_mul(zones.size.0);
+            let rest = capacity.0.saturating_sub(conventional);
+            rest.div_ceil(zones.capacity.0.max(1)).max(1)
+        };
+        let step = config.geometry.pages_per_program;
+        let halves = |config: &Self, zones: &ZoneConfig| {
+            config
+                .geometry
+                .pages_per_block
+                .is_multiple_of(2 * step.max(1))
+                && [zones.size.0, zones.capacity.0]
+                    .iter()
+                    .all(|n| n.is_multiple_of(8192))
+                && zones.capacity.0 >= 2 * LEAST_ZONE
+                && count(zones) < FEW_ZONES
+        };
+        while halves(&config, &zones) {
+            config.geometry.pages_per_block /= 2;
+            (zones.size.0, zones.capacity.0) = (zones.size.0 / 2, zones.capacity.0 / 2);
+        }
+        let conventional = u64::from(zones.conventional).saturating_mul(zones.size.0);
+        config.capacity =
+            Bytes(conventional.saturating_add(count(&zones).saturating_mul(zones.capacity.0)));
+        config.zones = Some(zones);
+        config.geometry.blocks_per_plane = config.blocks_for_zones(self);
+        config
+    }
+
+    /// Blocks of a plane for the zones, in the ratio of `before` of which this drive is
+    /// another size.
+    fn blocks_for_zones(&self, before: &Self) -> u32 {
+        let least = |config: &Self| {
+            let layout = ZoneLayout::shape(config).ok().flatten()?;
+            Some(layout.first_block + layout.blocks_needed(config))
+        };
+        let (Some(now), Some(then)) = (least(self), least(before)) else {
+            return self.geometry.blocks_per_plane;
+        };
+        let blocks = u64::from(now) * u64::from(before.geometry.blocks_per_plane);
+        let blocks = blocks.div_ceil(u64::from(then.max(1))).max(u64::from(now));
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+}
+
+/// The extent of whole 4 KiB sectors that `start` and `sectors` of 512 bytes are.
+pub(super) fn whole(start: u64, count: u32) -> Option<(u64, u32)> {
+    let per = UNIT as u64 / SECTOR;
+    let aligned = start.is_multiple_of(per) && u64::from(count).is_multiple_of(per) && count > 0;
+    aligned.then(|| (start / per, count / per as u32))
+}

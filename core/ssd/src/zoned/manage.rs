@@ -1,0 +1,268 @@
+//! Opening, closing, finishing and resetting zones.
+//!
+//! A reset and a finish wait until the zone is quiet: the data of every write that was
+//! accepted are in the buffer, no program, backup or read is under way. Commands that
+//! come meanwhile wait for their end and find the zone as that leaves it.
+
+use super::rules::{OpenRoom, Room, ZoneEvent, ZoneState, ZoneStatus, transition};
+use super::table::Zone;
+use super::write::word;
+use super::{ZoneAction, Zoned, Zones};
+use nand::Row;
+use std::rc::Rc;
+
+const ROOMY: Room = Room {
+    active: true,
+    open: OpenRoom::Free,
+};
+
+impl Zones {
+    /// Opens, closes, finishes, resets or gives up `zone`.
+    ///
+    /// # Errors
+    /// The status for a step that the zone can not take, for a limit that leaves no room,
+    /// for a zone that has no write pointer, and for flash that fails.
+    //= zns 3.4.3
+    pub async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
+        let inner = &self.inner;
+        let index = inner.sequential(zone)?;
+        inner.idle(index).await;
+        inner.core.sim.sleep(inner.config.controller.command).await;
+        inner.act(index, action).await
+    }
+
+    /// Does the same to every zone that it makes sense for: opens closed zones, closes
+    /// open ones, finishes active ones, resets all that are written or active, gives up
+    /// read-only ones.
+    ///
+    /// # Errors
+    /// Those of the first zone that fails.
+    //= zns 3.4.3
+    pub async fn manage_all(&self, action: ZoneAction) -> Result<(), ZoneStatus> {
+        let inner = &self.inner;
+        let wanted = |state: ZoneState| match action {
+            ZoneAction::Open => state == ZoneState::Closed,
+            ZoneAction::OpenRandom => false,
+            ZoneAction::Close => state.is_open(),
+            ZoneAction::Finish => state.is_active(),
+            ZoneAction::Reset => state.is_active() || state == ZoneState::Full,
+            ZoneAction::Offline => state == ZoneState::ReadOnly,
+        };
+        if action == ZoneAction::OpenRandom {
+            return Err(ZoneStatus::InvalidField);
+        }
+        inner.core.sim.sleep(inner.config.controller.command).await;
+        for zone in 0..inner.layout.sequential() {
+            if wanted(inner.table.borrow().zones[zone as usize].state) {
+                inner.act(zone, action).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Zoned {
+    async fn act(self: &Rc<Self>, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
+        match action {
+            ZoneAction::Open => self.step(zone, ZoneEvent::Open),
+            ZoneAction::OpenRandom => self.open_random(zone),
+            ZoneAction::Close => self.step(zone, ZoneEvent::Close),
+            ZoneAction::Finish => Box::pin(self.finish(zone)).await,
+            ZoneAction::Reset => Box::pin(self.reset(zone)).await,
+            ZoneAction::Offline => Box::pin(self.give_up(zone)).await,
+        }
+    }
+
+    fn step(&self, zone: u32, event: ZoneEvent) -> Result<(), ZoneStatus> {
+        let evicted = self.table.borrow_mut().step(zone, event)?;
+        self.core.state.borrow_mut().ledger.zones.evictions += u64::from(evicted);
+        Ok(())
+    }
+
+    /// Begins what the zone has to be quiet for. Whether there is anything to do.
+    async fn begin(
+        &self,
+        zone: u32,
+        event: ZoneEvent,
+        done: ZoneState,
+    ) -> Result<bool, ZoneStatus> {
+        loop {
+            self.idle(zone).await;
+            let mut table = self.table.borrow_mut();
+            let entry = &mut table.zones[zone as usize];
+            if entry.busy {
+                continue;
+            }
+            transition(entry.state, event, ROOMY)?;
+            if entry.state == done {
+                // A full zone may still be on its way to flash; that is no matter here.
+                return Ok(false);
+            }
+            entry.busy = true;
+            break;
+        }
+        let quiet = |entry: &Zone| {
+            let filled = entry.filled == entry.wp || entry.failed;
+            let programs = entry.in_flight == 0 && !entry.backing;
+            filled && programs && entry.readers == 0 && entry.leaving == 0
+        };
+        while !quiet(&self.table.borrow().zones[zone as usize]) {
+            self.signals[zone as usize].wait(&self.core.sim).await;
+        }
+        let state = self.table.borrow().zones[zone as usize].state;
+        if let Err(status) = transition(state, event, ROOMY) {
+            self.end(zone);
+            return Err(status);
+        }
+        Ok(true)
+    }
+
+    fn end(&self, zone: u32) {
+        self.table.borrow_mut().zones[zone as usize].busy = false;
+        self.wake(zone);
+    }
+
+    /// Writes what is left of the data with the mark of a finished zone, in the place of
+    /// the next unit.
+    async fn finish(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
+        if !self.begin(zone, ZoneEvent::Finish, ZoneState::Full).await? {
+            return Ok(());
+        }
+        let data = {
+            let table = self.table.borrow();
+            let entry = &table.zones[zone as usize];
+            entry.filled - entry.issued * self.layout.unit
+        };
+        self.issue(zone, data, word::FINISH);
+        while self.table.borrow().zones[zone as usize].in_flight > 0 {
+            self.signals[zone as usize].wait(&self.core.sim).await;
+        }
+        let failed = self.table.borrow().zones[zone as usize].failed;
+        let result = if failed {
+            Err(ZoneStatus::WriteFault)
+        } else {
+            let mut table = self.table.borrow_mut();
+            let step = table.step(zone, ZoneEvent::Finish);
+            table.release_ring(&self.layout, zone);
+            let rest = self.unneeded_backup(&mut table, zone);
+            drop(table);
+            if let Some(row) = rest {
+                self.give_back(zone, row);
+            }
+            self.core.state.borrow_mut().ledger.zones.finishes += 1;
+            step.map(drop)
+        };
+        self.end(zone);
+        result
+    }
+
+    /// Erases the blocks of a zone. The durable point is the acceptance on a protected
+    /// drive, the mark where there is a backup, and else the erase of the first unit.
+    async fn reset(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
+        if !self.begin(zone, ZoneEvent::Reset, ZoneState::Empty).await? {
+            return Ok(());
+        }
+        let protected = self.config.controller.power_loss_protection;
+        let backed = self.table.borrow().zones[zone as usize].backup.is_some();
+        if protected {
+            self.table.borrow_mut().zones[zone as usize].resetting = true;
+        } else if backed && let Err(status) = self.mark_reset(zone).await {
+            self.end(zone);
+            return Err(status);
+        }
+        let mut rows = self.table.borrow_mut().unbind(&self.layout, zone);
+        let mut erased = Vec::with_capacity(rows.len() + 1);
+        if !protected && !backed && !rows.is_empty() {
+            // The first unit lies on the first piece.
+            let first = rows.remove(0);
+            erased.push(first);
+            // What fails is bad, and is left out below.
+            let _ = self.core.nand.erase(first).await;
+        }
+        self.erase_all(&rows).await;
+        erased.extend(rows);
+        let backup = self.table.borrow_mut().zones[zone as usize].backup.take();
+        if let Some(backup) = backup {
+            let _ = self.core.nand.erase(backup.row).await;
+            erased.push(backup.row);
+        }
+        self.make_empty(zone, &erased);
+        self.end(zone);
+        Ok(())
+    }
+
+    /// Erases rows of blocks, on all dies at once.
+    async fn erase_all(self: &Rc<Self>, rows: &[Row]) {
+        let erases: Vec<_> = rows
+            .iter()
+            .map(|&row| {
+                let zoned = Rc::clone(self);
+                let erase = async move { zoned.core.nand.erase(row).await };
+                self.core.sim.spawn(erase)
+            })
+            .collect();
+        for erase in erases {
+            // What fails is bad, and does not come back into the pool.
+            let _ = erase.await;
+        }
+    }
+
+    fn make_empty(&self, zone: u32, erased: &[Row]) {
+        let mut table = self.table.borrow_mut();
+        for &row in erased {
+            table.pool.put(&self.layout, &self.core.nand.media(), row);
+        }
+        let reset = table.step(zone, ZoneEvent::Reset);
+        reset.expect("nothing else happens to a busy zone");
+        let entry = &mut table.zones[zone as usize];
+        (
+            entry.wp,
+            entry.filled,
+            entry.issued,
+            entry.settled,
+            entry.done,
+        ) = (0, 0, 0, 0, 0);
+        entry.resetting = false;
+        table.release_ring(&self.layout, zone);
+        let mut condemned = 0;
+        for &row in erased {
+            let group = row.die / self.layout.width;
+            while let Some(lost) = table.one_too_many(&self.layout, group, zone) {
+                table.enter(lost, ZoneState::Offline);
+                condemned += 1;
+            }
+        }
+        let ledger = &mut self.core.state.borrow_mut().ledger;
+        ledger.zones.resets += 1;
+        ledger.zones.lost += condemned;
+    }
+
+    /// Gives a read-only zone up: its good blocks serve others.
+    async fn give_up(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
+        let event = ZoneEvent::SetOffline;
+        if !self.begin(zone, event, ZoneState::Offline).await? {
+            return Ok(());
+        }
+        let rows = self.table.borrow_mut().unbind(&self.layout, zone);
+        let backup = self.table.borrow_mut().zones[zone as usize].backup.take();
+        let rows: Vec<Row> = rows.into_iter().chain(backup.map(|b| b.row)).collect();
+        let step = self.table.borrow_mut().step(zone, event);
+        self.erase_all(&rows).await;
+        let mut table = self.table.borrow_mut();
+        for row in rows {
+            table.pool.put(&self.layout, &self.core.nand.media(), row);
+        }
+        let entry = &mut table.zones[zone as usize];
+        (
+            entry.wp,
+            entry.filled,
+            entry.issued,
+            entry.settled,
+            entry.done,
+        ) = (0, 0, 0, 0, 0);
+        table.release_ring(&self.layout, zone);
+        drop(table);
+        self.end(zone);
+        step.map(drop)
+    }
+}

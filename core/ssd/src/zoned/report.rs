@@ -1,0 +1,259 @@
+//! What a host can ask of zones: limits, descriptors, and who holds what.
+
+use super::config::ZoneLayout;
+use super::rules::{ZoneState, ZoneStatus};
+use super::{Zoned, Zones};
+use nand::UNIT;
+use serde::Serialize;
+use units::{Bytes, Lba, SECTOR};
+
+/// How a zone is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZoneKind {
+    /// Anywhere; it has no write pointer.
+    Conventional,
+    /// At its write pointer only.
+    Sequential,
+}
+
+/// The descriptor of a zone. Addresses and lengths are in sectors of 512 bytes.
+//= zns 3.4.2.2.1
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneInfo {
+    /// Its number.
+    pub zone: u32,
+    /// How it is written.
+    pub kind: ZoneKind,
+    /// Its state; that of a conventional one is never left and means nothing.
+    pub state: ZoneState,
+    /// Its first address.
+    pub start: Lba,
+    /// Sectors to the start of the next zone.
+    pub size: u64,
+    /// Sectors that can be written.
+    pub capacity: u64,
+    /// Where the next write has to begin; none where the specification says that there
+    /// is no valid one: full, read-only, offline and conventional zones.
+    pub write_pointer: Option<Lba>,
+    /// Whether it has a random write area.
+    pub random_write_area: bool,
+}
+
+impl ZoneInfo {
+    /// Sectors between its start and its write pointer; all of a full zone.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        match self.write_pointer {
+            Some(wp) => wp.0 - self.start.0,
+            None if self.state == ZoneState::Full => self.capacity,
+            None => 0,
+        }
+    }
+}
+
+/// What the zones of a drive allow. Lengths are in sectors of 512 bytes.
+//= zns 4.1.5.1
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneLimits {
+    /// Zones, conventional ones included.
+    pub zones: u32,
+    /// Conventional zones, which come first.
+    pub conventional: u32,
+    /// Sectors from zone to zone.
+    pub size: u64,
+    /// Sectors that can be written to a zone.
+    pub capacity: u64,
+    /// Sectors of a logical block: writes and reads are of whole ones.
+    pub block: u64,
+    /// Most open zones; 0 for no limit.
+    pub max_open: u32,
+    /// Most active zones; 0 for no limit.
+    pub max_active: u32,
+    /// Most sectors of an append; 0 for no limit.
+    pub append: u64,
+    /// Sectors of a random write area; 0 if there is none.
+    pub random_write_area: u64,
+    /// Sectors that the write pointer moves by there.
+    pub random_write_step: u64,
+    /// Most zones with such an area.
+    pub random_write_zones: u32,
+}
+
+/// Who holds what a drive has few of: what to ask when an allocation was refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneUse {
+    /// Zones that a write opened, which the controller may close.
+    pub implicitly_open: Vec<u32>,
+    /// Zones that the host opened.
+    pub explicitly_open: Vec<u32>,
+    /// Zones that are closed: active, and not open.
+    pub closed: Vec<u32>,
+    /// Zones that can only be read.
+    pub read_only: Vec<u32>,
+    /// Zones that are lost.
+    pub offline: Vec<u32>,
+    /// How many are empty.
+    pub empty: u32,
+    /// How many are full.
+    pub full: u32,
+}
+
+impl ZoneUse {
+    /// Counts one more zone.
+    pub fn add(&mut self, zone: &ZoneInfo) {
+        if zone.kind == ZoneKind::Conventional {
+            return;
+        }
+        match zone.state {
+            ZoneState::Empty => self.empty += 1,
+            ZoneState::Full => self.full += 1,
+            ZoneState::ImplicitlyOpen => self.implicitly_open.push(zone.zone),
+            ZoneState::ExplicitlyOpen => self.explicitly_open.push(zone.zone),
+            ZoneState::Closed => self.closed.push(zone.zone),
+            ZoneState::ReadOnly => self.read_only.push(zone.zone),
+            ZoneState::Offline => self.offline.push(zone.zone),
+        }
+    }
+
+    /// Zones that count against the limit that `status` names; none for any other status.
+    #[must_use]
+    pub fn holders(&self, status: ZoneStatus) -> Vec<u32> {
+        let open = [&self.implicitly_open, &self.explicitly_open];
+        let mut zones: Vec<u32> = match status {
+            ZoneStatus::TooManyOpenZones => self.explicitly_open.clone(),
+            ZoneStatus::TooManyActiveZones => open
+                .into_iter()
+                .chain([&self.closed])
+                .flatten()
+                .copied()
+                .collect(),
+            _ => Vec::new(),
+        };
+        zones.sort_unstable();
+        zones
+    }
+}
+
+/// Bytes of a descriptor, which a report moves.
+const DESCRIPTOR: u32 = 64;
+
+impl Zones {
+    /// What the zones allow.
+    #[must_use]
+    pub fn limits(&self) -> ZoneLimits {
+        let (layout, rules) = (&self.inner.layout, &self.inner.rules);
+        let sectors = |bytes: Bytes| bytes.0 / SECTOR;
+        ZoneLimits {
+            zones: layout.zones,
+            conventional: layout.conventional,
+            size: sectors(rules.size),
+            capacity: sectors(rules.capacity),
+            block: UNIT as u64 / SECTOR,
+            max_open: rules.max_open,
+            max_active: rules.max_active,
+            append: sectors(rules.append_limit),
+            random_write_area: sectors(rules.random_write_area),
+            random_write_step: sectors(rules.random_write_step),
+            random_write_zones: rules.random_write_zones,
+        }
+    }
+
+    /// Its sizes as the firmware has resolved them.
+    #[must_use]
+    pub fn layout(&self) -> &ZoneLayout {
+        &self.inner.layout
+    }
+
+    /// The descriptors of `count` zones from `first` on, as far as there are any.
+    ///
+    /// # Errors
+    /// If there is no such zone.
+    //= zns 3.4.2
+    pub async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
+        let zones = self.inner.layout.zones;
+        if first >= zones {
+            return Err(ZoneStatus::LbaOutOfRange);
+        }
+        let count = count.min(zones - first);
+        let sectors = count.saturating_mul(DESCRIPTOR).div_ceil(UNIT as u32);
+        self.inner
+            .core
+            .sim
+            .sleep(self.inner.command_time(sectors))
+            .await;
+        Ok((first..first + count)
+            .filter_map(|zone| self.info(zone))
+            .collect())
+    }
+
+    /// The descriptor of one zone without asking the drive for it; none if there is no
+    /// such zone. For oracles, and for hosts that keep a copy of what they know.
+    #[must_use]
+    pub fn info(&self, zone: u32) -> Option<ZoneInfo> {
+        self.inner.info(zone)
+    }
+
+    /// Who holds what, over all zones.
+    #[must_use]
+    pub fn in_use(&self) -> ZoneUse {
+        let zones = (0..self.inner.layout.zones).filter_map(|zone| self.info(zone));
+        let mut all = ZoneUse::default();
+        zones.for_each(|zone| all.add(&zone));
+        all
+    }
+
+    /// Open zones and active ones.
+    #[must_use]
+    pub fn counts(&self) -> (u32, u32) {
+        self.inner.table.borrow().counts()
+    }
+
+    /// Erases of the blocks of each zone: the most of any of them; none for a zone that
+    /// has none at the moment.
+    #[must_use]
+    pub fn wear(&self, zone: u32) -> Option<u32> {
+        let inner = &self.inner;
+        let index = inner.sequential(zone).ok()?;
+        let table = inner.table.borrow();
+        let media = inner.core.nand.media();
+        let pieces =
+            (0..inner.layout.pieces()).filter(|&p| table.has_piece(&inner.layout, index, p));
+        let rows = pieces.map(|piece| table.row(&inner.layout, index, piece, 0));
+        rows.flat_map(|row| row.blocks())
+            .map(|block| media.erases(block))
+            .max()
+    }
+}
+
+impl Zoned {
+    pub(super) fn info(&self, zone: u32) -> Option<ZoneInfo> {
+        if zone >= self.layout.zones {
+            return None;
+        }
+        let rules = &self.rules;
+        let mut info = ZoneInfo {
+            zone,
+            kind: ZoneKind::Conventional,
+            state: ZoneState::Empty,
+            start: self.lba(zone, 0),
+            size: rules.size.0 / SECTOR,
+            capacity: rules.size.0 / SECTOR,
+            write_pointer: None,
+            random_write_area: false,
+        };
+        let Ok(index) = self.sequential(zone) else {
+            return Some(info);
+        };
+        let table = self.table.borrow();
+        let entry = &table.zones[index as usize];
+        let ends = [ZoneState::Full, ZoneState::ReadOnly, ZoneState::Offline];
+        let has_pointer = !ends.contains(&entry.state);
+        info.kind = ZoneKind::Sequential;
+        info.state = entry.state;
+        info.capacity = rules.capacity.0 / SECTOR;
+        info.write_pointer = has_pointer.then(|| self.lba(zone, entry.wp));
+        info.random_write_area = entry.window;
+        Some(info)
+    }
+}
