@@ -75,7 +75,7 @@ impl BlockPort for BlockDevice {
     fn handles(&self) -> u16 {
         let placements = &self.drive().config().placement;
         match self.drive().config().interface {
-            ssd::Interface::Block => 1,
+            ssd::Interface::Block | ssd::Interface::Zoned => 1,
             _ => placements.handles.saturating_mul(placements.reclaim_groups),
         }
     }

@@ -439,6 +439,11 @@ impl Drive {
     /// Whether a mapped page holds anything; if not it reads as zeros.
     #[must_use]
     pub fn is_mapped(&self, page: u32) -> bool {
+        if let Some(zones) = &self.zones
+            && let Some(written) = zones.is_written(page)
+        {
+            return written;
+        }
         let front = self.core.front.as_ref();
         front.is_some_and(|front| front.holds(page))
             || self.core.state.borrow().map.get(page) != Where::Nowhere

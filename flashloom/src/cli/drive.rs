@@ -5,6 +5,7 @@ use super::bench::Bench;
 use super::failure::Failure;
 use super::file;
 use super::output::Shown;
+use super::zones;
 use clap::{Args, Subcommand};
 use engine::Access;
 use report::table::facts;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Create(Create),
     Info(Info),
     Smart(Health),
+    Zones(zones::Show),
     Export(Export),
     Import(Import),
 }
@@ -38,6 +40,7 @@ impl Command {
             Self::Create(create) => create.run(),
             Self::Info(info) => info.run(),
             Self::Smart(health) => health.run(),
+            Self::Zones(show) => show.run(),
             Self::Export(export) => export.run(),
             Self::Import(import) => import.run(),
         }
@@ -112,6 +115,9 @@ struct Found {
     lines: u64,
     free_lines: u64,
     line_bytes: u64,
+    /// Of a zoned drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zones: Option<zones::Facts>,
     config: DriveConfig,
 }
 
@@ -131,6 +137,8 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
         .iter()
         .filter(|line| line.state == LineState::Free)
         .count();
+    let zones = bench.drive.zones().map(zones::facts);
+    let in_zones = zones.as_ref().map_or(0, |zones| zones.written_bytes);
     Ok(Found {
         file: path.display().to_string(),
         file_bytes: std::fs::metadata(path)
@@ -142,10 +150,11 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
         raw_bytes: bench.config.geometry.bytes(),
         over_provisioning: bench.config.geometry.bytes() as f64 / bench.config.capacity.0 as f64
             - 1.0,
-        mapped_bytes: valid * layout.page_bytes(),
+        mapped_bytes: valid * layout.page_bytes() + in_zones,
         lines: lines.len() as u64,
         free_lines: free as u64,
         line_bytes: layout.bytes(layout.line_pages).0,
+        zones,
         config: bench.config.clone(),
     })
 }
@@ -157,6 +166,7 @@ impl Found {
             ssd::Interface::Block => "blocks",
             ssd::Interface::Streams => "blocks with streams",
             ssd::Interface::Fdp => "blocks with flexible data placement",
+            ssd::Interface::Zoned => "zones",
         };
         match &self.config.front {
             None => format!("by {blocks}"),
@@ -178,7 +188,7 @@ impl Found {
         let flash = &self.config.flash;
         let over = human::share(self.over_provisioning);
         let dies = self.config.geometry.dies();
-        vec![
+        let mut lines = vec![
             ("file", format!("{}, {}", self.file, bytes(self.file_bytes))),
             ("drive", format!("{}, {}", self.name, self.reached_by())),
             ("capacity", bytes(self.capacity_bytes)),
@@ -195,17 +205,23 @@ impl Found {
                 "dies",
                 format!("{dies} on {} channels", self.config.geometry.channels),
             ),
-            (
-                "lines",
-                format!(
-                    "{} of {}, {} free",
-                    self.lines,
-                    bytes(self.line_bytes),
-                    self.free_lines
+        ];
+        match &self.zones {
+            Some(zones) => lines.extend(zones.lines()),
+            None => lines.extend([
+                (
+                    "lines",
+                    format!(
+                        "{} of {}, {} free",
+                        self.lines,
+                        bytes(self.line_bytes),
+                        self.free_lines
+                    ),
                 ),
-            ),
-            ("handles", self.config.placement.handles.to_string()),
-        ]
+                ("handles", self.config.placement.handles.to_string()),
+            ]),
+        }
+        lines
     }
 }
 
@@ -336,7 +352,7 @@ impl Export {
         let moved = Moved {
             file: self.path.display().to_string(),
             image: self.out.display().to_string(),
-            capacity_bytes: bench.config.capacity.0,
+            capacity_bytes: bench.config.address_space().0,
             data_bytes,
         };
         let text = |_| moved.told("exported to");
@@ -346,7 +362,7 @@ impl Export {
 
 /// Writes what is not zeros and returns how much that is.
 fn export(bench: &Bench, path: &Path, out: &mut File, name: &Path) -> Result<u64, Failure> {
-    let (capacity, mut at, mut data) = (bench.config.capacity.0, 0, 0);
+    let (capacity, mut at, mut data) = (bench.config.address_space().0, 0, 0);
     let fault = |e| Failure::at(name, e);
     out.set_len(capacity).map_err(fault)?;
     while at < capacity {
@@ -370,13 +386,13 @@ fn read(bench: &Bench, path: &Path, at: u64, len: u64) -> Result<Vec<u8>, Failur
     })
 }
 
-fn extent(at: u64, len: u64) -> Extent {
+pub(super) fn extent(at: u64, len: u64) -> Extent {
     let sectors = u32::try_from(len / SECTOR).expect("a chunk has few sectors");
     Extent::new(at / SECTOR, sectors)
 }
 
 /// The pieces of `bytes` that are not zeros, each with where it begins.
-fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+pub(super) fn pieces(bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let numbered = bytes.chunks(HOLE).enumerate();
     numbered
         .filter(|(_, piece)| piece.iter().any(|&byte| byte != 0))
@@ -404,7 +420,7 @@ impl Import {
         let input = File::open(&self.input).map_err(fault)?;
         let (len, capacity) = (
             input.metadata().map_err(fault)?.len(),
-            bench.config.capacity,
+            bench.config.address_space(),
         );
         if len > capacity.0 {
             let larger = format!(
@@ -413,7 +429,10 @@ impl Import {
             );
             return Err(Failure::at(&self.input, larger));
         }
-        let data_bytes = import(&bench, input, &self.path, &self.input)?;
+        let data_bytes = match bench.drive.zones() {
+            Some(zones) => zones::import(&bench, zones, input, &self.path, &self.input)?,
+            None => import(&bench, input, &self.path, &self.input)?,
+        };
         let saved = file.save(&bench.config, &bench.shutdown());
         saved.map_err(|e| Failure::at(&self.path, e))?;
         let moved = Moved {

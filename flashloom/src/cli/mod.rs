@@ -23,6 +23,7 @@ mod run;
 mod serve;
 mod shipped;
 mod trace;
+mod zones;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;

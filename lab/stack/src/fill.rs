@@ -108,6 +108,7 @@ pub(crate) const fn interface(config: &DriveConfig) -> &'static str {
         Interface::Block => "block",
         Interface::Streams => "streams",
         Interface::Fdp => "fdp",
+        Interface::Zoned => "zns",
     }
 }
 

@@ -184,6 +184,7 @@ const fn reason(error: IoError) -> &'static str {
         IoError::Media(_) => "unrecovered read",
         IoError::Placement(..) => "unknown placement",
         IoError::ReadOnly => "drive read-only",
+        IoError::Zone(status) => status.name(),
     }
 }
 

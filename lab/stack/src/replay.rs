@@ -1,7 +1,7 @@
 //! Requests on their way: workers that take them from the shared stream.
 //!
 //! Invariants: requests are taken in the order of the stream, by one worker at a
-//! time; no request is boxed. In a closed loop there are as many workers as
+//! time; no request is boxed, but for those to zones. In a closed loop there are as many workers as
 //! requests in flight. In an open loop one worker waits for the next arrival,
 //! and another one is started if none is idle when it comes, up to
 //! [`IN_FLIGHT`]; beyond that requests wait, and their latency counts from the
@@ -10,7 +10,7 @@
 use crate::error::StackError;
 use crate::meter::{Meter, Tally};
 use crate::timeline::Sampled;
-use host::{BlockDevice, Purpose, QueuePair, Who};
+use host::{BlockDevice, Linear, Purpose, QueuePair, Who, ZonedDevice};
 use sim::{Semaphore, Sim};
 use ssd::{Content, IoError};
 use std::cell::{Cell, RefCell};
@@ -25,6 +25,8 @@ pub(crate) const IN_FLIGHT: u32 = 16_384;
 pub(crate) struct Replay {
     sim: Sim,
     device: BlockDevice,
+    /// The drive's zones, if it has any, as one address space.
+    zones: Option<Linear<ZonedDevice>>,
     pub(crate) stream: RefCell<Stream>,
     pub(crate) meter: RefCell<Meter>,
     failure: RefCell<Option<StackError>>,
@@ -49,6 +51,7 @@ impl Replay {
         let replay = Rc::new(Self {
             sim: sim.clone(),
             device: device.clone(),
+            zones: ZonedDevice::new(device).map(|zones| Linear::new(sim, zones)),
             stream: RefCell::new(stream),
             meter: RefCell::new(meter),
             failure: RefCell::default(),
@@ -155,7 +158,7 @@ impl Replay {
     }
 
     fn past_end(&self, request: &Request) -> Option<StackError> {
-        let capacity = self.device.drive().capacity();
+        let capacity = self.device.drive().config().capacity;
         let sectors = capacity.0 / SECTOR;
         let extent = request.extent;
         let end = extent.start.0.saturating_add(u64::from(extent.sectors));
@@ -169,7 +172,11 @@ impl Replay {
     }
 
     async fn serve(&self, queue: &QueuePair, request: &Request, who: Who, arrival: Ns) {
-        let result = execute(queue, request, who).await;
+        let result = match &self.zones {
+            // Boxed, so that the future of a request stays small.
+            Some(zones) => Box::pin(execute_in_zones(zones, request, who)).await,
+            None => execute(queue, request, who).await,
+        };
         let now = self.sim.now();
         let mut meter = self.meter.borrow_mut();
         meter.add(request.op, now.since(arrival), now, result);
@@ -202,6 +209,21 @@ async fn execute(queue: &QueuePair, request: &Request, who: Who) -> Result<(), I
         Op::Trim => queue.trim(extent).await,
         Op::Flush => queue.flush().await,
     }
+}
+
+async fn execute_in_zones(
+    zones: &Linear<ZonedDevice>,
+    request: &Request,
+    who: Who,
+) -> Result<(), IoError> {
+    let extent = request.extent;
+    let result = match request.op {
+        Op::Read => zones.read(extent, who).await,
+        Op::Write => zones.write(extent, who, request.fua).await,
+        Op::Trim => zones.trim(extent).await,
+        Op::Flush => zones.flush().await,
+    };
+    result.map_err(IoError::Zone)
 }
 
 const fn purpose(purpose: workload::Purpose) -> Purpose {

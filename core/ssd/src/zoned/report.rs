@@ -226,6 +226,17 @@ impl Zones {
     }
 }
 
+impl Zones {
+    /// Whether sector `number` of 4 KiB has data; none if it is in a conventional zone.
+    pub(crate) fn is_written(&self, number: u32) -> Option<bool> {
+        let inner = &self.inner;
+        let zone = inner.sequential(number / inner.layout.size).ok()?;
+        let at = number % inner.layout.size;
+        let table = inner.table.borrow();
+        Some(at < inner.committed_end(&table, zone))
+    }
+}
+
 impl Zoned {
     pub(super) fn info(&self, zone: u32) -> Option<ZoneInfo> {
         if zone >= self.layout.zones {

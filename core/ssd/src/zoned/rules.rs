@@ -190,6 +190,28 @@ impl ZoneStatus {
         Self::Unwritten,
     ];
 
+    /// Name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InvalidField => "invalid field",
+            Self::LbaOutOfRange => "out of range",
+            Self::InvalidZoneOperation => "invalid zone operation",
+            Self::NoRandomWriteArea => "no random write area",
+            Self::ZoneBoundary => "zone boundary",
+            Self::ZoneIsFull => "zone full",
+            Self::ZoneIsReadOnly => "zone read-only",
+            Self::ZoneIsOffline => "zone offline",
+            Self::ZoneInvalidWrite => "not at the write pointer",
+            Self::TooManyActiveZones => "too many active zones",
+            Self::TooManyOpenZones => "too many open zones",
+            Self::InvalidTransition => "invalid zone transition",
+            Self::WriteFault => "write fault",
+            Self::UnrecoveredRead => "unrecovered read",
+            Self::Unwritten => "unwritten",
+        }
+    }
+
     /// Status code type and status code of the completion.
     //= zns 3.1.2
     #[must_use]

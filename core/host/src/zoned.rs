@@ -1,0 +1,239 @@
+//! The zoned port: what a file system that writes zone by zone asks for.
+//!
+//! Invariant: of two writes to a zone that a host sends one after the other the first
+//! comes to the drive first only if it waits for its answer, as on a real machine, where
+//! queues overtake each other. Who wants several under way appends.
+
+use crate::cores::Computing;
+use crate::ledger::Who;
+use crate::{BlockDevice, QueuePair};
+use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse, Zones};
+use units::{Extent, Lba, Ns, SECTOR};
+
+/// Something that is written in zones, at their write pointers.
+#[allow(async_fn_in_trait, reason = "a simulation is one thread")]
+pub trait ZonedPort: Clone + 'static {
+    /// What its zones allow.
+    fn limits(&self) -> ZoneLimits;
+
+    /// State, write pointer and capacity of a zone, from what the host knows of it: no
+    /// command is sent. None if there is no such zone.
+    fn zone(&self, zone: u32) -> Option<ZoneInfo>;
+
+    /// Who holds what there is little of: with [`ZoneUse::holders`], why an allocation
+    /// was refused.
+    fn in_use(&self) -> ZoneUse;
+
+    /// Descriptors of `count` zones from `first` on, from the drive.
+    ///
+    /// # Errors
+    /// If there is no such zone.
+    async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus>;
+
+    /// Reads `extent` into `sink`.
+    ///
+    /// # Errors
+    /// The status of the drive.
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), ZoneStatus>;
+
+    /// Writes `content` to `extent`, which begins at a write pointer. It is durable once
+    /// a later flush has ended, or at once with `fua`.
+    ///
+    /// # Errors
+    /// The status of the drive.
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), ZoneStatus>;
+
+    /// Appends `sectors` of 512 bytes to a zone, and gives where they have come to.
+    ///
+    /// # Errors
+    /// The status of the drive.
+    async fn append(
+        &self,
+        zone: u32,
+        sectors: u32,
+        content: Content<'_>,
+        who: Who,
+        fua: bool,
+    ) -> Result<Lba, ZoneStatus>;
+
+    /// Copies `sources` inside the drive to the write pointer `to`.
+    ///
+    /// # Errors
+    /// The status of the drive.
+    async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus>;
+
+    /// Opens, closes, finishes, resets or gives up a zone.
+    ///
+    /// # Errors
+    /// The status of the drive.
+    async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus>;
+
+    /// Commits a random write area up to `end`.
+    ///
+    /// # Errors
+    /// The status of the drive.
+    async fn commit(&self, end: Lba) -> Result<(), ZoneStatus>;
+
+    /// Makes every completed write durable.
+    ///
+    /// # Errors
+    /// The status of the drive.
+    async fn flush(&self) -> Result<(), ZoneStatus>;
+
+    /// Keeps the core of the current task busy for `span`.
+    fn compute(&self, span: Ns) -> Computing;
+}
+
+/// A zoned drive behind queues, link and cores.
+#[derive(Clone)]
+pub struct ZonedDevice {
+    device: BlockDevice,
+    zones: Zones,
+}
+
+/// Bytes that describe one source of a copy; the drive fetches them like data.
+const SOURCE: u64 = 32;
+/// Bytes of the descriptor of a zone.
+const DESCRIPTOR: u64 = 64;
+
+impl ZonedDevice {
+    /// The zones of the drive behind `device`; none if it has no zones.
+    #[must_use]
+    pub fn new(device: &BlockDevice) -> Option<Self> {
+        let zones = device.drive().zones()?.clone();
+        Some(Self {
+            device: device.clone(),
+            zones,
+        })
+    }
+
+    /// The drive with its queues.
+    #[must_use]
+    pub fn device(&self) -> &BlockDevice {
+        &self.device
+    }
+
+    fn here(&self) -> QueuePair {
+        self.device.here()
+    }
+
+    fn wrote(&self, who: Who, bytes: u64) {
+        let mut ledger = self.device.shared.ledger.borrow_mut();
+        ledger.book(who, |traffic| traffic.write.block += bytes);
+    }
+}
+
+impl ZonedPort for ZonedDevice {
+    fn limits(&self) -> ZoneLimits {
+        self.zones.limits()
+    }
+
+    fn zone(&self, zone: u32) -> Option<ZoneInfo> {
+        self.zones.info(zone)
+    }
+
+    fn in_use(&self) -> ZoneUse {
+        self.zones.in_use()
+    }
+
+    async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
+        let queue = self.here();
+        queue.submit(0).await;
+        let zones = self.zones.report(first, count).await;
+        let told = zones.as_ref().map_or(0, Vec::len) as u64;
+        queue.complete(told * DESCRIPTOR).await;
+        zones
+    }
+
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), ZoneStatus> {
+        let queue = self.here();
+        queue.submit(0).await;
+        let result = self.zones.read(extent, sink).await;
+        let bytes = if result.is_ok() { extent.bytes() } else { 0 };
+        queue.complete(bytes).await;
+        result?;
+        let mut ledger = self.device.shared.ledger.borrow_mut();
+        ledger.book(who, |traffic| traffic.read.block += bytes);
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), ZoneStatus> {
+        let queue = self.here();
+        queue.submit(extent.bytes()).await;
+        let result = self.zones.write(extent, content, who.origin, fua).await;
+        queue.complete(0).await;
+        result?;
+        self.wrote(who, extent.bytes());
+        Ok(())
+    }
+
+    async fn append(
+        &self,
+        zone: u32,
+        sectors: u32,
+        content: Content<'_>,
+        who: Who,
+        fua: bool,
+    ) -> Result<Lba, ZoneStatus> {
+        let queue = self.here();
+        let bytes = u64::from(sectors) * SECTOR;
+        queue.submit(bytes).await;
+        let appended = self.zones.append(zone, sectors, content, who.origin, fua);
+        let result = appended.await;
+        queue.complete(0).await;
+        let at = result?;
+        self.wrote(who, bytes);
+        Ok(at)
+    }
+
+    async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus> {
+        let queue = self.here();
+        queue.submit(sources.len() as u64 * SOURCE).await;
+        let result = self.zones.copy(sources, to).await;
+        queue.complete(0).await;
+        result
+    }
+
+    async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
+        let queue = self.here();
+        queue.submit(0).await;
+        let result = self.zones.manage(zone, action).await;
+        queue.complete(0).await;
+        result
+    }
+
+    async fn commit(&self, end: Lba) -> Result<(), ZoneStatus> {
+        let queue = self.here();
+        queue.submit(0).await;
+        let result = self.zones.commit(end).await;
+        queue.complete(0).await;
+        result
+    }
+
+    async fn flush(&self) -> Result<(), ZoneStatus> {
+        let queue = self.here();
+        queue.submit(0).await;
+        let result = self.zones.flush().await;
+        queue.complete(0).await;
+        if result.is_ok() {
+            self.device.shared.ledger.borrow_mut().flushes += 1;
+        }
+        result
+    }
+
+    fn compute(&self, span: Ns) -> Computing {
+        self.device.occupy(self.device.current(), span)
+    }
+}
