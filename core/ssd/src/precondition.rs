@@ -14,6 +14,7 @@ use crate::config::{ConfigError, DriveConfig};
 use crate::layout::{Layout, NONE};
 use crate::media::DriveMedia;
 use crate::recover::word;
+use crate::zoned::{self, ZoneLayout};
 use serde::{Deserialize, Serialize};
 use sim::{Rng, Seed};
 
@@ -24,7 +25,8 @@ pub enum Precondition {
     /// None: erased.
     #[default]
     Fresh,
-    /// Every page written once, in order.
+    /// Every page written once, in order; on a zoned drive every zone but conventional
+    /// ones.
     Full,
     /// Overwritten at random until garbage collection is in its steady state.
     Aged,
@@ -54,9 +56,8 @@ impl Precondition {
         if self == Self::Fresh {
             return DriveMedia::new(config, seed);
         }
-        if config.zones.is_some() {
-            let expected = "fresh on a zoned drive, whose host alone writes and resets zones";
-            return Err(ConfigError::range("precondition", self.name(), expected));
+        if let Some(zones) = ZoneLayout::new(config)? {
+            return self.zoned_media(config, &zones, seed);
         }
         if self == Self::Aged {
             check_aged(&layout, config)?;
@@ -75,6 +76,23 @@ impl Precondition {
                 scribe.write_aged(config);
             }
         }
+        Ok(media)
+    }
+
+    /// A new zoned drive with this past: full if every zone is. Its zones do not age:
+    /// nothing in them is moved.
+    fn zoned_media(
+        self,
+        config: &DriveConfig,
+        zones: &ZoneLayout,
+        seed: Seed,
+    ) -> Result<DriveMedia, ConfigError> {
+        if self == Self::Aged {
+            let expected = "fresh or full on a zoned drive, which moves no data of its own";
+            return Err(ConfigError::range("precondition", self.name(), expected));
+        }
+        let mut media = DriveMedia::new(config, seed)?;
+        zoned::write_full(zones, &mut media.cells)?;
         Ok(media)
     }
 }

@@ -46,6 +46,7 @@ mod copy;
 mod manage;
 mod media;
 mod pool;
+mod precondition;
 mod read;
 mod recover;
 mod repair;
@@ -58,6 +59,7 @@ mod write;
 pub(crate) use config::conventional;
 pub use config::{Unwritten, ZoneConfig, ZoneLayout};
 pub(crate) use media::{SavedZone, ZonesMedia};
+pub(crate) use precondition::write_full;
 pub use report::{ZoneInfo, ZoneKind, ZoneLimits, ZoneUse};
 pub use rules::{OpenRoom, Room, Step, ZoneEvent, ZoneState, ZoneStatus, transition};
 

@@ -288,3 +288,30 @@ fn conventional_zones_are_page_mapped() {
         assert_eq!(tags(&all, extent(&all, 2, 0, 3)).await, Ok(vec![7, 8, 0]));
     });
 }
+
+/// A full drive has full zones and nothing else; one that ages there is not.
+#[test]
+fn a_drive_may_begin_full() {
+    let config = tiny_zns(true);
+    let media = ssd::Precondition::Full.media(&config, sim::Seed(1));
+    let (kernel, drive) = super::powered(&config, media.expect("there are blocks for all"));
+    let all = zones(&drive);
+    assert_eq!(all.in_use().full, 10);
+    run(&kernel, async move |_| {
+        assert_eq!(
+            write(&all, 4, 0, vec![1]).await,
+            Err(ZoneStatus::ZoneIsFull)
+        );
+        all.read(extent(&all, 4, 0, 62), &mut ())
+            .await
+            .expect("it is there");
+        all.manage(4, ZoneAction::Reset).await.expect("it is full");
+        write(&all, 4, 0, vec![1]).await.expect("it is empty now");
+    });
+    let aged = ssd::Precondition::Aged.media(&config, sim::Seed(1));
+    let refused = aged.expect_err("it has no garbage to collect").to_string();
+    assert!(
+        refused.contains("fresh or full on a zoned drive"),
+        "{refused}"
+    );
+}
