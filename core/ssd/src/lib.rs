@@ -10,6 +10,9 @@
 //! multi-stream or FDP drive one for each handle; garbage collection, mapping
 //! and journal have their own.
 //!
+//! Zones are the exception: a zoned drive maps addresses by arithmetic, and only its
+//! conventional zones are such a store. See [`Zones`].
+//!
 //! # What is promised at a power cut
 //!
 //! - Without power-loss protection: every write that was acknowledged before a

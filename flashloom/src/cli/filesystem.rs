@@ -69,6 +69,14 @@ impl Kind {
     /// firmware.
     fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
         let mut drive = drive.clone();
+        if drive.interface == ssd::Interface::Zoned {
+            let reason = format!(
+                "{} writes in place, which the zones of {} do not take",
+                self.name(),
+                drive.name
+            );
+            return Err(Failure::at(path, reason));
+        }
         if drive.front.is_none() && !matches!(self, Self::Ext4) {
             let reason = format!(
                 "{} needs a drive that is read and written by bytes, such as one of the preset \

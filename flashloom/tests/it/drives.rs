@@ -46,11 +46,53 @@ fn contents_come_back_as_they_were() {
     }
 }
 
+/// What goes into zones comes out of them, and the zones say how far they are written.
+#[test]
+fn zones_are_filled_from_their_starts() {
+    let bench = Bench::new();
+    let made = bench.json(
+        "drive create z.flash --preset zns --size 64MiB",
+        "flashloom.drive-info/1",
+    );
+    assert_eq!(made["interface"], "zoned");
+    assert_eq!(number(&made, "/capacity_bytes"), 66 << 20);
+    let mut all = image(8 * MIB, "zone");
+    all[6 * MIB..].fill(0);
+    all.extend(image(MIB, "another"));
+    bench.write("in.img", &all);
+    bench.json("drive import z.flash in.img", "flashloom.drive-import/1");
+    bench.done("drive export z.flash out.img");
+    all.resize(11 * 8 * MIB, 0);
+    assert!(bench.read("out.img") == all);
+    let zones = bench.json("drive zones z.flash", "flashloom.drive-zones/1");
+    assert_eq!(number(&zones, "/zones"), 11);
+    assert_eq!(number(&zones, "/empty"), 9);
+    assert_eq!(number(&zones, "/list/1/start_byte"), 8 << 20);
+    assert_eq!(number(&zones, "/list/1/written_bytes"), MIB as u64 / 2);
+    assert_eq!(zones["list"][1]["state"], "closed");
+    assert!(
+        bench
+            .done("drive zones z.flash")
+            .contains("2-10          empty")
+    );
+    // Where a zone has no room nothing can be.
+    all[7 * MIB] = 1;
+    bench.write("in.img", &all);
+    bench.refuses(
+        "drive import z.flash in.img",
+        &["in.img: ", "zone 0 has no room"],
+    );
+    bench.refuses("mkfs ext4 z.flash", &["z.flash: ext4 writes in place"]);
+    bench.done("drive create d.flash --size 64MiB");
+    bench.refuses("drive zones d.flash", &["d.flash: expected a zoned drive"]);
+}
+
 #[test]
 fn drives_say_how_they_are_reached() {
     for (preset, said) in [
         ("block", "block, by blocks"),
         ("fdp", "fdp, by blocks with flexible data placement"),
+        ("zns", "zns, by zones"),
         (
             "byte",
             "byte, by blocks and by bytes through a cache of 256 MiB",

@@ -259,7 +259,15 @@ const DRIVES: &[(&str, &str)] = &[
         "geometry.pages_per_block: 1 given",
     ),
     ("", "mine.toml:1: preset: expected one of block"),
-    ("preset = \"zns\"", "mine.toml:1: preset"),
+    ("preset = \"tape\"", "mine.toml:1: preset"),
+    (
+        "preset = \"zns\"\n[zones]\ndies = 3",
+        "zones.dies: 3 given, a divisor of the 16 dies expected",
+    ),
+    (
+        "preset = \"block\"\ninterface = \"zoned\"",
+        "a table [zones]",
+    ),
     ("preset = 4", "mine.toml:1: preset"),
     (
         "preset = \"block\"\nchanels = 4",

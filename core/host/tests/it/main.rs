@@ -5,3 +5,4 @@ mod cuts;
 mod latency;
 mod resources;
 mod waits;
+mod zoned;
