@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Runs databases of others on a mounted file system of Flashloom and kills the mount under
+# them: PostgreSQL under pgbench, RocksDB under db_bench, SQLite. What they were told was
+# done must be there when the drive is mounted again.
+#
+#   scripts/beside-databases.sh [ROUNDS]
+#
+# ROUNDS (3) is how many times the mount is killed under pgbench. The status is 1 if a
+# transaction that was answered is gone, or a checksum, or the format, is wrong.
+# SUITES_KIND names another file system than bytefs: ext4, nova, pmfs; FLASHLOOM another
+# flashloom than target/release's. Needs root, FUSE, e2fsprogs, PostgreSQL with pgbench,
+# db_bench (rocksdb-tools) and sqlite3.
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+kind=${SUITES_KIND:-bytefs}
+rounds=${1:-3}
+
+stop() {
+  echo "beside-databases: $*" >&2
+  exit 1
+}
+
+[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
+[ "$(id -u)" = 0 ] || stop "the mount and the server need root and another user"
+for tool in pgbench db_bench sqlite3 e2fsck; do
+  command -v "$tool" >/dev/null || stop "$tool is not installed"
+done
+server=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
+[ -n "$server" ] || stop "no server of PostgreSQL is installed"
+
+# Nobody else sees the mount, so nobody keeps it busy.
+[ -n "${SUITES_ALONE:-}" ] ||
+  SUITES_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$@"
+
+work=$(mktemp -d)
+chmod 755 "$work"
+mkdir "$work/mnt" "$work/log"
+chown postgres "$work/log"
+mounted=
+
+clean() {
+  pkill -9 -f "^$server/postgres -D $work" 2>/dev/null || true
+  umount -l "$work/mnt" 2>/dev/null || true
+  [ -z "$mounted" ] || kill -9 "$mounted" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap clean EXIT
+
+attach() {
+  "$flashloom" mount "$kind" "$work/drive" "$work/mnt" >"$work/mount.log" 2>&1 &
+  mounted=$!
+  for _ in $(seq 300); do
+    if mountpoint -q "$work/mnt"; then return; fi
+    sleep 0.1
+  done
+  stop "the drive is not mounted: $(cat "$work/mount.log")"
+}
+
+# Kills the mount and mounts the drive again, once nobody looks at what it was.
+cut_off() {
+  disown "$mounted"
+  kill -9 "$mounted"
+  mounted=
+}
+
+again() {
+  umount -l "$work/mnt"
+  attach
+}
+
+as_user() {
+  su postgres -s /bin/sh -c "cd $work/log && $*"
+}
+
+client="-h $work/log -p 5544"
+
+start() {
+  as_user "$server/pg_ctl -D $work/mnt/cluster -o '-k $work/log -p 5544' \
+    -l $work/log/server.log -w start" >/dev/null
+}
+
+bench() {
+  as_user "pgbench $client -c 4 -T 60 -l tested" >/dev/null 2>&1 &
+  local clients=$!
+  sleep "$1"
+  cut_off
+  wait "$clients" || true
+  as_user "$server/pg_ctl -D $work/mnt/cluster -m immediate stop" >/dev/null 2>&1 || true
+  pkill -9 -f "^$server/postgres -D $work" 2>/dev/null || true
+}
+
+# pgbench empties the history as it begins.
+postgres() {
+  local round answered found
+  mkdir "$work/mnt/cluster"
+  chown postgres "$work/mnt/cluster"
+  as_user "$server/initdb -A trust -D $work/mnt/cluster" >/dev/null
+  start
+  as_user "createdb $client tested && pgbench $client -i -s 2 tested" >/dev/null 2>&1
+  for round in $(seq "$rounds"); do
+    rm -f "$work"/log/pgbench_log*
+    bench $((8 + round * 3))
+    again
+    # Left behind by who was killed, whose number may not be free yet.
+    rm -f "$work/mnt/cluster/postmaster.pid" "$work"/log/.s.PGSQL.*
+    start
+    answered=$(cat "$work"/log/pgbench_log* | wc -l)
+    found=$(as_user "psql $client -tAc 'select count(*) from pgbench_history' tested")
+    echo "pgbench, killed: $answered transactions answered, $found found"
+    [ "$answered" -gt 0 ] || stop "pgbench was told of nothing"
+    [ "$found" -ge "$answered" ] || stop "transactions are gone"
+  done
+  as_user "$server/pg_ctl -D $work/mnt/cluster -m fast stop" >/dev/null
+}
+
+rocksdb() {
+  local database=$work/mnt/database said
+  db_bench --db="$database" --benchmarks=fillrandom,overwrite,readrandom --num=50000 \
+    >/dev/null 2>&1 || stop "db_bench failed"
+  rm -r "$database"
+  # It fills more than there is time for.
+  db_bench --db="$database" --benchmarks=fillrandom --sync=1 --num=10000000 \
+    >/dev/null 2>&1 &
+  local filler=$!
+  sleep 10
+  cut_off
+  wait "$filler" 2>/dev/null || true
+  again
+  said=$(db_bench --db="$database" --use_existing_db=1 --num=10000000 \
+    --benchmarks=readseq,verifychecksum --verify_checksum=true 2>&1) ||
+    stop "RocksDB does not open what is left: $said"
+  echo "RocksDB, killed: $(grep -o '[0-9]* operations' <<<"$said" | head -1) read back"
+}
+
+sqlite() {
+  local said
+  said=$(sqlite3 "$work/mnt/x.db" "pragma journal_mode=wal; create table t(a);
+    insert into t select randomblob(1000) from generate_series(1, 5000);
+    update t set a = randomblob(500) where rowid % 3 = 0; pragma integrity_check;" | tail -1)
+  [ "$said" = ok ] || stop "SQLite says $said"
+  echo "SQLite: $said"
+}
+
+drive=block
+[ "$kind" = ext4 ] || drive=byte
+"$flashloom" drive create "$work/drive" --preset "$drive" --size 2GiB >/dev/null
+"$flashloom" mkfs "$kind" "$work/drive" >/dev/null
+attach
+postgres
+rocksdb
+sqlite
+umount "$work/mnt"
+wait "$mounted" || true
+mounted=
+"$flashloom" fsck "$kind" "$work/drive" | sed "s|$work/||"
+if [ "$kind" != nova ]; then
+  "$flashloom" drive export "$work/drive" "$work/image" >/dev/null 2>&1
+  e2fsck -fn "$work/image" >/dev/null 2>&1 || stop "e2fsck finds something"
+  echo "e2fsck: nothing found"
+fi
