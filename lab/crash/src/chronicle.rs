@@ -227,6 +227,21 @@ impl File {
         }
     }
 
+    /// To force `range` has failed: what it had to make durable may have been given up,
+    /// and whoever forces it again is not told.
+    fn doubt(&mut self, range: &Range<u64>) {
+        for older in std::mem::take(&mut self.older) {
+            let part = older.range.start.max(range.start)..older.range.end.min(range.end);
+            match older.pattern {
+                _ if part.is_empty() => self.older.push(older),
+                Some(pattern) => self.maybe.push((older.range, pattern)),
+                None => drop(self.unknown.write(older.range, 1)),
+            }
+        }
+        let sizes = std::mem::take(&mut self.sizes).into_iter();
+        self.maybe_sizes.extend(sizes.map(|(_, size)| size));
+    }
+
     /// The bytes of `range` are durable as they were at time `at`, if they have
     /// not changed since; and so is the size, if the range has no end, or as much
     /// of it as leads to them.
@@ -465,6 +480,16 @@ impl Chronicle {
                 self.end_force(ticket, ino, &range, data_only);
             }
             Some(Pending::ForceAll) if done.is_some() => self.end_force_all(ticket),
+            Some(Pending::Force(ino, range, _)) => {
+                let id = self.id(ino);
+                self.file(id).doubt(&range);
+                self.cancel(ticket);
+            }
+            Some(Pending::ForceAll) => {
+                let files = self.files.values_mut();
+                files.for_each(|file| file.doubt(&(0..u64::MAX)));
+                self.cancel(ticket);
+            }
             _ => self.cancel(ticket),
         }
     }

@@ -51,6 +51,16 @@ impl History {
         self.scribe.ends(ticket, Some(0));
     }
 
+    fn force_fails(&self) {
+        let act = Act::Force {
+            ino: FILE,
+            range: 0..u64::MAX,
+            data_only: true,
+        };
+        let ticket = self.scribe.begins(&act);
+        self.scribe.ends(ticket, None);
+    }
+
     /// What is wrong if the file is found with these bytes.
     fn judge(&self, bytes: &[u8]) -> Option<Fault> {
         let mut shown = Shown::default();
@@ -123,6 +133,33 @@ fn a_force_does_not_say_what_a_write_that_failed_has_left() {
         history.judge(&[[0; 50], [1; 50], [1; 50]].concat()),
         Some(Fault::Corrupt)
     );
+}
+
+#[test]
+fn who_was_told_of_a_failure_is_promised_nothing_until_it_is_written_again() {
+    let history = History::new();
+    history.write(0, 1, 8);
+    history.force(0..u64::MAX);
+    history.write(0, 2, 8);
+    history.write(8, 2, 8);
+    history.force_fails();
+    history.force(0..u64::MAX);
+    let (old, new, both) = (word(1), word(2), [word(2), word(2)].concat());
+    for left in [&old[..], &new, &both] {
+        assert_eq!(history.judge(left), None, "{left:?}");
+    }
+    assert_eq!(history.judge(&word(3)), Some(Fault::Corrupt));
+    assert_eq!(history.judge(&[]), Some(Fault::Lost));
+    history.write(0, 4, 16);
+    history.force(0..u64::MAX);
+    for left in [&old[..], &new, &both] {
+        assert!(history.judge(left).is_some(), "{left:?}");
+    }
+    assert_eq!(history.judge(&[word(4), word(4)].concat()), None);
+}
+
+fn word(pattern: u64) -> Vec<u8> {
+    pattern.to_le_bytes().to_vec()
 }
 
 #[test]
