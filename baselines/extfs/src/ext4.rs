@@ -145,10 +145,13 @@ pub async fn has_to_recover<P: BlockPort>(port: &P) -> Result<bool, Ext4Error> {
     let Some(place) = locate(port).await? else {
         return Ok(false);
     };
-    if inspect(port, &place.runs).await?.lent {
-        return Err(JournalError::Lent.into());
+    match inspect(port, &place.runs).await {
+        Ok(log) if log.lent => Err(JournalError::Lent.into()),
+        Ok(log) => Ok(place.needs_recovery || log.start != 0),
+        Err(error) if place.needs_recovery => Err(error.into()),
+        // Nobody has to read it, and what is wrong with it is the checker's to say.
+        Err(_) => Ok(false),
     }
-    Ok(place.needs_recovery)
 }
 
 /// Replays the journal of the file system on `port` and mounts it.

@@ -67,7 +67,8 @@ pub trait BytePort: BlockPort {
     /// the medium fails.
     async fn recover(&self) -> Result<(), ByteError>;
 
-    /// Lets the drive recover unless it has since power-on, and says whether it did.
+    /// Lets the drive recover unless it has since power-on, or does so now for somebody
+    /// else, and says whether it did.
     ///
     /// # Errors
     /// If the medium fails.

@@ -5,7 +5,8 @@
 //! since they began.
 //!
 //! A log holds the records of a signal handler before that of the call that it
-//! interrupted, which began earlier; they are held back until that one is read.
+//! interrupted, which began earlier; they are held back until that one is read, up to a
+//! number of them.
 
 use super::ConvertError;
 use crate::wire::{Chunk, Head, Info, Op, Record};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// Records that are held back at most: a program that jumps out of its handlers
 /// leaves records that never come.
-const HELD: usize = 4096;
+const HELD: usize = 1 << 16;
 
 /// A record on its own.
 #[derive(Clone, Debug)]
@@ -199,4 +200,80 @@ fn head(path: &Path) -> Result<Option<Chunk>, ConvertError> {
         .take(Chunk::SIZE as u64)
         .read_to_end(&mut bytes)?;
     Ok(Chunk::read(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// A chunk with records of an operation, its beginning and end, and how many calls
+    /// it interrupted.
+    fn log(spool: &TempDir, tid: u32, index: u32, records: &[(Op, u64, u64, u32)]) {
+        let chunk = Chunk {
+            pid: 1,
+            tid,
+            image: 2,
+            index,
+        };
+        let mut bytes = chunk.bytes().to_vec();
+        for &(op, start, end, within) in records {
+            let mut head = Head::on(op, 5);
+            (head.start, head.end, head.within) = (start, end, within);
+            bytes.extend(head.bytes(op));
+        }
+        let name = format!("{tid}.{index}");
+        fs::write(spool.path().join(name), bytes).unwrap();
+    }
+
+    fn order(spool: &TempDir) -> Vec<(u32, Op, u64)> {
+        let mut merged = Merged::open(&[spool.path()]).unwrap();
+        let next = || merged.next().unwrap();
+        std::iter::from_fn(next)
+            .map(|(said, _)| (said.tid, said.head.op, said.head.start))
+            .collect()
+    }
+
+    #[test]
+    fn a_call_comes_before_what_a_handler_did_meanwhile() {
+        let spool = TempDir::new().unwrap();
+        // While 5 was closed, another thread was given the number.
+        log(
+            &spool,
+            1,
+            0,
+            &[(Op::Write, 10, 11, 1), (Op::Close, 5, 12, 0)],
+        );
+        log(&spool, 2, 1, &[(Op::Open, 6, 7, 0)]);
+        let expected = [(1, Op::Close, 5), (2, Op::Open, 6), (1, Op::Write, 10)];
+        assert_eq!(order(&spool), expected);
+    }
+
+    #[test]
+    fn handlers_may_interrupt_each_other() {
+        let spool = TempDir::new().unwrap();
+        let nested = [
+            (Op::Fsync, 1, 2, 0),
+            (Op::Read, 30, 31, 2),
+            (Op::Write, 20, 40, 1),
+            (Op::Seek, 50, 51, 1),
+            (Op::Close, 10, 60, 0),
+            (Op::Fsync, 70, 71, 0),
+        ];
+        log(&spool, 1, 0, &nested[..2]);
+        log(&spool, 1, 3, &nested[2..]);
+        let times: Vec<_> = order(&spool).iter().map(|record| record.2).collect();
+        assert_eq!(times, [1, 10, 20, 30, 50, 70]);
+    }
+
+    #[test]
+    fn calls_that_never_come_are_not_waited_for() {
+        let spool = TempDir::new().unwrap();
+        let alone: Vec<_> = (1..=HELD as u64 + 10)
+            .map(|at| (Op::Fsync, at, at, 1))
+            .collect();
+        log(&spool, 1, 0, &alone);
+        let times: Vec<_> = order(&spool).iter().map(|record| record.2).collect();
+        assert!(times.iter().copied().eq(1..=HELD as u64 + 10));
+    }
 }

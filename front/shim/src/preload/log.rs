@@ -11,7 +11,7 @@ use super::watch;
 use crate::wire::{Chunk, Head, Info, OP_OFFSET, Op};
 use core::mem::MaybeUninit;
 use core::ptr::{null_mut, without_provenance_mut};
-use core::sync::atomic::{AtomicU16, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 /// Bytes of a thread's first chunk; each next one is larger, up to
 /// [`CHUNK_MAX`]. Small enough that a short-lived process costs little, large
@@ -21,6 +21,11 @@ const CHUNK_FIRST: usize = 32 << 10;
 /// Bytes of the largest chunk.
 const CHUNK_MAX: usize = 1 << 20;
 
+/// The index of the next chunk of this process. All threads draw from it, and a forked
+/// child goes on: a log that follows another one of the same thread, or of a thread
+/// that had its number, follows it in the spool as well.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
 /// The log of one thread. Its memory is private, so a forked child has a copy.
 pub(super) struct Log {
     image: u64,
@@ -28,9 +33,11 @@ pub(super) struct Log {
     len: usize,
     /// Where the next record begins, as [`cursor`] packs it.
     cursor: AtomicU64,
+    /// The chunk before, which stays mapped.
+    before: (*mut u8, usize),
     tid: u32,
-    /// The index of the next chunk.
-    index: u32,
+    /// How many chunks it had.
+    chunks: u32,
     /// Calls in progress: more than one where signal handlers make them.
     depth: u32,
     lost: u64,
@@ -314,10 +321,12 @@ fn begin(log: *mut Log) -> Option<*mut Log> {
         return None;
     }
     let started = start::log();
-    // SAFETY: as in `mine`.
-    if log.is_null() && !started.is_null() && unsafe { (*started).image } == start::image() {
+    // SAFETY: as in `mine`. Signals are blocked; a handler may have begun it before.
+    if !started.is_null() && unsafe { (*started).image } == start::image() {
         return Some(started);
     }
+    // SAFETY: as in `mine`; the log is a copy that the fork has made.
+    unsafe { leave_to_parent(log) };
     let born = start::born();
     let log = if log.is_null() { allocate()? } else { log };
     let fresh = Log {
@@ -326,7 +335,8 @@ fn begin(log: *mut Log) -> Option<*mut Log> {
         len: 0,
         cursor: AtomicU64::new(0),
         tid: raw::id(libc::SYS_gettid),
-        index: 0,
+        before: (null_mut(), 0),
+        chunks: 0,
         depth: 0,
         lost: 0,
     };
@@ -337,6 +347,23 @@ fn begin(log: *mut Log) -> Option<*mut Log> {
         note(head, &More::default());
     }
     Some(log)
+}
+
+/// Unmaps what a forked child has inherited, unless a call that its handler interrupted
+/// in the parent goes on here: that one writes what its twin writes, at the same place.
+///
+/// # Safety
+/// `log` is null or that of this thread, of another image.
+unsafe fn leave_to_parent(log: *mut Log) {
+    if log.is_null() {
+        return;
+    }
+    // SAFETY: as for the function.
+    let inherited = unsafe { &*log };
+    if inherited.depth == 0 {
+        unmap(inherited.base, inherited.len);
+        unmap(inherited.before.0, inherited.before.1);
+    }
 }
 
 fn allocate() -> Option<*mut Log> {
@@ -359,8 +386,8 @@ fn unmap(place: *mut u8, len: usize) {
     }
 }
 
-/// Opens the next chunk of the log. `false` if the system refuses. The chunk
-/// before stays mapped if a call was `interrupted`, which may write there.
+/// Opens the next chunk of the log. `false` if the system refuses. What was mapped
+/// before stays so if a call was `interrupted`, which may write there.
 ///
 /// # Safety
 /// `log` is that of this thread, and signals are blocked.
@@ -368,13 +395,19 @@ fn unmap(place: *mut u8, len: usize) {
 unsafe fn next_chunk(log: *mut Log, interrupted: bool) -> bool {
     // SAFETY: signals are blocked, so this is the only one who has it.
     let log = unsafe { &mut *log };
-    let len = (CHUNK_FIRST << (2 * log.index.min(3))).min(CHUNK_MAX);
-    let Some((base, index)) = raw::keeping_errno(|| chunk(log.tid, log.index, len)) else {
+    // Who was refused asks more and more seldom.
+    if log.lost > 0 && !log.lost.is_power_of_two() {
+        return false;
+    }
+    let len = (CHUNK_FIRST << (2 * log.chunks.min(3))).min(CHUNK_MAX);
+    let index = NEXT.fetch_add(1, Ordering::Relaxed);
+    let Some(base) = raw::keeping_errno(|| chunk(log.tid, index, len)) else {
         return false;
     };
     if !interrupted {
-        unmap(log.base, log.len);
+        unmap(log.before.0, log.before.1);
     }
+    log.before = (log.base, log.len);
     let head = Chunk {
         pid: start::pid(),
         tid: log.tid,
@@ -385,7 +418,7 @@ unsafe fn next_chunk(log: *mut Log, interrupted: bool) -> bool {
     // SAFETY: a chunk is larger than its head.
     unsafe { core::ptr::copy_nonoverlapping(head.as_ptr(), base, head.len()) };
     (log.base, log.len) = (base, len);
-    log.index = index + 1;
+    log.chunks += 1;
     log.cursor
         .store(cursor(index, Chunk::SIZE), Ordering::Relaxed);
     if log.lost > 0 {
@@ -396,9 +429,8 @@ unsafe fn next_chunk(log: *mut Log, interrupted: bool) -> bool {
 }
 
 /// A new file of `len` bytes in the first folder of the spool that has room,
-/// mapped and closed again, and its index: `index`, or a later one if a log
-/// that this thread has given back, or another thread of its number, went on.
-fn chunk(tid: u32, index: u32, len: usize) -> Option<(*mut u8, u32)> {
+/// mapped and closed again.
+fn chunk(tid: u32, index: u32, len: usize) -> Option<*mut u8> {
     let mut folders = start::spool().split(|&b| b == b':').peekable();
     while let Some(folder) = folders.next() {
         let last = folders.peek().is_none();
@@ -426,35 +458,24 @@ fn has_room(folder: &[u8]) -> bool {
     done && found.f_bavail > found.f_blocks / 2
 }
 
-fn chunk_in(folder: &[u8], (tid, index): (u32, u32), len: usize) -> Option<(*mut u8, u32)> {
-    let (fd, index) = (index..u32::MAX).find_map(|index| create(folder, tid, index))?;
-    let fd = usize::try_from(fd).ok()?;
-    let place = if extend(fd, len) {
-        map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd as i32)
-    } else {
-        // An empty file is no chunk.
-        raw::call(libc::SYS_ftruncate, [fd, 0, 0, 0, 0, 0]);
-        None
-    };
-    raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
-    let place = place?;
-    let advice = libc::MADV_DONTFORK as usize;
-    raw::call(libc::SYS_madvise, [place as usize, len, advice, 0, 0, 0]);
-    Some((place, index))
-}
-
-/// Creates the file of a chunk; `None` if there is one.
-fn create(folder: &[u8], tid: u32, index: u32) -> Option<(isize, u32)> {
+fn chunk_in(folder: &[u8], (tid, index): (u32, u32), len: usize) -> Option<*mut u8> {
     let mut path = Text::new();
     path.bytes(folder).bytes(b"/");
     path.number(start::pid().into()).bytes(b".");
     path.number(start::image()).bytes(b".").number(tid.into());
     path.bytes(b".").number(index.into());
+    let (path, here) = (path.pointer() as usize, libc::AT_FDCWD as usize);
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    let here = libc::AT_FDCWD as usize;
-    let args = [here, path.pointer() as usize, flags as usize, 0o600, 0, 0];
-    let fd = raw::call(libc::SYS_openat, args);
-    (fd >= 0 || raw::errno() != libc::EEXIST).then_some((fd, index))
+    let args = [here, path, flags as usize, 0o600, 0, 0];
+    let fd = usize::try_from(raw::call(libc::SYS_openat, args)).ok()?;
+    let place = extend(fd, len)
+        .then(|| map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd as i32))
+        .flatten();
+    raw::call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
+    if place.is_none() {
+        raw::call(libc::SYS_unlinkat, [here, path, 0, 0, 0, 0]);
+    }
+    place
 }
 
 /// Allocates, so that no store into the mapping meets a full disk; where that
@@ -477,6 +498,7 @@ pub(super) unsafe fn end(log: *mut Log) {
     let log_was = unsafe { log.read() };
     if log_was.image == start::image() {
         unmap(log_was.base, log_was.len);
+        unmap(log_was.before.0, log_was.before.1);
     }
     unmap(log.cast(), size_of::<Log>());
 }

@@ -10,8 +10,9 @@
 //!   shared mapping of a file without a descriptor, so a program may close or
 //!   replace every descriptor it has, and a crash loses nothing that was
 //!   finished.
-//! - A signal handler may call hooks at any point: a record's place is taken by
-//!   one exchange, which tells how many calls it interrupted; what opens the next chunk blocks signals.
+//! - A signal handler may call hooks at any point: a record's place is taken by one
+//!   exchange, and what opens the next chunk blocks signals. Each record tells how many
+//!   calls it interrupted, so that they can be put before it.
 //! - After `fork` by whatever name, the child finds the page that holds the
 //!   number of its image zeroed by the kernel (`MADV_WIPEONFORK`), and starts
 //!   logs of its own.
