@@ -21,6 +21,11 @@ const TOOLS: &[Tool] = &[
         purpose: "judges ext4 images",
     },
     Tool {
+        program: "fsck.f2fs",
+        package: "f2fs-tools",
+        purpose: "judges F2FS images",
+    },
+    Tool {
         program: "fusermount3",
         package: "fuse3",
         purpose: "unmounts what is served",

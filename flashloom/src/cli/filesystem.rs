@@ -33,6 +33,8 @@ pub(crate) enum Kind {
     /// ByteFS without what it needs of the firmware; the format is that of ext4
     #[value(name = "bytefs-dual")]
     ByteFsDual,
+    /// F2FS, the log-structured file system
+    F2fs,
     /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
     Nova,
     /// PMFS, in place on a drive that is read and written by bytes; the format is that
@@ -47,6 +49,7 @@ impl Kind {
             Self::Ext4 => "ext4",
             Self::ByteFs => "bytefs",
             Self::ByteFsDual => "bytefs-dual",
+            Self::F2fs => "f2fs",
             Self::Nova => "nova",
             Self::Pmfs => "pmfs",
         }
@@ -54,13 +57,14 @@ impl Kind {
 
     /// Whether its format is that of ext4.
     const fn is_ext4(self) -> bool {
-        !matches!(self, Self::Nova)
+        !matches!(self, Self::F2fs | Self::Nova)
     }
 
     /// Bytes of an inode, if nobody says how many.
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
+            Self::F2fs => BLOCK as u16,
             Self::ByteFs | Self::ByteFsDual | Self::Nova | Self::Pmfs => 128,
         }
     }
@@ -77,7 +81,7 @@ impl Kind {
             );
             return Err(Failure::at(path, reason));
         }
-        if drive.front.is_none() && !matches!(self, Self::Ext4) {
+        if drive.front.is_none() && !matches!(self, Self::Ext4 | Self::F2fs) {
             let reason = format!(
                 "{} needs a drive that is read and written by bytes, such as one of the preset \
                  byte",
@@ -165,6 +169,15 @@ impl Mkfs {
                 Kind::Pmfs | Kind::ByteFsDual => {
                     undo::format(&port, &options).await.map_err(|e| said(&e))
                 }
+                Kind::F2fs => {
+                    let options = lfs::MkfsOptions {
+                        uuid: options.uuid,
+                        now: options.now,
+                        label: options.label,
+                        ..lfs::MkfsOptions::new(options.blocks)
+                    };
+                    lfs::format(&port, &options).await.map_err(|e| said(&e))
+                }
                 Kind::Nova => {
                     let options = novafs::MkfsOptions {
                         now: options.now,
@@ -219,7 +232,10 @@ impl Mkfs {
 
     fn refuse_what_ext4_has(&self) -> Result<(), Failure> {
         let given = [
-            ("label", !self.label.is_empty()),
+            (
+                "label",
+                !self.label.is_empty() && !matches!(self.kind, Kind::F2fs),
+            ),
             ("seed", self.seed.is_some()),
             ("choice of the size of inodes", self.inode_size.is_some()),
             ("fixed number of inodes", self.bytes_per_inode.is_some()),
@@ -303,6 +319,7 @@ impl Fsck {
         let recovery = match self.kind {
             Kind::Ext4 => finish(&bench, &self.path, recover(sim, port))?,
             Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
+            Kind::F2fs => finish(&bench, &self.path, roll_forward(sim, port))?,
             Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
             Kind::Pmfs | Kind::ByteFsDual => finish(&bench, &self.path, undo_lines(sim, port))?,
         };
@@ -333,11 +350,16 @@ impl Fsck {
 
 impl Fsck {
     fn find(&self, image: &DriveImage<'_>) -> Vec<String> {
-        if self.kind.is_ext4() {
-            check(image).iter().map(Finding::to_string).collect()
-        } else {
-            let found = novafs::check(image);
-            found.iter().map(ToString::to_string).collect()
+        match self.kind {
+            Kind::F2fs => {
+                let found = lfs::check(image);
+                found.iter().map(ToString::to_string).collect()
+            }
+            Kind::Nova => {
+                let found = novafs::check(image);
+                found.iter().map(ToString::to_string).collect()
+            }
+            _ => check(image).iter().map(Finding::to_string).collect(),
         }
     }
 }
@@ -370,6 +392,14 @@ async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
     let (body, undone) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
     Ok(undone.transactions)
+}
+
+/// Rolls forward what was forced since the last checkpoint. How many files were.
+async fn roll_forward(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+    let mounted = lfs::mount(&sim, &port, lfs::MountOptions::default()).await;
+    let (body, recovery) = mounted.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())?;
+    Ok(recovery.files)
 }
 
 /// Undoes what the journals hold and walks the logs.

@@ -39,6 +39,31 @@ fn what_is_made_is_sound_and_can_be_looked_into() {
 }
 
 #[test]
+fn f2fs_is_made_checked_and_damage_found() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 64MiB");
+    assert_eq!(bench.run("fsck f2fs d.flash").code, Some(1));
+    let made = bench.json("mkfs f2fs d.flash --label mine", "flashloom.mkfs/1");
+    assert_eq!(number(&made, "/blocks"), 64 << 8);
+    assert_eq!(number(&made, "/journal_blocks"), 0);
+    let checked = bench.json("fsck f2fs d.flash", "flashloom.fsck/1");
+    assert_eq!(checked["sound"], true);
+    let said = bench.run("mkfs f2fs d.flash --journal 8MiB");
+    assert!(said.err.contains("no journal of blocks"), "{}", said.err);
+    bench.done("drive export d.flash out.img");
+    let mut image = bench.read("out.img");
+    // The root's links, in the first block of the main area.
+    let main = image[1024 + 92..1024 + 96].try_into().expect("four bytes");
+    let root = u32::from_le_bytes(main) as usize * 4096;
+    image[root + 12] += 1;
+    bench.write("bad.img", &image);
+    bench.done("drive import d.flash bad.img");
+    let said = bench.run("fsck f2fs d.flash");
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.out.contains("inode 3 has 2 links"), "{}", said.out);
+}
+
+#[test]
 fn the_seed_is_the_identity() {
     let images = ["--seed 1", "--seed 1", "--seed 2"].map(|seed| {
         let bench = Bench::new();

@@ -124,6 +124,28 @@ fn a_killed_nova_has_every_forced_file() {
 }
 
 #[test]
+fn a_killed_f2fs_has_every_forced_file_and_fsck_f2fs_is_content() {
+    if missing("/dev/fuse") {
+        return;
+    }
+    let line = "mount f2fs d.flash m --background";
+    let served = Served::prepared(Bench::new(), "--size 64MiB", line);
+    served.bench.done("mkfs f2fs d.flash");
+    kill_and_look(&served);
+    served.bench.done("fsck f2fs d.flash");
+    served.bench.done("drive export d.flash out.img");
+    if tool("fsck.f2fs", &["-V"]).map_or(true, |output| !output.status.success()) {
+        eprintln!("skipped: fsck.f2fs is not installed");
+        return;
+    }
+    let said = must("fsck.f2fs", &["-f", "--dry-run", &served.at("out.img")]);
+    assert!(
+        said.contains("other corrupted bugs") && !said.contains("[Fail]"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_killed_pmfs_has_every_forced_file_and_is_an_ext4() {
     a_killed_one_is_an_ext4("pmfs");
 }

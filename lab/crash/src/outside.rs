@@ -3,6 +3,7 @@
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use tempfile::NamedTempFile;
 
 /// Why a checker gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,22 @@ pub enum OutsideError {
     },
 }
 
+/// An image in a file: pieces with the offset of each; the rest is zeros.
+fn image<'a>(
+    program: &'static str,
+    bytes: u64,
+    pieces: impl Iterator<Item = (u64, &'a [u8])>,
+) -> Result<NamedTempFile, OutsideError> {
+    let wrong = |source| OutsideError::Image { program, source };
+    let mut file = NamedTempFile::new().map_err(wrong)?;
+    file.as_file().set_len(bytes).map_err(wrong)?;
+    for (offset, piece) in pieces {
+        file.seek(SeekFrom::Start(offset)).map_err(wrong)?;
+        file.write_all(piece).map_err(wrong)?;
+    }
+    Ok(file)
+}
+
 /// Asks `e2fsck -fn` about an image of `bytes`, given as pieces with the offset of
 /// each; the rest is zeros. With `recover` its own `e2fsck -fy` replays the journal
 /// first. None if it has no complaint, else what it says.
@@ -39,13 +56,7 @@ pub fn e2fsck<'a>(
     recover: bool,
 ) -> Result<Option<String>, OutsideError> {
     let program = "e2fsck";
-    let image = |source| OutsideError::Image { program, source };
-    let mut file = tempfile::NamedTempFile::new().map_err(image)?;
-    file.as_file().set_len(bytes).map_err(image)?;
-    for (offset, piece) in pieces {
-        file.seek(SeekFrom::Start(offset)).map_err(image)?;
-        file.write_all(piece).map_err(image)?;
-    }
+    let file = image(program, bytes, pieces)?;
     let start = |source| OutsideError::Start {
         program,
         package: "e2fsprogs",
@@ -53,18 +64,56 @@ pub fn e2fsck<'a>(
     };
     if recover {
         // What it says here is about the journal; how it left the image counts.
-        ask("-fy", file.path()).map_err(start)?;
+        ask(program, &["-fy"], file.path()).map_err(start)?;
     }
-    let output = ask("-fn", file.path()).map_err(start)?;
+    let output = ask(program, &["-fn"], file.path()).map_err(start)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok((output.status.code() != Some(0)).then_some(said))
 }
 
-/// Runs `e2fsck`, which ordinary users do not have on their path.
-fn ask(how: &str, image: &Path) -> io::Result<Output> {
+/// Words of lines in which `fsck.f2fs` finds something wrong. Its status is 0 whatever it
+/// finds on a dry run.
+const F2FS_COMPLAINTS: [&str; 4] = ["[Fail]", "[ASSERT]", "unreachable", "Invalid"];
+
+/// How it gives up where nodes that were forced since the last checkpoint lead to one of
+/// the last segments: it takes the end of the main area to be where as many blocks end,
+/// counted from the tables.
+const F2FS_GIVES_UP: &str = "record_fsync_data failed";
+
+/// Asks `fsck.f2fs` about an image of `bytes`, given as pieces with the offset of each;
+/// the rest is zeros. It walks all that the last checkpoint leads to, and changes
+/// nothing. None if it has no complaint, else what it says. If `unrecovered`, it may also
+/// not be able to walk at all, for a reason that is its own.
+///
+/// # Errors
+/// If it cannot be asked.
+pub fn fsck_f2fs<'a>(
+    bytes: u64,
+    pieces: impl Iterator<Item = (u64, &'a [u8])>,
+    unrecovered: bool,
+) -> Result<Option<String>, OutsideError> {
+    let program = "fsck.f2fs";
+    let file = image(program, bytes, pieces)?;
+    let start = |source| OutsideError::Start {
+        program,
+        package: "f2fs-tools",
+        source,
+    };
+    let output = ask(program, &["-f", "--dry-run"], file.path()).map_err(start)?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let complains = |line: &str| F2FS_COMPLAINTS.iter().any(|word| line.contains(word));
+    // A checker that gives up has not come to its last line.
+    let gave_up = unrecovered && said.contains(F2FS_GIVES_UP);
+    let done = gave_up || said.contains("other corrupted bugs");
+    Ok((!done || said.lines().any(complains)).then_some(said))
+}
+
+/// Runs a checker, which ordinary users do not have on their path.
+fn ask(program: &str, how: &[&str], image: &Path) -> io::Result<Output> {
     let run = |program: &str| {
         let mut command = Command::new(program);
-        command.arg(how).arg(image).stdin(Stdio::null()).output()
+        command.args(how).arg(image).stdin(Stdio::null()).output()
     };
-    run("e2fsck").or_else(|_| run("/usr/sbin/e2fsck"))
+    run(program).or_else(|_| run(&format!("/usr/sbin/{program}")))
 }

@@ -44,6 +44,16 @@ impl novafs::Image for DriveImage<'_> {
     }
 }
 
+impl lfs::Image for DriveImage<'_> {
+    fn blocks(&self) -> u64 {
+        self.0.capacity().0 / BLOCK as u64
+    }
+
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        Image::read(self, block, out)
+    }
+}
+
 impl Image for DriveImage<'_> {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         if block >= self.0.capacity().0 / BLOCK as u64 {

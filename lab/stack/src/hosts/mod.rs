@@ -6,11 +6,13 @@
 
 mod bytefs;
 mod ext4;
+mod f2fs;
 mod nova;
 mod undo;
 
 pub use bytefs::ByteFs;
 pub use ext4::Ext4;
+pub use f2fs::F2fs;
 pub use nova::Nova;
 pub use undo::Undoing;
 
@@ -171,6 +173,7 @@ pub fn visit<V: Visit>(
         "bytefs" => Some(visit.on(ByteFs::new(switches, Variant::Full))),
         "bytefs-log" => Some(visit.on(ByteFs::new(switches, Variant::Log))),
         "bytefs-dual" => Some(visit.on(Undoing::dual(switches))),
+        "f2fs" => Some(visit.on(F2fs::new(switches))),
         "nova" => Some(visit.on(Nova)),
         "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
         _ => None,
@@ -191,6 +194,7 @@ pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("bytefs", bytefs::SWITCHES),
     ("bytefs-log", bytefs::SWITCHES),
     ("bytefs-dual", undo::SWITCHES),
+    ("f2fs", f2fs::SWITCHES),
     ("nova", &[]),
     ("pmfs", undo::SWITCHES),
 ];

@@ -171,6 +171,29 @@ fn every_file_system_on_a_drive_of_bytes_survives_cuts() {
 }
 
 #[test]
+fn f2fs_keeps_what_was_forced_and_names_in_order() {
+    let many = "anything:ops=900,threads=8,size=256k";
+    let full = "anything:ops=300,size=256k,room=64k";
+    let stacks = [
+        ("f2fs@block", "anything:ops=300", ROOMY),
+        ("f2fs@block", many, SMALL),
+        ("f2fs+lfs@block", full, ROOMY),
+        (
+            "f2fs+discard@fdp",
+            "varmail:files=20,threads=2,ops=300",
+            ROOMY,
+        ),
+    ];
+    for (stack, workload, memory) in stacks {
+        let found = cuts_at(plan_of(stack, workload), 40, memory, false);
+        let first = found.failures.first();
+        assert!(found.holds(), "{stack} {workload}: {first:#?}");
+    }
+    let plan = plan_of("f2fs@block", "varmail:files=20,threads=2,ops=300");
+    assert!(!cuts_at(plan, 100, ROOMY, true).holds());
+}
+
+#[test]
 fn recordings_of_programs_survive_cuts() {
     let recording = "../../flashloom/traces/rocksdb.flt:ops=1500,think=no";
     for stack in ["bytefs@byte", "nova@byte", "ext4@block"] {

@@ -1,0 +1,155 @@
+//! The tables of an image that is not mounted.
+
+use super::Image;
+use crate::format::checkpoint::Head;
+use crate::format::nat::{self, NatEntry};
+use crate::format::sit::{self, SitEntry};
+use crate::format::summary::{self, Owner, Owners};
+use crate::format::superblock::Geometry;
+use crate::format::{Block, SEG_BLOCKS, blank, high_bit};
+use crate::inplace::{place, sort_pack};
+use crate::mount::data_summaries;
+use crate::nat::Nat;
+use crate::persist::{Pack, Table};
+use std::collections::BTreeMap;
+
+/// What the last checkpoint leads to.
+pub(super) struct Tables {
+    pub(super) geometry: Geometry,
+    pub(super) head: Head,
+    pub(super) orphans: Vec<u32>,
+    pub(super) segments: Vec<SitEntry>,
+    journaled: BTreeMap<u32, NatEntry>,
+    /// Owners in the segments of logs, where the checkpoint has them.
+    current: BTreeMap<u32, Option<Owners>>,
+    nats: BTreeMap<u32, Vec<NatEntry>>,
+    summaries: BTreeMap<u32, Owners>,
+}
+
+fn block<I: Image + ?Sized>(image: &I, at: u32) -> Option<Box<Block>> {
+    let mut bytes = blank();
+    image.read(u64::from(at), &mut bytes).then_some(bytes)
+}
+
+fn pack<I: Image + ?Sized>(image: &I, geometry: &Geometry, segment: u32) -> Option<Pack> {
+    let start = geometry.cp + segment * SEG_BLOCKS;
+    let head = Head::decode(&*block(image, start)?, geometry)?;
+    let last = block(image, start + head.pack_blocks - 1)?;
+    if Head::decode(&last, geometry)?.version != head.version {
+        return None;
+    }
+    let between = 1..head.pack_blocks - 1;
+    let blocks: Option<Vec<_>> = between.map(|at| block(image, start + at)).collect();
+    sort_pack(head, blocks?)
+}
+
+impl Tables {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A sentence that says why that is not possible.
+    pub(super) fn read<I: Image + ?Sized>(image: &I) -> Result<Self, String> {
+        let superblock = |at| {
+            let bytes = block(image, at).ok_or_else(|| "it cannot be read".to_owned())?;
+            Geometry::decode(&bytes, image.blocks()).map_err(|error| error.to_string())
+        };
+        let geometry = superblock(0).or_else(|error| superblock(1).map_err(|_| error))?;
+        let packs = [0, 1].map(|segment| pack(image, &geometry, segment));
+        let newest = packs
+            .into_iter()
+            .flatten()
+            .max_by_key(|pack| pack.head.version);
+        let pack = newest.ok_or("neither checkpoint is whole")?;
+        let (nats, sits, owners) = data_summaries(&pack).ok_or("the summaries are not whole")?;
+        let mut segments = Vec::new();
+        for index in 0..geometry.sit_blocks() {
+            let second = high_bit(&pack.head.sit_bitmap, index as usize);
+            let bytes = block(image, place(&geometry, Table::Sit(index), second));
+            let bytes = bytes.ok_or("a block of the SIT cannot be read")?;
+            segments.extend(sit::decode(&bytes));
+        }
+        segments.truncate(geometry.main_segments as usize);
+        for (segment, entry) in summary::sits_of(&sits) {
+            let place = segments.get_mut(segment as usize);
+            *place.ok_or("the journal has a segment that is not there")? = entry;
+        }
+        let nodes = (0..3).map(|log| pack.nodes.get(log).map(|block| summary::decode(block)));
+        let owners = owners.into_iter().map(Some).chain(nodes);
+        let logs = pack.head.logs.iter().map(|log| log.segment);
+        Ok(Self {
+            current: logs.zip(owners).collect(),
+            journaled: summary::nats_of(&nats).into_iter().collect(),
+            orphans: pack.orphans,
+            head: pack.head,
+            segments,
+            geometry,
+            nats: BTreeMap::new(),
+            summaries: BTreeMap::new(),
+        })
+    }
+
+    fn nat_block<I: Image + ?Sized>(&mut self, image: &I, index: u32) -> &[NatEntry] {
+        let (geometry, head) = (&self.geometry, &self.head);
+        self.nats.entry(index).or_insert_with(|| {
+            let second = high_bit(&head.nat_bitmap, index as usize);
+            let bytes = block(image, place(geometry, Table::Nat(index), second));
+            bytes.map_or_else(Vec::new, |bytes| nat::decode(&bytes))
+        })
+    }
+
+    /// Where a node is; nowhere if that cannot be known.
+    pub(super) fn nat<I: Image + ?Sized>(&mut self, image: &I, nid: u32) -> NatEntry {
+        if let Some(entry) = self.journaled.get(&nid) {
+            return *entry;
+        }
+        if nid >= self.geometry.nids() {
+            return NatEntry::default();
+        }
+        let block = self.nat_block(image, Nat::block_of(nid));
+        block
+            .get(nid as usize % nat::PER_BLOCK)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// All nodes that the table has.
+    pub(super) fn used_nids<I: Image + ?Sized>(&mut self, image: &I) -> Vec<u32> {
+        let mut used = Vec::new();
+        for index in 0..self.geometry.nat_blocks() {
+            let first = index * nat::PER_BLOCK as u32;
+            let entries = self.nat_block(image, index).to_vec();
+            for (nid, entry) in (first..).zip(entries) {
+                let entry = self.journaled.get(&nid).copied().unwrap_or(entry);
+                if nid > 2 && entry.addr != 0 {
+                    used.push(nid);
+                }
+            }
+        }
+        used
+    }
+
+    /// Whose a block is; none if only the block itself says so.
+    pub(super) fn owner<I: Image + ?Sized>(
+        &mut self,
+        image: &I,
+        segment: u32,
+        at: usize,
+    ) -> Option<Owner> {
+        if let Some(owners) = self.current.get(&segment) {
+            return owners.as_ref().map(|owners| owners[at]);
+        }
+        let geometry = &self.geometry;
+        let owners = self.summaries.entry(segment).or_insert_with(|| {
+            let bytes = block(image, place(geometry, Table::Summary(segment), false));
+            bytes.map_or_else(summary::nobody, |bytes| summary::decode(&bytes))
+        });
+        Some(owners[at])
+    }
+
+    /// Segments that nothing is in and no log is written to.
+    pub(super) fn empty_segments(&self) -> u32 {
+        let all = (0..).zip(&self.segments);
+        let empty = all.filter(|(at, entry)| entry.valid == 0 && !self.current.contains_key(at));
+        empty.count() as u32
+    }
+}

@@ -1,0 +1,294 @@
+//! Cleaning: what is in use in a section is moved, so that the section becomes free.
+//!
+//! In the foreground, when free sections are so few that what is dirty might not find
+//! room, the section with the least in use is cleaned; in the background, after a
+//! checkpoint that nobody has asked for, the one with the best ratio of cost and benefit,
+//! if there is much to gain. Which one is a pure function of a view.
+//!
+//! Invariant: cleaning is alone, so that what it moves is where it was found; a block
+//! whose owner does not lead to it is damage, and is not moved.
+
+use crate::format::{SEG_BLOCKS, node, path};
+use crate::fs::Core;
+use crate::nodes::NodeBuf;
+use crate::persist::{Log, Persist};
+use host::Purpose;
+use nand::Payload;
+use std::rc::Rc;
+use vfs::{DirtyPage, Errno, FileKind, Result};
+
+/// Sections that one round of cleaning in the foreground takes at most before it makes
+/// them free by a checkpoint: a choice of ours.
+const ROUND: usize = 8;
+
+/// A section that may be cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) section: u32,
+    /// Blocks in use, of `blocks`.
+    pub(crate) valid: u32,
+    pub(crate) blocks: u32,
+    /// When it was last written, on the average of its segments.
+    pub(crate) time: u64,
+}
+
+/// The section with the least in use, if anything is gained.
+//= f2fs-paper 2.5
+pub(crate) fn greedy(candidates: &[Candidate]) -> Option<u32> {
+    let gain = candidates.iter().filter(|c| c.valid < c.blocks);
+    gain.min_by_key(|c| (c.valid, c.section)).map(|c| c.section)
+}
+
+/// The section whose free space, times its age, is most beside what moving costs: the
+/// share in use is read once and written once.
+//= f2fs-paper 2.5
+pub(crate) fn cost_benefit(candidates: &[Candidate]) -> Option<u32> {
+    let oldest = candidates.iter().map(|c| c.time).min()?;
+    let newest = candidates.iter().map(|c| c.time).max()?;
+    let benefit = |c: &&Candidate| {
+        let used = u64::from(c.valid) * 100 / u64::from(c.blocks);
+        let age = match newest - oldest {
+            0 => 100,
+            span => 100 - 100 * (c.time - oldest) / span,
+        };
+        100 * (100 - used) * age / (100 + used)
+    };
+    let gain = candidates.iter().filter(|c| c.valid < c.blocks);
+    let best = gain.max_by_key(|c| (benefit(c), std::cmp::Reverse(c.section)));
+    best.map(|c| c.section)
+}
+
+impl<P: Persist> Core<P> {
+    /// Sections that may be cleaned: they hold something, and no log is in them.
+    fn candidates(&self) -> Vec<Candidate> {
+        let segments = self.segments.borrow();
+        let candidate = |section: u32| {
+            let (mut valid, mut time) = (0, 0);
+            let all = segments.segments_of(section);
+            let count = all.end - all.start;
+            for segment in all {
+                if segments.is_current(segment) {
+                    return None;
+                }
+                valid += u32::from(segments.entry(segment).valid);
+                time += segments.entry(segment).time / u64::from(count);
+            }
+            (valid > 0).then_some(Candidate {
+                section,
+                valid,
+                blocks: count * SEG_BLOCKS,
+                time,
+            })
+        };
+        (0..self.geometry.sections())
+            .filter_map(candidate)
+            .collect()
+    }
+
+    /// Free sections that there have to be before something is made dirty: those that
+    /// are reserved, and room for what is dirty already.
+    fn wanted_sections(&self) -> u32 {
+        let per_section = (self.geometry.segs_per_sec * SEG_BLOCKS) as usize;
+        let nodes = self.nodes.borrow().dirty.len().div_ceil(per_section);
+        let entries = self.dirs.borrow().dirty.len().div_ceil(per_section);
+        self.segments.borrow().reserved_sections + (nodes + 2 * entries) as u32
+    }
+
+    fn has_room(&self) -> bool {
+        self.segments.borrow().free_sections() > self.wanted_sections()
+    }
+
+    /// Sees to it that what is dirty, and what is about to be, finds room.
+    pub(crate) async fn make_room(&self) -> Result<()> {
+        if self.has_room() || self.failed.get() {
+            return Ok(());
+        }
+        let _alone = self.alone().await;
+        while !self.has_room() && !self.failed.get() {
+            let before = self.segments.borrow().free_sections();
+            if self.segments.borrow().waiting_sections() == 0 && !self.clean_round().await? {
+                break;
+            }
+            self.checkpoint(false).await?;
+            if self.segments.borrow().free_sections() <= before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cleans up to as many sections as are wanted; whether anything was moved.
+    async fn clean_round(&self) -> Result<bool> {
+        let section_blocks = self.geometry.segs_per_sec * SEG_BLOCKS;
+        let missing = {
+            let free = self.segments.borrow().free_sections();
+            (self.wanted_sections() + 1).saturating_sub(free) * section_blocks
+        };
+        let (mut gained, mut moved) = (0, false);
+        for _ in 0..ROUND {
+            let candidates = self.candidates();
+            let Some(section) = greedy(&candidates).filter(|_| gained < missing) else {
+                break;
+            };
+            let valid: u32 = candidates
+                .iter()
+                .filter(|c| c.section == section)
+                .map(|c| c.valid)
+                .sum();
+            self.clean(section).await?;
+            gained += section_blocks - valid;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Whether cleaning in the background is worth it: a good part of what files may
+    /// fill is not in use, and little of that part is in free segments.
+    //= f2fs-paper 2.5
+    fn is_worn(&self) -> bool {
+        let counts = self.counts.get();
+        let unused = counts.user_blocks.saturating_sub(counts.valid_blocks);
+        let segments = self.segments.borrow().empty_segments();
+        let free = segments.saturating_sub(counts.overprovision);
+        let free = u64::from(free) * u64::from(SEG_BLOCKS);
+        unused > counts.user_blocks * 40 / 100 && free < unused * 40 / 100
+    }
+
+    /// Cleans a section in the background, if that is worth it.
+    pub(crate) async fn clean_quietly(&self) {
+        if !self.is_worn() {
+            return;
+        }
+        let _alone = self.alone().await;
+        if let Some(section) = cost_benefit(&self.candidates())
+            && self.clean(section).await.is_ok()
+        {
+            // A failure ends all changes; whoever forces is told.
+            let _ = self.checkpoint(false).await;
+        }
+    }
+
+    /// Moves all that is in use in a section. The caller is alone, and makes a
+    /// checkpoint afterwards.
+    async fn clean(&self, section: u32) -> Result<()> {
+        self.segments.borrow_mut().cleaning = Some(section);
+        let done = self.empty(section).await;
+        self.segments.borrow_mut().cleaning = None;
+        done
+    }
+
+    async fn empty(&self, section: u32) -> Result<()> {
+        let segments = self.segments.borrow().segments_of(section);
+        for segment in segments {
+            let entry = *self.segments.borrow().entry(segment);
+            if entry.valid == 0 {
+                continue;
+            }
+            let owners = self.owners_of(segment).await?;
+            for at in 0..SEG_BLOCKS {
+                let addr = self.geometry.addr_of(segment, at);
+                if !self.segments.borrow().is_valid(addr) {
+                    continue;
+                }
+                let owner = owners[at as usize];
+                if entry.log >= Log::HotNode as u8 {
+                    self.move_node(owner.nid, addr).await?;
+                } else {
+                    self.move_page(owner.nid, usize::from(owner.at), addr)
+                        .await?;
+                }
+            }
+        }
+        // What was made dirty goes to other places here, so that the section is empty.
+        let dirty: Vec<Rc<NodeBuf>> = {
+            let nodes = self.nodes.borrow();
+            nodes
+                .dirty
+                .iter()
+                .filter_map(|(_, nid)| nodes.get(*nid))
+                .collect()
+        };
+        self.write_nodes(&dirty, None).await
+    }
+
+    async fn move_node(&self, nid: u32, addr: u32) -> Result<()> {
+        if self.nat_entry(nid).await?.addr != addr {
+            return Err(Errno::EUCLEAN);
+        }
+        let buf = self.node(nid).await?;
+        self.soil(&buf);
+        Ok(())
+    }
+
+    async fn move_page(&self, nid: u32, at: usize, addr: u32) -> Result<()> {
+        let buf = self.node(nid).await?;
+        if buf.addr(at) != addr {
+            return Err(Errno::EUCLEAN);
+        }
+        let inode = self.node(buf.ino).await?;
+        let (kind, addrs) = {
+            let bytes = inode.bytes();
+            (
+                FileKind::of_mode(node::MODE.get(&bytes[..])),
+                node::addrs(&bytes),
+            )
+        };
+        if kind == Some(FileKind::Directory) {
+            let first = path::first_page(node::offset_of(&buf.bytes()), addrs);
+            let index = first.ok_or(Errno::EUCLEAN)? + at as u64;
+            let block = self
+                .dir_block_of(&inode, index)
+                .await?
+                .ok_or(Errno::EUCLEAN)?;
+            self.soil_block(inode.ino, index, &block);
+            return Ok(());
+        }
+        let mut page = [Payload::Zero];
+        let who = self.who(Purpose::Data);
+        self.persist.read(addr, &mut page, who).await?;
+        let [now] = page;
+        let page = DirtyPage {
+            index: 0,
+            now,
+            before: None,
+        };
+        let places = [(Rc::clone(&buf), at, &page)];
+        let addrs = self.write_new(&places, Log::ColdData, who).await?;
+        self.segments.borrow_mut().free_block(addr);
+        buf.edit(|bytes| node::set_addr(bytes, at, addrs[0]));
+        self.soil(&buf);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(section: u32, valid: u32, time: u64) -> Candidate {
+        Candidate {
+            section,
+            valid,
+            blocks: 512,
+            time,
+        }
+    }
+
+    #[test]
+    fn greedy_takes_the_least_and_leaves_what_is_full() {
+        let all = [candidate(1, 512, 0), candidate(2, 9, 0), candidate(3, 9, 5)];
+        assert_eq!(greedy(&all), Some(2));
+        assert_eq!(greedy(&all[..1]), None);
+    }
+
+    #[test]
+    fn age_counts_in_the_background() {
+        let old = candidate(1, 300, 10);
+        let young = candidate(2, 200, 1000);
+        assert_eq!(cost_benefit(&[old, young]), Some(1));
+        assert_eq!(greedy(&[old, young]), Some(2));
+        let same = [candidate(1, 300, 10), candidate(2, 200, 10)];
+        assert_eq!(cost_benefit(&same), Some(2));
+        assert_eq!(cost_benefit(&[]), None);
+    }
+}

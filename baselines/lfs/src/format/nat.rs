@@ -1,0 +1,61 @@
+//! The node address table: where each node is.
+
+use super::{BLOCK, Block};
+
+/// Bytes of an entry.
+pub(crate) const SIZE: usize = 9;
+/// Entries of a block.
+pub(crate) const PER_BLOCK: usize = BLOCK / SIZE;
+
+mod raw {
+    //= f2fs-layout 3
+    super::super::layout! { 9:
+        VERSION: u8 = 0,
+        INO: u32 = 1,
+        ADDR: u32 = 5,
+    }
+}
+
+/// Where a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NatEntry {
+    /// Counts how often the number was given to a node.
+    pub(crate) version: u8,
+    /// The inode that the node belongs to.
+    pub(crate) ino: u32,
+    /// Its block; 0 for a number that is free.
+    pub(crate) addr: u32,
+}
+
+impl NatEntry {
+    /// Reads one.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        Self {
+            version: raw::VERSION.get(bytes),
+            ino: raw::INO.get(bytes),
+            addr: raw::ADDR.get(bytes),
+        }
+    }
+
+    /// Writes it.
+    pub(crate) fn encode(self, bytes: &mut [u8]) {
+        raw::VERSION.put(bytes, self.version);
+        raw::INO.put(bytes, self.ino);
+        raw::ADDR.put(bytes, self.addr);
+    }
+}
+
+/// All entries of a block.
+pub(crate) fn decode(block: &Block) -> Vec<NatEntry> {
+    let entries = block.chunks_exact(SIZE).take(PER_BLOCK);
+    entries.map(NatEntry::decode).collect()
+}
+
+/// Writes all entries of a block.
+pub(crate) fn encode(entries: &[NatEntry]) -> Box<Block> {
+    let mut block = super::blank();
+    for (entry, out) in entries.iter().zip(block.chunks_exact_mut(SIZE)) {
+        entry.encode(out);
+    }
+    block
+}

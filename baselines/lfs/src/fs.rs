@@ -1,0 +1,328 @@
+//! A mounted file system: what all verbs share.
+//!
+//! Invariants: a verb that changes or reads anything is within an *operation*, and a
+//! checkpoint or cleaning within none; so a checkpoint is of one instant. Whoever needs
+//! both begins an operation first and then waits for the turn of a file.
+
+use crate::dir::DirCache;
+use crate::format::nat::NatEntry;
+use crate::format::node;
+use crate::format::superblock::Geometry;
+use crate::nat::Nat;
+use crate::nodes::{NodeBuf, NodeCache};
+use crate::persist::Persist;
+use crate::segments::Segments;
+use host::{Purpose, Who};
+use sim::{Permit, Semaphore, Sim};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::{Rc, Weak};
+use units::{Ns, Origin};
+use vfs::{Errno, FileKind, Inode, Result, StatFs};
+
+/// Operations at once.
+const OPERATIONS: usize = 1 << 16;
+
+/// How a file system behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) origin: Origin,
+    pub(crate) interval: Ns,
+    pub(crate) discard: bool,
+}
+
+/// What a checkpoint counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) user_blocks: u64,
+    pub(crate) valid_blocks: u64,
+    pub(crate) nodes: u32,
+    pub(crate) inodes: u32,
+    pub(crate) reserved_segments: u32,
+    pub(crate) overprovision: u32,
+    /// Blocks that were promised to files whose contents are in their inodes.
+    pub(crate) promised: u64,
+}
+
+/// All of a mounted file system.
+pub(crate) struct Core<P: Persist> {
+    pub(crate) sim: Sim,
+    pub(crate) persist: P,
+    pub(crate) geometry: Geometry,
+    pub(crate) settings: Settings,
+    pub(crate) me: Weak<Self>,
+    /// Held by operations, one each, and by a checkpoint, all.
+    operations: Semaphore,
+    /// Held while nodes of files are written one after the other by forces: what a
+    /// later one leads on from must be there.
+    pub(crate) chain: Semaphore,
+    pub(crate) segments: RefCell<Segments>,
+    pub(crate) nat: RefCell<Nat>,
+    pub(crate) nodes: RefCell<NodeCache>,
+    pub(crate) dirs: RefCell<DirCache>,
+    pub(crate) counts: Cell<Counts>,
+    pub(crate) orphans: RefCell<BTreeSet<u32>>,
+    /// The version of the last checkpoint.
+    pub(crate) version: Cell<u64>,
+    /// What nodes carry that are written now.
+    pub(crate) stamp: Cell<u64>,
+    /// Time that the file system was mounted before this mount, in seconds.
+    pub(crate) elapsed: u64,
+    /// Changes there were, and those of them that the last checkpoint has.
+    pub(crate) changes: Cell<u64>,
+    pub(crate) settled: Cell<u64>,
+    /// Whether names have changed since the last checkpoint.
+    pub(crate) renamed: Cell<bool>,
+    /// Whether somebody waits to make a checkpoint of its own accord.
+    pub(crate) armed: Cell<bool>,
+    /// Something could not be written: nothing is written any more.
+    pub(crate) failed: Cell<bool>,
+    pub(crate) generation: Cell<u32>,
+}
+
+/// A file system in the format of F2FS, over the strategy `P`.
+pub struct LfsFs<P: Persist> {
+    pub(crate) core: Rc<Core<P>>,
+}
+
+/// What this body keeps with each inode in memory.
+pub struct Private {
+    /// Its node, held so that it stays in memory.
+    pub(crate) buf: Rc<NodeBuf>,
+    /// Its size on the medium: what was written back.
+    pub(crate) disk_size: Cell<u64>,
+    /// Held by those who change where its pages are, or read that.
+    pub(crate) turn: Semaphore,
+    /// Whether a block is promised for when its contents outgrow the inode.
+    pub(crate) promised: Cell<bool>,
+    /// The checkpoint after which it was changed in a way that only the next one makes
+    /// durable.
+    pub(crate) whole: Cell<u64>,
+}
+
+/// An inode in memory.
+pub(crate) type File = Inode<Private>;
+
+/// What damaged bytes mean to a file operation.
+pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
+    value.ok_or(Errno::EUCLEAN)
+}
+
+/// Whether an inode is a directory.
+pub(crate) fn is_dir(file: &File) -> bool {
+    file.attr.get().kind == FileKind::Directory
+}
+
+/// The number of an inode in the format.
+pub(crate) fn number(file: &File) -> u32 {
+    file.private.buf.nid
+}
+
+/// What to make a [`Core`] of.
+pub(crate) struct Parts<P> {
+    pub(crate) persist: P,
+    pub(crate) geometry: Geometry,
+    pub(crate) settings: Settings,
+    pub(crate) segments: Segments,
+    pub(crate) nat: Nat,
+    pub(crate) counts: Counts,
+    pub(crate) orphans: BTreeSet<u32>,
+    pub(crate) version: u64,
+    pub(crate) stamp: u64,
+    pub(crate) elapsed: u64,
+}
+
+impl<P: Persist> Core<P> {
+    pub(crate) fn new(sim: &Sim, parts: Parts<P>) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            sim: sim.clone(),
+            persist: parts.persist,
+            geometry: parts.geometry,
+            settings: parts.settings,
+            me: me.clone(),
+            operations: Semaphore::new(sim, OPERATIONS),
+            chain: Semaphore::new(sim, 1),
+            segments: RefCell::new(parts.segments),
+            nat: RefCell::new(parts.nat),
+            nodes: RefCell::default(),
+            dirs: RefCell::default(),
+            counts: Cell::new(parts.counts),
+            orphans: RefCell::new(parts.orphans),
+            version: Cell::new(parts.version),
+            stamp: Cell::new(parts.stamp),
+            elapsed: parts.elapsed,
+            changes: Cell::new(0),
+            settled: Cell::new(0),
+            renamed: Cell::new(false),
+            armed: Cell::new(false),
+            failed: Cell::new(false),
+            generation: Cell::new(parts.version as u32),
+        })
+    }
+
+    /// Begins an operation that reads only.
+    pub(crate) async fn look(&self) -> Permit {
+        self.operations.acquire(1).await
+    }
+
+    /// Begins an operation that may change something, once there is room for what it
+    /// makes dirty.
+    pub(crate) async fn operate(&self) -> Result<Permit> {
+        self.make_room().await?;
+        let permit = self.operations.acquire(1).await;
+        self.ensure_sound()?;
+        Ok(permit)
+    }
+
+    /// Waits until there is no operation, and lets none begin.
+    pub(crate) async fn alone(&self) -> Permit {
+        self.operations.acquire(OPERATIONS).await
+    }
+
+    /// Whether anything can still be written.
+    pub(crate) fn ensure_sound(&self) -> Result<()> {
+        if self.failed.get() {
+            return Err(Errno::EROFS);
+        }
+        Ok(())
+    }
+
+    /// Notes a failure of the medium to write: nothing is written after it.
+    pub(crate) fn noted<T>(&self, done: Result<T>) -> Result<T> {
+        if done.is_err() {
+            self.failed.set(true);
+        }
+        done
+    }
+
+    /// Something has changed that a checkpoint makes durable.
+    pub(crate) fn note_change(&self) {
+        self.changes.set(self.changes.get() + 1);
+        self.arm();
+    }
+
+    /// Time that the file system was mounted, in seconds.
+    pub(crate) fn elapsed(&self) -> u64 {
+        self.elapsed + self.sim.now().0 / 1_000_000_000
+    }
+
+    pub(crate) const fn who(&self, purpose: Purpose) -> Who {
+        Who {
+            origin: self.settings.origin,
+            purpose,
+        }
+    }
+
+    /// Whom the contents of `file` are booked under.
+    pub(crate) fn owner_of(file: &File) -> Who {
+        Who {
+            origin: file.origin.get(),
+            purpose: Purpose::Data,
+        }
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// Accounts for a block of a file, which nothing was written to yet.
+    pub(crate) fn take_block(&self) -> Result<()> {
+        let counts = self.counts.get();
+        if counts.valid_blocks + counts.promised >= counts.user_blocks {
+            return Err(Errno::ENOSPC);
+        }
+        self.count(|counts| counts.valid_blocks += 1);
+        Ok(())
+    }
+
+    /// Gives a block back that was accounted for, and that it was written to if so.
+    pub(crate) fn give_block(&self, addr: u32) {
+        self.count(|counts| counts.valid_blocks = counts.valid_blocks.saturating_sub(1));
+        if self.geometry.is_main(addr) {
+            self.segments.borrow_mut().free_block(addr);
+        }
+    }
+
+    /// An inode's blocks become more or fewer.
+    pub(crate) fn add_blocks(&self, inode: &NodeBuf, change: i64) {
+        inode.edit(|bytes| {
+            let blocks = node::BLOCKS.get(bytes).saturating_add_signed(change);
+            node::BLOCKS.put(bytes, blocks);
+        });
+        self.soil(inode);
+    }
+
+    /// Shows the blocks of a file in its attributes.
+    pub(crate) fn show_blocks(file: &File) {
+        let blocks = node::BLOCKS.get(&file.private.buf.bytes()[..]);
+        file.update(|attr| attr.sectors = blocks.saturating_mul(8));
+    }
+
+    /// Writes attributes into the node of an inode.
+    pub(crate) fn store_inode(&self, file: &File) {
+        let (attr, size) = (file.attr.get(), file.private.disk_size.get());
+        file.private.buf.edit(|bytes| {
+            node::set_attr(bytes, &attr);
+            node::SIZE.put(
+                bytes,
+                if attr.kind == FileKind::Regular {
+                    size
+                } else {
+                    attr.size
+                },
+            );
+        });
+        self.soil(&file.private.buf);
+        Self::show_blocks(file);
+    }
+
+    /// The part of an inode that this body keeps.
+    pub(crate) fn private(&self, buf: Rc<NodeBuf>) -> Private {
+        let size = node::SIZE.get(&buf.bytes()[..]);
+        Private {
+            buf,
+            disk_size: Cell::new(size),
+            turn: Semaphore::new(&self.sim, 1),
+            promised: Cell::new(false),
+            whole: Cell::new(u64::MAX),
+        }
+    }
+
+    /// Only a checkpoint makes durable what has happened to `file`.
+    pub(crate) fn need_whole(&self, file: &File) {
+        file.private.whole.set(self.version.get());
+    }
+
+    /// How full it is.
+    pub(crate) fn fullness(&self) -> StatFs {
+        let counts = self.counts.get();
+        let used = counts.valid_blocks + counts.promised;
+        let free = counts.user_blocks.saturating_sub(used);
+        let nids = u64::from(self.geometry.nids());
+        let files_free = (nids - u64::from(counts.nodes).min(nids)).min(free);
+        StatFs {
+            block_size: crate::BLOCK as u32,
+            blocks: counts.user_blocks,
+            blocks_free: free,
+            blocks_available: free,
+            files: files_free + u64::from(counts.inodes),
+            files_free,
+            name_max: 255,
+        }
+    }
+
+    /// Where node `nid` is.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if there cannot be such a node; `EIO`.
+    pub(crate) async fn nat_entry(&self, nid: u32) -> Result<NatEntry> {
+        if nid >= self.geometry.nids() {
+            return Err(Errno::EUCLEAN);
+        }
+        let index = Nat::block_of(nid);
+        self.load_nat(index).await?;
+        damaged(self.nat.borrow().get(nid))
+    }
+}

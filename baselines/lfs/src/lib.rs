@@ -1,0 +1,68 @@
+//! F2FS: the log-structured file system, in the on-disk format of Linux.
+//!
+//! The **body** knows the format: inodes, nodes, entries of directories, segments and
+//! logs. How the tables that say where everything is persist (node addresses, segments,
+//! summaries, checkpoints) is a **strategy** ([`Persist`]) that it takes as a parameter:
+//! in place on a port of blocks, as in Linux, is the one that there is ([`InPlace`]).
+//!
+//! # Invariants
+//!
+//! - Nothing that the last checkpoint leads to, or that was written since, is written
+//!   over before the next one.
+//! - A checkpoint is of one instant: no operation is under way. What a force makes durable
+//!   without one are contents and attributes of a file, never names, so names are durable
+//!   in the order in which they changed.
+//! - Bytes of the medium are not trusted: they are refused with an error, and no walk over
+//!   them is longer than the medium is large.
+//! - Whoever needs more than one waits in this order: for the operation, for the turn of a
+//!   file, for the chain of nodes.
+//!
+//! # What is like Linux, and what is not
+//!
+//! The format is that of `mkfs.f2fs` without optional features, and others with one of
+//! them are refused: no checksums of inodes, no creation times, no compression,
+//! encryption or quota. As in Linux a file's contents go to one of three logs by its hint,
+//! by the ending of its name and by whether cleaning has moved them; what is needed for
+//! cleaning is kept from files; logs fill gaps when free sections are few.
+//!
+//! Otherwise than in Linux, a force after any name has changed is a checkpoint; blocks are
+//! never written in place, not around the cache either; cleaning is alone, so calls wait
+//! while a section is moved; a removed file's blocks are freed at once; the extent in an
+//! inode that caches its largest piece is left empty; and blocks of a directory that have
+//! become empty stay.
+//!
+//! # Where to start reading
+//!
+//! [`format`](self) has one home per byte layout; `fs` what all verbs share; `segments`
+//! logs and what is free; `nat` and `nodes` where nodes are, and pages; `dir` and `names`
+//! directories; `file` contents; `checkpoint` what makes them durable; `clean` cleaning;
+//! `recover` what follows a power cut; `inplace` the strategy; `check` the checker.
+
+mod body;
+mod check;
+mod checkpoint;
+mod clean;
+mod dir;
+mod file;
+mod format;
+mod fs;
+mod inplace;
+mod mkfs;
+mod mount;
+mod names;
+mod nat;
+mod nodes;
+mod persist;
+mod recover;
+mod segments;
+mod xattrs;
+
+pub use crate::format::superblock::SuperError;
+pub use crate::format::{BLOCK, Block};
+pub use check::{Finding, Image, check};
+pub use fs::{LfsFs, Private};
+pub use inplace::{InPlace, OpenError};
+pub use mkfs::{Blocks, MkfsError, MkfsOptions, format, mkfs};
+pub use mount::{MountError, MountOptions, mount};
+pub use persist::{Log, Pack, Persist, Table};
+pub use recover::Recovery;

@@ -1,0 +1,474 @@
+//! Making an empty file system: a pure function from a plan to the blocks that it has.
+//!
+//! Invariant: the result depends on nothing but the plan. All blocks of the tables that
+//! a checkpoint can lead to are in it, so that it does not matter what was there.
+
+use crate::format::checkpoint::{COMPACT, CRC_RECOVERY, Head, LogAt, UMOUNT};
+use crate::format::nat::{self, NatEntry};
+use crate::format::sit::SitEntry;
+use crate::format::summary::{self, Owner};
+use crate::format::superblock::{Geometry, ROOT};
+use crate::format::{BLOCK, Block, SEG_BLOCKS, blank, crc, dentry, node, set_high_bit};
+use crate::inplace::{place, runs};
+use crate::persist::{Log, Table};
+use host::{BlockPort, Purpose, Who};
+use ssd::{Content, IoError};
+use std::collections::BTreeMap;
+use units::{Extent, Origin, Placement, SECTOR};
+use vfs::{Attr, FileKind, Timestamp};
+
+/// Blocks with their contents, by number.
+pub type Blocks = BTreeMap<u64, Box<Block>>;
+
+/// What to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MkfsOptions {
+    /// Size of the medium in blocks of 4,096 bytes.
+    pub blocks: u64,
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// The present.
+    pub now: Timestamp,
+    /// Label, up to 512 units of UTF-16.
+    pub label: String,
+    /// Segments of a section, which is what cleaning frees; 1 with `mkfs.f2fs`.
+    pub segs_per_sec: u32,
+    /// Sections of a zone, which logs do not share when they are made; 1 with
+    /// `mkfs.f2fs`.
+    pub secs_per_zone: u32,
+    /// Hundredths of a percent of the main area that files cannot fill; chosen so that
+    /// the most is left if none.
+    pub overprovision: Option<u32>,
+    /// Endings of names whose contents are cold, up to 8 bytes each.
+    pub cold: Vec<Vec<u8>>,
+}
+
+impl MkfsOptions {
+    /// What `mkfs.f2fs` would choose for a medium of `blocks` blocks, but for its list of
+    /// endings, which is empty.
+    #[must_use]
+    pub fn new(blocks: u64) -> Self {
+        Self {
+            blocks,
+            uuid: *b"\x1f\x1a\x55\x10\x00\x00\x40\x00\x80\x00f2fs\x00\x01",
+            now: Timestamp::default(),
+            label: String::new(),
+            segs_per_sec: 1,
+            secs_per_zone: 1,
+            overprovision: None,
+            cold: Vec::new(),
+        }
+    }
+}
+
+/// Why no file system can be made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MkfsError {
+    /// The medium is too small.
+    #[error(
+        "{blocks} blocks of 4096 bytes are too few for a file system: {zones} zones are left for \
+         files, and more than 6 zones and more than is reserved for cleaning are needed"
+    )]
+    TooSmall {
+        /// Blocks of the medium.
+        blocks: u64,
+        /// Zones that files would have.
+        zones: u32,
+    },
+    /// The medium is too large.
+    #[error("{0} blocks of 4096 bytes are too many: up to about 3 TiB are supported")]
+    TooLarge(u64),
+    /// Segments or sections.
+    #[error("{0} segments to a section and {1} sections to a zone: 1 to 4096 each are possible")]
+    Shape(u32, u32),
+    /// The share that is kept.
+    #[error("{0} hundredths of a percent cannot be kept from files: 1 to 9500 are possible")]
+    Overprovision(u32),
+    /// The label is too long.
+    #[error("the label is longer than 512 units of UTF-16")]
+    Label,
+    /// Endings.
+    #[error("up to 64 endings of 1 to 8 bytes are possible")]
+    Endings,
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Io(#[from] IoError),
+}
+
+/// What is kept from files, in segments: for cleaning alone, and in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) reserved: u32,
+    pub(crate) all: u32,
+}
+
+/// Segments that cleaning needs where so many hundredths of a percent are kept: the worst
+/// case moves that share of each victim, twice, and each log needs a section.
+fn reserved(hundredths: u32, segs_per_sec: u32) -> u32 {
+    let (share, each) = (u64::from(hundredths), u64::from(segs_per_sec));
+    ((20_000 + 8 * share) * each / share).min(u64::from(u32::MAX)) as u32
+}
+
+/// The share that leaves files the most, in hundredths of a percent, as f2fs-tools
+/// searches it: in steps of five percent below 256 segments, else of one hundredth.
+//= f2fs-tools 1
+fn best_share(main: u32, segs_per_sec: u32) -> Option<u32> {
+    let shares = match main {
+        0..256 => (1000..=9500).step_by(500),
+        _ => (1..=1000).step_by(1),
+    };
+    // Space times the share: both sides of a comparison are over the same product then.
+    let space = |share: i128| {
+        let reserved = (20_000 + 8 * share) * i128::from(segs_per_sec);
+        (i128::from(main) * share - reserved) * (10_000 - share)
+    };
+    let better = |best: Option<u32>, share: u32| {
+        let (most, by) = best.map_or((0, 1), |b| (space(i128::from(b)), i128::from(b)));
+        let here = space(i128::from(share));
+        if here * by > most * i128::from(share) {
+            Some(share)
+        } else {
+            best
+        }
+    };
+    shares.fold(None, better)
+}
+
+/// What is kept of so many segments; none if nothing is left then.
+pub(crate) fn kept(main: u32, segs_per_sec: u32, share: Option<u32>) -> Option<Kept> {
+    let share = match share {
+        Some(share) => share,
+        None => best_share(main, segs_per_sec)?,
+    };
+    let reserved = reserved(share, segs_per_sec);
+    let rest = main.checked_sub(2)?.checked_sub(reserved)? + 2;
+    let all = reserved + (u64::from(rest) * u64::from(share) / 10_000) as u32;
+    (all < main).then_some(Kept { reserved, all })
+}
+
+fn check(options: &MkfsOptions) -> Result<(), MkfsError> {
+    let (segs, secs) = (options.segs_per_sec, options.secs_per_zone);
+    if !(1..=4096).contains(&segs) || !(1..=4096).contains(&secs) {
+        return Err(MkfsError::Shape(segs, secs));
+    }
+    if options.label.encode_utf16().count() > 512 {
+        return Err(MkfsError::Label);
+    }
+    let is_ending = |ending: &Vec<u8>| (1..=8).contains(&ending.len());
+    if options.cold.len() > 64 || !options.cold.iter().all(is_ending) {
+        return Err(MkfsError::Endings);
+    }
+    match options.overprovision {
+        Some(share) if !(1..=9500).contains(&share) => Err(MkfsError::Overprovision(share)),
+        _ => Ok(()),
+    }
+}
+
+/// Where everything will be, by the arithmetic of `mkfs.f2fs`.
+//= f2fs-tools 1
+fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
+    let seg = u64::from(SEG_BLOCKS);
+    let per_zone = options.segs_per_sec * options.secs_per_zone;
+    let zone = u64::from(per_zone) * seg;
+    let first = 2_u64.next_multiple_of(zone);
+    let small = |zones: u32| MkfsError::TooSmall {
+        blocks: options.blocks,
+        zones,
+    };
+    let segments = options.blocks.saturating_sub(first) / seg / u64::from(per_zone);
+    let segments = segments * u64::from(per_zone);
+    let sit = (segments.div_ceil(55)).div_ceil(seg);
+    if sit * 64 + 192 + 64 > 4092 || options.blocks > u64::from(u32::MAX) {
+        return Err(MkfsError::TooLarge(options.blocks));
+    }
+    let rest = segments.checked_sub(2 + 2 * sit).ok_or_else(|| small(0))?;
+    let most = (4092 - 192 - sit * 64) * 8 / seg;
+    let nat = (rest * seg).div_ceil(455).div_ceil(seg).min(most);
+    let rest = rest.checked_sub(2 * nat).ok_or_else(|| small(0))?;
+    let tables = 2 + 2 * sit + 2 * nat;
+    let ssa = (rest + 1).div_ceil(seg);
+    let ssa = (tables + ssa).next_multiple_of(u64::from(per_zone)) - tables;
+    let used = (tables + ssa) / u64::from(per_zone);
+    let zones = (segments / u64::from(per_zone)).saturating_sub(used) as u32;
+    if zones <= 6 {
+        return Err(small(zones));
+    }
+    let at = |segments: u64| (first + segments * seg) as u32;
+    Ok(Geometry {
+        blocks: options.blocks,
+        segs_per_sec: options.segs_per_sec,
+        secs_per_zone: options.secs_per_zone,
+        segments: segments as u32,
+        segment0: at(0),
+        cp: at(0),
+        sit: at(2),
+        nat: at(2 + 2 * sit),
+        ssa: at(tables),
+        main: at(tables + ssa),
+        sit_segments: 2 * sit as u32,
+        nat_segments: 2 * nat as u32,
+        ssa_segments: ssa as u32,
+        main_segments: zones * per_zone,
+        uuid: options.uuid,
+        cold: options.cold.clone(),
+    })
+}
+
+/// Where each log begins: nodes and entries in the first zones, cold data behind the
+/// first quarter of all, warm data behind the half, so that each has room to go on.
+fn first_segments(geometry: &Geometry) -> [u32; 6] {
+    let per_zone = geometry.segs_per_sec * geometry.secs_per_zone;
+    let zones = geometry.main_segments / per_zone;
+    let cold = (zones / 4).saturating_sub(1).max(4);
+    let warm = (zones / 2).saturating_sub(1).max(cold + 1);
+    [3, warm, cold, 0, 1, 2].map(|zone| zone * per_zone)
+}
+
+/// The root directory, whose entries are in the block at `data`.
+fn root(options: &MkfsOptions, addr: u32, data: u32) -> Box<Block> {
+    let mut inode = node::fresh(ROOT, ROOT, 0);
+    let bytes = &mut inode;
+    node::set_attr(
+        bytes,
+        &Attr {
+            kind: FileKind::Directory,
+            mode: 0o755,
+            nlink: 2,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: BLOCK as u64,
+            sectors: 0,
+            atime: options.now,
+            mtime: options.now,
+            ctime: options.now,
+            btime: options.now,
+            generation: 0,
+        },
+    );
+    node::SIZE.put(&mut bytes[..], BLOCK as u64);
+    node::BLOCKS.put(&mut bytes[..], 2);
+    node::DEPTH.put(&mut bytes[..], 1);
+    node::PARENT.put(&mut bytes[..], ROOT);
+    node::set_addr(bytes, 0, data);
+    node::STAMP.put(&mut bytes[..], 1);
+    node::NEXT.put(&mut bytes[..], addr + 1);
+    inode
+}
+
+fn root_entries() -> Box<Block> {
+    let mut block = blank();
+    let kind = FileKind::Directory;
+    dentry::IN_BLOCK.put(&mut block[..], 0, b".", ROOT, kind);
+    dentry::IN_BLOCK.put(&mut block[..], 1, b"..", ROOT, kind);
+    block
+}
+
+/// The blocks of a new file system.
+///
+/// # Errors
+/// What of the plan cannot be.
+pub fn mkfs(options: &MkfsOptions) -> Result<Blocks, MkfsError> {
+    check(options)?;
+    let geometry = plan(options)?;
+    let main = geometry.main_segments;
+    let kept = kept(main, geometry.segs_per_sec, options.overprovision);
+    let kept = kept.ok_or(MkfsError::TooSmall {
+        blocks: options.blocks,
+        zones: main / (geometry.segs_per_sec * geometry.secs_per_zone),
+    })?;
+    let segments = first_segments(&geometry);
+    let mut blocks = Blocks::new();
+    for at in 0..2 {
+        blocks.insert(at, geometry.encode(&options.label));
+    }
+    for index in 0..geometry.sit_blocks() {
+        let at = place(&geometry, Table::Sit(index), false);
+        blocks.insert(u64::from(at), blank());
+    }
+    for index in 0..geometry.nat_blocks() {
+        let at = place(&geometry, Table::Nat(index), false);
+        blocks.insert(u64::from(at), blank());
+    }
+    let addr = geometry.addr_of(segments[Log::HotNode as usize], 0);
+    let data = geometry.addr_of(segments[Log::HotData as usize], 0);
+    blocks.insert(u64::from(addr), root(options, addr, data));
+    blocks.insert(u64::from(data), root_entries());
+    let entry = |ino: u32, addr: u32| NatEntry {
+        version: 0,
+        ino,
+        addr,
+    };
+    let first = [entry(0, 0), entry(1, 1), entry(2, 1), entry(ROOT, addr)];
+    let at = place(&geometry, Table::Nat(0), false);
+    blocks.insert(u64::from(at), nat::encode(&first));
+    insert_packs(&mut blocks, &geometry, options, kept, segments);
+    Ok(blocks)
+}
+
+/// The first checkpoint; the other place has one of version 0, which is older than any.
+fn insert_packs(
+    blocks: &mut Blocks,
+    geometry: &Geometry,
+    options: &MkfsOptions,
+    kept: Kept,
+    segments: [u32; 6],
+) {
+    let mut head = head(geometry, options, kept, segments);
+    let start = u64::from(geometry.cp);
+    for (at, block) in (start + 1..).zip(summaries(segments)) {
+        blocks.insert(at, block);
+    }
+    for (start, version) in [(start, head.version), (start + u64::from(SEG_BLOCKS), 0)] {
+        head.version = version;
+        blocks.insert(start, head.encode());
+        blocks.insert(start + 5, head.encode());
+    }
+}
+
+/// Whether a log begins with a block: the root directory, or its entries.
+const fn has_block(log: Log) -> bool {
+    matches!(log, Log::HotData | Log::HotNode)
+}
+
+fn head(geometry: &Geometry, options: &MkfsOptions, kept: Kept, segments: [u32; 6]) -> Head {
+    let logs = Log::ALL.map(|log| LogAt {
+        segment: segments[log as usize],
+        at: u16::from(has_block(log)),
+        fills: false,
+    });
+    let files = geometry.main_segments - kept.all;
+    let identity = [&options.uuid[..], &options.now.secs.to_le_bytes()].concat();
+    Head {
+        // Nodes of a file system that was here before carry another version.
+        version: u64::from(crc(&identity) & 0x7FFF_FFFF | 1),
+        user_blocks: u64::from(files) * u64::from(SEG_BLOCKS),
+        valid_blocks: 2,
+        reserved_segments: kept.reserved,
+        overprovision: kept.all,
+        free_segments: geometry.main_segments - 6,
+        logs,
+        flags: UMOUNT | COMPACT | CRC_RECOVERY,
+        pack_blocks: 6,
+        summaries_at: 1,
+        valid_nodes: 1,
+        valid_inodes: 1,
+        next_nid: ROOT + 1,
+        elapsed: 0,
+        sit_bitmap: vec![0; geometry.sit_segments as usize / 2 * 64],
+        nat_bitmap: vec![0; geometry.nat_segments as usize / 2 * 64],
+    }
+}
+
+/// The blocks of the first pack between its heads.
+fn summaries(segments: [u32; 6]) -> Vec<Box<Block>> {
+    let sits = Log::ALL.map(|log| {
+        let mut entry = SitEntry {
+            log: log as u8,
+            ..SitEntry::default()
+        };
+        if has_block(log) {
+            entry.valid = 1;
+            set_high_bit(&mut entry.map, 0, true);
+        }
+        (segments[log as usize], entry)
+    });
+    let sits = summary::sit_journal(sits.iter().map(|(segment, entry)| (*segment, entry)));
+    let mut owners = summary::nobody();
+    owners[0] = Owner {
+        nid: ROOT,
+        version: 0,
+        at: 0,
+    };
+    let nobody = summary::nobody();
+    let data = [(&owners, 1), (&nobody, 0), (&nobody, 0)];
+    let compact = summary::compact(&summary::nat_journal(&[]), &sits, data);
+    let mut pack = compact.unwrap_or_default();
+    for owners in [&owners, &nobody, &nobody] {
+        pack.push(summary::encode(owners, true, &[]));
+    }
+    pack
+}
+
+/// Makes a file system on `port`. All of the drive is deallocated first.
+///
+/// # Errors
+/// What cannot be made of it, or why the drive failed.
+pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), MkfsError> {
+    let blocks = mkfs(options)?;
+    let (mut start, end) = (0, port.capacity().0 / SECTOR);
+    let sectors = BLOCK as u64 / SECTOR;
+    while start < end {
+        let most = (end - start).min(u64::from(u32::MAX) / sectors * sectors);
+        port.trim(Extent::new(start, most as u32)).await?;
+        start += most;
+    }
+    let who = Who {
+        origin: Origin(0),
+        purpose: Purpose::Metadata,
+    };
+    for (at, run) in runs(blocks.iter().map(|(at, block)| (*at as u32, block))) {
+        for (index, part) in run.chunks(256).enumerate() {
+            let bytes: Vec<u8> = part
+                .iter()
+                .flat_map(|block| block.iter().copied())
+                .collect();
+            let first = (u64::from(at) + index as u64 * 256) * sectors;
+            let extent = Extent::new(first, (part.len() as u64 * sectors) as u32);
+            let content = Content::Bytes(&bytes);
+            port.write(extent, content, Placement(0), who, false)
+                .await?;
+        }
+    }
+    Ok(port.flush().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_f2fs_tools_keep() {
+        // Printed by mkfs.f2fs 1.15 for 64 MiB and 1 GiB.
+        let printed = |reserved, all| Some(Kept { reserved, all });
+        assert_eq!(kept(24, 1, None), printed(13, 16));
+        assert_eq!(best_share(24, 1), Some(3500));
+        assert_eq!(best_share(502, 1), Some(636));
+        assert_eq!(kept(502, 1, None), printed(39, 68));
+        assert_eq!(kept(7, 1, None), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let made = |change: fn(&mut MkfsOptions)| {
+            let mut options = MkfsOptions::new(16_384);
+            change(&mut options);
+            mkfs(&options).map(|blocks| blocks.len())
+        };
+        assert!(made(|_| ()).is_ok());
+        assert!(matches!(
+            made(|o| o.blocks = 3000),
+            Err(MkfsError::TooSmall { .. })
+        ));
+        assert!(matches!(
+            made(|o| o.blocks = 1 << 33),
+            Err(MkfsError::TooLarge(_))
+        ));
+        assert!(matches!(
+            made(|o| o.segs_per_sec = 0),
+            Err(MkfsError::Shape(..))
+        ));
+        assert!(matches!(
+            made(|o| o.overprovision = Some(0)),
+            Err(MkfsError::Overprovision(0))
+        ));
+        assert!(matches!(
+            made(|o| o.label = "x".repeat(513)),
+            Err(MkfsError::Label)
+        ));
+        assert!(matches!(
+            made(|o| o.cold = vec![vec![]]),
+            Err(MkfsError::Endings)
+        ));
+    }
+}

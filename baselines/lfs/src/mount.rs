@@ -1,0 +1,280 @@
+//! Mounting: the tables that the last checkpoint leads to, what was forced since, and
+//! what had no name any more.
+//!
+//! Invariant: nothing is written unless something has to be recovered, and then a
+//! checkpoint ends it.
+
+use crate::format::checkpoint::{COMPACT, Head};
+use crate::format::sit::{self, SitEntry};
+use crate::format::summary::{self, Owner, Owners};
+use crate::format::superblock::Geometry;
+use crate::format::{SEG_BLOCKS, high_bit, node};
+use crate::fs::{Core, Counts, LfsFs, Parts, Settings};
+use crate::inplace::{InPlace, OpenError};
+use crate::nat::Nat;
+use crate::persist::{Found, Pack, Persist, Table};
+use crate::recover::Recovery;
+use crate::segments::{Segments, Writing};
+use host::{BlockPort, Purpose, Who};
+use nand::Payload;
+use sim::Sim;
+use std::rc::Rc;
+use units::{Ns, Origin};
+use vfs::Errno;
+
+/// How to mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Whether sections that become free are deallocated on the drive.
+    pub discard: bool,
+    /// Whether the drive is told the logs apart, if it has placement handles.
+    pub placed: bool,
+    /// Whether logs fill gaps of segments that are in use, when free ones are few: the
+    /// adaptive mode of Linux. Else they go on in free sections only, as zones need it.
+    pub fills: bool,
+    /// Whom metadata are booked under.
+    pub origin: Origin,
+    /// How long changes wait before a checkpoint is made that nobody has asked for: 60 s
+    /// in Linux.
+    pub interval: Ns,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            discard: false,
+            placed: false,
+            fills: true,
+            origin: Origin(0),
+            interval: Ns::secs(60),
+        }
+    }
+}
+
+/// Why there is no file system to work with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MountError {
+    /// There is no state to begin with.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// What the checkpoint leads to is damaged.
+    #[error("the checkpoint leads to damaged {0}")]
+    Damaged(&'static str),
+    /// It could not be read, or not be recovered.
+    #[error("the file system could not be read or recovered: {0}")]
+    Errno(#[from] Errno),
+}
+
+/// The tables of segments and of nodes, as they are at a checkpoint.
+struct Tables {
+    segments: Vec<SitEntry>,
+    /// Segments whose entries are in the journal.
+    journaled: Vec<u32>,
+    nodes: Vec<(u32, crate::format::nat::NatEntry)>,
+    owners: [Owners; 3],
+}
+
+/// The journals and the owners in the summaries of data.
+pub(crate) fn data_summaries(pack: &Pack) -> Option<(Vec<u8>, Vec<u8>, [Owners; 3])> {
+    let logs = &pack.head.logs;
+    if pack.head.flags & COMPACT == 0 {
+        let [hot, warm, cold] = &pack.data[..] else {
+            return None;
+        };
+        let owners = [hot, warm, cold].map(|block| summary::decode(block));
+        let journal = |block| summary::journal_of(block).to_vec();
+        return Some((journal(hot), journal(cold), owners));
+    }
+    let used = [0, 1, 2].map(|log: usize| match logs[log].fills {
+        true => SEG_BLOCKS as usize,
+        false => usize::from(logs[log].at),
+    });
+    summary::uncompact(&pack.data, used)
+}
+
+async fn read_tables<S: Persist>(
+    persist: &S,
+    geometry: &Geometry,
+    pack: &Pack,
+) -> Result<Tables, MountError> {
+    let (nat, sit, owners) = data_summaries(pack).ok_or(MountError::Damaged("summaries"))?;
+    let mut segments = Vec::new();
+    for index in 0..geometry.sit_blocks() {
+        let block = persist.read_table(Table::Sit(index)).await?;
+        segments.extend(sit::decode(&block));
+    }
+    segments.truncate(geometry.main_segments as usize);
+    let mut journaled = Vec::new();
+    for (segment, entry) in summary::sits_of(&sit) {
+        let place = segments.get_mut(segment as usize);
+        *place.ok_or(MountError::Damaged("segments in a journal"))? = entry;
+        journaled.push(segment);
+    }
+    if !segments.iter().all(SitEntry::is_sound) {
+        return Err(MountError::Damaged("entries of segments"));
+    }
+    let nodes = summary::nats_of(&nat);
+    if nodes.iter().any(|(nid, _)| *nid >= geometry.nids()) {
+        return Err(MountError::Damaged("nodes in a journal"));
+    }
+    Ok(Tables {
+        segments,
+        journaled,
+        nodes,
+        owners,
+    })
+}
+
+/// The owners in a segment of nodes: each node says itself which it is.
+async fn node_owners<S: Persist>(
+    persist: &S,
+    geometry: &Geometry,
+    segment: u32,
+    entry: &SitEntry,
+    who: Who,
+) -> Result<Owners, MountError> {
+    let mut owners = summary::nobody();
+    for at in 0..SEG_BLOCKS {
+        if !high_bit(&entry.map, at as usize) {
+            continue;
+        }
+        let mut page = [Payload::Zero];
+        persist
+            .read(geometry.addr_of(segment, at), &mut page, who)
+            .await?;
+        let mut bytes = crate::format::blank();
+        if !page[0].copy_to(0, &mut bytes[..]) {
+            return Err(Errno::EIO.into());
+        }
+        owners[at as usize] = Owner {
+            nid: node::NID.get(&bytes[..]),
+            version: 0,
+            at: 0,
+        };
+    }
+    Ok(owners)
+}
+
+/// The logs as they stand.
+async fn logs<S: Persist>(
+    persist: &S,
+    geometry: &Geometry,
+    pack: &Pack,
+    tables: &Tables,
+    who: Who,
+) -> Result<[Writing; 6], MountError> {
+    let mut all = Vec::new();
+    for (index, at) in pack.head.logs.iter().enumerate() {
+        let entry = &tables.segments[at.segment as usize];
+        if high_bit(&entry.map, usize::from(at.at)) {
+            return Err(MountError::Damaged("logs"));
+        }
+        let owners = match (index, pack.nodes.get(index.wrapping_sub(3))) {
+            (0..3, _) => tables.owners[index].clone(),
+            (_, Some(block)) => summary::decode(block),
+            (_, None) => node_owners(persist, geometry, at.segment, entry, who).await?,
+        };
+        all.push(Writing {
+            at: *at,
+            owners,
+            unread: false,
+        });
+    }
+    all.try_into().map_err(|_| MountError::Damaged("logs"))
+}
+
+fn counts(head: &Head) -> Counts {
+    Counts {
+        user_blocks: head.user_blocks,
+        valid_blocks: head.valid_blocks,
+        nodes: head.valid_nodes,
+        inodes: head.valid_inodes,
+        reserved_segments: head.reserved_segments,
+        overprovision: head.overprovision,
+        promised: 0,
+    }
+}
+
+/// Mounts what a strategy has found.
+async fn start<S: Persist>(
+    sim: &Sim,
+    persist: S,
+    found: Found,
+    options: MountOptions,
+) -> Result<(LfsFs<S>, Recovery), MountError> {
+    let Found {
+        geometry,
+        pack,
+        stamp,
+    } = found;
+    let who = Who {
+        origin: options.origin,
+        purpose: Purpose::Metadata,
+    };
+    let tables = read_tables(&persist, &geometry, &pack).await?;
+    let logs = logs(&persist, &geometry, &pack, &tables, who).await?;
+    let head = pack.head;
+    let entries = tables.segments;
+    let mut segments = Segments::new(
+        geometry.clone(),
+        entries,
+        logs,
+        head.reserved_segments,
+        options.fills,
+    );
+    segments.changed.extend(tables.journaled);
+    let core = Core::new(
+        sim,
+        Parts {
+            persist,
+            segments,
+            nat: Nat::new(head.next_nid.min(geometry.nids() - 1)),
+            geometry,
+            settings: Settings {
+                origin: options.origin,
+                interval: options.interval,
+                discard: options.discard,
+            },
+            counts: counts(&head),
+            orphans: pack.orphans.into_iter().collect(),
+            version: head.version,
+            stamp,
+            elapsed: head.elapsed,
+        },
+    );
+    for (nid, entry) in tables.nodes {
+        core.load_nat(Nat::block_of(nid)).await?;
+        core.nat.borrow_mut().set(nid, entry);
+    }
+    let recovery = recover(&core).await?;
+    Ok((LfsFs { core }, recovery))
+}
+
+async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError> {
+    let _alone = core.alone().await;
+    // Recovery may delete what the chain leads to only once all of that is held.
+    let (files, nodes) = core.roll_forward().await?;
+    let orphans = core.free_orphans().await?;
+    if files + nodes + orphans > 0 {
+        core.checkpoint(false).await?;
+    }
+    Ok(Recovery {
+        files,
+        nodes,
+        orphans,
+    })
+}
+
+/// Mounts F2FS as Linux has it from `port`, and recovers what has to be.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+pub async fn mount<P: BlockPort>(
+    sim: &Sim,
+    port: &P,
+    options: MountOptions,
+) -> Result<(LfsFs<InPlace<P>>, Recovery), MountError> {
+    let opened = InPlace::open(port.clone(), options.placed, options.origin).await;
+    let (persist, found) = opened?;
+    start(sim, persist, found, options).await
+}

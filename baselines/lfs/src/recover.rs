@@ -1,0 +1,469 @@
+//! Rolling forward: what was forced since the last checkpoint, from the nodes that were
+//! written to the log of nodes of files, each of which leads on to the next.
+//!
+//! # The order
+//!
+//! The chain is read to its end; of each inode the newest nodes up to its last mark
+//! count. All blocks of the chain, and all that its nodes lead to, are held before
+//! anything is written, and logs go on in other segments, so that a power cut during
+//! recovery finds the same chain. A checkpoint ends it.
+//!
+//! Invariants: a chain has no more nodes than the medium has blocks; what is recovered
+//! leads to blocks of the main area that nothing else uses.
+
+use crate::format::node;
+use crate::format::path;
+use crate::format::summary::Owner;
+use crate::format::{Block, NEW_ADDR, blank};
+use crate::fs::{Core, damaged};
+use crate::nat::Nat;
+use crate::nodes::NodeBuf;
+use crate::persist::{Log, Persist};
+use host::Purpose;
+use nand::Payload;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use vfs::{Errno, FileKind, Result};
+
+/// A node of the chain.
+struct Link {
+    addr: u32,
+    bytes: Box<Block>,
+}
+
+/// What was done at a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Inodes that were rolled forward.
+    pub files: u64,
+    /// Nodes that were taken from the chain.
+    pub nodes: u64,
+    /// Inodes without a name that were freed.
+    pub orphans: u64,
+}
+
+impl<P: Persist> Core<P> {
+    /// Frees inodes that had no name at the last checkpoint.
+    pub(crate) async fn free_orphans(&self) -> Result<u64> {
+        let orphans: Vec<u32> = self.orphans.borrow().iter().copied().collect();
+        for ino in &orphans {
+            let buf = self.node(*ino).await;
+            let buf = buf.map_err(|e| {
+                if e == Errno::ENOENT {
+                    Errno::EUCLEAN
+                } else {
+                    e
+                }
+            })?;
+            damaged((buf.ino == *ino && *ino > 3).then_some(()))?;
+            self.delete_node(&buf).await?;
+        }
+        Ok(orphans.len() as u64)
+    }
+
+    /// The nodes that were written since the last checkpoint, in their order.
+    async fn chain_of_nodes(&self) -> Result<Vec<Link>> {
+        let mut addr = {
+            let at = self.segments.borrow().logs[Log::WarmNode as usize].at;
+            self.geometry.addr_of(at.segment, u32::from(at.at))
+        };
+        let (mut links, mut met) = (Vec::new(), BTreeSet::new());
+        while self.geometry.is_main(addr) && met.insert(addr) {
+            let mut payload = [Payload::Zero];
+            let who = self.who(Purpose::Inode);
+            // A block that was being written when the power went cannot be read.
+            if self.persist.read(addr, &mut payload, who).await.is_err() {
+                break;
+            }
+            let mut bytes = blank();
+            if !payload[0].copy_to(0, &mut bytes[..]) {
+                break;
+            }
+            if node::STAMP.get(&bytes[..]) != self.stamp.get() {
+                break;
+            }
+            let next = node::NEXT.get(&bytes[..]);
+            links.push(Link { addr, bytes });
+            addr = next;
+        }
+        Ok(links)
+    }
+
+    /// Rolls forward; gives how many inodes and nodes were.
+    pub(crate) async fn roll_forward(&self) -> Result<(u64, u64)> {
+        let links = self.chain_of_nodes().await?;
+        let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+        for (at, link) in links.iter().enumerate() {
+            if node::FLAG.get(&link.bytes[..]) & node::FSYNC != 0 {
+                last.insert(node::INO.get(&link.bytes[..]), at);
+            }
+        }
+        // The newest of each node up to the last mark of its inode.
+        let mut newest: BTreeMap<(u32, u32), &Link> = BTreeMap::new();
+        for (at, link) in links.iter().enumerate() {
+            let (ino, nid) = (
+                node::INO.get(&link.bytes[..]),
+                node::NID.get(&link.bytes[..]),
+            );
+            if last.get(&ino).is_some_and(|&last| at <= last) {
+                newest.insert((ino, nid), link);
+            }
+        }
+        if newest.is_empty() {
+            return Ok((0, 0));
+        }
+        self.hold_all(&links, &newest);
+        for log in Log::ALL {
+            damaged(self.segments.borrow_mut().renew(log))?;
+        }
+        let mut files = 0;
+        for &ino in last.keys() {
+            let mine = newest.range((ino, 0)..=(ino, u32::MAX));
+            let mine: Vec<&Link> = mine.map(|(_, link)| *link).collect();
+            files += u64::from(self.recover_file(ino, &mine).await?);
+        }
+        Ok((files, newest.len() as u64))
+    }
+
+    /// Keeps all that the chain leads to from being written.
+    fn hold_all(&self, links: &[Link], newest: &BTreeMap<(u32, u32), &Link>) {
+        let mut segments = self.segments.borrow_mut();
+        links.iter().for_each(|link| segments.hold(link.addr));
+        for link in newest.values() {
+            for addr in data_of(&link.bytes) {
+                if self.geometry.is_main(addr) {
+                    segments.hold(addr);
+                }
+            }
+        }
+    }
+
+    /// Brings a file to the state of its last force; whether there is such a file.
+    async fn recover_file(&self, ino: u32, links: &[&Link]) -> Result<bool> {
+        damaged((3..self.geometry.nids()).contains(&ino).then_some(()))?;
+        let known = self.nat_entry(ino).await?.addr != 0;
+        if !known {
+            // It was made after the checkpoint, and its name with it.
+            return self.recover_new(ino, links).await;
+        }
+        let inode = self.node(ino).await?;
+        for link in links {
+            self.recover_node(&inode, &link.bytes).await?;
+        }
+        Ok(true)
+    }
+
+    /// A file that the checkpoint does not know: its inode says its name, if it was
+    /// forced with that.
+    async fn recover_new(&self, ino: u32, links: &[&Link]) -> Result<bool> {
+        let named = |link: &Link| node::FLAG.get(&link.bytes[..]) & node::DENTRY != 0;
+        let is_inode = |link: &&&Link| node::is_inode(&link.bytes) && named(link);
+        let Some(link) = links.iter().find(is_inode) else {
+            return Ok(false);
+        };
+        if !node::is_sound_inode(&link.bytes) {
+            return Err(Errno::EUCLEAN);
+        }
+        self.take_block()?;
+        let mut bytes = link.bytes.clone();
+        for at in 0..node::addrs(&bytes) {
+            if !has_other_meaning(&bytes) {
+                node::set_addr(&mut bytes, at, 0);
+            }
+        }
+        (0..5).for_each(|at| node::set_nid(&mut bytes, at, 0));
+        node::BLOCKS.put(&mut bytes[..], 1);
+        let offset = node::offset_of(&bytes);
+        node::FLAG.put(&mut bytes[..], offset << 3);
+        self.load_nat(Nat::block_of(ino)).await?;
+        self.nat.borrow_mut().claim(ino);
+        let inode = self.add_node(bytes);
+        self.count(|counts| counts.inodes += 1);
+        for link in links {
+            self.recover_node(&inode, &link.bytes).await?;
+        }
+        self.recover_name(&inode).await
+    }
+
+    /// Gives a recovered file the name that it was made with.
+    async fn recover_name(&self, inode: &Rc<NodeBuf>) -> Result<bool> {
+        let (parent, name, kind) = {
+            let bytes = inode.bytes();
+            let kind = FileKind::of_mode(node::MODE.get(&bytes[..]));
+            (
+                node::PARENT.get(&bytes[..]),
+                node::name(&bytes).to_vec(),
+                kind,
+            )
+        };
+        let kind = damaged(kind)?;
+        let dir = self.load_inode(vfs::Ino(u64::from(parent))).await;
+        let usable = !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..";
+        let Ok(dir) = dir else {
+            self.delete_node(inode).await?;
+            return Ok(false);
+        };
+        let dir = vfs::Inode::new(dir.ino, dir.attr, dir.private);
+        if !crate::fs::is_dir(&dir) || !usable {
+            self.delete_node(inode).await?;
+            return Ok(false);
+        }
+        match self.find_name(&dir, &name).await? {
+            Some(lead) if lead.ino == inode.ino => {}
+            Some(lead) => {
+                // The name was somebody else's, which had lost it before the force.
+                let old = self.node(lead.ino).await?;
+                self.turn_name(&dir, &lead, inode.ino, kind).await?;
+                self.drop_old(&old).await?;
+            }
+            None => self.add_name(&dir, &name, inode.ino, kind).await?,
+        }
+        self.store_inode(&dir);
+        Ok(true)
+    }
+
+    /// A file has lost a name; it is freed with the last one.
+    async fn drop_old(&self, old: &Rc<NodeBuf>) -> Result<()> {
+        let links = node::LINKS.get(&old.bytes()[..]).saturating_sub(1);
+        old.edit(|bytes| node::LINKS.put(bytes, links));
+        self.soil(old);
+        if links == 0 {
+            self.delete_node(old).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a node of the chain over.
+    async fn recover_node(&self, inode: &Rc<NodeBuf>, new: &Block) -> Result<()> {
+        let nid = node::NID.get(new);
+        if nid == inode.nid {
+            return self.recover_inode(inode, new).await;
+        }
+        damaged((4..self.geometry.nids()).contains(&nid).then_some(()))?;
+        let offset = node::offset_of(new);
+        if offset == node::XATTR_OFFSET {
+            let buf = self.claim_node(inode, new).await?;
+            buf.edit(|bytes| bytes[..node::NID.at].copy_from_slice(&new[..node::NID.at]));
+            self.soil(&buf);
+            inode.edit(|bytes| node::XATTR_NID.put(bytes, nid));
+            self.soil(inode);
+            return Ok(());
+        }
+        let addrs = node::addrs(&inode.bytes());
+        let first = damaged(path::first_page(offset, addrs).filter(|_| offset > 0))?;
+        let parent = self.parent_of(inode, first, true).await?;
+        let (parent, slot) = damaged(parent)?;
+        let here = node::nid(&parent.bytes(), slot);
+        if here != 0 && here != nid {
+            return Err(Errno::EUCLEAN);
+        }
+        let buf = self.claim_node(inode, new).await?;
+        damaged((node::offset_of(&buf.bytes()) == offset).then_some(()))?;
+        parent.edit(|bytes| node::set_nid(bytes, slot, nid));
+        self.soil(&parent);
+        self.take_addrs(inode, &buf, new).await
+    }
+
+    /// The node that one of the chain is a newer state of; made if there is none.
+    async fn claim_node(&self, inode: &NodeBuf, new: &Block) -> Result<Rc<NodeBuf>> {
+        let nid = node::NID.get(new);
+        let entry = self.nat_entry(nid).await?;
+        if entry.addr != 0 {
+            let buf = self.node(nid).await?;
+            return damaged((buf.ino == inode.ino).then_some(buf));
+        }
+        self.take_block()?;
+        self.nat.borrow_mut().claim(nid);
+        let buf = self.add_node(node::fresh(nid, inode.ino, node::offset_of(new)));
+        self.add_blocks(inode, 1);
+        Ok(buf)
+    }
+
+    /// Takes an inode of the chain over, but for the nodes that it leads to, which come
+    /// by themselves.
+    async fn recover_inode(&self, inode: &Rc<NodeBuf>, new: &Block) -> Result<()> {
+        let same_kind =
+            node::MODE.get(new) & 0o170_000 == node::MODE.get(&inode.bytes()[..]) & 0o170_000;
+        damaged((node::is_sound_inode(new) && same_kind).then_some(()))?;
+        let (nids, xattrs) = {
+            let bytes = inode.bytes();
+            let nids = [0, 1, 2, 3, 4].map(|at| node::nid(&bytes, at));
+            (nids, node::XATTR_NID.get(&bytes[..]))
+        };
+        let old_inline = has_other_meaning(&inode.bytes());
+        let new_inline = has_other_meaning(new);
+        if new_inline && !old_inline {
+            let all = node::addrs(&inode.bytes());
+            let freed = self.free_addrs(inode, 0..all);
+            self.add_blocks(inode, -freed);
+        }
+        if !new_inline && old_inline {
+            inode.edit(node::drop_inline);
+        }
+        if !new_inline {
+            self.take_addrs(inode, inode, new).await?;
+        }
+        inode.edit(|bytes| {
+            let blocks = node::BLOCKS.get(bytes);
+            bytes[..node::NID.at].copy_from_slice(&new[..node::NID.at]);
+            node::BLOCKS.put(bytes, blocks);
+            node::XATTR_NID.put(bytes, xattrs);
+            nids.iter()
+                .enumerate()
+                .for_each(|(at, nid)| node::set_nid(bytes, at, *nid));
+        });
+        self.soil(inode);
+        Ok(())
+    }
+
+    /// Makes the addresses of a node those of a newer state of it.
+    async fn take_addrs(&self, inode: &NodeBuf, buf: &NodeBuf, new: &Block) -> Result<()> {
+        let version = self.nat_entry(buf.nid).await?.version;
+        let count = node::addrs(&buf.bytes());
+        damaged((count == node::addrs(new)).then_some(()))?;
+        for at in 0..count {
+            let (old, addr) = (buf.addr(at), node::addr(new, at));
+            if old == addr {
+                continue;
+            }
+            if old != 0 {
+                let freed = self.free_addrs(buf, at..at + 1);
+                self.add_blocks(inode, -freed);
+            }
+            if addr == 0 {
+                continue;
+            }
+            self.take_block()?;
+            if addr != NEW_ADDR {
+                damaged(self.geometry.is_main(addr).then_some(()))?;
+                let taken = self.segments.borrow().is_valid(addr);
+                damaged((!taken).then_some(()))?;
+                let owner = Owner {
+                    nid: buf.nid,
+                    version,
+                    at: at as u16,
+                };
+                self.own(addr, owner).await?;
+            }
+            buf.edit(|bytes| node::set_addr(bytes, at, addr));
+            self.add_blocks(inode, 1);
+        }
+        self.soil(buf);
+        Ok(())
+    }
+
+    /// A block belongs to `owner` from now on.
+    async fn own(&self, addr: u32, owner: Owner) -> Result<()> {
+        let (segment, at) = self.geometry.place_of(addr);
+        let time = self.elapsed();
+        self.segments.borrow_mut().adopt(addr, time);
+        let current = self.segments.borrow().is_current(segment);
+        if current {
+            let mut segments = self.segments.borrow_mut();
+            let log = segments
+                .logs
+                .iter_mut()
+                .find(|log| log.at.segment == segment);
+            if let Some(log) = log {
+                log.owners[at as usize] = owner;
+            }
+            return Ok(());
+        }
+        let mut owners = self.owners_of(segment).await?;
+        owners[at as usize] = owner;
+        self.segments
+            .borrow_mut()
+            .filled
+            .insert(segment, (owners, false));
+        Ok(())
+    }
+}
+
+/// Whether what would be addresses in an inode is something else.
+fn has_other_meaning(inode: &Block) -> bool {
+    let kind = FileKind::of_mode(node::MODE.get(inode));
+    let device = matches!(kind, Some(FileKind::BlockDevice | FileKind::CharDevice));
+    device || node::has(inode, node::HAS_DATA | node::HAS_DENTRY)
+}
+
+/// The addresses of pages in a node of a chain.
+fn data_of(bytes: &Block) -> Vec<u32> {
+    let offset = node::offset_of(bytes);
+    if offset == node::XATTR_OFFSET || node::is_inode(bytes) && has_other_meaning(bytes) {
+        return Vec::new();
+    }
+    (0..node::addrs(bytes))
+        .map(|at| node::addr(bytes, at))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BLOCK, MkfsOptions, MountOptions, mkfs, mount};
+    use host::RamDisk;
+    use sim::Kernel;
+    use vfs::{Access, Body};
+
+    /// A file of Linux that was made, written and forced after the last checkpoint: its
+    /// inode is in the log of nodes, with both marks and its name.
+    fn chain(image: &mut [u8]) {
+        let block = |at: u32| at as usize * BLOCK..(at as usize + 1) * BLOCK;
+        let (geometry, head) = {
+            let first: &Block = image[block(0)].try_into().unwrap();
+            let geometry = crate::format::superblock::Geometry::decode(first, 16_384).unwrap();
+            let head: Block = image[block(geometry.cp)].try_into().unwrap();
+            (geometry, head)
+        };
+        let stamp = crate::format::checkpoint::stamp(&head);
+        let head = crate::format::checkpoint::Head::decode(&head, &geometry).unwrap();
+        let [data, at] = [Log::WarmData, Log::WarmNode].map(|log| {
+            let log = head.logs[log as usize];
+            geometry.addr_of(log.segment, u32::from(log.at))
+        });
+        let mut inode = node::fresh(77, 77, 0);
+        node::MODE.put(&mut inode[..], 0o100_644);
+        node::LINKS.put(&mut inode[..], 1);
+        node::SIZE.put(&mut inode[..], 4096);
+        node::BLOCKS.put(&mut inode[..], 2);
+        node::set_has(&mut inode, node::HAS_XATTR, true);
+        node::set_name(&mut inode, 3, b"forced");
+        node::set_addr(&mut inode, 0, data);
+        node::FLAG.put(&mut inode[..], node::FSYNC | node::DENTRY);
+        node::STAMP.put(&mut inode[..], stamp);
+        node::NEXT.put(&mut inode[..], at + 1);
+        image[block(at)].copy_from_slice(&inode[..]);
+        image[block(data)].fill(7);
+    }
+
+    #[test]
+    fn a_file_that_no_checkpoint_knows_comes_back_with_its_name() {
+        let mut image = vec![0; 16_384 * BLOCK];
+        for (at, block) in mkfs(&MkfsOptions::new(16_384)).unwrap() {
+            image[at as usize * BLOCK..(at as usize + 1) * BLOCK].copy_from_slice(&block[..]);
+        }
+        chain(&mut image);
+        let kernel = Kernel::new();
+        let disk = RamDisk::from_image(&kernel.sim(), &image);
+        let (sim, port) = (kernel.sim(), disk.clone());
+        kernel.block_on(async move {
+            let mounted = mount(&sim, &port, MountOptions::default()).await;
+            let (fs, recovery) = mounted.unwrap();
+            assert_eq!((recovery.files, recovery.nodes), (1, 1));
+            let root = fs.load(fs.root()).await.unwrap();
+            let root = vfs::Inode::new(root.ino, root.attr, root.private);
+            let ino = fs.lookup(&root, b"forced").await.unwrap().unwrap();
+            let file = fs.load(ino).await.unwrap();
+            let file = vfs::Inode::new(ino, file.attr, file.private);
+            let mut bytes = [0; 4096];
+            fs.read_direct(&file, 0, &mut bytes).await.unwrap();
+            assert_eq!(bytes, [7; 4096]);
+            let done = fs
+                .write_direct(&Access::root(), &file, 4096, &[9; 512])
+                .await;
+            assert_eq!(done, Ok(512));
+            fs.unmount().await.unwrap();
+        });
+        assert_eq!(crate::check(&disk.to_image()[..]), []);
+    }
+}

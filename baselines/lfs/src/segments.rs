@@ -1,0 +1,454 @@
+//! Segments, and the six logs that are written to them.
+//!
+//! # Invariants
+//!
+//! - A block that the last checkpoint leads to, or that was written since, is *held*,
+//!   whether or not it is still in use. No held block is written: so what recovery may
+//!   need is there. A checkpoint lets go of what is not in use.
+//! - A segment without held blocks that is not a log's is free; so is a section all of
+//!   whose segments are.
+//! - A block that was accounted for and not written yet counts as valid.
+
+use crate::format::SEG_BLOCKS;
+use crate::format::checkpoint::LogAt;
+use crate::format::sit::{MAP, SitEntry};
+use crate::format::summary::{Owner, Owners, nobody};
+use crate::format::superblock::Geometry;
+use crate::format::{high_bit, set_high_bit};
+use crate::persist::Log;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+const BLOCKS: usize = SEG_BLOCKS as usize;
+
+/// Where a log is written.
+pub(crate) struct Writing {
+    pub(crate) at: LogAt,
+    pub(crate) owners: Owners,
+    /// Blocks of the segment whose owners are only in the summary on the medium.
+    pub(crate) unread: bool,
+}
+
+/// A place that was given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) addr: u32,
+    /// Where the next block of the log will go.
+    pub(crate) next: u32,
+}
+
+/// All segments.
+pub(crate) struct Segments {
+    geometry: Geometry,
+    entries: Vec<SitEntry>,
+    held: Vec<[u8; MAP]>,
+    held_blocks: Vec<u16>,
+    /// Segments in use, and how many of each section are.
+    used: Vec<bool>,
+    section_used: Vec<u32>,
+    free_sections: u32,
+    pub(crate) logs: [Writing; 6],
+    /// Summaries of segments that were filled and are not on the medium; of some only
+    /// the owners of blocks that were written are known.
+    pub(crate) filled: BTreeMap<u32, (Owners, bool)>,
+    /// Segments whose entry is not in the table on the medium.
+    pub(crate) changed: BTreeSet<u32>,
+    /// Segments that something was written to or freed in since the last checkpoint.
+    touched: BTreeSet<u32>,
+    /// Sections that only cleaning and checkpoints may take the last of.
+    pub(crate) reserved_sections: u32,
+    /// Whether gaps may be filled when free sections are few.
+    fills: bool,
+    /// The section that is being cleaned, whose gaps are not filled.
+    pub(crate) cleaning: Option<u32>,
+}
+
+/// The next block from `from` on that nobody holds.
+fn next_gap(held: &[u8; MAP], from: usize) -> Option<usize> {
+    (from..BLOCKS).find(|&at| !high_bit(held, at))
+}
+
+impl Segments {
+    /// Segments with these entries, whose logs stand where `logs` says.
+    pub(crate) fn new(
+        geometry: Geometry,
+        entries: Vec<SitEntry>,
+        logs: [Writing; 6],
+        reserved_segments: u32,
+        fills: bool,
+    ) -> Self {
+        let count = entries.len();
+        let mut segments = Self {
+            held: entries.iter().map(|entry| entry.map).collect(),
+            held_blocks: entries.iter().map(|entry| entry.valid).collect(),
+            used: vec![false; count],
+            section_used: vec![0; geometry.sections() as usize],
+            free_sections: geometry.sections(),
+            entries,
+            logs,
+            filled: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            reserved_sections: reserved_segments.div_ceil(geometry.segs_per_sec),
+            fills,
+            cleaning: None,
+            geometry,
+        };
+        (0..count as u32).for_each(|segment| segments.refresh(segment));
+        segments
+    }
+
+    /// Brings what is known of the use of a segment in line.
+    fn refresh(&mut self, segment: u32) {
+        let index = segment as usize;
+        let used = self.held_blocks[index] > 0 || self.is_current(segment);
+        if used == self.used[index] {
+            return;
+        }
+        self.used[index] = used;
+        let section = &mut self.section_used[index / self.geometry.segs_per_sec as usize];
+        if used {
+            self.free_sections -= u32::from(*section == 0);
+            *section += 1;
+        } else {
+            *section -= 1;
+            self.free_sections += u32::from(*section == 0);
+        }
+    }
+
+    /// Whether a log is written to this segment.
+    pub(crate) fn is_current(&self, segment: u32) -> bool {
+        self.logs.iter().any(|log| log.at.segment == segment)
+    }
+
+    /// Sections without anything that is held.
+    pub(crate) const fn free_sections(&self) -> u32 {
+        self.free_sections
+    }
+
+    /// Segments that nothing is in, as a checkpoint counts them.
+    pub(crate) fn empty_segments(&self) -> u32 {
+        let mut entries = (0..).zip(&self.entries);
+        let mut count = 0;
+        for (segment, entry) in &mut entries {
+            count += u32::from(entry.valid == 0 && !self.is_current(segment));
+        }
+        count
+    }
+
+    /// Sections that the next checkpoint frees.
+    pub(crate) fn waiting_sections(&self) -> u32 {
+        let waits = |section: u32| {
+            let mut segments = self.segments_of(section);
+            let mut used = false;
+            let empty = segments.all(|segment| {
+                used |= self.used[segment as usize];
+                self.entries[segment as usize].valid == 0 && !self.is_current(segment)
+            });
+            empty && used
+        };
+        let sections: BTreeSet<u32> = self.touched.iter().map(|s| self.section_of(*s)).collect();
+        sections
+            .into_iter()
+            .filter(|&section| waits(section))
+            .count() as u32
+    }
+
+    /// The section of a segment.
+    pub(crate) const fn section_of(&self, segment: u32) -> u32 {
+        segment / self.geometry.segs_per_sec
+    }
+
+    /// The segments of a section.
+    pub(crate) const fn segments_of(&self, section: u32) -> Range<u32> {
+        let first = section * self.geometry.segs_per_sec;
+        first..first + self.geometry.segs_per_sec
+    }
+
+    /// What is known of a segment.
+    pub(crate) fn entry(&self, segment: u32) -> &SitEntry {
+        &self.entries[segment as usize]
+    }
+
+    /// Whether a block of the main area is in use.
+    pub(crate) fn is_valid(&self, addr: u32) -> bool {
+        let (segment, at) = self.geometry.place_of(addr);
+        high_bit(&self.entry(segment).map, at as usize)
+    }
+
+    /// Keeps a block from being written until the next checkpoint.
+    pub(crate) fn hold(&mut self, addr: u32) {
+        let (segment, at) = self.geometry.place_of(addr);
+        let held = &mut self.held[segment as usize];
+        if !high_bit(held, at as usize) {
+            set_high_bit(held, at as usize, true);
+            self.held_blocks[segment as usize] += 1;
+            self.refresh(segment);
+        }
+        self.touched.insert(segment);
+    }
+
+    /// A block is in use from now on.
+    pub(crate) fn use_block(&mut self, addr: u32, time: u64) {
+        self.hold(addr);
+        let (segment, at) = self.geometry.place_of(addr);
+        let entry = &mut self.entries[segment as usize];
+        if !high_bit(&entry.map, at as usize) {
+            set_high_bit(&mut entry.map, at as usize, true);
+            entry.valid += 1;
+        }
+        entry.time = time;
+        self.changed.insert(segment);
+    }
+
+    /// A block of data that recovery has found is in use from now on.
+    pub(crate) fn adopt(&mut self, addr: u32, time: u64) {
+        let (segment, _) = self.geometry.place_of(addr);
+        if self.entry(segment).valid == 0 && !self.is_current(segment) {
+            // What the table says is from before the segment was written again.
+            self.entries[segment as usize].log = Log::WarmData as u8;
+        }
+        self.use_block(addr, time);
+    }
+
+    /// A block is not in use any more.
+    pub(crate) fn free_block(&mut self, addr: u32) {
+        let (segment, at) = self.geometry.place_of(addr);
+        let entry = &mut self.entries[segment as usize];
+        if high_bit(&entry.map, at as usize) {
+            set_high_bit(&mut entry.map, at as usize, false);
+            entry.valid -= 1;
+        }
+        self.changed.insert(segment);
+        self.touched.insert(segment);
+    }
+
+    /// Gives out the next place of a log. None if there is no segment for it to go on in
+    /// afterwards; then nothing is given out.
+    pub(crate) fn give(&mut self, log: Log, owner: Owner, time: u64) -> Option<Given> {
+        let writing = &self.logs[log as usize];
+        let (segment, at) = (writing.at.segment, usize::from(writing.at.at));
+        let next = match writing.at.fills {
+            true => next_gap(&self.held[segment as usize], at + 1),
+            false => Some(at + 1).filter(|&next| next < BLOCKS),
+        };
+        let choice = match next {
+            Some(next) => LogAt {
+                at: next as u16,
+                ..writing.at
+            },
+            None => self.choose(log)?,
+        };
+        let addr = self.geometry.addr_of(segment, at as u32);
+        self.logs[log as usize].owners[at] = owner;
+        self.use_block(addr, time);
+        if next.is_none() {
+            self.go_on(log, choice);
+        }
+        self.logs[log as usize].at = choice;
+        let next = self.geometry.addr_of(choice.segment, u32::from(choice.at));
+        Some(Given { addr, next })
+    }
+
+    /// Leaves the segment that a log is written to, for the one that is chosen.
+    fn go_on(&mut self, log: Log, choice: LogAt) {
+        let writing = &mut self.logs[log as usize];
+        let old = writing.at.segment;
+        let owners = std::mem::replace(&mut writing.owners, nobody());
+        self.filled.insert(old, (owners, writing.unread));
+        writing.at = choice;
+        writing.unread = false;
+        if choice.fills {
+            let (owners, unread) = self
+                .filled
+                .remove(&choice.segment)
+                .unwrap_or((nobody(), true));
+            (writing.owners, writing.unread) = (owners, unread);
+        }
+        self.entries[choice.segment as usize].log = log as u8;
+        self.changed.insert(choice.segment);
+        self.refresh(old);
+        self.refresh(choice.segment);
+    }
+
+    /// Has a log go on in another segment, whatever room is left where it is.
+    pub(crate) fn renew(&mut self, log: Log) -> Option<()> {
+        let choice = self.choose(log)?;
+        self.go_on(log, choice);
+        Some(())
+    }
+
+    /// Where a log goes on: in its section, else, when free sections are few, in the gaps
+    /// of a segment that was written by the same log, or of its kind; else in a free
+    /// section.
+    fn choose(&self, log: Log) -> Option<LogAt> {
+        let current = self.logs[log as usize].at.segment;
+        let section = self.section_of(current);
+        let mut after = current + 1..self.segments_of(section).end;
+        let free = after.find(|&segment| !self.used[segment as usize]);
+        let fresh = |segment| LogAt {
+            segment,
+            at: 0,
+            fills: false,
+        };
+        if let Some(segment) = free {
+            return Some(fresh(segment));
+        }
+        let few = self.free_sections <= 2 * self.reserved_sections;
+        if self.fills
+            && few
+            && let Some(gaps) = self.gaps(log)
+        {
+            return Some(gaps);
+        }
+        let sections = self.geometry.sections();
+        let mut round = (section + 1..sections).chain(0..section);
+        let free = round.find(|&section| self.section_used[section as usize] == 0);
+        free.map(|section| fresh(self.segments_of(section).start))
+    }
+
+    /// The segment with the most gaps that a log can fill.
+    fn gaps(&self, log: Log) -> Option<LogAt> {
+        let best = |same: &dyn Fn(u8) -> bool| {
+            let segments = (0..self.geometry.main_segments).filter(|&segment| {
+                let entry = self.entry(segment);
+                let room = usize::from(self.held_blocks[segment as usize]) < BLOCKS;
+                let kept =
+                    self.is_current(segment) || self.cleaning == Some(self.section_of(segment));
+                entry.valid > 0 && room && same(entry.log) && !kept
+            });
+            segments.min_by_key(|&segment| self.held_blocks[segment as usize])
+        };
+        let own = best(&|by| by == log as u8);
+        let segment = own.or_else(|| best(&|by| (by >= 3) == log.is_node()))?;
+        let at = next_gap(&self.held[segment as usize], 0)?;
+        Some(LogAt {
+            segment,
+            at: at as u16,
+            fills: true,
+        })
+    }
+
+    /// A checkpoint is durable: what is not in use is let go. Gives sections that have
+    /// become free.
+    pub(crate) fn let_go(&mut self) -> Vec<u32> {
+        let mut freed = BTreeSet::new();
+        for segment in std::mem::take(&mut self.touched) {
+            let index = segment as usize;
+            self.held[index] = self.entries[index].map;
+            self.held_blocks[index] = self.entries[index].valid;
+            self.refresh(segment);
+            let section = self.section_of(segment);
+            if self.section_used[section as usize] == 0 {
+                freed.insert(section);
+            }
+        }
+        freed.into_iter().collect()
+    }
+
+    /// What is held is what is in use, at least; counts agree.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        for (entry, (held, blocks)) in self
+            .entries
+            .iter()
+            .zip(self.held.iter().zip(&self.held_blocks))
+        {
+            assert!(entry.is_sound());
+            assert!(
+                entry
+                    .map
+                    .iter()
+                    .zip(held)
+                    .all(|(map, held)| map & !held == 0)
+            );
+            let count: u32 = held.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(count, u32::from(*blocks));
+        }
+        let free = self.section_used.iter().filter(|used| **used == 0).count();
+        assert_eq!(free as u32, self.free_sections);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry() -> Geometry {
+        let options = crate::MkfsOptions::new(32_768);
+        let blocks = crate::mkfs(&options).unwrap();
+        Geometry::decode(&blocks[&0], 32_768).unwrap()
+    }
+
+    fn segments(fills: bool) -> Segments {
+        let geometry = geometry();
+        let writing = |segment| Writing {
+            at: LogAt {
+                segment,
+                at: 0,
+                fills: false,
+            },
+            owners: nobody(),
+            unread: false,
+        };
+        let entries = vec![SitEntry::default(); geometry.main_segments as usize];
+        Segments::new(geometry, entries, [0, 1, 2, 3, 4, 5].map(writing), 2, fills)
+    }
+
+    fn owner(nid: u32) -> Owner {
+        Owner {
+            nid,
+            version: 0,
+            at: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_not_given_out_before_the_next_checkpoint() {
+        for fills in [false, true] {
+            let mut segments = segments(fills);
+            let mut rng = sim::Seed(5).stream("segments");
+            let (mut valid, mut since) = (BTreeSet::new(), BTreeSet::new());
+            for round in 0..60_000 {
+                let log = Log::ALL[rng.below(6) as usize];
+                if let Some(given) = segments.give(log, owner(7), round) {
+                    assert!(!valid.contains(&given.addr) && since.insert(given.addr));
+                    valid.insert(given.addr);
+                }
+                if valid.len() > 8_000 {
+                    let nth = rng.below(valid.len() as u64) as usize;
+                    let addr = *valid.iter().nth(nth).unwrap();
+                    valid.remove(&addr);
+                    since.insert(addr);
+                    segments.free_block(addr);
+                }
+                if rng.below(3_000) == 0 {
+                    segments.let_go();
+                    since.clear();
+                    segments.check();
+                }
+            }
+            assert!(valid.iter().all(|&addr| segments.is_valid(addr)));
+        }
+    }
+
+    #[test]
+    fn a_section_is_free_once_a_checkpoint_has_let_go_of_it() {
+        let mut segments = segments(true);
+        let free = segments.free_sections();
+        let give = |segments: &mut Segments| segments.give(Log::ColdData, owner(1), 0).unwrap();
+        let given: Vec<u32> = (0..BLOCKS).map(|_| give(&mut segments).addr).collect();
+        assert_eq!(segments.free_sections(), free - 1);
+        assert!(segments.filled.contains_key(&2));
+        given.iter().for_each(|&addr| segments.free_block(addr));
+        assert_eq!(
+            (segments.free_sections(), segments.waiting_sections()),
+            (free - 1, 1)
+        );
+        assert_eq!(segments.let_go(), [2]);
+        assert_eq!(
+            (segments.free_sections(), segments.waiting_sections()),
+            (free, 0)
+        );
+    }
+}

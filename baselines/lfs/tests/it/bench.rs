@@ -1,0 +1,73 @@
+//! What the tests set up again and again.
+
+use crate::tools::{assert_clean, has, save};
+use host::RamDisk;
+use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, mkfs, mount};
+use sim::{Kernel, Sim};
+use units::Bytes;
+use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, PAGE, Process, Vfs};
+
+pub(crate) type Fs = LfsFs<InPlace<RamDisk>>;
+
+/// An image of an empty file system.
+pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {
+    let mut image = vec![0; options.blocks as usize * lfs::BLOCK];
+    for (at, block) in mkfs(options).unwrap() {
+        let at = at as usize * lfs::BLOCK;
+        image[at..at + lfs::BLOCK].copy_from_slice(&block[..]);
+    }
+    image
+}
+
+/// A cache so small that inodes and names are pushed out of it soon, or a large one.
+pub(crate) fn cache(tiny: bool) -> CacheConfig {
+    let large = CacheConfig {
+        costs: CallCosts::FREE,
+        ..CacheConfig::default()
+    };
+    if !tiny {
+        return large;
+    }
+    CacheConfig {
+        memory: Bytes(64 * PAGE),
+        inodes: 3,
+        names: 4,
+        ..large
+    }
+}
+
+pub(crate) async fn mounted(sim: &Sim, disk: RamDisk, tiny: bool) -> Vfs<Fs> {
+    let (body, _) = mount(sim, &disk, MountOptions::default()).await.unwrap();
+    let (clock, compute) = (Clock::default(), Compute::unlimited());
+    Vfs::mount(sim, body, cache(tiny), clock, compute)
+}
+
+/// Asserts that our checker is content with an image, and `fsck.f2fs`, if it is there.
+pub(crate) fn judge(image: &[u8]) {
+    assert_eq!(lfs::check(image), []);
+    if has("fsck.f2fs") {
+        let dir = tempfile::tempdir().unwrap();
+        assert_clean(&save(dir.path(), "image", image));
+    }
+}
+
+/// Runs `work` as root on a file system in `image`, unmounts it, and gives what is on the
+/// medium, which must be sound.
+pub(crate) fn with_root<W>(image: &[u8], work: impl FnOnce(Process<Fs>) -> W + 'static) -> Vec<u8>
+where
+    W: Future<Output = ()>,
+{
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, image);
+    let kept = disk.clone();
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, disk, false).await;
+        work(Process::new(&vfs, Access::root())).await;
+        vfs.unmount().await.unwrap();
+        vfs.check();
+    });
+    let image = kept.to_image();
+    judge(&image);
+    image
+}

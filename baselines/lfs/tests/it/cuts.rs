@@ -1,0 +1,200 @@
+//! The power is cut before every event of runs, and any part of what was not flushed is
+//! kept: what was forced is there, names are as of one instant, and the medium is sound.
+
+use crate::bench::{Fs, judge, made};
+use host::RamDisk;
+use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, Recovery, mount};
+use nand::Payload;
+use sim::{Kernel, Rng, Seed, Sim};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::{Bytes, Ns};
+use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
+use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, Process, Source, Vfs};
+
+const BLOCKS: u64 = 13_312;
+const SIZE: Bytes = Bytes(BLOCKS * vfs::PAGE);
+
+type Contents = BTreeMap<u64, Payload>;
+
+/// A write-back so eager that a short run sees all of it.
+fn cache() -> CacheConfig {
+    CacheConfig {
+        expire: Ns::us(300),
+        writeback_interval: Ns::us(100),
+        costs: CallCosts::FREE,
+        ..CacheConfig::default()
+    }
+}
+
+fn options() -> MountOptions {
+    MountOptions {
+        interval: Ns::us(900),
+        ..MountOptions::default()
+    }
+}
+
+fn vfs(sim: &Sim, body: LfsFs<InPlace<RamDisk>>) -> Vfs<Fs> {
+    Vfs::mount(sim, body, cache(), Clock::default(), Compute::unlimited())
+}
+
+struct Live {
+    disk: RamDisk,
+    model: RefCell<Model>,
+    busy: Cell<bool>,
+    done: Cell<bool>,
+}
+
+/// Files, and then mostly changes of their contents, forced now and then.
+fn draw(rng: &mut Rng, number: usize) -> Op {
+    let path = [&b"/a"[..], b"/b", b"/c"][number % 3].to_vec();
+    match rng.below(24) {
+        _ if number < 3 => Op::Open {
+            path,
+            flags: OpenFlags::BOTH | OpenFlags::CREATE,
+        },
+        _ if number == 3 => Op::Sync,
+        0 => draw_on_names(rng),
+        1..8 => Op::Fsync {
+            fd: rng.below(3) as u32,
+            data_only: rng.below(2) == 0,
+        },
+        _ => draw_on_file(rng),
+    }
+}
+
+async fn work(sim: Sim, live: Rc<Live>, seed: u64, calls: usize) {
+    let (body, _) = mount(&sim, &live.disk, options()).await.unwrap();
+    let process = Process::new(&vfs(&sim, body), Access::root());
+    let mut rng = Seed(seed).stream("calls");
+    for number in 0..calls {
+        let op = draw(&mut rng, number);
+        live.busy.set(true);
+        let got = perform(&process, &op).await;
+        assert_eq!(got, live.model.borrow_mut().perform(0, &op), "{op:?}");
+        live.busy.set(false);
+        sim.sleep(Ns::us(20)).await;
+    }
+    live.done.set(true);
+}
+
+/// Recovers what a cut has left; in some cases the power is cut again meanwhile.
+fn recover(mut left: Contents, again: Option<&mut Rng>) -> (Recovery, Tree, RamDisk) {
+    if let Some(rng) = again {
+        let kernel = Kernel::new();
+        let disk = RamDisk::holding(&kernel.sim(), SIZE, left);
+        let (port, sim) = (disk.clone(), kernel.sim());
+        kernel.sim().spawn_detached(async move {
+            let _ = mount(&sim, &port, options()).await;
+        });
+        for _ in 0..rng.below(60) {
+            kernel.step();
+        }
+        left = disk.after_cut(rng);
+    }
+    let kernel = Kernel::new();
+    let disk = RamDisk::holding(&kernel.sim(), SIZE, left);
+    let (port, sim) = (disk.clone(), kernel.sim());
+    let (recovery, tree) = kernel.block_on(async move {
+        let (body, recovery) = mount(&sim, &port, options()).await.unwrap();
+        let vfs = vfs(&sim, body);
+        let process = Process::new(&vfs, Access::root());
+        let tree = Tree::read(&process).await.unwrap();
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+        (recovery, tree)
+    });
+    (recovery, tree, disk)
+}
+
+/// Cuts the power of a run before each event; gives how often that was, and how often
+/// something was rolled forward.
+fn cut(seed: u64, calls: usize) -> (u64, u64) {
+    let image = made(&MkfsOptions::new(BLOCKS));
+    let kernel = Kernel::new();
+    let live = Rc::new(Live {
+        disk: RamDisk::from_image(&kernel.sim(), &image),
+        model: RefCell::new(Model::new(1, Order::Journal)),
+        busy: Cell::new(true),
+        done: Cell::new(false),
+    });
+    let task = work(kernel.sim(), Rc::clone(&live), seed, calls);
+    kernel.sim().spawn_detached(task);
+    let mut rng = Seed(seed).stream("cuts");
+    let (mut tried, mut rolled) = (0, 0);
+    while !live.done.get() {
+        let left = live.disk.after_cut(&mut rng);
+        let again = (rng.below(4) == 0).then_some(&mut rng);
+        let (recovery, tree, disk) = recover(left, again);
+        let events = kernel.sim().events();
+        let findings = lfs::check(&disk.to_image()[..]);
+        assert_eq!(findings, [], "seed {seed}, event {events}");
+        if !live.busy.get() {
+            let wrong = vfs::model::check(&live.model.borrow(), &tree);
+            assert_eq!(wrong, [], "seed {seed}, event {events}");
+        }
+        if tried % 400 == 0 {
+            judge(&disk.to_image());
+        }
+        (tried, rolled) = (tried + 1, rolled + u64::from(recovery.files > 0));
+        assert!(kernel.step());
+    }
+    (tried, rolled)
+}
+
+#[test]
+fn what_was_forced_survives_and_the_rest_is_in_order() {
+    let (mut tried, mut rolled) = (0, 0);
+    for seed in 0..16 {
+        let done = cut(seed, 80);
+        (tried, rolled) = (tried + done.0, rolled + done.1);
+    }
+    println!("{tried} cuts, {rolled} rolled forward");
+    assert!(tried > 1_000 && rolled > 100, "{tried} {rolled}");
+}
+
+/// Pages behind nodes that lead to nodes, which a force does not write.
+const FAR: [u64; 3] = [3_000, 1_100_000, 2_500_000];
+
+async fn write_far(sim: Sim, disk: RamDisk) {
+    let (body, _) = mount(&sim, &disk, MountOptions::default()).await.unwrap();
+    let process = Process::new(&vfs(&sim, body), Access::root());
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+    let fd = process.open(b"/far", flags, 0o600).await.unwrap();
+    process.sync().await.unwrap();
+    for page in FAR {
+        let source = Source::Fill {
+            pattern: page,
+            len: 4_096,
+        };
+        process.pwrite(fd, page * 4_096, source).await.unwrap();
+        process.fsync(fd).await.unwrap();
+    }
+}
+
+#[test]
+fn nodes_that_lead_to_forced_ones_are_made_again() {
+    let image = made(&MkfsOptions::new(BLOCKS));
+    let kernel = Kernel::new();
+    let disk = RamDisk::from_image(&kernel.sim(), &image);
+    kernel.block_on(write_far(kernel.sim(), disk.clone()));
+    let left = disk.after_cut(&mut Seed(1).stream("cut"));
+    let kernel = Kernel::new();
+    let disk = RamDisk::holding(&kernel.sim(), SIZE, left);
+    let (port, sim) = (disk.clone(), kernel.sim());
+    kernel.block_on(async move {
+        let (body, recovery) = mount(&sim, &port, MountOptions::default()).await.unwrap();
+        assert_eq!((recovery.files, recovery.nodes), (1, 4));
+        let vfs = vfs(&sim, body);
+        let process = Process::new(&vfs, Access::root());
+        let fd = process.open(b"/far", OpenFlags::READ, 0).await.unwrap();
+        for page in FAR {
+            let bytes = process.read_bytes(fd, page * 4_096, 8).await.unwrap();
+            assert_eq!(bytes, page.to_le_bytes());
+        }
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    judge(&disk.to_image());
+}

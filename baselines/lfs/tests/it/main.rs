@@ -1,0 +1,9 @@
+//! F2FS over a disk in memory, judged by f2fs-tools.
+
+mod bench;
+mod cuts;
+mod files;
+mod hostile;
+mod mkfs;
+mod model;
+mod tools;
