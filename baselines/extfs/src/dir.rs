@@ -194,7 +194,7 @@ impl<P: Persist> ExtFs<P> {
             return Ok(false);
         };
         let mut bytes = [0; 264];
-        let kind = dirent::kind_number(target.1);
+        let kind = target.1.entry_number();
         let written = dirent::encode(&mut bytes, target.0, len - used, kind, name);
         self.persist.write(tx, buffer, at + used, &bytes[..written]);
         if used > 0 {
@@ -253,7 +253,7 @@ impl<P: Persist> ExtFs<P> {
 
     /// Makes an entry lead elsewhere.
     pub(crate) fn retarget(&self, tx: &P::Tx, dir: &Node, found: &Found, target: (u32, FileKind)) {
-        let kind = dirent::kind_number(target.1);
+        let kind = target.1.entry_number();
         self.persist
             .write(tx, &found.buffer, found.at, &target.0.to_le_bytes());
         self.persist.write(tx, &found.buffer, found.at + 7, &[kind]);

@@ -35,6 +35,35 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// Its number in the directory entries of ext4 and F2FS, which Linux numbers alike.
+    #[must_use]
+    pub const fn entry_number(self) -> u8 {
+        match self {
+            Self::Regular => 1,
+            Self::Directory => 2,
+            Self::CharDevice => 3,
+            Self::BlockDevice => 4,
+            Self::Fifo => 5,
+            Self::Socket => 6,
+            Self::Symlink => 7,
+        }
+    }
+
+    /// The kind of such a number.
+    #[must_use]
+    pub const fn of_entry(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::CharDevice,
+            4 => Self::BlockDevice,
+            5 => Self::Fifo,
+            6 => Self::Socket,
+            7 => Self::Symlink,
+            _ => return None,
+        })
+    }
+
     /// Its bits in a mode.
     #[must_use]
     pub const fn mode_bits(self) -> u16 {

@@ -3,7 +3,7 @@
 use super::{Checker, Known, Subject};
 use crate::buffer::BLOCK;
 use crate::format::extent::{self, Entry, Expect, Node};
-use crate::format::{crc, dirent, group, inode as raw, xattr};
+use crate::format::{crc, group, inode as raw, xattr};
 use crate::image::Image;
 use crate::persist::Run;
 use vfs::{Attr, FileKind};
@@ -98,7 +98,7 @@ impl<I: Image + ?Sized> Checker<'_, I> {
         let map = self.check_map(ino, seed, &slot, &attr);
         self.check_size(ino, &slot, &attr, &map);
         let is_dir = attr.kind == FileKind::Directory;
-        self.kinds.insert(ino, dirent::kind_number(attr.kind));
+        self.kinds.insert(ino, attr.kind.entry_number());
         let dir = is_dir.then(|| (0, self.check_dir(ino, seed, &slot, &map)));
         let known = Known {
             names: 0,

@@ -172,30 +172,9 @@ pub(crate) fn checksum(seed: u32, block: &[u8; BLOCK]) -> u32 {
     crc(seed, &block[..BLOCK - TAIL])
 }
 
-/// The number of a kind.
-pub(crate) const fn kind_number(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Regular => 1,
-        FileKind::Directory => 2,
-        FileKind::CharDevice => 3,
-        FileKind::BlockDevice => 4,
-        FileKind::Fifo => 5,
-        FileKind::Socket => 6,
-        FileKind::Symlink => 7,
-    }
-}
-
 /// The kind of a number; a file for one that nobody knows.
-pub(crate) const fn kind_of(number: u8) -> FileKind {
-    match number {
-        2 => FileKind::Directory,
-        3 => FileKind::CharDevice,
-        4 => FileKind::BlockDevice,
-        5 => FileKind::Fifo,
-        6 => FileKind::Socket,
-        7 => FileKind::Symlink,
-        _ => FileKind::Regular,
-    }
+pub(crate) fn kind_of(number: u8) -> FileKind {
+    FileKind::of_entry(number).unwrap_or(FileKind::Regular)
 }
 
 /// The first block of a directory.

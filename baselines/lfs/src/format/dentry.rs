@@ -64,32 +64,6 @@ pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
 }
 
-/// The number of a kind.
-pub(crate) const fn kind_number(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Regular => 1,
-        FileKind::Directory => 2,
-        FileKind::CharDevice => 3,
-        FileKind::BlockDevice => 4,
-        FileKind::Fifo => 5,
-        FileKind::Socket => 6,
-        FileKind::Symlink => 7,
-    }
-}
-
-const fn kind_of(number: u8) -> Option<FileKind> {
-    Some(match number {
-        1 => FileKind::Regular,
-        2 => FileKind::Directory,
-        3 => FileKind::CharDevice,
-        4 => FileKind::BlockDevice,
-        5 => FileKind::Fifo,
-        6 => FileKind::Socket,
-        7 => FileKind::Symlink,
-        _ => return None,
-    })
-}
-
 /// Slots that a name of so many bytes takes.
 pub(crate) const fn slots_of(name: usize) -> usize {
     name.div_ceil(PIECE)
@@ -109,7 +83,7 @@ impl Shape {
             slot,
             hash: raw::HASH.get(raw),
             ino: raw::INO.get(raw),
-            kind: kind_of(raw::KIND.get(raw)),
+            kind: FileKind::of_entry(raw::KIND.get(raw)),
             name: &table[at..at + len],
         })
     }
@@ -171,7 +145,7 @@ impl Shape {
     pub(crate) fn lead(&self, table: &mut [u8], slot: usize, ino: u32, kind: FileKind) {
         let raw = &mut table[self.entries + slot * ENTRY..];
         raw::INO.put(raw, ino);
-        raw::KIND.put(raw, kind_number(kind));
+        raw::KIND.put(raw, kind.entry_number());
     }
 
     /// Frees the slots of an entry with a name of so many bytes.

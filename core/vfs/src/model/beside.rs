@@ -1,0 +1,38 @@
+//! Programs on a file system beside the model.
+
+use super::{Model, Op, Tree, check, perform};
+use crate::body::Body;
+use crate::process::Process;
+use crate::vfs::Vfs;
+use sim::Rng;
+
+/// Has `processes`, all of user 0, make `calls` calls that `draw` draws, of a model that
+/// knows as many; caches are dropped now and then. At last all is synced, and the tree is
+/// compared.
+///
+/// # Panics
+/// Where the file system answers or holds anything else than the model.
+pub async fn run_beside<B: Body, const N: usize>(
+    vfs: &Vfs<B>,
+    processes: [Process<B>; N],
+    model: &mut Model,
+    rng: &mut Rng,
+    (draw, calls): (impl Fn(&mut Rng) -> Op, u32),
+) {
+    for number in 0..calls {
+        let op = draw(rng);
+        let process = rng.below(N as u64) as usize;
+        let expected = model.perform(process, &op);
+        let got = perform(&processes[process], &op).await;
+        assert_eq!(got, expected, "call {number}: {op:?}");
+        if rng.below(60) == 0 {
+            vfs.drop_caches().await.expect("caches can be dropped");
+        }
+    }
+    model.perform(0, &Op::Sync).expect("a model can be synced");
+    let tree = Tree::read(&processes[0]).await;
+    assert_eq!(check(model, &tree.expect("it can be read")), []);
+    for process in processes {
+        process.exit().await;
+    }
+}
