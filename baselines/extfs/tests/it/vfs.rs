@@ -1,7 +1,7 @@
 //! The body under the cache, beside the reference model of the file API.
 
 use crate::driver::new_image;
-use ::vfs::model::{Model, Op, Order, Tree, draw, perform};
+use ::vfs::model::{Model, Order, draw, run_beside};
 use ::vfs::{
     Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, PAGE, Process, Source, Vfs,
 };
@@ -45,22 +45,7 @@ async fn compare(sim: sim::Sim, disk: RamDisk, seed: u64) {
     processes[0].rmdir(b"/lost+found").await.unwrap();
     let mut model = Model::new(2, Order::Journal);
     let mut rng = Seed(seed).stream("calls");
-    for number in 0..1200 {
-        let op = draw(&mut rng);
-        let process = rng.below(2) as usize;
-        let expected = model.perform(process, &op);
-        let got = perform(&processes[process], &op).await;
-        assert_eq!(got, expected, "call {number}: {op:?}");
-        if rng.below(60) == 0 {
-            vfs.drop_caches().await.unwrap();
-        }
-    }
-    model.perform(0, &Op::Sync).unwrap();
-    let tree = Tree::read(&processes[0]).await.unwrap();
-    assert_eq!(::vfs::model::check(&model, &tree), []);
-    for process in processes {
-        process.exit().await;
-    }
+    run_beside(&vfs, processes, &mut model, &mut rng, (draw, 1_200)).await;
     vfs.unmount().await.unwrap();
     vfs.check();
 }

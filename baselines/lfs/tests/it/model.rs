@@ -1,38 +1,19 @@
 //! Programs on the file system beside the reference model of the file API.
 
-use crate::bench::{Fs, judge, made, mounted};
+use crate::bench::{judge, made, mounted};
 use host::RamDisk;
 use lfs::MkfsOptions;
-use sim::{Kernel, Rng, Seed, Sim};
-use vfs::model::{Model, Op, Order, Tree, draw, perform};
-use vfs::{Access, Process, Vfs};
-
-async fn steps(vfs: &Vfs<Fs>, rng: &mut Rng, model: &mut Model, calls: u32) {
-    let processes = [0, 1].map(|_| Process::new(vfs, Access::root()));
-    for number in 0..calls {
-        let op = draw(rng);
-        let process = rng.below(2) as usize;
-        let expected = model.perform(process, &op);
-        let got = perform(&processes[process], &op).await;
-        assert_eq!(got, expected, "call {number}: {op:?}");
-        if rng.below(60) == 0 {
-            vfs.drop_caches().await.unwrap();
-        }
-    }
-    model.perform(0, &Op::Sync).unwrap();
-    let tree = Tree::read(&processes[0]).await.unwrap();
-    assert_eq!(vfs::model::check(model, &tree), []);
-    for process in processes {
-        process.exit().await;
-    }
-}
+use sim::{Kernel, Seed, Sim};
+use vfs::model::{Model, Order, Tree, draw, run_beside};
+use vfs::{Access, Process};
 
 async fn compare(sim: Sim, disk: RamDisk, seed: u64, calls: u32) {
     let tiny = seed.is_multiple_of(2);
     let mut rng = Seed(seed).stream("calls");
     let mut model = Model::new(2, Order::Journal);
     let vfs = mounted(&sim, disk.clone(), tiny).await;
-    steps(&vfs, &mut rng, &mut model, calls).await;
+    let processes = [0, 1].map(|_| Process::new(&vfs, Access::root()));
+    run_beside(&vfs, processes, &mut model, &mut rng, (draw, calls)).await;
     let before = vfs.statfs().await.unwrap();
     vfs.unmount().await.unwrap();
     vfs.check();

@@ -1,43 +1,24 @@
 //! Programs on the file system beside the reference model of the file API.
 
-use crate::bench::{Fs, mounted, new_image};
+use crate::bench::{mounted, new_image};
 use host::RamDisk;
 use novafs::{Cleaning, check};
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::Cell;
 use std::rc::Rc;
-use vfs::model::{Model, Op, Order, Tree, draw, perform};
-use vfs::{Access, Process, Vfs};
+use vfs::model::{Model, Op, Order, Tree, draw, run_beside};
+use vfs::{Access, Process};
 
 /// Draws calls.
 type Draw = fn(&mut Rng) -> Op;
-
-async fn steps(vfs: &Vfs<Fs>, rng: &mut Rng, model: &mut Model, draw: Draw, calls: u32) {
-    let processes = [0, 1].map(|_| Process::new(vfs, Access::root()));
-    for number in 0..calls {
-        let op = draw(rng);
-        let process = rng.below(2) as usize;
-        let expected = model.perform(process, &op);
-        let got = perform(&processes[process], &op).await;
-        assert_eq!(got, expected, "call {number}: {op:?}");
-        if rng.below(60) == 0 {
-            vfs.drop_caches().await.unwrap();
-        }
-    }
-    model.perform(0, &Op::Sync).unwrap();
-    let tree = Tree::read(&processes[0]).await.unwrap();
-    assert_eq!(vfs::model::check(model, &tree), []);
-    for process in processes {
-        process.exit().await;
-    }
-}
 
 async fn compare(sim: Sim, disk: RamDisk, seed: u64, draw: Draw, calls: u32) -> Cleaning {
     let tiny = seed.is_multiple_of(2);
     let mut rng = Seed(seed).stream("calls");
     let mut model = Model::new(2, Order::Journal);
     let vfs = mounted(&sim, disk.clone(), tiny).await;
-    steps(&vfs, &mut rng, &mut model, draw, calls).await;
+    let processes = [0, 1].map(|_| Process::new(&vfs, Access::root()));
+    run_beside(&vfs, processes, &mut model, &mut rng, (draw, calls)).await;
     let before = vfs.statfs().await.unwrap();
     vfs.unmount().await.unwrap();
     vfs.check();

@@ -7,7 +7,7 @@ use host::RamDisk;
 use sim::{Kernel, Seed, Sim};
 use std::cell::Cell;
 use std::rc::Rc;
-use vfs::model::{Model, Op, Order, Tree, draw, perform};
+use vfs::model::{Model, Order, draw, run_beside};
 use vfs::{Access, Process};
 
 async fn compare(
@@ -23,22 +23,7 @@ async fn compare(
     processes[0].rmdir(b"/lost+found").await.unwrap();
     let mut model = Model::new(2, Order::Journal);
     let mut rng = Seed(seed).stream("calls");
-    for number in 0..1_200 {
-        let op = draw(&mut rng);
-        let process = rng.below(2) as usize;
-        let expected = model.perform(process, &op);
-        let got = perform(&processes[process], &op).await;
-        assert_eq!(got, expected, "call {number}: {op:?}");
-        if rng.below(60) == 0 {
-            vfs.drop_caches().await.unwrap();
-        }
-    }
-    model.perform(0, &Op::Sync).unwrap();
-    let tree = Tree::read(&processes[0]).await.unwrap();
-    assert_eq!(vfs::model::check(&model, &tree), []);
-    for process in processes {
-        process.exit().await;
-    }
+    run_beside(&vfs, processes, &mut model, &mut rng, (draw, 1_200)).await;
     let metrics = vfs.body().persist().metrics();
     vfs.unmount().await.unwrap();
     metrics
