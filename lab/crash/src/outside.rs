@@ -76,9 +76,12 @@ pub fn e2fsck<'a>(
 const F2FS_COMPLAINTS: [&str; 4] = ["[Fail]", "[ASSERT]", "unreachable", "Invalid"];
 
 /// How it gives up where nodes that were forced since the last checkpoint lead to one of
-/// the last segments: it takes the end of the main area to be where as many blocks end,
-/// counted from the tables.
+/// the last segments. Up to 1.15 it takes the segments of the main area alone for those
+/// of the whole medium, and so its end for nearer than it is (`TOTAL_SEGS` in
+/// `fsck/f2fs.h`, which later versions have mended).
 const F2FS_GIVES_UP: &str = "record_fsync_data failed";
+/// What it says before that if it is the nodes that are wrong.
+const F2FS_LOOP: &str = "looped node chain";
 
 /// Asks `fsck.f2fs` about an image of `bytes`, given as pieces with the offset of each;
 /// the rest is zeros. It walks all that the last checkpoint leads to, and changes
@@ -104,7 +107,7 @@ pub fn fsck_f2fs<'a>(
     let said = String::from_utf8_lossy(&said).into_owned();
     let complains = |line: &str| F2FS_COMPLAINTS.iter().any(|word| line.contains(word));
     // A checker that gives up has not come to its last line.
-    let gave_up = unrecovered && said.contains(F2FS_GIVES_UP);
+    let gave_up = unrecovered && said.contains(F2FS_GIVES_UP) && !said.contains(F2FS_LOOP);
     let done = gave_up || said.contains("other corrupted bugs");
     Ok((!done || said.lines().any(complains)).then_some(said))
 }
