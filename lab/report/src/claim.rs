@@ -198,7 +198,7 @@ fn within(measured: f64, x: f64) -> bool {
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
     /// JSON pointers into the record; one that leads to an object stands for all
-    /// numbers in it.
+    /// numbers in it, and for its `total` if it has one.
     pub of: Vec<String>,
     /// What is taken off the sum of those, in the same form.
     #[serde(default)]
@@ -231,11 +231,14 @@ fn total(pointers: &[String], document: &Value) -> Result<f64, String> {
     })
 }
 
-/// The sum of all numbers in `value`.
+/// The sum of all numbers in `value`; where a `total` stands beside its parts it alone.
 fn numbers(value: &Value) -> f64 {
     match value {
         Value::Number(number) => number.as_f64().unwrap_or_default(),
-        Value::Object(map) => map.values().map(numbers).sum(),
+        Value::Object(map) => match map.get("total") {
+            Some(total) => numbers(total),
+            None => map.values().map(numbers).sum(),
+        },
         _ => 0.0,
     }
 }
@@ -350,6 +353,9 @@ mod tests {
         assert_eq!(value(&["/host/inode"], &[]), Ok(15.0));
         assert_eq!(value(&["/host/inode/write", "/host/data"], &[]), Ok(112.0));
         assert_eq!(value(&["/host/inode/read"], &["/host"]), Ok(3.0 / 115.0));
+        let totalled = json!({"data": {"write": {"byte": 1, "block": 2, "total": 3}}, "all": 6});
+        let share = quantity(&["/data/write"], &["/all"]).value(&totalled);
+        assert_eq!(share, Ok(0.5), "parts and their total are counted once");
         assert!(value(&["/host"], &["/none"]).unwrap_err().contains("/none"));
         assert!(value(&["/hosts"], &[]).unwrap_err().contains("/hosts"));
     }
