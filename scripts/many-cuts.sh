@@ -110,7 +110,7 @@ drives() {
   for stack in bytefs-log@byte bytefs+journal@byte; do
     if has "$stack"; then echo "1 $stack $small_log"; fi
   done
-  for stack in bytefs-dual@byte pmfs@byte nova@byte ext4@byte; do
+  for stack in bytefs-dual@byte pmfs@byte nova@byte ext4@byte f2fs@byte; do
     if has "$stack"; then echo "1 $stack $small_cache"; fi
   done
 }
@@ -134,7 +134,7 @@ by_bytes() {
     echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB $small_log"
     echo "2 $stack anything:ops=1200,size=256k,room=64k --size 64MiB $small_log"
   done
-  for stack in bytefs-dual@byte pmfs@byte nova@byte ext4@byte; do
+  for stack in bytefs-dual@byte pmfs@byte nova@byte ext4@byte f2fs@byte; do
     if ! has "$stack"; then continue; fi
     echo "4 $stack anything:ops=1200"
     echo "4 $stack anything:ops=1200 $small_cache"

@@ -187,7 +187,7 @@ fn each_file_system_has_the_dram_of_the_drive_in_its_form() {
         let bytes = |part: &str| front[part]["bytes"].as_u64().is_some_and(|b| b > 0);
         (bytes("log"), bytes("cache"))
     };
-    for kind in ["ext4", "pmfs", "bytefs-dual"] {
+    for kind in ["ext4", "f2fs", "pmfs", "bytefs-dual"] {
         assert_eq!(dram("mkfs bytefs d.flash"), (true, false));
         assert_eq!(
             dram(&format!("mkfs {kind} d.flash")),

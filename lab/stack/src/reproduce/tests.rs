@@ -204,7 +204,7 @@ fn settings_are_compared_with_each_other() {
 #[test]
 fn what_cannot_be_run_is_listed_with_the_reason_of_the_table_of_stacks() {
     let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n\
-                workloads = { a = 2, b = 2 }\nversus = [\"ext4\", \"f2fs\"]";
+                workloads = { a = 2, b = 2 }\nversus = [\"ext4\", \"btrfs\"]";
     let runs = [
         ("bytefs", "a", "", 6.0),
         ("bytefs", "b", "", 6.0),
@@ -217,16 +217,19 @@ fn what_cannot_be_run_is_listed_with_the_reason_of_the_table_of_stacks() {
         ("w, a", "w, b")
     );
     let reason = claims[0].reason.clone().unwrap();
-    assert!(reason.contains("measured without some") && reason.contains("f2fs is not built yet"));
+    assert!(
+        reason.contains("measured without some")
+            && reason.contains("btrfs makes no sense on a byte drive")
+    );
     assert_eq!(claims[0].measured, Some(2.0));
-    let alone = "what = \"w\"\nquantity = \"speed\"\nstack = \"f2fs\"\n\
+    let alone = "what = \"w\"\nquantity = \"speed\"\nstack = \"btrfs\"\n\
                  workloads = [\"a\"]\nversus = { ext4 = 2 }";
     let claim = measured(alone, &[]).remove(0);
     assert_eq!(
         (claim.measured, claim.holds, claim.paper),
         (None, None, Some(2.0))
     );
-    assert!(claim.reason.unwrap().contains("f2fs is not built yet"));
+    assert!(claim.reason.unwrap().contains("btrfs makes no sense"));
 }
 
 #[test]

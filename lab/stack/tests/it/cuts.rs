@@ -158,7 +158,13 @@ fn a_drive_of_bytes_that_does_not_keep_its_word_is_found_out() {
 
 #[test]
 fn every_file_system_on_a_drive_of_bytes_survives_cuts() {
-    for stack in ["bytefs@byte", "bytefs-log@byte", "nova@byte", "ext4@byte"] {
+    for stack in [
+        "bytefs@byte",
+        "bytefs-log@byte",
+        "nova@byte",
+        "ext4@byte",
+        "f2fs@byte",
+    ] {
         for workload in ["anything:ops=300", "varmail:files=20,threads=2,ops=300"] {
             let plan = plan(stack, 64, Precondition::Fresh, workload);
             let found = cuts_at(plan, 40, ROOMY, false);

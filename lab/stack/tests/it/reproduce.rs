@@ -66,8 +66,7 @@ fn claims_are_arithmetic_on_the_records_of_the_runs() {
     let mean = saved.iter().sum::<f64>() / 4.0;
     assert!((of_ext4[1].measured.expect("it was run") - mean).abs() < 1e-12);
     for claim in claims(&found, "B19", "f2fs") {
-        assert_eq!((claim.measured, claim.holds), (None, None));
-        assert!(claim.reason.as_ref().is_some_and(|r| r.contains("f2fs")));
+        assert!(claim.measured.is_some_and(|saved| saved > 0.0), "{claim:?}");
     }
 }
 
@@ -89,11 +88,12 @@ fn recovery_is_measured_after_a_power_cut() {
     assert!((measured / (mean * 256.0 / 1e9) - 1.0).abs() < 1e-9);
 }
 
-/// No claim points at something that a record does not have.
+/// No claim points at something that a record does not have. F2FS has no room for the
+/// workloads on a drive that is smaller than that of the scale `small`.
 #[test]
 fn every_pointer_leads_somewhere() {
     for figure in ["table2", "fig1"] {
-        for claim in reproduced(figure, 1_024).claims {
+        for claim in reproduced(figure, 64).claims {
             let nothing = |reason: &String| reason.contains("a record has nothing");
             assert!(!claim.reason.as_ref().is_some_and(nothing), "{claim:?}");
         }
