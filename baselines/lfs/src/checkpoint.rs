@@ -10,17 +10,17 @@
 //! # The order of a force
 //!
 //! Contents are on the medium; nodes of the file are written to one log, in which each
-//! leads on to the next, the inode last and with a mark; a flush is the durable point.
-//! That is done only if nothing that is older has to be durable with it: no name has
-//! changed since the last checkpoint, and nothing has happened to the file that its nodes
-//! do not show; else the force is a checkpoint.
+//! leads on to the next, the inode last and with a mark, and with a second one if the last
+//! checkpoint does not know it, so that recovery gives it its name; a flush is the durable
+//! point. Where that would not bring all of the file back, the force is a checkpoint: see
+//! [`Core::is_forced_whole`].
 
 use crate::format::Block;
 use crate::format::checkpoint::{COMPACT, CRC_RECOVERY, Head, UMOUNT};
 use crate::format::nat::NatEntry;
 use crate::format::node;
 use crate::format::summary::{self, Owner, Owners};
-use crate::fs::{Core, File, number};
+use crate::fs::{Core, File, Since, number};
 use crate::inplace::runs;
 use crate::nat::Nat;
 use crate::nodes::NodeBuf;
@@ -118,11 +118,13 @@ impl<P: Persist> Core<P> {
             .borrow_mut()
             .set(buf.nid, NatEntry { addr, ..entry });
         let stamp = self.stamp.get();
-        let mark = if forced == Some(buf.nid) {
-            node::FSYNC
-        } else {
-            0
+        let mark = match forced == Some(buf.nid) {
+            true => node::FSYNC | self.name_mark(buf.nid),
+            false => 0,
         };
+        if forced.is_none() {
+            self.since.borrow_mut().unmarked.insert(buf.ino);
+        }
         let cold = u32::from(log != Log::HotNode);
         buf.edit(|bytes| {
             node::STAMP.put(bytes, stamp);
@@ -136,26 +138,52 @@ impl<P: Persist> Core<P> {
         Ok((addr, bytes))
     }
 
+    /// The mark of an inode that is forced and that no checkpoint knows: the first one
+    /// has its name.
+    fn name_mark(&self, ino: u32) -> u32 {
+        let mut since = self.since.borrow_mut();
+        let named = since.made.get_mut(&ino);
+        let first = named.is_some_and(|named| !std::mem::replace(named, true));
+        if first { node::DENTRY } else { 0 }
+    }
+
+    /// Whether only a checkpoint makes a file durable: recovery brings back what is in
+    /// nodes of a regular file, and for one that is new its only name, in a directory that
+    /// the last checkpoint knows; and all that the last checkpoint has must have room
+    /// besides.
+    ///
+    /// Who had the name of a new file at the last checkpoint loses it in recovery, as in
+    /// Linux; but no directory does, which in Linux would leave what is in it without a
+    /// name.
+    //= f2fs-paper 2.7
+    fn is_forced_whole(&self, file: &File) -> bool {
+        let (attr, ino) = (file.attr.get(), number(file));
+        let since = self.since.borrow();
+        let parent = node::PARENT.get(&file.private.buf.bytes()[..]);
+        let unplaced = since.dirs_moved || since.made.contains_key(&parent);
+        attr.kind != FileKind::Regular
+            || attr.nlink != 1
+            || since.whole.contains(&ino)
+            || since.made.contains_key(&ino) && unplaced
+            || since.valid + since.taken > self.counts.get().user_blocks
+    }
+
     /// Makes a file durable.
     pub(crate) async fn force(&self, file: &File) -> Result<()> {
         self.ensure_sound()?;
-        let attr = file.attr.get();
-        let by_nodes = attr.kind == FileKind::Regular
-            && attr.nlink == 1
-            && file.private.whole.get() != self.version.get()
-            && !self.renamed.get();
-        if !by_nodes {
+        if self.is_forced_whole(file) {
             return self.force_all().await;
         }
         let operation = self.operate().await?;
         let chain = self.chain.acquire(1).await;
-        if self.renamed.get() || file.private.whole.get() == self.version.get() {
+        if self.is_forced_whole(file) {
             drop((chain, operation));
             return self.force_all().await;
         }
         let ino = number(file);
         let dirty = self.nodes.borrow().dirty_of(ino);
-        if !dirty.is_empty() {
+        let unmarked = self.since.borrow_mut().unmarked.remove(&ino);
+        if !dirty.is_empty() || unmarked {
             let shows = |buf: &&Rc<NodeBuf>| log_of(&buf.bytes(), false) == Log::WarmNode;
             let mut bufs: Vec<_> = dirty.iter().filter(shows).cloned().collect();
             bufs.retain(|buf| buf.nid != ino);
@@ -217,7 +245,7 @@ impl<P: Persist> Core<P> {
         self.stamp.set(stamp);
         self.version.set(self.version.get() + 1);
         self.settled.set(self.changes.get());
-        self.renamed.set(false);
+        *self.since.borrow_mut() = Since::after(self.counts.get());
         self.nat.borrow_mut().let_go();
         let freed = self.segments.borrow_mut().let_go();
         if self.settings.discard {

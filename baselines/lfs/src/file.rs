@@ -377,7 +377,6 @@ impl<P: Persist> Core<P> {
             });
         } else if size < old {
             self.cut_pages(buf, size.div_ceil(SIZE)).await?;
-            self.need_whole(file);
         } else if size > INLINE_MOST as u64 && Self::is_inline(file) {
             self.outgrow_inode(file).await?;
         }
@@ -433,7 +432,6 @@ impl<P: Persist> Core<P> {
             file.update(|attr| attr.size = range.end);
             file.private.disk_size.set(range.end);
         }
-        self.need_whole(file);
         self.store_inode(file);
         Ok(())
     }

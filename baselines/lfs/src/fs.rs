@@ -15,7 +15,7 @@ use crate::segments::Segments;
 use host::{Purpose, Who};
 use sim::{Permit, Semaphore, Sim};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use units::{Ns, Origin};
 use vfs::{Errno, FileKind, Inode, Result, StatFs};
@@ -42,6 +42,34 @@ pub(crate) struct Counts {
     pub(crate) overprovision: u32,
     /// Blocks that were promised to files whose contents are in their inodes.
     pub(crate) promised: u64,
+}
+
+/// What has happened since the last checkpoint that decides whether a file can be forced
+/// by its nodes alone.
+#[derive(Debug, Default)]
+pub(crate) struct Since {
+    /// Blocks that were valid at the checkpoint, and that were taken since: recovery
+    /// needs all of them at once.
+    pub(crate) valid: u64,
+    pub(crate) taken: u64,
+    /// Inodes that were made, and whether they were forced with their name.
+    pub(crate) made: BTreeMap<u32, bool>,
+    /// Inodes to which something has happened that their nodes do not show.
+    pub(crate) whole: BTreeSet<u32>,
+    /// Inodes nodes of which were written without a mark after the last one with one.
+    pub(crate) unmarked: BTreeSet<u32>,
+    /// Whether a directory has lost a name.
+    pub(crate) dirs_moved: bool,
+}
+
+impl Since {
+    /// Nothing, after a checkpoint that has counted this.
+    pub(crate) fn after(counts: Counts) -> Self {
+        Self {
+            valid: counts.valid_blocks,
+            ..Self::default()
+        }
+    }
 }
 
 /// All of a mounted file system.
@@ -71,8 +99,8 @@ pub(crate) struct Core<P: Persist> {
     /// Changes there were, and those of them that the last checkpoint has.
     pub(crate) changes: Cell<u64>,
     pub(crate) settled: Cell<u64>,
-    /// Whether names have changed since the last checkpoint.
-    pub(crate) renamed: Cell<bool>,
+    /// What has happened since the last checkpoint that forces go by.
+    pub(crate) since: RefCell<Since>,
     /// Whether somebody waits to make a checkpoint of its own accord.
     pub(crate) armed: Cell<bool>,
     /// Something could not be written: nothing is written any more.
@@ -95,9 +123,6 @@ pub struct Private {
     pub(crate) turn: Semaphore,
     /// Whether a block is promised for when its contents outgrow the inode.
     pub(crate) promised: Cell<bool>,
-    /// The checkpoint after which it was changed in a way that only the next one makes
-    /// durable.
-    pub(crate) whole: Cell<u64>,
 }
 
 /// An inode in memory.
@@ -153,7 +178,7 @@ impl<P: Persist> Core<P> {
             elapsed: parts.elapsed,
             changes: Cell::new(0),
             settled: Cell::new(0),
-            renamed: Cell::new(false),
+            since: RefCell::new(Since::after(parts.counts)),
             armed: Cell::new(false),
             failed: Cell::new(false),
             generation: Cell::new(parts.version as u32),
@@ -234,6 +259,7 @@ impl<P: Persist> Core<P> {
             return Err(Errno::ENOSPC);
         }
         self.count(|counts| counts.valid_blocks += 1);
+        self.since.borrow_mut().taken += 1;
         Ok(())
     }
 
@@ -286,13 +312,12 @@ impl<P: Persist> Core<P> {
             disk_size: Cell::new(size),
             turn: Semaphore::new(&self.sim, 1),
             promised: Cell::new(false),
-            whole: Cell::new(u64::MAX),
         }
     }
 
-    /// Only a checkpoint makes durable what has happened to `file`.
-    pub(crate) fn need_whole(&self, file: &File) {
-        file.private.whole.set(self.version.get());
+    /// Only a checkpoint makes durable what has happened to the inode of this number.
+    pub(crate) fn need_whole(&self, ino: u32) {
+        self.since.borrow_mut().whole.insert(ino);
     }
 
     /// How full it is.

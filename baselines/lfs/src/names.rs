@@ -16,12 +16,6 @@ use vfs::{Attr, Errno, FileKind, Ino, Inode, Loaded, NewInode, Rename, Result, T
 pub(crate) const LINKS_MAX: u32 = 4_000_000;
 
 impl<P: Persist> Core<P> {
-    /// Names have changed.
-    fn note_names(&self) {
-        self.renamed.set(true);
-        self.note_change();
-    }
-
     /// Names in `dir` have changed, and so many directories have come or gone.
     fn touch(&self, dir: &File, now: Timestamp, links: i32) {
         dir.update(|attr| {
@@ -29,7 +23,6 @@ impl<P: Persist> Core<P> {
             (attr.mtime, attr.ctime) = (now, now);
         });
         self.store_inode(dir);
-        self.note_names();
     }
 
     fn ensure_links(file: &File) -> Result<()> {
@@ -93,6 +86,7 @@ impl<P: Persist> Core<P> {
             node::ADVISE.put(&mut bytes[..], node::ADVISE_COLD);
         }
         let buf = self.add_node(bytes);
+        self.since.borrow_mut().made.insert(nid, false);
         self.count(|counts| counts.inodes += 1);
         Ok(buf)
     }
@@ -163,7 +157,6 @@ impl<P: Persist> Core<P> {
         let buf = self.new_inode(ROOT, b"", &new).await?;
         buf.edit(|bytes| node::LINKS.put(bytes, 0));
         self.orphans.borrow_mut().insert(buf.nid);
-        self.note_names();
         self.loaded(buf)
     }
 
@@ -189,9 +182,17 @@ impl<P: Persist> Core<P> {
                 .buf
                 .edit(|bytes| node::set_name(bytes, number(dir), name));
         }
+        self.need_whole(number(file));
         self.store_inode(file);
         self.touch(dir, now, 0);
         Ok(())
+    }
+
+    /// A name that `file` had is not its own any more.
+    fn note_moved(&self, file: &File) {
+        let mut since = self.since.borrow_mut();
+        since.whole.insert(number(file));
+        since.dirs_moved |= is_dir(file);
     }
 
     /// One of the names of `file` is gone.
@@ -208,6 +209,7 @@ impl<P: Persist> Core<P> {
         if file.attr.get().nlink == 0 {
             self.orphans.borrow_mut().insert(number(file));
         }
+        self.note_moved(file);
         self.store_inode(file);
     }
 
@@ -304,6 +306,7 @@ impl<P: Persist> Core<P> {
         file.private
             .buf
             .edit(|bytes| node::set_name(bytes, number(dir), name));
+        self.note_moved(file);
         self.store_inode(file);
         Ok(())
     }
@@ -332,6 +335,7 @@ impl<P: Persist> Core<P> {
         }
         self.dirs.borrow_mut().forget(buf.nid);
         self.orphans.borrow_mut().remove(&buf.nid);
+        self.since.borrow_mut().made.remove(&buf.nid);
         self.free_node(buf.nid).await?;
         self.count(|counts| counts.inodes = counts.inodes.saturating_sub(1));
         Ok(())

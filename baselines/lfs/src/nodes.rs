@@ -373,6 +373,8 @@ impl<P: Persist> Core<P> {
     async fn drop_child(&self, inode: &NodeBuf, parent: &NodeBuf, slot: usize) -> Result<()> {
         let nid = node::nid(&parent.bytes(), slot);
         self.free_node(nid).await?;
+        // Recovery adds nodes, and takes none away.
+        self.need_whole(inode.nid);
         parent.edit(|bytes| node::set_nid(bytes, slot, 0));
         self.soil(parent);
         self.add_blocks(inode, -1);

@@ -5,8 +5,16 @@
 //!
 //! The chain is read to its end; of each inode the newest nodes up to its last mark
 //! count. All blocks of the chain, and all that its nodes lead to, are held before
-//! anything is written, and logs go on in other segments, so that a power cut during
-//! recovery finds the same chain. A checkpoint ends it.
+//! anything is written, and their numbers are taken; logs go on in other segments, so
+//! that a power cut during recovery finds the same chain. Files are recovered in the
+//! order of their last marks. A checkpoint ends it.
+//!
+//! # Names
+//!
+//! A file that the checkpoint does not know comes back with the name that it was first
+//! forced with. Whatever the checkpoint has under this name loses it, and is freed with
+//! its last name: it had lost the name before the force, and if it was moved elsewhere,
+//! that was not forced.
 //!
 //! Invariants: a chain has no more nodes than the medium has blocks; what is recovered
 //! leads to blocks of the main area that nothing else uses.
@@ -15,8 +23,7 @@ use crate::format::node;
 use crate::format::path;
 use crate::format::summary::Owner;
 use crate::format::{Block, NEW_ADDR, blank};
-use crate::fs::{Core, damaged};
-use crate::nat::Nat;
+use crate::fs::{Core, File, damaged};
 use crate::nodes::NodeBuf;
 use crate::persist::{Log, Persist};
 use host::Purpose;
@@ -29,6 +36,17 @@ use vfs::{Errno, FileKind, Result};
 struct Link {
     addr: u32,
     bytes: Box<Block>,
+}
+
+/// What the chain has of a file up to its last mark.
+#[derive(Default)]
+struct Marked<'a> {
+    /// Where in the chain that is.
+    last: usize,
+    /// The last inode with a mark of its name.
+    named: Option<&'a Link>,
+    /// The newest state of each node.
+    newest: BTreeMap<u32, &'a Link>,
 }
 
 /// What was done at a mount.
@@ -92,111 +110,119 @@ impl<P: Persist> Core<P> {
     /// Rolls forward; gives how many inodes and nodes were.
     pub(crate) async fn roll_forward(&self) -> Result<(u64, u64)> {
         let links = self.chain_of_nodes().await?;
-        let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut marked: BTreeMap<u32, Marked<'_>> = BTreeMap::new();
         for (at, link) in links.iter().enumerate() {
-            if node::FLAG.get(&link.bytes[..]) & node::FSYNC != 0 {
-                last.insert(node::INO.get(&link.bytes[..]), at);
+            let flag = node::FLAG.get(&link.bytes[..]);
+            if flag & node::FSYNC != 0 {
+                let ino = node::INO.get(&link.bytes[..]);
+                let marked = marked.entry(ino).or_default();
+                marked.last = at;
+                if flag & node::DENTRY != 0 && node::is_inode(&link.bytes) {
+                    marked.named = Some(link);
+                }
             }
         }
         // The newest of each node up to the last mark of its inode.
-        let mut newest: BTreeMap<(u32, u32), &Link> = BTreeMap::new();
         for (at, link) in links.iter().enumerate() {
-            let (ino, nid) = (
-                node::INO.get(&link.bytes[..]),
-                node::NID.get(&link.bytes[..]),
-            );
-            if last.get(&ino).is_some_and(|&last| at <= last) {
-                newest.insert((ino, nid), link);
+            let ino = node::INO.get(&link.bytes[..]);
+            let nid = node::NID.get(&link.bytes[..]);
+            if let Some(marked) = marked.get_mut(&ino).filter(|marked| at <= marked.last) {
+                marked.newest.insert(nid, link);
             }
         }
-        if newest.is_empty() {
+        if marked.is_empty() {
             return Ok((0, 0));
         }
-        self.hold_all(&links, &newest);
+        self.hold_all(&links, &marked).await?;
         for log in Log::ALL {
             damaged(self.segments.borrow_mut().renew(log))?;
         }
+        let nodes = marked.values().map(|marked| marked.newest.len() as u64);
+        let nodes = nodes.sum();
+        let mut in_order: Vec<_> = marked.into_iter().collect();
+        in_order.sort_by_key(|(_, marked)| marked.last);
         let mut files = 0;
-        for &ino in last.keys() {
-            let mine = newest.range((ino, 0)..=(ino, u32::MAX));
-            let mine: Vec<&Link> = mine.map(|(_, link)| *link).collect();
-            files += u64::from(self.recover_file(ino, &mine).await?);
+        for (ino, marked) in in_order {
+            files += u64::from(self.recover_file(ino, &marked).await?);
         }
-        Ok((files, newest.len() as u64))
+        Ok((files, nodes))
     }
 
-    /// Keeps all that the chain leads to from being written.
-    fn hold_all(&self, links: &[Link], newest: &BTreeMap<(u32, u32), &Link>) {
+    /// Keeps all that the chain leads to from being written, and its numbers from being
+    /// given to other nodes.
+    async fn hold_all(&self, links: &[Link], marked: &BTreeMap<u32, Marked<'_>>) -> Result<()> {
+        let newest = || marked.values().flat_map(|marked| &marked.newest);
+        for (&nid, _) in newest() {
+            if self.nat_entry(nid).await?.addr == 0 {
+                self.nat.borrow_mut().claim(nid);
+            }
+        }
         let mut segments = self.segments.borrow_mut();
         links.iter().for_each(|link| segments.hold(link.addr));
-        for link in newest.values() {
+        for (_, link) in newest() {
             for addr in data_of(&link.bytes) {
                 if self.geometry.is_main(addr) {
                     segments.hold(addr);
                 }
             }
         }
+        Ok(())
     }
 
     /// Brings a file to the state of its last force; whether there is such a file.
-    async fn recover_file(&self, ino: u32, links: &[&Link]) -> Result<bool> {
+    async fn recover_file(&self, ino: u32, marked: &Marked<'_>) -> Result<bool> {
         damaged((3..self.geometry.nids()).contains(&ino).then_some(()))?;
         let known = self.nat_entry(ino).await?.addr != 0;
         if !known {
             // It was made after the checkpoint, and its name with it.
-            return self.recover_new(ino, links).await;
+            return self.recover_new(ino, marked).await;
         }
         let inode = self.node(ino).await?;
-        for link in links {
+        let names = node::LINKS.get(&inode.bytes()[..]);
+        for link in marked.newest.values() {
             self.recover_node(&inode, &link.bytes).await?;
         }
+        // Names are those that there are.
+        inode.edit(|bytes| node::LINKS.put(bytes, names));
         Ok(true)
     }
 
     /// A file that the checkpoint does not know: its inode says its name, if it was
     /// forced with that.
-    async fn recover_new(&self, ino: u32, links: &[&Link]) -> Result<bool> {
-        let named = |link: &Link| node::FLAG.get(&link.bytes[..]) & node::DENTRY != 0;
-        let is_inode = |link: &&&Link| node::is_inode(&link.bytes) && named(link);
-        let Some(link) = links.iter().find(is_inode) else {
+    async fn recover_new(&self, ino: u32, marked: &Marked<'_>) -> Result<bool> {
+        let (Some(named), Some(newest)) = (marked.named, marked.newest.get(&ino)) else {
             return Ok(false);
         };
-        if !node::is_sound_inode(&link.bytes) {
+        if !node::is_sound_inode(&newest.bytes) {
             return Err(Errno::EUCLEAN);
         }
         self.take_block()?;
-        let mut bytes = link.bytes.clone();
+        let mut bytes = newest.bytes.clone();
         for at in 0..node::addrs(&bytes) {
             if !has_other_meaning(&bytes) {
                 node::set_addr(&mut bytes, at, 0);
             }
         }
         (0..5).for_each(|at| node::set_nid(&mut bytes, at, 0));
+        node::XATTR_NID.put(&mut bytes[..], 0);
+        node::LINKS.put(&mut bytes[..], 1);
         node::BLOCKS.put(&mut bytes[..], 1);
         let offset = node::offset_of(&bytes);
         node::FLAG.put(&mut bytes[..], offset << 3);
-        self.load_nat(Nat::block_of(ino)).await?;
-        self.nat.borrow_mut().claim(ino);
         let inode = self.add_node(bytes);
         self.count(|counts| counts.inodes += 1);
-        for link in links {
+        for link in marked.newest.values() {
             self.recover_node(&inode, &link.bytes).await?;
         }
-        self.recover_name(&inode).await
+        inode.edit(|bytes| node::LINKS.put(bytes, 1));
+        let parent = node::PARENT.get(&named.bytes[..]);
+        self.recover_name(&inode, parent, node::name(&named.bytes))
+            .await
     }
 
     /// Gives a recovered file the name that it was made with.
-    async fn recover_name(&self, inode: &Rc<NodeBuf>) -> Result<bool> {
-        let (parent, name, kind) = {
-            let bytes = inode.bytes();
-            let kind = FileKind::of_mode(node::MODE.get(&bytes[..]));
-            (
-                node::PARENT.get(&bytes[..]),
-                node::name(&bytes).to_vec(),
-                kind,
-            )
-        };
-        let kind = damaged(kind)?;
+    async fn recover_name(&self, inode: &Rc<NodeBuf>, parent: u32, name: &[u8]) -> Result<bool> {
+        let kind = damaged(FileKind::of_mode(node::MODE.get(&inode.bytes()[..])))?;
         let dir = self.load_inode(vfs::Ino(u64::from(parent))).await;
         let usable = !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..";
         let Ok(dir) = dir else {
@@ -204,27 +230,36 @@ impl<P: Persist> Core<P> {
             return Ok(false);
         };
         let dir = vfs::Inode::new(dir.ino, dir.attr, dir.private);
-        if !crate::fs::is_dir(&dir) || !usable {
+        if !crate::fs::is_dir(&dir) || !usable || kind == FileKind::Directory {
             self.delete_node(inode).await?;
             return Ok(false);
         }
-        match self.find_name(&dir, &name).await? {
+        match self.find_name(&dir, name).await? {
             Some(lead) if lead.ino == inode.ino => {}
             Some(lead) => {
-                // The name was somebody else's, which had lost it before the force.
                 let old = self.node(lead.ino).await?;
                 self.turn_name(&dir, &lead, inode.ino, kind).await?;
-                self.drop_old(&old).await?;
+                self.drop_old(&dir, &old).await?;
             }
-            None => self.add_name(&dir, &name, inode.ino, kind).await?,
+            None => self.add_name(&dir, name, inode.ino, kind).await?,
         }
         self.store_inode(&dir);
         Ok(true)
     }
 
-    /// A file has lost a name; it is freed with the last one.
-    async fn drop_old(&self, old: &Rc<NodeBuf>) -> Result<()> {
-        let links = node::LINKS.get(&old.bytes()[..]).saturating_sub(1);
+    /// What had a name in `dir` has lost it; it is freed with the last one. A directory
+    /// must have nothing in it: nobody would find that again.
+    async fn drop_old(&self, dir: &File, old: &Rc<NodeBuf>) -> Result<()> {
+        let was_dir = FileKind::of_mode(node::MODE.get(&old.bytes()[..]));
+        let links = if was_dir == Some(FileKind::Directory) {
+            let old = self.load_inode(vfs::Ino(u64::from(old.nid))).await?;
+            let old = vfs::Inode::new(old.ino, old.attr, old.private);
+            damaged(self.is_empty(&old).await?.then_some(()))?;
+            dir.update(|attr| attr.nlink = attr.nlink.saturating_sub(1));
+            0
+        } else {
+            node::LINKS.get(&old.bytes()[..]).saturating_sub(1)
+        };
         old.edit(|bytes| node::LINKS.put(bytes, links));
         self.soil(old);
         if links == 0 {

@@ -49,6 +49,8 @@ impl<P: Persist> Core<P> {
         if !in_node && nid != 0 {
             self.xattr_node(buf, nid).await?;
             self.free_node(nid).await?;
+            // Recovery adds nodes, and takes none away.
+            self.need_whole(buf.nid);
             buf.edit(|inode| node::XATTR_NID.put(inode, 0));
             self.add_blocks(buf, -1);
         }
@@ -67,7 +69,6 @@ impl<P: Persist> Core<P> {
         }
         bytes.resize(room, 0);
         buf.edit(|inode| node::xattrs_mut(inode).copy_from_slice(&bytes));
-        self.need_whole(file);
         self.store_inode(file);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The power is cut before every event of runs, and any part of what was not flushed is
-//! kept: what was forced is there, names are as of one instant, and the medium is sound.
+//! kept: what was forced is there, other names are as of one instant, and the medium is
+//! sound.
 
 use crate::bench::{Fs, judge, made};
 use host::RamDisk;
@@ -11,7 +12,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, Ns};
 use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
-use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, Process, Source, Vfs};
+use vfs::{
+    Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, Process, RenameFlags, Source, Vfs,
+};
 
 const BLOCKS: u64 = 13_312;
 const SIZE: Bytes = Bytes(BLOCKS * vfs::PAGE);
@@ -46,15 +49,30 @@ struct Live {
     done: Cell<bool>,
 }
 
-/// Files, and then mostly changes of their contents, forced now and then.
-fn draw(rng: &mut Rng, number: usize) -> Op {
+/// What is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mix {
+    /// Three files, and then mostly changes of their contents, forced now and then.
+    Contents,
+    /// Files that are made, forced, moved and removed, with the same few names in turn.
+    Names,
+}
+
+fn draw(mix: Mix, rng: &mut Rng, number: usize) -> Op {
     let path = [&b"/a"[..], b"/b", b"/c"][number % 3].to_vec();
-    match rng.below(24) {
-        _ if number < 3 => Op::Open {
-            path,
-            flags: OpenFlags::BOTH | OpenFlags::CREATE,
-        },
-        _ if number == 3 => Op::Sync,
+    if number < 3 {
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+        return Op::Open { path, flags };
+    }
+    match (mix, rng.below(24)) {
+        (Mix::Contents, _) if number == 3 => Op::Sync,
+        (Mix::Contents, chance) => draw_contents(rng, chance),
+        (Mix::Names, chance) => draw_named(rng, chance),
+    }
+}
+
+fn draw_contents(rng: &mut Rng, chance: u64) -> Op {
+    match chance {
         0 => draw_on_names(rng),
         1..8 => Op::Fsync {
             fd: rng.below(3) as u32,
@@ -64,12 +82,52 @@ fn draw(rng: &mut Rng, number: usize) -> Op {
     }
 }
 
-async fn work(sim: Sim, live: Rc<Live>, seed: u64, calls: usize) {
+/// A path among few, some of which are in a directory.
+fn path(rng: &mut Rng) -> Vec<u8> {
+    let paths = [&b"/a"[..], b"/b", b"/c", b"/d", b"/d/a", b"/d/b", b"/e/a"];
+    paths[rng.below(paths.len() as u64) as usize].to_vec()
+}
+
+fn draw_named(rng: &mut Rng, chance: u64) -> Op {
+    match chance {
+        0..5 => Op::Open {
+            path: path(rng),
+            flags: OpenFlags::BOTH | OpenFlags::CREATE,
+        },
+        5..8 => Op::Unlink { path: path(rng) },
+        8..10 => Op::Rename {
+            from: path(rng),
+            to: path(rng),
+            flags: RenameFlags {
+                no_replace: false,
+                exchange: rng.below(5) == 0,
+            },
+        },
+        10 => Op::Link {
+            path: path(rng),
+            new: path(rng),
+        },
+        11 => Op::Mkdir {
+            path: [&b"/d"[..], b"/e"][rng.below(2) as usize].to_vec(),
+        },
+        12 => Op::Rmdir { path: path(rng) },
+        13 if rng.below(4) == 0 => Op::Sync,
+        14..16 => draw_on_file(rng),
+        16 => draw_on_names(rng),
+        // Most files that are open were opened last.
+        _ => Op::Fsync {
+            fd: rng.below(12) as u32,
+            data_only: rng.below(5) == 0,
+        },
+    }
+}
+
+async fn work(sim: Sim, live: Rc<Live>, mix: Mix, seed: u64, calls: usize) {
     let (body, _) = mount(&sim, &live.disk, options()).await.unwrap();
     let process = Process::new(&vfs(&sim, body), Access::root());
     let mut rng = Seed(seed).stream("calls");
     for number in 0..calls {
-        let op = draw(&mut rng, number);
+        let op = draw(mix, &mut rng, number);
         live.busy.set(true);
         let got = perform(&process, &op).await;
         assert_eq!(got, live.model.borrow_mut().perform(0, &op), "{op:?}");
@@ -110,16 +168,16 @@ fn recover(mut left: Contents, again: Option<&mut Rng>) -> (Recovery, Tree, RamD
 
 /// Cuts the power of a run before each event; gives how often that was, and how often
 /// something was rolled forward.
-fn cut(seed: u64, calls: usize) -> (u64, u64) {
+fn cut(mix: Mix, seed: u64, calls: usize) -> (u64, u64) {
     let image = made(&MkfsOptions::new(BLOCKS));
     let kernel = Kernel::new();
     let live = Rc::new(Live {
         disk: RamDisk::from_image(&kernel.sim(), &image),
-        model: RefCell::new(Model::new(1, Order::Journal)),
+        model: RefCell::new(Model::new(1, Order::Entries)),
         busy: Cell::new(true),
         done: Cell::new(false),
     });
-    let task = work(kernel.sim(), Rc::clone(&live), seed, calls);
+    let task = work(kernel.sim(), Rc::clone(&live), mix, seed, calls);
     kernel.sim().spawn_detached(task);
     let mut rng = Seed(seed).stream("cuts");
     let (mut tried, mut rolled) = (0, 0);
@@ -147,7 +205,18 @@ fn cut(seed: u64, calls: usize) -> (u64, u64) {
 fn what_was_forced_survives_and_the_rest_is_in_order() {
     let (mut tried, mut rolled) = (0, 0);
     for seed in 0..16 {
-        let done = cut(seed, 80);
+        let done = cut(Mix::Contents, seed, 80);
+        (tried, rolled) = (tried + done.0, rolled + done.1);
+    }
+    println!("{tried} cuts, {rolled} rolled forward");
+    assert!(tried > 1_000 && rolled > 100, "{tried} {rolled}");
+}
+
+#[test]
+fn files_that_were_made_and_forced_have_their_names() {
+    let (mut tried, mut rolled) = (0, 0);
+    for seed in 0..24 {
+        let done = cut(Mix::Names, seed, 100);
         (tried, rolled) = (tried + done.0, rolled + done.1);
     }
     println!("{tried} cuts, {rolled} rolled forward");

@@ -26,10 +26,19 @@
 //!
 //! **With one journal, names are a moment of the past.** Where all changes of
 //! names are in one order ([`Order::Journal`]: ext4 and what journals like it),
-//! the whole tree of names is as it was at one moment. Where files are forced one
-//! by one ([`Order::Entries`]: file systems that roll forward), each name is
-//! judged on its own, and an exchange may be half done only as far as no file is
-//! lost.
+//! the whole tree of names is as it was at one moment.
+//!
+//! **Where files are forced one by one, names are a moment of the past and files that
+//! were forced since.** Under [`Order::Entries`] (file systems that roll forward, as
+//! F2FS) there is one moment, that of the last checkpoint, and over its names lie those
+//! of the regular files that were made and forced after it: each is there under the name
+//! that it had, whatever happened to that name later without being forced. To force
+//! such a file promises nothing about other names. Who had its name at the checkpoint
+//! has lost it, and is gone if that was the last one: a file that was moved away from a
+//! name and not forced since does not survive that another one is made of that name and
+//! forced. No directory is lost in this way, nor what is in it. To force anything else,
+//! or a file whose names have changed otherwise than by making it, promises a moment
+//! after these changes; `fdatasync` of a new file may bring its name along.
 //!
 //! Kinds, targets of links and the structure of the tree follow from the names.
 //! Times, permissions and extended attributes are not judged.
@@ -40,7 +49,7 @@ use crate::errno::Result;
 use crate::flags::OpenFlags;
 use crate::process::Process;
 use crate::types::{FileKind, Ino};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Names: directory and name, and what they lead to.
@@ -54,8 +63,19 @@ type Key = (Id, Vec<u8>);
 pub enum Order {
     /// Recovery shows all names as they were at one moment.
     Journal,
-    /// Each name is as it was at some moment.
+    /// It shows all names as they were at one moment, and over them those of files that
+    /// were made and forced since.
     Entries,
+}
+
+/// The name of a file that was forced by itself.
+struct Forced {
+    /// The moment at which it was made.
+    made: usize,
+    key: Key,
+    id: Id,
+    /// Whether it has to be there, or only may.
+    promised: bool,
 }
 
 /// Moments that recovery may show.
@@ -65,10 +85,8 @@ pub(crate) struct Past {
     moments: Vec<Names>,
     /// Moments that came before those kept.
     dropped: usize,
-    /// For a name that was forced, the moment before which it does not go back.
-    floors: BTreeMap<Key, usize>,
-    /// For a file that was forced, the moment since when it has a name.
-    named: BTreeMap<Id, usize>,
+    /// Names of files that were forced by themselves, in the order in which they were made.
+    forced: Vec<Forced>,
 }
 
 impl Past {
@@ -77,8 +95,7 @@ impl Past {
             order,
             moments: vec![Names::new()],
             dropped: 0,
-            floors: BTreeMap::new(),
-            named: BTreeMap::new(),
+            forced: Vec::new(),
         }
     }
 
@@ -91,6 +108,8 @@ impl Past {
         let old = moment.saturating_sub(self.dropped);
         self.moments.drain(..old);
         self.dropped += old;
+        let dropped = self.dropped;
+        self.forced.retain(|forced| forced.made > dropped);
     }
 
     /// The moment since which `key` leads where it leads now.
@@ -101,25 +120,67 @@ impl Past {
         self.now() + 1 - same
     }
 
-    /// Whether a file has had a name ever since it was forced.
-    fn is_named(&self, id: Id) -> bool {
-        let from = self
-            .named
-            .get(&id)
-            .map_or(0, |named| named.saturating_sub(self.dropped));
-        let mut moments = self.moments[from..].iter();
-        moments.all(|names| names.values().any(|&other| other == id))
+    /// Names that have led to a file.
+    fn names_of(&self, id: Id) -> Vec<Key> {
+        let names = self.moments.iter().flatten();
+        let own = names.filter(|(_, to)| **to == id);
+        let keys: BTreeSet<&Key> = own.map(|(key, _)| key).collect();
+        keys.into_iter().cloned().collect()
     }
 
-    /// What `key` may lead to.
-    fn allowed(&self, key: &Key) -> Vec<Option<Id>> {
-        let floor = self.floors.get(key).copied().unwrap_or(0);
-        let from = floor.saturating_sub(self.dropped);
-        let moments = self.moments[from..].iter();
-        let mut allowed: Vec<_> = moments.map(|names| names.get(key).copied()).collect();
-        allowed.sort_unstable();
-        allowed.dedup();
-        allowed
+    /// The name of a file that all that ever happened to is that it was made, and when,
+    /// if that is not too long ago.
+    fn made(&self, id: Id) -> Option<(usize, Key)> {
+        let [key] = &self.names_of(id)[..] else {
+            return None;
+        };
+        let leads = |names: &Names| names.get(key) == Some(&id);
+        let made = self.moments.iter().position(leads)?;
+        let still = self.moments[made..].iter().all(leads);
+        (made > 0 && still).then(|| (self.dropped + made, key.clone()))
+    }
+
+    /// Notes that a new file was forced, after which its directory is there.
+    fn force_new(&mut self, id: Id, (made, key): (usize, Key), promised: bool) {
+        if promised {
+            let there = |names: &Names| key.0 == ROOT || names.values().any(|to| *to == key.0);
+            let born = self.moments.iter().position(there).unwrap_or(0);
+            self.forget_before(self.dropped + born);
+        }
+        if made <= self.dropped {
+            return;
+        }
+        let promised = promised || self.forced.iter().any(|f| f.id == id && f.promised);
+        self.forced.retain(|forced| forced.id != id);
+        self.forced.push(Forced {
+            made,
+            key,
+            id,
+            promised,
+        });
+        self.forced.sort_by_key(|forced| forced.made);
+    }
+
+    /// If the last checkpoint was at `moment`, what names of files that were forced since
+    /// may lead to. Who was forced without a promise displaces nobody in `kept`.
+    fn laid_over(
+        &self,
+        moment: usize,
+        kept: impl Fn(Id) -> bool,
+    ) -> BTreeMap<&Key, Vec<Option<Id>>> {
+        let base = &self.moments[moment - self.dropped];
+        let mut over: BTreeMap<&Key, Vec<Option<Id>>> = BTreeMap::new();
+        for forced in self.forced.iter().filter(|forced| forced.made > moment) {
+            let before = base.get(&forced.key).copied();
+            let allowed = over.entry(&forced.key).or_insert_with(|| vec![before]);
+            if forced.promised {
+                allowed.clear();
+            }
+            if forced.promised || !before.is_some_and(&kept) {
+                allowed.push(Some(forced.id));
+            }
+        }
+        over
     }
 }
 
@@ -170,34 +231,27 @@ impl Model {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.versions.force();
         }
+        let regular = self.nodes.get(&id).map(|node| node.kind) == Some(FileKind::Regular);
+        let by_itself = regular && self.past.order == Order::Entries;
+        let made = self.past.made(id).filter(|_| by_itself);
+        if let Some(made) = made {
+            return self.past.force_new(id, made, !data_only);
+        }
         if data_only {
             return;
         }
-        self.past.named.insert(id, self.past.now());
-        let moments = self.past.moments.iter();
-        let mut keys: Vec<_> = moments
-            .flatten()
-            .filter(|((dir, _), to)| *dir == id || **to == id)
-            .map(|(key, _)| key.clone())
-            .collect();
-        keys.sort();
-        keys.dedup();
-        for key in keys {
-            let since = self.past.since(&key);
-            match self.past.order {
-                Order::Journal => self.past.forget_before(since),
-                Order::Entries => {
-                    self.past.floors.insert(key, since);
-                }
-            }
+        let mut keys = self.past.names_of(id);
+        let inside = self.past.moments.iter().flat_map(BTreeMap::keys);
+        keys.extend(inside.filter(|(dir, _)| *dir == id).cloned());
+        let since = keys.iter().map(|key| self.past.since(key)).max();
+        if let Some(since) = since {
+            self.past.forget_before(since);
         }
     }
 
     /// Forces everything.
     pub(crate) fn force_all(&mut self) {
         self.past.forget_before(self.past.now());
-        self.past.floors.clear();
-        self.past.named.clear();
         for node in self.nodes.values_mut() {
             node.versions.force();
         }
@@ -326,11 +380,30 @@ pub fn check(model: &Model, tree: &Tree) -> Vec<Violation> {
             judged.min_by_key(Vec::len).unwrap_or_default()
         }
         Order::Entries => {
-            let mut found = judge(model, tree, &|key| model.past.allowed(key));
-            found.extend(lost(model, tree));
-            found
+            let first = model.past.dropped;
+            let judged = (first..=model.past.now()).rev();
+            let judged = judged.map(|moment| judge_over(model, tree, moment));
+            judged.min_by_key(Vec::len).unwrap_or_default()
         }
     }
+}
+
+/// The same, if the last checkpoint was at this moment.
+fn judge_over(model: &Model, tree: &Tree, moment: usize) -> Vec<Violation> {
+    let is_dir = |id: Id| model.nodes[&id].kind == FileKind::Directory;
+    let over = model.past.laid_over(moment, is_dir);
+    let base = &model.past.moments[moment - model.past.dropped];
+    let mut found = judge(model, tree, &|key| match over.get(key) {
+        Some(allowed) => allowed.clone(),
+        None => vec![base.get(key).copied()],
+    });
+    for (key, allowed) in &over {
+        let before = base.get(*key).copied();
+        if before.is_some_and(is_dir) && !allowed.contains(&before) {
+            found.push(violation(&key.1, "a directory has lost this name"));
+        }
+    }
+    found
 }
 
 /// What a name may lead to.
@@ -417,19 +490,4 @@ fn contents(path: &[u8], seen: &Seen, node: &Node) -> Option<Violation> {
     let (at, byte) = bytes.find(|&(at, &byte)| !node.versions.allows(at, byte))?;
     let what = format!("byte {at} is {byte:#04x}, which it never was since it was forced");
     Some(violation(path, what))
-}
-
-/// Files that had a name at every moment and have none now.
-fn lost(model: &Model, tree: &Tree) -> Vec<Violation> {
-    let ids = identify(tree, &|key| model.past.allowed(key), model);
-    let there: Vec<Id> = ids.values().flatten().copied().collect();
-    let lost = model.nodes.keys().filter(|id| model.past.is_named(**id));
-    let lost = lost.filter(|id| !there.contains(id));
-    let lost = lost.map(|id| {
-        violation(
-            b"",
-            format!("file {id} had a name at all times, and has none"),
-        )
-    });
-    lost.collect()
 }

@@ -427,3 +427,80 @@ fn names_of_one_file_stay_names_of_one_file() {
     let apart = after(Order::Journal, &ops);
     assert!(!is_fine(&apart, &[("/a", 7, &[]), ("/b", 7, &[])]));
 }
+
+/// `/a` of one byte, which no checkpoint has; then what `ops` do; and what `/a` and the
+/// others may be, by inode and byte.
+fn by_entries(ops: &[Op], files: &[(&str, u64, &[u8])]) -> bool {
+    let first = [open("/a"), write(0, 1, 1), fsync(0)];
+    is_fine(&after(Order::Entries, &[&first, ops].concat()), files)
+}
+
+fn unlink(path: &str) -> Op {
+    Op::Unlink { path: path.into() }
+}
+
+#[test]
+fn a_file_that_was_forced_by_itself_promises_nothing_of_other_names() {
+    let ops = [open("/b"), rename("/a", "/c", false), open("/d"), fsync(2)];
+    assert!(by_entries(&ops, &[("/a", 7, &[1]), ("/d", 9, &[])]));
+    let all = [("/b", 8, &[][..]), ("/c", 7, &[1]), ("/d", 9, &[])];
+    assert!(by_entries(&ops, &all));
+    assert!(!by_entries(&ops, &[("/d", 9, &[])]), "a is lost");
+    let mix = [("/b", 8, &[][..]), ("/d", 9, &[])];
+    assert!(!by_entries(&ops, &mix), "b was made before a was moved");
+    let both = [("/a", 7, &[1][..]), ("/c", 7, &[1]), ("/d", 9, &[])];
+    assert!(!by_entries(&ops, &both), "one name too many");
+}
+
+#[test]
+fn a_forced_file_takes_its_name_from_whom_had_it() {
+    let again = [unlink("/a"), open("/a"), fsync(1)];
+    assert!(by_entries(&again, &[("/a", 8, &[])]));
+    assert!(!by_entries(&again, &[("/a", 7, &[1])]), "a removed file is back");
+    assert!(!by_entries(&again, &[]));
+    let moved = [Op::Sync, rename("/a", "/b", false), open("/a"), fsync(1)];
+    assert!(by_entries(&moved, &[("/a", 8, &[])]), "as with F2FS");
+    assert!(by_entries(&moved, &[("/a", 8, &[]), ("/b", 7, &[1])]));
+    let forced = [&moved[..2], &[fsync(0)], &moved[2..]].concat();
+    assert!(!by_entries(&forced, &[("/a", 8, &[])]), "the move was forced");
+}
+
+#[test]
+fn a_directory_is_not_lost_to_a_forced_file() {
+    let mkdir = |path: &str| Op::Mkdir { path: path.into() };
+    let ops = [
+        mkdir("/d"),
+        open("/d/f"),
+        Op::Sync,
+        rename("/d", "/e", false),
+        open("/d"),
+        fsync(1),
+    ];
+    let model = after(Order::Entries, &ops);
+    let dir = |path: &str| {
+        let seen = Seen {
+            ino: Ino(8),
+            kind: FileKind::Directory,
+            data: Vec::new(),
+        };
+        (path.as_bytes().to_vec(), seen)
+    };
+    let mut kept = tree(&[("/d", 9, &[]), ("/e/f", 7, &[])]);
+    kept.0.extend([dir("/e")]);
+    assert_eq!(check(&model, &kept), []);
+    assert_ne!(check(&model, &tree(&[("/d", 9, &[])])), []);
+    let inside = [mkdir("/d"), open("/d/f"), fsync(0)];
+    let model = after(Order::Entries, &inside);
+    assert_ne!(check(&model, &tree(&[])), [], "nor the one that it is in");
+}
+
+#[test]
+fn the_contents_of_a_new_file_may_bring_its_name_along() {
+    let data_only = Op::Fsync {
+        fd: 0,
+        data_only: true,
+    };
+    let model = after(Order::Entries, &[open("/a"), data_only, open("/b")]);
+    assert!(is_fine(&model, &[("/a", 7, &[])]) && is_fine(&model, &[]));
+    assert!(!is_fine(&model, &[("/b", 8, &[])]));
+}
