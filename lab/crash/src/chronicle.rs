@@ -15,10 +15,9 @@
 //!   happened in either order, unless their file system has one for all.
 //! - No two calls change one name at a time: the file API locks the directory.
 
+use crate::alone::Forced;
 use crate::attributes::{Attributes, Known};
-use crate::judge::{Seen, Shown};
 use crate::spans::Spans;
-use nand::{Payload, UNIT};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use vfs::{Act, FileKind, Ino};
@@ -104,7 +103,9 @@ pub(crate) struct File {
     /// Sizes of that kind.
     maybe_sizes: Vec<u64>,
     /// Moments whose change of names it had to do with, since it was forced.
-    touches: Vec<usize>,
+    pub(crate) touches: Vec<usize>,
+    /// The moment at which it got its first name.
+    pub(crate) born: Option<usize>,
     pub(crate) attributes: Known,
 }
 
@@ -122,6 +123,7 @@ impl File {
             maybe: Vec::new(),
             maybe_sizes: Vec::new(),
             touches: Vec::new(),
+            born: None,
             attributes: Known::default(),
         }
     }
@@ -303,7 +305,7 @@ pub struct Chronicle {
     clock: u64,
     next: u64,
     pub(crate) files: BTreeMap<Id, File>,
-    inodes: BTreeMap<Ino, Id>,
+    pub(crate) inodes: BTreeMap<Ino, Id>,
     pub(crate) names: BTreeMap<Key, Id>,
     pub(crate) log: Vec<Moment>,
     /// Moments before this one cannot be shown any more.
@@ -313,6 +315,9 @@ pub struct Chronicle {
     pub(crate) stale: bool,
     /// Whether names change on the medium in the order in which the calls end.
     in_order: bool,
+    /// Whether files are forced by themselves.
+    pub(crate) alone: bool,
+    pub(crate) forced: Vec<Forced>,
 }
 
 impl Chronicle {
@@ -321,7 +326,7 @@ impl Chronicle {
         self.clock
     }
 
-    fn begin(&mut self, pending: Pending) -> Ticket {
+    pub(crate) fn begin(&mut self, pending: Pending) -> Ticket {
         let ticket = Ticket(self.tick());
         self.pending.insert(ticket, pending);
         ticket
@@ -338,7 +343,7 @@ impl Chronicle {
 
     /// The file of an inode; one that was there before the history, as the root
     /// is, is a directory.
-    fn id(&mut self, ino: Ino) -> Id {
+    pub(crate) fn id(&mut self, ino: Ino) -> Id {
         if !self.inodes.contains_key(&ino) {
             self.made(ino, FileKind::Directory, b"");
         }
@@ -394,7 +399,9 @@ impl Chronicle {
         ids.extend(dirs.map(|dir| self.id(dir)));
         let moment = self.log.len();
         for id in ids {
-            self.file(id).touches.push(moment);
+            let file = self.file(id);
+            file.touches.push(moment);
+            file.born.get_or_insert(moment);
         }
     }
 
@@ -403,7 +410,7 @@ impl Chronicle {
         self.log.partition_point(|moment| moment.at < ticket.0)
     }
 
-    fn file(&mut self, id: Id) -> &mut File {
+    pub(crate) fn file(&mut self, id: Id) -> &mut File {
         self.files
             .get_mut(&id)
             .expect("ids are made with their file")
@@ -483,6 +490,7 @@ impl Chronicle {
             Some(Pending::Force(ino, range, _)) => {
                 let id = self.id(ino);
                 self.file(id).doubt(&range);
+                self.force_alone(id, self.moments_at(ticket), false);
                 self.cancel(ticket);
             }
             Some(Pending::ForceAll) => {
@@ -502,13 +510,15 @@ impl Chronicle {
         let id = self.id(ino);
         let file = self.file(id);
         file.force(ticket.0, range);
+        let alone = self.force_alone(id, before, !data_only);
         if data_only {
             return;
         }
+        let file = self.file(id);
         file.attributes.force(ticket.0);
         let covered = file.touches.partition_point(|&moment| moment < before);
         let forced: Vec<usize> = file.touches.drain(..covered).collect();
-        for moment in forced {
+        for moment in forced.into_iter().filter(|_| !alone) {
             let moment = &mut self.log[moment];
             moment.forced = true;
             self.floor = self.floor.max(moment.since);
@@ -516,9 +526,11 @@ impl Chronicle {
     }
 
     /// It has ended well: all there was when it began is durable.
-    fn end_force_all(&mut self, ticket: Ticket) {
+    pub(crate) fn end_force_all(&mut self, ticket: Ticket) {
         self.pending.remove(&ticket);
         self.floor = self.floor.max(self.moments_at(ticket));
+        let floor = self.floor;
+        self.forced.retain(|forced| forced.is_after(floor));
         for file in self.files.values_mut() {
             file.force(ticket.0, &(0..u64::MAX));
             file.attributes.force(ticket.0);
@@ -538,62 +550,8 @@ impl Chronicle {
         self.in_order = in_order;
     }
 
-    /// Takes over what is there before the history begins, durable.
-    pub fn adopt(&mut self, shown: &Shown) {
-        for (dir, name, seen) in shown.iter() {
-            if !self.inodes.contains_key(&seen.ino) {
-                self.made(seen.ino, seen.kind, &seen.target);
-                self.fill(seen);
-                self.know(seen.ino, seen.attributes.clone());
-            }
-            let ticket = self.begin_names(&[(dir, name, Leads::To(seen.ino))]);
-            self.end_names(ticket, &[(dir, name, Some(seen.ino))]);
-        }
-        self.settle();
-    }
-
-    /// Takes over the contents of a file.
-    fn fill(&mut self, seen: &Seen) {
-        let size = seen.size;
-        let id = self.id(seen.ino);
-        let file = self.file(id);
-        file.size = size;
-        for (index, page) in (0..).zip(&seen.pages) {
-            let start = index * UNIT as u64;
-            let range = start..size.min(start + UNIT as u64);
-            match pattern_of(page, range.end - range.start) {
-                Some(pattern) => drop(file.now.write(range, pattern)),
-                None => drop(file.unknown.write(range, 1)),
-            }
-        }
-    }
-
-    /// What there is was there before, and is durable.
-    pub fn settle(&mut self) {
-        let ticket = self.begin(Pending::ForceAll);
-        self.end_force_all(ticket);
-    }
-
     /// Anything has ended without effect.
     pub fn cancel(&mut self, ticket: Ticket) {
         self.pending.remove(&ticket);
-    }
-}
-
-/// The pattern that the first `len` bytes of a page are, if they are one.
-fn pattern_of(page: &Payload, len: u64) -> Option<u64> {
-    match page {
-        Payload::Zero => Some(0),
-        Payload::Fill(pattern) => Some(*pattern),
-        Payload::Lost | Payload::Partly(_) => None,
-        Payload::Bytes(bytes) => {
-            let bytes = &bytes[..len as usize];
-            let mut first = [0; 8];
-            let known = bytes.len().min(8);
-            first[..known].copy_from_slice(&bytes[..known]);
-            let mut chunks = bytes.chunks(8);
-            let same = chunks.all(|chunk| chunk == &first[..chunk.len()]);
-            same.then(|| u64::from_le_bytes(first))
-        }
     }
 }

@@ -5,7 +5,9 @@
 //! that are possible. At moments since it began, each call that was changing names
 //! at the cut may have changed all of them or none, and so may one that ended later,
 //! unless it was forced: of two calls neither of which began after the other had ended
-//! either may have been the first, if the file system has no order for all of them.
+//! either may have been the first, if the file system has no order for all of them. Over
+//! the names of that moment lie those of files that were made and forced by themselves
+//! after it, if the file system does so.
 
 use crate::attributes::Attributes;
 use crate::chronicle::{Becomes, Change, Chronicle, Edit, File, Id, Key, Part, Pending};
@@ -67,6 +69,10 @@ impl Shown {
             }
         }
         Ok(shown)
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Seen> {
+        self.0.get(key)
     }
 
     /// Adds what `name` in `dir` leads to.
@@ -132,7 +138,7 @@ fn ensure_new(met: &mut BTreeSet<Ino>, ino: Ino) -> vfs::Result<()> {
 }
 
 /// What is wrong with one name.
-type Wrong = (Fault, String);
+pub(crate) type Wrong = (Fault, String);
 
 /// A call that was changing names at the cut, or at the moment that is looked at.
 struct Underway<'a> {
@@ -142,7 +148,7 @@ struct Underway<'a> {
     forced: bool,
     names: Vec<&'a Key>,
     /// What is wrong if it has happened.
-    happened: Vec<Wrong>,
+    happened: Vec<(&'a Key, Wrong)>,
 }
 
 impl Chronicle {
@@ -155,8 +161,9 @@ impl Chronicle {
         let compare = |key: &Key, id: Option<Id>| self.compare(key, id, shown.0.get(key));
         let wrong = |&key: &&Key| Some((key.clone(), compare(key, names.get(key).copied())?));
         let mut found: BTreeMap<Key, Wrong> = keys.iter().filter_map(wrong).collect();
-        let mut best = excused(&found, &underway, self.log.len());
+        let mut best = excused(&found, &underway, self.log.len(), BTreeMap::new());
         let pending = underway.len();
+        let forced = self.forced_since(self.floor);
         for (at, moment) in self.log.iter().enumerate().skip(self.floor).rev() {
             if best.is_empty() {
                 break;
@@ -180,7 +187,7 @@ impl Chronicle {
                 happened: moment
                     .changes
                     .iter()
-                    .filter_map(|change| compare(&change.key, change.new))
+                    .filter_map(|change| Some((&change.key, compare(&change.key, change.new)?)))
                     .collect(),
             });
             let mut number = 0;
@@ -188,8 +195,9 @@ impl Chronicle {
                 number += 1;
                 number <= pending || call.since <= at
             });
-            if found.len() < best.len() + underway.len() * 2 {
-                let excused = excused(&found, &underway, at);
+            if found.len() < best.len() + underway.len() * 2 + forced.len() {
+                let over = self.laid_over(&forced, at, &names, shown);
+                let excused = excused(&found, &underway, at, over);
                 if excused.len() < best.len() {
                     best = excused;
                 }
@@ -204,23 +212,25 @@ impl Chronicle {
             let Pending::Names(names) = pending else {
                 return None;
             };
-            let wrong = |(key, becomes): &(Key, Becomes)| match becomes {
+            let wrong = |key: &Key, becomes: &Becomes| match becomes {
                 Becomes::Nothing => self.compare(key, None, shown.0.get(key)),
                 Becomes::File(id) => self.compare(key, Some(*id), shown.0.get(key)),
                 Becomes::New(kind, target) => compare_new(key, *kind, target, shown.0.get(key)),
             };
+            let happened = names.iter();
+            let happened = happened.filter_map(|(key, becomes)| Some((key, wrong(key, becomes)?)));
             Some(Underway {
                 since: self.moments_at(*ticket),
                 forced: false,
                 names: names.iter().map(|(key, _)| key).collect(),
-                happened: names.iter().filter_map(wrong).collect(),
+                happened: happened.collect(),
             })
         });
         names.collect()
     }
 
     /// What is wrong if `key` led to `id` at the moment that is shown.
-    fn compare(&self, key: &Key, id: Option<Id>, seen: Option<&Seen>) -> Option<Wrong> {
+    pub(crate) fn compare(&self, key: &Key, id: Option<Id>, seen: Option<&Seen>) -> Option<Wrong> {
         let name = || told(key);
         match (id, seen) {
             (None, None) => None,
@@ -276,19 +286,29 @@ impl Chronicle {
     }
 }
 
-/// What is wrong at a moment: `found`, unless calls that were under way explain it.
-fn excused(found: &BTreeMap<Key, Wrong>, underway: &[Underway<'_>], at: usize) -> Vec<Wrong> {
+/// What is wrong at a moment: `found`, unless calls that were under way explain it; and of
+/// names that lie over those of the moment, what is wrong with these.
+fn excused(
+    found: &BTreeMap<Key, Wrong>,
+    underway: &[Underway<'_>],
+    at: usize,
+    over: BTreeMap<Key, Option<Wrong>>,
+) -> Vec<Wrong> {
     let mut found = found.clone();
+    found.retain(|key, _| !over.contains_key(key));
     let mut instead = Vec::new();
     for call in underway.iter().filter(|call| call.since <= at) {
         let keys = call.names.iter();
         let wrong = keys.clone().filter(|key| found.contains_key(**key)).count();
-        if call.forced || call.happened.len() < wrong {
+        let happened = call.happened.iter();
+        let happened = happened.filter(|(key, _)| !over.contains_key(*key));
+        if call.forced || happened.clone().count() < wrong {
             keys.for_each(|key| drop(found.remove(*key)));
-            instead.extend(call.happened.iter().cloned());
+            instead.extend(happened.map(|(_, wrong)| wrong.clone()));
         }
     }
-    found.into_values().chain(instead).collect()
+    let over = over.into_values().flatten();
+    found.into_values().chain(instead).chain(over).collect()
 }
 
 /// What is wrong if a call made what `key` leads to and nobody has used it yet.
@@ -302,7 +322,7 @@ fn compare_new(key: &Key, kind: FileKind, target: &[u8], seen: Option<&Seen>) ->
     (!new).then(|| (Fault::Corrupt, what()))
 }
 
-fn told(key: &Key) -> String {
+pub(crate) fn told(key: &Key) -> String {
     let name = String::from_utf8_lossy(&key.1);
     format!("{name} in directory {}", key.0.0)
 }

@@ -24,6 +24,8 @@
 //!   the seed; a [`Cut`] names one of them for good.
 //! - Judging changes nothing of the run: with or without it, the same events follow.
 
+mod adopt;
+mod alone;
 mod attributes;
 mod chronicle;
 mod explore;

@@ -349,6 +349,72 @@ fn with_one_order_the_call_that_ended_first_was_the_first() {
     }
 }
 
+/// A directory `d` and files, of which `old` was `n` until it was moved to `m`, where files
+/// are forced by themselves: `new` was made as `n` and forced. What is wrong with names.
+fn forced_alone(moved: bool, names: &[(Ino, &[u8], Ino)]) -> Vec<Fault> {
+    let (dir, old, new) = (Ino(31), Ino(32), Ino(33));
+    let chronicle: Rc<RefCell<Chronicle>> = Rc::default();
+    let scribe = Scribe::new(Rc::clone(&chronicle));
+    let kind = |ino| match ino == dir {
+        true => FileKind::Directory,
+        false => FileKind::Regular,
+    };
+    let turn = |changes: &[(Ino, &[u8], Option<Ino>)]| {
+        let leads = |to: Option<Ino>| to.map_or(Leads::Nowhere, Leads::To);
+        let begun: Vec<_> = changes.iter().map(|c| (c.0, c.1, leads(c.2))).collect();
+        let mut all = chronicle.borrow_mut();
+        let ticket = all.begin_names(&begun);
+        all.end_names(ticket, changes);
+    };
+    {
+        let mut all = chronicle.borrow_mut();
+        all.set_in_order(true);
+        all.set_alone(true);
+        for ino in [dir, old, new] {
+            all.made(ino, kind(ino), b"");
+        }
+    }
+    turn(&[(ROOT, b"n", Some(old))]);
+    chronicle.borrow_mut().settle();
+    turn(&[(ROOT, b"d", Some(dir))]);
+    let force = |ino| {
+        let act = Act::Force {
+            ino,
+            range: 0..u64::MAX,
+            data_only: false,
+        };
+        let ticket = scribe.begins(&act);
+        scribe.ends(ticket, Some(0));
+    };
+    turn(&[(ROOT, b"n", None), (ROOT, b"m", Some(old))]);
+    if moved {
+        force(old);
+    }
+    turn(&[(ROOT, b"n", Some(new))]);
+    force(new);
+    let mut found = Shown::default();
+    for &(dir, name, ino) in names {
+        found.add(dir, name, seen(ino, kind(ino), b""));
+    }
+    let wrong = chronicle.borrow().judge(&found);
+    wrong.into_iter().map(|(fault, _)| fault).collect()
+}
+
+#[test]
+fn a_file_that_is_forced_alone_lies_over_the_names_of_the_checkpoint() {
+    let (dir, old, new) = (Ino(31), Ino(32), Ino(33));
+    let [d, m, n] = [(b"d", dir), (b"m", old), (b"n", new)].map(|(name, to)| (ROOT, &name[..], to));
+    let before = (ROOT, &b"n"[..], old);
+    assert_eq!(forced_alone(false, &[n]), [], "the old one is lost");
+    assert_eq!(forced_alone(false, &[d, n]), []);
+    assert_eq!(forced_alone(false, &[d, m, n]), []);
+    assert_eq!(forced_alone(false, &[before]), [Fault::Corrupt]);
+    assert_eq!(forced_alone(false, &[d, m]), [Fault::Lost]);
+    assert_eq!(forced_alone(false, &[m, n]), [Fault::Lost], "d came before");
+    assert_eq!(forced_alone(true, &[n]), [Fault::Lost; 2]);
+    assert_eq!(forced_alone(true, &[d, m, n]), []);
+}
+
 #[test]
 fn what_nobody_knew_may_come_back_until_what_replaced_it_is_forced() {
     let history = History::new();

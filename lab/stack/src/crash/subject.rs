@@ -92,6 +92,7 @@ impl<H: Host> Files<H> {
         let mut past = Chronicle::default();
         past.set_stale(host.shows_stale());
         past.set_in_order(host.has_one_order());
+        past.set_alone(host.forces_alone());
         past.adopt(&shown);
         Ok(Self {
             host,

@@ -45,7 +45,12 @@ impl F2fs {
 impl Host for F2fs {
     type Body<P: BytePort> = LfsFs<InPlace<P>>;
 
+    /// A checkpoint is of one instant.
     fn has_one_order(&self) -> bool {
+        true
+    }
+
+    fn forces_alone(&self) -> bool {
         true
     }
 

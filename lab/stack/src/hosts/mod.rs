@@ -49,6 +49,12 @@ pub trait Host: Clone + Send + 'static {
         false
     }
 
+    /// Whether new files are forced with their names by themselves, and names that changed
+    /// before are not.
+    fn forces_alone(&self) -> bool {
+        false
+    }
+
     /// Whether it is made for a drive whose DRAM is a log with transactions.
     fn wants_log(&self) -> bool {
         false
