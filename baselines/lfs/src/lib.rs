@@ -10,8 +10,10 @@
 //! - Nothing that the last checkpoint leads to, or that was written since, is written
 //!   over before the next one.
 //! - A checkpoint is of one instant: no operation is under way. What a force makes durable
-//!   without one are contents and attributes of a file, never names, so names are durable
-//!   in the order in which they changed.
+//!   without one is a regular file: its contents and attributes, and its name if it is new.
+//!   Recovery lays such files over the checkpoint; other names are as they were then. So
+//!   a file that was moved, and not forced since, is lost if a new one is made of its old
+//!   name and forced, as in Linux; no directory is, nor what is in it.
 //! - Bytes of the medium are not trusted: they are refused with an error, and no walk over
 //!   them is longer than the medium is large.
 //! - Whoever needs more than one waits in this order: for the operation, for the turn of a
@@ -25,7 +27,13 @@
 //! by the ending of its name and by whether cleaning has moved them; what is needed for
 //! cleaning is kept from files; logs fill gaps when free sections are few.
 //!
-//! Otherwise than in Linux, a force after any name has changed is a checkpoint; blocks are
+//! A force is a checkpoint where it is one in Linux: of what is no regular file or has not
+//! just one name, after its names have changed, of a new file in a new directory, and when
+//! recovery would have no room for what was there and what was forced. It is one besides
+//! where recovery in Linux would leave more than it should: after nodes were taken from
+//! the file, and of a new file after a directory was moved or removed.
+//!
+//! Otherwise than in Linux, only the last node of a force has its mark; blocks are
 //! never written in place, not around the cache either; cleaning is alone, so calls wait
 //! while a section is moved; a removed file's blocks are freed at once; the extent in an
 //! inode that caches its largest piece is left empty; and blocks of a directory that have

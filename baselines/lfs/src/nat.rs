@@ -17,6 +17,8 @@ pub(crate) struct Nat {
     pub(crate) changed: BTreeSet<u32>,
     free: BTreeSet<u32>,
     freed: Vec<u32>,
+    /// Numbers that recovery has found nodes of.
+    claimed: BTreeSet<u32>,
     /// Blocks that were looked through for free numbers, counted from `first` on.
     looked: u32,
     first: u32,
@@ -72,14 +74,20 @@ impl Nat {
         self.free.insert(nid);
     }
 
-    /// Numbers that were taken are in use: recovery found them.
+    /// Keeps a number from being given out: recovery has found a node with it.
     pub(crate) fn claim(&mut self, nid: u32) {
         self.free.remove(&nid);
+        self.claimed.insert(nid);
     }
 
     /// A checkpoint is durable.
     pub(crate) fn let_go(&mut self) {
         self.free.extend(self.freed.drain(..));
+        for nid in std::mem::take(&mut self.claimed) {
+            if self.get(nid).is_some_and(|entry| entry.addr == 0) {
+                self.free.insert(nid);
+            }
+        }
     }
 
     /// The number that is free next, as a checkpoint notes it.
@@ -141,7 +149,7 @@ impl<P: Persist> Core<P> {
                 .zip(entries)
                 .filter(|(nid, e)| *nid > 3 && e.addr == 0);
             let mut free: BTreeSet<u32> = free.map(|(nid, _)| nid).collect();
-            for nid in &nat.freed {
+            for nid in nat.freed.iter().chain(&nat.claimed) {
                 free.remove(nid);
             }
             nat.free.append(&mut free);

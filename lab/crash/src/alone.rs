@@ -126,7 +126,9 @@ impl Chronicle {
                 let what = format!("{} was a directory", told(key));
                 return (key.clone(), Some((Fault::Lost, what)));
             }
-            let wrong = leads.iter().map(|id| self.compare(key, *id, shown.get(key)));
+            let wrong = leads
+                .iter()
+                .map(|id| self.compare(key, *id, shown.get(key)));
             let wrong: Option<Vec<Wrong>> = wrong.collect();
             (key.clone(), wrong.and_then(|mut wrong| wrong.pop()))
         });

@@ -122,12 +122,17 @@ fn draw_named(rng: &mut Rng, chance: u64) -> Op {
     }
 }
 
-async fn work(sim: Sim, live: Rc<Live>, mix: Mix, seed: u64, calls: usize) {
+fn drawn(mix: Mix, seed: u64, calls: usize) -> Vec<Op> {
+    let mut rng = Seed(seed).stream("calls");
+    (0..calls)
+        .map(|number| draw(mix, &mut rng, number))
+        .collect()
+}
+
+async fn work(sim: Sim, live: Rc<Live>, calls: Vec<Op>) {
     let (body, _) = mount(&sim, &live.disk, options()).await.unwrap();
     let process = Process::new(&vfs(&sim, body), Access::root());
-    let mut rng = Seed(seed).stream("calls");
-    for number in 0..calls {
-        let op = draw(mix, &mut rng, number);
+    for op in calls {
         live.busy.set(true);
         let got = perform(&process, &op).await;
         assert_eq!(got, live.model.borrow_mut().perform(0, &op), "{op:?}");
@@ -168,7 +173,7 @@ fn recover(mut left: Contents, again: Option<&mut Rng>) -> (Recovery, Tree, RamD
 
 /// Cuts the power of a run before each event; gives how often that was, and how often
 /// something was rolled forward.
-fn cut(mix: Mix, seed: u64, calls: usize) -> (u64, u64) {
+fn cut(seed: u64, calls: Vec<Op>) -> (u64, u64) {
     let image = made(&MkfsOptions::new(BLOCKS));
     let kernel = Kernel::new();
     let live = Rc::new(Live {
@@ -177,7 +182,7 @@ fn cut(mix: Mix, seed: u64, calls: usize) -> (u64, u64) {
         busy: Cell::new(true),
         done: Cell::new(false),
     });
-    let task = work(kernel.sim(), Rc::clone(&live), mix, seed, calls);
+    let task = work(kernel.sim(), Rc::clone(&live), calls);
     kernel.sim().spawn_detached(task);
     let mut rng = Seed(seed).stream("cuts");
     let (mut tried, mut rolled) = (0, 0);
@@ -205,7 +210,7 @@ fn cut(mix: Mix, seed: u64, calls: usize) -> (u64, u64) {
 fn what_was_forced_survives_and_the_rest_is_in_order() {
     let (mut tried, mut rolled) = (0, 0);
     for seed in 0..16 {
-        let done = cut(Mix::Contents, seed, 80);
+        let done = cut(seed, drawn(Mix::Contents, seed, 80));
         (tried, rolled) = (tried + done.0, rolled + done.1);
     }
     println!("{tried} cuts, {rolled} rolled forward");
@@ -216,11 +221,109 @@ fn what_was_forced_survives_and_the_rest_is_in_order() {
 fn files_that_were_made_and_forced_have_their_names() {
     let (mut tried, mut rolled) = (0, 0);
     for seed in 0..24 {
-        let done = cut(Mix::Names, seed, 100);
+        let done = cut(seed, drawn(Mix::Names, seed, 100));
         (tried, rolled) = (tried + done.0, rolled + done.1);
     }
     println!("{tried} cuts, {rolled} rolled forward");
     assert!(tried > 1_000 && rolled > 100, "{tried} {rolled}");
+}
+
+fn open(path: &str) -> Op {
+    Op::Open {
+        path: path.into(),
+        flags: OpenFlags::BOTH | OpenFlags::CREATE,
+    }
+}
+
+fn fsync(fd: u32) -> Op {
+    Op::Fsync {
+        fd,
+        data_only: false,
+    }
+}
+
+fn write(fd: u32, byte: u8) -> Op {
+    let (offset, len) = (0, 5_000);
+    Op::Write {
+        fd,
+        offset,
+        byte,
+        len,
+    }
+}
+
+fn rename(from: &str, to: &str) -> Op {
+    Op::Rename {
+        from: from.into(),
+        to: to.into(),
+        flags: RenameFlags::default(),
+    }
+}
+
+fn link(path: &str, new: &str) -> Op {
+    let (path, new) = (path.into(), new.into());
+    Op::Link { path, new }
+}
+
+fn unlink(path: &str) -> Op {
+    Op::Unlink { path: path.into() }
+}
+
+fn mkdir(path: &str) -> Op {
+    Op::Mkdir { path: path.into() }
+}
+
+/// What programs do to names so that a file is there whole or not at all, and what they
+/// had better not.
+fn habits() -> Vec<Vec<Op>> {
+    let made = [open("/a"), write(0, 1), fsync(0)];
+    let known = [open("/a"), write(0, 1), Op::Sync];
+    let again = [open("/a"), write(1, 2), fsync(1)];
+    let habit = |first: &[Op], then: &[Op]| [first, then].concat();
+    vec![
+        habit(&made, &[write(0, 2), fsync(0), write(0, 3), fsync(0)]),
+        habit(&made, &[rename("/a", "/b"), fsync(0)]),
+        habit(&known, &[rename("/a", "/b"), fsync(0)]),
+        habit(
+            &known,
+            &[open("/b"), write(1, 2), fsync(1), rename("/b", "/a")],
+        ),
+        habit(&made, &habit(&[unlink("/a")], &again)),
+        habit(&known, &habit(&[unlink("/a")], &again)),
+        habit(&known, &habit(&[rename("/a", "/b")], &again)),
+        habit(&known, &habit(&[rename("/a", "/b"), fsync(0)], &again)),
+        habit(&known, &habit(&[link("/a", "/b"), unlink("/a")], &again)),
+        habit(&made, &[link("/a", "/b"), fsync(0), unlink("/a"), fsync(0)]),
+        habit(&[mkdir("/d"), open("/d/a"), write(0, 1)], &[fsync(0)]),
+        habit(
+            &[mkdir("/d"), open("/d/a"), Op::Sync, rename("/d", "/e")],
+            &[open("/d"), write(1, 1), fsync(1), fsync(0)],
+        ),
+        habit(
+            &[
+                mkdir("/d"),
+                Op::Sync,
+                open("/d/a"),
+                fsync(0),
+                unlink("/d/a"),
+            ],
+            &[Op::Rmdir { path: b"/d".into() }, open("/d"), fsync(1)],
+        ),
+    ]
+}
+
+#[test]
+fn what_programs_do_to_names_is_kept_at_each_event() {
+    let (mut tried, mut rolled) = (0, 0);
+    for (number, habit) in (0..).zip(habits()) {
+        for seed in 0..6 {
+            println!("habit {number}, seed {seed}");
+            let done = cut(seed, habit.clone());
+            (tried, rolled) = (tried + done.0, rolled + done.1);
+        }
+    }
+    println!("{tried} cuts, {rolled} rolled forward");
+    assert!(rolled > 100, "{tried} {rolled}");
 }
 
 /// Pages behind nodes that lead to nodes, which a force does not write.
@@ -232,6 +335,7 @@ async fn write_far(sim: Sim, disk: RamDisk) {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     let fd = process.open(b"/far", flags, 0o600).await.unwrap();
     process.sync().await.unwrap();
+    let new = process.open(b"/new", flags, 0o600).await.unwrap();
     for page in FAR {
         let source = Source::Fill {
             pattern: page,
@@ -240,6 +344,7 @@ async fn write_far(sim: Sim, disk: RamDisk) {
         process.pwrite(fd, page * 4_096, source).await.unwrap();
         process.fsync(fd).await.unwrap();
     }
+    process.fsync(new).await.unwrap();
 }
 
 #[test]
@@ -254,9 +359,10 @@ fn nodes_that_lead_to_forced_ones_are_made_again() {
     let (port, sim) = (disk.clone(), kernel.sim());
     kernel.block_on(async move {
         let (body, recovery) = mount(&sim, &port, MountOptions::default()).await.unwrap();
-        assert_eq!((recovery.files, recovery.nodes), (1, 4));
+        assert_eq!((recovery.files, recovery.nodes), (2, 5));
         let vfs = vfs(&sim, body);
         let process = Process::new(&vfs, Access::root());
+        process.open(b"/new", OpenFlags::READ, 0).await.unwrap();
         let fd = process.open(b"/far", OpenFlags::READ, 0).await.unwrap();
         for page in FAR {
             let bytes = process.read_bytes(fd, page * 4_096, 8).await.unwrap();

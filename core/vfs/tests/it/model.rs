@@ -456,13 +456,19 @@ fn a_file_that_was_forced_by_itself_promises_nothing_of_other_names() {
 fn a_forced_file_takes_its_name_from_whom_had_it() {
     let again = [unlink("/a"), open("/a"), fsync(1)];
     assert!(by_entries(&again, &[("/a", 8, &[])]));
-    assert!(!by_entries(&again, &[("/a", 7, &[1])]), "a removed file is back");
+    assert!(
+        !by_entries(&again, &[("/a", 7, &[1])]),
+        "a removed file is back"
+    );
     assert!(!by_entries(&again, &[]));
     let moved = [Op::Sync, rename("/a", "/b", false), open("/a"), fsync(1)];
     assert!(by_entries(&moved, &[("/a", 8, &[])]), "as with F2FS");
     assert!(by_entries(&moved, &[("/a", 8, &[]), ("/b", 7, &[1])]));
     let forced = [&moved[..2], &[fsync(0)], &moved[2..]].concat();
-    assert!(!by_entries(&forced, &[("/a", 8, &[])]), "the move was forced");
+    assert!(
+        !by_entries(&forced, &[("/a", 8, &[])]),
+        "the move was forced"
+    );
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
         return Err(refused("expected a drive of at most 4 GiB to be cut"));
     }
     let behaviour = Behaviour {
-        commit_interval: HURRIED.2,
+        commit_interval: Some(HURRIED.2),
     };
     let none = "expected a stack with a file system, since cuts are judged by what files hold";
     let explored = hosts::visit(

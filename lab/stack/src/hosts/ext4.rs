@@ -30,6 +30,7 @@ pub struct Ext4 {
 impl Ext4 {
     pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
+        let usual = Options::default();
         let options = Options {
             mode: match () {
                 () if has("journal") => Mode::Journal,
@@ -39,8 +40,8 @@ impl Ext4 {
             discard: has("discard"),
             placed: true,
             origin: FILE_SYSTEM,
-            commit_interval: behaviour.commit_interval,
-            ..Options::default()
+            commit_interval: behaviour.commit_interval.unwrap_or(usual.commit_interval),
+            ..usual
         };
         Self { options }
     }

@@ -1,6 +1,6 @@
 //! F2FS as the host of a stack.
 
-use super::{Host, Switch};
+use super::{Behaviour, Host, Switch};
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces};
 use crash::OutsideError;
@@ -29,7 +29,7 @@ pub struct F2fs {
 }
 
 impl F2fs {
-    pub(super) fn new(switches: &[String]) -> Self {
+    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let options = MountOptions {
             discard: has("discard"),
@@ -37,6 +37,11 @@ impl F2fs {
             fills: !has("lfs"),
             origin: FILE_SYSTEM,
             ..MountOptions::default()
+        };
+        let interval = behaviour.commit_interval.unwrap_or(options.interval);
+        let options = MountOptions {
+            interval,
+            ..options
         };
         Self { options }
     }

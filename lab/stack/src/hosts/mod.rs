@@ -143,19 +143,11 @@ pub fn fit(drive: &mut DriveConfig, wants_log: bool) {
 }
 
 /// How hosts are to behave in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Age at which what has changed is made durable of its own accord.
-    pub commit_interval: Ns,
-}
-
-impl Default for Behaviour {
-    /// Five seconds, as in Linux.
-    fn default() -> Self {
-        Self {
-            commit_interval: Ns::secs(5),
-        }
-    }
+    /// Age at which what has changed is made durable of its own accord; none for that of
+    /// the file system in Linux.
+    pub commit_interval: Option<Ns>,
 }
 
 /// Something that is done with a host, whichever it is.
@@ -179,7 +171,7 @@ pub fn visit<V: Visit>(
         "bytefs" => Some(visit.on(ByteFs::new(switches, Variant::Full))),
         "bytefs-log" => Some(visit.on(ByteFs::new(switches, Variant::Log))),
         "bytefs-dual" => Some(visit.on(Undoing::dual(switches))),
-        "f2fs" => Some(visit.on(F2fs::new(switches))),
+        "f2fs" => Some(visit.on(F2fs::new(switches, behaviour))),
         "nova" => Some(visit.on(Nova)),
         "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
         _ => None,
