@@ -67,6 +67,7 @@ errnos! {
     ENODATA = 61, "no such attribute";
     EOVERFLOW = 75, "value too large";
     EOPNOTSUPP = 95, "not supported";
+    ETOOMANYREFS = 109, "too many are in use";
     EUCLEAN = 117, "the structure of the file system is damaged";
     EDQUOT = 122, "quota exceeded";
 }

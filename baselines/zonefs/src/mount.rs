@@ -1,0 +1,151 @@
+//! Making a file system, and mounting one.
+
+use crate::errors::OnError;
+use crate::file::File;
+use crate::fs::ZoneFs;
+use crate::superblock::{BLOCK, Superblock, SuperblockError};
+use host::{Purpose, Who, ZonedPort};
+use sim::Sim;
+use ssd::{Content, ZoneAction, ZoneInfo, ZoneKind, ZoneState, ZoneStatus};
+use std::cell::{Cell, RefCell};
+use units::{Extent, Origin, SECTOR};
+
+/// Sectors of a block.
+const SECTORS: u64 = BLOCK as u64 / SECTOR;
+/// Descriptors that are asked for at once.
+const REPORT: u32 = 4096;
+
+/// How to mount it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `errors=`: what an error leads to.
+    pub errors: OnError,
+    /// `explicit-open`: the zone of a file that is open to write is opened, so that no
+    /// write fails for want of an open zone.
+    pub explicit_open: bool,
+    /// `ro`.
+    pub read_only: bool,
+    /// Whom requests are booked under.
+    pub origin: Origin,
+}
+
+/// Why it could not be mounted, or made.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// It is not there, or not as it should be.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// The drive refused or failed.
+    #[error("the drive says: {0}")]
+    Drive(#[from] ZoneStatus),
+    /// Its blocks are larger than those of the file system.
+    #[error("the drive has blocks of {0} bytes, and zonefs here blocks of 4096")]
+    Blocks(u64),
+}
+
+pub(crate) const fn who(origin: Origin, purpose: Purpose) -> Who {
+    Who { origin, purpose }
+}
+
+/// Makes a file system: resets what can be, and writes the superblock.
+///
+/// # Errors
+/// What the drive says.
+pub async fn mkfs<P: ZonedPort>(
+    port: &P,
+    superblock: &Superblock,
+    origin: Origin,
+) -> Result<(), MountError> {
+    let zones = report(port).await?;
+    for zone in zones
+        .iter()
+        .filter(|zone| zone.kind == ZoneKind::Sequential)
+    {
+        let ends = [ZoneState::Empty, ZoneState::ReadOnly, ZoneState::Offline];
+        if !ends.contains(&zone.state) {
+            port.manage(zone.zone, ZoneAction::Reset).await?;
+        }
+    }
+    let block = superblock.encode();
+    let extent = Extent::new(0, SECTORS as u32);
+    let who = who(origin, Purpose::Superblock);
+    port.write(extent, Content::Bytes(&block), who, true)
+        .await?;
+    if zones
+        .first()
+        .is_some_and(|zone| zone.kind == ZoneKind::Sequential)
+    {
+        port.manage(0, ZoneAction::Finish).await?;
+    }
+    port.flush().await?;
+    Ok(())
+}
+
+async fn report<P: ZonedPort>(port: &P) -> Result<Vec<ZoneInfo>, MountError> {
+    let limits = port.limits();
+    if limits.block != SECTORS {
+        return Err(MountError::Blocks(limits.block * SECTOR));
+    }
+    let mut zones = Vec::new();
+    for first in (0..limits.zones).step_by(REPORT as usize) {
+        zones.extend(port.report(first, REPORT).await?);
+    }
+    Ok(zones)
+}
+
+/// Closes a zone that somebody has left open, so that those which are open are those of
+/// this mount. One that was not written would stay active if it were closed.
+//= zonefs 6
+async fn close<P: ZonedPort>(port: &P, zone: &ZoneInfo) -> Result<(), ZoneStatus> {
+    let open = [ZoneState::ImplicitlyOpen, ZoneState::ExplicitlyOpen];
+    if zone.kind == ZoneKind::Conventional || !open.contains(&zone.state) {
+        return Ok(());
+    }
+    let action = match zone.written() {
+        0 => ZoneAction::Reset,
+        _ => ZoneAction::Close,
+    };
+    port.manage(zone.zone, action).await
+}
+
+impl<P: ZonedPort> ZoneFs<P> {
+    /// Mounts what is on `port`.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it.
+    pub async fn mount(sim: &Sim, port: P, options: Options) -> Result<Self, MountError> {
+        let zones = report(&port).await?;
+        let mut block = [0; BLOCK];
+        let extent = Extent::new(0, SECTORS as u32);
+        let reader = who(options.origin, Purpose::Superblock);
+        port.read(extent, &mut block.as_mut_slice(), reader).await?;
+        let superblock = Superblock::decode(&block)?;
+        let looks = (superblock.perm, (superblock.uid, superblock.gid));
+        //= zonefs 2
+        // The zone of the superblock is nobody's file.
+        let rest = zones.get(1..).unwrap_or_default();
+        let together = |a: &ZoneInfo, b: &ZoneInfo| {
+            superblock.aggregates && a.kind == b.kind && a.kind == ZoneKind::Conventional
+        };
+        let mut files = [Vec::new(), Vec::new()];
+        for zones in rest.chunk_by(together) {
+            let file = File::new(sim, zones, looks);
+            close(&port, &zones[0]).await?;
+            files[file.group as usize].push(file);
+        }
+        let limits = port.limits();
+        let is_limited = limits.max_open > 0 || limits.max_active > 0;
+        Ok(Self {
+            sim: sim.clone(),
+            read_only: Cell::new(options.read_only),
+            options: Options {
+                // With no limit there is nothing to keep open.
+                explicit_open: options.explicit_open && is_limited,
+                ..options
+            },
+            port,
+            files,
+            refused: RefCell::default(),
+        })
+    }
+}

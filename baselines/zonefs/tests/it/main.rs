@@ -1,0 +1,7 @@
+//! zonefs over a zoned drive, and over one that fails.
+
+mod bench;
+mod calls;
+mod failing;
+mod limits;
+mod superblock;
