@@ -58,6 +58,7 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
         &["none/out.img", "directory"],
     );
     bench.refuses("drive export d.flash .", &["directory"]);
+    bench.refuses("drive info /dev/null", &["/dev/null", "found a device"]);
     let faulty = "preset = \"block\"\ncapacity = \"64MiB\"\n[faults]\nprogram_failures = 1000000\n";
     bench.write("faulty.toml", faulty);
     bench.done("drive create f.flash --preset faulty.toml");

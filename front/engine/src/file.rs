@@ -8,7 +8,7 @@ use ssd::image::{self, ImageError, Opened};
 use ssd::{DriveConfig, DriveMedia};
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -43,6 +43,9 @@ pub enum FileError {
     /// It is a directory.
     #[error("expected a file, found a directory")]
     Directory,
+    /// It is a terminal or the like.
+    #[error("expected a file, found a device")]
+    Device,
 }
 
 /// What a drive's file is opened for.
@@ -123,6 +126,10 @@ impl DriveFile {
             .read(true)
             .write(access == Access::Change)
             .open(path)?;
+        // A terminal would be waited for.
+        if file.metadata()?.file_type().is_char_device() {
+            return Err(FileError::Device);
+        }
         if !try_lock(&file, access)? {
             let shared = try_lock(&file, Access::Look)?;
             return Ok(if shared { Tried::Shared } else { Tried::InUse });
