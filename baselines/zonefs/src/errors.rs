@@ -1,5 +1,7 @@
 //! What becomes of a file after an input or output error.
 
+use std::str::FromStr;
+
 /// How the file system was mounted: `errors=`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
@@ -12,6 +14,23 @@ pub enum OnError {
     ZoneOffline,
     /// The file is as long as the drive says, and goes on.
     Repair,
+}
+
+impl FromStr for OnError {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        Ok(match word {
+            "remount-ro" => Self::RemountReadOnly,
+            "zone-ro" => Self::ZoneReadOnly,
+            "zone-offline" => Self::ZoneOffline,
+            "repair" => Self::Repair,
+            _ => {
+                let expected = "expected remount-ro, zone-ro, zone-offline or repair";
+                return Err(format!("errors={word}: {expected}"));
+            }
+        })
+    }
 }
 
 /// What a zone can still do.

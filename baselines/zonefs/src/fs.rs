@@ -9,7 +9,7 @@ use crate::mount::{Options, who};
 use crate::superblock::BLOCK;
 use host::{Purpose, Who, ZonedPort};
 use sim::Sim;
-use ssd::{Content, ZoneAction, ZoneState, ZoneStatus};
+use ssd::{Content, ZoneAction, ZoneLimits, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
 use units::{Extent, SECTOR};
 use vfs::{Errno, Result};
@@ -58,6 +58,18 @@ impl<P: ZonedPort> ZoneFs<P> {
 
     fn file(&self, (group, number): (Group, usize)) -> Result<&File> {
         self.files[group as usize].get(number).ok_or(Errno::ENOENT)
+    }
+
+    /// What the zones of the drive allow.
+    #[must_use]
+    pub fn limits(&self) -> ZoneLimits {
+        self.port.limits()
+    }
+
+    /// Whether a file can be read: its zone is not gone.
+    #[must_use]
+    pub fn is_readable(&self, name: (Group, usize)) -> bool {
+        self.file(name).is_ok_and(|file| file.reads.get())
     }
 
     /// What `stat` says of a file.

@@ -122,6 +122,12 @@ impl Device {
         &self.drive
     }
 
+    /// Whether a write is a promise: the drive has power-loss protection.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.protected
+    }
+
     /// The counters of the drive over its life until now.
     ///
     /// # Errors

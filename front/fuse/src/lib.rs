@@ -1,5 +1,6 @@
 //! What the kernel sees of Flashloom through FUSE: a drive as one file
-//! ([`DriveFs`]), or a file system of ours ([`VolumeFs`]).
+//! ([`DriveFs`]), a file system of ours ([`VolumeFs`]), or its zones as files
+//! ([`ZonesFs`]).
 //!
 //! This crate translates calls of the kernel to requests of [`engine`] and their
 //! errors to numbers.
@@ -42,6 +43,27 @@
 //! it promises nothing. Files without a name (`O_TMPFILE`) are not there: the
 //! library that speaks FUSE does not know them. Nor are access control lists: the
 //! attributes that hold them are refused with `EOPNOTSUPP`.
+//!
+//! # Zones as files
+//!
+//! A zoned drive with a zonefs is mounted as Linux mounts it. `.zones.json`, which no
+//! listing shows, has what Linux has in `/sys/fs/zonefs`, each zone, and what was refused
+//! last for want of zones.
+//!
+//! Where FUSE does not let us be Linux' zonefs:
+//!
+//! - A shared mapping of a sequential file that is open to write is refused with
+//!   `ENODEV` and not with `EINVAL`.
+//! - To seek behind the end of a file is no error.
+//! - A direct read or write of more than 1 MiB comes in pieces, one after the other: if
+//!   the last one is not of whole blocks, those before it are carried out; if the memory
+//!   does not begin at a page, it is refused with `EINVAL`.
+//! - Asynchronous requests of one file are carried out one after the other.
+//! - Once the zone of a file is offline, who has opened it before without `O_DIRECT`
+//!   reads nothing more, rather than `EPERM`.
+//! - `statfs` names FUSE as the type, and an `errors=` that made the file system
+//!   read-only is seen in `.zones.json` and not in the table of mounts.
+//! - The times of reads are not noted, and there are no swap files.
 
 mod answer;
 mod drive;
@@ -51,6 +73,7 @@ mod session;
 mod tasks;
 mod translate;
 mod volume;
+mod zones;
 
 pub use answer::VolumeFs;
 pub use drive::{DRIVE_NAME, DriveFs};
@@ -58,3 +81,4 @@ pub use options::MountOptions;
 pub use session::{End, MountError, Mounted, Show, mount};
 pub use translate::timestamp;
 pub use volume::{CloseError, Volume};
+pub use zones::{Zones, ZonesFs};

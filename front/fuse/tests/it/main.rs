@@ -5,3 +5,4 @@ mod file;
 mod mounts;
 mod support;
 mod volume;
+mod zones;

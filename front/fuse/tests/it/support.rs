@@ -197,7 +197,7 @@ impl Drop for ShownVolume {
     }
 }
 
-fn unmount(mount: &std::path::Path) -> bool {
+pub(crate) fn unmount(mount: &std::path::Path) -> bool {
     let root = nix::unistd::geteuid().is_root();
     let mut command = Command::new(if root { "umount" } else { "fusermount3" });
     if std::thread::panicking() {
