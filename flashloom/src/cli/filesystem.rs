@@ -5,8 +5,9 @@ use super::bench::Bench;
 use super::failure::Failure;
 use super::file;
 use super::output::{self, Shown};
+use super::zonefs;
 use clap::{Args, ValueEnum};
-use engine::Access;
+use engine::{Access, DriveFile};
 use extfs::ext4::{self, Options};
 use extfs::lines::undo;
 use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, pmfs};
@@ -40,6 +41,9 @@ pub(crate) enum Kind {
     /// PMFS, in place on a drive that is read and written by bytes; the format is that
     /// of ext4
     Pmfs,
+    /// zonefs, on a zoned drive: each zone as a file, by the rules of Linux
+    #[value(name = "zonefs")]
+    ZoneFs,
 }
 
 impl Kind {
@@ -52,19 +56,20 @@ impl Kind {
             Self::F2fs => "f2fs",
             Self::Nova => "nova",
             Self::Pmfs => "pmfs",
+            Self::ZoneFs => "zonefs",
         }
     }
 
     /// Whether its format is that of ext4.
     const fn is_ext4(self) -> bool {
-        !matches!(self, Self::F2fs | Self::Nova)
+        !matches!(self, Self::F2fs | Self::Nova | Self::ZoneFs)
     }
 
     /// Bytes of an inode, if nobody says how many.
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
-            Self::F2fs => BLOCK as u16,
+            Self::F2fs | Self::ZoneFs => BLOCK as u16,
             Self::ByteFs | Self::ByteFsDual | Self::Nova | Self::Pmfs => 128,
         }
     }
@@ -106,7 +111,10 @@ pub(crate) struct Mkfs {
     /// The drive file
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
-    /// A name for it, up to 16 bytes
+    /// How its files are, for zonefs: aggr_cnv, uid=N, gid=N, perm=MODE
+    #[arg(short, long, value_name = "LIST")]
+    options: Option<zonefs::Format>,
+    /// A name for it, up to 16 bytes; 32 for zonefs
     #[arg(long, default_value = "")]
     label: String,
     /// Size of the journal; chosen by the size of the drive if not given, and none for
@@ -148,6 +156,9 @@ impl Mkfs {
     pub(crate) fn run(&self) -> Answer {
         let mut file = file::open(&self.path, Access::Change)?;
         let bench = Bench::load(&self.path, &file)?;
+        if matches!(self.kind, Kind::ZoneFs) {
+            return self.make_zones(file, &bench);
+        }
         let drive = self.kind.fit(&self.path, &bench.config)?;
         let bench = bench.with_front(&self.path, drive)?;
         let options = self.options(&bench)?;
@@ -178,6 +189,7 @@ impl Mkfs {
                     };
                     lfs::format(&port, &options).await.map_err(|e| said(&e))
                 }
+                Kind::ZoneFs => unreachable!("it was made before"),
                 Kind::Nova => {
                     let options = novafs::MkfsOptions {
                         now: options.now,
@@ -194,12 +206,29 @@ impl Mkfs {
         self.shown.answer("flashloom.mkfs/1", &made, text)
     }
 
-    fn options(&self, bench: &Bench) -> Result<MkfsOptions, Failure> {
+    /// Makes files of zones.
+    fn make_zones(&self, mut file: DriveFile, bench: &Bench) -> Answer {
+        self.refuse_what_ext4_has()?;
+        let uuid = stamped(self.identities()());
+        let format = self.options.clone().unwrap_or_default();
+        let made = zonefs::make(bench, &self.path, format.named(&self.label, uuid)?)?;
+        let saved = file.save(&bench.config, &bench.shutdown());
+        saved.map_err(|e| Failure::at(&self.path, e))?;
+        let text = |_| made.told();
+        self.shown.answer("flashloom.mkfs/1", &made, text)
+    }
+
+    /// Random identities, one after the other.
+    fn identities(&self) -> impl FnMut() -> [u8; 16] {
         let mut identity = Seed(self.seed.unwrap_or(1)).stream("mkfs");
-        let mut bytes = || {
+        move || {
             let (high, low) = (identity.next_u64(), identity.next_u64());
             (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
-        };
+        }
+    }
+
+    fn options(&self, bench: &Bench) -> Result<MkfsOptions, Failure> {
+        let mut bytes = self.identities();
         let new = MkfsOptions::new(bench.config.capacity.0 / BLOCK as u64);
         let mut options = MkfsOptions {
             // What a random identity looks like by RFC 4122.
@@ -211,6 +240,10 @@ impl Mkfs {
             inode_size: self.inode_size.unwrap_or(self.kind.inode_size()),
             ..new
         };
+        if self.options.is_some() {
+            let reason = format!("{} has no options of zonefs", self.kind.name());
+            return Err(Failure::new(reason));
+        }
         if !self.kind.is_ext4() {
             self.refuse_what_ext4_has()?;
             options.journal_blocks = None;
@@ -231,12 +264,11 @@ impl Mkfs {
     }
 
     fn refuse_what_ext4_has(&self) -> Result<(), Failure> {
+        let zones = matches!(self.kind, Kind::ZoneFs);
+        let named = zones || matches!(self.kind, Kind::F2fs);
         let given = [
-            (
-                "label",
-                !self.label.is_empty() && !matches!(self.kind, Kind::F2fs),
-            ),
-            ("seed", self.seed.is_some()),
+            ("label", !self.label.is_empty() && !named),
+            ("seed", self.seed.is_some() && !zones),
             ("choice of the size of inodes", self.inode_size.is_some()),
             ("fixed number of inodes", self.bytes_per_inode.is_some()),
             ("journal of blocks", self.journal.is_some()),
@@ -322,6 +354,7 @@ impl Fsck {
             Kind::F2fs => finish(&bench, &self.path, roll_forward(sim, port))?,
             Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
             Kind::Pmfs | Kind::ByteFsDual => finish(&bench, &self.path, undo_lines(sim, port))?,
+            Kind::ZoneFs => finish(&bench, &self.path, zonefs::check(sim, port))?,
         };
         let (replayed, mut findings) = match recovery {
             Ok(replayed) => (replayed, Vec::new()),
@@ -359,6 +392,7 @@ impl Fsck {
                 let found = novafs::check(image);
                 found.iter().map(ToString::to_string).collect()
             }
+            Kind::ZoneFs => Vec::new(),
             _ => check(image).iter().map(Finding::to_string).collect(),
         }
     }

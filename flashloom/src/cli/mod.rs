@@ -23,6 +23,7 @@ mod run;
 mod serve;
 mod shipped;
 mod trace;
+mod zonefs;
 mod zones;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -5,15 +5,17 @@ use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
 use super::filesystem::Kind;
+use super::zonefs;
 use clap::{Args, ValueEnum};
 use engine::{Device, Engine, FileError, Handle, Signals, finish};
-use fuse::{CloseError, MountOptions, Show, Volume, VolumeFs};
+use fuse::{CloseError, MountOptions, Mounted, Show, Volume, VolumeFs};
 use host::{BlockDevice, HostConfig, HostError};
 use sim::Kernel;
 use stack::hosts::{self, Behaviour, Host, Visit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::str::FromStr;
 use std::time::SystemTime;
 use units::{Bytes, MIB};
 use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
@@ -31,19 +33,54 @@ pub(crate) struct Mount {
     kind: Kind,
     /// The drive file
     #[arg(value_name = "DRIVE")]
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// The directory to mount on, until it is unmounted
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     /// How to mount it, as `mount` takes it: ro, nosuid, nodev, noexec, noatime,
-    /// strictatime, nodiratime and their opposites
+    /// strictatime, nodiratime and their opposites; for zonefs also explicit-open and
+    /// errors=remount-ro, zone-ro, zone-offline or repair
     #[arg(short, long, value_name = "LIST", default_value = "rw")]
-    options: MountOptions,
+    pub(super) options: Words,
     /// What becomes of the contents of files when the power is cut
     #[arg(long, value_enum, default_value = "ordered")]
     data: Data,
     #[command(flatten)]
-    run: Run,
+    pub(super) run: Run,
+}
+
+/// How a file system is mounted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Words {
+    /// What any of them takes.
+    pub(super) all: MountOptions,
+    /// What zonefs takes.
+    zones: ::zonefs::Options,
+    /// The first word for that.
+    alone: Option<String>,
+}
+
+impl FromStr for Words {
+    type Err = String;
+
+    fn from_str(list: &str) -> Result<Self, String> {
+        let mut words = Self::default();
+        let mut all = Vec::new();
+        for word in list.split(',') {
+            match word.split_once('=') {
+                Some(("errors", then)) => words.zones.errors = then.parse()?,
+                None if word == "explicit-open" => words.zones.explicit_open = true,
+                _ => {
+                    all.push(word);
+                    continue;
+                }
+            }
+            words.alone.get_or_insert_with(|| word.to_owned());
+        }
+        words.all = all.join(",").parse()?;
+        words.zones.read_only = words.all.read_only;
+        Ok(words)
+    }
 }
 
 /// How contents of files go to a drive.
@@ -59,7 +96,7 @@ enum Data {
 
 /// Why a file system could not be mounted.
 #[derive(Debug, thiserror::Error)]
-enum MountError {
+pub(super) enum MountError {
     #[error(transparent)]
     Drive(#[from] FileError),
     #[error(transparent)]
@@ -84,6 +121,13 @@ impl Mount {
             signals,
         };
         let switches = self.switches()?;
+        if matches!(self.kind, Kind::ZoneFs) {
+            return zonefs::mount(self, self.options.zones, on.signals);
+        }
+        if let Some(word) = &self.options.alone {
+            let kind = self.kind.name();
+            return Err(Failure::new(format!("{kind} has no option {word}")));
+        }
         let mounted = hosts::visit(self.kind.name(), &switches, Behaviour::default(), on);
         mounted.unwrap_or_else(|| Err(Failure::new("there is no such file system")))
     }
@@ -113,9 +157,15 @@ impl Mount {
         let mounted = fuse::mount(
             filesystem,
             &self.dir,
-            Show::FileSystem(&name, self.options),
+            Show::FileSystem(&name, self.options.all),
             signals,
         )?;
+        self.wait(mounted)
+    }
+
+    /// Waits until it is unmounted.
+    pub(super) fn wait(&self, mounted: Mounted) -> Result<(), Failure> {
+        let name = self.path.display();
         self.run.tell(&format!(
             "the file system on {name} is {}; it is there until that is unmounted or this is \
              interrupted",
@@ -137,7 +187,7 @@ impl Visit for OnHost<'_> {
     fn on<H: Host>(self, host: H) -> Self::Out {
         let mount = self.mount;
         let at = |e: &dyn std::fmt::Display| Failure::at(&mount.path, e);
-        let (path, options) = (mount.path.clone(), mount.options);
+        let (path, options) = (mount.path.clone(), mount.options.all);
         let started: Result<_, MountError> = Engine::start(
             mount.run.pace(),
             move |kernel| mount_on(kernel, host, &path, options),

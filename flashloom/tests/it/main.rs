@@ -12,6 +12,7 @@ mod refusals;
 mod reproduce;
 mod runs;
 mod serve;
+mod zonefs;
 
 use serde_json::Value;
 use std::fs;
