@@ -153,13 +153,13 @@ fn a_killed_mount_has_what_was_forced_and_sizes_are_write_pointers() {
     }
     served.start();
     let root = served.bench.path("m");
-    for number in 0..4 {
+    for (number, contents) in contents.iter().enumerate() {
         let found = fs::read(root.join(format!("seq/{number}"))).expect("it is there");
-        assert!(found == contents[number], "seq/{number}");
+        assert!(found == *contents, "seq/{number}");
     }
     assert_eq!(fs::metadata(root.join("seq/4")).expect("there").size(), 0);
     let hurried = fs::read(root.join("seq/5")).expect("it is there");
-    assert!(hurried.len() % 4096 == 0 && hurried.iter().all(|&byte| byte == 7));
+    assert!(hurried.len().is_multiple_of(4096) && hurried.iter().all(|&byte| byte == 7));
     let table = fs::read(root.join(".zones.json")).expect("it is there");
     let table: serde_json::Value = serde_json::from_slice(&table).expect("a document");
     assert_eq!(table["nr_wro_seq_files"], 0);
