@@ -14,6 +14,12 @@ use vfs::{
 };
 
 impl<P: Persist> LfsFs<P> {
+    /// Sections that were cleaned since it was mounted.
+    #[must_use]
+    pub fn cleaned(&self) -> u64 {
+        self.core.cleaned.get()
+    }
+
     /// The strategy.
     #[must_use]
     pub fn persist(&self) -> &P {

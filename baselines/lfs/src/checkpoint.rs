@@ -66,7 +66,7 @@ impl<P: Persist> Core<P> {
         for buf in bufs {
             let log = log_of(&buf.bytes(), dirs.contains(&buf.ino));
             let (addr, bytes) = self.place_node(buf, log, forced)?;
-            by_log[log as usize].push((addr, Payload::Bytes(Arc::from(bytes))));
+            by_log[log as usize].push((addr, Payload::Bytes(bytes)));
         }
         for log in Log::ALL {
             let placed = std::mem::take(&mut by_log[log as usize]);
@@ -101,7 +101,7 @@ impl<P: Persist> Core<P> {
         buf: &NodeBuf,
         log: Log,
         forced: Option<u32>,
-    ) -> Result<(u32, Box<Block>)> {
+    ) -> Result<(u32, Arc<Block>)> {
         let entry = self.nat.borrow().get(buf.nid).ok_or(Errno::EUCLEAN)?;
         let owner = Owner {
             nid: buf.nid,
@@ -134,7 +134,7 @@ impl<P: Persist> Core<P> {
         });
         buf.dirty.set(false);
         self.nodes.borrow_mut().dirty.remove(&(buf.ino, buf.nid));
-        let bytes = Box::new(*buf.bytes());
+        let bytes = Arc::new(*buf.bytes());
         Ok((addr, bytes))
     }
 
@@ -287,8 +287,8 @@ impl<P: Persist> Core<P> {
             }
             buf.edit(|bytes| node::set_addr(bytes, at, given.addr));
             self.soil(&buf);
-            let bytes = Box::new(**block.bytes.borrow());
-            placed.push((given.addr, Payload::Bytes(Arc::from(bytes))));
+            let bytes = Arc::new(**block.bytes.borrow());
+            placed.push((given.addr, Payload::Bytes(bytes)));
             self.dirs.borrow_mut().clean(ino, index);
         }
         self.write_placed(placed, Log::HotData, Purpose::Directory)
@@ -453,7 +453,6 @@ impl<P: Persist> Core<P> {
             if core.settled.get() < core.changes.get() && !core.failed.get() {
                 // A failure ends all changes; whoever forces is told.
                 let _ = core.force_all().await;
-                core.clean_quietly().await;
             }
         });
     }

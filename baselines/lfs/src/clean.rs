@@ -1,12 +1,16 @@
 //! Cleaning: what is in use in a section is moved, so that the section becomes free.
 //!
 //! In the foreground, when free sections are so few that what is dirty might not find
-//! room, the section with the least in use is cleaned; in the background, after a
-//! checkpoint that nobody has asked for, the one with the best ratio of cost and benefit,
-//! if there is much to gain. Which one is a pure function of a view.
+//! room, the section with the least in use is cleaned, and whoever is about to change
+//! something waits for it; in the background, while nobody changes anything, the one with
+//! the best ratio of cost and benefit. Which one is a pure function of a view.
 //!
-//! Invariant: cleaning is alone, so that what it moves is where it was found; a block
-//! whose owner does not lead to it is damage, and is not moved.
+//! Other calls go on meanwhile. Each block is moved within an operation of its own, that
+//! of a file under the turn of the file; only the checkpoint that frees sections is alone.
+//!
+//! Invariants: one section is cleaned at a time, and no log goes on in it; so a block in
+//! it that is in use has the owner that it had when cleaning began. One whose owner does
+//! not lead to it is about to be led to, or damage, and is not moved.
 
 use crate::format::{SEG_BLOCKS, node, path};
 use crate::fs::Core;
@@ -15,6 +19,7 @@ use crate::persist::{Log, Persist};
 use host::Purpose;
 use nand::Payload;
 use std::rc::Rc;
+use units::Ns;
 use vfs::{DirtyPage, Errno, FileKind, Result};
 
 /// Sections that one round of cleaning in the foreground takes at most before it makes
@@ -103,12 +108,14 @@ impl<P: Persist> Core<P> {
         if self.has_room() || self.failed.get() {
             return Ok(());
         }
-        let _alone = self.alone().await;
+        let _cleaner = self.cleaner.acquire(1).await;
         while !self.has_room() && !self.failed.get() {
             let before = self.segments.borrow().free_sections();
             if self.segments.borrow().waiting_sections() == 0 && !self.clean_round().await? {
                 break;
             }
+            let _alone = self.alone().await;
+            self.ensure_sound()?;
             self.checkpoint(false).await?;
             if self.segments.borrow().free_sections() <= before {
                 break;
@@ -154,26 +161,58 @@ impl<P: Persist> Core<P> {
         unused > counts.user_blocks * 40 / 100 && free < unused * 40 / 100
     }
 
-    /// Cleans a section in the background, if that is worth it.
-    pub(crate) async fn clean_quietly(&self) {
-        if !self.is_worn() {
+    /// Has sections cleaned while nobody changes anything, one after each wait, until
+    /// there is none to gain from. Waits become longer while there is little to gain.
+    pub(crate) fn arm_cleaning(&self) {
+        if self.clean_armed.replace(true) {
             return;
         }
-        let _alone = self.alone().await;
-        if let Some(section) = cost_benefit(&self.candidates())
-            && self.clean(section).await.is_ok()
-        {
-            // A failure ends all changes; whoever forces is told.
-            let _ = self.checkpoint(false).await;
-        }
+        let (me, sim, least) = (self.me.clone(), self.sim.clone(), self.settings.cleaning);
+        self.sim.spawn_detached(async move {
+            let mut wait = least;
+            loop {
+                sim.sleep(wait).await;
+                let Some(core) = me.upgrade() else { return };
+                let idle = core.is_idle();
+                wait = match idle && core.is_worn() {
+                    true => least,
+                    false => Ns(least.0 * 2),
+                };
+                // A failure ends all changes; whoever forces is told.
+                if idle && !matches!(core.clean_quietly().await, Ok(true)) {
+                    return core.clean_armed.set(false);
+                }
+            }
+        });
     }
 
-    /// Moves all that is in use in a section. The caller is alone, and makes a
-    /// checkpoint afterwards.
+    /// Whether nobody has begun to change anything for a sixth of the least wait: 5 s of
+    /// 30 s, as in Linux.
+    fn is_idle(&self) -> bool {
+        self.sim.now().0 - self.begun.get().0 >= self.settings.cleaning.0 / 6
+    }
+
+    /// Cleans a section in the background; whether there was any to gain from. The next
+    /// checkpoint frees it.
+    async fn clean_quietly(&self) -> Result<bool> {
+        let _cleaner = self.cleaner.acquire(1).await;
+        if self.failed.get() || !self.has_room() {
+            return Ok(false);
+        }
+        let Some(section) = cost_benefit(&self.candidates()) else {
+            return Ok(false);
+        };
+        self.clean(section).await?;
+        Ok(true)
+    }
+
+    /// Moves all that is in use in a section. The caller is the cleaner, and sees to it
+    /// that there is a checkpoint afterwards.
     async fn clean(&self, section: u32) -> Result<()> {
         self.segments.borrow_mut().cleaning = Some(section);
         let done = self.empty(section).await;
         self.segments.borrow_mut().cleaning = None;
+        self.cleaned.set(self.cleaned.get() + 1);
         done
     }
 
@@ -184,48 +223,81 @@ impl<P: Persist> Core<P> {
             if entry.valid == 0 {
                 continue;
             }
-            let owners = self.owners_of(segment).await?;
+            let owners = {
+                let _operation = self.look().await;
+                self.owners_of(segment).await?
+            };
+            let mut nodes = Vec::new();
             for at in 0..SEG_BLOCKS {
                 let addr = self.geometry.addr_of(segment, at);
+                let _operation = self.look().await;
+                self.ensure_sound()?;
                 if !self.segments.borrow().is_valid(addr) {
                     continue;
                 }
                 let owner = owners[at as usize];
                 if entry.log >= Log::HotNode as u8 {
-                    self.move_node(owner.nid, addr).await?;
+                    nodes.extend(self.take_node(owner.nid, addr).await?);
                 } else {
                     self.move_page(owner.nid, usize::from(owner.at), addr)
                         .await?;
                 }
             }
+            self.write_moved(nodes).await?;
         }
-        // What was made dirty goes to other places here, so that the section is empty.
-        let dirty: Vec<Rc<NodeBuf>> = {
-            let nodes = self.nodes.borrow();
-            nodes
-                .dirty
-                .iter()
-                .filter_map(|(_, nid)| nodes.get(*nid))
-                .collect()
-        };
-        self.write_nodes(&dirty, None).await
-    }
-
-    async fn move_node(&self, nid: u32, addr: u32) -> Result<()> {
-        if self.nat_entry(nid).await?.addr != addr {
-            return Err(Errno::EUCLEAN);
-        }
-        let buf = self.node(nid).await?;
-        self.soil(&buf);
         Ok(())
     }
 
-    async fn move_page(&self, nid: u32, at: usize, addr: u32) -> Result<()> {
-        let buf = self.node(nid).await?;
-        if buf.addr(at) != addr {
-            return Err(Errno::EUCLEAN);
+    /// What there is of `found`, unless the block at `addr` was freed meanwhile.
+    fn unless_freed<T>(&self, addr: u32, found: Result<T>) -> Result<Option<T>> {
+        match self.segments.borrow().is_valid(addr) {
+            true => found.map(Some),
+            false => Ok(None),
         }
-        let inode = self.node(buf.ino).await?;
+    }
+
+    /// The node at `addr`, made dirty so that it goes elsewhere.
+    async fn take_node(&self, nid: u32, addr: u32) -> Result<Option<Rc<NodeBuf>>> {
+        let entry = self.nat_entry(nid).await?;
+        if entry.addr != addr {
+            return Ok(None);
+        }
+        let found = self.node(nid).await;
+        let found = self.unless_freed(addr, found)?;
+        if let Some(buf) = &found {
+            self.soil(buf);
+        }
+        Ok(found)
+    }
+
+    /// Writes nodes that were taken and that nobody has written or freed since.
+    async fn write_moved(&self, nodes: Vec<Rc<NodeBuf>>) -> Result<()> {
+        let _operation = self.look().await;
+        let _chain = self.chain.acquire(1).await;
+        let mut inodes = Vec::new();
+        for buf in &nodes {
+            inodes.push(self.node(buf.ino).await);
+        }
+        // From here on there is no wait before all have their places.
+        let known = |nid: u32| self.nodes.borrow().get(nid).is_some();
+        let left = nodes.into_iter().zip(&inodes);
+        let left = left.filter(|(buf, inode)| inode.is_ok() && buf.dirty.get() && known(buf.nid));
+        let left: Vec<Rc<NodeBuf>> = left.map(|(buf, _)| buf).collect();
+        self.ensure_sound()?;
+        self.write_nodes(&left, None).await
+    }
+
+    async fn move_page(&self, nid: u32, at: usize, addr: u32) -> Result<()> {
+        let found = self.node(nid).await;
+        let Some(buf) = self.unless_freed(addr, found)? else {
+            return Ok(());
+        };
+        let found = self.node(buf.ino).await;
+        let Some(inode) = self.unless_freed(addr, found)? else {
+            return Ok(());
+        };
+        let turn = inode.turn(&self.sim).clone();
+        let _turn = turn.acquire(1).await;
         let (kind, addrs) = {
             let bytes = inode.bytes();
             (
@@ -233,14 +305,17 @@ impl<P: Persist> Core<P> {
                 node::addrs(&bytes),
             )
         };
+        let leads = || self.segments.borrow().is_valid(addr) && buf.addr(at) == addr;
+        if !leads() {
+            return Ok(());
+        }
         if kind == Some(FileKind::Directory) {
             let first = path::first_page(node::offset_of(&buf.bytes()), addrs);
             let index = first.ok_or(Errno::EUCLEAN)? + at as u64;
-            let block = self
-                .dir_block_of(&inode, index)
-                .await?
-                .ok_or(Errno::EUCLEAN)?;
-            self.soil_block(inode.ino, index, &block);
+            let block = self.dir_block_of(&inode, index).await?;
+            if let Some(block) = block.filter(|_| leads()) {
+                self.soil_block(inode.ino, index, &block);
+            }
             return Ok(());
         }
         let mut page = [Payload::Zero];
@@ -254,6 +329,11 @@ impl<P: Persist> Core<P> {
         };
         let places = [(Rc::clone(&buf), at, &page)];
         let addrs = self.write_new(&places, Log::ColdData, who).await?;
+        // To remove a file takes no turn.
+        if !leads() {
+            self.segments.borrow_mut().free_block(addrs[0]);
+            return Ok(());
+        }
         self.segments.borrow_mut().free_block(addr);
         buf.edit(|bytes| node::set_addr(bytes, at, addrs[0]));
         self.soil(&buf);

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a verb that changes or reads anything is within an *operation*, and a
 //! checkpoint or cleaning within none; so a checkpoint is of one instant. Whoever needs
-//! both begins an operation first and then waits for the turn of a file.
+//! both begins an operation first and then waits for the turn of a file. The cleaner is
+//! waited for before either.
 
 use crate::dir::DirCache;
 use crate::format::nat::NatEntry;
@@ -28,6 +29,7 @@ const OPERATIONS: usize = 1 << 16;
 pub(crate) struct Settings {
     pub(crate) origin: Origin,
     pub(crate) interval: Ns,
+    pub(crate) cleaning: Ns,
     pub(crate) discard: bool,
 }
 
@@ -103,6 +105,14 @@ pub(crate) struct Core<P: Persist> {
     pub(crate) since: RefCell<Since>,
     /// Whether somebody waits to make a checkpoint of its own accord.
     pub(crate) armed: Cell<bool>,
+    /// Held by who cleans; waited for before an operation.
+    pub(crate) cleaner: Semaphore,
+    /// Whether somebody waits to clean in the background.
+    pub(crate) clean_armed: Cell<bool>,
+    /// When somebody last began to change something.
+    pub(crate) begun: Cell<Ns>,
+    /// Sections that were cleaned.
+    pub(crate) cleaned: Cell<u64>,
     /// Something could not be written: nothing is written any more.
     pub(crate) failed: Cell<bool>,
     pub(crate) generation: Cell<u32>,
@@ -180,6 +190,10 @@ impl<P: Persist> Core<P> {
             settled: Cell::new(0),
             since: RefCell::new(Since::after(parts.counts)),
             armed: Cell::new(false),
+            cleaner: Semaphore::new(sim, 1),
+            clean_armed: Cell::new(false),
+            begun: Cell::new(Ns::ZERO),
+            cleaned: Cell::new(0),
             failed: Cell::new(false),
             generation: Cell::new(parts.version as u32),
         })
@@ -196,6 +210,7 @@ impl<P: Persist> Core<P> {
         self.make_room().await?;
         let permit = self.operations.acquire(1).await;
         self.ensure_sound()?;
+        self.begun.set(self.sim.now());
         Ok(permit)
     }
 
@@ -224,6 +239,7 @@ impl<P: Persist> Core<P> {
     pub(crate) fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
         self.arm();
+        self.arm_cleaning();
     }
 
     /// Time that the file system was mounted, in seconds.
@@ -308,9 +324,9 @@ impl<P: Persist> Core<P> {
     pub(crate) fn private(&self, buf: Rc<NodeBuf>) -> Private {
         let size = node::SIZE.get(&buf.bytes()[..]);
         Private {
+            turn: buf.turn(&self.sim).clone(),
             buf,
             disk_size: Cell::new(size),
-            turn: Semaphore::new(&self.sim, 1),
             promised: Cell::new(false),
         }
     }

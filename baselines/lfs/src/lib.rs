@@ -16,8 +16,8 @@
 //!   name and forced, as in Linux; no directory is, nor what is in it.
 //! - Bytes of the medium are not trusted: they are refused with an error, and no walk over
 //!   them is longer than the medium is large.
-//! - Whoever needs more than one waits in this order: for the operation, for the turn of a
-//!   file, for the chain of nodes.
+//! - Whoever needs more than one waits in this order: for the cleaner, for the operation,
+//!   for the turn of a file, for the chain of nodes.
 //!
 //! # What is like Linux, and what is not
 //!
@@ -34,10 +34,9 @@
 //! the file, and of a new file after a directory was moved or removed.
 //!
 //! Otherwise than in Linux, only the last node of a force has its mark; blocks are
-//! never written in place, not around the cache either; cleaning is alone, so calls wait
-//! while a section is moved; a removed file's blocks are freed at once; the extent in an
-//! inode that caches its largest piece is left empty; and blocks of a directory that have
-//! become empty stay.
+//! never written in place, not around the cache either; cleaning moves one block after
+//! the other; a removed file's blocks are freed at once; the extent in an inode that caches
+//! its largest piece is left empty; and blocks of a directory that have become empty stay.
 //!
 //! # Where to start reading
 //!

@@ -37,6 +37,9 @@ pub struct MountOptions {
     /// How long changes wait before a checkpoint is made that nobody has asked for: 60 s
     /// in Linux.
     pub interval: Ns,
+    /// How long cleaning in the background waits at least for the next section: 30 s in
+    /// Linux; twice that while others make changes, or little is gained.
+    pub cleaning: Ns,
 }
 
 impl Default for MountOptions {
@@ -47,6 +50,7 @@ impl Default for MountOptions {
             fills: true,
             origin: Origin(0),
             interval: Ns::secs(60),
+            cleaning: Ns::secs(30),
         }
     }
 }
@@ -233,6 +237,7 @@ async fn start<S: Persist>(
             settings: Settings {
                 origin: options.origin,
                 interval: options.interval,
+                cleaning: options.cleaning,
                 discard: options.discard,
             },
             counts: counts(&head),

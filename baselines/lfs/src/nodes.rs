@@ -12,7 +12,8 @@ use crate::fs::{Core, damaged};
 use crate::persist::Persist;
 use host::Purpose;
 use nand::Payload;
-use std::cell::{Cell, Ref, RefCell};
+use sim::{Semaphore, Sim};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use vfs::{Errno, Result};
@@ -26,6 +27,7 @@ pub(crate) struct NodeBuf {
     pub(crate) ino: u32,
     bytes: RefCell<Box<Block>>,
     pub(crate) dirty: Cell<bool>,
+    turn: OnceCell<Semaphore>,
 }
 
 impl NodeBuf {
@@ -35,7 +37,13 @@ impl NodeBuf {
             ino: node::INO.get(&bytes[..]),
             bytes: RefCell::new(bytes),
             dirty: Cell::new(false),
+            turn: OnceCell::new(),
         }
+    }
+
+    /// Of an inode: held by those who change where the pages of the file are, or read that.
+    pub(crate) fn turn(&self, sim: &Sim) -> &Semaphore {
+        self.turn.get_or_init(|| Semaphore::new(sim, 1))
     }
 
     /// Its bytes. Not to be held across a wait.

@@ -59,7 +59,7 @@ pub(crate) struct Segments {
     pub(crate) reserved_sections: u32,
     /// Whether gaps may be filled when free sections are few.
     fills: bool,
-    /// The section that is being cleaned, whose gaps are not filled.
+    /// The section that is being cleaned, in which no log goes on.
     pub(crate) cleaning: Option<u32>,
 }
 
@@ -303,7 +303,9 @@ impl Segments {
         }
         let sections = self.geometry.sections();
         let mut round = (section + 1..sections).chain(0..section);
-        let free = round.find(|&section| self.section_used[section as usize] == 0);
+        let free =
+            |section| self.section_used[section as usize] == 0 && self.cleaning != Some(section);
+        let free = round.find(|&section| free(section));
         free.map(|section| fresh(self.segments_of(section).start))
     }
 

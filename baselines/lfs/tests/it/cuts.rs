@@ -16,7 +16,7 @@ use vfs::{
     Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, Process, RenameFlags, Source, Vfs,
 };
 
-const BLOCKS: u64 = 13_312;
+const BLOCKS: u64 = 16_384;
 const SIZE: Bytes = Bytes(BLOCKS * vfs::PAGE);
 
 type Contents = BTreeMap<u64, Payload>;
@@ -38,6 +38,14 @@ fn options() -> MountOptions {
     }
 }
 
+/// The same, with cleaning as soon as there is a gap between two calls.
+fn cleaning() -> MountOptions {
+    MountOptions {
+        cleaning: Ns::us(60),
+        ..options()
+    }
+}
+
 fn vfs(sim: &Sim, body: LfsFs<InPlace<RamDisk>>) -> Vfs<Fs> {
     Vfs::mount(sim, body, cache(), Clock::default(), Compute::unlimited())
 }
@@ -46,7 +54,10 @@ struct Live {
     disk: RamDisk,
     model: RefCell<Model>,
     busy: Cell<bool>,
+    /// Calls that are left before the power is cut.
+    before: Cell<usize>,
     done: Cell<bool>,
+    cleaned: Cell<u64>,
 }
 
 /// What is drawn.
@@ -130,13 +141,16 @@ fn drawn(mix: Mix, seed: u64, calls: usize) -> Vec<Op> {
 }
 
 async fn work(sim: Sim, live: Rc<Live>, calls: Vec<Op>) {
-    let (body, _) = mount(&sim, &live.disk, options()).await.unwrap();
-    let process = Process::new(&vfs(&sim, body), Access::root());
+    let (body, _) = mount(&sim, &live.disk, cleaning()).await.unwrap();
+    let vfs = vfs(&sim, body);
+    let process = Process::new(&vfs, Access::root());
     for op in calls {
         live.busy.set(true);
         let got = perform(&process, &op).await;
         assert_eq!(got, live.model.borrow_mut().perform(0, &op), "{op:?}");
         live.busy.set(false);
+        live.cleaned.set(vfs.body().cleaned());
+        live.before.set(live.before.get().saturating_sub(1));
         sim.sleep(Ns::us(20)).await;
     }
     live.done.set(true);
@@ -174,19 +188,37 @@ fn recover(mut left: Contents, again: Option<&mut Rng>) -> (Recovery, Tree, RamD
 /// Cuts the power of a run before each event; gives how often that was, and how often
 /// something was rolled forward.
 fn cut(seed: u64, calls: Vec<Op>) -> (u64, u64) {
+    let (tried, rolled, _) = cut_after(0, seed, calls);
+    (tried, rolled)
+}
+
+/// The same once so many calls were made; and how many sections were cleaned by then.
+fn cut_after(before: usize, seed: u64, calls: Vec<Op>) -> (u64, u64, u64) {
     let image = made(&MkfsOptions::new(BLOCKS));
     let kernel = Kernel::new();
     let live = Rc::new(Live {
         disk: RamDisk::from_image(&kernel.sim(), &image),
         model: RefCell::new(Model::new(1, Order::Entries)),
         busy: Cell::new(true),
+        before: Cell::new(before),
+        cleaned: Cell::new(0),
         done: Cell::new(false),
     });
     let task = work(kernel.sim(), Rc::clone(&live), calls);
     kernel.sim().spawn_detached(task);
     let mut rng = Seed(seed).stream("cuts");
     let (mut tried, mut rolled) = (0, 0);
+    while live.before.get() > 0 {
+        assert!(kernel.step());
+    }
+    let cleaned = live.cleaned.get();
+    // A long run is not cut at each event.
+    let each = if before > 0 { 20 } else { 1 };
     while !live.done.get() {
+        if !kernel.sim().events().is_multiple_of(each) {
+            assert!(kernel.step());
+            continue;
+        }
         let left = live.disk.after_cut(&mut rng);
         let again = (rng.below(4) == 0).then_some(&mut rng);
         let (recovery, tree, disk) = recover(left, again);
@@ -203,7 +235,44 @@ fn cut(seed: u64, calls: Vec<Op>) -> (u64, u64) {
         (tried, rolled) = (tried + 1, rolled + u64::from(recovery.files > 0));
         assert!(kernel.step());
     }
-    (tried, rolled)
+    (tried, rolled, live.cleaned.get() - cleaned)
+}
+
+/// Many files, every other of which is removed: sections with gaps.
+fn gaps() -> Vec<Op> {
+    let mut calls = Vec::new();
+    for number in 0..450 {
+        let close = Op::Close { fd: 0 };
+        let fill = Op::Write {
+            fd: 0,
+            offset: 0,
+            byte: number as u8,
+            len: 20_000,
+        };
+        calls.extend([open(&format!("/x{number}")), fill, close]);
+    }
+    calls.push(Op::Sync);
+    calls.extend((0..225).map(|number| unlink(&format!("/x{}", number * 2))));
+    calls.push(Op::Sync);
+    calls
+}
+
+#[test]
+fn calls_go_on_while_sections_are_cleaned() {
+    let mut all = (0, 0, 0);
+    for seed in 0..2 {
+        let mut calls = gaps();
+        for (number, call) in drawn(Mix::Contents, seed, 30).into_iter().enumerate() {
+            calls.extend([unlink(&format!("/x{}", number * 2 + 1)), call]);
+        }
+        let done = cut_after(gaps().len(), seed, calls);
+        all = (all.0 + done.0, all.1 + done.1, all.2 + done.2);
+    }
+    println!(
+        "{} cuts, {} rolled forward, {} cleaned",
+        all.0, all.1, all.2
+    );
+    assert!(all.0 > 80 && all.2 > 0, "{all:?}");
 }
 
 #[test]
