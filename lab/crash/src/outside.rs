@@ -83,6 +83,10 @@ const F2FS_GIVES_UP: &str = "record_fsync_data failed";
 /// What it says before that if it is the nodes that are wrong.
 const F2FS_LOOP: &str = "looped node chain";
 
+/// What it says of a checkpoint that the power was cut before the end of; it takes the
+/// other one then, as it should.
+const F2FS_TORN: &str = "Invalid CP CRC offset";
+
 /// Asks `fsck.f2fs` about an image of `bytes`, given as pieces with the offset of each;
 /// the rest is zeros. It walks all that the last checkpoint leads to, and changes
 /// nothing. None if it has no complaint, else what it says. If `unrecovered`, it may also
@@ -105,7 +109,9 @@ pub fn fsck_f2fs<'a>(
     let output = ask(program, &["-f", "--dry-run"], file.path()).map_err(start)?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
-    let complains = |line: &str| F2FS_COMPLAINTS.iter().any(|word| line.contains(word));
+    let is_torn = |line: &str| unrecovered && line.contains(F2FS_TORN);
+    let has_words = |line: &str| F2FS_COMPLAINTS.iter().any(|word| line.contains(word));
+    let complains = |line: &str| has_words(line) && !is_torn(line);
     // A checker that gives up has not come to its last line.
     let gave_up = unrecovered && said.contains(F2FS_GIVES_UP) && !said.contains(F2FS_LOOP);
     let done = gave_up || said.contains("other corrupted bugs");
