@@ -80,7 +80,8 @@ pub trait ZonedPort: Clone + 'static {
     /// The status of the drive.
     async fn commit(&self, end: Lba) -> Result<(), ZoneStatus>;
 
-    /// Makes every completed write durable.
+    /// Makes every completed write durable. Nothing is sent to a drive that says it has
+    /// no volatile write cache.
     ///
     /// # Errors
     /// The status of the drive.
@@ -223,6 +224,9 @@ impl ZonedPort for ZonedDevice {
     }
 
     async fn flush(&self) -> Result<(), ZoneStatus> {
+        if !self.device.drive().has_volatile_cache() {
+            return Ok(());
+        }
         let queue = self.here();
         queue.submit(0).await;
         let result = self.zones.flush().await;

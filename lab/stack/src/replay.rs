@@ -10,7 +10,7 @@
 use crate::error::StackError;
 use crate::meter::{Meter, Tally};
 use crate::timeline::Sampled;
-use host::{BlockDevice, Linear, Purpose, QueuePair, Who, ZonedDevice};
+use host::{BlockDevice, BlockPort, Linear, Purpose, QueuePair, Who, ZonedDevice};
 use sim::{Semaphore, Sim};
 use ssd::{Content, IoError};
 use std::cell::{Cell, RefCell};
@@ -217,13 +217,17 @@ async fn execute_in_zones(
     who: Who,
 ) -> Result<(), IoError> {
     let extent = request.extent;
-    let result = match request.op {
-        Op::Read => zones.read(extent, who).await,
-        Op::Write => zones.write(extent, who, request.fua).await,
+    match request.op {
+        Op::Read => zones.read(extent, &mut (), who).await,
+        Op::Write => {
+            let (content, placement) = (Content::Nothing, request.placement);
+            zones
+                .write(extent, content, placement, who, request.fua)
+                .await
+        }
         Op::Trim => zones.trim(extent).await,
         Op::Flush => zones.flush().await,
-    };
-    result.map_err(IoError::Zone)
+    }
 }
 
 const fn purpose(purpose: workload::Purpose) -> Purpose {

@@ -1,13 +1,17 @@
 //! The zoned port behind queues and link.
 
-use host::{BlockDevice, HostConfig, Linear, Purpose, Who, ZonedDevice, ZonedPort};
+use host::{BlockDevice, BlockPort, HostConfig, Linear, Purpose, Who, ZonedDevice, ZonedPort};
 use sim::{Kernel, Seed, Sim};
-use ssd::{Content, Drive, DriveConfig, DriveMedia, Preset, ZoneAction, ZoneState, ZoneStatus};
-use units::{Bytes, Extent, Lba, MIB};
+use ssd::{
+    Content, Drive, DriveConfig, DriveMedia, IoError, Preset, ZoneAction, ZoneState, ZoneStatus,
+};
+use units::{Bytes, Extent, Lba, MIB, Placement};
 
 fn config() -> DriveConfig {
     let preset = Preset::named("zns").expect("a preset");
-    (preset.config)().resized(Bytes(64 * MIB))
+    let mut config = (preset.config)().resized(Bytes(64 * MIB));
+    config.flash.keep_contents = true;
+    config
 }
 
 fn attached(sim: &Sim) -> ZonedDevice {
@@ -74,30 +78,70 @@ fn zones_without_gaps_are_written_in_order_and_over_again() {
     kernel.block_on(async move {
         let linear = Linear::new(&sim, port.clone());
         let (limits, who) = (port.limits(), Who::default());
-        assert_eq!(linear.sectors(), limits.capacity * u64::from(limits.zones));
+        let write = async |start, sectors: u64| {
+            let extent = Extent::new(start, sectors as u32);
+            let content = Content::Fill(start);
+            linear
+                .write(extent, content, Placement(0), who, false)
+                .await
+        };
+        let all = limits.capacity * u64::from(limits.zones);
+        assert_eq!(linear.capacity().0, all * 512);
         let half = limits.capacity / 2;
         // Ends in the second zone.
-        let whole = Extent::new(0, (limits.capacity + half) as u32);
-        linear.write(whole, who, false).await.expect("in order");
+        let whole = limits.capacity + half;
+        write(0, whole).await.expect("in order");
         assert_eq!(port.zone(0).map(|zone| zone.state), Some(ZoneState::Full));
         assert_eq!(port.zone(1).map(|zone| zone.written()), Some(half));
-        let gap = Extent::new(limits.capacity + half + 8, 8);
         assert_eq!(
-            linear.write(gap, who, false).await,
-            Err(ZoneStatus::ZoneInvalidWrite)
+            write(whole + 8, 8).await,
+            Err(IoError::Zone(ZoneStatus::ZoneInvalidWrite))
         );
-        linear.read(whole, who).await.expect("it is there");
+        let extent = Extent::new(0, whole as u32);
         linear
-            .write(Extent::new(0, 8), who, true)
+            .read(extent, &mut (), who)
             .await
-            .expect("the first zone anew");
+            .expect("it is there");
+        write(0, 8).await.expect("the first zone anew");
         assert_eq!(port.zone(0).map(|zone| zone.written()), Some(8));
-        linear
-            .trim(Extent::new(8, (2 * limits.capacity) as u32))
-            .await
-            .expect("one is whole");
+        let extent = Extent::new(8, (2 * limits.capacity) as u32);
+        linear.trim(extent).await.expect("one is whole");
         assert_eq!(port.zone(0).map(|zone| zone.written()), Some(8));
         assert_eq!(port.zone(1).map(|zone| zone.state), Some(ZoneState::Empty));
         linear.flush().await.expect("no fault is injected");
+    });
+}
+
+#[test]
+fn a_request_over_two_zones_is_read_back_whole_and_what_is_used_up_is_full() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let port = attached(&sim);
+    kernel.block_on(async move {
+        let (limits, who) = (port.limits(), Who::default());
+        // Uses three quarters of the capacity, at most.
+        let grain = limits.capacity / 4 * 3;
+        let linear = Linear::in_grains(&sim, port.clone(), Bytes(grain * 512));
+        let room = linear.packing().room();
+        assert_eq!(room, grain);
+        let bytes: Vec<u8> = (0..32_u32 * 512).map(|at| (at / 512) as u8).collect();
+        let before = Extent::new(0, (room - 16) as u32);
+        let nothing = Content::Nothing;
+        let place = Placement(0);
+        let write = linear.write(before, nothing, place, who, false);
+        write.await.expect("in order");
+        let across = Extent::new(room - 16, 32);
+        let write = linear.write(across, Content::Bytes(&bytes), place, who, false);
+        write.await.expect("in order");
+        let state = |zone| port.zone(zone).map(|zone| zone.state);
+        assert_eq!(state(0), Some(ZoneState::Full), "it is not active any more");
+        assert_eq!(state(1), Some(ZoneState::ImplicitlyOpen));
+        let mut read = vec![0; bytes.len()];
+        let mut sink = read.as_mut_slice();
+        linear
+            .read(across, &mut sink, who)
+            .await
+            .expect("it is there");
+        assert_eq!(read, bytes);
     });
 }
