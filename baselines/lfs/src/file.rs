@@ -195,7 +195,7 @@ impl<P: Persist> Core<P> {
         who: Who,
     ) -> Result<Vec<u32>> {
         self.ensure_sound()?;
-        let mut placed = Vec::new();
+        let (mut placed, mut full) = (Vec::new(), false);
         for (buf, at, page) in pages {
             let version = self.nat.borrow().get(buf.nid).unwrap_or_default().version;
             let owner = Owner {
@@ -205,8 +205,8 @@ impl<P: Persist> Core<P> {
             };
             let given = self.segments.borrow_mut().give(log, owner, self.elapsed());
             let Some(given) = given else {
-                self.take_back(&placed);
-                return Err(Errno::ENOSPC);
+                full = true;
+                break;
             };
             placed.push((given.addr, page.now.clone()));
         }
@@ -216,9 +216,11 @@ impl<P: Persist> Core<P> {
             .iter()
             .map(|(addr, run)| self.persist.write(*addr, run, log, who));
         let done: Result<Vec<()>> = sim::join_all(each.collect()).await.into_iter().collect();
-        if self.noted(done).is_err() {
+        let done = self.noted(done);
+        // What had a place was written all the same: others go on behind it.
+        if full || done.is_err() {
             self.take_back(&placed);
-            return Err(Errno::EIO);
+            return Err(done.err().unwrap_or(Errno::ENOSPC));
         }
         self.note_change();
         Ok(addrs)

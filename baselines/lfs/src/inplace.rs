@@ -5,14 +5,15 @@
 //! leads to is not written; the last block of a pack is written when everything else is
 //! durable, and only then does the pack count.
 
-use crate::format::checkpoint::{self, Head};
+use crate::format::checkpoint::Head;
 use crate::format::superblock::{Geometry, SuperError};
-use crate::format::{BLOCK, Block, SEG_BLOCKS, blank, high_bit, set_high_bit};
+use crate::format::{BLOCK, Block, SEG_BLOCKS, blank};
 use crate::persist::{Found, Log, Pack, Persist, Table};
+use crate::turns::Turns;
 use host::{BlockPort, Purpose, Who};
 use nand::Payload;
 use ssd::{Content, IoError};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Extent, Origin, Placement, SECTOR};
@@ -34,6 +35,9 @@ pub enum OpenError {
     /// Neither checkpoint is whole.
     #[error("neither checkpoint is whole")]
     Checkpoint,
+    /// Sections that are not zones.
+    #[error("the sections of the file system are not the zones of the drive")]
+    Zones,
     /// The drive failed.
     #[error("the drive failed: {0}")]
     Io(#[from] IoError),
@@ -71,22 +75,19 @@ pub struct InPlace<P> {
     placer: Placer,
     origin: Origin,
     geometry: Geometry,
-    /// Which of the two places of each block of SIT and NAT is the newest.
-    newest: RefCell<[Vec<u8>; 2]>,
-    /// The same, as the last checkpoint says.
-    committed: RefCell<[Vec<u8>; 2]>,
+    turns: Turns,
     /// The segment of the last checkpoint, 0 or 1.
     turn: Cell<u32>,
 }
 
-fn errno(error: IoError) -> Errno {
+pub(crate) fn errno(error: IoError) -> Errno {
     match error {
         IoError::ReadOnly => Errno::EROFS,
         _ => Errno::EIO,
     }
 }
 
-fn extent(start: u32, blocks: usize) -> Extent {
+pub(crate) fn extent(start: u32, blocks: usize) -> Extent {
     Extent::new(u64::from(start) * SECTORS, (blocks as u64 * SECTORS) as u32)
 }
 
@@ -138,55 +139,23 @@ pub(crate) fn runs<T>(blocks: impl IntoIterator<Item = (u32, T)>) -> Vec<(u32, V
     runs
 }
 
-/// The pack in one of the segments, with the bytes of its head; none if it is not whole.
+/// The pack in one of the segments; none if it is not whole.
 async fn read_pack<P: BlockPort>(
     port: &P,
     geometry: &Geometry,
     segment: u32,
     who: Who,
-) -> std::result::Result<Option<(Pack, Box<Block>)>, IoError> {
+) -> std::result::Result<Option<(Pack, u64)>, IoError> {
     let start = geometry.cp + segment * SEG_BLOCKS;
     let first = read_block(port, start, who).await?;
     let Some(head) = Head::decode(&first, geometry) else {
         return Ok(None);
     };
-    let last = read_block(port, start + head.pack_blocks - 1, who).await?;
-    if Head::decode(&last, geometry).is_none_or(|last| last.version != head.version) {
-        return Ok(None);
-    }
-    let mut blocks = Vec::new();
-    for at in 1..head.pack_blocks - 1 {
+    let mut blocks = vec![first];
+    for at in 1..head.pack_blocks {
         blocks.push(read_block(port, start + at, who).await?);
     }
-    let Some(pack) = sort_pack(head, blocks) else {
-        return Ok(None);
-    };
-    Ok(Some((pack, first)))
-}
-
-/// What the blocks between the heads are.
-pub(crate) fn sort_pack(head: Head, mut blocks: Vec<Box<Block>>) -> Option<Pack> {
-    let mut summaries = blocks.split_off(head.summaries_at as usize - 1);
-    let mut orphans = Vec::new();
-    if head.flags & checkpoint::ORPHANS != 0 {
-        for block in &blocks {
-            orphans.extend(checkpoint::orphans_of(block)?);
-        }
-    }
-    let nodes = match head.flags & checkpoint::UMOUNT {
-        0 => Vec::new(),
-        _ => summaries.split_off(summaries.len().checked_sub(3)?),
-    };
-    let fits = match head.flags & checkpoint::COMPACT {
-        0 => summaries.len() == 3,
-        _ => (1..3).contains(&summaries.len()),
-    };
-    fits.then_some(Pack {
-        head,
-        orphans,
-        data: summaries,
-        nodes,
-    })
+    Ok(Pack::decode(blocks, geometry))
 }
 
 impl<P: BlockPort> InPlace<P> {
@@ -209,7 +178,7 @@ impl<P: BlockPort> InPlace<P> {
                 Geometry::decode(&second, blocks).map_err(|_| error)?
             }
         };
-        let mut best: Option<(u32, Pack, Box<Block>)> = None;
+        let mut best: Option<(u32, Pack, u64)> = None;
         for segment in 0..2 {
             let who = metadata(origin, Purpose::Journal);
             let found = read_pack(&port, &geometry, segment, who).await?;
@@ -217,25 +186,22 @@ impl<P: BlockPort> InPlace<P> {
                 let best = best.as_ref();
                 best.is_none_or(|(_, best, _)| pack.head.version > best.head.version)
             };
-            if let Some((pack, first)) = found
+            if let Some((pack, stamp)) = found
                 && newest(&pack)
             {
-                best = Some((segment, pack, first));
+                best = Some((segment, pack, stamp));
             }
         }
-        let (turn, pack, first) = best.ok_or(OpenError::Checkpoint)?;
-        let maps = [pack.head.sit_bitmap.clone(), pack.head.nat_bitmap.clone()];
+        let (turn, pack, stamp) = best.ok_or(OpenError::Checkpoint)?;
         let handles = if placed { port.handles() } else { 1 };
         let strategy = Self {
             port,
             placer: Placer::for_handles(handles),
             origin,
+            turns: Turns::new(geometry.clone(), &pack.head),
             geometry: geometry.clone(),
-            newest: RefCell::new(maps.clone()),
-            committed: RefCell::new(maps),
             turn: Cell::new(turn),
         };
-        let stamp = checkpoint::stamp(&first);
         let found = Found {
             geometry,
             pack,
@@ -249,11 +215,6 @@ impl<P: BlockPort> InPlace<P> {
         &self.port
     }
 
-    /// Where a copy of a block of a table lies.
-    fn place(&self, table: Table, second: bool) -> u32 {
-        place(&self.geometry, table, second)
-    }
-
     const fn who_of(&self, table: Table) -> Who {
         let purpose = match table {
             Table::Nat(_) => Purpose::Pointer,
@@ -261,18 +222,6 @@ impl<P: BlockPort> InPlace<P> {
             Table::Summary(_) => Purpose::Metadata,
         };
         metadata(self.origin, purpose)
-    }
-
-    /// Writes a table's blocks where the last checkpoint does not lead.
-    fn turn_over(&self, table: Table) -> u32 {
-        let (map, index) = match table {
-            Table::Sit(index) => (0, index as usize),
-            Table::Nat(index) => (1, index as usize),
-            Table::Summary(_) => return self.place(table, false),
-        };
-        let second = !high_bit(&self.committed.borrow()[map], index);
-        set_high_bit(&mut self.newest.borrow_mut()[map], index, second);
-        self.place(table, second)
     }
 
     async fn write_blocks(&self, blocks: Vec<(u32, Payload)>, who: Who) -> Result<()> {
@@ -287,33 +236,9 @@ impl<P: BlockPort> InPlace<P> {
     }
 }
 
-/// Where a copy of a block of a table lies: the copies of the SIT are one area each,
-/// those of the NAT segments in turn.
-//= f2fs-layout 3
-//= f2fs-layout 4
-pub(crate) fn place(geometry: &Geometry, table: Table, second: bool) -> u32 {
-    match table {
-        Table::Nat(index) => {
-            let pair = index / SEG_BLOCKS * 2 + u32::from(second);
-            geometry.nat + pair * SEG_BLOCKS + index % SEG_BLOCKS
-        }
-        Table::Sit(index) => {
-            let copy = geometry.sit_segments / 2 * SEG_BLOCKS;
-            geometry.sit + index + if second { copy } else { 0 }
-        }
-        Table::Summary(segment) => geometry.ssa + segment,
-    }
-}
-
 impl<P: BlockPort> Persist for InPlace<P> {
     async fn read_table(&self, table: Table) -> Result<Box<Block>> {
-        let newest = |map: usize, index: u32| high_bit(&self.newest.borrow()[map], index as usize);
-        let second = match table {
-            Table::Sit(index) => newest(0, index),
-            Table::Nat(index) => newest(1, index),
-            Table::Summary(_) => false,
-        };
-        let at = self.place(table, second);
+        let at = self.turns.newest(table);
         let read = read_block(&self.port, at, self.who_of(table));
         read.await.map_err(errno)
     }
@@ -321,7 +246,7 @@ impl<P: BlockPort> Persist for InPlace<P> {
     async fn write_tables(&self, blocks: Vec<(Table, Box<Block>)>) -> Result<()> {
         let mut by_who: BTreeMap<Purpose, Vec<(u32, Payload)>> = BTreeMap::new();
         for (table, block) in blocks {
-            let at = self.turn_over(table);
+            let at = self.turns.turn_over(table);
             let list = by_who.entry(self.who_of(table).purpose).or_default();
             list.push((at, payload(block)));
         }
@@ -334,40 +259,21 @@ impl<P: BlockPort> Persist for InPlace<P> {
     }
 
     async fn commit(&self, pack: Pack) -> Result<u64> {
-        let Pack {
-            mut head,
-            orphans,
-            data,
-            nodes,
-        } = pack;
-        let orphans = checkpoint::orphan_blocks(&orphans);
-        if !orphans.is_empty() {
-            head.flags |= checkpoint::ORPHANS;
-        }
-        head.summaries_at = 1 + orphans.len() as u32;
-        let body: Vec<_> = orphans.into_iter().chain(data).chain(nodes).collect();
-        head.pack_blocks = body.len() as u32 + 2;
-        if head.pack_blocks > SEG_BLOCKS {
-            return Err(Errno::ENOSPC);
-        }
-        let newest = self.newest.borrow().clone();
-        [head.sit_bitmap, head.nat_bitmap] = newest.clone();
-        let bytes = head.encode();
-        let stamp = checkpoint::stamp(&bytes);
+        let (mut blocks, stamp) = pack.encode(&self.turns)?;
         let turn = 1 - self.turn.get();
         let start = self.geometry.cp + turn * SEG_BLOCKS;
         let who = metadata(self.origin, Purpose::Journal);
-        let last = (start + body.len() as u32 + 1, payload(bytes.clone()));
-        let first = std::iter::once(bytes).chain(body).map(payload);
-        self.write_blocks((start..).zip(first).collect(), who)
-            .await?;
+        let last = blocks.pop().map(payload);
+        let last_at = start + blocks.len() as u32;
+        let before = (start..).zip(blocks.into_iter().map(payload));
+        self.write_blocks(before.collect(), who).await?;
         self.port.flush().await.map_err(errno)?;
-        let content = Content::Sectors(std::slice::from_ref(&last.1));
+        let content = Content::Sectors(last.as_slice());
         let write = self
             .port
-            .write(extent(last.0, 1), content, self.placer.tables, who, true);
+            .write(extent(last_at, 1), content, self.placer.tables, who, true);
         write.await.map_err(errno)?;
-        *self.committed.borrow_mut() = newest;
+        self.turns.committed();
         self.turn.set(turn);
         Ok(stamp)
     }

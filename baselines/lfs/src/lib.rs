@@ -3,7 +3,9 @@
 //! The **body** knows the format: inodes, nodes, entries of directories, segments and
 //! logs. How the tables that say where everything is persist (node addresses, segments,
 //! summaries, checkpoints) is a **strategy** ([`Persist`]) that it takes as a parameter:
-//! in place on a port of blocks, as in Linux, is the one that there is ([`InPlace`]).
+//! in place on a port of blocks, as in Linux ([`InPlace`]), or with the tables in conventional
+//! zones and the logs in zones that are written in order ([`Zoned`]); [`OnDrive`] is what a
+//! drive needs of them. Persimmon brings another one.
 //!
 //! # Invariants
 //!
@@ -43,13 +45,15 @@
 //! [`format`](self) has one home per byte layout; `fs` what all verbs share; `segments`
 //! logs and what is free; `nat` and `nodes` where nodes are, and pages; `dir` and `names`
 //! directories; `file` contents; `checkpoint` what makes them durable; `clean` cleaning;
-//! `recover` what follows a power cut; `inplace` the strategy; `check` the checker.
+//! `recover` what follows a power cut; `inplace` and `zones` the strategies, `turns` which
+//! version of a table counts; `check` the checker.
 
 mod body;
 mod check;
 mod checkpoint;
 mod clean;
 mod dir;
+mod drive;
 mod file;
 mod format;
 mod fs;
@@ -62,14 +66,19 @@ mod nodes;
 mod persist;
 mod recover;
 mod segments;
+mod turns;
 mod xattrs;
+mod zones;
 
-pub use crate::format::superblock::SuperError;
+pub use crate::format::superblock::{Geometry, SuperError};
 pub use crate::format::{BLOCK, Block};
 pub use check::{Finding, Image, check};
+pub use drive::{OnDrive, format_drive, mount_drive};
 pub use fs::{LfsFs, Private};
 pub use inplace::{InPlace, OpenError};
-pub use mkfs::{Blocks, MkfsError, MkfsOptions, format, mkfs};
-pub use mount::{MountError, MountOptions, mount};
-pub use persist::{Log, Pack, Persist, Table};
+pub use mkfs::{Areas, Blocks, MkfsError, MkfsOptions, format, mkfs, table_segments};
+pub use mount::{MountError, MountOptions, mount, mount_with};
+pub use persist::{Found, Log, Pack, Persist, SectionUse, Table};
 pub use recover::Recovery;
+pub use turns::Turns;
+pub use zones::{MainZones, Zoned, conventional_zones, linear, packing};

@@ -9,8 +9,9 @@ use crate::format::sit::SitEntry;
 use crate::format::summary::{self, Owner};
 use crate::format::superblock::{Geometry, ROOT};
 use crate::format::{BLOCK, Block, SEG_BLOCKS, blank, crc, dentry, node, set_high_bit};
-use crate::inplace::{place, runs};
+use crate::inplace::runs;
 use crate::persist::{Log, Table};
+use crate::turns::place;
 use host::{BlockPort, Purpose, Who};
 use ssd::{Content, IoError};
 use std::collections::BTreeMap;
@@ -19,6 +20,16 @@ use vfs::{Attr, FileKind, Timestamp};
 
 /// Blocks with their contents, by number.
 pub type Blocks = BTreeMap<u64, Box<Block>>;
+
+/// Where areas begin, where they cannot be anywhere. Numbers are blocks, in multiples of
+/// 512.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Areas {
+    /// The first area, which is that of the checkpoints.
+    pub first: u32,
+    /// The main area.
+    pub main: u32,
+}
 
 /// What to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +52,11 @@ pub struct MkfsOptions {
     pub overprovision: Option<u32>,
     /// Endings of names whose contents are cold, up to 8 bytes each.
     pub cold: Vec<Vec<u8>>,
+    /// Where areas begin: as `mkfs.f2fs` has it if none. What is between the tables and
+    /// the main area belongs to the tables.
+    pub areas: Option<Areas>,
+    /// Sections that are kept for cleaning alone: as `mkfs.f2fs` reckons if none.
+    pub reserved_sections: Option<u32>,
 }
 
 impl MkfsOptions {
@@ -57,6 +73,8 @@ impl MkfsOptions {
             secs_per_zone: 1,
             overprovision: None,
             cold: Vec::new(),
+            areas: None,
+            reserved_sections: None,
         }
     }
 }
@@ -78,6 +96,20 @@ pub enum MkfsError {
     /// The medium is too large.
     #[error("{0} blocks of 4096 bytes are too many: up to about 3 TiB are supported")]
     TooLarge(u64),
+    /// Zones that hold no segment.
+    #[error("zones that hold {0} bytes are too small: a segment of 2 MiB has to fit")]
+    Zones(u64),
+    /// The tables do not fit before the main area.
+    #[error(
+        "the tables of the file system take {wanted} segments of 2 MiB, and there is room for \
+         {room}: more conventional zones are needed"
+    )]
+    Tables {
+        /// Segments that the tables take.
+        wanted: u64,
+        /// Segments that there are for them.
+        room: u64,
+    },
     /// Segments or sections.
     #[error("{0} segments to a section and {1} sections to a zone: 1 to 4096 each are possible")]
     Shape(u32, u32),
@@ -134,13 +166,22 @@ fn best_share(main: u32, segs_per_sec: u32) -> Option<u32> {
     shares.fold(None, better)
 }
 
-/// What is kept of so many segments; none if nothing is left then.
-pub(crate) fn kept(main: u32, segs_per_sec: u32, share: Option<u32>) -> Option<Kept> {
+/// What is kept of so many segments, `sections` of them for cleaning if that is given;
+/// none if nothing is left then.
+pub(crate) fn kept(
+    main: u32,
+    segs_per_sec: u32,
+    share: Option<u32>,
+    sections: Option<u32>,
+) -> Option<Kept> {
     let share = match share {
         Some(share) => share,
         None => best_share(main, segs_per_sec)?,
     };
-    let reserved = reserved(share, segs_per_sec);
+    let reserved = match sections {
+        Some(sections) => sections.checked_mul(segs_per_sec)?,
+        None => reserved(share, segs_per_sec),
+    };
     let rest = main.checked_sub(2)?.checked_sub(reserved)? + 2;
     let all = reserved + (u64::from(rest) * u64::from(share) / 10_000) as u32;
     (all < main).then_some(Kept { reserved, all })
@@ -164,51 +205,132 @@ fn check(options: &MkfsOptions) -> Result<(), MkfsError> {
     }
 }
 
-/// Where everything will be, by the arithmetic of `mkfs.f2fs`.
-//= f2fs-tools 1
-fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
-    let seg = u64::from(SEG_BLOCKS);
-    let per_zone = options.segs_per_sec * options.secs_per_zone;
-    let zone = u64::from(per_zone) * seg;
-    let first = 2_u64.next_multiple_of(zone);
-    let small = |zones: u32| MkfsError::TooSmall {
+/// Segments of each copy of the SIT and of the NAT, and of the summaries.
+struct TableSizes {
+    sit: u64,
+    nat: u64,
+    ssa: u64,
+}
+
+impl TableSizes {
+    /// Those of a main area of so many segments.
+    fn of_main(segments: u64) -> Self {
+        let sit = sit_segments(segments);
+        Self {
+            sit,
+            nat: nat_segments(segments, sit),
+            ssa: segments.div_ceil(SEG),
+        }
+    }
+
+    /// Segments before the summaries, those of the checkpoints included.
+    const fn before_summaries(&self) -> u64 {
+        2 + 2 * self.sit + 2 * self.nat
+    }
+}
+
+/// Blocks of a segment.
+const SEG: u64 = SEG_BLOCKS as u64;
+
+/// Segments of the SIT for so many segments.
+const fn sit_segments(segments: u64) -> u64 {
+    segments.div_ceil(55).div_ceil(SEG)
+}
+
+/// Segments of the NAT for so many segments: as many nodes as blocks, as far as its
+/// bitmap fits a checkpoint beside that of the SIT.
+fn nat_segments(segments: u64, sit: u64) -> u64 {
+    let most = (4092 - 192_u64).saturating_sub(sit * 64) * 8 / SEG;
+    (segments * SEG).div_ceil(455).div_ceil(SEG).min(most)
+}
+
+/// Segments of the checkpoints and the tables for a main area of so many.
+#[must_use]
+pub fn table_segments(main: u64) -> u64 {
+    let sizes = TableSizes::of_main(main);
+    sizes.before_summaries() + sizes.ssa
+}
+
+fn too_small(options: &MkfsOptions, zones: u64) -> MkfsError {
+    MkfsError::TooSmall {
         blocks: options.blocks,
-        zones,
-    };
-    let segments = options.blocks.saturating_sub(first) / seg / u64::from(per_zone);
-    let segments = segments * u64::from(per_zone);
-    let sit = (segments.div_ceil(55)).div_ceil(seg);
+        zones: zones as u32,
+    }
+}
+
+/// The segments of the SIT, if the bitmaps of so many fit a checkpoint.
+fn sit_of(options: &MkfsOptions, segments: u64) -> Result<u64, MkfsError> {
+    let sit = sit_segments(segments);
     if sit * 64 + 192 + 64 > 4092 || options.blocks > u64::from(u32::MAX) {
         return Err(MkfsError::TooLarge(options.blocks));
     }
-    let rest = segments.checked_sub(2 + 2 * sit).ok_or_else(|| small(0))?;
-    let most = (4092 - 192 - sit * 64) * 8 / seg;
-    let nat = (rest * seg).div_ceil(455).div_ceil(seg).min(most);
-    let rest = rest.checked_sub(2 * nat).ok_or_else(|| small(0))?;
-    let tables = 2 + 2 * sit + 2 * nat;
-    let ssa = (rest + 1).div_ceil(seg);
-    let ssa = (tables + ssa).next_multiple_of(u64::from(per_zone)) - tables;
-    let used = (tables + ssa) / u64::from(per_zone);
-    let zones = (segments / u64::from(per_zone)).saturating_sub(used) as u32;
-    if zones <= 6 {
-        return Err(small(zones));
+    Ok(sit)
+}
+
+/// Sizes of the tables where `areas` says what is between, and zones of the main area.
+fn sizes_between(options: &MkfsOptions, areas: Areas) -> Result<(TableSizes, u64), MkfsError> {
+    let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
+    let main = u64::from(areas.main);
+    let zones = options.blocks.saturating_sub(main) / SEG / per_zone;
+    sit_of(options, zones * per_zone)?;
+    let mut sizes = TableSizes::of_main(zones * per_zone);
+    let room = main.saturating_sub(u64::from(areas.first)) / SEG;
+    let wanted = sizes.before_summaries() + sizes.ssa;
+    if wanted > room {
+        return Err(MkfsError::Tables { wanted, room });
     }
-    let at = |segments: u64| (first + segments * seg) as u32;
+    sizes.ssa = room - sizes.before_summaries();
+    Ok((sizes, zones))
+}
+
+/// Sizes of the tables where the main area begins where they end, and its zones.
+fn sizes_anywhere(options: &MkfsOptions, first: u64) -> Result<(TableSizes, u64), MkfsError> {
+    let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
+    let none = || too_small(options, 0);
+    let segments = options.blocks.saturating_sub(first) / SEG / per_zone * per_zone;
+    let sit = sit_of(options, segments)?;
+    let rest = segments.checked_sub(2 + 2 * sit).ok_or_else(none)?;
+    let nat = nat_segments(rest, sit);
+    let rest = rest.checked_sub(2 * nat).ok_or_else(none)?;
+    let tables = 2 + 2 * sit + 2 * nat;
+    let ssa = (tables + (rest + 1).div_ceil(SEG)).next_multiple_of(per_zone) - tables;
+    let zones = (segments / per_zone).saturating_sub((tables + ssa) / per_zone);
+    Ok((TableSizes { sit, nat, ssa }, zones))
+}
+
+/// Where everything will be, by the arithmetic of `mkfs.f2fs`.
+//= f2fs-tools 1
+fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
+    let per_zone = u64::from(options.segs_per_sec * options.secs_per_zone);
+    let first = match options.areas {
+        Some(areas) => u64::from(areas.first),
+        None => 2_u64.next_multiple_of(per_zone * SEG),
+    };
+    let (sizes, zones) = match options.areas {
+        Some(areas) => sizes_between(options, areas)?,
+        None => sizes_anywhere(options, first)?,
+    };
+    if zones <= 6 {
+        return Err(too_small(options, zones));
+    }
+    let before = sizes.before_summaries();
+    let main = zones * per_zone;
+    let at = |segments: u64| (first + segments * SEG) as u32;
     Ok(Geometry {
         blocks: options.blocks,
         segs_per_sec: options.segs_per_sec,
         secs_per_zone: options.secs_per_zone,
-        segments: segments as u32,
+        segments: (before + sizes.ssa + main) as u32,
         segment0: at(0),
         cp: at(0),
         sit: at(2),
-        nat: at(2 + 2 * sit),
-        ssa: at(tables),
-        main: at(tables + ssa),
-        sit_segments: 2 * sit as u32,
-        nat_segments: 2 * nat as u32,
-        ssa_segments: ssa as u32,
-        main_segments: zones * per_zone,
+        nat: at(2 + 2 * sizes.sit),
+        ssa: at(before),
+        main: at(before + sizes.ssa),
+        sit_segments: 2 * sizes.sit as u32,
+        nat_segments: 2 * sizes.nat as u32,
+        ssa_segments: sizes.ssa as u32,
+        main_segments: main as u32,
         uuid: options.uuid,
         cold: options.cold.clone(),
     })
@@ -272,7 +394,8 @@ pub fn mkfs(options: &MkfsOptions) -> Result<Blocks, MkfsError> {
     check(options)?;
     let geometry = plan(options)?;
     let main = geometry.main_segments;
-    let kept = kept(main, geometry.segs_per_sec, options.overprovision);
+    let (share, sections) = (options.overprovision, options.reserved_sections);
+    let kept = kept(main, geometry.segs_per_sec, share, sections);
     let kept = kept.ok_or(MkfsError::TooSmall {
         blocks: options.blocks,
         zones: main / (geometry.segs_per_sec * geometry.secs_per_zone),
@@ -431,11 +554,11 @@ mod tests {
     fn what_is_kept_is_what_f2fs_tools_keep() {
         // Printed by mkfs.f2fs 1.15 for 64 MiB and 1 GiB.
         let printed = |reserved, all| Some(Kept { reserved, all });
-        assert_eq!(kept(24, 1, None), printed(13, 16));
+        assert_eq!(kept(24, 1, None, None), printed(13, 16));
         assert_eq!(best_share(24, 1), Some(3500));
         assert_eq!(best_share(502, 1), Some(636));
-        assert_eq!(kept(502, 1, None), printed(39, 68));
-        assert_eq!(kept(7, 1, None), None);
+        assert_eq!(kept(502, 1, None, None), printed(39, 68));
+        assert_eq!(kept(7, 1, None, None), None);
     }
 
     #[test]

@@ -9,15 +9,16 @@ use crate::format::sit::{self, SitEntry};
 use crate::format::summary::{self, Owner, Owners};
 use crate::format::superblock::Geometry;
 use crate::format::{SEG_BLOCKS, high_bit, node};
-use crate::fs::{Core, Counts, LfsFs, Parts, Settings};
+use crate::fs::{Core, Counts, LfsFs, Parts, Settings, damaged};
 use crate::inplace::{InPlace, OpenError};
 use crate::nat::Nat;
-use crate::persist::{Found, Pack, Persist, Table};
+use crate::persist::{Found, Log, Pack, Persist, SectionUse, Table};
 use crate::recover::Recovery;
 use crate::segments::{Segments, Writing};
 use host::{BlockPort, Purpose, Who};
 use nand::Payload;
 use sim::Sim;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{Ns, Origin};
 use vfs::Errno;
@@ -51,6 +52,19 @@ impl Default for MountOptions {
             origin: Origin(0),
             interval: Ns::secs(60),
             cleaning: Ns::secs(30),
+        }
+    }
+}
+
+impl MountOptions {
+    /// The same where sections are zones: logs never fill gaps, and free sections are
+    /// reset.
+    #[must_use]
+    pub const fn for_zones(self) -> Self {
+        Self {
+            fills: false,
+            discard: true,
+            ..self
         }
     }
 }
@@ -199,8 +213,11 @@ fn counts(head: &Head) -> Counts {
     }
 }
 
-/// Mounts what a strategy has found.
-async fn start<S: Persist>(
+/// Mounts what a strategy has found, and recovers what has to be.
+///
+/// # Errors
+/// What is damaged, or why the drive failed.
+pub async fn mount_with<S: Persist>(
     sim: &Sim,
     persist: S,
     found: Found,
@@ -255,17 +272,40 @@ async fn start<S: Persist>(
     Ok((LfsFs { core }, recovery))
 }
 
+impl<S: Persist> Core<S> {
+    /// Has logs go on where the medium takes them, and the medium know which sections are
+    /// of use, but for those that are `torn`.
+    async fn settle(&self, torn: &BTreeSet<u32>) -> Result<(), Errno> {
+        for log in Log::ALL {
+            let addr = self.segments.borrow().next_of(log);
+            if !self.persist.takes(addr) {
+                damaged(self.segments.borrow_mut().renew(log))?;
+            }
+        }
+        let mut uses = self.segments.borrow().uses();
+        for &section in torn {
+            uses[section as usize] = SectionUse::Open;
+        }
+        self.persist.settle(&uses).await
+    }
+}
+
 async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError> {
     let _alone = core.alone().await;
     // Recovery may delete what the chain leads to only once all of that is held.
-    let (files, nodes) = core.roll_forward().await?;
+    let rolled = core.roll_forward().await?;
+    core.settle(&rolled.torn).await?;
     let orphans = core.free_orphans().await?;
-    if files + nodes + orphans > 0 {
+    let is_torn = !rolled.torn.is_empty();
+    if rolled.files + rolled.nodes + orphans > 0 || is_torn {
         core.checkpoint(false).await?;
     }
+    if is_torn {
+        core.settle(&BTreeSet::new()).await?;
+    }
     Ok(Recovery {
-        files,
-        nodes,
+        files: rolled.files,
+        nodes: rolled.nodes,
         orphans,
     })
 }
@@ -281,5 +321,5 @@ pub async fn mount<P: BlockPort>(
 ) -> Result<(LfsFs<InPlace<P>>, Recovery), MountError> {
     let opened = InPlace::open(port.clone(), options.placed, options.origin).await;
     let (persist, found) = opened?;
-    start(sim, persist, found, options).await
+    mount_with(sim, persist, found, options).await
 }

@@ -11,12 +11,13 @@
 //! - Blocks of the main area are written where the body says, and it says so in rising
 //!   order within a segment, unless it fills gaps.
 
-use crate::format::Block;
-use crate::format::checkpoint::Head;
+use crate::format::checkpoint::{self, Head};
 use crate::format::superblock::Geometry;
+use crate::format::{Block, SEG_BLOCKS};
+use crate::turns::Turns;
 use host::Who;
 use nand::Payload;
-use vfs::Result;
+use vfs::{Errno, Result};
 
 /// A block of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,12 +78,103 @@ pub struct Pack {
     pub(crate) nodes: Vec<Box<Block>>,
 }
 
+impl Pack {
+    /// The blocks of the pack, which begin and end with its head, and what nodes carry
+    /// that are written after it. Whoever writes them calls [`Turns::committed`] then.
+    ///
+    /// # Errors
+    /// `ENOSPC` if they are more than a segment holds.
+    pub fn encode(self, turns: &Turns) -> Result<(Vec<Box<Block>>, u64)> {
+        let Self {
+            mut head,
+            orphans,
+            data,
+            nodes,
+        } = self;
+        let orphans = checkpoint::orphan_blocks(&orphans);
+        if !orphans.is_empty() {
+            head.flags |= checkpoint::ORPHANS;
+        }
+        head.summaries_at = 1 + orphans.len() as u32;
+        let between: Vec<_> = orphans.into_iter().chain(data).chain(nodes).collect();
+        head.pack_blocks = between.len() as u32 + 2;
+        if head.pack_blocks > SEG_BLOCKS {
+            return Err(Errno::ENOSPC);
+        }
+        turns.put(&mut head);
+        let bytes = head.encode();
+        let stamp = checkpoint::stamp(&bytes);
+        let mut blocks = vec![bytes.clone()];
+        blocks.extend(between);
+        blocks.push(bytes);
+        Ok((blocks, stamp))
+    }
+
+    /// The pack of these blocks, and what nodes carry that were written after it; none if
+    /// it is not whole.
+    pub fn decode(mut blocks: Vec<Box<Block>>, geometry: &Geometry) -> Option<(Self, u64)> {
+        let last = Head::decode(&*blocks.pop()?, geometry)?;
+        let head = Head::decode(blocks.first()?, geometry)?;
+        if last.version != head.version || head.pack_blocks as usize != blocks.len() + 1 {
+            return None;
+        }
+        let stamp = checkpoint::stamp(&blocks[0]);
+        Some((Self::sort(head, blocks.split_off(1))?, stamp))
+    }
+
+    /// What the blocks between the heads are.
+    fn sort(head: Head, mut blocks: Vec<Box<Block>>) -> Option<Self> {
+        let at = (head.summaries_at as usize).checked_sub(1)?;
+        let mut summaries = (at <= blocks.len()).then(|| blocks.split_off(at))?;
+        let mut orphans = Vec::new();
+        if head.flags & checkpoint::ORPHANS != 0 {
+            for block in &blocks {
+                orphans.extend(checkpoint::orphans_of(block)?);
+            }
+        }
+        let nodes = match head.flags & checkpoint::UMOUNT {
+            0 => Vec::new(),
+            _ => summaries.split_off(summaries.len().checked_sub(3)?),
+        };
+        let fits = match head.flags & checkpoint::COMPACT {
+            0 => summaries.len() == 3,
+            _ => (1..3).contains(&summaries.len()),
+        };
+        fits.then_some(Self {
+            head,
+            orphans,
+            data: summaries,
+            nodes,
+        })
+    }
+
+    /// The number of the checkpoint: of two, the higher one is newer.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.head.version
+    }
+}
+
 /// The state that was committed last.
-pub(crate) struct Found {
-    pub(crate) geometry: Geometry,
-    pub(crate) pack: Pack,
+pub struct Found {
+    /// Where everything is.
+    pub geometry: Geometry,
+    /// The state.
+    pub pack: Pack,
     /// What nodes carry that were written since.
-    pub(crate) stamp: u64,
+    pub stamp: u64,
+}
+
+/// What the body does with a section of the main area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionUse {
+    /// Nothing: it is written from its start the next time.
+    Free,
+    /// Something is in it, and nothing more is written.
+    Kept,
+    /// It stays as it is: a log goes on in it, or recovery may have to see again how far it
+    /// was written.
+    Open,
 }
 
 /// A strategy.
@@ -130,4 +222,27 @@ pub trait Persist: 'static {
     /// # Errors
     /// `EIO`.
     async fn discard(&self, addr: u32, blocks: u32) -> Result<()>;
+
+    /// Whether a log can go on at `addr`: always, where blocks are written in any order.
+    fn takes(&self, addr: u32) -> bool {
+        let _ = addr;
+        true
+    }
+
+    /// Whether the block at `addr` of the main area was written before the power went, as
+    /// far as the medium knows: where blocks are written in any order, it does not.
+    fn has(&self, addr: u32) -> bool {
+        let _ = addr;
+        true
+    }
+
+    /// Brings the medium in line with what recovery has found, of which `uses` says what
+    /// each section is. Nothing was written before since the mount.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
+        let _ = uses;
+        Ok(())
+    }
 }

@@ -49,6 +49,17 @@ struct Marked<'a> {
     newest: BTreeMap<u32, &'a Link>,
 }
 
+/// What rolling forward came to.
+#[derive(Debug, Default)]
+pub(crate) struct Rolled {
+    /// Inodes, and nodes, that were.
+    pub(crate) files: u64,
+    pub(crate) nodes: u64,
+    /// Sections whose write pointers tell which forces had not come to their end. Until
+    /// the next checkpoint they stay as they are.
+    pub(crate) torn: BTreeSet<u32>,
+}
+
 /// What was done at a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
@@ -107,14 +118,31 @@ impl<P: Persist> Core<P> {
         Ok(links)
     }
 
-    /// Rolls forward; gives how many inodes and nodes were.
-    pub(crate) async fn roll_forward(&self) -> Result<(u64, u64)> {
+    /// Whether all contents that a node leads to are on the medium, as far as that can be
+    /// known.
+    fn is_whole(&self, link: &Link) -> bool {
+        let mut addrs = data_of(&link.bytes).into_iter();
+        addrs.all(|addr| !self.geometry.is_main(addr) || self.persist.has(addr))
+    }
+
+    /// Rolls forward.
+    pub(crate) async fn roll_forward(&self) -> Result<Rolled> {
         let links = self.chain_of_nodes().await?;
         let mut marked: BTreeMap<u32, Marked<'_>> = BTreeMap::new();
+        // Nodes that lead to contents which the power cut off: a mark behind them is of a
+        // force that had not come to its end.
+        let mut torn: BTreeSet<(u32, u32)> = BTreeSet::new();
         for (at, link) in links.iter().enumerate() {
             let flag = node::FLAG.get(&link.bytes[..]);
-            if flag & node::FSYNC != 0 {
-                let ino = node::INO.get(&link.bytes[..]);
+            let ino = node::INO.get(&link.bytes[..]);
+            let node = (ino, node::NID.get(&link.bytes[..]));
+            if self.is_whole(link) {
+                torn.remove(&node);
+            } else {
+                torn.insert(node);
+            }
+            let is_sound = torn.range((ino, 0)..=(ino, u32::MAX)).next().is_none();
+            if flag & node::FSYNC != 0 && is_sound {
                 let marked = marked.entry(ino).or_default();
                 marked.last = at;
                 if flag & node::DENTRY != 0 && node::is_inode(&link.bytes) {
@@ -130,8 +158,9 @@ impl<P: Persist> Core<P> {
                 marked.newest.insert(nid, link);
             }
         }
-        if marked.is_empty() {
-            return Ok((0, 0));
+        let torn = self.hold_torn(&links);
+        if marked.is_empty() && torn.is_empty() {
+            return Ok(Rolled::default());
         }
         self.hold_all(&links, &marked).await?;
         for log in Log::ALL {
@@ -145,7 +174,22 @@ impl<P: Persist> Core<P> {
         for (ino, marked) in in_order {
             files += u64::from(self.recover_file(ino, &marked).await?);
         }
-        Ok((files, nodes))
+        Ok(Rolled { files, nodes, torn })
+    }
+
+    /// Keeps the places from being written that nodes lead to whose contents were cut off,
+    /// so that a recovery after this one finds the same; gives their sections.
+    fn hold_torn(&self, links: &[Link]) -> BTreeSet<u32> {
+        let mut torn = BTreeSet::new();
+        for link in links.iter().filter(|link| !self.is_whole(link)) {
+            let addrs = data_of(&link.bytes).into_iter();
+            for addr in addrs.filter(|addr| self.geometry.is_main(*addr)) {
+                let mut segments = self.segments.borrow_mut();
+                segments.hold(addr);
+                torn.insert(segments.section_of(self.geometry.place_of(addr).0));
+            }
+        }
+        torn
     }
 
     /// Keeps all that the chain leads to from being written, and its numbers from being

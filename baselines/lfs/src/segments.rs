@@ -15,7 +15,7 @@ use crate::format::sit::{MAP, SitEntry};
 use crate::format::summary::{Owner, Owners, nobody};
 use crate::format::superblock::Geometry;
 use crate::format::{high_bit, set_high_bit};
-use crate::persist::Log;
+use crate::persist::{Log, SectionUse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -271,9 +271,20 @@ impl Segments {
         self.refresh(choice.segment);
     }
 
-    /// Has a log go on in another segment, whatever room is left where it is.
+    /// Where the next block of a log goes.
+    pub(crate) fn next_of(&self, log: Log) -> u32 {
+        let at = self.logs[log as usize].at;
+        self.geometry.addr_of(at.segment, u32::from(at.at))
+    }
+
+    /// Has a log go on in another segment, whatever room is left where it is: in another
+    /// section, if sections are written in order.
     pub(crate) fn renew(&mut self, log: Log) -> Option<()> {
-        let choice = self.choose(log)?;
+        let choice = if self.fills {
+            self.choose(log)?
+        } else {
+            self.choose_section(log)?
+        };
         self.go_on(log, choice);
         Some(())
     }
@@ -286,13 +297,8 @@ impl Segments {
         let section = self.section_of(current);
         let mut after = current + 1..self.segments_of(section).end;
         let free = after.find(|&segment| !self.used[segment as usize]);
-        let fresh = |segment| LogAt {
-            segment,
-            at: 0,
-            fills: false,
-        };
         if let Some(segment) = free {
-            return Some(fresh(segment));
+            return Some(LogAt::start_of(segment));
         }
         let few = self.free_sections <= 2 * self.reserved_sections;
         if self.fills
@@ -301,12 +307,31 @@ impl Segments {
         {
             return Some(gaps);
         }
+        self.choose_section(log)
+    }
+
+    /// The start of the next free section.
+    fn choose_section(&self, log: Log) -> Option<LogAt> {
+        let section = self.section_of(self.logs[log as usize].at.segment);
         let sections = self.geometry.sections();
         let mut round = (section + 1..sections).chain(0..section);
-        let free =
+        let is_free =
             |section| self.section_used[section as usize] == 0 && self.cleaning != Some(section);
-        let free = round.find(|&section| free(section));
-        free.map(|section| fresh(self.segments_of(section).start))
+        let free = round.find(|&section| is_free(section))?;
+        Some(LogAt::start_of(self.segments_of(free).start))
+    }
+
+    /// What each section is to the logs.
+    pub(crate) fn uses(&self) -> Vec<SectionUse> {
+        let use_of = |section: u32| {
+            let mut segments = self.segments_of(section);
+            match self.section_used[section as usize] {
+                0 => SectionUse::Free,
+                _ if segments.any(|segment| self.is_current(segment)) => SectionUse::Open,
+                _ => SectionUse::Kept,
+            }
+        };
+        (0..self.geometry.sections()).map(use_of).collect()
     }
 
     /// The segment with the most gaps that a log can fill.

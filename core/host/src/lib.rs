@@ -43,4 +43,4 @@ pub use link::{Direction, Link};
 pub use packing::Packing;
 pub use port::BlockPort;
 pub use ram::RamDisk;
-pub use zoned::{ZonedDevice, ZonedPort};
+pub use zoned::{DrivePort, ZonedDevice, ZonedPort};

@@ -7,7 +7,8 @@
 //! pays for.
 //!
 //! Invariants: one write of a zone is under way at a time, as in the block layer of Linux;
-//! those that wait come in the order of their requests. A zone whose last used sector was
+//! those that wait come in the order of their requests, each as a whole, also where a
+//! request goes on from one zone into the next. A zone whose last used sector was
 //! written is full, whatever its capacity, so it is not among the active ones.
 
 use crate::cores::Computing;
@@ -30,10 +31,13 @@ pub struct Linear<P> {
     turns: Rc<Vec<Semaphore>>,
 }
 
-/// The part of a content that is written to a piece.
-fn part<'a>(content: Content<'a>, piece: &Piece) -> Content<'a> {
-    let from = (piece.before * SECTOR) as usize;
-    let len = piece.extent.bytes() as usize;
+/// Most sectors of one command: 1 MiB, as Linux sends at most to a drive that names no
+/// limit of its own.
+const COMMAND_SECTORS: u64 = (1 << 20) / SECTOR;
+
+/// The part of a content from sector `before` on.
+fn part(content: Content<'_>, before: u64, len: usize) -> Content<'_> {
+    let from = (before * SECTOR) as usize;
     match content {
         Content::Nothing | Content::Fill(_) => content,
         Content::Bytes(bytes) => Content::Bytes(&bytes[from..from + len]),
@@ -89,31 +93,22 @@ impl<P: ZonedPort> Linear<P> {
         &self.port
     }
 
-    /// Writes `extent`, and resets the zones that it begins anew.
-    ///
-    /// # Errors
-    /// The status of the drive for the first piece that fails; what was written before
-    /// stays.
-    async fn write_all(
+    /// Writes a piece in its turn, and resets a zone that it begins anew.
+    async fn write_piece(
         &self,
-        extent: Extent,
+        piece: Piece,
         content: Content<'_>,
         who: Who,
         fua: bool,
     ) -> Result<(), ZoneStatus> {
-        for piece in self.packing.pieces(extent) {
-            let turn = &self.turns[piece.zone as usize];
-            turn.take(1).await;
-            let result = self
-                .write_piece(&piece, part(content, &piece), who, fua)
-                .await;
-            turn.put(1);
-            result?;
-        }
-        Ok(())
+        let turn = &self.turns[piece.zone as usize];
+        turn.take(1).await;
+        let result = self.write_now(&piece, content, who, fua).await;
+        turn.put(1);
+        result
     }
 
-    async fn write_piece(
+    async fn write_now(
         &self,
         piece: &Piece,
         content: Content<'_>,
@@ -123,7 +118,15 @@ impl<P: ZonedPort> Linear<P> {
         if piece.begins {
             self.empty(piece.zone).await?;
         }
-        self.port.write(piece.extent, content, who, fua).await?;
+        let (mut before, end) = (piece.before, piece.before + u64::from(piece.extent.sectors));
+        while before < end {
+            let count = (end - before).min(COMMAND_SECTORS);
+            let start = piece.extent.start.0 + (before - piece.before);
+            let extent = Extent::new(start, count as u32);
+            let content = part(content, before, extent.bytes() as usize);
+            self.port.write(extent, content, who, fua).await?;
+            before += count;
+        }
         let limits = self.packing.limits();
         if piece.ends && self.packing.room() < limits.capacity {
             self.port.manage(piece.zone, ZoneAction::Finish).await?;
@@ -167,7 +170,20 @@ impl<P: ZonedPort> BlockPort for Linear<P> {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
-        Ok(self.write_all(extent, content, who, fua).await?)
+        let mut pieces = self.packing.pieces(extent);
+        let Some(first) = pieces.next() else {
+            return Ok(());
+        };
+        let first = self.write_piece(first, content, who, fua);
+        let Some(second) = pieces.next() else {
+            return Ok(first.await?);
+        };
+        // All at once: each takes its place among the writers of its zone now.
+        let rest = std::iter::once(second).chain(pieces);
+        let rest = rest.map(|piece| self.write_piece(piece, content, who, fua));
+        let all = std::iter::once(first).chain(rest).collect();
+        let done: Result<(), ZoneStatus> = sim::join_all(all).await.into_iter().collect();
+        Ok(done?)
     }
 
     /// Resets the zones that lie in `extent` with all that is used of them.

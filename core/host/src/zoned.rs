@@ -6,7 +6,7 @@
 
 use crate::cores::Computing;
 use crate::ledger::Who;
-use crate::{BlockDevice, QueuePair};
+use crate::{BlockDevice, BytePort, QueuePair};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse, Zones};
 use units::{Extent, Lba, Ns, SECTOR};
 
@@ -239,5 +239,22 @@ impl ZonedPort for ZonedDevice {
 
     fn compute(&self, span: Ns) -> Computing {
         self.device.occupy(self.device.current(), span)
+    }
+}
+
+/// A drive with all the ports that it has, for a host that takes one of several.
+pub trait DrivePort: BytePort {
+    /// Its zones.
+    type Zones: ZonedPort;
+
+    /// Its zones; none if it has none.
+    fn zones(&self) -> Option<Self::Zones>;
+}
+
+impl DrivePort for BlockDevice {
+    type Zones = ZonedDevice;
+
+    fn zones(&self) -> Option<ZonedDevice> {
+        ZonedDevice::new(self)
     }
 }

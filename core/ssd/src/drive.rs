@@ -367,10 +367,15 @@ impl Drive {
     }
 
     /// Where the newest durable or buffered version of a mapped page is: its
-    /// contents, none if it is nowhere. For oracles.
+    /// contents, none if it is nowhere. In zones that are written in order a page is a
+    /// sector of 4 KiB. For oracles.
     #[must_use]
     pub fn peek(&self, page: u32) -> Option<Vec<Payload>> {
-        self.core.newest(page)
+        let sector = self.zones().and_then(|zones| zones.peek(page));
+        match sector {
+            Some(sector) => Some(vec![sector]),
+            None => self.core.newest(page),
+        }
     }
 
     /// Erases of every block, bad ones left out, and the number of bad ones.

@@ -7,10 +7,10 @@ use crate::format::sit::{self, SitEntry};
 use crate::format::summary::{self, Owner, Owners};
 use crate::format::superblock::Geometry;
 use crate::format::{Block, SEG_BLOCKS, blank, high_bit};
-use crate::inplace::{place, sort_pack};
 use crate::mount::data_summaries;
 use crate::nat::Nat;
 use crate::persist::{Pack, Table};
+use crate::turns::place;
 use std::collections::BTreeMap;
 
 /// What the last checkpoint leads to.
@@ -34,13 +34,10 @@ fn block<I: Image + ?Sized>(image: &I, at: u32) -> Option<Box<Block>> {
 fn pack<I: Image + ?Sized>(image: &I, geometry: &Geometry, segment: u32) -> Option<Pack> {
     let start = geometry.cp + segment * SEG_BLOCKS;
     let head = Head::decode(&*block(image, start)?, geometry)?;
-    let last = block(image, start + head.pack_blocks - 1)?;
-    if Head::decode(&last, geometry)?.version != head.version {
-        return None;
-    }
-    let between = 1..head.pack_blocks - 1;
-    let blocks: Option<Vec<_>> = between.map(|at| block(image, start + at)).collect();
-    sort_pack(head, blocks?)
+    let blocks: Option<Vec<_>> = (start..start + head.pack_blocks)
+        .map(|at| block(image, at))
+        .collect();
+    Some(Pack::decode(blocks?, geometry)?.0)
 }
 
 impl Tables {

@@ -63,6 +63,17 @@ pub(crate) struct LogAt {
     pub(crate) fills: bool,
 }
 
+impl LogAt {
+    /// The start of a segment that nothing is in.
+    pub(crate) const fn start_of(segment: u32) -> Self {
+        Self {
+            segment,
+            at: 0,
+            fills: false,
+        }
+    }
+}
+
 /// What the head says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {

@@ -51,9 +51,9 @@ layout! { 3072:
     DEVICES: u8 = 2201,
 }
 
-/// Where everything is.
+/// Where everything is, in blocks and segments of the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Geometry {
+pub struct Geometry {
     /// Blocks of the medium.
     pub(crate) blocks: u64,
     pub(crate) segs_per_sec: u32,
@@ -101,7 +101,10 @@ pub enum SuperError {
 
 impl Geometry {
     /// Reads it from the first or second block of a medium of `blocks` blocks.
-    pub(crate) fn decode(block: &Block, blocks: u64) -> Result<Self, SuperError> {
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn decode(block: &Block, blocks: u64) -> Result<Self, SuperError> {
         let sb = &block[OFFSET..];
         if MAGIC_NUMBER.get(sb) != MAGIC {
             return Err(SuperError::Magic);
@@ -235,6 +238,37 @@ impl Geometry {
         block
     }
 
+    /// The first block of the main area, which is divided into sections.
+    #[must_use]
+    pub const fn main(&self) -> u32 {
+        self.main
+    }
+
+    /// Blocks of a section.
+    #[must_use]
+    pub const fn section_blocks(&self) -> u32 {
+        self.segs_per_sec * SEG_BLOCKS
+    }
+
+    /// Where blocks of tables have their places: those of the SIT, of the NAT and of the
+    /// summaries, one after the other.
+    #[must_use]
+    pub const fn tables(&self) -> std::ops::Range<u32> {
+        self.sit..self.ssa + self.main_segments
+    }
+
+    /// Where the two checkpoints have their places, a segment each.
+    #[must_use]
+    pub const fn checkpoints(&self) -> std::ops::Range<u32> {
+        self.cp..self.cp + 2 * SEG_BLOCKS
+    }
+
+    /// Identity.
+    #[must_use]
+    pub const fn uuid(&self) -> &[u8; 16] {
+        &self.uuid
+    }
+
     /// Blocks of one copy of the SIT that are in use.
     pub(crate) const fn sit_blocks(&self) -> u32 {
         self.main_segments.div_ceil(super::sit::PER_BLOCK as u32)
@@ -251,7 +285,8 @@ impl Geometry {
     }
 
     /// Sections of the main area.
-    pub(crate) const fn sections(&self) -> u32 {
+    #[must_use]
+    pub const fn sections(&self) -> u32 {
         self.main_segments / self.segs_per_sec
     }
 

@@ -422,6 +422,38 @@ impl DriveConfig {
         Bytes(conventional.saturating_add(sequential.saturating_mul(zones.size.0)))
     }
 
+    /// The same zoned drive with `count` conventional zones. They take their flash, with
+    /// what its garbage collection needs, from the other zones. A drive without zones
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// If no other zone is left.
+    pub fn with_conventional(&self, count: u32) -> Result<Self, ConfigError> {
+        let mut config = self.clone();
+        let (Some(zones), Some(before)) = (&mut config.zones, ZoneLayout::new(self)?) else {
+            return Ok(config);
+        };
+        zones.conventional = count;
+        let (size, capacity) = (zones.size.0, zones.capacity.0);
+        let fits = |sequential: u32| {
+            let mut config = config.clone();
+            let conventional = u64::from(count).saturating_mul(size);
+            config.capacity = Bytes(conventional + u64::from(sequential) * capacity);
+            ZoneLayout::new(&config).map(|_| config)
+        };
+        // The more zones, the more blocks: the most that fit are looked for by halves.
+        let (mut least, mut most) = (1, before.sequential());
+        let mut best = fits(least)?;
+        while least < most {
+            let middle = least + (most - least).div_ceil(2);
+            match fits(middle) {
+                Ok(config) => (best, least) = (config, middle),
+                Err(_) => most = middle - 1,
+            }
+        }
+        Ok(best)
+    }
+
     /// The same zoned drive with at least `capacity` for the host, in whole zones. Zones
     /// become smaller with their blocks where there would be few of them; the share of
     /// spare flash stays, but for what the zones of a very small drive need.

@@ -3,7 +3,7 @@
 use super::config::ZoneLayout;
 use super::rules::{ZoneState, ZoneStatus};
 use super::{Zoned, Zones};
-use nand::UNIT;
+use nand::{Payload, UNIT};
 use serde::Serialize;
 use units::{Bytes, Lba, SECTOR};
 
@@ -227,6 +227,21 @@ impl Zones {
 }
 
 impl Zones {
+    /// What sector `number` of 4 KiB holds; none if it is in a conventional zone, or in
+    /// none.
+    pub(crate) fn peek(&self, number: u32) -> Option<Payload> {
+        let inner = &self.inner;
+        let zone = number / inner.layout.size;
+        let index = inner.sequential(zone).ok()?;
+        let at = number % inner.layout.size;
+        let within = at < inner.layout.capacity;
+        Some(if within {
+            inner.sector(index, at)
+        } else {
+            Payload::Zero
+        })
+    }
+
     /// Whether sector `number` of 4 KiB has data; none if it is in a conventional zone.
     pub(crate) fn is_written(&self, number: u32) -> Option<bool> {
         let inner = &self.inner;

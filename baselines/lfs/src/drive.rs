@@ -1,0 +1,135 @@
+//! F2FS on whatever drive there is: in place on a port of blocks, or on zones.
+
+use crate::inplace::InPlace;
+use crate::mkfs::{MkfsError, MkfsOptions, format};
+use crate::mount::{MountError, MountOptions, mount_with};
+use crate::persist::{Log, Pack, Persist, SectionUse, Table};
+use crate::zones::{Zoned, linear, open_zones};
+use crate::{Block, LfsFs, Recovery};
+use host::{DrivePort, Who};
+use nand::Payload;
+use sim::Sim;
+use vfs::Result;
+
+/// The strategy that a drive needs.
+pub enum OnDrive<P: DrivePort> {
+    /// Tables and logs in place.
+    Blocks(InPlace<P>),
+    /// Tables in conventional zones, logs in zones that are written in order.
+    Zones(Zoned<P::Zones>),
+}
+
+impl<P: DrivePort> Persist for OnDrive<P> {
+    async fn read_table(&self, table: Table) -> Result<Box<Block>> {
+        match self {
+            Self::Blocks(on) => on.read_table(table).await,
+            Self::Zones(on) => on.read_table(table).await,
+        }
+    }
+
+    async fn write_tables(&self, blocks: Vec<(Table, Box<Block>)>) -> Result<()> {
+        match self {
+            Self::Blocks(on) => on.write_tables(blocks).await,
+            Self::Zones(on) => on.write_tables(blocks).await,
+        }
+    }
+
+    async fn commit(&self, pack: Pack) -> Result<u64> {
+        match self {
+            Self::Blocks(on) => on.commit(pack).await,
+            Self::Zones(on) => on.commit(pack).await,
+        }
+    }
+
+    async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
+        match self {
+            Self::Blocks(on) => on.read(addr, blocks, who).await,
+            Self::Zones(on) => on.read(addr, blocks, who).await,
+        }
+    }
+
+    async fn write(&self, addr: u32, blocks: &[Payload], log: Log, who: Who) -> Result<()> {
+        match self {
+            Self::Blocks(on) => on.write(addr, blocks, log, who).await,
+            Self::Zones(on) => on.write(addr, blocks, log, who).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<()> {
+        match self {
+            Self::Blocks(on) => on.flush().await,
+            Self::Zones(on) => on.flush().await,
+        }
+    }
+
+    async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
+        match self {
+            Self::Blocks(on) => on.discard(addr, blocks).await,
+            Self::Zones(on) => on.discard(addr, blocks).await,
+        }
+    }
+
+    fn takes(&self, addr: u32) -> bool {
+        match self {
+            Self::Blocks(on) => on.takes(addr),
+            Self::Zones(on) => on.takes(addr),
+        }
+    }
+
+    fn has(&self, addr: u32) -> bool {
+        match self {
+            Self::Blocks(on) => on.has(addr),
+            Self::Zones(on) => on.has(addr),
+        }
+    }
+
+    async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
+        match self {
+            Self::Blocks(on) => on.settle(uses).await,
+            Self::Zones(on) => on.settle(uses).await,
+        }
+    }
+}
+
+/// Makes a file system on `drive`, of whose zones it makes sections if it has any; sizes
+/// and areas of `options` are those of the drive, then.
+///
+/// # Errors
+/// What cannot be made of it, or why the drive failed.
+pub async fn format_drive<P: DrivePort>(
+    sim: &Sim,
+    drive: &P,
+    options: &MkfsOptions,
+) -> std::result::Result<(), MkfsError> {
+    let Some(zones) = drive.zones() else {
+        return format(drive, options).await;
+    };
+    let linear = linear(sim, &zones);
+    let fits = MkfsOptions::on_zones(*linear.packing().limits())?;
+    let options = MkfsOptions {
+        blocks: fits.blocks,
+        segs_per_sec: fits.segs_per_sec,
+        areas: fits.areas,
+        ..options.clone()
+    };
+    format(&linear, &options).await
+}
+
+/// Mounts F2FS from `drive`, and recovers what has to be; zones as [`MountOptions::for_zones`]
+/// says.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+pub async fn mount_drive<P: DrivePort>(
+    sim: &Sim,
+    drive: &P,
+    options: MountOptions,
+) -> std::result::Result<(LfsFs<OnDrive<P>>, Recovery), MountError> {
+    let Some(zones) = drive.zones() else {
+        let opened = InPlace::open(drive.clone(), options.placed, options.origin);
+        let (persist, found) = opened.await?;
+        return mount_with(sim, OnDrive::Blocks(persist), found, options).await;
+    };
+    let (persist, found) = open_zones(sim, &zones, options.origin).await?;
+    mount_with(sim, OnDrive::Zones(persist), found, options.for_zones()).await
+}

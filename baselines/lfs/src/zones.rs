@@ -1,0 +1,285 @@
+//! F2FS on zones: the tables lie in conventional zones, and each section of the main area
+//! is a zone that is written in order.
+//!
+//! Addresses of the format are those of zones without gaps ([`host::Linear`]), of each of
+//! which whole segments are used. So what the format says is the same whatever the
+//! capacity of a zone is beside its size; where they are alike, and zones are of whole
+//! segments, it is what Linux puts on such a drive.
+//!
+//! # Invariants
+//!
+//! - A zone is written where its pointer is: logs go on in free sections only. After a
+//!   mount a log whose zone has got further than the last checkpoint says goes on in
+//!   another one.
+//! - A zone is active only while a log is in it: a section that a log has left for good is
+//!   finished, and one that is free again is reset.
+
+use crate::Block;
+use crate::format::superblock::Geometry;
+use crate::format::{BLOCK, SEG_BLOCKS};
+use crate::inplace::{InPlace, OpenError, errno, extent};
+use crate::mkfs::{Areas, MkfsError, MkfsOptions, table_segments};
+use crate::persist::{Found, Log, Pack, Persist, SectionUse, Table};
+use host::{BlockPort, Linear, Packing, Who, ZonedPort};
+use nand::Payload;
+use sim::Sim;
+use ssd::{Content, ZoneAction, ZoneKind, ZoneLimits, ZoneState};
+use units::{Bytes, Origin, Placement, SECTOR};
+use vfs::{Errno, Result};
+
+/// Bytes of a segment: zones are used in multiples of it.
+const GRAIN: Bytes = Bytes(SEG_BLOCKS as u64 * BLOCK as u64);
+/// Sectors of a block.
+const SECTORS: u64 = BLOCK as u64 / SECTOR;
+
+/// Sectors of zones without gaps, as they are used here.
+#[must_use]
+pub const fn packing(limits: ZoneLimits) -> Packing {
+    Packing::new(limits, GRAIN.0 / SECTOR)
+}
+
+/// The zones of `port` without gaps, as they are used here.
+pub fn linear<Z: ZonedPort>(sim: &Sim, port: &Z) -> Linear<Z> {
+    Linear::in_grains(sim, port.clone(), GRAIN)
+}
+
+/// Blocks of the main area on zones.
+pub struct MainZones<Z> {
+    linear: Linear<Z>,
+    /// The first block of the main area, and blocks of a section.
+    main: u32,
+    section: u32,
+}
+
+impl<Z: ZonedPort> MainZones<Z> {
+    /// The main area of a file system with this geometry.
+    pub fn new(linear: Linear<Z>, geometry: &Geometry) -> Self {
+        Self {
+            linear,
+            main: geometry.main(),
+            section: geometry.section_blocks(),
+        }
+    }
+
+    /// Whether the sections of a geometry are zones.
+    #[must_use]
+    pub fn fits(&self, geometry: &Geometry) -> bool {
+        let packing = self.linear.packing();
+        let conventional = packing.conventional() / SECTORS;
+        let behind = u64::from(self.main).checked_sub(conventional);
+        let room = packing.room() / SECTORS;
+        u64::from(geometry.section_blocks()) == room
+            && behind.is_some_and(|behind| behind.is_multiple_of(room))
+    }
+
+    /// The zones.
+    pub const fn linear(&self) -> &Linear<Z> {
+        &self.linear
+    }
+
+    /// The zone of a block of the main area, and where in it the block is, in sectors.
+    fn place(&self, addr: u32) -> (u32, u64) {
+        let packing = self.linear.packing();
+        let (zone, at) = packing.place(u64::from(addr) * SECTORS);
+        (zone, at - u64::from(zone) * packing.limits().size)
+    }
+
+    /// Reads blocks.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub async fn read(&self, addr: u32, mut blocks: &mut [Payload], who: Who) -> Result<()> {
+        let extent = extent(addr, blocks.len());
+        let read = self.linear.read(extent, &mut blocks, who);
+        read.await.map_err(errno)
+    }
+
+    /// Writes blocks, which are the next of their zone.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub async fn write(&self, addr: u32, blocks: &[Payload], who: Who) -> Result<()> {
+        let (extent, content) = (extent(addr, blocks.len()), Content::Sectors(blocks));
+        let write = self.linear.write(extent, content, Placement(0), who, false);
+        write.await.map_err(errno)
+    }
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub async fn flush(&self) -> Result<()> {
+        self.linear.flush().await.map_err(errno)
+    }
+
+    /// Resets the zones of these blocks.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
+        let trim = self.linear.trim(extent(addr, blocks as usize));
+        trim.await.map_err(errno)
+    }
+
+    /// Whether `addr` is where its zone is written next.
+    pub fn takes(&self, addr: u32) -> bool {
+        let (zone, within) = self.place(addr);
+        let info = self.linear.port().zone(zone);
+        info.is_some_and(|info| {
+            let next = match info.state {
+                ZoneState::ReadOnly | ZoneState::Offline => None,
+                // A log that begins a zone anew resets it.
+                _ if within == 0 => Some(0),
+                _ => Some(info.written()),
+            };
+            info.kind == ZoneKind::Conventional || next == Some(within)
+        })
+    }
+
+    /// Whether `addr` lies before the write pointer of its zone. What a node leads to may
+    /// not: the buffers of two zones reach the flash in any order.
+    pub fn has(&self, addr: u32) -> bool {
+        let (zone, within) = self.place(addr);
+        let info = self.linear.port().zone(zone);
+        info.is_some_and(|info| {
+            info.kind == ZoneKind::Conventional
+                || info.state == ZoneState::ReadOnly
+                || within < info.written()
+        })
+    }
+
+    /// Resets zones of free sections, and finishes those that nobody writes any more.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
+        for (section, used) in (0..).zip(uses) {
+            let (zone, _) = self.place(self.main + section * self.section);
+            let info = self.linear.port().zone(zone).ok_or(Errno::EIO)?;
+            let action = match (used, info.state) {
+                _ if info.kind == ZoneKind::Conventional => None,
+                (_, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline) => None,
+                (SectionUse::Free, _) => Some(ZoneAction::Reset),
+                (SectionUse::Kept, state) => state.is_active().then_some(ZoneAction::Finish),
+                (SectionUse::Open, _) => None,
+            };
+            if let Some(action) = action {
+                let done = self.linear.port().manage(zone, action).await;
+                done.map_err(|status| errno(status.into()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The strategy of F2FS on zones.
+pub struct Zoned<Z: ZonedPort> {
+    tables: InPlace<Linear<Z>>,
+    main: MainZones<Z>,
+}
+
+impl<Z: ZonedPort> Zoned<Z> {
+    /// The zones.
+    pub const fn port(&self) -> &Z {
+        self.main.linear.port()
+    }
+}
+
+impl<Z: ZonedPort> Persist for Zoned<Z> {
+    async fn read_table(&self, table: Table) -> Result<Box<Block>> {
+        self.tables.read_table(table).await
+    }
+
+    async fn write_tables(&self, blocks: Vec<(Table, Box<Block>)>) -> Result<()> {
+        self.tables.write_tables(blocks).await
+    }
+
+    async fn commit(&self, pack: Pack) -> Result<u64> {
+        self.tables.commit(pack).await
+    }
+
+    async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
+        self.main.read(addr, blocks, who).await
+    }
+
+    async fn write(&self, addr: u32, blocks: &[Payload], _: Log, who: Who) -> Result<()> {
+        self.main.write(addr, blocks, who).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.main.flush().await
+    }
+
+    async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
+        self.main.discard(addr, blocks).await
+    }
+
+    fn takes(&self, addr: u32) -> bool {
+        self.main.takes(addr)
+    }
+
+    fn has(&self, addr: u32) -> bool {
+        self.main.has(addr)
+    }
+
+    async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
+        self.main.settle(uses).await
+    }
+}
+
+/// Segments of a zone that is written in order.
+fn zone_segments(packing: &Packing) -> u32 {
+    (packing.room() * SECTOR / GRAIN.0) as u32
+}
+
+/// Conventional zones of `size` that the tables need beside `sequential` zones that hold
+/// `capacity`.
+#[must_use]
+pub fn conventional_zones(size: Bytes, capacity: Bytes, sequential: u32) -> u32 {
+    let segments = u64::from(sequential) * (capacity.0 / GRAIN.0);
+    // One more, in which the superblocks are.
+    let bytes = (1 + table_segments(segments)) * GRAIN.0;
+    bytes.div_ceil(size.0.max(1)) as u32
+}
+
+impl MkfsOptions {
+    /// What is made of a drive with such zones: tables in its conventional zones, and
+    /// sections that are zones behind them.
+    ///
+    /// # Errors
+    /// If zones are smaller than two segments, or their capacity is none.
+    pub fn on_zones(limits: ZoneLimits) -> std::result::Result<Self, MkfsError> {
+        let packing = packing(limits);
+        let segs_per_sec = zone_segments(&packing);
+        if segs_per_sec == 0 {
+            return Err(MkfsError::Zones(limits.capacity * SECTOR));
+        }
+        let areas = Areas {
+            first: SEG_BLOCKS,
+            main: (packing.conventional() / SECTORS) as u32,
+        };
+        Ok(Self {
+            segs_per_sec,
+            areas: Some(areas),
+            ..Self::new(packing.sectors() / SECTORS)
+        })
+    }
+}
+
+/// Finds the last state on zones.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) async fn open_zones<Z: ZonedPort>(
+    sim: &Sim,
+    port: &Z,
+    origin: Origin,
+) -> std::result::Result<(Zoned<Z>, Found), OpenError> {
+    let linear = linear(sim, port);
+    let (tables, found) = InPlace::open(linear.clone(), false, origin).await?;
+    let main = MainZones::new(linear, &found.geometry);
+    if !main.fits(&found.geometry) {
+        return Err(OpenError::Zones);
+    }
+    Ok((Zoned { tables, main }, found))
+}
