@@ -16,7 +16,7 @@ use stack::crash::{Cuts, explore};
 use stack::{Ending, Plan, StackName};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use units::Bytes;
+use units::{Bytes, MIB};
 use vfs::CacheConfig;
 
 /// Cut the power of a stack at every event, recover, and check
@@ -50,9 +50,10 @@ pub(crate) struct Crash {
     /// what has recovered again; 0 for neither
     #[arg(long, value_name = "N", default_value_t = 50)]
     outside: u64,
-    /// Bytes that the host may use
-    #[arg(long, default_value = "128MiB")]
-    size: Bytes,
+    /// Bytes that the host may use: 128 MiB if not given; 512 MiB on zones, some of which
+    /// a file system may need for itself
+    #[arg(long)]
+    size: Option<Bytes>,
     /// Memory of the page cache; little of it evicts what was just written
     #[arg(long, default_value = "1GiB")]
     memory: Bytes,
@@ -137,8 +138,16 @@ impl Crash {
         })
     }
 
+    fn size(&self) -> Result<Bytes, Failure> {
+        if let Some(size) = self.size {
+            return Ok(size);
+        }
+        let drive = stack::drive::resolve(&self.stack.drive, None)?;
+        Ok(Bytes(if drive.zones.is_some() { 512 } else { 128 } * MIB))
+    }
+
     fn cuts(&self, asked: &Asked, seed: u64) -> Result<Cuts, Failure> {
-        let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size))?;
+        let mut drive = stack::drive::resolve(&self.stack.drive, Some(self.size()?))?;
         // Where a drive saves its buffer, no flush matters. A battery does.
         drive.controller.power_loss_protection = drive.front.is_some();
         let outside = |set: &&String| !knobs::are_of_drive(set);
@@ -179,11 +188,15 @@ impl Crash {
             outside,
             ..
         } = self;
-        let (past, size, memory) = (past.name(), size.0, memory.0);
+        let (past, memory) = (past.name(), memory.0);
+        let size: String = size
+            .iter()
+            .map(|size| format!(" --size {}", size.0))
+            .collect();
         let lie = if self.lie { " --lie" } else { "" };
         let set: String = self.set.iter().map(|set| format!(" --set {set}")).collect();
         format!(
-            "flashloom crash {stack} --workload '{workload}' --size {size} --memory {memory} \
+            "flashloom crash {stack} --workload '{workload}'{size} --memory {memory} \
              --past {past}{set}{lie} --outside {outside} --seed {seed} --at {cut}"
         )
     }

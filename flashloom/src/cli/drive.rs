@@ -59,6 +59,10 @@ pub(crate) struct Create {
     /// Bytes that the host may use, such as 256MiB [default: as the preset says]
     #[arg(long)]
     size: Option<Bytes>,
+    /// Zones that are written anywhere, on a drive of zones; they take their flash from the
+    /// others [default: as the preset says]
+    #[arg(long, value_name = "ZONES")]
+    conventional: Option<u32>,
     /// What the drive has been through: fresh, full or aged
     #[arg(long, default_value = "fresh", value_parser = super::past)]
     precondition: Precondition,
@@ -81,6 +85,12 @@ impl Create {
             ));
         }
         let mut config = stack::drive::resolve(&self.preset, self.size)?;
+        if let Some(count) = self.conventional {
+            if config.zones.is_none() {
+                return Err(Failure::new(format!("{} has no zones", self.preset)));
+            }
+            config = config.with_conventional(count)?;
+        }
         // A drive in a file is for what is in it.
         config.flash.keep_contents = true;
         let media = self.precondition.media(&config, Seed(self.seed))?;

@@ -11,7 +11,7 @@ use engine::{Access, DriveFile};
 use extfs::ext4::{self, Options};
 use extfs::lines::undo;
 use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, pmfs};
-use host::{BlockDevice, HostConfig};
+use host::{BlockDevice, DrivePort, HostConfig};
 use novafs::NovaFs;
 use serde::Serialize;
 use sim::{Seed, Sim};
@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     F2fs,
     /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
     Nova,
+    /// Persimmon, F2FS that appends its tables and checkpoints too, on a zoned drive
+    Persimmon,
     /// PMFS, in place on a drive that is read and written by bytes; the format is that
     /// of ext4
     Pmfs,
@@ -55,6 +57,7 @@ impl Kind {
             Self::ByteFsDual => "bytefs-dual",
             Self::F2fs => "f2fs",
             Self::Nova => "nova",
+            Self::Persimmon => "persimmon",
             Self::Pmfs => "pmfs",
             Self::ZoneFs => "zonefs",
         }
@@ -62,14 +65,19 @@ impl Kind {
 
     /// Whether its format is that of ext4.
     const fn is_ext4(self) -> bool {
-        !matches!(self, Self::F2fs | Self::Nova | Self::ZoneFs)
+        !self.is_f2fs() && !matches!(self, Self::Nova | Self::ZoneFs)
+    }
+
+    /// Whether its body is that of F2FS.
+    const fn is_f2fs(self) -> bool {
+        matches!(self, Self::F2fs | Self::Persimmon)
     }
 
     /// Bytes of an inode, if nobody says how many.
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
-            Self::F2fs | Self::ZoneFs => BLOCK as u16,
+            Self::F2fs | Self::Persimmon | Self::ZoneFs => BLOCK as u16,
             Self::ByteFs | Self::ByteFsDual | Self::Nova | Self::Pmfs => 128,
         }
     }
@@ -78,7 +86,12 @@ impl Kind {
     /// firmware.
     fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
         let mut drive = drive.clone();
-        if drive.interface == ssd::Interface::Zoned {
+        let has_zones = drive.interface == ssd::Interface::Zoned;
+        if !has_zones && matches!(self, Self::Persimmon) {
+            let reason = "persimmon needs a drive of zones, such as one of the preset zns";
+            return Err(Failure::at(path, reason));
+        }
+        if has_zones && !self.is_f2fs() {
             let reason = format!(
                 "{} writes in place, which the zones of {} do not take",
                 self.name(),
@@ -86,7 +99,7 @@ impl Kind {
             );
             return Err(Failure::at(path, reason));
         }
-        if drive.front.is_none() && !matches!(self, Self::Ext4 | Self::F2fs) {
+        if drive.front.is_none() && !self.is_f2fs() && !matches!(self, Self::Ext4) {
             let reason = format!(
                 "{} needs a drive that is read and written by bytes, such as one of the preset \
                  byte",
@@ -152,6 +165,45 @@ struct Made {
     inode_size: u16,
 }
 
+/// Makes a file system that has names.
+async fn make(kind: Kind, sim: Sim, port: BlockDevice, options: MkfsOptions) -> Result<(), String> {
+    let said = |e: &dyn std::fmt::Display| e.to_string();
+    match kind {
+        Kind::Ext4 => ext4::format(&port, &options).await.map_err(|e| said(&e)),
+        Kind::ByteFs => bytefs::format(&port, &options).await.map_err(|e| said(&e)),
+        Kind::Pmfs | Kind::ByteFsDual => undo::format(&port, &options).await.map_err(|e| said(&e)),
+        Kind::F2fs => {
+            let options = lfs::MkfsOptions {
+                uuid: options.uuid,
+                now: options.now,
+                label: options.label,
+                ..lfs::MkfsOptions::new(options.blocks)
+            };
+            let made = lfs::format_drive(&sim, &port, &options).await;
+            made.map_err(|e| said(&e))
+        }
+        Kind::Persimmon => {
+            let options = persimmon::MkfsOptions {
+                uuid: options.uuid,
+                now: options.now,
+                label: options.label,
+                ..persimmon::MkfsOptions::default()
+            };
+            let zones = port.zones().ok_or("the drive has no zones")?;
+            let made = persimmon::format(&sim, &zones, &options).await;
+            made.map_err(|e| said(&e))
+        }
+        Kind::Nova => {
+            let options = novafs::MkfsOptions {
+                now: options.now,
+                ..novafs::MkfsOptions::default()
+            };
+            novafs::mkfs(&port, &options).await.map_err(|e| said(&e))
+        }
+        Kind::ZoneFs => Err("its files are zones, and have no names to make".to_owned()),
+    }
+}
+
 impl Mkfs {
     pub(crate) fn run(&self) -> Answer {
         let mut file = file::open(&self.path, Access::Change)?;
@@ -170,35 +222,7 @@ impl Mkfs {
             journal_blocks: options.journal_blocks.unwrap_or(0),
             inode_size: options.inode_size,
         };
-        let port = attach(&bench)?;
-        let kind = self.kind;
-        let format = async move {
-            let said = |e: &dyn std::fmt::Display| e.to_string();
-            match kind {
-                Kind::Ext4 => ext4::format(&port, &options).await.map_err(|e| said(&e)),
-                Kind::ByteFs => bytefs::format(&port, &options).await.map_err(|e| said(&e)),
-                Kind::Pmfs | Kind::ByteFsDual => {
-                    undo::format(&port, &options).await.map_err(|e| said(&e))
-                }
-                Kind::F2fs => {
-                    let options = lfs::MkfsOptions {
-                        uuid: options.uuid,
-                        now: options.now,
-                        label: options.label,
-                        ..lfs::MkfsOptions::new(options.blocks)
-                    };
-                    lfs::format(&port, &options).await.map_err(|e| said(&e))
-                }
-                Kind::ZoneFs => unreachable!("it was made before"),
-                Kind::Nova => {
-                    let options = novafs::MkfsOptions {
-                        now: options.now,
-                        ..novafs::MkfsOptions::default()
-                    };
-                    novafs::mkfs(&port, &options).await.map_err(|e| said(&e))
-                }
-            }
-        };
+        let format = make(self.kind, bench.kernel.sim(), attach(&bench)?, options);
         finish(&bench, &self.path, format)?.map_err(|e| Failure::at(&self.path, e))?;
         let saved = file.save(&bench.config, &bench.shutdown());
         saved.map_err(|e| Failure::at(&self.path, e))?;
@@ -265,7 +289,7 @@ impl Mkfs {
 
     fn refuse_what_ext4_has(&self) -> Result<(), Failure> {
         let zones = matches!(self.kind, Kind::ZoneFs);
-        let named = zones || matches!(self.kind, Kind::F2fs);
+        let named = zones || self.kind.is_f2fs();
         let given = [
             ("label", !self.label.is_empty() && !named),
             ("seed", self.seed.is_some() && !zones),
@@ -353,6 +377,7 @@ impl Fsck {
             Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
             Kind::F2fs => finish(&bench, &self.path, roll_forward(sim, port))?,
             Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
+            Kind::Persimmon => finish(&bench, &self.path, roll_zones_forward(sim, port))?,
             Kind::Pmfs | Kind::ByteFsDual => finish(&bench, &self.path, undo_lines(sim, port))?,
             Kind::ZoneFs => finish(&bench, &self.path, zonefs::check(sim, port))?,
         };
@@ -392,6 +417,7 @@ impl Fsck {
                 let found = novafs::check(image);
                 found.iter().map(ToString::to_string).collect()
             }
+            Kind::Persimmon => persimmon::check(image),
             Kind::ZoneFs => Vec::new(),
             _ => check(image).iter().map(Finding::to_string).collect(),
         }
@@ -430,7 +456,16 @@ async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
 
 /// Rolls forward what was forced since the last checkpoint. How many files were.
 async fn roll_forward(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let mounted = lfs::mount(&sim, &port, lfs::MountOptions::default()).await;
+    let mounted = lfs::mount_drive(&sim, &port, lfs::MountOptions::default()).await;
+    let (body, recovery) = mounted.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())?;
+    Ok(recovery.files)
+}
+
+/// The same of Persimmon.
+async fn roll_zones_forward(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+    let zones = port.zones().ok_or("the drive has no zones")?;
+    let mounted = persimmon::mount(&sim, &zones, persimmon::Options::default()).await;
     let (body, recovery) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
     Ok(recovery.files)

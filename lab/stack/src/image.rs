@@ -1,19 +1,39 @@
-//! A drive as blocks of a file system, read at once and without the clock.
+//! A drive as blocks of a file system, read at once and without the clock. Zones have no
+//! gaps between them, as [`lfs`] uses them.
 
 use extfs::{BLOCK, Image};
 use nand::Payload;
-use ssd::Drive;
+use ssd::{Drive, ZoneLimits};
+use units::SECTOR;
+
+/// The limits of a drive that has no zones.
+const NO_ZONES: ZoneLimits = ZoneLimits {
+    zones: 0,
+    conventional: 0,
+    size: 1,
+    capacity: 1,
+    block: 1,
+    max_open: 0,
+    max_active: 0,
+    append: 0,
+    random_write_area: 0,
+    random_write_step: 0,
+    random_write_zones: 0,
+};
 
 /// Most blocks of a piece: 1 MiB.
 const PIECE: u64 = 256;
 
 /// Everything on a drive that is not zeros, with the offset of each piece.
 pub(crate) fn pieces(drive: &Drive) -> Vec<(u64, Vec<u8>)> {
-    let image = DriveImage(drive);
-    let blocks = drive.capacity().0 / BLOCK as u64;
+    pieces_of(&DriveImage(drive))
+}
+
+/// The same of an image.
+pub(crate) fn pieces_of<I: lfs::Image>(image: &I) -> Vec<(u64, Vec<u8>)> {
     let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut bytes = [0; BLOCK];
-    for block in 0..blocks {
+    for block in 0..image.blocks() {
         if !image.read(block, &mut bytes) || bytes == [0; BLOCK] {
             continue;
         }
@@ -34,9 +54,27 @@ pub(crate) fn pieces(drive: &Drive) -> Vec<(u64, Vec<u8>)> {
 /// What a drive holds now, for who looks at a file system that is not mounted.
 pub struct DriveImage<'a>(pub &'a Drive);
 
+impl DriveImage<'_> {
+    /// Blocks of the drive.
+    pub(crate) fn count(&self) -> u64 {
+        let packing = self.0.zones().map(|zones| lfs::packing(zones.limits()));
+        let bytes = packing.map_or(self.0.capacity().0, |packing| packing.sectors() * SECTOR);
+        bytes / BLOCK as u64
+    }
+
+    /// Where the drive has a block.
+    fn place(&self, block: u64) -> u64 {
+        let per_block = BLOCK as u64 / SECTOR;
+        match self.0.zones() {
+            Some(zones) => lfs::packing(zones.limits()).place(block * per_block).1 / per_block,
+            None => block,
+        }
+    }
+}
+
 impl novafs::Image for DriveImage<'_> {
     fn pages(&self) -> u64 {
-        self.0.capacity().0 / BLOCK as u64
+        self.count()
     }
 
     fn read(&self, page: u64, out: &mut [u8; BLOCK]) -> bool {
@@ -46,7 +84,7 @@ impl novafs::Image for DriveImage<'_> {
 
 impl lfs::Image for DriveImage<'_> {
     fn blocks(&self) -> u64 {
-        self.0.capacity().0 / BLOCK as u64
+        self.count()
     }
 
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
@@ -54,11 +92,25 @@ impl lfs::Image for DriveImage<'_> {
     }
 }
 
+impl persimmon::Zones for DriveImage<'_> {
+    fn limits(&self) -> ZoneLimits {
+        let zones = self.0.zones();
+        zones.map_or(NO_ZONES, ssd::Zones::limits)
+    }
+
+    fn written(&self, zone: u32) -> u32 {
+        let info = self.0.zones().and_then(|zones| zones.info(zone));
+        let sectors = info.map_or(0, |info| info.written());
+        u32::try_from(sectors * SECTOR / BLOCK as u64).unwrap_or(u32::MAX)
+    }
+}
+
 impl Image for DriveImage<'_> {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        if block >= self.0.capacity().0 / BLOCK as u64 {
+        if block >= self.count() {
             return false;
         }
+        let block = self.place(block);
         let per_page = self.0.layout().page_bytes() / BLOCK as u64;
         let (page, sector) = (block / per_page, block % per_page);
         let page = u32::try_from(page).ok().and_then(|page| self.0.peek(page));

@@ -6,7 +6,8 @@
 //! answers verifications without waiting for what was posted, and commits when the next
 //! store comes.
 
-use host::{BlockDevice, BlockPort, BytePort, Computing, Who};
+use super::zones::ZonePort;
+use host::{BlockDevice, BlockPort, BytePort, Computing, DrivePort, Who, ZonedDevice};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -115,5 +116,14 @@ impl BytePort for Port {
 
     async fn recover(&self) -> Result<(), ByteError> {
         self.device.recover().await
+    }
+}
+
+impl DrivePort for Port {
+    type Zones = ZonePort;
+
+    fn zones(&self) -> Option<ZonePort> {
+        let zones = ZonedDevice::new(&self.device)?;
+        Some(ZonePort::new(zones, self.lies))
     }
 }

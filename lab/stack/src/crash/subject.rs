@@ -8,7 +8,7 @@ use super::port::Port;
 use super::{Cuts, cache};
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, make_tree};
-use crate::hosts::{Host, fit};
+use crate::hosts::Host;
 use crate::plan::Plan;
 use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
 use host::{BlockDevice, Posted};
@@ -80,7 +80,7 @@ impl<H: Host> Files<H> {
     pub(super) fn new(host: H, cuts: &Cuts) -> Result<Self, StackError> {
         let mut plan = cuts.plan.clone();
         plan.drive.flash.keep_contents = true;
-        fit(&mut plan.drive, host.wants_log());
+        host.shape(&mut plan.drive);
         let workload = FileWorkload::parse(&plan.workload)?;
         let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
         let media = media.map_err(|source| StackError::Config {
@@ -218,7 +218,7 @@ fn prepare<H: Host>(
     let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
     kernel.block_on(async move {
         let at = |problem: String| refused(&plan, problem);
-        host.format(&device, now()).await.map_err(at)?;
+        host.format(&sim, &device, now()).await.map_err(at)?;
         let body = host.mount(&sim, &device, now()).await.map_err(at)?;
         let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
         let mut origins = Origins::default();

@@ -105,7 +105,7 @@ async fn make<H: Host>(
     device: BlockDevice,
 ) -> Result<H::Body<BlockDevice>, String> {
     let now = Clock::default().at(Ns::ZERO);
-    host.format(&device, now).await?;
+    host.format(&sim, &device, now).await?;
     host.mount(&sim, &device, now).await
 }
 

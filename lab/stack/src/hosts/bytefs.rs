@@ -5,7 +5,7 @@ use crate::files::FILE_SYSTEM;
 use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
 use crash::{OutsideError, Settles};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
-use host::BytePort;
+use host::DrivePort;
 use sim::Sim;
 use ssd::Drive;
 use vfs::Timestamp;
@@ -44,7 +44,7 @@ impl ByteFs {
 }
 
 impl Host for ByteFs {
-    type Body<P: BytePort> = ExtFs<Strategy<P>>;
+    type Body<P: DrivePort> = ExtFs<Strategy<P>>;
 
     fn wants_log(&self) -> bool {
         true
@@ -59,7 +59,12 @@ impl Host for ByteFs {
         Settles::Names
     }
 
-    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+    async fn format<P: DrivePort>(
+        &self,
+        _: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
         let blocks = device.capacity().0 / BLOCK as u64;
         let journals = self.options.data == Data::Journal;
         let journal_blocks = MkfsOptions::new(blocks).journal_blocks;
@@ -72,7 +77,7 @@ impl Host for ByteFs {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: BytePort>(
+    async fn mount<P: DrivePort>(
         &self,
         sim: &Sim,
         device: &P,

@@ -6,7 +6,7 @@ use crash::OutsideError;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::{Jbd2, Mode};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
-use host::BytePort;
+use host::DrivePort;
 use sim::Sim;
 use ssd::Drive;
 use vfs::Timestamp;
@@ -48,7 +48,7 @@ impl Ext4 {
 }
 
 impl Host for Ext4 {
-    type Body<P: BytePort> = ExtFs<Jbd2<P>>;
+    type Body<P: DrivePort> = ExtFs<Jbd2<P>>;
 
     fn has_one_order(&self) -> bool {
         true
@@ -58,7 +58,12 @@ impl Host for Ext4 {
         self.options.mode == Mode::Writeback
     }
 
-    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+    async fn format<P: DrivePort>(
+        &self,
+        _: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
         let layout = MkfsOptions {
             now,
             ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
@@ -67,7 +72,7 @@ impl Host for Ext4 {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: BytePort>(
+    async fn mount<P: DrivePort>(
         &self,
         sim: &Sim,
         device: &P,

@@ -4,10 +4,10 @@ use super::{Behaviour, Host, Switch};
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces};
 use crash::OutsideError;
-use host::BytePort;
-use lfs::{BLOCK, InPlace, LfsFs, MkfsOptions, MountOptions};
+use host::DrivePort;
+use lfs::{BLOCK, LfsFs, MkfsOptions, MountOptions, OnDrive};
 use sim::Sim;
-use ssd::Drive;
+use ssd::{Drive, DriveConfig};
 use vfs::Timestamp;
 
 /// The switches of F2FS.
@@ -28,27 +28,29 @@ pub struct F2fs {
     options: MountOptions,
 }
 
+/// How the body of F2FS is mounted for these switches, where it has them.
+pub(super) fn body(switches: &[String], behaviour: Behaviour) -> MountOptions {
+    let has = |name: &str| switches.iter().any(|switch| switch == name);
+    let usual = MountOptions::default();
+    MountOptions {
+        discard: has("discard"),
+        placed: true,
+        fills: !has("lfs"),
+        origin: FILE_SYSTEM,
+        interval: behaviour.commit_interval.unwrap_or(usual.interval),
+        ..usual
+    }
+}
+
 impl F2fs {
     pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
-        let has = |name: &str| switches.iter().any(|switch| switch == name);
-        let options = MountOptions {
-            discard: has("discard"),
-            placed: true,
-            fills: !has("lfs"),
-            origin: FILE_SYSTEM,
-            ..MountOptions::default()
-        };
-        let interval = behaviour.commit_interval.unwrap_or(options.interval);
-        let options = MountOptions {
-            interval,
-            ..options
-        };
+        let options = body(switches, behaviour);
         Self { options }
     }
 }
 
 impl Host for F2fs {
-    type Body<P: BytePort> = LfsFs<InPlace<P>>;
+    type Body<P: DrivePort> = LfsFs<OnDrive<P>>;
 
     /// A checkpoint is of one instant.
     fn has_one_order(&self) -> bool {
@@ -64,22 +66,40 @@ impl Host for F2fs {
         false
     }
 
-    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+    /// Its tables are written in place: of a drive of zones some become conventional.
+    fn shape(&self, drive: &mut DriveConfig) {
+        let Some(zones) = drive.zones.filter(|zones| zones.conventional == 0) else {
+            return;
+        };
+        let sequential = (drive.capacity.0 / zones.capacity.0.max(1)) as u32;
+        let wanted = lfs::conventional_zones(zones.size, zones.capacity, sequential);
+        // What is too small for them is refused when the file system is made.
+        if let Ok(shaped) = drive.with_conventional(wanted) {
+            *drive = shaped;
+        }
+    }
+
+    async fn format<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
         let options = MkfsOptions {
             now,
             ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
         };
-        let made = lfs::format(device, &options).await;
+        let made = lfs::format_drive(sim, device, &options).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: BytePort>(
+    async fn mount<P: DrivePort>(
         &self,
         sim: &Sim,
         device: &P,
         _: Timestamp,
     ) -> Result<Self::Body<P>, String> {
-        let mounted = lfs::mount(sim, device, self.options).await;
+        let mounted = lfs::mount_drive(sim, device, self.options).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
@@ -92,6 +112,6 @@ impl Host for F2fs {
     fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
         let pieces = pieces(drive);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::fsck_f2fs(drive.capacity().0, pieces, recover)
+        crash::fsck_f2fs(DriveImage(drive).count() * BLOCK as u64, pieces, recover)
     }
 }

@@ -8,12 +8,14 @@ mod bytefs;
 mod ext4;
 mod f2fs;
 mod nova;
+mod persimmon;
 mod undo;
 
 pub use bytefs::ByteFs;
 pub use ext4::Ext4;
 pub use f2fs::F2fs;
 pub use nova::Nova;
+pub use persimmon::Persimmon;
 pub use undo::Undoing;
 
 use ::bytefs::Variant;
@@ -21,7 +23,7 @@ use ::bytefs::Variant;
 use crate::image::{DriveImage, pieces};
 use crate::name::StackName;
 use ::crash::{OutsideError, Settles};
-use host::BytePort;
+use host::DrivePort;
 use sim::Sim;
 use ssd::{Drive, DriveConfig};
 use units::{Bytes, Ns};
@@ -34,7 +36,7 @@ pub type Switch = (&'static str, &'static str);
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Host: Clone + Send + 'static {
     /// It, mounted.
-    type Body<P: BytePort>: Body;
+    type Body<P: DrivePort>: Body;
 
     /// Whether contents that were not forced may show what was there before.
     fn shows_stale(&self) -> bool;
@@ -60,17 +62,27 @@ pub trait Host: Clone + Send + 'static {
         false
     }
 
+    /// Gives a drive the form that it is made for, on the same flash.
+    fn shape(&self, drive: &mut DriveConfig) {
+        fit(drive, self.wants_log());
+    }
+
     /// Makes an empty file system that says it was made at `now`.
     ///
     /// # Errors
     /// A sentence that says what cannot be.
-    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String>;
+    async fn format<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String>;
 
     /// Recovers and mounts it, when it is `now`.
     ///
     /// # Errors
     /// A sentence that says what is wrong.
-    async fn mount<P: BytePort>(
+    async fn mount<P: DrivePort>(
         &self,
         sim: &Sim,
         device: &P,
@@ -106,24 +118,22 @@ fn ask_e2fsck(drive: &Drive, recover: bool) -> Result<Option<String>, OutsideErr
     ::crash::e2fsck(drive.capacity().0, pieces, recover)
 }
 
-struct WantsLog;
+struct Shaped(DriveConfig);
 
-impl Visit for WantsLog {
-    type Out = bool;
+impl Visit for Shaped {
+    type Out = DriveConfig;
 
-    fn on<H: Host>(self, host: H) -> bool {
-        host.wants_log()
+    fn on<H: Host>(mut self, host: H) -> DriveConfig {
+        self.0.flash.keep_contents = true;
+        host.shape(&mut self.0);
+        self.0
     }
 }
 
 /// `drive` as the file system of `stack` needs it; none if that is no file system.
 pub(crate) fn drive_for(stack: &StackName, drive: &DriveConfig) -> Option<DriveConfig> {
-    let behaviour = Behaviour::default();
-    let wants_log = visit(&stack.host, &stack.switches, behaviour, WantsLog)?;
-    let mut drive = drive.clone();
-    drive.flash.keep_contents = true;
-    fit(&mut drive, wants_log);
-    Some(drive)
+    let shaped = Shaped(drive.clone());
+    visit(&stack.host, &stack.switches, Behaviour::default(), shaped)
 }
 
 /// Gives the DRAM of a drive that is read and written by bytes the form that a host is
@@ -173,6 +183,7 @@ pub fn visit<V: Visit>(
         "bytefs-dual" => Some(visit.on(Undoing::dual(switches))),
         "f2fs" => Some(visit.on(F2fs::new(switches, behaviour))),
         "nova" => Some(visit.on(Nova)),
+        "persimmon" => Some(visit.on(Persimmon::new(switches, behaviour))),
         "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
         _ => None,
     }
@@ -194,5 +205,6 @@ pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("bytefs-dual", undo::SWITCHES),
     ("f2fs", f2fs::SWITCHES),
     ("nova", &[]),
+    ("persimmon", persimmon::SWITCHES),
     ("pmfs", undo::SWITCHES),
 ];

@@ -4,7 +4,7 @@ use super::Host;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use crash::{OutsideError, Settles};
-use host::BytePort;
+use host::DrivePort;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
 use sim::Sim;
 use ssd::Drive;
@@ -15,7 +15,7 @@ use vfs::Timestamp;
 pub struct Nova;
 
 impl Host for Nova {
-    type Body<P: BytePort> = NovaFs<P>;
+    type Body<P: DrivePort> = NovaFs<P>;
 
     fn shows_stale(&self) -> bool {
         false
@@ -25,7 +25,12 @@ impl Host for Nova {
         Settles::All
     }
 
-    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+    async fn format<P: DrivePort>(
+        &self,
+        _: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
         let options = MkfsOptions {
             now,
             origin: FILE_SYSTEM,
@@ -35,7 +40,7 @@ impl Host for Nova {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: BytePort>(
+    async fn mount<P: DrivePort>(
         &self,
         sim: &Sim,
         device: &P,

@@ -6,7 +6,7 @@ use bytefs::dual;
 use crash::{OutsideError, Settles};
 use extfs::lines::undo::{self, UndoLines};
 use extfs::{BLOCK, ExtFs, MkfsOptions, pmfs};
-use host::BytePort;
+use host::DrivePort;
 use sim::Sim;
 use ssd::Drive;
 use vfs::Timestamp;
@@ -54,7 +54,7 @@ fn discards(switches: &[String]) -> bool {
 }
 
 impl Host for Undoing {
-    type Body<P: BytePort> = ExtFs<UndoLines<P>>;
+    type Body<P: DrivePort> = ExtFs<UndoLines<P>>;
 
     /// Blocks are filled before anything leads to them.
     fn shows_stale(&self) -> bool {
@@ -68,7 +68,12 @@ impl Host for Undoing {
         }
     }
 
-    async fn format<P: BytePort>(&self, device: &P, now: Timestamp) -> Result<(), String> {
+    async fn format<P: DrivePort>(
+        &self,
+        _: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
         let layout = MkfsOptions {
             now,
             ..undo::mkfs_options(device.capacity().0 / BLOCK as u64)
@@ -77,7 +82,7 @@ impl Host for Undoing {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: BytePort>(
+    async fn mount<P: DrivePort>(
         &self,
         sim: &Sim,
         device: &P,

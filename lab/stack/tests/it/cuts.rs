@@ -14,7 +14,12 @@ const ROOMY: Bytes = Bytes(64 * MIB);
 const SMALL: Bytes = Bytes(256 * KIB);
 
 fn plan_of(stack: &str, workload: &str) -> Plan {
-    let mut plan = plan(stack, 64, Precondition::Fresh, workload);
+    plan_on(stack, 64, workload)
+}
+
+/// The same on a drive of so many MiB.
+fn plan_on(stack: &str, mib: u64, workload: &str) -> Plan {
+    let mut plan = plan(stack, mib, Precondition::Fresh, workload);
     // A front has a battery; what is on its way to it has none.
     plan.drive.controller.power_loss_protection = plan.drive.front.is_some();
     plan
@@ -197,6 +202,27 @@ fn f2fs_keeps_what_was_forced_and_names_in_order() {
     }
     let plan = plan_of("f2fs@block", "varmail:files=20,threads=2,ops=300");
     assert!(!cuts_at(plan, 100, ROOMY, true).holds());
+}
+
+#[test]
+fn file_systems_on_zones_keep_what_was_forced_and_names_in_order() {
+    let few = "varmail:files=20,threads=2,ops=300";
+    let many = "anything:ops=900,threads=8,size=256k";
+    let stacks = [
+        ("f2fs@zns", 512, few),
+        ("f2fs@zns", 512, many),
+        ("persimmon@zns", 128, few),
+        ("persimmon@zns", 128, many),
+        ("persimmon+paired+lean@zns", 128, "anything:ops=300"),
+    ];
+    for (stack, mib, workload) in stacks {
+        let found = cuts_at(plan_on(stack, mib, workload), 40, ROOMY, false);
+        let first = found.failures.first();
+        assert!(found.holds(), "{stack} {workload}: {first:#?}");
+    }
+    for (stack, mib) in [("f2fs@zns", 512), ("persimmon@zns", 128)] {
+        assert!(!cuts_at(plan_on(stack, mib, few), 100, ROOMY, true).holds());
+    }
 }
 
 #[test]

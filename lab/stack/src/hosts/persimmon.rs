@@ -1,0 +1,114 @@
+//! Persimmon as the host of a stack.
+
+use super::{Behaviour, Host, Switch, f2fs};
+use crate::image::{DriveImage, pieces_of};
+use crash::OutsideError;
+use host::DrivePort;
+use lfs::{BLOCK, LfsFs};
+use persimmon::{Appended, MkfsOptions, Options, Pages, Shown};
+use sim::Sim;
+use ssd::Drive;
+use units::Bytes;
+use vfs::Timestamp;
+
+/// The switches of Persimmon.
+pub(super) const SWITCHES: &[Switch] = &[
+    (
+        "paired",
+        "a page of the map behind each block of metadata, not behind each batch",
+    ),
+    (
+        "lean",
+        "at most 64 KiB of the map of metadata in memory; the rest is read when it is needed",
+    ),
+];
+
+/// What the switch for little memory leaves.
+const LEAN: Bytes = Bytes(64 * units::KIB);
+
+/// Persimmon with these options.
+#[derive(Clone)]
+pub struct Persimmon {
+    options: Options,
+}
+
+impl Persimmon {
+    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
+        let has = |name: &str| switches.iter().any(|switch| switch == name);
+        let options = Options {
+            pages: if has("paired") {
+                Pages::Paired
+            } else {
+                Pages::Batched
+            },
+            memory: has("lean").then_some(LEAN),
+            body: f2fs::body(&[], behaviour),
+            ..Options::default()
+        };
+        Self { options }
+    }
+}
+
+fn no_zones() -> String {
+    "Persimmon needs a drive of zones, such as one of the preset zns".to_owned()
+}
+
+impl Host for Persimmon {
+    type Body<P: DrivePort> = LfsFs<Appended<P::Zones>>;
+
+    /// A checkpoint is of one instant.
+    fn has_one_order(&self) -> bool {
+        true
+    }
+
+    fn forces_alone(&self) -> bool {
+        true
+    }
+
+    /// Blocks are written before anything leads to them.
+    fn shows_stale(&self) -> bool {
+        false
+    }
+
+    async fn format<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let zones = device.zones().ok_or_else(no_zones)?;
+        let options = MkfsOptions {
+            now,
+            ..MkfsOptions::default()
+        };
+        let made = persimmon::format(sim, &zones, &options).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn mount<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        _: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        let zones = device.zones().ok_or_else(no_zones)?;
+        let mounted = persimmon::mount(sim, &zones, self.options).await;
+        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    }
+
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        persimmon::check(&DriveImage(drive))
+    }
+
+    /// The drive is shown with everything where F2FS has it.
+    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
+        let image = DriveImage(drive);
+        let shown = match Shown::new(&image) {
+            Ok(shown) => shown,
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        let pieces = pieces_of(&shown);
+        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
+        crash::fsck_f2fs(image.count() * BLOCK as u64, pieces, recover)
+    }
+}

@@ -1,0 +1,374 @@
+//! Zones of metadata: blocks are appended to one of them, with the pages that lead to
+//! them, and zones with little that is valid are emptied.
+//!
+//! # Order
+//!
+//! A block lies before the page that leads to it, in the same zone, so whoever finds the
+//! page finds the block: a power cut between the two leaves the older version valid. The
+//! first block of a zone is a page, which tells the number of the zone's opening. What is
+//! moved out of a zone is durable before the zone is reset.
+//!
+//! Invariant: one caller at a time writes.
+
+use crate::config::{Options, Pages};
+use crate::format::{Entries, PER_CHUNK, Sums, blank, decode_page, encode_page};
+use crate::layout::{Layout, METADATA};
+use crate::map::{Map, victim};
+use crate::metrics::Metrics;
+use host::{BlockPort, Linear, Purpose, Who, ZonedPort};
+use lfs::{BLOCK, Block};
+use nand::Payload;
+use ssd::{Content, IoError, ZoneAction};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use units::{Extent, Origin, Placement, SECTOR};
+use vfs::{Errno, Result};
+
+/// Most blocks of one batch with their pages: a command of 1 MiB.
+const BATCH: usize = 256;
+
+pub(crate) fn errno(error: IoError) -> Errno {
+    match error {
+        IoError::ReadOnly => Errno::EROFS,
+        _ => Errno::EIO,
+    }
+}
+
+/// Where blocks are.
+pub(crate) fn extent(addr: u32, blocks: usize) -> Extent {
+    let sectors = BLOCK as u64 / SECTOR;
+    Extent::new(u64::from(addr) * sectors, (blocks as u64 * sectors) as u32)
+}
+
+pub(crate) fn payload(block: Box<Block>) -> Payload {
+    Payload::Bytes(Arc::from(block))
+}
+
+/// Reads blocks.
+pub(crate) async fn read_blocks<Z: ZonedPort>(
+    linear: &Linear<Z>,
+    addr: u32,
+    count: usize,
+    who: Who,
+) -> Result<Vec<Payload>> {
+    let mut payloads = vec![Payload::Zero; count];
+    let mut sink = payloads.as_mut_slice();
+    let read = linear.read(extent(addr, count), &mut sink, who);
+    read.await.map_err(errno)?;
+    Ok(payloads)
+}
+
+/// Blocks of metadata with their numbers, in the order of these.
+type Blocks = Vec<(u32, Payload)>;
+
+/// What is written next to each other.
+enum Slot {
+    /// A block of metadata.
+    Block(u32, Payload),
+    /// The page of a part, as it is by then.
+    Page(u32),
+}
+
+/// The zones of metadata of a mounted file system.
+pub(crate) struct Log<Z> {
+    linear: Linear<Z>,
+    layout: Layout,
+    options: Options,
+    sums: Sums,
+    origin: Origin,
+    map: RefCell<Map>,
+    metrics: Cell<Metrics>,
+}
+
+impl<Z: ZonedPort> Log<Z> {
+    pub(crate) fn new(
+        linear: Linear<Z>,
+        (layout, sums): (Layout, Sums),
+        options: Options,
+        mut map: Map,
+    ) -> Self {
+        let parts = options
+            .memory
+            .map(|most| most.0 as usize / size_of::<Entries>());
+        map.limit(parts);
+        Self {
+            linear,
+            layout,
+            sums,
+            origin: options.body.origin,
+            options,
+            map: RefCell::new(map),
+            metrics: Cell::default(),
+        }
+    }
+
+    pub(crate) const fn linear(&self) -> &Linear<Z> {
+        &self.linear
+    }
+
+    pub(crate) const fn sums(&self) -> Sums {
+        self.sums
+    }
+
+    pub(crate) fn map(&self) -> std::cell::Ref<'_, Map> {
+        self.map.borrow()
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics {
+            memory: self.map.borrow().memory() as u64,
+            ..self.metrics.get()
+        }
+    }
+
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Metrics)) {
+        let mut metrics = self.metrics.get();
+        change(&mut metrics);
+        self.metrics.set(metrics);
+    }
+
+    const fn who(&self, purpose: Purpose) -> Who {
+        Who {
+            origin: self.origin,
+            purpose,
+        }
+    }
+
+    /// The addresses of a part, from memory or from its page.
+    async fn part(&self, part: u32) -> Result<Box<Entries>> {
+        let known = self.map.borrow_mut().part(part).copied();
+        if let Some(entries) = known {
+            return Ok(Box::new(entries));
+        }
+        let addr = self.map.borrow().pages()[part as usize];
+        let entries = if addr == 0 {
+            Box::new([0; PER_CHUNK])
+        } else {
+            self.count(|metrics| metrics.pages_read += 1);
+            let read = read_blocks(&self.linear, addr, 1, self.who(Purpose::Metadata));
+            let payloads = read.await?;
+            let mut bytes = blank();
+            let known = payloads[0].copy_to(0, &mut bytes[..]);
+            let page = decode_page(&bytes, self.sums).filter(|_| known);
+            let page = page.filter(|(about, _)| u32::from(about.index) == part);
+            page.ok_or(Errno::EUCLEAN)?.1
+        };
+        self.map.borrow_mut().keep(part, entries.clone());
+        Ok(entries)
+    }
+
+    /// Reads a block of F2FS; zeros if it was never written.
+    pub(crate) async fn read(&self, block: u32, purpose: Purpose) -> Result<Box<Block>> {
+        let index = self.map.borrow().index(block).ok_or(Errno::EIO)?;
+        let entries = self.part(Map::part_of(index)).await?;
+        let addr = entries[index as usize % PER_CHUNK];
+        let mut bytes = blank();
+        if addr != 0 {
+            let read = read_blocks(&self.linear, addr, 1, self.who(purpose)).await?;
+            if !read[0].copy_to(0, &mut bytes[..]) {
+                return Err(Errno::EIO);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Appends blocks of F2FS.
+    pub(crate) async fn append(
+        &self,
+        blocks: Vec<(u32, Box<Block>)>,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let mut waiting = Blocks::new();
+        for (block, bytes) in blocks {
+            let index = self.map.borrow().index(block).ok_or(Errno::EIO)?;
+            waiting.push((index, payload(bytes)));
+        }
+        waiting.sort_by_key(|(index, _)| *index);
+        self.count(|metrics| metrics.blocks += waiting.len() as u64);
+        let (mut waiting, mut parts) = (waiting.into_iter().peekable(), BTreeSet::new());
+        while waiting.peek().is_some() {
+            self.ensure_zone().await?;
+            self.clean_zones().await?;
+            // Cleaning may have filled the zone.
+            self.ensure_zone().await?;
+            let pages = self.options.pages;
+            let slots = self.next_slots(&mut waiting, &mut parts, pages);
+            self.write(slots, purpose).await?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the current zone has room for a block, its page, and a page before
+    /// both where the zone begins.
+    async fn ensure_zone(&self) -> Result<()> {
+        let room = self.map.borrow().room();
+        if room >= 2 {
+            return Ok(());
+        }
+        if room > 0 {
+            let zone = METADATA + self.map.borrow().current;
+            let finish = self.linear.port().manage(zone, ZoneAction::Finish);
+            finish.await.map_err(|status| errno(status.into()))?;
+        }
+        self.map.borrow_mut().open().ok_or(Errno::ENOSPC)
+    }
+
+    /// As many blocks as fit with their pages, and then the pages of `parts`.
+    fn next_slots(
+        &self,
+        waiting: &mut std::iter::Peekable<impl Iterator<Item = (u32, Payload)>>,
+        parts: &mut BTreeSet<u32>,
+        pages: Pages,
+    ) -> Vec<Slot> {
+        let map = self.map.borrow();
+        let room = (map.room() as usize).min(BATCH);
+        let mut slots = Vec::new();
+        if map.room() == self.layout.zone_blocks {
+            let first = waiting.peek().map(|(index, _)| Map::part_of(*index));
+            slots.extend(first.or(parts.first().copied()).map(Slot::Page));
+        }
+        let mut due = BTreeSet::new();
+        while let Some((index, _)) = waiting.peek() {
+            let part = Map::part_of(*index);
+            let new = usize::from(pages == Pages::Paired || !due.contains(&part));
+            if slots.len() + due.len() + 1 + new > room {
+                break;
+            }
+            let Some((index, block)) = waiting.next() else {
+                break;
+            };
+            slots.push(Slot::Block(index, block));
+            if pages == Pages::Paired {
+                slots.push(Slot::Page(part));
+            } else {
+                due.insert(part);
+            }
+            parts.remove(&part);
+        }
+        slots.extend(due.into_iter().map(Slot::Page));
+        while slots.len() < room
+            && let Some(part) = parts.pop_first()
+        {
+            slots.push(Slot::Page(part));
+        }
+        slots
+    }
+
+    /// Writes slots to the current zone, and leads to them once they are there.
+    async fn write(&self, slots: Vec<Slot>, purpose: Purpose) -> Result<()> {
+        let mut parts: BTreeMap<u32, (Box<Entries>, Box<Entries>)> = BTreeMap::new();
+        for slot in &slots {
+            let part = match slot {
+                Slot::Block(index, _) => Map::part_of(*index),
+                Slot::Page(part) => *part,
+            };
+            if let std::collections::btree_map::Entry::Vacant(vacant) = parts.entry(part) {
+                let entries = self.part(part).await?;
+                vacant.insert((entries.clone(), entries));
+            }
+        }
+        let (current, written) = {
+            let map = self.map.borrow();
+            (map.current, map.zones[map.current as usize].at.written)
+        };
+        let start = self.layout.metadata(current).start + written;
+        let (mut payloads, mut pages) = (Vec::new(), BTreeMap::new());
+        let mut old = BTreeMap::new();
+        for (addr, slot) in (start..).zip(slots) {
+            match slot {
+                Slot::Block(index, block) => {
+                    let part = Map::part_of(index);
+                    let entries = parts.get_mut(&part).map(|(_, after)| after);
+                    let entries = entries.ok_or(Errno::EIO)?;
+                    let entry = &mut entries[index as usize % PER_CHUNK];
+                    old.insert(part, std::mem::replace(entry, addr));
+                    payloads.push(block);
+                }
+                Slot::Page(part) => {
+                    let about = self
+                        .map
+                        .borrow()
+                        .about(part, old.remove(&part).unwrap_or(0));
+                    let entries = parts.get(&part).map(|(_, after)| after);
+                    let entries = entries.ok_or(Errno::EIO)?;
+                    payloads.push(payload(encode_page(entries, &about, self.sums)));
+                    pages.insert(part, addr);
+                }
+            }
+        }
+        let count = payloads.len();
+        self.count(|metrics| metrics.written += count as u64);
+        let (content, place) = (Content::Sectors(&payloads), Placement(0));
+        let write = self.linear.write(
+            extent(start, count),
+            content,
+            place,
+            self.who(purpose),
+            false,
+        );
+        write.await.map_err(errno)?;
+        let mut map = self.map.borrow_mut();
+        map.zones[current as usize].at.written += count as u32;
+        for (part, (before, after)) in parts {
+            if let Some(&page) = pages.get(&part) {
+                map.set_part(part, &before, after, page);
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties zones while fewer than there have to be are free.
+    //= dissertation 4.3.3
+    async fn clean_zones(&self) -> Result<()> {
+        // Every zone once at most: what moving takes may be all that is gained.
+        for _ in 0..self.layout.metadata_zones {
+            let victim = {
+                let map = self.map.borrow();
+                let enough = map.free_zones() >= self.options.clean_at;
+                victim(&map.zones, map.current).filter(|_| !enough)
+            };
+            let Some(victim) = victim else { break };
+            self.empty(victim).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves what is valid out of a zone, and resets it.
+    async fn empty(&self, zone: u32) -> Result<()> {
+        let range = self.layout.metadata(zone);
+        let (mut blocks, mut parts) = (Vec::new(), BTreeSet::new());
+        let all = self.map.borrow().pages().len() as u32;
+        for part in 0..all {
+            if range.contains(&self.map.borrow().pages()[part as usize]) {
+                parts.insert(part);
+            }
+            let entries = self.part(part).await?;
+            let first = part * PER_CHUNK as u32;
+            let here = (first..).zip(entries.iter());
+            let here = here.filter(|(_, addr)| range.contains(addr));
+            blocks.extend(here.map(|(index, addr)| (index, *addr)));
+        }
+        self.count(|metrics| {
+            metrics.zones_cleaned += 1;
+            metrics.blocks_moved += blocks.len() as u64;
+        });
+        let who = self.who(Purpose::Metadata);
+        let mut moved = Blocks::new();
+        for (index, addr) in blocks {
+            let mut read = read_blocks(&self.linear, addr, 1, who).await?;
+            moved.extend(read.pop().map(|block| (index, block)));
+        }
+        let mut moved = moved.into_iter().peekable();
+        while moved.peek().is_some() || !parts.is_empty() {
+            self.ensure_zone().await?;
+            let slots = self.next_slots(&mut moved, &mut parts, Pages::Batched);
+            self.write(slots, Purpose::Metadata).await?;
+        }
+        self.linear.flush().await.map_err(errno)?;
+        let trim = self.linear.trim(extent(range.start, range.len()));
+        trim.await.map_err(errno)?;
+        self.map.borrow_mut().release(zone);
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Making and mounting.
+
+use crate::checkpoint::Checkpoints;
+use crate::config::{MkfsOptions, Options};
+use crate::format::{Record, Sums, blank};
+use crate::layout::{Layout, LayoutError};
+use crate::log::{Log, extent, payload, read_blocks};
+use crate::map::Map;
+use crate::persist::Appended;
+use crate::recover::{Medium, OpenError, find};
+use host::{BlockPort, Linear, Purpose, Who, ZonedPort};
+use lfs::{Block, Geometry, LfsFs, MainZones, Recovery, Turns};
+use nand::Payload;
+use sim::Sim;
+use ssd::{Content, IoError, ZoneAction, ZoneLimits, ZoneStatus};
+use units::{Origin, Placement, SECTOR};
+use vfs::{Errno, Result};
+
+/// Why no file system can be made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MkfsError {
+    /// The zones.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// What F2FS is to be made of them.
+    #[error(transparent)]
+    Body(#[from] lfs::MkfsError),
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Io(#[from] IoError),
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Errno(#[from] Errno),
+}
+
+/// Why there is no file system to work with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MountError {
+    /// There is no state to begin with.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The body cannot be mounted from it.
+    #[error(transparent)]
+    Body(#[from] lfs::MountError),
+}
+
+/// Zones under power.
+struct Powered<'a, Z> {
+    linear: &'a Linear<Z>,
+    origin: Origin,
+}
+
+impl<Z: ZonedPort> Medium for Powered<'_, Z> {
+    fn limits(&self) -> ZoneLimits {
+        *self.linear.packing().limits()
+    }
+
+    fn written(&self, zone: u32, zone_blocks: u32) -> u32 {
+        let info = self.linear.port().zone(zone);
+        let written = info.map_or(0, |info| info.written());
+        let blocks = written * SECTOR / lfs::BLOCK as u64;
+        u32::try_from(blocks).unwrap_or(u32::MAX).min(zone_blocks)
+    }
+
+    async fn read(&self, addr: u32, count: u32) -> Result<Vec<Box<Block>>> {
+        let who = Who {
+            origin: self.origin,
+            purpose: Purpose::Metadata,
+        };
+        let payloads = read_blocks(self.linear, addr, count as usize, who).await?;
+        let copy = |payload: &Payload| {
+            let mut block = blank();
+            let known = payload.copy_to(0, &mut block[..]);
+            known.then_some(block).ok_or(Errno::EIO)
+        };
+        payloads.iter().map(copy).collect()
+    }
+}
+
+/// Makes a file system on the zones of `port`, all of which are reset first.
+///
+/// # Errors
+/// What cannot be made of them, or why the drive failed.
+pub async fn format<Z: ZonedPort>(
+    sim: &Sim,
+    port: &Z,
+    options: &MkfsOptions,
+) -> std::result::Result<(), MkfsError> {
+    let linear = lfs::linear(sim, port);
+    let limits = port.limits();
+    let layout = Layout::plan(limits, options)?;
+    let body = layout.body(limits, options);
+    let mut blocks = lfs::mkfs(&body)?;
+    let sums = Sums::of(&options.uuid);
+    for zone in 0..limits.zones {
+        let zone = layout.blocks(zone);
+        linear.trim(extent(zone.start, zone.len())).await?;
+    }
+    let record = Record {
+        zone_blocks: layout.zone_blocks,
+        metadata_zones: layout.metadata_zones,
+    };
+    for at in 0..2 {
+        if let Some(block) = blocks.get_mut(&at) {
+            record.put(block, sums);
+        }
+    }
+    let geometry = Geometry::decode(&blocks[&0], body.blocks).map_err(|_| Errno::EIO)?;
+    write_all(&linear, layout, sums, &geometry, blocks).await
+}
+
+/// Writes the blocks that F2FS is made of to where they belong here.
+async fn write_all<Z: ZonedPort>(
+    linear: &Linear<Z>,
+    layout: Layout,
+    sums: Sums,
+    geometry: &Geometry,
+    blocks: lfs::Blocks,
+) -> std::result::Result<(), MkfsError> {
+    let (mut pack, mut tables) = (Vec::new(), Vec::new());
+    for (at, block) in blocks {
+        let at = u32::try_from(at).map_err(|_| Errno::EIO)?;
+        let checkpoints = geometry.checkpoints();
+        if checkpoints.contains(&at) {
+            // The first one; the other place has none that counts.
+            if at < checkpoints.start + checkpoints.len() as u32 / 2 {
+                pack.push(block);
+            }
+        } else if geometry.tables().contains(&at) {
+            // What was never written reads as zeros.
+            if *block != *blank() {
+                tables.push((at, block));
+            }
+        } else {
+            let who = Who::default();
+            let block = [payload(block)];
+            let content = Content::Sectors(&block);
+            let write = linear.write(extent(at, 1), content, Placement(0), who, false);
+            write.await?;
+        }
+    }
+    let finish = linear.port().manage(0, ZoneAction::Finish);
+    finish
+        .await
+        .map_err(|status: ZoneStatus| IoError::Zone(status))?;
+    let map = Map::new(layout, geometry.tables());
+    let log = Log::new(linear.clone(), (layout, sums), Options::default(), map);
+    log.append(tables, Purpose::Metadata).await?;
+    let (decoded, _) = lfs::Pack::decode(pack.clone(), geometry).ok_or(Errno::EIO)?;
+    let checkpoints = Checkpoints::new(layout, Origin(0), 0, [0; 2]);
+    let version = decoded.version();
+    Ok(checkpoints.append(&log, version, pack).await?)
+}
+
+/// Mounts Persimmon from the zones of `port`, and recovers what has to be.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+pub async fn mount<Z: ZonedPort>(
+    sim: &Sim,
+    port: &Z,
+    options: Options,
+) -> std::result::Result<(LfsFs<Appended<Z>>, Recovery), MountError> {
+    let linear = lfs::linear(sim, port);
+    let origin = options.body.origin;
+    let powered = Powered {
+        linear: &linear,
+        origin,
+    };
+    let state = find(&powered).await?;
+    let main = MainZones::new(linear.clone(), &state.found.geometry);
+    let strategy = Appended {
+        main,
+        turns: Turns::of(&state.found),
+        log: Log::new(linear, (state.layout, state.sums), options, state.map),
+        checkpoints: Checkpoints::new(state.layout, origin, state.turn, state.written),
+    };
+    let mounted = lfs::mount_with(sim, strategy, state.found, options.body.for_zones());
+    Ok(mounted.await?)
+}

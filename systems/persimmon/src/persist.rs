@@ -1,0 +1,96 @@
+//! The strategy: what F2FS asks for, on zones that are only appended to.
+
+use crate::checkpoint::Checkpoints;
+use crate::log::Log;
+use crate::metrics::Metrics;
+use host::{Purpose, Who, ZonedPort};
+use lfs::{Block, MainZones, Pack, Persist, SectionUse, Table, Turns};
+use nand::Payload;
+use std::collections::BTreeMap;
+use vfs::Result;
+
+/// Persimmon: tables are appended to zones of metadata, checkpoints to two zones in turn.
+pub struct Appended<Z: ZonedPort> {
+    pub(crate) main: MainZones<Z>,
+    pub(crate) turns: Turns,
+    pub(crate) log: Log<Z>,
+    pub(crate) checkpoints: Checkpoints,
+}
+
+impl<Z: ZonedPort> Appended<Z> {
+    /// The zones.
+    pub const fn port(&self) -> &Z {
+        self.main.linear().port()
+    }
+
+    /// What was counted since the mount.
+    pub fn metrics(&self) -> Metrics {
+        self.log.metrics()
+    }
+}
+
+const fn purpose(table: Table) -> Purpose {
+    match table {
+        Table::Nat(_) => Purpose::Pointer,
+        Table::Sit(_) => Purpose::Bitmap,
+        Table::Summary(_) => Purpose::Metadata,
+    }
+}
+
+impl<Z: ZonedPort> Persist for Appended<Z> {
+    async fn read_table(&self, table: Table) -> Result<Box<Block>> {
+        let block = self.turns.newest(table);
+        self.log.read(block, purpose(table)).await
+    }
+
+    async fn write_tables(&self, blocks: Vec<(Table, Box<Block>)>) -> Result<()> {
+        let mut by_purpose: BTreeMap<Purpose, Vec<(u32, Box<Block>)>> = BTreeMap::new();
+        for (table, block) in blocks {
+            let at = self.turns.turn_over(table);
+            by_purpose
+                .entry(purpose(table))
+                .or_default()
+                .push((at, block));
+        }
+        for (purpose, blocks) in by_purpose {
+            self.log.append(blocks, purpose).await?;
+        }
+        Ok(())
+    }
+
+    async fn commit(&self, pack: Pack) -> Result<u64> {
+        let version = pack.version();
+        let (blocks, stamp) = pack.encode(&self.turns)?;
+        self.checkpoints.append(&self.log, version, blocks).await?;
+        self.turns.committed();
+        Ok(stamp)
+    }
+
+    async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
+        self.main.read(addr, blocks, who).await
+    }
+
+    async fn write(&self, addr: u32, blocks: &[Payload], _: lfs::Log, who: Who) -> Result<()> {
+        self.main.write(addr, blocks, who).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        self.main.flush().await
+    }
+
+    async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
+        self.main.discard(addr, blocks).await
+    }
+
+    fn takes(&self, addr: u32) -> bool {
+        self.main.takes(addr)
+    }
+
+    fn has(&self, addr: u32) -> bool {
+        self.main.has(addr)
+    }
+
+    async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
+        self.main.settle(uses).await
+    }
+}

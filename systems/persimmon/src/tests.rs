@@ -1,0 +1,212 @@
+//! The log of metadata beside a model, on the drive itself.
+
+use crate::config::{MkfsOptions, Options, Pages};
+use crate::format::{PER_CHUNK, Sums, blank};
+use crate::layout::{Layout, LayoutError};
+use crate::log::Log;
+use crate::map::Map;
+use host::{BlockDevice, HostConfig, Purpose, ZonedDevice, ZonedPort};
+use lfs::Block;
+use sim::{Kernel, Rng, Seed, Sim};
+use ssd::{Drive, DriveConfig, DriveMedia, Preset, ZoneLimits, ZoneState};
+use std::collections::BTreeMap;
+use units::{Bytes, MIB};
+
+pub(crate) fn config() -> DriveConfig {
+    let preset = Preset::named("zns").expect("a preset");
+    let mut config = (preset.config)().resized(Bytes(128 * MIB));
+    config.flash.keep_contents = true;
+    config
+}
+
+pub(crate) fn zones(sim: &Sim) -> ZonedDevice {
+    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
+    let drive = Drive::ready(sim, &config(), media, Seed(1)).expect("as above");
+    let device = BlockDevice::new(sim, HostConfig::default(), drive).expect("the default can be");
+    ZonedDevice::new(&device).expect("a zoned drive")
+}
+
+/// The first block of F2FS that is mapped, and how many are.
+const FIRST: u32 = 5_000;
+const COUNT: u32 = 3 * PER_CHUNK as u32 - 7;
+
+fn log(sim: &Sim, port: &ZonedDevice, options: Options) -> Log<ZonedDevice> {
+    let linear = lfs::linear(sim, port);
+    let zone_blocks = (linear.packing().room() / 8) as u32;
+    let valid = (COUNT + 3).div_ceil(zone_blocks);
+    let layout = Layout {
+        zone_blocks,
+        metadata_zones: valid + options.clean_at + 1,
+    };
+    let map = Map::new(layout, FIRST..FIRST + COUNT);
+    Log::new(linear, (layout, Sums::of(&[7; 16])), options, map)
+}
+
+fn stamped(block: u32, version: u64) -> Box<Block> {
+    let mut bytes = blank();
+    bytes[..8].copy_from_slice(&version.to_le_bytes());
+    bytes[4000..4004].copy_from_slice(&block.to_le_bytes());
+    bytes
+}
+
+/// Batches of few or of many blocks, mostly of the same ones.
+fn batch(rng: &mut Rng) -> Vec<u32> {
+    let count = if rng.below(20) == 0 {
+        900
+    } else {
+        1 + rng.below(30)
+    };
+    let most = if rng.below(3) == 0 { COUNT } else { 200 };
+    let mut all: Vec<u32> = (0..count)
+        .map(|_| FIRST + rng.below(u64::from(most)) as u32)
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+async fn run(sim: Sim, options: Options, seed: u64) {
+    let port = zones(&sim);
+    let log = log(&sim, &port, options);
+    let mut rng = Seed(seed).stream("metadata");
+    let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+    for version in 1..700 {
+        let batch = batch(&mut rng);
+        let blocks = batch.iter().map(|&block| (block, stamped(block, version)));
+        log.append(blocks.collect(), Purpose::Pointer)
+            .await
+            .unwrap();
+        model.extend(batch.iter().map(|&block| (block, version)));
+        for _ in 0..10 {
+            let block = FIRST + rng.below(u64::from(COUNT)) as u32;
+            let read = log.read(block, Purpose::Pointer).await.unwrap();
+            let expected = model.get(&block).map(|&version| stamped(block, version));
+            assert_eq!(read, expected.unwrap_or_else(blank), "block {block}");
+        }
+        if options.memory.is_none() && version % 50 == 0 {
+            log.map().check();
+        }
+    }
+    let metrics = log.metrics();
+    assert!(metrics.zones_cleaned > 10, "{metrics:?}");
+    let written = metrics.written as f64 / metrics.blocks as f64;
+    let most = if options.pages == Pages::Paired {
+        4.0
+    } else {
+        3.0
+    };
+    assert!(written < most, "{written} blocks for each: {metrics:?}");
+    if let Some(most) = options.memory {
+        assert!(metrics.pages_read > 0 && metrics.memory < most.0 + 4_096);
+    }
+    let active = (0..port.limits().zones).filter_map(|zone| port.zone(zone));
+    let active = active.filter(|zone| zone.state.is_active()).count();
+    assert!(active <= 1, "{active} zones are active");
+}
+
+fn with(options: Options, seed: u64) {
+    let kernel = Kernel::new();
+    kernel.block_on(run(kernel.sim(), options, seed));
+}
+
+#[test]
+fn what_is_appended_is_read_back_through_cleaning() {
+    with(Options::default(), 1);
+    with(
+        Options {
+            clean_at: 1,
+            ..Options::default()
+        },
+        2,
+    );
+}
+
+#[test]
+fn a_page_behind_each_block_is_as_good() {
+    let pages = Pages::Paired;
+    with(
+        Options {
+            pages,
+            ..Options::default()
+        },
+        3,
+    );
+}
+
+#[test]
+fn a_map_that_does_not_fit_memory_is_read_from_its_pages() {
+    let memory = Some(Bytes(4_200));
+    with(
+        Options {
+            memory,
+            ..Options::default()
+        },
+        4,
+    );
+}
+
+#[test]
+fn zones_are_divided_by_the_formula() {
+    const GIB: u64 = 1 << 30;
+    let limits = |zones: u32, capacity: u64| ZoneLimits {
+        zones,
+        conventional: 0,
+        size: 2 * GIB / 512,
+        capacity: capacity / 512,
+        block: 8,
+        max_open: 14,
+        max_active: 14,
+        append: 0,
+        random_write_area: 0,
+        random_write_step: 0,
+        random_write_zones: 0,
+    };
+    let options = MkfsOptions::default();
+    let planned = |zones| Layout::plan(limits(zones, 2 * GIB), &options).map(|l| l.metadata_zones);
+    // Metadata of 64 GiB take 0.12 zones of 2 GiB: what is valid, two free ones, and one.
+    assert_eq!(planned(32), Ok(4));
+    assert_eq!(planned(256), Ok(4));
+    // 8 TiB: 1.2 times 9 zones are less than 9 and three.
+    assert_eq!(planned(4096), Ok(12));
+    assert!(matches!(
+        planned(13),
+        Err(LayoutError::Few { wanted: 7, .. })
+    ));
+    assert!(matches!(planned(1 << 14), Err(LayoutError::Large(_))));
+    let small = Layout::plan(limits(64, MIB), &options);
+    assert_eq!(small.err(), Some(LayoutError::Small(MIB)));
+    let some = ZoneLimits {
+        conventional: 2,
+        ..limits(64, 2 * GIB)
+    };
+    let refused = Layout::plan(some, &options);
+    assert_eq!(refused.err(), Some(LayoutError::Conventional(2)));
+}
+
+#[test]
+fn a_new_file_system_is_one_of_f2fs_and_writes_at_pointers_only() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let port = zones(&sim);
+        let options = MkfsOptions::default();
+        crate::format(&sim, &port, &options).await.unwrap();
+        let full = port.zone(0).map(|zone| zone.state);
+        assert_eq!(
+            full,
+            Some(ZoneState::Full),
+            "the superblock is written once"
+        );
+        for round in 0..3 {
+            let (fs, _) = crate::mount(&sim, &port, Options::default()).await.unwrap();
+            vfs::Body::unmount(&fs).await.unwrap();
+            assert_eq!(fs.persist().metrics().checkpoints, 1, "round {round}");
+        }
+        let again = MkfsOptions {
+            uuid: [9; 16],
+            ..options
+        };
+        crate::format(&sim, &port, &again).await.unwrap();
+        crate::mount(&sim, &port, Options::default()).await.unwrap();
+    });
+}

@@ -1,0 +1,88 @@
+//! What the tests set up again and again.
+
+use host::{BlockDevice, HostConfig, ZonedDevice, ZonedPort};
+use persimmon::{Appended, MkfsOptions, Options, Zones};
+use sim::{Kernel, Seed, Sim};
+use ssd::{Drive, DriveConfig, DriveMedia, Preset, ZoneLimits};
+use units::{Bytes, MIB, Ns, SECTOR};
+use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, Process, Vfs};
+
+pub(crate) type Fs = lfs::LfsFs<Appended<ZonedDevice>>;
+
+/// A drive of zones that loses what was not flushed.
+pub(crate) fn config() -> DriveConfig {
+    let preset = Preset::named("zns").expect("a preset");
+    let mut config = (preset.config)().resized(Bytes(128 * MIB));
+    config.flash.keep_contents = true;
+    config.controller.power_loss_protection = false;
+    config
+}
+
+pub(crate) fn attached(sim: &Sim, drive: &Drive) -> ZonedDevice {
+    let device = BlockDevice::new(sim, HostConfig::default(), drive.clone());
+    let device = device.expect("the default can be");
+    ZonedDevice::new(&device).expect("a zoned drive")
+}
+
+/// A drive with an empty file system.
+pub(crate) fn made() -> DriveMedia {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
+        let drive = Drive::ready(&sim, &config(), media, Seed(1)).expect("as above");
+        let options = MkfsOptions::default();
+        let made = persimmon::format(&sim, &attached(&sim, &drive), &options).await;
+        made.expect("there is room");
+        drive.shutdown().await
+    })
+}
+
+/// Checkpoints often enough that a short run has many.
+pub(crate) fn options() -> Options {
+    let mut options = Options::default();
+    options.body.interval = Ns::us(900);
+    options
+}
+
+pub(crate) async fn mounted(sim: &Sim, port: &ZonedDevice) -> Vfs<Fs> {
+    let (body, _) = persimmon::mount(sim, port, options()).await.unwrap();
+    let cache = CacheConfig {
+        expire: Ns::us(300),
+        writeback_interval: Ns::us(100),
+        costs: CallCosts::FREE,
+        ..CacheConfig::default()
+    };
+    Vfs::mount(sim, body, cache, Clock::default(), Compute::unlimited())
+}
+
+pub(crate) fn root(vfs: &Vfs<Fs>) -> Process<Fs> {
+    Process::new(vfs, Access::root())
+}
+
+/// A drive at rest.
+pub(crate) struct AtRest(pub(crate) ZonedDevice, pub(crate) Drive);
+
+impl lfs::Image for AtRest {
+    fn blocks(&self) -> u64 {
+        lfs::packing(self.0.limits()).sectors() / 8
+    }
+
+    fn read(&self, block: u64, out: &mut lfs::Block) -> bool {
+        let (_, sector) = lfs::packing(self.0.limits()).place(block * 8);
+        let page = u32::try_from(sector / 8).ok();
+        let found = page.and_then(|page| self.1.peek(page));
+        found.is_some_and(|payload| payload[0].copy_to(0, out))
+    }
+}
+
+impl Zones for AtRest {
+    fn limits(&self) -> ZoneLimits {
+        self.0.limits()
+    }
+
+    fn written(&self, zone: u32) -> u32 {
+        let written = self.0.zone(zone).map_or(0, |info| info.written());
+        (written * SECTOR / lfs::BLOCK as u64) as u32
+    }
+}

@@ -1,0 +1,135 @@
+//! The power is cut before every event of a run: each force that returned is kept, each
+//! that did not leaves what was there before or what it was to bring, and the medium is
+//! sound.
+
+use crate::bench::{AtRest, attached, config, made, mounted, root};
+use host::ZonedDevice;
+use sim::{Kernel, Seed, Sim};
+use ssd::{Drive, DriveMedia};
+use std::cell::RefCell;
+use std::rc::Rc;
+use vfs::{OpenFlags, Source};
+
+const FILES: usize = 12;
+const ROUNDS: u64 = 40;
+const MOST: u64 = 1 << 20;
+
+/// What was forced of a file, and what is being forced: its length, and the byte that each
+/// of its pages begins with.
+#[derive(Clone, Default)]
+struct Expected {
+    forced: Option<Vec<u8>>,
+    next: Option<Vec<u8>>,
+}
+
+type Model = Rc<RefCell<Vec<Expected>>>;
+
+fn name(file: usize) -> Vec<u8> {
+    format!("/file {file}").into_bytes()
+}
+
+/// Files are made, written over from the start, and longer each time.
+async fn work(sim: Sim, port: ZonedDevice, model: Model) {
+    let vfs = mounted(&sim, &port).await;
+    let process = root(&vfs);
+    for round in 1..=ROUNDS {
+        let file = (round * 5) as usize % FILES;
+        let (byte, len) = (round as u8, 9_000 + 777 * round);
+        let bytes = vec![byte; len as usize];
+        model.borrow_mut()[file].next = Some(bytes.clone());
+        let flags = OpenFlags::CREATE | OpenFlags::BOTH;
+        let fd = process.open(&name(file), flags, 0o644).await.unwrap();
+        let pattern = u64::from(byte) * 0x0101_0101_0101_0101;
+        let written = process.write(fd, Source::Fill { pattern, len }).await;
+        assert_eq!(written, Ok(len));
+        process.fsync(fd).await.unwrap();
+        process.close(fd).await.unwrap();
+        let mut model = model.borrow_mut();
+        model[file].forced = model[file].next.take();
+    }
+}
+
+/// Whether a file shows what it may: for each page what was forced, or what was to be, or
+/// if that made it longer, its end.
+fn fits(shown: Option<&[u8]>, expected: &Expected) -> bool {
+    let Some(shown) = shown else {
+        return expected.forced.is_none();
+    };
+    let lens = [&expected.forced, &expected.next].map(|bytes| bytes.as_ref().map(Vec::len));
+    let (least, most) = (lens[0].unwrap_or(0), lens[1].max(lens[0]).unwrap_or(0));
+    let known = |at: usize, byte: u8| {
+        let either = [&expected.forced, &expected.next];
+        let mut of = either.into_iter().flatten();
+        of.any(|bytes| bytes.get(at) == Some(&byte))
+    };
+    (least..=most).contains(&shown.len())
+        && shown.iter().enumerate().all(|(at, &byte)| known(at, byte))
+}
+
+/// Powers on, mounts and looks; and once more after `again` events of that.
+fn judge(media: DriveMedia, model: &[Expected], again: Option<u64>) {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let model = model.to_vec();
+    let drive: Rc<RefCell<Option<Drive>>> = Rc::default();
+    let (powered, kept, seen) = (Rc::clone(&drive), media.clone(), model.clone());
+    let done = Rc::new(RefCell::new(false));
+    let ended = Rc::clone(&done);
+    sim.clone().spawn_detached(async move {
+        let drive = Drive::power_on(&sim, &config(), kept, Seed(1))
+            .await
+            .unwrap();
+        *powered.borrow_mut() = Some(drive.clone());
+        let port = attached(&sim, &drive);
+        let vfs = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        for (file, expected) in seen.iter().enumerate() {
+            let mut shown = vec![0; MOST as usize];
+            let fd = process.open(&name(file), OpenFlags::READ, 0).await;
+            let shown = match fd {
+                Err(_) => None,
+                Ok(fd) => {
+                    let mut sink = shown.as_mut_slice();
+                    let len = process.read(fd, MOST, &mut sink).await.unwrap();
+                    process.close(fd).await.unwrap();
+                    Some(&shown[..len as usize])
+                }
+            };
+            assert!(fits(shown, expected), "file {file}");
+        }
+        vfs.unmount().await.unwrap();
+        assert_eq!(persimmon::check(&AtRest(port, drive)), [""; 0]);
+        *ended.borrow_mut() = true;
+    });
+    let mut left = again;
+    while kernel.step() {
+        if left == Some(0) {
+            let media = drive.borrow().as_ref().map_or(media, Drive::at_power_cut);
+            return judge(media, &model, None);
+        }
+        left = left.map(|left| left - 1);
+    }
+    assert!(*done.borrow(), "recovery came to rest before its end");
+}
+
+#[test]
+fn a_force_is_kept_wherever_the_power_is_cut() {
+    let base = made();
+    let (mut cut, mut rng) = (1, Seed(3).stream("recoveries"));
+    loop {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let drive = Drive::ready(&sim, &config(), base.clone(), Seed(1)).expect("as before");
+        let model: Model = Rc::new(RefCell::new(vec![Expected::default(); FILES]));
+        let port = attached(&sim, &drive);
+        sim.spawn_detached(work(sim.clone(), port, Rc::clone(&model)));
+        while sim.events() < cut && kernel.step() {}
+        if sim.events() < cut {
+            break;
+        }
+        let again = (cut % 4 == 0).then(|| rng.below(900));
+        judge(drive.at_power_cut(), &model.borrow(), again);
+        cut += 1;
+    }
+    assert!(cut > 1_000, "{cut} cuts");
+}

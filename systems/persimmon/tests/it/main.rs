@@ -1,0 +1,4 @@
+//! Persimmon through its public verbs, on the drive itself.
+
+mod bench;
+mod cuts;
