@@ -7,6 +7,7 @@ use crate::inode::{ROOT, number};
 use crate::persist::{Persist, TxId};
 use nand::Payload;
 use std::ops::Range;
+use units::Refusals;
 use vfs::{
     Access, Body, Change, DirEntry, DirtyPage, Errno, FallocateMode, Ino, Loaded, NewInode, Rename,
     Result, SeekWhat, StatFs, Timestamp, XattrFlags,
@@ -230,5 +231,9 @@ impl<P: Persist> Body for ExtFs<P> {
             files_free: alloc.free_inodes,
             name_max: 255,
         }
+    }
+
+    fn refusals(&self) -> Refusals {
+        self.refusals.borrow().clone()
     }
 }

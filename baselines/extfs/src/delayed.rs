@@ -156,11 +156,11 @@ impl<P: Persist> ExtFs<P> {
     pub(crate) fn promise_hole(&self, node: &Node, pages: Range<u64>, kept: u64) -> Result<()> {
         let mut reserved = node.private.reserved.borrow_mut();
         let missing = reserved.missing(&pages);
-        let mut alloc = self.alloc.borrow_mut();
-        if missing > 0 && alloc.available() < missing.saturating_add(kept) {
-            return Err(Errno::ENOSPC);
+        let available = self.alloc.borrow().available();
+        if missing > 0 && available < missing.saturating_add(kept) {
+            return Err(self.refuse_promise(missing, kept));
         }
-        alloc.promised += reserved.add(pages);
+        self.alloc.borrow_mut().promised += reserved.add(pages);
         Ok(())
     }
 
@@ -287,6 +287,7 @@ impl<P: Persist> ExtFs<P> {
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::ENOSPC) if !forced => {
                     // What was freed lately can be had once that is durable.
+                    self.take_back_refusal();
                     self.persist.force_all().await?;
                     forced = true;
                 }

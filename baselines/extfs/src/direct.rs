@@ -214,6 +214,7 @@ impl<P: Persist> ExtFs<P> {
             match self.finish(tx, filled).await {
                 Ok(entry) => block = entry.end(),
                 Err(Errno::ENOSPC) if !forced => {
+                    self.take_back_refusal();
                     self.persist.force_all().await?;
                     forced = true;
                 }

@@ -168,7 +168,7 @@ pub async fn mount<P: BlockPort>(
         true => Placer::for_handles(port.handles()),
         false => Placer::default(),
     };
-    let had_error = place.has_error;
+    let (had_error, journal_blocks) = (place.has_error, place.blocks());
     let config = JournalConfig {
         mode: options.mode,
         commit_interval: options.commit_interval,
@@ -184,6 +184,7 @@ pub async fn mount<P: BlockPort>(
         placer,
         discard: options.discard,
         has_error: had_error || recovery.errno != 0,
+        journal_blocks,
     };
     let body = ExtFs::mount(sim, journal, options).await?;
     if recovery.errno != 0 {

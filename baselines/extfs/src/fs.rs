@@ -10,6 +10,7 @@ use crate::persist::{Persist, Run, TxId};
 use sim::{Semaphore, Sim};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use units::Refusals;
 use vfs::{Errno, Inode, Result};
 
 /// A file system in the format of ext4, over the strategy `P`.
@@ -26,6 +27,8 @@ pub struct ExtFs<P: Persist> {
     /// Inodes without a name that are in use, in the order of the list on the
     /// medium from its end; the last one is its head.
     pub(crate) orphans: RefCell<Vec<u32>>,
+    /// Limits that allocations have met.
+    pub(crate) refusals: RefCell<Refusals>,
     /// Draws the generation of inodes: a counter.
     pub(crate) generation: Cell<u32>,
 }

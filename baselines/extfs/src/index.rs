@@ -202,7 +202,7 @@ impl<P: Persist> ExtFs<P> {
             return self.deepen(tx, dir, &way.turns[0]).await;
         }
         if is_full(&way.turns[0]) {
-            return Err(Errno::ENOSPC);
+            return Err(self.refuse_index(htree::limit(way.turns[0].entries, tail)));
         }
         self.split_node(tx, dir, &way.turns[0], last).await
     }

@@ -33,6 +33,14 @@ pub struct JournalPlace {
     pub uuid: [u8; 16],
 }
 
+impl JournalPlace {
+    /// How many blocks it has.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+}
+
 async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountError> {
     let sectors = BLOCK as u64 / SECTOR;
     let mut bytes = [0; BLOCK];

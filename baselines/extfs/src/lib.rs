@@ -52,6 +52,7 @@ mod persist;
 mod placer;
 pub mod pmfs;
 mod readdir;
+mod refusals;
 mod tree;
 mod truncate;
 mod xattrs;

@@ -30,6 +30,8 @@ pub struct MountOptions {
     /// Whether something failed before, as a journal says or the superblock did
     /// before a replay: it is written down, so that it is checked.
     pub has_error: bool,
+    /// Blocks of the journal: what it holds when there is no space.
+    pub journal_blocks: u64,
 }
 
 impl<P: Persist> ExtFs<P> {
@@ -58,6 +60,7 @@ impl<P: Persist> ExtFs<P> {
             system: Vec::new(),
             alloc: RefCell::default(),
             orphans: RefCell::default(),
+            refusals: RefCell::default(),
             generation: Cell::new(options.now.secs as u32),
         };
         let groups = fs.read_groups().await?;

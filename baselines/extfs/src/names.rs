@@ -134,7 +134,7 @@ impl<P: Persist> ExtFs<P> {
         let kept = self.kept_from(&who);
         let full = self.alloc.borrow().available() <= kept;
         if takes && kept > self.slack() && full {
-            return Err(Errno::ENOSPC);
+            return Err(self.refuse_promise(1, kept));
         }
         Ok(())
     }

@@ -146,9 +146,7 @@ impl<P: Persist> ExtFs<P> {
                 block_changed = true;
             }
         }
-        if xattr::HEADER + xattr::needed(&lists.block) > BLOCK {
-            return Err(Errno::ENOSPC);
-        }
+        self.ensure_attributes_fit(&lists.block)?;
         if block_changed {
             self.store_xattr_block(tx, node, &lists.block).await?;
         }

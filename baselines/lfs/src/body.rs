@@ -8,6 +8,7 @@ use crate::names::LINKS_MAX;
 use crate::persist::Persist;
 use nand::Payload;
 use std::ops::Range;
+use units::Refusals;
 use vfs::{
     Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
     SeekWhat, StatFs, Timestamp, XattrFlags,
@@ -232,5 +233,9 @@ impl<P: Persist> Body for LfsFs<P> {
 
     fn stat(&self) -> StatFs {
         Core::fullness(&self.core)
+    }
+
+    fn refusals(&self) -> Refusals {
+        self.core.refusals.borrow().clone()
     }
 }

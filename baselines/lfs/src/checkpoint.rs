@@ -109,7 +109,7 @@ impl<P: Persist> Core<P> {
             at: 0,
         };
         let given = self.segments.borrow_mut().give(log, owner, self.elapsed());
-        let given = self.noted(given.ok_or(Errno::ENOSPC))?;
+        let given = self.noted(given.ok_or_else(|| self.refuse_section()))?;
         if self.geometry.is_main(entry.addr) {
             self.segments.borrow_mut().free_block(entry.addr);
         }
@@ -281,7 +281,7 @@ impl<P: Persist> Core<P> {
                 .segments
                 .borrow_mut()
                 .give(Log::HotData, owner, self.elapsed());
-            let given = self.noted(given.ok_or(Errno::ENOSPC))?;
+            let given = self.noted(given.ok_or_else(|| self.refuse_section()))?;
             if self.geometry.is_main(old) {
                 self.segments.borrow_mut().free_block(old);
             }

@@ -259,7 +259,7 @@ impl<P: Persist> Core<P> {
                 }
             }
         }
-        Err(Errno::ENOSPC)
+        Err(self.refuse_name(LEVELS))
     }
 
     /// Adds an empty block of entries to `level` of a directory.

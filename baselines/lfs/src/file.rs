@@ -195,7 +195,7 @@ impl<P: Persist> Core<P> {
         who: Who,
     ) -> Result<Vec<u32>> {
         self.ensure_sound()?;
-        let (mut placed, mut full) = (Vec::new(), false);
+        let (mut placed, mut refused) = (Vec::new(), None);
         for (buf, at, page) in pages {
             let version = self.nat.borrow().get(buf.nid).unwrap_or_default().version;
             let owner = Owner {
@@ -205,7 +205,7 @@ impl<P: Persist> Core<P> {
             };
             let given = self.segments.borrow_mut().give(log, owner, self.elapsed());
             let Some(given) = given else {
-                full = true;
+                refused = Some(self.refuse_section());
                 break;
             };
             placed.push((given.addr, page.now.clone()));
@@ -218,9 +218,9 @@ impl<P: Persist> Core<P> {
         let done: Result<Vec<()>> = sim::join_all(each.collect()).await.into_iter().collect();
         let done = self.noted(done);
         // What had a place was written all the same: others go on behind it.
-        if full || done.is_err() {
+        if let Some(errno) = done.err().or(refused) {
             self.take_back(&placed);
-            return Err(done.err().unwrap_or(Errno::ENOSPC));
+            return Err(errno);
         }
         self.note_change();
         Ok(addrs)

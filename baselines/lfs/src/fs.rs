@@ -18,7 +18,7 @@ use sim::{Permit, Semaphore, Sim};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
-use units::{Ns, Origin};
+use units::{Ns, Origin, Refusals};
 use vfs::{Errno, FileKind, Inode, Result, StatFs};
 
 /// Operations at once.
@@ -116,6 +116,8 @@ pub(crate) struct Core<P: Persist> {
     /// Something could not be written: nothing is written any more.
     pub(crate) failed: Cell<bool>,
     pub(crate) generation: Cell<u32>,
+    /// Limits that allocations have met.
+    pub(crate) refusals: RefCell<Refusals>,
 }
 
 /// A file system in the format of F2FS, over the strategy `P`.
@@ -196,6 +198,7 @@ impl<P: Persist> Core<P> {
             cleaned: Cell::new(0),
             failed: Cell::new(false),
             generation: Cell::new(parts.version as u32),
+            refusals: RefCell::default(),
         })
     }
 
@@ -272,7 +275,7 @@ impl<P: Persist> Core<P> {
     pub(crate) fn take_block(&self) -> Result<()> {
         let counts = self.counts.get();
         if counts.valid_blocks + counts.promised >= counts.user_blocks {
-            return Err(Errno::ENOSPC);
+            return Err(self.refuse_block());
         }
         self.count(|counts| counts.valid_blocks += 1);
         self.since.borrow_mut().taken += 1;

@@ -65,6 +65,7 @@ mod nat;
 mod nodes;
 mod persist;
 mod recover;
+mod refusals;
 mod segments;
 mod turns;
 mod xattrs;

@@ -7,7 +7,7 @@ use crate::format::nat::{self, NatEntry, PER_BLOCK};
 use crate::fs::Core;
 use crate::persist::{Persist, Table};
 use std::collections::{BTreeMap, BTreeSet};
-use vfs::{Errno, Result};
+use vfs::Result;
 
 /// What is in memory of the table.
 #[derive(Default)]
@@ -80,6 +80,16 @@ impl Nat {
         self.claimed.insert(nid);
     }
 
+    /// Numbers that are known to be free.
+    pub(crate) fn known_free(&self) -> u64 {
+        self.free.len() as u64
+    }
+
+    /// Numbers that were freed since the last checkpoint.
+    pub(crate) const fn waiting(&self) -> u64 {
+        self.freed.len() as u64
+    }
+
     /// A checkpoint is durable.
     pub(crate) fn let_go(&mut self) {
         self.free.extend(self.freed.drain(..));
@@ -134,7 +144,7 @@ impl<P: Persist> Core<P> {
                 (nat.first, nat.looked)
             };
             if looked >= blocks {
-                return Err(Errno::ENOSPC);
+                return Err(self.refuse_number());
             }
             let index = (first + looked) % blocks;
             self.load_nat(index).await?;

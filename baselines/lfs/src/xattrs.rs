@@ -40,9 +40,12 @@ impl<P: Persist> Core<P> {
     }
 
     async fn store_xattrs(&self, file: &File, list: &[Xattr]) -> Result<()> {
-        let mut bytes = xattr::encode(list).ok_or(Errno::ENOSPC)?;
         let buf = &file.private.buf;
         let room = node::xattrs(&buf.bytes()).len();
+        let most = room + IN_NODE - 4;
+        let bytes = xattr::encode(list).filter(|bytes| bytes.len() <= most);
+        let refused = || self.refuse_attributes(xattr::needed(list), most);
+        let mut bytes = bytes.ok_or_else(refused)?;
         let nid = node::XATTR_NID.get(&buf.bytes()[..]);
         // Zeros end the list, in the node if there is no room for them in the inode.
         let in_node = bytes.len() + if bytes.is_empty() { 0 } else { 4 } > room;
@@ -59,9 +62,6 @@ impl<P: Persist> Core<P> {
                 0 => self.make_node(buf, XATTR_OFFSET).await?,
                 nid => self.xattr_node(buf, nid).await?,
             };
-            if bytes.len() > room + IN_NODE - 4 {
-                return Err(Errno::ENOSPC);
-            }
             bytes.resize(room + IN_NODE, 0);
             more.edit(|node| node[..IN_NODE].copy_from_slice(&bytes[room..]));
             self.soil(&more);
@@ -102,9 +102,6 @@ impl<P: Persist> Core<P> {
         }
         list.retain(|xattr| !is_it(xattr));
         if let Some(value) = value {
-            if value.len() > IN_NODE || name.len() > 255 {
-                return Err(Errno::ENOSPC);
-            }
             list.push(Xattr {
                 space,
                 name: name.to_vec(),

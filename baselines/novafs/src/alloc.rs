@@ -155,6 +155,12 @@ impl Alloc {
         &self.tables[core].pages
     }
 
+    /// Pages of all tables that are not fixed ones.
+    pub(crate) fn table_pages(&self) -> u64 {
+        let pages = self.tables.iter().flat_map(|table| &table.pages);
+        pages.filter(|page| **page >= self.geometry.pool()).count() as u64
+    }
+
     /// The address of an inode, if its table has it.
     pub(crate) fn slot(&self, ino: u64) -> Option<u64> {
         let (core, page, slot) = self.geometry.place(ino);

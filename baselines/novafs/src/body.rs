@@ -7,6 +7,7 @@ use crate::names::LINKS_MAX;
 use host::BytePort;
 use nand::Payload;
 use std::ops::Range;
+use units::Refusals;
 use vfs::{
     Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
     SeekWhat, StatFs, Timestamp, XattrFlags,
@@ -179,5 +180,9 @@ impl<P: BytePort> Body for NovaFs<P> {
 
     fn stat(&self) -> StatFs {
         self.fullness()
+    }
+
+    fn refusals(&self) -> Refusals {
+        self.refusals.borrow().clone()
     }
 }

@@ -21,7 +21,7 @@ use crate::fs::{Node, NovaFs};
 use crate::log::{Plan, fits};
 use crate::pieces::Run;
 use host::{BytePort, Purpose};
-use vfs::{Errno, Result};
+use vfs::Result;
 
 /// What changes about an inode.
 pub(crate) struct Step<'a> {
@@ -188,8 +188,9 @@ impl<P: BytePort> NovaFs<P> {
             })
             .collect();
         plans.ok_or_else(|| {
+            let asked = taken.len() as u64 + 1;
             self.give(taken.into_iter().map(|start| Run { start, len: 1 }));
-            Errno::ENOSPC
+            self.refuse_pages(asked, class)
         })
     }
 

@@ -10,7 +10,7 @@ use host::{BytePort, Purpose, Who};
 use sim::{Permit, Semaphore, Sim};
 use ssd::ByteError;
 use std::cell::{Cell, RefCell};
-use units::Origin;
+use units::{Origin, Refusals};
 use vfs::{Errno, Inode, Result, StatFs};
 
 /// A NOVA file system over the port `P`.
@@ -24,6 +24,8 @@ pub struct NovaFs<P> {
     /// A store failed: what is on the medium is not known any more.
     pub(crate) failed: Cell<bool>,
     pub(crate) cleaning: Cell<Cleaning>,
+    /// Limits that allocations have met.
+    pub(crate) refusals: RefCell<Refusals>,
 }
 
 /// What a core has for itself.
@@ -109,7 +111,7 @@ impl<P: BytePort> NovaFs<P> {
     /// Takes pages.
     pub(crate) fn take(&self, pages: u64, class: Class) -> Result<Vec<Run>> {
         let taken = self.alloc.borrow_mut().take(self.core(), pages, class);
-        taken.ok_or(Errno::ENOSPC)
+        taken.ok_or_else(|| self.refuse_pages(pages, class))
     }
 
     /// Gives pages back, that nothing on the medium leads to.

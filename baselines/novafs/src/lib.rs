@@ -38,6 +38,7 @@ mod mkfs;
 mod mount;
 mod names;
 mod pieces;
+mod refusals;
 mod state;
 mod xattrs;
 

@@ -211,6 +211,7 @@ impl<P: BytePort> NovaFs<P> {
             cores: (0..geometry.cores).map(core).collect(),
             failed: Cell::new(false),
             cleaning: Cell::default(),
+            refusals: RefCell::default(),
         };
         let mut usage = Usage::new(geometry);
         for core in 0..geometry.cores {

@@ -46,7 +46,7 @@ impl<P: BytePort> NovaFs<P> {
             return self.log_xattr(node, name, Some(value), now).await;
         }
         if value.len() > VALUE_MAX {
-            return Err(Errno::ENOSPC);
+            return Err(self.refuse_value(value.len()));
         }
         let page = self.take(1, Class::Growth)?[0].start;
         let mut bytes = value.to_vec();

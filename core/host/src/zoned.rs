@@ -8,7 +8,7 @@ use crate::cores::Computing;
 use crate::ledger::Who;
 use crate::{BlockDevice, BytePort, QueuePair};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse, Zones};
-use units::{Extent, Lba, Ns, SECTOR};
+use units::{Extent, Lba, Ns, Refusals, SECTOR};
 
 /// Something that is written in zones, at their write pointers.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
@@ -23,6 +23,9 @@ pub trait ZonedPort: Clone + 'static {
     /// Who holds what there is little of: with [`ZoneUse::holders`], why an allocation
     /// was refused.
     fn in_use(&self) -> ZoneUse;
+
+    /// Limits of the drive that commands have met, and who held them then.
+    fn refusals(&self) -> Refusals;
 
     /// Descriptors of `count` zones from `first` on, from the drive.
     ///
@@ -141,6 +144,10 @@ impl ZonedPort for ZonedDevice {
 
     fn in_use(&self) -> ZoneUse {
         self.zones.in_use()
+    }
+
+    fn refusals(&self) -> Refusals {
+        self.zones.refusals()
     }
 
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {

@@ -1,4 +1,5 @@
-//! Quantities of the storage field as types: time, bytes, addresses, placements.
+//! Quantities of the storage field as types: time, bytes, addresses, placements, and
+//! what there was too little of.
 //!
 //! Invariants: every quantity is an integer; a quantity that is printed can be
 //! parsed back ([`Bytes`], [`Ns`]); arithmetic that would leave the range is a
@@ -8,10 +9,12 @@
 
 pub mod layout;
 mod parse;
+mod refusal;
 mod size;
 mod time;
 
 pub use parse::ParseError;
+pub use refusal::{Holder, NoSpace, Refusals, Refused};
 pub use size::{Bytes, GIB, KIB, MIB, TIB};
 pub use time::Ns;
 

@@ -14,6 +14,7 @@ use crate::types::{
 };
 use nand::Payload;
 use std::ops::Range;
+use units::Refusals;
 
 /// An inode as it comes from the medium.
 pub struct Loaded<P> {
@@ -411,4 +412,10 @@ pub trait Body: 'static {
 
     /// How full it is.
     fn stat(&self) -> StatFs;
+
+    /// Limits that allocations have met, and who held them then: why there was
+    /// `ENOSPC`. None of a body that does not say.
+    fn refusals(&self) -> Refusals {
+        Refusals::default()
+    }
 }

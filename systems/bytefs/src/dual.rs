@@ -39,7 +39,7 @@ pub async fn mount<P: BytePort>(
         now: options.start,
         placer,
         discard: options.discard,
-        has_error: false,
+        ..MountOptions::default()
     };
     undo::mount(sim, port, by_blocks.lines(placer.metadata()), mounting).await
 }

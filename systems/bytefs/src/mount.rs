@@ -10,7 +10,7 @@ use crate::ids::Ids;
 use extfs::ext4::{self, Ext4Error};
 use extfs::jbd2::JournalError;
 use extfs::lines::{DataJournal, LINES, Lines, at_least};
-use extfs::{ExtFs, MkfsOptions, MountError, MountOptions, Placer, find_journal};
+use extfs::{ExtFs, JournalPlace, MkfsOptions, MountError, MountOptions, Placer, find_journal};
 use host::{BytePort, Purpose, Who};
 use sim::Sim;
 use ssd::ByteError;
@@ -131,7 +131,9 @@ pub async fn mount<P: BytePort>(
     let mut ids = Ids::new(record);
     let reservation = ids.reservation(options.tx_ids);
     ids.reserved(reservation);
-    let (journal, has_error) = open_journal(port, &options, placer.metadata()).await?;
+    let place = find_journal(port).await?;
+    let journal_blocks = place.as_ref().map_or(0, JournalPlace::blocks);
+    let (journal, has_error) = open_journal(port, place, &options, placer.metadata()).await?;
     let firmware = Firmware::new(sim, ids, options.tx_ids);
     let lines = options.lines(placer.metadata());
     let strategy = Lines::with_journal(sim, port.clone(), lines, firmware, journal);
@@ -142,6 +144,7 @@ pub async fn mount<P: BytePort>(
         placer,
         discard: options.discard,
         has_error,
+        journal_blocks,
     };
     let body = ExtFs::mount(sim, strategy, mounting).await?;
     Ok((body, recovered))
@@ -151,11 +154,12 @@ pub async fn mount<P: BytePort>(
 //= bytefs 4.7
 async fn open_journal<P: BytePort>(
     port: &P,
+    place: Option<JournalPlace>,
     options: &Options,
     to: Placement,
 ) -> Result<(Option<DataJournal>, bool), ByteFsError> {
     let in_use = options.data == Data::Journal;
-    let Some(place) = find_journal(port).await? else {
+    let Some(place) = place else {
         return if in_use {
             Err(ByteFsError::NoJournal)
         } else {

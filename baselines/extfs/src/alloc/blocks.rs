@@ -50,7 +50,7 @@ impl<P: Persist> ExtFs<P> {
             if len > 1 {
                 len = len.div_ceil(4);
             } else if !self.unkeep_all() {
-                return Err(Errno::ENOSPC);
+                return Err(self.refuse_block());
             }
         }
     }

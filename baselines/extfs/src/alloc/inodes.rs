@@ -78,7 +78,7 @@ impl<P: Persist> ExtFs<P> {
                 return self.open_slot(tx, number, index).await;
             }
         }
-        Err(Errno::ENOSPC)
+        Err(self.refuse_inode())
     }
 
     /// Where to look first for an inode of a directory: by Orlov's rule, over

@@ -9,6 +9,7 @@ mod journal;
 mod kernel;
 mod mkfs;
 mod model;
+mod refusals;
 mod reserved;
 mod tasks;
 mod tools;

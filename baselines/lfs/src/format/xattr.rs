@@ -73,6 +73,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Xattr>> {
     Some(list)
 }
 
+/// Bytes that a list takes, however many.
+pub(crate) fn needed(list: &[Xattr]) -> usize {
+    HEAD + list.iter().map(Xattr::size).sum::<usize>()
+}
+
 /// Writes a list; none if it is too long. An empty list is no bytes.
 pub(crate) fn encode(list: &[Xattr]) -> Option<Vec<u8>> {
     if list.is_empty() {

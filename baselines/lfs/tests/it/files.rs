@@ -4,7 +4,7 @@
 use crate::bench::{Fs, judge, made, with_root};
 use crate::tools::{has, run, save};
 use lfs::MkfsOptions;
-use vfs::{Errno, OpenFlags, Process, RenameFlags, Source, XattrFlags};
+use vfs::{Body, Errno, OpenFlags, Process, RenameFlags, Source, XattrFlags};
 
 fn fill(pattern: u64, len: u64) -> Source<'static> {
     Source::Fill { pattern, len }
@@ -87,6 +87,9 @@ fn attributes_go_on_in_a_node_and_come_back() {
         }
         let large = p.set_xattr(f, b"user.large", &[1; 4_000], any).await;
         assert_eq!(large, Err(Errno::ENOSPC));
+        let why = p.vfs().body().refusals().last().unwrap().clone();
+        assert_eq!(why.limit, "bytes of attributes of a file");
+        assert!(why.asked > why.free && why.free == why.total, "{why}");
         p.sync().await.unwrap();
         p.vfs().drop_caches().await.unwrap();
         assert_eq!(p.get_xattr(f, b"user.11").await, Ok(vec![11; 260]));
@@ -113,6 +116,22 @@ fn a_full_medium_can_be_written_over_and_emptied() {
             }
         }
         assert!(end > 14 << 20, "{end}");
+        let why = p.vfs().body().refusals().last().unwrap().clone();
+        let held = |who: &str| {
+            let of = why.held_by.iter().filter(|holder| holder.who == who);
+            of.map(|holder| holder.amount).sum::<u64>()
+        };
+        let sum: u64 = why.held_by.iter().map(|holder| holder.amount).sum();
+        assert_eq!(
+            (why.limit, why.free, sum),
+            ("blocks", 0, why.total),
+            "{why}"
+        );
+        assert!(held("data").abs_diff(end / 4096) < 16, "{why}");
+        let stat = p.vfs().statfs().await.unwrap();
+        let kept = held("reserved sections") + held("over-provision for cleaning");
+        assert_eq!(why.total - kept, stat.blocks, "{why}");
+        assert_eq!(held("data") + held("nodes"), stat.blocks, "{why}");
         let mut rng = sim::Seed(3).stream("pages");
         for _ in 0..12_000 {
             let at = rng.below(end / 4096) * 4096;

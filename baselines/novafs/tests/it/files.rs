@@ -5,7 +5,8 @@ use host::{Purpose, RamDisk};
 use novafs::check;
 use sim::Kernel;
 use vfs::{
-    Access, Errno, FallocateMode, FileKind, OpenFlags, PAGE, Process, Source, Whence, XattrFlags,
+    Access, Body, Errno, FallocateMode, FileKind, OpenFlags, PAGE, Process, Source, Whence,
+    XattrFlags,
 };
 
 const MAKE: OpenFlags = OpenFlags::CREAT;
@@ -260,5 +261,41 @@ fn a_store_to_a_mapped_file_is_one_write() {
         expected[4_090..4_102].fill(2);
         expected[5_990..].fill(3);
         assert_eq!(bytes, expected);
+    });
+}
+
+/// A page that is refused, and the value of an attribute, name their limits and who holds
+/// them.
+#[test]
+fn what_is_refused_says_why() {
+    with_root(512, |p| async move {
+        let fd = p.open(b"/full", MAKE, 0o600).await.unwrap();
+        let mut end = 0;
+        loop {
+            let bytes = Source::Bytes(&[7; 65_536]);
+            match p.pwrite(fd, end, bytes).await {
+                Ok(len) => end += len,
+                Err(error) => break assert_eq!(error, Errno::ENOSPC),
+            }
+        }
+        let why = p.vfs().body().refusals().last().unwrap().clone();
+        let held: u64 = why.held_by.iter().map(|holder| holder.amount).sum();
+        assert_eq!((why.limit, why.total), ("pages", 512));
+        assert_eq!(held + why.free, 512, "{why}");
+        assert!(
+            why.reserve > 0 && why.asked > why.free - why.reserve,
+            "{why}"
+        );
+        assert_eq!(
+            why.held_by[0].amount, 5,
+            "a superblock, two journals, two tables"
+        );
+        let rest = why.held_by.last().unwrap();
+        assert!(rest.amount * PAGE >= end, "{why}");
+        let large = p.set_xattr(b"/full", b"user.a", &[1; 9_000], XattrFlags::Any);
+        assert_eq!(large.await, Err(Errno::ENOSPC));
+        let why = p.vfs().body().refusals().last().unwrap().clone();
+        assert_eq!((why.asked, why.total), (9_000, 4_096));
+        p.close(fd).await.unwrap();
     });
 }

@@ -64,8 +64,8 @@ impl Zones {
 impl Zoned {
     async fn act(self: &Rc<Self>, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
         match action {
-            ZoneAction::Open => self.step(zone, ZoneEvent::Open),
-            ZoneAction::OpenRandom => self.open_random(zone),
+            ZoneAction::Open => self.noted(zone, 0, self.step(zone, ZoneEvent::Open)),
+            ZoneAction::OpenRandom => self.noted(zone, 0, self.open_random(zone)),
             ZoneAction::Close => self.step(zone, ZoneEvent::Close),
             ZoneAction::Finish => Box::pin(self.finish(zone)).await,
             ZoneAction::Reset => Box::pin(self.reset(zone)).await,

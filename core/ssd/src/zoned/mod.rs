@@ -49,6 +49,7 @@ mod pool;
 mod precondition;
 mod read;
 mod recover;
+mod refusals;
 mod repair;
 mod report;
 mod rules;
@@ -69,7 +70,7 @@ use sim::Signal;
 use std::cell::RefCell;
 use std::rc::Rc;
 use table::Table;
-use units::{Extent, Ns, SECTOR};
+use units::{Extent, Ns, Refusals, SECTOR};
 
 /// What all tasks of the zoned firmware share.
 pub(crate) struct Zoned {
@@ -81,6 +82,8 @@ pub(crate) struct Zoned {
     table: RefCell<Table>,
     /// By zone: something has changed that a command may wait for.
     signals: Vec<Signal>,
+    /// Limits that commands have met.
+    refusals: RefCell<Refusals>,
     /// What recovery begins with, until it is over: survives a cut during recovery.
     media: RefCell<Option<ZonesMedia>>,
 }
@@ -141,6 +144,7 @@ impl Zoned {
             signals: table.zones.iter().map(|_| Signal::default()).collect(),
             table: RefCell::new(table),
             media: RefCell::new(Some(media)),
+            refusals: RefCell::default(),
             config: config.clone(),
             core,
             rules,

@@ -46,6 +46,8 @@ pub(super) struct Zone {
     pub(super) window: bool,
     /// Whether it has blocks.
     pub(super) bound: bool,
+    /// Whom it was written for last, as programs note it; 0 for nobody that is known.
+    pub(super) origin: u16,
     /// Where the data of its last unit are kept that is not full.
     pub(super) backup: Option<Backup>,
 }
@@ -78,6 +80,7 @@ impl Zone {
         failed: false,
         window: false,
         bound: false,
+        origin: 0,
         backup: None,
     };
 
@@ -187,6 +190,9 @@ impl Table {
         }
         self.open = self.open + u32::from(to.is_open()) - u32::from(from.is_open());
         self.active = self.active + u32::from(to.is_active()) - u32::from(from.is_active());
+        if to == ZoneState::Empty {
+            self.zones[zone as usize].origin = 0;
+        }
         if from == ZoneState::ImplicitlyOpen {
             self.implicit.retain(|&other| other != zone);
         }

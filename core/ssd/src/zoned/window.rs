@@ -37,7 +37,7 @@ impl Zones {
         let zone = inner.sequential(zone)?;
         inner.idle(zone).await;
         inner.core.sim.sleep(inner.config.controller.command).await;
-        {
+        let opened = {
             let mut table = inner.table.borrow_mut();
             let entry = &table.zones[zone as usize];
             let ahead = (at + 1).saturating_sub(entry.wp);
@@ -46,9 +46,13 @@ impl Zones {
             if !entry.window || !fits || !whole {
                 return Err(ZoneStatus::InvalidField);
             }
-            inner.open_for_write(&mut table, zone)?;
-            inner.commit_to(&mut table, zone, at + 1);
-        }
+            let opened = inner.open_for_write(&mut table, zone);
+            if opened.is_ok() {
+                inner.commit_to(&mut table, zone, at + 1);
+            }
+            opened
+        };
+        inner.noted(zone, 0, opened)?;
         inner.issue_full(zone);
         Ok(())
     }
@@ -114,6 +118,7 @@ impl Zoned {
             return Ok(false);
         }
         self.open_for_write(&mut table, zone)?;
+        table.zones[zone as usize].origin = who.tag;
         let ring = table.attach_ring(&self.layout, zone);
         ring.store_all((at, len), content, 0, who);
         for sector in at..end {

@@ -202,10 +202,12 @@ impl Zoned {
         self.idle(zone).await;
         if self.table.borrow().zones[zone as usize].window {
             let at = at.ok_or(ZoneStatus::InvalidZoneOperation)?;
-            Box::pin(self.put_in_window(zone, at, len, content, who)).await?;
+            let put = Box::pin(self.put_in_window(zone, at, len, content, who)).await;
+            self.noted(zone, len, put)?;
             return Ok(at);
         }
-        let start = self.accept(zone, at, len)?;
+        let start = self.noted(zone, len, self.accept(zone, at, len))?;
+        self.table.borrow_mut().zones[zone as usize].origin = who.tag;
         self.core.sim.sleep(self.command_time(len)).await;
         self.fill(zone, start, len, content, who).await?;
         Ok(start)

@@ -5,6 +5,7 @@ mod faults;
 mod limits;
 
 mod model;
+mod refusals;
 mod rules;
 mod window;
 

@@ -67,6 +67,11 @@ impl Area {
         runs
     }
 
+    /// Blocks that the journal has, used or not.
+    pub(super) fn blocks(&self) -> u64 {
+        self.map.len().into()
+    }
+
     /// Whether byte `at` of the volume belongs to the journal.
     pub(super) fn holds(&self, at: u64) -> bool {
         self.map.holds(at / BLOCK as u64)

@@ -131,6 +131,10 @@ pub async fn mount<P: BytePort>(
         open_lines: lines.open_lines.min(lines_in(undo.area.slots())),
         ..lines
     };
+    let mounting = MountOptions {
+        journal_blocks: undo.area.blocks(),
+        ..mounting
+    };
     let strategy = Lines::new(sim, port.clone(), lines, undo);
     match ExtFs::mount(sim, strategy.clone(), mounting).await {
         Ok(body) => Ok((body, undone)),

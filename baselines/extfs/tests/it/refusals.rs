@@ -1,0 +1,164 @@
+//! An allocation that is refused names its limit and who holds it.
+
+use extfs::ext4::{self, Options};
+use extfs::jbd2::Jbd2;
+use extfs::{ExtFs, MkfsOptions};
+use host::RamDisk;
+use sim::{Kernel, Sim};
+use units::{Bytes, NoSpace, Ns};
+use vfs::{
+    Access, Body, CacheConfig, Clock, Compute, Errno, OpenFlags, Process, Source, Vfs, XattrFlags,
+};
+
+const BLOCKS: u64 = 4_096;
+const JOURNAL: u64 = 1_024;
+/// Blocks that are kept for metadata, and for root: a fiftieth and a twentieth.
+const SLACK: u64 = BLOCKS / 50;
+const RESERVED: u64 = BLOCKS / 20;
+const MAKE: OpenFlags = OpenFlags::CREAT;
+
+type Fs = ExtFs<Jbd2<RamDisk>>;
+
+/// The limit that was met last, whose holders have to account for all of it.
+fn last(vfs: &Vfs<Fs>) -> NoSpace {
+    let refusals = vfs.body().refusals();
+    let why = refusals.last().expect("one was refused").clone();
+    let held: u64 = why.held_by.iter().map(|holder| holder.amount).sum();
+    assert_eq!(held + why.free, why.total, "{why}");
+    assert!(why.asked > why.free - why.reserve, "{why}");
+    why
+}
+
+fn held(why: &NoSpace, who: &str) -> u64 {
+    let mut holders = why.held_by.iter();
+    holders.find(|h| h.who == who).map_or(0, |h| h.amount)
+}
+
+fn times(vfs: &Vfs<Fs>) -> Vec<(&'static str, u64)> {
+    let refusals = vfs.body().refusals();
+    let met = refusals.met().iter();
+    met.map(|met| (met.first.limit, met.times)).collect()
+}
+
+/// Runs `work` as root and as somebody else on a new file system.
+fn run<W: Future<Output = ()> + 'static>(
+    work: impl FnOnce(Sim, Process<Fs>, Process<Fs>) -> W + 'static,
+) {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let disk = RamDisk::new(&sim, Bytes(BLOCKS * 4_096));
+        let layout = MkfsOptions {
+            journal_blocks: Some(JOURNAL as u32),
+            ..MkfsOptions::new(BLOCKS)
+        };
+        ext4::format(&disk, &layout).await.unwrap();
+        let (body, _) = ext4::mount(&sim, &disk, Options::default()).await.unwrap();
+        let (config, clock) = (CacheConfig::default(), Clock::default());
+        let vfs = Vfs::mount(&sim, body, config, clock, Compute::unlimited());
+        let root = Process::new(&vfs, Access::root());
+        root.chmod(b"/", 0o777).await.unwrap();
+        let (uid, gid, groups) = (1_000, 1_000, Vec::new());
+        let user = Process::new(&vfs, Access { uid, gid, groups });
+        work(sim, root, user).await;
+    });
+}
+
+/// Writes to a new file until that is refused; how many blocks came into it.
+async fn fill(process: &Process<Fs>, path: &[u8]) -> u64 {
+    let fd = process.open(path, MAKE, 0o600).await.unwrap();
+    let mut end = 0;
+    loop {
+        let (pattern, len) = (1, 65_536);
+        match process.pwrite(fd, end, Source::Fill { pattern, len }).await {
+            Ok(len) => end += len,
+            Err(error) => break assert_eq!(error, Errno::ENOSPC),
+        }
+    }
+    process.close(fd).await.unwrap();
+    end / 4_096
+}
+
+#[test]
+fn blocks_and_what_is_kept_for_whom() {
+    run(async move |sim, root, user| {
+        let vfs = user.vfs();
+        assert_eq!(times(vfs), []);
+        let begin = sim.now();
+        let filled = fill(&user, b"/user").await;
+        let why = last(vfs);
+        assert_eq!((why.limit, why.total), ("blocks", BLOCKS));
+        assert_eq!(why.reserve, SLACK + RESERVED);
+        assert_eq!(held(&why, "the journal"), JOURNAL);
+        // Nothing has been written back yet.
+        assert!(held(&why, "pages that are not written back") > filled - 16);
+        let first = vfs.body().refusals().met()[0].first_at;
+        assert!(begin < first && first <= sim.now());
+        vfs.sync().await.unwrap();
+        // Another limit is met in between, so that this one is looked at again.
+        let (large, any) = (vec![1; 5_000], XattrFlags::Any);
+        let set = root.set_xattr(b"/user", b"user.large", &large, any).await;
+        assert_eq!(set, Err(Errno::ENOSPC));
+        let why = last(vfs);
+        assert_eq!(why.limit, "bytes of a block of attributes");
+        assert!(why.asked > 5_000 && why.free < 4_096);
+        assert_eq!(user.mkdir(b"/d", 0o700).await, Err(Errno::ENOSPC));
+        let why = last(vfs);
+        assert_eq!((why.asked, why.reserve), (1, SLACK + RESERVED));
+        assert!(held(&why, "files and directories") >= filled);
+        let (metadata, stat) = ("bitmaps, inode tables and superblocks", vfs.statfs().await);
+        assert_eq!(held(&why, metadata), BLOCKS - stat.unwrap().blocks);
+        fill(&root, b"/root").await;
+        assert_eq!(times(vfs)[0].0, "blocks");
+        assert_eq!(times(vfs)[1], ("bytes of a block of attributes", 1));
+    });
+}
+
+#[test]
+fn inodes() {
+    run(async move |_, root, _| {
+        let vfs = root.vfs();
+        for dir in 0..3 {
+            let made = root.mkdir(format!("/{dir}").as_bytes(), 0o700).await;
+            made.unwrap();
+        }
+        let free = vfs.statfs().await.unwrap().files_free;
+        for number in 0..free {
+            let path = format!("/f{number}");
+            let fd = root.open(path.as_bytes(), MAKE, 0o600).await.unwrap();
+            root.close(fd).await.unwrap();
+        }
+        let refused = root.open(b"/more", MAKE, 0o600).await;
+        assert_eq!(refused.err(), Some(Errno::ENOSPC));
+        let why = last(vfs);
+        assert_eq!((why.limit, why.asked, why.free), ("inodes", 1, 0));
+        assert_eq!(why.total, vfs.statfs().await.unwrap().files);
+        // The root, lost+found, and three.
+        assert_eq!(held(&why, "directories"), 5);
+        assert_eq!(times(vfs), [("inodes", 1)]);
+    });
+}
+
+/// What was freed lately can be had once that is durable: nobody is refused.
+#[test]
+fn what_is_tried_again_is_no_refusal() {
+    run(async move |sim, root, _| {
+        let vfs = root.vfs();
+        let half = (BLOCKS - JOURNAL) / 2 * 4_096;
+        for round in 0..3 {
+            let path = format!("/{round}");
+            let fd = root.open(path.as_bytes(), MAKE, 0o600).await.unwrap();
+            let bytes = Source::Fill {
+                pattern: round,
+                len: half,
+            };
+            assert_eq!(root.pwrite(fd, 0, bytes).await, Ok(half));
+            root.close(fd).await.unwrap();
+            // Written back, and not forced.
+            sim.sleep(Ns::secs(36)).await;
+            root.unlink(path.as_bytes()).await.unwrap();
+        }
+        vfs.sync().await.unwrap();
+        assert_eq!(times(vfs), []);
+    });
+}

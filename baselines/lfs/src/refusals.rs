@@ -1,0 +1,196 @@
+//! Why there was no space: the limit that was met, and who holds it.
+//!
+//! Invariant: a block is refused when files have all that they may have, a section when
+//! none is free; between the two lies what cleaning needs, and is held by nobody's file.
+
+use crate::format::SEG_BLOCKS;
+use crate::fs::Core;
+use crate::persist::Persist;
+use units::NoSpace;
+use vfs::Errno;
+
+const BLOCKS: &str = "blocks";
+const SECTIONS: &str = "free sections";
+const NUMBERS: &str = "node numbers";
+const ATTRIBUTES: &str = "bytes of attributes of a file";
+const LEVELS: &str = "levels of the table of a directory";
+
+impl<P: Persist> Core<P> {
+    fn refuse(&self, limit: &'static str, why: impl FnOnce() -> NoSpace) -> Errno {
+        let now = self.sim.now();
+        self.refusals.borrow_mut().note(now, limit, why);
+        Errno::ENOSPC
+    }
+
+    /// A block was asked for, and files have all that they may have.
+    pub(crate) fn refuse_block(&self) -> Errno {
+        self.refuse(BLOCKS, || {
+            let counts = self.counts.get();
+            let blocks = |segments: u32| u64::from(segments) * u64::from(SEG_BLOCKS);
+            let all = blocks(self.geometry.main_segments);
+            let used = counts.valid_blocks + counts.promised;
+            let nodes = u64::from(counts.nodes).min(counts.valid_blocks);
+            let reserved = blocks(counts.reserved_segments);
+            NoSpace::new(BLOCKS, 1, counts.user_blocks.saturating_sub(used), all)
+                .held("data", counts.valid_blocks - nodes)
+                .held("nodes", nodes)
+                .held("files that may outgrow their inode", counts.promised)
+                .held("reserved sections", reserved)
+                .rest("over-provision for cleaning")
+        })
+    }
+
+    /// A log was to go on in another section, and none was free.
+    pub(crate) fn refuse_section(&self) -> Errno {
+        self.refuse(SECTIONS, || {
+            let segments = self.segments.borrow();
+            let all = self.geometry.sections();
+            let (mut logs, mut full, mut partial, mut empty) = (0, 0, 0, 0);
+            for section in 0..all {
+                let (mut valid, mut current) = (0, false);
+                for segment in segments.segments_of(section) {
+                    valid += u32::from(segments.entry(segment).valid);
+                    current |= segments.is_current(segment);
+                }
+                let kind = match valid {
+                    _ if current => &mut logs,
+                    0 => &mut empty,
+                    _ if valid == SEG_BLOCKS * self.geometry.segs_per_sec => &mut full,
+                    _ => &mut partial,
+                };
+                *kind += 1;
+            }
+            let free = segments.free_sections().into();
+            NoSpace::new(SECTIONS, 1, free, all.into())
+                .held("logs that are written", logs)
+                .held("sections full of valid blocks", full)
+                .held("sections to be cleaned", partial)
+                .held(
+                    "sections that wait for a checkpoint",
+                    empty.saturating_sub(free),
+                )
+        })
+    }
+
+    /// A number for a node was asked for.
+    pub(crate) fn refuse_number(&self) -> Errno {
+        self.refuse(NUMBERS, || {
+            let (counts, nat) = (self.counts.get(), self.nat.borrow());
+            let others = counts.nodes.saturating_sub(counts.inodes);
+            NoSpace::new(NUMBERS, 1, nat.known_free(), self.geometry.nids().into())
+                .held("inodes", counts.inodes.into())
+                .held("other nodes", others.into())
+                .held("nodes freed since the last checkpoint", nat.waiting())
+                .rest("what the format reserves")
+        })
+    }
+
+    /// `asked` bytes of attributes were to be in a file that has room for `room`.
+    pub(crate) fn refuse_attributes(&self, asked: usize, room: usize) -> Errno {
+        let why = || NoSpace::new(ATTRIBUTES, asked as u64, room as u64, room as u64);
+        self.refuse(ATTRIBUTES, why)
+    }
+
+    /// A name was to be in a directory all of whose `levels` have no room for it.
+    pub(crate) fn refuse_name(&self, levels: u32) -> Errno {
+        let why = || NoSpace::new(LEVELS, 1, 0, levels.into()).rest("buckets without room");
+        self.refuse(LEVELS, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::summary::Owner;
+    use crate::persist::Log;
+    use crate::{InPlace, LfsFs, MkfsOptions, MountOptions, format, mount};
+    use host::RamDisk;
+    use sim::Kernel;
+    use units::Bytes;
+
+    type Fs = LfsFs<InPlace<RamDisk>>;
+
+    fn on_new<W: Future<Output = ()>>(work: impl FnOnce(Fs) -> W + 'static) {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        kernel.block_on(async move {
+            let options = MkfsOptions::new(16_384);
+            let disk = RamDisk::new(&sim, Bytes(options.blocks * 4_096));
+            format(&disk, &options).await.unwrap();
+            let mounted = mount(&sim, &disk, MountOptions::default()).await;
+            work(mounted.unwrap().0).await;
+        });
+    }
+
+    /// The limit that was met last, whose holders have to account for all of it.
+    fn last(fs: &Fs) -> NoSpace {
+        let why = fs.core.refusals.borrow().last().unwrap().clone();
+        let held: u64 = why.held_by.iter().map(|holder| holder.amount).sum();
+        assert_eq!(held + why.free, why.total, "{why}");
+        assert!(why.asked > why.free - why.reserve, "{why}");
+        why
+    }
+
+    fn held(why: &NoSpace, who: &str) -> u64 {
+        let mut holders = why.held_by.iter();
+        holders.find(|h| h.who == who).map_or(0, |h| h.amount)
+    }
+
+    #[test]
+    fn sections() {
+        on_new(|fs| async move {
+            let core = &fs.core;
+            let owner = Owner {
+                nid: 4,
+                version: 0,
+                at: 0,
+            };
+            let mut given = Vec::new();
+            loop {
+                let next = core.segments.borrow_mut().give(Log::WarmData, owner, 0);
+                match next {
+                    Some(next) => given.push(next.addr),
+                    None => break assert_eq!(core.refuse_section(), Errno::ENOSPC),
+                }
+            }
+            let why = last(&fs);
+            let all = u64::from(core.geometry.sections());
+            assert_eq!((why.limit, why.free, why.total), (SECTIONS, 0, all));
+            // Each of six logs has one.
+            assert_eq!(held(&why, "logs that are written"), 6);
+            let full = held(&why, "sections full of valid blocks");
+            assert!(full > 0 && full + 6 <= all);
+            let (first, second) = (given[600], given[2_000]);
+            let segments = &core.segments;
+            let section = |addr: u32| core.geometry.place_of(addr).0;
+            let in_first = given.iter().filter(|&&a| section(a) == section(first));
+            in_first.for_each(|&addr| segments.borrow_mut().free_block(addr));
+            segments.borrow_mut().free_block(second);
+            core.refuse_number();
+            core.refuse_section();
+            let why = last(&fs);
+            assert_eq!(held(&why, "sections that wait for a checkpoint"), 1);
+            assert_eq!(held(&why, "sections full of valid blocks"), full - 2);
+        });
+    }
+
+    #[test]
+    fn node_numbers() {
+        on_new(|fs| async move {
+            let core = &fs.core;
+            let taken = async {
+                loop {
+                    if let Err(error) = core.take_nid().await {
+                        break error;
+                    }
+                    core.count(|counts| counts.nodes += 1);
+                }
+            };
+            assert_eq!(taken.await, Errno::ENOSPC);
+            let why = last(&fs);
+            assert_eq!((why.limit, why.free), (NUMBERS, 0));
+            assert_eq!(held(&why, "inodes"), 1);
+            assert_eq!(held(&why, "what the format reserves"), 3);
+        });
+    }
+}
