@@ -24,8 +24,11 @@ pub trait ZonedPort: Clone + 'static {
     /// was refused.
     fn in_use(&self) -> ZoneUse;
 
-    /// Limits of the drive that commands have met, and who held them then.
-    fn refusals(&self) -> Refusals;
+    /// Limits of the drive that commands have met, and who held them then; none of a port
+    /// that does not say.
+    fn refusals(&self) -> Refusals {
+        Refusals::default()
+    }
 
     /// Descriptors of `count` zones from `first` on, from the drive.
     ///

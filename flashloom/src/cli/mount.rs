@@ -5,6 +5,7 @@ use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
 use super::filesystem::Kind;
+use super::output::note;
 use super::zonefs;
 use clap::{Args, ValueEnum};
 use engine::{Device, Engine, FileError, Handle, Signals, finish};
@@ -226,5 +227,6 @@ fn mount_on<H: Host>(
     };
     // Calls take the time that they take on the processor that runs this.
     let vfs = Vfs::mount(&sim, body, config, Clock::starting(start), Compute::free());
-    Ok(Volume::new(vfs, Some(device)))
+    let volume = Volume::new(vfs, Some(device));
+    Ok(volume.telling(|why| note(&format!("no space: {why}"))))
 }

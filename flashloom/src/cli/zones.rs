@@ -11,7 +11,7 @@ use super::output::Shown;
 use clap::Args;
 use report::{Style, human};
 use serde::Serialize;
-use ssd::{Content, IoError, ZoneAction, ZoneInfo, ZoneKind, Zones};
+use ssd::{Content, IoError, ZoneAction, ZoneInfo, ZoneKind, ZoneStatus, Zones};
 use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ pub(super) struct Facts {
     full: u32,
     read_only: u32,
     offline: u32,
+    /// Zones that hold one of the active ones that there may be.
+    active_zones: Vec<u32>,
     /// Bytes before the write pointers, all zones together.
     pub(super) written_bytes: u64,
 }
@@ -126,6 +128,7 @@ pub(super) fn facts(zones: &Zones) -> Facts {
         full: used.full,
         read_only: used.read_only.len() as u32,
         offline: used.offline.len() as u32,
+        active_zones: used.holders(ZoneStatus::TooManyActiveZones),
         written_bytes: all(zones).map(|zone| zone.written() * SECTOR).sum(),
     }
 }
@@ -152,12 +155,29 @@ impl Facts {
             limit(self.max_open),
             limit(self.max_active)
         );
-        vec![
+        let mut lines = vec![
             ("zones", sizes),
             ("conventional", self.conventional.to_string()),
             ("limits", limits),
             ("states", states),
-        ]
+        ];
+        if !self.active_zones.is_empty() {
+            let one_by_one = |a: &u32, b: &u32| a + 1 == *b;
+            let runs = self.active_zones.chunk_by(one_by_one);
+            let runs: Vec<String> = runs
+                .map(|run| numbers(run[0], run[run.len() - 1]))
+                .collect();
+            lines.push(("active", runs.join(", ")));
+        }
+        lines
+    }
+}
+
+/// Zones in a row.
+fn numbers(first: u32, last: u32) -> String {
+    match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
     }
 }
 
@@ -179,10 +199,7 @@ impl Found {
         let _ = writeln!(text);
         for alike in self.list.chunk_by(Entry::is_like) {
             let (first, last) = (&alike[0], &alike[alike.len() - 1]);
-            let numbers = match alike.len() {
-                1 => first.zone.to_string(),
-                _ => format!("{}-{}", first.zone, last.zone),
-            };
+            let numbers = numbers(first.zone, last.zone);
             let written = match first.kind {
                 ZoneKind::Conventional => String::new(),
                 ZoneKind::Sequential => format!("{} written", Bytes(first.written_bytes)),

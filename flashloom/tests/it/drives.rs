@@ -70,6 +70,8 @@ fn zones_are_filled_from_their_starts() {
     assert_eq!(number(&zones, "/list/1/start_byte"), 8 << 20);
     assert_eq!(number(&zones, "/list/1/written_bytes"), MIB as u64 / 2);
     assert_eq!(zones["list"][1]["state"], "closed");
+    let active = zones["active_zones"].as_array().expect("a list");
+    assert!(active.contains(&1.into()), "{active:?}");
     assert!(
         bench
             .done("drive zones z.flash")

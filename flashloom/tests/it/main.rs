@@ -12,6 +12,7 @@ mod refusals;
 mod reproduce;
 mod runs;
 mod serve;
+mod space;
 mod zonefs;
 
 use serde_json::Value;

@@ -32,7 +32,14 @@ impl<B: Body> VolumeFs<B> {
         &self,
         work: impl FnOnce(Rc<Volume<B>>) -> F + Send + 'static,
     ) {
-        self.volume.submit(work);
+        self.volume.submit(move |volume| {
+            let told = Rc::clone(&volume);
+            let work = work(volume);
+            async move {
+                work.await;
+                told.tell_refusal();
+            }
+        });
     }
 
     /// Answers with what `work` finds or makes.

@@ -6,8 +6,9 @@
 
 use engine::{Device, FileError, Service, finish};
 use sim::Kernel;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use units::NoSpace;
 use vfs::{Body, Errno, Handle, Result, Vfs};
 
 /// A file system under power, and the drive below it if there is one.
@@ -15,6 +16,9 @@ pub struct Volume<B: Body> {
     vfs: Vfs<B>,
     device: Option<Device>,
     open: RefCell<BTreeMap<u64, Handle>>,
+    /// Who is told why there is no space, and of which limit last.
+    tell: Box<dyn Fn(&NoSpace)>,
+    told: Cell<Option<&'static str>>,
 }
 
 /// Why a file system could not be left.
@@ -39,6 +43,25 @@ impl<B: Body> Volume<B> {
             vfs,
             device,
             open: RefCell::default(),
+            tell: Box::new(|_| ()),
+            told: Cell::new(None),
+        }
+    }
+
+    /// The same; `tell` is told of the limit that an allocation meets first, and again
+    /// whenever it is another one than before.
+    #[must_use]
+    pub fn telling(self, tell: impl Fn(&NoSpace) + 'static) -> Self {
+        let tell = Box::new(tell);
+        Self { tell, ..self }
+    }
+
+    /// Tells why there was no space, if that is news.
+    pub(crate) fn tell_refusal(&self) {
+        let refusals = self.vfs.body().refusals();
+        let Some(why) = refusals.last() else { return };
+        if self.told.replace(Some(why.limit)) != Some(why.limit) {
+            (self.tell)(why);
         }
     }
 

@@ -72,6 +72,9 @@ pub struct Run {
     /// What recovery took, where the power was cut after the last request.
     #[serde(default)]
     pub recovery: Option<Recovery>,
+    /// Limits that allocations met, and who held them.
+    #[serde(default)]
+    pub refusals: Vec<Refusal>,
     /// Virtual time from the first request to the last completion.
     pub sim_time_ns: u64,
     /// Events that the kernel ran.
@@ -356,6 +359,39 @@ pub struct Recovery {
     pub read_pages: u64,
     /// Those that it programmed.
     pub program_pages: u64,
+}
+
+/// A limit that allocations met. Amounts are in what the limit is of, and what is free
+/// and what holders have add up to the total.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What there was too little of: `blocks`, `inodes`, `open zones`, …
+    pub limit: String,
+    /// Allocations that were refused.
+    pub times: u64,
+    /// When the first one was, ns from the first request. All else is of then.
+    pub first_ns: u64,
+    /// How much it asked for.
+    pub asked: u64,
+    /// How much there was.
+    pub total: u64,
+    /// How much nobody held.
+    pub free: u64,
+    /// How much of that was kept from who asked.
+    pub reserve: u64,
+    /// Who held the rest.
+    pub held_by: Vec<Holder>,
+}
+
+/// Who held some of what there was too little of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// It, in words: `files`, `zone 3, closed`.
+    pub who: String,
+    /// On whose behalf, where that is known.
+    pub origin: Option<String>,
+    /// How much it held.
+    pub amount: u64,
 }
 
 /// A placement handle over the run.

@@ -86,12 +86,12 @@ pub enum StackError {
         capacity: Bytes,
     },
     /// The tree that a workload of files needs cannot be made.
-    #[error("{path:?}, which the workload needs at first, can not be made: {errno}")]
+    #[error("{path:?}, which the workload needs at first, can not be made: {problem}")]
     Tree {
         /// Which file or directory; empty for all together.
         path: String,
-        /// What the file system said.
-        errno: vfs::Errno,
+        /// What the file system said, with the limit that was met.
+        problem: String,
     },
     /// The file system cannot be made or mounted.
     #[error("{stack}: the file system can not be used: {problem}")]

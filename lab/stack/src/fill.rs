@@ -6,12 +6,12 @@
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
-    Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, HostTraffic, MapCache, NandTraffic,
-    RUN_SCHEMA, Run, Waf, Wear,
+    Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostTraffic, MapCache,
+    NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear,
 };
 use ssd::{ByteStats, Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause};
 use std::collections::BTreeMap;
-use units::{Ns, Origin, SECTOR};
+use units::{NoSpace, Ns, Origin, Refused, SECTOR};
 use workload::Labels;
 
 /// Nanoseconds of a year of 365.25 days.
@@ -72,10 +72,45 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         front: outcome.plan.drive.front.map(|_| front(ledger.bytes)),
         app: served.app.clone(),
         recovery: outcome.recovery,
+        refusals: refusals(outcome),
         sim_time_ns: span.0,
         events: outcome.events,
         wall_time_s: 0.0,
         peak_rss_bytes: 0,
+    }
+}
+
+fn refusals(outcome: &Outcome) -> Vec<Refusal> {
+    let labels = &outcome.served.labels;
+    let met = outcome.refusals.iter();
+    met.map(|met| refusal(met, labels)).collect()
+}
+
+/// A limit that was met, with its holders by name.
+fn refusal(met: &Refused, labels: &Labels) -> Refusal {
+    let NoSpace {
+        limit,
+        asked,
+        total,
+        free,
+        reserve,
+        ref held_by,
+    } = met.first;
+    let named = |origin: Origin| (origin.0 > 0).then(|| labels.name(origin).to_owned());
+    let holder = |holder: &units::Holder| Holder {
+        who: holder.who.clone().into_owned(),
+        origin: named(holder.origin),
+        amount: holder.amount,
+    };
+    Refusal {
+        limit: limit.to_owned(),
+        times: met.times,
+        first_ns: met.first_at.0,
+        asked,
+        total,
+        free,
+        reserve,
+        held_by: held_by.iter().map(holder).collect(),
     }
 }
 

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::Ns;
+use units::{Ns, Refusals, Refused};
 use workload::{Labels, Pacing, Workload};
 
 /// Events between two calls for progress.
@@ -93,6 +93,21 @@ pub(crate) struct Outcome {
     pub(crate) events: u64,
     /// What recovery took, where the power was cut after the last request.
     pub(crate) recovery: Option<Recovery>,
+    /// Limits that allocations met, timed from the first request.
+    pub(crate) refusals: Vec<Refused>,
+}
+
+/// Limits that a file system and the drive below it met, in the order of the first times,
+/// which are counted from `origin`.
+pub(crate) fn refusals(of_body: &Refusals, device: &BlockDevice, origin: Ns) -> Vec<Refused> {
+    let zones = device.drive().zones();
+    let of_drive = zones.map_or_else(Refusals::default, ssd::Zones::refusals);
+    let mut met = [of_body.met(), of_drive.met()].concat();
+    for refused in &mut met {
+        refused.first_at = Ns(refused.first_at.0.saturating_sub(origin.0));
+    }
+    met.sort_by_key(|refused| refused.first_at);
+    met
 }
 
 /// What resources did between the first request and the last, which is now.
@@ -127,6 +142,7 @@ pub(crate) fn outcome(
         stall: Ns(device.drive().ledger().stall_ns).since(before.stall),
         events,
         recovery: None,
+        refusals: Vec::new(),
         before,
         device: device.clone(),
     }
@@ -203,7 +219,8 @@ fn run_blocks_on(
     let samples = timeline::finish(&samples, sim.now(), &device, &*replay);
     let notes = notes(&workload, &replay);
     let at = (before, &device, samples, sim.events());
-    let outcome = outcome(plan, workload.text, notes, served(&replay), at);
+    let mut outcome = outcome(plan, workload.text, notes, served(&replay), at);
+    outcome.refusals = refusals(&Refusals::default(), &device, Ns::ZERO);
     let left = write_out(&kernel, outcome.device.drive());
     Ok((fill::record(&outcome), left))
 }

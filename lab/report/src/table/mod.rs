@@ -10,6 +10,7 @@ mod diff;
 mod grid;
 mod history;
 mod listing;
+mod refusals;
 mod run;
 mod timeline;
 mod why;

@@ -6,6 +6,7 @@ use crate::record::{Latency, Run};
 use crate::table::Style;
 use crate::table::failures;
 use crate::table::grid::{Column, Grid, Tone, cell, dim, paint, strong, wrapped};
+use crate::table::refusals;
 
 /// Every metric with what it means, latency by kind of request, utilisation.
 #[must_use]
@@ -15,6 +16,7 @@ pub fn run(run: &Run, style: Style) -> String {
         out += &paint(&failures(run), Tone::Bad, style);
         out.push('\n');
     }
+    out += &refusals::sentences(run, style);
     out += &metrics(run, style);
     out += &kinds(run, style);
     out += &utilisation(run, style);

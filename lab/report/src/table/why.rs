@@ -1,10 +1,12 @@
-//! Attribution: who made the drive program and read, and where it went.
+//! Attribution: who made the drive program and read, and where it went; and why there was
+//! no space.
 
 use crate::attribution::{Matrix, largest_first, sentences, sum};
 use crate::human;
 use crate::record::Run;
 use crate::table::Style;
 use crate::table::grid::{Column, Grid, cell, dim, strong, wrapped};
+use crate::table::refusals::refusals;
 use crate::table::run::head;
 
 /// Origins that a table holds before the rest is added up.
@@ -12,15 +14,16 @@ const ORIGINS: usize = 14;
 /// Width of the longest bar.
 const BAR: f64 = 30.0;
 
-/// Bytes programmed by cause and origin, reads by cause, victims of garbage
-/// collection, handles; first in words.
+/// Limits that were met, bytes programmed by cause and origin, reads by cause, victims of
+/// garbage collection, handles; first in words.
 #[must_use]
 pub fn why(run: &Run, style: Style) -> String {
     let mut out = head(run, style) + "\n";
     for sentence in sentences(run) {
         out += &wrapped(&sentence, style.width);
     }
-    out + &causes(run, style)
+    out + &refusals(run, style)
+        + &causes(run, style)
         + &matrix(run, style)
         + &reads(run, style)
         + &victims(run, style)

@@ -2,8 +2,8 @@
 //! are made of formulas, so that tables and pages have something to show.
 
 use report::record::{
-    COMPARE_SCHEMA, Comparison, Directions, DriveFacts, Gc, Grain, Handle, HostTraffic, Latency,
-    LatencySet, NandTraffic, RUN_SCHEMA, Run, Sample, Waf, Wear,
+    COMPARE_SCHEMA, Comparison, Directions, DriveFacts, Gc, Grain, Handle, Holder, HostTraffic,
+    Latency, LatencySet, NandTraffic, RUN_SCHEMA, Refusal, Run, Sample, Waf, Wear,
 };
 use std::collections::BTreeMap;
 
@@ -87,7 +87,39 @@ pub(crate) fn comparison() -> Comparison {
 
 /// One synthetic run, with placement handles.
 pub(crate) fn one() -> Run {
-    run(&SHAPES[1])
+    Run {
+        refusals: vec![
+            refusal(
+                "blocks",
+                (12, 200),
+                &[("files", None, 3_700), ("journal", None, 196)],
+            ),
+            refusal(
+                "open zones",
+                (1, 0),
+                &[("zone 3, explicitly-open", Some("mail/log"), 1)],
+            ),
+        ],
+        ..run(&SHAPES[1])
+    }
+}
+
+fn refusal(limit: &str, (times, free): (u64, u64), held: &[(&str, Option<&str>, u64)]) -> Refusal {
+    let holder = |&(who, origin, amount): &(&str, Option<&str>, u64)| Holder {
+        who: who.to_owned(),
+        origin: origin.map(str::to_owned),
+        amount,
+    };
+    Refusal {
+        limit: limit.to_owned(),
+        times,
+        first_ns: 1_200_000_000 * times,
+        asked: times,
+        total: free + held.iter().map(|held| held.2).sum::<u64>(),
+        free,
+        reserve: free,
+        held_by: held.iter().map(holder).collect(),
+    }
 }
 
 fn run(shape: &Shape) -> Run {
@@ -133,6 +165,7 @@ fn run(shape: &Shape) -> Run {
         front: None,
         app: None,
         recovery: None,
+        refusals: Vec::new(),
         sim_time_ns,
         events: 18_400_000,
         wall_time_s: 7.4,

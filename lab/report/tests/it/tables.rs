@@ -133,6 +133,9 @@ fn names_cannot_steer_the_terminal() {
     run.workload = "line\nbreak\r".to_owned();
     run.errors.insert("\u{1b}]0;title".to_owned(), 1);
     run.nand.by_cause.insert("\u{1b}c".to_owned(), 1 << 40);
+    run.refusals[0].limit = "\u{1b}[1m".to_owned();
+    run.refusals[0].held_by[0].who = "\r".to_owned();
+    run.refusals[1].held_by[0].origin = Some("\u{7}".to_owned());
     for text in all_tables(&run, wide()) {
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
     }

@@ -14,7 +14,9 @@ use crate::fill;
 use crate::hosts::{self, Behaviour, Host, Visit};
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan, Progress};
-use crate::run::{Before, Running, Served, attach, check, drive_to_end, outcome, write_out};
+use crate::run::{
+    Before, Running, Served, attach, check, drive_to_end, outcome, refusals, write_out,
+};
 use crate::timeline::{self, Sampled};
 use host::BlockDevice;
 use report::record::{App, Run};
@@ -25,7 +27,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::rc::Rc;
 use units::Ns;
-use vfs::{Body, CacheStats, Clock, Compute, Vfs};
+use vfs::{Body, CacheStats, Clock, Compute, Errno, Vfs};
 use workload::files::{FileWorkload, Source};
 
 /// Runs `plan` on a drive that holds `media`, on the file system that its stack
@@ -78,23 +80,36 @@ impl Visit for OnHost<'_> {
         let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
         let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
         drive_to_end(&kernel, &*drive, origin, self.progress)?;
-        drive.failure().map_or(Ok(()), Err)?;
+        let failure = drive.failure().map(|error| explained(error, &vfs));
+        failure.map_or(Ok(()), Err)?;
         let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
         let served = served(&drive, &vfs.stats(), &cached);
         let at = (before, &device, samples, sim.events());
         let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
+        outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
         if plan.ending == Ending::PowerCut {
             let (recovery, left) = cut_and_recover(again, plan, &device)?;
             outcome.recovery = Some(recovery);
             return Ok((fill::record(&outcome), left));
         }
         unmount(&kernel, plan, &vfs)?;
+        outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
         if let Some(app) = &mut outcome.served.app {
             // As the traffic: with what was dirty after the last call.
             app.written_back_pages = vfs.stats().written_back - cached.written_back;
         }
         let left = write_out(&kernel, device.drive());
         Ok((fill::record(&outcome), left))
+    }
+}
+
+/// `error`, with the limit that was met if it is for want of space.
+fn explained<B: Body>(error: StackError, vfs: &Vfs<B>) -> StackError {
+    match (error, vfs.body().refusals().last()) {
+        (StackError::Calls(text), Some(why)) if text.contains(Errno::ENOSPC.name()) => {
+            StackError::Calls(format!("{text}; {why}"))
+        }
+        (error, _) => error,
     }
 }
 

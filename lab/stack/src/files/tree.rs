@@ -25,7 +25,7 @@ pub async fn make_tree<B: Body>(
     let process = Process::new(vfs, Access::default());
     process.umask(0);
     for entry in &setup.entries {
-        let refused = |errno| refused(names.bytes(entry.path), errno);
+        let refused = |errno| refused(vfs, names.bytes(entry.path), errno);
         make(&process, entry, names, origins)
             .await
             .map_err(refused)?;
@@ -34,13 +34,15 @@ pub async fn make_tree<B: Body>(
         vfs.sync().await?;
         vfs.drop_caches().await
     };
-    settle.await.map_err(|errno| refused(b"", errno))
+    settle.await.map_err(|errno| refused(vfs, b"", errno))
 }
 
-fn refused(path: &[u8], errno: Errno) -> StackError {
+fn refused<B: Body>(vfs: &Vfs<B>, path: &[u8], errno: Errno) -> StackError {
+    let refusals = vfs.body().refusals();
+    let why = refusals.last().filter(|_| errno == Errno::ENOSPC);
     StackError::Tree {
         path: String::from_utf8_lossy(path).into_owned(),
-        errno,
+        problem: why.map_or(errno.to_string(), |why| format!("{errno}; {why}")),
     }
 }
 

@@ -10,6 +10,7 @@ mod limits;
 mod placement;
 mod repeat;
 mod reproduce;
+mod space;
 mod zones;
 
 use report::record::Run;
