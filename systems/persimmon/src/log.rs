@@ -20,6 +20,7 @@ use lfs::{BLOCK, Block};
 use nand::Payload;
 use ssd::{Content, IoError, ZoneAction};
 use std::cell::{Cell, RefCell};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Extent, Origin, Placement, SECTOR};
@@ -61,6 +62,9 @@ pub(crate) async fn read_blocks<Z: ZonedPort>(
 
 /// Blocks of metadata with their numbers, in the order of these.
 type Blocks = Vec<(u32, Payload)>;
+
+/// The addresses of a part before a change and after it.
+type Change = (Box<Entries>, Box<Entries>);
 
 /// What is written next to each other.
 enum Slot {
@@ -255,19 +259,25 @@ impl<Z: ZonedPort> Log<Z> {
         slots
     }
 
-    /// Writes slots to the current zone, and leads to them once they are there.
-    async fn write(&self, slots: Vec<Slot>, purpose: Purpose) -> Result<()> {
-        let mut parts: BTreeMap<u32, (Box<Entries>, Box<Entries>)> = BTreeMap::new();
-        for slot in &slots {
+    /// The parts that slots are about, as they are and as they will be.
+    async fn parts_of(&self, slots: &[Slot]) -> Result<BTreeMap<u32, Change>> {
+        let mut parts = BTreeMap::new();
+        for slot in slots {
             let part = match slot {
                 Slot::Block(index, _) => Map::part_of(*index),
                 Slot::Page(part) => *part,
             };
-            if let std::collections::btree_map::Entry::Vacant(vacant) = parts.entry(part) {
+            if let Entry::Vacant(vacant) = parts.entry(part) {
                 let entries = self.part(part).await?;
                 vacant.insert((entries.clone(), entries));
             }
         }
+        Ok(parts)
+    }
+
+    /// Writes slots to the current zone, and leads to them once they are there.
+    async fn write(&self, slots: Vec<Slot>, purpose: Purpose) -> Result<()> {
+        let mut parts = self.parts_of(&slots).await?;
         let (current, written) = {
             let map = self.map.borrow();
             (map.current, map.zones[map.current as usize].at.written)

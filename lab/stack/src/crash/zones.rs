@@ -5,7 +5,7 @@
 
 use host::{Computing, Who, ZonedDevice, ZonedPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse};
-use units::{Extent, Lba, Ns};
+use units::{Extent, Lba, Ns, Refusals};
 
 /// Zones that do as they say, or lie.
 #[derive(Clone)]
@@ -31,6 +31,10 @@ impl ZonedPort for ZonePort {
 
     fn in_use(&self) -> ZoneUse {
         self.zones.in_use()
+    }
+
+    fn refusals(&self) -> Refusals {
+        self.zones.refusals()
     }
 
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
