@@ -133,6 +133,11 @@ impl<P: Persist> Core<P> {
         };
         let (mut gained, mut moved) = (0, false);
         for _ in 0..ROUND {
+            // What was moved made nodes dirty, and the checkpoint has to find room too.
+            let due = self.wanted_sections() - self.segments.borrow().reserved_sections;
+            if moved && self.segments.borrow().free_sections() <= due + Log::ALL.len() as u32 {
+                break;
+            }
             let candidates = self.candidates();
             let Some(section) = greedy(&candidates).filter(|_| gained < missing) else {
                 break;

@@ -14,7 +14,9 @@
 //! than they are: what the map leads to lies in zones of metadata before their write
 //! pointers.
 
-use crate::format::{Footer, Record, Sums, ZoneAt, blank, decode_directory, decode_page};
+use crate::format::{
+    Footer, PER_DIRECTORY, Record, Sums, ZoneAt, blank, decode_directory, decode_page,
+};
 use crate::layout::{CHECKPOINTS, Layout};
 use crate::map::Map;
 use lfs::{Block, Found, Geometry, Pack, SuperError};
@@ -23,6 +25,11 @@ use vfs::{Errno, Result};
 
 /// Blocks that are read at once where many are.
 const AT_ONCE: u32 = 256;
+
+/// Blocks of a pack of F2FS at most, and of a directory of as many parts as a page can
+/// name.
+const PACK_MOST: u32 = 512;
+const DIRECTORY_MOST: u32 = (u16::MAX as u32 + 1).div_ceil(PER_DIRECTORY as u32);
 
 /// A drive to look at.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
@@ -100,7 +107,8 @@ async fn newest<M: Medium>(
         let Some(footer) = Footer::decode(&block, sums) else {
             continue;
         };
-        let before = footer.pack.checked_add(footer.directory);
+        let fits = footer.pack <= PACK_MOST && footer.directory <= DIRECTORY_MOST;
+        let before = fits.then(|| footer.pack + footer.directory);
         let Some(first) = before.and_then(|before| at.checked_sub(before)) else {
             continue;
         };
