@@ -1,8 +1,8 @@
 //! Mounting: the tables that the last checkpoint leads to, what was forced since, and
 //! what had no name any more.
 //!
-//! Invariant: nothing is written unless something has to be recovered, and then a
-//! checkpoint ends it.
+//! Invariant: nothing is written unless something has to be recovered, or a zone was written
+//! further than the last checkpoint says, and then a checkpoint ends it.
 
 use crate::format::checkpoint::{COMPACT, Head};
 use crate::format::sit::{self, SitEntry};
@@ -274,19 +274,23 @@ pub async fn mount_with<S: Persist>(
 
 impl<S: Persist> Core<S> {
     /// Has logs go on where the medium takes them, and the medium know which sections are
-    /// of use, but for those that are `torn`.
-    async fn settle(&self, torn: &BTreeSet<u32>) -> Result<(), Errno> {
+    /// of use, but for those that are `torn`. Whether a log has left its place: then the
+    /// next chain of nodes begins elsewhere than the checkpoint says.
+    async fn settle(&self, torn: &BTreeSet<u32>) -> Result<bool, Errno> {
+        let mut left = false;
         for log in Log::ALL {
             let addr = self.segments.borrow().next_of(log);
             if !self.persist.takes(addr) {
                 damaged(self.segments.borrow_mut().renew(log))?;
+                left = true;
             }
         }
         let mut uses = self.segments.borrow().uses();
         for &section in torn {
             uses[section as usize] = SectionUse::Open;
         }
-        self.persist.settle(&uses).await
+        self.persist.settle(&uses).await?;
+        Ok(left)
     }
 }
 
@@ -294,10 +298,10 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
     let _alone = core.alone().await;
     // Recovery may delete what the chain leads to only once all of that is held.
     let rolled = core.roll_forward().await?;
-    core.settle(&rolled.torn).await?;
+    let left = core.settle(&rolled.torn).await?;
     let orphans = core.free_orphans().await?;
     let is_torn = !rolled.torn.is_empty();
-    if rolled.files + rolled.nodes + orphans > 0 || is_torn {
+    if rolled.files + rolled.nodes + orphans > 0 || is_torn || left {
         core.checkpoint(false).await?;
     }
     if is_torn {

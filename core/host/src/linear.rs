@@ -6,7 +6,7 @@
 //! workload that is not sequential shows as errors, and not as a translation that the host
 //! pays for.
 //!
-//! Invariants: one write of a zone is under way at a time, as in the block layer of Linux;
+//! Invariants: one write of a zone that is written in order is under way at a time, as in the block layer of Linux;
 //! those that wait come in the order of their requests, each as a whole, also where a
 //! request goes on from one zone into the next. A zone whose last used sector was
 //! written is full, whatever its capacity, so it is not among the active ones.
@@ -101,6 +101,9 @@ impl<P: ZonedPort> Linear<P> {
         who: Who,
         fua: bool,
     ) -> Result<(), ZoneStatus> {
+        if !piece.is_sequential {
+            return self.write_now(&piece, content, who, fua).await;
+        }
         let turn = &self.turns[piece.zone as usize];
         turn.take(1).await;
         let result = self.write_now(&piece, content, who, fua).await;

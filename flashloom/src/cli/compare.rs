@@ -44,7 +44,8 @@ pub(crate) struct Compare {
     /// requests to a drive raw@block,raw@streams,raw@fdp]
     #[arg(long, value_delimiter = ',', value_name = "STACK,…")]
     stacks: Option<Vec<StackName>>,
-    /// What the drives have been through: fresh, full or aged [default: full,aged]
+    /// What the drives have been through: fresh, full or aged [default: full,aged; full
+    /// where one of them has zones]
     #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = past)]
     preconditions: Option<Vec<Precondition>>,
     #[command(flatten)]
@@ -98,7 +99,8 @@ impl Compare {
         };
         let named = || usual.map(|name| name.parse().expect("it is in the table"));
         let stacks = self.stacks.clone().unwrap_or_else(|| named().to_vec());
-        let pasts = self.preconditions.clone().unwrap_or_else(|| PASTS.to_vec());
+        let usual = || usual_pasts(&stacks);
+        let pasts = self.preconditions.clone().unwrap_or_else(usual);
         let mut plans: Vec<Plan> = Vec::new();
         for &past in &pasts {
             for stack in &stacks {
@@ -140,6 +142,18 @@ impl Compare {
         }
         Ok(())
     }
+}
+
+/// The pasts that drives of these stacks can have: zones move no data of their own, so
+/// time does not age them.
+fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
+    let has_zones = |stack: &StackName| {
+        let drive = stack::drive::resolve(&stack.drive, None);
+        drive.is_ok_and(|drive| drive.zones.is_some())
+    };
+    let zoned = stacks.iter().any(has_zones);
+    let can = |past: &Precondition| !zoned || *past != Precondition::Aged;
+    PASTS.into_iter().filter(can).collect()
 }
 
 fn is_plan(workload: &str) -> bool {

@@ -33,16 +33,30 @@ impl Sums {
         crc32c::crc32c_append(self.0, bytes)
     }
 
-    /// Ends a block with its checksum.
-    fn seal(self, block: &mut Block) {
-        let (bytes, end) = block.split_at_mut(SUM_AT);
-        self.of_bytes(bytes).save(end);
+    /// The checksum of a block of this kind.
+    fn of_block(self, block: &Block, kind: Kind) -> u32 {
+        let seeded = crc32c::crc32c_append(self.0, &[kind as u8]);
+        crc32c::crc32c_append(seeded, &block[..SUM_AT])
     }
 
-    fn is_sealed(self, block: &Block) -> bool {
-        let sum: u32 = Value::load(&block[SUM_AT..]);
-        sum == self.of_bytes(&block[..SUM_AT])
+    /// Ends a block with its checksum.
+    fn seal(self, block: &mut Block, kind: Kind) {
+        let sum = self.of_block(block, kind);
+        sum.save(&mut block[SUM_AT..]);
     }
+
+    fn is_sealed(self, block: &Block, kind: Kind) -> bool {
+        let sum: u32 = Value::load(&block[SUM_AT..]);
+        sum == self.of_block(block, kind)
+    }
+}
+
+/// What a block is: its checksum is of that too.
+#[derive(Clone, Copy)]
+enum Kind {
+    Page = 1,
+    Directory,
+    Footer,
 }
 
 /// Where the checksum of a block lies.
@@ -90,13 +104,13 @@ pub(crate) fn encode_page(entries: &Entries, about: &About, sums: Sums) -> Box<B
     page::BITMAP.put(bytes, about.bitmap);
     page::INDEX.put(bytes, about.index);
     page::EPOCH.put(bytes, about.epoch);
-    sums.seal(&mut block);
+    sums.seal(&mut block, Kind::Page);
     block
 }
 
 /// Reads a chunk page; none if the block is something else.
 pub(crate) fn decode_page(block: &Block, sums: Sums) -> Option<(About, Box<Entries>)> {
-    if !sums.is_sealed(block) {
+    if !sums.is_sealed(block, Kind::Page) {
         return None;
     }
     let mut entries = Box::new([0; PER_CHUNK]);
@@ -120,7 +134,7 @@ pub(crate) fn encode_directory(pages: &[u32], sums: Sums) -> Vec<Box<Block>> {
         for (page, out) in part.iter().zip(block.chunks_mut(4)) {
             page.save(out);
         }
-        sums.seal(&mut block);
+        sums.seal(&mut block, Kind::Directory);
         block
     };
     pages.chunks(PER_DIRECTORY).map(block).collect()
@@ -129,7 +143,8 @@ pub(crate) fn encode_directory(pages: &[u32], sums: Sums) -> Vec<Box<Block>> {
 /// Reads a block of the directory.
 pub(crate) fn decode_directory(block: &Block, sums: Sums) -> Option<Vec<u32>> {
     let pages = block[..SUM_AT].chunks(4).map(Value::load);
-    sums.is_sealed(block).then(|| pages.collect())
+    sums.is_sealed(block, Kind::Directory)
+        .then(|| pages.collect())
 }
 
 /// The footer of a checkpoint.
@@ -187,12 +202,12 @@ impl Footer {
             zone.epoch.save(out);
             zone.written.save(&mut out[4..]);
         }
-        sums.seal(&mut block);
+        sums.seal(&mut block, Kind::Footer);
         block
     }
 
     pub(crate) fn decode(block: &Block, sums: Sums) -> Option<Self> {
-        if footer::MAGIC.get(block) != FOOTER || !sums.is_sealed(block) {
+        if footer::MAGIC.get(block) != FOOTER || !sums.is_sealed(block, Kind::Footer) {
             return None;
         }
         let list = footer::ZONES.get(block);

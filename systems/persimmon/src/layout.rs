@@ -47,8 +47,8 @@ pub enum LayoutError {
     /// Too many for the format.
     #[error("a drive of {0} blocks of 4096 bytes is too large: up to 16 TiB are supported")]
     Large(u64),
-    /// Checkpoint that does not fit a zone.
-    #[error("zones of {0} blocks are too small for a checkpoint of a file system of this size")]
+    /// Zones that a checkpoint may not fit, which has up to 512 blocks of F2FS and others.
+    #[error("zones of {0} blocks are too small for a checkpoint: 1024 are needed")]
     Checkpoint(u32),
 }
 
@@ -81,6 +81,9 @@ impl Layout {
     //= dissertation 4.3.4
     pub(crate) fn plan(limits: ZoneLimits, options: &MkfsOptions) -> Result<Self, LayoutError> {
         let (zone_blocks, zones) = zones_of(limits)?;
+        if zone_blocks < 2 * SEGMENT {
+            return Err(LayoutError::Checkpoint(zone_blocks));
+        }
         let per_zone = u64::from(zone_blocks / SEGMENT);
         let rest = u64::from(zones.saturating_sub(METADATA));
         let tables = lfs::table_segments(rest * per_zone) * u64::from(SEGMENT);

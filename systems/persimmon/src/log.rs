@@ -5,8 +5,8 @@
 //!
 //! A block lies before the page that leads to it, in the same zone, so whoever finds the
 //! page finds the block: a power cut between the two leaves the older version valid. The
-//! first block of a zone is a page, which tells the number of the zone's opening. What is
-//! moved out of a zone is durable before the zone is reset.
+//! first block of a zone is a page, which tells the number of the zone's opening, and what
+//! is in the zone before is durable by then, since the page leads there. What is moved out of a zone is durable before the zone is reset.
 //!
 //! Invariant: one caller at a time writes.
 
@@ -214,6 +214,10 @@ impl<Z: ZonedPort> Log<Z> {
             let zone = METADATA + self.map.borrow().current;
             let finish = self.linear.port().manage(zone, ZoneAction::Finish);
             finish.await.map_err(|status| errno(status.into()))?;
+        } else {
+            // The first page of the next zone leads into this one, whose end may still be
+            // on its way to the flash.
+            self.linear.flush().await.map_err(errno)?;
         }
         self.map.borrow_mut().open().ok_or(Errno::ENOSPC)
     }

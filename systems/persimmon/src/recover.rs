@@ -15,7 +15,7 @@
 //! pointers.
 
 use crate::format::{
-    Footer, PER_DIRECTORY, Record, Sums, ZoneAt, blank, decode_directory, decode_page,
+    Footer, PER_CHUNK, PER_DIRECTORY, Record, Sums, ZoneAt, blank, decode_directory, decode_page,
 };
 use crate::layout::{CHECKPOINTS, Layout};
 use crate::map::Map;
@@ -26,10 +26,10 @@ use vfs::{Errno, Result};
 /// Blocks that are read at once where many are.
 const AT_ONCE: u32 = 256;
 
-/// Blocks of a pack of F2FS at most, and of a directory of as many parts as a page can
-/// name.
+/// Blocks of a pack of F2FS at most.
 const PACK_MOST: u32 = 512;
-const DIRECTORY_MOST: u32 = (u16::MAX as u32 + 1).div_ceil(PER_DIRECTORY as u32);
+/// Openings of zones at most, of which no drive lives to see a part.
+const EPOCH_MOST: u32 = u32::MAX / 2;
 
 /// A drive to look at.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
@@ -88,6 +88,8 @@ struct Checkpoint {
     footer: Footer,
     blocks: Vec<Box<Block>>,
     pages: Vec<u32>,
+    pack: Pack,
+    stamp: u64,
 }
 
 /// The newest whole checkpoint of a zone. The block before the write pointer is its
@@ -95,10 +97,12 @@ struct Checkpoint {
 //= dissertation 4.4
 async fn newest<M: Medium>(
     medium: &M,
-    start: u32,
-    written: u32,
+    (start, written): (u32, u32),
+    geometry: &Geometry,
     sums: Sums,
-) -> Result<Option<Checkpoint>> {
+) -> Option<Checkpoint> {
+    let parts = geometry.tables().len().div_ceil(PER_CHUNK);
+    let directory = parts.div_ceil(PER_DIRECTORY) as u32;
     for at in (0..written).rev() {
         // What cannot be read is no footer.
         let Ok(block) = one(medium, start + at).await else {
@@ -107,26 +111,34 @@ async fn newest<M: Medium>(
         let Some(footer) = Footer::decode(&block, sums) else {
             continue;
         };
-        let fits = footer.pack <= PACK_MOST && footer.directory <= DIRECTORY_MOST;
+        // Of these lengths, so that no footer asks for more than a checkpoint has.
+        let fits =
+            footer.pack <= PACK_MOST && footer.directory == directory && footer.epoch <= EPOCH_MOST;
         let before = fits.then(|| footer.pack + footer.directory);
         let Some(first) = before.and_then(|before| at.checked_sub(before)) else {
             continue;
         };
-        let mut blocks = medium.read(start + first, at - first).await?;
+        let Ok(mut blocks) = medium.read(start + first, at - first).await else {
+            continue;
+        };
         let directory = blocks.split_off(footer.pack as usize);
         let pages: Option<Vec<Vec<u32>>> = directory
             .iter()
             .map(|block| decode_directory(block, sums))
             .collect();
-        if let Some(pages) = pages {
-            return Ok(Some(Checkpoint {
+        let pack = Pack::decode(blocks.clone(), geometry);
+        let pack = pack.filter(|(pack, _)| pack.version() == footer.version);
+        if let (Some(pages), Some((pack, stamp))) = (pages, pack) {
+            return Some(Checkpoint {
                 footer,
                 blocks,
                 pages: pages.concat(),
-            }));
+                pack,
+                stamp,
+            });
         }
     }
-    Ok(None)
+    None
 }
 
 /// Reads the superblock; the second one, if the first is damaged.
@@ -159,7 +171,7 @@ pub(crate) async fn find<M: Medium>(medium: &M) -> std::result::Result<State, Op
     for (turn, zone) in CHECKPOINTS.into_iter().enumerate() {
         written[turn] = medium.written(zone, layout.zone_blocks);
         let start = layout.blocks(zone).start;
-        let found = newest(medium, start, written[turn], sums).await?;
+        let found = newest(medium, (start, written[turn]), &geometry, sums).await;
         let Some(found) = found else { continue };
         let is_newer = best
             .as_ref()
@@ -169,16 +181,11 @@ pub(crate) async fn find<M: Medium>(medium: &M) -> std::result::Result<State, Op
         }
     }
     let (turn, checkpoint) = best.ok_or(OpenError::Checkpoint)?;
-    let decoded = Pack::decode(checkpoint.blocks.clone(), &geometry);
-    let (pack, stamp) = decoded.ok_or(OpenError::Checkpoint)?;
-    if pack.version() != checkpoint.footer.version {
-        return Err(OpenError::Checkpoint);
-    }
     let map = map(medium, (layout, sums), &geometry, &checkpoint).await?;
     let found = Found {
         geometry,
-        pack,
-        stamp,
+        pack: checkpoint.pack,
+        stamp: checkpoint.stamp,
     };
     Ok(State {
         found,
@@ -216,7 +223,7 @@ async fn map<M: Medium>(
         let mut at = from;
         while at < end {
             let count = (end - at).min(AT_ONCE);
-            let blocks = medium.read(start + at, count).await?;
+            let blocks = read_all(medium, start + at, count).await;
             for (addr, block) in (start + at..).zip(blocks) {
                 let page = decode_page(&block, sums);
                 let page = page.filter(|(about, _)| usize::from(about.index) < parts);
@@ -233,6 +240,18 @@ async fn map<M: Medium>(
     }
     map.settle().ok_or(OpenError::Map)?;
     Ok(map)
+}
+
+/// Reads blocks; zeros for those that cannot be read, which are no pages then.
+async fn read_all<M: Medium>(medium: &M, addr: u32, count: u32) -> Vec<Box<Block>> {
+    if let Ok(blocks) = medium.read(addr, count).await {
+        return blocks;
+    }
+    let mut blocks = Vec::new();
+    for addr in addr..addr + count {
+        blocks.push(one(medium, addr).await.unwrap_or_else(|_| blank()));
+    }
+    blocks
 }
 
 /// Brings a part to memory that was not found behind the checkpoint.
@@ -263,10 +282,10 @@ struct Grown {
     from: u32,
 }
 
-/// The number nearest to `epoch` whose lower half is `low`.
-const fn since(epoch: u32, low: u16) -> u32 {
+/// The number nearest to `epoch` whose lower half is `low`; none if there is none.
+const fn since(epoch: u32, low: u16) -> Option<u32> {
     let step = low.wrapping_sub(epoch as u16).cast_signed();
-    epoch.wrapping_add_signed(step as i32)
+    epoch.checked_add_signed(step as i32)
 }
 
 /// Looks at each zone of metadata: the page at its start tells the number of its opening.
@@ -291,7 +310,7 @@ async fn zones<M: Medium>(
         // Its lower half is in the page. A zone without one was cut off at its start.
         let epoch = match epoch {
             Some(low) if known.epoch != 0 && low == known.epoch as u16 => known.epoch,
-            Some(low) => since(footer.epoch, low),
+            Some(low) => since(footer.epoch, low).ok_or(OpenError::Map)?,
             None if known.epoch == 0 => 0,
             None => return Err(OpenError::Map),
         };
