@@ -5,7 +5,7 @@
 //! is durable in the other one, so there is always a whole one.
 //= dissertation 4.4
 
-use crate::format::{Footer, ZONES_MAX, ZoneAt, encode_directory};
+use crate::format::{Footer, PER_DIRECTORY, Sums, ZONES_MAX, ZoneAt, encode_directory};
 use crate::layout::{CHECKPOINTS, Layout};
 use crate::log::{Log, errno, extent, payload};
 use crate::map::Map;
@@ -25,24 +25,23 @@ pub(crate) struct Checkpoints {
     written: Cell<[u32; 2]>,
 }
 
-/// The blocks that end a checkpoint, whose pack has so many blocks.
-pub(crate) fn tail(
-    map: &Map,
-    version: u64,
-    pack: usize,
-    sums: crate::format::Sums,
-) -> Vec<Box<Block>> {
-    let mut blocks = encode_directory(map.pages(), sums);
+/// What ends a checkpoint whose pack has so many blocks.
+pub(crate) fn footer(map: &Map, version: u64, pack: usize) -> Footer {
     let mut zones: Vec<ZoneAt> = map.zones.iter().map(|zone| zone.at).collect();
     zones.resize(ZONES_MAX, ZoneAt::default());
-    let footer = Footer {
+    Footer {
         version,
         pack: pack as u32,
-        directory: blocks.len() as u32,
+        directory: map.pages().len().div_ceil(PER_DIRECTORY) as u32,
         epoch: map.epoch,
         zones,
-    };
-    blocks.push(footer.encode(sums));
+    }
+}
+
+/// The blocks that end a checkpoint, whose pack has so many blocks.
+fn tail(map: &Map, version: u64, pack: usize, sums: Sums) -> Vec<Box<Block>> {
+    let mut blocks = encode_directory(map.pages(), sums);
+    blocks.push(footer(map, version, pack).encode(sums));
     blocks
 }
 

@@ -45,9 +45,9 @@ pub enum MountError {
 }
 
 /// Zones under power.
-struct Powered<'a, Z> {
-    linear: &'a Linear<Z>,
-    origin: Origin,
+pub(crate) struct Powered<'a, Z> {
+    pub(crate) linear: &'a Linear<Z>,
+    pub(crate) origin: Origin,
 }
 
 impl<Z: ZonedPort> Medium for Powered<'_, Z> {

@@ -21,6 +21,7 @@ use crate::layout::{CHECKPOINTS, Layout};
 use crate::map::Map;
 use lfs::{Block, Found, Geometry, Pack, SuperError};
 use ssd::ZoneLimits;
+use std::ops::Range;
 use vfs::{Errno, Result};
 
 /// Blocks that are read at once where many are.
@@ -181,7 +182,8 @@ pub(crate) async fn find<M: Medium>(medium: &M) -> std::result::Result<State, Op
         }
     }
     let (turn, checkpoint) = best.ok_or(OpenError::Checkpoint)?;
-    let map = map(medium, (layout, sums), &geometry, &checkpoint).await?;
+    let known = (&checkpoint.footer, &checkpoint.pages[..]);
+    let map = map(medium, (layout, sums), geometry.tables(), known).await?;
     let found = Found {
         geometry,
         pack: checkpoint.pack,
@@ -198,22 +200,22 @@ pub(crate) async fn find<M: Medium>(medium: &M) -> std::result::Result<State, Op
     })
 }
 
-/// The map, with what was appended since the checkpoint.
-async fn map<M: Medium>(
+/// The map of these blocks of F2FS, as a checkpoint has it, with what was appended since.
+pub(crate) async fn map<M: Medium>(
     medium: &M,
     (layout, sums): (Layout, Sums),
-    geometry: &Geometry,
-    checkpoint: &Checkpoint,
+    blocks: Range<u32>,
+    (footer, pages): (&Footer, &[u32]),
 ) -> std::result::Result<Map, OpenError> {
-    let mut map = Map::new(layout, geometry.tables());
+    let mut map = Map::new(layout, blocks);
     let parts = map.pages().len();
-    if checkpoint.pages.len() < parts {
+    if pages.len() < parts {
         return Err(OpenError::Map);
     }
-    let mut grown = zones(medium, sums, &mut map, &checkpoint.footer).await?;
+    let mut grown = zones(medium, sums, &mut map, footer).await?;
     grown.sort_by_key(|grown| grown.epoch);
-    for part in 0..parts {
-        map.set_found(part as u32, checkpoint.pages[part]);
+    for (part, &page) in (0..).zip(&pages[..parts]) {
+        map.set_found(part, page);
     }
     for Grown { zone, from, .. } in grown {
         let (start, end) = (

@@ -1,27 +1,39 @@
 //! The log of metadata beside a model, on the drive itself.
 
+use crate::checkpoint::footer;
 use crate::config::{MkfsOptions, Options, Pages};
-use crate::format::{PER_CHUNK, Sums, blank};
+use crate::format::{Footer, PER_CHUNK, Sums, blank};
 use crate::layout::{Layout, LayoutError};
 use crate::log::Log;
 use crate::map::Map;
-use host::{BlockDevice, HostConfig, Purpose, ZonedDevice, ZonedPort};
+use crate::metrics::Metrics;
+use crate::mount::Powered;
+use crate::recover::map;
+use host::{BlockDevice, BlockPort, HostConfig, Purpose, ZonedDevice, ZonedPort};
 use lfs::Block;
 use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia, Preset, ZoneLimits, ZoneState};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use units::{Bytes, MIB};
+use std::rc::Rc;
+use units::{Bytes, MIB, Origin};
 
-pub(crate) fn config() -> DriveConfig {
+/// A drive that loses what was not flushed.
+fn config() -> DriveConfig {
     let preset = Preset::named("zns").expect("a preset");
     let mut config = (preset.config)().resized(Bytes(128 * MIB));
     config.flash.keep_contents = true;
+    config.controller.power_loss_protection = false;
     config
 }
 
-pub(crate) fn zones(sim: &Sim) -> ZonedDevice {
+fn zones(sim: &Sim) -> ZonedDevice {
     let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
     let drive = Drive::ready(sim, &config(), media, Seed(1)).expect("as above");
+    attached(sim, drive)
+}
+
+fn attached(sim: &Sim, drive: Drive) -> ZonedDevice {
     let device = BlockDevice::new(sim, HostConfig::default(), drive).expect("the default can be");
     ZonedDevice::new(&device).expect("a zoned drive")
 }
@@ -30,16 +42,23 @@ pub(crate) fn zones(sim: &Sim) -> ZonedDevice {
 const FIRST: u32 = 5_000;
 const COUNT: u32 = 3 * PER_CHUNK as u32 - 7;
 
-fn log(sim: &Sim, port: &ZonedDevice, options: Options) -> Log<ZonedDevice> {
-    let linear = lfs::linear(sim, port);
-    let zone_blocks = (linear.packing().room() / 8) as u32;
+fn layout(port: &ZonedDevice, options: Options) -> Layout {
+    let zone_blocks = (lfs::packing(port.limits()).room() / 8) as u32;
     let valid = (COUNT + 3).div_ceil(zone_blocks);
-    let layout = Layout {
+    Layout {
         zone_blocks,
         metadata_zones: valid + options.clean_at + 1,
-    };
+    }
+}
+
+fn sums() -> Sums {
+    Sums::of(&[7; 16])
+}
+
+fn log(sim: &Sim, port: &ZonedDevice, options: Options) -> Log<ZonedDevice> {
+    let layout = layout(port, options);
     let map = Map::new(layout, FIRST..FIRST + COUNT);
-    Log::new(linear, (layout, Sums::of(&[7; 16])), options, map)
+    Log::new(lfs::linear(sim, port), (layout, sums()), options, map)
 }
 
 fn stamped(block: u32, version: u64) -> Box<Block> {
@@ -209,4 +228,119 @@ fn a_new_file_system_is_one_of_f2fs_and_writes_at_pointers_only() {
         crate::format(&sim, &port, &again).await.unwrap();
         crate::mount(&sim, &port, Options::default()).await.unwrap();
     });
+}
+
+/// What a run has made durable, what may be, and the last checkpoint.
+#[derive(Default)]
+struct Known {
+    forced: BTreeMap<u32, u64>,
+    begun: BTreeMap<u32, u64>,
+    checkpoint: Option<(Footer, Vec<u32>)>,
+    metrics: Metrics,
+}
+
+/// Appends; flushes now and then, and remembers where a checkpoint would lead.
+async fn append_all(sim: Sim, port: ZonedDevice, options: Options, known: Rc<RefCell<Known>>) {
+    let log = log(&sim, &port, options);
+    let remember = |known: &mut Known| {
+        let map = log.map();
+        known.checkpoint = Some((footer(&map, 1, 0), map.pages().to_vec()));
+        known.metrics = log.metrics();
+    };
+    remember(&mut known.borrow_mut());
+    let mut rng = Seed(9).stream("metadata");
+    for version in 1..120 {
+        let batch = batch(&mut rng);
+        let blocks = batch.iter().map(|&block| (block, stamped(block, version)));
+        known
+            .borrow_mut()
+            .begun
+            .extend(batch.iter().map(|&block| (block, version)));
+        log.append(blocks.collect(), Purpose::Pointer)
+            .await
+            .unwrap();
+        if rng.below(3) == 0 {
+            log.linear().flush().await.unwrap();
+            let mut known = known.borrow_mut();
+            known.forced = known.begun.clone();
+            if rng.below(4) == 0 {
+                remember(&mut known);
+            }
+            known.metrics = log.metrics();
+        }
+    }
+}
+
+/// Finds the map after a power cut, and reads all there is through it.
+async fn find_all(sim: Sim, port: ZonedDevice, options: Options, known: Rc<RefCell<Known>>) {
+    let (linear, layout) = (lfs::linear(&sim, &port), layout(&port, options));
+    let powered = Powered {
+        linear: &linear,
+        origin: Origin(0),
+    };
+    let (footer, pages) = known.borrow().checkpoint.clone().unwrap();
+    let blocks = FIRST..FIRST + COUNT;
+    let found = map(
+        &powered,
+        (layout, sums()),
+        blocks.clone(),
+        (&footer, &pages[..]),
+    )
+    .await;
+    let found = found.unwrap();
+    found.check();
+    let log = Log::new(linear.clone(), (layout, sums()), options, found);
+    for block in blocks {
+        let read = log.read(block, Purpose::Pointer).await.unwrap();
+        let version = u64::from_le_bytes(read[..8].try_into().unwrap());
+        let of = |versions: &BTreeMap<u32, u64>| versions.get(&block).copied().unwrap_or(0);
+        let (least, most) = (of(&known.borrow().forced), of(&known.borrow().begun));
+        assert!(
+            (least..=most).contains(&version),
+            "{block}: {version} of {least}..={most}"
+        );
+    }
+    // It goes on where it was.
+    let next = vec![(FIRST, stamped(FIRST, 1_000))];
+    log.append(next, Purpose::Pointer).await.unwrap();
+    log.map().check();
+}
+
+fn cut_at(cut: u64, options: Options) -> Option<Metrics> {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
+    let drive = Drive::ready(&sim, &config(), media, Seed(1)).expect("as above");
+    let known = Rc::new(RefCell::new(Known::default()));
+    let port = attached(&sim, drive.clone());
+    sim.spawn_detached(append_all(sim.clone(), port, options, Rc::clone(&known)));
+    while sim.events() < cut && kernel.step() {}
+    if sim.events() < cut {
+        return None;
+    }
+    let (media, metrics) = (drive.at_power_cut(), known.borrow().metrics);
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let drive = Drive::power_on(&sim, &config(), media, Seed(1))
+            .await
+            .unwrap();
+        find_all(sim.clone(), attached(&sim, drive), options, known).await;
+    });
+    Some(metrics)
+}
+
+#[test]
+fn what_was_durable_is_found_wherever_zones_are_changed_or_cleaned() {
+    for pages in [Pages::Batched, Pages::Paired] {
+        let options = Options {
+            pages,
+            ..Options::default()
+        };
+        let (mut cut, mut last) = (1, Metrics::default());
+        while let Some(metrics) = cut_at(cut, options) {
+            (last, cut) = (metrics, cut + 41);
+        }
+        assert!(last.zones_cleaned > 1, "{cut}: {last:?}");
+    }
 }

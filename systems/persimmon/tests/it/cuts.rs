@@ -2,13 +2,13 @@
 //! that did not leaves what was there before or what it was to bring, and the medium is
 //! sound.
 
-use crate::bench::{AtRest, attached, config, made, mounted, root};
+use crate::bench::{AtRest, Fs, attached, config, made, mounted, root};
 use host::ZonedDevice;
 use sim::{Kernel, Seed, Sim};
 use ssd::{Drive, DriveMedia};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use vfs::{OpenFlags, Source};
+use vfs::{OpenFlags, Process, Source};
 
 const FILES: usize = 12;
 const ROUNDS: u64 = 40;
@@ -66,15 +66,32 @@ fn fits(shown: Option<&[u8]>, expected: &Expected) -> bool {
         && shown.iter().enumerate().all(|(at, &byte)| known(at, byte))
 }
 
-/// Powers on, mounts and looks; and once more after `again` events of that.
-fn judge(media: DriveMedia, model: &[Expected], again: Option<u64>) {
+/// The file that is made after recovery.
+const LATER: &[u8] = b"/later";
+
+/// Makes and forces a file after recovery.
+async fn go_on(process: &Process<Fs>) {
+    let flags = OpenFlags::CREATE | OpenFlags::BOTH;
+    let fd = process.open(LATER, flags, 0o644).await.unwrap();
+    let source = Source::Fill {
+        pattern: u64::MAX,
+        len: 5_000,
+    };
+    process.write(fd, source).await.unwrap();
+    process.fsync(fd).await.unwrap();
+    process.close(fd).await.unwrap();
+}
+
+/// Powers on, mounts, looks, and forces a file; and once more after `again` events of that.
+/// `later` is whether that file was forced before.
+fn judge(media: DriveMedia, model: &[Expected], later: bool, again: Option<u64>) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let model = model.to_vec();
     let drive: Rc<RefCell<Option<Drive>>> = Rc::default();
     let (powered, kept, seen) = (Rc::clone(&drive), media.clone(), model.clone());
-    let done = Rc::new(RefCell::new(false));
-    let ended = Rc::clone(&done);
+    let (done, gone_on) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(later)));
+    let (ended, forced) = (Rc::clone(&done), Rc::clone(&gone_on));
     sim.clone().spawn_detached(async move {
         let drive = Drive::power_on(&sim, &config(), kept, Seed(1))
             .await
@@ -97,19 +114,23 @@ fn judge(media: DriveMedia, model: &[Expected], again: Option<u64>) {
             };
             assert!(fits(shown, expected), "file {file}");
         }
+        let found = process.stat(LATER).await.is_ok();
+        assert!(found || !later, "what was forced after a recovery");
+        go_on(&process).await;
+        forced.set(true);
         vfs.unmount().await.unwrap();
         assert_eq!(persimmon::check(&AtRest(port, drive)), [""; 0]);
-        *ended.borrow_mut() = true;
+        ended.set(true);
     });
     let mut left = again;
     while kernel.step() {
         if left == Some(0) {
             let media = drive.borrow().as_ref().map_or(media, Drive::at_power_cut);
-            return judge(media, &model, None);
+            return judge(media, &model, gone_on.get(), None);
         }
         left = left.map(|left| left - 1);
     }
-    assert!(*done.borrow(), "recovery came to rest before its end");
+    assert!(done.get(), "recovery came to rest before its end");
 }
 
 #[test]
@@ -127,8 +148,8 @@ fn a_force_is_kept_wherever_the_power_is_cut() {
         if sim.events() < cut {
             break;
         }
-        let again = (cut % 4 == 0).then(|| rng.below(900));
-        judge(drive.at_power_cut(), &model.borrow(), again);
+        let again = (cut % 4 == 0).then(|| rng.below(1_200));
+        judge(drive.at_power_cut(), &model.borrow(), false, again);
         cut += 1;
     }
     assert!(cut > 1_000, "{cut} cuts");
