@@ -229,8 +229,8 @@ fn bad_plan_files_name_file_line_and_expectation() {
             "plan.toml:4: page_cache.size: unknown field",
         ),
         (
-            "stacks = [\"persimmon@zns\"]\nworkloads = [\"randread\"]".to_owned(),
-            "plan.toml:1: persimmon@zns: ",
+            "stacks = [\"hyfim@ocssd\"]\nworkloads = [\"randread\"]".to_owned(),
+            "plan.toml:1: hyfim@ocssd: ",
         ),
     ];
     for (text, expected) in cases {
