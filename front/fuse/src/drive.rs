@@ -1,5 +1,6 @@
 //! A directory of two files: the drive and its counters.
 
+use crate::wants::ask_for;
 use engine::{Device, Fault, Handle, Medium};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -27,9 +28,6 @@ const SMART: INodeNo = INodeNo(3);
 
 /// The kernel may keep names for as long: they never change.
 const LONG: Duration = Duration::from_secs(3600);
-/// Requests that the kernel may have under way: as many as the queue of an NVMe
-/// drive takes by default in Linux, rounded down.
-const BACKGROUND: u16 = 1023;
 
 /// `fallocate`: the size stays.
 const KEEP_SIZE: i32 = 1;
@@ -183,21 +181,16 @@ fn errno(fault: &Fault) -> Errno {
 
 impl Filesystem for DriveFs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without one of these the file works as well, but slower.
-        for wanted in [
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_MAX_PAGES,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-        ] {
-            let _ = config.add_capabilities(wanted);
-        }
-        let _ = config.set_max_background(BACKGROUND);
-        let _ = config.set_congestion_threshold(BACKGROUND);
-        if let Err(most) = config.set_max_write(1 << 20) {
-            let _ = config.set_max_write(most);
-        }
+        ask_for(
+            config,
+            &[
+                InitFlags::FUSE_ASYNC_DIO,
+                InitFlags::FUSE_ATOMIC_O_TRUNC,
+                InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+                InitFlags::FUSE_MAX_PAGES,
+                InitFlags::FUSE_PARALLEL_DIROPS,
+            ],
+        );
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 use crate::answer::{VolumeFs, cached, sized};
 use crate::tasks::{Write, add_entries, add_whole_entries, change, find, trust, write};
 use crate::translate::{allocation, bytes, errno, open_flags, set_time, who};
+use crate::wants::ask_for;
 use fuser::{
     AccessFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -32,29 +33,22 @@ const SEEK_HOLE: i32 = 4;
 const XATTR_CREATE: i32 = 1;
 /// `setxattr`: it exists.
 const XATTR_REPLACE: i32 = 2;
-/// Requests that the kernel may have under way.
-const BACKGROUND: u16 = 1023;
 
 impl<B: Body> Filesystem for VolumeFs<B> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without one of these it works as well, but slower.
-        for wanted in [
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_EXPORT_SUPPORT,
-            InitFlags::FUSE_MAX_PAGES,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-        ] {
-            let _ = config.add_capabilities(wanted);
-        }
-        let _ = config.set_max_background(BACKGROUND);
-        let _ = config.set_congestion_threshold(BACKGROUND);
-        if let Err(most) = config.set_max_write(1 << 20) {
-            let _ = config.set_max_write(most);
-        }
+        ask_for(
+            config,
+            &[
+                InitFlags::FUSE_ASYNC_DIO,
+                InitFlags::FUSE_CACHE_SYMLINKS,
+                InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+                InitFlags::FUSE_DO_READDIRPLUS,
+                InitFlags::FUSE_EXPORT_SUPPORT,
+                InitFlags::FUSE_MAX_PAGES,
+                InitFlags::FUSE_PARALLEL_DIROPS,
+                InitFlags::FUSE_READDIRPLUS_AUTO,
+            ],
+        );
         Ok(())
     }
 

@@ -73,6 +73,7 @@ mod session;
 mod tasks;
 mod translate;
 mod volume;
+mod wants;
 mod zones;
 
 pub use answer::VolumeFs;

@@ -11,6 +11,7 @@ mod tree;
 pub use tree::Zones;
 
 use crate::translate::errno;
+use crate::wants::ask_for;
 use engine::Handle;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
@@ -31,8 +32,6 @@ use zonefs::Group;
 const LONG: Duration = Duration::from_secs(3600);
 /// What a failure of the drive changes is asked for each time.
 const NOT: Duration = Duration::ZERO;
-/// Requests that the kernel may have under way.
-const BACKGROUND: u16 = 1023;
 /// Handle of a file that is only read.
 const READS: FileHandle = FileHandle(0);
 /// Handle of a file that is open to write.
@@ -103,18 +102,14 @@ impl Filesystem for ZonesFs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Not FUSE_ASYNC_DIO, which sends the pieces of a write all at once, nor
         // FUSE_DIRECT_IO_ALLOW_MMAP, which lets who writes a sequential file map it.
-        for wanted in [
-            InitFlags::FUSE_AUTO_INVAL_DATA,
-            InitFlags::FUSE_MAX_PAGES,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-        ] {
-            let _ = config.add_capabilities(wanted);
-        }
-        let _ = config.set_max_background(BACKGROUND);
-        let _ = config.set_congestion_threshold(BACKGROUND);
-        if let Err(most) = config.set_max_write(1 << 20) {
-            let _ = config.set_max_write(most);
-        }
+        ask_for(
+            config,
+            &[
+                InitFlags::FUSE_AUTO_INVAL_DATA,
+                InitFlags::FUSE_MAX_PAGES,
+                InitFlags::FUSE_PARALLEL_DIROPS,
+            ],
+        );
         Ok(())
     }
 
