@@ -7,9 +7,10 @@
 #
 # ROUNDS (3) is how many times the mount is killed under pgbench. The status is 1 if a
 # transaction that was answered is gone, or a checksum, or the format, is wrong.
-# SUITES_KIND names another file system than bytefs: ext4, nova, pmfs; FLASHLOOM another
+# SUITES_KIND names another file system than bytefs: ext4, f2fs, nova, persimmon, pmfs;
+# SUITES_PRESET another drive than its usual one, as `zns` for f2fs; FLASHLOOM another
 # flashloom than target/release's. Needs root, FUSE, e2fsprogs, PostgreSQL with pgbench,
-# db_bench (rocksdb-tools) and sqlite3.
+# db_bench (rocksdb-tools) and sqlite3; f2fs-tools for f2fs.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -17,16 +18,13 @@ flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
 kind=${SUITES_KIND:-bytefs}
 rounds=${1:-3}
 
-stop() {
-  echo "beside-databases: $*" >&2
-  exit 1
-}
+# shellcheck source=suites/common.sh
+. "$repository/scripts/suites/common.sh"
 
 [ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
 [ "$(id -u)" = 0 ] || stop "the mount and the server need root and another user"
-for tool in pgbench db_bench sqlite3 e2fsck; do
-  command -v "$tool" >/dev/null || stop "$tool is not installed"
-done
+need pgbench db_bench sqlite3 e2fsck
+[ "$kind" != f2fs ] || need fsck.f2fs
 server=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
 [ -n "$server" ] || stop "no server of PostgreSQL is installed"
 
@@ -49,7 +47,7 @@ clean() {
 trap clean EXIT
 
 attach() {
-  "$flashloom" mount "$kind" "$work/drive" "$work/mnt" >"$work/mount.log" 2>&1 &
+  "$flashloom" mount "$kind" "$work/drive.flash" "$work/mnt" >"$work/mount.log" 2>&1 &
   mounted=$!
   for _ in $(seq 300); do
     if mountpoint -q "$work/mnt"; then return; fi
@@ -143,10 +141,7 @@ sqlite() {
   echo "SQLite: $said"
 }
 
-drive=block
-[ "$kind" = ext4 ] || drive=byte
-"$flashloom" drive create "$work/drive" --preset "$drive" --size 2GiB >/dev/null
-"$flashloom" mkfs "$kind" "$work/drive" >/dev/null
+new_drive drive 2GiB
 attach
 postgres
 rocksdb
@@ -154,9 +149,6 @@ sqlite
 umount "$work/mnt"
 wait "$mounted" || true
 mounted=
-"$flashloom" fsck "$kind" "$work/drive" | sed "s|$work/||"
-if [ "$kind" != nova ]; then
-  "$flashloom" drive export "$work/drive" "$work/image" >/dev/null 2>&1
-  e2fsck -fn "$work/image" >/dev/null 2>&1 || stop "e2fsck finds something"
-  echo "e2fsck: nothing found"
-fi
+sound drive
+sed "s|$work/||" "$work/drive.fsck"
+[ ! -e "$work/drive.judged" ] || echo "a checker of others: nothing found"

@@ -13,7 +13,8 @@
 # 1 too if ByteFS was cut 10000 times and any of that was never met. FLASHLOOM names
 # another flashloom than target/release's, RECORDINGS a directory of `.flt` files, which
 # are cut as well as that of RocksDB, and ONLY an extended regular expression that cases
-# have to match. No path may have a space in it. Needs e2fsprogs and jq.
+# have to match. No path may have a space in it. Needs e2fsprogs, f2fs-tools
+# and jq.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -27,7 +28,7 @@ stop() {
 }
 
 [ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-for tool in e2fsck jq; do
+for tool in e2fsck fsck.f2fs jq; do
   command -v "$tool" >/dev/null || stop "$tool is not installed"
 done
 
@@ -69,8 +70,32 @@ cases() {
     echo "1 $stack varmail:files=50,threads=4,ops=500 --set controller.power_loss_protection=true"
   done
   large_files
+  logs "${generators[@]}"
   by_bytes "${generators[@]}"
   recordings
+}
+
+# File systems of logs, on blocks and on zones: a drive so small that sections are
+# cleaned and their tables go from zone to zone all the time, and both ways to put chunk
+# pages.
+logs() {
+  local one stack
+  for stack in f2fs@block f2fs@zns persimmon@zns persimmon+paired+lean@zns; do
+    if ! has "$stack"; then continue; fi
+    for one in "$@"; do
+      echo "1 $stack $one"
+    done
+    for one in a b c d e f; do
+      echo "1 $stack ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes"
+    done
+    echo "8 $stack anything:ops=900,size=256k,room=64k"
+    echo "8 $stack anything:ops=1200,threads=8"
+    echo "4 $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
+    echo "2 $stack anything:ops=1200 --set controller.power_loss_protection=true"
+    echo "2 $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
+  done
+  echo "4 f2fs+discard@block anything:ops=900,size=256k,room=64k"
+  echo "4 f2fs+lfs@block anything:ops=900,size=256k,room=64k"
 }
 
 # Files of several batches of write-back.
@@ -152,6 +177,9 @@ recordings() {
   for one in "${all[@]}"; do
     for stack in ext4@block ext4+journal@fdp ext4+discard@block; do
       echo "2 $stack $one"
+    done
+    for stack in f2fs@block f2fs@zns persimmon@zns; do
+      if has "$stack"; then echo "2 $stack $one"; fi
     done
     while read -r share stack rest; do
       echo "$((2 * share)) $stack $one $rest"

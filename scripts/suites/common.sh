@@ -1,9 +1,9 @@
 # What the suites share: a drive with a file system of Flashloom, mounted, and
-# judged by others afterwards. Is read by `beside-suites.sh` and by its parts, which
-# set `flashloom`, `kind` and `work` first.
+# judged by others afterwards. Is read by `beside-suites.sh`, its parts and
+# `beside-databases.sh`, which set `flashloom`, `kind` and `work` first.
 
 stop() {
-  echo "beside-suites: $*" >&2
+  echo "$(basename "$0" .sh): $*" >&2
   exit 1
 }
 
@@ -13,11 +13,24 @@ need() {
   done
 }
 
-# new_drive NAME SIZE: a drive with an empty file system of Flashloom.
+# new_drive NAME SIZE: a drive with an empty file system of Flashloom. One of zones is
+# not made smaller than a file system of several logs can use.
 new_drive() {
-  local preset=byte
-  [ "$kind" != ext4 ] || preset=block
-  "$flashloom" drive create "$work/$1.flash" --preset "$preset" --size "$2" --force >/dev/null
+  local preset=${SUITES_PRESET:-} size=$2 zones=()
+  if [ -z "$preset" ]; then
+    case $kind in
+      ext4 | f2fs) preset=block ;;
+      persimmon) preset=zns ;;
+      *) preset=byte ;;
+    esac
+  fi
+  if [ "$preset" = zns ]; then
+    [ "$size" != 256MiB ] || size=1GiB
+    # What F2FS writes in place needs zones that can be.
+    [ "$kind" != f2fs ] || zones=(--conventional 8)
+  fi
+  "$flashloom" drive create "$work/$1.flash" --preset "$preset" --size "$size" --force \
+    "${zones[@]}" >/dev/null
   "$flashloom" mkfs "$kind" "$work/$1.flash" >/dev/null
 }
 
@@ -37,12 +50,23 @@ unmounted() {
   stop "$1.flash is not saved after five minutes"
 }
 
-# sound NAME: the file system on the drive is sound to Flashloom and, if e2fsck knows
-# its format, to e2fsck.
+# sound NAME: the file system on the drive is sound to Flashloom and, if there is a
+# checker of others for its format and the drive can be written in place, to that.
 sound() {
   "$flashloom" fsck "$kind" "$work/$1.flash" >"$work/$1.fsck" || stop "$(cat "$work/$1.fsck")"
-  [ "$kind" != nova ] || return 0
+  case $kind${SUITES_PRESET:+-$SUITES_PRESET} in
+    nova* | persimmon* | *-zns) return ;;
+  esac
   "$flashloom" drive export "$work/$1.flash" "$work/$1.img" >/dev/null
-  e2fsck -fn "$work/$1.img" >"$work/$1.e2fsck" 2>&1 || stop "$(cat "$work/$1.e2fsck")"
+  if [ "$kind" = f2fs ]; then
+    # Its status is 0 whatever it finds.
+    fsck.f2fs -f --dry-run "$work/$1.img" >"$work/$1.judged" 2>&1 || stop "$(cat "$work/$1.judged")"
+    ! grep -E '\[Fail\]|\[ASSERT\]|unreachable|Invalid' "$work/$1.judged" ||
+      stop "fsck.f2fs finds something"
+    # A checker that gives up does not come to its last line.
+    grep -q 'other corrupted bugs.*Ok' "$work/$1.judged" || stop "$(tail -3 "$work/$1.judged")"
+  else
+    e2fsck -fn "$work/$1.img" >"$work/$1.judged" 2>&1 || stop "$(cat "$work/$1.judged")"
+  fi
   rm "$work/$1.img"
 }

@@ -15,13 +15,17 @@
 //!   system and the tree are made before the clock starts. `metadata` creates,
 //!   closes, looks at and deletes empty files; `replay` reads the calls of varmail
 //!   from a trace.
+//! - `f2fs@block` and `persimmon@zns` are the same with file systems of logs, whose drive
+//!   keeps every page that it was ever given until a section is cleaned.
 
 use criterion::{BatchSize, Criterion, Throughput};
 use extfs::ext4::{Options, format, mount};
 use extfs::jbd2::Jbd2;
 use extfs::{BLOCK, ExtFs, MkfsOptions};
-use host::{BlockDevice, BlockPort, HostConfig};
+use host::{BlockDevice, BlockPort, HostConfig, ZonedDevice};
+use lfs::{LfsFs, OnDrive};
 use mimalloc::MiMalloc;
+use persimmon::Appended;
 use sim::{Kernel, Seed, Sim};
 use ssd::Precondition;
 use stack::drive::resolve;
@@ -134,19 +138,24 @@ fn in_memory(source: Boxed) -> Ready<MemFs> {
     Ready::new(kernel, &vfs, source)
 }
 
-/// What [`stack::run()`] makes of the name `ext4@block`.
-fn on_ext4(source: Boxed) -> Ready<Ext4> {
+/// What [`stack::run()`] makes of a file system that `made` makes on a drive of the
+/// preset, as of the name `ext4@block`.
+fn on<B: Body>(
+    preset: &str,
+    source: Boxed,
+    made: impl AsyncFnOnce(&Sim, &BlockDevice) -> B + 'static,
+) -> Ready<B> {
     let kernel = Kernel::new();
     let sim = kernel.sim();
-    let mut config = resolve("block", None).expect("it is a preset");
+    let mut config = resolve(preset, None).expect("it is a preset");
     config.flash.keep_contents = true;
     let media = Precondition::Fresh.media(&config, Seed(1));
     let drive = ssd::Drive::ready(&sim, &config, media.expect("it fits"), Seed(1));
     let drive = drive.expect("it can be built");
     let device = BlockDevice::new(&sim, HostConfig::default(), drive).expect("it can be");
     let compute = Compute::of(&device);
-    let made = sim.clone();
-    let body = kernel.block_on(async move { ext4(&made, &device).await });
+    let clock = sim.clone();
+    let body = kernel.block_on(async move { made(&clock, &device).await });
     let config = CacheConfig::default();
     let vfs = Vfs::mount(&sim, body, config, Clock::default(), compute);
     Ready::new(kernel, &vfs, source)
@@ -166,6 +175,40 @@ async fn ext4(sim: &Sim, device: &BlockDevice) -> Ext4 {
         ..Options::default()
     };
     mount(sim, device, options).await.expect("it was made").0
+}
+
+fn on_ext4(source: Boxed) -> Ready<Ext4> {
+    on("block", source, ext4)
+}
+
+/// F2FS as its stack mounts it.
+async fn f2fs(sim: &Sim, device: &BlockDevice) -> LfsFs<OnDrive<BlockDevice>> {
+    let layout = lfs::MkfsOptions::new(device.capacity().0 / lfs::BLOCK as u64);
+    let made = lfs::format_drive(sim, device, &layout).await;
+    made.expect("there is room");
+    let mounted = lfs::mount_drive(sim, device, log_structured()).await;
+    mounted.expect("it was made").0
+}
+
+/// Persimmon as its stack mounts it.
+async fn persimmon(sim: &Sim, device: &BlockDevice) -> LfsFs<Appended<ZonedDevice>> {
+    let zones = ZonedDevice::new(device).expect("it is of zones");
+    let made = persimmon::format(sim, &zones, &persimmon::MkfsOptions::default()).await;
+    made.expect("there is room");
+    let options = persimmon::Options {
+        body: log_structured(),
+        ..persimmon::Options::default()
+    };
+    let mounted = persimmon::mount(sim, &zones, options).await;
+    mounted.expect("it was made").0
+}
+
+fn log_structured() -> lfs::MountOptions {
+    lfs::MountOptions {
+        placed: true,
+        origin: Origin(1),
+        ..lfs::MountOptions::default()
+    }
 }
 
 /// Empty files, created and deleted.
@@ -380,10 +423,30 @@ fn whole(c: &mut Criterion) {
     group.finish();
 }
 
+/// Two generators on a file system of logs.
+fn logs<B: Body>(c: &mut Criterion, name: &str, ready: fn(Boxed) -> Ready<B>) {
+    let mut group = c.benchmark_group(name);
+    group.throughput(Throughput::Elements(OPS));
+    group.sample_size(10);
+    for name in ["varmail", "fileserver"] {
+        let ready = || ready(opened(&text(name)));
+        group.bench_function(name, |b| {
+            b.iter_batched(ready, Ready::run, BatchSize::PerIteration);
+        });
+    }
+    group.finish();
+}
+
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     source(&mut criterion);
     memory(&mut criterion);
     whole(&mut criterion);
+    logs(&mut criterion, "f2fs@block", |source| {
+        on("block", source, f2fs)
+    });
+    logs(&mut criterion, "persimmon@zns", |source| {
+        on("zns", source, persimmon)
+    });
     criterion.final_summary();
 }
