@@ -90,9 +90,10 @@ impl<H: Host> Files<H> {
         let cache = cache(cuts.memory);
         let (media, shown) = prepare(&host, &plan, &workload, media, cache)?;
         let mut past = Chronicle::default();
-        past.set_stale(host.shows_stale());
-        past.set_in_order(host.has_one_order());
-        past.set_alone(host.forces_alone());
+        let promises = host.promises();
+        past.set_stale(promises.stale);
+        past.set_in_order(promises.in_order);
+        past.set_alone(promises.alone);
         past.adopt(&shown);
         Ok(Self {
             host,
@@ -261,7 +262,7 @@ async fn work<H: Host>(
     source: Box<dyn Calls>,
     chronicle: Rc<RefCell<Chronicle>>,
 ) -> Result<(), String> {
-    let settles = host.settles();
+    let settles = host.promises().settles;
     let body = host.mount(&sim, &device, now()).await?;
     let body = Witness::new(body, Rc::clone(&chronicle), settles);
     let compute = Compute::of(&device.device);

@@ -1,6 +1,6 @@
 //! ByteFS as the host of a stack.
 
-use super::{Host, Switch, ask_e2fsck, check_ext4};
+use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
 use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
 use crash::{OutsideError, Settles};
@@ -50,13 +50,12 @@ impl Host for ByteFs {
         true
     }
 
-    fn shows_stale(&self) -> bool {
-        false
-    }
-
     /// Calls wait for their commit; pages of contents are written back later.
-    fn settles(&self) -> Settles {
-        Settles::Names
+    fn promises(&self) -> Promises {
+        Promises {
+            settles: Settles::Names,
+            ..Promises::LAZY
+        }
     }
 
     async fn format<P: DrivePort>(

@@ -1,6 +1,6 @@
 //! ext4 as the host of a stack.
 
-use super::{Behaviour, Host, Switch, ask_e2fsck, check_ext4};
+use super::{Behaviour, Host, Promises, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
 use crash::OutsideError;
 use extfs::ext4::{self, Options};
@@ -50,12 +50,12 @@ impl Ext4 {
 impl Host for Ext4 {
     type Body<P: DrivePort> = ExtFs<Jbd2<P>>;
 
-    fn has_one_order(&self) -> bool {
-        true
-    }
-
-    fn shows_stale(&self) -> bool {
-        self.options.mode == Mode::Writeback
+    fn promises(&self) -> Promises {
+        Promises {
+            in_order: true,
+            stale: self.options.mode == Mode::Writeback,
+            ..Promises::LAZY
+        }
     }
 
     async fn format<P: DrivePort>(

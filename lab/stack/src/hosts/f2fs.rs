@@ -1,6 +1,6 @@
 //! F2FS as the host of a stack.
 
-use super::{Behaviour, Host, Switch};
+use super::{Behaviour, Host, Promises, Switch};
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces};
 use crash::OutsideError;
@@ -21,6 +21,13 @@ pub(super) const SWITCHES: &[Switch] = &[
         "logs go on in free sections only, and never fill gaps",
     ),
 ];
+
+/// A checkpoint is of one instant, and a force is of the nodes of one file.
+pub(super) const PROMISES: Promises = Promises {
+    in_order: true,
+    alone: true,
+    ..Promises::LAZY
+};
 
 /// F2FS with these options.
 #[derive(Clone)]
@@ -52,18 +59,8 @@ impl F2fs {
 impl Host for F2fs {
     type Body<P: DrivePort> = LfsFs<OnDrive<P>>;
 
-    /// A checkpoint is of one instant.
-    fn has_one_order(&self) -> bool {
-        true
-    }
-
-    fn forces_alone(&self) -> bool {
-        true
-    }
-
-    /// Blocks are written before anything leads to them.
-    fn shows_stale(&self) -> bool {
-        false
+    fn promises(&self) -> Promises {
+        PROMISES
     }
 
     /// Its tables are written in place: of a drive of zones some become conventional.

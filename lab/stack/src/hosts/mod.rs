@@ -32,30 +32,39 @@ use vfs::{Body, Timestamp};
 /// A switch of a host, and what it does.
 pub type Switch = (&'static str, &'static str);
 
+/// What holds of the changes of a file system besides that what was forced is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// What a call has made durable when it returns, without being forced.
+    pub settles: Settles,
+    /// Changes of names become durable in the order in which the calls end.
+    pub in_order: bool,
+    /// New files are forced with their names by themselves, and names that changed before
+    /// are not.
+    pub alone: bool,
+    /// Contents that were not forced may show what was there before.
+    pub stale: bool,
+}
+
+impl Promises {
+    /// Those of a file system that writes contents before what leads to them, and nothing
+    /// before it is forced.
+    const LAZY: Self = Self {
+        settles: Settles::Nothing,
+        in_order: false,
+        alone: false,
+        stale: false,
+    };
+}
+
 /// A file system that can be the host of a stack.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Host: Clone + Send + 'static {
     /// It, mounted.
     type Body<P: DrivePort>: Body;
 
-    /// Whether contents that were not forced may show what was there before.
-    fn shows_stale(&self) -> bool;
-
-    /// What a call has made durable when it returns, without being forced.
-    fn settles(&self) -> Settles {
-        Settles::Nothing
-    }
-
-    /// Whether changes of names become durable in the order in which the calls end.
-    fn has_one_order(&self) -> bool {
-        false
-    }
-
-    /// Whether new files are forced with their names by themselves, and names that changed
-    /// before are not.
-    fn forces_alone(&self) -> bool {
-        false
-    }
+    /// What holds of its changes besides that what was forced is durable.
+    fn promises(&self) -> Promises;
 
     /// Whether it is made for a drive whose DRAM is a log with transactions.
     fn wants_log(&self) -> bool {

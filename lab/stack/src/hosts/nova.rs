@@ -1,6 +1,6 @@
 //! NOVA as the host of a stack.
 
-use super::Host;
+use super::{Host, Promises};
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use crash::{OutsideError, Settles};
@@ -17,12 +17,11 @@ pub struct Nova;
 impl Host for Nova {
     type Body<P: DrivePort> = NovaFs<P>;
 
-    fn shows_stale(&self) -> bool {
-        false
-    }
-
-    fn settles(&self) -> Settles {
-        Settles::All
+    fn promises(&self) -> Promises {
+        Promises {
+            settles: Settles::All,
+            ..Promises::LAZY
+        }
     }
 
     async fn format<P: DrivePort>(

@@ -1,6 +1,6 @@
 //! Persimmon as the host of a stack.
 
-use super::{Behaviour, Host, Switch, f2fs};
+use super::{Behaviour, Host, Promises, Switch, f2fs};
 use crate::image::{DriveImage, pieces_of};
 use crash::OutsideError;
 use host::DrivePort;
@@ -56,18 +56,8 @@ fn no_zones() -> String {
 impl Host for Persimmon {
     type Body<P: DrivePort> = LfsFs<Appended<P::Zones>>;
 
-    /// A checkpoint is of one instant.
-    fn has_one_order(&self) -> bool {
-        true
-    }
-
-    fn forces_alone(&self) -> bool {
-        true
-    }
-
-    /// Blocks are written before anything leads to them.
-    fn shows_stale(&self) -> bool {
-        false
+    fn promises(&self) -> Promises {
+        f2fs::PROMISES
     }
 
     async fn format<P: DrivePort>(

@@ -1,6 +1,6 @@
 //! File systems over an undo journal of lines as hosts: PMFS and ByteFS-Dual.
 
-use super::{Host, Switch, ask_e2fsck, check_ext4};
+use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
 use bytefs::dual;
 use crash::{OutsideError, Settles};
@@ -57,14 +57,14 @@ impl Host for Undoing {
     type Body<P: DrivePort> = ExtFs<UndoLines<P>>;
 
     /// Blocks are filled before anything leads to them.
-    fn shows_stale(&self) -> bool {
-        false
-    }
-
-    fn settles(&self) -> Settles {
-        match self {
+    fn promises(&self) -> Promises {
+        let settles = match self {
             Self::Pmfs(_) => Settles::All,
             Self::Dual(_) => Settles::Names,
+        };
+        Promises {
+            settles,
+            ..Promises::LAZY
         }
     }
 
