@@ -88,14 +88,16 @@ impl Drop for Open {
 
 impl<T: 'static> Desk<T> {
     /// Starts `work` as a task that goes on at `arrival`, and is dropped if it is
-    /// told to leave.
+    /// told to leave. It is boxed at once: some calls of a file system are futures of
+    /// tens of kilobytes, which would be copied into each one around them.
     fn start(&self, arrival: Ns, work: impl Future<Output = ()> + 'static) {
         let (sim, leave) = (self.sim.clone(), self.leave.clone());
         let open = Open::new(&self.open);
+        let mut work = Box::pin(work);
         self.sim.spawn_detached(async move {
             let _open = open;
             sim.sleep_until(arrival).await;
-            let (mut work, mut left) = (pin!(work), pin!(leave.take(1)));
+            let mut left = pin!(leave.take(1));
             poll_fn(|context| {
                 if work.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
