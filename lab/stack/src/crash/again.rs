@@ -29,13 +29,19 @@ pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>) -> Vec<String> {
 async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>) -> Result<Vec<String>> {
     let mut ragged = sizes(process).await?;
     ragged.retain(|(_, size)| !size.is_multiple_of(PAGE));
-    for (path, size) in &ragged {
-        process.truncate(path, size.next_multiple_of(PAGE)).await?;
+    let mut grown = Vec::new();
+    for (path, size) in ragged {
+        match process.truncate(&path, size.next_multiple_of(PAGE)).await {
+            // Of a log that is full there is no place for the inode either.
+            Err(Errno::ENOSPC) => break,
+            done => done?,
+        }
+        grown.push((path, size));
     }
     vfs.sync().await?;
     vfs.drop_caches().await?;
     let mut wrong = Vec::new();
-    for (path, size) in &ragged {
+    for (path, size) in &grown {
         let fd = process.open(path, OpenFlags::READ, 0).await?;
         let tail = (size.next_multiple_of(PAGE) - size) as usize;
         let bytes = process.read_bytes(fd, *size, tail).await?;
