@@ -6,7 +6,7 @@ use crate::mount::{MountError, MountOptions, mount_with};
 use crate::persist::{Log, Pack, Persist, SectionUse, Table};
 use crate::zones::{Zoned, linear, open_zones};
 use crate::{Block, LfsFs, Recovery};
-use host::{DrivePort, Who};
+use host::{DrivePort, Who, ZonedPort};
 use nand::Payload;
 use sim::Sim;
 use vfs::Result;
@@ -91,8 +91,7 @@ impl<P: DrivePort> Persist for OnDrive<P> {
     }
 }
 
-/// Makes a file system on `drive`, of whose zones it makes sections if it has any; sizes
-/// and areas of `options` are those of the drive, then.
+/// Makes a file system on `drive`, as [`format_zones`] does if it has zones.
 ///
 /// # Errors
 /// What cannot be made of it, or why the drive failed.
@@ -101,10 +100,23 @@ pub async fn format_drive<P: DrivePort>(
     drive: &P,
     options: &MkfsOptions,
 ) -> std::result::Result<(), MkfsError> {
-    let Some(zones) = drive.zones() else {
-        return format(drive, options).await;
-    };
-    let linear = linear(sim, &zones);
+    match drive.zones() {
+        Some(zones) => format_zones(sim, &zones, options).await,
+        None => format(drive, options).await,
+    }
+}
+
+/// Makes a file system on `zones`, of which it makes sections; sizes and areas of `options`
+/// are those of the zones, then.
+///
+/// # Errors
+/// What cannot be made of them, or why the drive failed.
+pub async fn format_zones<Z: ZonedPort>(
+    sim: &Sim,
+    zones: &Z,
+    options: &MkfsOptions,
+) -> std::result::Result<(), MkfsError> {
+    let linear = linear(sim, zones);
     let fits = MkfsOptions::on_zones(*linear.packing().limits())?;
     let options = MkfsOptions {
         blocks: fits.blocks,
@@ -132,4 +144,18 @@ pub async fn mount_drive<P: DrivePort>(
     };
     let (persist, found) = open_zones(sim, &zones, options.origin).await?;
     mount_with(sim, OnDrive::Zones(persist), found, options.for_zones()).await
+}
+
+/// Mounts F2FS from `zones`, as [`MountOptions::for_zones`] says, and recovers what has to
+/// be.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+pub async fn mount_zones<Z: ZonedPort>(
+    sim: &Sim,
+    zones: &Z,
+    options: MountOptions,
+) -> std::result::Result<(LfsFs<Zoned<Z>>, Recovery), MountError> {
+    let (persist, found) = open_zones(sim, zones, options.origin).await?;
+    mount_with(sim, persist, found, options.for_zones()).await
 }

@@ -74,7 +74,7 @@ mod zones;
 pub use crate::format::superblock::{Geometry, SuperError};
 pub use crate::format::{BLOCK, Block};
 pub use check::{Finding, Image, check};
-pub use drive::{OnDrive, format_drive, mount_drive};
+pub use drive::{OnDrive, format_drive, format_zones, mount_drive, mount_zones};
 pub use fs::{LfsFs, Private};
 pub use inplace::{InPlace, OpenError};
 pub use mkfs::{Areas, Blocks, MkfsError, MkfsOptions, format, mkfs, table_segments};

@@ -42,5 +42,5 @@ pub use linear::Linear;
 pub use link::{Direction, Link};
 pub use packing::Packing;
 pub use port::BlockPort;
-pub use ram::RamDisk;
+pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
 pub use zoned::{DrivePort, ZonedDevice, ZonedPort};

@@ -116,12 +116,7 @@ mod tests {
         size: 64,
         capacity: 50,
         block: 8,
-        max_open: 0,
-        max_active: 0,
-        append: 0,
-        random_write_area: 0,
-        random_write_step: 0,
-        random_write_zones: 0,
+        ..ZoneLimits::NONE
     };
 
     #[test]

@@ -7,6 +7,9 @@
 //! the order of tasks allows.
 
 mod bytes;
+mod zones;
+
+pub use self::zones::{RamZones, ZoneAtRest, ZonesAtRest};
 
 use self::bytes::Lines;
 use crate::cores::Computing;

@@ -6,21 +6,6 @@ use nand::Payload;
 use ssd::{Drive, ZoneLimits};
 use units::SECTOR;
 
-/// The limits of a drive that has no zones.
-const NO_ZONES: ZoneLimits = ZoneLimits {
-    zones: 0,
-    conventional: 0,
-    size: 1,
-    capacity: 1,
-    block: 1,
-    max_open: 0,
-    max_active: 0,
-    append: 0,
-    random_write_area: 0,
-    random_write_step: 0,
-    random_write_zones: 0,
-};
-
 /// Most blocks of a piece: 1 MiB.
 const PIECE: u64 = 256;
 
@@ -95,7 +80,7 @@ impl lfs::Image for DriveImage<'_> {
 impl persimmon::Zones for DriveImage<'_> {
     fn limits(&self) -> ZoneLimits {
         let zones = self.0.zones();
-        zones.map_or(NO_ZONES, ssd::Zones::limits)
+        zones.map_or(ZoneLimits::NONE, ssd::Zones::limits)
     }
 
     fn written(&self, zone: u32) -> u32 {

@@ -9,7 +9,9 @@ use crate::map::Map;
 use crate::metrics::Metrics;
 use crate::mount::Powered;
 use crate::recover::map;
-use host::{BlockDevice, BlockPort, HostConfig, Purpose, ZonedDevice, ZonedPort};
+use host::{
+    BlockDevice, BlockPort, HostConfig, Purpose, RamZones, ZonedDevice, ZonedPort, ZonesAtRest,
+};
 use lfs::Block;
 use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia, Preset, ZoneLimits, ZoneState};
@@ -42,7 +44,7 @@ fn attached(sim: &Sim, drive: Drive) -> ZonedDevice {
 const FIRST: u32 = 5_000;
 const COUNT: u32 = 3 * PER_CHUNK as u32 - 7;
 
-fn layout(port: &ZonedDevice, options: Options) -> Layout {
+fn layout<Z: ZonedPort>(port: &Z, options: Options) -> Layout {
     let zone_blocks = (lfs::packing(port.limits()).room() / 8) as u32;
     let valid = (COUNT + 3).div_ceil(zone_blocks);
     Layout {
@@ -55,7 +57,7 @@ fn sums() -> Sums {
     Sums::of(&[7; 16])
 }
 
-fn log(sim: &Sim, port: &ZonedDevice, options: Options) -> Log<ZonedDevice> {
+fn log<Z: ZonedPort>(sim: &Sim, port: &Z, options: Options) -> Log<Z> {
     let layout = layout(port, options);
     let map = Map::new(layout, FIRST..FIRST + COUNT);
     Log::new(lfs::linear(sim, port), (layout, sums()), options, map)
@@ -169,16 +171,12 @@ fn zones_are_divided_by_the_formula() {
     const GIB: u64 = 1 << 30;
     let limits = |zones: u32, capacity: u64| ZoneLimits {
         zones,
-        conventional: 0,
         size: 2 * GIB / 512,
         capacity: capacity / 512,
         block: 8,
         max_open: 14,
         max_active: 14,
-        append: 0,
-        random_write_area: 0,
-        random_write_step: 0,
-        random_write_zones: 0,
+        ..ZoneLimits::NONE
     };
     let options = MkfsOptions::default();
     let planned = |zones| Layout::plan(limits(zones, 2 * GIB), &options).map(|l| l.metadata_zones);
@@ -240,7 +238,7 @@ struct Known {
 }
 
 /// Appends; flushes now and then, and remembers where a checkpoint would lead.
-async fn append_all(sim: Sim, port: ZonedDevice, options: Options, known: Rc<RefCell<Known>>) {
+async fn append_all<Z: ZonedPort>(sim: Sim, port: Z, options: Options, known: Rc<RefCell<Known>>) {
     let log = log(&sim, &port, options);
     let remember = |known: &mut Known| {
         let map = log.map();
@@ -272,7 +270,7 @@ async fn append_all(sim: Sim, port: ZonedDevice, options: Options, known: Rc<Ref
 }
 
 /// Finds the map after a power cut, and reads all there is through it.
-async fn find_all(sim: Sim, port: ZonedDevice, options: Options, known: Rc<RefCell<Known>>) {
+async fn find_all<Z: ZonedPort>(sim: Sim, port: Z, options: Options, known: Rc<RefCell<Known>>) {
     let (linear, layout) = (lfs::linear(&sim, &port), layout(&port, options));
     let powered = Powered {
         linear: &linear,
@@ -343,4 +341,90 @@ fn what_was_durable_is_found_wherever_zones_are_changed_or_cleaned() {
         }
         assert!(last.zones_cleaned > 1, "{cut}: {last:?}");
     }
+}
+
+/// Zones of one segment, of which each loses what it has not made durable by itself.
+fn in_memory() -> ZonesAtRest {
+    let segment = 512 * 8;
+    ZonesAtRest::new(ZoneLimits {
+        zones: 16,
+        size: segment,
+        capacity: segment,
+        block: 8,
+        ..ZoneLimits::NONE
+    })
+}
+
+/// Finds in what a cut has left what has to be there.
+fn find_in(left: ZonesAtRest, options: Options, known: &Rc<RefCell<Known>>) {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let known = Rc::clone(known);
+    kernel.block_on(async move {
+        let port = RamZones::holding(&sim, left);
+        find_all(sim.clone(), port, options, known).await;
+    });
+}
+
+#[test]
+fn what_was_durable_is_found_whatever_part_of_each_zone_is_kept() {
+    let options = Options::default();
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let known = Rc::new(RefCell::new(Known::default()));
+    let port = RamZones::holding(&sim, in_memory());
+    let task = append_all(sim.clone(), port.clone(), options, Rc::clone(&known));
+    sim.spawn_detached(task);
+    let mut rng = Seed(4).stream("cuts");
+    while kernel.step() {
+        if sim.events().is_multiple_of(3) {
+            find_in(port.after_any_cut(&mut rng), options, &known);
+        }
+    }
+    let metrics = known.borrow().metrics;
+    assert!(metrics.zones_cleaned > 1, "{metrics:?}");
+}
+
+/// Fills a zone to its last block and begins the next one, which leads into it.
+async fn begin_a_zone(sim: Sim, port: RamZones, known: Rc<RefCell<Known>>) {
+    let log = log(&sim, &port, Options::default());
+    let map = (footer(&log.map(), 1, 0), log.map().pages().to_vec());
+    known.borrow_mut().checkpoint = Some(map);
+    let mut version = 0;
+    let mut append = async |blocks: std::ops::Range<u32>| {
+        version += 1;
+        let begun = blocks.clone().map(|block| (block, version));
+        known.borrow_mut().begun.extend(begun);
+        let blocks = blocks.map(|block| (block, stamped(block, version)));
+        log.append(blocks.collect(), Purpose::Pointer)
+            .await
+            .unwrap();
+    };
+    // A page begins the zone, and one is behind each batch: 3 blocks twice, then 2 each.
+    append(FIRST..FIRST + 1).await;
+    append(FIRST..FIRST + 2).await;
+    while log.map().room() > 0 {
+        append(FIRST..FIRST + 1).await;
+    }
+    let full = log.map().current;
+    append(FIRST..FIRST + 1).await;
+    assert_eq!((full, log.map().current), (0, 1));
+}
+
+/// The flash has got the zone that was begun last before the end of the one before.
+#[test]
+fn a_zone_that_has_reached_the_flash_leads_to_what_has_too() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let known = Rc::new(RefCell::new(Known::default()));
+    let port = RamZones::holding(&sim, in_memory());
+    kernel.block_on(begin_a_zone(sim.clone(), port.clone(), Rc::clone(&known)));
+    let second = crate::layout::METADATA + 1;
+    let mut rng = Seed(1).stream("cut");
+    let left = port.after_cut(&mut rng, |_, zone, behind| match zone {
+        _ if zone == second => behind,
+        _ => 0,
+    });
+    assert!(!left.zones[second as usize].payloads.is_empty());
+    find_in(left, Options::default(), &known);
 }

@@ -4,7 +4,7 @@ use crate::tools::{assert_clean, has, save};
 use host::RamDisk;
 use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, mkfs, mount};
 use sim::{Kernel, Sim};
-use units::Bytes;
+use units::{Bytes, Ns};
 use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, PAGE, Process, Vfs};
 
 pub(crate) type Fs = LfsFs<InPlace<RamDisk>>;
@@ -33,6 +33,15 @@ pub(crate) fn cache(tiny: bool) -> CacheConfig {
         inodes: 3,
         names: 4,
         ..large
+    }
+}
+
+/// A write-back so eager that a short run sees all of it.
+pub(crate) fn eager() -> CacheConfig {
+    CacheConfig {
+        expire: Ns::us(300),
+        writeback_interval: Ns::us(100),
+        ..cache(false)
     }
 }
 

@@ -2,7 +2,7 @@
 //! kept: what was forced is there, other names are as of one instant, and the medium is
 //! sound.
 
-use crate::bench::{Fs, judge, made};
+use crate::bench::{Fs, eager, judge, made};
 use host::RamDisk;
 use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, Recovery, mount};
 use nand::Payload;
@@ -12,24 +12,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, Ns};
 use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
-use vfs::{
-    Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, Process, RenameFlags, Source, Vfs,
-};
+use vfs::{Access, Clock, Compute, OpenFlags, Process, RenameFlags, Source, Vfs};
 
 const BLOCKS: u64 = 16_384;
 const SIZE: Bytes = Bytes(BLOCKS * vfs::PAGE);
 
 type Contents = BTreeMap<u64, Payload>;
-
-/// A write-back so eager that a short run sees all of it.
-fn cache() -> CacheConfig {
-    CacheConfig {
-        expire: Ns::us(300),
-        writeback_interval: Ns::us(100),
-        costs: CallCosts::FREE,
-        ..CacheConfig::default()
-    }
-}
 
 fn options() -> MountOptions {
     MountOptions {
@@ -47,7 +35,7 @@ fn cleaning() -> MountOptions {
 }
 
 fn vfs(sim: &Sim, body: LfsFs<InPlace<RamDisk>>) -> Vfs<Fs> {
-    Vfs::mount(sim, body, cache(), Clock::default(), Compute::unlimited())
+    Vfs::mount(sim, body, eager(), Clock::default(), Compute::unlimited())
 }
 
 struct Live {

@@ -7,3 +7,4 @@ mod hostile;
 mod mkfs;
 mod model;
 mod tools;
+mod zones;

@@ -80,6 +80,23 @@ pub struct ZoneLimits {
     pub random_write_zones: u32,
 }
 
+impl ZoneLimits {
+    /// Those of a drive without zones: nothing is limited, and lengths are one sector.
+    pub const NONE: Self = Self {
+        zones: 0,
+        conventional: 0,
+        size: 1,
+        capacity: 1,
+        block: 1,
+        max_open: 0,
+        max_active: 0,
+        append: 0,
+        random_write_area: 0,
+        random_write_step: 0,
+        random_write_zones: 0,
+    };
+}
+
 /// Who holds what a drive has few of: what to ask when an allocation was refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneUse {
