@@ -108,8 +108,7 @@ impl<P: Persist> Core<P> {
             version: entry.version,
             at: 0,
         };
-        let given = self.segments.borrow_mut().give(log, owner, self.elapsed());
-        let given = self.noted(given.ok_or_else(|| self.refuse_section()))?;
+        let given = self.noted(self.give(log, owner))?;
         if self.geometry.is_main(entry.addr) {
             self.segments.borrow_mut().free_block(entry.addr);
         }
@@ -165,7 +164,8 @@ impl<P: Persist> Core<P> {
             || attr.nlink != 1
             || since.whole.contains(&ino)
             || since.made.contains_key(&ino) && unplaced
-            || since.valid + since.taken > self.counts.get().user_blocks
+            || since.chain_broken
+            || since.valid + since.taken > self.usable_blocks()
     }
 
     /// Makes a file durable.
@@ -190,6 +190,10 @@ impl<P: Persist> Core<P> {
             bufs.push(Rc::clone(&file.private.buf));
             self.write_nodes(&bufs, Some(ino)).await?;
             self.note_change();
+        }
+        if self.since.borrow().chain_broken {
+            drop((chain, operation));
+            return self.force_all().await;
         }
         drop(chain);
         let done = self.persist.flush().await;
@@ -221,6 +225,9 @@ impl<P: Persist> Core<P> {
     /// more: nobody knows what of it has happened.
     pub(crate) async fn checkpoint(&self, leaving: bool) -> Result<()> {
         let done = self.write_all(leaving).await;
+        if let Some(why) = self.persist.take_refusal() {
+            self.refuse(why.limit, || why);
+        }
         self.noted(done)
     }
 
@@ -257,6 +264,7 @@ impl<P: Persist> Core<P> {
                     .await?;
             }
         }
+        self.look_for_lost();
         Ok(())
     }
 
@@ -277,11 +285,7 @@ impl<P: Persist> Core<P> {
             let Some(block) = self.dirs.borrow().get(ino, index) else {
                 continue;
             };
-            let given = self
-                .segments
-                .borrow_mut()
-                .give(Log::HotData, owner, self.elapsed());
-            let given = self.noted(given.ok_or_else(|| self.refuse_section()))?;
+            let given = self.noted(self.give(Log::HotData, owner))?;
             if self.geometry.is_main(old) {
                 self.segments.borrow_mut().free_block(old);
             }

@@ -68,6 +68,10 @@ impl<P: Persist> Core<P> {
     fn candidates(&self) -> Vec<Candidate> {
         let segments = self.segments.borrow();
         let candidate = |section: u32| {
+            // What cannot be written again is no gain.
+            if segments.is_lost(section) {
+                return None;
+            }
             let (mut valid, mut time) = (0, 0);
             let all = segments.segments_of(section);
             let count = all.end - all.start;
@@ -109,6 +113,7 @@ impl<P: Persist> Core<P> {
             return Ok(());
         }
         let _cleaner = self.cleaner.acquire(1).await;
+        self.look_for_lost();
         while !self.has_room() && !self.failed.get() {
             let before = self.segments.borrow().free_sections();
             if self.segments.borrow().waiting_sections() == 0 && !self.clean_round().await? {

@@ -76,6 +76,13 @@ impl<P: DrivePort> Persist for OnDrive<P> {
         }
     }
 
+    fn is_lost(&self, addr: u32) -> bool {
+        match self {
+            Self::Blocks(on) => on.is_lost(addr),
+            Self::Zones(on) => on.is_lost(addr),
+        }
+    }
+
     fn has(&self, addr: u32) -> bool {
         match self {
             Self::Blocks(on) => on.has(addr),

@@ -203,10 +203,12 @@ impl<P: Persist> Core<P> {
                 version,
                 at: *at as u16,
             };
-            let given = self.segments.borrow_mut().give(log, owner, self.elapsed());
-            let Some(given) = given else {
-                refused = Some(self.refuse_section());
-                break;
+            let given = match self.give(log, owner) {
+                Ok(given) => given,
+                Err(error) => {
+                    refused = Some(error);
+                    break;
+                }
             };
             placed.push((given.addr, page.now.clone()));
         }

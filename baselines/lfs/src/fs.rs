@@ -8,11 +8,12 @@
 use crate::dir::DirCache;
 use crate::format::nat::NatEntry;
 use crate::format::node;
+use crate::format::summary::Owner;
 use crate::format::superblock::Geometry;
 use crate::nat::Nat;
 use crate::nodes::{NodeBuf, NodeCache};
-use crate::persist::Persist;
-use crate::segments::Segments;
+use crate::persist::{Log, Persist};
+use crate::segments::{Given, Segments};
 use host::{Purpose, Who};
 use sim::{Permit, Semaphore, Sim};
 use std::cell::{Cell, RefCell};
@@ -62,6 +63,8 @@ pub(crate) struct Since {
     pub(crate) unmarked: BTreeSet<u32>,
     /// Whether a directory has lost a name.
     pub(crate) dirs_moved: bool,
+    /// Whether nodes were written that those before them do not lead to.
+    pub(crate) chain_broken: bool,
 }
 
 impl Since {
@@ -271,10 +274,48 @@ impl<P: Persist> Core<P> {
         self.counts.set(counts);
     }
 
+    /// Blocks that files may have: not those whose flash has failed.
+    pub(crate) fn usable_blocks(&self) -> u64 {
+        let lost = self.segments.borrow().lost_blocks();
+        self.counts.get().user_blocks.saturating_sub(lost)
+    }
+
+    /// Looks which sections can be written no more.
+    pub(crate) fn look_for_lost(&self) {
+        for section in 0..self.geometry.sections() {
+            let first = section * self.geometry.segs_per_sec;
+            if self.persist.is_lost(self.geometry.addr_of(first, 0)) {
+                self.segments.borrow_mut().lose(section);
+            }
+        }
+    }
+
+    /// Gives out the next place of a log, whose section can be written.
+    pub(crate) fn give(&self, log: Log, owner: Owner) -> Result<Given> {
+        let mut segments = self.segments.borrow_mut();
+        let mut given = None;
+        loop {
+            let next = segments.next_of(log);
+            if !self.persist.is_lost(next) {
+                given = segments.give(log, owner, self.elapsed());
+                break;
+            }
+            let section = segments.section_of(self.geometry.place_of(next).0);
+            segments.lose(section);
+            // What was written there leads to what nobody will write.
+            self.since.borrow_mut().chain_broken |= log == Log::WarmNode;
+            if segments.renew(log).is_none() {
+                break;
+            }
+        }
+        drop(segments);
+        given.ok_or_else(|| self.refuse_section())
+    }
+
     /// Accounts for a block of a file, which nothing was written to yet.
     pub(crate) fn take_block(&self) -> Result<()> {
         let counts = self.counts.get();
-        if counts.valid_blocks + counts.promised >= counts.user_blocks {
+        if counts.valid_blocks + counts.promised >= self.usable_blocks() {
             return Err(self.refuse_block());
         }
         self.count(|counts| counts.valid_blocks += 1);
@@ -343,7 +384,7 @@ impl<P: Persist> Core<P> {
     pub(crate) fn fullness(&self) -> StatFs {
         let counts = self.counts.get();
         let used = counts.valid_blocks + counts.promised;
-        let free = counts.user_blocks.saturating_sub(used);
+        let free = self.usable_blocks().saturating_sub(used);
         let nids = u64::from(self.geometry.nids());
         let files_free = (nids - u64::from(counts.nodes).min(nids)).min(free);
         StatFs {

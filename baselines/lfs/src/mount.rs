@@ -9,7 +9,7 @@ use crate::format::sit::{self, SitEntry};
 use crate::format::summary::{self, Owner, Owners};
 use crate::format::superblock::Geometry;
 use crate::format::{SEG_BLOCKS, high_bit, node};
-use crate::fs::{Core, Counts, LfsFs, Parts, Settings, damaged};
+use crate::fs::{Core, Counts, LfsFs, Parts, Settings};
 use crate::inplace::{InPlace, OpenError};
 use crate::nat::Nat;
 use crate::persist::{Found, Log, Pack, Persist, SectionUse, Table};
@@ -20,7 +20,7 @@ use nand::Payload;
 use sim::Sim;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use units::{Ns, Origin};
+use units::{NoSpace, Ns, Origin};
 use vfs::Errno;
 
 /// How to mount.
@@ -78,6 +78,9 @@ pub enum MountError {
     /// What the checkpoint leads to is damaged.
     #[error("the checkpoint leads to damaged {0}")]
     Damaged(&'static str),
+    /// There is no room for what has to be written to go on from there.
+    #[error("there is no room for what recovery writes: {0}")]
+    NoSpace(NoSpace),
     /// It could not be read, or not be recovered.
     #[error("the file system could not be read or recovered: {0}")]
     Errno(#[from] Errno),
@@ -268,11 +271,19 @@ pub async fn mount_with<S: Persist>(
         core.load_nat(Nat::block_of(nid)).await?;
         core.nat.borrow_mut().set(nid, entry);
     }
-    let recovery = recover(&core).await?;
+    let recovery = recover(&core).await.map_err(|error| core.named(error))?;
     Ok((LfsFs { core }, recovery))
 }
 
 impl<S: Persist> Core<S> {
+    /// Why a mount ends, with the limit if it met one.
+    fn named(&self, error: MountError) -> MountError {
+        match (error, self.refusals.borrow().last()) {
+            (MountError::Errno(Errno::ENOSPC), Some(why)) => MountError::NoSpace(why.clone()),
+            (error, _) => error,
+        }
+    }
+
     /// Has logs go on where the medium takes them, and the medium know which sections are
     /// of use, but for those that are `torn`. Whether a log has left its place: then the
     /// next chain of nodes begins elsewhere than the checkpoint says.
@@ -281,7 +292,7 @@ impl<S: Persist> Core<S> {
         for log in Log::ALL {
             let addr = self.segments.borrow().next_of(log);
             if !self.persist.takes(addr) {
-                damaged(self.segments.borrow_mut().renew(log))?;
+                self.go_elsewhere(log)?;
                 left = true;
             }
         }
@@ -296,6 +307,7 @@ impl<S: Persist> Core<S> {
 
 async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError> {
     let _alone = core.alone().await;
+    core.look_for_lost();
     // Recovery may delete what the chain leads to only once all of that is held.
     let rolled = core.roll_forward().await?;
     let left = core.settle(&rolled.torn).await?;

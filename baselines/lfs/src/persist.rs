@@ -17,6 +17,7 @@ use crate::format::{Block, SEG_BLOCKS};
 use crate::turns::Turns;
 use host::Who;
 use nand::Payload;
+use units::NoSpace;
 use vfs::{Errno, Result};
 
 /// A block of a table.
@@ -229,11 +230,23 @@ pub trait Persist: 'static {
         true
     }
 
+    /// Whether nothing can be written any more where `addr` is: its flash has failed.
+    fn is_lost(&self, addr: u32) -> bool {
+        let _ = addr;
+        false
+    }
+
     /// Whether the block at `addr` of the main area was written before the power went, as
     /// far as the medium knows: where blocks are written in any order, it does not.
     fn has(&self, addr: u32) -> bool {
         let _ = addr;
         true
+    }
+
+    /// Which limit a verb met that has failed with `ENOSPC`, the first time that this is
+    /// asked.
+    fn take_refusal(&self) -> Option<NoSpace> {
+        None
     }
 
     /// Brings the medium in line with what recovery has found, of which `uses` says what

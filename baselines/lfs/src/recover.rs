@@ -164,7 +164,7 @@ impl<P: Persist> Core<P> {
         }
         self.hold_all(&links, &marked).await?;
         for log in Log::ALL {
-            damaged(self.segments.borrow_mut().renew(log))?;
+            self.go_elsewhere(log)?;
         }
         let nodes = marked.values().map(|marked| marked.newest.len() as u64);
         let nodes = nodes.sum();
@@ -175,6 +175,12 @@ impl<P: Persist> Core<P> {
             files += u64::from(self.recover_file(ino, &marked).await?);
         }
         Ok(Rolled { files, nodes, torn })
+    }
+
+    /// Has a log go on in another section.
+    pub(crate) fn go_elsewhere(&self, log: Log) -> Result<()> {
+        let chosen = self.segments.borrow_mut().renew(log);
+        chosen.ok_or_else(|| self.refuse_section())
     }
 
     /// Keeps the places from being written that nodes lead to whose contents were cut off,

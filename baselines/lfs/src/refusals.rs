@@ -13,10 +13,13 @@ const BLOCKS: &str = "blocks";
 const SECTIONS: &str = "free sections";
 const NUMBERS: &str = "node numbers";
 const ATTRIBUTES: &str = "bytes of attributes of a file";
+/// Who holds what no more can be written to.
+const LOST: &str = "zones that have failed";
 const LEVELS: &str = "levels of the table of a directory";
 
 impl<P: Persist> Core<P> {
-    fn refuse(&self, limit: &'static str, why: impl FnOnce() -> NoSpace) -> Errno {
+    /// Notes that a limit was met.
+    pub(crate) fn refuse(&self, limit: &'static str, why: impl FnOnce() -> NoSpace) -> Errno {
         let now = self.sim.now();
         self.refusals.borrow_mut().note(now, limit, why);
         Errno::ENOSPC
@@ -31,7 +34,9 @@ impl<P: Persist> Core<P> {
             let used = counts.valid_blocks + counts.promised;
             let nodes = u64::from(counts.nodes).min(counts.valid_blocks);
             let reserved = blocks(counts.reserved_segments);
-            NoSpace::new(BLOCKS, 1, counts.user_blocks.saturating_sub(used), all)
+            let lost = self.segments.borrow().lost_blocks();
+            NoSpace::new(BLOCKS, 1, self.usable_blocks().saturating_sub(used), all)
+                .held(LOST, lost)
                 .held("data", counts.valid_blocks - nodes)
                 .held("nodes", nodes)
                 .held("files that may outgrow their inode", counts.promised)
@@ -45,7 +50,7 @@ impl<P: Persist> Core<P> {
         self.refuse(SECTIONS, || {
             let segments = self.segments.borrow();
             let all = self.geometry.sections();
-            let (mut logs, mut full, mut partial, mut empty) = (0, 0, 0, 0);
+            let (mut logs, mut full, mut partial, mut empty, mut lost) = (0, 0, 0, 0, 0);
             for section in 0..all {
                 let (mut valid, mut current) = (0, false);
                 for segment in segments.segments_of(section) {
@@ -53,6 +58,7 @@ impl<P: Persist> Core<P> {
                     current |= segments.is_current(segment);
                 }
                 let kind = match valid {
+                    _ if segments.is_lost(section) => &mut lost,
                     _ if current => &mut logs,
                     0 => &mut empty,
                     _ if valid == SEG_BLOCKS * self.geometry.segs_per_sec => &mut full,
@@ -62,6 +68,7 @@ impl<P: Persist> Core<P> {
             }
             let free = segments.free_sections().into();
             NoSpace::new(SECTIONS, 1, free, all.into())
+                .held(LOST, lost)
                 .held("logs that are written", logs)
                 .held("sections full of valid blocks", full)
                 .held("sections to be cleaned", partial)

@@ -8,6 +8,7 @@
 //! - A segment without held blocks that is not a log's is free; so is a section all of
 //!   whose segments are.
 //! - A block that was accounted for and not written yet counts as valid.
+//! - A section whose flash has failed is never free, and no log goes on in it.
 
 use crate::format::SEG_BLOCKS;
 use crate::format::checkpoint::LogAt;
@@ -61,6 +62,9 @@ pub(crate) struct Segments {
     fills: bool,
     /// The section that is being cleaned, in which no log goes on.
     pub(crate) cleaning: Option<u32>,
+    /// Sections that can be written no more, and blocks in them that are not valid.
+    lost: BTreeSet<u32>,
+    lost_blocks: u64,
 }
 
 /// The next block from `from` on that nobody holds.
@@ -92,6 +96,8 @@ impl Segments {
             reserved_sections: reserved_segments.div_ceil(geometry.segs_per_sec),
             fills,
             cleaning: None,
+            lost: BTreeSet::new(),
+            lost_blocks: 0,
             geometry,
         };
         (0..count as u32).for_each(|segment| segments.refresh(segment));
@@ -106,14 +112,37 @@ impl Segments {
             return;
         }
         self.used[index] = used;
+        let kept = !self.lost.contains(&self.section_of(segment));
         let section = &mut self.section_used[index / self.geometry.segs_per_sec as usize];
         if used {
-            self.free_sections -= u32::from(*section == 0);
+            self.free_sections -= u32::from(*section == 0 && kept);
             *section += 1;
         } else {
             *section -= 1;
-            self.free_sections += u32::from(*section == 0);
+            self.free_sections += u32::from(*section == 0 && kept);
         }
+    }
+
+    /// A section can be written no more.
+    pub(crate) fn lose(&mut self, section: u32) {
+        if !self.lost.insert(section) {
+            return;
+        }
+        self.free_sections -= u32::from(self.section_used[section as usize] == 0);
+        let blocks = self.segments_of(section);
+        let unused =
+            blocks.map(|segment| u64::from(SEG_BLOCKS) - u64::from(self.entry(segment).valid));
+        self.lost_blocks += unused.sum::<u64>();
+    }
+
+    /// Whether a section can be written no more.
+    pub(crate) fn is_lost(&self, section: u32) -> bool {
+        self.lost.contains(&section)
+    }
+
+    /// Blocks that nothing is in and nothing ever will be.
+    pub(crate) const fn lost_blocks(&self) -> u64 {
+        self.lost_blocks
     }
 
     /// Whether a log is written to this segment.
@@ -145,7 +174,7 @@ impl Segments {
                 used |= self.used[segment as usize];
                 self.entries[segment as usize].valid == 0 && !self.is_current(segment)
             });
-            empty && used
+            empty && used && !self.is_lost(section)
         };
         let sections: BTreeSet<u32> = self.touched.iter().map(|s| self.section_of(*s)).collect();
         sections
@@ -196,8 +225,10 @@ impl Segments {
         if !high_bit(&entry.map, at as usize) {
             set_high_bit(&mut entry.map, at as usize, true);
             entry.valid += 1;
+            let lost = self.is_lost(self.section_of(segment));
+            self.lost_blocks -= u64::from(lost);
         }
-        entry.time = time;
+        self.entries[segment as usize].time = time;
         self.changed.insert(segment);
     }
 
@@ -218,6 +249,8 @@ impl Segments {
         if high_bit(&entry.map, at as usize) {
             set_high_bit(&mut entry.map, at as usize, false);
             entry.valid -= 1;
+            let lost = self.is_lost(self.section_of(segment));
+            self.lost_blocks += u64::from(lost);
         }
         self.changed.insert(segment);
         self.touched.insert(segment);
@@ -295,7 +328,11 @@ impl Segments {
     fn choose(&self, log: Log) -> Option<LogAt> {
         let current = self.logs[log as usize].at.segment;
         let section = self.section_of(current);
-        let mut after = current + 1..self.segments_of(section).end;
+        let end = match self.is_lost(section) {
+            true => current + 1,
+            false => self.segments_of(section).end,
+        };
+        let mut after = current + 1..end;
         let free = after.find(|&segment| !self.used[segment as usize]);
         if let Some(segment) = free {
             return Some(LogAt::start_of(segment));
@@ -315,8 +352,10 @@ impl Segments {
         let section = self.section_of(self.logs[log as usize].at.segment);
         let sections = self.geometry.sections();
         let mut round = (section + 1..sections).chain(0..section);
-        let is_free =
-            |section| self.section_used[section as usize] == 0 && self.cleaning != Some(section);
+        let is_free = |section| {
+            let empty = self.section_used[section as usize] == 0;
+            empty && self.cleaning != Some(section) && !self.is_lost(section)
+        };
         let free = round.find(|&section| is_free(section))?;
         Some(LogAt::start_of(self.segments_of(free).start))
     }
@@ -340,8 +379,10 @@ impl Segments {
             let segments = (0..self.geometry.main_segments).filter(|&segment| {
                 let entry = self.entry(segment);
                 let room = usize::from(self.held_blocks[segment as usize]) < BLOCKS;
-                let kept =
-                    self.is_current(segment) || self.cleaning == Some(self.section_of(segment));
+                let section = self.section_of(segment);
+                let kept = self.is_current(segment)
+                    || self.cleaning == Some(section)
+                    || self.is_lost(section);
                 entry.valid > 0 && room && same(entry.log) && !kept
             });
             segments.min_by_key(|&segment| self.held_blocks[segment as usize])
@@ -366,7 +407,7 @@ impl Segments {
             self.held_blocks[index] = self.entries[index].valid;
             self.refresh(segment);
             let section = self.section_of(segment);
-            if self.section_used[section as usize] == 0 {
+            if self.section_used[section as usize] == 0 && !self.is_lost(section) {
                 freed.insert(section);
             }
         }
@@ -392,8 +433,15 @@ impl Segments {
             let count: u32 = held.iter().map(|byte| byte.count_ones()).sum();
             assert_eq!(count, u32::from(*blocks));
         }
-        let free = self.section_used.iter().filter(|used| **used == 0).count();
-        assert_eq!(free as u32, self.free_sections);
+        let sections = (0..).zip(&self.section_used);
+        let free = sections.filter(|(section, used)| **used == 0 && !self.is_lost(*section));
+        assert_eq!(free.count() as u32, self.free_sections);
+        let lost = self
+            .lost
+            .iter()
+            .flat_map(|section| self.segments_of(*section));
+        let lost = lost.map(|segment| u64::from(SEG_BLOCKS) - u64::from(self.entry(segment).valid));
+        assert_eq!(lost.sum::<u64>(), self.lost_blocks);
     }
 }
 

@@ -112,7 +112,7 @@ impl<Z: ZonedPort> MainZones<Z> {
         self.linear.flush().await.map_err(errno)
     }
 
-    /// Resets the zones of these blocks.
+    /// Resets the zones of these blocks, but for those that have failed.
     ///
     /// # Errors
     /// `EIO`.
@@ -127,7 +127,7 @@ impl<Z: ZonedPort> MainZones<Z> {
         let info = self.linear.port().zone(zone);
         info.is_some_and(|info| {
             let next = match info.state {
-                ZoneState::ReadOnly | ZoneState::Offline => None,
+                state if state.is_lost() => None,
                 // A log that begins a zone anew resets it.
                 _ if within == 0 => Some(0),
                 _ => Some(info.written()),
@@ -136,16 +136,19 @@ impl<Z: ZonedPort> MainZones<Z> {
         })
     }
 
+    /// Whether the zone of `addr` is read-only or offline.
+    pub fn is_lost(&self, addr: u32) -> bool {
+        let (zone, _) = self.place(addr);
+        let info = self.linear.port().zone(zone);
+        info.is_some_and(|info| info.state.is_lost())
+    }
+
     /// Whether `addr` lies before the write pointer of its zone. What a node leads to may
     /// not: the buffers of two zones reach the flash in any order.
     pub fn has(&self, addr: u32) -> bool {
         let (zone, within) = self.place(addr);
         let info = self.linear.port().zone(zone);
-        info.is_some_and(|info| {
-            info.kind == ZoneKind::Conventional
-                || info.state == ZoneState::ReadOnly
-                || within < info.written()
-        })
+        info.is_some_and(|info| info.kind == ZoneKind::Conventional || within < info.readable())
     }
 
     /// Resets zones of free sections, and finishes those that nobody writes any more.
@@ -154,18 +157,21 @@ impl<Z: ZonedPort> MainZones<Z> {
     /// `EIO`.
     pub async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
         for (section, used) in (0..).zip(uses) {
-            let (zone, _) = self.place(self.main + section * self.section);
+            let first = self.main + section * self.section;
+            let (zone, _) = self.place(first);
             let info = self.linear.port().zone(zone).ok_or(Errno::EIO)?;
             let action = match (used, info.state) {
                 _ if info.kind == ZoneKind::Conventional => None,
-                (_, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline) => None,
+                (_, state) if state == ZoneState::Empty || state.is_lost() => None,
                 (SectionUse::Free, _) => Some(ZoneAction::Reset),
                 (SectionUse::Kept, state) => state.is_active().then_some(ZoneAction::Finish),
                 (SectionUse::Open, _) => None,
             };
             if let Some(action) = action {
                 let done = self.linear.port().manage(zone, action).await;
-                done.map_err(|status| errno(status.into()))?;
+                if !self.is_lost(first) {
+                    done.map_err(|status| errno(status.into()))?;
+                }
             }
         }
         Ok(())
@@ -216,6 +222,10 @@ impl<Z: ZonedPort> Persist for Zoned<Z> {
 
     fn takes(&self, addr: u32) -> bool {
         self.main.takes(addr)
+    }
+
+    fn is_lost(&self, addr: u32) -> bool {
+        self.main.is_lost(addr)
     }
 
     fn has(&self, addr: u32) -> bool {

@@ -189,7 +189,8 @@ impl<P: ZonedPort> BlockPort for Linear<P> {
         Ok(done?)
     }
 
-    /// Resets the zones that lie in `extent` with all that is used of them.
+    /// Resets the zones that lie in `extent` with all that is used of them. Those that have
+    /// failed stay as they are.
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         let pieces = self.packing.pieces(extent);
         for piece in pieces.filter(|piece| piece.begins && piece.ends) {
@@ -197,7 +198,10 @@ impl<P: ZonedPort> BlockPort for Linear<P> {
             turn.take(1).await;
             let result = self.empty(piece.zone).await;
             turn.put(1);
-            result?;
+            let info = self.port.zone(piece.zone);
+            if info.is_none_or(|info| !info.state.is_lost()) {
+                result?;
+            }
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl persimmon::Zones for DriveImage<'_> {
 
     fn written(&self, zone: u32) -> u32 {
         let info = self.0.zones().and_then(|zones| zones.info(zone));
-        let sectors = info.map_or(0, |info| info.written());
+        let sectors = info.map_or(0, |info| info.readable());
         u32::try_from(sectors * SECTOR / BLOCK as u64).unwrap_or(u32::MAX)
     }
 }

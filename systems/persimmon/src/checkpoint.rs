@@ -2,7 +2,8 @@
 //! footer, so that the write pointer leads to it.
 //!
 //! Invariants: a checkpoint lies in one zone; a zone is reset only once a newer checkpoint
-//! is durable in the other one, so there is always a whole one.
+//! is durable in the other one, so there is always a whole one. Once one of them has failed,
+//! the other one is filled to its end, and that is the last checkpoint.
 //= dissertation 4.4
 
 use crate::format::{Footer, PER_DIRECTORY, Sums, ZONES_MAX, ZoneAt, encode_directory};
@@ -14,8 +15,8 @@ use lfs::Block;
 use nand::Payload;
 use ssd::Content;
 use std::cell::Cell;
-use units::{Origin, Placement};
-use vfs::{Errno, Result};
+use units::{NoSpace, Origin, Placement};
+use vfs::Result;
 
 /// Where the next checkpoint goes.
 pub(crate) struct Checkpoints {
@@ -74,11 +75,20 @@ impl Checkpoints {
         let blocks: Vec<Payload> = pack.into_iter().chain(tail).map(payload).collect();
         let len = blocks.len() as u32;
         if len > self.layout.zone_blocks {
-            return Err(Errno::ENOSPC);
+            let all = self.layout.zone_blocks.into();
+            let why = NoSpace::new("blocks of a zone of checkpoints", len.into(), all, all);
+            return Err(log.refuse(why));
         }
         let (old, mut written) = (self.turn.get(), self.written.get());
-        let fits = written[old] + len <= self.layout.zone_blocks;
+        let lost = |turn: usize| log.is_lost(CHECKPOINTS[turn]);
+        let fits = written[old] + len <= self.layout.zone_blocks && !lost(old);
         let turn = if fits { old } else { 1 - old };
+        if lost(turn) {
+            let failed = u64::from(lost(old)) + 1;
+            let why = NoSpace::new("zones of checkpoints", 1, 0, 2);
+            let why = why.held("zones that have failed", failed);
+            return Err(log.refuse(why.rest("the last checkpoints")));
+        }
         if !fits && written[turn] > 0 {
             // The last one is in the other zone.
             self.reset(log, turn).await?;
@@ -108,6 +118,7 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Empties a zone; one that has failed stays as it is, with older checkpoints.
     async fn reset<Z: ZonedPort>(&self, log: &Log<Z>, turn: usize) -> Result<()> {
         let zone = self.layout.blocks(CHECKPOINTS[turn]);
         let trim = log.linear().trim(extent(zone.start, zone.len()));

@@ -1,5 +1,6 @@
 //! What can be chosen, with where it comes from.
 
+use crate::format::Entries;
 use lfs::MountOptions;
 use units::Bytes;
 use vfs::Timestamp;
@@ -30,6 +31,14 @@ pub struct Options {
     pub memory: Option<Bytes>,
     /// Of the body.
     pub body: MountOptions,
+}
+
+impl Options {
+    /// Parts of the map in memory at most; none if all of them are.
+    pub(crate) fn parts(&self) -> Option<usize> {
+        let most = self.memory?;
+        Some(most.0 as usize / size_of::<Entries>())
+    }
 }
 
 impl Default for Options {

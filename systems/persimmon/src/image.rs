@@ -58,7 +58,7 @@ impl<'a, I: Zones + ?Sized> Shown<'a, I> {
     /// Why there is none.
     pub fn new(zones: &'a I) -> std::result::Result<Self, OpenError> {
         let medium = AtRest(zones);
-        let finding = pin!(find(&medium));
+        let finding = pin!(find(&medium, None));
         // Nothing in it waits, since a drive at rest answers at once.
         let state = match finding.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(state) => state?,

@@ -13,7 +13,7 @@
 use crate::config::{Options, Pages};
 use crate::format::{Entries, PER_CHUNK, Sums, blank, decode_page, encode_page};
 use crate::layout::{Layout, METADATA};
-use crate::map::{Map, victim};
+use crate::map::{Map, no_zone, victim};
 use crate::metrics::Metrics;
 use host::{BlockPort, Linear, Purpose, Who, ZonedPort};
 use lfs::{BLOCK, Block};
@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{Extent, Origin, Placement, SECTOR};
+use units::{Extent, NoSpace, Origin, Placement, SECTOR};
 use vfs::{Errno, Result};
 
 /// Most blocks of one batch with their pages: a command of 1 MiB.
@@ -83,6 +83,8 @@ pub(crate) struct Log<Z> {
     origin: Origin,
     map: RefCell<Map>,
     metrics: Cell<Metrics>,
+    /// The limit that was met and that nobody was told of.
+    refused: RefCell<Option<NoSpace>>,
 }
 
 impl<Z: ZonedPort> Log<Z> {
@@ -92,10 +94,7 @@ impl<Z: ZonedPort> Log<Z> {
         options: Options,
         mut map: Map,
     ) -> Self {
-        let parts = options
-            .memory
-            .map(|most| most.0 as usize / size_of::<Entries>());
-        map.limit(parts);
+        map.limit(options.parts());
         Self {
             linear,
             layout,
@@ -104,6 +103,7 @@ impl<Z: ZonedPort> Log<Z> {
             options,
             map: RefCell::new(map),
             metrics: Cell::default(),
+            refused: RefCell::default(),
         }
     }
 
@@ -206,6 +206,7 @@ impl<Z: ZonedPort> Log<Z> {
     /// Sees to it that the current zone has room for a block, its page, and a page before
     /// both where the zone begins.
     async fn ensure_zone(&self) -> Result<()> {
+        self.look_for_lost();
         let room = self.map.borrow().room();
         if room >= 2 {
             return Ok(());
@@ -219,7 +220,33 @@ impl<Z: ZonedPort> Log<Z> {
             // on its way to the flash.
             self.linear.flush().await.map_err(errno)?;
         }
-        self.map.borrow_mut().open().ok_or(Errno::ENOSPC)
+        let opened = self.map.borrow_mut().open();
+        opened.ok_or_else(|| self.refuse(no_zone(&self.map.borrow())))
+    }
+
+    /// Notes which limit was met.
+    pub(crate) fn refuse(&self, why: NoSpace) -> Errno {
+        self.refused.replace(Some(why));
+        Errno::ENOSPC
+    }
+
+    /// The limit that was met, if nobody was told.
+    pub(crate) fn take_refusal(&self) -> Option<NoSpace> {
+        self.refused.take()
+    }
+
+    /// Whether nothing can be written to a zone of the drive any more.
+    pub(crate) fn is_lost(&self, zone: u32) -> bool {
+        let info = self.linear.port().zone(zone);
+        info.is_some_and(|info| info.state.is_lost())
+    }
+
+    /// Looks which zones of metadata can be written no more.
+    fn look_for_lost(&self) {
+        for zone in 0..self.layout.metadata_zones {
+            let lost = self.is_lost(METADATA + zone);
+            self.map.borrow_mut().zones[zone as usize].lost = lost;
+        }
     }
 
     /// As many blocks as fit with their pages, and then the pages of `parts`.
@@ -348,41 +375,64 @@ impl<Z: ZonedPort> Log<Z> {
         Ok(())
     }
 
-    /// Moves what is valid out of a zone, and resets it.
+    /// Moves what is valid out of a zone, a batch at a time, and resets it.
     async fn empty(&self, zone: u32) -> Result<()> {
         let range = self.layout.metadata(zone);
-        let (mut blocks, mut parts) = (Vec::new(), BTreeSet::new());
         let all = self.map.borrow().pages().len() as u32;
+        let (mut moved, mut parts) = (Blocks::new(), BTreeSet::new());
+        self.count(|metrics| metrics.zones_cleaned += 1);
         for part in 0..all {
+            let entries = self.part(part).await?;
+            let first = part * PER_CHUNK as u32;
+            let here = (first..).zip(entries.iter().copied());
+            let here: Vec<(u32, u32)> = here.filter(|(_, addr)| range.contains(addr)).collect();
+            for batch in here.chunks(BATCH) {
+                moved.extend(self.read_batch(batch).await?);
+                if moved.len() >= BATCH {
+                    self.write_moved(&mut moved, &mut parts).await?;
+                }
+            }
+            // Those of blocks that were moved have moved too.
             if range.contains(&self.map.borrow().pages()[part as usize]) {
                 parts.insert(part);
             }
-            let entries = self.part(part).await?;
-            let first = part * PER_CHUNK as u32;
-            let here = (first..).zip(entries.iter());
-            let here = here.filter(|(_, addr)| range.contains(addr));
-            blocks.extend(here.map(|(index, addr)| (index, *addr)));
         }
-        self.count(|metrics| {
-            metrics.zones_cleaned += 1;
-            metrics.blocks_moved += blocks.len() as u64;
-        });
-        let who = self.who(Purpose::Metadata);
-        let mut moved = Blocks::new();
-        for (index, addr) in blocks {
-            let mut read = read_blocks(&self.linear, addr, 1, who).await?;
-            moved.extend(read.pop().map(|block| (index, block)));
-        }
-        let mut moved = moved.into_iter().peekable();
-        while moved.peek().is_some() || !parts.is_empty() {
-            self.ensure_zone().await?;
-            let slots = self.next_slots(&mut moved, &mut parts, Pages::Batched);
-            self.write(slots, Purpose::Metadata).await?;
+        while !moved.is_empty() || !parts.is_empty() {
+            self.write_moved(&mut moved, &mut parts).await?;
         }
         self.linear.flush().await.map_err(errno)?;
         let trim = self.linear.trim(extent(range.start, range.len()));
         trim.await.map_err(errno)?;
+        self.look_for_lost();
         self.map.borrow_mut().release(zone);
         Ok(())
+    }
+
+    /// Reads blocks with these numbers and addresses, those that lie side by side at once.
+    async fn read_batch(&self, batch: &[(u32, u32)]) -> Result<Blocks> {
+        let mut by_addr = batch.to_vec();
+        by_addr.sort_by_key(|(_, addr)| *addr);
+        let mut blocks = Blocks::new();
+        for run in by_addr.chunk_by(|one, next| one.1 + 1 == next.1) {
+            let who = self.who(Purpose::Metadata);
+            let read = read_blocks(&self.linear, run[0].1, run.len(), who).await?;
+            blocks.extend(run.iter().map(|(index, _)| *index).zip(read));
+        }
+        blocks.sort_by_key(|(index, _)| *index);
+        self.count(|metrics| metrics.blocks_moved += blocks.len() as u64);
+        Ok(blocks)
+    }
+
+    /// Writes blocks that were moved, and pages while there is room beside them.
+    async fn write_moved(&self, moved: &mut Blocks, parts: &mut BTreeSet<u32>) -> Result<()> {
+        let mut waiting = std::mem::take(moved).into_iter().peekable();
+        loop {
+            self.ensure_zone().await?;
+            let slots = self.next_slots(&mut waiting, parts, Pages::Batched);
+            self.write(slots, Purpose::Metadata).await?;
+            if waiting.peek().is_none() {
+                return Ok(());
+            }
+        }
     }
 }

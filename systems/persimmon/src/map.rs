@@ -5,6 +5,8 @@
 //!
 //! - A block of metadata, and a chunk page, is valid where the map leads to it, and nowhere
 //!   else; both count (the paper's artifact leaves pages out).
+//! - A zone whose flash has failed is neither chosen to be written nor emptied, and is
+//!   read while it can be.
 //! - A part of the map that is in memory says what its newest page says, so it can be let
 //!   go at any time.
 
@@ -12,6 +14,7 @@ use crate::format::{About, Entries, PER_CHUNK, ZONES_MAX, ZoneAt};
 use crate::layout::Layout;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use units::NoSpace;
 
 /// A zone of metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(crate) struct Zone {
     pub(crate) at: ZoneAt,
     /// Blocks that the map leads to.
     pub(crate) valid: u32,
+    /// Whether nothing can be written to it any more.
+    pub(crate) lost: bool,
 }
 
 impl Zone {
@@ -27,8 +32,14 @@ impl Zone {
         self.at.written.saturating_sub(self.valid)
     }
 
+    /// Whether it can be opened.
     const fn is_free(&self) -> bool {
-        self.at.epoch == 0
+        self.at.epoch == 0 && !self.lost
+    }
+
+    /// Whether blocks of it are led to, or may be.
+    const fn is_used(&self) -> bool {
+        self.at.epoch != 0
     }
 }
 
@@ -36,7 +47,7 @@ impl Zone {
 //= dissertation 4.3.3
 pub(crate) fn victim(zones: &[Zone], current: u32) -> Option<u32> {
     let zones = (0..).zip(zones);
-    let full = zones.filter(|(zone, state)| *zone != current && !state.is_free());
+    let full = zones.filter(|(zone, state)| *zone != current && state.is_used() && !state.lost);
     let gain = full.filter(|(_, state)| state.invalid() > 0);
     let most = gain.max_by_key(|(zone, state)| (state.invalid(), std::cmp::Reverse(*zone)));
     most.map(|(zone, _)| zone)
@@ -47,6 +58,30 @@ pub(crate) fn victim(zones: &[Zone], current: u32) -> Option<u32> {
 pub(crate) fn first_free(zones: &[Zone]) -> Option<u32> {
     let at = zones.iter().position(Zone::is_free)?;
     u32::try_from(at).ok()
+}
+
+/// Why there is no zone to open.
+pub(crate) fn no_zone(map: &Map) -> NoSpace {
+    let kinds = [
+        "zones that have failed",
+        "the zone that is written",
+        "zones full of valid metadata",
+        "zones that cleaning would gain less from than it takes",
+    ];
+    let kind_of = |(number, zone): (u32, &Zone)| match zone {
+        _ if zone.lost => Some(0),
+        _ if !zone.is_used() => None,
+        _ if number == map.current => Some(1),
+        _ if zone.invalid() == 0 => Some(2),
+        _ => Some(3),
+    };
+    let mut counts = [0; 4];
+    let found = (0..).zip(&map.zones).filter_map(kind_of);
+    found.for_each(|kind: usize| counts[kind] += 1);
+    let (free, all) = (map.free_zones().into(), map.zones.len() as u64);
+    let none = NoSpace::new("free zones of metadata", 1, free, all);
+    let holders = kinds.into_iter().zip(counts);
+    holders.fold(none, |why, (who, amount)| why.held(who, amount))
 }
 
 /// A part of the map in memory.
@@ -165,23 +200,17 @@ impl Map {
         self.pages[part as usize] = addr;
     }
 
-    /// Counts what is valid, once all parts that were ever written are in memory; none if
+    /// Counts what a part of which the page is at `page` leads to, and the page; none if
     /// something leads where nothing is.
-    pub(crate) fn settle(&mut self) -> Option<()> {
-        let parts = std::mem::take(&mut self.parts);
-        let entries = parts.values().flat_map(|part| part.entries.iter());
-        let pages = self.pages.clone();
-        let all: Vec<u32> = entries
-            .chain(&pages)
-            .copied()
-            .filter(|addr| *addr != 0)
-            .collect();
-        let sound = all.iter().all(|&addr| self.is_written(addr));
-        if sound {
-            all.into_iter().for_each(|addr| self.move_valid(0, addr));
+    pub(crate) fn count(&mut self, page: u32, entries: &Entries) -> Option<()> {
+        let all = entries.iter().copied().chain([page]);
+        for addr in all.filter(|addr| *addr != 0) {
+            if !self.is_written(addr) {
+                return None;
+            }
+            self.move_valid(0, addr);
         }
-        self.parts = parts;
-        sound.then_some(())
+        Some(())
     }
 
     /// A new page of a part was written to `addr`, with these addresses.
@@ -219,9 +248,11 @@ impl Map {
 
     /// Blocks that can still be written to the current zone.
     pub(crate) fn room(&self) -> u32 {
-        let at = self.zones.get(self.current as usize).map(|zone| zone.at);
-        let at = at.filter(|at| at.epoch != 0);
-        at.map_or(0, |at| self.layout.zone_blocks.saturating_sub(at.written))
+        let zone = self.zones.get(self.current as usize);
+        let zone = zone.filter(|zone| zone.is_used() && !zone.lost);
+        zone.map_or(0, |zone| {
+            self.layout.zone_blocks.saturating_sub(zone.at.written)
+        })
     }
 
     /// Zones that are free.
@@ -233,7 +264,7 @@ impl Map {
     pub(crate) fn about(&self, part: u32, old: u32) -> About {
         let mut bitmap = [0; ZONES_MAX / 8];
         for (zone, state) in self.zones.iter().enumerate() {
-            bitmap[zone / 8] |= u8::from(!state.is_free()) << (zone % 8);
+            bitmap[zone / 8] |= u8::from(state.is_used()) << (zone % 8);
         }
         let zone = self.layout.metadata_zone(old).filter(|_| old != 0);
         let state = zone.and_then(|zone| self.zones.get(zone as usize));
@@ -282,6 +313,7 @@ mod tests {
         Zone {
             at: ZoneAt { epoch, written },
             valid,
+            lost: false,
         }
     }
 

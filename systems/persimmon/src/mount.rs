@@ -12,7 +12,7 @@ use host::{BlockPort, Linear, Purpose, Who, ZonedPort};
 use lfs::{Block, Geometry, LfsFs, MainZones, Recovery, Turns};
 use nand::Payload;
 use sim::Sim;
-use ssd::{Content, IoError, ZoneAction, ZoneLimits, ZoneState, ZoneStatus};
+use ssd::{Content, IoError, ZoneAction, ZoneLimits, ZoneStatus};
 use units::{Origin, Placement, SECTOR};
 use vfs::{Errno, Result};
 
@@ -57,11 +57,7 @@ impl<Z: ZonedPort> Medium for Powered<'_, Z> {
 
     fn written(&self, zone: u32, zone_blocks: u32) -> u32 {
         let info = self.linear.port().zone(zone);
-        let written = info.map_or(0, |info| match info.state {
-            // How far it was written is not told; nothing more is.
-            ZoneState::ReadOnly => info.capacity,
-            _ => info.written(),
-        });
+        let written = info.map_or(0, |info| info.readable());
         let blocks = written * SECTOR / lfs::BLOCK as u64;
         u32::try_from(blocks).unwrap_or(u32::MAX).min(zone_blocks)
     }
@@ -171,7 +167,7 @@ pub async fn mount<Z: ZonedPort>(
         linear: &linear,
         origin,
     };
-    let state = find(&powered).await?;
+    let state = find(&powered, options.parts()).await?;
     let main = MainZones::new(linear.clone(), &state.found.geometry);
     let strategy = Appended {
         main,

@@ -7,6 +7,7 @@ use host::{Purpose, Who, ZonedPort};
 use lfs::{Block, MainZones, Pack, Persist, SectionUse, Table, Turns};
 use nand::Payload;
 use std::collections::BTreeMap;
+use units::NoSpace;
 use vfs::Result;
 
 /// Persimmon: tables are appended to zones of metadata, checkpoints to two zones in turn.
@@ -86,8 +87,16 @@ impl<Z: ZonedPort> Persist for Appended<Z> {
         self.main.takes(addr)
     }
 
+    fn is_lost(&self, addr: u32) -> bool {
+        self.main.is_lost(addr)
+    }
+
     fn has(&self, addr: u32) -> bool {
         self.main.has(addr)
+    }
+
+    fn take_refusal(&self) -> Option<NoSpace> {
+        self.log.take_refusal()
     }
 
     async fn settle(&self, uses: &[SectionUse]) -> Result<()> {

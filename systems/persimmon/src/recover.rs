@@ -21,7 +21,6 @@ use crate::layout::{CHECKPOINTS, Layout};
 use crate::map::Map;
 use lfs::{Block, Found, Geometry, Pack, SuperError};
 use ssd::ZoneLimits;
-use std::ops::Range;
 use vfs::{Errno, Result};
 
 /// Blocks that are read at once where many are.
@@ -164,8 +163,11 @@ async fn superblock<M: Medium>(
     Err(error.map_or(OpenError::Record, OpenError::Super))
 }
 
-/// The last state on a drive.
-pub(crate) async fn find<M: Medium>(medium: &M) -> std::result::Result<State, OpenError> {
+/// The last state on a drive, with so many parts of the map in memory at most.
+pub(crate) async fn find<M: Medium>(
+    medium: &M,
+    parts: Option<usize>,
+) -> std::result::Result<State, OpenError> {
     let (geometry, layout, sums) = superblock(medium).await?;
     let mut best: Option<(usize, Checkpoint)> = None;
     let mut written = [0; 2];
@@ -183,7 +185,9 @@ pub(crate) async fn find<M: Medium>(medium: &M) -> std::result::Result<State, Op
     }
     let (turn, checkpoint) = best.ok_or(OpenError::Checkpoint)?;
     let known = (&checkpoint.footer, &checkpoint.pages[..]);
-    let map = map(medium, (layout, sums), geometry.tables(), known).await?;
+    let mut empty = Map::new(layout, geometry.tables());
+    empty.limit(parts);
+    let map = map(medium, sums, empty, known).await?;
     let found = Found {
         geometry,
         pack: checkpoint.pack,
@@ -200,14 +204,14 @@ pub(crate) async fn find<M: Medium>(medium: &M) -> std::result::Result<State, Op
     })
 }
 
-/// The map of these blocks of F2FS, as a checkpoint has it, with what was appended since.
+/// An empty map becomes what a checkpoint has, with what was appended since.
 pub(crate) async fn map<M: Medium>(
     medium: &M,
-    (layout, sums): (Layout, Sums),
-    blocks: Range<u32>,
+    sums: Sums,
+    mut map: Map,
     (footer, pages): (&Footer, &[u32]),
 ) -> std::result::Result<Map, OpenError> {
-    let mut map = Map::new(layout, blocks);
+    let layout = *map.layout();
     let parts = map.pages().len();
     if pages.len() < parts {
         return Err(OpenError::Map);
@@ -238,9 +242,8 @@ pub(crate) async fn map<M: Medium>(
         }
     }
     for part in 0..parts as u32 {
-        load(medium, sums, &mut map, part).await?;
+        count(medium, sums, &mut map, part).await?;
     }
-    map.settle().ok_or(OpenError::Map)?;
     Ok(map)
 }
 
@@ -256,16 +259,20 @@ async fn read_all<M: Medium>(medium: &M, addr: u32, count: u32) -> Vec<Box<Block
     blocks
 }
 
-/// Brings a part to memory that was not found behind the checkpoint.
-async fn load<M: Medium>(
+/// Counts what a part leads to, which is read if it is not in memory.
+async fn count<M: Medium>(
     medium: &M,
     sums: Sums,
     map: &mut Map,
     part: u32,
 ) -> std::result::Result<(), OpenError> {
     let addr = map.pages()[part as usize];
-    if addr == 0 || map.part(part).is_some() {
+    if addr == 0 {
         return Ok(());
+    }
+    let known = map.part(part).copied();
+    if let Some(entries) = known {
+        return map.count(addr, &entries).ok_or(OpenError::Map);
     }
     if !map.is_written(addr) {
         return Err(OpenError::Map);
@@ -273,7 +280,9 @@ async fn load<M: Medium>(
     let block = one(medium, addr).await?;
     let page = decode_page(&block, sums);
     let page = page.filter(|(about, _)| u32::from(about.index) == part);
-    map.keep(part, page.ok_or(OpenError::Map)?.1);
+    let (_, entries) = page.ok_or(OpenError::Map)?;
+    map.count(addr, &entries).ok_or(OpenError::Map)?;
+    map.keep(part, entries);
     Ok(())
 }
 

@@ -278,13 +278,8 @@ async fn find_all<Z: ZonedPort>(sim: Sim, port: Z, options: Options, known: Rc<R
     };
     let (footer, pages) = known.borrow().checkpoint.clone().unwrap();
     let blocks = FIRST..FIRST + COUNT;
-    let found = map(
-        &powered,
-        (layout, sums()),
-        blocks.clone(),
-        (&footer, &pages[..]),
-    )
-    .await;
+    let empty = Map::new(layout, blocks.clone());
+    let found = map(&powered, sums(), empty, (&footer, &pages[..])).await;
     let found = found.unwrap();
     found.check();
     let log = Log::new(linear.clone(), (layout, sums()), options, found);

@@ -1,13 +1,13 @@
 //! F2FS on zones that lose what was not flushed, each by itself, and that fail.
 
 use crate::bench::eager;
-use host::{RamZones, ZonesAtRest};
+use host::{RamZones, ZonedPort, ZonesAtRest};
 use lfs::{Image, LfsFs, MkfsOptions, MountOptions, Recovery, Zoned};
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
-use ssd::ZoneLimits;
-use units::Bytes;
-use vfs::{Access, Clock, Compute, OpenFlags, Process, Source, Vfs};
+use ssd::{ZoneLimits, ZoneState};
+use units::{Bytes, NoSpace};
+use vfs::{Access, Body, Clock, Compute, Errno, OpenFlags, Process, Source, Vfs};
 
 type Fs = LfsFs<Zoned<RamZones>>;
 
@@ -159,4 +159,167 @@ type Contents = std::collections::BTreeMap<u64, Payload>;
 /// Whether the places of checkpoints have other contents.
 fn changed(before: &Contents, after: &Contents) -> bool {
     (512..3 * 512).any(|at| before.get(&at) != after.get(&at))
+}
+
+/// Zones of the logs in one of these states.
+fn in_state(port: &RamZones, wanted: impl Fn(ZoneState) -> bool) -> Vec<u32> {
+    let zones = limits().conventional..limits().zones;
+    let state = |zone: u32| port.zone(zone).expect("it is one of them").state;
+    zones.filter(|&zone| wanted(state(zone))).collect()
+}
+
+/// Fails zones, every other one so that it can still be read.
+fn fail(port: &RamZones, zones: &[u32]) {
+    let states = [ZoneState::ReadOnly, ZoneState::Offline];
+    for (zone, state) in zones.iter().zip(states.into_iter().cycle()) {
+        port.fail(*zone, state);
+    }
+}
+
+/// Makes files until there is no space; gives how many were made.
+async fn fill(process: &Process<Fs>) -> u64 {
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+    for number in 0.. {
+        let path = format!("/fill{number}");
+        let fd = process.open(path.as_bytes(), flags, 0o600).await.unwrap();
+        let (pattern, len) = (number, 300_000);
+        let written = process.write(fd, Source::Fill { pattern, len }).await;
+        process.close(fd).await.unwrap();
+        if written != Ok(len) {
+            let said = written.map_or_else(Some, |_| None);
+            assert!(said.is_none_or(|error| error == Errno::ENOSPC), "{said:?}");
+            return number;
+        }
+    }
+    unreachable!("it is full at some time")
+}
+
+fn held(why: &NoSpace, who: &str) -> u64 {
+    let mut holders = why.held_by.iter();
+    holders.find(|h| h.who == who).map_or(0, |h| h.amount)
+}
+
+#[test]
+fn zones_that_have_failed_are_not_chosen_and_are_named_where_space_runs_out() {
+    let port = on(made(), |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        let before = vfs.statfs().await.unwrap().blocks_free;
+        let empty = in_state(&port, |state| state == ZoneState::Empty);
+        // Those that logs would take next, too.
+        fail(&port, &empty[..12]);
+        make(&process, b"/first", 7, true).await;
+        process.sync().await.unwrap();
+        let after = vfs.statfs().await.unwrap().blocks_free;
+        assert!((12 * 512..13 * 512).contains(&(before - after)));
+        assert!(fill(&process).await > 20);
+        let why = vfs.body().refusals().last().cloned().expect("it is full");
+        assert_eq!(held(&why, "zones that have failed"), 12 * 512, "{why}");
+        for number in 0..10 {
+            let path = format!("/fill{number}");
+            process.unlink(path.as_bytes()).await.unwrap();
+        }
+        make(&process, b"/last", 9, true).await;
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    let left = rested(&port);
+    assert_eq!(lfs::check(&AtRest(&left)), []);
+    on(left, |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        assert!(holds(&process, b"/first", 7).await && holds(&process, b"/last", 9).await);
+        fill(&process).await;
+        let why = vfs.body().refusals().last().cloned().expect("it is full");
+        assert_eq!(held(&why, "zones that have failed"), 12 * 512, "{why}");
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+}
+
+/// Zones of logs fail between two calls: nothing is lost, and what is forced to the zones
+/// that logs go on in is found.
+#[test]
+fn logs_leave_zones_that_fail_and_what_is_forced_then_is_found() {
+    let port = on(made(), |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        make(&process, b"/first", 1, true).await;
+        process.sync().await.unwrap();
+        // The chain of nodes goes on in a zone that fails now.
+        make(&process, b"/second", 2, true).await;
+        let open = in_state(&port, ZoneState::is_active);
+        assert!(open.len() > 3, "{open:?}");
+        let mut open = open.iter();
+        open.for_each(|&zone| port.fail(zone, ZoneState::ReadOnly));
+        for number in 0..5 {
+            let path = format!("/forced{number}");
+            make(&process, path.as_bytes(), 3 + number, true).await;
+        }
+    });
+    let left = port.after_cut(&mut Seed(1).stream("cut"), |_, _, _| 0);
+    let port = on(left, |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        assert!(holds(&process, b"/first", 1).await && holds(&process, b"/second", 2).await);
+        for number in 0..5 {
+            let path = format!("/forced{number}");
+            assert!(holds(&process, path.as_bytes(), 3 + number).await, "{path}");
+        }
+        make(&process, b"/later", 9, true).await;
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
+}
+
+/// Zones that are full fail: what is in them is read while it can be, and freed without a
+/// reset.
+#[test]
+fn what_is_in_zones_that_have_failed_is_read_and_removed() {
+    let port = on(made(), |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        for number in 0..300 {
+            let path = format!("/{number}");
+            make(&process, path.as_bytes(), number, false).await;
+        }
+        process.sync().await.unwrap();
+        let full = in_state(&port, |state| state == ZoneState::Full);
+        assert!(full.len() > 3, "{full:?}");
+        full.iter()
+            .for_each(|&zone| port.fail(zone, ZoneState::ReadOnly));
+        for number in 0..300 {
+            let path = format!("/{number}");
+            assert!(holds(&process, path.as_bytes(), number).await);
+            process.unlink(path.as_bytes()).await.unwrap();
+        }
+        process.sync().await.unwrap();
+        make(&process, b"/new", 1, true).await;
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
+}
+
+/// Nothing can be written, so a mount that has to write ends with the limit.
+#[test]
+fn a_mount_without_a_zone_for_its_logs_says_why() {
+    let port = on(made(), |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        make(&root(&vfs), b"/first", 1, true).await;
+    });
+    on(rested(&port), |sim, port| async move {
+        let all = in_state(&port, |_| true);
+        all.iter()
+            .for_each(|&zone| port.fail(zone, ZoneState::ReadOnly));
+        let mounted = lfs::mount_zones(&sim, &port, MountOptions::default()).await;
+        let said = mounted.err().map(|error| error.to_string());
+        let said = said.unwrap_or_default();
+        assert!(
+            said.contains("free sections: 1 asked for, 0 of 48 free"),
+            "{said}"
+        );
+        assert!(said.contains("zones that have failed (48)"), "{said}");
+    });
 }

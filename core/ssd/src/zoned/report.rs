@@ -50,6 +50,16 @@ impl ZoneInfo {
             None => 0,
         }
     }
+
+    /// Sectors from its start on that may have data: all of a read-only zone too, since how
+    /// far it was written is not told any more.
+    #[must_use]
+    pub fn readable(&self) -> u64 {
+        match self.state {
+            ZoneState::ReadOnly => self.capacity,
+            _ => self.written(),
+        }
+    }
 }
 
 /// What the zones of a drive allow. Lengths are in sectors of 512 bytes.

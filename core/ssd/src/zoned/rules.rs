@@ -55,6 +55,12 @@ impl ZoneState {
         self.is_open() || matches!(self, Closed)
     }
 
+    /// Whether nothing can be written to it any more, not even after a reset.
+    #[must_use]
+    pub const fn is_lost(self) -> bool {
+        matches!(self, ReadOnly | Offline)
+    }
+
     /// Name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -82,7 +82,7 @@ impl Zones for AtRest {
     }
 
     fn written(&self, zone: u32) -> u32 {
-        let written = self.0.zone(zone).map_or(0, |info| info.written());
+        let written = self.0.zone(zone).map_or(0, |info| info.readable());
         (written * SECTOR / lfs::BLOCK as u64) as u32
     }
 }

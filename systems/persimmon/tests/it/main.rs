@@ -1,4 +1,6 @@
-//! Persimmon through its public verbs, on the drive itself.
+//! Persimmon through its public verbs, on the drive itself and on zones in memory.
 
 mod bench;
 mod cuts;
+mod failing;
+mod memory;
