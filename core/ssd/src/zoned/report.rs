@@ -18,7 +18,7 @@ pub enum ZoneKind {
 }
 
 /// The descriptor of a zone. Addresses and lengths are in sectors of 512 bytes.
-//= zns 3.4.2.2.1
+//= zns 3.4.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneInfo {
     /// Its number.
@@ -63,7 +63,7 @@ impl ZoneInfo {
 }
 
 /// What the zones of a drive allow. Lengths are in sectors of 512 bytes.
-//= zns 4.1.5.1
+//= zns 4.1.5
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneLimits {
     /// Zones, conventional ones included.

@@ -9,7 +9,7 @@
 //! within the capacity: that is arithmetic, and is done where addresses are known.
 
 /// State of a zone that is written in order.
-//= zns 2.3
+//= zns 2.1.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneState {
     /// Nothing is written.
@@ -285,7 +285,7 @@ const OFFLINE: Rule = Rule::Refuse(ZoneStatus::ZoneIsOffline);
 
 /// By event, then by state: what follows. A zone of any state may fail; a finish takes
 /// no resource, since the zone holds none afterwards.
-//= zns 2.3
+//= zns 2.1.1
 //= zns 3.4.3
 #[rustfmt::skip]
 const TABLE: [[Rule; 7]; 12] = [
@@ -375,7 +375,7 @@ mod tests {
         page
     }
 
-    //= zns 2.3
+    //= zns 2.1.1
     //= zns 3.1.2
     //= zns 3.4.3
     #[test]

@@ -214,7 +214,7 @@ impl Zoned {
     }
 
     /// Checks a write and moves the write pointer, in one instant.
-    //= zns 2.3
+    //= zns 2.1.1
     fn accept(&self, zone: u32, at: Option<u32>, len: u32) -> Result<u32, ZoneStatus> {
         let mut table = self.table.borrow_mut();
         let entry = &table.zones[zone as usize];
