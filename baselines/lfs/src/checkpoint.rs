@@ -24,7 +24,7 @@ use crate::fs::{Core, File, Since, number};
 use crate::inplace::runs;
 use crate::nat::Nat;
 use crate::nodes::NodeBuf;
-use crate::persist::{Log, Pack, Persist, Table};
+use crate::persist::{Log, MainArea, Pack, Persist, Table};
 use host::Purpose;
 use nand::Payload;
 use std::collections::BTreeSet;
@@ -90,7 +90,7 @@ impl<P: Persist> Core<P> {
         let (writes, who) = (runs(placed), self.who(purpose));
         let each = writes
             .iter()
-            .map(|(addr, run)| self.persist.write(*addr, run, log, who));
+            .map(|(addr, run)| self.persist.main().write(*addr, run, log, who));
         let done: Result<Vec<()>> = sim::join_all(each.collect()).await.into_iter().collect();
         self.noted(done).map(drop)
     }
@@ -196,7 +196,7 @@ impl<P: Persist> Core<P> {
             return self.force_all().await;
         }
         drop(chain);
-        let done = self.persist.flush().await;
+        let done = self.persist.main().flush().await;
         self.noted(done)
     }
 
@@ -207,7 +207,7 @@ impl<P: Persist> Core<P> {
         let _alone = self.alone().await;
         self.ensure_sound()?;
         if self.settled.get() >= wanted {
-            let done = self.persist.flush().await;
+            let done = self.persist.main().flush().await;
             return self.noted(done);
         }
         self.checkpoint(false).await
@@ -260,6 +260,7 @@ impl<P: Persist> Core<P> {
             for section in freed {
                 let first = section * self.geometry.segs_per_sec;
                 self.persist
+                    .main()
                     .discard(self.geometry.addr_of(first, 0), blocks)
                     .await?;
             }

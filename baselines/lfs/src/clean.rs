@@ -15,7 +15,7 @@
 use crate::format::{SEG_BLOCKS, node, path};
 use crate::fs::Core;
 use crate::nodes::NodeBuf;
-use crate::persist::{Log, Persist};
+use crate::persist::{Log, MainArea, Persist};
 use host::Purpose;
 use nand::Payload;
 use std::rc::Rc;
@@ -330,7 +330,7 @@ impl<P: Persist> Core<P> {
         }
         let mut page = [Payload::Zero];
         let who = self.who(Purpose::Data);
-        self.persist.read(addr, &mut page, who).await?;
+        self.persist.main().read(addr, &mut page, who).await?;
         let [now] = page;
         let page = DirtyPage {
             index: 0,

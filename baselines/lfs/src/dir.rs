@@ -8,7 +8,7 @@ use crate::format::dentry::{self, Entry, IN_BLOCK, IN_INODE, LEVELS, Shape};
 use crate::format::{BLOCK, Block, NEW_ADDR, blank, node};
 use crate::fs::{Core, File, damaged, number};
 use crate::nodes::Found;
-use crate::persist::Persist;
+use crate::persist::{MainArea, Persist};
 use host::Purpose;
 use nand::Payload;
 use std::cell::{Cell, RefCell};
@@ -129,7 +129,7 @@ impl<P: Persist> Core<P> {
             _ => {
                 let mut payload = [Payload::Zero];
                 let who = self.who(Purpose::Directory);
-                self.persist.read(addr, &mut payload, who).await?;
+                self.persist.main().read(addr, &mut payload, who).await?;
                 if !payload[0].copy_to(0, &mut bytes[..]) {
                     return Err(Errno::EIO);
                 }

@@ -3,7 +3,7 @@
 use crate::inplace::InPlace;
 use crate::mkfs::{MkfsError, MkfsOptions, format};
 use crate::mount::{MountError, MountOptions, mount_with};
-use crate::persist::{Log, Pack, Persist, SectionUse, Table};
+use crate::persist::{Log, MainArea, Pack, Persist, SectionUse, Table};
 use crate::zones::{Zoned, linear, open_zones};
 use crate::{Block, LfsFs, Recovery};
 use host::{DrivePort, Who, ZonedPort};
@@ -20,6 +20,12 @@ pub enum OnDrive<P: DrivePort> {
 }
 
 impl<P: DrivePort> Persist for OnDrive<P> {
+    type Main = Self;
+
+    fn main(&self) -> &Self {
+        self
+    }
+
     async fn read_table(&self, table: Table) -> Result<Box<Block>> {
         match self {
             Self::Blocks(on) => on.read_table(table).await,
@@ -40,60 +46,62 @@ impl<P: DrivePort> Persist for OnDrive<P> {
             Self::Zones(on) => on.commit(pack).await,
         }
     }
+}
 
+impl<P: DrivePort> MainArea for OnDrive<P> {
     async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
         match self {
             Self::Blocks(on) => on.read(addr, blocks, who).await,
-            Self::Zones(on) => on.read(addr, blocks, who).await,
+            Self::Zones(on) => on.main().read(addr, blocks, who).await,
         }
     }
 
     async fn write(&self, addr: u32, blocks: &[Payload], log: Log, who: Who) -> Result<()> {
         match self {
             Self::Blocks(on) => on.write(addr, blocks, log, who).await,
-            Self::Zones(on) => on.write(addr, blocks, log, who).await,
+            Self::Zones(on) => on.main().write(addr, blocks, log, who).await,
         }
     }
 
     async fn flush(&self) -> Result<()> {
         match self {
             Self::Blocks(on) => on.flush().await,
-            Self::Zones(on) => on.flush().await,
+            Self::Zones(on) => on.main().flush().await,
         }
     }
 
     async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
         match self {
             Self::Blocks(on) => on.discard(addr, blocks).await,
-            Self::Zones(on) => on.discard(addr, blocks).await,
+            Self::Zones(on) => on.main().discard(addr, blocks).await,
         }
     }
 
     fn takes(&self, addr: u32) -> bool {
         match self {
             Self::Blocks(on) => on.takes(addr),
-            Self::Zones(on) => on.takes(addr),
+            Self::Zones(on) => on.main().takes(addr),
         }
     }
 
     fn is_lost(&self, addr: u32) -> bool {
         match self {
             Self::Blocks(on) => on.is_lost(addr),
-            Self::Zones(on) => on.is_lost(addr),
+            Self::Zones(on) => on.main().is_lost(addr),
         }
     }
 
     fn has(&self, addr: u32) -> bool {
         match self {
             Self::Blocks(on) => on.has(addr),
-            Self::Zones(on) => on.has(addr),
+            Self::Zones(on) => on.main().has(addr),
         }
     }
 
     async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
         match self {
             Self::Blocks(on) => on.settle(uses).await,
-            Self::Zones(on) => on.settle(uses).await,
+            Self::Zones(on) => on.main().settle(uses).await,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::format::{BLOCK, NEW_ADDR};
 use crate::fs::{Core, File, damaged};
 use crate::inplace::runs;
 use crate::nodes::{Found, NodeBuf};
-use crate::persist::{Log, Persist};
+use crate::persist::{Log, MainArea, Persist};
 use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
@@ -102,7 +102,10 @@ impl<P: Persist> Core<P> {
                     len += 1;
                 }
                 let part = &mut pages[at..at + len];
-                self.persist.read(addr, part, Self::owner_of(file)).await?;
+                self.persist
+                    .main()
+                    .read(addr, part, Self::owner_of(file))
+                    .await?;
             }
             at += len;
         }
@@ -216,7 +219,7 @@ impl<P: Persist> Core<P> {
         let writes = runs(placed.iter().cloned());
         let each = writes
             .iter()
-            .map(|(addr, run)| self.persist.write(*addr, run, log, who));
+            .map(|(addr, run)| self.persist.main().write(*addr, run, log, who));
         let done: Result<Vec<()>> = sim::join_all(each.collect()).await.into_iter().collect();
         let done = self.noted(done);
         // What had a place was written all the same: others go on behind it.

@@ -12,7 +12,7 @@ use crate::format::summary::Owner;
 use crate::format::superblock::Geometry;
 use crate::nat::Nat;
 use crate::nodes::{NodeBuf, NodeCache};
-use crate::persist::{Log, Persist};
+use crate::persist::{Log, MainArea, Persist};
 use crate::segments::{Given, Segments};
 use host::{Purpose, Who};
 use sim::{Permit, Semaphore, Sim};
@@ -284,7 +284,7 @@ impl<P: Persist> Core<P> {
     pub(crate) fn look_for_lost(&self) {
         for section in 0..self.geometry.sections() {
             let first = section * self.geometry.segs_per_sec;
-            if self.persist.is_lost(self.geometry.addr_of(first, 0)) {
+            if self.persist.main().is_lost(self.geometry.addr_of(first, 0)) {
                 self.segments.borrow_mut().lose(section);
             }
         }
@@ -296,7 +296,7 @@ impl<P: Persist> Core<P> {
         let mut given = None;
         loop {
             let next = segments.next_of(log);
-            if !self.persist.is_lost(next) {
+            if !self.persist.main().is_lost(next) {
                 given = segments.give(log, owner, self.elapsed());
                 break;
             }

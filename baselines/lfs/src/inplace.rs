@@ -8,7 +8,7 @@
 use crate::format::checkpoint::Head;
 use crate::format::superblock::{Geometry, SuperError};
 use crate::format::{BLOCK, Block, SEG_BLOCKS, blank};
-use crate::persist::{Found, Log, Pack, Persist, Table};
+use crate::persist::{Found, Log, MainArea, Pack, Persist, Table};
 use crate::turns::Turns;
 use host::{BlockPort, Purpose, Who};
 use nand::Payload;
@@ -237,6 +237,12 @@ impl<P: BlockPort> InPlace<P> {
 }
 
 impl<P: BlockPort> Persist for InPlace<P> {
+    type Main = Self;
+
+    fn main(&self) -> &Self {
+        self
+    }
+
     async fn read_table(&self, table: Table) -> Result<Box<Block>> {
         let at = self.turns.newest(table);
         let read = read_block(&self.port, at, self.who_of(table));
@@ -277,7 +283,9 @@ impl<P: BlockPort> Persist for InPlace<P> {
         self.turn.set(turn);
         Ok(stamp)
     }
+}
 
+impl<P: BlockPort> MainArea for InPlace<P> {
     async fn read(&self, addr: u32, mut blocks: &mut [Payload], who: Who) -> Result<()> {
         let extent = extent(addr, blocks.len());
         self.port

@@ -79,7 +79,7 @@ pub use fs::{LfsFs, Private};
 pub use inplace::{InPlace, OpenError};
 pub use mkfs::{Areas, Blocks, MkfsError, MkfsOptions, format, mkfs, table_segments};
 pub use mount::{MountError, MountOptions, mount, mount_with};
-pub use persist::{Found, Log, Pack, Persist, SectionUse, Table};
+pub use persist::{Found, Log, MainArea, Pack, Persist, SectionUse, Table};
 pub use recover::Recovery;
 pub use turns::Turns;
 pub use zones::{MainZones, Zoned, conventional_zones, linear, packing};

@@ -12,7 +12,7 @@ use crate::format::{SEG_BLOCKS, high_bit, node};
 use crate::fs::{Core, Counts, LfsFs, Parts, Settings};
 use crate::inplace::{InPlace, OpenError};
 use crate::nat::Nat;
-use crate::persist::{Found, Log, Pack, Persist, SectionUse, Table};
+use crate::persist::{Found, Log, MainArea, Pack, Persist, SectionUse, Table};
 use crate::recover::Recovery;
 use crate::segments::{Segments, Writing};
 use host::{BlockPort, Purpose, Who};
@@ -161,6 +161,7 @@ async fn node_owners<S: Persist>(
         }
         let mut page = [Payload::Zero];
         persist
+            .main()
             .read(geometry.addr_of(segment, at), &mut page, who)
             .await?;
         let mut bytes = crate::format::blank();
@@ -291,7 +292,7 @@ impl<S: Persist> Core<S> {
         let mut left = false;
         for log in Log::ALL {
             let addr = self.segments.borrow().next_of(log);
-            if !self.persist.takes(addr) {
+            if !self.persist.main().takes(addr) {
                 self.go_elsewhere(log)?;
                 left = true;
             }
@@ -300,7 +301,7 @@ impl<S: Persist> Core<S> {
         for &section in torn {
             uses[section as usize] = SectionUse::Open;
         }
-        self.persist.settle(&uses).await?;
+        self.persist.main().settle(&uses).await?;
         Ok(left)
     }
 }

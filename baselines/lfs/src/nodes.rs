@@ -9,7 +9,7 @@ use crate::format::node;
 use crate::format::path::{self, Step, Way};
 use crate::format::{Block, NEW_ADDR};
 use crate::fs::{Core, damaged};
-use crate::persist::Persist;
+use crate::persist::{MainArea, Persist};
 use host::Purpose;
 use nand::Payload;
 use sim::{Semaphore, Sim};
@@ -147,6 +147,7 @@ impl<P: Persist> Core<P> {
         };
         let read = self
             .persist
+            .main()
             .read(entry.addr, &mut payload, self.who(purpose));
         read.await?;
         let mut bytes = crate::format::blank();

@@ -178,28 +178,9 @@ pub enum SectionUse {
     Open,
 }
 
-/// A strategy.
+/// Where contents and nodes are written, in sections.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
-pub trait Persist: 'static {
-    /// The version of a block of a table that counts, or one that was written since.
-    ///
-    /// # Errors
-    /// `EIO`.
-    async fn read_table(&self, table: Table) -> Result<Box<Block>>;
-
-    /// Writes new versions of blocks of tables.
-    ///
-    /// # Errors
-    /// `EIO`.
-    async fn write_tables(&self, blocks: Vec<(Table, Box<Block>)>) -> Result<()>;
-
-    /// Makes `pack`, and all that was written before, the state that a mount finds; gives
-    /// what nodes carry that are written from now on.
-    ///
-    /// # Errors
-    /// `EIO`: then nothing may be written any more.
-    async fn commit(&self, pack: Pack) -> Result<u64>;
-
+pub trait MainArea: 'static {
     /// Reads blocks of the main area from `addr` on.
     ///
     /// # Errors
@@ -243,12 +224,6 @@ pub trait Persist: 'static {
         true
     }
 
-    /// Which limit a verb met that has failed with `ENOSPC`, the first time that this is
-    /// asked.
-    fn take_refusal(&self) -> Option<NoSpace> {
-        None
-    }
-
     /// Brings the medium in line with what recovery has found, of which `uses` says what
     /// each section is. Nothing was written before since the mount.
     ///
@@ -257,5 +232,40 @@ pub trait Persist: 'static {
     async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
         let _ = uses;
         Ok(())
+    }
+}
+
+/// A strategy.
+#[allow(async_fn_in_trait, reason = "a simulation is one thread")]
+pub trait Persist: 'static {
+    /// What its main area is written to.
+    type Main: MainArea;
+
+    /// The main area.
+    fn main(&self) -> &Self::Main;
+
+    /// The version of a block of a table that counts, or one that was written since.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn read_table(&self, table: Table) -> Result<Box<Block>>;
+
+    /// Writes new versions of blocks of tables.
+    ///
+    /// # Errors
+    /// `EIO`.
+    async fn write_tables(&self, blocks: Vec<(Table, Box<Block>)>) -> Result<()>;
+
+    /// Makes `pack`, and all that was written before, the state that a mount finds; gives
+    /// what nodes carry that are written from now on.
+    ///
+    /// # Errors
+    /// `EIO`: then nothing may be written any more.
+    async fn commit(&self, pack: Pack) -> Result<u64>;
+
+    /// Which limit a verb met that has failed with `ENOSPC`, the first time that this is
+    /// asked.
+    fn take_refusal(&self) -> Option<NoSpace> {
+        None
     }
 }

@@ -25,7 +25,7 @@ use crate::format::summary::Owner;
 use crate::format::{Block, NEW_ADDR, blank};
 use crate::fs::{Core, File, damaged};
 use crate::nodes::NodeBuf;
-use crate::persist::{Log, Persist};
+use crate::persist::{Log, MainArea, Persist};
 use host::Purpose;
 use nand::Payload;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,7 +101,13 @@ impl<P: Persist> Core<P> {
             let mut payload = [Payload::Zero];
             let who = self.who(Purpose::Inode);
             // A block that was being written when the power went cannot be read.
-            if self.persist.read(addr, &mut payload, who).await.is_err() {
+            if self
+                .persist
+                .main()
+                .read(addr, &mut payload, who)
+                .await
+                .is_err()
+            {
                 break;
             }
             let mut bytes = blank();
@@ -122,7 +128,7 @@ impl<P: Persist> Core<P> {
     /// known.
     fn is_whole(&self, link: &Link) -> bool {
         let mut addrs = data_of(&link.bytes).into_iter();
-        addrs.all(|addr| !self.geometry.is_main(addr) || self.persist.has(addr))
+        addrs.all(|addr| !self.geometry.is_main(addr) || self.persist.main().has(addr))
     }
 
     /// Rolls forward.

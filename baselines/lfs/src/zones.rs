@@ -19,7 +19,7 @@ use crate::format::superblock::Geometry;
 use crate::format::{BLOCK, SEG_BLOCKS};
 use crate::inplace::{InPlace, OpenError, errno, extent};
 use crate::mkfs::{Areas, MkfsError, MkfsOptions, table_segments};
-use crate::persist::{Found, Log, Pack, Persist, SectionUse, Table};
+use crate::persist::{Found, Log, MainArea, Pack, Persist, SectionUse, Table};
 use host::{BlockPort, Linear, Packing, Who, ZonedPort};
 use nand::Payload;
 use sim::Sim;
@@ -83,46 +83,31 @@ impl<Z: ZonedPort> MainZones<Z> {
         let (zone, at) = packing.place(u64::from(addr) * SECTORS);
         (zone, at - u64::from(zone) * packing.limits().size)
     }
+}
 
-    /// Reads blocks.
-    ///
-    /// # Errors
-    /// `EIO`.
-    pub async fn read(&self, addr: u32, mut blocks: &mut [Payload], who: Who) -> Result<()> {
+impl<Z: ZonedPort> MainArea for MainZones<Z> {
+    async fn read(&self, addr: u32, mut blocks: &mut [Payload], who: Who) -> Result<()> {
         let extent = extent(addr, blocks.len());
         let read = self.linear.read(extent, &mut blocks, who);
         read.await.map_err(errno)
     }
 
-    /// Writes blocks, which are the next of their zone.
-    ///
-    /// # Errors
-    /// `EIO`.
-    pub async fn write(&self, addr: u32, blocks: &[Payload], who: Who) -> Result<()> {
+    async fn write(&self, addr: u32, blocks: &[Payload], _: Log, who: Who) -> Result<()> {
         let (extent, content) = (extent(addr, blocks.len()), Content::Sectors(blocks));
         let write = self.linear.write(extent, content, Placement(0), who, false);
         write.await.map_err(errno)
     }
 
-    /// Makes what was written durable.
-    ///
-    /// # Errors
-    /// `EIO`.
-    pub async fn flush(&self) -> Result<()> {
+    async fn flush(&self) -> Result<()> {
         self.linear.flush().await.map_err(errno)
     }
 
-    /// Resets the zones of these blocks, but for those that have failed.
-    ///
-    /// # Errors
-    /// `EIO`.
-    pub async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
+    async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
         let trim = self.linear.trim(extent(addr, blocks as usize));
         trim.await.map_err(errno)
     }
 
-    /// Whether `addr` is where its zone is written next.
-    pub fn takes(&self, addr: u32) -> bool {
+    fn takes(&self, addr: u32) -> bool {
         let (zone, within) = self.place(addr);
         let info = self.linear.port().zone(zone);
         info.is_some_and(|info| {
@@ -136,26 +121,19 @@ impl<Z: ZonedPort> MainZones<Z> {
         })
     }
 
-    /// Whether the zone of `addr` is read-only or offline.
-    pub fn is_lost(&self, addr: u32) -> bool {
+    fn is_lost(&self, addr: u32) -> bool {
         let (zone, _) = self.place(addr);
         let info = self.linear.port().zone(zone);
         info.is_some_and(|info| info.state.is_lost())
     }
 
-    /// Whether `addr` lies before the write pointer of its zone. What a node leads to may
-    /// not: the buffers of two zones reach the flash in any order.
-    pub fn has(&self, addr: u32) -> bool {
+    fn has(&self, addr: u32) -> bool {
         let (zone, within) = self.place(addr);
         let info = self.linear.port().zone(zone);
         info.is_some_and(|info| info.kind == ZoneKind::Conventional || within < info.readable())
     }
 
-    /// Resets zones of free sections, and finishes those that nobody writes any more.
-    ///
-    /// # Errors
-    /// `EIO`.
-    pub async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
+    async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
         for (section, used) in (0..).zip(uses) {
             let first = self.main + section * self.section;
             let (zone, _) = self.place(first);
@@ -192,6 +170,12 @@ impl<Z: ZonedPort> Zoned<Z> {
 }
 
 impl<Z: ZonedPort> Persist for Zoned<Z> {
+    type Main = MainZones<Z>;
+
+    fn main(&self) -> &MainZones<Z> {
+        &self.main
+    }
+
     async fn read_table(&self, table: Table) -> Result<Box<Block>> {
         self.tables.read_table(table).await
     }
@@ -202,38 +186,6 @@ impl<Z: ZonedPort> Persist for Zoned<Z> {
 
     async fn commit(&self, pack: Pack) -> Result<u64> {
         self.tables.commit(pack).await
-    }
-
-    async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
-        self.main.read(addr, blocks, who).await
-    }
-
-    async fn write(&self, addr: u32, blocks: &[Payload], _: Log, who: Who) -> Result<()> {
-        self.main.write(addr, blocks, who).await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.main.flush().await
-    }
-
-    async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
-        self.main.discard(addr, blocks).await
-    }
-
-    fn takes(&self, addr: u32) -> bool {
-        self.main.takes(addr)
-    }
-
-    fn is_lost(&self, addr: u32) -> bool {
-        self.main.is_lost(addr)
-    }
-
-    fn has(&self, addr: u32) -> bool {
-        self.main.has(addr)
-    }
-
-    async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
-        self.main.settle(uses).await
     }
 }
 

@@ -3,9 +3,8 @@
 use crate::checkpoint::Checkpoints;
 use crate::log::Log;
 use crate::metrics::Metrics;
-use host::{Purpose, Who, ZonedPort};
-use lfs::{Block, MainZones, Pack, Persist, SectionUse, Table, Turns};
-use nand::Payload;
+use host::{Purpose, ZonedPort};
+use lfs::{Block, MainZones, Pack, Persist, Table, Turns};
 use std::collections::BTreeMap;
 use units::NoSpace;
 use vfs::Result;
@@ -39,6 +38,12 @@ const fn purpose(table: Table) -> Purpose {
 }
 
 impl<Z: ZonedPort> Persist for Appended<Z> {
+    type Main = MainZones<Z>;
+
+    fn main(&self) -> &MainZones<Z> {
+        &self.main
+    }
+
     async fn read_table(&self, table: Table) -> Result<Box<Block>> {
         let block = self.turns.newest(table);
         self.log.read(block, purpose(table)).await
@@ -67,39 +72,7 @@ impl<Z: ZonedPort> Persist for Appended<Z> {
         Ok(stamp)
     }
 
-    async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
-        self.main.read(addr, blocks, who).await
-    }
-
-    async fn write(&self, addr: u32, blocks: &[Payload], _: lfs::Log, who: Who) -> Result<()> {
-        self.main.write(addr, blocks, who).await
-    }
-
-    async fn flush(&self) -> Result<()> {
-        self.main.flush().await
-    }
-
-    async fn discard(&self, addr: u32, blocks: u32) -> Result<()> {
-        self.main.discard(addr, blocks).await
-    }
-
-    fn takes(&self, addr: u32) -> bool {
-        self.main.takes(addr)
-    }
-
-    fn is_lost(&self, addr: u32) -> bool {
-        self.main.is_lost(addr)
-    }
-
-    fn has(&self, addr: u32) -> bool {
-        self.main.has(addr)
-    }
-
     fn take_refusal(&self) -> Option<NoSpace> {
         self.log.take_refusal()
-    }
-
-    async fn settle(&self, uses: &[SectionUse]) -> Result<()> {
-        self.main.settle(uses).await
     }
 }

@@ -250,7 +250,7 @@ fn logs_leave_zones_that_fail_and_what_is_forced_then_is_found() {
         make(&process, b"/second", 2, true).await;
         let open = in_state(&port, ZoneState::is_active);
         assert!(open.len() > 3, "{open:?}");
-        let mut open = open.iter();
+        let open = open.iter();
         open.for_each(|&zone| port.fail(zone, ZoneState::ReadOnly));
         for number in 0..5 {
             let path = format!("/forced{number}");
