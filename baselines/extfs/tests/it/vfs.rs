@@ -1,33 +1,12 @@
 //! The body under the cache, beside the reference model of the file API.
 
 use crate::driver::new_image;
-use ::vfs::model::{Model, Order, draw, run_beside};
-use ::vfs::{
-    Access, CacheConfig, CallCosts, Clock, Compute, OpenFlags, PAGE, Process, Source, Vfs,
-};
+use ::vfs::model::{Model, Order, cache, draw, run_beside};
+use ::vfs::{Access, Clock, Compute, OpenFlags, Process, Source, Vfs};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, check};
 use host::RamDisk;
 use sim::{Kernel, Seed};
-use units::{Bytes, Placement};
-
-/// A cache so small that everything is pushed out of it soon, or a large one.
-fn cache(tiny: bool) -> CacheConfig {
-    let large = CacheConfig {
-        memory: Bytes(4096 * PAGE),
-        costs: CallCosts::FREE,
-        ..CacheConfig::default()
-    };
-    if !tiny {
-        return large;
-    }
-    CacheConfig {
-        memory: Bytes(64 * PAGE),
-        inodes: 3,
-        names: 4,
-        batch: 3,
-        ..large
-    }
-}
+use units::Placement;
 
 async fn compare(sim: sim::Sim, disk: RamDisk, seed: u64) {
     let persist = NoJournal::new(&sim, disk, 16, Placement(0));

@@ -4,8 +4,9 @@ use crate::tools::{assert_clean, has, save};
 use host::RamDisk;
 use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, mkfs, mount};
 use sim::{Kernel, Sim};
-use units::{Bytes, Ns};
-use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, PAGE, Process, Vfs};
+use units::Ns;
+pub(crate) use vfs::model::cache;
+use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
 
 pub(crate) type Fs = LfsFs<InPlace<RamDisk>>;
 
@@ -17,23 +18,6 @@ pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {
         image[at..at + lfs::BLOCK].copy_from_slice(&block[..]);
     }
     image
-}
-
-/// A cache so small that inodes and names are pushed out of it soon, or a large one.
-pub(crate) fn cache(tiny: bool) -> CacheConfig {
-    let large = CacheConfig {
-        costs: CallCosts::FREE,
-        ..CacheConfig::default()
-    };
-    if !tiny {
-        return large;
-    }
-    CacheConfig {
-        memory: Bytes(64 * PAGE),
-        inodes: 3,
-        names: 4,
-        ..large
-    }
 }
 
 /// A write-back so eager that a short run sees all of it.

@@ -4,7 +4,8 @@ use host::RamDisk;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
 use sim::{Kernel, Sim};
 use units::Bytes;
-use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, PAGE, Process, Vfs};
+pub(crate) use vfs::model::cache;
+use vfs::{Access, Clock, Compute, PAGE, Process, Vfs};
 
 pub(crate) type Fs = NovaFs<RamDisk>;
 
@@ -21,23 +22,6 @@ pub(crate) fn new_image(pages: u64, cores: u32) -> Vec<u8> {
     let image = disk.to_image();
     assert_eq!(check(&image[..]), []);
     image
-}
-
-/// A cache so small that inodes and names are pushed out of it soon, or a large one.
-pub(crate) fn cache(tiny: bool) -> CacheConfig {
-    let large = CacheConfig {
-        costs: CallCosts::FREE,
-        ..CacheConfig::default()
-    };
-    if !tiny {
-        return large;
-    }
-    CacheConfig {
-        memory: Bytes(64 * PAGE),
-        inodes: 3,
-        names: 4,
-        ..large
-    }
 }
 
 pub(crate) async fn mounted(sim: &Sim, disk: RamDisk, tiny: bool) -> Vfs<Fs> {

@@ -2,9 +2,32 @@
 
 use super::{Model, Op, Tree, check, perform};
 use crate::body::Body;
+use crate::config::{CacheConfig, CallCosts};
 use crate::process::Process;
+use crate::types::PAGE;
 use crate::vfs::Vfs;
 use sim::Rng;
+use units::{Bytes, MIB};
+
+/// A cache that costs nothing; a tiny one pushes pages, inodes and names out soon.
+#[must_use]
+pub fn cache(tiny: bool) -> CacheConfig {
+    let large = CacheConfig {
+        memory: Bytes(16 * MIB),
+        costs: CallCosts::FREE,
+        ..CacheConfig::default()
+    };
+    if !tiny {
+        return large;
+    }
+    CacheConfig {
+        memory: Bytes(64 * PAGE),
+        inodes: 3,
+        names: 4,
+        batch: 3,
+        ..large
+    }
+}
 
 /// Has `processes`, all of user 0, make `calls` calls that `draw` draws, of a model that
 /// knows as many; caches are dropped now and then. At last all is synced, and the tree is

@@ -13,7 +13,7 @@ pub mod crash;
 mod draw;
 mod op;
 
-pub use beside::run_beside;
+pub use beside::{cache, run_beside};
 pub use crash::{Order, Tree, Violation, check, sizes};
 pub use draw::{draw, draw_on_file, draw_on_names};
 pub use op::{Op, Value, perform};

@@ -9,7 +9,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::Bytes;
-use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, Fd, OpenFlags, Process, Source, Vfs};
+pub(crate) use vfs::model::cache;
+use vfs::{Access, CacheConfig, Clock, Compute, Fd, OpenFlags, Process, Source, Vfs};
 
 /// 16 MiB.
 pub(crate) const BLOCKS: u64 = 4_096;
@@ -36,25 +37,6 @@ pub(crate) fn formatted(options: &MkfsOptions) -> Contents {
 /// The smallest file system of the tests.
 pub(crate) fn small() -> Contents {
     formatted(&bytefs::mkfs_options(BLOCKS))
-}
-
-/// A cache that costs nothing; a tiny one pushes everything out soon.
-pub(crate) fn cache(tiny: bool) -> CacheConfig {
-    let large = CacheConfig {
-        memory: Bytes(16 << 20),
-        costs: CallCosts::FREE,
-        ..CacheConfig::default()
-    };
-    if !tiny {
-        return large;
-    }
-    CacheConfig {
-        memory: Bytes(64 * 4_096),
-        inodes: 3,
-        names: 4,
-        batch: 3,
-        ..large
-    }
 }
 
 pub(crate) fn vfs<P: BytePort>(sim: &Sim, body: Body<P>, cache: CacheConfig) -> Mounted<P> {

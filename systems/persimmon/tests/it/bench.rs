@@ -5,7 +5,7 @@ use persimmon::{Appended, MkfsOptions, Options, Zones};
 use sim::{Kernel, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia, Preset, ZoneLimits};
 use units::{Bytes, MIB, Ns, SECTOR};
-use vfs::{Access, CacheConfig, CallCosts, Clock, Compute, Process, Vfs};
+use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
 
 pub(crate) type Fs = lfs::LfsFs<Appended<ZonedDevice>>;
 
@@ -50,8 +50,7 @@ pub(crate) async fn mounted(sim: &Sim, port: &ZonedDevice) -> Vfs<Fs> {
     let cache = CacheConfig {
         expire: Ns::us(300),
         writeback_interval: Ns::us(100),
-        costs: CallCosts::FREE,
-        ..CacheConfig::default()
+        ..vfs::model::cache(false)
     };
     Vfs::mount(sim, body, cache, Clock::default(), Compute::unlimited())
 }
