@@ -3,6 +3,7 @@
 //! Invariant: each is within one operation, so a checkpoint has all of it or nothing;
 //! what may fail for want of space comes before what can not be taken back.
 
+use crate::format::checkpoint::ORPHANS_MOST;
 use crate::format::dentry::IN_INODE;
 use crate::format::node;
 use crate::format::superblock::ROOT;
@@ -154,6 +155,7 @@ impl<P: Persist> Core<P> {
 
     /// Makes an inode without a name.
     pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+        self.ensure_orphans()?;
         let buf = self.new_inode(ROOT, b"", &new).await?;
         buf.edit(|bytes| node::LINKS.put(bytes, 0));
         self.orphans.borrow_mut().insert(buf.nid);
@@ -186,6 +188,22 @@ impl<P: Persist> Core<P> {
         self.store_inode(file);
         self.touch(dir, now, 0);
         Ok(())
+    }
+
+    /// Whether a file can lose a name.
+    fn ensure_nameless(&self, file: &File) -> Result<()> {
+        let is_last = is_dir(file) || file.attr.get().nlink <= 1;
+        if is_last {
+            self.ensure_orphans()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a checkpoint has room for one more inode without a name.
+    fn ensure_orphans(&self) -> Result<()> {
+        let room = self.orphans.borrow().len() < ORPHANS_MOST;
+        room.then_some(()).ok_or_else(|| self.refuse_orphan())
     }
 
     /// A name that `file` had is not its own any more.
@@ -224,6 +242,7 @@ impl<P: Persist> Core<P> {
         if is_dir(file) && !self.is_empty(file).await? {
             return Err(Errno::ENOTEMPTY);
         }
+        self.ensure_nameless(file)?;
         let lead = damaged(self.find_name(dir, name).await?)?;
         self.remove_name(dir, &lead, name).await?;
         self.lose_name(file, now);
@@ -242,6 +261,9 @@ impl<P: Persist> Core<P> {
             now,
             ..
         } = rename;
+        if let Some(replaced) = replaced.filter(|_| !exchange) {
+            self.ensure_nameless(replaced)?;
+        }
         let lead = damaged(self.find_name(from, rename.from_name).await?)?;
         let kind = moved.attr.get().kind;
         let across = from.ino != to.ino;

@@ -4,6 +4,7 @@
 //! none is free; between the two lies what cleaning needs, and is held by nobody's file.
 
 use crate::format::SEG_BLOCKS;
+use crate::format::checkpoint::ORPHANS_MOST;
 use crate::fs::Core;
 use crate::persist::Persist;
 use units::NoSpace;
@@ -15,6 +16,7 @@ const NUMBERS: &str = "node numbers";
 const ATTRIBUTES: &str = "bytes of attributes of a file";
 /// Who holds what no more can be written to.
 const LOST: &str = "zones that have failed";
+const ORPHANS: &str = "inodes without a name in a checkpoint";
 const LEVELS: &str = "levels of the table of a directory";
 
 impl<P: Persist> Core<P> {
@@ -92,6 +94,15 @@ impl<P: Persist> Core<P> {
         })
     }
 
+    /// A file was to lose its last name, and a checkpoint has no room to note that.
+    pub(crate) fn refuse_orphan(&self) -> Errno {
+        self.refuse(ORPHANS, || {
+            let held = self.orphans.borrow().len() as u64;
+            let none = NoSpace::new(ORPHANS, 1, 0, ORPHANS_MOST as u64);
+            none.held("removed files that are open", held)
+        })
+    }
+
     /// `asked` bytes of attributes were to be in a file that has room for `room`.
     pub(crate) fn refuse_attributes(&self, asked: usize, room: usize) -> Errno {
         let why = || NoSpace::new(ATTRIBUTES, asked as u64, room as u64, room as u64);
@@ -114,6 +125,7 @@ mod tests {
     use host::RamDisk;
     use sim::Kernel;
     use units::Bytes;
+    use vfs::{FileKind, NewInode, Timestamp};
 
     type Fs = LfsFs<InPlace<RamDisk>>;
 
@@ -178,6 +190,30 @@ mod tests {
             let why = last(&fs);
             assert_eq!(held(&why, "sections that wait for a checkpoint"), 1);
             assert_eq!(held(&why, "sections full of valid blocks"), full - 2);
+        });
+    }
+
+    /// A checkpoint notes as many as fit, and one more is refused before it loses its name.
+    #[test]
+    fn inodes_without_a_name() {
+        on_new(|fs| async move {
+            let core = &fs.core;
+            let new = NewInode {
+                kind: FileKind::Regular,
+                mode: 0o600,
+                uid: 0,
+                gid: 0,
+                rdev: 0,
+                target: b"",
+                now: Timestamp::default(),
+            };
+            core.orphans.borrow_mut().extend(4..4 + ORPHANS_MOST as u32);
+            let unnamed = core.make_unnamed(new).await;
+            assert_eq!(unnamed.err(), Some(Errno::ENOSPC));
+            let why = last(&fs);
+            assert_eq!((why.limit, why.free), (ORPHANS, 0));
+            assert_eq!(held(&why, "removed files that are open"), why.total);
+            assert_eq!(core.checkpoint(false).await, Ok(()), "they fit");
         });
     }
 

@@ -19,6 +19,9 @@ pub(crate) const CRC_RECOVERY: u32 = 0x40;
 /// Orphans of a block.
 pub(crate) const ORPHANS_PER_BLOCK: usize = 1020;
 
+/// Orphans of a pack at most, which has two heads and a block for each log besides.
+pub(crate) const ORPHANS_MOST: usize = (SEG_BLOCKS as usize - 2 - 6) * ORPHANS_PER_BLOCK;
+
 /// Where the checksum lies that this crate writes: the last place for it.
 const SUM_AT: usize = 4092;
 
