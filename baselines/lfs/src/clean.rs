@@ -54,7 +54,8 @@ pub(crate) fn cost_benefit(candidates: &[Candidate]) -> Option<u32> {
         let used = u64::from(c.valid) * 100 / u64::from(c.blocks);
         let age = match newest - oldest {
             0 => 100,
-            span => 100 - 100 * (c.time - oldest) / span,
+            // Of times that a damaged medium may have, too.
+            span => 100 - (u128::from(c.time - oldest) * 100 / u128::from(span)) as u64,
         };
         100 * (100 - used) * age / (100 + used)
     };

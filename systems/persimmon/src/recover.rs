@@ -28,6 +28,9 @@ const AT_ONCE: u32 = 256;
 
 /// Blocks of a pack of F2FS at most.
 const PACK_MOST: u32 = 512;
+/// Footers of a zone that are followed although what is before them is damaged. A power cut
+/// leaves none such, since a footer is written last.
+const TRIES: u32 = 16;
 /// Openings of zones at most, of which no drive lives to see a part.
 const EPOCH_MOST: u32 = u32::MAX / 2;
 
@@ -103,7 +106,11 @@ async fn newest<M: Medium>(
 ) -> Option<Checkpoint> {
     let parts = geometry.tables().len().div_ceil(PER_CHUNK);
     let directory = parts.div_ceil(PER_DIRECTORY) as u32;
+    let mut tries = 0;
     for at in (0..written).rev() {
+        if tries == TRIES {
+            break;
+        }
         // What cannot be read is no footer.
         let Ok(block) = one(medium, start + at).await else {
             continue;
@@ -111,6 +118,7 @@ async fn newest<M: Medium>(
         let Some(footer) = Footer::decode(&block, sums) else {
             continue;
         };
+        tries += 1;
         // Of these lengths, so that no footer asks for more than a checkpoint has.
         let fits =
             footer.pack <= PACK_MOST && footer.directory == directory && footer.epoch <= EPOCH_MOST;
@@ -145,22 +153,23 @@ async fn newest<M: Medium>(
 async fn superblock<M: Medium>(
     medium: &M,
 ) -> std::result::Result<(Geometry, Layout, Sums), OpenError> {
-    let limits = medium.limits();
-    let mut error = None;
-    for at in 0..2 {
-        let block = one(medium, at).await?;
-        let blocks = lfs::packing(limits).sectors() / 8;
-        match Geometry::decode(&block, blocks) {
-            Ok(geometry) => {
-                let sums = Sums::of(geometry.uuid());
-                let record = Record::get(&block, sums);
-                let layout = record.and_then(|record| Layout::of(record, &geometry, limits));
-                return Ok((geometry, layout.ok_or(OpenError::Record)?, sums));
-            }
-            Err(why) => error = error.or(Some(why)),
-        }
+    match copy(medium, 0).await {
+        Ok(first) => Ok(first),
+        Err(why) => copy(medium, 1).await.map_err(|_| why),
     }
-    Err(error.map_or(OpenError::Record, OpenError::Super))
+}
+
+async fn copy<M: Medium>(
+    medium: &M,
+    at: u32,
+) -> std::result::Result<(Geometry, Layout, Sums), OpenError> {
+    let limits = medium.limits();
+    let block = one(medium, at).await?;
+    let geometry = Geometry::decode(&block, lfs::packing(limits).sectors() / 8)?;
+    let sums = Sums::of(geometry.uuid());
+    let record = Record::get(&block, sums);
+    let layout = record.and_then(|record| Layout::of(record, &geometry, limits));
+    Ok((geometry, layout.ok_or(OpenError::Record)?, sums))
 }
 
 /// The last state on a drive, with so many parts of the map in memory at most.

@@ -25,6 +25,9 @@ pub(crate) const ORPHANS_MOST: usize = (SEG_BLOCKS as usize - 2 - 6) * ORPHANS_P
 /// Where the checksum lies that this crate writes: the last place for it.
 const SUM_AT: usize = 4092;
 
+/// Checkpoints, and seconds, at most, which nobody lives to see a part of.
+const NUMBER_MAX: u64 = u64::MAX / 2;
+
 /// Logs of each kind that the format has room for.
 const LOGS: usize = 8;
 
@@ -189,6 +192,10 @@ impl Head {
             && self.valid_blocks <= main
             && self.reserved_segments < geometry.main_segments
             && self.overprovision < geometry.main_segments
+            && self.valid_nodes <= geometry.nids()
+            && self.valid_inodes <= geometry.nids()
+            && self.version <= NUMBER_MAX
+            && self.elapsed <= NUMBER_MAX
     }
 
     /// Writes it.

@@ -1,12 +1,17 @@
 //! Images that somebody has tampered with: an error or some answer, never a panic, and
 //! always an end.
 
-use crate::bench::{cache, made, with_root};
+use crate::bench::{Fs, cache, made, with_root};
 use host::RamDisk;
-use lfs::{BLOCK, MkfsOptions, MountOptions, check, mount};
-use sim::{Kernel, Rng, Seed};
+use lfs::{BLOCK, Image, MkfsOptions, MountOptions, check, mount};
+use nand::Payload;
+use sim::{Kernel, Rng, Seed, Sim};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::OnceLock;
-use vfs::model::Tree;
+use units::{Bytes, Ns};
+use vfs::model::endure;
 use vfs::{Access, Clock, Compute, OpenFlags, Process, Source, Vfs, XattrFlags};
 
 /// An image with some of everything, and the blocks of it that are not zeros.
@@ -39,40 +44,68 @@ fn image() -> &'static (Vec<u8>, Vec<usize>) {
     })
 }
 
+/// Blocks by number; others are zeros.
+struct Blocks<'a>(&'a BTreeMap<u64, Payload>, u64);
+
+impl Image for Blocks<'_> {
+    fn blocks(&self) -> u64 {
+        self.1
+    }
+
+    fn read(&self, block: u64, out: &mut lfs::Block) -> bool {
+        let found = self.0.get(&block).unwrap_or(&Payload::Zero);
+        block < self.1 && found.copy_to(0, out)
+    }
+}
+
+/// Steps of all that is done to an image, at most; some thousands are usual.
+const STEPS: u64 = 3_000_000;
+
 /// Mounts an image, reads all of it, writes to it, and asks the checker.
-fn survive(image: &[u8]) {
-    let _ = check(image);
+pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) {
+    let _ = check(&Blocks(&contents, blocks));
     let kernel = Kernel::new();
     let sim = kernel.sim();
-    let disk = RamDisk::from_image(&sim, image);
-    kernel.block_on(async move {
-        let Ok((body, _)) = mount(&sim, &disk, MountOptions::default()).await else {
-            return;
+    let disk = RamDisk::holding(&sim, Bytes(blocks * BLOCK as u64), contents);
+    let done = Rc::new(Cell::new(false));
+    let ended = Rc::clone(&done);
+    sim.clone().spawn_detached(async move {
+        // Cleaning and checkpoints come whenever there is a gap between two calls.
+        let options = MountOptions {
+            interval: Ns(5_000),
+            cleaning: Ns(600),
+            ..MountOptions::default()
         };
-        let (clock, compute) = (Clock::default(), Compute::unlimited());
-        let vfs = Vfs::mount(&sim, body, cache(true), clock, compute);
-        let process = Process::new(&vfs, Access::root());
-        let _ = Tree::read(&process).await;
-        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
-        for path in [&b"/new"[..], b"/d/1", b"/d/77"] {
-            if let Ok(fd) = process.open(path, flags, 0o600).await {
-                let source = Source::Fill {
-                    pattern: 1,
-                    len: 9_000,
-                };
-                let _ = process.pwrite(fd, 0, source).await;
-                let _ = process.ftruncate(fd, 100).await;
-                let _ = process.fsync(fd).await;
-                let _ = process.close(fd).await;
-            }
+        if let Ok((body, _)) = mount(&sim, &disk, options).await {
+            use_all(&sim, body).await;
         }
-        for path in [&b"/d/3"[..], b"/d/200", b"/link"] {
-            let _ = process.unlink(path).await;
-        }
-        let _ = process.sync().await;
-        process.exit().await;
-        let _ = vfs.unmount().await;
+        ended.set(true);
     });
+    while !done.get() && kernel.step() {
+        assert!(kernel.sim().events() < STEPS, "it does not end");
+    }
+    assert!(done.get(), "it came to rest before its end");
+}
+
+/// Reads all there is, and changes some of it.
+async fn use_all(sim: &Sim, body: Fs) {
+    let (clock, compute) = (Clock::default(), Compute::unlimited());
+    let vfs = Vfs::mount(sim, body, cache(true), clock, compute);
+    let process = Process::new(&vfs, Access::root());
+    endure(&process).await;
+    // Long enough for cleaning in the background.
+    sim.sleep(Ns(30_000)).await;
+    endure(&process).await;
+    process.exit().await;
+    let _ = vfs.unmount().await;
+}
+
+/// The same of bytes.
+fn survive_bytes(image: &[u8]) {
+    let kernel = Kernel::new();
+    let disk = RamDisk::from_image(&kernel.sim(), image);
+    let contents = disk.after_cut(&mut Seed(0).stream("nothing is on its way"));
+    survive(contents, (image.len() / BLOCK) as u64);
 }
 
 fn tamper(image: &mut [u8], used: &[usize], rng: &mut Rng) {
@@ -101,7 +134,7 @@ fn tampering_is_no_reason_to_panic_or_to_hang() {
         for _ in 0..1 + rng.below(6) {
             tamper(&mut image, used, &mut rng);
         }
-        survive(&image);
+        survive_bytes(&image);
     }
 }
 
@@ -119,7 +152,7 @@ fn every_field_of_the_superblock_may_say_anything() {
             let said = check(&image[..]);
             let matters = (44..108).contains(&at) && at != 48 && image != *whole;
             assert!(!said.is_empty() || !matters, "field at {at} as {value:#x}");
-            survive(&image);
+            survive_bytes(&image);
         }
     }
 }

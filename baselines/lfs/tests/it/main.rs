@@ -3,6 +3,7 @@
 mod bench;
 mod cuts;
 mod files;
+mod fuzz;
 mod hostile;
 mod mkfs;
 mod model;

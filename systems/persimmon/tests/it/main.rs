@@ -3,4 +3,5 @@
 mod bench;
 mod cuts;
 mod failing;
+mod fuzz;
 mod memory;

@@ -4,13 +4,15 @@ use host::{RamZones, ZonesAtRest};
 use persimmon::{Appended, MkfsOptions, Zones};
 use sim::{Kernel, Seed, Sim};
 use ssd::ZoneLimits;
-use vfs::{CacheConfig, CallCosts, Clock, Compute, Vfs};
+use vfs::{Clock, Compute, Vfs};
 
 pub(crate) type Fs = lfs::LfsFs<Appended<RamZones>>;
 
-/// Zones of two segments, the fewest that there can be to a zone.
+/// Blocks of a zone: two segments, the fewest that there can be.
+pub(crate) const ZONE_BLOCKS: usize = 2 * 512;
+
 pub(crate) fn limits() -> ZoneLimits {
-    let sectors = 2 * 512 * 8;
+    let sectors = ZONE_BLOCKS as u64 * 8;
     ZoneLimits {
         zones: 40,
         size: sectors,
@@ -49,12 +51,8 @@ pub(crate) fn ram_made() -> ZonesAtRest {
     rested(&port)
 }
 
-/// With a cache of no costs.
 pub(crate) fn served(sim: &Sim, body: Fs) -> Vfs<Fs> {
-    let cache = CacheConfig {
-        costs: CallCosts::FREE,
-        ..CacheConfig::default()
-    };
+    let cache = vfs::model::cache(false);
     Vfs::mount(sim, body, cache, Clock::default(), Compute::unlimited())
 }
 
