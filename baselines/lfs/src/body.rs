@@ -10,15 +10,16 @@ use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
 use vfs::{
-    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
-    SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, LogStats, NewInode, Rename,
+    Result, SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 
 impl<P: Persist> LfsFs<P> {
     /// Sections that were cleaned since it was mounted.
     #[must_use]
     pub fn cleaned(&self) -> u64 {
-        self.core.cleaned.get()
+        let stats = self.core.stats.get();
+        stats.foreground.calls + stats.background.calls
     }
 
     /// The strategy.
@@ -237,5 +238,9 @@ impl<P: Persist> Body for LfsFs<P> {
 
     fn refusals(&self) -> Refusals {
         self.core.refusals.borrow().clone()
+    }
+
+    fn log_stats(&self) -> Option<LogStats> {
+        Some(self.core.log_stats())
     }
 }

@@ -251,6 +251,7 @@ impl<P: Persist> Core<P> {
             .await?;
         self.stamp.set(stamp);
         self.version.set(self.version.get() + 1);
+        self.tally(|stats| stats.checkpoints += 1);
         self.settled.set(self.changes.get());
         *self.since.borrow_mut() = Since::after(self.counts.get());
         self.nat.borrow_mut().let_go();

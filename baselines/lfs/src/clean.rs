@@ -12,7 +12,7 @@
 //! it that is in use has the owner that it had when cleaning began. One whose owner does
 //! not lead to it is about to be led to, or damage, and is not moved.
 
-use crate::format::{SEG_BLOCKS, node, path};
+use crate::format::{BLOCK, SEG_BLOCKS, node, path};
 use crate::fs::Core;
 use crate::nodes::NodeBuf;
 use crate::persist::{Log, MainArea, Persist};
@@ -20,7 +20,7 @@ use host::Purpose;
 use nand::Payload;
 use std::rc::Rc;
 use units::Ns;
-use vfs::{DirtyPage, Errno, FileKind, Result};
+use vfs::{Cleaning, DirtyPage, Errno, FileKind, Result};
 
 /// Sections that one round of cleaning in the foreground takes at most before it makes
 /// them free by a checkpoint: a choice of ours.
@@ -62,6 +62,12 @@ pub(crate) fn cost_benefit(candidates: &[Candidate]) -> Option<u32> {
     let gain = candidates.iter().filter(|c| c.valid < c.blocks);
     let best = gain.max_by_key(|c| (benefit(c), std::cmp::Reverse(c.section)));
     best.map(|c| c.section)
+}
+
+/// Counts a section that was cleaned.
+const fn note(cleaning: &mut Cleaning, blocks: u64) {
+    cleaning.calls += 1;
+    cleaning.moved_bytes += blocks * BLOCK as u64;
 }
 
 impl<P: Persist> Core<P> {
@@ -153,7 +159,8 @@ impl<P: Persist> Core<P> {
                 .filter(|c| c.section == section)
                 .map(|c| c.valid)
                 .sum();
-            self.clean(section).await?;
+            let moved_blocks = self.clean(section).await?;
+            self.tally(|stats| note(&mut stats.foreground, moved_blocks));
             gained += section_blocks - valid;
             moved = true;
         }
@@ -213,21 +220,22 @@ impl<P: Persist> Core<P> {
         let Some(section) = cost_benefit(&self.candidates()) else {
             return Ok(false);
         };
-        self.clean(section).await?;
+        let moved = self.clean(section).await?;
+        self.tally(|stats| note(&mut stats.background, moved));
         Ok(true)
     }
 
-    /// Moves all that is in use in a section. The caller is the cleaner, and sees to it
-    /// that there is a checkpoint afterwards.
-    async fn clean(&self, section: u32) -> Result<()> {
+    /// Moves all that is in use in a section, and says how many blocks that were. The
+    /// caller is the cleaner, and sees to it that there is a checkpoint afterwards.
+    async fn clean(&self, section: u32) -> Result<u64> {
         self.segments.borrow_mut().cleaning = Some(section);
         let done = self.empty(section).await;
         self.segments.borrow_mut().cleaning = None;
-        self.cleaned.set(self.cleaned.get() + 1);
         done
     }
 
-    async fn empty(&self, section: u32) -> Result<()> {
+    async fn empty(&self, section: u32) -> Result<u64> {
+        let mut moved = 0;
         let segments = self.segments.borrow().segments_of(section);
         for segment in segments {
             let entry = *self.segments.borrow().entry(segment);
@@ -250,13 +258,14 @@ impl<P: Persist> Core<P> {
                 if entry.log >= Log::HotNode as u8 {
                     nodes.extend(self.take_node(owner.nid, addr).await?);
                 } else {
-                    self.move_page(owner.nid, usize::from(owner.at), addr)
-                        .await?;
+                    let is_moved = self.move_page(owner.nid, usize::from(owner.at), addr);
+                    moved += u64::from(is_moved.await?);
                 }
             }
+            moved += nodes.len() as u64;
             self.write_moved(nodes).await?;
         }
-        Ok(())
+        Ok(moved)
     }
 
     /// What there is of `found`, unless the block at `addr` was freed meanwhile.
@@ -298,14 +307,15 @@ impl<P: Persist> Core<P> {
         self.write_nodes(&left, None).await
     }
 
-    async fn move_page(&self, nid: u32, at: usize, addr: u32) -> Result<()> {
+    /// Moves the page at `addr`, if it still is the one that node `nid` leads to.
+    async fn move_page(&self, nid: u32, at: usize, addr: u32) -> Result<bool> {
         let found = self.node(nid).await;
         let Some(buf) = self.unless_freed(addr, found)? else {
-            return Ok(());
+            return Ok(false);
         };
         let found = self.node(buf.ino).await;
         let Some(inode) = self.unless_freed(addr, found)? else {
-            return Ok(());
+            return Ok(false);
         };
         let turn = inode.turn(&self.sim).clone();
         let _turn = turn.acquire(1).await;
@@ -318,16 +328,17 @@ impl<P: Persist> Core<P> {
         };
         let leads = || self.segments.borrow().is_valid(addr) && buf.addr(at) == addr;
         if !leads() {
-            return Ok(());
+            return Ok(false);
         }
         if kind == Some(FileKind::Directory) {
             let first = path::first_page(node::offset_of(&buf.bytes()), addrs);
             let index = first.ok_or(Errno::EUCLEAN)? + at as u64;
             let block = self.dir_block_of(&inode, index).await?;
-            if let Some(block) = block.filter(|_| leads()) {
-                self.soil_block(inode.ino, index, &block);
-            }
-            return Ok(());
+            let Some(block) = block.filter(|_| leads()) else {
+                return Ok(false);
+            };
+            self.soil_block(inode.ino, index, &block);
+            return Ok(true);
         }
         let mut page = [Payload::Zero];
         let who = self.who(Purpose::Data);
@@ -343,12 +354,12 @@ impl<P: Persist> Core<P> {
         // To remove a file takes no turn.
         if !leads() {
             self.segments.borrow_mut().free_block(addrs[0]);
-            return Ok(());
+            return Ok(false);
         }
         self.segments.borrow_mut().free_block(addr);
         buf.edit(|bytes| node::set_addr(bytes, at, addrs[0]));
         self.soil(&buf);
-        Ok(())
+        Ok(true)
     }
 }
 

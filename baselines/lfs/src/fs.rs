@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use units::{Ns, Origin, Refusals};
-use vfs::{Errno, FileKind, Inode, Result, StatFs};
+use vfs::{Errno, FileKind, Inode, LogStats, Result, StatFs};
 
 /// Operations at once.
 const OPERATIONS: usize = 1 << 16;
@@ -114,8 +114,8 @@ pub(crate) struct Core<P: Persist> {
     pub(crate) clean_armed: Cell<bool>,
     /// When somebody last began to change something.
     pub(crate) begun: Cell<Ns>,
-    /// Sections that were cleaned.
-    pub(crate) cleaned: Cell<u64>,
+    /// What is counted.
+    pub(crate) stats: Cell<LogStats>,
     /// Something could not be written: nothing is written any more.
     pub(crate) failed: Cell<bool>,
     pub(crate) generation: Cell<u32>,
@@ -198,7 +198,7 @@ impl<P: Persist> Core<P> {
             cleaner: Semaphore::new(sim, 1),
             clean_armed: Cell::new(false),
             begun: Cell::new(Ns::ZERO),
-            cleaned: Cell::new(0),
+            stats: Cell::default(),
             failed: Cell::new(false),
             generation: Cell::new(parts.version as u32),
             refusals: RefCell::default(),
@@ -378,6 +378,22 @@ impl<P: Persist> Core<P> {
     /// Only a checkpoint makes durable what has happened to the inode of this number.
     pub(crate) fn need_whole(&self, ino: u32) {
         self.since.borrow_mut().whole.insert(ino);
+    }
+
+    /// What was counted, and what is held.
+    pub(crate) fn log_stats(&self) -> LogStats {
+        let tables = self.segments.borrow().memory() + self.nat.borrow().memory();
+        LogStats {
+            memory: tables as u64 + self.persist.memory(),
+            metadata: self.persist.cleaned(),
+            ..self.stats.get()
+        }
+    }
+
+    pub(crate) fn tally(&self, change: impl FnOnce(&mut LogStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
     }
 
     /// How full it is.

@@ -38,6 +38,11 @@ impl Nat {
         nid / PER_BLOCK as u32
     }
 
+    /// Bytes of the entries in memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.blocks.len() * PER_BLOCK * size_of::<NatEntry>()
+    }
+
     /// The entry of a number whose block is in memory.
     pub(crate) fn get(&self, nid: u32) -> Option<NatEntry> {
         let block = self.blocks.get(&Self::block_of(nid))?;

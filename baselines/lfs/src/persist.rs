@@ -18,7 +18,7 @@ use crate::turns::Turns;
 use host::Who;
 use nand::Payload;
 use units::NoSpace;
-use vfs::{Errno, Result};
+use vfs::{Cleaning, Errno, Result};
 
 /// A block of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -267,5 +267,16 @@ pub trait Persist: 'static {
     /// asked.
     fn take_refusal(&self) -> Option<NoSpace> {
         None
+    }
+
+    /// Bytes of what it keeps in memory to find tables; none of them if they lie where they
+    /// always do.
+    fn memory(&self) -> u64 {
+        0
+    }
+
+    /// What it has cleaned of zones that hold tables since the mount.
+    fn cleaned(&self) -> Cleaning {
+        Cleaning::default()
     }
 }

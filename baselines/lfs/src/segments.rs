@@ -73,6 +73,12 @@ fn next_gap(held: &[u8; MAP], from: usize) -> Option<usize> {
 }
 
 impl Segments {
+    /// Bytes of what is kept of all segments.
+    pub(crate) fn memory(&self) -> usize {
+        let each = size_of::<SitEntry>() + MAP + size_of::<u16>() + size_of::<bool>();
+        self.entries.len() * each + self.section_used.len() * size_of::<u32>()
+    }
+
     /// Segments with these entries, whose logs stand where `logs` says.
     pub(crate) fn new(
         geometry: Geometry,

@@ -10,7 +10,8 @@
 use crate::errno::Result;
 use crate::inode::Inode;
 use crate::types::{
-    Access, Attr, DirEntry, FallocateMode, FileKind, Ino, SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Attr, DirEntry, FallocateMode, FileKind, Ino, LogStats, SeekWhat, StatFs, Timestamp,
+    XattrFlags,
 };
 use nand::Payload;
 use std::ops::Range;
@@ -417,5 +418,10 @@ pub trait Body: 'static {
     /// `ENOSPC`. None of a body that does not say.
     fn refusals(&self) -> Refusals {
         Refusals::default()
+    }
+
+    /// What a log-structured file system has counted and holds; none of another one.
+    fn log_stats(&self) -> Option<LogStats> {
+        None
     }
 }

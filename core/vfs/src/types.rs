@@ -276,3 +276,40 @@ pub struct StatFs {
     /// Longest name in bytes.
     pub name_max: u32,
 }
+
+/// What cleaning has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Sections, or zones, that were emptied.
+    pub calls: u64,
+    /// Bytes that were moved out of them.
+    pub moved_bytes: u64,
+}
+
+impl Cleaning {
+    /// What was done since it was `before`.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            calls: self.calls - before.calls,
+            moved_bytes: self.moved_bytes - before.moved_bytes,
+        }
+    }
+}
+
+/// What a file system that is laid out as a log has counted since it was mounted, and what
+/// it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Bytes of its tables in memory: what leads to nodes, segments and blocks of tables;
+    /// inodes, nodes and contents that are cached are none of it.
+    pub memory: u64,
+    /// Cleaning that a change waited for.
+    pub foreground: Cleaning,
+    /// Cleaning while nobody changed anything.
+    pub background: Cleaning,
+    /// Cleaning of zones that hold tables.
+    pub metadata: Cleaning,
+    /// Checkpoints that were written.
+    pub checkpoints: u64,
+}

@@ -4,10 +4,10 @@ use crate::checkpoint::Checkpoints;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use host::{Purpose, ZonedPort};
-use lfs::{Block, MainZones, Pack, Persist, Table, Turns};
+use lfs::{BLOCK, Block, MainZones, Pack, Persist, Table, Turns};
 use std::collections::BTreeMap;
 use units::NoSpace;
-use vfs::Result;
+use vfs::{Cleaning, Result};
 
 /// Persimmon: tables are appended to zones of metadata, checkpoints to two zones in turn.
 pub struct Appended<Z: ZonedPort> {
@@ -74,5 +74,17 @@ impl<Z: ZonedPort> Persist for Appended<Z> {
 
     fn take_refusal(&self) -> Option<NoSpace> {
         self.log.take_refusal()
+    }
+
+    fn memory(&self) -> u64 {
+        self.metrics().memory
+    }
+
+    fn cleaned(&self) -> Cleaning {
+        let metrics = self.metrics();
+        Cleaning {
+            calls: metrics.zones_cleaned,
+            moved_bytes: metrics.blocks_moved * BLOCK as u64,
+        }
     }
 }

@@ -263,6 +263,36 @@ fn calls_go_on_while_sections_are_cleaned() {
     assert!(all.0 > 80 && all.2 > 0, "{all:?}");
 }
 
+/// The medium is nearly full, so sections are cleaned of which a good part is in use.
+#[test]
+fn what_cleaning_moves_is_counted() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(BLOCKS)));
+    kernel.block_on(async move {
+        let (body, _) = mount(&sim, &disk, cleaning()).await.unwrap();
+        let vfs = vfs(&sim, body);
+        let process = Process::new(&vfs, Access::root());
+        let told = || vfs::Body::log_stats(vfs.body()).unwrap();
+        let empty = told();
+        assert_eq!((empty.checkpoints, empty.foreground.calls), (0, 0));
+        for op in gaps() {
+            perform(&process, &op).await.unwrap();
+        }
+        sim.sleep(Ns::secs(1)).await;
+        let after = told();
+        let (waited, quiet) = (after.foreground, after.background);
+        let calls = waited.calls + quiet.calls;
+        assert!(calls > 0, "{after:?}");
+        assert_eq!(vfs.body().cleaned(), calls);
+        let moved = waited.moved_bytes + quiet.moved_bytes;
+        assert!(moved.is_multiple_of(vfs::PAGE));
+        assert!((400_000..2 << 20).contains(&(moved / calls)), "{after:?}");
+        assert!(after.checkpoints > 1 && after.memory >= empty.memory);
+        assert_eq!(after.metadata.calls, 0);
+    });
+}
+
 #[test]
 fn what_was_forced_survives_and_the_rest_is_in_order() {
     let (mut tried, mut rolled) = (0, 0);
