@@ -15,6 +15,7 @@
 //! - What becomes of a file after a failure is [`after`], a function of how the file
 //!   system is mounted and of what the zone can still do.
 
+mod body;
 mod errors;
 mod file;
 mod fs;
@@ -22,6 +23,7 @@ mod mount;
 mod superblock;
 mod zones;
 
+pub use body::Place;
 pub use errors::{After, Condition, Length, OnError, after};
 pub use file::{Attributes, Group};
 pub use fs::{How, ZoneFs};

@@ -1,5 +1,6 @@
 //! zonefs over a zoned drive, and over one that fails.
 
+mod api;
 mod bench;
 mod calls;
 mod failing;
