@@ -1,5 +1,6 @@
 //! What values look like: checked once when text is parsed, read many times.
 
+use crate::files::Benchmarks;
 use crate::generate::{Logs, Part, Sizes, Theta};
 use crate::trace::{Action, Devices, Format};
 use units::{Bytes, GIB, Ns, SECTOR};
@@ -21,6 +22,8 @@ pub enum Unit {
     Number,
     /// How many files.
     Files,
+    /// How many records of a store that has its own numbers for them.
+    Records,
     /// How many threads.
     Threads,
     /// A whole number that is not 0.
@@ -53,6 +56,8 @@ pub enum Unit {
     Devices,
     /// Which events of a blktrace.
     Action,
+    /// Benchmarks of a store in a row.
+    Benchmarks,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -78,6 +83,7 @@ impl Unit {
             Self::Lengths => "sizes from 1 to 1TiB such as 4k or 64:512:4k",
             Self::Number => "a whole number",
             Self::Files => "a number from 1 to 16777216",
+            Self::Records => "a number from 1 to 1073741824",
             Self::Threads => "a number from 1 to 4096",
             Self::Count => "a whole number above 0",
             Self::Depth | Self::Handles => "a number from 1 to 65535",
@@ -91,6 +97,9 @@ impl Unit {
             Self::Trim => "a multiple of 512 up to 1GiB, or 0",
             Self::Devices => "together, a device such as 3 or 8,0, or apart:64GiB",
             Self::Action => "auto, queued, issued or completed",
+            Self::Benchmarks => {
+                "up to 8 of fillseq, fillrandom, overwrite, updaterandom, readrandom and readseq, those that fill first and alone, such as fillseq:overwrite/1000"
+            }
             Self::Logs | Self::Format | Self::Choice(_) => "",
         }
     }
@@ -107,6 +116,7 @@ impl Unit {
             Self::Lengths => lengths(text).is_some(),
             Self::Number => number(text).is_some(),
             Self::Files => within(1, 1 << 24),
+            Self::Records => within(1, 1 << 30),
             Self::Threads => within(1, 4_096),
             Self::Count => within(1, u64::MAX),
             Self::Depth | Self::Handles => within(1, u64::from(u16::MAX)),
@@ -122,6 +132,7 @@ impl Unit {
             Self::Format => text == "auto" || text.parse::<Format>().is_ok(),
             Self::Devices => text.parse::<Devices>().is_ok(),
             Self::Action => action(text).is_some(),
+            Self::Benchmarks => Benchmarks::parse(text).is_some(),
             Self::Choice(words) => words.contains(&text),
         }
     }

@@ -31,6 +31,7 @@ pub mod replay;
 mod setup;
 mod source;
 mod step;
+mod streams;
 pub mod trace;
 mod words;
 mod workload;
@@ -51,3 +52,4 @@ pub use words::{
 };
 pub use words::{Errno, Mode};
 pub use workload::{FileWorkload, asks_for_files};
+pub(crate) use ycsb::bench::Benchmarks;

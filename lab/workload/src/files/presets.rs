@@ -129,6 +129,43 @@ const ANYTHING: [Param; 6] = [
     TIME,
 ];
 
+/// Of files that are written in order.
+const STREAMS: [Param; 5] = [
+    param("files", "4", Unit::Threads, "files, and threads"),
+    param("size", "64m", Unit::Length, "bytes of a file"),
+    param("bs", "128k", Unit::Length, "bytes of a write"),
+    param("direct", "yes", YES_NO, "past the page cache"),
+    param(
+        "hint",
+        "extreme",
+        Unit::Choice(&["none", "short", "medium", "long", "extreme"]),
+        "how long what is written will live, as the file system is told",
+    ),
+];
+
+/// Of `db_bench`.
+const DB_BENCH: [Param; 9] = [
+    param(
+        "benchmarks",
+        "fillseq:overwrite:readrandom",
+        Unit::Benchmarks,
+        "what is done, with operations if not one for each record: overwrite/1000",
+    ),
+    param(
+        "records",
+        "100000",
+        Unit::Records,
+        "records that are filled in, or are there at first",
+    ),
+    YCSB[2],
+    param("threads", "16", Unit::Threads, "clients"),
+    TIME,
+    YCSB[7],
+    YCSB[8],
+    YCSB[9],
+    YCSB[10],
+];
+
 /// Of YCSB's workloads.
 const YCSB: [Param; 13] = [
     param(
@@ -183,7 +220,7 @@ const YCSB: [Param; 13] = [
 
 /// Everything in the language of files that has a name, in the order in which it
 /// is listed.
-pub static FILE_PRESETS: [Preset; 18] = [
+pub static FILE_PRESETS: [Preset; 20] = [
     Preset::of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -235,6 +272,12 @@ pub static FILE_PRESETS: [Preset; 18] = [
     ),
     ycsb("ycsb-f", "YCSB F: half reads, half reads that write back"),
     Preset::of_files(
+        "db-bench",
+        "db_bench of RocksDB: records filled in, written over and read, one after the other",
+        &[],
+        &DB_BENCH,
+    ),
+    Preset::of_files(
         "create",
         "files made and written, each by one thread, until all are there",
         &[
@@ -277,6 +320,12 @@ pub static FILE_PRESETS: [Preset; 18] = [
         "writes at the end of files that are empty at first",
         &[],
         &WRITES,
+    ),
+    Preset::of_files(
+        "streams",
+        "files by name, seq/0 and so on, each written from its start by a thread of its own",
+        &[],
+        &STREAMS,
     ),
     Preset::of_files(
         "anything",

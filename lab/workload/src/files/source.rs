@@ -74,6 +74,12 @@ pub trait Source: Send {
     /// A parked thread that should ask again, each once.
     fn wake(&mut self) -> Option<ThreadId>;
 
+    /// An operation that [`Source::next`] has found to have ended, each once: its kind, and
+    /// how long it took. Only of what makes several calls for one, as a storage engine.
+    fn finished(&mut self) -> Option<(&'static str, Ns)> {
+        None
+    }
+
     /// What was not taken over as it stands, in sentences.
     fn notes(&self) -> Vec<String> {
         Vec::new()
@@ -112,6 +118,10 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn wake(&mut self) -> Option<ThreadId> {
         (**self).wake()
+    }
+
+    fn finished(&mut self) -> Option<(&'static str, Ns)> {
+        (**self).finished()
     }
 
     fn notes(&self) -> Vec<String> {

@@ -9,11 +9,15 @@ use super::personality::{self, Settings};
 use super::presets::{CALLS, FILE_PRESETS, SCRIPT};
 use super::replay::{self, Replay};
 use super::source::Source;
+use super::streams::Streams;
 use super::trace::FileTrace;
+use super::words::WriteHint;
+use super::ycsb::bench::Benchmarks;
 use super::ycsb::{self, Ycsb};
 use crate::describe::spec::Spec;
 use crate::describe::unit::{length, lengths, size, theta, time};
 use crate::describe::{PRESETS, WorkloadError, existing};
+use crate::generate::Theta;
 use crate::suggest::did_you_mean;
 use sim::Seed;
 use units::Ns;
@@ -30,6 +34,7 @@ pub struct FileWorkload {
 enum Kind {
     Anything(Anything),
     Program(Program),
+    Streams(Streams),
     Ycsb(Ycsb),
     Trace(String, replay::Options),
 }
@@ -120,6 +125,7 @@ impl FileWorkload {
                 let trace = FileTrace::open(path)?;
                 Ok(Box::new(Replay::new(trace, *options)))
             }
+            Kind::Streams(streams) => Ok(streams.open()),
             Kind::Ycsb(ycsb) => ycsb.open(seed).map_err(|problem| self.refused(problem)),
         }
     }
@@ -136,6 +142,12 @@ impl FileWorkload {
 fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     if let Some(mix) = ycsb::Mix::named(spec.preset.name) {
         return Ok(Kind::Ycsb(ycsb_of(spec, mix)));
+    }
+    if spec.preset.name == "db-bench" {
+        return Ok(Kind::Ycsb(db_bench_of(spec)));
+    }
+    if spec.preset.name == "streams" {
+        return Ok(Kind::Streams(streams_of(spec)));
     }
     if spec.preset.name == "anything" {
         return Ok(Kind::Anything(anything_of(spec)));
@@ -203,11 +215,7 @@ fn ycsb_of(spec: &Spec, mix: ycsb::Mix) -> Ycsb {
                 cache: spec.value("cache", length),
                 checkpoint: spec.value("checkpoint", length),
             },
-            _ => ycsb::Engine::Lsm {
-                memtable: spec.value("memtable", length),
-                table: spec.value("table", length),
-                base: spec.value("base", length),
-            },
+            _ => lsm_of(spec),
         },
         records: spec.number("records"),
         value: spec.value("value", length),
@@ -216,6 +224,45 @@ fn ycsb_of(spec: &Spec, mix: ycsb::Mix) -> Ycsb {
         until: until(spec),
         theta: spec.value("theta", theta),
         sync: spec.text("sync") == "yes",
+    }
+}
+
+fn lsm_of(spec: &Spec) -> ycsb::Engine {
+    ycsb::Engine::Lsm {
+        memtable: spec.value("memtable", length),
+        table: spec.value("table", length),
+        base: spec.value("base", length),
+    }
+}
+
+fn db_bench_of(spec: &Spec) -> Ycsb {
+    Ycsb {
+        mix: ycsb::Mix::Bench(spec.value("benchmarks", Benchmarks::parse)),
+        engine: lsm_of(spec),
+        records: spec.number("records"),
+        value: spec.value("value", length),
+        threads: spec.number("threads") as u32,
+        ops: u64::MAX,
+        until: until(spec),
+        // Nothing is drawn by Zipf's law.
+        theta: Theta(1),
+        sync: spec.text("sync") == "yes",
+    }
+}
+
+fn streams_of(spec: &Spec) -> Streams {
+    Streams {
+        files: spec.number("files") as u32,
+        size: spec.value("size", length),
+        chunk: spec.value("bs", length),
+        direct: spec.text("direct") == "yes",
+        life: match spec.text("hint") {
+            "short" => WriteHint::Short,
+            "medium" => WriteHint::Medium,
+            "long" => WriteHint::Long,
+            "extreme" => WriteHint::Extreme,
+            _ => WriteHint::None,
+        },
     }
 }
 

@@ -522,6 +522,10 @@ impl Source for BTree {
         self.clients.parking.next_woken()
     }
 
+    fn finished(&mut self) -> Option<(&'static str, Ns)> {
+        self.clients.finished.pop()
+    }
+
     fn failure(&self) -> Option<String> {
         self.clients.failure.clone()
     }

@@ -1,9 +1,10 @@
-//! What YCSB's clients ask of an engine.
+//! What YCSB's clients ask of an engine, and those of `db_bench`.
 //!
 //! Shares of operations, the skew of keys and the length of scans are those of
 //! YCSB's core workloads A to F.
 
 //= ycsb 4
+use super::bench::Progress;
 use super::{Mix, Ycsb};
 use crate::files::source::Parking;
 use crate::files::{Errno, ThreadId, Turn};
@@ -38,6 +39,18 @@ pub(super) enum Request {
     Modify(u32),
 }
 
+impl Request {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Read(_) => "read",
+            Self::Update(_) => "update",
+            Self::Insert(_) => "insert",
+            Self::Scan(..) => "scan",
+            Self::Modify(_) => "modify",
+        }
+    }
+}
+
 /// All clients.
 #[derive(Clone, Debug)]
 pub(super) struct Clients {
@@ -55,6 +68,12 @@ pub(super) struct Clients {
     gone: u32,
     /// Why the run ends early.
     pub(super) failure: Option<String>,
+    /// The benchmarks, if these are what is run.
+    bench: Option<Progress>,
+    /// What each client is at, and since when.
+    begun: Vec<Option<(&'static str, Ns)>>,
+    /// Operations that have ended, for [`crate::files::Source::finished`].
+    pub(super) finished: Vec<(&'static str, Ns)>,
 }
 
 impl Clients {
@@ -73,6 +92,12 @@ impl Clients {
             parking: Parking::new(ycsb.threads + helpers),
             gone: 0,
             failure: None,
+            bench: match &ycsb.mix {
+                Mix::Bench(benchmarks) => Some(Progress::new(benchmarks, ycsb.records as u32)),
+                _ => None,
+            },
+            begun: vec![None; ycsb.threads as usize],
+            finished: Vec::new(),
         }
     }
 
@@ -95,15 +120,32 @@ impl Clients {
         self.parking.done(thread)
     }
 
-    /// The next operation of `client`, unless the run is over at `now`.
+    /// The next operation of `client`, which has ended the one before, unless the run is
+    /// over at `now`.
     pub(super) fn request(&mut self, client: u32, now: Ns) -> Option<Request> {
+        let ended = self.begun[client as usize].take();
+        self.finished
+            .extend(ended.map(|(kind, begun)| (kind, now.since(begun))));
         if self.failure.is_some() || self.left == 0 || self.until.is_some_and(|until| now >= until)
         {
             return None;
         }
         self.left -= 1;
+        let (kind, request) = match &mut self.bench {
+            Some(bench) => bench.request(&mut self.rngs[client as usize])?,
+            None => {
+                let request = self.mixed(client);
+                (request.kind(), request)
+            }
+        };
+        self.begun[client as usize] = Some((kind, now));
+        Some(request)
+    }
+
+    /// An operation of YCSB.
+    fn mixed(&mut self, client: u32) -> Request {
         let percent = self.rngs[client as usize].below(100);
-        Some(match self.mix {
+        match self.mix {
             Mix::A if percent < 50 => Request::Update(self.popular(client)),
             Mix::B if percent < 5 => Request::Update(self.popular(client)),
             Mix::A | Mix::B | Mix::C => Request::Read(self.popular(client)),
@@ -114,8 +156,8 @@ impl Clients {
                 Request::Scan(self.popular(client), length)
             }
             Mix::F if percent < 50 => Request::Modify(self.popular(client)),
-            Mix::F => Request::Read(self.popular(client)),
-        })
+            Mix::F | Mix::Bench(_) => Request::Read(self.popular(client)),
+        }
     }
 
     /// A false positive of a filter with 10 bits a key: 1 in 100.

@@ -1,4 +1,4 @@
-//! YCSB's workloads over two small storage engines.
+//! YCSB's workloads over two small storage engines, and `db_bench`'s over one of them.
 //!
 //! The engines are models of what their like ask of a file system, and no more:
 //! records are numbers, and what a page or a block holds is known without being
@@ -8,6 +8,7 @@
 //! Invariants: an operation ends before its client begins the next one; a write
 //! is in the log before it is anywhere else; what is read exists.
 
+pub(crate) mod bench;
 mod btree;
 mod clients;
 mod commit;
@@ -61,6 +62,8 @@ pub(super) enum Mix {
     D,
     E,
     F,
+    /// Those of `db_bench`.
+    Bench(bench::Benchmarks),
 }
 
 impl Mix {

@@ -207,6 +207,13 @@ impl Tables {
         }
     }
 
+    /// Whether no two of these tables overlap.
+    pub(super) fn are_apart(&self, numbers: &[u32]) -> bool {
+        let mut tables: Vec<&Table> = numbers.iter().map(|number| &self.all[number]).collect();
+        tables.sort_unstable_by_key(|table| table.first());
+        tables.windows(2).all(|two| two[0].last() < two[1].first())
+    }
+
     /// All keys of the tables `numbers`, each once, in order.
     pub(super) fn merged(&self, numbers: &[u32]) -> Vec<u32> {
         let mut keys: Vec<u32> = Vec::new();

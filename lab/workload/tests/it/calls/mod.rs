@@ -4,4 +4,5 @@ mod anything;
 mod flows;
 mod model;
 mod scripts;
+mod stores;
 mod ycsb;

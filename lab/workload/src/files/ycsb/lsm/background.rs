@@ -82,14 +82,14 @@ impl Lsm {
         job.call(Call::Fsync { fd });
     }
 
-    /// Merges tables into the next level. One that overlaps nothing there is
-    /// moved without being read.
+    /// Merges tables into the next level. Those that overlap nothing there, and not each
+    /// other, are moved without being read (`Compaction::IsTrivialMove`).
     fn merge(&mut self) -> Option<Job<Effect>> {
         let compaction = self.tables.compaction()?;
         let mut job = Job::default();
-        if let ([one], []) = (compaction.inputs.as_slice(), compaction.below.as_slice()) {
-            let outputs = vec![*one];
-            self.edit(&mut job, 2);
+        if compaction.below.is_empty() && self.tables.are_apart(&compaction.inputs) {
+            let outputs = compaction.inputs.clone();
+            self.edit(&mut job, 2 * outputs.len());
             job.effect(Effect::Compacted(compaction, outputs));
             return Some(job);
         }

@@ -16,11 +16,11 @@ use super::Engine;
 mod background;
 mod read;
 
-use super::Ycsb;
 use super::clients::{Clients, Request, THINK, entry_bytes};
 use super::commit::Commit;
 use super::job::{Job, Slots, Todo};
 use super::tables::{Compaction, L0_STOP, LEVELS, Shape, Table, Tables};
+use super::{Mix, Ycsb};
 use crate::files::fileset::{DIR_MODE, FILE_MODE};
 use crate::files::{
     Call, Entry, EntryKind, Errno, Fd, Name, Names, OpenFlags, Setup, Source, ThreadId, Turn,
@@ -110,6 +110,8 @@ pub(super) struct Lsm {
     entry: u64,
     memtable: u64,
     sync: bool,
+    /// Whether keys are as the numbers of records, and not scattered.
+    ordered: bool,
 }
 
 impl Lsm {
@@ -150,15 +152,17 @@ impl Lsm {
             entry: entry_bytes(ycsb.value),
             memtable,
             sync: ycsb.sync,
+            ordered: matches!(ycsb.mix, Mix::Bench(_)),
         };
-        lsm.load(ycsb.records as u32);
+        let filled = !matches!(ycsb.mix, Mix::Bench(row) if row.fills());
+        lsm.load(if filled { ycsb.records as u32 } else { 0 });
         lsm.begin();
         lsm
     }
 
     /// Puts `records` into the last level, sorted, as after a load and a full merge.
     fn load(&mut self, records: u32) {
-        let mut keys: Vec<u32> = (0..records).map(key_of).collect();
+        let mut keys: Vec<u32> = (0..records).map(|record| self.key_of(record)).collect();
         keys.sort_unstable();
         let dir = self.names.intern(b"db");
         self.put(dir, EntryKind::Directory);
@@ -271,15 +275,15 @@ impl Lsm {
         self.states[index].phase = Phase::Reads(0);
         self.states[index].writes = None;
         match request {
-            Request::Read(record) => self.find(index, key_of(record)),
+            Request::Read(record) => self.find(index, self.key_of(record)),
             Request::Modify(record) => {
-                self.find(index, key_of(record));
+                self.find(index, self.key_of(record));
                 self.states[index].writes = Some(record);
             }
             Request::Update(record) | Request::Insert(record) => {
                 self.states[index].writes = Some(record);
             }
-            Request::Scan(record, length) => self.scan(index, key_of(record), length),
+            Request::Scan(record, length) => self.scan(index, self.key_of(record), length),
         }
         for at in 0..self.states[index].probes.len() {
             self.count_reader(index, at, true);
@@ -362,6 +366,14 @@ impl Lsm {
         }
     }
 
+    /// The key of a record.
+    const fn key_of(&self, record: u32) -> u32 {
+        match self.ordered {
+            true => record,
+            false => scattered(record),
+        }
+    }
+
     fn unstall(&mut self) {
         self.clients.parking.wake(self.helper(1));
         while let Some(thread) = self.stalled.pop() {
@@ -373,7 +385,7 @@ impl Lsm {
         let mut done = std::mem::take(&mut self.done);
         self.commit.written(&mut done);
         for &(thread, record) in &done {
-            self.mem.insert(key_of(record));
+            self.mem.insert(self.key_of(record));
             self.mem_bytes += self.entry;
             let phase = &mut self.states[thread.0 as usize].phase;
             if matches!(phase, Phase::Follows) {
@@ -388,9 +400,9 @@ impl Lsm {
     }
 }
 
-/// The key of a record: YCSB hashes numbers, so that neighbours in time are not
+/// The key of a record of YCSB, which hashes numbers, so that neighbours in time are not
 /// neighbours in the tree. Each has its own.
-pub(super) const fn key_of(record: u32) -> u32 {
+const fn scattered(record: u32) -> u32 {
     let mut key = record;
     key = (key ^ (key >> 16)).wrapping_mul(0x7feb_352d);
     key = (key ^ (key >> 15)).wrapping_mul(0x846c_a68b);
@@ -441,6 +453,10 @@ impl Source for Lsm {
 
     fn wake(&mut self) -> Option<ThreadId> {
         self.clients.parking.next_woken()
+    }
+
+    fn finished(&mut self) -> Option<(&'static str, Ns)> {
+        self.clients.finished.pop()
     }
 
     fn failure(&self) -> Option<String> {
