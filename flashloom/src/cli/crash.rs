@@ -13,6 +13,7 @@ use report::table::facts;
 use serde::Serialize;
 use ssd::Precondition;
 use stack::crash::{Cuts, explore};
+use stack::hosts::Behaviour;
 use stack::{Ending, Plan, StackName};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -166,6 +167,7 @@ impl Crash {
             sample: None,
             host: HostConfig::default(),
             page_cache: CacheConfig::default(),
+            behaviour: Behaviour::default(),
             ending: Ending::default(),
         };
         Ok(Cuts {

@@ -12,6 +12,7 @@ use clap::Args;
 use report::record::Run;
 use report::store::{RunMeta, Store};
 use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
+use stack::hosts::Behaviour;
 use stack::{Ending, Plan, Progress, Sampling, StackError, StackName};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -157,6 +158,7 @@ impl Choices {
             sample: self.timeline.map(Sampling::each),
             host: knobs::host(&self.set)?,
             page_cache: knobs::page_cache(&self.set)?,
+            behaviour: Behaviour::default(),
             ending: Ending::default(),
         })
     }

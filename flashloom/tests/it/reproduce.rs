@@ -6,7 +6,12 @@ use crate::Bench;
 fn papers_and_figures_are_listed() {
     let bench = Bench::new();
     let text = bench.done("reproduce");
-    for name in ["bytefs ", "bytefs/fig6", "Figure 6, 5.2"] {
+    for name in [
+        "bytefs ",
+        "bytefs/fig6",
+        "Figure 6, 5.2",
+        "persimmon/table4.3",
+    ] {
         assert!(text.contains(name), "{name} is not in\n{text}");
     }
     let list = bench.json("reproduce", "flashloom.papers/1");

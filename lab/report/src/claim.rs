@@ -258,6 +258,8 @@ pub enum Form {
     Gain,
     /// The other's over the stack's: of what should be little.
     Saving,
+    /// How much more the stack's is than the other's.
+    Excess,
 }
 
 impl Form {
@@ -270,6 +272,7 @@ impl Form {
             Self::Alone => Some(stack),
             Self::Gain => over(stack, other),
             Self::Saving => over(other, stack),
+            Self::Excess => Some(stack - other),
         };
         value.ok_or_else(|| "what it is divided by is 0 in a run".to_owned())
     }
@@ -365,6 +368,7 @@ mod tests {
         assert_eq!(Form::Gain.of(6.0, 2.0), Ok(3.0));
         assert_eq!(Form::Saving.of(2.0, 6.0), Ok(3.0));
         assert_eq!(Form::Alone.of(2.0, 0.0), Ok(2.0));
+        assert_eq!(Form::Excess.of(2.0, 0.0), Ok(2.0));
         assert!(Form::Gain.of(1.0, 0.0).is_err() && Form::Saving.of(0.0, 1.0).is_err());
         let combined = |how: Combine| how.of(&[0.5, 1.0, 3.0]).unwrap();
         assert_eq!(combined(Combine::Mean), 1.5);

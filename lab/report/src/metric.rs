@@ -5,7 +5,7 @@
 //! record's document, so that everything shown can be checked against it.
 
 use crate::human;
-use crate::record::{Front, Run};
+use crate::record::{Front, LogFacts, Run};
 
 /// A value as the record holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -170,6 +170,8 @@ pub enum Of {
     Files,
     /// Those over a drive that is read and written by bytes.
     Bytes,
+    /// Those with a file system that is laid out as a log.
+    Log,
 }
 
 impl Group {
@@ -180,6 +182,7 @@ impl Group {
             Of::All => true,
             Of::Files => run.app.is_some(),
             Of::Bytes => run.front.is_some(),
+            Of::Log => log_of(run).is_some(),
         })
     }
 
@@ -239,6 +242,14 @@ fn front(run: &Run, count: fn(&Front) -> u64) -> Value {
     run.front
         .as_ref()
         .map_or(Value::Absent, |front| N(count(front)))
+}
+
+fn log_of(run: &Run) -> Option<&LogFacts> {
+    run.file_system.as_ref()?.log.as_ref()
+}
+
+fn log(run: &Run, count: fn(&LogFacts) -> u64) -> Value {
+    log_of(run).map_or(Value::Absent, |log| N(count(log)))
 }
 
 /// All metrics under their headings.
@@ -315,6 +326,24 @@ pub static GROUPS: &[Group] = &[
             "Pages of 4 KiB that the drive's cache wrote back."),
         metric(("/front/stall_ns", "waits for the log"), Ns, Less, Compared, |r| front(r, |f| f.stall_ns),
             "Virtual time for which stores and commits waited for room in the log, summed."),
+    ]},
+    Group { of: Of::Log, title: "Cleaning by the file system", metrics: &[
+        metric(("/file_system/log/foreground/calls", "cleaned in foreground"), Count, Less, Compared, |r| log(r, |l| l.foreground.calls),
+            "Sections that the file system emptied while a change waited for it."),
+        metric(("/file_system/log/foreground/moved_bytes", "… moved"), Bytes, Less, Compared, |r| log(r, |l| l.foreground.moved_bytes),
+            "Bytes that were moved out of those sections."),
+        metric(("/file_system/log/background/calls", "… in background"), Count, Less, Compared, |r| log(r, |l| l.background.calls),
+            "Sections that it emptied while nobody changed anything."),
+        metric(("/file_system/log/background/moved_bytes", "… moved"), Bytes, Less, Compared, |r| log(r, |l| l.background.moved_bytes),
+            "Bytes that were moved out of those sections."),
+        metric(("/file_system/log/metadata/calls", "… zones of tables"), Count, Less, Detail, |r| log(r, |l| l.metadata.calls),
+            "Zones with tables that it emptied."),
+        metric(("/file_system/log/metadata/moved_bytes", "… moved"), Bytes, Less, Detail, |r| log(r, |l| l.metadata.moved_bytes),
+            "Bytes that were moved out of those zones."),
+        metric(("/file_system/log/checkpoints", "checkpoints"), Count, Less, Detail, |r| log(r, |l| l.checkpoints),
+            "Checkpoints that it wrote."),
+        metric(("/file_system/log/memory_bytes", "tables in memory"), Bytes, Less, Detail, |r| log(r, |l| l.memory_bytes),
+            "Its tables in memory at the end."),
     ]},
     Group { of: Of::All, title: "NAND", metrics: &[
         metric(("/nand/read_pages", "page reads"), Count, Less, Compared, |r| N(r.nand.read_pages),

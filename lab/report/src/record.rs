@@ -72,6 +72,18 @@ pub struct Run {
     /// What recovery took, where the power was cut after the last request.
     #[serde(default)]
     pub recovery: Option<Recovery>,
+    /// Latencies of operations of a storage engine by kind, where the workload is one.
+    #[serde(default)]
+    pub operations: BTreeMap<String, Latency>,
+    /// What the file system said of itself at the end, where there is one.
+    #[serde(default)]
+    pub file_system: Option<FileSystem>,
+    /// How the zones stood at the end, where the drive has any.
+    #[serde(default)]
+    pub zones: Option<ZoneCounts>,
+    /// What unmounting and mounting took, where both were asked for at the end.
+    #[serde(default)]
+    pub remount: Option<Remount>,
     /// Limits that allocations met, and who held them.
     #[serde(default)]
     pub refusals: Vec<Refusal>,
@@ -115,6 +127,9 @@ pub struct Latency {
     pub mean: f64,
     /// Median, ns.
     pub p50: u64,
+    /// 95th percentile, ns; 0 in records from before it was kept.
+    #[serde(default)]
+    pub p95: u64,
     /// 99th percentile, ns.
     pub p99: u64,
     /// 99.9th percentile, ns.
@@ -392,6 +407,71 @@ pub struct Holder {
     pub origin: Option<String>,
     /// How much it held.
     pub amount: u64,
+}
+
+/// A file system at the end of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSystem {
+    /// Bytes that files can fill, what is in use included.
+    pub usable_bytes: u64,
+    /// Those of them that are in use.
+    pub used_bytes: u64,
+    /// What one that is laid out as a log counts.
+    pub log: Option<LogFacts>,
+}
+
+/// A file system that is laid out as a log: over the run, but for what it holds at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFacts {
+    /// Bytes of its tables in memory: what leads to nodes, segments and blocks of tables.
+    pub memory_bytes: u64,
+    /// Cleaning that a change waited for.
+    pub foreground: Cleaning,
+    /// Cleaning while nobody changed anything.
+    pub background: Cleaning,
+    /// Cleaning of zones that hold tables.
+    pub metadata: Cleaning,
+    /// Checkpoints that were written.
+    pub checkpoints: u64,
+}
+
+/// Sections or zones of a file system that were emptied by the file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cleaning {
+    /// How many.
+    pub calls: u64,
+    /// Bytes that were moved out of them.
+    pub moved_bytes: u64,
+}
+
+/// Zones of a drive that are written in order, by how far they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneCounts {
+    /// All of them.
+    pub total: u64,
+    /// Bytes that they hold together.
+    pub capacity_bytes: u64,
+    /// Those that hold anything.
+    pub used: u64,
+    /// Those that nothing more can be written to.
+    pub full: u64,
+    /// Bytes that are written, of all.
+    pub written_bytes: u64,
+    /// Conventional zones, which are none of these.
+    pub conventional: u64,
+}
+
+/// An unmount of what was durable already, and the mount that followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remount {
+    /// Virtual time of the unmount, ns.
+    pub unmount_ns: u64,
+    /// Bytes that it wrote.
+    pub unmount_write_bytes: u64,
+    /// Virtual time of the mount, ns.
+    pub mount_ns: u64,
+    /// Bytes that it read.
+    pub mount_read_bytes: u64,
 }
 
 /// A placement handle over the run.

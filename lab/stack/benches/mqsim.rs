@@ -41,6 +41,7 @@ impl Case {
             label: String::new(),
             host: host::HostConfig::default(),
             page_cache: vfs::CacheConfig::default(),
+            behaviour: stack::hosts::Behaviour::default(),
             ending: stack::Ending::default(),
         };
         Self { plan, media }

@@ -6,12 +6,15 @@
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
-    Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostTraffic, MapCache,
-    NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear,
+    App, Cleaning, Directions, DriveFacts, Fdp, FileSystem, Front, Gc, Grain, Handle, Holder,
+    HostTraffic, LogFacts, MapCache, NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear, ZoneCounts,
 };
-use ssd::{ByteStats, Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause};
+use ssd::{
+    ByteStats, Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause, ZoneKind, ZoneState, Zones,
+};
 use std::collections::BTreeMap;
 use units::{NoSpace, Ns, Origin, Refused, SECTOR};
+use vfs::{LogStats, StatFs};
 use workload::Labels;
 
 /// Nanoseconds of a year of 365.25 days.
@@ -42,13 +45,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         ops_per_s: rate(served.ops, span),
         latency_ns: served.latency.clone(),
         nand: nand(outcome, &ledger, &served.labels),
-        waf: Waf {
-            host: match &served.app {
-                Some(app) => ratio(host.write_bytes, app.write_bytes),
-                None => 1.0,
-            },
-            device: ratio(ledger.programmed_pages() * page, host.write_bytes),
-        },
+        waf: waf(&host, served.app.as_ref(), ledger.programmed_pages() * page),
         host,
         gc: gc(
             &ledger,
@@ -72,11 +69,23 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         front: outcome.plan.drive.front.map(|_| front(ledger.bytes)),
         app: served.app.clone(),
         recovery: outcome.recovery,
+        operations: served.operations.clone(),
+        file_system: outcome.file_system,
+        zones: drive.zones().map(zones),
+        remount: outcome.remount,
         refusals: refusals(outcome),
         sim_time_ns: span.0,
         events: outcome.events,
         wall_time_s: 0.0,
         peak_rss_bytes: 0,
+    }
+}
+
+/// Write amplification, with so many bytes programmed.
+fn waf(host: &HostTraffic, app: Option<&App>, programmed: u64) -> Waf {
+    Waf {
+        host: app.map_or(1.0, |app| ratio(host.write_bytes, app.write_bytes)),
+        device: ratio(programmed, host.write_bytes),
     }
 }
 
@@ -111,6 +120,50 @@ fn refusal(met: &Refused, labels: &Labels) -> Refusal {
         free,
         reserve,
         held_by: held_by.iter().map(holder).collect(),
+    }
+}
+
+/// How zones stand.
+fn zones(zones: &Zones) -> ZoneCounts {
+    let mut counts = ZoneCounts::default();
+    for zone in (0..zones.limits().zones).filter_map(|zone| zones.info(zone)) {
+        if zone.kind == ZoneKind::Conventional {
+            counts.conventional += 1;
+            continue;
+        }
+        let written = zone.written();
+        counts.total += 1;
+        counts.capacity_bytes += zone.capacity * SECTOR;
+        counts.used += u64::from(written > 0);
+        counts.full += u64::from(zone.state == ZoneState::Full);
+        counts.written_bytes += written * SECTOR;
+    }
+    counts
+}
+
+/// What a file system says of itself at the end; of what it counts, what was done since
+/// it was `before`.
+pub(crate) fn file_system(
+    stat: StatFs,
+    now: Option<LogStats>,
+    before: Option<LogStats>,
+) -> FileSystem {
+    let bytes = |blocks: u64| blocks * u64::from(stat.block_size);
+    let cleaning = |now: vfs::Cleaning, before: vfs::Cleaning| {
+        let vfs::Cleaning { calls, moved_bytes } = now.since(before);
+        Cleaning { calls, moved_bytes }
+    };
+    let log = now.zip(before).map(|(now, before)| LogFacts {
+        memory_bytes: now.memory,
+        foreground: cleaning(now.foreground, before.foreground),
+        background: cleaning(now.background, before.background),
+        metadata: cleaning(now.metadata, before.metadata),
+        checkpoints: now.checkpoints - before.checkpoints,
+    });
+    FileSystem {
+        usable_bytes: bytes(stat.blocks),
+        used_bytes: bytes(stat.blocks - stat.blocks_free.min(stat.blocks)),
+        log,
     }
 }
 

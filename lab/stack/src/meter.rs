@@ -70,7 +70,7 @@ impl Tally {
         self.histogram.value_at_quantile(quantile).min(self.max)
     }
 
-    fn record(&self) -> record::Latency {
+    pub(crate) fn record(&self) -> record::Latency {
         let count = self.count();
         record::Latency {
             count,
@@ -80,6 +80,7 @@ impl Tally {
                 self.sum as f64 / count as f64
             },
             p50: self.quantile(0.5),
+            p95: self.quantile(0.95),
             p99: self.quantile(0.99),
             p99_9: self.quantile(0.999),
             p99_99: self.quantile(0.9999),

@@ -68,6 +68,10 @@ pub const STACKS: &[Stack] = &[
         help: "files on Persimmon: F2FS whose tables and checkpoints are appended to zones too",
     },
     Stack {
+        name: "zonefs@zns",
+        help: "each zone as a file of Linux' zonefs, seq/0 and so on: for the workload streams",
+    },
+    Stack {
         name: "raw@byte",
         help: "requests as they are, by blocks, on a memory-semantic drive with a page cache",
     },
@@ -103,7 +107,7 @@ pub const STACKS: &[Stack] = &[
 
 /// Hosts that are not built yet, and the drives that each will make sense on.
 const PLANNED: &[(&str, &[&str])] = &[
-    ("btrfs", &["ocssd"]),
+    ("btrfs", &["ocssd", "zns"]),
     ("hyfim", &["ocssd"]),
     ("shimmer", &["zns"]),
     ("zenfs", &["zns"]),

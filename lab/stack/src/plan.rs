@@ -1,5 +1,6 @@
 //! What a run is made of.
 
+use crate::hosts::Behaviour;
 use crate::name::StackName;
 use host::HostConfig;
 use serde::Deserialize;
@@ -28,6 +29,8 @@ pub struct Plan {
     pub host: HostConfig,
     /// The page cache of a stack with a file system.
     pub page_cache: CacheConfig,
+    /// How the file system behaves, where there is one.
+    pub behaviour: Behaviour,
     /// What comes after the last request.
     pub ending: Ending,
 }
@@ -42,6 +45,9 @@ pub enum Ending {
     /// The power is cut, and what is left recovers; of file systems only. What was
     /// still to be written is not in the counters.
     PowerCut,
+    /// A file system is made durable, unmounted and mounted again, as it is measured how
+    /// long the two take; of file systems only. Their traffic is in the counters.
+    Remount,
 }
 
 /// When samples of a timeline are taken.

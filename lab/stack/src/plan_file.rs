@@ -28,6 +28,7 @@
 
 use crate::drive;
 use crate::error::StackError;
+use crate::hosts::Behaviour;
 use crate::name::StackName;
 use crate::plan::{Ending, Plan, Sampling};
 use crate::toml_file::{Leaf, Source, overlaid};
@@ -285,6 +286,7 @@ impl File<'_> {
                     host,
                     page_cache,
                     ending: Ending::Unmount,
+                    behaviour: Behaviour::default(),
                 }));
             }
         }

@@ -15,7 +15,7 @@ use crate::replay::{IN_FLIGHT, Replay};
 use crate::timeline::{self, Sampled};
 use crate::{files, fill, hosts};
 use host::{BlockDevice, Busy};
-use report::record::{App, LatencySet, Recovery, Run, Sample};
+use report::record::{App, FileSystem, Latency, LatencySet, Recovery, Remount, Run, Sample};
 use sim::{Kernel, Seed};
 use ssd::{ConfigError, Drive, DriveMedia, Interface};
 use std::borrow::Cow;
@@ -43,6 +43,8 @@ pub(crate) struct Served {
     pub(crate) labels: Labels,
     /// Of programs on a file system.
     pub(crate) app: Option<App>,
+    /// Latencies of operations of a storage engine, by kind.
+    pub(crate) operations: BTreeMap<String, Latency>,
 }
 
 /// Counters when the first request was made. What a file system did before, to
@@ -93,6 +95,10 @@ pub(crate) struct Outcome {
     pub(crate) events: u64,
     /// What recovery took, where the power was cut after the last request.
     pub(crate) recovery: Option<Recovery>,
+    /// What the file system says of itself, where there is one.
+    pub(crate) file_system: Option<FileSystem>,
+    /// What unmounting and mounting took, where both came after the last request.
+    pub(crate) remount: Option<Remount>,
     /// Limits that allocations met, timed from the first request.
     pub(crate) refusals: Vec<Refused>,
 }
@@ -142,6 +148,8 @@ pub(crate) fn outcome(
         stall: Ns(device.drive().ledger().stall_ns).since(before.stall),
         events,
         recovery: None,
+        file_system: None,
+        remount: None,
         refusals: Vec::new(),
         before,
         device: device.clone(),
@@ -243,6 +251,7 @@ fn served(replay: &Replay) -> Served {
         span: meter.last,
         labels: replay.stream.borrow().labels().clone(),
         app: None,
+        operations: BTreeMap::new(),
     }
 }
 
@@ -254,10 +263,10 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
             reason: format!("the drive {name} has the interface {interface:?}"),
         });
     }
-    if plan.ending == Ending::PowerCut && plan.stack.host == "raw" {
+    if plan.ending != Ending::Unmount && plan.stack.host == "raw" {
         return Err(StackError::Stack {
             stack: plan.stack.to_string(),
-            reason: "expected a stack with a file system, which recovers".to_owned(),
+            reason: "expected a stack with a file system, which recovers and mounts".to_owned(),
         });
     }
     if plan.sample.is_some_and(|s| s.interval == Ns::ZERO) {

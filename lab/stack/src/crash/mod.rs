@@ -57,6 +57,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     }
     let behaviour = Behaviour {
         commit_interval: Some(HURRIED.2),
+        ..plan.behaviour
     };
     let none = "expected a stack with a file system, since cuts are judged by what files hold";
     let explored = hosts::visit(

@@ -173,6 +173,9 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         }
         let now = self.sim.now().since(self.start);
         let turn = self.source.borrow_mut().next(thread, now);
+        while let Some((kind, latency)) = self.source.borrow_mut().finished() {
+            self.meter.borrow_mut().add_operation(kind, latency);
+        }
         self.pass_on();
         turn
     }

@@ -20,6 +20,8 @@ pub struct FileMeter {
     pub mismatches: BTreeMap<Mismatch, u64>,
     /// Calls that ended as they should.
     pub completed: u64,
+    /// Operations of a storage engine, by kind.
+    operations: BTreeMap<&'static str, Tally>,
     /// When the last one ended.
     pub last: Ns,
     /// Bytes that programs read.
@@ -70,6 +72,7 @@ impl FileMeter {
             errors: BTreeMap::new(),
             mismatches: BTreeMap::new(),
             completed: 0,
+            operations: BTreeMap::new(),
             last: Ns::ZERO,
             read: 0,
             written: 0,
@@ -165,6 +168,18 @@ impl FileMeter {
             Some((*name, tally))
         });
         crate::meter::latencies(tallies)
+    }
+
+    /// Counts an operation of a storage engine.
+    pub(crate) fn add_operation(&mut self, kind: &'static str, latency: Ns) {
+        self.operations.entry(kind).or_default().add(latency);
+    }
+
+    /// Latencies of operations of a storage engine, by kind.
+    pub(crate) fn operations(&self) -> BTreeMap<String, record::Latency> {
+        let tallies = self.operations.iter();
+        let named = tallies.map(|(kind, tally)| ((*kind).to_owned(), tally.record()));
+        named.collect()
     }
 
     /// Failures by reason, in words.

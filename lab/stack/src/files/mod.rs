@@ -16,6 +16,7 @@ mod meter;
 mod origins;
 mod rare;
 mod recovery;
+mod remount;
 mod run;
 mod slots;
 mod tree;

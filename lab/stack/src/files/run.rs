@@ -8,10 +8,11 @@
 use super::drive::Drive;
 use super::origins::Origins;
 use super::recovery::cut_and_recover;
+use super::remount::remount;
 use super::tree::make_tree;
 use crate::error::StackError;
 use crate::fill;
-use crate::hosts::{self, Behaviour, Host, Visit};
+use crate::hosts::{self, Host, Visit};
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan, Progress};
 use crate::run::{
@@ -47,13 +48,7 @@ pub(crate) fn run_on(
         progress,
     };
     let none = || refused(&plan.stack.to_string(), &"there is no such file system");
-    hosts::visit(
-        &plan.stack.host,
-        &plan.stack.switches,
-        Behaviour::default(),
-        run,
-    )
-    .ok_or_else(none)?
+    hosts::visit(&plan.stack.host, &plan.stack.switches, plan.behaviour, run).ok_or_else(none)?
 }
 
 /// A run, once its host is known.
@@ -77,6 +72,7 @@ impl Visit for OnHost<'_> {
         let made = make(host, sim.clone(), device.clone());
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
         let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
+        let logged = vfs.body().log_stats();
         let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
         let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
         drive_to_end(&kernel, &*drive, origin, self.progress)?;
@@ -87,12 +83,19 @@ impl Visit for OnHost<'_> {
         let at = (before, &device, samples, sim.events());
         let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
         outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
+        let told = || fill::file_system(vfs.body().stat(), vfs.body().log_stats(), logged);
+        outcome.file_system = Some(told());
         if plan.ending == Ending::PowerCut {
             let (recovery, left) = cut_and_recover(again, plan, &device)?;
             outcome.recovery = Some(recovery);
             return Ok((fill::record(&outcome), left));
         }
-        unmount(&kernel, plan, &vfs)?;
+        let remount = match plan.ending {
+            Ending::Remount => Some(remount(&kernel, plan, &vfs, (again, &device))?),
+            _ => unmount(&kernel, plan, &vfs).map(|()| None)?,
+        };
+        outcome.remount = remount;
+        outcome.file_system = Some(told());
         outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
         if let Some(app) = &mut outcome.served.app {
             // As the traffic: with what was dirty after the last call.
@@ -154,7 +157,11 @@ pub(super) fn refused(stack: &str, problem: &impl Display) -> StackError {
 }
 
 /// Makes all durable and leaves the medium clean.
-fn unmount<B: Body>(kernel: &Kernel, plan: &Plan, vfs: &Vfs<B>) -> Result<(), StackError> {
+pub(super) fn unmount<B: Body>(
+    kernel: &Kernel,
+    plan: &Plan,
+    vfs: &Vfs<B>,
+) -> Result<(), StackError> {
     let vfs = vfs.clone();
     let left = wait(kernel, async move { vfs.unmount().await })?;
     left.map_err(|errno| refused(&plan.stack.to_string(), &errno))
@@ -194,6 +201,7 @@ fn served<B: Body, S: Source + 'static>(
         latency: meter.latencies(),
         span: meter.last,
         labels: drive.labels(),
+        operations: meter.operations(),
         app: Some(App {
             read_bytes: meter.read,
             write_bytes: meter.written,

@@ -54,7 +54,11 @@ async fn make<B: Body>(
 ) -> Result<()> {
     let (path, mode) = (names.bytes(entry.path), entry.mode.0);
     match entry.kind {
-        EntryKind::Directory => process.mkdir(path, mode).await,
+        EntryKind::Directory => match process.mkdir(path, mode).await {
+            // Some are there whatever anybody does, as those of zonefs.
+            Err(Errno::EEXIST) => Ok(()),
+            made => made,
+        },
         EntryKind::File { size } => {
             let origin = origins.of(entry.path, path);
             make_file(process, entry, path, size, origin).await

@@ -20,6 +20,10 @@ pub(super) const SWITCHES: &[Switch] = &[
         "lfs",
         "logs go on in free sections only, and never fill gaps",
     ),
+    (
+        "op10",
+        "10 % are kept from files besides what cleaning needs then, not what leaves the most",
+    ),
 ];
 
 /// A checkpoint is of one instant, and a force is of the nodes of one file.
@@ -33,6 +37,8 @@ pub(super) const PROMISES: Promises = Promises {
 #[derive(Clone)]
 pub struct F2fs {
     options: MountOptions,
+    /// Hundredths of a percent that are kept, if it is said.
+    overprovision: Option<u32>,
 }
 
 /// How the body of F2FS is mounted for these switches, where it has them.
@@ -45,14 +51,17 @@ pub(super) fn body(switches: &[String], behaviour: Behaviour) -> MountOptions {
         fills: !has("lfs"),
         origin: FILE_SYSTEM,
         interval: behaviour.commit_interval.unwrap_or(usual.interval),
-        ..usual
+        cleaning: behaviour.cleaning_interval.unwrap_or(usual.cleaning),
     }
 }
 
 impl F2fs {
     pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
-        let options = body(switches, behaviour);
-        Self { options }
+        let tenth = switches.iter().any(|switch| switch == "op10");
+        Self {
+            options: body(switches, behaviour),
+            overprovision: tenth.then_some(1_000),
+        }
     }
 }
 
@@ -84,6 +93,7 @@ impl Host for F2fs {
     ) -> Result<(), String> {
         let options = MkfsOptions {
             now,
+            overprovision: self.overprovision,
             ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
         };
         let made = lfs::format_drive(sim, device, &options).await;

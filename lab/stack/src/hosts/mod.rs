@@ -10,7 +10,9 @@ mod f2fs;
 mod nova;
 mod persimmon;
 mod undo;
+mod zonefs;
 
+pub use self::zonefs::Zonefs;
 pub use bytefs::ByteFs;
 pub use ext4::Ext4;
 pub use f2fs::F2fs;
@@ -24,6 +26,7 @@ use crate::image::{DriveImage, pieces};
 use crate::name::StackName;
 use ::crash::{OutsideError, Settles};
 use host::DrivePort;
+use serde::{Deserialize, Serialize};
 use sim::Sim;
 use ssd::{Drive, DriveConfig};
 use units::{Bytes, Ns};
@@ -162,11 +165,15 @@ pub fn fit(drive: &mut DriveConfig, wants_log: bool) {
 }
 
 /// How hosts are to behave in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Behaviour {
     /// Age at which what has changed is made durable of its own accord; none for that of
     /// the file system in Linux.
     pub commit_interval: Option<Ns>,
+    /// How long cleaning in the background waits at least for the next section, of a file
+    /// system that is laid out as a log; none for that of Linux.
+    pub cleaning_interval: Option<Ns>,
 }
 
 /// Something that is done with a host, whichever it is.
@@ -194,6 +201,7 @@ pub fn visit<V: Visit>(
         "nova" => Some(visit.on(Nova)),
         "persimmon" => Some(visit.on(Persimmon::new(switches, behaviour))),
         "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
+        "zonefs" => Some(visit.on(Zonefs)),
         _ => None,
     }
 }
@@ -216,4 +224,5 @@ pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("nova", &[]),
     ("persimmon", persimmon::SWITCHES),
     ("pmfs", undo::SWITCHES),
+    ("zonefs", &[]),
 ];

@@ -9,7 +9,7 @@
 //! what = "throughput, mean of the small workloads"
 //! source = "5.2"                        # else that of the figure
 //! quantity = "throughput"               # of the setup
-//! form = "gain"                         # or saving, or alone
+//! form = "gain"                         # or saving, excess, alone
 //! combine = "mean"                      # or max, min, share-below-one
 //! stack = "bytefs"
 //! versus = { ext4 = 2.5, f2fs = 1.48 }  # what the paper has beside each

@@ -38,25 +38,47 @@ macro_rules! file {
 }
 
 /// All of them.
-pub const PAPERS: &[Paper] = &[Paper {
-    name: "bytefs",
-    setup: file!("bytefs", "setup"),
-    figures: &[
-        file!("bytefs", "table2"),
-        file!("bytefs", "fig1"),
-        file!("bytefs", "fig6"),
-        file!("bytefs", "fig7"),
-        file!("bytefs", "fig8"),
-        file!("bytefs", "fig9"),
-        file!("bytefs", "fig10"),
-        file!("bytefs", "fig11"),
-        file!("bytefs", "fig12"),
-        file!("bytefs", "fig13"),
-        file!("bytefs", "fig14"),
-        file!("bytefs", "recovery"),
-        file!("bytefs", "components"),
-    ],
-}];
+pub const PAPERS: &[Paper] = &[
+    Paper {
+        name: "bytefs",
+        setup: file!("bytefs", "setup"),
+        figures: &[
+            file!("bytefs", "table2"),
+            file!("bytefs", "fig1"),
+            file!("bytefs", "fig6"),
+            file!("bytefs", "fig7"),
+            file!("bytefs", "fig8"),
+            file!("bytefs", "fig9"),
+            file!("bytefs", "fig10"),
+            file!("bytefs", "fig11"),
+            file!("bytefs", "fig12"),
+            file!("bytefs", "fig13"),
+            file!("bytefs", "fig14"),
+            file!("bytefs", "recovery"),
+            file!("bytefs", "components"),
+        ],
+    },
+    Paper {
+        name: "persimmon",
+        setup: file!("persimmon", "setup"),
+        figures: &[
+            file!("persimmon", "fig3.1"),
+            file!("persimmon", "fig3.2"),
+            file!("persimmon", "fig3.3"),
+            file!("persimmon", "table4.1"),
+            file!("persimmon", "fig4.1"),
+            file!("persimmon", "table4.2"),
+            file!("persimmon", "table4.3"),
+            file!("persimmon", "table4.4"),
+            file!("persimmon", "fig4.5"),
+            file!("persimmon", "fig4.6"),
+            file!("persimmon", "fig4.7"),
+            file!("persimmon", "fig4.8"),
+            file!("persimmon", "fig4.9"),
+            file!("persimmon", "limit"),
+        ],
+    },
+];
 
 impl Paper {
     /// The paper called `name`.

@@ -9,7 +9,8 @@ use units::Bytes;
 const PAGE: u64 = 4_096;
 
 /// `text` with each `{SIZE}` in it divided by `factor`. Counts are rounded down and at
-/// least 1; sizes with a unit, such as `{256MiB}`, to whole pages and at least one.
+/// least 1; sizes with a unit, such as `{256MiB}`, to whole pages and at least one. With a
+/// step behind a slash, such as `{1077/3}`, it is rounded up to a multiple of that instead.
 ///
 /// # Errors
 /// Says what was expected between the braces.
@@ -27,8 +28,16 @@ pub(super) fn scaled(text: &str, factor: u64) -> Result<String, String> {
 }
 
 fn divided(text: &str, factor: u64) -> Result<u64, String> {
-    let size: Bytes = text.parse().map_err(|e| format!("{{{text}}}: {e}"))?;
-    let part = size.0 / factor.max(1);
+    let read = |text: &str| -> Result<u64, String> {
+        let size: Bytes = text.parse().map_err(|e| format!("{{{text}}}: {e}"))?;
+        Ok(size.0)
+    };
+    if let Some((size, step)) = text.split_once('/') {
+        let step = read(step)?.max(1);
+        let part = read(size)?.div_ceil(factor.max(1)).max(1);
+        return Ok(part.div_ceil(step).saturating_mul(step));
+    }
+    let part = read(text)? / factor.max(1);
     let counted = text.trim().ends_with(|c: char| c.is_ascii_digit());
     Ok(match counted {
         true => part.max(1),
@@ -54,11 +63,17 @@ mod tests {
             ("8192".to_owned(), "4096".to_owned())
         );
         assert_eq!(of("plain", 64), "plain");
+        assert_eq!(
+            (of("{1077/3}", 64), of("{1077/3}", 1)),
+            ("18".into(), "1077".into())
+        );
+        assert_eq!(of("{2MiB/1MiB}", 64), "1048576");
     }
 
     #[test]
     fn braces_that_hold_no_size_are_refused() {
         assert!(scaled("a={", 2).unwrap_err().contains('}'));
         assert!(scaled("a={many}", 2).unwrap_err().contains("many"));
+        assert!(scaled("a={4/x}", 2).unwrap_err().contains("{x}"));
     }
 }

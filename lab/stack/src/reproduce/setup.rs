@@ -13,12 +13,14 @@
 //! "controller.write_buffer" = "{16MiB}"
 //! [base.host]
 //! [base.page_cache]
+//! [base.file_system]          # its waits, as `Behaviour` has them
 //!
 //! [settings."64 MiB".drive]   # what differs from the base, by name
 //! "front.log.bytes" = "{64MiB}"
 //!
 //! [settings."cut"]
-//! ending = "power-cut"        # else unmount
+//! ending = "power-cut"        # or remount, else unmount
+//! capacity = "{2GiB}"         # of the drive, else that of all
 //!
 //! [workloads]                 # by the names that claims use
 //! varmail = "varmail:files={1000000}"
@@ -31,6 +33,7 @@ use super::figure::Key;
 use super::scale::scaled;
 use crate::drive;
 use crate::error::StackError;
+use crate::hosts::Behaviour;
 use crate::name::StackName;
 use crate::plan::{Ending, Plan};
 use crate::toml_file::{Source, overlaid};
@@ -75,7 +78,9 @@ struct Setting {
     drive: Knobs,
     host: Knobs,
     page_cache: Knobs,
+    file_system: Knobs,
     ending: Ending,
+    capacity: Option<Spanned<String>>,
 }
 
 /// The setup of a paper.
@@ -135,14 +140,17 @@ impl Setup {
         let empty = (Table::new(), HostConfig::default());
         let host = self.overlay(empty, layers.map(|s| &s.host), factor)?;
         let empty = (Table::new(), CacheConfig::default());
+        let usual = (Table::new(), Behaviour::default());
+        let behaviour = self.overlay(usual, layers.map(|s| &s.file_system), factor)?;
         Ok(Plan {
             label: key.setting.clone(),
             stack: self.stack(&key.host)?,
-            drive: self.drive(layers.map(|s| &s.drive), factor)?,
+            drive: self.drive(setting, factor)?,
             precondition: Precondition::Fresh,
             workload: self.scaled(workload, factor)?,
             seed,
             sample: None,
+            behaviour,
             host: host.checked()?,
             ending: setting.ending,
             page_cache: self
@@ -151,16 +159,20 @@ impl Setup {
         })
     }
 
-    fn drive(&self, layers: [&Knobs; 2], factor: u64) -> Result<DriveConfig, StackError> {
-        let (name, capacity) = (&self.file.drive, &self.file.capacity);
+    /// The drive of a setting: what differs from the preset first, and then its size, as
+    /// zones are counted.
+    fn drive(&self, setting: &Setting, factor: u64) -> Result<DriveConfig, StackError> {
+        let (name, of_all) = (&self.file.drive, &self.file.capacity);
+        let capacity = setting.capacity.as_ref().unwrap_or(of_all);
         let at = |at: usize| move |e: &dyn std::fmt::Display| self.source.error(at, e.to_string());
         let size: Result<Bytes, _> = self.scaled(capacity, factor)?.parse();
         let size = size.map_err(|e| at(capacity.span().start)(&e))?;
-        let base = drive::resolve(name.as_ref(), Some(size));
+        let base = drive::resolve(name.as_ref(), None);
         let base = base.map_err(|e| at(name.span().start)(&e))?;
+        let layers = [&self.file.base.drive, &setting.drive];
         let table = drive::as_table(&base);
         let config = self.overlay((table, base), layers, factor)?;
-        drive::checked(name.as_ref(), config)
+        drive::checked(name.as_ref(), config.resized(size))
     }
 
     /// What the knobs of `layers` make of a configuration and the table that it is.

@@ -4,6 +4,7 @@
 use super::figure::{Figure, Key};
 use super::setup::Setup;
 use super::{Asked, PAPERS, Paper, figure, prepare};
+use crate::plan::Ending;
 use crate::toml_file::Source;
 use report::claim::{Claim, Document};
 use serde_json::json;
@@ -29,6 +30,45 @@ fn every_claim_of_bytefs_is_there() {
     for id in wanted.chain(["A.5".to_owned()]) {
         assert!(ids.contains(id.as_str()), "{id} is missing");
     }
+}
+
+/// The claims of the dissertation's chapters on Persimmon have numbers 1 to 12.
+#[test]
+fn every_claim_of_persimmon_is_there_and_has_a_run_or_a_reason() {
+    let prepared = prepare(Asked {
+        paper: Paper::named("persimmon").unwrap(),
+        ..asked(None, 64)
+    });
+    let rows = prepared.unwrap().rows;
+    let ids: BTreeSet<&str> = rows.iter().map(figure::Row::id).collect();
+    for id in (1..=12).map(|n| format!("P{n}")) {
+        assert!(ids.contains(id.as_str()), "{id} is missing");
+    }
+    for row in rows.iter().filter(|row| row.keys().next().is_none()) {
+        let claim = row.claim(&BTreeMap::new(), 64);
+        assert!(
+            claim.reason.is_some_and(|reason| reason.len() > 20),
+            "{}",
+            claim.what
+        );
+    }
+}
+
+/// F2FS has as many zones to write in order as Persimmon, and conventional ones besides.
+#[test]
+fn both_file_systems_on_zones_have_as_many_zones_to_write_in_order() {
+    let plans = prepare(Asked {
+        paper: Paper::named("persimmon").unwrap(),
+        ..asked(Some("table4.2"), 64)
+    });
+    let plans = plans.unwrap().plans;
+    let zones = |host: &str| {
+        let plan = plans.iter().find(|plan| plan.stack.host == host).unwrap();
+        let drive = crate::hosts::drive_for(&plan.stack, &plan.drive).unwrap();
+        ssd::ZoneLayout::new(&drive).unwrap().unwrap().sequential()
+    };
+    let (f2fs, persimmon) = (zones("f2fs"), zones("persimmon"));
+    assert!(f2fs.abs_diff(persimmon) <= 1, "{f2fs} {persimmon}");
 }
 
 #[test]
@@ -188,6 +228,33 @@ fn hosts_are_compared_on_each_workload_and_the_gains_combined() {
 }
 
 #[test]
+fn a_setting_has_a_size_of_its_own_and_waits_are_divided_where_it_is_said() {
+    let text = SETUP.replace(
+        "[settings.slow.drive]",
+        "[base.file_system]\ncleaning_interval = \"{8000}\"\n[settings.slow]\n\
+         capacity = \"{2GiB}\"\nending = \"remount\"\n[settings.slow.drive]",
+    );
+    let setup = setup(&text).unwrap();
+    let plan = |setting: &str| {
+        let key = Key {
+            host: "bytefs".to_owned(),
+            workload: "a".to_owned(),
+            setting: setting.to_owned(),
+        };
+        setup.plan(&key, 4, 1).unwrap()
+    };
+    let (base, slow) = (plan(""), plan("slow"));
+    assert_eq!(slow.drive.capacity.0, 2 * base.drive.capacity.0);
+    assert_eq!(slow.drive.capacity.0, 512 << 20);
+    assert_eq!(
+        (base.ending, slow.ending),
+        (Ending::Unmount, Ending::Remount)
+    );
+    assert_eq!(slow.behaviour.cleaning_interval, Some(units::Ns(2_000)));
+    assert_eq!(slow.behaviour.commit_interval, None);
+}
+
+#[test]
 fn settings_are_compared_with_each_other() {
     let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\nworkloads = [\"a\"]\n\
                 versus-setting = \"slow\"\npaper = \"above 1\"";
@@ -315,6 +382,18 @@ fn a_setup_that_is_wrong_is_refused_with_its_line() {
         ("200us", "fast", "setup.toml:10: ", "flash.timing.program"),
         ("{100}", "{x}", "setup.toml:12: ", "x"),
         ("title =", "titel =", "setup.toml:2: ", "titel"),
+        (
+            "[settings.slow.drive]",
+            "[settings.slow]\ncapacity = \"{x}\"\n[settings.slow.drive]",
+            "setup.toml:10: ",
+            "x",
+        ),
+        (
+            "[base.drive]",
+            "[base.file_system]\nnap = 3\n[base.drive]",
+            "setup.toml:8: ",
+            "nap",
+        ),
     ];
     for (from, to, place, part) in cases {
         let said = plan(&SETUP.replacen(from, to, 1)).err().unwrap();

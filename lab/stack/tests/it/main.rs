@@ -32,6 +32,7 @@ fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
         sample: None,
         host: host::HostConfig::default(),
         page_cache: vfs::CacheConfig::default(),
+        behaviour: stack::hosts::Behaviour::default(),
         ending: stack::Ending::default(),
     }
 }

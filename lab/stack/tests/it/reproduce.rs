@@ -5,10 +5,11 @@ use report::record::Run;
 use stack::reproduce::{Asked, Paper, Prepared, prepare};
 use stack::sweep;
 
-/// The figure of `ByteFS`, with sizes divided by `factor`.
+/// The figure, as in `fig8` of `ByteFS` or `persimmon/fig3.1`, with sizes divided by `factor`.
 fn prepared(figure: &str, factor: u64) -> Prepared {
+    let (paper, figure) = figure.split_once('/').unwrap_or(("bytefs", figure));
     let asked = Asked {
-        paper: Paper::named("bytefs").expect("it is in the table"),
+        paper: Paper::named(paper).expect("it is in the table"),
         figure: Some(figure.to_owned()),
         scale: "test".to_owned(),
         factor,
@@ -119,4 +120,70 @@ fn figures_run_pmfs_beside_the_others() {
         let mut hosts = plans.iter().map(|plan| &plan.stack.host);
         assert!(hosts.any(|host| host == "pmfs"), "{figure}");
     }
+}
+
+/// What can be filled is what is left of the zones, and Persimmon leaves more.
+#[test]
+//= dissertation 4.6.3
+fn space_for_files_is_measured() {
+    let found = reproduced("persimmon/table4.3", 64);
+    for claim in &found.claims {
+        assert!(claim.measured.is_some_and(|x| x > 0.0), "{claim:?}");
+        assert!(
+            claim.versus.is_empty() || claim.holds == Some(true),
+            "{claim:?}"
+        );
+    }
+    for run in &found.runs {
+        let told = run.file_system.expect("it is one");
+        let zones = run.zones.expect("the drive has some");
+        assert!(told.usable_bytes < zones.capacity_bytes);
+        assert_eq!(zones.conventional > 0, run.stack.starts_with("f2fs"));
+        let log = told.log.expect("it is a log");
+        assert!(log.memory_bytes > 0 && log.checkpoints > 0);
+    }
+}
+
+/// The same files are written on ZoneFS and on F2FS, and each claim is arithmetic on both.
+#[test]
+//= dissertation 3.1
+fn files_that_are_zones_are_written_beside_f2fs() {
+    let found = reproduced("persimmon/fig3.1", 1024);
+    let run = |host: &str, files: u32| {
+        let is = |run: &&Run| {
+            run.stack.starts_with(host)
+                && run.workload.contains(&format!("files={files},"))
+                && run.workload.contains("bs=128k")
+        };
+        found.runs.iter().find(is).expect("it was run")
+    };
+    for run in &found.runs {
+        assert!(run.errors.is_empty(), "{:?}", run.errors);
+    }
+    let (f2fs, zones) = (run("f2fs", 8), run("zonefs", 8));
+    assert_eq!(f2fs.ops, zones.ops);
+    let counts = zones.zones.expect("the drive has some");
+    // Eight files, and the superblock's zone, which is finished.
+    assert_eq!((counts.used, counts.full), (9, 1));
+    assert_eq!(zones.app.as_ref().map(|app| app.write_bytes), Some(8 << 20));
+    let claim = found.claims.iter().find(|c| c.what.contains("large-8"));
+    let measured = claim.and_then(|c| c.measured).expect("it was run");
+    assert!((measured - f2fs.ops_per_s / zones.ops_per_s).abs() < 1e-12);
+}
+
+/// What a mount reads grows with the file system, and unmounting leaves it clean.
+#[test]
+//= dissertation 4.6.5
+fn mounting_again_is_measured() {
+    let prepared = prepared("persimmon/table4.4", 200);
+    let of = |size: &str| {
+        let is =
+            |plan: &&stack::Plan| plan.stack.host == "persimmon" && plan.label.starts_with(size);
+        let plan = prepared.plans.iter().find(is).expect("it is planned");
+        let run = stack::run(plan, &mut |_| ()).expect("it can be run");
+        run.remount.expect("it was mounted again")
+    };
+    let (small, large) = (of("256"), of("512"));
+    assert!(small.unmount_ns > 0 && small.unmount_write_bytes > 0);
+    assert!(large.mount_ns > small.mount_ns && large.mount_read_bytes > small.mount_read_bytes);
 }

@@ -1,0 +1,46 @@
+//! A file system is unmounted after the last call, and mounted again.
+//!
+//! Invariant: all that was changed is durable before, so that times and traffic are those
+//! of leaving the medium clean, and of taking it into use.
+
+use super::run::{refused, unmount, wait};
+use crate::error::StackError;
+use crate::hosts::Host;
+use crate::plan::Plan;
+use host::BlockDevice;
+use report::record::Remount;
+use sim::Kernel;
+use units::Ns;
+use vfs::{Body, Clock, Vfs};
+
+/// Makes `vfs` durable, unmounts it from `device` and mounts it again as `host`.
+//= dissertation 4.6.5
+pub(super) fn remount<H: Host, B: Body>(
+    kernel: &Kernel,
+    plan: &Plan,
+    vfs: &Vfs<B>,
+    (host, device): (H, &BlockDevice),
+) -> Result<Remount, StackError> {
+    let (sim, stack) = (kernel.sim(), plan.stack.to_string());
+    let live = vfs.clone();
+    let synced = wait(kernel, async move { live.sync().await })?;
+    synced.map_err(|errno| refused(&stack, &errno))?;
+    let (start, before) = (sim.now(), device.ledger());
+    unmount(kernel, plan, vfs)?;
+    let (left, between) = (sim.now(), device.ledger());
+    let (clock, port) = (sim.clone(), device.clone());
+    let mounted = wait(kernel, async move {
+        let now = Clock::default().at(Ns::ZERO);
+        let body = host.mount(&clock, &port, now).await?;
+        let at = clock.now();
+        drop(body);
+        Ok::<Ns, String>(at)
+    })?;
+    let mounted = mounted.map_err(|problem| refused(&stack, &problem))?;
+    Ok(Remount {
+        unmount_ns: left.since(start).0,
+        unmount_write_bytes: between.since(&before).write_bytes(),
+        mount_ns: mounted.since(left).0,
+        mount_read_bytes: device.ledger().since(&between).read_bytes(),
+    })
+}

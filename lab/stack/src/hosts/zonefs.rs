@@ -1,0 +1,73 @@
+//! zonefs as the host of a stack.
+
+use super::{Host, Promises};
+use crate::files::FILE_SYSTEM;
+use crate::image::DriveImage;
+use crash::OutsideError;
+use host::DrivePort;
+use lfs::Image;
+use sim::Sim;
+use ssd::Drive;
+use vfs::Timestamp;
+use zonefs::{Options, Superblock, ZoneFs};
+
+/// zonefs, whose files are `seq/0` and so on.
+#[derive(Clone)]
+pub struct Zonefs;
+
+fn no_zones() -> String {
+    "zonefs needs a drive of zones, such as one of the preset zns".to_owned()
+}
+
+impl Host for Zonefs {
+    type Body<P: DrivePort> = ZoneFs<P::Zones>;
+
+    /// A file is as long as its zone is written, and shows nothing else.
+    fn promises(&self) -> Promises {
+        Promises::LAZY
+    }
+
+    async fn format<P: DrivePort>(&self, _: &Sim, device: &P, _: Timestamp) -> Result<(), String> {
+        let zones = device.zones().ok_or_else(no_zones)?;
+        let made = zonefs::mkfs(&zones, &Superblock::default(), FILE_SYSTEM).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn mount<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        _: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        let options = Options {
+            origin: FILE_SYSTEM,
+            ..Options::default()
+        };
+        let zones = device.zones().ok_or_else(no_zones)?;
+        let mounted = ZoneFs::mount(sim, zones, options).await;
+        mounted.map_err(|error| error.to_string())
+    }
+
+    /// All that is on the medium is a superblock.
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        let mut block = [0; zonefs::BLOCK];
+        if !DriveImage(drive).read(0, &mut block) {
+            return vec!["the superblock cannot be read".to_owned()];
+        }
+        let superblock = Superblock::decode(&block);
+        superblock
+            .err()
+            .map(|e| e.to_string())
+            .into_iter()
+            .collect()
+    }
+
+    /// Checkers of others want the device file of a zoned drive.
+    fn has_outside(&self) -> bool {
+        false
+    }
+
+    fn ask_outside(&self, _: &Drive, _: bool) -> Result<Option<String>, OutsideError> {
+        Ok(None)
+    }
+}
