@@ -118,6 +118,8 @@ pub(crate) struct Core<P: Persist> {
     pub(crate) stats: Cell<LogStats>,
     /// Something could not be written: nothing is written any more.
     pub(crate) failed: Cell<bool>,
+    /// Whether a mount brings back what was forced.
+    pub(crate) recovering: Cell<bool>,
     pub(crate) generation: Cell<u32>,
     /// Limits that allocations have met.
     pub(crate) refusals: RefCell<Refusals>,
@@ -200,6 +202,7 @@ impl<P: Persist> Core<P> {
             begun: Cell::new(Ns::ZERO),
             stats: Cell::default(),
             failed: Cell::new(false),
+            recovering: Cell::default(),
             generation: Cell::new(parts.version as u32),
             refusals: RefCell::default(),
         })
@@ -274,9 +277,13 @@ impl<P: Persist> Core<P> {
         self.counts.set(counts);
     }
 
-    /// Blocks that files may have: not those whose flash has failed.
+    /// Blocks that files may have: not those whose flash has failed. In recovery all count:
+    /// what was forced was within them then.
     pub(crate) fn usable_blocks(&self) -> u64 {
-        let lost = self.segments.borrow().lost_blocks();
+        let lost = match self.recovering.get() {
+            true => 0,
+            false => self.segments.borrow().lost_blocks(),
+        };
         self.counts.get().user_blocks.saturating_sub(lost)
     }
 

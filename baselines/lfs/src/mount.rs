@@ -146,7 +146,8 @@ async fn read_tables<S: Persist>(
     })
 }
 
-/// The owners in a segment of nodes: each node says itself which it is.
+/// The owners in a segment of nodes: each node says itself which it is. Those that have gone
+/// with their flash have none: nothing that is lost is ever moved.
 async fn node_owners<S: Persist>(
     persist: &S,
     geometry: &Geometry,
@@ -159,11 +160,12 @@ async fn node_owners<S: Persist>(
         if !high_bit(&entry.map, at as usize) {
             continue;
         }
-        let mut page = [Payload::Zero];
-        persist
-            .main()
-            .read(geometry.addr_of(segment, at), &mut page, who)
-            .await?;
+        let (addr, mut page) = (geometry.addr_of(segment, at), [Payload::Zero]);
+        let read = persist.main().read(addr, &mut page, who).await;
+        if read.is_err() && persist.main().is_lost(addr) {
+            continue;
+        }
+        read?;
         let mut bytes = crate::format::blank();
         if !page[0].copy_to(0, &mut bytes[..]) {
             return Err(Errno::EIO.into());
@@ -309,6 +311,7 @@ impl<S: Persist> Core<S> {
 async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError> {
     let _alone = core.alone().await;
     core.look_for_lost();
+    core.recovering.set(true);
     // Recovery may delete what the chain leads to only once all of that is held.
     let rolled = core.roll_forward().await?;
     let left = core.settle(&rolled.torn).await?;
@@ -320,6 +323,7 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
     if is_torn {
         core.settle(&BTreeSet::new()).await?;
     }
+    core.recovering.set(false);
     Ok(Recovery {
         files: rolled.files,
         nodes: rolled.nodes,

@@ -302,6 +302,78 @@ fn what_is_in_zones_that_have_failed_is_read_and_removed() {
     assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
 }
 
+/// A zone fails while files have all that they may have: then they have more than is left,
+/// and what was forced last is brought back all the same.
+#[test]
+fn a_full_file_system_that_loses_a_zone_is_recovered() {
+    let port = on(made(), |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        fill(&process).await;
+        process.unlink(b"/fill1").await.unwrap();
+        process.sync().await.unwrap();
+        make(&process, b"/fill0", 77, true).await;
+        let empty = in_state(&port, |state| state == ZoneState::Empty);
+        fail(&port, &empty[..1]);
+    });
+    let left = port.after_cut(&mut Seed(3).stream("cut"), |_, _, _| 0);
+    let port = on(left, |sim, port| async move {
+        let (vfs, recovery) = mounted(&sim, &port).await;
+        assert_eq!(recovery.files, 1);
+        let process = root(&vfs);
+        assert!(holds(&process, b"/fill0", 77).await);
+        assert_eq!(vfs.statfs().await.unwrap().blocks_free, 0);
+        process.unlink(b"/fill2").await.unwrap();
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
+}
+
+/// One of the zones that logs go on in can be read no more after a cut: what is in the
+/// others is there.
+#[test]
+fn a_zone_that_goes_offline_takes_only_what_is_in_it() {
+    let port = on(made(), |sim, port| async move {
+        let (vfs, _) = mounted(&sim, &port).await;
+        let process = root(&vfs);
+        for number in 0..300 {
+            let path = format!("/{number}");
+            make(&process, path.as_bytes(), number, false).await;
+        }
+        process.sync().await.unwrap();
+    });
+    let open = in_state(&port, ZoneState::is_active);
+    assert!(open.len() > 3, "{open:?}");
+    let (left, mut some) = (rested(&port), 0);
+    for &zone in &open {
+        let found = std::rc::Rc::new(std::cell::Cell::new(0));
+        let (left, count) = (left.clone(), found.clone());
+        on(left, move |sim, port| async move {
+            port.fail(zone, ZoneState::Offline);
+            let mounted = lfs::mount_zones(&sim, &port, MountOptions::default()).await;
+            let (body, _) = mounted.expect("the tables are elsewhere");
+            let (clock, compute) = (Clock::default(), Compute::unlimited());
+            let vfs = Vfs::mount(&sim, body, eager(), clock, compute);
+            let process = root(&vfs);
+            for number in 0..300_u64 {
+                let path = format!("/{number}");
+                let flags = OpenFlags::READ;
+                let Ok(fd) = process.open(path.as_bytes(), flags, 0).await else {
+                    continue;
+                };
+                let bytes = process.read_bytes(fd, 0, 8).await;
+                let is_whole = bytes == Ok(number.to_le_bytes().to_vec());
+                assert!(is_whole || bytes == Err(Errno::EIO), "{bytes:?}");
+                count.set(count.get() + u32::from(is_whole));
+            }
+        });
+        println!("zone {zone}: {} files are left", found.get());
+        some += u32::from((1..300).contains(&found.get()));
+    }
+    assert!(some > 0, "the zone of contents");
+}
+
 /// Nothing can be written, so a mount that has to write ends with the limit.
 #[test]
 fn a_mount_without_a_zone_for_its_logs_says_why() {
