@@ -172,11 +172,12 @@ impl<P: Persist> Core<P> {
     //= f2fs-paper 2.5
     fn is_worn(&self) -> bool {
         let counts = self.counts.get();
-        let unused = counts.user_blocks.saturating_sub(counts.valid_blocks);
-        let segments = self.segments.borrow().empty_segments();
+        let usable = self.usable_blocks();
+        let unused = usable.saturating_sub(counts.valid_blocks);
+        let segments = self.segments.borrow().usable_segments();
         let free = segments.saturating_sub(counts.overprovision);
         let free = u64::from(free) * u64::from(SEG_BLOCKS);
-        unused > counts.user_blocks * 40 / 100 && free < unused * 40 / 100
+        unused > usable * 40 / 100 && free < unused * 40 / 100
     }
 
     /// Has sections cleaned while nobody changes anything, one after each wait, until

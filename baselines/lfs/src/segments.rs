@@ -161,14 +161,23 @@ impl Segments {
         self.free_sections
     }
 
+    /// Segments that nothing is in.
+    fn empty(&self) -> impl Iterator<Item = u32> {
+        let entries = (0..).zip(&self.entries);
+        let empty = entries.filter(|(_, entry)| entry.valid == 0);
+        let segments = empty.map(|(segment, _)| segment);
+        segments.filter(|&segment| !self.is_current(segment))
+    }
+
     /// Segments that nothing is in, as a checkpoint counts them.
     pub(crate) fn empty_segments(&self) -> u32 {
-        let mut entries = (0..).zip(&self.entries);
-        let mut count = 0;
-        for (segment, entry) in &mut entries {
-            count += u32::from(entry.valid == 0 && !self.is_current(segment));
-        }
-        count
+        self.empty().count() as u32
+    }
+
+    /// Those of them that can be written.
+    pub(crate) fn usable_segments(&self) -> u32 {
+        let usable = |segment: &u32| !self.is_lost(self.section_of(*segment));
+        self.empty().filter(usable).count() as u32
     }
 
     /// Sections that the next checkpoint frees.
@@ -511,6 +520,16 @@ mod tests {
             }
             assert!(valid.iter().all(|&addr| segments.is_valid(addr)));
         }
+    }
+
+    #[test]
+    fn what_has_failed_is_no_room_for_logs() {
+        let mut segments = segments(true);
+        let empty = segments.empty_segments();
+        segments.lose(9);
+        segments.check();
+        assert_eq!(segments.empty_segments(), empty);
+        assert_eq!(segments.usable_segments(), empty - 1);
     }
 
     #[test]
