@@ -122,7 +122,7 @@ pub async fn format_drive<P: DrivePort>(
 }
 
 /// Makes a file system on `zones`, of which it makes sections; sizes and areas of `options`
-/// are those of the zones, then.
+/// are those of the zones, then. Those that can only be read are set offline first.
 ///
 /// # Errors
 /// What cannot be made of them, or why the drive failed.
@@ -139,6 +139,7 @@ pub async fn format_zones<Z: ZonedPort>(
         areas: fits.areas,
         ..options.clone()
     };
+    linear.clear().await?;
     format(&linear, &options).await
 }
 

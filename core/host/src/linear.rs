@@ -145,6 +145,27 @@ impl<P: ZonedPort> Linear<P> {
         }
         Ok(())
     }
+
+    /// Empties all zones that are written in order, for who makes everything anew. Those that
+    /// can only be read are set offline, so that nobody finds what was in them.
+    ///
+    /// # Errors
+    /// Why a zone that has not failed could not be reset.
+    pub async fn clear(&self) -> Result<(), IoError> {
+        let limits = self.packing.limits();
+        for zone in limits.conventional..limits.zones {
+            let turn = &self.turns[zone as usize];
+            turn.take(1).await;
+            let result = self.empty(zone).await;
+            turn.put(1);
+            match self.port.zone(zone).map(|info| info.state) {
+                Some(ZoneState::ReadOnly) => self.port.manage(zone, ZoneAction::Offline).await?,
+                Some(ZoneState::Offline) => {}
+                _ => result?,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<P: ZonedPort> BlockPort for Linear<P> {

@@ -77,7 +77,8 @@ impl<Z: ZonedPort> Medium for Powered<'_, Z> {
     }
 }
 
-/// Makes a file system on the zones of `port`, all of which are reset first.
+/// Makes a file system on the zones of `port`, all of which are emptied first: those
+/// that can only be read are set offline.
 ///
 /// # Errors
 /// What cannot be made of them, or why the drive failed.
@@ -92,10 +93,7 @@ pub async fn format<Z: ZonedPort>(
     let body = layout.body(limits, options);
     let mut blocks = lfs::mkfs(&body)?;
     let sums = Sums::of(&options.uuid);
-    for zone in 0..limits.zones {
-        let zone = layout.blocks(zone);
-        linear.trim(extent(zone.start, zone.len())).await?;
-    }
+    linear.clear().await?;
     let record = Record {
         zone_blocks: layout.zone_blocks,
         metadata_zones: layout.metadata_zones,

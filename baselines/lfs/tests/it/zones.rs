@@ -330,6 +330,34 @@ fn a_full_file_system_that_loses_a_zone_is_recovered() {
     assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
 }
 
+/// What was forced lies in zones that can only be read: a file system that is made anew, with
+/// the same identity, does not find it.
+#[test]
+fn what_was_forced_before_a_format_is_not_found_after_it() {
+    on(made(), |sim, port| async move {
+        let pointers =
+            || (0..limits().zones).map(|zone| port.zone(zone).map(|info| info.written()));
+        let (vfs, _) = mounted(&sim, &port).await;
+        let before: Vec<_> = pointers().collect();
+        make(&root(&vfs), b"/old", 1, true).await;
+        let now = pointers().zip(before);
+        let grown: Vec<u32> = (0..)
+            .zip(now)
+            .filter(|(_, (now, old))| now != old)
+            .map(|(zone, _)| zone)
+            .collect();
+        assert!(grown.len() > 1, "{grown:?}");
+        grown
+            .iter()
+            .for_each(|&zone| port.fail(zone, ZoneState::ReadOnly));
+        let made = lfs::format_zones(&sim, &port, &MkfsOptions::new(0)).await;
+        made.expect("it begins with other logs");
+        let (vfs, recovery) = mounted(&sim, &port).await;
+        assert_eq!(recovery, Recovery::default());
+        make(&root(&vfs), b"/new", 2, true).await;
+    });
+}
+
 /// One of the zones that logs go on in can be read no more after a cut: what is in the
 /// others is there.
 #[test]

@@ -4,6 +4,7 @@ use crate::bench::{attached, config, made, mounted, root};
 use crate::memory::{AtRest, Fs, limits, on, ram_made, ram_mounted, rested};
 use host::{RamZones, ZonedPort};
 use lfs::Image;
+use persimmon::MkfsOptions;
 use sim::{Kernel, Seed};
 use ssd::{Drive, ZoneState};
 use units::NoSpace;
@@ -72,8 +73,8 @@ fn held(why: &NoSpace, who: &str) -> u64 {
 #[test]
 fn zones_of_metadata_that_fail_are_left_until_none_is_left() {
     let port = on(ram_made(), |sim, port| async move {
-        let vfs = ram_mounted(&sim, &port).await;
-        let process = Process::new(&vfs, Access::root());
+        let mut vfs = ram_mounted(&sim, &port).await;
+        let mut process = Process::new(&vfs, Access::root());
         let (mut number, mut failed, all) = (0, 0, metadata().len());
         let why = loop {
             number += 1;
@@ -93,6 +94,11 @@ fn zones_of_metadata_that_fail_are_left_until_none_is_left() {
                     (_, zone) => port.fail(*zone.expect("some are left"), ZoneState::Offline),
                 }
                 failed += 1;
+                process.exit().await;
+                vfs.unmount().await.unwrap();
+                vfs = ram_mounted(&sim, &port).await;
+                process = Process::new(&vfs, Access::root());
+                assert!(is_of(&process, number).await, "round {number}");
             }
         };
         let expected = ("free zones of metadata", all as u64);
@@ -115,6 +121,11 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
         round(&process, 1).await.unwrap();
         let open = in_state(&port, CHECKPOINTS, ZoneState::is_active);
         port.fail(open[0], ZoneState::ReadOnly);
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+        let vfs = ram_mounted(&sim, &port).await;
+        let process = Process::new(&vfs, Access::root());
+        assert!(is_of(&process, 1).await);
         for number in 2..20 {
             round(&process, number).await.unwrap();
         }
@@ -135,6 +146,34 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
         assert_eq!(held(&why, "zones that have failed"), 1, "{why}");
     });
     assert_eq!(persimmon::check(&AtRest(&rested(&port))), [""; 0]);
+}
+
+/// What is in zones that can only be read is of a file system that was here before, with the
+/// same identity: nothing of it is found.
+#[test]
+fn zones_that_can_only_be_read_show_nothing_after_a_format() {
+    on(ram_made(), |sim, port| async move {
+        let vfs = ram_mounted(&sim, &port).await;
+        let process = Process::new(&vfs, Access::root());
+        round(&process, 1).await.unwrap();
+        round(&process, 2).await.unwrap();
+        for zones in [CHECKPOINTS, metadata()] {
+            let open = in_state(&port, zones, ZoneState::is_active);
+            port.fail(open[0], ZoneState::ReadOnly);
+        }
+        let made = persimmon::format(&sim, &port, &MkfsOptions::default()).await;
+        made.expect("other zones are left");
+        for number in 3..6 {
+            let vfs = ram_mounted(&sim, &port).await;
+            let process = Process::new(&vfs, Access::root());
+            let old = process.open(b"/0", OpenFlags::READ, 0).await;
+            assert_eq!(old.is_ok(), number > 3, "{old:?}");
+            round(&process, number).await.unwrap();
+            assert!(is_of(&process, number).await);
+            process.exit().await;
+            vfs.unmount().await.unwrap();
+        }
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use host::{RamZones, ZonesAtRest};
 use persimmon::{Appended, MkfsOptions, Zones};
 use sim::{Kernel, Seed, Sim};
-use ssd::ZoneLimits;
+use ssd::{ZoneLimits, ZoneState};
 use vfs::{Clock, Compute, Vfs};
 
 pub(crate) type Fs = lfs::LfsFs<Appended<RamZones>>;
@@ -87,6 +87,10 @@ impl Zones for AtRest<'_> {
 
     fn written(&self, zone: u32) -> u32 {
         let zone = self.0.zones.get(zone as usize);
-        zone.map_or(0, |zone| zone.payloads.len() as u32)
+        zone.map_or(0, |zone| match zone.state {
+            // As a drive has it, which does not tell any more.
+            ZoneState::ReadOnly => ZONE_BLOCKS as u32,
+            _ => zone.payloads.len() as u32,
+        })
     }
 }
