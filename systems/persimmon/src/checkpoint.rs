@@ -83,16 +83,17 @@ impl Checkpoints {
         let lost = |turn: usize| log.is_lost(CHECKPOINTS[turn]);
         let fits = written[old] + len <= self.layout.zone_blocks && !lost(old);
         let turn = if fits { old } else { 1 - old };
+        if !fits && written[turn] > 0 {
+            // The last one is in the other zone.
+            self.reset(log, turn).await?;
+            written[turn] = 0;
+        }
+        // It may have failed by its reset.
         if lost(turn) {
             let failed = u64::from(lost(old)) + 1;
             let why = NoSpace::new("zones of checkpoints", 1, 0, 2);
             let why = why.held("zones that have failed", failed);
             return Err(log.refuse(why.rest("the last checkpoints")));
-        }
-        if !fits && written[turn] > 0 {
-            // The last one is in the other zone.
-            self.reset(log, turn).await?;
-            written[turn] = 0;
         }
         linear.flush().await.map_err(errno)?;
         let addr = self.layout.blocks(CHECKPOINTS[turn]).start + written[turn];

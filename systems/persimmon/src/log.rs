@@ -13,7 +13,7 @@
 use crate::config::{Options, Pages};
 use crate::format::{Entries, PER_CHUNK, Sums, blank, decode_page, encode_page};
 use crate::layout::{Layout, METADATA};
-use crate::map::{Map, no_zone, victim};
+use crate::map::{Map, no_zone, of_no_use, victim};
 use crate::metrics::Metrics;
 use host::{BlockPort, Linear, Purpose, Who, ZonedPort};
 use lfs::{BLOCK, Block};
@@ -220,8 +220,18 @@ impl<Z: ZonedPort> Log<Z> {
             // on its way to the flash.
             self.linear.flush().await.map_err(errno)?;
         }
-        let opened = self.map.borrow_mut().open();
-        opened.ok_or_else(|| self.refuse(no_zone(&self.map.borrow())))
+        loop {
+            let (opened, of_no_use) = {
+                let mut map = self.map.borrow_mut();
+                (map.open(), of_no_use(&map.zones, map.current))
+            };
+            match (opened, of_no_use) {
+                (Some(()), _) => return Ok(()),
+                // A reset needs no room.
+                (None, Some(zone)) => self.reset(zone).await?,
+                (None, None) => return Err(self.refuse(no_zone(&self.map.borrow()))),
+            }
+        }
     }
 
     /// Notes which limit was met.
@@ -400,11 +410,21 @@ impl<Z: ZonedPort> Log<Z> {
         while !moved.is_empty() || !parts.is_empty() {
             self.write_moved(&mut moved, &mut parts).await?;
         }
+        self.reset(zone).await
+    }
+
+    /// Resets a zone to which nothing leads any more, once what is led to instead is durable.
+    /// One that fails by that is not free: it still has what was in it.
+    async fn reset(&self, zone: u32) -> Result<()> {
+        let range = self.layout.metadata(zone);
         self.linear.flush().await.map_err(errno)?;
         let trim = self.linear.trim(extent(range.start, range.len()));
         trim.await.map_err(errno)?;
         self.look_for_lost();
-        self.map.borrow_mut().release(zone);
+        let mut map = self.map.borrow_mut();
+        if !map.zones[zone as usize].lost {
+            map.release(zone);
+        }
         Ok(())
     }
 

@@ -53,6 +53,15 @@ pub(crate) fn victim(zones: &[Zone], current: u32) -> Option<u32> {
     most.map(|(zone, _)| zone)
 }
 
+/// A zone that is emptied by its reset alone.
+pub(crate) fn of_no_use(zones: &[Zone], current: u32) -> Option<u32> {
+    let mut zones = (0..).zip(zones);
+    let found = zones.find(|(zone, state)| {
+        *zone != current && state.is_used() && !state.lost && state.valid == 0
+    });
+    found.map(|(zone, _)| zone)
+}
+
 /// The first zone that is free, by number.
 //= dissertation 4.3.2
 pub(crate) fn first_free(zones: &[Zone]) -> Option<u32> {
@@ -66,7 +75,7 @@ pub(crate) fn no_zone(map: &Map) -> NoSpace {
         "zones that have failed",
         "the zone that is written",
         "zones full of valid metadata",
-        "zones that cleaning would gain less from than it takes",
+        "zones of metadata that is valid in part",
     ];
     let kind_of = |(number, zone): (u32, &Zone)| match zone {
         _ if zone.lost => Some(0),

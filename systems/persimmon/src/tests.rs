@@ -423,3 +423,63 @@ fn a_zone_that_has_reached_the_flash_leads_to_what_has_too() {
     assert!(!left.zones[second as usize].payloads.is_empty());
     find_in(left, Options::default(), &known);
 }
+
+/// The zones that are free fail while one is of no use any more and waits to be emptied.
+#[test]
+fn a_zone_that_nothing_is_in_is_written_anew_when_no_other_one_is_left() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let port = RamZones::holding(&sim, in_memory());
+        let log = log(&sim, &port, Options::default());
+        let mut version = 0;
+        let mut append = async || {
+            version += 1;
+            let blocks = vec![(FIRST, stamped(FIRST, version))];
+            log.append(blocks, Purpose::Pointer).await
+        };
+        while log.map().current == 0 || log.map().room() >= 2 {
+            append().await.unwrap();
+        }
+        assert_eq!((log.map().current, log.map().zones[0].valid), (1, 0));
+        for zone in 2..log.map().zones.len() as u32 {
+            port.fail(crate::layout::METADATA + zone, ZoneState::Offline);
+        }
+        append().await.unwrap();
+        assert_eq!(log.map().current, 0);
+        log.map().check();
+    });
+}
+
+/// A zone fails while it is emptied: it is not free afterwards.
+#[test]
+fn a_zone_that_fails_while_it_is_emptied_is_not_released() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let port = RamZones::holding(&sim, in_memory());
+    let log = Rc::new(log(&sim, &port, Options::default()));
+    let held = Rc::clone(&log);
+    sim.spawn_detached(async move {
+        let mut rng = Seed(9).stream("metadata");
+        for version in 1..120 {
+            let batch = batch(&mut rng);
+            let blocks = batch.iter().map(|&block| (block, stamped(block, version)));
+            held.append(blocks.collect(), Purpose::Pointer)
+                .await
+                .unwrap();
+        }
+    });
+    let (mut next, mut failed) = (None, None);
+    while kernel.step() {
+        if failed.is_none() && log.metrics().zones_cleaned > 0 {
+            failed = next;
+            let zone = next.expect("it was chosen before");
+            port.fail(crate::layout::METADATA + zone, ZoneState::ReadOnly);
+        }
+        next = crate::map::victim(&log.map().zones, log.map().current);
+    }
+    let failed = failed.expect("zones are emptied") as usize;
+    assert!(log.map().zones[failed].at.epoch > 0, "its blocks are there");
+    assert_eq!(log.map().zones[failed].valid, 0);
+    log.map().check();
+}
