@@ -125,7 +125,9 @@ mod tests {
     use host::RamDisk;
     use sim::Kernel;
     use units::Bytes;
-    use vfs::{FileKind, NewInode, Timestamp};
+    use vfs::{
+        Access, Clock, Compute, FileKind, NewInode, OpenFlags, Process, RenameFlags, Timestamp, Vfs,
+    };
 
     type Fs = LfsFs<InPlace<RamDisk>>;
 
@@ -214,6 +216,36 @@ mod tests {
             assert_eq!((why.limit, why.free), (ORPHANS, 0));
             assert_eq!(held(&why, "removed files that are open"), why.total);
             assert_eq!(core.checkpoint(false).await, Ok(()), "they fit");
+        });
+    }
+
+    /// The same of a file that is removed while it is open, or whose name another one gets:
+    /// the name stays.
+    #[test]
+    fn names_of_inodes_that_no_checkpoint_could_note() {
+        on_new(|fs| async move {
+            let (sim, clock, compute) =
+                (fs.core.sim.clone(), Clock::default(), Compute::unlimited());
+            let vfs = Vfs::mount(&sim, fs, vfs::model::cache(false), clock, compute);
+            let process = Process::new(&vfs, Access::root());
+            let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+            let held_open = process.open(b"/held", flags, 0o600).await;
+            assert!(held_open.is_ok() && process.open(b"/other", flags, 0o600).await.is_ok());
+            let orphans = (100..).take(ORPHANS_MOST);
+            vfs.body().core.orphans.borrow_mut().extend(orphans);
+            assert_eq!(process.unlink(b"/held").await, Err(Errno::ENOSPC));
+            let renamed = process
+                .rename(b"/other", b"/held", RenameFlags::default())
+                .await;
+            assert_eq!(renamed, Err(Errno::ENOSPC));
+            assert_eq!(last(vfs.body()).limit, ORPHANS);
+            for path in [&b"/held"[..], b"/other"] {
+                let found = process.open(path, OpenFlags::READ, 0).await;
+                assert!(found.is_ok(), "{found:?}");
+            }
+            // With room for one more, it goes.
+            vfs.body().core.orphans.borrow_mut().pop_first();
+            assert_eq!(process.unlink(b"/held").await, Ok(()));
         });
     }
 
