@@ -227,9 +227,9 @@ fn cut_after(before: usize, seed: u64, calls: Vec<Op>) -> (u64, u64, u64) {
 }
 
 /// Many files, every other of which is removed: sections with gaps.
-fn gaps() -> Vec<Op> {
+fn gaps(files: usize) -> Vec<Op> {
     let mut calls = Vec::new();
-    for number in 0..450 {
+    for number in 0..files {
         let close = Op::Close { fd: 0 };
         let fill = Op::Write {
             fd: 0,
@@ -240,7 +240,7 @@ fn gaps() -> Vec<Op> {
         calls.extend([open(&format!("/x{number}")), fill, close]);
     }
     calls.push(Op::Sync);
-    calls.extend((0..225).map(|number| unlink(&format!("/x{}", number * 2))));
+    calls.extend((0..files / 2).map(|number| unlink(&format!("/x{}", number * 2))));
     calls.push(Op::Sync);
     calls
 }
@@ -249,11 +249,11 @@ fn gaps() -> Vec<Op> {
 fn calls_go_on_while_sections_are_cleaned() {
     let mut all = (0, 0, 0);
     for seed in 0..2 {
-        let mut calls = gaps();
+        let mut calls = gaps(450);
         for (number, call) in drawn(Mix::Contents, seed, 30).into_iter().enumerate() {
             calls.extend([unlink(&format!("/x{}", number * 2 + 1)), call]);
         }
-        let done = cut_after(gaps().len(), seed, calls);
+        let done = cut_after(gaps(450).len(), seed, calls);
         all = (all.0 + done.0, all.1 + done.1, all.2 + done.2);
     }
     println!(
@@ -263,34 +263,55 @@ fn calls_go_on_while_sections_are_cleaned() {
     assert!(all.0 > 80 && all.2 > 0, "{all:?}");
 }
 
-/// The medium is nearly full, so sections are cleaned of which a good part is in use.
-#[test]
-fn what_cleaning_moves_is_counted() {
+/// What a log tells after `calls` and a rest.
+fn told_after(calls: Vec<Op>, options: MountOptions) -> vfs::LogStats {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(BLOCKS)));
     kernel.block_on(async move {
-        let (body, _) = mount(&sim, &disk, cleaning()).await.unwrap();
+        let (body, _) = mount(&sim, &disk, options).await.unwrap();
         let vfs = vfs(&sim, body);
         let process = Process::new(&vfs, Access::root());
         let told = || vfs::Body::log_stats(vfs.body()).unwrap();
         let empty = told();
         assert_eq!((empty.checkpoints, empty.foreground.calls), (0, 0));
-        for op in gaps() {
+        for op in calls {
             perform(&process, &op).await.unwrap();
         }
         sim.sleep(Ns::secs(1)).await;
         let after = told();
-        let (waited, quiet) = (after.foreground, after.background);
-        let calls = waited.calls + quiet.calls;
-        assert!(calls > 0, "{after:?}");
+        let calls = after.foreground.calls + after.background.calls;
         assert_eq!(vfs.body().cleaned(), calls);
-        let moved = waited.moved_bytes + quiet.moved_bytes;
-        assert!(moved.is_multiple_of(vfs::PAGE));
-        assert!((400_000..2 << 20).contains(&(moved / calls)), "{after:?}");
         assert!(after.checkpoints > 1 && after.memory >= empty.memory);
         assert_eq!(after.metadata.calls, 0);
-    });
+        after
+    })
+}
+
+/// There is room, so nothing is cleaned before nobody calls any more.
+#[test]
+fn what_cleaning_moves_in_a_rest_is_of_the_background() {
+    let after = told_after(gaps(200), cleaning());
+    let (waited, quiet) = (after.foreground, after.background);
+    assert_eq!((waited.calls, waited.moved_bytes), (0, 0), "{after:?}");
+    assert!(quiet.calls > 0 && quiet.moved_bytes > 0, "{after:?}");
+    assert!(quiet.moved_bytes.is_multiple_of(vfs::PAGE));
+    assert!(quiet.moved_bytes / quiet.calls < 2 << 20, "{after:?}");
+}
+
+/// The medium is nearly full, so changes wait until sections of which a good part is in
+/// use are cleaned; nobody rests as long as the background waits for.
+#[test]
+fn what_cleaning_moves_while_changes_wait_is_of_the_foreground() {
+    let after = told_after(gaps(450), options());
+    let (waited, quiet) = (after.foreground, after.background);
+    assert_eq!((quiet.calls, quiet.moved_bytes), (0, 0), "{after:?}");
+    assert!(waited.calls > 0, "{after:?}");
+    assert!(waited.moved_bytes.is_multiple_of(vfs::PAGE));
+    assert!(
+        (400_000..2 << 20).contains(&(waited.moved_bytes / waited.calls)),
+        "{after:?}"
+    );
 }
 
 #[test]

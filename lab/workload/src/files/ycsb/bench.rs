@@ -54,7 +54,8 @@ impl Benchmark {
     }
 }
 
-/// Benchmarks in a row, with how many operations each has; none for one for each record.
+/// Benchmarks in a row, with how many operations each has; none for as many as all records
+/// take once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Benchmarks([Option<(Benchmark, Option<u64>)>; MOST]);
 
@@ -94,10 +95,17 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(benchmarks: &Benchmarks, records: u32) -> Self {
-        let ops = |ops: Option<u64>| ops.unwrap_or_else(|| u64::from(records));
+        let once = |one: Benchmark| match one {
+            Benchmark::ReadSeq => u64::from(records.div_ceil(SCAN)),
+            _ => u64::from(records),
+        };
+        let ops = |(one, count): &(Benchmark, Option<u64>)| {
+            let ops = count.unwrap_or_else(|| once(*one));
+            (*one, ops)
+        };
         let row = benchmarks.0.iter().flatten();
         Self {
-            row: row.map(|(one, count)| (*one, ops(*count))).collect(),
+            row: row.map(ops).collect(),
             at: 0,
             next: 0,
             records,
@@ -163,5 +171,14 @@ mod tests {
         let from = |record| Request::Scan(record, 100);
         assert_eq!(scans, [from(0), from(100), from(200)]);
         assert_eq!(all[254].0, "readseq");
+    }
+
+    #[test]
+    fn records_are_read_in_order_once_where_no_number_is_given() {
+        let row = Benchmarks::parse("readseq").unwrap();
+        let (mut progress, mut rng) = (Progress::new(&row, 250), Seed(1).stream("test"));
+        let all = std::iter::from_fn(|| progress.request(&mut rng));
+        let from = |record| Request::Scan(record, 100);
+        assert!(all.map(|one| one.1).eq([from(0), from(100), from(200)]));
     }
 }
