@@ -16,6 +16,7 @@
 //! workloads = ["create", "delete"]      # combined to one value
 //! settings = ["80 µs"]                  # else the base
 //! versus-setting = "60 µs"              # else the same
+//! versus-workload = "mkdir"             # else the same
 //! unit = 1e9                            # what the value is divided by, else 1
 //! grows = true                          # in proportion to sizes: times the scale
 //! reasons = { ext4 = "…" }              # why it is missed, and how that was found
@@ -73,6 +74,7 @@ struct Claimed {
     #[serde(default)]
     settings: Vec<Spanned<String>>,
     versus_setting: Option<Spanned<String>>,
+    versus_workload: Option<Spanned<String>>,
     unit: Option<Spanned<f64>>,
     #[serde(default)]
     grows: bool,
@@ -228,6 +230,9 @@ impl Reader<'_> {
         for (name, _) in &workloads {
             self.known(&claimed.workloads, "workload", name, &known)?;
         }
+        if let Some(name) = &claimed.versus_workload {
+            self.known(name, "workload", name.as_ref(), &known)?;
+        }
         let versus = claimed.versus.as_ref().map(|v| self.named(v)).transpose()?;
         let versus = versus.unwrap_or_default();
         let paper = claimed.paper.as_ref();
@@ -283,7 +288,9 @@ impl Reader<'_> {
         if let Some(unit) = claimed.unit.as_ref().filter(|unit| *unit.as_ref() <= 0.0) {
             return Err(self.error(unit, "expected a unit above 0"));
         }
-        let compared = !hosts.is_empty() || claimed.versus_setting.is_some();
+        let compared = !hosts.is_empty()
+            || claimed.versus_setting.is_some()
+            || claimed.versus_workload.is_some();
         if compared == (claimed.form == Form::Alone) {
             let problem = "expected form = \"alone\", or something to compare with";
             return Err(self.error(&claimed.id, problem));
@@ -349,6 +356,8 @@ impl Reader<'_> {
         };
         let mut pairs = Vec::new();
         for workload in workloads {
+            let beside = claimed.versus_workload.as_ref();
+            let beside = beside.map_or(workload.as_str(), |other| other.as_ref());
             for setting in &settings {
                 let run = key(&claimed.stack, workload, setting);
                 let other = claimed.versus_setting.as_ref();
@@ -356,10 +365,10 @@ impl Reader<'_> {
                 if claimed.form == Form::Alone {
                     pairs.push((run, None));
                 } else if others.is_empty() {
-                    pairs.push((run, Some(key(&claimed.stack, workload, other))));
+                    pairs.push((run, Some(key(&claimed.stack, beside, other))));
                 } else {
-                    let beside = |host: &&String| Some(key(host, workload, other));
-                    pairs.extend(others.iter().map(|host| (run.clone(), beside(host))));
+                    let other = |host: &&String| Some(key(host, beside, other));
+                    pairs.extend(others.iter().map(|host| (run.clone(), other(host))));
                 }
             }
         }

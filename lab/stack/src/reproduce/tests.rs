@@ -266,6 +266,17 @@ fn settings_are_compared_with_each_other() {
     );
 }
 
+/// As where a larger drive is filled with more.
+#[test]
+fn runs_of_two_workloads_are_compared() {
+    let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\nworkloads = [\"a\"]\n\
+                versus-setting = \"slow\"\nversus-workload = \"b\"\nform = \"excess\"\npaper = 1";
+    let runs = [("bytefs", "a", "", 3.0), ("bytefs", "b", "slow", 2.0)];
+    assert_eq!(measured(text, &runs)[0].measured, Some(1.0));
+    let refused = read(&text.replace("\"b\"", "\"c\"")).err().unwrap();
+    assert!(refused.starts_with("fig.toml:10: "), "{refused}");
+}
+
 /// A table of workloads makes a claim of each; hosts in a list are taken together, and
 /// one that cannot be run is named.
 #[test]
