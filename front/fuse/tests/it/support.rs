@@ -198,6 +198,16 @@ impl Drop for ShownVolume {
 }
 
 pub(crate) fn unmount(mount: &std::path::Path) -> bool {
+    // Whoever looks at all mounts of the system keeps each busy for a moment.
+    (0..100).any(|attempt| {
+        if attempt > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        try_to_unmount(mount)
+    })
+}
+
+fn try_to_unmount(mount: &std::path::Path) -> bool {
     let root = nix::unistd::geteuid().is_root();
     let mut command = Command::new(if root { "umount" } else { "fusermount3" });
     if std::thread::panicking() {
