@@ -235,7 +235,7 @@ impl<B: Body> Core<B> {
         } else if size > old {
             self.seal_end(node).await?;
         }
-        let now = self.now();
+        let (now, before) = (self.now(), node.attr());
         node.inode.update(|attr| {
             attr.size = size;
             (attr.mtime, attr.ctime) = (now, now);
@@ -247,7 +247,15 @@ impl<B: Body> Core<B> {
             self.drop_pages(node, size.div_ceil(PAGE), u64::MAX).await;
         }
         if size != old {
-            self.body.truncate(&node.inode, old).await?;
+            let done = self.body.truncate(&node.inode, old).await;
+            if done.is_err() && size > old {
+                // It has not grown: who tries again must not find that it has.
+                node.inode.update(|attr| {
+                    attr.size = old;
+                    (attr.mtime, attr.ctime, attr.mode) = (before.mtime, before.ctime, before.mode);
+                });
+            }
+            done?;
         }
         self.body.store(&node.inode).await
     }
