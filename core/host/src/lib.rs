@@ -30,6 +30,7 @@ mod link;
 mod packing;
 mod port;
 mod ram;
+mod raw;
 mod zoned;
 
 pub use byte_device::Posted;
@@ -43,4 +44,5 @@ pub use link::{Direction, Link};
 pub use packing::Packing;
 pub use port::BlockPort;
 pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
+pub use raw::{RawDevice, RawMark, RawPort};
 pub use zoned::{DrivePort, ZonedDevice, ZonedPort};

@@ -28,7 +28,7 @@ pub struct Page<'a> {
     pub stamp: u64,
     /// The block's label, written with its first page.
     pub label: u64,
-    /// One word a sector.
+    /// The words of each sector, sector by sector.
     pub words: &'a [u32],
 }
 
@@ -58,6 +58,7 @@ pub(crate) struct Slot {
     pub(crate) sectors_per_page: u32,
     pub(crate) pages_per_block: u32,
     pub(crate) pages_per_program: u32,
+    pub(crate) spare_words: u32,
 }
 
 impl Slot {
@@ -69,6 +70,15 @@ impl Slot {
     fn range(self) -> Range<usize> {
         let start = self.page as usize * self.sectors_per_page as usize;
         start..start + self.sectors_per_page as usize
+    }
+
+    fn words(self) -> Range<usize> {
+        let (range, words) = (self.range(), self.spare_words as usize);
+        range.start * words..range.end * words
+    }
+
+    fn sectors_per_block(self) -> usize {
+        self.pages_per_block as usize * self.sectors_per_page as usize
     }
 }
 
@@ -88,8 +98,8 @@ impl Block {
         payload: &[Payload],
     ) {
         if self.words.is_empty() {
-            let sectors = slot.pages_per_block as usize * slot.sectors_per_page as usize;
-            self.words = vec![0; sectors].into_boxed_slice();
+            let words = slot.sectors_per_block() * slot.spare_words as usize;
+            self.words = vec![0; words].into_boxed_slice();
             let programs = slot.pages_per_block / slot.pages_per_program;
             self.stamps = vec![0; programs as usize].into_boxed_slice();
         }
@@ -97,7 +107,7 @@ impl Block {
             (self.base, self.label) = (stamp, label);
         }
         self.stamps[slot.program()] = (stamp - self.base) as u32;
-        self.words[slot.range()].copy_from_slice(words);
+        self.words[slot.words()].copy_from_slice(words);
         self.store_payload(slot, payload);
         self.written = slot.page + 1;
         self.state = BlockState::Written;
@@ -108,7 +118,7 @@ impl Block {
             if payload.iter().all(|p| *p == Payload::Zero) {
                 return;
             }
-            let sectors = self.words.len();
+            let sectors = slot.sectors_per_block();
             self.payload = Some(vec![Payload::Zero; sectors].into_boxed_slice());
         }
         if let Some(stored) = &mut self.payload {
@@ -145,7 +155,7 @@ impl Block {
         (delta != UNREADABLE).then(|| Page {
             stamp: self.base + u64::from(delta),
             label: self.label,
-            words: &self.words[slot.range()],
+            words: &self.words[slot.words()],
         })
     }
 

@@ -44,7 +44,7 @@ pub struct Program<'a> {
     pub stamp: u64,
     /// What the block is used for; kept with its first page.
     pub label: u64,
-    /// One word a sector, page by page and in each page plane by plane.
+    /// The words of each sector, page by page and in each page plane by plane.
     pub words: &'a [u32],
     /// Contents in the same order, or empty for zeros.
     pub payload: &'a [Payload],
@@ -221,6 +221,16 @@ impl Nand {
         self.watches.mark(self, Row::single(block, 0));
     }
 
+    /// Takes a block out of service of which nothing can be read any more.
+    pub fn discard(&self, block: BlockId) {
+        let mut media = self.media.borrow_mut();
+        let pages = media.written(block);
+        media.tear(block, 0..pages);
+        media.retire(block);
+        drop(media);
+        self.watches.mark(self, Row::single(block, 0));
+    }
+
     /// Gives back the memory of sectors whose contents nobody will ask for; they may
     /// read as zeros from now on. Whoever watches is told all contents, so nothing is
     /// forgotten meanwhile.
@@ -349,8 +359,8 @@ impl Nand {
             program.words,
             program.payload,
         )?;
-        let sectors = program.words.len() as u32;
-        let pages = sectors / (self.geometry.sectors_per_page() * row.planes.count_ones());
+        let words = program.words.len() as u32;
+        let pages = words / (self.geometry.words_per_page() * row.planes.count_ones());
         let doing = Doing::Program { row, pages };
         let tag = self.under_way.borrow_mut().begin(row.die, doing);
         Ok(Ticket { tag, row, pages })

@@ -35,6 +35,22 @@ pub struct Geometry {
     pub spare_bytes: u32,
     /// Pages of a block that one program writes at once (three on TLC).
     pub pages_per_program: u32,
+    /// Words of 32 bits that the spare area keeps for each sector: one is what firmware
+    /// of its own needs, four are the 16 bytes that a host is given for its own use.
+    #[serde(default = "one_word", skip_serializing_if = "is_one_word")]
+    pub spare_words: u32,
+}
+
+fn one_word() -> u32 {
+    1
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_one_word(words: &u32) -> bool {
+    *words == one_word()
 }
 
 /// A shape that cannot be.
@@ -59,12 +75,15 @@ pub enum GeometryError {
         /// Pages of a program.
         step: u32,
     },
+    /// More words of a sector than any flash has room for.
+    #[error("geometry: spare_words is {0}; at most {max} are supported", max = Geometry::MAX_WORDS)]
+    Words(u32),
     /// The spare area cannot hold the firmware's words.
     #[error("geometry: spare_bytes is {have}; {need} are needed for the firmware's own words")]
     Spare {
         /// As configured.
         have: u32,
-        /// Eight bytes for the stamp and four a sector.
+        /// Eight bytes for the stamp and four for each word of a sector.
         need: u32,
     },
     /// More sectors than an address can name.
@@ -128,6 +147,10 @@ impl Geometry {
     /// Most sectors of 4 KiB: one bit less than an address of 32 bits names.
     pub const MAX_SECTORS: u64 = 1 << 31;
 
+    /// Most words of the spare area of a sector: 64 bytes, as drives that format their
+    /// blocks with metadata have at most.
+    pub const MAX_WORDS: u32 = 16;
+
     /// The geometry itself, if it can be built.
     ///
     /// # Errors
@@ -150,6 +173,9 @@ impl Geometry {
                 step: self.pages_per_program,
             });
         }
+        if self.spare_words > Self::MAX_WORDS {
+            return Err(GeometryError::Words(self.spare_words));
+        }
         self.check_spare()?;
         let pages = self.counts()[..6].iter().fold(1_u128, |product, count| {
             product.saturating_mul(u128::from(count.0))
@@ -161,7 +187,7 @@ impl Geometry {
         Ok(self)
     }
 
-    fn counts(&self) -> [(u32, &'static str); 8] {
+    fn counts(&self) -> [(u32, &'static str); 9] {
         [
             (self.channels, "channels"),
             (self.chips_per_channel, "chips_per_channel"),
@@ -171,11 +197,13 @@ impl Geometry {
             (self.pages_per_block, "pages_per_block"),
             (self.page_bytes, "page_bytes"),
             (self.pages_per_program, "pages_per_program"),
+            (self.spare_words, "spare_words"),
         ]
     }
 
     fn check_spare(&self) -> Result<(), GeometryError> {
-        let need = 8 + 4 * self.sectors_per_page();
+        let words = u64::from(self.spare_words) * u64::from(self.sectors_per_page());
+        let need = u32::try_from(8 + 4 * words).unwrap_or(u32::MAX);
         if self.spare_bytes < need {
             return Err(GeometryError::Spare {
                 have: self.spare_bytes,
@@ -202,6 +230,12 @@ impl Geometry {
     #[must_use]
     pub const fn sectors_per_page(&self) -> u32 {
         self.page_bytes / UNIT as u32
+    }
+
+    /// Words of the spare area of a page.
+    #[must_use]
+    pub const fn words_per_page(&self) -> u32 {
+        self.sectors_per_page() * self.spare_words
     }
 
     /// Sectors of a block.
@@ -302,6 +336,7 @@ mod tests {
         page_bytes: 16_384,
         spare_bytes: 1_664,
         pages_per_program: 3,
+        spare_words: 1,
     };
 
     #[test]

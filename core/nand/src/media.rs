@@ -157,8 +157,8 @@ impl Media {
     }
 
     /// Programs the pages from `row.page` on of all planes of `row`, at once.
-    /// `words` has one word a sector, page by page and in each page plane by
-    /// plane; `payload` is the same, or empty for zeros.
+    /// `words` has the words of each sector, page by page and in each page plane by
+    /// plane; `payload` is one a sector in the same order, or empty for zeros.
     ///
     /// # Errors
     /// A broken rule; nothing has changed then.
@@ -176,15 +176,16 @@ impl Media {
     ) -> Result<(), NandError> {
         self.geometry.check(&row)?;
         let per_page = self.geometry.sectors_per_page() as usize;
+        let per_sector = self.geometry.spare_words as usize;
         let planes = row.planes.count_ones() as usize;
         assert!(
-            words.len().is_multiple_of(per_page * planes)
-                && (payload.is_empty() || payload.len() == words.len()),
+            words.len().is_multiple_of(per_page * planes * per_sector)
+                && (payload.is_empty() || payload.len() * per_sector == words.len()),
             "{} words and contents of {} sectors for pages of {per_page} in {planes} planes",
             words.len(),
             payload.len()
         );
-        let pages = (words.len() / (per_page * planes)) as u32;
+        let pages = (words.len() / (per_page * planes * per_sector)) as u32;
         let step = self.geometry.pages_per_program;
         if pages != step || !row.page.is_multiple_of(step) {
             return Err(NandError::NotOneProgram {
@@ -211,7 +212,8 @@ impl Media {
                     ..slot
                 };
                 let payload = payload.get(part.clone()).unwrap_or(&[]);
-                block.store(slot, stamp, label, &words[part], payload);
+                let words = &words[part.start * per_sector..part.end * per_sector];
+                block.store(slot, stamp, label, words, payload);
             }
         }
         Ok(())
@@ -315,6 +317,7 @@ impl Media {
             sectors_per_page: self.geometry.sectors_per_page(),
             pages_per_block: self.geometry.pages_per_block,
             pages_per_program: self.geometry.pages_per_program,
+            spare_words: self.geometry.spare_words,
         }
     }
 

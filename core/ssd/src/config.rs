@@ -4,6 +4,7 @@
 //! file starts from a preset and changes what it names.
 
 use crate::front::{self, FrontConfig};
+use crate::raw::RawConfig;
 use crate::zoned::ZoneConfig;
 use nand::{Faults, Geometry, GeometryError, Part, Timing};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,10 @@ pub struct DriveConfig {
     /// The zones of a zoned drive; no other one has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<ZoneConfig>,
+    /// What a drive is whose mapping its host holds; no other one has it. Its capacity is
+    /// what that mapping is to give to files; the drive itself makes nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<RawConfig>,
 }
 
 /// The interface of a drive.
@@ -57,6 +62,8 @@ pub enum Interface {
     Fdp,
     /// Zones that are written in order, as NVMe has them.
     Zoned,
+    /// Chunks of flash as they are, whose mapping the host holds.
+    OpenChannel,
 }
 
 /// The kind of flash and how its dies serve their queues.

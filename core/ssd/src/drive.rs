@@ -1,7 +1,7 @@
 //! The drive as its host holds it.
 
 use crate::collect;
-use crate::config::{ConfigError, DriveConfig};
+use crate::config::{ConfigError, DriveConfig, Flash};
 use crate::fdp::EventLogs;
 use crate::front::Front;
 use crate::frontier::Kind;
@@ -12,6 +12,7 @@ use crate::line::{Line, LineReport, LineState};
 use crate::map::Where;
 use crate::mapcache::MapCache;
 use crate::media::{DriveMedia, Dump};
+use crate::raw::Chunks;
 use crate::recover;
 use crate::state::State;
 use crate::wlog::LINE;
@@ -133,6 +134,8 @@ pub struct Drive {
     pub(crate) core: Rc<Core>,
     /// What makes it a zoned one; `core` has its conventional zones then.
     pub(crate) zones: Option<Zones>,
+    /// What makes it one whose mapping its host holds; `core` maps nothing then.
+    pub(crate) raw: Option<Chunks>,
 }
 
 impl Drive {
@@ -151,6 +154,9 @@ impl Drive {
         crate::poweron::read_spares(&drive.core).await;
         if let Some(zones) = &drive.zones {
             zones.inner.repair().await;
+        }
+        if let Some(chunks) = &drive.raw {
+            chunks.inner.read_spares().await;
         }
         drive.start();
         Ok(drive)
@@ -184,15 +190,7 @@ impl Drive {
         let layout = Layout::new(config)?;
         let (whole, kept) = (config, media.zones);
         let config = &zoned::conventional(whole)?;
-        let discipline = Discipline {
-            bypass_limit: if config.flash.reads_first {
-                config.flash.bypass_limit
-            } else {
-                0
-            },
-            suspend_limit: config.flash.suspend_limit,
-            suspend_cost: Ns::ZERO,
-        };
+        let discipline = discipline(&config.flash);
         let (timing, endurance) = (config.timing()?, config.endurance()?);
         let mut smart = media.smart;
         smart.power_cycles += 1;
@@ -233,7 +231,8 @@ impl Drive {
         };
         let core = Rc::new(core);
         let zones = Zones::new(&core, whole, kept)?;
-        Ok(Self { core, zones })
+        let raw = Chunks::new(&core, whole)?;
+        Ok(Self { core, zones, raw })
     }
 
     /// Starts the firmware's tasks and takes the saved buffer back in.
@@ -278,8 +277,11 @@ impl Drive {
     /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &DriveConfig {
-        let zones = self.zones.as_ref();
-        zones.map_or(&self.core.config, |zones| &zones.inner.config)
+        match (&self.zones, &self.raw) {
+            (Some(zones), _) => &zones.inner.config,
+            (None, Some(chunks)) => &chunks.inner.config,
+            (None, None) => &self.core.config,
+        }
     }
 
     /// Its resolved sizes.
@@ -322,9 +324,12 @@ impl Drive {
         self.core.nand.busy()
     }
 
-    /// Free lines over all groups.
+    /// Free lines over all groups; of a drive whose host holds the mapping, free chunks.
     #[must_use]
     pub fn free_lines(&self) -> u32 {
+        if let Some(chunks) = &self.raw {
+            return chunks.free();
+        }
         let state = self.core.state.borrow();
         let groups = 0..self.core.layout.groups;
         groups.map(|group| state.lines.free_count(group)).sum()
@@ -368,12 +373,13 @@ impl Drive {
 
     /// Where the newest durable or buffered version of a mapped page is: its
     /// contents, none if it is nowhere. In zones that are written in order a page is a
-    /// sector of 4 KiB. For oracles.
+    /// sector of 4 KiB; where the host holds the mapping nothing is mapped. For oracles.
     #[must_use]
     pub fn peek(&self, page: u32) -> Option<Vec<Payload>> {
         let sector = self.zones().and_then(|zones| zones.peek(page));
         match sector {
             Some(sector) => Some(vec![sector]),
+            None if self.raw.is_some() => None,
             None => self.core.newest(page),
         }
     }
@@ -412,6 +418,9 @@ impl Drive {
         if let Some(zones) = &self.zones {
             zones.inner.check();
         }
+        if let Some(chunks) = &self.raw {
+            chunks.inner.check();
+        }
     }
 
     /// What a power cut at this instant leaves.
@@ -448,6 +457,9 @@ impl Drive {
             && let Some(written) = zones.is_written(page)
         {
             return written;
+        }
+        if self.raw.is_some() {
+            return false;
         }
         let front = self.core.front.as_ref();
         front.is_some_and(|front| front.holds(page))
@@ -528,11 +540,27 @@ impl Drive {
         if let Some(zones) = &self.zones {
             return Ok(zones.flush().await?);
         }
+        if self.raw.is_some() {
+            return Ok(());
+        }
         self.core.state.borrow_mut().ledger.flushes += 1;
         self.core
             .sim
             .sleep(self.core.config.controller.command)
             .await;
         self.core.flush().await
+    }
+}
+
+/// How the dies of `flash` serve their queues.
+fn discipline(flash: &Flash) -> Discipline {
+    let bypass_limit = match flash.reads_first {
+        true => flash.bypass_limit,
+        false => 0,
+    };
+    Discipline {
+        bypass_limit,
+        suspend_limit: flash.suspend_limit,
+        suspend_cost: Ns::ZERO,
     }
 }

@@ -43,7 +43,7 @@
 //!
 //! | record | |
 //! | --- | --- |
-//! | *block* | index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1 written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has pages: label u64, base stamp u64, *stamp*s, a word u32 a sector, *run*s |
+//! | *block* | index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1 written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has pages: label u64, base stamp u64, *stamp*s, the words u32 of each sector, *run*s |
 //! | *stamp* | u32, one a program: difference to the base stamp, or 2³²−1 if it cannot be read |
 //! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost, 4 lost in part), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector, for sectors lost in part a bit for each lost 64 bytes (u64) and the bytes; runs up to the number of sectors |
 //! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |

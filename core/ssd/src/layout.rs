@@ -7,6 +7,7 @@
 
 use crate::config::{ConfigError, DriveConfig, Interface};
 use crate::journal;
+use crate::raw::RawGeometry;
 use crate::zoned::{self, ZoneLayout};
 use nand::{BlockId, Geometry, MAX_PLANES, Row, UNIT};
 use units::Bytes;
@@ -99,6 +100,9 @@ impl Layout {
     /// Says which knob makes the drive impossible.
     pub fn new(config: &DriveConfig) -> Result<Self, ConfigError> {
         config.check_ranges()?;
+        if RawGeometry::new(config)?.is_some() {
+            return Ok(Self::without_lines(&zoned::conventional(config)?));
+        }
         if ZoneLayout::new(config)?.is_none() {
             return Self::mapped(config);
         }
@@ -440,13 +444,15 @@ fn handles(config: &DriveConfig) -> Result<u32, ConfigError> {
     let fits = match config.interface {
         Interface::Block => handles == 1,
         Interface::Streams | Interface::Fdp => (1..=128).contains(&handles),
-        Interface::Zoned => false,
+        Interface::Zoned | Interface::OpenChannel => false,
     };
     if fits {
         return Ok(u32::from(handles));
     }
     let expected = match config.interface {
-        Interface::Block | Interface::Zoned => "1 on a conventional or zoned drive",
+        Interface::Block | Interface::Zoned | Interface::OpenChannel => {
+            "1 on a conventional or zoned drive"
+        }
         Interface::Streams | Interface::Fdp => "1 to 128",
     };
     Err(ConfigError::range("placement.handles", handles, expected))

@@ -11,7 +11,8 @@
 //! and journal have their own.
 //!
 //! Zones are the exception: a zoned drive maps addresses by arithmetic, and only its
-//! conventional zones are such a store. See [`Zones`].
+//! conventional zones are such a store. See [`Zones`]. Open channels are the other: such a
+//! drive maps nothing, and its host is told the flash as it is. See [`Chunks`].
 //!
 //! # What is promised at a power cut
 //!
@@ -56,6 +57,7 @@ mod policy;
 mod poweron;
 mod precondition;
 mod presets;
+mod raw;
 mod read;
 mod recover;
 mod state;
@@ -78,6 +80,11 @@ pub use media::DriveMedia;
 pub use policy::{coldest, victim};
 pub use precondition::Precondition;
 pub use presets::{PRESETS, Preset};
+pub use raw::{
+    ChunkEvent, ChunkInfo, ChunkNotice, ChunkState, Chunks, Found, META, MOST_ADDRESSES, Mark,
+    Meta, Noticed, Place, Ppa, RawBlock, RawConfig, RawError, RawGeometry, RawStatus,
+    chunk_transition, found,
+};
 pub use zoned::{
     OpenRoom, Room, Step, Unwritten, ZoneAction, ZoneConfig, ZoneEvent, ZoneInfo, ZoneKind,
     ZoneLayout, ZoneLimits, ZoneState, ZoneStatus, ZoneUse, Zones, transition,

@@ -59,6 +59,10 @@ impl Precondition {
         if let Some(zones) = ZoneLayout::new(config)? {
             return self.zoned_media(config, &zones, seed);
         }
+        if config.raw.is_some() {
+            let expected = "fresh on a drive whose mapping the host holds, and has to age";
+            return Err(ConfigError::range("precondition", self.name(), expected));
+        }
         if self == Self::Aged {
             check_aged(&layout, config)?;
         }

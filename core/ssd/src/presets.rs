@@ -5,6 +5,7 @@ use crate::config::{
     Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, VictimPolicy, Wear,
 };
 use crate::front::FrontConfig;
+use crate::raw::RawConfig;
 use crate::zoned::{Unwritten, ZoneConfig};
 use nand::{Faults, Geometry, Timing};
 use units::{Bytes, GIB, KIB, MIB, Ns};
@@ -42,6 +43,11 @@ pub const PRESETS: &[Preset] = &[
         config: zns,
     },
     Preset {
+        name: "ocssd",
+        help: "the same flash as an open-channel drive, whose mapping the host holds",
+        config: ocssd,
+    },
+    Preset {
         name: "byte",
         help: "the block drive read and written by bytes too, through a page cache",
         config: byte,
@@ -55,6 +61,11 @@ pub const PRESETS: &[Preset] = &[
         name: "zn540",
         help: "a Western Digital ZN540 of 4 TB: zones of 2048 MiB that hold 1077 MiB",
         config: zn540,
+    },
+    Preset {
+        name: "hyfim-ocssd",
+        help: "the open-channel drive of HyFiM: 8 channels of 2 units, 508 GB for files",
+        config: hyfim_ocssd,
     },
 ];
 
@@ -109,6 +120,7 @@ fn bytefs_emulator() -> DriveConfig {
             page_bytes: 4 * KIB as u32,
             spare_bytes: 128,
             pages_per_program: 1,
+            spare_words: 1,
         },
         controller: Controller {
             write_buffer: Bytes(16 * MIB),
@@ -146,6 +158,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             page_bytes: 16 * KIB as u32,
             spare_bytes: 1_664,
             pages_per_program: 3,
+            spare_words: 1,
         },
         controller: Controller {
             command: Ns::us(3),
@@ -177,6 +190,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
         faults: Faults::default(),
         front: None,
         zones: None,
+        raw: None,
     }
 }
 
@@ -256,4 +270,55 @@ fn zn540() -> DriveConfig {
         zones: Some(ZN540),
         ..generic
     }
+}
+
+/// The generic flash as it is. The capacity is that of the other drives, so that a host has
+/// as much spare flash as their firmware. One program writes all pages of a word line, which
+/// can be read at once then: nothing has to be cached. Ours to choose: the firmware's time
+/// for a command, as in the others, though there is less to do.
+fn ocssd() -> DriveConfig {
+    open_channel(generic("ocssd", Interface::OpenChannel, 1, false))
+}
+
+/// `config`, of which nothing is mapped or buffered.
+fn open_channel(config: DriveConfig) -> DriveConfig {
+    DriveConfig {
+        geometry: Geometry {
+            spare_words: 4,
+            ..config.geometry
+        },
+        raw: Some(RawConfig {
+            cached: 0,
+            read_unwritten: Unwritten::Error,
+        }),
+        ..config
+    }
+}
+
+/// The drive that HyFiM was measured on. From `hyfim` 4, A and Table I: eight channels with
+/// two parallel units each, two planes a unit, 1478 blocks a plane, 768 pages a block, pages
+/// of 16 KiB, 508 GB to use; from 4, B blocks of 4 KiB. It names neither its flash nor any
+/// time: with 768 pages a block it is taken to be MLC, of which one page is programmed at a
+/// time, with the times and the bus of that part.
+//= hyfim 4
+fn hyfim_ocssd() -> DriveConfig {
+    let generic = generic("hyfim-ocssd", Interface::OpenChannel, 1, false);
+    open_channel(DriveConfig {
+        capacity: Bytes(508_000_000_000 / 4096 * 4096),
+        flash: Flash {
+            part: "mlc".to_owned(),
+            ..generic.flash
+        },
+        geometry: Geometry {
+            channels: 8,
+            chips_per_channel: 2,
+            dies_per_chip: 1,
+            planes: 2,
+            blocks_per_plane: 1_478,
+            pages_per_block: 768,
+            pages_per_program: 1,
+            ..generic.geometry
+        },
+        ..generic
+    })
 }

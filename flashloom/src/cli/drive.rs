@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::bench::Bench;
+use super::chunks;
 use super::failure::Failure;
 use super::file;
 use super::output::Shown;
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Info(Info),
     Smart(Health),
     Zones(zones::Show),
+    Chunks(chunks::Show),
     Export(Export),
     Import(Import),
 }
@@ -41,6 +43,7 @@ impl Command {
             Self::Info(info) => info.run(),
             Self::Smart(health) => health.run(),
             Self::Zones(show) => show.run(),
+            Self::Chunks(show) => show.run(),
             Self::Export(export) => export.run(),
             Self::Import(import) => import.run(),
         }
@@ -128,6 +131,9 @@ struct Found {
     /// Of a zoned drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     zones: Option<zones::Facts>,
+    /// Of an open-channel drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunks: Option<chunks::Facts>,
     config: DriveConfig,
 }
 
@@ -148,7 +154,9 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
         .filter(|line| line.state == LineState::Free)
         .count();
     let zones = bench.drive.zones().map(zones::facts);
+    let chunks = bench.drive.chunks().map(chunks::facts);
     let in_zones = zones.as_ref().map_or(0, |zones| zones.written_bytes);
+    let in_chunks = chunks.as_ref().map_or(0, |chunks| chunks.written_bytes);
     Ok(Found {
         file: path.display().to_string(),
         file_bytes: std::fs::metadata(path)
@@ -160,11 +168,12 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
         raw_bytes: bench.config.geometry.bytes(),
         over_provisioning: bench.config.geometry.bytes() as f64 / bench.config.capacity.0 as f64
             - 1.0,
-        mapped_bytes: valid * layout.page_bytes() + in_zones,
+        mapped_bytes: valid * layout.page_bytes() + in_zones + in_chunks,
         lines: lines.len() as u64,
         free_lines: free as u64,
         line_bytes: layout.bytes(layout.line_pages).0,
         zones,
+        chunks,
         config: bench.config.clone(),
     })
 }
@@ -177,6 +186,7 @@ impl Found {
             ssd::Interface::Streams => "blocks with streams",
             ssd::Interface::Fdp => "blocks with flexible data placement",
             ssd::Interface::Zoned => "zones",
+            ssd::Interface::OpenChannel => "chunks, as its host maps them",
         };
         match &self.config.front {
             None => format!("by {blocks}"),
@@ -216,9 +226,10 @@ impl Found {
                 format!("{dies} on {} channels", self.config.geometry.channels),
             ),
         ];
-        match &self.zones {
-            Some(zones) => lines.extend(zones.lines()),
-            None => lines.extend([
+        match (&self.zones, &self.chunks) {
+            (Some(zones), _) => lines.extend(zones.lines()),
+            (None, Some(chunks)) => lines.extend(chunks.lines()),
+            (None, None) => lines.extend([
                 (
                     "lines",
                     format!(
@@ -350,6 +361,7 @@ impl Moved {
 impl Export {
     fn run(&self) -> Answer {
         let bench = Bench::open(&self.path)?;
+        chunks::mapped(&self.path, &bench.config)?;
         let fault = |e| Failure::at(&self.out, e);
         let whole = |path: &Path| path.canonicalize().ok();
         if whole(&self.out).is_some_and(|out| whole(&self.path) == Some(out)) {
@@ -426,6 +438,7 @@ impl Import {
     fn run(&self) -> Answer {
         let mut file = file::open(&self.path, Access::Change)?;
         let bench = Bench::load(&self.path, &file)?;
+        chunks::mapped(&self.path, &bench.config)?;
         let fault = |e| Failure::at(&self.input, e);
         let input = File::open(&self.input).map_err(fault)?;
         let (len, capacity) = (

@@ -85,6 +85,7 @@ impl Kind {
     /// The drive as this file system needs it: a new file system may come with a new
     /// firmware.
     fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
+        super::chunks::mapped(path, drive)?;
         let mut drive = drive.clone();
         let has_zones = drive.interface == ssd::Interface::Zoned;
         if !has_zones && matches!(self, Self::Persimmon) {

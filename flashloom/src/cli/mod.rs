@@ -2,6 +2,7 @@
 
 mod bench;
 mod calls;
+mod chunks;
 mod compare;
 mod crash;
 mod daemon;

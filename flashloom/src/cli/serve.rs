@@ -1,6 +1,7 @@
 //! `serve`: a drive for real clients.
 
 use super::Answer;
+use super::bench::Bench;
 use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
@@ -34,6 +35,7 @@ impl Serve {
 
     fn serve(&self, signals: Signals) -> Result<(), Failure> {
         file::wait_for_others(&self.path)?;
+        super::chunks::mapped(&self.path, &Bench::open(&self.path)?.config)?;
         let powered = Device::start(&self.path, self.run.pace());
         let (engine, device) = powered.map_err(|e| Failure::at(&self.path, e))?;
         let shown = self.show(device.clone(), signals);

@@ -160,3 +160,41 @@ fn a_drive_is_made_from_a_file_and_with_a_past() {
     bench.done(&format!("{line} --force"));
     assert_eq!(bench.read("d.flash"), first);
 }
+
+/// An open-channel drive shows its chunks, and nothing goes by addresses that it does not map.
+#[test]
+fn chunks_are_told_and_logical_addresses_are_refused() {
+    let bench = Bench::new();
+    let line = "drive create o.flash --preset ocssd --size 64MiB";
+    let made = bench.json(line, "flashloom.drive-info/1");
+    assert_eq!(made["interface"], "open-channel");
+    assert_eq!(number(&made, "/chunks/groups"), 4);
+    assert_eq!(number(&made, "/chunks/units_per_group"), 4);
+    // Three pages of 16 KiB in two planes.
+    assert_eq!(number(&made, "/chunks/write_min_blocks"), 24);
+    let chunks = bench.json("drive chunks o.flash", "flashloom.drive-chunks/1");
+    let all = number(&chunks, "/chunks_per_unit") * 16;
+    assert_eq!(number(&chunks, "/free"), all);
+    assert_eq!(chunks["list"].as_array().expect("a list").len() as u64, all);
+    assert_eq!(chunks["list"][0]["state"], "free");
+    assert!(
+        bench
+            .done("drive chunks o.flash")
+            .contains("4 groups of 4 units")
+    );
+    assert!(
+        bench
+            .done("drive info o.flash")
+            .contains("chunks, as its host maps them")
+    );
+    bench.write("in.img", [1; 4096]);
+    for line in [
+        "drive import o.flash in.img",
+        "drive export o.flash out.img",
+        "mkfs ext4 o.flash",
+    ] {
+        bench.refuses(line, &["o.flash", "maps addresses itself"]);
+    }
+    bench.done("drive create b.flash --preset block --size 64MiB");
+    bench.refuses("drive chunks b.flash", &["b.flash", "open-channel drive"]);
+}

@@ -197,6 +197,7 @@ pub(crate) const fn interface(config: &DriveConfig) -> &'static str {
         Interface::Streams => "streams",
         Interface::Fdp => "fdp",
         Interface::Zoned => "zns",
+        Interface::OpenChannel => "ocssd",
     }
 }
 

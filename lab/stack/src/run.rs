@@ -207,7 +207,7 @@ fn run_blocks_on(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Run, DriveMedia), StackError> {
     let handles = match plan.drive.interface {
-        Interface::Block | Interface::Zoned => 1,
+        Interface::Block | Interface::Zoned | Interface::OpenChannel => 1,
         _ => {
             u32::from(plan.drive.placement.handles) * u32::from(plan.drive.placement.reclaim_groups)
         }

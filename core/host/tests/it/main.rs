@@ -3,6 +3,7 @@
 mod bytes;
 mod cuts;
 mod latency;
+mod raw;
 mod resources;
 mod waits;
 mod zoned;

@@ -121,10 +121,12 @@ impl Media {
     pub(super) fn import_pages(&mut self, id: BlockId, from: u32, image: &BlockImage) {
         let step = self.geometry.pages_per_program;
         let sectors = (step * self.geometry.sectors_per_page()) as usize;
+        let per_sector = self.geometry.spare_words as usize;
         for (number, stamp) in image.stamps.iter().enumerate() {
             let page = from + number as u32 * step;
             let part = number * sectors..(number + 1) * sectors;
-            let (words, payload) = (&image.words[part.clone()], &image.payload[part]);
+            let words = &image.words[part.start * per_sector..part.end * per_sector];
+            let payload = &image.payload[part];
             let known = stamp.unwrap_or(image.base);
             self.program(Row::single(id, page), known, image.label, words, payload)
                 .expect("checked before");

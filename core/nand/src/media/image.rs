@@ -27,7 +27,7 @@ pub struct BlockImage {
     /// By program: its stamp, none if it cannot be read. Empty for a block that
     /// is half erased, like the rest.
     pub stamps: Vec<Option<u64>>,
-    /// One word a sector of the written pages; zeros where none can be read.
+    /// The words of each sector of the written pages; zeros where none can be read.
     pub words: Vec<u32>,
     /// Contents of the same sectors.
     pub payload: Vec<Payload>,
@@ -132,6 +132,7 @@ impl Media {
             self.geometry.sectors_per_page(),
             self.geometry.pages_per_program,
         );
+        let words = self.geometry.words_per_page() as usize;
         for number in from..image.written {
             let page = self.page(id, number);
             if number.is_multiple_of(step) {
@@ -142,8 +143,8 @@ impl Media {
                 let payload = (0..sectors).map(|sector| self.payload(id, number, sector));
                 image.payload.extend(payload);
             } else {
-                let len = image.words.len() + sectors as usize;
-                image.words.resize(len, 0);
+                image.words.resize(image.words.len() + words, 0);
+                let len = image.payload.len() + sectors as usize;
                 image.payload.resize(len, Payload::Zero);
             }
         }
@@ -216,7 +217,11 @@ impl Media {
         let programs = (held / self.geometry.pages_per_program) as usize;
         for (what, have, need) in [
             ("stamps", image.stamps.len(), programs),
-            ("words", image.words.len(), sectors),
+            (
+                "words",
+                image.words.len(),
+                sectors * self.geometry.spare_words as usize,
+            ),
             ("payloads", image.payload.len(), sectors),
         ] {
             if have != need {

@@ -21,6 +21,7 @@ pub(crate) const SHAPE: Geometry = Geometry {
     page_bytes: 16_384,
     spare_bytes: 64,
     pages_per_program: 1,
+    spare_words: 1,
 };
 
 /// Reads go first and may suspend a program or an erase twice.

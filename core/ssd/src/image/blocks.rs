@@ -159,7 +159,7 @@ fn take_pages(
         image.stamps.push(stamp);
     }
     let sectors = written as usize * geometry.sectors_per_page() as usize;
-    for _ in 0..sectors {
+    for _ in 0..sectors * geometry.spare_words as usize {
         image.words.push(reader.u32()?);
     }
     image.payload = take_runs(reader, sectors)?;

@@ -379,13 +379,16 @@ const LINES_BESIDE: u64 = 12;
 /// The drive that the conventional zones of `config` are: a conventional one on the
 /// first blocks of every plane. Without such zones it has no line at all.
 ///
-/// A drive that is not zoned is that drive itself.
+/// A drive whose host holds the mapping has no line either; any other that is not zoned is
+/// that drive itself.
 pub(crate) fn conventional(config: &DriveConfig) -> Result<DriveConfig, ConfigError> {
     let mut part = config.clone();
-    if config.interface != Interface::Zoned {
+    let maps_less = matches!(config.interface, Interface::Zoned | Interface::OpenChannel);
+    if !maps_less {
         return Ok(part);
     }
     part.interface = Interface::Block;
+    part.raw = None;
     let zones = part.zones.take();
     let zones = zones.filter(|zones| zones.conventional > 0);
     let bytes = zones.map_or(0, |z| u64::from(z.conventional).saturating_mul(z.size.0));

@@ -7,6 +7,7 @@ mod mapping;
 mod placement;
 mod power;
 mod progress;
+mod raw;
 mod steady;
 mod support;
 mod theory;

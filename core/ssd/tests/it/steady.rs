@@ -21,6 +21,7 @@ pub(crate) fn bare(lines: u32, pages: u32) -> DriveConfig {
         page_bytes: 4096,
         spare_bytes: 64,
         pages_per_program: 1,
+        spare_words: 1,
     };
     config.flash.part = "z-nand".to_owned();
     config.capacity = Bytes(u64::from(pages) * 4096);

@@ -21,6 +21,7 @@ pub(crate) fn tiny(protected: bool) -> DriveConfig {
         page_bytes: 8192,
         spare_bytes: 64,
         pages_per_program: 1,
+        spare_words: 1,
     };
     config.flash.part = "z-nand".to_owned();
     config.flash.keep_contents = true;

@@ -1,0 +1,248 @@
+//! The knobs of an open-channel drive, and its shape as its host is told it.
+//!
+//! Invariants of a [`RawGeometry`]: a parallel unit is a die, and a group a channel; chunk c
+//! of a unit is block c of all its planes, so nothing has to be looked up. Addresses pack
+//! group, unit, chunk and block from the top, each in as many bits as it needs, so they have
+//! gaps where a count is no power of two.
+
+use crate::config::{ConfigError, DriveConfig, Interface};
+use crate::zoned::Unwritten;
+use nand::{Geometry, Row, UNIT};
+use serde::{Deserialize, Serialize};
+use units::Ns;
+
+/// Bytes that the drive keeps with each block for its host, beside it.
+pub const META: usize = 16;
+/// Words of the spare area that those are.
+const META_WORDS: u32 = META as u32 / 4;
+/// Most addresses of a command: there is a bit for each in its completion.
+//= ocssd-2.0 3.2
+pub const MOST_ADDRESSES: usize = 64;
+
+/// What a drive is, besides its flash, whose mapping its host holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawConfig {
+    /// Blocks of 4 KiB behind which a written one can be read, in an open chunk; 0 where
+    /// every program can be read as soon as it is done.
+    pub cached: u32,
+    /// What a read of a block gives that is not written, or not readable yet.
+    pub read_unwritten: Unwritten,
+}
+
+/// The shape of an open-channel drive. A block is of 4 KiB.
+//= ocssd-2.0 2.1
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawGeometry {
+    /// Groups, which share nothing: channels.
+    pub groups: u32,
+    /// Parallel units of a group, which work at the same time: dies.
+    pub units: u32,
+    /// Chunks of a unit.
+    pub chunks: u32,
+    /// Blocks of a chunk.
+    pub blocks: u32,
+    /// Least blocks of a write, and what writes are multiples of: one program.
+    pub write_min: u32,
+    /// Blocks of a write that is as fast as can be.
+    pub write_opt: u32,
+    /// Blocks behind which a written one can be read, in an open chunk.
+    pub cached: u32,
+    /// Typical times of a read, a write of [`RawGeometry::write_min`] and a reset.
+    pub typical: [Ns; 3],
+    flash: Geometry,
+}
+
+/// The address of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ppa(pub u64);
+
+/// An address in its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Group.
+    pub group: u32,
+    /// Parallel unit in the group.
+    pub unit: u32,
+    /// Chunk in the unit.
+    pub chunk: u32,
+    /// Block in the chunk.
+    pub block: u32,
+}
+
+/// Bits that tell `count` numbers apart.
+const fn bits(count: u32) -> u32 {
+    u32::BITS - (count - 1).leading_zeros()
+}
+
+impl RawGeometry {
+    /// The shape of `config`; none of a drive that holds its mapping itself.
+    ///
+    /// # Errors
+    /// Says which knob makes it impossible.
+    pub fn new(config: &DriveConfig) -> Result<Option<Self>, ConfigError> {
+        let open = config.interface == Interface::OpenChannel;
+        let Some(raw) = config.raw.filter(|_| open) else {
+            if open || config.raw.is_some() {
+                let expected =
+                    "a table [raw] on a drive of the interface open-channel, and on no other";
+                return Err(ConfigError::range("raw", open, expected));
+            }
+            return Ok(None);
+        };
+        let flash = config.geometry.checked()?;
+        let timing = config.timing()?;
+        let geometry = Self {
+            groups: flash.channels,
+            units: flash.dies() / flash.channels,
+            chunks: flash.blocks_per_plane,
+            blocks: flash.sectors_per_block() * flash.planes,
+            write_min: flash.sectors_per_program(),
+            write_opt: flash.sectors_per_program(),
+            cached: raw.cached,
+            typical: [timing.read, timing.program, timing.erase],
+            flash,
+        };
+        geometry.check(config)?;
+        Ok(Some(geometry))
+    }
+
+    fn check(&self, config: &DriveConfig) -> Result<(), ConfigError> {
+        if config.geometry.spare_words < META_WORDS {
+            let expected = format!("at least {META_WORDS}, {META} bytes of metadata for a block");
+            let knob = "geometry.spare_words";
+            return Err(ConfigError::range(
+                knob,
+                config.geometry.spare_words,
+                expected,
+            ));
+        }
+        if self.write_min as usize > MOST_ADDRESSES {
+            let expected = format!("programs of at most {MOST_ADDRESSES} blocks of 4 KiB");
+            return Err(ConfigError::range(
+                "geometry.planes",
+                self.write_min,
+                expected,
+            ));
+        }
+        if self.cached >= self.blocks || !self.cached.is_multiple_of(self.write_min) {
+            let expected = format!("a multiple of {} below {}", self.write_min, self.blocks);
+            return Err(ConfigError::range("raw.cached", self.cached, expected));
+        }
+        let alone = config.front.is_none() && config.zones.is_none();
+        if !alone {
+            let expected = "neither a front nor zones on a drive whose mapping the host holds";
+            return Err(ConfigError::range("raw", "open-channel", expected));
+        }
+        let raw = config.geometry.bytes();
+        if config.capacity.0 == 0
+            || config.capacity.0 > raw
+            || !config.capacity.0.is_multiple_of(UNIT as u64)
+        {
+            let expected = format!("a multiple of 4096 up to the {raw} bytes of the flash");
+            return Err(ConfigError::range("capacity", config.capacity.0, expected));
+        }
+        Ok(())
+    }
+
+    /// Parallel units in all.
+    #[must_use]
+    pub const fn all_units(&self) -> u32 {
+        self.groups * self.units
+    }
+
+    /// Chunks in all.
+    #[must_use]
+    pub const fn all_chunks(&self) -> u32 {
+        self.all_units() * self.chunks
+    }
+
+    /// The address of a place.
+    //= ocssd-2.0 1.2.3
+    #[must_use]
+    pub const fn ppa(&self, place: Place) -> Ppa {
+        let (unit, chunk, block) = (bits(self.units), bits(self.chunks), bits(self.blocks));
+        let address = (place.group as u64) << unit | place.unit as u64;
+        let address = address << chunk | place.chunk as u64;
+        Ppa(address << block | place.block as u64)
+    }
+
+    /// The place of an address; none if there is no such block.
+    //= ocssd-2.0 1.2.3
+    #[must_use]
+    pub fn place(&self, ppa: Ppa) -> Option<Place> {
+        let mut rest = ppa.0;
+        let mut take = |count: u32| {
+            let part = rest & ((1 << bits(count)) - 1);
+            rest >>= bits(count);
+            u32::try_from(part).ok().filter(|&part| part < count)
+        };
+        let (block, chunk, unit) = (take(self.blocks)?, take(self.chunks)?, take(self.units)?);
+        let group = u32::try_from(rest)
+            .ok()
+            .filter(|&group| group < self.groups)?;
+        Some(Place {
+            group,
+            unit,
+            chunk,
+            block,
+        })
+    }
+
+    /// The number of a chunk among all: groups, then units, then chunks.
+    #[must_use]
+    pub const fn chunk_index(&self, place: Place) -> u32 {
+        (place.group * self.units + place.unit) * self.chunks + place.chunk
+    }
+
+    /// The first block of a chunk by its number among all.
+    #[must_use]
+    pub const fn chunk_place(&self, index: u32) -> Place {
+        let unit = index / self.chunks;
+        Place {
+            group: unit / self.units,
+            unit: unit % self.units,
+            chunk: index % self.chunks,
+            block: 0,
+        }
+    }
+
+    /// The block at `number` among all blocks of 4 KiB of the flash, chunk by chunk.
+    #[must_use]
+    pub const fn nth(&self, number: u32) -> Place {
+        Place {
+            block: number % self.blocks,
+            ..self.chunk_place(number / self.blocks)
+        }
+    }
+
+    /// The number of a place among all blocks of 4 KiB of the flash: four bytes name it.
+    #[must_use]
+    pub const fn number(&self, place: Place) -> u32 {
+        self.chunk_index(place) * self.blocks + place.block
+    }
+
+    /// The row of flash in which a block lies, with the plane that it is in, and its sector
+    /// in the page.
+    pub(super) fn row(&self, place: Place) -> (Row, u32) {
+        let per_page = self.flash.sectors_per_page();
+        let (program, within) = (place.block / self.write_min, place.block % self.write_min);
+        let per_row = per_page * self.flash.planes;
+        let row = Row {
+            die: place.unit * self.groups + place.group,
+            page: program * self.flash.pages_per_program + within / per_row,
+            blocks: [place.chunk; nand::MAX_PLANES],
+            planes: 1 << (within % per_row / per_page),
+        };
+        (row, within % per_page)
+    }
+
+    /// All planes of the blocks of a chunk, at its first page.
+    pub(super) fn blocks_of(&self, chunk: u32) -> Row {
+        let (row, _) = self.row(self.chunk_place(chunk));
+        Row {
+            planes: ((1_u32 << self.flash.planes) - 1) as u8,
+            ..row
+        }
+    }
+}

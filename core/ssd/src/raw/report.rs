@@ -1,0 +1,140 @@
+//! What a host can ask of chunks, and what it is told without asking.
+
+use super::config::Ppa;
+use super::rules::{ChunkState, RawStatus};
+use super::{Chunks, Firmware, RawError};
+use std::collections::VecDeque;
+
+/// The descriptor of a chunk. Every chunk is written in order.
+//= ocssd-2.0 2.2
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkInfo {
+    /// Its number among all: groups, then units, then chunks.
+    pub chunk: u32,
+    /// Its state.
+    pub state: ChunkState,
+    /// How worn its most erased block is: 255 at the rated cycles and beyond.
+    pub wear: u8,
+    /// Its first block.
+    pub start: Ppa,
+    /// Blocks that it has: those behind its write pointer if it was closed early.
+    pub blocks: u32,
+    /// Blocks that are written; the next write begins there if it is free or open.
+    pub write_pointer: u32,
+}
+
+impl ChunkInfo {
+    /// Whether it has fewer blocks than the shape of the drive says.
+    #[must_use]
+    pub const fn deviates(&self, geometry: &super::RawGeometry) -> bool {
+        self.blocks != geometry.blocks
+    }
+}
+
+/// What became of a chunk.
+//= ocssd-2.0 2.3
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Noticed {
+    /// A program of it has failed, and it is closed: its data are to be moved.
+    EarlyClose,
+    /// It is offline.
+    Offline,
+    /// A read of it could not be corrected.
+    Unrecoverable,
+}
+
+/// A notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkNotice {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// The first block of the chunk.
+    pub chunk: Ppa,
+    /// What became of it.
+    pub what: Noticed,
+}
+
+/// Notifications that the host has not taken. The oldest are dropped beyond
+/// [`MOST_NOTICES`], which their numbers show.
+#[derive(Default)]
+pub(super) struct Notices {
+    count: u64,
+    waiting: VecDeque<ChunkNotice>,
+}
+
+/// Notifications that wait at most: a choice of ours.
+const MOST_NOTICES: usize = 1024;
+
+impl Chunks {
+    /// Descriptors of `count` chunks from number `first` on.
+    ///
+    /// # Errors
+    /// If there are no such chunks.
+    //= ocssd-2.0 2.2
+    pub async fn report(&self, first: u32, count: u32) -> Result<Vec<ChunkInfo>, RawError> {
+        let inner = &self.inner;
+        inner.core.sim.sleep(inner.config.controller.command).await;
+        let end = first.checked_add(count);
+        let end = end.filter(|&end| end <= inner.geometry.all_chunks());
+        let end = end.ok_or(RawError::all(RawStatus::OutOfRange, 1))?;
+        Ok((first..end).map(|chunk| inner.info(chunk)).collect())
+    }
+
+    /// The descriptor of a chunk as it is now, for who looks at a drive from outside; none
+    /// if there is no such chunk.
+    #[must_use]
+    pub fn info(&self, chunk: u32) -> Option<ChunkInfo> {
+        let exists = chunk < self.inner.geometry.all_chunks();
+        exists.then(|| self.inner.info(chunk))
+    }
+
+    /// Chunks that are free.
+    pub(crate) fn free(&self) -> u32 {
+        let table = self.inner.table.borrow();
+        let free = table.chunks.iter().filter(|c| c.state == ChunkState::Free);
+        free.count() as u32
+    }
+
+    /// Notifications since the last call, oldest first.
+    //= ocssd-2.0 2.3
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<ChunkNotice> {
+        self.inner.notices.borrow_mut().waiting.drain(..).collect()
+    }
+}
+
+impl Firmware {
+    fn info(&self, chunk: u32) -> ChunkInfo {
+        let entry = self.table.borrow().chunks[chunk as usize];
+        let media = self.core.nand.media();
+        let blocks = self.geometry.blocks_of(chunk).blocks();
+        let erases = blocks.map(|block| u64::from(media.erases(block))).max();
+        let rated = u64::from(self.core.nand.endurance().max(1));
+        ChunkInfo {
+            chunk,
+            state: entry.state,
+            wear: (erases.unwrap_or(0) * 255 / rated).min(255) as u8,
+            start: self.geometry.ppa(self.geometry.chunk_place(chunk)),
+            blocks: match entry.state {
+                ChunkState::Closed => entry.wp,
+                _ => self.geometry.blocks,
+            },
+            write_pointer: entry.wp,
+        }
+    }
+
+    pub(super) fn notice(&self, chunk: u32, what: Noticed) {
+        let mut notices = self.notices.borrow_mut();
+        notices.count += 1;
+        let number = notices.count;
+        let chunk = self.geometry.ppa(self.geometry.chunk_place(chunk));
+        notices.waiting.push_back(ChunkNotice {
+            number,
+            chunk,
+            what,
+        });
+        if notices.waiting.len() > MOST_NOTICES {
+            notices.waiting.pop_front();
+        }
+    }
+}
