@@ -26,11 +26,13 @@ pub enum Purpose {
     Pointer,
     /// Extended attributes outside the inode.
     Attribute,
+    /// Sums of the contents of files.
+    Checksum,
 }
 
 impl Purpose {
     /// All purposes, by number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Data,
         Self::Metadata,
         Self::Journal,
@@ -40,6 +42,7 @@ impl Purpose {
         Self::Directory,
         Self::Pointer,
         Self::Attribute,
+        Self::Checksum,
     ];
 
     /// Name in reports.
@@ -55,6 +58,7 @@ impl Purpose {
             Self::Directory => "directory",
             Self::Pointer => "pointer",
             Self::Attribute => "attribute",
+            Self::Checksum => "checksum",
         }
     }
 }

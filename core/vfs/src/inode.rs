@@ -14,6 +14,9 @@ pub struct Inode<P> {
     pub hint: Cell<Hint>,
     /// Whom its data are booked under.
     pub origin: Cell<Origin>,
+    /// How many calls make what was written of it durable: what is written back
+    /// meanwhile, somebody waits for.
+    pub forcing: Cell<u32>,
     /// The body's own.
     pub private: P,
 }
@@ -26,6 +29,7 @@ impl<P> Inode<P> {
             attr: Cell::new(attr),
             hint: Cell::new(Hint::NotSet),
             origin: Cell::new(Origin(0)),
+            forcing: Cell::new(0),
             private,
         }
     }

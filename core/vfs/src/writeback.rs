@@ -356,7 +356,10 @@ impl<B: Body> Core<B> {
             end => end.div_ceil(PAGE),
         };
         let pages = range.start / PAGE..end;
+        let forcing = &node.inode.forcing;
+        forcing.set(forcing.get() + 1);
         self.write_back(node, pages, true).await;
+        forcing.set(forcing.get() - 1);
         let told = node.failures.tell(known);
         let done = self.body.sync(&node.inode, data_only).await.and(told);
         self.ends(act, done.ok().map(|()| 0));

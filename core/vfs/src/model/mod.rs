@@ -60,6 +60,8 @@ pub struct Model {
     pub(crate) past: Past,
     processes: Vec<Vec<Option<Open>>>,
     next: Id,
+    /// Whether a directory has a link for each directory in it, and two more.
+    dirs_count: bool,
 }
 
 /// Where a path leads.
@@ -94,9 +96,19 @@ impl Model {
             past: Past::new(order),
             processes: (0..processes).map(|_| Vec::new()).collect(),
             next: ROOT,
+            dirs_count: true,
         };
         model.add(FileKind::Directory, 0o755, Vec::new());
         model
+    }
+
+    /// The same over a body whose directories have one link each, as those of Btrfs.
+    #[must_use]
+    pub fn with_single_links(self) -> Self {
+        Self {
+            dirs_count: false,
+            ..self
+        }
     }
 
     /// What `process` gets for `op`.
@@ -406,7 +418,11 @@ impl Model {
         let is_dir = node.kind == FileKind::Directory;
         let names = self.names.values().filter(|&&other| other == id).count();
         let below = self.entries(id).filter(|&(_, id)| self.is_dir(id)).count();
-        let nlink = if is_dir { 2 + below } else { names };
+        let nlink = match (is_dir, self.dirs_count) {
+            (true, true) => 2 + below,
+            (true, false) => 1,
+            (false, _) => names,
+        };
         Ok(Value::Stat {
             kind: node.kind,
             mode: node.mode,

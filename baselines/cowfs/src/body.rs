@@ -1,0 +1,248 @@
+//! The verbs of the file API. Whoever changes where the pages of a file are, or reads
+//! that, has the turn of the file first; operations begin below.
+
+use crate::forest::NodeStats;
+use crate::format::id;
+use crate::fs::{Core, Counts, CowFs, File, Private};
+use crate::names::{LINKS_MAX, NAME_ITEMS};
+use crate::persist::Persist;
+use crate::read::SIZE_MAX;
+use nand::Payload;
+use std::ops::Range;
+use units::Refusals;
+use vfs::{
+    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
+    SeekWhat, StatFs, Timestamp, XattrFlags,
+};
+
+impl<S: Persist> CowFs<S> {
+    /// The strategy.
+    #[must_use]
+    pub fn persist(&self) -> &S {
+        &self.core.persist
+    }
+
+    /// What happened to nodes since the mount.
+    #[must_use]
+    pub fn node_stats(&self) -> NodeStats {
+        self.core.forest.stats.get()
+    }
+
+    /// What was made durable since the mount, and how.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.core.counts.get()
+    }
+
+    /// Levels of the tree of files, and of those of extents and of sums.
+    #[must_use]
+    pub fn depths(&self) -> [u8; 3] {
+        let forest = &self.core.forest;
+        let files = self.core.tree(id::FS_TREE);
+        let files = files.map_or(0, |tree| tree.start.get().level + 1);
+        let levels = [&forest.extents, &forest.csums].map(|tree| tree.start.get().level + 1);
+        [files, levels[0], levels[1]]
+    }
+}
+
+impl<S: Persist> Body for CowFs<S> {
+    type Private = Private;
+
+    fn max_size(&self) -> u64 {
+        SIZE_MAX
+    }
+
+    fn max_links(&self) -> u32 {
+        LINKS_MAX
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.core.failed.get()
+    }
+
+    fn root(&self) -> Ino {
+        Ino(id::FIRST_FREE)
+    }
+
+    async fn load(&self, ino: Ino) -> Result<Loaded<Private>> {
+        let _operation = self.core.look().await;
+        self.core.load_inode(ino).await
+    }
+
+    async fn evict(&self, inode: &File) -> Result<()> {
+        self.core.release_all(inode);
+        if inode.attr.get().nlink > 0 {
+            return Ok(());
+        }
+        let private = &inode.private;
+        self.core.delete(&private.tree, private.number).await
+    }
+
+    async fn lookup(&self, dir: &File, name: &[u8]) -> Result<Option<Ino>> {
+        let _operation = self.core.look().await;
+        self.core.lookup(dir, name).await
+    }
+
+    async fn create(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Private>> {
+        let _operation = self.core.operate(NAME_ITEMS + 2).await?;
+        self.core.make(dir, name, new).await
+    }
+
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+        let _operation = self.core.operate(NAME_ITEMS).await?;
+        self.core.make_unnamed(new).await
+    }
+
+    async fn link(&self, dir: &File, name: &[u8], inode: &File, now: Timestamp) -> Result<()> {
+        let _operation = self.core.operate(NAME_ITEMS).await?;
+        self.core.link(dir, name, inode, now).await
+    }
+
+    async fn unlink(&self, dir: &File, name: &[u8], inode: &File, now: Timestamp) -> Result<()> {
+        let _operation = self.core.operate_to_free(NAME_ITEMS + 1).await?;
+        self.core.unlink(dir, name, inode, now).await
+    }
+
+    async fn rmdir(&self, dir: &File, name: &[u8], inode: &File, now: Timestamp) -> Result<()> {
+        let _operation = self.core.operate_to_free(NAME_ITEMS + 1).await?;
+        self.core.unlink(dir, name, inode, now).await
+    }
+
+    async fn rename(&self, rename: Rename<'_, Private>) -> Result<()> {
+        let _operation = self.core.operate(3 * NAME_ITEMS).await?;
+        self.core.rename(rename).await
+    }
+
+    async fn readlink(&self, inode: &File) -> Result<Vec<u8>> {
+        let _operation = self.core.look().await;
+        self.core.target(inode).await
+    }
+
+    async fn read_dir(&self, dir: &File, cookie: u64, most: usize) -> Result<Vec<DirEntry>> {
+        let _operation = self.core.look().await;
+        self.core.list(dir, cookie, most).await
+    }
+
+    async fn parent(&self, dir: &File) -> Result<Ino> {
+        let _operation = self.core.look().await;
+        self.core.parent(dir).await
+    }
+
+    async fn store(&self, inode: &File) -> Result<()> {
+        self.core.ensure_changeable(&inode.private.tree)?;
+        let _operation = self.core.operate(1).await?;
+        self.core.store_inode(inode).await
+    }
+
+    async fn truncate(&self, inode: &File, old: u64) -> Result<()> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.resize(inode, old).await
+    }
+
+    async fn seal_end(&self, inode: &File) -> Result<()> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.seal_end(inode).await
+    }
+
+    fn end_on_medium(&self, inode: &File) -> u64 {
+        inode.private.disk_size.get()
+    }
+
+    async fn read_pages(&self, inode: &File, first: u64, pages: &mut [Payload]) -> Result<()> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.read_pages(inode, first, pages).await
+    }
+
+    async fn reserve(&self, _: &Access, inode: &File, pages: Range<u64>) -> Result<()> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.reserve(inode, pages).await
+    }
+
+    async fn write_pages(&self, inode: &File, pages: &[DirtyPage]) -> Result<()> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.write_pages(inode, pages).await
+    }
+
+    async fn read_direct(&self, inode: &File, offset: u64, out: &mut [u8]) -> Result<()> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.read_direct(inode, offset, out).await
+    }
+
+    async fn write_direct(
+        &self,
+        _: &Access,
+        inode: &File,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.write_direct(inode, offset, bytes).await
+    }
+
+    async fn fallocate(
+        &self,
+        _: &Access,
+        inode: &File,
+        mode: FallocateMode,
+        range: Range<u64>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.allocate(inode, mode, range, now).await
+    }
+
+    async fn seek(&self, inode: &File, offset: u64, what: SeekWhat) -> Result<Option<u64>> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.seek(inode, offset, what).await
+    }
+
+    async fn sync(&self, inode: &File, data_only: bool) -> Result<()> {
+        self.core.force(inode, data_only).await
+    }
+
+    async fn sync_all(&self) -> Result<()> {
+        self.core.commit().await
+    }
+
+    async fn unmount(&self) -> Result<()> {
+        self.core.commit().await
+    }
+
+    async fn get_xattr(&self, inode: &File, name: &[u8]) -> Result<Vec<u8>> {
+        let _operation = self.core.look().await;
+        self.core.xattr(inode, name).await
+    }
+
+    async fn set_xattr(
+        &self,
+        inode: &File,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+        now: Timestamp,
+    ) -> Result<()> {
+        let _operation = self.core.operate(2).await?;
+        self.core
+            .change_xattr(inode, name, Some(value), flags, now)
+            .await
+    }
+
+    async fn remove_xattr(&self, inode: &File, name: &[u8], now: Timestamp) -> Result<()> {
+        let _operation = self.core.operate(2).await?;
+        let flags = XattrFlags::Replace;
+        self.core.change_xattr(inode, name, None, flags, now).await
+    }
+
+    async fn list_xattrs(&self, inode: &File) -> Result<Vec<Vec<u8>>> {
+        let _operation = self.core.look().await;
+        self.core.xattr_names(inode).await
+    }
+
+    fn stat(&self) -> StatFs {
+        Core::fullness(&self.core)
+    }
+
+    fn refusals(&self) -> Refusals {
+        self.core.refusals.borrow().clone()
+    }
+}

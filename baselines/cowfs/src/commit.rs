@@ -1,0 +1,242 @@
+//! Commits: the trees of one instant, made durable together.
+//!
+//! Invariants: a commit ends with a superblock, which alone leads to what it has written;
+//! what was freed is written over only once that superblock is durable. While nodes are
+//! on their way to the medium, the next transaction is under way: nodes that were taken do
+//! not change, since they are copied first; where nodes are changed in their place, their
+//! bytes were taken.
+//= btrfs-format 1.2
+
+use crate::forest::Tree;
+use crate::format::superblock::{State, Superblock};
+use crate::format::{Key, NODE_BYTES, NODE_SECTORS, SECTOR, extent, id, kind};
+use crate::fs::Core;
+use crate::nodes::{Dirt, Node, TreeKind};
+use crate::persist::{Batch, ChangedNode, FreshNode, Persist, Reason};
+use nand::Payload;
+use std::rc::Rc;
+use std::sync::Arc;
+use vfs::Result;
+
+impl<S: Persist> Core<S> {
+    /// Makes all that has changed so far durable.
+    pub(crate) async fn commit(&self) -> Result<()> {
+        self.publish(Reason::Commit).await
+    }
+
+    /// The same because somebody has forced a file.
+    pub(crate) async fn commit_forced(&self) -> Result<()> {
+        self.tally(|counts| counts.forced_commits += 1);
+        self.publish(Reason::Forced).await
+    }
+
+    async fn publish(&self, reason: Reason) -> Result<()> {
+        let changes = self.changes.get();
+        let _publishing = self.publishing.acquire(1).await;
+        self.ensure_sound()?;
+        // Somebody else may have done it meanwhile.
+        if self.settled.get() >= changes {
+            return Ok(());
+        }
+        let alone = self.alone().await;
+        self.ensure_sound()?;
+        let changes = self.changes.get();
+        let finished = self.finish().await;
+        self.noted(finished)?;
+        let batch = self.noted(self.take_batch(reason))?;
+        let freed = self.forest.space.borrow_mut().take_pinned();
+        let next = self.forest.transid.get() + 1;
+        self.forest.transid.set(next);
+        self.since.borrow_mut().clear();
+        drop(alone);
+        let published = self.persist.publish(batch).await;
+        self.noted(published)?;
+        self.settled.set(changes);
+        self.discard(&freed).await;
+        self.forest.space.borrow_mut().unpin(&freed);
+        self.tally(|counts| counts.commits += 1);
+        Ok(())
+    }
+
+    /// Brings the trees of extents, sums and roots up to date with all that has changed, and
+    /// with what that changes of themselves.
+    async fn finish(&self) -> Result<()> {
+        self.drop_log();
+        let forest = &self.forest;
+        loop {
+            self.settle_refs().await?;
+            let groups = forest.space.borrow_mut().take_changed();
+            for (start, len, used, flags) in groups {
+                let mut item = [0; extent::group::SIZE];
+                extent::group::USED.put(&mut item, used);
+                extent::group::CHUNK_OBJECT.put(&mut item, id::CHUNKS);
+                extent::group::FLAGS.put(&mut item, flags);
+                let key = Key::new(start, kind::BLOCK_GROUP_ITEM, len);
+                self.with(|| forest.put(&forest.extents, key, &item))
+                    .await?;
+            }
+            let trees = self.changed_trees();
+            for tree in &trees {
+                self.store_root(tree).await?;
+            }
+            let done = trees.is_empty() && forest.refs.borrow().len() == 0;
+            if done && !self.renew_root()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where nodes are changed in their place, copies the root of the tree of roots if
+    /// there is to be a new superblock, whose generation is that of this node.
+    fn renew_root(&self) -> Result<bool> {
+        let forest = &self.forest;
+        let (roots, now) = (&forest.roots, forest.transid.get());
+        let old = roots.start.get().generation < now;
+        let renews = forest.in_place && old && forest.nodes.borrow().has_fresh();
+        if renews {
+            forest.copy_root(roots)?;
+        }
+        Ok(renews)
+    }
+
+    /// Trees the items of whose roots are not up to date.
+    fn changed_trees(&self) -> Vec<Rc<Tree>> {
+        let forest = &self.forest;
+        let own = [&forest.extents, &forest.devices, &forest.csums];
+        let trees = self.trees.borrow();
+        let all = own.into_iter().chain(trees.values());
+        all.filter(|tree| tree.changed.get()).cloned().collect()
+    }
+
+    /// Has the item of a tree's root say where it is.
+    pub(crate) async fn store_root(&self, tree: &Tree) -> Result<()> {
+        let start = tree.start.get();
+        tree.changed.set(false);
+        let mut item = tree.item.borrow().clone();
+        item.set_place(start.bytenr, start.generation, start.level);
+        item.set_bytes_used(tree.bytes_used.get());
+        item.set_last_snapshot(tree.last_snapshot.get());
+        if id::is_subvolume(tree.id) {
+            item.touch(self.forest.transid.get(), self.now());
+        }
+        *tree.item.borrow_mut() = item.clone();
+        let key = Self::root_key(tree);
+        let roots = &self.forest.roots;
+        self.with(|| self.forest.put(roots, key, item.bytes()))
+            .await
+    }
+
+    /// Takes all references to the tree of extents, and the sums of contents out that
+    /// nobody refers to any more.
+    async fn settle_refs(&self) -> Result<()> {
+        let forest = &self.forest;
+        // In the order of addresses, again and again: what is changed is near.
+        let mut from = 0;
+        loop {
+            let Some((at, gone)) = self.with(|| forest.settle_ref(from)).await? else {
+                if from == 0 {
+                    return Ok(());
+                }
+                from = 0;
+                continue;
+            };
+            from = at;
+            if let Some((len, true)) = gone {
+                self.remove_sums(&forest.csums, at, len).await?;
+            }
+        }
+    }
+
+    /// Takes the nodes that are not clean, with the superblock that leads to them.
+    fn take_batch(&self, reason: Reason) -> Result<Batch> {
+        let mut batch = self.take_nodes(reason, |_| true)?;
+        let fresh = !batch.fresh.is_empty();
+        if fresh || !self.persist.changes_nodes_in_place() {
+            let total = {
+                let mut superblock = self.superblock.borrow_mut();
+                self.refresh(&mut superblock);
+                self.committed.borrow_mut().clone_from(&superblock);
+                superblock.total_bytes
+            };
+            let superblock = self.superblock.borrow();
+            let places = Superblock::places(total);
+            batch.superblocks = places.map(|at| (at, superblock.encode(at))).collect();
+        }
+        Ok(batch)
+    }
+
+    /// Takes those of the nodes that are not clean that are `wanted`.
+    pub(crate) fn take_nodes(
+        &self,
+        reason: Reason,
+        wanted: impl Fn(&Node) -> bool,
+    ) -> Result<Batch> {
+        let mut batch = Batch {
+            reason,
+            fresh: Vec::new(),
+            changed: Vec::new(),
+            superblocks: Vec::new(),
+            origin: self.settings.origin,
+        };
+        let taken = self.forest.nodes.borrow_mut().take_dirty(wanted);
+        let mut stats = self.forest.stats.get();
+        for node in taken {
+            let (dirt, owner, generation) = (node.dirt(), node.owner(), node.generation());
+            let (bytes, ranges) = node.seal();
+            let sectors = bytes.chunks_exact(SECTOR);
+            let mut contents: [Payload; NODE_SECTORS] = Default::default();
+            for (sector, payload) in sectors.zip(&mut contents) {
+                let sector: [u8; SECTOR] = sector.try_into().expect("chunks have this length");
+                *payload = Payload::Bytes(Arc::new(sector));
+            }
+            let tree = TreeKind::of(owner);
+            let written = FreshNode {
+                address: node.bytenr,
+                places: self.places(node.bytenr, NODE_BYTES)?,
+                contents,
+                tree,
+            };
+            if dirt == Dirt::Fresh {
+                batch.fresh.push(written);
+            } else if !ranges.is_empty() {
+                batch.changed.push(ChangedNode {
+                    node: written,
+                    generation,
+                    ranges,
+                });
+            } else {
+                continue;
+            }
+            stats.written[tree as usize] += 1;
+        }
+        self.forest.stats.set(stats);
+        self.forest.nodes.borrow_mut().shrink();
+        Ok(batch)
+    }
+
+    /// Has the superblock say what there is now.
+    fn refresh(&self, superblock: &mut Superblock) {
+        let forest = &self.forest;
+        let generation = forest.transid.get();
+        superblock.generation = generation;
+        superblock.root = forest.roots.start.get();
+        superblock.chunk_root = forest.chunks.start.get();
+        superblock.log_root = None;
+        let space = forest.space.borrow();
+        let used = space.groups().map(|group| group.used).sum();
+        superblock.bytes_used = used;
+        let files = self.tree(id::FS_TREE).map(|tree| tree.start.get());
+        let state = State {
+            starts: [
+                superblock.root,
+                superblock.chunk_root,
+                forest.extents.start.get(),
+                files.unwrap_or_default(),
+                forest.devices.start.get(),
+                forest.csums.start.get(),
+            ],
+            bytes_used: used,
+        };
+        superblock.backups[(generation % 4) as usize] = state;
+    }
+}

@@ -1,0 +1,404 @@
+//! What was forced since the last commit: a tree of copies of the items that a file needs.
+//!
+//! A commit for each file that is forced would write all that has changed since. Instead,
+//! the items of the file are put into a tree of their own, the log of its subvolume, and a
+//! superblock leads to it. A mount lays them over the last commit.
+//!
+//! Invariants: the log holds a file as it was at one instant, and all of it that differs
+//! from the last commit. What the log cannot say makes a commit: names that were moved or
+//! removed, directories, files in directories that are new. A commit leaves no log behind.
+//= btrfs-format 6
+
+use crate::forest::Tree;
+use crate::format::extent::Part;
+use crate::format::inode::name_refs;
+use crate::format::superblock::Start;
+use crate::format::{Key, NODE_BYTES, SECTOR_BYTES, id, kind};
+use crate::fs::{Core, File};
+use crate::inodes::{inode_key, is_dir};
+use crate::nodes::TreeKind;
+use crate::persist::{Persist, Reason};
+use crate::pieces::{Found, piece_key};
+use crate::space::{Ranges, Use};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+use vfs::{FileKind, Result};
+
+/// What has happened to a file since the last commit.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Bytes of it whose pieces or contents are others than the log has.
+    ranges: Ranges,
+    /// Whether its inode is another one than the log has.
+    inode: bool,
+    /// Whether attributes are.
+    attributes: bool,
+    /// Whether the log has it.
+    logged: bool,
+    /// The force that the log has it from.
+    stamp: u64,
+}
+
+/// What has happened since the last commit that forces go by.
+#[derive(Default)]
+pub(crate) struct Since {
+    files: BTreeMap<(u64, u64), Changes>,
+    /// Files of which a name has come or gone since they were made.
+    renamed: BTreeSet<(u64, u64)>,
+    /// Names that were moved away: a tree, a directory, a name.
+    moved: BTreeSet<(u64, u64, Vec<u8>)>,
+    /// Whether a directory was moved or removed.
+    dirs_moved: bool,
+    /// The log of each subvolume.
+    logs: BTreeMap<u64, Rc<Tree>>,
+    /// The tree that leads to them.
+    log_root: Option<Rc<Tree>>,
+    /// Forces that are in the log, and those that are durable.
+    stamp: u64,
+    durable: u64,
+}
+
+fn id_of(file: &File) -> (u64, u64) {
+    (file.private.tree.id, file.private.number)
+}
+
+impl Since {
+    /// A range of a file has changed.
+    pub(crate) fn wrote(&mut self, file: &File, range: Range<u64>) {
+        let changes = self.files.entry(id_of(file)).or_default();
+        if range.start < range.end {
+            changes.ranges.add(range.start, range.end - range.start);
+        }
+        changes.inode = true;
+    }
+
+    /// The inode of a file has changed, and nothing else of it.
+    pub(crate) fn rewrote(&mut self, file: &File) {
+        self.files.entry(id_of(file)).or_default().inode = true;
+    }
+
+    /// Attributes of a file have changed.
+    pub(crate) fn attributed(&mut self, file: &File) {
+        self.files.entry(id_of(file)).or_default().attributes = true;
+    }
+
+    /// A name of a file has come or gone.
+    pub(crate) fn renamed(&mut self, file: &File) {
+        self.renamed.insert(id_of(file));
+        self.dirs_moved |= is_dir(file);
+    }
+
+    /// A name of a file was moved away.
+    pub(crate) fn moved(&mut self, file: &File, dir: u64, name: &[u8]) {
+        self.renamed(file);
+        self.moved
+            .insert((file.private.tree.id, dir, name.to_vec()));
+    }
+
+    /// An inode is no more.
+    pub(crate) fn forget(&mut self, tree: u64, number: u64) {
+        self.files.remove(&(tree, number));
+    }
+
+    /// A commit has all of it.
+    pub(crate) fn clear(&mut self) {
+        let stamp = self.stamp;
+        *self = Self {
+            stamp,
+            durable: stamp,
+            ..Self::default()
+        };
+    }
+}
+
+/// What forcing a file takes.
+enum Way {
+    /// Nothing: it is durable, or has no name to be found by.
+    Nothing,
+    /// What the log has of it already is on its way.
+    Wait(u64),
+    /// The log.
+    Log,
+    /// A commit.
+    Commit,
+}
+
+impl<S: Persist> Core<S> {
+    /// Makes a file durable.
+    pub(crate) async fn force(&self, file: &File, data_only: bool) -> Result<()> {
+        self.ensure_sound()?;
+        if self.forest.in_place {
+            return self.commit_forced().await;
+        }
+        let alone = self.alone().await;
+        let way = self.way_of(file, data_only).await?;
+        let stamp = match way {
+            Way::Nothing => return Ok(()),
+            Way::Wait(stamp) => stamp,
+            Way::Log => {
+                let logged = self.log_file(file).await;
+                self.noted(logged)?
+            }
+            Way::Commit => {
+                drop(alone);
+                return self.commit_forced().await;
+            }
+        };
+        drop(alone);
+        self.publish_log(stamp).await
+    }
+
+    /// Which way a file is forced. Nobody changes anything meanwhile.
+    async fn way_of(&self, file: &File, data_only: bool) -> Result<Way> {
+        let private = &file.private;
+        if self.settled.get() >= self.changes.get() {
+            return Ok(Way::Nothing);
+        }
+        let regular = file.attr.get().kind == FileKind::Regular;
+        if !regular {
+            return Ok(Way::Commit);
+        }
+        if file.attr.get().nlink == 0 {
+            return Ok(Way::Nothing);
+        }
+        let is_new = private.generation == self.forest.transid.get();
+        {
+            let since = self.since.borrow();
+            let id = id_of(file);
+            if since.renamed.contains(&id) || is_new && since.dirs_moved {
+                return Ok(Way::Commit);
+            }
+            match since.files.get(&id) {
+                None if !is_new => return Ok(Way::Nothing),
+                Some(c) if c.logged && !c.inode && !c.attributes => return Ok(Way::Wait(c.stamp)),
+                Some(c) if data_only && !is_new && c.ranges.total() == 0 && !c.attributes => {
+                    return Ok(Way::Wait(c.stamp));
+                }
+                _ => {}
+            }
+        }
+        if !self.log_has_room(file) || is_new && !self.names_are_plain(file).await? {
+            return Ok(Way::Commit);
+        }
+        Ok(Way::Log)
+    }
+
+    /// Whether there is space for the nodes of a log, besides what others need.
+    fn log_has_room(&self, file: &File) -> bool {
+        let levels = u64::from(file.private.tree.start.get().level) + 2;
+        let space = self.forest.space.borrow();
+        let needed = space.held() + self.debt() + LOG_NODES * levels * NODE_BYTES;
+        let pinned = space.pinned(Use::Nodes);
+        space.free(Use::Nodes) >= needed && pinned <= space.size(Use::Nodes) / 2 + needed
+    }
+
+    /// Whether the names of a new file are in directories that are not, and nobody else
+    /// had them who lives on.
+    async fn names_are_plain(&self, file: &File) -> Result<bool> {
+        let (tree, number) = (&file.private.tree, file.private.number);
+        let refs = self
+            .items_of(tree, number, kind::INODE_REF, kind::INODE_EXTREF)
+            .await?;
+        for (key, data) in refs {
+            for (_, name) in name_refs(key, &data) {
+                let moved = (tree.id, name.parent, name.name.to_vec());
+                if self.since.borrow().moved.contains(&moved) {
+                    return Ok(false);
+                }
+                let parent = self.inode_item(tree, name.parent).await?;
+                let old = |item: &crate::format::inode::InodeItem| {
+                    item.generation < self.forest.transid.get()
+                };
+                if !parent.as_ref().is_some_and(old) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// A tree of a log without items.
+    fn new_log(&self) -> Result<Rc<Tree>> {
+        let start = Start::default();
+        let tree = Rc::new(Tree::at(id::LOG, start));
+        let root = self.forest.new_node(&tree, 0)?;
+        self.forest.lead_to(&tree, None, &root);
+        Ok(tree)
+    }
+
+    /// The log of a subvolume.
+    fn log_of(&self, tree: u64) -> Result<Rc<Tree>> {
+        if let Some(log) = self.since.borrow().logs.get(&tree) {
+            return Ok(Rc::clone(log));
+        }
+        let log = self.new_log()?;
+        self.since.borrow_mut().logs.insert(tree, Rc::clone(&log));
+        Ok(log)
+    }
+
+    fn log_root(&self) -> Result<Rc<Tree>> {
+        if let Some(root) = &self.since.borrow().log_root {
+            return Ok(Rc::clone(root));
+        }
+        let root = self.new_log()?;
+        self.since.borrow_mut().log_root = Some(Rc::clone(&root));
+        Ok(root)
+    }
+
+    /// Puts a file into the log; gives the stamp of this force.
+    async fn log_file(&self, file: &File) -> Result<u64> {
+        let (tree, number) = (&file.private.tree, file.private.number);
+        let log = self.log_of(tree.id)?;
+        let (ranges, whole) = {
+            let mut since = self.since.borrow_mut();
+            since.stamp += 1;
+            let stamp = since.stamp;
+            let changes = since.files.entry(id_of(file)).or_default();
+            let whole = !changes.logged || changes.attributes;
+            let ranges = std::mem::take(&mut changes.ranges);
+            *changes = Changes {
+                logged: true,
+                stamp,
+                ..Changes::default()
+            };
+            (ranges, whole)
+        };
+        if whole {
+            self.log_items(&log, tree, number).await?;
+        }
+        let item = self.item_of(file).bytes();
+        self.with(|| self.forest.put(&log, inode_key(number), &item))
+            .await?;
+        for (start, len) in ranges.iter() {
+            self.log_range(&log, file, start..start.saturating_add(len))
+                .await?;
+        }
+        let mut item = log.item.borrow().clone();
+        let start = log.start.get();
+        item.set_place(start.bytenr, start.generation, start.level);
+        item.set_bytes_used(log.bytes_used.get());
+        let root = self.log_root()?;
+        let key = Key::new(id::LOG, kind::ROOT_ITEM, tree.id);
+        self.with(|| self.forest.put(&root, key, item.bytes()))
+            .await?;
+        Ok(self.since.borrow().stamp)
+    }
+
+    /// Puts names and attributes of a file into the log, and takes out those that it has
+    /// no more.
+    async fn log_items(&self, log: &Tree, tree: &Tree, number: u64) -> Result<()> {
+        let (first, last) = (kind::INODE_REF, kind::XATTR_ITEM);
+        let items = self.items_of(tree, number, first, last).await?;
+        for (key, _) in self.items_of(log, number, first, last).await? {
+            if !items.iter().any(|(other, _)| *other == key) {
+                self.with(|| self.forest.remove(log, key)).await?;
+            }
+        }
+        for (key, data) in items {
+            self.with(|| self.forest.put(log, key, &data)).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts the pieces of a range of a file into the log, with holes between them, and the
+    /// sums of their contents.
+    async fn log_range(&self, log: &Tree, file: &File, span: Range<u64>) -> Result<()> {
+        let (tree, number) = (&file.private.tree, file.private.number);
+        self.cut(log, number, span.clone()).await?;
+        let end = file.private.disk_size.get().next_multiple_of(SECTOR_BYTES);
+        let mut at = span.start;
+        for piece in self.pieces(tree, number, span.clone()).await? {
+            let own = piece.span();
+            let (from, to) = (own.start.max(span.start), own.end.min(span.end));
+            self.log_hole(log, number, at..from).await?;
+            at = to;
+            match piece {
+                Found::Inline(_) => {
+                    let key = piece_key(number, 0);
+                    let item = self.with(|| self.forest.read(tree, key, <[u8]>::to_vec));
+                    let item = item.await?.unwrap_or_default();
+                    self.with(|| self.forest.put(log, key, &item)).await?;
+                }
+                Found::Part(start, part) => {
+                    let part = part.from(from - start).until(to - from);
+                    self.with(|| self.forest.put_part(log, number, from, part))
+                        .await?;
+                    self.log_sums(log, part).await?;
+                }
+            }
+        }
+        self.log_hole(log, number, at..span.end.min(end)).await
+    }
+
+    async fn log_hole(&self, log: &Tree, number: u64, span: Range<u64>) -> Result<()> {
+        if span.start >= span.end {
+            return Ok(());
+        }
+        let hole = Part {
+            generation: self.forest.transid.get(),
+            bytenr: 0,
+            len: 0,
+            offset: 0,
+            bytes: span.end - span.start,
+            written: true,
+        };
+        self.with(|| self.forest.put_part(log, number, span.start, hole))
+            .await
+    }
+
+    async fn log_sums(&self, log: &Tree, part: Part) -> Result<()> {
+        if part.is_hole() || !part.written {
+            return Ok(());
+        }
+        let (at, sectors) = (part.bytenr + part.offset, part.bytes / SECTOR_BYTES);
+        let csums = &self.forest.csums;
+        let sums = self.sums(csums, at, sectors as usize).await?;
+        let sums: Option<Vec<u32>> = sums.into_iter().collect();
+        match sums {
+            Some(sums) => self.put_sums(log, at, &sums).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the log durable, as far as this force at least.
+    //= btrfs-format 1.2
+    async fn publish_log(&self, stamp: u64) -> Result<()> {
+        let _publishing = self.publishing.acquire(1).await;
+        self.ensure_sound()?;
+        let reached = {
+            let since = self.since.borrow();
+            (since.durable < stamp).then(|| (since.stamp, since.log_root.clone()))
+        };
+        // Others may have taken it along, or a commit may have everything.
+        let Some((reached, Some(root))) = reached else {
+            self.tally(|counts| counts.logged += 1);
+            return Ok(());
+        };
+        let is_log = |node: &crate::nodes::Node| TreeKind::of(node.owner()) == TreeKind::Log;
+        let mut batch = self.noted(self.take_nodes(Reason::Forced, is_log))?;
+        let mut superblock = self.committed.borrow().clone();
+        superblock.log_root = Some(root.start.get());
+        let first = crate::format::superblock::PLACES[0];
+        batch.superblocks = vec![(first, superblock.encode(first))];
+        let published = self.persist.publish(batch).await;
+        self.noted(published)?;
+        let mut since = self.since.borrow_mut();
+        since.durable = since.durable.max(reached);
+        self.tally(|counts| counts.logged += 1);
+        Ok(())
+    }
+
+    /// Frees the nodes of the log, once the commit that has begun has ended.
+    pub(crate) fn drop_log(&self) {
+        let nodes = std::mem::take(&mut self.forest.refs.borrow_mut().log_nodes);
+        for bytenr in nodes {
+            self.forest.nodes.borrow_mut().remove(bytenr);
+            self.forest.space.borrow_mut().pin(bytenr, NODE_BYTES);
+        }
+    }
+}
+
+/// Nodes that putting a file into a log may need at most, at each level: a choice of ours,
+/// with which a force that finds no more makes a commit.
+const LOG_NODES: u64 = 64;

@@ -1,0 +1,483 @@
+//! A mounted file system: what all verbs share.
+//!
+//! Invariants: a verb that changes or reads anything is within an *operation*, and the
+//! state that a commit makes durable is taken within none; so a commit is of one instant.
+//! Whoever needs both waits for the turn of a file first and begins an operation then. An
+//! operation holds as many bytes of nodes as it may need at most, besides what a commit
+//! needs: so a commit that follows it never runs out of space.
+
+use crate::forced::Since;
+use crate::forest::{Forest, Stop, Tree, Try};
+use crate::format::node::Expected;
+use crate::format::superblock::Superblock;
+use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, kind, node};
+use crate::nodes::{Dirt, Node};
+use crate::persist::{Persist, read_run};
+use crate::space::{Ranges, Use};
+use crate::sums::PatternSums;
+use host::{BlockPort, Purpose, Who};
+use nand::Payload;
+use sim::{Permit, Semaphore, Sim};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+use units::{Ns, Origin, Refusals};
+use vfs::{Errno, Inode, Result, StatFs, Timestamp};
+
+/// Operations at once.
+const OPERATIONS: usize = 1 << 16;
+
+/// How a file system behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) origin: Origin,
+    pub(crate) interval: Ns,
+    pub(crate) discard: bool,
+    pub(crate) sums: bool,
+    pub(crate) dup: bool,
+    pub(crate) start: Timestamp,
+}
+
+/// All of a mounted file system.
+pub(crate) struct Core<S: Persist> {
+    pub(crate) sim: Sim,
+    pub(crate) persist: S,
+    pub(crate) settings: Settings,
+    pub(crate) me: Weak<Self>,
+    pub(crate) forest: Forest,
+    pub(crate) superblock: RefCell<Superblock>,
+    /// What it was at the last commit.
+    pub(crate) committed: RefCell<Superblock>,
+    /// Trees that have an item of their root, by number; those of [`Forest`] are not among
+    /// them.
+    pub(crate) trees: RefCell<BTreeMap<u64, Rc<Tree>>>,
+    /// Held by operations, one each, and by who takes the state for a commit, all.
+    operations: Semaphore,
+    /// Held by who publishes a state, until it is durable.
+    pub(crate) publishing: Semaphore,
+    /// Held by who makes a chunk.
+    pub(crate) chunking: Semaphore,
+    /// Nodes that are being read.
+    reading: RefCell<BTreeMap<u64, Semaphore>>,
+    /// What forces go by.
+    pub(crate) since: RefCell<Since>,
+    /// Inodes without a name that are in use, by tree.
+    pub(crate) orphans: RefCell<BTreeSet<(u64, u64)>>,
+    /// The next number of an inode, by tree.
+    pub(crate) next_inode: RefCell<BTreeMap<u64, u64>>,
+    /// Changes there were, and those of them that are durable.
+    pub(crate) changes: Cell<u64>,
+    pub(crate) settled: Cell<u64>,
+    /// Whether somebody waits to commit of its own accord.
+    armed: Cell<bool>,
+    /// Something could not be written: nothing is written any more.
+    pub(crate) failed: Cell<bool>,
+    /// Limits that allocations have met.
+    pub(crate) refusals: RefCell<Refusals>,
+    pub(crate) sums: PatternSums,
+    /// Commits, and forces that a log has made durable.
+    pub(crate) counts: Cell<Counts>,
+}
+
+/// What was made durable since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Commits.
+    pub commits: u64,
+    /// Forces that the log was enough for.
+    pub logged: u64,
+    /// Forces that made a commit.
+    pub forced_commits: u64,
+    /// Pages of files that were written to new places.
+    pub copied_pages: u64,
+    /// Pages that were written in their place.
+    pub replaced_pages: u64,
+}
+
+/// A file system in the format of Btrfs, over the strategy `S`.
+pub struct CowFs<S: Persist> {
+    pub(crate) core: Rc<Core<S>>,
+}
+
+/// What this body keeps with each inode in memory.
+pub struct Private {
+    /// The tree that it is in.
+    pub(crate) tree: Rc<Tree>,
+    /// Its number there.
+    pub(crate) number: u64,
+    pub(crate) generation: u64,
+    pub(crate) flags: Cell<u64>,
+    pub(crate) sequence: Cell<u64>,
+    /// Bytes of its extents.
+    pub(crate) nbytes: Cell<u64>,
+    /// Its size on the medium: what was written back.
+    pub(crate) disk_size: Cell<u64>,
+    /// Held by those who change where its pages are, or read that.
+    pub(crate) turn: Semaphore,
+    /// Pages that space is promised for.
+    pub(crate) promised: RefCell<Ranges>,
+    /// The number of the next entry of a directory; 0 if it was not looked for.
+    pub(crate) next_index: Cell<u64>,
+}
+
+/// An inode in memory.
+pub(crate) type File = Inode<Private>;
+
+/// An operation that may change something.
+pub(crate) struct Operation<'a, S: Persist> {
+    core: &'a Core<S>,
+    _permit: Permit,
+    held: u64,
+}
+
+impl<S: Persist> Drop for Operation<'_, S> {
+    fn drop(&mut self) {
+        self.core.forest.space.borrow_mut().let_go(self.held);
+    }
+}
+
+impl<S: Persist> Core<S> {
+    pub(crate) fn new(
+        sim: &Sim,
+        persist: S,
+        settings: Settings,
+        forest: Forest,
+        superblock: Superblock,
+    ) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            sim: sim.clone(),
+            persist,
+            settings,
+            me: me.clone(),
+            forest,
+            trees: RefCell::default(),
+            operations: Semaphore::new(sim, OPERATIONS),
+            publishing: Semaphore::new(sim, 1),
+            chunking: Semaphore::new(sim, 1),
+            reading: RefCell::default(),
+            since: RefCell::default(),
+            orphans: RefCell::default(),
+            next_inode: RefCell::default(),
+            changes: Cell::new(0),
+            settled: Cell::new(0),
+            armed: Cell::new(false),
+            failed: Cell::new(false),
+            refusals: RefCell::default(),
+            sums: PatternSums::new(),
+            committed: RefCell::new(superblock.clone()),
+            superblock: RefCell::new(superblock),
+            counts: Cell::default(),
+        })
+    }
+
+    pub(crate) const fn who(&self, purpose: Purpose) -> Who {
+        Who {
+            origin: self.settings.origin,
+            purpose,
+        }
+    }
+
+    /// The present.
+    pub(crate) fn now(&self) -> Timestamp {
+        let nanos = u64::from(self.settings.start.nanos) + self.sim.now().0;
+        Timestamp {
+            secs: self.settings.start.secs + (nanos / 1_000_000_000) as i64,
+            nanos: (nanos % 1_000_000_000) as u32,
+        }
+    }
+
+    /// Does what is done at once, and brings nodes to memory that it needs.
+    pub(crate) async fn with<T>(&self, mut work: impl FnMut() -> Try<T>) -> Result<T> {
+        loop {
+            match work() {
+                Ok(done) => return Ok(done),
+                Err(Stop::Errno(errno)) => return Err(errno),
+                Err(Stop::Load(expected)) => self.load(expected).await?,
+            }
+        }
+    }
+
+    /// Reads a node, unless somebody else does.
+    async fn load(&self, expected: Expected) -> Result<()> {
+        let turn = {
+            let mut reading = self.reading.borrow_mut();
+            let turn = reading.entry(expected.bytenr);
+            turn.or_insert_with(|| Semaphore::new(&self.sim, 1)).clone()
+        };
+        let _turn = turn.acquire(1).await;
+        if self.forest.nodes.borrow().get(expected.bytenr).is_some() {
+            return Ok(());
+        }
+        let read = self.read_node(&expected).await;
+        self.reading.borrow_mut().remove(&expected.bytenr);
+        let made = Rc::new(Node::new(expected.bytenr, read?, Dirt::Clean));
+        self.forest.nodes.borrow_mut().insert(made);
+        Ok(())
+    }
+
+    /// Reads a node and verifies it: the second copy if the first is damaged.
+    async fn read_node(&self, expected: &Expected) -> Result<Box<node::Bytes>> {
+        let places = self.places(expected.bytenr, NODE_BYTES)?;
+        let fsid = self.forest.identity.get().fsid;
+        let who = self.who(Purpose::Metadata);
+        for place in places {
+            let mut parts = vec![Payload::Zero; NODE / SECTOR];
+            let read = read_run(self.persist.port(), place, &mut parts, who).await;
+            let mut bytes = node::blank();
+            let out = bytes.chunks_exact_mut(SECTOR);
+            let whole = parts
+                .iter()
+                .zip(out)
+                .all(|(part, out)| part.copy_to(0, out));
+            if read.is_ok() && whole && node::verify(&bytes, expected, &fsid).is_ok() {
+                return Ok(bytes);
+            }
+        }
+        Err(Errno::EIO)
+    }
+
+    /// Where the copies of a range are on the device.
+    pub(crate) fn places(&self, start: u64, len: u64) -> Result<Vec<u64>> {
+        let space = self.forest.space.borrow();
+        match space.place(start) {
+            Some((copies, skip, room)) if room >= len => {
+                Ok(copies.iter().map(|copy| copy + skip).collect())
+            }
+            _ => Err(Errno::EUCLEAN),
+        }
+    }
+
+    /// Begins an operation that reads only.
+    pub(crate) async fn look(&self) -> Permit {
+        self.operations.acquire(1).await
+    }
+
+    /// Waits until there is no operation, and lets none begin.
+    pub(crate) async fn alone(&self) -> Permit {
+        self.operations.acquire(OPERATIONS).await
+    }
+
+    /// Begins an operation that changes up to so many items.
+    ///
+    /// # Errors
+    /// `ENOSPC` if nodes have no space; `EROFS`, `EIO`.
+    pub(crate) async fn operate(&self, items: u64) -> Result<Operation<'_, S>> {
+        self.operate_with(items, false).await
+    }
+
+    /// The same of one that frees space: it may use what is kept for commits.
+    pub(crate) async fn operate_to_free(&self, items: u64) -> Result<Operation<'_, S>> {
+        self.operate_with(items, true).await
+    }
+
+    async fn operate_with(&self, items: u64, frees: bool) -> Result<Operation<'_, S>> {
+        let held = items * self.cost_of_item();
+        for turn in 0.. {
+            self.ensure_sound()?;
+            if self.wants_commit() {
+                self.commit().await?;
+            }
+            if self.holds(held, frees) {
+                break;
+            }
+            let more = self.add_chunk(Use::Nodes).await?;
+            if more {
+                continue;
+            }
+            if turn > 1
+                || !self.forest.space.borrow().has_pinned() && self.forest.refs.borrow().len() == 0
+            {
+                return Err(self.refuse_nodes(held));
+            }
+            self.commit().await?;
+        }
+        let permit = self.operations.acquire(1).await;
+        let operation = Operation {
+            core: self,
+            _permit: permit,
+            held,
+        };
+        self.ensure_sound()?;
+        Ok(operation)
+    }
+
+    fn holds(&self, bytes: u64, frees: bool) -> bool {
+        let debt = self.debt();
+        let debt = if frees { debt / 2 } else { debt };
+        self.forest.space.borrow_mut().hold(bytes, debt)
+    }
+
+    /// Bytes of nodes that a change of an item may need: a copy of each node on the way to
+    /// it, and as many for splits.
+    fn cost_of_item(&self) -> u64 {
+        let trees = self.trees.borrow();
+        let levels = trees.values().map(|tree| tree.start.get().level).max();
+        (2 * (u64::from(levels.unwrap_or(0)) + 1) + 1) * NODE_BYTES
+    }
+
+    /// Bytes of nodes that the next commit may need at most, of what has changed so far:
+    /// ways to items of extents and sums, as far as there are so many nodes.
+    pub(crate) fn debt(&self) -> u64 {
+        let forest = &self.forest;
+        let changes = forest.refs.borrow().len() as u64;
+        let ways = |tree: &Tree| {
+            let levels = u64::from(tree.start.get().level) + 1;
+            (changes * levels * NODE_BYTES).min(tree.bytes_used.get())
+        };
+        let new = changes / 64 * NODE_BYTES;
+        ways(&forest.extents) + ways(&forest.csums) + 2 * new + COMMIT_NODES * NODE_BYTES
+    }
+
+    /// Whether so much has changed that a commit shall not wait.
+    fn wants_commit(&self) -> bool {
+        let nodes = self.forest.nodes.borrow().dirty() as u64;
+        nodes * NODE_BYTES > DIRTY_MOST || self.forest.refs.borrow().len() > CHANGES_MOST
+    }
+
+    /// Whether anything can still be written.
+    pub(crate) fn ensure_sound(&self) -> Result<()> {
+        if self.failed.get() {
+            return Err(Errno::EROFS);
+        }
+        Ok(())
+    }
+
+    /// Notes a failure that leaves a transaction half done: nothing is written after it.
+    pub(crate) fn noted<T>(&self, done: Result<T>) -> Result<T> {
+        if done.is_err() {
+            self.failed.set(true);
+        }
+        done
+    }
+
+    /// Something has changed that a commit makes durable.
+    pub(crate) fn note_change(&self) {
+        self.changes.set(self.changes.get() + 1);
+        self.arm();
+    }
+
+    /// Has a commit made of its own accord once the present changes have waited for long.
+    fn arm(&self) {
+        if self.armed.replace(true) {
+            return;
+        }
+        let (me, sim, interval) = (self.me.clone(), self.sim.clone(), self.settings.interval);
+        self.sim.spawn_detached(async move {
+            sim.sleep(interval).await;
+            let Some(core) = me.upgrade() else { return };
+            core.armed.set(false);
+            if core.settled.get() < core.changes.get() && !core.failed.get() {
+                // A failure ends all changes; whoever forces is told.
+                let _ = core.commit().await;
+            }
+        });
+    }
+
+    pub(crate) fn tally(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// A tree of files, or any other that has an item of its root.
+    pub(crate) fn tree(&self, number: u64) -> Option<Rc<Tree>> {
+        self.trees.borrow().get(&number).cloned()
+    }
+
+    /// The number that the next inode of a tree gets.
+    pub(crate) async fn take_inode(&self, tree: &Rc<Tree>) -> Result<u64> {
+        let known = self.next_inode.borrow().get(&tree.id).copied();
+        let next = match known {
+            Some(next) => next,
+            None => {
+                let last = Key::new(id::LAST_FREE, u8::MAX, u64::MAX);
+                let last = self.with(|| self.forest.last_until(tree, last, |key, _| key.object));
+                last.await?.unwrap_or(id::FIRST_FREE).max(id::FIRST_FREE) + 1
+            }
+        };
+        if next > LAST_INODE {
+            return Err(self.refuse_inode());
+        }
+        // Another one may have looked meanwhile.
+        let mut numbers = self.next_inode.borrow_mut();
+        let next = numbers
+            .get(&tree.id)
+            .map_or(next, |known| (*known).max(next));
+        numbers.insert(tree.id, next + 1);
+        Ok(next)
+    }
+
+    /// The way an inode of a tree is numbered in the file API, which has one number for
+    /// each: subvolumes by the highest bits.
+    pub(crate) fn ino_of(tree: u64, number: u64) -> vfs::Ino {
+        let tree = if tree == id::FS_TREE { 0 } else { tree };
+        vfs::Ino(tree << TREE_SHIFT | number)
+    }
+
+    /// The tree and the number of an inode of the file API.
+    pub(crate) fn place_of(ino: vfs::Ino) -> (u64, u64) {
+        let tree = ino.0 >> TREE_SHIFT;
+        let tree = if tree == 0 { id::FS_TREE } else { tree };
+        (tree, ino.0 & LAST_INODE)
+    }
+
+    /// How full it is.
+    pub(crate) fn fullness(&self) -> StatFs {
+        let space = self.forest.space.borrow();
+        let total = self.superblock.borrow().total_bytes;
+        let used = space.used(Use::Nodes) + space.used(Use::System);
+        let nodes = if self.settings.dup { 2 * used } else { used };
+        let used = nodes + space.used(Use::Data);
+        let free = space.free(Use::Data) + space.unallocated();
+        let available = free.saturating_sub(space.promised());
+        let blocks = |bytes: u64| bytes / SECTOR as u64;
+        StatFs {
+            block_size: SECTOR as u32,
+            blocks: blocks(total),
+            blocks_free: blocks(total.saturating_sub(used)),
+            blocks_available: blocks(available),
+            files: 0,
+            files_free: 0,
+            name_max: 255,
+        }
+    }
+
+    /// Lets a discard follow what has become free, if the drive is to know.
+    pub(crate) async fn discard(&self, freed: &Ranges) {
+        if !self.settings.discard {
+            return;
+        }
+        for (start, len) in freed.iter() {
+            let Ok(places) = self.places(start, len) else {
+                continue;
+            };
+            for place in places {
+                let sectors = (len / SECTOR as u64) as usize;
+                // Advice that fails changes nothing.
+                let _ = self
+                    .persist
+                    .port()
+                    .trim(crate::persist::extent(place, sectors))
+                    .await;
+            }
+        }
+    }
+
+    /// The key of the root's item of a tree.
+    pub(crate) fn root_key(tree: &Tree) -> Key {
+        Key::new(tree.id, kind::ROOT_ITEM, tree.offset)
+    }
+}
+
+/// The last number of an inode: numbers of subvolumes are above.
+const LAST_INODE: u64 = (1 << TREE_SHIFT) - 1;
+/// Where the number of a subvolume begins in that of an inode.
+const TREE_SHIFT: u32 = 44;
+/// Nodes that a commit may need besides those of extents and sums: of the trees of roots,
+/// chunks and the device.
+const COMMIT_NODES: u64 = 24;
+/// Bytes of nodes that are changed before a commit: as many as Linux lets be dirty before
+/// it writes them back.
+const DIRTY_MOST: u64 = 32 << 20;
+/// Changed extents before a commit, a choice of ours: they are settled in one go.
+const CHANGES_MOST: usize = 1 << 16;

@@ -1,0 +1,175 @@
+//! Reading files: contents are set beside their sums before anybody sees them.
+
+use crate::format::extent::Part;
+use crate::format::{SECTOR, SECTOR_BYTES};
+use crate::fs::{Core, File};
+use crate::persist::{Persist, read_run};
+use crate::pieces::Found;
+use nand::Payload;
+use std::ops::Range;
+use std::sync::Arc;
+use vfs::{Errno, Result, SeekWhat};
+
+/// The largest size of a file.
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// The bytes of page `index` that a range of bytes covers.
+pub(crate) fn within(range: &Range<u64>, index: u64) -> Range<usize> {
+    let base = index * SECTOR_BYTES;
+    let part = |at: u64| at.saturating_sub(base).min(SECTOR_BYTES) as usize;
+    part(range.start)..part(range.end)
+}
+
+/// Pages that a range of bytes touches.
+pub(crate) const fn touched(range: &Range<u64>) -> Range<u64> {
+    range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES)
+}
+
+/// A range of whole sectors of the drive.
+pub(crate) fn sectors(offset: u64, len: usize) -> Result<Range<u64>> {
+    let len = len as u64;
+    if !offset.is_multiple_of(units::SECTOR) || !len.is_multiple_of(units::SECTOR) {
+        return Err(Errno::EINVAL);
+    }
+    let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+    if end > SIZE_MAX {
+        return Err(Errno::EFBIG);
+    }
+    Ok(offset..end)
+}
+
+impl<S: Persist> Core<S> {
+    /// Fills `pages` with the pages of a file from number `first` on.
+    pub(crate) async fn read_pages(
+        &self,
+        file: &File,
+        first: u64,
+        pages: &mut [Payload],
+    ) -> Result<()> {
+        pages.fill(Payload::Zero);
+        let start = first * SECTOR_BYTES;
+        let end = start.saturating_add(pages.len() as u64 * SECTOR_BYTES);
+        let found = self.pieces(&file.private.tree, file.private.number, start..end);
+        for piece in found.await? {
+            let span = piece.span();
+            let (from, to) = (span.start.max(start), span.end.min(end));
+            let own =
+                ((from - start) / SECTOR_BYTES) as usize..((to - start) / SECTOR_BYTES) as usize;
+            match piece {
+                Found::Inline(bytes) => {
+                    let mut page = [0; SECTOR];
+                    page[..bytes.len()].copy_from_slice(&bytes);
+                    pages[own.start] = Payload::Bytes(Arc::new(page));
+                }
+                Found::Part(at, part) if part.written && !part.is_hole() => {
+                    let part = part.from(from - at).until(to - from);
+                    self.read_part(file, part, &mut pages[own]).await?;
+                }
+                Found::Part(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a part of an extent.
+    async fn read_part(&self, file: &File, part: Part, out: &mut [Payload]) -> Result<()> {
+        let at = part.bytenr + part.offset;
+        let places = self.places(at, part.bytes)?;
+        let place = *places.first().ok_or(Errno::EUCLEAN)?;
+        let who = Self::owner_of(file);
+        read_run(self.persist.port(), place, out, who).await?;
+        if !Self::has_sums(file) {
+            return Ok(());
+        }
+        let sums = self.sums(&self.forest.csums, at, out.len()).await?;
+        let same = out.iter().zip(&sums).all(|(payload, sum)| {
+            let found = self.sums.of(payload);
+            // What has no sum was written while sums were not wanted.
+            sum.is_none_or(|sum| found == Some(sum))
+        });
+        if same { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    /// What can be seen of a page of a file of this size.
+    pub(crate) async fn visible(&self, file: &File, index: u64, size: u64) -> Result<[u8; SECTOR]> {
+        let mut page = [Payload::Zero];
+        self.read_pages(file, index, &mut page).await?;
+        let mut bytes = [0; SECTOR];
+        if !page[0].copy_to(0, &mut bytes) {
+            return Err(Errno::EIO);
+        }
+        let seen = size.saturating_sub(index * SECTOR_BYTES).min(SECTOR_BYTES) as usize;
+        bytes[seen..].fill(0);
+        Ok(bytes)
+    }
+
+    /// Reads around the cache, whole sectors.
+    pub(crate) async fn read_direct(&self, file: &File, offset: u64, out: &mut [u8]) -> Result<()> {
+        let range = sectors(offset, out.len())?;
+        let pages = touched(&range);
+        let mut payloads = vec![Payload::Zero; (pages.end - pages.start) as usize];
+        self.read_pages(file, pages.start, &mut payloads).await?;
+        let mut done = 0;
+        for (index, payload) in pages.zip(&payloads) {
+            let part = within(&range, index);
+            let len = part.len();
+            if !payload.copy_to(part.start, &mut out[done..done + len]) {
+                return Err(Errno::EIO);
+            }
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Where data or a hole begins, from `offset` on.
+    pub(crate) async fn seek(
+        &self,
+        file: &File,
+        offset: u64,
+        what: SeekWhat,
+    ) -> Result<Option<u64>> {
+        let size = file.attr.get().size;
+        if offset >= size {
+            return Ok(None);
+        }
+        let mut at = offset;
+        let found = self.pieces(&file.private.tree, file.private.number, offset..size);
+        for piece in found.await? {
+            let is_data = match &piece {
+                Found::Inline(_) => true,
+                Found::Part(_, part) => part.written && !part.is_hole(),
+            };
+            if !is_data {
+                continue;
+            }
+            let span = piece.span();
+            match what {
+                SeekWhat::Data => return Ok(Some(span.start.max(offset))),
+                SeekWhat::Hole if span.start > at => return Ok(Some(at)),
+                SeekWhat::Hole => at = at.max(span.end),
+            }
+        }
+        Ok((what == SeekWhat::Hole).then_some(at.min(size)))
+    }
+
+    /// Pieces of extents that a file has, as `filefrag` counts them: two that follow each
+    /// other in the file and on the medium are one.
+    //= hyfim IV-B
+    pub(crate) async fn extents(&self, file: &File) -> Result<u64> {
+        let found = self.pieces(&file.private.tree, file.private.number, 0..SIZE_MAX);
+        let (mut count, mut last) = (0, None);
+        for piece in found.await? {
+            match piece {
+                Found::Inline(_) => count += 1,
+                Found::Part(_, part) if part.is_hole() => last = None,
+                Found::Part(at, part) => {
+                    let begins = (at, part.bytenr + part.offset);
+                    count += u64::from(last != Some((begins, part.written)));
+                    let ends = (at + part.bytes, begins.1 + part.bytes);
+                    last = Some((ends, part.written));
+                }
+            }
+        }
+        Ok(count)
+    }
+}

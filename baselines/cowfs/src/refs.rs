@@ -1,0 +1,321 @@
+//! References to extents that the tree of extents does not have yet, and how it gets
+//! them.
+//!
+//! Invariants: what is added and taken away again within a transaction never comes to the
+//! tree. An extent is one of the tree as long as somebody refers to it; with its last
+//! reference its item goes, the sums of its contents go, and its place waits for the end
+//! of the commit.
+//= btrfs-format 3.2
+
+use crate::forest::{Forest, Try, sound};
+use crate::format::extent::{self, Extent, Ref};
+use crate::format::{Key, kind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What has changed of an extent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) len: u64,
+    /// The level of a node; none of contents.
+    pub(crate) level: Option<u8>,
+    /// Whether the tree of extents does not have it yet.
+    pub(crate) new: bool,
+    /// Whether what it leads to is referred to by itself from now on.
+    pub(crate) full: bool,
+    /// How often more, or less, by whom.
+    pub(crate) by: BTreeMap<Ref, i64>,
+}
+
+/// What has changed.
+#[derive(Debug, Default)]
+pub(crate) struct Refs {
+    changes: BTreeMap<u64, Change>,
+    /// Nodes of what was forced, which the tree of extents never has.
+    pub(crate) log_nodes: BTreeSet<u64>,
+}
+
+impl Refs {
+    fn entry(&mut self, at: u64, len: u64, level: Option<u8>) -> &mut Change {
+        self.changes.entry(at).or_insert_with(|| Change {
+            len,
+            level,
+            ..Change::default()
+        })
+    }
+
+    /// An extent is given out.
+    pub(crate) fn make(&mut self, at: u64, len: u64, level: Option<u8>) {
+        self.entry(at, len, level).new = true;
+    }
+
+    /// `by` refers to an extent `times` more, or less.
+    pub(crate) fn add(&mut self, at: u64, len: u64, level: Option<u8>, by: Ref, times: i64) {
+        let change = self.entry(at, len, level);
+        let count = change.by.entry(by).or_default();
+        *count += times;
+        if *count == 0 {
+            change.by.remove(&by);
+        }
+        if change.by.is_empty() && !change.new && !change.full {
+            self.changes.remove(&at);
+        }
+    }
+
+    /// What the node at `at` leads to is referred to by itself from now on.
+    pub(crate) fn make_full(&mut self, at: u64, level: u8) {
+        self.entry(at, crate::format::NODE_BYTES, Some(level)).full = true;
+    }
+
+    /// Whether an extent that is new has nobody left that refers to it.
+    pub(crate) fn is_gone(&self, at: u64) -> bool {
+        let change = self.changes.get(&at);
+        change.is_some_and(|change| change.new && change.by.is_empty())
+    }
+
+    pub(crate) fn forget(&mut self, at: u64) {
+        self.changes.remove(&at);
+    }
+
+    /// How many references more there are than the tree of extents has, and whether the
+    /// extent refers to what it leads to by itself.
+    pub(crate) fn pending(&self, at: u64) -> (i64, bool) {
+        let change = self.changes.get(&at);
+        change.map_or((0, false), |c| (c.by.values().sum(), c.full))
+    }
+
+    /// What has changed of the extent at `at`.
+    pub(crate) fn of(&self, at: u64) -> Option<&Change> {
+        self.changes.get(&at)
+    }
+
+    /// Extents that have changed.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.changes.keys().next().copied()
+    }
+
+    /// Extents that have changed, from `from` on.
+    pub(crate) fn next(&self, from: u64) -> Option<(u64, &Change)> {
+        let mut later = self.changes.range(from..);
+        later.next().map(|(at, change)| (*at, change))
+    }
+}
+
+/// Where a reference is.
+enum Place {
+    /// In the item of the extent, by its number there.
+    Inline(usize),
+    /// In an item of its own, there so often.
+    Item(Key, u32),
+}
+
+impl Forest {
+    /// The items of references to an extent that are outside its own item.
+    fn ref_items(&self, at: u64) -> Try<Vec<(Key, Ref, u32)>> {
+        let mut found = Vec::new();
+        let mut from = Key::new(at, kind::TREE_BLOCK_REF, 0);
+        let end = Key::new(at, kind::SHARED_DATA_REF, u64::MAX);
+        while let Some((key, item)) = self.first_from(&self.extents, from, |key, data| {
+            let own = key <= end;
+            (key, own.then(|| Ref::of_item(key, data)))
+        })? {
+            let Some(item) = item else { break };
+            let (by, count) = sound(item)?;
+            found.push((key, by, count));
+            from = sound(key.next())?;
+        }
+        Ok(found)
+    }
+
+    /// All who refer to an extent, by the tree of extents.
+    pub(crate) fn referrers(&self, at: u64, found: &Extent) -> Try<Vec<(Ref, u32)>> {
+        let mut all = found.inline.clone();
+        let held: u64 = all.iter().map(|(_, count)| u64::from(*count)).sum();
+        if held < found.refs {
+            let items = self.ref_items(at)?;
+            all.extend(items.into_iter().map(|(_, by, count)| (by, count)));
+        }
+        Ok(all)
+    }
+
+    fn place_of(&self, at: u64, found: &Extent, by: Ref) -> Try<Option<Place>> {
+        let inline = found.inline.iter().position(|(other, _)| *other == by);
+        if let Some(slot) = inline {
+            return Ok(Some(Place::Inline(slot)));
+        }
+        let held: u64 = found
+            .inline
+            .iter()
+            .map(|(_, count)| u64::from(*count))
+            .sum();
+        if held >= found.refs {
+            return Ok(None);
+        }
+        let items = self.ref_items(at)?;
+        let item = items.into_iter().find(|(_, other, _)| *other == by);
+        Ok(item.map(|(key, _, count)| Place::Item(key, count)))
+    }
+
+    /// The key of a new item of its own for a reference, that is free.
+    fn free_key(&self, at: u64, by: Ref) -> Try<Key> {
+        let mut key = Key::new(at, by.kind(), by.hash());
+        while self.read(&self.extents, key, |_| ())?.is_some() {
+            key = sound(key.next())?;
+        }
+        Ok(key)
+    }
+
+    /// Takes one reference of the first extent from `from` on that has changed to the tree
+    /// of extents; gives the extent it was of, and, once nobody refers to it, its length
+    /// and whether it held contents.
+    pub(crate) fn settle_ref(&self, from: u64) -> Try<Option<(u64, Option<(u64, bool)>)>> {
+        let refs = self.refs.borrow();
+        let Some((at, change)) = refs.next(from) else {
+            return Ok(None);
+        };
+        let change = change.clone();
+        drop(refs);
+        if change.new {
+            self.insert_extent(at, &change)?;
+            return Ok(Some((at, None)));
+        }
+        let found = self.extent(at, change.level, change.len)?;
+        let (key, mut found) = sound(found)?;
+        if change.full {
+            found.flags |= extent::FULL_BACKREF;
+            self.set(&self.extents, key, &found.bytes())?;
+            let mut refs = self.refs.borrow_mut();
+            let pending = refs.changes.get_mut(&at);
+            if let Some(pending) = pending {
+                pending.full = false;
+                if pending.by.is_empty() {
+                    refs.changes.remove(&at);
+                }
+            }
+            return Ok(Some((at, None)));
+        }
+        // What is added goes first, so that an extent does not go for a moment.
+        let by = change.by.iter().max_by_key(|(_, times)| **times > 0);
+        let (by, times) = by.map_or((Ref::Tree(0), 0), |(by, times)| (*by, *times));
+        let gone = match times {
+            0 => None,
+            1.. => self.add_refs(at, key, found, by, times).map(|()| None)?,
+            _ => self.take_refs(at, key, found, by, -times)?,
+        };
+        self.refs
+            .borrow_mut()
+            .add(at, change.len, change.level, by, -times);
+        Ok(Some((at, gone)))
+    }
+
+    /// An extent that the tree did not have, with the first of who refer to it.
+    fn insert_extent(&self, at: u64, change: &Change) -> Try<()> {
+        let taken = change.by.iter().find(|(_, times)| **times > 0);
+        let Some((by, times)) = taken.map(|(by, times)| (*by, *times)) else {
+            // It was given out, and is not needed any more.
+            self.refs.borrow_mut().forget(at);
+            self.space.borrow_mut().pin(at, change.len);
+            return Ok(());
+        };
+        let (key, flags) = match change.level {
+            Some(level) => (
+                Key::new(at, kind::METADATA_ITEM, level.into()),
+                extent::TREE_BLOCK,
+            ),
+            None => (Key::new(at, kind::EXTENT_ITEM, change.len), extent::DATA),
+        };
+        let full = if change.full { extent::FULL_BACKREF } else { 0 };
+        let item = Extent {
+            refs: times as u64,
+            generation: self.transid.get(),
+            flags: flags | full,
+            inline: vec![(by, times as u32)],
+        };
+        self.insert(&self.extents, key, &item.bytes())?;
+        self.space.borrow_mut().account(at, change.len, true);
+        let mut refs = self.refs.borrow_mut();
+        if let Some(pending) = refs.changes.get_mut(&at) {
+            pending.new = false;
+            pending.full = false;
+        }
+        refs.add(at, change.len, change.level, by, -times);
+        Ok(())
+    }
+
+    fn add_refs(&self, at: u64, key: Key, mut found: Extent, by: Ref, times: i64) -> Try<()> {
+        let place = self.place_of(at, &found, by)?;
+        found.refs = found.refs.saturating_add_signed(times);
+        let more = times as u32;
+        match place {
+            Some(Place::Inline(slot)) => {
+                let count = &mut found.inline[slot].1;
+                *count = count.saturating_add(more);
+            }
+            Some(Place::Item(item, count)) => {
+                // The sum in the extent's item is of the same length: it cannot stop.
+                self.fetch_for_update(&self.extents, key)?;
+                self.set(&self.extents, item, &by.item(count.saturating_add(more)))?;
+            }
+            None if found.has_room(by) && self.ref_items(at)?.is_empty() => {
+                found.inline.push((by, more));
+            }
+            None => {
+                let item = self.free_key(at, by)?;
+                self.fetch_for_update(&self.extents, key)?;
+                self.insert(&self.extents, item, &by.item(more))?;
+            }
+        }
+        self.set(&self.extents, key, &found.bytes())
+    }
+
+    fn take_refs(
+        &self,
+        at: u64,
+        key: Key,
+        mut found: Extent,
+        by: Ref,
+        times: i64,
+    ) -> Try<Option<(u64, bool)>> {
+        let place = sound(self.place_of(at, &found, by)?)?;
+        found.refs = sound(found.refs.checked_add_signed(-times))?;
+        let fewer = times as u32;
+        match place {
+            Place::Inline(slot) => {
+                let count = sound(found.inline[slot].1.checked_sub(fewer))?;
+                found.inline[slot].1 = count;
+                if count == 0 {
+                    found.inline.remove(slot);
+                }
+            }
+            Place::Item(item, count) => {
+                self.fetch_for_update(&self.extents, key)?;
+                match sound(count.checked_sub(fewer))? {
+                    0 => self.remove(&self.extents, item)?,
+                    left => self.set(&self.extents, item, &by.item(left))?,
+                }
+            }
+        }
+        if found.refs > 0 {
+            self.set(&self.extents, key, &found.bytes())?;
+            return Ok(None);
+        }
+        self.remove_too(&self.extents, key)?;
+        let data = found.flags & extent::DATA != 0;
+        let len = if data {
+            key.offset
+        } else {
+            crate::format::NODE_BYTES
+        };
+        let mut space = self.space.borrow_mut();
+        space.account(at, len, false);
+        space.pin(at, len);
+        drop(space);
+        if !data {
+            self.nodes.borrow_mut().remove(at);
+        }
+        Ok(Some((len, data)))
+    }
+}

@@ -1,0 +1,445 @@
+//! Writing files: where contents go, and what leads to them afterwards.
+//!
+//! Contents are written first, outside any operation; then, within one, the file gets
+//! them: so what leads to contents is never durable before they are.
+//!
+//! Invariant: space for a page is promised before the page is dirty, and the promise is
+//! kept when it is written.
+
+use crate::format::extent::{INLINE_MOST, Part, inline_item};
+use crate::format::inode::NODATASUM;
+use crate::format::{SECTOR, SECTOR_BYTES};
+use crate::fs::{Core, File};
+use crate::inodes::is_dir;
+use crate::persist::{Overwrite, Persist, Replacement, write_run};
+use crate::pieces::{Found, piece_key};
+use crate::space::Use;
+use host::{Purpose, Who};
+use nand::Payload;
+use std::ops::Range;
+use std::sync::Arc;
+use vfs::{DirtyPage, Errno, Result};
+
+/// Bytes of an extent, at most.
+//= btrfs-format 3
+pub(crate) const EXTENT_MOST: u64 = 128 << 20;
+
+/// Items that a piece of a file changes: those around it, itself, its sums, the inode.
+const PIECE_ITEMS: u64 = 6;
+
+/// Contents that were written, and are not the file's yet.
+struct Written {
+    /// Where in the file.
+    at: u64,
+    /// Where on the medium.
+    part: Part,
+    /// Sums of its sectors; none without sums.
+    sums: Vec<u32>,
+    /// Whether the file has it there already, and but its sums may have changed.
+    stays: bool,
+}
+
+/// Pages that follow each other.
+fn runs<'a>(pages: &'a [&'a DirtyPage]) -> impl Iterator<Item = &'a [&'a DirtyPage]> {
+    pages.chunk_by(|one, next| one.index + 1 == next.index)
+}
+
+fn payloads(pages: &[&DirtyPage]) -> Vec<Payload> {
+    pages.iter().map(|page| page.now.clone()).collect()
+}
+
+/// A page of these bytes.
+pub(crate) fn page_of(index: u64, bytes: [u8; SECTOR]) -> DirtyPage {
+    DirtyPage {
+        index,
+        now: Payload::Bytes(Arc::new(bytes)),
+        before: None,
+    }
+}
+
+impl<S: Persist> Core<S> {
+    /// Whom the contents of `file` are booked under.
+    pub(crate) fn owner_of(file: &File) -> Who {
+        Who {
+            origin: file.origin.get(),
+            purpose: Purpose::Data,
+        }
+    }
+
+    pub(crate) fn has_sums(file: &File) -> bool {
+        file.private.flags.get() & NODATASUM == 0
+    }
+
+    /// Promises space for pages that are about to be dirty.
+    pub(crate) async fn reserve(&self, file: &File, pages: Range<u64>) -> Result<()> {
+        self.ensure_sound()?;
+        self.ensure_changeable(&file.private.tree)?;
+        let span = pages.start * SECTOR_BYTES..pages.end * SECTOR_BYTES;
+        let mut missing = file.private.promised.borrow().clone();
+        let held = missing.remove(span.start, span.end - span.start);
+        let bytes = span.end - span.start - held;
+        self.promise(bytes).await?;
+        let mut promised = file.private.promised.borrow_mut();
+        promised.add(span.start, span.end - span.start);
+        Ok(())
+    }
+
+    /// Promises bytes of contents, with a chunk or a commit that frees some if need be.
+    pub(crate) async fn promise(&self, bytes: u64) -> Result<()> {
+        for turn in 0.. {
+            if self.forest.space.borrow_mut().promise(bytes) {
+                break;
+            }
+            let space = |core: &Self| core.forest.space.borrow().free(Use::Data);
+            if self.add_chunk(Use::Data).await? {
+                continue;
+            }
+            let before = space(self);
+            let frees =
+                self.forest.space.borrow().has_pinned() || self.forest.refs.borrow().len() > 0;
+            if turn > 2 || !frees {
+                return Err(self.refuse_data(bytes));
+            }
+            self.commit().await?;
+            if space(self) <= before {
+                return Err(self.refuse_data(bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// The promise for a range is kept, or not needed any more.
+    pub(crate) fn release(&self, file: &File, span: Range<u64>) {
+        let mut promised = file.private.promised.borrow_mut();
+        let bytes = promised.remove(span.start, span.end.saturating_sub(span.start));
+        self.forest.space.borrow_mut().release(bytes);
+    }
+
+    /// Nothing is promised to a file any more.
+    pub(crate) fn release_all(&self, file: &File) {
+        self.release(file, 0..u64::MAX);
+    }
+
+    /// Writes dirty pages back.
+    pub(crate) async fn write_pages(&self, file: &File, pages: &[DirtyPage]) -> Result<()> {
+        self.ensure_sound()?;
+        let size = file.attr.get().size;
+        let inside = |page: &&DirtyPage| page.index * SECTOR_BYTES < size;
+        let kept: Vec<&DirtyPage> = pages.iter().filter(inside).collect();
+        let written = match &kept[..] {
+            [] => Ok(()),
+            [first] if first.index == 0 && self.fits_inline(file, size).await? => {
+                self.write_inline(file, first, size).await
+            }
+            kept => self.write_parts(file, kept, size).await,
+        };
+        for page in pages {
+            let at = page.index * SECTOR_BYTES;
+            self.release(file, at..at + SECTOR_BYTES);
+        }
+        written
+    }
+
+    /// Whether all of a file lies in an item, or can.
+    async fn fits_inline(&self, file: &File, size: u64) -> Result<bool> {
+        if size > INLINE_MOST || is_dir(file) {
+            return Ok(false);
+        }
+        let (tree, number) = (&file.private.tree, file.private.number);
+        let first = self
+            .with(|| self.forest.piece_from(tree, number, 0))
+            .await?;
+        Ok(!matches!(first, Some(Found::Part(..))))
+    }
+
+    async fn write_inline(&self, file: &File, page: &DirtyPage, size: u64) -> Result<()> {
+        let mut bytes = vec![0; size as usize];
+        if !page.now.copy_to(0, &mut bytes) {
+            return Err(Errno::EIO);
+        }
+        let _operation = self.operate(PIECE_ITEMS).await?;
+        let item = inline_item(self.forest.transid.get(), &bytes);
+        let (tree, key) = (&file.private.tree, piece_key(file.private.number, 0));
+        let put = self.with(|| self.forest.put(tree, key, &item)).await;
+        self.noted(put)?;
+        file.private.nbytes.set(size);
+        self.since.borrow_mut().wrote(file, 0..SECTOR_BYTES);
+        self.grew(file, size).await
+    }
+
+    /// The file on the medium ends at `end` at least.
+    async fn grew(&self, file: &File, end: u64) -> Result<()> {
+        let known = file.private.disk_size.get();
+        file.private.disk_size.set(known.max(end));
+        self.store_inode(file).await
+    }
+
+    async fn write_parts(&self, file: &File, pages: &[&DirtyPage], size: u64) -> Result<()> {
+        if pages[0].index > 0 {
+            self.outgrow_inline(file).await?;
+        }
+        let mut written = Vec::new();
+        let mut done = Ok(());
+        for run in runs(pages) {
+            done = self.write_run(file, run, &mut written).await;
+            if done.is_err() {
+                break;
+            }
+        }
+        let end = match (&done, written.last()) {
+            (Ok(()), _) => (pages[pages.len() - 1].index + 1) * SECTOR_BYTES,
+            (Err(_), Some(last)) => last.at + last.part.bytes,
+            (Err(_), None) => return done,
+        };
+        self.take_in(file, &written, size.min(end)).await?;
+        done
+    }
+
+    /// Writes pages that follow each other, in their places or to new ones.
+    async fn write_run(
+        &self,
+        file: &File,
+        run: &[&DirtyPage],
+        written: &mut Vec<Written>,
+    ) -> Result<()> {
+        let mut at = 0;
+        while at < run.len() {
+            let (stay, count) = self.stays(file, &run[at..]).await?;
+            let some = &run[at..at + count];
+            at += count;
+            match stay {
+                Some(part) => self.write_in_place(file, some, part, written).await?,
+                None => self.write_anew(file, some, written).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the first pages of a run are written in one way: in the place of which
+    /// the file has this part, or to new places.
+    async fn stays(&self, file: &File, run: &[&DirtyPage]) -> Result<(Option<Part>, usize)> {
+        let start = run[0].index * SECTOR_BYTES;
+        let end = start + run.len() as u64 * SECTOR_BYTES;
+        let replaces = self.replaces(file);
+        let found = self.pieces(&file.private.tree, file.private.number, start..end);
+        let (pages, mut until) = (|to: u64| ((to - start) / SECTOR_BYTES) as usize, start);
+        for piece in found.await? {
+            let piece_end = piece.span().end.min(end);
+            if let Found::Part(at, part) = piece {
+                until = until.max(at.min(end));
+                let may_stay = !part.is_hole() && (replaces || !part.written);
+                if may_stay && self.is_own(file, at, part).await? {
+                    if until > start {
+                        return Ok((None, pages(until)));
+                    }
+                    let own = part.from(start - at).until(piece_end - start);
+                    return Ok((Some(own), pages(piece_end)));
+                }
+            }
+            until = piece_end;
+        }
+        Ok((None, run.len()))
+    }
+
+    /// Whether written pages of a file are written in their place.
+    fn replaces(&self, file: &File) -> bool {
+        let forced = file.forcing.get() > 0;
+        let flagged = file.private.flags.get() & crate::format::inode::NODATACOW != 0;
+        let asked = self.persist.overwrite(forced) == Overwrite::Replace;
+        flagged || asked && (self.forest.in_place || !Self::has_sums(file))
+    }
+
+    async fn is_own(&self, file: &File, at: u64, part: Part) -> Result<bool> {
+        let (tree, number) = (&file.private.tree, file.private.number);
+        let shared = self.with(|| self.forest.is_shared(tree, number, at, part));
+        Ok(!shared.await?)
+    }
+
+    fn sums_of(&self, file: &File, contents: &[Payload]) -> Result<Vec<u32>> {
+        if !Self::has_sums(file) {
+            return Ok(Vec::new());
+        }
+        let sums = contents.iter().map(|payload| self.sums.of(payload));
+        sums.map(|sum| sum.ok_or(Errno::EIO)).collect()
+    }
+
+    async fn write_in_place(
+        &self,
+        file: &File,
+        run: &[&DirtyPage],
+        part: Part,
+        written: &mut Vec<Written>,
+    ) -> Result<()> {
+        let contents = payloads(run);
+        let sums = self.sums_of(file, &contents)?;
+        let places = self.places(part.bytenr + part.offset, part.bytes)?;
+        let at = *places.first().ok_or(Errno::EUCLEAN)?;
+        let who = Self::owner_of(file);
+        if part.written {
+            let batch = vec![Replacement { at, contents }];
+            self.persist.replace(batch, who).await?;
+        } else {
+            let placement = self.persist.placement(file.hint.get());
+            write_run(self.persist.port(), at, &contents, placement, who).await?;
+        }
+        self.tally(|counts| counts.replaced_pages += run.len() as u64);
+        written.push(Written {
+            at: run[0].index * SECTOR_BYTES,
+            stays: part.written,
+            part: Part {
+                written: true,
+                ..part
+            },
+            sums,
+        });
+        Ok(())
+    }
+
+    /// Writes pages to new extents.
+    async fn write_anew(
+        &self,
+        file: &File,
+        run: &[&DirtyPage],
+        written: &mut Vec<Written>,
+    ) -> Result<()> {
+        let mut left = run;
+        while let Some(first) = left.first() {
+            let at = first.index * SECTOR_BYTES;
+            let wanted = (left.len() as u64 * SECTOR_BYTES).min(EXTENT_MOST);
+            let (bytenr, len) = self.take_extent(wanted)?;
+            // The promise is kept: what has a place is not free any more.
+            self.release(file, at..at + len);
+            let (some, rest) = left.split_at((len / SECTOR_BYTES) as usize);
+            left = rest;
+            let contents = payloads(some);
+            let place = self.places(bytenr, len)?[0];
+            let placement = self.persist.placement(file.hint.get());
+            let who = Self::owner_of(file);
+            let done = match self.sums_of(file, &contents) {
+                Ok(sums) => write_run(self.persist.port(), place, &contents, placement, who)
+                    .await
+                    .map(|()| sums),
+                Err(errno) => Err(errno),
+            };
+            let sums =
+                done.inspect_err(|_| self.forest.space.borrow_mut().give_back(bytenr, len))?;
+            self.tally(|counts| counts.copied_pages += some.len() as u64);
+            written.push(Written {
+                at,
+                part: Part {
+                    generation: 0,
+                    bytenr,
+                    len,
+                    offset: 0,
+                    bytes: len,
+                    written: true,
+                },
+                sums,
+                stays: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Gives out an extent for contents, as long as there is room for in one piece.
+    pub(crate) fn take_extent(&self, wanted: u64) -> Result<(u64, u64)> {
+        let taken = self.forest.space.borrow_mut().take_data(wanted);
+        taken.ok_or_else(|| self.refuse_data(wanted))
+    }
+
+    /// Has the file have what was written.
+    async fn take_in(&self, file: &File, written: &[Written], end: u64) -> Result<()> {
+        let items = PIECE_ITEMS * written.len() as u64;
+        let operation = self.operate(items.min(MOST_ITEMS)).await;
+        let Ok(_operation) = operation else {
+            let mut space = self.forest.space.borrow_mut();
+            for one in written
+                .iter()
+                .filter(|one| one.part.generation == 0 && !one.stays)
+            {
+                space.pin(one.part.bytenr, one.part.len);
+            }
+            return operation.map(drop);
+        };
+        for one in written {
+            let done = self.take_in_one(file, one).await;
+            self.noted(done)?;
+        }
+        self.grew(file, end).await
+    }
+
+    async fn take_in_one(&self, file: &File, one: &Written) -> Result<()> {
+        let forest = &self.forest;
+        let (tree, number) = (&file.private.tree, file.private.number);
+        let span = one.at..one.at + one.part.bytes;
+        let place = one.part.bytenr + one.part.offset;
+        if !one.stays {
+            let new = one.part.generation == 0;
+            let part = Part {
+                generation: forest.transid.get(),
+                ..one.part
+            };
+            let by = part.owner(tree.id, number, one.at);
+            if new {
+                forest.refs.borrow_mut().make(part.bytenr, part.len, None);
+            }
+            // Held while the file has it neither here nor there.
+            forest
+                .refs
+                .borrow_mut()
+                .add(part.bytenr, part.len, None, by, 1);
+            let cut = self.cut(tree, number, span.clone()).await?;
+            let key = piece_key(number, one.at);
+            let item = part.item();
+            self.with(|| forest.insert(tree, key, &item)).await?;
+            let nbytes = file.private.nbytes.get();
+            file.private
+                .nbytes
+                .set((nbytes + part.bytes).saturating_sub(cut));
+        }
+        if !one.sums.is_empty() {
+            self.put_sums(&forest.csums, place, &one.sums).await?;
+        }
+        if !one.stays || !one.sums.is_empty() {
+            self.since.borrow_mut().wrote(file, span);
+        } else {
+            self.since.borrow_mut().rewrote(file);
+        }
+        Ok(())
+    }
+
+    /// Moves contents out of an item into an extent, as other contents come behind them.
+    pub(crate) async fn outgrow_inline(&self, file: &File) -> Result<()> {
+        let (tree, number) = (&file.private.tree, file.private.number);
+        let first = self
+            .with(|| self.forest.piece_from(tree, number, 0))
+            .await?;
+        let Some(Found::Inline(bytes)) = first else {
+            return Ok(());
+        };
+        let mut page = [0; SECTOR];
+        page[..bytes.len()].copy_from_slice(&bytes);
+        let page = page_of(0, page);
+        // What is promised for a page that is about to be written is not for this one.
+        let held = file.private.promised.borrow_mut().remove(0, SECTOR_BYTES) > 0;
+        let promised = self.promise(SECTOR_BYTES).await;
+        let mut written = Vec::new();
+        let done = match promised {
+            Ok(()) => {
+                file.private.promised.borrow_mut().add(0, SECTOR_BYTES);
+                self.write_anew(file, &[&page], &mut written).await
+            }
+            Err(errno) => Err(errno),
+        };
+        if held {
+            file.private.promised.borrow_mut().add(0, SECTOR_BYTES);
+        }
+        done?;
+        self.take_in(file, &written, file.private.disk_size.get())
+            .await
+    }
+}
+
+/// Items that space for nodes is held for at once, at most: more of them are in the same
+/// leaves.
+const MOST_ITEMS: u64 = 256;

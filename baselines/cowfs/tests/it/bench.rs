@@ -1,0 +1,74 @@
+//! What the tests set up again and again.
+
+use crate::tools::{assert_clean, has, save};
+use cowfs::{Btrfs, CowFs, MkfsOptions, MountOptions, mkfs, mount};
+use host::RamDisk;
+use sim::{Kernel, Sim};
+use units::Ns;
+pub(crate) use vfs::model::cache;
+use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
+
+pub(crate) type Fs = CowFs<Btrfs<RamDisk>>;
+
+/// An image of an empty file system.
+pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {
+    let mut image = vec![0; options.blocks as usize * cowfs::SECTOR];
+    for (at, block) in mkfs(options).unwrap() {
+        let at = at as usize * cowfs::SECTOR;
+        image[at..at + cowfs::SECTOR].copy_from_slice(&block[..]);
+    }
+    image
+}
+
+/// A write-back so eager that a short run sees all of it.
+pub(crate) fn eager() -> CacheConfig {
+    CacheConfig {
+        expire: Ns::us(300),
+        writeback_interval: Ns::us(100),
+        ..cache(false)
+    }
+}
+
+pub(crate) async fn mounted(
+    sim: &Sim,
+    disk: RamDisk,
+    options: MountOptions,
+    tiny: bool,
+) -> Vfs<Fs> {
+    let (body, _) = mount(sim, &disk, options).await.unwrap();
+    let (clock, compute) = (Clock::default(), Compute::unlimited());
+    Vfs::mount(sim, body, cache(tiny), clock, compute)
+}
+
+/// Asserts that nobody complains about an image.
+pub(crate) fn judge(image: &[u8]) {
+    if has("btrfs") {
+        let dir = tempfile::tempdir().unwrap();
+        assert_clean(&save(dir.path(), "image", image));
+    }
+}
+
+/// Runs `work` as root on a file system in `image`, unmounts it, and gives what is on the
+/// medium, which must be sound.
+pub(crate) fn with_root<W>(
+    image: &[u8],
+    options: MountOptions,
+    work: impl FnOnce(Process<Fs>) -> W + 'static,
+) -> Vec<u8>
+where
+    W: Future<Output = ()>,
+{
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, image);
+    let kept = disk.clone();
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, disk, options, false).await;
+        work(Process::new(&vfs, Access::root())).await;
+        vfs.unmount().await.unwrap();
+        vfs.check();
+    });
+    let image = kept.to_image();
+    judge(&image);
+    image
+}

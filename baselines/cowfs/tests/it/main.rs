@@ -1,0 +1,6 @@
+//! Btrfs over a disk in memory, judged by btrfs-progs.
+
+mod bench;
+mod mkfs;
+mod model;
+mod tools;

@@ -1,0 +1,87 @@
+//! btrfs-progs, and the kernel. Tests that need what is not there say so and pass.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Whether `tool` can be run; says so if not.
+pub(crate) fn has(tool: &str) -> bool {
+    let look = format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}");
+    let found = Command::new("sh").args(["-c", &look]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        println!("skipped: there is no {tool}");
+    }
+    found
+}
+
+/// Runs a command; gives whether it was content, and all that it wrote.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(program);
+    command.env("PATH", format!("{path}:/sbin:/usr/sbin"));
+    command.args(arguments).stdin(Stdio::null());
+    let output = command.output().expect("the command starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &errors;
+    (output.status.success(), said)
+}
+
+/// Asserts that `btrfs check` has walked all of an image, sums of contents too, and has
+/// nothing to complain about.
+pub(crate) fn assert_clean(image: &Path) {
+    let path = image.to_str().unwrap();
+    let arguments = ["check", "--readonly", "--check-data-csum", path];
+    let (content, said) = run("btrfs", &arguments);
+    let complains = said.lines().any(|line| {
+        let line = line.to_lowercase();
+        line.contains("error") && !line.contains("no error") || line.contains("mismatch")
+    });
+    assert!(
+        content && !complains && said.contains("no error found"),
+        "{said}"
+    );
+}
+
+/// Writes an image to a sparse file.
+pub(crate) fn save(dir: &Path, name: &str, image: &[u8]) -> PathBuf {
+    let path = dir.join(name);
+    let mut file = File::create(&path).unwrap();
+    for (index, block) in image.chunks(cowfs::SECTOR).enumerate() {
+        if block.iter().any(|&byte| byte != 0) {
+            let at = SeekFrom::Start((index * cowfs::SECTOR) as u64);
+            file.seek(at).unwrap();
+            file.write_all(block).unwrap();
+        }
+    }
+    file.set_len(image.len() as u64).unwrap();
+    path
+}
+
+/// Whether the kernel mounts Btrfs for us; says so if not.
+pub(crate) fn can_mount() -> bool {
+    let kernel = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let (_, who) = run("id", &["-u"]);
+    let can = kernel.contains("btrfs") && who.trim() == "0" && has("mount") && has("losetup");
+    if !can {
+        println!("skipped: the kernel mounts no Btrfs for us");
+    }
+    can
+}
+
+/// Has the kernel mount an image, runs a shell script in it, and unmounts it; gives what
+/// the script wrote.
+pub(crate) fn in_kernel(dir: &Path, image: &Path, options: &str, script: &str) -> String {
+    let point = dir.join("mounted");
+    std::fs::create_dir_all(&point).unwrap();
+    let (image, point) = (image.to_str().unwrap(), point.to_str().unwrap());
+    let options = format!("loop,{options}");
+    let (mounted, said) = run("mount", &["-t", "btrfs", "-o", &options, image, point]);
+    assert!(mounted, "{said}");
+    let (content, said) = run("sh", &["-c", &format!("cd {point} && ({script})")]);
+    let (unmounted, why) = run("umount", &[point]);
+    assert!(content, "{said}");
+    assert!(unmounted, "{why}");
+    said
+}
