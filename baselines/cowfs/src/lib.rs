@@ -1,5 +1,6 @@
 //! Btrfs: the copy-on-write file system of trees, in the on-disk format of Linux.
 mod body;
+mod check;
 mod chunks;
 mod commit;
 mod edit;
@@ -27,6 +28,7 @@ mod xattrs;
 
 pub use crate::format::superblock::SuperError;
 pub use crate::format::{Block, NODE, SECTOR};
+pub use check::{Finding, Image, check};
 pub use forest::NodeStats;
 pub use fs::{Counts, CowFs, Private};
 pub use mkfs::{Blocks, MkfsError, MkfsOptions, format, mkfs};

@@ -179,8 +179,7 @@ impl Forest {
         let change = change.clone();
         drop(refs);
         if change.new {
-            self.insert_extent(at, &change)?;
-            return Ok(Some((at, None)));
+            return Ok(Some((at, self.insert_extent(at, &change)?)));
         }
         let found = self.extent(at, change.level, change.len)?;
         let (key, mut found) = sound(found)?;
@@ -211,14 +210,15 @@ impl Forest {
         Ok(Some((at, gone)))
     }
 
-    /// An extent that the tree did not have, with the first of who refer to it.
-    fn insert_extent(&self, at: u64, change: &Change) -> Try<()> {
+    /// An extent that the tree did not have, with the first of who refer to it; or if there
+    /// is nobody, what is no more.
+    fn insert_extent(&self, at: u64, change: &Change) -> Try<Option<(u64, bool)>> {
         let taken = change.by.iter().find(|(_, times)| **times > 0);
         let Some((by, times)) = taken.map(|(by, times)| (*by, *times)) else {
             // It was given out, and is not needed any more.
             self.refs.borrow_mut().forget(at);
             self.space.borrow_mut().pin(at, change.len);
-            return Ok(());
+            return Ok(Some((change.len, change.level.is_none())));
         };
         let (key, flags) = match change.level {
             Some(level) => (
@@ -242,7 +242,7 @@ impl Forest {
             pending.full = false;
         }
         refs.add(at, change.len, change.level, by, -times);
-        Ok(())
+        Ok(None)
     }
 
     fn add_refs(&self, at: u64, key: Key, mut found: Extent, by: Ref, times: i64) -> Try<()> {

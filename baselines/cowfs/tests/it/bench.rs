@@ -42,6 +42,7 @@ pub(crate) async fn mounted(
 
 /// Asserts that nobody complains about an image.
 pub(crate) fn judge(image: &[u8]) {
+    assert_eq!(cowfs::check(image), []);
     if has("btrfs") {
         let dir = tempfile::tempdir().unwrap();
         assert_clean(&save(dir.path(), "image", image));
