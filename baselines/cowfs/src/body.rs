@@ -238,6 +238,11 @@ impl<S: Persist> Body for CowFs<S> {
         self.core.xattr_names(inode).await
     }
 
+    async fn extents(&self, inode: &File) -> Result<Option<u64>> {
+        let _turn = inode.private.turn.acquire(1).await;
+        self.core.extents(inode).await.map(Some)
+    }
+
     fn stat(&self) -> StatFs {
         Core::fullness(&self.core)
     }

@@ -141,8 +141,8 @@ impl<S: Persist> Core<S> {
                 continue;
             };
             from = at;
-            if let Some((len, true)) = gone {
-                self.remove_sums(&forest.csums, at, len).await?;
+            if let Some(gone) = gone.filter(|gone| gone.data) {
+                self.remove_sums(&forest.csums, at, gone.len).await?;
             }
         }
     }

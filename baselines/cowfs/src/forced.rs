@@ -160,7 +160,14 @@ impl<S: Persist> Core<S> {
             return Ok(Way::Commit);
         }
         if file.attr.get().nlink == 0 {
-            return Ok(Way::Nothing);
+            // The last commit may have a name of it: then that has to go, or its contents to be
+            // what was forced.
+            let had_name = self.since.borrow().renamed.contains(&id_of(file));
+            return Ok(if had_name || !data_only {
+                Way::Commit
+            } else {
+                Way::Nothing
+            });
         }
         let is_new = private.generation == self.forest.transid.get();
         {

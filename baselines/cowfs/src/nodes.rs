@@ -297,12 +297,6 @@ impl NodeCache {
             }
         }
     }
-
-    /// Forgets all that is clean.
-    pub(crate) fn drop_clean(&mut self) {
-        self.line.clear();
-        self.nodes.retain(|_, node| !node.is_clean());
-    }
 }
 
 /// Who the file system is: what its nodes say.

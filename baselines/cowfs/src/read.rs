@@ -154,7 +154,7 @@ impl<S: Persist> Core<S> {
 
     /// Pieces of extents that a file has, as `filefrag` counts them: two that follow each
     /// other in the file and on the medium are one.
-    //= hyfim IV-B
+    //= hyfim fig 5
     pub(crate) async fn extents(&self, file: &File) -> Result<u64> {
         let found = self.pieces(&file.private.tree, file.private.number, 0..SIZE_MAX);
         let (mut count, mut last) = (0, None);

@@ -93,15 +93,19 @@ impl Refs {
         self.changes.len()
     }
 
-    pub(crate) fn first(&self) -> Option<u64> {
-        self.changes.keys().next().copied()
-    }
-
     /// Extents that have changed, from `from` on.
     pub(crate) fn next(&self, from: u64) -> Option<(u64, &Change)> {
         let mut later = self.changes.range(from..);
         later.next().map(|(at, change)| (*at, change))
     }
+}
+
+/// An extent that nobody refers to any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) len: u64,
+    /// Whether it held contents.
+    pub(crate) data: bool,
 }
 
 /// Where a reference is.
@@ -169,9 +173,8 @@ impl Forest {
     }
 
     /// Takes one reference of the first extent from `from` on that has changed to the tree
-    /// of extents; gives the extent it was of, and, once nobody refers to it, its length
-    /// and whether it held contents.
-    pub(crate) fn settle_ref(&self, from: u64) -> Try<Option<(u64, Option<(u64, bool)>)>> {
+    /// of extents; gives where the extent is that it was of, and what is gone with it.
+    pub(crate) fn settle_ref(&self, from: u64) -> Try<Option<(u64, Option<Gone>)>> {
         let refs = self.refs.borrow();
         let Some((at, change)) = refs.next(from) else {
             return Ok(None);
@@ -212,13 +215,16 @@ impl Forest {
 
     /// An extent that the tree did not have, with the first of who refer to it; or if there
     /// is nobody, what is no more.
-    fn insert_extent(&self, at: u64, change: &Change) -> Try<Option<(u64, bool)>> {
+    fn insert_extent(&self, at: u64, change: &Change) -> Try<Option<Gone>> {
         let taken = change.by.iter().find(|(_, times)| **times > 0);
         let Some((by, times)) = taken.map(|(by, times)| (*by, *times)) else {
             // It was given out, and is not needed any more.
             self.refs.borrow_mut().forget(at);
             self.space.borrow_mut().pin(at, change.len);
-            return Ok(Some((change.len, change.level.is_none())));
+            return Ok(Some(Gone {
+                len: change.len,
+                data: change.level.is_none(),
+            }));
         };
         let (key, flags) = match change.level {
             Some(level) => (
@@ -278,7 +284,7 @@ impl Forest {
         mut found: Extent,
         by: Ref,
         times: i64,
-    ) -> Try<Option<(u64, bool)>> {
+    ) -> Try<Option<Gone>> {
         let place = sound(self.place_of(at, &found, by)?)?;
         found.refs = sound(found.refs.checked_add_signed(-times))?;
         let fewer = times as u32;
@@ -316,6 +322,6 @@ impl Forest {
         if !data {
             self.nodes.borrow_mut().remove(at);
         }
-        Ok(Some((len, data)))
+        Ok(Some(Gone { len, data }))
     }
 }

@@ -420,6 +420,15 @@ pub trait Body: 'static {
         Refusals::default()
     }
 
+    /// How many pieces of the medium a file lies in, as `filefrag` counts them; none of a
+    /// body that does not say.
+    ///
+    /// # Errors
+    /// `EIO`, `EUCLEAN`.
+    async fn extents(&self, _inode: &Inode<Self::Private>) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// What a log-structured file system has counted and holds; none of another one.
     fn log_stats(&self) -> Option<LogStats> {
         None

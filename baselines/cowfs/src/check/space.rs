@@ -10,11 +10,15 @@ use crate::space::{Ranges, Use};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+/// The length of an extent, its level if it is a node, and how often it is referred to by
+/// whom.
+type Referred = (u64, Option<u8>, BTreeMap<Ref, u64>);
+
 /// What was met.
 #[derive(Default)]
 pub(super) struct Met {
-    /// References by extent: its length, its level if it is a node, and how often by whom.
-    refs: BTreeMap<u64, (u64, Option<u8>, BTreeMap<Ref, u64>)>,
+    /// References by extent.
+    refs: BTreeMap<u64, Referred>,
     /// Nodes whose references were counted.
     counted: BTreeSet<u64>,
     /// Contents that have sums.

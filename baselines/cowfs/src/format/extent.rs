@@ -84,11 +84,6 @@ impl Ref {
         }
     }
 
-    /// Whether it is one of contents.
-    pub(crate) const fn is_data(self) -> bool {
-        matches!(self, Self::Data { .. } | Self::Leaf(_))
-    }
-
     /// Its bytes within the item of an extent, there `count` times.
     fn put(self, count: u32, out: &mut Vec<u8>) {
         out.push(self.kind());

@@ -37,11 +37,6 @@ pub(crate) const INODE: usize = 160;
 pub(crate) const NODATASUM: u64 = 1;
 /// The contents are overwritten in place.
 pub(crate) const NODATACOW: u64 = 2;
-/// Flags that are known, and mean what Linux means by them: those two, `prealloc`, and
-/// `sync`, `immutable`, `append`, `nodump`, `noatime`, `dirsync` and `compress`, of which
-/// the file API knows nothing.
-pub(crate) const PREALLOC: u64 = 1 << 4;
-
 /// An inode as it lies on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InodeItem {

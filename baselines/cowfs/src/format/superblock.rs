@@ -364,15 +364,6 @@ impl Superblock {
         }
     }
 
-    /// Whether one more chunk of nodes of the chunk tree has room.
-    pub(crate) fn has_room_for(&self, chunk: &Chunk) -> bool {
-        let held = self.system.iter().chain([chunk]);
-        let len: usize = held
-            .map(|chunk| Key::BYTES + chunk.item(self.device).len())
-            .sum();
-        len <= SYS_ARRAY
-    }
-
     /// The places of superblocks on the device.
     pub(crate) fn places(total_bytes: u64) -> impl Iterator<Item = u64> {
         let fits = move |at: &u64| at + SECTOR_BYTES <= total_bytes;

@@ -95,16 +95,8 @@ impl RootItem {
         root::LAST_SNAPSHOT.get(&self.0[..])
     }
 
-    pub(crate) fn refs(&self) -> u32 {
-        root::REFS.get(&self.0[..])
-    }
-
     pub(crate) fn is_read_only(&self) -> bool {
         root::FLAGS.get(&self.0[..]) & READ_ONLY != 0
-    }
-
-    pub(crate) fn uuid(&self) -> Uuid {
-        root::UUID.get(&self.0[..])
     }
 
     /// Where the tree is now.
@@ -122,19 +114,6 @@ impl RootItem {
 
     pub(crate) fn set_last_snapshot(&mut self, generation: u64) {
         root::LAST_SNAPSHOT.put(&mut self.0[..], generation);
-    }
-
-    pub(crate) fn set_refs(&mut self, refs: u32) {
-        root::REFS.put(&mut self.0[..], refs);
-    }
-
-    pub(crate) fn set_read_only(&mut self, read_only: bool) {
-        let flags = root::FLAGS.get(&self.0[..]) & !READ_ONLY;
-        root::FLAGS.put(&mut self.0[..], flags | u64::from(read_only));
-    }
-
-    pub(crate) fn set_parent(&mut self, uuid: Uuid) {
-        root::PARENT_UUID.put(&mut self.0[..], uuid);
     }
 
     /// Who it is, and when it was made.
@@ -163,16 +142,6 @@ pub(crate) mod root_ref {
         NAME_LEN: u16 = 16,
     }
     pub(crate) const SIZE: usize = 18;
-
-    /// Its bytes.
-    pub(crate) fn bytes(dir: u64, index: u64, name: &[u8]) -> Vec<u8> {
-        let mut out = vec![0; SIZE];
-        DIR.put(&mut out, dir);
-        INDEX.put(&mut out, index);
-        NAME_LEN.put(&mut out, name.len() as u16);
-        out.extend_from_slice(name);
-        out
-    }
 }
 
 /// The keys of a [`UUID_SUBVOL`](kind::UUID_SUBVOL).

@@ -1,6 +1,7 @@
 //! Btrfs over a disk in memory, judged by btrfs-progs.
 
 mod bench;
+mod cuts;
 mod mkfs;
 mod model;
 mod tools;
