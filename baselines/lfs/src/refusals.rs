@@ -152,11 +152,6 @@ mod tests {
         why
     }
 
-    fn held(why: &NoSpace, who: &str) -> u64 {
-        let mut holders = why.held_by.iter();
-        holders.find(|h| h.who == who).map_or(0, |h| h.amount)
-    }
-
     #[test]
     fn sections() {
         on_new(|fs| async move {
@@ -178,8 +173,8 @@ mod tests {
             let all = u64::from(core.geometry.sections());
             assert_eq!((why.limit, why.free, why.total), (SECTIONS, 0, all));
             // Each of six logs has one.
-            assert_eq!(held(&why, "logs that are written"), 6);
-            let full = held(&why, "sections full of valid blocks");
+            assert_eq!(why.held_by("logs that are written"), 6);
+            let full = why.held_by("sections full of valid blocks");
             assert!(full > 0 && full + 6 <= all);
             let (first, second) = (given[600], given[2_000]);
             let segments = &core.segments;
@@ -190,8 +185,8 @@ mod tests {
             core.refuse_number();
             core.refuse_section();
             let why = last(&fs);
-            assert_eq!(held(&why, "sections that wait for a checkpoint"), 1);
-            assert_eq!(held(&why, "sections full of valid blocks"), full - 2);
+            assert_eq!(why.held_by("sections that wait for a checkpoint"), 1);
+            assert_eq!(why.held_by("sections full of valid blocks"), full - 2);
         });
     }
 
@@ -214,7 +209,7 @@ mod tests {
             assert_eq!(unnamed.err(), Some(Errno::ENOSPC));
             let why = last(&fs);
             assert_eq!((why.limit, why.free), (ORPHANS, 0));
-            assert_eq!(held(&why, "removed files that are open"), why.total);
+            assert_eq!(why.held_by("removed files that are open"), why.total);
             assert_eq!(core.checkpoint(false).await, Ok(()), "they fit");
         });
     }
@@ -264,8 +259,8 @@ mod tests {
             assert_eq!(taken.await, Errno::ENOSPC);
             let why = last(&fs);
             assert_eq!((why.limit, why.free), (NUMBERS, 0));
-            assert_eq!(held(&why, "inodes"), 1);
-            assert_eq!(held(&why, "what the format reserves"), 3);
+            assert_eq!(why.held_by("inodes"), 1);
+            assert_eq!(why.held_by("what the format reserves"), 3);
         });
     }
 }

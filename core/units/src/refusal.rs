@@ -91,6 +91,13 @@ impl NoSpace {
         self.held(who, amount)
     }
 
+    /// How much `who` is known to hold.
+    #[must_use]
+    pub fn held_by(&self, who: &str) -> u64 {
+        let mut holders = self.held_by.iter();
+        holders.find(|h| h.who == who).map_or(0, |h| h.amount)
+    }
+
     /// How much is not free and not known to be held by anybody.
     fn unnamed(&self) -> u64 {
         let held: u64 = self.held_by.iter().map(|holder| holder.amount).sum();

@@ -29,11 +29,6 @@ fn last(vfs: &Vfs<Fs>) -> NoSpace {
     why
 }
 
-fn held(why: &NoSpace, who: &str) -> u64 {
-    let mut holders = why.held_by.iter();
-    holders.find(|h| h.who == who).map_or(0, |h| h.amount)
-}
-
 fn times(vfs: &Vfs<Fs>) -> Vec<(&'static str, u64)> {
     let refusals = vfs.body().refusals();
     let met = refusals.met().iter();
@@ -89,9 +84,9 @@ fn blocks_and_what_is_kept_for_whom() {
         let why = last(vfs);
         assert_eq!((why.limit, why.total), ("blocks", BLOCKS));
         assert_eq!(why.reserve, SLACK + RESERVED);
-        assert_eq!(held(&why, "the journal"), JOURNAL);
+        assert_eq!(why.held_by("the journal"), JOURNAL);
         // Nothing has been written back yet.
-        assert!(held(&why, "pages that are not written back") > filled - 16);
+        assert!(why.held_by("pages that are not written back") > filled - 16);
         let first = vfs.body().refusals().met()[0].first_at;
         assert!(begin < first && first <= sim.now());
         vfs.sync().await.unwrap();
@@ -105,9 +100,9 @@ fn blocks_and_what_is_kept_for_whom() {
         assert_eq!(user.mkdir(b"/d", 0o700).await, Err(Errno::ENOSPC));
         let why = last(vfs);
         assert_eq!((why.asked, why.reserve), (1, SLACK + RESERVED));
-        assert!(held(&why, "files and directories") >= filled);
+        assert!(why.held_by("files and directories") >= filled);
         let (metadata, stat) = ("bitmaps, inode tables and superblocks", vfs.statfs().await);
-        assert_eq!(held(&why, metadata), BLOCKS - stat.unwrap().blocks);
+        assert_eq!(why.held_by(metadata), BLOCKS - stat.unwrap().blocks);
         fill(&root, b"/root").await;
         assert_eq!(times(vfs)[0].0, "blocks");
         assert_eq!(times(vfs)[1], ("bytes of a block of attributes", 1));
@@ -134,7 +129,7 @@ fn inodes() {
         assert_eq!((why.limit, why.asked, why.free), ("inodes", 1, 0));
         assert_eq!(why.total, vfs.statfs().await.unwrap().files);
         // The root, lost+found, and three.
-        assert_eq!(held(&why, "directories"), 5);
+        assert_eq!(why.held_by("directories"), 5);
         assert_eq!(times(vfs), [("inodes", 1)]);
     });
 }

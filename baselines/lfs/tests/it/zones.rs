@@ -6,7 +6,7 @@ use lfs::{Image, LfsFs, MkfsOptions, MountOptions, Recovery, Zoned};
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
 use ssd::{ZoneLimits, ZoneState};
-use units::{Bytes, NoSpace};
+use units::Bytes;
 use vfs::{Access, Body, Clock, Compute, Errno, OpenFlags, Process, Source, Vfs};
 
 type Fs = LfsFs<Zoned<RamZones>>;
@@ -194,11 +194,6 @@ async fn fill(process: &Process<Fs>) -> u64 {
     unreachable!("it is full at some time")
 }
 
-fn held(why: &NoSpace, who: &str) -> u64 {
-    let mut holders = why.held_by.iter();
-    holders.find(|h| h.who == who).map_or(0, |h| h.amount)
-}
-
 #[test]
 fn zones_that_have_failed_are_not_chosen_and_are_named_where_space_runs_out() {
     let port = on(made(), |sim, port| async move {
@@ -214,7 +209,7 @@ fn zones_that_have_failed_are_not_chosen_and_are_named_where_space_runs_out() {
         assert!((12 * 512..13 * 512).contains(&(before - after)));
         assert!(fill(&process).await > 20);
         let why = vfs.body().refusals().last().cloned().expect("it is full");
-        assert_eq!(held(&why, "zones that have failed"), 12 * 512, "{why}");
+        assert_eq!(why.held_by("zones that have failed"), 12 * 512, "{why}");
         for number in 0..10 {
             let path = format!("/fill{number}");
             process.unlink(path.as_bytes()).await.unwrap();
@@ -231,7 +226,7 @@ fn zones_that_have_failed_are_not_chosen_and_are_named_where_space_runs_out() {
         assert!(holds(&process, b"/first", 7).await && holds(&process, b"/last", 9).await);
         fill(&process).await;
         let why = vfs.body().refusals().last().cloned().expect("it is full");
-        assert_eq!(held(&why, "zones that have failed"), 12 * 512, "{why}");
+        assert_eq!(why.held_by("zones that have failed"), 12 * 512, "{why}");
         process.exit().await;
         vfs.unmount().await.unwrap();
     });

@@ -65,11 +65,6 @@ async fn last_refusal(vfs: &Vfs<Fs>) -> NoSpace {
     refusals.last().cloned().expect("a limit was met")
 }
 
-fn held(why: &NoSpace, who: &str) -> u64 {
-    let mut holders = why.held_by.iter();
-    holders.find(|h| h.who == who).map_or(0, |h| h.amount)
-}
-
 #[test]
 fn zones_of_metadata_that_fail_are_left_until_none_is_left() {
     let port = on(ram_made(), |sim, port| async move {
@@ -104,7 +99,7 @@ fn zones_of_metadata_that_fail_are_left_until_none_is_left() {
         let expected = ("free zones of metadata", all as u64);
         assert_eq!((why.limit, why.total), expected);
         assert_eq!(
-            held(&why, "zones that have failed"),
+            why.held_by("zones that have failed"),
             all as u64 - 1,
             "{why}"
         );
@@ -143,7 +138,7 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
         assert!(number > 50, "{number} rounds");
         let why = last_refusal(&vfs).await;
         assert_eq!(why.limit, "zones of checkpoints");
-        assert_eq!(held(&why, "zones that have failed"), 1, "{why}");
+        assert_eq!(why.held_by("zones that have failed"), 1, "{why}");
     });
     assert_eq!(persimmon::check(&AtRest(&rested(&port))), [""; 0]);
 }
