@@ -226,6 +226,9 @@ impl Body for MemFs {
     }
 
     async fn truncate(&self, inode: &Node, old: u64) -> Result<()> {
+        if let Some(errno) = self.broken.get() {
+            return Err(errno);
+        }
         let size = inode.attr.get().size;
         let first = size.div_ceil(PAGE);
         inode.private.data.borrow_mut().split_off(&first);

@@ -136,7 +136,7 @@ impl MemFs {
         Self { dax: true, ..self }
     }
 
-    /// Lets every write of pages fail with `errno`, or none.
+    /// Lets every write of pages and every change of a size fail with `errno`, or none.
     pub fn break_writes(&self, errno: Option<Errno>) {
         self.broken.set(errno);
     }

@@ -309,3 +309,21 @@ fn a_medium_in_place_is_read_and_written_as_asked() {
     assert_eq!(vfs.body().take_reads(), [], "and none was loaded");
     vfs.check();
 }
+
+#[test]
+fn a_file_that_could_not_grow_has_not_grown() {
+    with_root(|process| async move {
+        let fd = make(&process, "/a").await;
+        fill(&process, fd, 0, 100).await;
+        process.fsync(fd).await.unwrap();
+        let before = process.fstat(fd).await.unwrap();
+        process.vfs().body().break_writes(Some(Errno::ENOSPC));
+        // Twice: the second one is not told that nothing is to be done.
+        for _ in 0..2 {
+            assert_eq!(errno(process.ftruncate(fd, 5_000).await), Errno::ENOSPC);
+            assert_eq!(process.fstat(fd).await.unwrap(), before);
+        }
+        process.vfs().body().break_writes(None);
+        assert_eq!(process.ftruncate(fd, 5_000).await, Ok(()));
+    });
+}
