@@ -165,16 +165,35 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
+    /// Accounts for the first page, which is dirty, as a block, and drops what the inode
+    /// has of it. The block that was promised becomes this one: between the two nobody
+    /// else may take it, or the page could not be written back.
+    fn leave_inode(&self, file: &File) -> Result<()> {
+        self.unpromise(file);
+        self.take_block()?;
+        let buf = &file.private.buf;
+        buf.edit(|bytes| {
+            node::drop_inline(bytes);
+            node::set_addr(bytes, 0, NEW_ADDR);
+        });
+        self.soil(buf);
+        self.add_blocks(buf, 1);
+        Ok(())
+    }
+
     /// Moves contents from the inode into a block.
     async fn outgrow_inode(&self, file: &File) -> Result<()> {
-        self.unpromise(file);
         let buf = &file.private.buf;
         let page = Self::inline_page(buf);
         if page.iter().all(|&byte| byte == 0) {
+            if file.private.promised.get() {
+                return self.leave_inode(file);
+            }
             buf.edit(node::drop_inline);
             self.soil(buf);
             return Ok(());
         }
+        self.unpromise(file);
         self.take_block()?;
         let dirty = page_of(0, page);
         let place = [(Rc::clone(buf), 0, &dirty)];
@@ -283,10 +302,7 @@ impl<P: Persist> Core<P> {
     async fn write_blocks(&self, file: &File, pages: &[&DirtyPage]) -> Result<()> {
         if Self::is_inline(file) {
             if pages[0].index == 0 {
-                // What the inode has of this page is about to be older.
-                self.unpromise(file);
-                file.private.buf.edit(node::drop_inline);
-                self.soil(&file.private.buf);
+                self.leave_inode(file)?;
             } else {
                 self.outgrow_inode(file).await?;
             }

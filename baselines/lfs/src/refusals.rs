@@ -126,7 +126,8 @@ mod tests {
     use sim::Kernel;
     use units::Bytes;
     use vfs::{
-        Access, Clock, Compute, FileKind, NewInode, OpenFlags, Process, RenameFlags, Timestamp, Vfs,
+        Access, Clock, Compute, FileKind, NewInode, OpenFlags, Process, RenameFlags, Source,
+        Timestamp, Vfs,
     };
 
     type Fs = LfsFs<InPlace<RamDisk>>;
@@ -241,6 +242,30 @@ mod tests {
             // With room for one more, it goes.
             vfs.body().core.orphans.borrow_mut().pop_first();
             assert_eq!(process.unlink(b"/held").await, Ok(()));
+        });
+    }
+
+    /// What a write has answered for can be written back, whatever is refused after it.
+    #[test]
+    fn a_file_that_grows_out_of_its_inode_keeps_the_block_that_it_was_promised() {
+        on_new(|fs| async move {
+            let (sim, clock, compute) =
+                (fs.core.sim.clone(), Clock::default(), Compute::unlimited());
+            let vfs = Vfs::mount(&sim, fs, vfs::model::cache(false), clock, compute);
+            let process = Process::new(&vfs, Access::root());
+            let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+            let file = process.open(b"/first", flags, 0o600).await.unwrap();
+            let page = Source::Fill {
+                pattern: 7,
+                len: 4_096,
+            };
+            assert_eq!(process.pwrite(file, 0, page).await, Ok(4_096));
+            let core = &vfs.body().core;
+            while core.take_block().is_ok() {}
+            let grown = process.pwrite(file, 4_096, page).await;
+            assert_eq!(grown, Err(Errno::ENOSPC));
+            assert_eq!(core.take_block(), Err(Errno::ENOSPC), "it has its own");
+            assert_eq!(process.fsync(file).await, Ok(()));
         });
     }
 
