@@ -231,6 +231,7 @@ impl<B: Body> Core<B> {
     async fn set_size(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
         let old = node.size();
         if size < old && !self.body.is_dax() {
+            self.write_before_cut(node, size / PAGE).await;
             self.cut_page(node, size).await?;
         } else if size > old {
             self.seal_end(node).await?;

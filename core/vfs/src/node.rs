@@ -42,6 +42,8 @@ pub(crate) struct Node<P> {
     /// A page was loaded or written back.
     pub(crate) changed: Signal,
     pub(crate) failures: Failures,
+    /// How many calls are making it durable.
+    pub(crate) forces: Cell<u32>,
     /// References of callers outside.
     pub(crate) lookups: Cell<u64>,
     pub(crate) opens: Cell<u32>,
@@ -73,6 +75,7 @@ impl<P> Node<P> {
             loading: Cell::new(0),
             changed: Signal::default(),
             failures: Failures::default(),
+            forces: Cell::new(0),
             lookups: Cell::new(0),
             opens: Cell::new(0),
             queued: Cell::new(0),

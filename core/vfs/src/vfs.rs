@@ -73,6 +73,8 @@ pub(crate) struct Core<B: Body> {
     pub(crate) progress: Signal,
     /// Write-back of any file failed.
     pub(crate) failures: Failures,
+    /// How many calls are making everything durable.
+    pub(crate) forces: Cell<u32>,
     pub(crate) files: RefCell<Vec<Slot<B>>>,
     pub(crate) free_files: RefCell<Vec<u32>>,
     /// Held while a directory moves to another one.
@@ -116,6 +118,7 @@ impl<B: Body> Vfs<B> {
             flusher: crate::writeback::Flusher::default(),
             progress: Signal::default(),
             failures: Failures::default(),
+            forces: Cell::new(0),
             files: RefCell::default(),
             free_files: RefCell::default(),
             moves: RwLock::new(sim),

@@ -52,6 +52,22 @@ impl Flusher {
     }
 }
 
+/// A call that makes something durable, and is counted while it does.
+struct Forcing<'a>(&'a Cell<u32>);
+
+impl<'a> Forcing<'a> {
+    fn new(count: &'a Cell<u32>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Forcing<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 /// A batch of pages on their way.
 struct Batch {
     number: u64,
@@ -338,6 +354,15 @@ impl<B: Body> Core<B> {
         self.progress.notify(&self.sim);
     }
 
+    /// Writes back what is to be cut off from page `first` on, if somebody is making the
+    /// file durable who has not come to it yet. He would find nothing to write, and what
+    /// is on the medium until the cut is there would be older than what he was promised.
+    pub(crate) async fn write_before_cut(&self, node: &NodeOf<B>, first: u64) {
+        if node.forces.get() > 0 || self.forces.get() > 0 {
+            self.write_back(node, first..u64::MAX, true).await;
+        }
+    }
+
     /// Makes bytes durable, and what leads to them.
     pub(crate) async fn force(
         &self,
@@ -351,6 +376,7 @@ impl<B: Body> Core<B> {
             range: range.clone(),
             data_only,
         });
+        let _forcing = Forcing::new(&node.forces);
         let end = match range.end {
             u64::MAX => u64::MAX,
             end => end.div_ceil(PAGE),
@@ -375,6 +401,7 @@ impl<B: Body> Core<B> {
     }
 
     async fn force_all(&self) -> Result<()> {
+        let _forcing = Forcing::new(&self.forces);
         let dirty: Vec<Ino> = self
             .dirty_nodes
             .borrow()

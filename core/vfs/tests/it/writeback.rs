@@ -1,7 +1,7 @@
 //! When dirty pages go to the medium, and what a write meanwhile does.
 
 use crate::bench::{cache, errno, fill, make, mount, slow};
-use sim::Kernel;
+use sim::{Kernel, join};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{Bytes, Ns};
@@ -359,4 +359,45 @@ fn a_force_waits_for_what_others_took_meanwhile() {
             force.await;
         }
     });
+}
+
+/// Were it dropped, the medium would show what was there before the write that was to be
+/// made durable, until the cut itself is durable.
+#[test]
+fn what_is_being_made_durable_is_written_before_it_is_cut_off() {
+    let config = CacheConfig {
+        batch: 1,
+        ..cache(64)
+    };
+    for whole in [false, true] {
+        let scene = Scene::new(config);
+        let vfs = scene.vfs.clone();
+        scene.run(move |process| async move {
+            let fd = make(&process, "/a").await;
+            fill(&process, fd, 0, 3 * PAGE).await;
+            let force = async {
+                match whole {
+                    true => vfs.sync().await,
+                    false => process.fsync(fd).await,
+                }
+            };
+            let cut = async {
+                vfs.sim().sleep(Ns::us(50)).await;
+                process.ftruncate(fd, PAGE).await
+            };
+            assert_eq!(join(force, cut).await, (Ok(()), Ok(())));
+        });
+        assert_eq!(scene.written(), 3, "whole: {whole}");
+    }
+}
+
+#[test]
+fn nothing_is_written_for_a_cut_that_nobody_waits_for() {
+    let scene = Scene::new(cache(64));
+    scene.run(|process| async move {
+        let fd = make(&process, "/a").await;
+        fill(&process, fd, 0, 3 * PAGE).await;
+        assert_eq!(process.ftruncate(fd, PAGE).await, Ok(()));
+    });
+    assert_eq!(scene.written(), 0);
 }
