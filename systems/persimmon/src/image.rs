@@ -5,8 +5,9 @@ use crate::format::blank;
 use crate::layout::Layout;
 use crate::map::Map;
 use crate::recover::{Medium, OpenError, find};
+use host::ZonesAtRest;
 use lfs::{Block, Geometry, Image};
-use ssd::ZoneLimits;
+use ssd::{ZoneLimits, ZoneState};
 use std::cell::RefCell;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -19,6 +20,21 @@ pub trait Zones: Image {
 
     /// Blocks of a zone that are written.
     fn written(&self, zone: u32) -> u32;
+}
+
+impl Zones for ZonesAtRest {
+    fn limits(&self) -> ZoneLimits {
+        self.limits
+    }
+
+    fn written(&self, zone: u32) -> u32 {
+        let zone = self.zones.get(zone as usize);
+        zone.map_or(0, |zone| match zone.state {
+            // As a drive has it, which does not tell any more.
+            ZoneState::ReadOnly => u32::MAX,
+            _ => zone.payloads.len() as u32,
+        })
+    }
 }
 
 struct AtRest<'a, I: ?Sized>(&'a I);

@@ -2,7 +2,7 @@
 
 use crate::bench::eager;
 use host::{RamZones, ZonedPort, ZonesAtRest};
-use lfs::{Image, LfsFs, MkfsOptions, MountOptions, Recovery, Zoned};
+use lfs::{LfsFs, MkfsOptions, MountOptions, Recovery, Zoned};
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
 use ssd::{ZoneLimits, ZoneState};
@@ -30,23 +30,6 @@ fn limits() -> ZoneLimits {
     }
 }
 
-/// Zones at rest.
-struct AtRest<'a>(&'a ZonesAtRest);
-
-impl Image for AtRest<'_> {
-    fn blocks(&self) -> u64 {
-        lfs::packing(self.0.limits).sectors() / 8
-    }
-
-    fn read(&self, block: u64, out: &mut lfs::Block) -> bool {
-        if block >= self.blocks() {
-            return false;
-        }
-        let (_, sector) = lfs::packing(self.0.limits).place(block * 8);
-        self.0.payload(sector).copy_to(0, out)
-    }
-}
-
 /// Runs `work` on these zones, and gives them.
 fn on<W: Future<Output = ()>>(
     at_rest: ZonesAtRest,
@@ -60,18 +43,13 @@ fn on<W: Future<Output = ()>>(
     kept
 }
 
-/// What is there if the power goes when nothing is under way, with all that was written.
-fn rested(port: &RamZones) -> ZonesAtRest {
-    port.after_cut(&mut Seed(0).stream("rest"), |_, _, behind| behind)
-}
-
 /// Zones with an empty file system.
 fn made() -> ZonesAtRest {
     let port = on(ZonesAtRest::new(limits()), async |sim, port| {
         let made = lfs::format_zones(&sim, &port, &MkfsOptions::new(0)).await;
         made.expect("there is room");
     });
-    rested(&port)
+    port.at_rest()
 }
 
 async fn mounted(sim: &Sim, port: &RamZones) -> (Vfs<Fs>, Recovery) {
@@ -113,12 +91,13 @@ fn root(vfs: &Vfs<Fs>) -> Process<Fs> {
 /// has to be found after the next cut.
 #[test]
 fn what_is_forced_after_a_cut_is_found_after_the_next_one() {
-    let base = rested(&on(made(), async |sim, port| {
+    let base = on(made(), async |sim, port| {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
         make(&process, b"/old", 1, false).await;
         process.sync().await.unwrap();
-    }));
+    })
+    .at_rest();
     let kernel = Kernel::new();
     let (sim, port) = (kernel.sim(), RamZones::holding(&kernel.sim(), base));
     let kept = port.clone();
@@ -148,7 +127,7 @@ fn what_is_forced_after_a_cut_is_found_after_the_next_one() {
             process.exit().await;
             vfs.unmount().await.unwrap();
         });
-        assert_eq!(lfs::check(&AtRest(&rested(&again))), []);
+        assert_eq!(lfs::check(&again.at_rest()), []);
     }
     println!("{moved} mounts made a checkpoint");
     assert!(moved > 3);
@@ -218,8 +197,8 @@ fn zones_that_have_failed_are_not_chosen_and_are_named_where_space_runs_out() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    let left = rested(&port);
-    assert_eq!(lfs::check(&AtRest(&left)), []);
+    let left = port.at_rest();
+    assert_eq!(lfs::check(&left), []);
     on(left, |sim, port| async move {
         let (vfs, _) = mounted(&sim, &port).await;
         let process = root(&vfs);
@@ -265,7 +244,7 @@ fn logs_leave_zones_that_fail_and_what_is_forced_then_is_found() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
+    assert_eq!(lfs::check(&port.at_rest()), []);
 }
 
 /// Zones that are full fail: what is in them is read while it can be, and freed without a
@@ -294,7 +273,7 @@ fn what_is_in_zones_that_have_failed_is_read_and_removed() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
+    assert_eq!(lfs::check(&port.at_rest()), []);
 }
 
 /// A zone fails while files have all that they may have: then they have more than is left,
@@ -322,7 +301,7 @@ fn a_full_file_system_that_loses_a_zone_is_recovered() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    assert_eq!(lfs::check(&AtRest(&rested(&port))), []);
+    assert_eq!(lfs::check(&port.at_rest()), []);
 }
 
 /// What was forced lies in zones that can only be read: a file system that is made anew, with
@@ -368,7 +347,7 @@ fn a_zone_that_goes_offline_takes_only_what_is_in_it() {
     });
     let open = in_state(&port, ZoneState::is_active);
     assert!(open.len() > 3, "{open:?}");
-    let (left, mut some) = (rested(&port), 0);
+    let (left, mut some) = (port.at_rest(), 0);
     for &zone in &open {
         let found = std::rc::Rc::new(std::cell::Cell::new(0));
         let (left, count) = (left.clone(), found.clone());
@@ -404,7 +383,7 @@ fn a_mount_without_a_zone_for_its_logs_says_why() {
         let (vfs, _) = mounted(&sim, &port).await;
         make(&root(&vfs), b"/first", 1, true).await;
     });
-    on(rested(&port), |sim, port| async move {
+    on(port.at_rest(), |sim, port| async move {
         let all = in_state(&port, |_| true);
         all.iter()
             .for_each(|&zone| port.fail(zone, ZoneState::ReadOnly));

@@ -14,7 +14,7 @@ use crate::ledger::Who;
 use crate::port::BlockPort;
 use crate::zoned::ZonedPort;
 use nand::{Payload, UNIT};
-use sim::{Rng, Sim};
+use sim::{Rng, Seed, Sim};
 use ssd::{
     Content, OpenRoom, Room, Sink, ZoneAction, ZoneEvent, ZoneInfo, ZoneKind, ZoneLimits,
     ZoneState, ZoneStatus, ZoneUse, transition,
@@ -191,6 +191,13 @@ impl RamZones {
                 lost: false,
             })),
         }
+    }
+
+    /// What is there if the power goes when nothing is under way, with all that was written.
+    #[must_use]
+    pub fn at_rest(&self) -> ZonesAtRest {
+        let all = |_: &mut Rng, _, behind| behind;
+        self.after_cut(&mut Seed(0).stream("rest"), all)
     }
 
     /// What a power cut leaves: of each zone what is durable, and of the payloads behind
@@ -466,7 +473,7 @@ impl ZonedPort for RamZones {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::{Kernel, Seed};
+    use sim::Kernel;
 
     /// Six zones, two of them conventional, that hold seven payloads of eight.
     fn limits() -> ZoneLimits {

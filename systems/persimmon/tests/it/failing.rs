@@ -1,7 +1,7 @@
 //! Zones whose flash fails: those of files, of metadata, and of checkpoints.
 
 use crate::bench::{attached, config, made, mounted, root};
-use crate::memory::{AtRest, Fs, limits, on, ram_made, ram_mounted, rested};
+use crate::memory::{Fs, limits, on, ram_made, ram_mounted};
 use host::{RamZones, ZonedPort};
 use lfs::Image;
 use persimmon::MkfsOptions;
@@ -17,8 +17,8 @@ const CHECKPOINTS: std::ops::Range<u32> = 1..3;
 fn metadata() -> std::ops::Range<u32> {
     let made = ram_made();
     let mut block = [0; lfs::BLOCK];
-    assert!(AtRest(&made).read(0, &mut block));
-    let geometry = lfs::Geometry::decode(&block, AtRest(&made).blocks()).unwrap();
+    assert!(made.read(0, &mut block));
+    let geometry = lfs::Geometry::decode(&block, made.blocks()).unwrap();
     CHECKPOINTS.end..geometry.main() / geometry.section_blocks()
 }
 
@@ -105,7 +105,7 @@ fn zones_of_metadata_that_fail_are_left_until_none_is_left() {
         );
         assert!(number > 500, "{number} rounds");
     });
-    assert_eq!(persimmon::check(&AtRest(&rested(&port))), [""; 0]);
+    assert_eq!(persimmon::check(&port.at_rest()), [""; 0]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    let port = on(rested(&port), |sim, port| async move {
+    let port = on(port.at_rest(), |sim, port| async move {
         let vfs = ram_mounted(&sim, &port).await;
         let process = Process::new(&vfs, Access::root());
         assert!(is_of(&process, 19).await);
@@ -140,7 +140,7 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
         assert_eq!(why.limit, "zones of checkpoints");
         assert_eq!(why.held_by("zones that have failed"), 1, "{why}");
     });
-    assert_eq!(persimmon::check(&AtRest(&rested(&port))), [""; 0]);
+    assert_eq!(persimmon::check(&port.at_rest()), [""; 0]);
 }
 
 /// What is in zones that can only be read is of a file system that was here before, with the
@@ -194,7 +194,7 @@ fn zones_of_files_that_fail_are_not_chosen() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
-    assert_eq!(persimmon::check(&AtRest(&rested(&port))), [""; 0]);
+    assert_eq!(persimmon::check(&port.at_rest()), [""; 0]);
 }
 
 /// Removes one of a few files, and makes and forces it again.

@@ -1,7 +1,7 @@
 //! Zones in which somebody has changed fields who knows the format: sums are made to fit
 //! again, and numbers lead to places that there are.
 
-use crate::memory::{AtRest, ZONE_BLOCKS, limits, on, ram_made, ram_mounted, rested, served};
+use crate::memory::{ZONE_BLOCKS, limits, on, ram_made, ram_mounted, served};
 use bolero::TypeGenerator;
 use host::{RamZones, ZonesAtRest};
 use lfs::{BLOCK, Block, MountOptions};
@@ -149,7 +149,7 @@ fn images() -> &'static [Image; 2] {
             p.exit().await;
             vfs.unmount().await.unwrap();
         });
-        let left = rested(&left);
+        let left = left.at_rest();
         let kernel = Kernel::new();
         let (sim, port) = (kernel.sim(), RamZones::holding(&kernel.sim(), left.clone()));
         let kept = port.clone();
@@ -172,7 +172,7 @@ fn images() -> &'static [Image; 2] {
         for _ in 0..4_000 {
             kernel.step();
         }
-        [left, rested(&kept)].map(|zones| Image::of(&zones))
+        [left, kept.at_rest()].map(|zones| Image::of(&zones))
     })
 }
 
@@ -371,7 +371,7 @@ fn change(zones: &mut ZonesAtRest, (zone, at): Place, edit: impl FnOnce(&mut Blo
 const STEPS: u64 = 3_000_000;
 
 fn survive(zones: ZonesAtRest, options: Options) {
-    let _ = persimmon::check(&AtRest(&zones));
+    let _ = persimmon::check(&zones);
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let port = RamZones::holding(&sim, zones);

@@ -1,9 +1,9 @@
 //! Zones in memory, and Persimmon on them.
 
 use host::{RamZones, ZonesAtRest};
-use persimmon::{Appended, MkfsOptions, Zones};
-use sim::{Kernel, Seed, Sim};
-use ssd::{ZoneLimits, ZoneState};
+use persimmon::{Appended, MkfsOptions};
+use sim::{Kernel, Sim};
+use ssd::ZoneLimits;
 use vfs::{Clock, Compute, Vfs};
 
 pub(crate) type Fs = lfs::LfsFs<Appended<RamZones>>;
@@ -37,18 +37,13 @@ pub(crate) fn on<W: Future<Output = ()>>(
     kept
 }
 
-/// What is there once nothing is under way.
-pub(crate) fn rested(port: &RamZones) -> ZonesAtRest {
-    port.after_cut(&mut Seed(0).stream("rest"), |_, _, behind| behind)
-}
-
 /// Zones with an empty file system.
 pub(crate) fn ram_made() -> ZonesAtRest {
     let port = on(ZonesAtRest::new(limits()), async |sim, port| {
         let made = persimmon::format(&sim, &port, &MkfsOptions::default()).await;
         made.expect("there is room");
     });
-    rested(&port)
+    port.at_rest()
 }
 
 pub(crate) fn served(sim: &Sim, body: Fs) -> Vfs<Fs> {
@@ -61,36 +56,4 @@ pub(crate) async fn ram_mounted(sim: &Sim, port: &RamZones) -> Vfs<Fs> {
         .await
         .unwrap();
     served(sim, body)
-}
-
-/// Zones at rest.
-pub(crate) struct AtRest<'a>(pub(crate) &'a ZonesAtRest);
-
-impl lfs::Image for AtRest<'_> {
-    fn blocks(&self) -> u64 {
-        lfs::packing(self.0.limits).sectors() / 8
-    }
-
-    fn read(&self, block: u64, out: &mut lfs::Block) -> bool {
-        if block >= self.blocks() {
-            return false;
-        }
-        let (_, sector) = lfs::packing(self.0.limits).place(block * 8);
-        self.0.payload(sector).copy_to(0, out)
-    }
-}
-
-impl Zones for AtRest<'_> {
-    fn limits(&self) -> ZoneLimits {
-        self.0.limits
-    }
-
-    fn written(&self, zone: u32) -> u32 {
-        let zone = self.0.zones.get(zone as usize);
-        zone.map_or(0, |zone| match zone.state {
-            // As a drive has it, which does not tell any more.
-            ZoneState::ReadOnly => ZONE_BLOCKS as u32,
-            _ => zone.payloads.len() as u32,
-        })
-    }
 }
