@@ -41,7 +41,7 @@ impl<P: Persist> Body for LfsFs<P> {
     }
 
     fn is_read_only(&self) -> bool {
-        self.core.failed.get()
+        self.core.ensure_sound().is_err()
     }
 
     fn root(&self) -> Ino {

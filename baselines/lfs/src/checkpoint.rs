@@ -170,6 +170,9 @@ impl<P: Persist> Core<P> {
 
     /// Makes a file durable.
     pub(crate) async fn force(&self, file: &File) -> Result<()> {
+        if self.settings.read_only {
+            return Ok(());
+        }
         self.ensure_sound()?;
         if self.is_forced_whole(file) {
             return self.force_all().await;
@@ -202,6 +205,9 @@ impl<P: Persist> Core<P> {
 
     /// Makes everything durable that has changed before.
     pub(crate) async fn force_all(&self) -> Result<()> {
+        if self.settings.read_only {
+            return Ok(());
+        }
         let wanted = self.changes.get();
         self.make_room().await?;
         let _alone = self.alone().await;
@@ -215,6 +221,9 @@ impl<P: Persist> Core<P> {
 
     /// Leaves the medium as an unmount does.
     pub(crate) async fn leave(&self) -> Result<()> {
+        if self.settings.read_only {
+            return Ok(());
+        }
         self.make_room().await?;
         let _alone = self.alone().await;
         self.ensure_sound()?;

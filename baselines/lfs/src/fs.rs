@@ -32,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) interval: Ns,
     pub(crate) cleaning: Ns,
     pub(crate) discard: bool,
+    pub(crate) read_only: bool,
 }
 
 /// What a checkpoint counts.
@@ -230,7 +231,7 @@ impl<P: Persist> Core<P> {
 
     /// Whether anything can still be written.
     pub(crate) fn ensure_sound(&self) -> Result<()> {
-        if self.failed.get() {
+        if self.failed.get() || self.settings.read_only {
             return Err(Errno::EROFS);
         }
         Ok(())

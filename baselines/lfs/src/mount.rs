@@ -41,6 +41,9 @@ pub struct MountOptions {
     /// How long cleaning in the background waits at least for the next section: 30 s in
     /// Linux; twice that while others make changes, or little is gained.
     pub cleaning: Ns,
+    /// Whether nothing is written, whatever has to be recovered: that is done in memory, so
+    /// that a medium which takes no more writes can be read.
+    pub read_only: bool,
 }
 
 impl Default for MountOptions {
@@ -52,6 +55,7 @@ impl Default for MountOptions {
             origin: Origin(0),
             interval: Ns::secs(60),
             cleaning: Ns::secs(30),
+            read_only: false,
         }
     }
 }
@@ -79,7 +83,7 @@ pub enum MountError {
     #[error("the checkpoint leads to damaged {0}")]
     Damaged(&'static str),
     /// There is no room for what has to be written to go on from there.
-    #[error("there is no room for what recovery writes: {0}")]
+    #[error("there is no room for what recovery writes, but it can be mounted read-only: {0}")]
     NoSpace(NoSpace),
     /// It could not be read, or not be recovered.
     #[error("the file system could not be read or recovered: {0}")]
@@ -262,6 +266,7 @@ pub async fn mount_with<S: Persist>(
                 interval: options.interval,
                 cleaning: options.cleaning,
                 discard: options.discard,
+                read_only: options.read_only,
             },
             counts: counts(&head),
             orphans: pack.orphans.into_iter().collect(),
@@ -314,6 +319,14 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
     core.recovering.set(true);
     // Recovery may delete what the chain leads to only once all of that is held.
     let rolled = core.roll_forward().await?;
+    if core.settings.read_only {
+        core.recovering.set(false);
+        return Ok(Recovery {
+            files: rolled.files,
+            nodes: rolled.nodes,
+            orphans: 0,
+        });
+    }
     let left = core.settle(&rolled.torn).await?;
     let orphans = core.free_orphans().await?;
     let is_torn = !rolled.torn.is_empty();

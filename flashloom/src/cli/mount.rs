@@ -38,7 +38,8 @@ pub(crate) struct Mount {
     /// The directory to mount on, until it is unmounted
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
-    /// How to mount it, as `mount` takes it: ro, nosuid, nodev, noexec, noatime,
+    /// How to mount it, as `mount` takes it: ro (which f2fs and persimmon take as writing
+    /// nothing at all, not even what they recover), nosuid, nodev, noexec, noatime,
     /// strictatime, nodiratime and their opposites; for zonefs also explicit-open and
     /// errors=remount-ro, zone-ro, zone-offline or repair
     #[arg(short, long, value_name = "LIST", default_value = "rw")]
@@ -129,7 +130,11 @@ impl Mount {
             let kind = self.kind.name();
             return Err(Failure::new(format!("{kind} has no option {word}")));
         }
-        let mounted = hosts::visit(self.kind.name(), &switches, Behaviour::default(), on);
+        let behaviour = Behaviour {
+            read_only: self.options.all.read_only,
+            ..Behaviour::default()
+        };
+        let mounted = hosts::visit(self.kind.name(), &switches, behaviour, on);
         mounted.unwrap_or_else(|| Err(Failure::new("there is no such file system")))
     }
 

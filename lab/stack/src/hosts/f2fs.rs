@@ -52,6 +52,7 @@ pub(super) fn body(switches: &[String], behaviour: Behaviour) -> MountOptions {
         origin: FILE_SYSTEM,
         interval: behaviour.commit_interval.unwrap_or(usual.interval),
         cleaning: behaviour.cleaning_interval.unwrap_or(usual.cleaning),
+        read_only: behaviour.read_only,
     }
 }
 

@@ -174,6 +174,10 @@ pub struct Behaviour {
     /// How long cleaning in the background waits at least for the next section, of a file
     /// system that is laid out as a log; none for that of Linux.
     pub cleaning_interval: Option<Ns>,
+    /// Whether a file system that is laid out as a log writes nothing at all; no part of a
+    /// plan.
+    #[serde(skip)]
+    pub read_only: bool,
 }
 
 /// Something that is done with a host, whichever it is.

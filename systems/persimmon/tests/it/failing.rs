@@ -1,12 +1,14 @@
 //! Zones whose flash fails: those of files, of metadata, and of checkpoints.
 
 use crate::bench::{attached, config, made, mounted, root};
-use crate::memory::{Fs, limits, on, ram_made, ram_mounted};
-use host::{RamZones, ZonedPort};
+use crate::memory::{Fs, limits, on, ram_made, ram_mounted, served};
+use host::{RamZones, ZonedPort, ZonesAtRest};
 use lfs::Image;
 use persimmon::MkfsOptions;
 use sim::{Kernel, Seed};
 use ssd::{Drive, ZoneState};
+use std::cell::Cell;
+use std::rc::Rc;
 use units::NoSpace;
 use vfs::{Access, Body, Errno, OpenFlags, Process, Result, Source, Vfs};
 
@@ -127,12 +129,15 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
+    let last = Rc::new(Cell::new(19));
+    let newest = Rc::clone(&last);
     let port = on(port.at_rest(), |sim, port| async move {
         let vfs = ram_mounted(&sim, &port).await;
         let process = Process::new(&vfs, Access::root());
         assert!(is_of(&process, 19).await);
         let mut number = 20;
         while round(&process, number).await.is_ok() {
+            newest.set(number);
             number += 1;
         }
         assert!(number > 50, "{number} rounds");
@@ -141,6 +146,34 @@ fn a_zone_of_checkpoints_that_fails_is_left_and_the_other_one_filled() {
         assert_eq!(why.held_by("zones that have failed"), 1, "{why}");
     });
     assert_eq!(persimmon::check(&port.at_rest()), [""; 0]);
+    can_be_read_only(port.at_rest(), last.get());
+}
+
+/// What was forced can be read where no mount could write what it recovers, and nothing is
+/// written.
+fn can_be_read_only(zones: ZonesAtRest, newest: u64) {
+    let port = on(zones, |sim, port| async move {
+        let refused = persimmon::mount(&sim, &port, crate::bench::options()).await;
+        let refused = refused.err().expect("there is no room").to_string();
+        assert!(refused.contains("can be mounted read-only"), "{refused}");
+    });
+    let before = port.at_rest();
+    on(before.clone(), move |sim, port| async move {
+        let mut options = crate::bench::options();
+        options.body.read_only = true;
+        let (body, _) = persimmon::mount(&sim, &port, options).await.unwrap();
+        let vfs = served(&sim, body);
+        let process = Process::new(&vfs, Access::root());
+        assert!(is_of(&process, newest).await);
+        assert_eq!(process.unlink(b"/0").await, Err(Errno::EROFS));
+        assert_eq!(process.sync().await, Ok(()));
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+        let after = port.at_rest();
+        for (before, after) in before.zones.iter().zip(&after.zones) {
+            assert!(before.payloads == after.payloads, "nothing is written");
+        }
+    });
 }
 
 /// What is in zones that can only be read is of a file system that was here before, with the
