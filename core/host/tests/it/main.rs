@@ -3,6 +3,7 @@
 mod bytes;
 mod cuts;
 mod latency;
+mod pm;
 mod raw;
 mod resources;
 mod waits;
