@@ -72,6 +72,9 @@ pub trait RawPort: Clone + 'static {
     /// sends of its own accord: nobody waits for them.
     fn notices(&self) -> Vec<ChunkNotice>;
 
+    /// What a block holds, at once and without cost; none if it cannot be read. For oracles.
+    fn peek(&self, at: Ppa) -> Option<RawBlock>;
+
     /// Keeps the core of the current task busy for `span`.
     fn compute(&self, span: Ns) -> Computing;
 }
@@ -204,6 +207,10 @@ impl RawPort for RawDevice {
 
     fn notices(&self) -> Vec<ChunkNotice> {
         self.chunks.take_notices()
+    }
+
+    fn peek(&self, at: Ppa) -> Option<RawBlock> {
+        self.chunks.peek(at)
     }
 
     fn compute(&self, span: Ns) -> Computing {

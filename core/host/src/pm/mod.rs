@@ -193,7 +193,12 @@ impl Pm {
             .await;
     }
 
-    fn put(&self, at: u64, bytes: &[u8]) {
+    /// The same at once, for what has to change at one instant; it costs nothing but the
+    /// flush that makes it last.
+    ///
+    /// # Panics
+    /// Past the end.
+    pub fn put(&self, at: u64, bytes: &[u8]) {
         let state = &mut *self.shared.state.borrow_mut();
         let end = at + bytes.len() as u64;
         assert!(end <= state.media.bytes(), "there are fewer bytes");
@@ -328,9 +333,8 @@ impl Pm {
         match &self.shared.host {
             _ if span == Ns::ZERO => {}
             Some(host) => {
-                host.occupy(host.current(), span)
-                    .over(&self.shared.sim)
-                    .await
+                let busy = host.occupy(host.current(), span);
+                busy.over(&self.shared.sim).await;
             }
             None => self.shared.sim.sleep(span).await,
         }

@@ -1,0 +1,156 @@
+//! What is newer than the table: versions that wait or are being written.
+//!
+//! Invariants: of a sector at most one version waits, which is the newest; versions that are
+//! on their way to flash end in any order, and one that ends behind a newer one changes
+//! nothing. A deallocation is a version without contents that is on its way from the start.
+
+use host::RawMark;
+use nand::Payload;
+use std::collections::BTreeMap;
+
+/// A version that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) number: u64,
+    pub(crate) payload: Payload,
+    pub(crate) mark: RawMark,
+}
+
+/// A version on its way.
+struct Flying {
+    number: u64,
+    /// The number of the oldest version that it stands for.
+    since: u64,
+    /// None for a deallocation.
+    payload: Option<Payload>,
+}
+
+/// What is newer than the table of one sector.
+#[derive(Default)]
+struct Newer {
+    /// With the number of the oldest version that it stands for.
+    waiting: Option<(u64, Waiting)>,
+    flying: Vec<Flying>,
+    /// The newest one that the table has.
+    applied: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Buffer {
+    sectors: BTreeMap<u32, Newer>,
+    /// Versions with contents, waiting or on their way.
+    held: u32,
+}
+
+impl Buffer {
+    /// Versions with contents in the buffer.
+    pub(crate) const fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// The number of the oldest version that is not durable.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let of = |newer: &Newer| {
+            let waiting = newer.waiting.iter().map(|(since, _)| *since);
+            waiting.chain(newer.flying.iter().map(|f| f.since)).min()
+        };
+        self.sectors.values().filter_map(of).min()
+    }
+
+    /// The newest version of a sector, if it is not that of the table: its contents, none if
+    /// it was deallocated.
+    pub(crate) fn newest(&self, sector: u32) -> Option<Option<&Payload>> {
+        let newer = self.sectors.get(&sector)?;
+        if let Some((_, waiting)) = &newer.waiting {
+            return Some(Some(&waiting.payload));
+        }
+        let newest = newer.flying.iter().max_by_key(|flying| flying.number)?;
+        (newest.number > newer.applied).then_some(newest.payload.as_ref())
+    }
+
+    /// Whether any version of a sector waits or is on its way.
+    pub(crate) fn has(&self, sector: u32) -> bool {
+        self.sectors.contains_key(&sector)
+    }
+
+    /// Takes in a version; whether the sector has to be queued for it.
+    pub(crate) fn write(&mut self, sector: u32, waiting: Waiting) -> bool {
+        let newer = self.sectors.entry(sector).or_default();
+        let before = newer.waiting.take();
+        let since = before.as_ref().map_or(waiting.number, |(since, _)| *since);
+        newer.waiting = Some((since, waiting));
+        self.held += u32::from(before.is_none());
+        before.is_none()
+    }
+
+    /// Deallocates a sector.
+    pub(crate) fn trim(&mut self, sector: u32, number: u64) {
+        let newer = self.sectors.entry(sector).or_default();
+        let before = newer.waiting.take();
+        self.held -= u32::from(before.is_some());
+        newer.flying.push(Flying {
+            number,
+            since: before.map_or(number, |(since, _)| since),
+            payload: None,
+        });
+    }
+
+    /// Sends the version that waits on its way; none if it was deallocated meanwhile.
+    pub(crate) fn issue(&mut self, sector: u32) -> Option<Waiting> {
+        let newer = self.sectors.get_mut(&sector)?;
+        let (since, waiting) = newer.waiting.take()?;
+        newer.flying.push(Flying {
+            number: waiting.number,
+            since,
+            payload: Some(waiting.payload.clone()),
+        });
+        Some(waiting)
+    }
+
+    /// A version is on flash; whether the table is to have it.
+    pub(crate) fn end(&mut self, sector: u32, number: u64) -> bool {
+        let Some(newer) = self.sectors.get_mut(&sector) else {
+            return false;
+        };
+        let flying = newer.flying.iter().any(|flying| flying.number == number);
+        let applies = flying && newer.applied < number;
+        if applies {
+            newer.applied = number;
+        }
+        applies
+    }
+
+    /// What a version has changed is durable.
+    pub(crate) fn settle(&mut self, sector: u32, number: u64) {
+        let Some(newer) = self.sectors.get_mut(&sector) else {
+            return;
+        };
+        let found = newer
+            .flying
+            .iter()
+            .position(|flying| flying.number == number);
+        let Some(found) = found else { return };
+        let ended = newer.flying.remove(found);
+        self.held -= u32::from(ended.payload.is_some());
+        if newer.flying.is_empty() && newer.waiting.is_none() {
+            self.sectors.remove(&sector);
+        }
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        let mut held = 0;
+        for (sector, newer) in &self.sectors {
+            let flying = newer.flying.iter();
+            held += flying.filter(|flying| flying.payload.is_some()).count() as u32;
+            held += u32::from(newer.waiting.is_some());
+            let idle = newer.flying.is_empty() && newer.waiting.is_none();
+            assert!(!idle, "sector {sector} has nothing newer");
+            if let Some((_, waiting)) = &newer.waiting {
+                let last = newer.flying.iter().map(|flying| flying.number).max();
+                assert!(last < Some(waiting.number), "sector {sector} goes back");
+            }
+        }
+        assert_eq!(held, self.held);
+    }
+}

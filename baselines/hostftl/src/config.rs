@@ -1,0 +1,67 @@
+//! What a mapping is made with, and why there is none.
+
+use crate::table::PmTable;
+use ssd::{RawError, VictimPolicy};
+use units::{Bytes, MIB, NoSpace};
+
+/// How a mapping works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FtlConfig {
+    /// Bytes that it gives to its user; the rest of the flash is spare.
+    pub capacity: Bytes,
+    /// Sectors of 4 KiB behind those, which its user may have for what nobody else sees.
+    pub hidden: u32,
+    /// Write buffer, in memory of the host.
+    pub buffer: Bytes,
+    /// Which line is cleaned next.
+    pub victim: VictimPolicy,
+    /// Free lines that only cleaning may take.
+    pub reserve: u32,
+    /// Free lines beyond the reserve below which lines are cleaned, and writes wait the
+    /// longer the fewer there are.
+    pub background: u32,
+}
+
+impl FtlConfig {
+    /// A mapping that gives `capacity`. Buffer, policy and free lines are those of the
+    /// generic drives, so that what differs between them is who holds the mapping.
+    #[must_use]
+    pub const fn new(capacity: Bytes) -> Self {
+        Self {
+            capacity,
+            hidden: 0,
+            buffer: Bytes(6 * MIB),
+            victim: VictimPolicy::Greedy,
+            reserve: 2,
+            background: 2,
+        }
+    }
+}
+
+/// Where the table is.
+#[derive(Clone)]
+pub enum Home {
+    /// In memory that the power takes; it is rebuilt from what lies beside the sectors.
+    Dram,
+    /// In persistent memory.
+    Pm(PmTable),
+}
+
+/// Why a mapping cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FtlError {
+    /// The flash is too small for what it is to hold.
+    #[error("too little flash for the mapping: {0}")]
+    Space(NoSpace),
+    /// The drive reads blocks only some writes later.
+    #[error(
+        "the drive reads a block only once {0} more are written, which this mapping does not wait for"
+    )]
+    Cached(u32),
+    /// The table makes no sense.
+    #[error("the table is damaged: {0}")]
+    Table(String),
+    /// The drive has refused something.
+    #[error(transparent)]
+    Drive(#[from] RawError),
+}

@@ -1,0 +1,201 @@
+//! The mapping as a block port.
+//!
+//! Invariant: a write of a part of a sector reads the rest of it, and no other such write of
+//! any sector comes between.
+
+use crate::meta::{MOST_RANGES, Trimmed};
+use crate::read::PER_SECTOR;
+use crate::state::{HostFtl, Inner, USER};
+use host::{BlockPort, Computing, RawPort, Who};
+use nand::{Payload, UNIT};
+use ssd::{Content, IoError, Sink};
+use std::rc::Rc;
+use std::sync::Arc;
+use units::{Bytes, Extent, Ns, Placement, SECTOR};
+
+/// The part of a mapped sector that a request touches, in bytes.
+struct Part {
+    sector: u32,
+    /// First byte in the sector, and how many.
+    from: usize,
+    len: usize,
+    /// First byte in the request.
+    offset: usize,
+}
+
+/// The mapped sectors that an extent touches.
+fn parts(extent: Extent) -> impl Iterator<Item = Part> {
+    let (start, end) = (extent.start.0, extent.end());
+    (start / PER_SECTOR..end.div_ceil(PER_SECTOR)).map(move |sector| {
+        let first = (sector * PER_SECTOR).max(start);
+        let last = ((sector + 1) * PER_SECTOR).min(end);
+        Part {
+            sector: sector as u32,
+            from: ((first - sector * PER_SECTOR) * SECTOR) as usize,
+            len: ((last - first) * SECTOR) as usize,
+            offset: ((first - start) * SECTOR) as usize,
+        }
+    })
+}
+
+/// The contents of a whole sector at byte `offset` of what is written.
+fn whole(content: Content<'_>, offset: usize) -> Payload {
+    match content {
+        Content::Nothing => Payload::Zero,
+        Content::Fill(pattern) => Payload::Fill(pattern),
+        Content::Bytes(bytes) => {
+            let bytes = &bytes[offset..offset + UNIT];
+            Payload::Bytes(Arc::new(bytes.try_into().expect("a sector")))
+        }
+        Content::Sectors(payloads) => payloads[offset / UNIT].clone(),
+    }
+}
+
+/// Lays a part of what is written over a sector.
+fn over(before: &Payload, content: Content<'_>, part: &Part) -> Payload {
+    let mut bytes = before.to_bytes();
+    let target = &mut bytes[part.from..part.from + part.len];
+    match content {
+        Content::Nothing => target.fill(0),
+        Content::Fill(pattern) => {
+            let _ = Payload::Fill(pattern).copy_to(part.from, target);
+        }
+        Content::Bytes(source) => {
+            target.copy_from_slice(&source[part.offset..part.offset + part.len]);
+        }
+        Content::Sectors(payloads) => {
+            let _ = payloads[part.offset / UNIT].copy_to(part.offset % UNIT, target);
+        }
+    }
+    Payload::Bytes(Arc::new(bytes))
+}
+
+impl<P: RawPort> Inner<P> {
+    async fn write_part(
+        self: &Rc<Self>,
+        part: Part,
+        content: Content<'_>,
+        who: Who,
+    ) -> Result<(), IoError> {
+        if part.len == UNIT {
+            let payload = whole(content, part.offset);
+            return self.write_sector(part.sector, payload, who).await;
+        }
+        let _turn = self.partial.acquire(1).await;
+        let before = self.read_sectors(part.sector, 1, who).await?;
+        let payload = over(&before[0], content, &part);
+        self.write_sector(part.sector, payload, who).await
+    }
+
+    /// Deallocates sectors of which there is something.
+    pub(crate) fn trim_sectors(&self, first: u32, end: u32) {
+        let state = &mut *self.state.borrow_mut();
+        let mut run: Option<Trimmed> = None;
+        for sector in first..end {
+            let is_there = state.buffer.has(sector) || state.table.get(sector).is_some();
+            if !is_there {
+                state.trims.extend(run.take());
+                continue;
+            }
+            let run = run.get_or_insert_with(|| Trimmed {
+                number: Self::next_number(state),
+                first: sector,
+                count: 0,
+            });
+            run.count += 1;
+            state.buffer.trim(sector, run.number);
+        }
+        state.trims.extend(run);
+        if state.trims.len() >= MOST_RANGES {
+            self.queue_trims(state);
+            self.work[USER].notify(&self.sim);
+        }
+    }
+}
+
+impl<P: RawPort> HostFtl<P> {
+    /// Writes whole sectors, hidden ones too. They are durable once a later flush has ended.
+    ///
+    /// # Errors
+    /// If nothing can be written any more.
+    ///
+    /// # Panics
+    /// Past the hidden sectors.
+    pub async fn write_sectors(&self, all: &[(u32, Payload)], who: Who) -> Result<(), IoError> {
+        for (sector, payload) in all {
+            assert!(*sector < self.inner.sectors, "there are fewer sectors");
+            self.inner
+                .write_sector(*sector, payload.clone(), who)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+impl<P: RawPort> BlockPort for HostFtl<P> {
+    fn capacity(&self) -> Bytes {
+        self.inner.config.capacity
+    }
+
+    fn handles(&self) -> u16 {
+        1
+    }
+
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
+        self.inner.within(extent)?;
+        let mut all = parts(extent).peekable();
+        let Some(first) = all.peek().map(|part| part.sector) else {
+            return Ok(());
+        };
+        let count = parts(extent).count() as u32;
+        let contents = self.inner.read_sectors(first, count, who).await?;
+        take(all.zip(&contents), sink);
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        _: Placement,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        self.inner.within(extent)?;
+        for part in parts(extent) {
+            self.inner.write_part(part, content, who).await?;
+        }
+        if fua {
+            self.inner.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        self.inner.within(extent)?;
+        self.inner.failed()?;
+        let (first, end) = (
+            extent.start.0.div_ceil(PER_SECTOR),
+            extent.end() / PER_SECTOR,
+        );
+        self.inner.trim_sectors(first as u32, end as u32);
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        self.inner.flush().await
+    }
+
+    fn compute(&self, span: Ns) -> Computing {
+        self.inner.port.compute(span)
+    }
+}
+
+fn take<'a, S: Sink>(parts: impl Iterator<Item = (Part, &'a Payload)>, sink: &mut S) {
+    if !S::WANTED {
+        return;
+    }
+    for (part, payload) in parts {
+        sink.take(part.offset, part.len, payload, part.from);
+    }
+}

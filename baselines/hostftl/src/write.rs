@@ -1,0 +1,382 @@
+//! Writes: from the buffer to units of flash, and from there to the table. The durable point
+//! of a version is the end of its program, and of the fence behind its entry.
+
+use crate::buffer::Waiting;
+use crate::lines::{Step, transition};
+use crate::meta::{Beside, Kind, MOST_RANGES, put_ranges};
+use crate::policy::quota;
+use crate::state::{Frontier, Inner, Item, MOVED, Queued, State, USER, What};
+use crate::table::Table;
+use host::{RawMark, RawPort, Who};
+use nand::{Payload, UNIT};
+use ssd::{Cause, IoError, Meta, Ppa, RawError, RawStatus};
+use std::rc::Rc;
+use units::NoSpace;
+
+/// A unit on its way.
+struct Unit {
+    frontier: usize,
+    line: usize,
+    member: usize,
+    block: u32,
+    items: Vec<Item>,
+}
+
+/// A change of the table: a sector, and the block that its entry led to before.
+struct Change {
+    sector: u32,
+    before: Option<u32>,
+}
+
+impl<P: RawPort> Inner<P> {
+    /// Takes in a version of a sector, once there is room for it.
+    pub(crate) async fn write_sector(
+        self: &Rc<Self>,
+        sector: u32,
+        payload: Payload,
+        who: Who,
+    ) -> Result<(), IoError> {
+        loop {
+            self.failed()?;
+            {
+                let state = &mut *self.state.borrow_mut();
+                let room = state.buffer.held() < self.quota(state);
+                if room && !state.pins.is_pinned(sector) {
+                    let number = Self::next_number(state);
+                    let mark = RawMark {
+                        cause: Cause::Host,
+                        who,
+                    };
+                    let waiting = Waiting {
+                        number,
+                        payload,
+                        mark,
+                    };
+                    if state.buffer.write(sector, waiting) {
+                        state.frontiers[USER]
+                            .queue
+                            .push_back(Queued::Sector(sector));
+                    }
+                    state.stats.written += 1;
+                    break;
+                }
+            }
+            self.collect.notify(&self.sim);
+            self.progress.wait(&self.sim).await;
+        }
+        self.work[USER].notify(&self.sim);
+        Ok(())
+    }
+
+    /// Sectors that new data may have in the buffer.
+    fn quota(&self, state: &State) -> u32 {
+        let all = (self.config.buffer.0 / UNIT as u64) as u32;
+        let least = self.geometry.write_min;
+        let (reserve, free) = (self.config.reserve, state.lines.free());
+        let enough = reserve + self.config.background;
+        quota(all.max(least), least, free, reserve, enough)
+    }
+
+    /// Writes out everything that was written or deallocated so far, and waits for that.
+    pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), IoError> {
+        let last = {
+            let state = &mut *self.state.borrow_mut();
+            self.queue_trims(state);
+            state.frontiers[USER].force();
+            state.number
+        };
+        self.work[USER].notify(&self.sim);
+        while self.has_older(last) {
+            self.failed()?;
+            self.progress.wait(&self.sim).await;
+            // A version that is waited for may have been deallocated meanwhile.
+            let state = &mut *self.state.borrow_mut();
+            if !state.trims.is_empty() {
+                self.queue_trims(state);
+                state.frontiers[USER].force();
+                self.work[USER].notify(&self.sim);
+            }
+        }
+        self.failed()
+    }
+
+    /// Whether anything with a number below `last` is not on flash.
+    fn has_older(&self, last: u64) -> bool {
+        self.state
+            .borrow()
+            .buffer
+            .oldest()
+            .is_some_and(|number| number < last)
+    }
+
+    /// Puts deallocations that wait into records.
+    pub(crate) fn queue_trims(&self, state: &mut State) {
+        let trims = std::mem::take(&mut state.trims);
+        for ranges in trims.chunks(MOST_RANGES) {
+            let item = Item {
+                payload: put_ranges(ranges),
+                number: ranges.iter().map(|range| range.number).max().unwrap_or(0),
+                mark: RawMark {
+                    cause: Cause::Journal,
+                    who: Who::default(),
+                },
+                what: What::Trims(ranges.to_vec()),
+            };
+            state.frontiers[USER].queue.push_back(Queued::Item(item));
+        }
+    }
+
+    /// Writes units of a frontier, for ever.
+    pub(crate) async fn write_frontier(self: Rc<Self>, frontier: usize) {
+        loop {
+            let next = self.next_unit(frontier);
+            match next {
+                Some(unit) => {
+                    let inner = Rc::clone(&self);
+                    self.sim
+                        .spawn_detached(async move { inner.write_unit(unit).await });
+                }
+                None => self.work[frontier].wait(&self.sim).await,
+            }
+        }
+    }
+
+    /// What is to be written next, and where; none if there is too little, or no place now.
+    fn next_unit(&self, frontier: usize) -> Option<Unit> {
+        let state = &mut *self.state.borrow_mut();
+        let step = self.geometry.write_min as usize;
+        let Frontier { queue, forced, .. } = &state.frontiers[frontier];
+        let enough = queue.len() >= step || (*forced > 0 && !queue.is_empty());
+        if !enough || self.failure.get().is_some() {
+            return None;
+        }
+        let line = self.open_line(state, frontier)?;
+        let (member, block) = state.lines.give(line)?;
+        let mut items = Vec::new();
+        while items.len() < step {
+            match state.frontiers[frontier].pop() {
+                None => break,
+                Some(Queued::Item(item)) => items.push(item),
+                Some(Queued::Sector(sector)) => {
+                    let waiting = state.buffer.issue(sector);
+                    items.extend(waiting.map(|waiting| Item {
+                        what: What::Data(sector),
+                        number: waiting.number,
+                        payload: waiting.payload,
+                        mark: waiting.mark,
+                    }));
+                }
+            }
+        }
+        Some(Unit {
+            frontier,
+            line,
+            member,
+            block,
+            items,
+        })
+    }
+
+    /// The open line of a frontier, a new one if there is none and one may be taken.
+    fn open_line(&self, state: &mut State, frontier: usize) -> Option<usize> {
+        if let Some(line) = state.frontiers[frontier].line {
+            return Some(line);
+        }
+        let kept = if frontier == USER {
+            self.config.reserve
+        } else {
+            0
+        };
+        if state.lines.free() <= kept {
+            self.collect.notify(&self.sim);
+            return None;
+        }
+        let line = state.lines.take(state.number);
+        state.frontiers[frontier].line = line;
+        self.collect.notify(&self.sim);
+        line
+    }
+
+    async fn write_unit(self: Rc<Self>, unit: Unit) {
+        let step = self.geometry.write_min;
+        let first = {
+            let state = self.state.borrow();
+            state.lines.place(unit.line, unit.member, unit.block)
+        };
+        let at: Vec<Ppa> = (first..first + step).map(|place| self.ppa(place)).collect();
+        let mut payload: Vec<Payload> = unit.items.iter().map(|i| i.payload.clone()).collect();
+        payload.resize(step as usize, Payload::Zero);
+        let mut meta: Vec<Meta> = unit.items.iter().map(|item| beside(item).bytes()).collect();
+        meta.resize(step as usize, Beside::PADDING.bytes());
+        let mut marks: Vec<RawMark> = unit.items.iter().map(|item| item.mark).collect();
+        let padding = RawMark {
+            cause: Cause::Padding,
+            who: Who::default(),
+        };
+        marks.resize(step as usize, padding);
+        let written = self.port.write(&at, &payload, &meta, &marks).await;
+        match written {
+            Ok(()) => self.end_unit(unit, first).await,
+            Err(error) => self.fail_unit(unit, error),
+        }
+        self.wake_all();
+    }
+
+    /// A unit is on flash: the table is told, and then what was there before is invalid.
+    async fn end_unit(&self, unit: Unit, first: u32) {
+        let changes = self.apply(&unit, first);
+        let sectors = changes.iter().map(|change| change.sector).collect();
+        self.settle(sectors).await;
+        let state = &mut *self.state.borrow_mut();
+        for change in changes {
+            if let Some(before) = change.before
+                && state.lines.owner(before) == Some(change.sector)
+                && state.table.get(change.sector) != Some(before)
+            {
+                state.lines.own(before, None);
+            }
+        }
+        for item in &unit.items {
+            match &item.what {
+                What::Data(sector) => state.buffer.settle(*sector, item.number),
+                What::Moved(sector, _) => state.pins.end_move(*sector),
+                What::Record => {}
+                What::Trims(ranges) => {
+                    for range in ranges {
+                        let sectors = range.first..range.first + range.count;
+                        sectors.for_each(|sector| state.buffer.settle(sector, range.number));
+                    }
+                }
+            }
+        }
+        if unit.frontier == MOVED {
+            state.moving -= unit.items.len();
+        }
+        release(state, &unit);
+    }
+
+    /// Puts what a unit brings into the table.
+    fn apply(&self, unit: &Unit, first: u32) -> Vec<Change> {
+        let state = &mut *self.state.borrow_mut();
+        let mut changes = Vec::new();
+        state.stats.padding += u64::from(self.geometry.write_min) - unit.items.len() as u64;
+        for (item, place) in unit.items.iter().zip(first..) {
+            match &item.what {
+                What::Data(sector) => {
+                    if state.buffer.end(*sector, item.number) {
+                        changes.push(change(state, *sector, Some(place)));
+                    }
+                }
+                What::Moved(sector, from) => {
+                    state.stats.moved += 1;
+                    if state.table.get(*sector) == Some(*from) {
+                        changes.push(change(state, *sector, Some(place)));
+                    }
+                }
+                What::Record => note_record(state, place),
+                What::Trims(ranges) => {
+                    note_record(state, place);
+                    for range in ranges {
+                        for sector in range.first..range.first + range.count {
+                            if state.buffer.end(sector, range.number) {
+                                changes.push(change(state, sector, None));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        changes
+    }
+
+    /// Makes entries of the table durable.
+    pub(crate) async fn settle(&self, sectors: Vec<u32>) {
+        let table = match &self.state.borrow().table {
+            Table::Dram(_) => return,
+            Table::Pm(table) => table.clone(),
+        };
+        if !sectors.is_empty() {
+            table.settle(sectors.into_iter()).await;
+        }
+    }
+
+    /// A program has failed: its items are written elsewhere, before anything that waits.
+    fn fail_unit(&self, unit: Unit, error: RawError) {
+        if error.status != RawStatus::EarlyClose {
+            self.fail(IoError::ReadOnly);
+            return;
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.stats.failed += 1;
+        let member = &mut state.lines.lines[unit.line].members[unit.member];
+        (member.good, member.given) = (false, unit.block);
+        release(state, &unit);
+        let frontier = &mut state.frontiers[unit.frontier];
+        // Somebody may wait for them.
+        frontier.forced += unit.items.len();
+        for item in unit.items.into_iter().rev() {
+            frontier.queue.push_front(Queued::Item(item));
+        }
+    }
+
+    /// No line is free and cleaning gains nothing.
+    pub(crate) fn refuse(&self) {
+        let state = &mut *self.state.borrow_mut();
+        let (free, all) = (state.lines.free(), state.lines.lines.len() as u64);
+        let kept = u64::from(self.config.reserve);
+        state.refusals.note(self.sim.now(), "lines", || {
+            NoSpace::new("lines", 1, u64::from(free), all)
+                .keeping(kept)
+                .rest("data")
+        });
+        self.fail(IoError::ReadOnly);
+    }
+
+    /// Queues what cleaning moves.
+    pub(crate) fn queue_moves(&self, state: &mut State, items: Vec<Item>) {
+        state.moving += items.len();
+        let frontier = &mut state.frontiers[MOVED];
+        frontier.queue.extend(items.into_iter().map(Queued::Item));
+        frontier.force();
+        self.work[MOVED].notify(&self.sim);
+    }
+}
+
+/// A record of deallocations has come to a block.
+fn note_record(state: &mut State, place: u32) {
+    state.stats.records += 1;
+    let line = state.lines.of(place);
+    state.lines.lines[line].records.push(place);
+}
+
+/// Puts an entry; the block that it leads to is owned at once.
+fn change(state: &mut State, sector: u32, place: Option<u32>) -> Change {
+    let before = state.table.get(sector);
+    state.table.put(sector, place);
+    if let Some(place) = place {
+        state.lines.own(place, Some(sector));
+    }
+    Change { sector, before }
+}
+
+/// A write of a chunk has ended; a line that has no room any more is closed.
+fn release(state: &mut State, unit: &Unit) {
+    state.lines.lines[unit.line].members[unit.member].busy = false;
+    let open = state.frontiers[unit.frontier].line == Some(unit.line);
+    if open && state.lines.is_full(unit.line) {
+        let line = &mut state.lines.lines[unit.line];
+        line.state = transition(line.state, Step::Fill);
+        state.frontiers[unit.frontier].line = None;
+    }
+}
+
+fn beside(item: &Item) -> Beside {
+    let kind = match &item.what {
+        What::Data(sector) | What::Moved(sector, _) => Kind::Data(*sector),
+        What::Trims(_) | What::Record => Kind::Trims,
+    };
+    Beside {
+        kind,
+        number: item.number,
+    }
+}

@@ -1,0 +1,113 @@
+//! What cannot be mounted, and tables that nobody has written.
+
+use crate::support::{Left, Model, Rig, SECTORS, ftl_config, sectors, tiny, work};
+use host::{BlockPort, Who};
+use hostftl::{FtlConfig, FtlError};
+use sim::{Kernel, Seed};
+use ssd::{Content, IoError, RawConfig, Unwritten};
+use units::{Bytes, Placement};
+
+fn mount(config: &ssd::DriveConfig, ftl: FtlConfig, left: Left) -> Result<(), FtlError> {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, config, left);
+    kernel.block_on(async move {
+        let mounted = rig.mount(ftl).await?;
+        mounted.check();
+        Ok(())
+    })
+}
+
+#[test]
+fn a_drive_that_is_too_small_or_too_slow_to_read_is_refused() {
+    let mut config = tiny();
+    let new = || Left::new(&config, false);
+    // 26 lines of 64 blocks, of which five are kept.
+    let fits = FtlConfig {
+        capacity: Bytes(21 * 64 * 4096),
+        ..ftl_config(&config)
+    };
+    assert_eq!(mount(&config, fits, new()), Ok(()));
+    let larger = FtlConfig { hidden: 1, ..fits };
+    let error = mount(&config, larger, new()).unwrap_err().to_string();
+    assert!(
+        error.contains("lines: 27 asked for, 26 of 26 free"),
+        "{error}"
+    );
+    let error = mount(&config, ftl_config(&config), Left::new(&config, true));
+    assert_eq!(error, Ok(()));
+    let hidden = FtlConfig {
+        hidden: 2_000,
+        ..ftl_config(&config)
+    };
+    let error = mount(&config, hidden, new()).unwrap_err().to_string();
+    assert!(error.contains("sectors: 2700 asked for"), "{error}");
+    config.raw = Some(RawConfig {
+        cached: 4,
+        read_unwritten: Unwritten::Error,
+    });
+    let left = Left::new(&config, false);
+    assert_eq!(
+        mount(&config, ftl_config(&config), left),
+        Err(FtlError::Cached(4))
+    );
+}
+
+#[test]
+fn requests_past_the_end_are_refused() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, false));
+    kernel.block_on(async move {
+        let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+        let past = sectors(SECTORS - 1, 2);
+        let write = ftl.write(past, Content::Fill(1), Placement(0), Who::default(), false);
+        let write = write.await.expect_err("it reaches past the end");
+        assert!(matches!(write, IoError::OutOfRange { .. }));
+        assert!(ftl.read(past, &mut (), Who::default()).await.is_err());
+        assert!(ftl.trim(past).await.is_err());
+        assert!(
+            ftl.read(sectors(SECTORS - 1, 1), &mut (), Who::default())
+                .await
+                .is_ok()
+        );
+    });
+}
+
+/// Tables of random entries, and true ones of which an entry was changed: an error or a
+/// mapping whose invariants hold.
+#[test]
+fn hostile_tables_are_refused_or_sound() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, true));
+    let (running, on) = (rig.clone(), config.clone());
+    kernel.block_on(async move {
+        let ftl = running.mount(ftl_config(&on)).await.expect("a new drive");
+        let rng = Seed(1).stream("work");
+        work(ftl.clone(), Model::shared(), rng, (0, 1), 600).await;
+        ftl.flush().await.expect("there is room");
+    });
+    let good = rig.cut(&mut Seed(1).stream("none"));
+    let mut rng = Seed(2).stream("hostile");
+    let (mut refused, mut sound) = (0, 0);
+    for turn in 0..400 {
+        let mut left = good.clone();
+        let memory = left.memory.as_mut().expect("it has some");
+        let changes = if turn % 4 == 0 { 200 } else { 1 };
+        for _ in 0..changes {
+            let entry = match rng.below(3) {
+                0 => rng.next_u64() as u32,
+                1 => rng.below(1_700) as u32,
+                _ => 0,
+            };
+            let at = 4096 + 4 * rng.below(u64::from(SECTORS));
+            memory.write(at, &entry.to_le_bytes());
+        }
+        match mount(&config, ftl_config(&config), left) {
+            Ok(()) => sound += 1,
+            Err(FtlError::Table(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(refused > 100 && sound > 20, "{refused} {sound}");
+}

@@ -1,0 +1,247 @@
+//! Small drives, and a model of what a mapping promises.
+
+use host::{BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmMedia, RawDevice, Regions, Who};
+use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmTable, entry_bytes};
+use nand::{Geometry, Payload};
+use sim::{Kernel, Rng, Seed, Sim};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, IoError, Preset};
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::{Bytes, Extent, Placement};
+
+/// Sectors that the mappings of these tests give.
+pub(crate) const SECTORS: u32 = 700;
+/// The kind of the region of the table.
+const TABLE: u64 = 1;
+
+/// Two channels of one unit: 26 lines of 64 blocks.
+pub(crate) fn tiny() -> DriveConfig {
+    let mut config = (Preset::named("ocssd").expect("a preset").config)();
+    config.geometry = Geometry {
+        channels: 2,
+        chips_per_channel: 1,
+        dies_per_chip: 1,
+        planes: 2,
+        blocks_per_plane: 26,
+        pages_per_block: 8,
+        page_bytes: 8192,
+        spare_bytes: 128,
+        pages_per_program: 1,
+        spare_words: 4,
+    };
+    config.flash.part = "z-nand".to_owned();
+    config.flash.keep_contents = true;
+    config.capacity = Bytes(u64::from(SECTORS) * 4096);
+    config
+}
+
+pub(crate) fn ftl_config(config: &DriveConfig) -> FtlConfig {
+    FtlConfig {
+        buffer: Bytes(24 * 4096),
+        ..FtlConfig::new(config.capacity)
+    }
+}
+
+/// What is left without power: the drive, and the table if it is kept.
+#[derive(Clone)]
+pub(crate) struct Left {
+    pub(crate) media: DriveMedia,
+    pub(crate) memory: Option<PmMedia>,
+}
+
+impl Left {
+    pub(crate) fn new(config: &DriveConfig, kept: bool) -> Self {
+        let bytes = entry_bytes(SECTORS).next_multiple_of(4096) + 4096;
+        Self {
+            media: DriveMedia::new(config, Seed(1)).expect("it can be built"),
+            memory: kept.then(|| PmMedia::new(Bytes(bytes))),
+        }
+    }
+}
+
+/// A drive under power, with its mapping once that is mounted.
+#[derive(Clone)]
+pub(crate) struct Rig {
+    pub(crate) sim: Sim,
+    pub(crate) drive: Drive,
+    pub(crate) pm: Option<Pm>,
+}
+
+pub(crate) type Ftl = HostFtl<RawDevice>;
+
+impl Rig {
+    pub(crate) fn on(kernel: &Kernel, config: &DriveConfig, left: Left) -> Self {
+        let sim = kernel.sim();
+        let drive = Drive::ready(&sim, config, left.media, Seed(1)).expect("as above");
+        let memory = left.memory;
+        let pm = memory.map(|memory| Pm::new(&sim, PmConfig::default(), memory, None));
+        Self { sim, drive, pm }
+    }
+
+    pub(crate) async fn mount(&self, config: FtlConfig) -> Result<Ftl, FtlError> {
+        let device = BlockDevice::new(&self.sim, HostConfig::default(), self.drive.clone());
+        let port = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
+        let home = match &self.pm {
+            None => Home::Dram,
+            Some(pm) => Home::Pm(table(pm).await),
+        };
+        HostFtl::mount(&self.sim, port, config, home).await
+    }
+
+    pub(crate) fn cut(&self, rng: &mut Rng) -> Left {
+        Left {
+            media: self.drive.at_power_cut(),
+            memory: self.pm.as_ref().map(|pm| pm.at_power_cut(rng)),
+        }
+    }
+}
+
+/// The table in persistent memory, made if it is not there.
+async fn table(pm: &Pm) -> PmTable {
+    if let Ok(regions) = Regions::open(pm).await {
+        return PmTable::new(pm.clone(), regions.get(TABLE).expect("it was made"));
+    }
+    // Cleared before anybody can find it.
+    let wanted = [(TABLE, entry_bytes(SECTORS))];
+    let regions = Regions::create(pm, &wanted).await.expect("there is room");
+    PmTable::new(pm.clone(), regions.get(TABLE).expect("it was made"))
+}
+
+/// What was asked of one sector, in order: a value, or 0 for zeros. Version 0 is zeros.
+#[derive(Clone, Debug)]
+struct History {
+    values: Vec<u64>,
+    acknowledged: usize,
+    promised: usize,
+}
+
+/// What a mapping may read as after a power cut. Each sector is written by one worker only,
+/// so its versions are in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    sectors: Vec<History>,
+}
+
+pub(crate) type Shared = Rc<RefCell<Model>>;
+
+impl Model {
+    pub(crate) fn shared() -> Shared {
+        let history = History {
+            values: vec![0],
+            acknowledged: 0,
+            promised: 0,
+        };
+        Rc::new(RefCell::new(Self {
+            sectors: vec![history; SECTORS as usize],
+        }))
+    }
+
+    fn begin(&mut self, sector: u32, value: u64) {
+        self.sectors[sector as usize].values.push(value);
+    }
+
+    fn acknowledge(&mut self, sector: u32) {
+        let history = &mut self.sectors[sector as usize];
+        history.acknowledged = history.values.len() - 1;
+    }
+
+    fn acknowledged(&self) -> Vec<usize> {
+        self.sectors.iter().map(|h| h.acknowledged).collect()
+    }
+
+    fn promise(&mut self, then: &[usize]) {
+        for (history, &version) in self.sectors.iter_mut().zip(then) {
+            history.promised = history.promised.max(version);
+        }
+    }
+
+    /// The newest acknowledged value.
+    pub(crate) fn newest(&self, sector: u32) -> u64 {
+        let history = &self.sectors[sector as usize];
+        history.values[history.acknowledged]
+    }
+
+    /// Whether a sector may hold `value` after a cut; it is that from then on.
+    pub(crate) fn survives(&mut self, sector: u32, value: u64) -> bool {
+        let history = &mut self.sectors[sector as usize];
+        let found = history.values[history.promised..].contains(&value);
+        *history = History {
+            values: vec![value],
+            acknowledged: 0,
+            promised: 0,
+        };
+        found
+    }
+}
+
+pub(crate) fn sectors(first: u32, count: u32) -> Extent {
+    Extent::new(u64::from(first) * 8, count * 8)
+}
+
+/// The number that a sector holds over and over.
+pub(crate) fn value(payload: &Payload) -> Option<u64> {
+    match payload {
+        Payload::Zero => Some(0),
+        Payload::Fill(value) => Some(*value),
+        _ => None,
+    }
+}
+
+pub(crate) async fn read(ftl: &Ftl, first: u32, count: u32) -> Result<Vec<Payload>, IoError> {
+    let mut payloads = vec![Payload::Zero; count as usize];
+    let sink = &mut payloads.as_mut_slice();
+    ftl.read(sectors(first, count), sink, Who::default())
+        .await?;
+    Ok(payloads)
+}
+
+/// Asks `ops` times for something on the sectors that are `worker` modulo `workers`, and
+/// mostly on a few of them.
+pub(crate) async fn work(ftl: Ftl, model: Shared, mut rng: Rng, worker: (u32, u32), ops: u64) {
+    let (index, workers) = worker;
+    let slots = u64::from(SECTORS / workers);
+    for op in 0..ops {
+        let hot = rng.chance(3, 4);
+        let slot = if hot {
+            rng.below(slots / 8)
+        } else {
+            rng.below(slots)
+        };
+        let sector = slot as u32 * workers + index;
+        match rng.below(20) {
+            0 => {
+                let then = model.borrow().acknowledged();
+                if ftl.flush().await.is_ok() {
+                    model.borrow_mut().promise(&then);
+                }
+            }
+            1 | 2 => {
+                model.borrow_mut().begin(sector, 0);
+                if ftl.trim(sectors(sector, 1)).await.is_ok() {
+                    model.borrow_mut().acknowledge(sector);
+                }
+            }
+            3 => {
+                let newest = model.borrow().newest(sector);
+                let held = read(&ftl, sector, 1).await.expect("it can be read");
+                assert_eq!(value(&held[0]), Some(newest), "sector {sector}");
+            }
+            _ => {
+                let value = u64::from(index + 1) << 32 | (op + 1);
+                model.borrow_mut().begin(sector, value);
+                let fua = rng.chance(1, 20);
+                let content = Content::Fill(value);
+                let write = ftl.write(
+                    sectors(sector, 1),
+                    content,
+                    Placement(0),
+                    Who::default(),
+                    fua,
+                );
+                if write.await.is_ok() {
+                    model.borrow_mut().acknowledge(sector);
+                }
+            }
+        }
+    }
+}
