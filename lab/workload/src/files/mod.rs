@@ -24,6 +24,7 @@ mod draw;
 mod field;
 mod fileset;
 pub mod flow;
+mod iozone;
 mod names;
 mod personality;
 mod presets;

@@ -143,6 +143,31 @@ const STREAMS: [Param; 5] = [
     ),
 ];
 
+/// Of a file that is written over.
+const IOZONE: [Param; 6] = [
+    param("size", "64m", Unit::Length, "bytes of the file"),
+    param("make", "1m", Unit::Length, "bytes of a write that makes it"),
+    param("bs", "4k", Unit::Length, "bytes of a write over it"),
+    param(
+        "order",
+        "sequential",
+        Unit::Choice(&["sequential", "random"]),
+        "where the next one goes; each part of the file is written once a pass",
+    ),
+    param(
+        "sync",
+        "each",
+        Unit::Choice(&["each", "end", "no"]),
+        "what is made durable: each write, all at the end, or nothing",
+    ),
+    param(
+        "total",
+        "0",
+        Unit::Trim,
+        "bytes that are written over; 0 for as many as the file has",
+    ),
+];
+
 /// Of `db_bench`.
 const DB_BENCH: [Param; 9] = [
     param(
@@ -220,7 +245,7 @@ const YCSB: [Param; 13] = [
 
 /// Everything in the language of files that has a name, in the order in which it
 /// is listed.
-pub static FILE_PRESETS: [Preset; 20] = [
+pub static FILE_PRESETS: [Preset; 21] = [
     Preset::of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -320,6 +345,12 @@ pub static FILE_PRESETS: [Preset; 20] = [
         "writes at the end of files that are empty at first",
         &[],
         &WRITES,
+    ),
+    Preset::of_files(
+        "iozone",
+        "IOZone's rewrite and random write: one file made, then written over, synced",
+        &[],
+        &IOZONE,
     ),
     Preset::of_files(
         "streams",

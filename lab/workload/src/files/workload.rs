@@ -5,6 +5,7 @@
 
 use super::anything::Anything;
 use super::flow::{Flow, OpKind, Program, script};
+use super::iozone::{Durable, IoZone};
 use super::personality::{self, Settings};
 use super::presets::{CALLS, FILE_PRESETS, SCRIPT};
 use super::replay::{self, Replay};
@@ -33,6 +34,7 @@ pub struct FileWorkload {
 #[derive(Clone, Debug)]
 enum Kind {
     Anything(Anything),
+    IoZone(IoZone),
     Program(Program),
     Streams(Streams),
     Ycsb(Ycsb),
@@ -116,6 +118,7 @@ impl FileWorkload {
     pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
         match &self.kind {
             Kind::Anything(anything) => Ok(anything.open(seed)),
+            Kind::IoZone(iozone) => Ok(iozone.open(seed)),
             Kind::Program(program) => {
                 let flow = Flow::new(program.clone(), seed);
                 let flow = flow.map_err(|problem| self.refused(problem))?;
@@ -148,6 +151,9 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     }
     if spec.preset.name == "streams" {
         return Ok(Kind::Streams(streams_of(spec)));
+    }
+    if spec.preset.name == "iozone" {
+        return Ok(Kind::IoZone(iozone_of(spec)));
     }
     if spec.preset.name == "anything" {
         return Ok(Kind::Anything(anything_of(spec)));
@@ -263,6 +269,23 @@ fn streams_of(spec: &Spec) -> Streams {
             "extreme" => WriteHint::Extreme,
             _ => WriteHint::None,
         },
+    }
+}
+
+fn iozone_of(spec: &Spec) -> IoZone {
+    let (bytes, record) = (spec.value("size", length), spec.value("bs", length));
+    let whole = bytes.div_ceil(record) * record;
+    IoZone {
+        size: bytes,
+        make: spec.value("make", length),
+        record,
+        random: spec.text("order") == "random",
+        durable: match spec.text("sync") {
+            "each" => Durable::Each,
+            "end" => Durable::End,
+            _ => Durable::No,
+        },
+        total: limit(spec.value("total", size).0).unwrap_or(whole),
     }
 }
 

@@ -16,6 +16,7 @@ pub use synthetic::{Order, Synthetic};
 pub use zipf::Theta;
 
 pub(crate) use logs::LogsIter;
+pub(crate) use shuffle::Shuffle;
 pub(crate) use synthetic::SyntheticIter;
 pub(crate) use zipf::Zipf;
 

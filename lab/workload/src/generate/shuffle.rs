@@ -8,14 +8,14 @@ use sim::Rng;
 
 /// A permutation of the numbers below `n`.
 #[derive(Clone, Debug)]
-pub(super) struct Shuffle {
+pub(crate) struct Shuffle {
     n: u64,
     half_bits: u32,
     keys: [u64; 4],
 }
 
 impl Shuffle {
-    pub(super) fn new(n: u64, rng: &mut Rng) -> Self {
+    pub(crate) fn new(n: u64, rng: &mut Rng) -> Self {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         Self {
             n,
@@ -25,7 +25,7 @@ impl Shuffle {
     }
 
     /// Where `i`, which is below n, goes.
-    pub(super) fn at(&self, i: u64) -> u64 {
+    pub(crate) fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.n, "a permutation maps what it has");
         let mut place = self.step(i);
         while place >= self.n {
