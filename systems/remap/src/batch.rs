@@ -1,0 +1,124 @@
+//! The pairs of one transaction, newest value for each original address.
+//!
+//! Invariants: pairs are in the order in which their addresses came first, whatever the
+//! hash, so that a log is a function of the requests; nothing is allocated once it was made.
+
+use crate::format::Pair;
+
+/// A transaction that is open, or is being committed.
+pub(crate) struct Batch {
+    pairs: Vec<Pair>,
+    /// Open addressing: the place of a pair and one; 0 for none. Twice as many as pairs.
+    slots: Vec<u32>,
+    most: usize,
+}
+
+impl Batch {
+    /// One of at most `most` pairs.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            pairs: Vec::with_capacity(most),
+            slots: vec![0; (2 * most).next_power_of_two()],
+            most,
+        }
+    }
+
+    /// Where `orig` is, or where it would be.
+    fn slot(&self, orig: u32) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = (orig.wrapping_mul(0x9e37_79b1) >> 7) as usize & mask;
+        loop {
+            match self.slots[slot] {
+                0 => return slot,
+                at if self.pairs[at as usize - 1].orig == orig => return slot,
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+    }
+
+    /// Where `orig` leads to as far as this transaction says.
+    pub(crate) fn get(&self, orig: u32) -> Option<u32> {
+        match self.slots[self.slot(orig)] {
+            0 => None,
+            at => Some(self.pairs[at as usize - 1].trans),
+        }
+    }
+
+    /// Lets `orig` lead to `trans`; gives where it led to in this transaction.
+    ///
+    /// # Panics
+    /// If it is full and does not have `orig`.
+    pub(crate) fn put(&mut self, orig: u32, trans: u32) -> Option<u32> {
+        let slot = self.slot(orig);
+        match self.slots[slot] {
+            0 => {
+                assert!(self.pairs.len() < self.most, "the transaction has room");
+                self.pairs.push(Pair { orig, trans });
+                self.slots[slot] = self.pairs.len() as u32;
+                None
+            }
+            at => {
+                let pair = &mut self.pairs[at as usize - 1];
+                Some(std::mem::replace(&mut pair.trans, trans))
+            }
+        }
+    }
+
+    pub(crate) fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// Pairs that it takes.
+    pub(crate) const fn most(&self) -> usize {
+        self.most
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.pairs.len() == self.most
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.pairs.clear();
+        self.slots.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Seed;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn it_holds_the_newest_of_each_address_in_the_order_of_their_first() {
+        let mut rng = Seed(3).stream("batch");
+        let mut batch = Batch::new(64);
+        for _ in 0..50 {
+            let (mut model, mut order) = (BTreeMap::new(), Vec::new());
+            for value in 0..200 {
+                let orig = rng.below(80) as u32 * 4096;
+                if batch.is_full() && !model.contains_key(&orig) {
+                    continue;
+                }
+                let before = model.insert(orig, value);
+                if before.is_none() {
+                    order.push(orig);
+                }
+                assert_eq!(batch.put(orig, value), before);
+            }
+            let origs: Vec<u32> = batch.pairs().iter().map(|pair| pair.orig).collect();
+            assert_eq!(origs, order);
+            assert!((0..80).all(|at| batch.get(at * 4096) == model.get(&(at * 4096)).copied()));
+            batch.clear();
+            assert!(batch.is_empty() && batch.get(0).is_none());
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Cleaning: valid units from the end of the data area move into the holes at its start, so
+//! that the end becomes a run of free units to append to.
+//!
+//! Invariants: a hole is a free unit, so whatever was there is superseded durably; a unit
+//! that is moved is free only after the transaction that says where it is now has
+//! committed; a move of a unit that was written meanwhile counts for nothing. No space is
+//! needed but the holes.
+//= remap 3.4
+
+use crate::port::{Remap, Shared};
+use crate::space::Space;
+use host::{BlockPort, Purpose};
+use nand::UNIT;
+use ssd::IoError;
+use std::rc::Rc;
+
+/// Units that are moved at a time.
+const CHUNK: usize = 64;
+/// Runs of the shortest length that a pass in the foreground makes.
+const FOREGROUND: u32 = 4;
+
+/// A unit, and where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+/// How far the two pointers of a pass have come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pointers {
+    /// No hole is before it.
+    hole: u32,
+    /// Nothing that can move is from here on.
+    tail: u32,
+    /// What is before it is not moved.
+    floor: u32,
+}
+
+impl Pointers {
+    /// Those of a pass that empties the last `goal` units.
+    pub(crate) fn new(space: &Space, goal: u32) -> Self {
+        let units = space.free.units();
+        Self {
+            hole: 0,
+            tail: units,
+            floor: units.saturating_sub(goal),
+        }
+    }
+
+    /// The next unit to move: the last one that is valid and no request has written since,
+    /// into the first hole. None once the pointers meet, or the goal is reached.
+    pub(crate) fn next(&mut self, space: &Space, is_pending: impl Fn(u32) -> bool) -> Option<Move> {
+        let from = loop {
+            self.tail = self
+                .tail
+                .checked_sub(1)
+                .filter(|tail| *tail >= self.floor)?;
+            match space.holds(self.tail) {
+                Some(orig) if !is_pending(orig) => break self.tail,
+                _ => {}
+            }
+        };
+        let mut hole = space.free.first_in(self.hole, from)?;
+        if space.run().contains(&hole) {
+            hole = space.free.first_in(space.run().end, from)?;
+        }
+        self.hole = hole + 1;
+        Some(Move { from, to: hole })
+    }
+}
+
+impl<P: BlockPort> Shared<P> {
+    /// Fewest units of a run to append to: less on a medium that has little to spare.
+    pub(crate) fn shortest_run(&self) -> u32 {
+        let spare = self.layout.data_units - self.layout.logical;
+        let wanted = self.options.shortest_run.0 / UNIT as u64;
+        (wanted as u32).clamp(1, (spare / 8).max(1))
+    }
+
+    /// Makes a run to append to, while a request waits for it.
+    pub(crate) async fn clean_now(&self) -> Result<(), IoError> {
+        let _turn = self.cleaning.acquire(1).await;
+        let least = self.shortest_run();
+        if self.go_on(least) {
+            return Ok(());
+        }
+        // What is superseded and not committed may be enough.
+        self.commit().await?;
+        if self.go_on(least) {
+            return Ok(());
+        }
+        let free = self.state.borrow().space.free.count();
+        let goal = (FOREGROUND * least).min(free / 2);
+        self.pass(goal, false).await?;
+        self.state.borrow_mut().metrics.foreground_passes += 1;
+        while !self.go_on(least) && !self.go_on(1) {
+            self.writable()?;
+            self.commit().await?;
+            if self.state.borrow().space.free.count() == 0 {
+                // Reads under way hold the rest, or writes that are not published yet.
+                self.room.wait(&self.sim).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on(&self, least: u32) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        let enough = !state.space.run().is_empty() || state.space.go_on(least);
+        state.metrics.jumps += u64::from(enough);
+        enough
+    }
+
+    /// Empties the last `goal` units of the data area; stops if `patient` once anybody asks
+    /// for something. Says how many units were moved.
+    async fn pass(&self, goal: u32, patient: bool) -> Result<u64, IoError> {
+        self.commit().await?;
+        let begun = self.state.borrow().asked;
+        let mut pointers = Pointers::new(&self.state.borrow().space, goal);
+        let mut moved = 0;
+        let goes_on = || !patient || self.state.borrow().asked == begun;
+        while goes_on() && !self.closed.get() {
+            let moves = self.plan(&mut pointers);
+            if moves.is_empty() {
+                break;
+            }
+            match self.move_units(&moves).await {
+                Ok(()) => moved += moves.len() as u64,
+                // What cannot be read stays where it is.
+                Err(IoError::Media(_)) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.commit().await?;
+        self.state.borrow_mut().metrics.moves += moved;
+        Ok(moved)
+    }
+
+    /// The next moves, whose holes are taken; sources ascend as holes do, so that as few
+    /// commands as possible move them.
+    fn plan(&self, pointers: &mut Pointers) -> Vec<Move> {
+        let state = &mut *self.state.borrow_mut();
+        let pending = |orig| {
+            let pending = state.open.get(orig).or_else(|| state.closing.get(orig));
+            pending.is_some()
+        };
+        let mut moves = Vec::with_capacity(CHUNK);
+        while moves.len() < CHUNK {
+            let Some(step) = pointers.next(&state.space, pending) else {
+                break;
+            };
+            moves.push(step);
+        }
+        let mut from: Vec<u32> = moves.iter().map(|step| step.from).collect();
+        from.reverse();
+        for (step, from) in moves.iter_mut().zip(from) {
+            step.from = from;
+            state.space.take(step.to);
+        }
+        moves
+    }
+
+    /// Copies units and publishes where they are. Their places are not used again while
+    /// they are read.
+    async fn move_units(&self, moves: &[Move]) -> Result<(), IoError> {
+        let reading = self.state.borrow_mut().space.begin();
+        let copied = self.copy(moves).await;
+        let published = match copied {
+            Ok(()) => self.publish_moves(moves).await,
+            Err(error) => {
+                let state = &mut *self.state.borrow_mut();
+                for step in moves {
+                    state.space.give_back(step.to);
+                }
+                Err(error)
+            }
+        };
+        if self.state.borrow_mut().space.end(reading) {
+            self.room.notify(&self.sim);
+        }
+        published
+    }
+
+    async fn copy(&self, moves: &[Move]) -> Result<(), IoError> {
+        let at = |unit: u32| self.layout.data + unit;
+        let from: Vec<u32> = moves.iter().map(|step| at(step.from)).collect();
+        let to: Vec<u32> = moves.iter().map(|step| at(step.to)).collect();
+        let payloads = self.read_units(&from, Purpose::Data).await?;
+        self.write_units(&to, &payloads, Purpose::Data, false).await
+    }
+
+    async fn publish_moves(&self, moves: &[Move]) -> Result<(), IoError> {
+        for step in moves {
+            while self.state.borrow().open.is_full() {
+                self.commit().await?;
+            }
+            let state = &mut *self.state.borrow_mut();
+            let still = state.space.holds(step.from).filter(|&orig| {
+                let newer = state.open.get(orig).or_else(|| state.closing.get(orig));
+                newer.is_none()
+            });
+            match still {
+                Some(orig) => drop(state.open.put(orig, step.to)),
+                None => state.space.give_back(step.to),
+            }
+        }
+        Ok(())
+    }
+
+    /// Units that the longest run is to have: no more than cleaning can make.
+    fn wanted_run(&self) -> u32 {
+        let state = self.state.borrow();
+        let units = u64::from(state.space.free.units());
+        let wanted = units * u64::from(self.options.clean_percent) / 100;
+        (wanted as u32).min(state.space.free.count() / 2)
+    }
+
+    /// Cleans if nobody asked for anything for a while; says when to look again, or that
+    /// there is nothing left to do.
+    async fn clean_idly(&self) -> Result<bool, IoError> {
+        let asked = self.state.borrow().asked;
+        let until = asked + self.options.idle;
+        if self.sim.now() < until {
+            self.sim.sleep_until(until).await;
+            return Ok(true);
+        }
+        let wanted = self.wanted_run();
+        if self.state.borrow().space.free.longest().len() as u32 >= wanted {
+            return Ok(false);
+        }
+        let _turn = self.cleaning.acquire(1).await;
+        let moved = self.pass(wanted, true).await?;
+        let state = &mut *self.state.borrow_mut();
+        state.metrics.passes += u64::from(moved > 0);
+        let longest = state.space.free.longest();
+        if longest.len() > state.space.run().len() && !longest.contains(&state.space.run().start) {
+            state.space.append_at(longest.start);
+            state.metrics.jumps += 1;
+        }
+        Ok(moved > 0)
+    }
+}
+
+impl<P: BlockPort> Remap<P> {
+    /// Lets a task clean in the background, if there is little left to append to.
+    pub(crate) fn wake_cleaner(&self) {
+        let shared = &self.shared;
+        let left = shared.state.borrow().space.run().len() as u64;
+        let wanted = u64::from(shared.layout.data_units) * u64::from(shared.options.clean_percent);
+        if !shared.options.background || left * 100 >= wanted || shared.cleaner.replace(true) {
+            return;
+        }
+        let weak = Rc::downgrade(shared);
+        shared.sim.spawn_detached(async move {
+            while let Some(shared) = weak.upgrade() {
+                let more = !shared.closed.get() && shared.clean_idly().await.unwrap_or(false);
+                if !more {
+                    shared.cleaner.set(false);
+                    break;
+                }
+            }
+        });
+    }
+}

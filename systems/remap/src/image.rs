@@ -1,0 +1,109 @@
+//! A drive at rest as the layer shows it, without a clock.
+//!
+//! Invariant: it shows what a mount would: the same checkpoint, the same transactions.
+
+use crate::format::{Block, NONE, PER_PAGE, Pair, Sums, Super, decode_page};
+use crate::layout::HEADERS;
+use crate::restore::{self, OpenError};
+use nand::UNIT;
+
+/// Something that is read in units of 4,096 bytes at once.
+pub trait Image {
+    /// Units.
+    fn units(&self) -> u64;
+
+    /// Reads a unit; false if that cannot be.
+    fn read(&self, unit: u64, out: &mut [u8; UNIT]) -> bool;
+}
+
+/// What the layer on an image shows.
+pub struct Shown<I> {
+    image: I,
+    layout: Super,
+    /// By original address.
+    map: Vec<u32>,
+}
+
+impl<I: Image> Shown<I> {
+    /// What the layer on `image` shows.
+    ///
+    /// # Errors
+    /// What is damaged, as of a mount.
+    pub fn new(image: I) -> Result<Self, OpenError> {
+        let block = |unit: u32| -> Option<Block> {
+            let mut block = [0; UNIT];
+            image.read(u64::from(unit), &mut block).then_some(block)
+        };
+        let pair = |units: [u32; 2]| units.map(|unit| block(unit).unwrap_or([0; UNIT]));
+        if image.units() <= u64::from(HEADERS[1]) {
+            return Err(OpenError::NoSuperblock);
+        }
+        let layout = restore::superblock(pair([0, 1]), image.units())?;
+        let sums = Sums::of(&layout.uuid);
+        let header = restore::header(pair(HEADERS), sums)?;
+        let places = restore::directory(&layout, header.sequence, sums, block)?;
+        let replayed = restore::replay(&layout, &header, sums, |at| block(layout.log + at))?;
+        let mut map = vec![NONE; (layout.partitions() * layout.partition) as usize];
+        for (page, place) in (0..).zip(places) {
+            let Some(unit) = layout.page_at(page, place) else {
+                continue;
+            };
+            let mut entries = [NONE; PER_PAGE];
+            let is_read = block(unit).is_some_and(|b| decode_page(&b, &mut entries, page, sums));
+            if !is_read {
+                return Err(restore::damaged(&layout, page, unit));
+            }
+            let (part, at) = (page / layout.pages_each(), page % layout.pages_each());
+            let first = at * PER_PAGE as u32;
+            let len = (layout.partition - first).min(PER_PAGE as u32) as usize;
+            let to = (part * layout.partition + first) as usize;
+            map[to..to + len].copy_from_slice(&entries[..len]);
+        }
+        for pair in replayed.pairs {
+            restore::check_pair(&layout, pair)?;
+            map[pair.orig as usize] = pair.trans;
+        }
+        let shown = Self { image, layout, map };
+        shown.check().map_or(Ok(shown), Err)
+    }
+
+    /// What is wrong with the mapping.
+    fn check(&self) -> Option<OpenError> {
+        let mut met = vec![false; self.layout.data_units as usize];
+        for (orig, &trans) in (0..).zip(&self.map) {
+            let pair = Pair { orig, trans };
+            if trans == NONE {
+                continue;
+            }
+            if let Err(error) = restore::check_pair(&self.layout, pair) {
+                return Some(error);
+            }
+            if std::mem::replace(&mut met[trans as usize], true) {
+                return Some(OpenError::Mapping {
+                    orig: u64::from(orig) * crate::layout::SECTORS,
+                    unit: trans,
+                    why: "where another one leads",
+                });
+            }
+        }
+        None
+    }
+
+    /// Units that the layer offers.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        u64::from(self.layout.logical)
+    }
+
+    /// Reads a unit as the layer shows it; false if that cannot be.
+    pub fn read(&self, unit: u64, out: &mut [u8; UNIT]) -> bool {
+        let Some(&trans) = self.map.get(unit as usize) else {
+            return false;
+        };
+        if trans == NONE {
+            out.fill(0);
+            return unit < self.units();
+        }
+        self.image.read(u64::from(self.layout.data + trans), out)
+    }
+}

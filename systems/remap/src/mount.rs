@@ -1,0 +1,303 @@
+//! Making a layer, opening it, and closing it.
+//!
+//! Invariants: a medium that was formatted reads as zeros; recovery writes nothing before
+//! its checkpoint, so that it can be cut and begun again; what is open when the power goes
+//! is found by whoever opens next.
+
+use crate::batch::Batch;
+use crate::config::{FormatOptions, Options};
+use crate::format::{
+    Block, Header, NONE, PER_DIRECTORY, PER_LOG, Pair, Place, Sums, Super, blank, encode_directory,
+    encode_header, encode_super, payload,
+};
+use crate::layout::{HEADERS, LayoutError};
+use crate::metrics::Metrics;
+use crate::paging::PageError;
+use crate::port::{Log, Remap, Shared, State, extent};
+use crate::restore::{self, OpenError, Replayed};
+use crate::space::Space;
+use crate::tables::Tables;
+use host::{BlockPort, Purpose, Who};
+use nand::{Payload, UNIT};
+use sim::{Semaphore, Signal, Sim};
+use ssd::{Content, IoError};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::{Ns, Placement, Refusals};
+
+/// Units that are read at a time.
+const READ: u32 = 256;
+/// Transactions that are full by themselves and may be open at once.
+const OPEN: usize = 4;
+
+/// Why a layer cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// There is no place for it.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The medium failed.
+    #[error("the medium below failed: {0}")]
+    Io(#[from] IoError),
+}
+
+/// Makes a layer on `port` in which nothing was written.
+///
+/// # Errors
+/// If there is no place for it, or the medium fails.
+pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(), FormatError> {
+    let layout = Super::plan(port.capacity(), options)?;
+    let sums = Sums::of(&layout.uuid);
+    let who = Who {
+        purpose: Purpose::Metadata,
+        ..Who::default()
+    };
+    let write = async |unit: u32, block: Box<Block>| {
+        let block = [payload(block)];
+        let content = Content::Sectors(&block);
+        port.write(extent(unit, 1), content, Placement(0), who, false)
+            .await
+    };
+    // A log of an older layer is not to be taken for one of this.
+    let mut at = layout.log;
+    while at < layout.tables {
+        let units = READ.min(layout.tables - at);
+        let zeros = port.write(
+            extent(at, units),
+            Content::Nothing,
+            Placement(0),
+            who,
+            false,
+        );
+        zeros.await?;
+        at += units;
+    }
+    let header = Header {
+        sequence: 1,
+        next_tx: 1,
+        log_at: 0,
+        entries: 0,
+    };
+    let places = vec![Place::Absent; layout.pages as usize];
+    for (index, places) in (0..).zip(places.chunks(PER_DIRECTORY)) {
+        let block = encode_directory(places, header.sequence, index, sums);
+        write(layout.directory_at(header.sequence) + index, block).await?;
+    }
+    write(HEADERS[0], blank()).await?;
+    write(HEADERS[1], encode_header(&header, sums)).await?;
+    port.flush().await?;
+    // The layer is there once its superblock is.
+    for unit in [0, 1] {
+        write(unit, encode_super(&layout)).await?;
+    }
+    port.flush().await?;
+    Ok(())
+}
+
+/// Recovers and opens the layer on `port`.
+//= remap 3.5
+///
+/// # Errors
+/// What is damaged, and what can still be read.
+pub async fn open<P: BlockPort>(
+    sim: &Sim,
+    port: &P,
+    options: Options,
+) -> Result<Remap<P>, OpenError> {
+    let begun = sim.now();
+    let units = port.capacity().0 / UNIT as u64;
+    if units < u64::from(HEADERS[1]) + 1 {
+        return Err(OpenError::NoSuperblock);
+    }
+    let [first, second, third, fourth] = read_blocks(port, 0, 4).await?[..] else {
+        return Err(OpenError::NoSuperblock);
+    };
+    let layout = restore::superblock([first, second], units)?;
+    let sums = Sums::of(&layout.uuid);
+    let header = restore::header([third, fourth], sums)?;
+    let at = layout.directory_at(header.sequence);
+    let blocks = read_blocks(port, at, layout.directory_units).await?;
+    let places = restore::directory(&layout, header.sequence, sums, |unit| {
+        blocks.get((unit - at) as usize).copied()
+    })?;
+    let log = read_blocks(port, layout.log, layout.log_units).await?;
+    let replayed = restore::replay(&layout, &header, sums, |at| log.get(at as usize).copied())?;
+    drop(log);
+    let state = state(&layout, &options, &header, &replayed, places);
+    let shared = shared(sim, port, options, layout, state);
+    shared.rebuild(&replayed).await?;
+    shared.state.borrow_mut().space.open();
+    shared.checkpoint().await?;
+    shared.state.borrow_mut().metrics = Metrics {
+        recovery: sim.now().since(begun),
+        replayed: u64::from(replayed.transactions),
+        ..Metrics::default()
+    };
+    Ok(Remap {
+        shared: Rc::new(shared),
+    })
+}
+
+/// Blocks of the medium; what cannot be read is as damaged as what has no checksum.
+async fn read_blocks<P: BlockPort>(
+    port: &P,
+    unit: u32,
+    units: u32,
+) -> Result<Vec<Block>, OpenError> {
+    let mut blocks = Vec::with_capacity(units as usize);
+    let mut payloads = vec![Payload::Zero; READ as usize];
+    let who = Who {
+        purpose: Purpose::Metadata,
+        ..Who::default()
+    };
+    for at in (unit..unit + units).step_by(READ as usize) {
+        let count = READ.min(unit + units - at);
+        let mut part = &mut payloads[..count as usize];
+        match port.read(extent(at, count), &mut part, who).await {
+            Ok(()) => {}
+            Err(IoError::Media(_)) => part.fill(Payload::Lost),
+            Err(error) => return Err(error.into()),
+        }
+        blocks.extend(payloads[..count as usize].iter().map(|payload| {
+            let mut block = [0; UNIT];
+            let _ = payload.copy_to(0, &mut block);
+            block
+        }));
+    }
+    Ok(blocks)
+}
+
+fn state(
+    layout: &Super,
+    options: &Options,
+    header: &Header,
+    replayed: &Replayed,
+    places: Vec<Place>,
+) -> State {
+    let full = (options.commit_pairs as usize).max(1) * OPEN;
+    let most = full.min((layout.log_units as usize / 8).max(1) * PER_LOG);
+    State {
+        open: Batch::new(most),
+        closing: Batch::new(most),
+        tables: Tables::new(layout, options.variant, places),
+        space: Space::new(layout.data_units),
+        log: Log {
+            head: replayed.head,
+            used: 0,
+            next_tx: replayed.next_tx,
+            sequence: header.sequence,
+        },
+        metrics: Metrics::default(),
+        refusals: Refusals::default(),
+        asked: Ns::ZERO,
+        number: 0,
+    }
+}
+
+fn shared<P: BlockPort>(
+    sim: &Sim,
+    port: &P,
+    options: Options,
+    layout: Super,
+    state: State,
+) -> Shared<P> {
+    let most = state.open.most() as u32;
+    Shared {
+        sim: sim.clone(),
+        port: port.clone(),
+        options: Options {
+            commit_pairs: options.commit_pairs.clamp(1, most),
+            ..options
+        },
+        sums: Sums::of(&layout.uuid),
+        layout,
+        state: RefCell::new(state),
+        commits: Semaphore::new(sim, 1),
+        paging: Semaphore::new(sim, 1),
+        cleaning: Semaphore::new(sim, 1),
+        partial: Semaphore::new(sim, 1),
+        room: Signal::default(),
+        cleaner: Cell::new(false),
+        failed: Cell::new(None),
+        closed: Cell::new(false),
+    }
+}
+
+impl<P: BlockPort> Shared<P> {
+    /// Fills the tables one by one, with what the log adds, and the physical side with them.
+    async fn rebuild(&self, replayed: &Replayed) -> Result<(), OpenError> {
+        let mut added: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
+        for &pair in &replayed.pairs {
+            restore::check_pair(&self.layout, pair)?;
+            let part = self.state.borrow().tables.partition_of(pair.orig);
+            added.entry(part).or_default().push(pair);
+        }
+        for part in 0..self.layout.partitions() {
+            let added = added.remove(&part).unwrap_or_default();
+            let is_empty = self.state.borrow().tables.places(part).is_empty();
+            if is_empty && added.is_empty() {
+                continue;
+            }
+            let pages = self.read_pages(part).await.map_err(|error| match error {
+                PageError::Damaged { page, unit } => restore::damaged(&self.layout, page, unit),
+                PageError::Io(error) => error.into(),
+            })?;
+            let entries = self.fill(part, &pages, &added)?;
+            self.think(self.options.insert, entries).await;
+            self.shrink().await?;
+        }
+        Ok(())
+    }
+
+    /// Fills one table; says how many entries were inserted.
+    fn fill(
+        &self,
+        part: u32,
+        pages: &[(u32, [u32; crate::format::PER_PAGE])],
+        added: &[Pair],
+    ) -> Result<u64, OpenError> {
+        let state = &mut *self.state.borrow_mut();
+        state.tables.fill(part, pages);
+        let read = pages.iter().flat_map(|page| page.1);
+        let read = read.filter(|trans| *trans != NONE).count() as u64;
+        state.tables.count(read);
+        for pair in added {
+            state.tables.set(pair.orig, pair.trans);
+        }
+        let (space, mut wrong) = (&mut state.space, None);
+        state.tables.each(part, &mut |orig, trans| {
+            let sound = restore::check_pair(&self.layout, Pair { orig, trans }).err();
+            let problem = sound.or_else(|| {
+                let unit = trans;
+                (!space.found(unit, orig)).then(|| OpenError::Mapping {
+                    orig: u64::from(orig) * crate::layout::SECTORS,
+                    unit,
+                    why: "where another one leads",
+                })
+            });
+            if wrong.is_none() {
+                wrong = problem;
+            }
+        });
+        wrong.map_or(Ok(read + added.len() as u64), Err)
+    }
+}
+
+impl<P: BlockPort> Remap<P> {
+    /// Makes all durable, writes a checkpoint, and does nothing of its own accord any more.
+    ///
+    /// # Errors
+    /// Why it could not be made durable.
+    pub async fn close(&self) -> Result<(), IoError> {
+        let shared = &self.shared;
+        shared.commit().await?;
+        let _turn = shared.commits.acquire(1).await;
+        shared.closed.set(true);
+        if shared.state.borrow().log.used > 0 {
+            let done = shared.checkpoint().await;
+            done.map_err(|error| shared.fail(error))?;
+        }
+        Ok(())
+    }
+}

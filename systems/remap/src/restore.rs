@@ -1,0 +1,306 @@
+//! What blocks of the medium say: which checkpoint is the last one, and what the log adds.
+//!
+//! Invariants: nothing here waits or writes, so that a mount and a look at a drive at rest
+//! find the same; what a checksum does not vouch for is not believed. A log ends at the
+//! first transaction that is not there as a whole. That is what a power cut leaves, unless
+//! a later one follows: each is written once the one before is durable, so then the log
+//! was damaged.
+
+use crate::format::{
+    Block, Header, NONE, PER_DIRECTORY, Pair, Place, Record, Sums, Super, base_of,
+    decode_directory, decode_header, decode_log, decode_super,
+};
+use crate::layout::SECTORS;
+use ssd::IoError;
+
+/// Why a layer cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The medium failed.
+    #[error("the medium below failed: {0}")]
+    Io(#[from] IoError),
+    /// There is none, or nothing can be told of it.
+    #[error(
+        "no remapping layer is here, or both copies of its superblock are damaged: which address \
+         leads where cannot be told"
+    )]
+    NoSuperblock,
+    /// It is of another medium.
+    #[error(
+        "the superblock tells of {units} units of 4 KiB with areas that this medium of {found} \
+         cannot have: it is of another medium, or of one that was larger"
+    )]
+    Layout {
+        /// Units that it tells of.
+        units: u32,
+        /// Units that there are.
+        found: u64,
+    },
+    /// No checkpoint can be read.
+    #[error("both checkpoints are damaged: only data that the log has written since can be found")]
+    NoCheckpoint,
+    /// The last checkpoint cannot be read, and the log goes on from it.
+    #[error(
+        "the last checkpoint is damaged: transaction {tx} follows it, and the state before, of \
+         checkpoint {sequence}, is the newest that can be read"
+    )]
+    Checkpoint {
+        /// The checkpoint that can be read.
+        sequence: u64,
+        /// The first transaction that cannot be applied.
+        tx: u32,
+    },
+    /// The directory of the tables is damaged.
+    #[error(
+        "block {index} of the directory of checkpoint {sequence} is damaged: pages {first} to \
+         {last} of the tables cannot be found; all others can"
+    )]
+    Directory {
+        /// Which checkpoint.
+        sequence: u64,
+        /// Which block.
+        index: u32,
+        /// The first page that it tells of.
+        first: u32,
+        /// The last one.
+        last: u32,
+    },
+    /// A page of a table is damaged.
+    #[error(
+        "page {page} of the tables is damaged, in sector {sector}: where sectors {first} to {last} \
+         lead cannot be told; all others can be read"
+    )]
+    Page {
+        /// Which page.
+        page: u32,
+        /// Its first sector on the medium.
+        sector: u64,
+        /// The first original address that it tells of.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// The log is damaged before its end.
+    #[error(
+        "block {at} of the log is damaged: transaction {tx} is not whole and {later} follows it; \
+         what was durable before it, with {replayed} transactions since the last checkpoint, can \
+         be read"
+    )]
+    Log {
+        /// Block of the log.
+        at: u32,
+        /// The transaction that is not whole.
+        tx: u32,
+        /// One behind it.
+        later: u32,
+        /// Transactions that are whole.
+        replayed: u32,
+    },
+    /// A pair leads out of the medium, or two lead to one unit.
+    #[error(
+        "sector {orig} leads to unit {unit} of the data area, {why}: the tables contradict \
+         themselves, and all sectors before it can be read"
+    )]
+    Mapping {
+        /// Original address.
+        orig: u64,
+        /// Where it leads to.
+        unit: u32,
+        /// What is wrong with that.
+        why: &'static str,
+    },
+}
+
+/// The superblock of a medium of `units`.
+pub(crate) fn superblock(copies: [Block; 2], units: u64) -> Result<Super, OpenError> {
+    let mut read = copies.iter().filter_map(decode_super);
+    let layout = read.next().ok_or(OpenError::NoSuperblock)?;
+    match layout.is_sound(units) {
+        true => Ok(layout),
+        false => Err(OpenError::Layout {
+            units: layout.units,
+            found: units,
+        }),
+    }
+}
+
+/// The last checkpoint.
+pub(crate) fn header(copies: [Block; 2], sums: Sums) -> Result<Header, OpenError> {
+    let read = copies.iter().filter_map(|block| decode_header(block, sums));
+    let newest = read.max_by_key(|header| header.sequence);
+    newest.ok_or(OpenError::NoCheckpoint)
+}
+
+/// Where the pages of the tables are, from the blocks of the directory.
+pub(crate) fn directory(
+    layout: &Super,
+    sequence: u64,
+    sums: Sums,
+    mut read: impl FnMut(u32) -> Option<Block>,
+) -> Result<Vec<Place>, OpenError> {
+    let mut places = vec![Place::Absent; layout.pages as usize];
+    for (index, part) in (0..).zip(places.chunks_mut(PER_DIRECTORY)) {
+        let block = read(layout.directory_at(sequence) + index);
+        let is_read = block.is_some_and(|b| decode_directory(&b, part, (sequence, index), sums));
+        if !is_read {
+            let first = index * PER_DIRECTORY as u32;
+            return Err(OpenError::Directory {
+                sequence,
+                index,
+                first,
+                last: first + part.len() as u32 - 1,
+            });
+        }
+    }
+    Ok(places)
+}
+
+/// What the log adds to a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replayed {
+    /// Pairs in the order of their commits.
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) transactions: u32,
+    /// The number that no block of the log has.
+    pub(crate) next_tx: u32,
+    /// The block behind the last transaction.
+    pub(crate) head: u32,
+}
+
+/// The log as it is read.
+struct Log<'a, R> {
+    layout: &'a Super,
+    header: &'a Header,
+    sums: Sums,
+    read: R,
+}
+
+impl<R: FnMut(u32) -> Option<Block>> Log<'_, R> {
+    /// What block `at` of the log area says; areas have no end.
+    fn block(&mut self, at: u32) -> Option<(Record, Vec<Pair>)> {
+        let block = (self.read)(at % self.layout.log_units)?;
+        decode_log(&block, self.sums)
+    }
+
+    /// Reads transaction `tx` at `head`, of `room` blocks at most, to the end of `pairs`.
+    /// Gives how many blocks are there, and whether that is all.
+    fn transaction(
+        &mut self,
+        (tx, head, room): (u32, u32, u32),
+        pairs: &mut Vec<Pair>,
+    ) -> Result<(u32, bool), OpenError> {
+        let (mut index, mut blocks, before) = (0, 1, pairs.len());
+        while index < blocks && index < room {
+            let found = self.block(head + index);
+            let is_next = |record: &Record| record.tx == tx && u32::from(record.index) == index;
+            let Some((record, more)) = found.filter(|(record, _)| is_next(record)) else {
+                break;
+            };
+            if record.base != base_of(self.header.sequence) {
+                let sequence = self.header.sequence;
+                return Err(OpenError::Checkpoint { sequence, tx });
+            }
+            pairs.extend(more);
+            blocks = u32::from(record.blocks);
+            index += 1;
+        }
+        if index < blocks {
+            pairs.truncate(before);
+        }
+        Ok((index, index == blocks))
+    }
+
+    /// A log that ends at `torn`, after `used` blocks: no later transaction may follow.
+    fn check_end(&mut self, replayed: &Replayed, used: u32, torn: u32) -> Result<(), OpenError> {
+        let log = self.layout.log_units;
+        let next = replayed.next_tx;
+        let is_later = |tx: u32| tx.wrapping_sub(next).wrapping_sub(1) < u32::MAX / 2;
+        for at in used..log {
+            let later = self.block(self.header.log_at % log + at);
+            let later = later.map(|(record, _)| record);
+            let Some(later) = later.filter(|record| is_later(record.tx)) else {
+                continue;
+            };
+            let (sequence, tx) = (self.header.sequence, later.tx);
+            return Err(match later.base == base_of(sequence) {
+                true => OpenError::Log {
+                    at: torn % log,
+                    tx: next,
+                    later: tx,
+                    replayed: replayed.transactions,
+                },
+                false => OpenError::Checkpoint { sequence, tx },
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Reads the log from checkpoint `header` on, through `read`, which gives a block of the
+/// log area.
+//= remap 3.5
+pub(crate) fn replay(
+    layout: &Super,
+    header: &Header,
+    sums: Sums,
+    read: impl FnMut(u32) -> Option<Block>,
+) -> Result<Replayed, OpenError> {
+    let mut log = Log {
+        layout,
+        header,
+        sums,
+        read,
+    };
+    let mut replayed = Replayed {
+        next_tx: header.next_tx,
+        head: header.log_at % layout.log_units,
+        ..Replayed::default()
+    };
+    let mut used = 0;
+    loop {
+        let at = (replayed.next_tx, replayed.head, layout.log_units - used);
+        let (blocks, whole) = log.transaction(at, &mut replayed.pairs)?;
+        if !whole {
+            log.check_end(&replayed, used, replayed.head + blocks)?;
+            break;
+        }
+        used += blocks;
+        replayed.head = (replayed.head + blocks) % layout.log_units;
+        replayed.transactions += 1;
+        replayed.next_tx = replayed.next_tx.wrapping_add(1);
+    }
+    // Blocks of the torn one may stay: nothing else may have its number.
+    replayed.next_tx = replayed.next_tx.wrapping_add(1);
+    Ok(replayed)
+}
+
+/// Whether a pair can be.
+pub(crate) fn check_pair(layout: &Super, pair: Pair) -> Result<(), OpenError> {
+    let (outside, orig) = ("which it does not have", u64::from(pair.orig) * SECTORS);
+    let beyond = "though the layer offers no such sector";
+    let why = match pair {
+        _ if pair.orig >= layout.logical => beyond,
+        Pair { trans: NONE, .. } => return Ok(()),
+        _ if pair.trans >= layout.data_units => outside,
+        _ => return Ok(()),
+    };
+    Err(OpenError::Mapping {
+        orig,
+        unit: pair.trans,
+        why,
+    })
+}
+
+/// The damage of page `page` of the tables.
+pub(crate) fn damaged(layout: &Super, page: u32, unit: u32) -> OpenError {
+    let each = crate::format::PER_PAGE as u32;
+    let (part, at) = (page / layout.pages_each(), page % layout.pages_each());
+    let first = part * layout.partition + at * each;
+    let last = (first + each).min((part + 1) * layout.partition);
+    OpenError::Page {
+        page,
+        sector: u64::from(unit) * SECTORS,
+        first: u64::from(first) * SECTORS,
+        last: u64::from(last) * SECTORS - 1,
+    }
+}

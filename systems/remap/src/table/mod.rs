@@ -1,0 +1,171 @@
+//! A table: from the original addresses of a partition to transformed ones.
+//!
+//! Invariants: both variants answer alike; an address that is not mapped has no entry that
+//! can be found; nothing here waits, reads or writes.
+
+mod compact;
+mod tree;
+
+use crate::config::Variant;
+use crate::format::{NONE, PER_PAGE};
+use compact::Rows;
+use tree::Tree;
+
+/// A table of either variant. Addresses count from the start of the partition.
+pub struct Table(Kept);
+
+enum Kept {
+    Tree(Tree),
+    Compact(Rows),
+}
+
+impl Table {
+    /// An empty table of so many addresses.
+    #[must_use]
+    pub fn new(variant: Variant, addresses: u32) -> Self {
+        Self(match variant {
+            Variant::Tree => Kept::Tree(Tree::new(addresses)),
+            Variant::Compact => Kept::Compact(Rows::new(addresses)),
+        })
+    }
+
+    /// Where `orig` leads to.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, orig: u32) -> Option<u32> {
+        match &self.0 {
+            Kept::Tree(tree) => tree.get(orig),
+            Kept::Compact(rows) => rows.get(orig),
+        }
+    }
+
+    /// Lets `orig` lead to `trans`; gives where it led to.
+    //= remap 3.2
+    #[inline]
+    pub fn insert(&mut self, orig: u32, trans: u32) -> Option<u32> {
+        debug_assert_ne!(trans, NONE, "an address is no absence of one");
+        match &mut self.0 {
+            Kept::Tree(tree) => tree.insert(orig, trans),
+            Kept::Compact(rows) => rows.insert(orig, trans),
+        }
+    }
+
+    /// Lets `orig` lead nowhere; gives where it led to.
+    pub fn remove(&mut self, orig: u32) -> Option<u32> {
+        match &mut self.0 {
+            Kept::Tree(tree) => tree.invalidate(orig),
+            Kept::Compact(rows) => rows.remove(orig),
+        }
+    }
+
+    /// Addresses that are mapped.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        match &self.0 {
+            Kept::Tree(tree) => tree.len(),
+            Kept::Compact(rows) => rows.len(),
+        }
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        match &self.0 {
+            Kept::Tree(tree) => tree.memory(),
+            Kept::Compact(rows) => rows.memory(),
+        }
+    }
+
+    /// All entries of page `page`.
+    pub(crate) fn page(&self, page: u32, entries: &mut [u32; PER_PAGE]) {
+        entries.fill(NONE);
+        let first = page * PER_PAGE as u32;
+        let mut take = |orig: u32, trans: u32| entries[(orig - first) as usize] = trans;
+        let range = first..first + PER_PAGE as u32;
+        match &self.0 {
+            Kept::Tree(tree) => tree.each(range, &mut take),
+            Kept::Compact(rows) => rows.each(range, &mut take),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Seed;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn both_variants_do_as_an_ordered_map() {
+        for (variant, spread) in [
+            (Variant::Tree, 4096),
+            (Variant::Compact, 4096),
+            (Variant::Tree, 1 << 20),
+            (Variant::Compact, 1 << 20),
+        ] {
+            let mut rng = Seed(spread).stream("table");
+            let mut table = Table::new(variant, spread as u32);
+            let mut model = BTreeMap::new();
+            for value in 0..20_000 {
+                let orig = rng.below(spread) as u32;
+                if rng.below(4) == 0 {
+                    assert_eq!(table.remove(orig), model.remove(&orig));
+                } else {
+                    assert_eq!(table.insert(orig, value), model.insert(orig, value));
+                }
+                assert_eq!(table.get(orig), model.get(&orig).copied());
+                if value % 4_999 == 0 {
+                    check(&table, &model, spread as u32);
+                }
+            }
+            check(&table, &model, spread as u32);
+        }
+    }
+
+    fn check(table: &Table, model: &BTreeMap<u32, u32>, spread: u32) {
+        match &table.0 {
+            Kept::Tree(tree) => assert!(tree.check() <= 2 * 21, "it is balanced"),
+            Kept::Compact(rows) => rows.check(),
+        }
+        assert_eq!(table.len() as usize, model.len());
+        let mut entries = [0; PER_PAGE];
+        for page in 0..spread.div_ceil(PER_PAGE as u32) {
+            table.page(page, &mut entries);
+            for (at, &trans) in (page * PER_PAGE as u32..).zip(&entries) {
+                let expected = model.get(&at).copied().unwrap_or(NONE);
+                assert_eq!(trans, expected, "address {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn entries_that_come_in_order_make_a_tree_that_is_balanced() {
+        let mut table = Table::new(Variant::Tree, 1 << 16);
+        for orig in 0..1 << 16 {
+            assert_eq!(table.insert(orig, orig), None);
+        }
+        let Kept::Tree(tree) = &table.0 else {
+            unreachable!("a tree was asked for")
+        };
+        // At most twice the height of a full tree.
+        assert!(tree.check() <= 2 * 17);
+    }
+
+    #[test]
+    fn an_entry_takes_what_the_variant_says() {
+        let mut compact = Table::new(Variant::Compact, 1 << 20);
+        let mut tree = Table::new(Variant::Tree, 1 << 20);
+        for orig in 0..1 << 20 {
+            let _ = (compact.insert(orig, 1), tree.insert(orig, 1));
+        }
+        let each = |table: &Table| table.memory() as f64 / f64::from(table.len());
+        assert!((12.0..12.2).contains(&each(&compact)), "{}", each(&compact));
+        assert!((20.0..20.1).contains(&each(&tree)), "{}", each(&tree));
+    }
+}

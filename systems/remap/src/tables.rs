@@ -1,0 +1,264 @@
+//! The tables of all partitions: which are in memory, what of them is not on the medium,
+//! and where the rest is.
+//!
+//! Invariants: tables hold what is committed and nothing else; a page of a table that the
+//! last checkpoint leads to is written to no more until the next one, since the other of
+//! its two places is taken; a table that is not in memory is on the medium as it is.
+
+use crate::config::Variant;
+use crate::format::{NONE, PER_PAGE, Place, Sums, Super, encode_page, payload};
+use crate::table::Table;
+use nand::Payload;
+
+/// A partition.
+#[derive(Default)]
+struct Part {
+    /// Its table, if it is in memory.
+    table: Option<Table>,
+    /// A bit for each page that differs from the medium.
+    dirty: Vec<u64>,
+    /// When it was last used, in uses.
+    used: u64,
+    /// Changes so far.
+    changes: u64,
+}
+
+/// What tables say of an original address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It leads to this unit of the data area, or nowhere.
+    At(Option<u32>),
+    /// The table of this partition is not in memory.
+    Missing(u32),
+}
+
+/// All tables.
+pub(crate) struct Tables {
+    parts: Vec<Part>,
+    variant: Variant,
+    partition: u32,
+    pages_each: u32,
+    /// By page: where its newest version on the medium is.
+    current: Vec<Place>,
+    /// By page: where the last checkpoint says that it is.
+    stable: Vec<Place>,
+    uses: u64,
+    entries: u64,
+    memory: u64,
+}
+
+/// Pages of a table as they are to be written.
+pub(crate) struct Snapshot {
+    /// Page, its place and what it holds.
+    pub(crate) pages: Vec<(u32, Place, Payload)>,
+    /// Changes of the table until then.
+    changes: u64,
+}
+
+impl Tables {
+    /// Tables of `layout` whose pages are at `places`; none is in memory.
+    pub(crate) fn new(layout: &Super, variant: Variant, places: Vec<Place>) -> Self {
+        let pages_each = layout.pages_each();
+        let part = || Part {
+            dirty: vec![0; (pages_each as usize).div_ceil(64)],
+            ..Part::default()
+        };
+        Self {
+            parts: (0..layout.partitions()).map(|_| part()).collect(),
+            variant,
+            partition: layout.partition,
+            pages_each,
+            stable: places.clone(),
+            current: places,
+            uses: 0,
+            entries: 0,
+            memory: 0,
+        }
+    }
+
+    /// The partition of an original address.
+    pub(crate) const fn partition_of(&self, orig: u32) -> u32 {
+        orig / self.partition
+    }
+
+    /// Where `orig` leads to.
+    #[inline]
+    pub(crate) fn look(&mut self, orig: u32) -> Look {
+        let number = orig / self.partition;
+        let part = &mut self.parts[number as usize];
+        let Some(table) = &part.table else {
+            return Look::Missing(number);
+        };
+        self.uses += 1;
+        part.used = self.uses;
+        Look::At(table.get(orig % self.partition))
+    }
+
+    /// Lets `orig`, whose table is in memory, lead to `trans`; gives where it led to.
+    pub(crate) fn set(&mut self, orig: u32, trans: u32) -> Option<u32> {
+        let part = &mut self.parts[(orig / self.partition) as usize];
+        let table = part.table.as_mut().expect("the table is in memory");
+        let (key, before) = (orig % self.partition, table.memory());
+        let old = match trans {
+            NONE => table.remove(key),
+            trans => table.insert(key, trans),
+        };
+        self.memory += table.memory() - before;
+        self.entries += u64::from(trans != NONE);
+        self.entries -= u64::from(old.is_some());
+        let page = key as usize / PER_PAGE;
+        part.dirty[page / 64] |= 1 << (page % 64);
+        part.changes += 1;
+        self.uses += 1;
+        part.used = self.uses;
+        old
+    }
+
+    pub(crate) fn is_in_memory(&self, part: u32) -> bool {
+        self.parts[part as usize].table.is_some()
+    }
+
+    /// The pages of a partition with where they are, those that are nowhere left out.
+    pub(crate) fn places(&self, part: u32) -> Vec<(u32, Place)> {
+        let pages = part * self.pages_each..(part + 1) * self.pages_each;
+        let placed = pages.map(|page| (page, self.current[page as usize]));
+        placed
+            .filter(|(_, place)| *place != Place::Absent)
+            .collect()
+    }
+
+    /// Brings a table to memory, with the entries of its pages.
+    pub(crate) fn fill(&mut self, part: u32, pages: &[(u32, [u32; PER_PAGE])]) {
+        let mut table = Table::new(self.variant, self.partition);
+        for (page, entries) in pages {
+            let first = (page - part * self.pages_each) * PER_PAGE as u32;
+            // The last page of a table has room for more than there is.
+            for (key, &trans) in (first..self.partition).zip(entries) {
+                if trans != NONE {
+                    table.insert(key, trans);
+                }
+            }
+        }
+        self.memory += table.memory();
+        self.uses += 1;
+        let part = &mut self.parts[part as usize];
+        part.used = self.uses;
+        part.table = Some(table);
+    }
+
+    /// Counts entries that recovery has found.
+    pub(crate) fn count(&mut self, entries: u64) {
+        self.entries += entries;
+    }
+
+    /// The table that was used least recently, besides `keep`.
+    //= remap 3.3
+    pub(crate) fn victim(&self, keep: u32) -> Option<u32> {
+        let parts = (0..).zip(&self.parts);
+        let others = parts.filter(|(number, part)| *number != keep && part.table.is_some());
+        others
+            .min_by_key(|(_, part)| part.used)
+            .map(|(number, _)| number)
+    }
+
+    /// Partitions with pages that differ from the medium.
+    pub(crate) fn dirty(&self) -> Vec<u32> {
+        let parts = (0..).zip(&self.parts);
+        let dirty = parts.filter(|(_, part)| part.dirty.iter().any(|&word| word != 0));
+        dirty.map(|(number, _)| number).collect()
+    }
+
+    /// The pages of a table that differ from the medium, which count as written from now on.
+    pub(crate) fn snapshot(&mut self, number: u32, sums: Sums) -> Snapshot {
+        let part = &mut self.parts[number as usize];
+        let mut pages = Vec::new();
+        let mut entries = [NONE; PER_PAGE];
+        for at in 0..self.pages_each {
+            let word = &mut part.dirty[at as usize / 64];
+            let bit = 1 << (at % 64);
+            if *word & bit == 0 {
+                continue;
+            }
+            *word &= !bit;
+            let page = number * self.pages_each + at;
+            let table = part.table.as_ref().expect("what is dirty is in memory");
+            table.page(at, &mut entries);
+            let place = match self.stable[page as usize] {
+                Place::First => Place::Second,
+                Place::Absent | Place::Second => Place::First,
+            };
+            pages.push((page, place, payload(encode_page(&entries, page, sums))));
+        }
+        Snapshot {
+            pages,
+            changes: part.changes,
+        }
+    }
+
+    /// Notes that a snapshot has been written.
+    pub(crate) fn written(&mut self, snapshot: &Snapshot) {
+        for (page, place, _) in &snapshot.pages {
+            self.current[*page as usize] = *place;
+        }
+    }
+
+    /// Drops a table from memory, unless it changed since the snapshot.
+    pub(crate) fn drop_unchanged(&mut self, number: u32, snapshot: &Snapshot) -> bool {
+        let part = &mut self.parts[number as usize];
+        let unchanged = part.changes == snapshot.changes;
+        if let Some(table) = part.table.take_if(|_| unchanged) {
+            self.memory -= table.memory();
+        }
+        unchanged
+    }
+
+    /// Where pages are, for a checkpoint.
+    pub(crate) fn directory(&self) -> &[Place] {
+        &self.current
+    }
+
+    /// A checkpoint leads to all that is on the medium.
+    pub(crate) fn stabilise(&mut self) {
+        self.stable.copy_from_slice(&self.current);
+    }
+
+    /// Units that are mapped.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Bytes of the tables in memory.
+    pub(crate) const fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// All that the table of a partition says, if it is in memory.
+    pub(crate) fn each(&self, number: u32, take: &mut impl FnMut(u32, u32)) {
+        let Some(table) = &self.parts[number as usize].table else {
+            return;
+        };
+        let mut entries = [NONE; PER_PAGE];
+        for page in 0..self.pages_each {
+            table.page(page, &mut entries);
+            let first = number * self.partition + page * PER_PAGE as u32;
+            for (orig, &trans) in (first..).zip(&entries) {
+                if trans != NONE {
+                    take(orig, trans);
+                }
+            }
+        }
+    }
+
+    /// All that tables say, transformed addresses first; none if one that has pages is not
+    /// in memory.
+    pub(crate) fn all(&self) -> Option<Vec<(u32, u32)>> {
+        let mut all = Vec::new();
+        for number in 0..self.parts.len() as u32 {
+            if !self.is_in_memory(number) && !self.places(number).is_empty() {
+                return None;
+            }
+            self.each(number, &mut |orig, trans| all.push((trans, orig)));
+        }
+        Some(all)
+    }
+}

@@ -1,0 +1,257 @@
+//! Blocks that are damaged, or changed by somebody who knows the format.
+
+use crate::memory::{SIZE, disk, layout, options, read, units, write};
+use bolero::TypeGenerator;
+use host::RamDisk;
+use nand::{Payload, UNIT};
+use remap::{Image, OpenError, Options, Remap, Shown, Variant};
+use sim::{Kernel, Seed, Sim};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use units::Ns;
+
+type Left = BTreeMap<u64, Payload>;
+
+/// A layer with tables and a log, and what it shows.
+fn written() -> &'static (Left, Vec<u64>) {
+    static WRITTEN: OnceLock<(Left, Vec<u64>)> = OnceLock::new();
+    WRITTEN.get_or_init(|| {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        kernel.block_on(async move {
+            let disk = RamDisk::new(&sim, SIZE);
+            remap::format(&disk, &layout()).await.unwrap();
+            let port = remap::open(&sim, &disk, quiet()).await.unwrap();
+            let mut rng = Seed(4).stream("writes");
+            for number in 0..200 {
+                write(&port, rng.below(units(&port)), 1, number + 1, false)
+                    .await
+                    .unwrap();
+            }
+            port.close().await.unwrap();
+            let port = remap::open(&sim, &disk, quiet()).await.unwrap();
+            for number in 200..260 {
+                let fua = number % 10 == 9;
+                write(&port, rng.below(units(&port)), 1, number + 1, fua)
+                    .await
+                    .unwrap();
+            }
+            let mut shown = Vec::new();
+            for unit in 0..units(&port) {
+                shown.push(read(&port, unit).await.unwrap());
+            }
+            (disk.after_cut(&mut rng), shown)
+        })
+    })
+}
+
+/// Nothing of its own accord.
+fn quiet() -> Options {
+    Options {
+        memory: None,
+        commit_pairs: 1_000,
+        commit_interval: Ns::secs(1_000),
+        background: false,
+        ..options(Variant::Compact)
+    }
+}
+
+struct AtRest<'a>(&'a Left);
+
+impl Image for AtRest<'_> {
+    fn units(&self) -> u64 {
+        SIZE.0 / UNIT as u64
+    }
+
+    fn read(&self, unit: u64, out: &mut [u8; UNIT]) -> bool {
+        self.0.get(&unit).unwrap_or(&Payload::Zero).copy_to(0, out)
+    }
+}
+
+async fn all(sim: &Sim, left: Left) -> Result<Vec<u64>, OpenError> {
+    let port: Remap<RamDisk> = remap::open(sim, &disk(sim, left), quiet()).await?;
+    port.check().expect("what opens is sound");
+    let mut shown = Vec::new();
+    for unit in 0..units(&port) {
+        shown.push(read(&port, unit).await.unwrap());
+    }
+    Ok(shown)
+}
+
+/// What a mount and a look at rest say, which is the same.
+fn opened(left: &Left) -> Result<Vec<u64>, OpenError> {
+    let at_rest = Shown::new(AtRest(left)).map(|shown| {
+        let pattern = |unit| {
+            let mut bytes = [0; UNIT];
+            assert!(shown.read(unit, &mut bytes));
+            bytes
+                .first_chunk::<8>()
+                .map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        (0..shown.units()).map(pattern).collect::<Vec<u64>>()
+    });
+    let kernel = Kernel::new();
+    let (sim, left) = (kernel.sim(), left.clone());
+    let mounted = kernel.block_on(async move { all(&sim, left).await });
+    match (&at_rest, &mounted) {
+        (Ok(a), Ok(b)) => assert_eq!(a, b),
+        (Err(_), Err(_)) => {}
+        other => panic!("at rest and mounted differ: {other:?}"),
+    }
+    mounted
+}
+
+fn bytes(left: &Left, unit: u64) -> [u8; UNIT] {
+    left.get(&unit).unwrap_or(&Payload::Zero).to_bytes()
+}
+
+fn with(left: &Left, unit: u64, bytes: [u8; UNIT]) -> Left {
+    let mut left = left.clone();
+    left.insert(unit, Payload::Bytes(Arc::new(bytes)));
+    left
+}
+
+/// The first unit of the data, as the superblock says.
+fn data(left: &Left) -> u64 {
+    let superblock = bytes(left, 0);
+    u64::from(u32::from_le_bytes([
+        superblock[68],
+        superblock[69],
+        superblock[70],
+        superblock[71],
+    ]))
+}
+
+#[test]
+fn a_damaged_block_is_detected_or_nobody_needs_it() {
+    let (left, shown) = written();
+    assert_eq!(opened(left).as_ref(), Ok(shown));
+    let mut said = BTreeMap::new();
+    for unit in 0..data(left) {
+        for at in [0, 9, 2_000, 4_081, 4_093] {
+            let mut damaged = bytes(left, unit);
+            damaged[at] ^= 0x10;
+            match opened(&with(left, unit, damaged)) {
+                // The last transaction reads as torn: it was not answered for all we know.
+                Ok(found) if found != *shown => {
+                    let lost = found.iter().zip(shown).filter(|(a, b)| a != b).count();
+                    assert!(lost <= 10, "unit {unit}: {lost} units are lost");
+                    *said.entry("torn".to_owned()).or_insert(0) += 1;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let text = error.to_string();
+                    let kind = text.split(' ').next().unwrap_or_default();
+                    *said.entry(kind.to_owned()).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+    // A page of a table, the directory, the log and the last checkpoint each say so.
+    for kind in ["page", "block", "the", "torn"] {
+        assert!(said.contains_key(kind), "{said:?}");
+    }
+}
+
+#[test]
+fn each_damage_is_a_sentence_that_says_what_can_be_read() {
+    let (left, _) = written();
+    let zeros = |unit| with(left, unit, [0; UNIT]);
+    let says = |left: &Left| opened(left).unwrap_err().to_string();
+    let neither = with(&zeros(0), 1, [0; UNIT]);
+    assert!(says(&neither).starts_with("no remapping layer is here, or both copies"));
+    // One copy of the superblock is enough.
+    assert!(opened(&zeros(0)).is_ok() && opened(&zeros(1)).is_ok());
+    let neither = with(&zeros(2), 3, [0; UNIT]);
+    assert!(says(&neither).starts_with("both checkpoints are damaged"));
+    let newest = [2, 3].map(|unit| says_or_nothing(&zeros(unit)));
+    let said = newest
+        .iter()
+        .flatten()
+        .next()
+        .expect("the log goes on from one of them");
+    assert!(
+        said.starts_with("the last checkpoint is damaged: transaction"),
+        "{said}"
+    );
+    let directories = [4, 5].map(|unit| says_or_nothing(&zeros(unit)));
+    let said = directories
+        .iter()
+        .flatten()
+        .next()
+        .expect("one of them is the last");
+    assert!(said.contains("of the directory of checkpoint"), "{said}");
+    assert!(said.ends_with("all others can"), "{said}");
+    let all = (6..data(left)).filter_map(|unit| says_or_nothing(&zeros(unit)));
+    let (log, pages): (Vec<_>, Vec<_>) = all.partition(|said| said.starts_with("block"));
+    assert!(
+        !log.is_empty() && log[0].contains("of the log is damaged"),
+        "{log:?}"
+    );
+    assert!(
+        !pages.is_empty() && pages[0].ends_with("all others can be read"),
+        "{pages:?}"
+    );
+}
+
+fn says_or_nothing(left: &Left) -> Option<String> {
+    opened(left).err().map(|error| error.to_string())
+}
+
+/// A change of a block by who knows the format: numbers are set, and its sum fits again.
+#[derive(Clone, Debug, TypeGenerator)]
+struct Change {
+    /// Which block, of those before the data.
+    block: u16,
+    /// Where in it, by fours.
+    at: u16,
+    value: u32,
+    /// Whether the value is a small one.
+    small: bool,
+    /// Whether the sum is made to fit.
+    seals: bool,
+}
+
+/// Makes the sum of a block fit, as what a block is that lies there: superblock,
+/// checkpoint, directory, page of a table, block of the log.
+fn seal(block: &mut [u8; UNIT], uuid: &[u8], unit: u64) {
+    let kind: u8 = match unit {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        4 | 5 => 3,
+        6..22 => 5,
+        _ => 4,
+    };
+    let seeded = crc32c::crc32c_append(crc32c::crc32c(uuid), &[kind]);
+    let sum = crc32c::crc32c_append(seeded, &block[..4092]);
+    block[4092..].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn changes_by_who_knows_the_format_do_no_harm() {
+    let (left, _) = written();
+    let data = data(left);
+    let uuid = bytes(left, 0)[16..32].to_vec();
+    bolero::check!()
+        .with_type::<Vec<Change>>()
+        .with_iterations(2_000)
+        .for_each(|changes| {
+            let mut changed = left.clone();
+            for change in changes.iter().take(8) {
+                let unit = u64::from(change.block) % data;
+                let mut block = bytes(&changed, unit);
+                let at = usize::from(change.at) % (UNIT / 4) * 4;
+                let value = if change.small {
+                    change.value % 64
+                } else {
+                    change.value
+                };
+                block[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                if change.seals {
+                    seal(&mut block, &uuid, unit);
+                }
+                changed.insert(unit, Payload::Bytes(Arc::new(block)));
+            }
+            let _ = opened(&changed);
+        });
+}

@@ -1,0 +1,145 @@
+//! Where it ends: past the end, no room, and a medium that fails.
+
+use crate::memory::{SECTORS, SIZE, layout, made, options, read, units, write};
+use host::{BlockPort, Computing, RamDisk, Who};
+use remap::{FormatError, FormatOptions, LayoutError, OpenError, Variant};
+use sim::Kernel;
+use ssd::{Content, IoError, Sink};
+use std::cell::Cell;
+use std::rc::Rc;
+use units::{Bytes, Extent, Ns, Placement};
+
+#[test]
+fn requests_past_the_end_are_refused_and_change_nothing() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let port = made(&sim, options(Variant::Compact)).await;
+        let sectors = units(&port) * SECTORS;
+        let beyond = Extent::new(sectors - 8, 16);
+        let error = IoError::OutOfRange {
+            first: sectors - 8,
+            last: sectors + 7,
+            sectors,
+        };
+        let (who, content) = (Who::default(), Content::Fill(1));
+        let written = port.write(beyond, content, Placement(0), who, true).await;
+        assert_eq!(written, Err(error));
+        assert_eq!(port.read(beyond, &mut (), who).await, Err(error));
+        assert_eq!(port.trim(beyond).await, Err(error));
+        assert_eq!(read(&port, units(&port) - 1).await, Ok(0));
+        assert_eq!(port.metrics().pairs, 0);
+    });
+}
+
+#[test]
+fn a_medium_that_is_too_small_is_refused_with_what_it_has() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let disk = RamDisk::new(&sim, Bytes(256 << 10));
+        let refused = remap::format(&disk, &layout()).await.unwrap_err();
+        let FormatError::Layout(LayoutError::Small(why)) = &refused else {
+            panic!("{refused}")
+        };
+        assert_eq!((why.limit, why.total), ("units", 64));
+        let blank = RamDisk::new(&sim, SIZE);
+        let opened = remap::open(&sim, &blank, options(Variant::Compact)).await;
+        assert_eq!(opened.err(), Some(OpenError::NoSuperblock));
+    });
+}
+
+/// A disk that refuses writes from some moment on.
+#[derive(Clone)]
+struct Failing {
+    disk: RamDisk,
+    /// Writes that still succeed.
+    left: Rc<Cell<u64>>,
+}
+
+impl BlockPort for Failing {
+    fn capacity(&self) -> Bytes {
+        self.disk.capacity()
+    }
+
+    fn handles(&self) -> u16 {
+        1
+    }
+
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
+        self.disk.read(extent, sink, who).await
+    }
+
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        placement: Placement,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        let left = self.left.get().checked_sub(1).ok_or(IoError::ReadOnly)?;
+        self.left.set(left);
+        self.disk.write(extent, content, placement, who, fua).await
+    }
+
+    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        self.disk.trim(extent).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        self.disk.flush().await
+    }
+
+    fn compute(&self, span: Ns) -> Computing {
+        self.disk.compute(span)
+    }
+}
+
+#[test]
+fn whatever_write_fails_what_was_forced_before_can_be_read() {
+    for fails_after in 0..60 {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        kernel.block_on(async move {
+            let disk = RamDisk::new(&sim, SIZE);
+            remap::format(&disk, &FormatOptions { ..layout() })
+                .await
+                .unwrap();
+            let left = Rc::new(Cell::new(u64::MAX));
+            let below = Failing {
+                disk,
+                left: Rc::clone(&left),
+            };
+            let port = remap::open(&sim, &below, options(Variant::Compact))
+                .await
+                .unwrap();
+            left.set(fails_after);
+            let (mut forced, mut failed) = (0, false);
+            for unit in 0..units(&port) {
+                let written = write(&port, unit, 1, unit + 1, unit % 4 == 3).await;
+                match written {
+                    Ok(()) if unit % 4 == 3 => forced = unit + 1,
+                    Ok(()) => {}
+                    Err(error) => {
+                        assert_eq!(error, IoError::ReadOnly);
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+            assert!(failed, "writes fail at last");
+            for unit in 0..forced {
+                assert_eq!(read(&port, unit).await, Ok(unit + 1));
+            }
+            left.set(u64::MAX);
+            let again = remap::open(&sim, &below, options(Variant::Compact))
+                .await
+                .unwrap();
+            again.check().unwrap();
+            for unit in 0..forced {
+                assert_eq!(read(&again, unit).await, Ok(unit + 1));
+            }
+        });
+    }
+}
