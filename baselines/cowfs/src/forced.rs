@@ -114,7 +114,8 @@ impl Since {
 
 /// What forcing a file takes.
 enum Way {
-    /// Nothing: it is durable, or has no name to be found by.
+    /// Nothing: it is durable, or will be with the commit that is on its way, or has no name
+    /// to be found by.
     Nothing,
     /// What the log has of it already is on its way.
     Wait(u64),
@@ -134,7 +135,12 @@ impl<S: Persist> Core<S> {
         let alone = self.alone().await;
         let way = self.way_of(file, data_only).await?;
         let stamp = match way {
-            Way::Nothing => return Ok(()),
+            Way::Nothing => {
+                drop(alone);
+                // A commit may be on its way that has it.
+                let _publishing = self.publishing.acquire(1).await;
+                return self.ensure_sound();
+            }
             Way::Wait(stamp) => stamp,
             Way::Log => {
                 let logged = self.log_file(file).await;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cuts;
+mod forces;
 mod mkfs;
 mod model;
 mod tools;
