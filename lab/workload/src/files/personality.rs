@@ -21,6 +21,8 @@ const WHOLE: u64 = 1 << 20;
 pub(super) struct Settings {
     pub(super) files: u32,
     pub(super) threads: u32,
+    /// Threads that write a database's pages back.
+    pub(super) writers: u32,
     /// Mean size of a file.
     pub(super) size: u64,
     /// Mean width of a directory; 0 for that of the script.
@@ -173,8 +175,6 @@ pub(super) fn webserver(s: &Settings) -> Program {
     s.program(vec![set, log], vec![ops.threads(s.threads)], Mode::Timeout)
 }
 
-/// Processes that write a database's pages.
-const WRITERS: u32 = 10;
 /// Turns of the loop in which a shadow process computes, and a writer.
 const SHADOW_HOG: u64 = 200_000;
 const WRITER_HOG: u64 = 10_000;
@@ -221,7 +221,7 @@ pub(super) fn oltp(s: &Settings) -> Program {
     ];
     let all = vec![
         threads(1, log),
-        threads(WRITERS, writer),
+        threads(s.writers, writer),
         threads(s.threads, shadow),
     ];
     s.program(vec![data, logfile], all, Mode::Timeout)

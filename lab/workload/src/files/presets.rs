@@ -275,10 +275,11 @@ pub static FILE_PRESETS: [Preset; 21] = [
     ),
     Preset::of_files(
         "oltp",
-        "filebench's database: many readers of pages, ten writers, a log",
+        "filebench's database: many readers of pages, some writers, a log",
         &[
             param("files", "16", Unit::Files, "files"),
             param("threads", "200", Unit::Threads, "readers"),
+            param("writers", "10", Unit::Threads, "threads that write pages"),
             param("size", "10m", Unit::Length, "size of a file"),
             param("iosize", "2k", Unit::Length, "bytes of a page"),
         ],

@@ -193,6 +193,7 @@ fn settings(spec: &Spec) -> Result<Settings, WorkloadError> {
     Ok(Settings {
         files: number("files").unwrap_or(1) as u32,
         threads: spec.number("threads") as u32,
+        writers: number("writers").unwrap_or(0) as u32,
         size: bytes("size").unwrap_or(0),
         dirwidth,
         iosize: bytes("append").or(bytes("iosize")).unwrap_or(0),

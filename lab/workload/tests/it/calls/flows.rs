@@ -2,9 +2,9 @@
 
 //= filebench 1.5
 use super::model::{run, run_watched};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use workload::Workload;
-use workload::files::{Call, FILE_PRESETS, FileWorkload, OpenFlags, Source};
+use workload::files::{Call, FILE_PRESETS, FileWorkload, OpenFlags, Source, ThreadId};
 
 /// Calls of each kind, of a run of many loops.
 fn mix(text: &str) -> BTreeMap<&'static str, f64> {
@@ -120,6 +120,19 @@ fn the_database_writes_in_batches_that_its_readers_pay_for() {
     };
     assert!(run.made.iter().filter(synchronous).count() >= 10);
     assert_eq!(run.model.files(), 5);
+}
+
+#[test]
+fn a_database_has_as_many_writers_as_are_asked_for() {
+    let processes = |text: &str| {
+        let workload = FileWorkload::parse(text).unwrap();
+        let source = workload.open(sim::Seed(1)).unwrap();
+        let all = (0..source.threads()).map(|thread| source.process(ThreadId(thread)));
+        all.collect::<BTreeSet<u32>>().len()
+    };
+    let usual = processes("oltp:files=4,threads=20,size=1m");
+    let four = processes("oltp:files=4,threads=20,size=1m,writers=4");
+    assert_eq!((usual, four), (20 + 10 + 1, 20 + 4 + 1));
 }
 
 #[test]
