@@ -129,16 +129,14 @@ impl Tables {
 
     /// Brings a table to memory, with the entries of its pages.
     pub(crate) fn fill(&mut self, part: u32, pages: &[(u32, [u32; PER_PAGE])]) {
-        let mut table = Table::new(self.variant, self.partition);
+        let mut all = Vec::with_capacity(pages.len() * PER_PAGE);
         for (page, entries) in pages {
             let first = (page - part * self.pages_each) * PER_PAGE as u32;
             // The last page of a table has room for more than there is.
-            for (key, &trans) in (first..self.partition).zip(entries) {
-                if trans != NONE {
-                    table.insert(key, trans);
-                }
-            }
+            let keys = (first..self.partition).zip(entries.iter().copied());
+            all.extend(keys.filter(|(_, trans)| *trans != NONE));
         }
+        let table = Table::of(self.variant, self.partition, &all);
         self.memory += table.memory();
         self.uses += 1;
         let part = &mut self.parts[part as usize];

@@ -52,6 +52,22 @@ impl Rows {
         }
     }
 
+    /// Rows of entries in ascending order.
+    pub(super) fn of(addresses: u32, entries: &[(u32, u32)]) -> Self {
+        let mut rows = Self::new(addresses);
+        for part in entries.chunk_by(|a, b| a.0 / SPAN == b.0 / SPAN) {
+            let row = &mut rows.rows[(part[0].0 / SPAN) as usize];
+            row.reserve_exact(part.len().next_multiple_of(STEP));
+            row.extend(part.iter().map(|&(orig, trans)| Entry {
+                orig: pack(orig),
+                trans: pack(trans),
+            }));
+            rows.room += row.capacity();
+        }
+        rows.len = entries.len() as u32;
+        rows
+    }
+
     /// Where `orig` is in its row, or where it would be.
     #[inline]
     fn find(row: &[Entry], orig: u32) -> Result<usize, usize> {

@@ -29,6 +29,14 @@ impl Table {
         })
     }
 
+    /// A table of entries in ascending order, original addresses first.
+    pub(crate) fn of(variant: Variant, addresses: u32, entries: &[(u32, u32)]) -> Self {
+        Self(match variant {
+            Variant::Tree => Kept::Tree(Tree::of(addresses, entries)),
+            Variant::Compact => Kept::Compact(Rows::of(addresses, entries)),
+        })
+    }
+
     /// Where `orig` leads to.
     #[inline]
     #[must_use]
@@ -125,6 +133,17 @@ mod tests {
                 }
             }
             check(&table, &model, spread as u32);
+            let entries: Vec<(u32, u32)> = model.iter().map(|(&a, &b)| (a, b)).collect();
+            for len in [0, 1, 2, 3, 4, 7, 8, 100, entries.len()] {
+                let mut model: BTreeMap<u32, u32> = entries[..len].iter().copied().collect();
+                let mut table = Table::of(variant, spread as u32, &entries[..len]);
+                check(&table, &model, spread as u32);
+                for value in 0..200 {
+                    let orig = rng.below(spread) as u32;
+                    assert_eq!(table.insert(orig, value), model.insert(orig, value));
+                }
+                check(&table, &model, spread as u32);
+            }
         }
     }
 

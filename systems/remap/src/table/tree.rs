@@ -52,6 +52,39 @@ impl Tree {
         }
     }
 
+    /// A tree of entries in ascending order: as low as it can be, with the lowest nodes red.
+    pub(super) fn of(addresses: u32, entries: &[(u32, u32)]) -> Self {
+        let mut tree = Self::new(addresses);
+        tree.nodes.reserve_exact(entries.len());
+        tree.nodes.extend(entries.iter().map(|&(orig, trans)| Node {
+            orig,
+            trans,
+            child: [NIL; 2],
+            up: NO_PARENT,
+        }));
+        tree.len = entries.len() as u32;
+        if let Some(height) = entries.len().checked_ilog2() {
+            tree.root = tree.link(0..tree.len, NO_PARENT, height);
+            tree.paint(tree.root, false);
+        }
+        tree
+    }
+
+    /// Links the nodes of `range`, `above` the lowest level by so much, to their middle one,
+    /// which is given.
+    fn link(&mut self, range: Range<u32>, parent: u32, above: u32) -> u32 {
+        if range.is_empty() {
+            return NIL;
+        }
+        let middle = range.start + (range.end - range.start) / 2;
+        let left = self.link(range.start..middle, middle, above.wrapping_sub(1));
+        let right = self.link(middle + 1..range.end, middle, above.wrapping_sub(1));
+        let node = &mut self.nodes[middle as usize];
+        node.child = [left, right];
+        node.up = parent | if above == 0 { RED } else { 0 };
+        middle
+    }
+
     /// The node of `orig`, or the last one on the way to where it would be.
     #[inline]
     fn seek(&self, orig: u32) -> (u32, bool) {
