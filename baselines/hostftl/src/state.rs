@@ -197,6 +197,16 @@ impl<P: RawPort> HostFtl<P> {
         Some(block.payload)
     }
 
+    /// The same for who must not keep the mapping alive.
+    pub fn viewer(&self) -> impl Fn(u32) -> Option<Payload> + use<P> {
+        let inner = Rc::downgrade(&self.inner);
+        move |sector| {
+            let inner = inner.upgrade()?;
+            let is_there = sector < inner.sectors;
+            is_there.then(|| Self { inner }.peek(sector)).flatten()
+        }
+    }
+
     /// Panics if an invariant does not hold.
     pub fn check(&self) {
         let state = self.inner.state.borrow();

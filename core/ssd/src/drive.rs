@@ -373,13 +373,16 @@ impl Drive {
 
     /// Where the newest durable or buffered version of a mapped page is: its
     /// contents, none if it is nowhere. In zones that are written in order a page is a
-    /// sector of 4 KiB; where the host holds the mapping nothing is mapped. For oracles.
+    /// sector of 4 KiB; where the host holds the mapping, what
+    /// it shows ([`Chunks::show`]). For oracles.
     #[must_use]
     pub fn peek(&self, page: u32) -> Option<Vec<Payload>> {
+        if let Some(chunks) = &self.raw {
+            return chunks.view(page).map(|sector| vec![sector]);
+        }
         let sector = self.zones().and_then(|zones| zones.peek(page));
         match sector {
             Some(sector) => Some(vec![sector]),
-            None if self.raw.is_some() => None,
             None => self.core.newest(page),
         }
     }

@@ -145,13 +145,16 @@ impl Compare {
 }
 
 /// The pasts that drives of these stacks can have: zones move no data of their own, so
-/// time does not age them.
+/// time does not age them; and chunks have what their host has given them.
 fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
-    let has_zones = |stack: &StackName| {
-        let drive = stack::drive::resolve(&stack.drive, None);
-        drive.is_ok_and(|drive| drive.zones.is_some())
+    let drives = || {
+        let resolved = |stack: &StackName| stack::drive::resolve(&stack.drive, None).ok();
+        stacks.iter().filter_map(resolved)
     };
-    let zoned = stacks.iter().any(has_zones);
+    if drives().any(|drive| drive.raw.is_some()) {
+        return vec![Precondition::Fresh];
+    }
+    let zoned = drives().any(|drive| drive.zones.is_some());
     let can = |past: &Precondition| !zoned || *past != Precondition::Aged;
     PASTS.into_iter().filter(can).collect()
 }

@@ -6,6 +6,7 @@
 //!
 //! This crate knows no command line, and not how a report looks.
 
+mod attached;
 pub mod crash;
 pub mod drive;
 mod error;
@@ -25,6 +26,7 @@ mod sweep;
 mod timeline;
 mod toml_file;
 
+pub use attached::Attached;
 pub use error::StackError;
 pub use image::DriveImage;
 pub use name::{STACKS, Stack, StackName};

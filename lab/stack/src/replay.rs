@@ -7,6 +7,7 @@
 //! [`IN_FLIGHT`]; beyond that requests wait, and their latency counts from the
 //! time at which they should have come.
 
+use crate::attached::Attached;
 use crate::error::StackError;
 use crate::meter::{Meter, Tally};
 use crate::timeline::Sampled;
@@ -27,6 +28,9 @@ pub(crate) struct Replay {
     device: BlockDevice,
     /// The drive's zones, if it has any, as one address space.
     zones: Option<Linear<ZonedDevice>>,
+    /// What maps the drive, if its host does.
+    mapped: Option<Attached>,
+    start: Ns,
     pub(crate) stream: RefCell<Stream>,
     pub(crate) meter: RefCell<Meter>,
     failure: RefCell<Option<StackError>>,
@@ -43,12 +47,15 @@ impl Replay {
     /// Starts `workload`, whose requests `stream` gives, on `device`.
     pub(crate) fn start(
         sim: &Sim,
-        device: &BlockDevice,
+        port: &Attached,
         workload: &Workload,
         stream: Stream,
         meter: Meter,
     ) -> Rc<Self> {
+        let device = port.device();
         let replay = Rc::new(Self {
+            mapped: port.is_mapped().then(|| port.clone()),
+            start: sim.now(),
             sim: sim.clone(),
             device: device.clone(),
             zones: ZonedDevice::new(device).map(|zones| Linear::new(sim, zones)),
@@ -89,6 +96,11 @@ impl Replay {
         self.workers.set(self.workers.get() - 1);
     }
 
+    /// Time since the start.
+    fn clock(&self) -> Ns {
+        self.sim.now().since(self.start)
+    }
+
     /// Requests that have not been answered.
     pub(crate) fn in_flight(&self) -> u64 {
         let meter = self.meter.borrow();
@@ -101,8 +113,8 @@ impl Replay {
     }
 
     async fn closed(self: Rc<Self>, queue: QueuePair, think: Ns) {
-        while let Some((request, who)) = self.take(self.sim.now()) {
-            self.serve(&queue, &request, who, self.sim.now()).await;
+        while let Some((request, who)) = self.take(self.clock()) {
+            self.serve(&queue, &request, who, self.clock()).await;
             if think > Ns::ZERO {
                 self.sim.sleep(think).await;
             }
@@ -117,7 +129,7 @@ impl Replay {
                 self.lead.put(1);
                 break;
             };
-            self.sim.sleep_until(request.at).await;
+            self.sim.sleep_until(self.start + request.at).await;
             let idle = self.lead.is_contended();
             self.lead.put(1);
             if !idle && self.workers.get() < IN_FLIGHT {
@@ -174,10 +186,13 @@ impl Replay {
     async fn serve(&self, queue: &QueuePair, request: &Request, who: Who, arrival: Ns) {
         let result = match &self.zones {
             // Boxed, so that the future of a request stays small.
-            Some(zones) => Box::pin(execute_in_zones(zones, request, who)).await,
-            None => execute(queue, request, who).await,
+            Some(zones) => Box::pin(execute_on(zones, request, who)).await,
+            None => match &self.mapped {
+                Some(mapped) => Box::pin(execute_on(mapped, request, who)).await,
+                None => execute(queue, request, who).await,
+            },
         };
-        let now = self.sim.now();
+        let now = self.clock();
         let mut meter = self.meter.borrow_mut();
         meter.add(request.op, now.since(arrival), now, result);
     }
@@ -211,22 +226,17 @@ async fn execute(queue: &QueuePair, request: &Request, who: Who) -> Result<(), I
     }
 }
 
-async fn execute_in_zones(
-    zones: &Linear<ZonedDevice>,
-    request: &Request,
-    who: Who,
-) -> Result<(), IoError> {
+async fn execute_on(port: &impl BlockPort, request: &Request, who: Who) -> Result<(), IoError> {
     let extent = request.extent;
     match request.op {
-        Op::Read => zones.read(extent, &mut (), who).await,
+        Op::Read => port.read(extent, &mut (), who).await,
         Op::Write => {
             let (content, placement) = (Content::Nothing, request.placement);
-            zones
-                .write(extent, content, placement, who, request.fua)
+            port.write(extent, content, placement, who, request.fua)
                 .await
         }
-        Op::Trim => zones.trim(extent).await,
-        Op::Flush => zones.flush().await,
+        Op::Trim => port.trim(extent).await,
+        Op::Flush => port.flush().await,
     }
 }
 

@@ -5,6 +5,7 @@
 //! written out, so that all that was written is also counted at the flash; times
 //! and busy shares end with the last request.
 
+use crate::attached::Attached;
 use crate::drive::checked;
 use crate::error::StackError;
 use crate::meter::Meter;
@@ -14,7 +15,7 @@ use crate::plan::{Ending, Plan, Progress};
 use crate::replay::{IN_FLIGHT, Replay};
 use crate::timeline::{self, Sampled};
 use crate::{files, fill, hosts};
-use host::{BlockDevice, Busy};
+use host::{BlockDevice, BlockPort, Busy};
 use report::record::{App, FileSystem, Latency, LatencySet, Recovery, Remount, Run, Sample};
 use sim::{Kernel, Seed};
 use ssd::{ConfigError, Drive, DriveMedia, Interface};
@@ -218,19 +219,44 @@ fn run_blocks_on(
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let device = attach(plan, media, &kernel)?;
-    let before = Before::now(&device);
+    let port = Attached::new(&sim, &device);
+    open(&kernel, plan, &port)?;
+    let (before, origin) = (Before::now(&device), sim.now());
     let meter = Meter::new(plan.sample.is_some());
-    let replay = Replay::start(&sim, &device, &workload, stream, meter);
-    let samples = timeline::start(&sim, plan.sample, &device, &replay, Ns::ZERO);
-    drive_to_end(&kernel, &*replay, Ns::ZERO, progress)?;
+    let replay = Replay::start(&sim, &port, &workload, stream, meter);
+    let samples = timeline::start(&sim, plan.sample, &device, &replay, origin);
+    drive_to_end(&kernel, &*replay, origin, progress)?;
     replay.failure().map_or(Ok(()), Err)?;
-    let samples = timeline::finish(&samples, sim.now(), &device, &*replay);
+    let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*replay);
     let notes = notes(&workload, &replay);
     let at = (before, &device, samples, sim.events());
     let mut outcome = outcome(plan, workload.text, notes, served(&replay), at);
-    outcome.refusals = refusals(&Refusals::default(), &device, Ns::ZERO);
+    outcome.refusals = refusals(&Refusals::default(), &device, origin);
+    flush_mapped(&kernel, &port);
     let left = write_out(&kernel, outcome.device.drive());
     Ok((fill::record(&outcome), left))
+}
+
+/// Mounts the mapping that the host holds of a drive, before the clock of a run starts.
+fn open(kernel: &Kernel, plan: &Plan, port: &Attached) -> Result<(), StackError> {
+    if !port.is_mapped() {
+        return Ok(());
+    }
+    let port = port.clone();
+    let opened = files::wait(kernel, async move { port.open().await })?;
+    opened.map_err(|error| StackError::Mount {
+        stack: plan.stack.to_string(),
+        problem: error.to_string(),
+    })
+}
+
+/// Writes out what a mapping that the host holds has in its buffer.
+fn flush_mapped(kernel: &Kernel, port: &Attached) {
+    if port.is_mapped() {
+        let port = port.clone();
+        // What cannot be written any more is told by the requests that failed.
+        let _ = files::wait(kernel, async move { port.flush().await });
+    }
 }
 
 fn notes(workload: &Workload, replay: &Replay) -> Vec<String> {

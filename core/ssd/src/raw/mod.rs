@@ -42,6 +42,7 @@ pub use write::{Mark, Meta};
 use crate::config::{ConfigError, DriveConfig};
 use crate::drive::{Core, Drive};
 use crate::zoned::Unwritten;
+use nand::Payload;
 use report::Notices;
 use sim::{Semaphore, Signal};
 use std::cell::RefCell;
@@ -72,6 +73,9 @@ impl RawError {
     }
 }
 
+/// What the newest version of a sector of 4 KiB of a mapping is; none if it cannot be read.
+type View = Box<dyn Fn(u32) -> Option<Payload>>;
+
 /// What all tasks of the firmware share.
 pub(crate) struct Firmware {
     /// The flash, the clock and the counters; it maps nothing here.
@@ -83,6 +87,8 @@ pub(crate) struct Firmware {
     /// By chunk: who programs or erases it.
     turns: Vec<Semaphore>,
     notices: RefCell<Notices>,
+    /// What its host says of a sector.
+    view: RefCell<Option<View>>,
     /// A read has ended.
     read: Signal,
 }
@@ -108,12 +114,24 @@ impl Chunks {
             turns: turns.collect(),
             table: RefCell::new(table),
             notices: RefCell::default(),
+            view: RefCell::default(),
             read: Signal::default(),
             geometry,
         };
         Ok(Some(Self {
             inner: Rc::new(firmware),
         }))
+    }
+
+    /// Lets oracles look through the mapping of the host, in [`Drive::peek`]: the drive
+    /// itself asks for nothing of it.
+    pub fn show(&self, view: impl Fn(u32) -> Option<Payload> + 'static) {
+        *self.inner.view.borrow_mut() = Some(Box::new(view));
+    }
+
+    /// What the mapping of the host has in a sector.
+    pub(crate) fn view(&self, sector: u32) -> Option<Payload> {
+        self.inner.view.borrow().as_ref()?(sector)
     }
 
     /// The shape of the drive.

@@ -7,7 +7,8 @@
 //! store comes.
 
 use super::zones::ZonePort;
-use host::{BlockDevice, BlockPort, BytePort, Computing, DrivePort, Who, ZonedDevice};
+use crate::attached::Attached;
+use host::{BlockPort, BytePort, Computing, DrivePort, Who, ZonedDevice};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,14 +17,14 @@ use units::{Bytes, Extent, Ns, Placement};
 /// A drive that does as it says, or lies.
 #[derive(Clone)]
 pub(super) struct Port {
-    pub(super) device: BlockDevice,
+    pub(super) device: Attached,
     lies: bool,
     /// The transaction whose commit was answered and not done; 0 for none.
     owed: Rc<Cell<u32>>,
 }
 
 impl Port {
-    pub(super) fn new(device: BlockDevice, lies: bool) -> Self {
+    pub(super) fn new(device: Attached, lies: bool) -> Self {
         Self {
             device,
             lies,
@@ -73,7 +74,7 @@ impl BlockPort for Port {
         if self.lies {
             return Ok(());
         }
-        self.device.flush().await
+        BlockPort::flush(&self.device).await
     }
 
     fn compute(&self, span: Ns) -> Computing {
@@ -123,7 +124,7 @@ impl DrivePort for Port {
     type Zones = ZonePort;
 
     fn zones(&self) -> Option<ZonePort> {
-        let zones = ZonedDevice::new(&self.device)?;
+        let zones = ZonedDevice::new(self.device.device())?;
         Some(ZonePort::new(zones, self.lies))
     }
 }

@@ -6,6 +6,7 @@
 use super::again::use_again;
 use super::port::Port;
 use super::{Cuts, cache};
+use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, make_tree};
 use crate::hosts::Host;
@@ -44,7 +45,7 @@ pub(super) struct Files<H> {
 /// A run.
 pub(super) struct Live {
     sim: Sim,
-    device: BlockDevice,
+    device: Attached,
     chronicle: Rc<RefCell<Chronicle>>,
     done: Rc<Cell<bool>>,
 }
@@ -58,7 +59,8 @@ pub(super) struct Left {
 }
 
 impl Left {
-    fn of(sim: &Sim, device: &BlockDevice) -> Self {
+    fn of(sim: &Sim, port: &Attached) -> Self {
+        let device = port.device();
         let mut rng = Seed(sim.events()).stream("arriving");
         Self {
             arrived: device.arriving(&mut rng),
@@ -72,7 +74,7 @@ pub(super) struct Recovery {
     sim: Sim,
     left: Left,
     /// The drive, once the firmware has recovered, and what it held then.
-    device: Rc<RefCell<Option<(BlockDevice, DriveMedia)>>>,
+    device: Rc<RefCell<Option<(Attached, DriveMedia)>>>,
     shown: Rc<RefCell<Option<Result<Shown, String>>>>,
 }
 
@@ -126,7 +128,8 @@ impl<H: Host> Files<H> {
 
     fn attach(&self, sim: &Sim, drive: &Drive, lies: bool) -> Port {
         let device = BlockDevice::new(sim, self.plan.host, drive.clone());
-        Port::new(device.expect("the host was built before"), lies)
+        let device = device.expect("the host was built before");
+        Port::new(Attached::new(sim, &device), lies)
     }
 
     /// Uses what has recovered again, and looks at what that leaves.
@@ -157,6 +160,12 @@ impl<H: Host> Files<H> {
     fn ask_outside(&self, recovered: &Drive, before: DriveMedia, verdict: &mut Verdict) {
         let kernel = Kernel::new();
         let before = self.ready(&kernel, before);
+        let port = self.attach(&kernel.sim(), &before, false);
+        // A mapping that the host holds shows what the cut left once it is mounted.
+        let opened = kernel.block_on(async move { port.device.open().await });
+        if let Err(error) = opened {
+            self.fail(error);
+        }
         verdict.outside = true;
         let asked = [
             (recovered, false, "after recovery"),
@@ -176,7 +185,8 @@ impl<H: Host> Files<H> {
 }
 
 /// What a cut meets in a drive that is mapped into memory.
-fn met(device: &BlockDevice) -> Vec<&'static str> {
+fn met(port: &Attached) -> Vec<&'static str> {
+    let device = port.device();
     let log = device.drive().log_state().unwrap_or_default();
     let all = [
         ("stores on their way", device.has_posted()),
@@ -186,6 +196,10 @@ fn met(device: &BlockDevice) -> Vec<&'static str> {
         ("a store that waits for a full log", log.stores_wait),
         ("a commit that waits for a full log", log.commits_wait),
         ("a recovery of the log under way", log.is_unrecovered),
+        (
+            "a line of the host's mapping being cleaned",
+            port.is_cleaning(),
+        ),
     ];
     let met = all.into_iter().filter(|(_, is_met)| *is_met);
     met.map(|(what, _)| what).collect()
@@ -214,7 +228,7 @@ fn prepare<H: Host>(
     let kernel = Kernel::new();
     let device = crate::run::attach(plan, media, &kernel)?;
     let drive = device.drive().clone();
-    let device = Port::new(device, false);
+    let device = Port::new(Attached::new(&kernel.sim(), &device), false);
     let source = workload.open(Seed(plan.seed))?;
     let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
     kernel.block_on(async move {
@@ -265,7 +279,7 @@ async fn work<H: Host>(
     let settles = host.promises().settles;
     let body = host.mount(&sim, &device, now()).await?;
     let body = Witness::new(body, Rc::clone(&chronicle), settles);
-    let compute = Compute::of(&device.device);
+    let compute = Compute::of(device.device.device());
     let vfs = Vfs::mount(&sim, body, cache, Clock::default(), compute);
     vfs.observe(Rc::new(Scribe::new(chronicle)));
     let threads = Threads::start(&sim, &vfs, source, Origins::default(), false);
@@ -342,6 +356,7 @@ impl<H: Host> Subject for Files<H> {
             let before = drive.at_power_cut();
             let device = BlockDevice::after_cut(&sim, host_config, drive, left.arrived);
             let device = device.expect("the host was built before");
+            let device = Attached::new(&sim, &device);
             *powered.borrow_mut() = Some((device.clone(), before));
             let outcome = recover(host, sim, Port::new(device, false)).await;
             *shown.borrow_mut() = Some(outcome);
@@ -362,7 +377,7 @@ impl<H: Host> Subject for Files<H> {
         let Some((device, before)) = recovered.device.take() else {
             return verdict;
         };
-        let drive = device.drive();
+        let drive = device.device().drive();
         let findings = self.host.check(drive).into_iter().map(corrupt);
         verdict.faults.extend(findings);
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {

@@ -5,6 +5,7 @@
 //! by a battery.
 
 use super::run::{refused, wait};
+use crate::attached::Attached;
 use crate::error::StackError;
 use crate::hosts::Host;
 use crate::plan::Plan;
@@ -36,7 +37,8 @@ pub(super) fn cut_and_recover<H: Host>(
         let powered = sim.now();
         let device = BlockDevice::after_cut(&sim, host_config, drive, arrived)?;
         let now = Clock::default().at(Ns::ZERO);
-        let body = host.mount(&sim, &device, now).await;
+        let port = Attached::new(&sim, &device);
+        let body = host.mount(&sim, &port, now).await;
         let body = body.map_err(|e| at(&e))?;
         let (mounted, ledger) = (sim.now(), device.drive().ledger());
         drop(body);

@@ -4,10 +4,10 @@
 //! of leaving the medium clean, and of taking it into use.
 
 use super::run::{refused, unmount, wait};
+use crate::attached::Attached;
 use crate::error::StackError;
 use crate::hosts::Host;
 use crate::plan::Plan;
-use host::BlockDevice;
 use report::record::Remount;
 use sim::Kernel;
 use units::Ns;
@@ -19,16 +19,17 @@ pub(super) fn remount<H: Host, B: Body>(
     kernel: &Kernel,
     plan: &Plan,
     vfs: &Vfs<B>,
-    (host, device): (H, &BlockDevice),
+    (host, port): (H, &Attached),
 ) -> Result<Remount, StackError> {
     let (sim, stack) = (kernel.sim(), plan.stack.to_string());
     let live = vfs.clone();
     let synced = wait(kernel, async move { live.sync().await })?;
     synced.map_err(|errno| refused(&stack, &errno))?;
+    let device = port.device();
     let (start, before) = (sim.now(), device.ledger());
     unmount(kernel, plan, vfs)?;
     let (left, between) = (sim.now(), device.ledger());
-    let (clock, port) = (sim.clone(), device.clone());
+    let (clock, port) = (sim.clone(), port.clone());
     let mounted = wait(kernel, async move {
         let now = Clock::default().at(Ns::ZERO);
         let body = host.mount(&clock, &port, now).await?;

@@ -10,6 +10,7 @@ use super::origins::Origins;
 use super::recovery::cut_and_recover;
 use super::remount::remount;
 use super::tree::make_tree;
+use crate::attached::Attached;
 use crate::error::StackError;
 use crate::fill;
 use crate::hosts::{self, Host, Visit};
@@ -69,7 +70,8 @@ impl Visit for OnHost<'_> {
         let sim = kernel.sim();
         let device = attach(plan, self.media, &kernel)?;
         let again = host.clone();
-        let made = make(host, sim.clone(), device.clone());
+        let port = Attached::new(&sim, &device);
+        let made = make(host, sim.clone(), port.clone());
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
         let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
         let logged = vfs.body().log_stats();
@@ -91,7 +93,7 @@ impl Visit for OnHost<'_> {
             return Ok((fill::record(&outcome), left));
         }
         let remount = match plan.ending {
-            Ending::Remount => Some(remount(&kernel, plan, &vfs, (again, &device))?),
+            Ending::Remount => Some(remount(&kernel, plan, &vfs, (again, &port))?),
             _ => unmount(&kernel, plan, &vfs).map(|()| None)?,
         };
         outcome.remount = remount;
@@ -117,11 +119,7 @@ fn explained<B: Body>(error: StackError, vfs: &Vfs<B>) -> StackError {
 }
 
 /// A new file system on `device`, mounted.
-async fn make<H: Host>(
-    host: H,
-    sim: Sim,
-    device: BlockDevice,
-) -> Result<H::Body<BlockDevice>, String> {
+async fn make<H: Host>(host: H, sim: Sim, device: Attached) -> Result<H::Body<Attached>, String> {
     let now = Clock::default().at(Ns::ZERO);
     host.format(&sim, &device, now).await?;
     host.mount(&sim, &device, now).await
@@ -168,7 +166,7 @@ pub(super) fn unmount<B: Body>(
 }
 
 /// Lets time pass until `future` is ready.
-pub(super) fn wait<T: 'static>(
+pub(crate) fn wait<T: 'static>(
     kernel: &Kernel,
     future: impl Future<Output = T> + 'static,
 ) -> Result<T, StackError> {

@@ -7,6 +7,7 @@ mod ext4;
 mod files;
 mod fuzz;
 mod limits;
+mod ocssd;
 mod placement;
 mod repeat;
 mod reproduce;

@@ -1,0 +1,94 @@
+//! Stacks over a drive whose mapping the host holds.
+
+use super::{done, plan, refused};
+use crash::Points;
+use ssd::Precondition;
+use stack::crash::{Cuts, explore};
+use stack::{Ending, Plan};
+use units::{Bytes, MIB};
+
+fn on(stack: &str, mib: u64, workload: &str) -> Plan {
+    plan(stack, mib, Precondition::Fresh, workload)
+}
+
+#[test]
+fn requests_go_through_the_mapping_and_what_it_adds_has_its_causes() {
+    let run = done(&on("raw@ocssd", 64, "randwrite:ops=60000,bs=4k,depth=32"));
+    assert_eq!((run.ops, run.errors.len()), (60_000, 0));
+    let programmed = &run.nand.by_cause;
+    assert!(programmed["gc"] > 0, "{programmed:?}");
+    let all: u64 = programmed.values().sum();
+    assert_eq!(all % (24 * 4096), 0, "whole programs");
+    // What was overwritten in the buffer has not come to the drive.
+    assert!(programmed["host"] <= 60_000 * 4096);
+    assert_eq!(run.host.write_bytes, programmed["host"]);
+    let again = done(&on("raw@ocssd", 64, "randwrite:ops=60000,bs=4k,depth=32"));
+    assert_eq!(run.sim_time_ns, again.sim_time_ns);
+}
+
+#[test]
+fn a_write_that_is_forced_pads_its_unit() {
+    let run = done(&on(
+        "raw@ocssd",
+        64,
+        "randwrite:ops=500,bs=4k,depth=1,flush=1",
+    ));
+    let programmed = &run.nand.by_cause;
+    assert_eq!(
+        programmed["padding"],
+        23 * programmed["host"],
+        "{programmed:?}"
+    );
+}
+
+#[test]
+fn file_systems_run_on_it_end_well_and_recover() {
+    for stack in ["ext4@ocssd", "f2fs@ocssd", "ext4+discard@ocssd"] {
+        let mut plan = on(stack, 128, "varmail:files=100,threads=4,ops=2000");
+        for ending in [Ending::Unmount, Ending::Remount, Ending::PowerCut] {
+            plan.ending = ending;
+            let run = done(&plan);
+            assert_eq!((run.ops, run.errors.len()), (2_000, 0), "{stack}");
+            let app = run.app.as_ref().expect("of files");
+            assert!(app.mismatches.is_empty(), "{stack}");
+            let recovery = run.recovery.as_ref();
+            assert_eq!(recovery.is_some(), ending == Ending::PowerCut);
+            assert!(recovery.is_none_or(|r| r.read_pages > 0 && r.time_ns > r.power_on_ns));
+        }
+    }
+}
+
+fn cuts(stack: &str, points: u64, lies: bool) -> crash::Exploration {
+    let mut plan = on(stack, 64, "anything:ops=300");
+    plan.drive.controller.power_loss_protection = false;
+    let cuts = Cuts {
+        plan,
+        points: Points::Some(points),
+        outside: 0,
+        memory: Bytes(64 * MIB),
+        lies,
+    };
+    explore(&cuts, &mut |_| ()).expect("it can be run")
+}
+
+#[test]
+fn power_cuts_keep_what_was_forced() {
+    for stack in ["ext4@ocssd", "ext4+discard@ocssd", "f2fs@ocssd"] {
+        let found = cuts(stack, 16, false);
+        assert!(found.holds(), "{stack}: {:#?}", found.failures.first());
+        assert_eq!(found.points, 16);
+    }
+}
+
+#[test]
+fn a_mapping_that_does_not_flush_is_found_out() {
+    let found = cuts("ext4@ocssd", 150, true);
+    assert!(!found.holds());
+}
+
+#[test]
+fn a_past_that_the_drive_alone_cannot_have_is_refused() {
+    let mut plan = on("raw@ocssd", 64, "randread:ops=10");
+    plan.precondition = Precondition::Aged;
+    assert!(refused(&plan).to_string().contains("the host holds"));
+}

@@ -1,0 +1,95 @@
+//! HyFiM: copy-on-write inside the mapping, on open-channel flash and persistent memory.
+//!
+//! # The idea
+//!
+//! A file system that copies on write changes the address of what it overwrites, and so
+//! whatever leads to it, up to the root. But the mapping below copies on write anyway. If its
+//! table lies in persistent memory, it can take a new version into use at one instant,
+//! under the old address. HyFiM writes an overwritten sector at a *spare* sector that nobody
+//! else sees, notes the four addresses in a journal in persistent memory, and exchanges the
+//! two entries of the table ([`HyFim::exchange`]). Small changes of nodes go to a second
+//! journal, and the node is written in its place afterwards ([`HyFim::journal`]).
+//! //= hyfim 3.2
+//! //= hyfim 3.3
+//!
+//! # What is promised at a power cut
+//!
+//! - A batch that [`HyFim::exchange`] or [`HyFim::journal`] has acknowledged is there as a
+//!   whole. Of one that it has not, all is there or nothing.
+//! - No two sectors are in one block of the flash.
+//! - Other writes are as the mapping promises ([`hostftl`]).
+//!
+//! # What the paper leaves open, and what was chosen
+//!
+//! - *Where the new version is until the exchange.* Entries are exchanged by logical address,
+//!   so the new version has one: spare sectors behind the exported ones ([`HyfimConfig`]).
+//! - *Redo.* To exchange twice is to undo. A record has absolute values, and redo sets them:
+//!   the sector leads to the new block, and the spare one nowhere.
+//! - *When a force may return.* Recovery releases what is only committed, so no sooner than
+//!   the record is checkpointing, durably.
+//! - *Batches.* All sectors of a batch are in one record, with one word of state.
+//! - *Nodes.* A record has the bytes of all changes of a batch. The node may be torn or newer
+//!   on flash: records are redone in order, over whatever is there, unless the node is of
+//!   another generation and so another one.
+//! - *Room.* Entries are of four bytes. A full journal and a lack of spare sectors are waited
+//!   for; a batch that could never fit is refused.
+//! - *Forced sectors and units.* What is forced is padded to a unit, as in the baseline.
+//! - *Cleaning.* Sectors that an unfinished record names are pinned: neither moved nor
+//!   written.
+//!
+//! # Invariants
+//!
+//! A spare sector is mapped only during an exchange. The record of an exchange is done before
+//! its sectors are let go. Records of nodes are done in order, once the nodes are on flash.
+
+mod exchange;
+mod journal;
+mod mount;
+mod queue;
+mod record;
+
+pub use mount::{HyFim, HyfimConfig, Recovered};
+pub use queue::RecordState;
+pub use record::Change;
+
+use host::PmError;
+use hostftl::FtlError;
+use ssd::IoError;
+
+/// Why something was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HyfimError {
+    /// A batch needs more room than a journal has.
+    #[error("the batch needs {needs} bytes of the journal {queue}, which has {has}")]
+    TooLarge {
+        /// The journal.
+        queue: &'static str,
+        /// Bytes that the batch needs.
+        needs: u64,
+        /// Bytes that there are.
+        has: u64,
+    },
+    /// A batch has more sectors than there are spare ones.
+    #[error("the batch has {needs} sectors, and there are {has} spare ones")]
+    Spares {
+        /// Sectors of the batch.
+        needs: u64,
+        /// Spare sectors.
+        has: u64,
+    },
+    /// A change reaches past its node, or the node past the end.
+    #[error("a change of sector {0} does not fit its node, or the node the drive")]
+    Change(u32),
+    /// Persistent memory is too small, or makes no sense.
+    #[error(transparent)]
+    Memory(#[from] PmError),
+    /// A record makes no sense.
+    #[error("the journal {0} is damaged: a record leads to what there is not")]
+    Damaged(&'static str),
+    /// The mapping cannot be.
+    #[error(transparent)]
+    Mapping(#[from] FtlError),
+    /// The drive.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}

@@ -1,0 +1,383 @@
+//! A circular queue of records in persistent memory.
+//!
+//! | region | |
+//! | --- | --- |
+//! | first line | u64: the position of the oldest record that may count; the rest zeros |
+//! | slots | of 64 bytes; position p is slot p modulo how many there are |
+//!
+//! | record | from its position on |
+//! | --- | --- |
+//! | state | u64: a mark, and in its last byte the state |
+//! | position | u64 |
+//! | length | u32: bytes of the body; then its CRC-32C with position and length u32 |
+//! | zeros | to the end of the line |
+//! | body | up to the end of its last slot |
+//!
+//! Invariants: positions only grow, and a record names its own, so what is left of the time
+//! before the queue came round does not count. A record that is committed is whole: its sum
+//! was durable before its state was. Records from the oldest one on are read until one makes
+//! no sense.
+
+use crate::HyfimError;
+use host::{Pm, Region};
+use sim::{Semaphore, Signal, Sim};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+/// Bytes of a slot: a line.
+const SLOT: u64 = 64;
+/// What the first bytes of a record are.
+const MARK: u64 = 0x4859_4649_4d51_5500;
+
+/// Positions are below this, and so is whatever is added to one: a slot a nanosecond for a
+/// hundred years.
+const MOST_POSITIONS: u64 = 1 << 62;
+
+/// What has become of a record.
+//= hyfim 3.4
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordState {
+    /// Its place is taken, and it is being written.
+    Committing,
+    /// It is written as a whole.
+    Committed,
+    /// What it says is being done, and will be done whatever happens.
+    Checkpointing,
+    /// What it says is done.
+    Checkpointed,
+}
+
+impl RecordState {
+    /// All of them, in the order in which a record goes through them.
+    pub const ALL: [Self; 4] = [
+        Self::Committing,
+        Self::Committed,
+        Self::Checkpointing,
+        Self::Checkpointed,
+    ];
+
+    /// The state that follows; none after the last one. A record goes through all of them.
+    #[must_use]
+    pub const fn next(self) -> Option<Self> {
+        match self {
+            Self::Committing => Some(Self::Committed),
+            Self::Committed => Some(Self::Checkpointing),
+            Self::Checkpointing => Some(Self::Checkpointed),
+            Self::Checkpointed => None,
+        }
+    }
+
+    /// Whether recovery does what the record says. Before that it is as if the record had
+    /// never been written, and afterwards there is nothing to do.
+    //= hyfim 3.4
+    #[must_use]
+    pub const fn is_redone(self) -> bool {
+        matches!(self, Self::Checkpointing)
+    }
+
+    const fn word(self) -> u64 {
+        MARK | (self as u64 + 1)
+    }
+
+    fn parse(word: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+}
+
+/// A record as recovery finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) position: u64,
+    pub(crate) state: RecordState,
+    pub(crate) body: Vec<u8>,
+}
+
+/// A queue under power.
+pub(crate) struct Queue {
+    sim: Sim,
+    pm: Pm,
+    region: Region,
+    name: &'static str,
+    /// The oldest record that may count, and where the next one goes.
+    tail: Cell<u64>,
+    head: Cell<u64>,
+    /// Records that were not checkpointed, and the position behind each.
+    open: RefCell<BTreeMap<u64, (u64, RecordState)>>,
+    /// A record was checkpointed.
+    room: Signal,
+    /// Who takes a place.
+    order: Semaphore,
+}
+
+impl Queue {
+    /// Makes an empty queue of a region.
+    pub(crate) async fn create(pm: &Pm, region: Region) {
+        pm.persist(region.at, &[0; SLOT as usize]).await;
+        // Whatever was in the first slot is not the first record.
+        pm.persist(region.at + SLOT, &[0; SLOT as usize]).await;
+    }
+
+    /// The queue in a region, and what it holds from the oldest record on.
+    pub(crate) async fn open(
+        sim: &Sim,
+        pm: &Pm,
+        region: Region,
+        name: &'static str,
+    ) -> Result<(Self, Vec<Found>), HyfimError> {
+        let mut word = [0; 8];
+        pm.load(region.at, &mut word).await;
+        let tail = u64::from_le_bytes(word);
+        if tail > MOST_POSITIONS {
+            return Err(HyfimError::Damaged(name));
+        }
+        let queue = Self {
+            sim: sim.clone(),
+            pm: pm.clone(),
+            region,
+            name,
+            tail: Cell::new(tail),
+            head: Cell::new(tail),
+            open: RefCell::default(),
+            room: Signal::default(),
+            order: Semaphore::new(sim, 1),
+        };
+        let mut found: Vec<Found> = Vec::new();
+        let mut position = tail;
+        while let Some(record) = queue.read(position).await {
+            let end = position.saturating_add(slots(record.body.len()));
+            if end - tail > queue.slots() {
+                break;
+            }
+            queue
+                .open
+                .borrow_mut()
+                .insert(position, (end, record.state));
+            position = end;
+            found.push(record);
+        }
+        queue.head.set(position);
+        Ok((queue, found))
+    }
+
+    /// Slots of the queue.
+    fn slots(&self) -> u64 {
+        (self.region.bytes / SLOT).saturating_sub(1)
+    }
+
+    /// Slots that records have.
+    pub(crate) fn used(&self) -> u64 {
+        self.head.get() - self.tail.get()
+    }
+
+    /// Whether more than half of it is in use.
+    pub(crate) fn is_half_full(&self) -> bool {
+        2 * self.used() > self.slots()
+    }
+
+    /// Whether there is room for a body of so many bytes now.
+    pub(crate) fn has_room(&self, body: usize) -> bool {
+        self.used() + slots(body) <= self.slots()
+    }
+
+    /// Refuses a body that the queue could not hold if it were empty.
+    ///
+    /// # Errors
+    /// Says how large it is.
+    pub(crate) fn check_size(&self, body: usize) -> Result<(), HyfimError> {
+        let (needs, has) = (slots(body) * SLOT, self.slots() * SLOT);
+        if needs <= has {
+            return Ok(());
+        }
+        let queue = self.name;
+        Err(HyfimError::TooLarge { queue, needs, has })
+    }
+
+    /// Where byte `offset` of the record at `position` is, and how many lie there in a row.
+    fn at(&self, position: u64, offset: u64) -> (u64, u64) {
+        let slot = (position % self.slots() + offset / SLOT) % self.slots();
+        let within = offset % SLOT;
+        let row = (self.slots() - slot) * SLOT - within;
+        (self.region.at + SLOT + slot * SLOT + within, row)
+    }
+
+    async fn read(&self, position: u64) -> Option<Found> {
+        if self.slots() < 2 {
+            return None;
+        }
+        let mut head = [0; 24];
+        let (at, _) = self.at(position, 0);
+        self.pm.load(at, &mut head).await;
+        let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight"));
+        let state = RecordState::parse(word(0))?;
+        let (len, sum) = (word(16) as u32, (word(16) >> 32) as u32);
+        if word(8) != position || slots(len as usize) > self.slots() {
+            return None;
+        }
+        let mut body = vec![0; len as usize];
+        self.copy_out(position, &mut body).await;
+        // One that is being written need not be whole, and nothing is made of it.
+        let whole = state == RecordState::Committing || sum == checksum(position, &body);
+        whole.then_some(Found {
+            position,
+            state,
+            body,
+        })
+    }
+
+    async fn copy_out(&self, position: u64, body: &mut [u8]) {
+        let mut done = 0;
+        while done < body.len() {
+            let (at, row) = self.at(position, SLOT + done as u64);
+            let count = (row as usize).min(body.len() - done);
+            self.pm.load(at, &mut body[done..done + count]).await;
+            done += count;
+        }
+    }
+
+    /// Writes a record, once there is room for it: it is committed when this returns, and
+    /// its position is told.
+    ///
+    /// # Errors
+    /// If the queue could not hold it if it were empty.
+    //= hyfim 3.4
+    pub(crate) async fn append(&self, body: &[u8]) -> Result<u64, HyfimError> {
+        self.check_size(body.len())?;
+        let need = slots(body.len());
+        // A place is durable before the next one is taken: recovery reads up to the first
+        // that makes no sense.
+        let turn = self.order.acquire(1).await;
+        while self.used() + need > self.slots() {
+            self.room.wait(&self.sim).await;
+        }
+        let position = self.head.get();
+        self.head.set(position + need);
+        let state = RecordState::Committing;
+        self.open
+            .borrow_mut()
+            .insert(position, (position + need, state));
+        let len = body.len() as u64 | u64::from(checksum(position, body)) << 32;
+        let mut head = [0; SLOT as usize];
+        head[8..16].copy_from_slice(&position.to_le_bytes());
+        head[16..24].copy_from_slice(&len.to_le_bytes());
+        let (at, _) = self.at(position, 0);
+        // Position and length before the state: stores to one line count in their order.
+        self.pm.store(at + 8, &head[8..]).await;
+        self.pm.store(at, &state.word().to_le_bytes()).await;
+        self.pm.flush(at, SLOT as usize).await;
+        self.pm.fence().await;
+        drop(turn);
+        let mut done = 0;
+        while done < body.len() {
+            let (at, row) = self.at(position, SLOT + done as u64);
+            let count = (row as usize).min(body.len() - done);
+            self.pm.store(at, &body[done..done + count]).await;
+            self.pm.flush(at, count).await;
+            done += count;
+        }
+        self.pm.fence().await;
+        self.advance(position).await;
+        Ok(position)
+    }
+
+    /// Takes a record to its next state, durably. Room of the oldest ones that are done is
+    /// given back.
+    ///
+    /// # Panics
+    /// If it is done already, which is our own mistake.
+    pub(crate) async fn advance(&self, position: u64) {
+        let state = self.open.borrow().get(&position).map(|(_, state)| *state);
+        let next = state.and_then(RecordState::next).expect("it is not done");
+        let (at, _) = self.at(position, 0);
+        self.pm.persist(at, &next.word().to_le_bytes()).await;
+        if let Some(entry) = self.open.borrow_mut().get_mut(&position) {
+            entry.1 = next;
+        }
+        if next == RecordState::Checkpointed {
+            self.release().await;
+        }
+    }
+
+    /// Gives back what the oldest records had, of which all are done, or were never to be.
+    async fn release(&self) {
+        let mut tail = self.tail.get();
+        {
+            let mut open = self.open.borrow_mut();
+            while let Some((&position, &(end, state))) = open.first_key_value() {
+                if state != RecordState::Checkpointed {
+                    break;
+                }
+                open.remove(&position);
+                tail = end;
+            }
+        }
+        if tail == self.tail.get() {
+            return;
+        }
+        // Before anything is written there: what is behind the tail may be overwritten.
+        self.pm.persist(self.region.at, &tail.to_le_bytes()).await;
+        self.tail.set(tail.max(self.tail.get()));
+        self.room.notify(&self.sim);
+    }
+
+    /// Forgets every record, after recovery.
+    pub(crate) async fn clear(&self) {
+        let head = self.head.get();
+        self.open.borrow_mut().clear();
+        self.pm.persist(self.region.at, &head.to_le_bytes()).await;
+        self.tail.set(head);
+        self.room.notify(&self.sim);
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        let open = self.open.borrow();
+        let (mut position, head) = (self.tail.get(), self.head.get());
+        assert!(head - position <= self.slots(), "{} is too full", self.name);
+        for (&at, &(end, _)) in open.iter() {
+            assert!(
+                at >= position && end > at && end <= head,
+                "{}: {at}",
+                self.name
+            );
+            position = end;
+        }
+    }
+}
+
+/// Slots of a record with a body of so many bytes.
+const fn slots(body: usize) -> u64 {
+    1 + (body as u64).div_ceil(SLOT)
+}
+
+fn checksum(position: u64, body: &[u8]) -> u32 {
+    let sum = crc32c::crc32c(&position.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, &(body.len() as u64).to_le_bytes());
+    crc32c::crc32c_append(sum, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //= hyfim 3.4
+    #[test]
+    fn a_record_goes_through_four_states_and_one_of_them_is_redone() {
+        let next = RecordState::ALL.map(RecordState::next);
+        use RecordState::{Checkpointed, Checkpointing, Committed};
+        let expected = [
+            Some(Committed),
+            Some(Checkpointing),
+            Some(Checkpointed),
+            None,
+        ];
+        assert_eq!(next, expected);
+        let redone = RecordState::ALL.map(RecordState::is_redone);
+        assert_eq!(redone, [false, false, true, false]);
+        for state in RecordState::ALL {
+            assert_eq!(RecordState::parse(state.word()), Some(state));
+        }
+        for word in [0, MARK, MARK | 5, u64::MAX, 1] {
+            assert_eq!(RecordState::parse(word), None);
+        }
+    }
+}

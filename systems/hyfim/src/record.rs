@@ -1,0 +1,191 @@
+//! The bodies of records. Numbers are little endian.
+//!
+//! | exchange | |
+//! | --- | --- |
+//! | count | u32 |
+//! | each | u32: sector, its old block, the spare sector, the new block; blocks plus one, 0 for none |
+//!
+//! | change | |
+//! | --- | --- |
+//! | count | u32 |
+//! | each | first sector u32, sectors u32, where its generation is u32 (2³²−1 for nowhere), generation u64, parts u32; for each part: first byte u32, bytes u32, and those |
+
+/// Four addresses: a sector and where it was, and a spare sector and where it is.
+//= hyfim 3.2
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quadruple {
+    pub(crate) sector: u32,
+    pub(crate) old: Option<u32>,
+    pub(crate) spare: u32,
+    pub(crate) new: Option<u32>,
+}
+
+/// Bytes of a node that change.
+//= hyfim 3.3
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The first sector of the node.
+    pub sector: u32,
+    /// How many it has.
+    pub sectors: u32,
+    /// Where the node has its generation, eight bytes, and what it is. A node of another one
+    /// is another node that has come to the same place, and recovery leaves it alone. None
+    /// for what has no generation, and is never anything else.
+    pub generation: Option<(u32, u64)>,
+    /// What the node has from which byte on.
+    pub parts: Vec<(u32, Vec<u8>)>,
+}
+
+/// No place for a generation.
+const NOWHERE: u32 = u32::MAX;
+
+pub(crate) fn put_quadruples(all: &[Quadruple]) -> Vec<u8> {
+    let mut body = (all.len() as u32).to_le_bytes().to_vec();
+    for one in all {
+        let block = |block: Option<u32>| block.map_or(0, |block| block + 1);
+        for word in [one.sector, block(one.old), one.spare, block(one.new)] {
+            body.extend(word.to_le_bytes());
+        }
+    }
+    body
+}
+
+pub(crate) fn put_changes(all: &[Change]) -> Vec<u8> {
+    let mut body = (all.len() as u32).to_le_bytes().to_vec();
+    for change in all {
+        let (at, generation) = change.generation.unwrap_or((NOWHERE, 0));
+        for word in [change.sector, change.sectors, at] {
+            body.extend(word.to_le_bytes());
+        }
+        body.extend(generation.to_le_bytes());
+        body.extend((change.parts.len() as u32).to_le_bytes());
+        for (first, bytes) in &change.parts {
+            body.extend(first.to_le_bytes());
+            body.extend((bytes.len() as u32).to_le_bytes());
+            body.extend(bytes);
+        }
+    }
+    body
+}
+
+/// Reads a body from its start on.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        let bytes = self.bytes(4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        let bytes = self.bytes(8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+}
+
+/// The quadruples of a body; none if it makes no sense.
+pub(crate) fn take_quadruples(body: &[u8]) -> Option<Vec<Quadruple>> {
+    let mut reader = Reader(body);
+    let count = reader.u32()? as usize;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(Quadruple {
+            sector: reader.u32()?,
+            old: reader.u32()?.checked_sub(1),
+            spare: reader.u32()?,
+            new: reader.u32()?.checked_sub(1),
+        });
+    }
+    reader.0.is_empty().then_some(all)
+}
+
+/// The changes of a body; none if it makes no sense.
+pub(crate) fn take_changes(body: &[u8]) -> Option<Vec<Change>> {
+    let mut reader = Reader(body);
+    let count = reader.u32()? as usize;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let (sector, sectors, at) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let generation = reader.u64()?;
+        let parts = reader.u32()? as usize;
+        let mut change = Change {
+            sector,
+            sectors,
+            generation: (at != NOWHERE).then_some((at, generation)),
+            parts: Vec::new(),
+        };
+        for _ in 0..parts {
+            let (first, count) = (reader.u32()?, reader.u32()? as usize);
+            change.parts.push((first, reader.bytes(count)?.to_vec()));
+        }
+        all.push(change);
+    }
+    reader.0.is_empty().then_some(all)
+}
+
+impl Change {
+    /// Whether it lies within its node, and the node below `sectors`.
+    pub(crate) fn fits(&self, sectors: u32) -> bool {
+        let bytes = u64::from(self.sectors) * nand::UNIT as u64;
+        let within = |first: u32, count: usize| u64::from(first) + count as u64 <= bytes;
+        let end = self.sector.checked_add(self.sectors);
+        end.is_some_and(|end| end <= sectors)
+            && self.sectors <= MOST_SECTORS
+            && self.generation.is_none_or(|(at, _)| within(at, 8))
+            && self
+                .parts
+                .iter()
+                .all(|(first, bytes)| within(*first, bytes.len()))
+    }
+}
+
+/// Most sectors of a node: 64 KiB, the largest of Btrfs.
+const MOST_SECTORS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_come_back_and_shorter_or_longer_ones_do_not() {
+        let quadruples: Vec<Quadruple> = (0..5)
+            .map(|n| Quadruple {
+                sector: n,
+                old: (n % 2 == 0).then_some(n + 7),
+                spare: n + 100,
+                new: Some(n),
+            })
+            .collect();
+        let changes = vec![
+            Change {
+                sector: 3,
+                sectors: 4,
+                generation: Some((80, 9)),
+                parts: vec![(0, vec![1; 32]), (100, vec![2; 3])],
+            },
+            Change {
+                sector: 16,
+                sectors: 1,
+                generation: None,
+                parts: vec![],
+            },
+        ];
+        let (a, b) = (put_quadruples(&quadruples), put_changes(&changes));
+        assert_eq!(take_quadruples(&a), Some(quadruples));
+        assert_eq!(take_changes(&b), Some(changes));
+        for end in 0..a.len() {
+            assert_eq!(take_quadruples(&a[..end]), None);
+        }
+        for end in 0..b.len() {
+            assert_eq!(take_changes(&b[..end]), None);
+        }
+        assert_eq!(take_quadruples(&[a, vec![0]].concat()), None);
+        assert_eq!(take_changes(&[b, vec![0]].concat()), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! The power cut at events of exchanges, changes of nodes, cleaning and recovery.
+
+use crate::support::{Known, Left, NODE, Rig, Shared, System, change, exchange, read, tiny};
+use sim::{Cut, Kernel, Seed};
+use ssd::DriveConfig;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Three workers that exchange, and one that changes nodes.
+type All = [Shared; 4];
+
+fn nobody() -> All {
+    std::array::from_fn(|_| Rc::new(RefCell::new(Known::default())))
+}
+
+/// Runs up to event `event`; gives what the cut leaves.
+fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, all: &All) -> Option<Left> {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, config, left);
+    let (running, all) = (rig.clone(), all.clone());
+    kernel.sim().spawn_detached(async move {
+        let (system, _) = running.mount().await.expect("what a cut left");
+        for (index, known) in (0..3).zip(&all) {
+            let rng = seed.child(index).stream("exchange");
+            let work = exchange(system.clone(), known.clone(), rng, index as u32, 60);
+            running.sim.spawn_detached(work);
+        }
+        let rng = seed.child(3).stream("change");
+        running
+            .sim
+            .spawn_detached(change(system, all[3].clone(), rng, 150));
+    });
+    let mut rng = Seed(event).stream("memory");
+    match kernel.run_to_cut(event, || rig.cut(&mut rng)) {
+        Cut::Off(left) => Some(left),
+        Cut::AtRest => None,
+    }
+}
+
+/// Mounts what a cut left, compares it, and takes what is there as acknowledged.
+fn judge(config: &DriveConfig, left: Left, all: &All, what: &str) -> Left {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, config, left);
+    let (on, all, what) = (rig.clone(), all.clone(), what.to_owned());
+    let system = kernel.block_on(async move {
+        let mounted = on.mount().await;
+        let (system, _) = mounted.unwrap_or_else(|error| panic!("{what}: {error}"));
+        system.check();
+        for known in &all {
+            let mut next = known.borrow().clone();
+            compare(&system, &mut next, &what).await;
+            *known.borrow_mut() = next;
+        }
+        system
+    });
+    drop(system);
+    rig.cut(&mut Seed(1).stream("none"))
+}
+
+/// Compares what one worker knows; the batch under way is there as a whole or not at all.
+async fn compare(system: &System, known: &mut Known, what: &str) {
+    let batch = std::mem::take(&mut known.under_way);
+    if let Some(&(sector, value)) = batch.first()
+        && word(&read(system, sector, 1).await) == value
+    {
+        known.sectors.extend(batch);
+    }
+    let batch = std::mem::take(&mut known.nodes_under_way);
+    let mut there = !batch.is_empty();
+    for (sector, bytes) in &batch {
+        there &= read(system, *sector, NODE).await == *bytes;
+    }
+    if there {
+        known.nodes.extend(batch);
+    }
+    for (&sector, &value) in &known.sectors {
+        let held = word(&read(system, sector, 1).await);
+        assert_eq!(held, value, "{what}: sector {sector}: {held:#x} {value:#x}");
+    }
+    for (&sector, bytes) in &known.nodes {
+        let held = read(system, sector, NODE).await;
+        let differs = held.iter().zip(bytes).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{what}: node {sector}");
+    }
+}
+
+fn word(sector: &[u8]) -> u64 {
+    let first = sector[..8].try_into().expect("eight bytes");
+    assert!(
+        sector.chunks_exact(8).all(|word| word == first),
+        "a sector is whole"
+    );
+    u64::from_le_bytes(first)
+}
+
+/// Cuts recovery at an event of its own; gives what that leaves.
+fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, config, left);
+    let running = rig.clone();
+    kernel.sim().spawn_detached(async move {
+        let mounted = running.mount().await.expect("what a cut left");
+        drop(mounted);
+    });
+    let mut rng = Seed(event).stream("recovery");
+    match kernel.run_to_cut(event, || rig.cut(&mut rng)) {
+        Cut::Off(left) => Some(left),
+        Cut::AtRest => None,
+    }
+}
+
+fn explore(config: &DriveConfig, seed: Seed, step: u64) -> (u64, u64) {
+    let (mut cuts, mut again) = (0, 0);
+    let first = Left::new(config);
+    for event in (0..).step_by(step as usize) {
+        let all = nobody();
+        let Some(left) = cut(config, seed, event, first.clone(), &all) else {
+            break;
+        };
+        cuts += 1;
+        // Each recovery is cut, at another event of it each time.
+        let mut left = left;
+        if let Some(half) = cut_recovery(config, left.clone(), event % 89) {
+            left = half;
+            again += 1;
+        }
+        let left = judge(config, left, &all, &format!("event {event}"));
+        if event % 4 == 0
+            && let Some(left) = cut(config, seed.child(event), 300 + event % 997, left, &all)
+        {
+            judge(config, left, &all, &format!("event {event}, and later"));
+            cuts += 1;
+        }
+    }
+    (cuts, again)
+}
+
+//= hyfim 3.4
+#[test]
+fn batches_are_there_as_a_whole_after_any_cut() {
+    let (cuts, again) = explore(&tiny(), Seed(1), 7);
+    assert!(
+        cuts > 300 && again > 100,
+        "{cuts} cuts, {again} of recoveries"
+    );
+}
+
+//= hyfim 3.4
+#[test]
+fn batches_are_there_as_a_whole_where_programs_fail() {
+    let mut config = tiny();
+    config.faults.program_failures = 5_000;
+    let (cuts, _) = explore(&config, Seed(2), 97);
+    assert!(cuts > 20, "{cuts} cuts");
+}
+
+/// Cleaning goes on between exchanges, and no record is left behind by it.
+#[test]
+fn what_was_exchanged_is_cleaned_like_anything_else() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config));
+    let all = nobody();
+    let (running, shown) = (rig.clone(), all.clone());
+    let system = kernel.block_on(async move {
+        let (system, recovered) = running.mount().await.expect("a new drive");
+        assert_eq!(recovered, hyfim::Recovered::default());
+        let workers = (0..3).zip(&shown).map(|(index, known)| {
+            let rng = Seed(5).child(index).stream("exchange");
+            running.sim.spawn(exchange(
+                system.clone(),
+                known.clone(),
+                rng,
+                index as u32,
+                500,
+            ))
+        });
+        for worker in workers.collect::<Vec<_>>() {
+            worker.await;
+        }
+        system
+    });
+    system.check();
+    assert!(
+        system.ftl().stats().cleaned > 10,
+        "{:?}",
+        system.ftl().stats()
+    );
+    assert_eq!(system.spares(), 16);
+    drop(system);
+    judge(
+        &config,
+        rig.cut(&mut Seed(1).stream("none")),
+        &all,
+        "at rest",
+    );
+}

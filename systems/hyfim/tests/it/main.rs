@@ -1,0 +1,5 @@
+//! HyFiM, tested from outside.
+
+mod cuts;
+mod limits;
+mod support;

@@ -1,0 +1,213 @@
+//! Small drives, and what a batch promises.
+
+use host::{BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmMedia, RawDevice, Who};
+use hostftl::FtlConfig;
+use hyfim::{Change, HyFim, HyfimConfig, HyfimError, Recovered};
+use nand::{Geometry, Payload};
+use sim::{Kernel, Rng, Seed, Sim};
+use ssd::{Drive, DriveConfig, DriveMedia, Preset};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use units::{Bytes, Extent, KIB};
+
+/// Sectors that are given.
+pub(crate) const SECTORS: u32 = 600;
+/// Sectors of a node, and bytes.
+pub(crate) const NODE: u32 = 4;
+const NODE_BYTES: usize = NODE as usize * 4096;
+/// Where a node has its generation.
+const GENERATION: u32 = 80;
+
+/// Two channels of one unit: 26 lines of 64 blocks.
+pub(crate) fn tiny() -> DriveConfig {
+    let mut config = (Preset::named("ocssd").expect("a preset").config)();
+    config.geometry = Geometry {
+        channels: 2,
+        chips_per_channel: 1,
+        dies_per_chip: 1,
+        planes: 2,
+        blocks_per_plane: 26,
+        pages_per_block: 8,
+        page_bytes: 8192,
+        spare_bytes: 128,
+        pages_per_program: 1,
+        spare_words: 4,
+    };
+    config.flash.part = "z-nand".to_owned();
+    config.flash.keep_contents = true;
+    config.capacity = Bytes(u64::from(SECTORS) * 4096);
+    config
+}
+
+pub(crate) fn hyfim_config() -> HyfimConfig {
+    let config = HyfimConfig::new(Bytes(u64::from(SECTORS) * 4096));
+    HyfimConfig {
+        ftl: FtlConfig {
+            hidden: 16,
+            buffer: Bytes(24 * 4096),
+            ..config.ftl
+        },
+        // Small, so that the journals come round.
+        journal: Bytes(4 * KIB),
+    }
+}
+
+/// What is left without power.
+#[derive(Clone)]
+pub(crate) struct Left {
+    pub(crate) media: DriveMedia,
+    pub(crate) memory: PmMedia,
+}
+
+impl Left {
+    /// A new drive, and memory that was made ready.
+    pub(crate) fn new(config: &DriveConfig) -> Self {
+        let kernel = Kernel::new();
+        let memory = PmMedia::new(Bytes(64 * KIB));
+        let pm = Pm::new(&kernel.sim(), PmConfig::default(), memory, None);
+        let making = pm.clone();
+        let made = kernel
+            .block_on(async move { HyFim::<RawDevice>::format(&making, &hyfim_config()).await });
+        made.expect("there is room");
+        Self {
+            media: DriveMedia::new(config, Seed(1)).expect("it can be built"),
+            memory: pm.shutdown(),
+        }
+    }
+}
+
+pub(crate) type System = HyFim<RawDevice>;
+
+/// A drive and memory under power.
+#[derive(Clone)]
+pub(crate) struct Rig {
+    pub(crate) sim: Sim,
+    pub(crate) drive: Drive,
+    pub(crate) pm: Pm,
+}
+
+impl Rig {
+    pub(crate) fn on(kernel: &Kernel, config: &DriveConfig, left: Left) -> Self {
+        let sim = kernel.sim();
+        let drive = Drive::ready(&sim, config, left.media, Seed(1)).expect("as above");
+        let pm = Pm::new(&sim, PmConfig::default(), left.memory, None);
+        Self { sim, drive, pm }
+    }
+
+    pub(crate) async fn mount(&self) -> Result<(System, Recovered), HyfimError> {
+        let device = BlockDevice::new(&self.sim, HostConfig::default(), self.drive.clone());
+        let port = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
+        HyFim::mount(&self.sim, port, &self.pm, hyfim_config()).await
+    }
+
+    pub(crate) fn cut(&self, rng: &mut Rng) -> Left {
+        Left {
+            media: self.drive.at_power_cut(),
+            memory: self.pm.at_power_cut(rng),
+        }
+    }
+}
+
+/// What one worker has asked for: what was acknowledged, and the batch under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// Values of sectors, by sector.
+    pub(crate) sectors: std::collections::BTreeMap<u32, u64>,
+    pub(crate) under_way: Vec<(u32, u64)>,
+    /// Bytes of nodes, by first sector.
+    pub(crate) nodes: std::collections::BTreeMap<u32, Vec<u8>>,
+    pub(crate) nodes_under_way: Vec<(u32, Vec<u8>)>,
+}
+
+pub(crate) type Shared = Rc<RefCell<Known>>;
+
+pub(crate) async fn read(system: &System, first: u32, count: u32) -> Vec<u8> {
+    let mut bytes = vec![0; count as usize * 4096];
+    let extent = Extent::new(u64::from(first) * 8, count * 8);
+    let sink = &mut bytes.as_mut_slice();
+    system
+        .read(extent, sink, Who::default())
+        .await
+        .expect("it can be read");
+    bytes
+}
+
+pub(crate) fn payloads(bytes: &[u8]) -> Vec<Payload> {
+    let sectors = bytes.chunks_exact(4096);
+    sectors
+        .map(|s| Payload::Bytes(Arc::new(s.try_into().expect("a sector"))))
+        .collect()
+}
+
+/// Exchanges batches of up to six of the sectors that are `index` modulo 3, of the first 300.
+pub(crate) async fn exchange(system: System, known: Shared, mut rng: Rng, index: u32, count: u64) {
+    // No other run has these values.
+    let run = rng.next_u64() << 32;
+    for number in 1..=count {
+        let mut batch = std::collections::BTreeMap::new();
+        for _ in 0..=rng.below(6) {
+            let sector = rng.below(100) as u32 * 3 + index;
+            batch.insert(sector, run | number << 8 | u64::from(sector % 251));
+        }
+        let batch: Vec<(u32, u64)> = batch.into_iter().collect();
+        known.borrow_mut().under_way.clone_from(&batch);
+        let contents: Vec<_> = batch.iter().map(|&(s, v)| (s, Payload::Fill(v))).collect();
+        system
+            .exchange(&contents, Who::default())
+            .await
+            .expect("there is room");
+        let mut known = known.borrow_mut();
+        known.under_way.clear();
+        known.sectors.extend(batch);
+    }
+}
+
+/// Changes up to three of the twenty nodes from sector 320 on, many times.
+pub(crate) async fn change(system: System, known: Shared, mut rng: Rng, count: u64) {
+    for number in 1..=count {
+        let mut batch = Vec::new();
+        let mut next = std::collections::BTreeMap::new();
+        for _ in 0..=rng.below(3) {
+            let sector = 320 + NODE * rng.below(20) as u32;
+            let before = known.borrow().nodes.get(&sector).cloned();
+            let mut bytes = before.unwrap_or_else(|| vec![0; NODE_BYTES]);
+            if next.contains_key(&sector) {
+                continue;
+            }
+            let parts: Vec<(u32, Vec<u8>)> = (0..=rng.below(3))
+                .map(|_| {
+                    // Behind the head of the node, which does not change.
+                    let first = 128 + rng.below(NODE_BYTES as u64 - 300) as u32;
+                    let len = 1 + rng.below(100) as usize;
+                    (first, vec![number as u8; len])
+                })
+                .collect();
+            for (first, part) in &parts {
+                bytes[*first as usize..*first as usize + part.len()].copy_from_slice(part);
+            }
+            let change = Change {
+                sector,
+                sectors: NODE,
+                generation: Some((GENERATION, 0)),
+                parts,
+            };
+            batch.push((change, payloads(&bytes)));
+            next.insert(sector, bytes);
+        }
+        let all: Vec<(u32, Vec<u8>)> = next.into_iter().collect();
+        known.borrow_mut().nodes_under_way.clone_from(&all);
+        system
+            .journal(&batch, Who::default())
+            .await
+            .expect("there is room");
+        {
+            let mut known = known.borrow_mut();
+            known.nodes_under_way.clear();
+            known.nodes.extend(all);
+        }
+        if rng.chance(1, 40) {
+            BlockPort::flush(&system).await.expect("there is room");
+        }
+    }
+}
