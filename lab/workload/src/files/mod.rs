@@ -33,6 +33,7 @@ mod setup;
 mod source;
 mod step;
 mod streams;
+mod tpcc;
 pub mod trace;
 mod words;
 mod workload;

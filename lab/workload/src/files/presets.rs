@@ -168,6 +168,58 @@ const IOZONE: [Param; 6] = [
     ),
 ];
 
+/// Of TPC-C. Warehouses, their size, pool and log are smaller than they would be, for a run
+/// of seconds; the rest is as MySQL 5.7 has it.
+const TPCC: [Param; 12] = [
+    param("warehouses", "1", Unit::Threads, "warehouses, at most 256"),
+    param(
+        "scale",
+        "10",
+        Unit::Number,
+        "hundredths of the customers, orders and items that the specification has, 1 to 100",
+    ),
+    param("threads", "8", Unit::Threads, "connections"),
+    param("cache", "8m", Unit::Length, "bytes of the buffer pool"),
+    param(
+        "log",
+        "8m",
+        Unit::Length,
+        "bytes of each of two files of the log",
+    ),
+    param(
+        "commit",
+        "1",
+        Unit::Choice(&["0", "1", "2"]),
+        "innodb_flush_log_at_trx_commit: 1 waits until the log is durable, 2 until it is written",
+    ),
+    param(
+        "doublewrite",
+        "yes",
+        YES_NO,
+        "whether a page is written to the doublewrite buffer first",
+    ),
+    param(
+        "flush",
+        "fsync",
+        Unit::Choice(&["fsync", "direct"]),
+        "innodb_flush_method: whether pages go past the page cache",
+    ),
+    param(
+        "binlog",
+        "no",
+        YES_NO,
+        "whether there is a binary log, of which each commit is made durable",
+    ),
+    param(
+        "io",
+        "200",
+        Unit::Count,
+        "innodb_io_capacity: pages that are written back in a second",
+    ),
+    param("ops", "20000", Unit::Count, "transactions in all"),
+    TIME,
+];
+
 /// Of `db_bench`.
 const DB_BENCH: [Param; 9] = [
     param(
@@ -245,7 +297,7 @@ const YCSB: [Param; 13] = [
 
 /// Everything in the language of files that has a name, in the order in which it
 /// is listed.
-pub static FILE_PRESETS: [Preset; 21] = [
+pub static FILE_PRESETS: [Preset; 22] = [
     Preset::of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -302,6 +354,12 @@ pub static FILE_PRESETS: [Preset; 21] = [
         "db_bench of RocksDB: records filled in, written over and read, one after the other",
         &[],
         &DB_BENCH,
+    ),
+    Preset::of_files(
+        "tpcc",
+        "TPC-C as tpcc-mysql runs it on InnoDB: pages in place, a log, a doublewrite buffer",
+        &[],
+        &TPCC,
     ),
     Preset::of_files(
         "create",

@@ -11,6 +11,7 @@ use super::presets::{CALLS, FILE_PRESETS, SCRIPT};
 use super::replay::{self, Replay};
 use super::source::Source;
 use super::streams::Streams;
+use super::tpcc::{self, Tpcc};
 use super::trace::FileTrace;
 use super::words::WriteHint;
 use super::ycsb::bench::Benchmarks;
@@ -37,6 +38,7 @@ enum Kind {
     IoZone(IoZone),
     Program(Program),
     Streams(Streams),
+    Tpcc(Tpcc),
     Ycsb(Ycsb),
     Trace(String, replay::Options),
 }
@@ -129,6 +131,7 @@ impl FileWorkload {
                 Ok(Box::new(Replay::new(trace, *options)))
             }
             Kind::Streams(streams) => Ok(streams.open()),
+            Kind::Tpcc(tpcc) => tpcc.open(seed).map_err(|problem| self.refused(problem)),
             Kind::Ycsb(ycsb) => ycsb.open(seed).map_err(|problem| self.refused(problem)),
         }
     }
@@ -154,6 +157,9 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
     }
     if spec.preset.name == "iozone" {
         return Ok(Kind::IoZone(iozone_of(spec)));
+    }
+    if spec.preset.name == "tpcc" {
+        return Ok(Kind::Tpcc(tpcc_of(spec)));
     }
     if spec.preset.name == "anything" {
         return Ok(Kind::Anything(anything_of(spec)));
@@ -287,6 +293,27 @@ fn iozone_of(spec: &Spec) -> IoZone {
             _ => Durable::No,
         },
         total: limit(spec.value("total", size).0).unwrap_or(whole),
+    }
+}
+
+fn tpcc_of(spec: &Spec) -> Tpcc {
+    Tpcc {
+        warehouses: spec.number("warehouses") as u32,
+        scale: spec.number("scale"),
+        threads: spec.number("threads") as u32,
+        cache: spec.value("cache", length),
+        log: spec.value("log", length),
+        doublewrite: spec.text("doublewrite") == "yes",
+        direct: spec.text("flush") == "direct",
+        commit: match spec.text("commit") {
+            "0" => tpcc::Commit::Later,
+            "2" => tpcc::Commit::Written,
+            _ => tpcc::Commit::Durable,
+        },
+        binlog: spec.text("binlog") == "yes",
+        io: spec.number("io"),
+        ops: spec.number("ops"),
+        until: until(spec),
     }
 }
 

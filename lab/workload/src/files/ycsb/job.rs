@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 
 /// A step of a job.
 #[derive(Clone, Debug)]
-pub(super) enum Todo<E> {
+pub(in crate::files) enum Todo<E> {
     Call(Call),
     Effect(E),
 }
 
 /// A job that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct Job<E>(VecDeque<Todo<E>>);
+pub(in crate::files) struct Job<E>(VecDeque<Todo<E>>);
 
 impl<E> Default for Job<E> {
     fn default() -> Self {
@@ -22,20 +22,25 @@ impl<E> Default for Job<E> {
 }
 
 impl<E> Job<E> {
-    pub(super) fn call(&mut self, call: Call) {
+    pub(in crate::files) fn call(&mut self, call: Call) {
         self.0.push_back(Todo::Call(call));
     }
 
-    pub(super) fn effect(&mut self, effect: E) {
+    pub(in crate::files) fn effect(&mut self, effect: E) {
         self.0.push_back(Todo::Effect(effect));
     }
 
-    pub(super) fn next(&mut self) -> Option<Todo<E>> {
+    pub(in crate::files) fn next(&mut self) -> Option<Todo<E>> {
         self.0.pop_front()
     }
 
+    /// Whether nothing of it is left.
+    pub(in crate::files) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds requests for `bytes` from `at` on, of at most `chunk` bytes each.
-    pub(super) fn chunks(
+    pub(in crate::files) fn chunks(
         &mut self,
         at: u64,
         bytes: u64,

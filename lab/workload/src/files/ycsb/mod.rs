@@ -12,7 +12,7 @@ pub(crate) mod bench;
 mod btree;
 mod clients;
 mod commit;
-mod job;
+pub(super) mod job;
 mod lsm;
 mod tables;
 

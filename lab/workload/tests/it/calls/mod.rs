@@ -5,4 +5,5 @@ mod flows;
 mod model;
 mod scripts;
 mod stores;
+mod tpcc;
 mod ycsb;

@@ -1,0 +1,112 @@
+//! TPC-C over a model of the I/O that `InnoDB` makes, as `tpcc-mysql` runs it.
+//!
+//! The engine is a model of what MySQL 5.7 asks of a file system, and no more: rows are
+//! numbers, and what a page holds is known without being stored. [`schema`] and [`tree`]
+//! say which page a row is on, [`store`] what a statement touches, [`script`] which
+//! statements a transaction makes; [`pool`] holds pages in memory, [`redo`] the log;
+//! [`engine`] and [`client`] run the connections, [`cleaner`] the threads behind them.
+//!
+//! Invariants:
+//! - No page goes to its place before the log of its changes is durable, nor, with the
+//!   doublewrite buffer, before a copy of it is.
+//! - The log never holds more than its files do; what is behind the checkpoint is durable
+//!   where it belongs.
+//! - A transaction ends once its log is as durable as was asked for.
+//! - A row that was changed is locked until its transaction ends or is rolled back.
+//!
+//! What is simpler than in `InnoDB`: pages are not read ahead, secondary indexes are changed
+//! in place and not by a change buffer, inner pages are not split, rows that were deleted
+//! are removed with their deletion, and undo pages are purged without being read. Indexes
+//! that only foreign keys need are left out. The pool is empty at first.
+
+mod choose;
+mod cleaner;
+mod client;
+mod engine;
+mod lock;
+mod pool;
+mod population;
+mod redo;
+mod schema;
+mod script;
+mod store;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod undo;
+
+use super::Source;
+use sim::Seed;
+use units::Ns;
+
+/// Most warehouses: what two levels of inner pages can hold.
+const WAREHOUSES_MAX: u32 = 256;
+/// Least bytes of the pool and of a file of the log.
+//= mysql 14.15
+const CACHE_MIN: u64 = 5 << 20;
+const LOG_MIN: u64 = 4 << 20;
+
+/// What can be said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tpcc {
+    pub(super) warehouses: u32,
+    /// Hundredths of the specification's cardinalities.
+    pub(super) scale: u64,
+    /// Connections.
+    pub(super) threads: u32,
+    /// Bytes of the buffer pool, and of each of the two files of the log.
+    pub(super) cache: u64,
+    pub(super) log: u64,
+    pub(super) doublewrite: bool,
+    /// Whether the files of tables are opened past the page cache.
+    pub(super) direct: bool,
+    pub(super) commit: Commit,
+    pub(super) binlog: bool,
+    /// Pages that the cleaner writes in a second when it has to.
+    pub(super) io: u64,
+    /// Transactions.
+    pub(super) ops: u64,
+    pub(super) until: Option<Ns>,
+}
+
+/// What a commit waits for (`innodb_flush_log_at_trx_commit`).
+//= mysql 14.15
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// Nothing: the log is written and made durable each second.
+    Later,
+    /// Its log is durable.
+    Durable,
+    /// Its log is written.
+    Written,
+}
+
+impl Tpcc {
+    pub(super) fn open(&self, seed: Seed) -> Result<Box<dyn Source>, String> {
+        self.check()?;
+        Ok(Box::new(engine::InnoDb::new(self, seed)))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let expected = |what: &str| Err(format!("expected {what}"));
+        if self.warehouses > WAREHOUSES_MAX {
+            return expected("at most 256 warehouses");
+        }
+        if !(1..=100).contains(&self.scale) {
+            return expected("a scale of 1 to 100 hundredths");
+        }
+        if self.cache < CACHE_MIN {
+            return expected("a cache of at least 5m");
+        }
+        if self.log < LOG_MIN {
+            return expected("files of the log of at least 4m");
+        }
+        if !redo::Limits::new(self.log).allow(self.threads) {
+            return expected("files of the log with room for what so many threads may write");
+        }
+        if !(1..=1_000_000).contains(&self.io) {
+            return expected("1 to 1000000 pages a second");
+        }
+        Ok(())
+    }
+}
