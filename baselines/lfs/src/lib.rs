@@ -33,7 +33,11 @@
 //! just one name, after its names have changed, of a new file in a new directory, and when
 //! recovery would have no room for what was there and what was forced. It is one besides
 //! where recovery in Linux would leave more than it should: after nodes were taken from
-//! the file, and of a new file after a directory was moved or removed.
+//! the file, and of a new file after a directory was moved or removed. Contents are not
+//! flushed before the nodes that lead to them, but both with one flush: if the power goes
+//! during a force, a drive of blocks without power-loss protection may have a node with its
+//! mark and not the contents, and the file shows what was there before in their place. From
+//! zones a mount knows which contents are there, and leaves such a force out.
 //!
 //! Otherwise than in Linux, only the last node of a force has its mark; blocks are
 //! never written in place, not around the cache either; cleaning moves one block after

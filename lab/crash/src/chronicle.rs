@@ -313,6 +313,8 @@ pub struct Chronicle {
     pub(crate) pending: BTreeMap<Ticket, Pending>,
     /// Whether bytes that changed since they were forced may be anything.
     pub(crate) stale: bool,
+    /// Whether this is so while the file is being forced.
+    torn: bool,
     /// Whether names change on the medium in the order in which the calls end.
     in_order: bool,
     /// Whether files are forced by themselves.
@@ -541,6 +543,19 @@ impl Chronicle {
     /// system that does not write them before what leads to them.
     pub fn set_stale(&mut self, stale: bool) {
         self.stale = stale;
+    }
+
+    /// Says whether contents may be anything that were changed and are being forced, as in a
+    /// file system that has nothing of a force wait for the rest of it: what leads to them
+    /// may be there before they are.
+    pub fn set_torn(&mut self, torn: bool) {
+        self.torn = torn;
+    }
+
+    /// Whether what was changed of an inode may be anything.
+    pub(crate) fn may_be_torn(&self, ino: Ino) -> bool {
+        let is_its = |pending: &Pending| matches!(pending, Pending::Force(of, ..) if *of == ino);
+        self.torn && self.pending.values().any(is_its)
     }
 
     /// Says whether names become durable in the order in which the calls that change

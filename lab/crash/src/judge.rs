@@ -266,11 +266,12 @@ impl Chronicle {
             return Some((Fault::Corrupt, what));
         }
         let pages = seen.pages.iter().enumerate();
+        let stale = self.stale || self.may_be_torn(file.ino);
         pages
             .filter_map(|(index, page)| {
                 let start = (index * UNIT) as u64;
                 let range = start..(start + UNIT as u64).min(seen.size);
-                wrong_byte(file, &edits, range, page, self.stale)
+                wrong_byte(file, &edits, range, page, stale)
             })
             .next()
     }

@@ -433,3 +433,41 @@ fn what_nobody_knew_may_come_back_until_what_replaced_it_is_forced() {
     history.force(0..u64::MAX);
     assert_eq!(history.judge(&bytes), Some(Fault::Corrupt));
 }
+
+/// Where nothing of a force waits for the rest of it, and only there and only until it ends.
+#[test]
+fn what_is_being_forced_may_be_anything_where_forces_are_torn() {
+    let (old, new) = (u64::from_le_bytes([1; 8]), u64::from_le_bytes([2; 8]));
+    for torn in [false, true] {
+        let history = History::new();
+        history.chronicle.borrow_mut().set_torn(torn);
+        history.write(0, old, 8_192);
+        history.force(0..u64::MAX);
+        history.write(0, new, 4_096);
+        let shown = |first: u8, second: u8| [[first; 4_096], [second; 4_096]].concat();
+        assert_eq!(
+            history.judge(&shown(7, 1)),
+            Some(Fault::Corrupt),
+            "no force"
+        );
+        let ticket = history.scribe.begins(&Act::Force {
+            ino: FILE,
+            range: 0..u64::MAX,
+            data_only: true,
+        });
+        let expected = (!torn).then_some(Fault::Corrupt);
+        assert_eq!(history.judge(&shown(7, 1)), expected, "torn: {torn}");
+        assert_eq!(
+            history.judge(&shown(2, 7)),
+            Some(Fault::Corrupt),
+            "forced before"
+        );
+        history.scribe.ends(ticket, Some(0));
+        assert_eq!(
+            history.judge(&shown(7, 1)),
+            Some(Fault::Corrupt),
+            "it has ended"
+        );
+        assert_eq!(history.judge(&shown(2, 1)), None);
+    }
+}

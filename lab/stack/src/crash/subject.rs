@@ -96,6 +96,7 @@ impl<H: Host> Files<H> {
         past.set_stale(promises.stale);
         past.set_in_order(promises.in_order);
         past.set_alone(promises.alone);
+        past.set_torn(promises.torn && plan.drive.zones.is_none());
         past.adopt(&shown);
         Ok(Self {
             host,

@@ -26,10 +26,12 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
 ];
 
-/// A checkpoint is of one instant, and a force is of the nodes of one file.
+/// A checkpoint is of one instant, and a force is of the nodes of one file. As in Linux its
+/// contents are not flushed before its nodes; from zones a mount knows which are there.
 pub(super) const PROMISES: Promises = Promises {
     in_order: true,
     alone: true,
+    torn: true,
     ..Promises::LAZY
 };
 

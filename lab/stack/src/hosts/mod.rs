@@ -47,6 +47,8 @@ pub struct Promises {
     pub alone: bool,
     /// Contents that were not forced may show what was there before.
     pub stale: bool,
+    /// So may those that are being forced, on a drive of blocks.
+    pub torn: bool,
 }
 
 impl Promises {
@@ -57,6 +59,7 @@ impl Promises {
         in_order: false,
         alone: false,
         stale: false,
+        torn: false,
     };
 }
 
