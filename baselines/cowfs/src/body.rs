@@ -1,9 +1,8 @@
 //! The verbs of the file API. Whoever changes where the pages of a file are, or reads
 //! that, has the turn of the file first; operations begin below.
 
-use crate::forest::NodeStats;
 use crate::format::id;
-use crate::fs::{Core, Counts, CowFs, File, Private};
+use crate::fs::{Core, CowFs, File, Private};
 use crate::names::{LINKS_MAX, NAME_ITEMS};
 use crate::persist::Persist;
 use crate::read::SIZE_MAX;
@@ -11,8 +10,8 @@ use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
 use vfs::{
-    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
-    SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Body, DirEntry, DirtyPage, ExtentCounts, FallocateMode, Ino, Loaded, NewInode, Rename,
+    Result, SeekWhat, StatFs, Timestamp, TreeStats, XattrFlags,
 };
 
 impl<S: Persist> CowFs<S> {
@@ -20,28 +19,6 @@ impl<S: Persist> CowFs<S> {
     #[must_use]
     pub fn persist(&self) -> &S {
         &self.core.persist
-    }
-
-    /// What happened to nodes since the mount.
-    #[must_use]
-    pub fn node_stats(&self) -> NodeStats {
-        self.core.forest.stats.get()
-    }
-
-    /// What was made durable since the mount, and how.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.core.counts.get()
-    }
-
-    /// Levels of the tree of files, and of those of extents and of sums.
-    #[must_use]
-    pub fn depths(&self) -> [u8; 3] {
-        let forest = &self.core.forest;
-        let files = self.core.tree(id::FS_TREE);
-        let files = files.map_or(0, |tree| tree.start.get().level + 1);
-        let levels = [&forest.extents, &forest.csums].map(|tree| tree.start.get().level + 1);
-        [files, levels[0], levels[1]]
     }
 }
 
@@ -191,6 +168,32 @@ impl<S: Persist> Body for CowFs<S> {
         self.core.allocate(inode, mode, range, now).await
     }
 
+    fn clones(&self) -> bool {
+        true
+    }
+
+    async fn clone_range(
+        &self,
+        from: &File,
+        span: Range<u64>,
+        to: &File,
+        place: u64,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let (one, other) = (&from.private.turn, &to.private.turn);
+        let (first, second) = if from.ino <= to.ino {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        let _first = first.acquire(1).await;
+        let _second = match from.ino == to.ino {
+            true => None,
+            false => Some(second.acquire(1).await),
+        };
+        self.core.clone_range(from, span, to, place, now).await
+    }
+
     async fn seek(&self, inode: &File, offset: u64, what: SeekWhat) -> Result<Option<u64>> {
         let _turn = inode.private.turn.acquire(1).await;
         self.core.seek(inode, offset, what).await
@@ -238,9 +241,13 @@ impl<S: Persist> Body for CowFs<S> {
         self.core.xattr_names(inode).await
     }
 
-    async fn extents(&self, inode: &File) -> Result<Option<u64>> {
-        let _turn = inode.private.turn.acquire(1).await;
-        self.core.extents(inode).await.map(Some)
+    async fn count_extents(&self) -> Result<Option<ExtentCounts>> {
+        let _operation = self.core.look().await;
+        self.core.count_extents().await.map(Some)
+    }
+
+    fn tree_stats(&self) -> Option<TreeStats> {
+        Some(self.core.tree_stats())
     }
 
     fn stat(&self) -> StatFs {

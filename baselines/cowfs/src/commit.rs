@@ -45,8 +45,9 @@ impl<S: Persist> Core<S> {
         self.noted(finished)?;
         let batch = self.noted(self.take_batch(reason))?;
         let freed = self.forest.space.borrow_mut().take_pinned();
-        let next = self.forest.transid.get() + 1;
-        self.forest.transid.set(next);
+        // A log is one generation behind its superblock, which may be as it was.
+        let generation = self.committed.borrow().generation;
+        self.forest.transid.set(generation + 1);
         self.since.borrow_mut().clear();
         drop(alone);
         let published = self.persist.publish(batch).await;
@@ -150,17 +151,13 @@ impl<S: Persist> Core<S> {
     /// Takes the nodes that are not clean, with the superblock that leads to them.
     fn take_batch(&self, reason: Reason) -> Result<Batch> {
         let mut batch = self.take_nodes(reason, |_| true)?;
-        let fresh = !batch.fresh.is_empty();
-        if fresh || !self.persist.changes_nodes_in_place() {
-            let total = {
-                let mut superblock = self.superblock.borrow_mut();
-                self.refresh(&mut superblock);
-                self.committed.borrow_mut().clone_from(&superblock);
-                superblock.total_bytes
-            };
-            let superblock = self.superblock.borrow();
-            let places = Superblock::places(total);
+        let mut superblock = self.superblock.borrow_mut();
+        self.refresh(&mut superblock);
+        // Where nodes are changed in their place, there may be nothing new to say.
+        if !self.forest.in_place || *superblock != *self.committed.borrow() {
+            let places = Superblock::places(superblock.total_bytes);
             batch.superblocks = places.map(|at| (at, superblock.encode(at))).collect();
+            self.committed.borrow_mut().clone_from(&superblock);
         }
         Ok(batch)
     }
@@ -217,9 +214,10 @@ impl<S: Persist> Core<S> {
     /// Has the superblock say what there is now.
     fn refresh(&self, superblock: &mut Superblock) {
         let forest = &self.forest;
-        let generation = forest.transid.get();
-        superblock.generation = generation;
         superblock.root = forest.roots.start.get();
+        // That of the root it leads to: of this transaction, unless all is in its place.
+        let generation = superblock.root.generation;
+        superblock.generation = generation;
         superblock.chunk_root = forest.chunks.start.get();
         superblock.log_root = None;
         let space = forest.space.borrow();

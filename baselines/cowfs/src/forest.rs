@@ -124,15 +124,15 @@ impl Tree {
 
 /// What happened to nodes since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeStats {
+pub(crate) struct NodeStats {
     /// Nodes that were copied because they had to change, by [`TreeKind`].
-    pub copied: [u64; TreeKind::ALL.len()],
+    pub(crate) copied: [u64; TreeKind::ALL.len()],
     /// Nodes that were changed in their place.
-    pub changed: [u64; TreeKind::ALL.len()],
+    pub(crate) changed: [u64; TreeKind::ALL.len()],
     /// Nodes that were split.
-    pub split: [u64; TreeKind::ALL.len()],
+    pub(crate) split: [u64; TreeKind::ALL.len()],
     /// Nodes that were written.
-    pub written: [u64; TreeKind::ALL.len()],
+    pub(crate) written: [u64; TreeKind::ALL.len()],
 }
 
 /// The trees.

@@ -72,6 +72,8 @@ pub(crate) struct Core<S: Persist> {
     armed: Cell<bool>,
     /// Something could not be written: nothing is written any more.
     pub(crate) failed: Cell<bool>,
+    /// Runs of pages that space is promised for, and those that begin a file.
+    pub(crate) runs: Cell<(u64, u64)>,
     /// Limits that allocations have met.
     pub(crate) refusals: RefCell<Refusals>,
     pub(crate) sums: PatternSums,
@@ -81,17 +83,17 @@ pub(crate) struct Core<S: Persist> {
 
 /// What was made durable since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Commits.
-    pub commits: u64,
+    pub(crate) commits: u64,
     /// Forces that the log was enough for.
-    pub logged: u64,
+    pub(crate) logged: u64,
     /// Forces that made a commit.
-    pub forced_commits: u64,
+    pub(crate) forced_commits: u64,
     /// Pages of files that were written to new places.
-    pub copied_pages: u64,
+    pub(crate) copied_pages: u64,
     /// Pages that were written in their place.
-    pub replaced_pages: u64,
+    pub(crate) replaced_pages: u64,
 }
 
 /// A file system in the format of Btrfs, over the strategy `S`.
@@ -162,6 +164,7 @@ impl<S: Persist> Core<S> {
             settled: Cell::new(0),
             armed: Cell::new(false),
             failed: Cell::new(false),
+            runs: Cell::default(),
             refusals: RefCell::default(),
             sums: PatternSums::new(),
             committed: RefCell::new(superblock.clone()),
@@ -324,8 +327,18 @@ impl<S: Persist> Core<S> {
             let levels = u64::from(tree.start.get().level) + 1;
             (changes * levels * NODE_BYTES).min(tree.bytes_used.get())
         };
-        let new = changes / 64 * NODE_BYTES;
+        let new = (changes / 64 + self.nodes_of_promises()) * NODE_BYTES;
         ways(&forest.extents) + ways(&forest.csums) + 2 * new + COMMIT_NODES * NODE_BYTES
+    }
+
+    /// Nodes that the pages that space is promised for may need once they are written: a
+    /// leaf has room for the items of some 48 pieces, with those of their extents, of six
+    /// files whose contents lie in an item, or of the sums of 4,000 pages; and may be half
+    /// full.
+    fn nodes_of_promises(&self) -> u64 {
+        let (runs, heads) = self.runs.get();
+        let pages = self.forest.space.borrow().promised() / SECTOR as u64;
+        runs / 24 + heads / 3 + pages / 2_000
     }
 
     /// Whether so much has changed that a commit shall not wait.

@@ -9,12 +9,15 @@ use crate::format::inode::{InodeItem, NODATACOW, NODATASUM};
 use crate::format::{Key, extent, id, inode, kind, node};
 use crate::fs::{Core, File, Private};
 use crate::persist::{Overwrite, Persist};
+use crate::read::SIZE_MAX;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use vfs::{Attr, Errno, FileKind, Ino, Loaded, NewInode, Result, Timestamp};
 
-/// Items that are changed at once when an inode is freed, of its extents.
-const AT_ONCE: u64 = 64;
+/// Items that are taken out at once when an inode is freed: they follow each other.
+const AT_ONCE: u64 = 16;
+/// Items whose ways those share at most: in three leaves, and of the inode without a name.
+const WAYS: u64 = 4;
 
 /// Whether an inode is a directory.
 pub(crate) fn is_dir(file: &File) -> bool {
@@ -37,7 +40,8 @@ impl<S: Persist> Core<S> {
     }
 
     fn loaded(&self, tree: &Rc<Tree>, number: u64, item: &InodeItem) -> Result<Loaded<Private>> {
-        let attr = item.attr().ok_or(Errno::EUCLEAN)?;
+        let attr = item.attr().filter(|attr| attr.size <= SIZE_MAX);
+        let attr = attr.ok_or(Errno::EUCLEAN)?;
         let private = Private {
             tree: Rc::clone(tree),
             number,
@@ -206,7 +210,7 @@ impl<S: Persist> Core<S> {
     /// Frees an inode that has no name and is not used, in steps.
     pub(crate) async fn delete(&self, tree: &Rc<Tree>, number: u64) -> Result<()> {
         loop {
-            let _operation = self.operate_to_free(AT_ONCE).await?;
+            let _operation = self.operate_to_free(WAYS).await?;
             let done = self.delete_some(tree, number).await;
             self.note_change();
             if self.noted(done)? {
@@ -218,7 +222,7 @@ impl<S: Persist> Core<S> {
     /// Takes some of the last items of an inode out; gives whether it is gone.
     async fn delete_some(&self, tree: &Tree, number: u64) -> Result<bool> {
         let last = Key::new(number, u8::MAX, u64::MAX);
-        for _ in 0..AT_ONCE / 4 {
+        for _ in 0..AT_ONCE {
             let found = self.with(|| {
                 self.forest.last_until(tree, last, |key, data| {
                     let own = key.object == number;

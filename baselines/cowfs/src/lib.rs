@@ -34,6 +34,8 @@
 //! write-back; nothing is joined across write-backs; chunks are made on demand, a tenth of
 //! the device or a GiB; references settle with the commit; a force goes by the log of its
 //! subvolume, with all names and attributes of the file and the pieces that have changed.
+//! Files share ranges that are copied whole, nodes and extents are shared by snapshots, and
+//! who changes them copies them.
 //!
 //! Otherwise than in Linux, a force is a commit after any name of the file has changed since
 //! the last one, but for its making; of what is no regular file; of a new file in a new
@@ -41,19 +43,22 @@
 //! below subvolumes carry the subvolume in their high bits. The space of a log is free once
 //! a commit has ended. Inodes and references are written with each change, not delayed. Of
 //! two copies of a node the first is read, and the second if that is damaged; neither is
-//! repaired.
+//! repaired. A file that is forced after its last name went makes a commit. A snapshot is
+//! one of the first subvolume, in its root directory, made and dropped while no cache is
+//! over the body; what was a snapshot in it is not seen.
 //!
 //! # Where to start reading
 //!
 //! [`format`](self) has one home per byte layout; `fs` what all verbs share; `nodes` and
 //! `forest` nodes and how they come to be changed; `walk` and `edit` items; `refs` and
 //! `space` extents; `names`, `inodes`, `xattrs` and `pieces` files; `write`, `read` and
-//! `range` contents; `commit` and `forced` what makes them durable; `replay` what follows a
+//! `range` contents; `clone` and `snapshot` what is shared; `commit` and `forced` what makes them durable; `replay` what follows a
 //! power cut; `persist` the strategies; `check` the checker.
 
 mod body;
 mod check;
 mod chunks;
+mod clone;
 mod commit;
 mod edit;
 mod forced;
@@ -72,7 +77,9 @@ mod read;
 mod refs;
 mod refusals;
 mod replay;
+mod snapshot;
 mod space;
+mod stats;
 mod sums;
 mod walk;
 mod write;
@@ -81,8 +88,7 @@ mod xattrs;
 pub use crate::format::superblock::SuperError;
 pub use crate::format::{Block, NODE, SECTOR};
 pub use check::{Finding, Image, check};
-pub use forest::NodeStats;
-pub use fs::{Counts, CowFs, Private};
+pub use fs::{CowFs, Private};
 pub use mkfs::{Blocks, MkfsError, MkfsOptions, format, mkfs};
 pub use mount::{MountError, MountOptions, Recovery, mount, mount_with};
 pub use nodes::TreeKind;

@@ -8,7 +8,7 @@
 //! what may be refused comes before anything is changed.
 //= btrfs-format 4.2
 
-use crate::forest::{Tree, sound};
+use crate::forest::{Tree, Try, sound};
 use crate::format::inode::{Entry, NameRef, entries, entry_key, entry_span, far_key, name_refs};
 use crate::format::{Key, id, kind, node};
 use crate::fs::{Core, File, Private};
@@ -52,13 +52,21 @@ impl<S: Persist> Core<S> {
     pub(crate) async fn lookup(&self, dir: &File, name: &[u8]) -> Result<Option<vfs::Ino>> {
         let private = &dir.private;
         let found = self.find(&private.tree, private.number, name).await?;
-        Ok(match found {
-            Some((key, _)) if key.kind == kind::ROOT_ITEM => {
-                Some(Self::ino_of(key.object, id::FIRST_FREE))
-            }
-            Some((key, _)) => Some(Self::ino_of(private.tree.id, key.object)),
-            None => None,
-        })
+        let Some((key, _)) = found else {
+            return Ok(None);
+        };
+        self.with(|| self.inode_at(&private.tree, key)).await
+    }
+
+    /// The inode that an entry of a tree leads to; none if it is that of a subvolume which
+    /// was there when the tree was copied, and is in the tree that it was copied from.
+    fn inode_at(&self, tree: &Tree, location: Key) -> Try<Option<vfs::Ino>> {
+        if location.kind != kind::ROOT_ITEM {
+            return Ok(Some(Self::ino_of(tree.id, location.object)));
+        }
+        let named = Key::new(tree.id, kind::ROOT_REF, location.object);
+        let own = self.forest.read(&self.forest.roots, named, |_| ())?;
+        Ok(own.map(|()| Self::ino_of(location.object, id::FIRST_FREE)))
     }
 
     /// Entries of a directory behind `cookie`, which is the number of one.
@@ -80,22 +88,28 @@ impl<S: Persist> Core<S> {
                         break;
                     }
                     let entry = sound(entries(node::data(&bytes, slot)).next())?;
-                    some.push(DirEntry {
-                        cookie: key.offset,
-                        ino: match entry.location.kind {
-                            kind::ROOT_ITEM => Self::ino_of(entry.location.object, id::FIRST_FREE),
-                            _ => Self::ino_of(tree.id, entry.location.object),
-                        },
-                        kind: sound(FileKind::of_entry(entry.kind))?,
-                        name: entry.name.to_vec(),
-                    });
+                    let ino = self.inode_at(tree, entry.location)?;
+                    some.push((
+                        key.offset,
+                        ino.map(|ino| (ino, entry.kind, entry.name.to_vec())),
+                    ));
                 }
                 Ok(some)
             });
             let some = some.await?;
-            let Some(last) = some.last() else { break };
-            from = last.cookie.checked_add(1).ok_or(Errno::EUCLEAN)?;
-            found.extend(some);
+            let Some((last, _)) = some.last() else { break };
+            from = last.checked_add(1).ok_or(Errno::EUCLEAN)?;
+            for (cookie, led) in some {
+                let Some((ino, kind, name)) = led else {
+                    continue;
+                };
+                found.push(DirEntry {
+                    cookie,
+                    ino,
+                    kind: FileKind::of_entry(kind).ok_or(Errno::EUCLEAN)?,
+                    name,
+                });
+            }
         }
         found.truncate(most);
         Ok(found)

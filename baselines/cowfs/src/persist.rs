@@ -9,8 +9,10 @@
 //!   leads to before; nodes that are changed in their place, and the superblock, are what
 //!   the state is made of. Everything that was written to the port before is durable, too.
 //! - Which overwrites stay where they are is the strategy's to say ([`Persist::overwrite`]).
-//!   [`Persist::replace`] does them, all of a call at once or none of them, if the strategy
-//!   promises that; a copy is written to the port by the body alone.
+//!   [`Persist::replace`] does them. They are read from the port at once; where contents
+//!   have sums, a power cut leaves them there only once the state with their new sums is
+//!   published, and what was there before until then. A copy is written to the port by the
+//!   body alone.
 //! - Extents and nodes that somebody else shares are copied whatever the strategy says.
 //!
 //! The body hands over bytes and addresses only. A strategy knows no tree and no file.

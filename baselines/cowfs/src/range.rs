@@ -12,7 +12,7 @@ use vfs::{Errno, FallocateMode, Result, Timestamp};
 
 /// Pieces that are cut at once.
 const AT_ONCE: u64 = 16;
-/// Items that a piece changes.
+/// Items whose ways are changed: pieces that follow each other share theirs.
 const ITEMS: u64 = 4;
 
 impl<S: Persist> Core<S> {
@@ -41,7 +41,7 @@ impl<S: Persist> Core<S> {
         self.release(file, end..u64::MAX);
         self.cut_inline(file, size).await?;
         loop {
-            let _operation = self.operate_to_free(AT_ONCE * ITEMS).await?;
+            let _operation = self.operate_to_free(ITEMS).await?;
             for _ in 0..AT_ONCE {
                 let last = piece_key(number, u64::MAX);
                 let last = self.with(|| {
@@ -188,7 +188,7 @@ impl<S: Persist> Core<S> {
     /// Cuts some of the first pieces of a range out; gives where to go on.
     async fn punch(&self, file: &File, span: Range<u64>) -> Result<u64> {
         let (tree, number) = (&file.private.tree, file.private.number);
-        let _operation = self.operate_to_free(AT_ONCE * ITEMS).await?;
+        let _operation = self.operate_to_free(ITEMS).await?;
         let (mut at, mut cut) = (span.start, 0);
         for _ in 0..AT_ONCE {
             let next = self

@@ -151,25 +151,4 @@ impl<S: Persist> Core<S> {
         }
         Ok((what == SeekWhat::Hole).then_some(at.min(size)))
     }
-
-    /// Pieces of extents that a file has, as `filefrag` counts them: two that follow each
-    /// other in the file and on the medium are one.
-    //= hyfim fig 5
-    pub(crate) async fn extents(&self, file: &File) -> Result<u64> {
-        let found = self.pieces(&file.private.tree, file.private.number, 0..SIZE_MAX);
-        let (mut count, mut last) = (0, None);
-        for piece in found.await? {
-            match piece {
-                Found::Inline(_) => count += 1,
-                Found::Part(_, part) if part.is_hole() => last = None,
-                Found::Part(at, part) => {
-                    let begins = (at, part.bytenr + part.offset);
-                    count += u64::from(last != Some((begins, part.written)));
-                    let ends = (at + part.bytes, begins.1 + part.bytes);
-                    last = Some((ends, part.written));
-                }
-            }
-        }
-        Ok(count)
-    }
 }

@@ -70,6 +70,34 @@ impl Ranges {
         before - self.total
     }
 
+    /// Whether a range has `at`.
+    pub(crate) fn has(&self, at: u64) -> bool {
+        let last = self.by_start.range(..=at).next_back();
+        last.is_some_and(|(start, len)| start + len > at)
+    }
+
+    /// What of `span` is in none of them.
+    pub(crate) fn gaps(&self, span: &std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
+        let (mut gaps, mut at) = (Vec::new(), span.start);
+        let before = self.by_start.range(..span.start).next_back();
+        let later = self.by_start.range(span.clone());
+        for (start, len) in before.into_iter().chain(later) {
+            if *start > at {
+                gaps.push(at..*start);
+            }
+            at = at.max(start + len);
+        }
+        if at < span.end {
+            gaps.push(at..span.end);
+        }
+        gaps
+    }
+
+    /// How many ranges there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.by_start.len() as u64
+    }
+
     pub(crate) const fn total(&self) -> u64 {
         self.total
     }

@@ -13,7 +13,7 @@ use crate::fs::{Core, File};
 use crate::inodes::is_dir;
 use crate::persist::{Overwrite, Persist, Replacement, write_run};
 use crate::pieces::{Found, piece_key};
-use crate::space::Use;
+use crate::space::{Ranges, Use};
 use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
@@ -75,13 +75,34 @@ impl<S: Persist> Core<S> {
         self.ensure_sound()?;
         self.ensure_changeable(&file.private.tree)?;
         let span = pages.start * SECTOR_BYTES..pages.end * SECTOR_BYTES;
-        let mut missing = file.private.promised.borrow().clone();
-        let held = missing.remove(span.start, span.end - span.start);
-        let bytes = span.end - span.start - held;
+        let missing = file.private.promised.borrow().gaps(&span);
+        let bytes = missing.iter().map(|gap| gap.end - gap.start).sum();
+        if bytes == 0 {
+            return Ok(());
+        }
         self.promise(bytes).await?;
+        self.change_promises(file, |promised| {
+            promised.add(span.start, span.end - span.start);
+        });
+        // Nodes have to have room too, when the pages are written.
+        let room = self.operate(PIECE_ITEMS).await.map(drop);
+        if room.is_err() {
+            missing.into_iter().for_each(|gap| self.release(file, gap));
+        }
+        room
+    }
+
+    /// Changes what is promised to a file.
+    fn change_promises<T>(&self, file: &File, change: impl FnOnce(&mut Ranges) -> T) -> T {
         let mut promised = file.private.promised.borrow_mut();
-        promised.add(span.start, span.end - span.start);
-        Ok(())
+        let counts = |promised: &Ranges| (promised.count(), u64::from(promised.has(0)));
+        let before = counts(&promised);
+        let done = change(&mut promised);
+        let after = counts(&promised);
+        let (runs, heads) = self.runs.get();
+        self.runs
+            .set((runs + after.0 - before.0, heads + after.1 - before.1));
+        done
     }
 
     /// Promises bytes of contents, with a chunk or a commit that frees some if need be.
@@ -110,8 +131,8 @@ impl<S: Persist> Core<S> {
 
     /// The promise for a range is kept, or not needed any more.
     pub(crate) fn release(&self, file: &File, span: Range<u64>) {
-        let mut promised = file.private.promised.borrow_mut();
-        let bytes = promised.remove(span.start, span.end.saturating_sub(span.start));
+        let len = span.end.saturating_sub(span.start);
+        let bytes = self.change_promises(file, |promised| promised.remove(span.start, len));
         self.forest.space.borrow_mut().release(bytes);
     }
 
@@ -157,7 +178,7 @@ impl<S: Persist> Core<S> {
         if !page.now.copy_to(0, &mut bytes) {
             return Err(Errno::EIO);
         }
-        let _operation = self.operate(PIECE_ITEMS).await?;
+        let _operation = self.operate_to_free(PIECE_ITEMS).await?;
         let item = inline_item(self.forest.transid.get(), &bytes);
         let (tree, key) = (&file.private.tree, piece_key(file.private.number, 0));
         let put = self.with(|| self.forest.put(tree, key, &item)).await;
@@ -350,7 +371,7 @@ impl<S: Persist> Core<S> {
     /// Has the file have what was written.
     async fn take_in(&self, file: &File, written: &[Written], end: u64) -> Result<()> {
         let items = PIECE_ITEMS * written.len() as u64;
-        let operation = self.operate(items.min(MOST_ITEMS)).await;
+        let operation = self.operate_to_free(items.min(MOST_ITEMS)).await;
         let Ok(_operation) = operation else {
             let mut space = self.forest.space.borrow_mut();
             for one in written
@@ -421,18 +442,18 @@ impl<S: Persist> Core<S> {
         page[..bytes.len()].copy_from_slice(&bytes);
         let page = page_of(0, page);
         // What is promised for a page that is about to be written is not for this one.
-        let held = file.private.promised.borrow_mut().remove(0, SECTOR_BYTES) > 0;
+        let held = self.change_promises(file, |promised| promised.remove(0, SECTOR_BYTES)) > 0;
         let promised = self.promise(SECTOR_BYTES).await;
         let mut written = Vec::new();
         let done = match promised {
             Ok(()) => {
-                file.private.promised.borrow_mut().add(0, SECTOR_BYTES);
+                self.change_promises(file, |promised| promised.add(0, SECTOR_BYTES));
                 self.write_anew(file, &[&page], &mut written).await
             }
             Err(errno) => Err(errno),
         };
         if held {
-            file.private.promised.borrow_mut().add(0, SECTOR_BYTES);
+            self.change_promises(file, |promised| promised.add(0, SECTOR_BYTES));
         }
         done?;
         self.take_in(file, &written, file.private.disk_size.get())
@@ -442,4 +463,4 @@ impl<S: Persist> Core<S> {
 
 /// Items that space for nodes is held for at once, at most: more of them are in the same
 /// leaves.
-const MOST_ITEMS: u64 = 256;
+const MOST_ITEMS: u64 = 24;

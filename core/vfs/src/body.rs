@@ -10,8 +10,8 @@
 use crate::errno::Result;
 use crate::inode::Inode;
 use crate::types::{
-    Access, Attr, DirEntry, FallocateMode, FileKind, Ino, LogStats, SeekWhat, StatFs, Timestamp,
-    XattrFlags,
+    Access, Attr, DirEntry, ExtentCounts, FallocateMode, FileKind, Ino, LogStats, SeekWhat, StatFs,
+    Timestamp, TreeStats, XattrFlags,
 };
 use nand::Payload;
 use std::ops::Range;
@@ -327,6 +327,29 @@ pub trait Body: 'static {
         now: Timestamp,
     ) -> Result<()>;
 
+    /// Whether ranges of files can share space ([`Body::clone_range`]).
+    fn clones(&self) -> bool {
+        false
+    }
+
+    /// Has the bytes `span` of `from` be in `to` from `place` on too, without copying them:
+    /// both are locked, and nothing of either range is dirty or in the cache of `to`. The
+    /// attribute `size` is set by the body where it grows. False, and nothing done, if they
+    /// have to be copied.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`.
+    async fn clone_range(
+        &self,
+        _from: &Inode<Self::Private>,
+        _span: Range<u64>,
+        _to: &Inode<Self::Private>,
+        _place: u64,
+        _now: Timestamp,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// The first offset from `offset` on where `what` begins; none if there is
     /// no more data. Nothing of the file is dirty.
     ///
@@ -420,13 +443,17 @@ pub trait Body: 'static {
         Refusals::default()
     }
 
-    /// How many pieces of the medium a file lies in, as `filefrag` counts them; none of a
-    /// body that does not say.
+    /// How many pieces of the medium files lie in; none of a body that does not say.
     ///
     /// # Errors
     /// `EIO`, `EUCLEAN`.
-    async fn extents(&self, _inode: &Inode<Self::Private>) -> Result<Option<u64>> {
+    async fn count_extents(&self) -> Result<Option<ExtentCounts>> {
         Ok(None)
+    }
+
+    /// What a copy-on-write file system of trees has counted and holds; none of another one.
+    fn tree_stats(&self) -> Option<TreeStats> {
+        None
     }
 
     /// What a log-structured file system has counted and holds; none of another one.

@@ -134,7 +134,8 @@ pub use rename::RenameFlags;
 /// (`&mut [Payload]`, whole pages only), or nothing but the time (`()`).
 pub use ssd::Sink as ReadSink;
 pub use types::{
-    Access, Attr, Cleaning, DirEntry, FallocateMode, FileKind, Hint, Ino, LogStats, MAX_TRANSFER,
-    PAGE, SeekWhat, SetAttr, SetTime, StatFs, Timestamp, XattrFlags,
+    Access, Attr, Cleaning, DirEntry, ExtentCounts, FallocateMode, FileKind, Hint, Ino, LogStats,
+    MAX_TRANSFER, NodesByTree, PAGE, SeekWhat, SetAttr, SetTime, StatFs, Timestamp, TreeStats,
+    XattrFlags,
 };
 pub use vfs::Vfs;

@@ -99,6 +99,13 @@ impl<B: Body> Vfs<B> {
         let len = len.min(MAX_TRANSFER);
         let apart = from_offset.abs_diff(to_offset) >= len;
         ensure(from.node.ino() != to.node.ino() || apart, Errno::EINVAL)?;
+        if self
+            .core
+            .share(&from, from_offset, &to, to_offset, len)
+            .await?
+        {
+            return Ok(len);
+        }
         let mut done = 0;
         while done < len {
             let most = COPY.min(len - done);
@@ -141,6 +148,54 @@ fn act(ino: Ino, mode: FallocateMode, range: Range<u64>, size: u64) -> Act<'stat
 }
 
 impl<B: Body> Core<B> {
+    /// Has a range of one file be in another one too without copying it, if the body can;
+    /// gives whether it could. Who watches is told of bytes, so they are copied then.
+    async fn share(
+        &self,
+        from: &OpenFile<B::Private>,
+        at: u64,
+        to: &OpenFile<B::Private>,
+        place: u64,
+        len: u64,
+    ) -> Result<bool> {
+        let allowed = from.has(OpenFlags::READ) && to.has(OpenFlags::WRITE);
+        if !self.body.clones() || !allowed || self.observer.borrow().is_some() {
+            return Ok(false);
+        }
+        self.ensure_writable()?;
+        self.pay(self.config.costs.call).await;
+        let (source, target) = (&from.node, &to.node);
+        let forwards = source.ino() <= target.ino();
+        let first = if forwards { source } else { target };
+        let second = if forwards { target } else { source };
+        let _first = first.lock.write().await;
+        let _second = match source.ino() == target.ino() {
+            true => None,
+            false => Some(second.lock.write().await),
+        };
+        let end = at.saturating_add(len);
+        if end > source.size() || place.saturating_add(len) > self.body.max_size() {
+            return Ok(false);
+        }
+        self.write_back(source, at / PAGE..end.div_ceil(PAGE), true)
+            .await;
+        let mut change = self.stamp_written(&to.who, target).await?;
+        if place > target.size() {
+            self.seal_end(target).await?;
+        }
+        self.expel(target, place, len).await;
+        let (now, inode) = (self.now(), &target.inode);
+        let shared = self
+            .body
+            .clone_range(&source.inode, at..end, inode, place, now);
+        let shared = shared.await?;
+        if shared {
+            change = self.body.change(inode);
+        }
+        self.body.settle(change).await?;
+        Ok(shared)
+    }
+
     async fn copy_part(
         &self,
         from: &OpenFile<B::Private>,

@@ -297,6 +297,65 @@ impl Cleaning {
     }
 }
 
+/// Nodes by the trees of a file system that they are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodesByTree {
+    /// The tree that leads to the others.
+    pub roots: u64,
+    /// Extents and who refers to them.
+    pub extents: u64,
+    /// Chunks, and where they are on the device.
+    pub chunks: u64,
+    /// Files and directories.
+    pub files: u64,
+    /// Sums of contents.
+    pub checksums: u64,
+    /// What was forced since the last commit.
+    pub logs: u64,
+}
+
+/// What a copy-on-write file system of trees has counted since it was mounted, and how
+/// high its trees are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeStats {
+    /// Commits.
+    pub commits: u64,
+    /// Forces that made a commit.
+    pub forced_commits: u64,
+    /// Forces that a log was enough for.
+    pub logged_forces: u64,
+    /// Nodes that were copied because they had to change.
+    pub copied: NodesByTree,
+    /// Nodes that were changed in their place.
+    pub changed: NodesByTree,
+    /// Nodes that were split.
+    pub split: NodesByTree,
+    /// Nodes that were written.
+    pub written: NodesByTree,
+    /// Pages of contents that were written to new places.
+    pub copied_pages: u64,
+    /// Pages of contents that were written in their place.
+    pub replaced_pages: u64,
+    /// Levels of the tree of files.
+    pub files_levels: u64,
+    /// Levels of the tree of extents.
+    pub extents_levels: u64,
+    /// Levels of the tree of sums.
+    pub checksums_levels: u64,
+}
+
+/// Pieces of the medium that files lie in, as `filefrag` counts them: two that follow each
+/// other in the file and on the medium are one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtentCounts {
+    /// Files that have any.
+    pub files: u64,
+    /// All of them.
+    pub extents: u64,
+    /// Those of the file that has the most.
+    pub most: u64,
+}
+
 /// What a file system that is laid out as a log has counted since it was mounted, and what
 /// it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -99,6 +99,20 @@ impl RootItem {
         root::FLAGS.get(&self.0[..]) & READ_ONLY != 0
     }
 
+    pub(crate) fn uuid(&self) -> Uuid {
+        root::UUID.get(&self.0[..])
+    }
+
+    pub(crate) fn set_read_only(&mut self, read_only: bool) {
+        let flags = root::FLAGS.get(&self.0[..]) & !READ_ONLY;
+        root::FLAGS.put(&mut self.0[..], flags | u64::from(read_only));
+    }
+
+    /// The subvolume that it was copied from.
+    pub(crate) fn set_parent(&mut self, uuid: Uuid) {
+        root::PARENT_UUID.put(&mut self.0[..], uuid);
+    }
+
     /// Where the tree is now.
     pub(crate) fn set_place(&mut self, bytenr: u64, generation: u64, level: u8) {
         let out = &mut self.0[..];
@@ -142,6 +156,16 @@ pub(crate) mod root_ref {
         NAME_LEN: u16 = 16,
     }
     pub(crate) const SIZE: usize = 18;
+
+    /// Its bytes.
+    pub(crate) fn bytes(dir: u64, index: u64, name: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; SIZE];
+        DIR.put(&mut out, dir);
+        INDEX.put(&mut out, index);
+        NAME_LEN.put(&mut out, name.len() as u16);
+        out.extend_from_slice(name);
+        out
+    }
 }
 
 /// The keys of a [`UUID_SUBVOL`](kind::UUID_SUBVOL).

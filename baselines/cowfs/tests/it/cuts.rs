@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, Ns};
 use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
-use vfs::{Access, Clock, Compute, OpenFlags, Process, RenameFlags, Vfs};
+use vfs::{Access, Body, Clock, Compute, OpenFlags, Process, RenameFlags, Vfs};
 
 const BLOCKS: u64 = 12_288;
 const SIZE: Bytes = Bytes(BLOCKS * vfs::PAGE);
@@ -126,12 +126,10 @@ async fn work(sim: Sim, live: Rc<Live>, calls: Vec<Op>, in_place: bool) {
     for op in calls {
         live.busy.set(true);
         let got = perform(&process, &op).await;
-        if std::env::var("SAY").is_ok() {
-            println!("{} {op:?} {got:?}", sim.events());
-        }
         assert_eq!(got, live.model.borrow_mut().perform(0, &op), "{op:?}");
         live.busy.set(false);
-        live.logged.set(vfs.body().counts().logged);
+        live.logged
+            .set(vfs.body().tree_stats().unwrap().logged_forces);
         sim.sleep(Ns::us(20)).await;
     }
     live.done.set(true);

@@ -3,6 +3,10 @@
 mod bench;
 mod cuts;
 mod forces;
+mod hostile;
+mod large;
 mod mkfs;
 mod model;
+mod seam;
+mod shared;
 mod tools;

@@ -1,0 +1,123 @@
+//! Files that share extents: a range of one becomes a range of another without being
+//! copied.
+//!
+//! Invariant: an extent that two files have is referred to by both; whoever writes to it
+//! writes elsewhere, whatever the strategy says.
+//= btrfs-format 4.5
+
+use crate::format::SECTOR_BYTES;
+use crate::format::extent::Part;
+use crate::fs::{Core, File};
+use crate::persist::Persist;
+use crate::pieces::Found;
+use std::ops::Range;
+use vfs::{Errno, Result, Timestamp};
+
+/// Items that a piece changes in the file that gets it.
+const ITEMS: u64 = 6;
+
+impl<S: Persist> Core<S> {
+    /// Has `to` share a range of `from`, from `place` on; nothing of either is dirty there.
+    /// False, and nothing done, if that is not of whole sectors, but for the end of both, or
+    /// contents lie in items, or one of the files has sums and the other has none.
+    pub(crate) async fn clone_range(
+        &self,
+        from: &File,
+        span: Range<u64>,
+        to: &File,
+        place: u64,
+        now: Timestamp,
+    ) -> Result<bool> {
+        self.ensure_sound()?;
+        let len = span.end - span.start;
+        let aligned = span.start.is_multiple_of(SECTOR_BYTES) && place.is_multiple_of(SECTOR_BYTES);
+        let ends = span.end == from.attr.get().size && place + len >= to.attr.get().size;
+        let whole = len.is_multiple_of(SECTOR_BYTES) || ends;
+        let alike = Self::has_sums(from) == Self::has_sums(to);
+        if !aligned || !whole || !alike || len == 0 {
+            return Ok(false);
+        }
+        self.ensure_changeable(&to.private.tree)?;
+        let sectors = span.start..span.end.next_multiple_of(SECTOR_BYTES);
+        let source = &from.private;
+        let pieces = self
+            .pieces(&source.tree, source.number, sectors.clone())
+            .await?;
+        if pieces.iter().any(|piece| matches!(piece, Found::Inline(_))) {
+            return Ok(false);
+        }
+        self.outgrow_inline(to).await?;
+        let mut at = sectors.start;
+        for piece in pieces {
+            let Found::Part(start, part) = piece else {
+                continue;
+            };
+            let (first, last) = (
+                start.max(sectors.start),
+                (start + part.bytes).min(sectors.end),
+            );
+            if part.is_hole() {
+                continue;
+            }
+            // What lies before it in the source is a hole.
+            let gap = place + at - sectors.start..place + first - sectors.start;
+            let part = part.from(first - start).until(last - first);
+            self.share(to, gap, part).await?;
+            at = last;
+        }
+        let gap = place + at - sectors.start..place + sectors.end - sectors.start;
+        self.share_hole(to, gap).await?;
+        let _operation = self.operate(ITEMS).await?;
+        to.update(|attr| {
+            (attr.mtime, attr.ctime) = (now, now);
+            attr.size = attr.size.max(place + len);
+        });
+        let known = to.private.disk_size.get();
+        to.private.disk_size.set(known.max(place + len));
+        self.store_inode(to).await?;
+        Ok(true)
+    }
+
+    /// Gives a file a part of an extent behind a gap, which becomes a hole.
+    async fn share(&self, to: &File, gap: Range<u64>, part: Part) -> Result<()> {
+        let (tree, number) = (&to.private.tree, to.private.number);
+        let _operation = self.operate(ITEMS).await?;
+        let part = Part {
+            generation: self.forest.transid.get(),
+            ..part
+        };
+        let (at, span) = (gap.end, gap.start..gap.end + part.bytes);
+        let by = part.owner(tree.id, number, at);
+        // Held while the file has it neither here nor there.
+        let refs = &self.forest.refs;
+        refs.borrow_mut().add(part.bytenr, part.len, None, by, 1);
+        let shared = async {
+            let cut = self.cut(tree, number, span.clone()).await?;
+            self.with(|| self.forest.put_part(tree, number, at, part))
+                .await?;
+            Ok::<_, Errno>(cut)
+        };
+        let cut = self.noted(shared.await)?;
+        refs.borrow_mut().add(part.bytenr, part.len, None, by, -1);
+        let nbytes = to.private.nbytes.get() + part.bytes;
+        to.private.nbytes.set(nbytes.saturating_sub(cut));
+        self.since.borrow_mut().wrote(to, span);
+        self.store_inode(to).await
+    }
+
+    async fn share_hole(&self, to: &File, span: Range<u64>) -> Result<()> {
+        if span.start >= span.end {
+            return Ok(());
+        }
+        let _operation = self.operate(ITEMS).await?;
+        let cut = self
+            .cut(&to.private.tree, to.private.number, span.clone())
+            .await;
+        let nbytes = to.private.nbytes.get();
+        to.private
+            .nbytes
+            .set(nbytes.saturating_sub(self.noted(cut)?));
+        self.since.borrow_mut().wrote(to, span);
+        self.store_inode(to).await
+    }
+}

@@ -1,0 +1,208 @@
+//! Images that somebody has tampered with who knows the format: sums are made to fit again.
+//! An error or some answer, never a panic, and always an end.
+
+use crate::bench::{Fs, cache, made, with_root};
+use cowfs::{Image, MkfsOptions, MountOptions, NODE, SECTOR, check, mount};
+use host::RamDisk;
+use nand::Payload;
+use sim::{Kernel, Rng, Seed, Sim};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::OnceLock;
+use units::{Bytes, Ns};
+use vfs::model::endure;
+use vfs::{Access, Clock, Compute, FallocateMode, OpenFlags, Process, Source, Vfs, XattrFlags};
+
+/// An image with some of everything, also in a log, and where its nodes are.
+fn image() -> &'static (Vec<u8>, Vec<usize>) {
+    static IMAGE: OnceLock<(Vec<u8>, Vec<usize>)> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let image = with_root(
+            &made(&MkfsOptions::new(10_240)),
+            MountOptions::default(),
+            async |p| {
+                let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+                p.mkdir(b"/d", 0o700).await.unwrap();
+                for n in 0..200_u64 {
+                    let path = format!("/d/{n}");
+                    let fd = p.open(path.as_bytes(), flags, 0o600).await.unwrap();
+                    let source = Source::Fill {
+                        pattern: n,
+                        len: 1 + n * 40,
+                    };
+                    p.pwrite(fd, n % 7 * 1_000_000, source).await.unwrap();
+                    let mode = FallocateMode::Allocate { keep_size: false };
+                    p.fallocate(fd, mode, 9_000, 20_000).await.unwrap();
+                    p.close(fd).await.unwrap();
+                }
+                p.symlink(b"d", b"/link").await.unwrap();
+                p.link(b"/d/3", b"/other").await.unwrap();
+                let any = XattrFlags::Any;
+                p.set_xattr(b"/d/1", b"user.a", &[1; 900], any)
+                    .await
+                    .unwrap();
+            },
+        );
+        let image = forced(&image);
+        let is_node = |at: &usize| {
+            let own = u64::from_le_bytes(image[at + 48..at + 56].try_into().unwrap());
+            (1 << 20..40 << 20).contains(&own)
+                && own.is_multiple_of(4_096)
+                && image[at + 32..at + 48] == image[65_536 + 32..65_536 + 48]
+        };
+        let nodes = (1 << 20..image.len())
+            .step_by(NODE)
+            .filter(is_node)
+            .collect();
+        (image, nodes)
+    })
+}
+
+/// The same with files that were forced, and no commit since.
+fn forced(image: &[u8]) -> Vec<u8> {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, image);
+    let kept = disk.clone();
+    kernel.block_on(async move {
+        let (body, _) = mount(&sim, &disk, MountOptions::default()).await.unwrap();
+        let (clock, compute) = (Clock::default(), Compute::unlimited());
+        let vfs = Vfs::mount(&sim, body, cache(false), clock, compute);
+        let p = Process::new(&vfs, Access::root());
+        for n in 0..20_u64 {
+            let path = format!("/d/{}", 190 + n);
+            let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+            let fd = p.open(path.as_bytes(), flags, 0o600).await.unwrap();
+            let source = Source::Fill {
+                pattern: n,
+                len: 9_000,
+            };
+            p.pwrite(fd, n * 4_096, source).await.unwrap();
+            p.fsync(fd).await.unwrap();
+        }
+    });
+    kept.to_image()
+}
+
+/// Blocks by number; others are zeros.
+struct Blocks<'a>(&'a BTreeMap<u64, Payload>, u64);
+
+impl Image for Blocks<'_> {
+    fn blocks(&self) -> u64 {
+        self.1
+    }
+
+    fn read(&self, block: u64, out: &mut cowfs::Block) -> bool {
+        let found = self.0.get(&block).unwrap_or(&Payload::Zero);
+        block < self.1 && found.copy_to(0, out)
+    }
+}
+
+/// Steps of all that is done to an image, at most; some thousands are usual.
+const STEPS: u64 = 3_000_000;
+
+/// Mounts an image, reads all of it, writes to it, and asks the checker; gives whether it
+/// could be mounted.
+pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) -> bool {
+    let _ = check(&Blocks(&contents, blocks));
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::holding(&sim, Bytes(blocks * SECTOR as u64), contents);
+    let (done, mounted) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let (ended, was) = (Rc::clone(&done), Rc::clone(&mounted));
+    sim.clone().spawn_detached(async move {
+        let options = MountOptions {
+            interval: Ns(5_000),
+            cache: Bytes(0),
+            ..MountOptions::default()
+        };
+        if let Ok((body, _)) = mount(&sim, &disk, options).await {
+            was.set(true);
+            use_all(&sim, body).await;
+        }
+        ended.set(true);
+    });
+    while !done.get() && kernel.step() {
+        assert!(kernel.sim().events() < STEPS, "it does not end");
+    }
+    assert!(done.get(), "it came to rest before its end");
+    mounted.get()
+}
+
+/// Reads all there is, and changes some of it.
+async fn use_all(sim: &Sim, body: Fs) {
+    let (clock, compute) = (Clock::default(), Compute::unlimited());
+    let vfs = Vfs::mount(sim, body, cache(true), clock, compute);
+    let process = Process::new(&vfs, Access::root());
+    endure(&process).await;
+    endure(&process).await;
+    process.exit().await;
+    let _ = vfs.unmount().await;
+}
+
+fn survive_bytes(image: &[u8]) -> bool {
+    let kernel = Kernel::new();
+    let disk = RamDisk::from_image(&kernel.sim(), image);
+    let contents = disk.after_cut(&mut Seed(0).stream("nothing is on its way"));
+    survive(contents, (image.len() / SECTOR) as u64)
+}
+
+/// Has the sum of what is at `at` fit.
+fn seal(image: &mut [u8], at: usize, len: usize) {
+    let sum = crc32c::crc32c(&image[at + 32..at + len]);
+    image[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Changes bytes of a node: of its header, of one of its items, or of their data.
+fn tamper(image: &mut [u8], nodes: &[usize], rng: &mut Rng) {
+    let node = nodes[rng.below(nodes.len() as u64) as usize];
+    let items = u32::from_le_bytes(image[node + 96..node + 100].try_into().unwrap());
+    let item = node + 101 + 25 * rng.below(u64::from(items.clamp(1, 600))) as usize;
+    let start = u32::from_le_bytes(image[item + 17..item + 21].try_into().unwrap()) as usize;
+    let at = match rng.below(4) {
+        0 => node + 48 + rng.below(53) as usize,
+        1 => item + rng.below(25) as usize,
+        _ => node + 101 + (start + rng.below(160) as usize).min(NODE - 110),
+    };
+    match rng.below(4) {
+        0 => image[at] ^= 1 << rng.below(8),
+        1 => image[at..at + 8].fill(0xFF),
+        2 => image[at..at + 8].copy_from_slice(&rng.below(40 << 20).to_le_bytes()),
+        _ => image[at] = rng.below(256) as u8,
+    }
+    seal(image, node, NODE);
+}
+
+#[test]
+fn tampering_is_no_reason_to_panic_or_to_hang() {
+    let (whole, nodes) = image();
+    assert!(nodes.len() > 20, "{}", nodes.len());
+    let mut mounted = 0;
+    for seed in 0..120 {
+        let mut rng = Seed(seed).stream("tampering");
+        let mut image = whole.clone();
+        for _ in 0..1 + rng.below(4) {
+            tamper(&mut image, nodes, &mut rng);
+        }
+        mounted += u64::from(survive_bytes(&image));
+    }
+    assert!(mounted > 5, "{mounted} were mounted");
+}
+
+#[test]
+fn every_field_of_the_superblock_may_say_anything() {
+    let (whole, _) = image();
+    for at in (48..208)
+        .step_by(4)
+        .chain((201..300).step_by(8))
+        .chain((811..920).step_by(4))
+    {
+        for value in [0_u32, 7, u32::MAX] {
+            let mut image = whole.clone();
+            image[65_536 + at..65_536 + at + 4].copy_from_slice(&value.to_le_bytes());
+            seal(&mut image, 65_536, SECTOR);
+            survive_bytes(&image);
+        }
+    }
+}

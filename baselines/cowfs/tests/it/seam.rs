@@ -1,0 +1,313 @@
+//! Another strategy: memory that survives power cuts beside the disk. Overwrites take the
+//! place of what was there, all of a call at once; nodes are changed in their place, by
+//! their changed bytes.
+
+use crate::bench::{cache, judge, made};
+use cowfs::{
+    Batch, CowFs, FreshNode, MkfsOptions, MountOptions, Overwrite, Persist, Reason, Replacement,
+    mount_with, write_nodes, write_run,
+};
+use host::{BlockPort, RamDisk, Who};
+use nand::Payload;
+use sim::{Kernel, Seed, Sim};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use units::{Bytes, Ns, Placement};
+use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
+use vfs::{Access, Body, Clock, Compute, OpenFlags, Process, Result, Source, Vfs};
+
+const BLOCKS: u64 = 12_288;
+
+/// Writes, by the byte that each begins at.
+type Writes = Vec<(u64, Vec<u8>)>;
+
+/// What survives beside the disk.
+#[derive(Clone, Default)]
+struct Journal {
+    /// What is done again.
+    redo: Rc<RefCell<Writes>>,
+    /// What was there before contents were replaced, whose sums are not published yet.
+    undo: Rc<RefCell<Writes>>,
+}
+
+impl Journal {
+    fn left(&self) -> Self {
+        let copy = |writes: &RefCell<Writes>| Rc::new(RefCell::new(writes.borrow().clone()));
+        Self {
+            redo: copy(&self.redo),
+            undo: copy(&self.undo),
+        }
+    }
+}
+
+/// What the strategy was asked for.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    forced: u64,
+    changed: u64,
+    changed_bytes: u64,
+    fresh: u64,
+    replaced: u64,
+}
+
+struct Exchange {
+    disk: RamDisk,
+    journal: Journal,
+    asked: Rc<Cell<Asked>>,
+}
+
+fn bytes_of(node: &FreshNode, range: &Range<usize>) -> Vec<u8> {
+    let bytes: Vec<u8> = node.contents.iter().flat_map(Payload::to_bytes).collect();
+    bytes[range.clone()].to_vec()
+}
+
+impl Exchange {
+    fn count(&self, change: impl FnOnce(&mut Asked)) {
+        let mut asked = self.asked.get();
+        change(&mut asked);
+        self.asked.set(asked);
+    }
+
+    async fn read(&self, page: u64) -> [u8; 4096] {
+        let mut old = [Payload::Zero];
+        let mut sink = &mut old[..];
+        let extent = units::Extent::new(page * 8, 8);
+        let read = self.disk.read(extent, &mut sink, Who::default());
+        read.await.unwrap();
+        old[0].to_bytes()
+    }
+
+    /// Does these writes, as often as need be, and then forgets them.
+    async fn play(&self, writes: &RefCell<Writes>) -> Result<()> {
+        let all = writes.borrow().clone();
+        for (at, bytes) in &all {
+            let end = at + bytes.len() as u64;
+            for page in at / 4096..end.div_ceil(4096) {
+                let mut new = self.read(page).await;
+                let (from, to) = ((*at).max(page * 4096), end.min((page + 1) * 4096));
+                let own = &bytes[(from - at) as usize..(to - at) as usize];
+                new[(from - page * 4096) as usize..][..own.len()].copy_from_slice(own);
+                let new = [Payload::Bytes(std::sync::Arc::new(new))];
+                write_run(&self.disk, page * 4096, &new, Placement(0), Who::default()).await?;
+            }
+        }
+        self.disk.flush().await.unwrap();
+        writes.borrow_mut().drain(..all.len());
+        Ok(())
+    }
+}
+
+impl Persist for Exchange {
+    type Port = RamDisk;
+
+    fn port(&self) -> &RamDisk {
+        &self.disk
+    }
+
+    fn changes_nodes_in_place(&self) -> bool {
+        true
+    }
+
+    fn overwrite(&self, forced: bool) -> Overwrite {
+        match forced {
+            true => Overwrite::Replace,
+            false => Overwrite::Copy,
+        }
+    }
+
+    async fn replace(&self, batch: Vec<Replacement>, who: Who) -> Result<()> {
+        for one in &batch {
+            self.count(|asked| asked.replaced += one.contents.len() as u64);
+            for turn in 0..one.contents.len() as u64 {
+                let old = self.read(one.at / 4096 + turn).await;
+                let mut undo = self.journal.undo.borrow_mut();
+                undo.insert(0, (one.at + turn * 4096, old.to_vec()));
+            }
+            write_run(&self.disk, one.at, &one.contents, Placement(0), who).await?;
+        }
+        Ok(())
+    }
+
+    async fn recover(&self) -> Result<()> {
+        self.play(&self.journal.redo).await?;
+        self.play(&self.journal.undo).await
+    }
+
+    async fn publish(&self, batch: Batch) -> Result<()> {
+        write_nodes(&self.disk, &batch.fresh, batch.origin).await?;
+        self.disk.flush().await.unwrap();
+        let mut writes = Vec::new();
+        for changed in &batch.changed {
+            assert!(changed.ranges.is_sorted_by_key(|range| range.start));
+            assert!(changed.generation > 0);
+            for range in &changed.ranges {
+                self.count(|asked| asked.changed_bytes += range.len() as u64);
+                for place in &changed.node.places {
+                    let bytes = bytes_of(&changed.node, range);
+                    writes.push((place + range.start as u64, bytes));
+                }
+            }
+        }
+        for (at, block) in &batch.superblocks {
+            writes.push((*at, block.to_vec()));
+        }
+        self.count(|asked| {
+            asked.forced += u64::from(batch.reason == Reason::Forced);
+            asked.changed += batch.changed.len() as u64;
+            asked.fresh += batch.fresh.len() as u64;
+        });
+        // From here on it is durable, with the contents whose sums are in it.
+        self.journal.redo.borrow_mut().extend(writes);
+        self.journal.undo.borrow_mut().clear();
+        self.play(&self.journal.redo).await
+    }
+}
+
+type Fs = CowFs<Exchange>;
+
+async fn mounted(sim: &Sim, disk: &RamDisk, journal: &Journal) -> Vfs<Fs> {
+    let strategy = Exchange {
+        disk: disk.clone(),
+        journal: journal.clone(),
+        asked: Rc::default(),
+    };
+    let options = MountOptions {
+        interval: Ns::us(900),
+        ..MountOptions::default()
+    };
+    let (body, _) = mount_with(sim, strategy, options).await.unwrap();
+    let (clock, compute) = (Clock::default(), Compute::unlimited());
+    Vfs::mount(sim, body, cache(false), clock, compute)
+}
+
+/// Overwrites that are forced change neither the extents of a file nor where nodes are.
+#[test]
+fn forced_overwrites_stay_where_they_are() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(BLOCKS)));
+    let kept = disk.clone();
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, &disk, &Journal::default()).await;
+        let process = Process::new(&vfs, Access::root());
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+        let fd = process.open(b"/file", flags, 0o600).await.unwrap();
+        let source = Source::Fill {
+            pattern: 1,
+            len: 4 << 20,
+        };
+        process.pwrite(fd, 0, source).await.unwrap();
+        process.fsync(fd).await.unwrap();
+        process.sync().await.unwrap();
+        let before = vfs.body().persist().asked.get();
+        for turn in 0..64_u64 {
+            let at = turn * 7 % 64 * 16_384;
+            let source = Source::Fill {
+                pattern: 2 + turn,
+                len: 4_096,
+            };
+            process.pwrite(fd, at, source).await.unwrap();
+            process.fsync(fd).await.unwrap();
+        }
+        let after = vfs.body().persist().asked.get();
+        assert_eq!(after.replaced - before.replaced, 64);
+        assert_eq!(after.forced - before.forced, 64);
+        assert_eq!(after.fresh, before.fresh, "no node went elsewhere");
+        // An inode and a sum each time, and the sums of two nodes.
+        let (nodes, bytes) = (
+            after.changed - before.changed,
+            after.changed_bytes - before.changed_bytes,
+        );
+        assert!(
+            nodes <= 2 * 64 && bytes <= 64 * 400,
+            "{nodes} nodes, {bytes} bytes"
+        );
+        assert_eq!(
+            vfs.body().count_extents().await.unwrap().unwrap().extents,
+            1
+        );
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    judge(&kept.to_image());
+}
+
+struct Live {
+    disk: RamDisk,
+    journal: Journal,
+    model: RefCell<Model>,
+    busy: Cell<bool>,
+    done: Cell<bool>,
+}
+
+async fn work(sim: Sim, live: Rc<Live>, seed: u64) {
+    let mut rng = Seed(seed).stream("calls");
+    let vfs = mounted(&sim, &live.disk, &live.journal).await;
+    let process = Process::new(&vfs, Access::root());
+    for number in 0..70_u64 {
+        let op = match (number, rng.below(12)) {
+            (0..3, _) => Op::Open {
+                path: [&b"/a"[..], b"/b", b"/c"][number as usize].to_vec(),
+                flags: OpenFlags::BOTH | OpenFlags::CREATE,
+            },
+            (_, 0..4) => Op::Fsync {
+                fd: rng.below(3) as u32,
+                data_only: rng.below(2) == 0,
+            },
+            (_, 4) => draw_on_names(&mut rng),
+            _ => draw_on_file(&mut rng),
+        };
+        live.busy.set(true);
+        let got = perform(&process, &op).await;
+        assert_eq!(got, live.model.borrow_mut().perform(0, &op), "{op:?}");
+        live.busy.set(false);
+        sim.sleep(Ns::us(20)).await;
+    }
+    live.done.set(true);
+}
+
+/// The power is cut before every event: the journal and any part of what was not flushed
+/// are left.
+#[test]
+fn what_was_forced_survives_where_nodes_are_changed_in_place() {
+    let image = made(&MkfsOptions::new(BLOCKS));
+    for seed in 0..8 {
+        let kernel = Kernel::new();
+        let live = Rc::new(Live {
+            disk: RamDisk::from_image(&kernel.sim(), &image),
+            journal: Journal::default(),
+            model: RefCell::new(Model::new(1, Order::Journal).with_single_links()),
+            busy: Cell::new(true),
+            done: Cell::new(false),
+        });
+        let task = work(kernel.sim(), Rc::clone(&live), seed);
+        kernel.sim().spawn_detached(task);
+        let mut rng = Seed(seed).stream("cuts");
+        while !live.done.get() {
+            let left: BTreeMap<u64, Payload> = live.disk.after_cut(&mut rng);
+            let journal = live.journal.left();
+            let other = Kernel::new();
+            let disk = RamDisk::holding(&other.sim(), Bytes(BLOCKS * 4_096), left);
+            let (port, sim) = (disk.clone(), other.sim());
+            let tree = other.block_on(async move {
+                let vfs = mounted(&sim, &port, &journal).await;
+                let process = Process::new(&vfs, Access::root());
+                let tree = Tree::read(&process).await.unwrap();
+                process.exit().await;
+                vfs.unmount().await.unwrap();
+                tree
+            });
+            let events = kernel.sim().events();
+            let found = cowfs::check(&disk.to_image()[..]);
+            assert_eq!(found, [], "seed {seed}, event {events}");
+            if !live.busy.get() {
+                let wrong = vfs::model::check(&live.model.borrow(), &tree);
+                assert_eq!(wrong, [], "seed {seed}, event {events}");
+            }
+            assert!(kernel.step());
+        }
+        judge(&live.disk.to_image());
+    }
+}

@@ -1,0 +1,208 @@
+//! Extents and nodes that several files, or snapshots, have.
+
+use crate::bench::{Fs, cache, judge, made};
+use crate::tools::{can_mount, in_kernel, save};
+use cowfs::{MkfsOptions, MountOptions, mount};
+use host::RamDisk;
+use sim::{Kernel, Seed, Sim};
+use units::Ns;
+use vfs::model::Tree;
+use vfs::{Access, Body, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs};
+
+fn flags() -> OpenFlags {
+    OpenFlags::BOTH | OpenFlags::CREATE
+}
+
+async fn body(sim: &Sim, disk: &RamDisk) -> Fs {
+    let options = MountOptions {
+        interval: Ns::us(2_000),
+        ..MountOptions::default()
+    };
+    mount(sim, disk, options).await.unwrap().0
+}
+
+fn vfs(sim: &Sim, body: Fs) -> Vfs<Fs> {
+    Vfs::mount(
+        sim,
+        body,
+        cache(false),
+        Clock::default(),
+        Compute::unlimited(),
+    )
+}
+
+fn on_new(blocks: u64, work: impl AsyncFnOnce(Sim, RamDisk) + 'static) -> Vec<u8> {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(blocks)));
+    let kept = disk.clone();
+    kernel.block_on(async move { work(sim, disk).await });
+    let image = kept.to_image();
+    judge(&image);
+    image
+}
+
+#[test]
+fn ranges_that_are_shared_are_copied_when_they_change() {
+    on_new(16_384, async |sim, disk| {
+        let vfs = vfs(&sim, body(&sim, &disk).await);
+        let p = Process::new(&vfs, Access::root());
+        let from = p.open(b"/from", flags(), 0o600).await.unwrap();
+        let to = p.open(b"/to", flags(), 0o600).await.unwrap();
+        let source = Source::Fill {
+            pattern: 5,
+            len: 4 << 20,
+        };
+        p.pwrite(from, 0, source).await.unwrap();
+        p.sync().await.unwrap();
+        let before = vfs.statfs().await.unwrap().blocks_free;
+        for turn in 0..6 {
+            let done = p
+                .copy_file_range(from, 0, to, turn * (4 << 20), 4 << 20)
+                .await;
+            assert_eq!(done, Ok(4 << 20));
+        }
+        p.sync().await.unwrap();
+        let after = vfs.statfs().await.unwrap().blocks_free;
+        assert!(before - after < 64, "nothing was copied: {before} {after}");
+        p.pwrite(to, 8_192, Source::Bytes(b"changed"))
+            .await
+            .unwrap();
+        p.pwrite(
+            from,
+            1 << 20,
+            Source::Fill {
+                pattern: 9,
+                len: 8_192,
+            },
+        )
+        .await
+        .unwrap();
+        p.sync().await.unwrap();
+        vfs.drop_caches().await.unwrap();
+        assert_eq!(
+            p.read_bytes(from, 8_192, 7).await.unwrap(),
+            [5, 0, 0, 0, 0, 0, 0]
+        );
+        assert_eq!(p.read_bytes(to, 8_192, 7).await.unwrap(), b"changed");
+        assert_eq!(p.read_bytes(to, 1 << 20, 1).await.unwrap(), [5]);
+        p.exit().await;
+        p_gone(&vfs, b"/from").await;
+        vfs.unmount().await.unwrap();
+    });
+}
+
+async fn p_gone(vfs: &Vfs<Fs>, path: &[u8]) {
+    let p = Process::new(vfs, Access::root());
+    p.unlink(path).await.unwrap();
+    p.exit().await;
+}
+
+/// Makes, changes and removes files at random.
+async fn change(p: &Process<Fs>, seed: u64, calls: u64) {
+    let mut rng = Seed(seed).stream("changes");
+    for _ in 0..calls {
+        let path = format!("/d{}/{}", rng.below(3), rng.below(400));
+        let dir = &path[..3];
+        let _ = p.mkdir(dir.as_bytes(), 0o755).await;
+        if rng.below(4) == 0 {
+            let _ = p.unlink(path.as_bytes()).await;
+            continue;
+        }
+        let fd = p.open(path.as_bytes(), flags(), 0o644).await.unwrap();
+        let source = Source::Fill {
+            pattern: rng.below(1 << 40),
+            len: 1 + rng.below(9_000),
+        };
+        p.pwrite(fd, rng.below(4) * 4_096, source).await.unwrap();
+        p.close(fd).await.unwrap();
+    }
+}
+
+/// What there is below `path`, without what is below other snapshots.
+fn part(tree: &Tree, path: &str) -> Part {
+    let own = tree
+        .0
+        .iter()
+        .filter(|(at, _)| at.starts_with(path.as_bytes()));
+    own.map(|(at, seen)| (at[path.len()..].to_vec(), seen.data.clone()))
+        .collect()
+}
+
+/// Paths and contents.
+type Part = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Changes files and takes a snapshot, four times; gives what each is to hold.
+async fn take_four(sim: &Sim, disk: &RamDisk) -> Vec<Part> {
+    let mut kept: Vec<Part> = Vec::new();
+    for round in 0..4_u64 {
+        let mounted = vfs(sim, body(sim, disk).await);
+        let p = Process::new(&mounted, Access::root());
+        change(&p, round, 500).await;
+        let tree = Tree::read(&p).await.unwrap();
+        kept.push(part(&tree, "/d"));
+        for (number, kept) in kept[..round as usize].iter().enumerate() {
+            assert_eq!(
+                &part(&tree, &format!("/s{number}/d")),
+                kept,
+                "snapshot {number}"
+            );
+        }
+        p.exit().await;
+        mounted.unmount().await.unwrap();
+        let body = body(sim, disk).await;
+        let name = format!("s{round}");
+        let made = body.snapshot(name.as_bytes(), round % 2 == 0, Timestamp::default());
+        made.await.unwrap();
+        let again = body.snapshot(name.as_bytes(), false, Timestamp::default());
+        assert_eq!(again.await, Err(Errno::EEXIST));
+        body.unmount().await.unwrap();
+        judge(&disk.to_image());
+    }
+    kept
+}
+
+/// Snapshots are made between changes, and stay what they were; then they are dropped in
+/// an order of their own, the structure sound after each.
+#[test]
+fn snapshots_stay_what_they_were() {
+    let image = on_new(32_768, async |sim, disk| {
+        let kept = take_four(&sim, &disk).await;
+        let mounted = vfs(&sim, body(&sim, &disk).await);
+        let p = Process::new(&mounted, Access::root());
+        let made = p.open(b"/s0/d0/new", flags(), 0o644).await;
+        assert_eq!(made.err(), Some(Errno::EROFS));
+        assert!(p.open(b"/s1/d0/new", flags(), 0o644).await.is_ok());
+        change(&p, 9, 300).await;
+        p.exit().await;
+        mounted.unmount().await.unwrap();
+        for number in [1, 3, 0] {
+            let body = body(&sim, &disk).await;
+            let name = format!("s{number}");
+            body.drop_snapshot(name.as_bytes(), Timestamp::default())
+                .await
+                .unwrap();
+            body.unmount().await.unwrap();
+            judge(&disk.to_image());
+        }
+        let mounted = vfs(&sim, body(&sim, &disk).await);
+        let p = Process::new(&mounted, Access::root());
+        let tree = Tree::read(&p).await.unwrap();
+        assert_eq!(part(&tree, "/s2/d"), kept[2]);
+        p.exit().await;
+        mounted.unmount().await.unwrap();
+    });
+    if can_mount() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = save(dir.path(), "image", &image);
+        let said = in_kernel(
+            dir.path(),
+            &path,
+            "rw",
+            "btrfs subvolume list . | wc -l; cat s2/d0/* | wc -c; btrfs subvolume delete s2 >/dev/null && btrfs subvolume sync . && sync",
+        );
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0].trim(), "1", "{said}");
+        judge(&std::fs::read(&path).unwrap());
+    }
+}
