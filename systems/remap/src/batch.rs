@@ -85,6 +85,18 @@ impl Batch {
         self.pairs.len() == self.most
     }
 
+    /// Moves the pairs from number `from` on to `other`, which has room for them.
+    pub(crate) fn split(&mut self, from: usize, other: &mut Self) {
+        for pair in self.pairs.drain(from..) {
+            other.put(pair.orig, pair.trans);
+        }
+        self.slots.fill(0);
+        for at in 0..self.pairs.len() {
+            let slot = self.slot(self.pairs[at].orig);
+            self.slots[slot] = at as u32 + 1;
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.pairs.clear();
         self.slots.fill(0);
@@ -117,6 +129,17 @@ mod tests {
             let origs: Vec<u32> = batch.pairs().iter().map(|pair| pair.orig).collect();
             assert_eq!(origs, order);
             assert!((0..80).all(|at| batch.get(at * 4096) == model.get(&(at * 4096)).copied()));
+            let (mut other, from) = (Batch::new(64), order.len() / 2);
+            batch.split(from, &mut other);
+            for (at, orig) in order.iter().enumerate() {
+                let value = model.get(orig).copied();
+                let (first, second) = if at < from {
+                    (value, None)
+                } else {
+                    (None, value)
+                };
+                assert_eq!((batch.get(*orig), other.get(*orig)), (first, second));
+            }
             batch.clear();
             assert!(batch.is_empty() && batch.get(0).is_none());
         }

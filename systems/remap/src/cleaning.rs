@@ -127,13 +127,32 @@ impl<P: BlockPort> Shared<P> {
             }
             match self.move_units(&moves).await {
                 Ok(()) => moved += moves.len() as u64,
-                // What cannot be read stays where it is.
-                Err(IoError::Media(_)) => break,
+                Err(IoError::Media(_)) => moved += self.move_singly(&moves).await?,
                 Err(error) => return Err(error),
             }
         }
         self.commit().await?;
         self.state.borrow_mut().metrics.moves += moved;
+        Ok(moved)
+    }
+
+    /// Moves units one by one, of which some cannot be read: those stay where they are.
+    async fn move_singly(&self, moves: &[Move]) -> Result<u64, IoError> {
+        let mut moved = 0;
+        for step in moves {
+            {
+                let space = &mut self.state.borrow_mut().space;
+                if !space.free.has(step.to) || space.run().contains(&step.to) {
+                    continue;
+                }
+                space.take(step.to);
+            }
+            match self.move_units(std::slice::from_ref(step)).await {
+                Ok(()) => moved += 1,
+                Err(IoError::Media(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(moved)
     }
 
@@ -169,10 +188,7 @@ impl<P: BlockPort> Shared<P> {
         let published = match copied {
             Ok(()) => self.publish_moves(moves).await,
             Err(error) => {
-                let state = &mut *self.state.borrow_mut();
-                for step in moves {
-                    state.space.give_back(step.to);
-                }
+                self.give_back(moves.iter().map(|step| step.to));
                 Err(error)
             }
         };

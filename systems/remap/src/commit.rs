@@ -15,21 +15,35 @@
 use crate::format::{NONE, PER_LOG, Record, base_of, encode_log, payload};
 use crate::port::{Remap, Shared};
 use host::{BlockPort, Purpose};
+use sim::Sim;
 use ssd::IoError;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 impl<P: BlockPort> Shared<P> {
     /// Makes all that was published durable.
     pub(crate) async fn commit(&self) -> Result<(), IoError> {
+        let number = {
+            let state = self.state.borrow();
+            (!state.open.is_empty()).then_some(state.number)
+        };
+        self.commit_up_to(1, number).await
+    }
+
+    /// Makes durable what was published up to transaction `number`, unless somebody else has
+    /// by now, but for the last pairs that are no multiple of `grain`: they go on in it.
+    async fn commit_up_to(&self, grain: usize, number: Option<u64>) -> Result<(), IoError> {
         let _turn = self.commits.acquire(1).await;
         self.writable()?;
         {
             let state = &mut *self.state.borrow_mut();
-            if state.open.is_empty() {
+            let whole = state.open.len() / grain * grain;
+            if whole == 0 || number.is_none_or(|number| number < state.number) {
                 return Ok(());
             }
             std::mem::swap(&mut state.open, &mut state.closing);
-            state.number += 1;
+            state.closing.split(whole, &mut state.open);
+            state.number += u64::from(state.open.is_empty());
+            state.since = self.sim.now();
         }
         self.room.notify(&self.sim);
         self.transact().await.map_err(|error| self.fail(error))
@@ -109,39 +123,48 @@ impl<P: BlockPort> Shared<P> {
 }
 
 impl<P: BlockPort> Remap<P> {
-    /// Lets a transaction commit of its own accord once it is large or old enough; `begins`
-    /// if it got its first pair.
-    pub(crate) fn note_pending(&self, begins: bool) {
+    /// Lets a transaction commit of its own accord once it is large or old enough.
+    pub(crate) fn note_pending(&self) {
         let shared = &self.shared;
-        let (number, len) = {
-            let state = shared.state.borrow();
-            (state.number, state.open.len() as u32)
-        };
-        if begins {
+        if !shared.timer.replace(true) {
             let (sim, weak) = (shared.sim.clone(), Rc::downgrade(shared));
-            let interval = shared.options.commit_interval;
-            shared.sim.spawn_detached(async move {
-                sim.sleep(interval).await;
-                if let Some(shared) = weak.upgrade() {
-                    shared.commit_number(number).await;
-                }
-            });
+            shared.sim.spawn_detached(commit_by_age(sim, weak));
         }
+        let len = shared.state.borrow().open.len() as u32;
         if len == shared.options.commit_pairs {
             let shared = Rc::clone(shared);
             self.shared.sim.spawn_detached(async move {
-                shared.commit_number(number).await;
+                shared.commit_large().await;
             });
         }
     }
 }
 
+/// Commits what is old enough, as long as anything is open. Errors are told to whoever asks
+/// for something next.
+async fn commit_by_age<P: BlockPort>(sim: Sim, weak: Weak<Shared<P>>) {
+    while let Some(shared) = weak.upgrade() {
+        let until = {
+            let state = shared.state.borrow();
+            state.since + shared.options.commit_interval
+        };
+        let ends = shared.closed.get() || shared.state.borrow().open.is_empty();
+        if ends || (sim.now() >= until && shared.commit().await.is_err()) {
+            shared.timer.set(false);
+            break;
+        }
+        drop(shared);
+        sim.sleep_until(until).await;
+    }
+}
+
 impl<P: BlockPort> Shared<P> {
-    /// Commits the open transaction if it is still the one of this number. An error is told
-    /// to whoever asks for something next.
-    async fn commit_number(&self, number: u64) {
-        if self.state.borrow().number == number && !self.closed.get() {
-            let _ = self.commit().await;
+    /// Commits as many pairs as fill blocks of the log, or as make a transaction large.
+    async fn commit_large(&self) {
+        if !self.closed.get() {
+            let grain = (self.options.commit_pairs as usize).min(PER_LOG);
+            let number = self.state.borrow().number;
+            let _ = self.commit_up_to(grain, Some(number)).await;
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct FormatOptions {
     /// which is 20 for a log that has to hold all data once.
     //= remap 3.5
     pub log_per_10000: u32,
+    /// Whether the data area is deallocated on the medium, as makers of file systems do.
+    pub discard: bool,
 }
 
 impl Default for FormatOptions {
@@ -53,6 +55,7 @@ impl Default for FormatOptions {
             partition: Bytes(4 * GIB),
             spare_percent: 10,
             log_per_10000: 20,
+            discard: true,
         }
     }
 }
@@ -85,8 +88,8 @@ pub struct Options {
     pub idle: Ns,
     /// Whether cleaning runs in the background at all.
     pub background: bool,
-    /// Time of a processor for one unit that is looked up: the median of
-    /// `cargo bench -p remap`, half of that for a lookup and an insertion.
+    /// Time of a processor for one unit that is looked up: a choice of ours, about a cache
+    /// miss. `cargo bench -p remap` has what it takes here.
     pub lookup: Ns,
     /// The same for one that is inserted.
     pub insert: Ns,

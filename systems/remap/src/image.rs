@@ -34,7 +34,7 @@ impl<I: Image> Shown<I> {
             let mut block = [0; UNIT];
             image.read(u64::from(unit), &mut block).then_some(block)
         };
-        let pair = |units: [u32; 2]| units.map(|unit| block(unit).unwrap_or([0; UNIT]));
+        let pair = |units: [u32; 2]| units.map(block);
         if image.units() <= u64::from(HEADERS[1]) {
             return Err(OpenError::NoSuperblock);
         }
@@ -43,7 +43,7 @@ impl<I: Image> Shown<I> {
         let header = restore::header(pair(HEADERS), sums)?;
         let places = restore::directory(&layout, header.sequence, sums, block)?;
         let replayed = restore::replay(&layout, &header, sums, |at| block(layout.log + at))?;
-        let mut map = vec![NONE; (layout.partitions() * layout.partition) as usize];
+        let mut map = vec![NONE; layout.partitions() as usize * layout.partition as usize];
         for (page, place) in (0..).zip(places) {
             let Some(unit) = layout.page_at(page, place) else {
                 continue;
@@ -87,6 +87,12 @@ impl<I: Image> Shown<I> {
             }
         }
         None
+    }
+
+    /// The image that it is on.
+    #[must_use]
+    pub const fn image(&self) -> &I {
+        &self.image
     }
 
     /// Units that the layer offers.

@@ -1,7 +1,7 @@
 //! Making a layer, opening it, and closing it.
 //!
-//! Invariants: a medium that was formatted reads as zeros; recovery writes nothing before
-//! its checkpoint, so that it can be cut and begun again; what is open when the power goes
+//! Invariants: a medium that was formatted reads as zeros; recovery changes nothing that
+//! the last checkpoint leads to before its own is there, so that it can be begun again; what is open when the power goes
 //! is found by whoever opens next.
 
 use crate::batch::Batch;
@@ -28,6 +28,8 @@ use units::{Ns, Placement, Refusals};
 
 /// Units that are read at a time.
 const READ: u32 = 256;
+/// Units that are deallocated at a time: 1 GiB.
+const DISCARD: u32 = 1 << 18;
 /// Transactions that are full by themselves and may be open at once.
 const OPEN: usize = 4;
 
@@ -73,6 +75,16 @@ pub async fn format<P: BlockPort>(port: &P, options: &FormatOptions) -> Result<(
         zeros.await?;
         at += units;
     }
+    let mut at = if options.discard {
+        layout.data
+    } else {
+        layout.units
+    };
+    while at < layout.units {
+        let units = DISCARD.min(layout.units - at);
+        port.trim(extent(at, units)).await?;
+        at += units;
+    }
     let header = Header {
         sequence: 1,
         next_tx: 1,
@@ -110,25 +122,29 @@ pub async fn open<P: BlockPort>(
     if units < u64::from(HEADERS[1]) + 1 {
         return Err(OpenError::NoSuperblock);
     }
-    let [first, second, third, fourth] = read_blocks(port, 0, 4).await?[..] else {
-        return Err(OpenError::NoSuperblock);
-    };
-    let layout = restore::superblock([first, second], units)?;
+    let heads = read_blocks(port, 0, 4).await?;
+    let layout = restore::superblock([heads[0], heads[1]], units)?;
     let sums = Sums::of(&layout.uuid);
-    let header = restore::header([third, fourth], sums)?;
+    let header = restore::header([heads[2], heads[3]], sums)?;
     let at = layout.directory_at(header.sequence);
     let blocks = read_blocks(port, at, layout.directory_units).await?;
     let places = restore::directory(&layout, header.sequence, sums, |unit| {
-        blocks.get((unit - at) as usize).copied()
+        blocks.get((unit - at) as usize).copied().flatten()
     })?;
     let log = read_blocks(port, layout.log, layout.log_units).await?;
-    let replayed = restore::replay(&layout, &header, sums, |at| log.get(at as usize).copied())?;
+    let replayed = restore::replay(&layout, &header, sums, |at| {
+        log.get(at as usize).copied().flatten()
+    })?;
     drop(log);
     let state = state(&layout, &options, &header, &replayed, places);
     let shared = shared(sim, port, options, layout, state);
     shared.rebuild(&replayed).await?;
     shared.state.borrow_mut().space.open();
-    shared.checkpoint().await?;
+    match shared.checkpoint().await {
+        // What is there can be read.
+        Err(IoError::ReadOnly) => drop(shared.fail(IoError::ReadOnly)),
+        done => done?,
+    }
     shared.state.borrow_mut().metrics = Metrics {
         recovery: sim.now().since(begun),
         replayed: u64::from(replayed.transactions),
@@ -139,12 +155,12 @@ pub async fn open<P: BlockPort>(
     })
 }
 
-/// Blocks of the medium; what cannot be read is as damaged as what has no checksum.
+/// Blocks of the medium; none for one that cannot be read.
 async fn read_blocks<P: BlockPort>(
     port: &P,
     unit: u32,
     units: u32,
-) -> Result<Vec<Block>, OpenError> {
+) -> Result<Vec<Option<Block>>, OpenError> {
     let mut blocks = Vec::with_capacity(units as usize);
     let mut payloads = vec![Payload::Zero; READ as usize];
     let who = Who {
@@ -156,13 +172,22 @@ async fn read_blocks<P: BlockPort>(
         let mut part = &mut payloads[..count as usize];
         match port.read(extent(at, count), &mut part, who).await {
             Ok(()) => {}
-            Err(IoError::Media(_)) => part.fill(Payload::Lost),
+            Err(IoError::Media(_)) => {
+                // One by one, so that no other is lost with it.
+                for unit in 0..count {
+                    let mut own = &mut part[unit as usize..=unit as usize];
+                    match port.read(extent(at + unit, 1), &mut own, who).await {
+                        Ok(()) => {}
+                        Err(IoError::Media(_)) => own[0] = Payload::Lost,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
             Err(error) => return Err(error.into()),
         }
         blocks.extend(payloads[..count as usize].iter().map(|payload| {
             let mut block = [0; UNIT];
-            let _ = payload.copy_to(0, &mut block);
-            block
+            payload.copy_to(0, &mut block).then_some(block)
         }));
     }
     Ok(blocks)
@@ -176,7 +201,8 @@ fn state(
     places: Vec<Place>,
 ) -> State {
     let full = (options.commit_pairs as usize).max(1) * OPEN;
-    let most = full.min((layout.log_units as usize / 8).max(1) * PER_LOG);
+    let blocks = (layout.log_units as usize / 8).clamp(1, usize::from(u16::MAX));
+    let most = full.min(blocks * PER_LOG);
     State {
         open: Batch::new(most),
         closing: Batch::new(most),
@@ -191,6 +217,7 @@ fn state(
         metrics: Metrics::default(),
         refusals: Refusals::default(),
         asked: Ns::ZERO,
+        since: Ns::ZERO,
         number: 0,
     }
 }
@@ -218,6 +245,7 @@ fn shared<P: BlockPort>(
         cleaning: Semaphore::new(sim, 1),
         partial: Semaphore::new(sim, 1),
         room: Signal::default(),
+        timer: Cell::new(false),
         cleaner: Cell::new(false),
         failed: Cell::new(None),
         closed: Cell::new(false),
@@ -245,7 +273,11 @@ impl<P: BlockPort> Shared<P> {
             })?;
             let entries = self.fill(part, &pages, &added)?;
             self.think(self.options.insert, entries).await;
-            self.shrink().await?;
+            match self.shrink().await {
+                // Then it takes more memory.
+                Err(IoError::ReadOnly) => {}
+                done => done?,
+            }
         }
         Ok(())
     }
@@ -291,9 +323,10 @@ impl<P: BlockPort> Remap<P> {
     /// Why it could not be made durable.
     pub async fn close(&self) -> Result<(), IoError> {
         let shared = &self.shared;
+        shared.closed.set(true);
+        let _cleaning = shared.cleaning.acquire(1).await;
         shared.commit().await?;
         let _turn = shared.commits.acquire(1).await;
-        shared.closed.set(true);
         if shared.state.borrow().log.used > 0 {
             let done = shared.checkpoint().await;
             done.map_err(|error| shared.fail(error))?;

@@ -86,7 +86,8 @@ impl<P: BlockPort> Shared<P> {
 
     /// Drops the tables that were used least recently, but not `keep` nor the last one.
     async fn make_room(&self, keep: u32) -> Result<(), IoError> {
-        let Some(most) = self.options.memory else {
+        // Once a write has failed the medium may lack what memory has: nothing is dropped.
+        let Some(most) = self.options.memory.filter(|_| self.failed.get().is_none()) else {
             return Ok(());
         };
         while self.state.borrow().tables.memory() > most.0 {

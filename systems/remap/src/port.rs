@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) refusals: Refusals,
     /// When somebody asked for something last.
     pub(crate) asked: Ns,
+    /// Since when the open transaction has pairs.
+    pub(crate) since: Ns,
     /// Number of the open transaction, in this mount.
     pub(crate) number: u64,
 }
@@ -69,6 +71,8 @@ pub(crate) struct Shared<P> {
     pub(crate) partial: Semaphore,
     /// Units became free, or a transaction has room.
     pub(crate) room: Signal,
+    /// Whether a task waits to commit what is old.
+    pub(crate) timer: Cell<bool>,
     /// Whether a task cleans in the background.
     pub(crate) cleaner: Cell<bool>,
     /// Why nothing is written any more.
@@ -89,7 +93,6 @@ impl<P> Clone for Remap<P> {
     }
 }
 
-/// What the newest transaction says of an original address.
 impl State {
     /// Where `orig` leads to, committed or not.
     #[inline]
@@ -129,6 +132,14 @@ impl<P: BlockPort> Shared<P> {
     /// Whether writes are still taken.
     pub(crate) fn writable(&self) -> Result<(), IoError> {
         self.failed.get().map_or(Ok(()), Err)
+    }
+
+    /// Gives back units that nothing ever led to.
+    pub(crate) fn give_back(&self, units: impl IntoIterator<Item = u32>) {
+        for unit in units {
+            self.state.borrow_mut().space.give_back(unit);
+        }
+        self.room.notify(&self.sim);
     }
 
     /// Takes note of a failure after which the medium is no longer what memory says.
@@ -232,16 +243,19 @@ impl<P: BlockPort> Remap<P> {
     }
 
     /// What of the invariants does not hold: every unit is free, held or mapped to by one
-    /// address, as far as all tables are in memory.
+    /// address, as far as tables are in memory.
     ///
     /// # Errors
     /// What is wrong, in a sentence.
     pub fn check(&self) -> Result<(), String> {
         let state = self.shared.state.borrow();
         // While a commit is under way tables and units change one after the other.
-        match state.tables.all() {
-            Some(all) if self.shared.commits.free() > 0 => state.space.check(all),
-            _ => Ok(()),
+        match self.shared.commits.free() {
+            0 => Ok(()),
+            _ => {
+                let (all, whole) = state.tables.all();
+                state.space.check(all, whole)
+            }
         }
     }
 }

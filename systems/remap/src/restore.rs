@@ -96,6 +96,17 @@ pub enum OpenError {
         /// Transactions that are whole.
         replayed: u32,
     },
+    /// A block of the log cannot be read where it goes on.
+    #[error(
+        "block {at} of the log cannot be read: transaction {tx} may be there; what was durable \
+         before it can be read"
+    )]
+    Unreadable {
+        /// Block of the log.
+        at: u32,
+        /// The transaction.
+        tx: u32,
+    },
     /// A pair leads out of the medium, or two lead to one unit.
     #[error(
         "sector {orig} leads to unit {unit} of the data area, {why}: the tables contradict \
@@ -112,21 +123,20 @@ pub enum OpenError {
 }
 
 /// The superblock of a medium of `units`.
-pub(crate) fn superblock(copies: [Block; 2], units: u64) -> Result<Super, OpenError> {
-    let mut read = copies.iter().filter_map(decode_super);
-    let layout = read.next().ok_or(OpenError::NoSuperblock)?;
-    match layout.is_sound(units) {
-        true => Ok(layout),
-        false => Err(OpenError::Layout {
-            units: layout.units,
-            found: units,
-        }),
-    }
+pub(crate) fn superblock(copies: [Option<Block>; 2], units: u64) -> Result<Super, OpenError> {
+    let read = || copies.iter().flatten().filter_map(decode_super);
+    let first = read().next().ok_or(OpenError::NoSuperblock)?;
+    let sound = read().find(|layout| layout.is_sound(units));
+    sound.ok_or(OpenError::Layout {
+        units: first.units,
+        found: units,
+    })
 }
 
 /// The last checkpoint.
-pub(crate) fn header(copies: [Block; 2], sums: Sums) -> Result<Header, OpenError> {
-    let read = copies.iter().filter_map(|block| decode_header(block, sums));
+pub(crate) fn header(copies: [Option<Block>; 2], sums: Sums) -> Result<Header, OpenError> {
+    let read = copies.iter().flatten();
+    let read = read.filter_map(|block| decode_header(block, sums));
     let newest = read.max_by_key(|header| header.sequence);
     newest.ok_or(OpenError::NoCheckpoint)
 }
@@ -191,7 +201,11 @@ impl<R: FnMut(u32) -> Option<Block>> Log<'_, R> {
     ) -> Result<(u32, bool), OpenError> {
         let (mut index, mut blocks, before) = (0, 1, pairs.len());
         while index < blocks && index < room {
-            let found = self.block(head + index);
+            let at = (head + index) % self.layout.log_units;
+            if (self.read)(at).is_none() {
+                return Err(OpenError::Unreadable { at, tx });
+            }
+            let found = self.block(at);
             let is_next = |record: &Record| record.tx == tx && u32::from(record.index) == index;
             let Some((record, more)) = found.filter(|(record, _)| is_next(record)) else {
                 break;

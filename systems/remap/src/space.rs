@@ -205,8 +205,9 @@ impl Space {
         self.orig.len() as u64 * 4 + u64::from(self.free.units()) / 8
     }
 
-    /// What is wrong, with `led` for all pairs that are committed, by transformed address.
-    pub(crate) fn check(&self, mut led: Vec<(u32, u32)>) -> Result<(), String> {
+    /// What is wrong, with `led` for pairs that are committed, transformed addresses first:
+    /// for all of them if they are `whole`.
+    pub(crate) fn check(&self, mut led: Vec<(u32, u32)>, whole: bool) -> Result<(), String> {
         led.sort_unstable();
         if let Some(twice) = led.windows(2).find(|pairs| pairs[0].0 == pairs[1].0) {
             return Err(format!("two addresses share a unit: {twice:?}"));
@@ -215,7 +216,7 @@ impl Space {
         for (unit, &orig) in (0..).zip(&self.orig) {
             let expected = led.binary_search_by_key(&unit, |pair| pair.0);
             let expected = expected.map_or(NONE, |at| led[at].1);
-            if expected != orig {
+            if expected != orig && (whole || expected != NONE) {
                 return Err(format!("unit {unit} holds {orig}, not {expected}"));
             }
             if orig != NONE && self.free.has(unit) {

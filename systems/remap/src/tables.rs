@@ -247,16 +247,13 @@ impl Tables {
         }
     }
 
-    /// All that tables say, transformed addresses first; none if one that has pages is not
-    /// in memory.
-    pub(crate) fn all(&self) -> Option<Vec<(u32, u32)>> {
-        let mut all = Vec::new();
+    /// All that tables in memory say, transformed addresses first, and whether that is all.
+    pub(crate) fn all(&self) -> (Vec<(u32, u32)>, bool) {
+        let (mut all, mut whole) = (Vec::new(), true);
         for number in 0..self.parts.len() as u32 {
-            if !self.is_in_memory(number) && !self.places(number).is_empty() {
-                return None;
-            }
+            whole &= self.is_in_memory(number) || self.places(number).is_empty();
             self.each(number, &mut |orig, trans| all.push((trans, orig)));
         }
-        Some(all)
+        (all, whole)
     }
 }

@@ -221,8 +221,7 @@ impl<P: BlockPort> Remap<P> {
             let at = shared.data(to.start, count);
             let written = shared.port.write(at, content, placement, who, false).await;
             if let Err(error) = written {
-                let mut state = shared.state.borrow_mut();
-                to.for_each(|unit| state.space.give_back(unit));
+                shared.give_back(to);
                 return Err(error);
             }
             for (orig, trans) in (first + done..).zip(to) {
@@ -272,8 +271,8 @@ impl<P: BlockPort> Remap<P> {
         while self.shared.state.borrow().open.is_full() {
             Box::pin(self.shared.commit()).await?;
         }
-        let begins = self.shared.publish_now(orig, trans);
-        self.note_pending(begins);
+        self.shared.publish_now(orig, trans);
+        self.note_pending();
         Ok(())
     }
 
@@ -290,7 +289,7 @@ impl<P: BlockPort> Remap<P> {
         let to = self.reserve(1).await?.start;
         let merged = self.merge(&sectors, content, who, to).await;
         if merged.is_err() {
-            shared.state.borrow_mut().space.give_back(to);
+            shared.give_back([to]);
         }
         merged
     }
@@ -328,8 +327,8 @@ impl<P: BlockPort> Remap<P> {
             }
             let now = shared.resolve(orig).await?;
             if now == old && !shared.state.borrow().open.is_full() {
-                let begins = shared.publish_now(orig, to);
-                self.note_pending(begins);
+                shared.publish_now(orig, to);
+                self.note_pending();
                 shared.state.borrow_mut().metrics.written_units += 1;
                 return Ok(());
             }
@@ -356,11 +355,12 @@ impl<P: BlockPort> Remap<P> {
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Lets `orig` lead to `trans` in the open transaction, which has room; says whether it
-    /// is the first pair of it.
-    pub(crate) fn publish_now(&self, orig: u32, trans: u32) -> bool {
+    /// Lets `orig` lead to `trans` in the open transaction, which has room.
+    pub(crate) fn publish_now(&self, orig: u32, trans: u32) {
         let state = &mut *self.state.borrow_mut();
-        let begins = state.open.is_empty();
+        if state.open.is_empty() {
+            state.since = self.sim.now();
+        }
         if state.space.free.count() == 0 {
             // Whoever waits for units can have this committed.
             self.room.notify(&self.sim);
@@ -375,7 +375,6 @@ impl<P: BlockPort> Shared<P> {
             }
             _ => {}
         }
-        begins
     }
 }
 

@@ -255,3 +255,25 @@ fn changes_by_who_knows_the_format_do_no_harm() {
             let _ = opened(&changed);
         });
 }
+
+#[test]
+fn what_cannot_be_read_is_told_from_what_is_torn() {
+    let (left, shown) = written();
+    let lost = |unit| {
+        let mut left = left.clone();
+        left.insert(unit, Payload::Lost);
+        left
+    };
+    // Of the log, the blocks that have something and the one where it goes on.
+    let said: Vec<String> = (6..22)
+        .filter_map(|unit| says_or_nothing(&lost(unit)))
+        .collect();
+    assert!(said.len() > 6, "{said:?}");
+    assert!(
+        said.iter()
+            .all(|said| said.contains("of the log cannot be read"))
+    );
+    // One copy of each head is enough, but for the checkpoint that the log goes on from.
+    assert_eq!(opened(&lost(0)).as_ref(), Ok(shown));
+    assert_eq!(opened(&lost(1)).as_ref(), Ok(shown));
+}
