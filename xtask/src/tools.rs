@@ -26,6 +26,11 @@ const TOOLS: &[Tool] = &[
         purpose: "judges F2FS images",
     },
     Tool {
+        program: "btrfs",
+        package: "btrfs-progs",
+        purpose: "judges Btrfs images",
+    },
+    Tool {
         program: "fusermount3",
         package: "fuse3",
         purpose: "unmounts what is served",

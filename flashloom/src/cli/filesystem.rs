@@ -5,14 +5,16 @@ use super::bench::Bench;
 use super::failure::Failure;
 use super::file;
 use super::output::{self, Shown};
+use super::recover::{
+    recover, recover_lines, recover_logs, replay, roll_forward, roll_zones_forward, undo_lines,
+};
 use super::zonefs;
 use clap::{Args, ValueEnum};
 use engine::{Access, DriveFile};
-use extfs::ext4::{self, Options};
+use extfs::ext4;
 use extfs::lines::undo;
-use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check, pmfs};
+use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check};
 use host::{BlockDevice, DrivePort, HostConfig};
-use novafs::NovaFs;
 use serde::Serialize;
 use sim::{Seed, Sim};
 use ssd::DriveConfig;
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 use units::Bytes;
-use vfs::{Body, Timestamp};
+use vfs::Timestamp;
 
 /// File systems that can be made and mounted.
 #[derive(Clone, Copy, ValueEnum)]
@@ -34,6 +36,11 @@ pub(crate) enum Kind {
     /// ByteFS without what it needs of the firmware; the format is that of ext4
     #[value(name = "bytefs-dual")]
     ByteFsDual,
+    /// Btrfs, the copy-on-write file system of trees
+    Btrfs,
+    /// The same where contents are written in their place, and have no checksums
+    #[value(name = "btrfs-nocow")]
+    BtrfsNocow,
     /// F2FS, the log-structured file system
     F2fs,
     /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
@@ -55,6 +62,8 @@ impl Kind {
             Self::Ext4 => "ext4",
             Self::ByteFs => "bytefs",
             Self::ByteFsDual => "bytefs-dual",
+            Self::Btrfs => "btrfs",
+            Self::BtrfsNocow => "btrfs-nocow",
             Self::F2fs => "f2fs",
             Self::Nova => "nova",
             Self::Persimmon => "persimmon",
@@ -65,7 +74,12 @@ impl Kind {
 
     /// Whether its format is that of ext4.
     const fn is_ext4(self) -> bool {
-        !self.is_f2fs() && !matches!(self, Self::Nova | Self::ZoneFs)
+        !self.is_f2fs() && !self.is_btrfs() && !matches!(self, Self::Nova | Self::ZoneFs)
+    }
+
+    /// Whether its format is that of Btrfs.
+    const fn is_btrfs(self) -> bool {
+        matches!(self, Self::Btrfs | Self::BtrfsNocow)
     }
 
     /// Whether its body is that of F2FS.
@@ -77,6 +91,7 @@ impl Kind {
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
+            Self::Btrfs | Self::BtrfsNocow => 160,
             Self::F2fs | Self::Persimmon | Self::ZoneFs => BLOCK as u16,
             Self::ByteFs | Self::ByteFsDual | Self::Nova | Self::Pmfs => 128,
         }
@@ -100,7 +115,8 @@ impl Kind {
             );
             return Err(Failure::at(path, reason));
         }
-        if drive.front.is_none() && !self.is_f2fs() && !matches!(self, Self::Ext4) {
+        let by_blocks = self.is_f2fs() || self.is_btrfs() || matches!(self, Self::Ext4);
+        if drive.front.is_none() && !by_blocks {
             let reason = format!(
                 "{} needs a drive that is read and written by bytes, such as one of the preset \
                  byte",
@@ -181,6 +197,16 @@ async fn make(kind: Kind, sim: Sim, port: BlockDevice, options: MkfsOptions) -> 
                 ..lfs::MkfsOptions::new(options.blocks)
             };
             let made = lfs::format_drive(&sim, &port, &options).await;
+            made.map_err(|e| said(&e))
+        }
+        Kind::Btrfs | Kind::BtrfsNocow => {
+            let options = cowfs::MkfsOptions {
+                uuid: options.uuid,
+                now: options.now,
+                label: options.label,
+                ..cowfs::MkfsOptions::new(options.blocks)
+            };
+            let made = cowfs::format(&port, &options).await;
             made.map_err(|e| said(&e))
         }
         Kind::Persimmon => {
@@ -290,7 +316,7 @@ impl Mkfs {
 
     fn refuse_what_ext4_has(&self) -> Result<(), Failure> {
         let zones = matches!(self.kind, Kind::ZoneFs);
-        let named = zones || self.kind.is_f2fs();
+        let named = zones || self.kind.is_f2fs() || self.kind.is_btrfs();
         let given = [
             ("label", !self.label.is_empty() && !named),
             ("seed", self.seed.is_some() && !zones),
@@ -376,6 +402,7 @@ impl Fsck {
         let recovery = match self.kind {
             Kind::Ext4 => finish(&bench, &self.path, recover(sim, port))?,
             Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
+            Kind::Btrfs | Kind::BtrfsNocow => finish(&bench, &self.path, replay(sim, port))?,
             Kind::F2fs => finish(&bench, &self.path, roll_forward(sim, port))?,
             Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
             Kind::Persimmon => finish(&bench, &self.path, roll_zones_forward(sim, port))?,
@@ -414,6 +441,10 @@ impl Fsck {
                 let found = lfs::check(image);
                 found.iter().map(ToString::to_string).collect()
             }
+            Kind::Btrfs | Kind::BtrfsNocow => {
+                let found = cowfs::check(image);
+                found.iter().map(ToString::to_string).collect()
+            }
             Kind::Nova => {
                 let found = novafs::check(image);
                 found.iter().map(ToString::to_string).collect()
@@ -423,61 +454,6 @@ impl Fsck {
             _ => check(image).iter().map(Finding::to_string).collect(),
         }
     }
-}
-
-/// Replays the journal and finishes what was interrupted, if there is a journal
-/// that wants it. How many transactions were replayed.
-async fn recover(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let wanted = ext4::has_to_recover(&port).await;
-    if !wanted.map_err(|e| e.to_string())? {
-        return Ok(0);
-    }
-    let mounted = ext4::mount(&sim, &port, Options::default()).await;
-    let (body, recovery) = mounted.map_err(|e| e.to_string())?;
-    body.unmount().await.map_err(|e| e.to_string())?;
-    Ok(recovery.transactions)
-}
-
-/// Lets the drive recover and finishes what was interrupted.
-async fn recover_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let mounted = bytefs::mount(&sim, &port, bytefs::Options::default()).await;
-    let (body, _) = mounted.map_err(|e| e.to_string())?;
-    body.unmount().await.map_err(|e| e.to_string())?;
-    Ok(0)
-}
-
-/// Undoes what did not commit and finishes what was interrupted: one journal, whoever
-/// has written it.
-async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let mounted = pmfs::mount(&sim, &port, pmfs::Options::default()).await;
-    let (body, undone) = mounted.map_err(|e| e.to_string())?;
-    body.unmount().await.map_err(|e| e.to_string())?;
-    Ok(undone.transactions)
-}
-
-/// Rolls forward what was forced since the last checkpoint. How many files were.
-async fn roll_forward(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let mounted = lfs::mount_drive(&sim, &port, lfs::MountOptions::default()).await;
-    let (body, recovery) = mounted.map_err(|e| e.to_string())?;
-    body.unmount().await.map_err(|e| e.to_string())?;
-    Ok(recovery.files)
-}
-
-/// The same of Persimmon.
-async fn roll_zones_forward(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let zones = port.zones().ok_or("the drive has no zones")?;
-    let mounted = persimmon::mount(&sim, &zones, persimmon::Options::default()).await;
-    let (body, recovery) = mounted.map_err(|e| e.to_string())?;
-    body.unmount().await.map_err(|e| e.to_string())?;
-    Ok(recovery.files)
-}
-
-/// Undoes what the journals hold and walks the logs.
-async fn recover_logs(sim: Sim, port: BlockDevice) -> Result<u64, String> {
-    let mounted = NovaFs::mount(&sim, port, novafs::MountOptions::default()).await;
-    let body = mounted.map_err(|e| e.to_string())?;
-    body.unmount().await.map_err(|e| e.to_string())?;
-    Ok(0)
 }
 
 impl Checked {

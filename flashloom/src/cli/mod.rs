@@ -19,10 +19,12 @@ mod past;
 mod play;
 mod progress;
 mod record;
+mod recover;
 mod reproduce;
 mod run;
 mod serve;
 mod shipped;
+mod snapshot;
 mod trace;
 mod zonefs;
 mod zones;
@@ -67,6 +69,7 @@ enum Command {
     Mkfs(filesystem::Mkfs),
     Mount(mount::Mount),
     Fsck(filesystem::Fsck),
+    Snapshot(snapshot::Snapshot),
     Inspect(filesystem::Inspect),
     Crash(crash::Crash),
     Reproduce(reproduce::Reproduce),
@@ -107,6 +110,7 @@ impl Command {
             Self::Serve(serve) => serve.run(),
             Self::Mkfs(mkfs) => mkfs.run(),
             Self::Mount(mount) => mount.run(),
+            Self::Snapshot(snapshot) => snapshot.run(),
             Self::Inspect(inspect) => inspect.run(),
         }
     }

@@ -39,6 +39,6 @@ pub use attributes::Attributes;
 pub use chronicle::{Chronicle, Leads, Ticket};
 pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict, explore};
 pub use judge::{Seen, Shown};
-pub use outside::{OutsideError, e2fsck, fsck_f2fs};
+pub use outside::{OutsideError, btrfs_check, e2fsck, fsck_f2fs};
 pub use points::{Cut, Points};
 pub use witness::{Scribe, Settles, Witness};

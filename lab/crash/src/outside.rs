@@ -118,6 +118,31 @@ pub fn fsck_f2fs<'a>(
     Ok((!done || said.lines().any(complains)).then_some(said))
 }
 
+/// Asks `btrfs check` about an image of `bytes`, given as pieces with the offset of each;
+/// the rest is zeros. It walks all that the last commit leads to, reads contents beside
+/// their sums, and changes nothing. None if it has no complaint, else what it says.
+///
+/// # Errors
+/// If it cannot be asked.
+pub fn btrfs_check<'a>(
+    bytes: u64,
+    pieces: impl Iterator<Item = (u64, &'a [u8])>,
+) -> Result<Option<String>, OutsideError> {
+    let program = "btrfs";
+    let file = image(program, bytes, pieces)?;
+    let start = |source| OutsideError::Start {
+        program,
+        package: "btrfs-progs",
+        source,
+    };
+    let how = ["check", "--readonly", "--check-data-csum"];
+    let output = ask(program, &how, file.path()).map_err(start)?;
+    let content = output.status.success();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    Ok((!content || !said.contains("no error found")).then_some(said))
+}
+
 /// Runs a checker, which ordinary users do not have on their path.
 fn ask(program: &str, how: &[&str], image: &Path) -> io::Result<Output> {
     let run = |program: &str| {

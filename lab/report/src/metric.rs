@@ -5,7 +5,7 @@
 //! record's document, so that everything shown can be checked against it.
 
 use crate::human;
-use crate::record::{Front, LogFacts, Run};
+use crate::record::{Extents, Front, LogFacts, Run, TreeFacts};
 
 /// A value as the record holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -252,6 +252,16 @@ fn log(run: &Run, count: fn(&LogFacts) -> u64) -> Value {
     log_of(run).map_or(Value::Absent, |log| N(count(log)))
 }
 
+fn trees(run: &Run, count: fn(&TreeFacts) -> u64) -> Value {
+    let trees = run.file_system.as_ref().and_then(|fs| fs.trees.as_ref());
+    trees.map_or(Value::Absent, |trees| N(count(trees)))
+}
+
+fn extents(run: &Run, count: fn(&Extents) -> u64) -> Value {
+    let extents = run.file_system.as_ref().and_then(|fs| fs.extents.as_ref());
+    extents.map_or(Value::Absent, |extents| N(count(extents)))
+}
+
 /// All metrics under their headings.
 #[rustfmt::skip]
 pub static GROUPS: &[Group] = &[
@@ -344,6 +354,30 @@ pub static GROUPS: &[Group] = &[
             "Checkpoints that it wrote."),
         metric(("/file_system/log/memory_bytes", "tables in memory"), Bytes, Less, Detail, |r| log(r, |l| l.memory_bytes),
             "Its tables in memory at the end."),
+        metric(("/file_system/extents/total", "extents of files"), Count, Less, Compared, |r| extents(r, |e| e.total),
+            "Pieces of the drive that its files lie in at the end, as filefrag counts them."),
+        metric(("/file_system/extents/most", "… of one file"), Count, Less, Detail, |r| extents(r, |e| e.most),
+            "Those of the file that has the most."),
+        metric(("/file_system/trees/written/all", "nodes written"), Count, Less, Compared, |r| trees(r, |t| t.written.all),
+            "Nodes of trees that it wrote, of 16 KiB."),
+        metric(("/file_system/trees/written/logs", "… of logs"), Count, Less, Detail, |r| trees(r, |t| t.written.logs),
+            "Those of what was forced since a commit."),
+        metric(("/file_system/trees/written/files", "… of files"), Count, Less, Detail, |r| trees(r, |t| t.written.files),
+            "Those of files and directories."),
+        metric(("/file_system/trees/written/extents", "… of extents"), Count, Less, Detail, |r| trees(r, |t| t.written.extents),
+            "Those of extents and who refers to them."),
+        metric(("/file_system/trees/written/checksums", "… of checksums"), Count, Less, Detail, |r| trees(r, |t| t.written.checksums),
+            "Those of sums of contents."),
+        metric(("/file_system/trees/copied/all", "nodes copied"), Count, Less, Detail, |r| trees(r, |t| t.copied.all),
+            "Nodes of trees that it copied to change them."),
+        metric(("/file_system/trees/changed/all", "nodes changed in place"), Count, Less, Detail, |r| trees(r, |t| t.changed.all),
+            "Nodes of trees that it changed in their place."),
+        metric(("/file_system/trees/commits", "commits"), Count, Less, Detail, |r| trees(r, |t| t.commits),
+            "Commits of its trees."),
+        metric(("/file_system/trees/logged_forces", "forces by log"), Count, Neither, Detail, |r| trees(r, |t| t.logged_forces),
+            "Forces that a log was enough for."),
+        metric(("/file_system/trees/files_levels", "levels of the tree of files"), Count, Less, Detail, |r| trees(r, |t| t.files_levels),
+            "Levels of the tree of files at the end."),
     ]},
     Group { of: Of::All, title: "NAND", metrics: &[
         metric(("/nand/read_pages", "page reads"), Count, Less, Compared, |r| N(r.nand.read_pages),

@@ -418,6 +418,71 @@ pub struct FileSystem {
     pub used_bytes: u64,
     /// What one that is laid out as a log counts.
     pub log: Option<LogFacts>,
+    /// What one of trees that are copied on write counts.
+    pub trees: Option<TreeFacts>,
+    /// Pieces of the drive that its files lie in, of one that tells.
+    pub extents: Option<Extents>,
+}
+
+/// Pieces of the drive that files lie in at the end: two that follow each other in the file
+/// and on the drive are one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extents {
+    /// Files that have any.
+    pub files: u64,
+    /// All of them.
+    pub total: u64,
+    /// Those of the file that has the most.
+    pub most: u64,
+}
+
+/// Nodes of 16 KiB, by the trees of a file system that they are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// All of them.
+    pub all: u64,
+    /// The tree that leads to the others.
+    pub roots: u64,
+    /// Extents and who refers to them.
+    pub extents: u64,
+    /// Chunks, and where they are on the drive.
+    pub chunks: u64,
+    /// Files and directories.
+    pub files: u64,
+    /// Sums of contents.
+    pub checksums: u64,
+    /// What was forced since the last commit.
+    pub logs: u64,
+}
+
+/// A file system of trees that are copied on write: over the run, but for levels, which are
+/// those at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeFacts {
+    /// Commits.
+    pub commits: u64,
+    /// Forces that made a commit.
+    pub forced_commits: u64,
+    /// Forces that a log was enough for.
+    pub logged_forces: u64,
+    /// Nodes that were copied because they had to change.
+    pub copied: Nodes,
+    /// Nodes that were changed in their place.
+    pub changed: Nodes,
+    /// Nodes that were split.
+    pub split: Nodes,
+    /// Nodes that were written.
+    pub written: Nodes,
+    /// Pages of contents that were written to new places.
+    pub copied_pages: u64,
+    /// Pages of contents that were written in their place.
+    pub replaced_pages: u64,
+    /// Levels of the tree of files.
+    pub files_levels: u64,
+    /// Levels of the tree of extents.
+    pub extents_levels: u64,
+    /// Levels of the tree of sums.
+    pub checksums_levels: u64,
 }
 
 /// A file system that is laid out as a log: over the run, but for what it holds at the end.

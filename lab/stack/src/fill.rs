@@ -6,15 +6,14 @@
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
-    App, Cleaning, Directions, DriveFacts, Fdp, FileSystem, Front, Gc, Grain, Handle, Holder,
-    HostTraffic, LogFacts, MapCache, NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear, ZoneCounts,
+    App, Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostTraffic, MapCache,
+    NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear, ZoneCounts,
 };
 use ssd::{
     ByteStats, Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause, ZoneKind, ZoneState, Zones,
 };
 use std::collections::BTreeMap;
 use units::{NoSpace, Ns, Origin, Refused, SECTOR};
-use vfs::{LogStats, StatFs};
 use workload::Labels;
 
 /// Nanoseconds of a year of 365.25 days.
@@ -139,32 +138,6 @@ fn zones(zones: &Zones) -> ZoneCounts {
         counts.written_bytes += written * SECTOR;
     }
     counts
-}
-
-/// What a file system says of itself at the end; of what it counts, what was done since
-/// it was `before`.
-pub(crate) fn file_system(
-    stat: StatFs,
-    now: Option<LogStats>,
-    before: Option<LogStats>,
-) -> FileSystem {
-    let bytes = |blocks: u64| blocks * u64::from(stat.block_size);
-    let cleaning = |now: vfs::Cleaning, before: vfs::Cleaning| {
-        let vfs::Cleaning { calls, moved_bytes } = now.since(before);
-        Cleaning { calls, moved_bytes }
-    };
-    let log = now.zip(before).map(|(now, before)| LogFacts {
-        memory_bytes: now.memory,
-        foreground: cleaning(now.foreground, before.foreground),
-        background: cleaning(now.background, before.background),
-        metadata: cleaning(now.metadata, before.metadata),
-        checkpoints: now.checkpoints - before.checkpoints,
-    });
-    FileSystem {
-        usable_bytes: bytes(stat.blocks),
-        used_bytes: bytes(stat.blocks - stat.blocks_free.min(stat.blocks)),
-        log,
-    }
 }
 
 /// `part` over `whole`, or 0 where there is no whole.

@@ -57,6 +57,16 @@ impl DriveImage<'_> {
     }
 }
 
+impl cowfs::Image for DriveImage<'_> {
+    fn blocks(&self) -> u64 {
+        self.count()
+    }
+
+    fn read(&self, block: u64, out: &mut cowfs::Block) -> bool {
+        Image::read(self, block, out)
+    }
+}
+
 impl novafs::Image for DriveImage<'_> {
     fn pages(&self) -> u64 {
         self.count()

@@ -19,6 +19,7 @@ mod recovery;
 mod remount;
 mod run;
 mod slots;
+mod told;
 mod tree;
 mod words;
 

@@ -9,6 +9,7 @@ use super::drive::Drive;
 use super::origins::Origins;
 use super::recovery::cut_and_recover;
 use super::remount::remount;
+use super::told::{self, Counted};
 use super::tree::make_tree;
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -29,7 +30,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::rc::Rc;
 use units::Ns;
-use vfs::{Body, CacheStats, Clock, Compute, Errno, Vfs};
+use vfs::{Body, CacheStats, Clock, Compute, Errno, ExtentCounts, Vfs};
 use workload::files::{FileWorkload, Source};
 
 /// Runs `plan` on a drive that holds `media`, on the file system that its stack
@@ -74,7 +75,7 @@ impl Visit for OnHost<'_> {
         let made = make(host, sim.clone(), port.clone());
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
         let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
-        let logged = vfs.body().log_stats();
+        let counted = Counted::of(vfs.body());
         let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
         let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
         drive_to_end(&kernel, &*drive, origin, self.progress)?;
@@ -85,8 +86,7 @@ impl Visit for OnHost<'_> {
         let at = (before, &device, samples, sim.events());
         let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
         outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
-        let told = || fill::file_system(vfs.body().stat(), vfs.body().log_stats(), logged);
-        outcome.file_system = Some(told());
+        outcome.file_system = Some(told::file_system(vfs.body(), counted, None));
         if plan.ending == Ending::PowerCut {
             let (recovery, left) = cut_and_recover(again, plan, &device)?;
             outcome.recovery = Some(recovery);
@@ -97,7 +97,8 @@ impl Visit for OnHost<'_> {
             _ => unmount(&kernel, plan, &vfs).map(|()| None)?,
         };
         outcome.remount = remount;
-        outcome.file_system = Some(told());
+        let extents = count_extents(&kernel, plan, &vfs)?;
+        outcome.file_system = Some(told::file_system(vfs.body(), counted, extents));
         outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
         if let Some(app) = &mut outcome.served.app {
             // As the traffic: with what was dirty after the last call.
@@ -163,6 +164,18 @@ pub(super) fn unmount<B: Body>(
     let vfs = vfs.clone();
     let left = wait(kernel, async move { vfs.unmount().await })?;
     left.map_err(|errno| refused(&plan.stack.to_string(), &errno))
+}
+
+/// Pieces of the drive that files lie in. What leads to them is in memory, or read once
+/// more: a body keeps no count.
+fn count_extents<B: Body>(
+    kernel: &Kernel,
+    plan: &Plan,
+    vfs: &Vfs<B>,
+) -> Result<Option<ExtentCounts>, StackError> {
+    let vfs = vfs.clone();
+    let counted = wait(kernel, async move { vfs.body().count_extents().await })?;
+    counted.map_err(|errno| refused(&plan.stack.to_string(), &errno))
 }
 
 /// Lets time pass until `future` is ready.

@@ -4,6 +4,7 @@
 //! cut, or a drive behind a mount. What differs between file systems is here; nobody
 //! else asks for one by name.
 
+mod btrfs;
 mod bytefs;
 mod ext4;
 mod f2fs;
@@ -13,6 +14,7 @@ mod undo;
 mod zonefs;
 
 pub use self::zonefs::Zonefs;
+pub use btrfs::Btrfs;
 pub use bytefs::ByteFs;
 pub use ext4::Ext4;
 pub use f2fs::F2fs;
@@ -201,6 +203,8 @@ pub fn visit<V: Visit>(
 ) -> Option<V::Out> {
     match host {
         "ext4" => Some(visit.on(Ext4::new(switches, behaviour))),
+        "btrfs" => Some(visit.on(Btrfs::new(switches, behaviour, false))),
+        "btrfs-nocow" => Some(visit.on(Btrfs::new(switches, behaviour, true))),
         "bytefs" => Some(visit.on(ByteFs::new(switches, Variant::Full))),
         "bytefs-log" => Some(visit.on(ByteFs::new(switches, Variant::Log))),
         "bytefs-dual" => Some(visit.on(Undoing::dual(switches))),
@@ -224,6 +228,8 @@ pub fn switches(host: &str) -> &'static [Switch] {
 pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("raw", &[]),
     ("ext4", ext4::SWITCHES),
+    ("btrfs", btrfs::SWITCHES),
+    ("btrfs-nocow", btrfs::SWITCHES),
     ("bytefs", bytefs::SWITCHES),
     ("bytefs-log", bytefs::SWITCHES),
     ("bytefs-dual", undo::SWITCHES),

@@ -1,0 +1,92 @@
+//! `snapshot`: what the Btrfs on a drive holds, kept as it is now.
+
+use super::Answer;
+use super::bench::Bench;
+use super::failure::Failure;
+use super::file;
+use super::output::Shown;
+use clap::Args;
+use engine::Access;
+use host::{BlockDevice, HostConfig};
+use serde::Serialize;
+use sim::Sim;
+use std::path::PathBuf;
+use std::time::SystemTime;
+use vfs::Body;
+
+/// Take a snapshot of the Btrfs on a drive, or drop one
+///
+/// It is a directory in the root directory, with all files as they are now; what is written
+/// afterwards, there or in the files, changes nothing of the other.
+#[derive(Args)]
+pub(crate) struct Snapshot {
+    /// The drive file
+    #[arg(value_name = "DRIVE")]
+    path: PathBuf,
+    /// The name of the snapshot
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Nothing can be changed in it
+    #[arg(long, conflicts_with = "drop")]
+    read_only: bool,
+    /// Drop the snapshot of this name, with all that it alone has
+    #[arg(long)]
+    drop: bool,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `snapshot`.
+#[derive(Serialize)]
+struct Done {
+    file: String,
+    name: String,
+    dropped: bool,
+}
+
+impl Snapshot {
+    pub(crate) fn run(&self) -> Answer {
+        let mut file = file::open(&self.path, Access::Change)?;
+        let bench = Bench::load(&self.path, &file)?;
+        let sim = bench.kernel.sim();
+        let port = BlockDevice::new(&sim, HostConfig::default(), bench.drive.clone())?;
+        let how = (self.drop, self.read_only);
+        let work = change(sim, port, self.name.clone().into_bytes(), how);
+        let rest = "the drive came to rest; its flash has no room to collect garbage in";
+        let changed = bench
+            .finish(work)
+            .ok_or_else(|| Failure::at(&self.path, rest))?;
+        changed.map_err(|e| Failure::at(&self.path, e))?;
+        let saved = file.save(&bench.config, &bench.shutdown());
+        saved.map_err(|e| Failure::at(&self.path, e))?;
+        let done = Done {
+            file: self.path.display().to_string(),
+            name: self.name.clone(),
+            dropped: self.drop,
+        };
+        let text = |done: &Done| match done.dropped {
+            true => format!("{} has no snapshot {} any more\n", done.file, done.name),
+            false => format!("{} has the snapshot {}\n", done.file, done.name),
+        };
+        self.shown
+            .answer("flashloom.snapshot/1", &done, |_| text(&done))
+    }
+}
+
+/// Mounts the file system, makes or drops the snapshot, and unmounts it.
+async fn change(
+    sim: Sim,
+    port: BlockDevice,
+    name: Vec<u8>,
+    (drops, read_only): (bool, bool),
+) -> Result<(), String> {
+    let now = fuse::timestamp(SystemTime::now());
+    let mounted = cowfs::mount(&sim, &port, cowfs::MountOptions::default()).await;
+    let (body, _) = mounted.map_err(|e| e.to_string())?;
+    let done = match drops {
+        true => body.drop_snapshot(&name, now).await,
+        false => body.snapshot(&name, read_only, now).await.map(drop),
+    };
+    done.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())
+}

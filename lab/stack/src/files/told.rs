@@ -1,0 +1,96 @@
+//! What a file system says of itself.
+
+use report::record::{Cleaning, Extents, FileSystem, LogFacts, Nodes, TreeFacts};
+use vfs::{Body, ExtentCounts, LogStats, NodesByTree, TreeStats};
+
+/// What a file system has counted at some moment.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    log: Option<LogStats>,
+    trees: Option<TreeStats>,
+}
+
+impl Counted {
+    /// What it has counted by now.
+    pub(super) fn of<B: Body>(body: &B) -> Self {
+        Self {
+            log: body.log_stats(),
+            trees: body.tree_stats(),
+        }
+    }
+}
+
+/// What a file system says of itself at the end; of what it counts, what was done since it
+/// was `before`.
+pub(super) fn file_system<B: Body>(
+    body: &B,
+    before: Counted,
+    extents: Option<ExtentCounts>,
+) -> FileSystem {
+    let (stat, now) = (body.stat(), Counted::of(body));
+    let bytes = |blocks: u64| blocks * u64::from(stat.block_size);
+    FileSystem {
+        usable_bytes: bytes(stat.blocks),
+        used_bytes: bytes(stat.blocks - stat.blocks_free.min(stat.blocks)),
+        log: now
+            .log
+            .zip(before.log)
+            .map(|(now, before)| log(now, before)),
+        trees: now
+            .trees
+            .zip(before.trees)
+            .map(|(now, before)| trees(now, before)),
+        extents: extents.map(|counts| Extents {
+            files: counts.files,
+            total: counts.extents,
+            most: counts.most,
+        }),
+    }
+}
+
+fn log(now: LogStats, before: LogStats) -> LogFacts {
+    let cleaning = |now: vfs::Cleaning, before: vfs::Cleaning| {
+        let vfs::Cleaning { calls, moved_bytes } = now.since(before);
+        Cleaning { calls, moved_bytes }
+    };
+    LogFacts {
+        memory_bytes: now.memory,
+        foreground: cleaning(now.foreground, before.foreground),
+        background: cleaning(now.background, before.background),
+        metadata: cleaning(now.metadata, before.metadata),
+        checkpoints: now.checkpoints - before.checkpoints,
+    }
+}
+
+fn nodes(now: NodesByTree, before: NodesByTree) -> Nodes {
+    let of = |count: fn(NodesByTree) -> u64| count(now) - count(before);
+    let mut nodes = Nodes {
+        all: 0,
+        roots: of(|n| n.roots),
+        extents: of(|n| n.extents),
+        chunks: of(|n| n.chunks),
+        files: of(|n| n.files),
+        checksums: of(|n| n.checksums),
+        logs: of(|n| n.logs),
+    };
+    nodes.all =
+        nodes.roots + nodes.extents + nodes.chunks + nodes.files + nodes.checksums + nodes.logs;
+    nodes
+}
+
+fn trees(now: TreeStats, before: TreeStats) -> TreeFacts {
+    TreeFacts {
+        commits: now.commits - before.commits,
+        forced_commits: now.forced_commits - before.forced_commits,
+        logged_forces: now.logged_forces - before.logged_forces,
+        copied: nodes(now.copied, before.copied),
+        changed: nodes(now.changed, before.changed),
+        split: nodes(now.split, before.split),
+        written: nodes(now.written, before.written),
+        copied_pages: now.copied_pages - before.copied_pages,
+        replaced_pages: now.replaced_pages - before.replaced_pages,
+        files_levels: now.files_levels,
+        extents_levels: now.extents_levels,
+        checksums_levels: now.checksums_levels,
+    }
+}

@@ -1,0 +1,98 @@
+//! Btrfs as the host of a stack, with copies of contents or without.
+
+use super::{Behaviour, Host, Promises, Switch};
+use crate::files::FILE_SYSTEM;
+use crate::image::{DriveImage, pieces};
+use cowfs::{Btrfs as Copying, CowFs, MkfsOptions, MountOptions, SECTOR};
+use crash::OutsideError;
+use host::DrivePort;
+use sim::Sim;
+use ssd::Drive;
+use vfs::Timestamp;
+
+/// The switches of Btrfs.
+pub(super) const SWITCHES: &[Switch] = &[
+    ("discard", "what becomes free is deallocated on the drive"),
+    ("dup", "two copies of each node of its trees"),
+    ("nosums", "contents have no checksums"),
+];
+
+/// Btrfs with these options.
+#[derive(Clone)]
+pub struct Btrfs {
+    options: MountOptions,
+    dup: bool,
+}
+
+impl Btrfs {
+    /// The file system; `in_place` if contents are overwritten in their place.
+    pub(super) fn new(switches: &[String], behaviour: Behaviour, in_place: bool) -> Self {
+        let has = |name: &str| switches.iter().any(|switch| switch == name);
+        let usual = MountOptions::default();
+        Self {
+            options: MountOptions {
+                discard: has("discard"),
+                in_place,
+                sums: !has("nosums"),
+                origin: FILE_SYSTEM,
+                interval: behaviour.commit_interval.unwrap_or(usual.interval),
+                ..usual
+            },
+            dup: has("dup"),
+        }
+    }
+}
+
+impl Host for Btrfs {
+    type Body<P: DrivePort> = CowFs<Copying<P>>;
+
+    /// A commit is of one instant, and a force is of one file.
+    fn promises(&self) -> Promises {
+        Promises {
+            in_order: true,
+            alone: true,
+            ..Promises::LAZY
+        }
+    }
+
+    async fn format<P: DrivePort>(
+        &self,
+        _: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let options = MkfsOptions {
+            now,
+            dup: self.dup,
+            ..MkfsOptions::new(device.capacity().0 / SECTOR as u64)
+        };
+        let made = cowfs::format(device, &options).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    async fn mount<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        let options = MountOptions {
+            start: now,
+            ..self.options
+        };
+        let mounted = cowfs::mount(sim, device, options).await;
+        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    }
+
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        let findings = cowfs::check(&DriveImage(drive));
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    /// What a cut leaves is sound as of the last commit, whatever was forced since.
+    fn ask_outside(&self, drive: &Drive, _: bool) -> Result<Option<String>, OutsideError> {
+        let pieces = pieces(drive);
+        let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
+        crash::btrfs_check(DriveImage(drive).count() * SECTOR as u64, pieces)
+    }
+}
