@@ -20,6 +20,7 @@ use crate::nodes::TreeKind;
 use crate::persist::{Persist, Reason};
 use crate::pieces::{Found, piece_key};
 use crate::space::{Ranges, Use};
+use host::BlockPort;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
@@ -32,6 +33,10 @@ struct Changes {
     ranges: Ranges,
     /// Whether its inode is another one than the log has.
     inode: bool,
+    /// Whether its pieces, contents that have sums, or its size are.
+    data: bool,
+    /// Whether contents were written in their place.
+    in_place: bool,
     /// Whether attributes are.
     attributes: bool,
     /// Whether the log has it.
@@ -70,11 +75,17 @@ impl Since {
         if range.start < range.end {
             changes.ranges.add(range.start, range.end - range.start);
         }
-        changes.inode = true;
+        (changes.inode, changes.data) = (true, true);
     }
 
-    /// The inode of a file has changed, and nothing else of it.
+    /// Contents without sums were written in their place.
     pub(crate) fn rewrote(&mut self, file: &File) {
+        let changes = self.files.entry(id_of(file)).or_default();
+        (changes.inode, changes.in_place) = (true, true);
+    }
+
+    /// An inode was written down, and nothing else has changed of the file.
+    pub(crate) fn stored(&mut self, file: &File) {
         self.files.entry(id_of(file)).or_default().inode = true;
     }
 
@@ -117,8 +128,9 @@ enum Way {
     /// Nothing: it is durable, or will be with the commit that is on its way, or has no name
     /// to be found by.
     Nothing,
-    /// What the log has of it already is on its way.
-    Wait(u64),
+    /// What the log has of it already is on its way; then a flush, if contents were written
+    /// in their place since.
+    Wait(u64, bool),
     /// The log.
     Log,
     /// A commit.
@@ -134,17 +146,17 @@ impl<S: Persist> Core<S> {
         }
         let alone = self.alone().await;
         let way = self.way_of(file, data_only).await?;
-        let stamp = match way {
+        let (stamp, flush) = match way {
             Way::Nothing => {
                 drop(alone);
                 // A commit may be on its way that has it.
                 let _publishing = self.publishing.acquire(1).await;
                 return self.ensure_sound();
             }
-            Way::Wait(stamp) => stamp,
+            Way::Wait(stamp, flush) => (stamp, flush),
             Way::Log => {
                 let logged = self.log_file(file).await;
-                self.noted(logged)?
+                (self.noted(logged)?, false)
             }
             Way::Commit => {
                 drop(alone);
@@ -152,7 +164,12 @@ impl<S: Persist> Core<S> {
             }
         };
         drop(alone);
-        self.publish_log(stamp).await
+        self.publish_log(stamp).await?;
+        if flush {
+            let flushed = self.persist.port().flush().await;
+            self.noted(flushed.map_err(crate::persist::errno))?;
+        }
+        Ok(())
     }
 
     /// Which way a file is forced. Nobody changes anything meanwhile.
@@ -184,9 +201,11 @@ impl<S: Persist> Core<S> {
             }
             match since.files.get(&id) {
                 None if !is_new => return Ok(Way::Nothing),
-                Some(c) if c.logged && !c.inode && !c.attributes => return Ok(Way::Wait(c.stamp)),
-                Some(c) if data_only && !is_new && c.ranges.total() == 0 && !c.attributes => {
-                    return Ok(Way::Wait(c.stamp));
+                Some(c) if c.logged && !c.inode && !c.attributes => {
+                    return Ok(Way::Wait(c.stamp, false));
+                }
+                Some(c) if data_only && !is_new && !c.data && !c.attributes => {
+                    return Ok(Way::Wait(c.stamp, c.in_place));
                 }
                 _ => {}
             }
@@ -378,6 +397,8 @@ impl<S: Persist> Core<S> {
     //= btrfs-format 1.2
     async fn publish_log(&self, stamp: u64) -> Result<()> {
         let _publishing = self.publishing.acquire(1).await;
+        // Nobody is putting a file into the log: it holds each as a whole.
+        let alone = self.alone().await;
         self.ensure_sound()?;
         let reached = {
             let since = self.since.borrow();
@@ -394,6 +415,7 @@ impl<S: Persist> Core<S> {
         superblock.log_root = Some(root.start.get());
         let first = crate::format::superblock::PLACES[0];
         batch.superblocks = vec![(first, superblock.encode(first))];
+        drop(alone);
         let published = self.persist.publish(batch).await;
         self.noted(published)?;
         let mut since = self.since.borrow_mut();

@@ -163,6 +163,7 @@ impl<S: Persist> Core<S> {
         let stored = self.with(|| self.forest.set(tree, key, &bytes)).await;
         self.noted(stored)?;
         file.update(|attr| attr.sectors = private.nbytes.get().div_ceil(512));
+        self.since.borrow_mut().stored(file);
         self.note_change();
         Ok(())
     }

@@ -155,6 +155,7 @@ impl<S: Persist> Core<S> {
         {
             file.update(|attr| attr.size = range.end);
             file.private.disk_size.set(range.end);
+            self.since.borrow_mut().wrote(file, 0..0);
         }
         self.store_inode(file).await
     }

@@ -1,13 +1,19 @@
 //! Forces that meet a commit on its way.
 
-use crate::bench::{cache, made};
+use crate::bench::{Fs, cache, made, mounted};
 use cowfs::{Batch, Btrfs, MkfsOptions, MountOptions, Persist, mount_with};
 use host::RamDisk;
-use sim::{Kernel, Sim, join};
+use nand::Payload;
+use sim::{Kernel, Seed, Sim, join};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::Ns;
-use vfs::{Access, Clock, Compute, OpenFlags, Process, Result, Source, Vfs};
+use units::{Bytes, Ns};
+use vfs::{
+    Access, Attr, Clock, Compute, FallocateMode, Fd, OpenFlags, PAGE, Process, Result, Source, Vfs,
+};
+
+const BLOCKS: u64 = 12_288;
 
 /// Publishes late, and counts what it has published.
 struct Slow {
@@ -34,7 +40,7 @@ impl Persist for Slow {
 /// Nothing of the file has changed since the commit began, which is on its way.
 #[test]
 fn a_force_waits_for_the_commit_that_has_what_it_forces() {
-    let image = made(&MkfsOptions::new(12_288));
+    let image = made(&MkfsOptions::new(BLOCKS));
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let published = Rc::new(Cell::new(0));
@@ -76,4 +82,106 @@ fn a_force_waits_for_the_commit_that_has_what_it_forces() {
         process.exit().await;
         vfs.unmount().await.unwrap();
     });
+}
+
+/// What any power cut leaves of a file that was changed by `change` after all was durable,
+/// and was forced then: nothing else that was not flushed need be there.
+fn after_cuts<F>(
+    in_place: bool,
+    data_only: bool,
+    change: impl FnOnce(Rc<Process<Fs>>, Fd) -> F + 'static,
+) -> Vec<(Attr, Vec<u8>)>
+where
+    F: Future<Output = ()>,
+{
+    let image = made(&MkfsOptions::new(BLOCKS));
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &image);
+    let kept = disk.clone();
+    let options = MountOptions {
+        in_place,
+        ..MountOptions::default()
+    };
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, disk, options, false).await;
+        let process = Rc::new(Process::new(&vfs, Access::root()));
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+        let file = process.open(b"/a", flags, 0o600).await.unwrap();
+        let (pattern, len) = (7, 5_000);
+        let write = process.pwrite(file, 0, Source::Fill { pattern, len });
+        write.await.unwrap();
+        process.sync().await.unwrap();
+        change(Rc::clone(&process), file).await;
+        let forced = match data_only {
+            true => process.fdatasync(file).await,
+            false => process.fsync(file).await,
+        };
+        forced.unwrap();
+    });
+    let left = (0..8).map(|seed| kept.after_cut(&mut Seed(seed).stream("cut")));
+    left.map(|left| found(left, options)).collect()
+}
+
+/// The file that a mount finds.
+fn found(left: BTreeMap<u64, Payload>, options: MountOptions) -> (Attr, Vec<u8>) {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::holding(&sim, Bytes(BLOCKS * PAGE), left);
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, disk, options, false).await;
+        let process = Process::new(&vfs, Access::root());
+        let file = process.open(b"/a", OpenFlags::READ, 0).await.unwrap();
+        let attr = process.fstat(file).await.unwrap();
+        let bytes = process.read_bytes(file, 0, attr.size as usize).await;
+        (attr, bytes.unwrap())
+    })
+}
+
+#[test]
+fn attributes_are_forced_with_their_file() {
+    for (attr, _) in after_cuts(false, false, |process, _| async move {
+        process.chmod(b"/a", 0o640).await.unwrap();
+    }) {
+        assert_eq!(attr.mode & 0o777, 0o640);
+    }
+}
+
+#[test]
+fn a_size_within_a_page_is_forced_with_the_data() {
+    for (attr, bytes) in after_cuts(false, true, |process, file| async move {
+        process.ftruncate(file, 6_000).await.unwrap();
+    }) {
+        assert_eq!(attr.size, 6_000);
+        assert!(bytes[5_000..].iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn what_is_written_in_its_place_is_forced_with_the_data() {
+    for (_, bytes) in after_cuts(true, true, |process, file| async move {
+        let (pattern, len) = (9, 4_096);
+        let write = process.pwrite(file, 0, Source::Fill { pattern, len });
+        write.await.unwrap();
+    }) {
+        assert_eq!(bytes[..8], 9_u64.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_size_that_reaches_into_what_is_allocated_is_forced() {
+    for (attr, _) in after_cuts(false, false, |process, file| async move {
+        let mode = |keep_size| FallocateMode::Allocate { keep_size };
+        process
+            .fallocate(file, mode(true), 0, 20_000)
+            .await
+            .unwrap();
+        process.sync().await.unwrap();
+        process
+            .fallocate(file, mode(false), 0, 20_000)
+            .await
+            .unwrap();
+    }) {
+        assert_eq!(attr.size, 20_000);
+    }
 }
