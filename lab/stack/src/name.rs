@@ -280,7 +280,6 @@ mod tests {
         assert!(says("block").contains("HOST@DRIVE"));
         assert!(says("raw+@block").contains("HOST@DRIVE"));
         assert!(says("hyfim@ocssd").contains("is not built yet; raw, ext4, "));
-        assert!(says("btrfs@ocssd").contains("the ocssd drive is not built yet"));
         assert!(says("persimmon@block").contains("makes no sense on a block drive"));
         assert!(says("ext4+remap@block").starts_with("ext4+remap@block: expected one of"));
         assert!(says("ext4@zns").contains("makes no sense on a zns drive"));

@@ -282,7 +282,7 @@ fn runs_of_two_workloads_are_compared() {
 #[test]
 fn what_cannot_be_run_is_listed_with_the_reason_of_the_table_of_stacks() {
     let text = "what = \"w\"\nquantity = \"speed\"\nstack = \"bytefs\"\n\
-                workloads = { a = 2, b = 2 }\nversus = [\"ext4\", \"btrfs\"]";
+                workloads = { a = 2, b = 2 }\nversus = [\"ext4\", \"hyfim\"]";
     let runs = [
         ("bytefs", "a", "", 6.0),
         ("bytefs", "b", "", 6.0),
@@ -297,17 +297,17 @@ fn what_cannot_be_run_is_listed_with_the_reason_of_the_table_of_stacks() {
     let reason = claims[0].reason.clone().unwrap();
     assert!(
         reason.contains("measured without some")
-            && reason.contains("btrfs makes no sense on a byte drive")
+            && reason.contains("hyfim makes no sense on a byte drive")
     );
     assert_eq!(claims[0].measured, Some(2.0));
-    let alone = "what = \"w\"\nquantity = \"speed\"\nstack = \"btrfs\"\n\
+    let alone = "what = \"w\"\nquantity = \"speed\"\nstack = \"hyfim\"\n\
                  workloads = [\"a\"]\nversus = { ext4 = 2 }";
     let claim = measured(alone, &[]).remove(0);
     assert_eq!(
         (claim.measured, claim.holds, claim.paper),
         (None, None, Some(2.0))
     );
-    assert!(claim.reason.unwrap().contains("btrfs makes no sense"));
+    assert!(claim.reason.unwrap().contains("hyfim makes no sense"));
 }
 
 #[test]
