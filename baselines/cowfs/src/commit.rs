@@ -151,6 +151,7 @@ impl<S: Persist> Core<S> {
     /// Takes the nodes that are not clean, with the superblock that leads to them.
     fn take_batch(&self, reason: Reason) -> Result<Batch> {
         let mut batch = self.take_nodes(reason, |_| true)?;
+        batch.replaced = self.replaced.take();
         let mut superblock = self.superblock.borrow_mut();
         self.refresh(&mut superblock);
         // Where nodes are changed in their place, there may be nothing new to say.
@@ -172,6 +173,7 @@ impl<S: Persist> Core<S> {
             reason,
             fresh: Vec::new(),
             changed: Vec::new(),
+            replaced: Vec::new(),
             superblocks: Vec::new(),
             origin: self.settings.origin,
         };

@@ -142,6 +142,8 @@ pub(crate) struct Forest {
     pub(crate) transid: Cell<u64>,
     /// Whether nodes that nobody shares are changed in their place.
     pub(crate) in_place: bool,
+    /// So many of them at most in one transaction.
+    pub(crate) most_changed: usize,
     pub(crate) nodes: RefCell<NodeCache>,
     pub(crate) space: RefCell<Space>,
     pub(crate) refs: RefCell<Refs>,
@@ -307,7 +309,8 @@ impl Forest {
         let sharing = self.sharing(tree, &of)?;
         let alone =
             sharing.is_none_or(|(refs, flags)| refs == 1 && flags & extent::FULL_BACKREF == 0);
-        if self.in_place && alone && of.owner() == tree.id && !tree.is_log() {
+        let few = self.nodes.borrow().changed() < self.most_changed;
+        if self.in_place && few && alone && of.owner() == tree.id && !tree.is_log() {
             self.nodes.borrow_mut().change(&of);
             self.count(tree, |stats| &mut stats.changed);
             return Ok(of);

@@ -12,7 +12,7 @@ use crate::format::node::Expected;
 use crate::format::superblock::Superblock;
 use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, kind, node};
 use crate::nodes::{Dirt, Node};
-use crate::persist::{Persist, read_run};
+use crate::persist::{Persist, Ticket, read_run};
 use crate::space::{Ranges, Use};
 use crate::sums::PatternSums;
 use host::{BlockPort, Purpose, Who};
@@ -72,6 +72,8 @@ pub(crate) struct Core<S: Persist> {
     armed: Cell<bool>,
     /// Something could not be written: nothing is written any more.
     pub(crate) failed: Cell<bool>,
+    /// Contents that took the place of others, and whose sums are in the trees.
+    pub(crate) replaced: RefCell<Vec<Ticket>>,
     /// Runs of pages that space is promised for, and those that begin a file.
     pub(crate) runs: Cell<(u64, u64)>,
     /// Limits that allocations have met.
@@ -164,6 +166,7 @@ impl<S: Persist> Core<S> {
             settled: Cell::new(0),
             armed: Cell::new(false),
             failed: Cell::new(false),
+            replaced: RefCell::default(),
             runs: Cell::default(),
             refusals: RefCell::default(),
             sums: PatternSums::new(),

@@ -93,6 +93,7 @@ pub use mkfs::{Blocks, MkfsError, MkfsOptions, format, mkfs};
 pub use mount::{MountError, MountOptions, Recovery, mount, mount_with};
 pub use nodes::TreeKind;
 pub use persist::{
-    Batch, Btrfs, ChangedNode, FreshNode, Overwrite, Persist, Reason, Replacement, publish_copies,
+    Batch, Btrfs, ChangedNode, FreshNode, Overwrite, Persist, Reason, Replacement, Ticket,
+    publish_copies,
     purpose, write_nodes, write_run,
 };

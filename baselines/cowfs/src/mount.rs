@@ -90,6 +90,7 @@ fn forest<S: Persist>(persist: &S, superblock: &Superblock, options: &MountOptio
         }),
         transid: Cell::new(superblock.generation + 1),
         in_place: persist.changes_nodes_in_place(),
+        most_changed: persist.most_changed_nodes(),
         nodes: RefCell::new(NodeCache::new((options.cache.0 / NODE_BYTES) as usize)),
         space: RefCell::new(Space::new(superblock.total_bytes)),
         refs: RefCell::default(),

@@ -193,6 +193,8 @@ pub(crate) struct NodeCache {
     /// Clean nodes in the order in which they may go.
     line: VecDeque<u64>,
     dirty: BTreeSet<u64>,
+    /// How many of these are changed in their place.
+    changed: usize,
     most: usize,
 }
 
@@ -203,6 +205,7 @@ impl NodeCache {
             nodes: BTreeMap::new(),
             line: VecDeque::new(),
             dirty: BTreeSet::new(),
+            changed: 0,
             most: most.max(256),
         }
     }
@@ -243,11 +246,13 @@ impl NodeCache {
         *node.before.borrow_mut() = Some(before);
         node.dirt.set(Dirt::Changed);
         self.dirty.insert(node.bytenr);
+        self.changed += 1;
     }
 
     /// A node is no more.
     pub(crate) fn remove(&mut self, bytenr: u64) {
         if let Some(node) = self.nodes.remove(&bytenr) {
+            self.changed -= usize::from(node.dirt() == Dirt::Changed);
             node.dirt.set(Dirt::Clean);
             self.dirty.remove(&bytenr);
         }
@@ -256,6 +261,11 @@ impl NodeCache {
     /// Nodes that are not clean.
     pub(crate) fn dirty(&self) -> usize {
         self.dirty.len()
+    }
+
+    /// Those of them that are changed in their place.
+    pub(crate) const fn changed(&self) -> usize {
+        self.changed
     }
 
     /// Whether nodes are there that nothing on the medium leads to.
@@ -271,6 +281,7 @@ impl NodeCache {
         let taken: Vec<Rc<Node>> = nodes.filter(|node| wanted(node)).cloned().collect();
         for node in &taken {
             self.dirty.remove(&node.bytenr);
+            self.changed -= usize::from(node.dirt() == Dirt::Changed);
             self.line.push_back(node.bytenr);
         }
         taken

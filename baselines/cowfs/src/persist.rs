@@ -9,10 +9,12 @@
 //!   leads to before; nodes that are changed in their place, and the superblock, are what
 //!   the state is made of. Everything that was written to the port before is durable, too.
 //! - Which overwrites stay where they are is the strategy's to say ([`Persist::overwrite`]).
-//!   [`Persist::replace`] does them. They are read from the port at once; where contents
-//!   have sums, a power cut leaves them there only once the state with their new sums is
-//!   published, and what was there before until then. A copy is written to the port by the
-//!   body alone.
+//!   [`Persist::replace`] does them, or says that there is no room for that now, and then
+//!   they are copied. They are read from the port at once; where contents have sums, a power
+//!   cut leaves them there only once a state has been published that names them by their
+//!   ticket ([`Batch::replaced`]), which has their new sums, and what was there before until
+//!   then. What the body cannot take in it hands back ([`Persist::forget`]). A copy is
+//!   written to the port by the body alone.
 //! - Extents and nodes that somebody else shares are copied whatever the strategy says.
 //!
 //! The body hands over bytes and addresses only. A strategy knows no tree and no file.
@@ -45,6 +47,10 @@ pub struct Replacement {
     /// The new contents, a payload for each sector.
     pub contents: Vec<Payload>,
 }
+
+/// Contents that take the place of others, as a strategy calls them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
 
 /// Why a state is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +95,9 @@ pub struct Batch {
     pub fresh: Vec<FreshNode>,
     /// Nodes that are changed in their place, by address.
     pub changed: Vec<ChangedNode>,
+    /// Contents whose sums are in it, in the order in which they were replaced: of two
+    /// versions of a sector the later one counts.
+    pub replaced: Vec<Ticket>,
     /// The superblock with where it goes, the first of which counts; none if it stays
     /// as it is.
     pub superblocks: Vec<(u64, Box<Block>)>,
@@ -111,6 +120,11 @@ pub trait Persist: 'static {
         false
     }
 
+    /// Nodes that a state changes in their place at most; beyond that they are copied.
+    fn most_changed_nodes(&self) -> usize {
+        usize::MAX
+    }
+
     /// What happens to written pages of an unshared extent that are written again;
     /// `forced` if a program waits for that. Contents with sums are replaced only where
     /// [`Persist::changes_nodes_in_place`], as their sums change with them.
@@ -119,15 +133,21 @@ pub trait Persist: 'static {
         Overwrite::Copy
     }
 
-    /// Replaces contents of sectors that were written.
+    /// Replaces contents of sectors that were written; none if there is no room for that
+    /// now, and nothing was done.
     ///
     /// # Errors
     /// `EIO`, `EROFS`.
-    async fn replace(&self, batch: Vec<Replacement>, who: Who) -> Result<()> {
-        for Replacement { at, contents } in &batch {
-            write_run(self.port(), *at, contents, Placement(0), who).await?;
-        }
-        Ok(())
+    async fn replace(&self, one: &Replacement, who: Who) -> Result<Option<Ticket>> {
+        let Replacement { at, contents } = one;
+        write_run(self.port(), *at, contents, Placement(0), who).await?;
+        Ok(Some(Ticket(0)))
+    }
+
+    /// Contents whose sums will be in no state: what was there before is there again, where
+    /// the strategy still has it.
+    fn forget(&self, ticket: Ticket) {
+        let _ = ticket;
     }
 
     /// Brings the port to the last state that was published.

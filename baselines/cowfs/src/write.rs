@@ -11,7 +11,7 @@ use crate::format::inode::NODATASUM;
 use crate::format::{SECTOR, SECTOR_BYTES};
 use crate::fs::{Core, File};
 use crate::inodes::is_dir;
-use crate::persist::{Overwrite, Persist, Replacement, write_run};
+use crate::persist::{Overwrite, Persist, Replacement, Ticket, write_run};
 use crate::pieces::{Found, piece_key};
 use crate::space::{Ranges, Use};
 use host::{Purpose, Who};
@@ -37,6 +37,8 @@ struct Written {
     sums: Vec<u32>,
     /// Whether the file has it there already, and but its sums may have changed.
     stays: bool,
+    /// What the strategy calls contents that took the place of others.
+    ticket: Option<Ticket>,
 }
 
 /// Pages that follow each other.
@@ -296,9 +298,15 @@ impl<S: Persist> Core<S> {
         let places = self.places(part.bytenr + part.offset, part.bytes)?;
         let at = *places.first().ok_or(Errno::EUCLEAN)?;
         let who = Self::owner_of(file);
+        let mut ticket = None;
         if part.written {
-            let batch = vec![Replacement { at, contents }];
-            self.persist.replace(batch, who).await?;
+            ticket = self
+                .persist
+                .replace(&Replacement { at, contents }, who)
+                .await?;
+            if ticket.is_none() {
+                return self.write_anew(file, run, written).await;
+            }
         } else {
             let placement = self.persist.placement(file.hint.get());
             write_run(self.persist.port(), at, &contents, placement, who).await?;
@@ -312,6 +320,7 @@ impl<S: Persist> Core<S> {
                 ..part
             },
             sums,
+            ticket,
         });
         Ok(())
     }
@@ -357,6 +366,7 @@ impl<S: Persist> Core<S> {
                 },
                 sums,
                 stays: false,
+                ticket: None,
             });
         }
         Ok(())
@@ -380,6 +390,9 @@ impl<S: Persist> Core<S> {
             {
                 space.pin(one.part.bytenr, one.part.len);
             }
+            drop(space);
+            let tickets = written.iter().filter_map(|one| one.ticket);
+            tickets.for_each(|ticket| self.persist.forget(ticket));
             return operation.map(drop);
         };
         for one in written {
@@ -394,6 +407,7 @@ impl<S: Persist> Core<S> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let span = one.at..one.at + one.part.bytes;
         let place = one.part.bytenr + one.part.offset;
+        self.replaced.borrow_mut().extend(one.ticket);
         if !one.stays {
             let new = one.part.generation == 0;
             let part = Part {

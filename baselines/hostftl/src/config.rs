@@ -45,6 +45,8 @@ pub enum Home {
     Dram,
     /// In persistent memory.
     Pm(PmTable),
+    /// In persistent memory that has none yet: it is rebuilt as that in memory, once.
+    Moving(PmTable),
 }
 
 /// Why a mapping cannot be.

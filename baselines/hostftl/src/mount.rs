@@ -45,6 +45,13 @@ impl<P: RawPort> HostFtl<P> {
         let (table, number) = match home {
             Home::Pm(table) => (adopt(&mut lines, &geometry, table, sectors).await?, 1),
             Home::Dram => rebuild(&port, &geometry, &mut lines, sectors, &mut stats).await?,
+            Home::Moving(table) => {
+                // What was hidden is nobody's.
+                let shown = sectors - config.hidden;
+                let (from, number) =
+                    rebuild(&port, &geometry, &mut lines, shown, &mut stats).await?;
+                (move_to(&from, table, shown, sectors).await?, number)
+            }
         };
         let frontiers = [USER, MOVED].map(|_| Frontier {
             line: lines.reopen(),
@@ -160,6 +167,23 @@ async fn adopt(
         }
         lines.own(place, Some(sector));
     }
+    Ok(table)
+}
+
+/// Copies a table to persistent memory.
+async fn move_to(
+    from: &Table,
+    kept: PmTable,
+    shown: u32,
+    sectors: u32,
+) -> Result<Table, FtlError> {
+    let mut table = Table::pm(kept.clone(), sectors)?;
+    kept.clear().await;
+    let there: Vec<u32> = (0..shown).filter(|&s| from.get(s).is_some()).collect();
+    for &sector in &there {
+        table.put(sector, from.get(sector));
+    }
+    kept.settle(there.into_iter()).await;
     Ok(table)
 }
 

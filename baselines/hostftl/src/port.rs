@@ -114,6 +114,24 @@ impl<P: RawPort> Inner<P> {
 }
 
 impl<P: RawPort> HostFtl<P> {
+    /// Reads whole sectors, hidden ones too.
+    ///
+    /// # Errors
+    /// If the flash gives more errors than can be corrected.
+    ///
+    /// # Panics
+    /// Past the hidden sectors.
+    pub async fn read_sectors(
+        &self,
+        first: u32,
+        count: u32,
+        who: Who,
+    ) -> Result<Vec<Payload>, IoError> {
+        let fits = count <= self.inner.sectors && first <= self.inner.sectors - count;
+        assert!(fits, "there are fewer sectors");
+        self.inner.read_sectors(first, count, who).await
+    }
+
     /// Writes whole sectors, hidden ones too. They are durable once a later flush has ended.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ mod pm;
 mod port;
 mod ram;
 mod raw;
+mod swap;
 mod zoned;
 
 pub use byte_device::Posted;
@@ -47,4 +48,5 @@ pub use pm::{Pm, PmConfig, PmError, PmMedia, Region, Regions};
 pub use port::BlockPort;
 pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
 pub use raw::{RawDevice, RawMark, RawPort};
+pub use swap::{PageChange, SwapPort};
 pub use zoned::{DrivePort, ZonedDevice, ZonedPort};

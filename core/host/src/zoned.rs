@@ -6,7 +6,7 @@
 
 use crate::cores::Computing;
 use crate::ledger::Who;
-use crate::{BlockDevice, BytePort, QueuePair};
+use crate::{BlockDevice, BytePort, QueuePair, SwapPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse, Zones};
 use units::{Extent, Lba, Ns, Refusals, SECTOR};
 
@@ -253,7 +253,7 @@ impl ZonedPort for ZonedDevice {
 }
 
 /// A drive with all the ports that it has, for a host that takes one of several.
-pub trait DrivePort: BytePort {
+pub trait DrivePort: BytePort + SwapPort {
     /// Its zones.
     type Zones: ZonedPort;
 

@@ -2,17 +2,22 @@
 //!
 //! Invariants: a drive has one mapping, which all clones share. It is mounted by the first
 //! command, and what that takes is part of that command; so whoever attaches a drive need
-//! not wait.
+//! not wait. Memory that survives power cuts belongs to the host: who keeps the drive keeps
+//! it, too.
 
-use host::{BlockDevice, BlockPort, BytePort, Computing, DrivePort, RawDevice, Who, ZonedDevice};
-use hostftl::{FtlConfig, Home, HostFtl};
-use sim::{Semaphore, Sim};
+use crate::hosts::{Memory, Persistent};
+use host::{
+    BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, Pm, PmMedia, RawDevice,
+    SwapPort, Who, ZonedDevice,
+};
+use hostftl::{FtlConfig, FtlStats, Home, HostFtl};
+use hyfim::{HyFim, HyfimConfig, HyfimStats};
+use nand::Payload;
+use sim::{Rng, Semaphore, Sim};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::OnceCell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
-
-type Ftl = HostFtl<RawDevice>;
 
 /// A drive behind a host, with what maps it.
 #[derive(Clone)]
@@ -21,51 +26,106 @@ pub struct Attached {
     mapped: Option<Rc<Mapped>>,
 }
 
+/// Who maps a drive.
+enum Mapping {
+    /// A mapping whose table is in memory.
+    Plain(HostFtl<RawDevice>),
+    /// One whose table and journals are in memory that survives power cuts.
+    Swapping(HyFim<RawDevice>),
+}
+
+impl Mapping {
+    fn ftl(&self) -> &HostFtl<RawDevice> {
+        match self {
+            Self::Plain(ftl) => ftl,
+            Self::Swapping(hyfim) => hyfim.ftl(),
+        }
+    }
+}
+
+/// Memory that survives power cuts.
+struct Lasting {
+    pm: Pm,
+    /// Whether it was made ready before.
+    ready: bool,
+    config: HyfimConfig,
+}
+
 struct Mapped {
     sim: Sim,
     /// Whoever mounts it.
     turn: Semaphore,
     raw: RawDevice,
-    ftl: OnceCell<Result<Ftl, IoError>>,
+    memory: Option<Lasting>,
+    mapping: OnceCell<Result<Mapping, IoError>>,
 }
 
 impl Mapped {
-    async fn ftl(&self) -> Result<&Ftl, IoError> {
-        if self.ftl.get().is_none() {
+    async fn mapping(&self) -> Result<&Mapping, IoError> {
+        if self.mapping.get().is_none() {
             let _turn = self.turn.acquire(1).await;
-            if self.ftl.get().is_none() {
+            if self.mapping.get().is_none() {
                 let mounted = self.mount().await;
-                let _ = self.ftl.set(mounted);
+                let _ = self.mapping.set(mounted);
             }
         }
-        match self.ftl.get() {
-            Some(Ok(ftl)) => Ok(ftl),
+        match self.mapping.get() {
+            Some(Ok(mapping)) => Ok(mapping),
             Some(Err(error)) => Err(*error),
             None => Err(IoError::ReadOnly),
         }
     }
 
-    async fn mount(&self) -> Result<Ftl, IoError> {
+    async fn mount(&self) -> Result<Mapping, IoError> {
         let drive = self.raw.device().drive().clone();
-        let config = FtlConfig::new(drive.config().capacity);
-        let ftl = HostFtl::mount(&self.sim, self.raw.clone(), config, Home::Dram).await;
-        let ftl = ftl.map_err(|_| IoError::ReadOnly)?;
+        let (raw, capacity) = (self.raw.clone(), drive.config().capacity);
+        let mapping = match &self.memory {
+            None => {
+                let ftl = HostFtl::mount(&self.sim, raw, FtlConfig::new(capacity), Home::Dram);
+                Mapping::Plain(ftl.await.map_err(|_| IoError::ReadOnly)?)
+            }
+            Some(Lasting { pm, ready, config }) => {
+                let mounted = match ready {
+                    true => HyFim::mount(&self.sim, raw, pm, *config)
+                        .await
+                        .map(|(hyfim, _)| hyfim),
+                    false => HyFim::adopt(&self.sim, raw, pm, *config).await,
+                };
+                Mapping::Swapping(mounted.map_err(|_| IoError::ReadOnly)?)
+            }
+        };
         if let Some(chunks) = drive.chunks() {
-            chunks.show(ftl.viewer());
+            chunks.show(mapping.ftl().viewer());
         }
-        Ok(ftl)
+        Ok(mapping)
     }
 }
 
 impl Attached {
-    /// The drive behind `device`, which nobody else maps.
+    /// The drive behind `device`, which nobody else maps; its host has such memory that
+    /// survives power cuts, which holds this.
     #[must_use]
-    pub fn new(sim: &Sim, device: &BlockDevice) -> Self {
+    pub fn new(
+        sim: &Sim,
+        device: &BlockDevice,
+        (wanted, memory): (Option<Persistent>, Memory),
+    ) -> Self {
+        let capacity = device.drive().config().capacity;
+        let lasting = |wanted: Persistent| {
+            let config = wanted.hyfim(capacity);
+            let (media, ready) = match memory {
+                Memory::Blank => (PmMedia::new(config.memory()), false),
+                Memory::Left(media) => (media, true),
+            };
+            let pm = Pm::new(sim, wanted.pm, media, Some(device));
+            Lasting { pm, ready, config }
+        };
         let mapped = RawDevice::new(device).map(|raw| Mapped {
             sim: sim.clone(),
             turn: Semaphore::new(sim, 1),
             raw,
-            ftl: OnceCell::new(),
+            memory: wanted.map(lasting),
+            mapping: OnceCell::new(),
         });
         Self {
             device: device.clone(),
@@ -85,11 +145,54 @@ impl Attached {
         self.mapped.is_some()
     }
 
+    fn mounted(&self) -> Option<&Mapping> {
+        self.mapped.as_ref()?.mapping.get()?.as_ref().ok()
+    }
+
+    fn swapping(&self) -> Option<&HyFim<RawDevice>> {
+        match self.mounted()? {
+            Mapping::Swapping(hyfim) => Some(hyfim),
+            Mapping::Plain(_) => None,
+        }
+    }
+
+    /// What the mapping that its host holds has done.
+    #[must_use]
+    pub fn mapping_stats(&self) -> Option<FtlStats> {
+        self.mounted().map(|mapping| mapping.ftl().stats())
+    }
+
+    /// What was exchanged and journaled, if pages can be swapped.
+    #[must_use]
+    pub fn swap_stats(&self) -> Option<HyfimStats> {
+        self.swapping().map(HyFim::stats)
+    }
+
     /// Whether a mapping that its host holds is being cleaned.
     pub(crate) fn is_cleaning(&self) -> bool {
-        let mapped = self.mapped.as_ref();
-        let ftl = mapped.and_then(|mapped| mapped.ftl.get()?.as_ref().ok());
-        ftl.is_some_and(HostFtl::is_cleaning)
+        self.mounted()
+            .is_some_and(|mapping| mapping.ftl().is_cleaning())
+    }
+
+    fn memory(&self) -> Option<&Lasting> {
+        self.mapped.as_ref()?.memory.as_ref()
+    }
+
+    /// Whether stores to memory that survives power cuts may be lost now.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.memory()
+            .is_some_and(|lasting| lasting.pm.has_unflushed())
+    }
+
+    /// What a power cut leaves in memory that survives it: any part of what was not flushed,
+    /// by `rng`. Memory that was not made ready is blank.
+    pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
+        match self.memory() {
+            Some(lasting) if lasting.ready || self.mounted().is_some() => {
+                Memory::Left(lasting.pm.at_power_cut(rng))
+            }
+            _ => Memory::Blank,
+        }
     }
 
     /// Mounts its mapping, if there is one.
@@ -98,10 +201,26 @@ impl Attached {
     /// If that cannot be.
     pub async fn open(&self) -> Result<(), IoError> {
         if let Some(mapped) = &self.mapped {
-            mapped.ftl().await?;
+            mapped.mapping().await?;
         }
         Ok(())
     }
+}
+
+/// Does `$do` with whatever maps the drive, called `$port`, or with the drive itself.
+macro_rules! by_whom {
+    ($self:ident, $port:ident => $do:expr) => {
+        match &$self.mapped {
+            Some(mapped) => match Box::pin(mapped.mapping()).await? {
+                Mapping::Plain($port) => $do,
+                Mapping::Swapping($port) => $do,
+            },
+            None => {
+                let $port = &$self.device;
+                $do
+            }
+        }
+    };
 }
 
 impl BlockPort for Attached {
@@ -117,10 +236,7 @@ impl BlockPort for Attached {
     }
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => Box::pin(mapped.ftl()).await?.read(extent, sink, who).await,
-            None => self.device.read(extent, sink, who).await,
-        }
+        by_whom!(self, port => port.read(extent, sink, who).await)
     }
 
     async fn write(
@@ -131,30 +247,15 @@ impl BlockPort for Attached {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => {
-                let ftl = Box::pin(mapped.ftl()).await?;
-                ftl.write(extent, content, placement, who, fua).await
-            }
-            None => {
-                let write = self.device.write(extent, content, placement, who, fua);
-                write.await
-            }
-        }
+        by_whom!(self, port => port.write(extent, content, placement, who, fua).await)
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => Box::pin(mapped.ftl()).await?.trim(extent).await,
-            None => self.device.trim(extent).await,
-        }
+        by_whom!(self, port => port.trim(extent).await)
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => Box::pin(mapped.ftl()).await?.flush().await,
-            None => BlockPort::flush(&self.device).await,
-        }
+        by_whom!(self, port => BlockPort::flush(port).await)
     }
 
     fn compute(&self, span: Ns) -> Computing {
@@ -189,6 +290,34 @@ impl BytePort for Attached {
 
     async fn recover(&self) -> Result<(), ByteError> {
         self.device.recover().await
+    }
+}
+
+impl SwapPort for Attached {
+    async fn has_swaps(&self) -> bool {
+        self.open().await.is_ok() && self.swapping().is_some()
+    }
+
+    fn most_changes(&self) -> usize {
+        self.swapping().map_or(0, SwapPort::most_changes)
+    }
+
+    async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
+        match self.swapping() {
+            Some(hyfim) => hyfim.stage(first, all, who).await,
+            None => Ok(None),
+        }
+    }
+
+    fn unstage(&self, number: u64) {
+        if let Some(hyfim) = self.swapping() {
+            hyfim.unstage(number);
+        }
+    }
+
+    async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
+        let hyfim = self.swapping().ok_or(IoError::ReadOnly)?;
+        hyfim.publish(staged, changes).await
     }
 }
 

@@ -219,7 +219,7 @@ fn run_blocks_on(
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let device = attach(plan, media, &kernel)?;
-    let port = Attached::new(&sim, &device);
+    let port = Attached::new(&sim, &device, (None, hosts::Memory::Blank));
     open(&kernel, plan, &port)?;
     let (before, origin) = (Before::now(&device), sim.now());
     let meter = Meter::new(plan.sample.is_some());

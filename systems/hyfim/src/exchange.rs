@@ -1,76 +1,138 @@
-//! Copy-on-write inside the mapping.
+//! Copy-on-write inside the mapping: versions that wait at spare sectors, and their exchange.
 
-use crate::record::{Quadruple, put_quadruples};
+use crate::overlay::Swap;
+use crate::record::{Change, Quadruple, exchange_bytes, put_changes, put_quadruples};
 use crate::{HyFim, HyfimError};
-use host::{BlockPort, RawPort, Who};
+use host::{BlockPort, PageChange, RawPort, Who};
 use nand::Payload;
-use std::collections::BTreeMap;
+use ssd::IoError;
 
 impl<P: RawPort> HyFim<P> {
-    /// Overwrites sectors of 4 KiB, all of them or none; of two versions of one sector the
-    /// later counts. They are durable when this returns.
+    /// Writes new versions of sectors from `first` on at spare ones, and gives the number of
+    /// the batch; none if there are too few of these now, or the journal could not say what
+    /// was staged.
     ///
     /// # Errors
-    /// If there are more of them than spare sectors or room in the journal; then nothing has
-    /// changed. If nothing can be written any more.
+    /// If they reach past the end; if nothing can be written any more.
     //= hyfim 3.2
-    pub async fn exchange(&self, batch: &[(u32, Payload)], who: Who) -> Result<(), HyfimError> {
-        let batch: BTreeMap<u32, &Payload> = batch.iter().map(|(s, p)| (*s, p)).collect();
-        if batch.is_empty() {
-            return Ok(());
-        }
-        let exported = self.exported();
-        if let Some(&past) = batch.keys().find(|&&sector| sector >= exported) {
-            return Err(HyfimError::Change(past));
-        }
-        self.check_exchange(batch.len())?;
-        let spares = self.take_spares(batch.len()).await;
-        let done = self.exchange_with(&batch, &spares, who).await;
-        self.give_spares(spares);
-        done
-    }
-
-    async fn exchange_with(
+    pub(crate) async fn stage_sectors(
         &self,
-        batch: &BTreeMap<u32, &Payload>,
-        spares: &[u32],
+        first: u32,
+        contents: &[Payload],
         who: Who,
-    ) -> Result<(), HyfimError> {
-        let contents = batch.values().map(|payload| (*payload).clone());
-        let contents: Vec<(u32, Payload)> = spares.iter().copied().zip(contents).collect();
-        self.ftl().write_sectors(&contents, who).await?;
-        self.ftl().flush().await?;
-        let named: Vec<u32> = batch.keys().chain(spares).copied().collect();
-        self.ftl().pin(&named).await?;
-        let done = self.exchange_pinned(batch, spares).await;
-        self.ftl().unpin(&named);
-        done
+    ) -> Result<Option<u64>, IoError> {
+        let Some(spares) = self.overlay_mut().take(contents.len()) else {
+            self.tally(|stats| stats.refused += 1);
+            return Ok(None);
+        };
+        let all: Vec<(u32, Payload)> = spares.iter().copied().zip(contents.to_vec()).collect();
+        if let Err(error) = self.ftl().write_sectors(&all, who).await {
+            self.overlay_mut().give(spares);
+            return Err(error);
+        }
+        self.tally(|stats| stats.staged += contents.len() as u64);
+        Ok(Some(self.overlay_mut().stage(first, spares)))
     }
 
-    /// The record, and then what it says. The durable point is that it is checkpointing.
-    async fn exchange_pinned(
+    /// Takes what was staged into use and changes nodes, all of it or none. It is durable
+    /// when this returns.
+    ///
+    /// # Errors
+    /// If the changes do not fit their nodes or the journal; then nothing has changed. If
+    /// nothing can be written any more.
+    //= hyfim 3.2
+    //= hyfim 3.3
+    pub(crate) async fn publish_all(
         &self,
-        batch: &BTreeMap<u32, &Payload>,
-        spares: &[u32],
+        staged: &[u64],
+        changes: &[PageChange],
     ) -> Result<(), HyfimError> {
-        let quadruples = batch.keys().zip(spares).map(|(&sector, &spare)| Quadruple {
+        let records = self.changes_of(changes)?;
+        let body = (!records.is_empty()).then(|| put_changes(&records));
+        let _turn = self.turn().acquire(1).await;
+        if let Some(body) = &body {
+            self.make_room(body.len()).await?;
+        }
+        self.ftl().flush().await?;
+        let swap = self.overlay_mut().swap_of(staged);
+        self.exchanges()
+            .check_size(exchange_bytes(swap.pairs.len()))?;
+        let sectors = swap.pairs.iter().map(|(sector, _)| *sector);
+        let named: Vec<u32> = sectors.chain(swap.spares.iter().copied()).collect();
+        self.ftl().pin(&named).await?;
+        let done = self.publish_pinned(staged, swap, body).await;
+        self.ftl().unpin(&named);
+        if let Some(position) = done? {
+            self.hold(position, changes);
+        }
+        self.tally(|stats| stats.published += 1);
+        Ok(())
+    }
+
+    /// The records, and then what they say. With changes of nodes the durable point is that
+    /// their record is checkpointing, which the record of the sectors follows; without, that
+    /// this one is. Gives where the changes of nodes are.
+    //= hyfim 3.4
+    async fn publish_pinned(
+        &self,
+        staged: &[u64],
+        swap: Swap,
+        changes: Option<Vec<u8>>,
+    ) -> Result<Option<u64>, HyfimError> {
+        let mut partner = None;
+        if let Some(body) = &changes {
+            partner = Some(self.changes().append(body).await?);
+            self.tally(|stats| stats.journaled_bytes += body.len() as u64);
+        }
+        let quadruples: Vec<Quadruple> = self.quadruples(&swap);
+        let mut exchange = None;
+        if !quadruples.is_empty() {
+            let body = put_quadruples(partner, &quadruples);
+            exchange = Some(self.exchanges().append(&body).await?);
+            self.tally(|stats| stats.exchanged += quadruples.len() as u64);
+        }
+        if let Some(position) = partner {
+            self.changes().advance(position).await;
+        }
+        if let Some(position) = exchange {
+            self.exchanges().advance(position).await;
+        }
+        self.swap(staged, swap, &quadruples).await;
+        if let Some(position) = exchange {
+            self.exchanges().advance(position).await;
+        }
+        Ok(partner)
+    }
+
+    /// Sets the entries of the table, and has what was staged read there.
+    async fn swap(&self, staged: &[u64], swap: Swap, quadruples: &[Quadruple]) {
+        let news = quadruples.iter().map(|q| (q.sector, q.new));
+        let gone = swap.spares.iter().map(|&spare| (spare, None));
+        let entries: Vec<(u32, Option<u32>)> = news.chain(gone).collect();
+        // At the instant at which the entries are set: nothing is waited for in between.
+        self.overlay_mut().end(staged);
+        self.ftl().remap(&entries).await;
+        self.overlay_mut().release(swap.spares);
+    }
+
+    fn quadruples(&self, swap: &Swap) -> Vec<Quadruple> {
+        let quadruple = |&(sector, spare): &(u32, u32)| Quadruple {
             sector,
             old: self.ftl().place(sector),
             spare,
             new: self.ftl().place(spare),
-        });
-        let quadruples: Vec<Quadruple> = quadruples.collect();
-        let position = self
-            .exchanges()
-            .append(&put_quadruples(&quadruples))
-            .await?;
-        self.exchanges().advance(position).await;
-        let entries: Vec<(u32, Option<u32>)> = quadruples
-            .iter()
-            .flat_map(|q| [(q.sector, q.new), (q.spare, None)])
-            .collect();
-        self.ftl().remap(&entries).await;
-        self.exchanges().advance(position).await;
-        Ok(())
+        };
+        swap.pairs.iter().map(quadruple).collect()
+    }
+
+    /// Changes as the journal has them.
+    fn changes_of(&self, changes: &[PageChange]) -> Result<Vec<Change>, HyfimError> {
+        let mut all = Vec::with_capacity(changes.len());
+        for change in changes {
+            let sector = u32::try_from(change.first).unwrap_or(u32::MAX);
+            let record = Change::of(sector, change).filter(|record| record.fits(self.exported()));
+            all.push(record.ok_or(HyfimError::Change(sector))?);
+        }
+        Ok(all)
     }
 }

@@ -1,65 +1,95 @@
 //! Journals of small changes of nodes, which are written in their places afterwards.
 
-use crate::record::{Change, put_changes};
+use crate::overlay::Pending;
+use crate::record::Change;
 use crate::{HyFim, HyfimError};
-use host::{BlockPort, RawPort, Who};
+use host::{BlockPort, PageChange, RawPort, Who};
 use nand::{Payload, UNIT};
 use ssd::IoError;
 use std::sync::Arc;
 
+/// A node on its way to flash: its first sector, what it holds, and whom it is booked under.
+type Leaving = (u32, Vec<Payload>, Who);
+
 impl<P: RawPort> HyFim<P> {
-    /// Changes nodes, all of them or none; with each comes all that it holds then. They are
-    /// durable when this returns, and on flash some time later.
-    ///
-    /// # Errors
-    /// If a change does not fit its node, or the journal could never hold the batch; then
-    /// nothing has changed. If nothing can be written any more.
+    /// Nodes whose changes the record at `position` has are read in memory from now on, and
+    /// written in their places some time later.
     //= hyfim 3.3
-    pub async fn journal(
-        &self,
-        batch: &[(Change, Vec<Payload>)],
-        who: Who,
-    ) -> Result<(), HyfimError> {
-        let wrong = batch.iter().find(|(change, contents)| {
-            !change.fits(self.exported()) || contents.len() != change.sectors as usize
-        });
-        if let Some((change, _)) = wrong {
-            return Err(HyfimError::Change(change.sector));
+    pub(crate) fn hold(&self, position: u64, changes: &[PageChange]) {
+        for change in changes {
+            let node = Pending {
+                position,
+                contents: change.contents.clone(),
+                who: change.who,
+            };
+            self.overlay_mut().hold(change.first as u32, node);
         }
-        let changes: Vec<Change> = batch.iter().map(|(change, _)| change.clone()).collect();
-        let body = put_changes(&changes);
-        let _turn = self.turn().acquire(1).await;
-        if self.changes().is_half_full() {
-            self.write_back().await?;
+        self.pending().borrow_mut().push_back(position);
+        if self.changes().is_half_full() && !self.leaving().replace(true) {
+            let all = self.clone();
+            self.sim().spawn_detached(async move {
+                // Whoever publishes next is told what went wrong.
+                let _ = all.write_back().await;
+                all.leaving().set(false);
+            });
         }
-        // Nothing else waits for room: what is done is done before.
-        self.make_room(&body).await?;
-        let position = self.changes().append(&body).await?;
-        self.changes().advance(position).await;
-        for (change, contents) in batch {
-            let sectors = (change.sector..).zip(contents.iter().cloned());
-            let sectors: Vec<(u32, Payload)> = sectors.collect();
-            self.ftl().write_sectors(&sectors, who).await?;
-        }
-        // From now on a flush puts the nodes on flash.
-        self.pending().borrow_mut().push(position);
-        Ok(())
     }
 
-    /// Writes everything out that the mapping has in its buffer; the records of nodes that
-    /// are on flash then are done.
+    /// Writes nodes in their places, and everything else that the mapping has in its buffer.
+    /// Records whose changes are on flash are done then.
     ///
     /// # Errors
     /// If nothing can be written any more.
+    //= hyfim 3.3
     pub(crate) async fn write_back(&self) -> Result<(), IoError> {
-        let pending = self.pending().borrow().clone();
+        let _alone = self.writing().acquire(1).await;
+        let last = self.pending().borrow().back().copied();
+        let nodes: Vec<Leaving> = {
+            let overlay = self.overlay_mut();
+            let leaving = |(first, node): (u32, &Pending)| (first, node.contents.clone(), node.who);
+            overlay.nodes().map(leaving).collect()
+        };
+        for (first, contents, who) in nodes {
+            let sectors: Vec<(u32, Payload)> = (first..).zip(contents).collect();
+            self.ftl().write_sectors(&sectors, who).await?;
+            self.tally(|stats| stats.written_back += 1);
+        }
         self.ftl().flush().await?;
-        for position in pending {
-            let is_pending = self.pending().borrow().first() == Some(&position);
-            if is_pending {
-                self.pending().borrow_mut().remove(0);
-                self.changes().advance(position).await;
-            }
+        let Some(last) = last else {
+            return Ok(());
+        };
+        // In order: what is redone is redone over what all before it have left.
+        loop {
+            let next = self.pending().borrow().front().copied();
+            let Some(position) = next.filter(|&position| position <= last) else {
+                break;
+            };
+            self.pending().borrow_mut().pop_front();
+            self.changes().advance(position).await;
+        }
+        self.overlay_mut().settle(last);
+        Ok(())
+    }
+
+    /// Waits until nothing in the journal is about a node that has any of these sectors,
+    /// which are about to hold something else.
+    pub(crate) async fn leave_nodes(&self, first: u32, end: u32) -> Result<(), IoError> {
+        let has_node = self.overlay_mut().has_node(first, end);
+        if has_node {
+            self.write_back().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the journal has room for a body, by writing back what is before.
+    ///
+    /// # Errors
+    /// If it never could; if nothing can be written any more.
+    pub(crate) async fn make_room(&self, body: usize) -> Result<(), HyfimError> {
+        self.changes().check_size(body)?;
+        if !self.changes().has_room(body) {
+            self.tally(|stats| stats.waits += 1);
+            self.write_back().await?;
         }
         Ok(())
     }

@@ -45,12 +45,15 @@
 mod exchange;
 mod journal;
 mod mount;
+mod overlay;
+mod port;
 mod queue;
 mod record;
+mod strategy;
 
-pub use mount::{HyFim, HyfimConfig, Recovered};
+pub use mount::{HyFim, HyfimConfig, HyfimStats, Recovered};
 pub use queue::RecordState;
-pub use record::Change;
+pub use strategy::Intra;
 
 use host::PmError;
 use hostftl::FtlError;
@@ -67,14 +70,6 @@ pub enum HyfimError {
         /// Bytes that the batch needs.
         needs: u64,
         /// Bytes that there are.
-        has: u64,
-    },
-    /// A batch has more sectors than there are spare ones.
-    #[error("the batch has {needs} sectors, and there are {has} spare ones")]
-    Spares {
-        /// Sectors of the batch.
-        needs: u64,
-        /// Spare sectors.
         has: u64,
     },
     /// A change reaches past its node, or the node past the end.

@@ -1,16 +1,17 @@
-//! Making, mounting and recovering; and HyFiM as a block port.
+//! Making, mounting and recovering.
 
 use crate::HyfimError;
-use crate::queue::{Found, Queue};
-use crate::record::{put_quadruples, take_changes, take_quadruples};
-use host::{BlockPort, Computing, Pm, RawPort, Region, Regions, Who};
+use crate::overlay::Overlay;
+use crate::queue::{Found, Queue, RecordState};
+use crate::record::{exchange_bytes, take_changes, take_quadruples};
+use host::{BlockPort, Pm, RawPort, Region, Regions};
 use hostftl::{FtlConfig, Home, HostFtl, PmTable, entry_bytes};
 use nand::UNIT;
-use sim::{Semaphore, Signal, Sim};
-use ssd::{Content, IoError, Sink};
-use std::cell::{Ref, RefCell};
+use sim::{Semaphore, Sim};
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
-use units::{Bytes, Extent, MIB, Ns, Placement};
+use units::{Bytes, MIB};
 
 /// Kinds of the regions of persistent memory.
 const TABLE: u64 = 1;
@@ -32,18 +33,31 @@ pub struct HyfimConfig {
 }
 
 impl HyfimConfig {
-    /// HyFiM that gives `capacity`, with 1,024 spare sectors, which is a choice of ours, and
-    /// journals of 64 MiB.
+    /// HyFiM that gives `capacity`, with a spare sector for every 64, 1,024 at least and
+    /// 65,536 at most, and journals of 64 MiB: choices of ours.
     #[must_use]
     pub const fn new(capacity: Bytes) -> Self {
         let ftl = FtlConfig::new(capacity);
+        let wanted = capacity.0 / UNIT as u64 / 64;
+        let hidden = if wanted < 1_024 {
+            1_024
+        } else if wanted > 65_536 {
+            65_536
+        } else {
+            wanted as u32
+        };
         Self {
-            ftl: FtlConfig {
-                hidden: 1_024,
-                ..ftl
-            },
+            ftl: FtlConfig { hidden, ..ftl },
             journal: Bytes(64 * MIB),
         }
+    }
+
+    /// Persistent memory that it takes.
+    #[must_use]
+    pub fn memory(&self) -> Bytes {
+        let table = entry_bytes(self.sectors().unwrap_or(u32::MAX));
+        let pages = |bytes: u64| bytes.next_multiple_of(UNIT as u64);
+        Bytes(UNIT as u64 + pages(table) + 2 * pages(self.journal.0))
     }
 
     fn sectors(&self) -> Option<u32> {
@@ -63,18 +77,39 @@ pub struct Recovered {
     pub released: u64,
 }
 
+/// What was done since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HyfimStats {
+    /// Publications.
+    pub published: u64,
+    /// Sectors that were staged.
+    pub staged: u64,
+    /// Sectors that were exchanged.
+    pub exchanged: u64,
+    /// Times that there were too few spare sectors.
+    pub refused: u64,
+    /// Bytes of changes of nodes in the journal.
+    pub journaled_bytes: u64,
+    /// Nodes that were written in their places.
+    pub written_back: u64,
+    /// Times that a publication waited for room in the journal of nodes.
+    pub waits: u64,
+}
+
 struct Inner<P> {
     sim: Sim,
     ftl: HostFtl<P>,
     exchanges: Queue,
     changes: Queue,
-    /// Spare sectors that nobody has.
-    spares: RefCell<Vec<u32>>,
-    returned: Signal,
-    /// Who changes nodes.
+    overlay: RefCell<Overlay>,
+    /// Who publishes.
     turn: Semaphore,
+    /// Who writes nodes back.
+    writing: Semaphore,
+    leaving: Cell<bool>,
     /// Records of nodes that need not be on flash, oldest first.
-    pending: RefCell<Vec<u64>>,
+    pending: RefCell<VecDeque<u64>>,
+    stats: Cell<HyfimStats>,
     config: HyfimConfig,
 }
 
@@ -112,6 +147,54 @@ impl<P: RawPort> HyFim<P> {
         Ok(())
     }
 
+    /// Mounts a drive whose mapping was elsewhere so far, if it had any, with memory that is
+    /// made ready.
+    ///
+    /// # Errors
+    /// If there is too little memory, or the drive refuses something.
+    pub async fn adopt(
+        sim: &Sim,
+        port: P,
+        pm: &Pm,
+        config: HyfimConfig,
+    ) -> Result<Self, HyfimError> {
+        Self::format(pm, &config).await?;
+        let regions = Regions::open(pm).await?;
+        let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
+        let (exchanges, _) = Queue::open(sim, pm, regions.get(EXCHANGES)?, OF_SECTORS).await?;
+        let (changes, _) = Queue::open(sim, pm, regions.get(CHANGES)?, OF_NODES).await?;
+        let ftl = HostFtl::mount(sim, port, config.ftl, Home::Moving(table)).await?;
+        Self::of(sim, ftl, (exchanges, changes), config)
+    }
+
+    /// It, of its parts.
+    fn of(
+        sim: &Sim,
+        ftl: HostFtl<P>,
+        (exchanges, changes): (Queue, Queue),
+        config: HyfimConfig,
+    ) -> Result<Self, HyfimError> {
+        changes.check_size(UNIT + 128)?;
+        exchanges.check_size(exchange_bytes(config.ftl.hidden as usize))?;
+        let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
+        let inner = Inner {
+            sim: sim.clone(),
+            ftl,
+            exchanges,
+            changes,
+            overlay: RefCell::new(Overlay::new(exported..exported + config.ftl.hidden)),
+            turn: Semaphore::new(sim, 1),
+            writing: Semaphore::new(sim, 1),
+            leaving: Cell::default(),
+            stats: Cell::default(),
+            pending: RefCell::default(),
+            config,
+        };
+        Ok(Self {
+            inner: Rc::new(inner),
+        })
+    }
+
     /// Recovers and mounts what a drive and persistent memory hold.
     ///
     /// # Errors
@@ -127,27 +210,15 @@ impl<P: RawPort> HyFim<P> {
         let regions = Regions::open(pm).await?;
         let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
         let region = |kind| -> Result<Region, HyfimError> { Ok(regions.get(kind)?) };
-        let (exchanges, found) = Queue::open(sim, pm, region(EXCHANGES)?, OF_SECTORS).await?;
+        let (exchanges, swaps) = Queue::open(sim, pm, region(EXCHANGES)?, OF_SECTORS).await?;
+        let (changes, found) = Queue::open(sim, pm, region(CHANGES)?, OF_NODES).await?;
+        let redone = found.iter().filter(|record| record.state.is_redone());
+        let partners: BTreeSet<u64> = redone.map(|record| record.position).collect();
         let mut recovered = Recovered::default();
-        repair(&table, &config, &found, &mut recovered).await?;
+        repair(&table, &config, (&swaps, &partners), &mut recovered).await?;
         exchanges.clear().await;
         let ftl = HostFtl::mount(sim, port, config.ftl, Home::Pm(table)).await?;
-        let (changes, found) = Queue::open(sim, pm, region(CHANGES)?, OF_NODES).await?;
-        let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
-        let inner = Inner {
-            sim: sim.clone(),
-            ftl,
-            exchanges,
-            changes,
-            spares: RefCell::new((exported..exported + config.ftl.hidden).rev().collect()),
-            returned: Signal::default(),
-            turn: Semaphore::new(sim, 1),
-            pending: RefCell::default(),
-            config,
-        };
-        let hyfim = Self {
-            inner: Rc::new(inner),
-        };
+        let hyfim = Self::of(sim, ftl, (exchanges, changes), config)?;
         hyfim.redo_all(&found, &mut recovered).await?;
         Ok((hyfim, recovered))
     }
@@ -178,7 +249,43 @@ impl<P: RawPort> HyFim<P> {
     /// Spare sectors that nobody has.
     #[must_use]
     pub fn spares(&self) -> usize {
-        self.inner.spares.borrow().len()
+        self.inner.overlay.borrow().free().len()
+    }
+
+    /// What was done since the mount.
+    #[must_use]
+    pub fn stats(&self) -> HyfimStats {
+        self.inner.stats.get()
+    }
+
+    pub(crate) fn tally(&self, count: impl FnOnce(&mut HyfimStats)) {
+        let mut stats = self.inner.stats.get();
+        count(&mut stats);
+        self.inner.stats.set(stats);
+    }
+
+    pub(crate) fn sim(&self) -> &Sim {
+        &self.inner.sim
+    }
+
+    pub(crate) fn overlay_mut(&self) -> RefMut<'_, Overlay> {
+        self.inner.overlay.borrow_mut()
+    }
+
+    pub(crate) fn writing(&self) -> &Semaphore {
+        &self.inner.writing
+    }
+
+    /// Whether nodes are being written back because the journal is half full.
+    pub(crate) fn leaving(&self) -> &Cell<bool> {
+        &self.inner.leaving
+    }
+
+    /// Nodes of 16 KiB whose changes the journal can hold in one record, besides a
+    /// superblock, whatever they are.
+    pub(crate) fn most_nodes(&self) -> usize {
+        let room = self.inner.changes.most().saturating_sub(UNIT + 128);
+        room / (4 * UNIT + 128)
     }
 
     pub(crate) fn exchanges(&self) -> &Queue {
@@ -193,7 +300,7 @@ impl<P: RawPort> HyFim<P> {
         &self.inner.turn
     }
 
-    pub(crate) fn pending(&self) -> &RefCell<Vec<u64>> {
+    pub(crate) fn pending(&self) -> &RefCell<VecDeque<u64>> {
         &self.inner.pending
     }
 
@@ -202,64 +309,24 @@ impl<P: RawPort> HyFim<P> {
         (self.inner.config.ftl.capacity.0 / UNIT as u64) as u32
     }
 
-    /// Refuses batches that could never be exchanged.
-    pub(crate) fn check_exchange(&self, sectors: usize) -> Result<(), HyfimError> {
-        let has = u64::from(self.inner.config.ftl.hidden);
-        if sectors as u64 > has {
-            let needs = sectors as u64;
-            return Err(HyfimError::Spares { needs, has });
-        }
-        self.inner
-            .exchanges
-            .check_size(put_quadruples(&[]).len() + 16 * sectors)
-    }
-
-    /// Takes spare sectors, once there are as many.
-    pub(crate) async fn take_spares(&self, count: usize) -> Vec<u32> {
-        loop {
-            {
-                let mut spares = self.inner.spares.borrow_mut();
-                if spares.len() >= count {
-                    let kept = spares.len() - count;
-                    return spares.split_off(kept);
-                }
-            }
-            self.inner.returned.wait(&self.inner.sim).await;
-        }
-    }
-
-    pub(crate) fn give_spares(&self, spares: Vec<u32>) {
-        self.inner.spares.borrow_mut().extend(spares);
-        self.inner.returned.notify(&self.inner.sim);
-    }
-
-    /// Waits until the journal of nodes has room for a body, by writing back what is before.
-    pub(crate) async fn make_room(&self, body: &[u8]) -> Result<(), HyfimError> {
-        self.inner.changes.check_size(body.len())?;
-        if !self.inner.changes.has_room(body.len()) {
-            self.write_back().await?;
-        }
-        Ok(())
-    }
-
     /// Panics if an invariant does not hold. To be called when nothing is under way.
     pub fn check(&self) {
         self.inner.ftl.check();
         self.inner.exchanges.check();
         self.inner.changes.check();
-        let spares: Ref<'_, Vec<u32>> = self.inner.spares.borrow();
-        for &spare in spares.iter() {
+        for &spare in self.inner.overlay.borrow().free() {
             assert_eq!(self.inner.ftl.place(spare), None, "spare sector {spare}");
         }
     }
 }
 
 /// Does again what records of exchanges say, and takes spare sectors back: before the mapping
-/// is mounted, which finds a table without any block twice.
+/// is mounted, which finds a table without any block twice. A record that is a part of changes
+/// that are done again is done with them.
 async fn repair(
     table: &PmTable,
     config: &HyfimConfig,
-    found: &[Found],
+    (found, partners): (&[Found], &BTreeSet<u64>),
     told: &mut Recovered,
 ) -> Result<(), HyfimError> {
     let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
@@ -269,12 +336,17 @@ async fn repair(
     }
     let mut named = Vec::new();
     for record in found {
-        if !record.state.is_redone() {
+        if record.state < RecordState::Committed || record.state == RecordState::Checkpointed {
             told.released += 1;
             continue;
         }
-        let quadruples = take_quadruples(&record.body);
-        let quadruples = quadruples.ok_or(HyfimError::Damaged(OF_SECTORS))?;
+        let body = take_quadruples(&record.body);
+        let (partner, quadruples) = body.ok_or(HyfimError::Damaged(OF_SECTORS))?;
+        let follows = partner.is_some_and(|partner| partners.contains(&partner));
+        if !record.state.is_redone() && !follows {
+            told.released += 1;
+            continue;
+        }
         let fits = quadruples
             .iter()
             .all(|q| q.sector < exported && (exported..all).contains(&q.spare));
@@ -295,42 +367,4 @@ async fn repair(
     }
     table.settle(named.into_iter()).await;
     Ok(())
-}
-
-impl<P: RawPort> BlockPort for HyFim<P> {
-    fn capacity(&self) -> Bytes {
-        self.inner.ftl.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        1
-    }
-
-    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        self.inner.ftl.read(extent, sink, who).await
-    }
-
-    async fn write(
-        &self,
-        extent: Extent,
-        content: Content<'_>,
-        placement: Placement,
-        who: Who,
-        fua: bool,
-    ) -> Result<(), IoError> {
-        let write = self.inner.ftl.write(extent, content, placement, who, fua);
-        write.await
-    }
-
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        self.inner.ftl.trim(extent).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.write_back().await
-    }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.inner.ftl.compute(span)
-    }
 }

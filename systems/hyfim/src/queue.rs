@@ -179,6 +179,11 @@ impl Queue {
         self.used() + slots(body) <= self.slots()
     }
 
+    /// Bytes of the largest body that the queue could hold.
+    pub(crate) fn most(&self) -> usize {
+        (self.slots().saturating_sub(1) * SLOT) as usize
+    }
+
     /// Refuses a body that the queue could not hold if it were empty.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //!
 //! | exchange | |
 //! | --- | --- |
+//! | partner | u64: the position plus one of the record of changes that it is a part of, or 0 |
 //! | count | u32 |
 //! | each | u32: sector, its old block, the spare sector, the new block; blocks plus one, 0 for none |
 //!
@@ -9,6 +10,9 @@
 //! | --- | --- |
 //! | count | u32 |
 //! | each | first sector u32, sectors u32, where its generation is u32 (2³²−1 for nowhere), generation u64, parts u32; for each part: first byte u32, bytes u32, and those |
+
+use host::PageChange;
+use nand::UNIT;
 
 /// Four addresses: a sector and where it was, and a spare sector and where it is.
 //= hyfim 3.2
@@ -23,24 +27,30 @@ pub(crate) struct Quadruple {
 /// Bytes of a node that change.
 //= hyfim 3.3
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     /// The first sector of the node.
-    pub sector: u32,
+    pub(crate) sector: u32,
     /// How many it has.
-    pub sectors: u32,
+    pub(crate) sectors: u32,
     /// Where the node has its generation, eight bytes, and what it is. A node of another one
     /// is another node that has come to the same place, and recovery leaves it alone. None
     /// for what has no generation, and is never anything else.
-    pub generation: Option<(u32, u64)>,
+    pub(crate) generation: Option<(u32, u64)>,
     /// What the node has from which byte on.
-    pub parts: Vec<(u32, Vec<u8>)>,
+    pub(crate) parts: Vec<(u32, Vec<u8>)>,
 }
 
 /// No place for a generation.
 const NOWHERE: u32 = u32::MAX;
 
-pub(crate) fn put_quadruples(all: &[Quadruple]) -> Vec<u8> {
-    let mut body = (all.len() as u32).to_le_bytes().to_vec();
+/// Bytes of an exchange of so many sectors.
+pub(crate) const fn exchange_bytes(sectors: usize) -> usize {
+    12 + 16 * sectors
+}
+
+pub(crate) fn put_quadruples(partner: Option<u64>, all: &[Quadruple]) -> Vec<u8> {
+    let mut body = partner.map_or(0, |at| at + 1).to_le_bytes().to_vec();
+    body.extend((all.len() as u32).to_le_bytes());
     for one in all {
         let block = |block: Option<u32>| block.map_or(0, |block| block + 1);
         for word in [one.sector, block(one.old), one.spare, block(one.new)] {
@@ -89,9 +99,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The quadruples of a body; none if it makes no sense.
-pub(crate) fn take_quadruples(body: &[u8]) -> Option<Vec<Quadruple>> {
+/// The partner and the quadruples of a body; none if it makes no sense.
+pub(crate) fn take_quadruples(body: &[u8]) -> Option<(Option<u64>, Vec<Quadruple>)> {
     let mut reader = Reader(body);
+    let partner = reader.u64()?.checked_sub(1);
     let count = reader.u32()? as usize;
     let mut all = Vec::new();
     for _ in 0..count {
@@ -102,7 +113,7 @@ pub(crate) fn take_quadruples(body: &[u8]) -> Option<Vec<Quadruple>> {
             new: reader.u32()?.checked_sub(1),
         });
     }
-    reader.0.is_empty().then_some(all)
+    reader.0.is_empty().then_some((partner, all))
 }
 
 /// The changes of a body; none if it makes no sense.
@@ -130,9 +141,33 @@ pub(crate) fn take_changes(body: &[u8]) -> Option<Vec<Change>> {
 }
 
 impl Change {
+    /// The change of these pages, the first of which is `sector`; none if it has parts that
+    /// the pages do not.
+    pub(crate) fn of(sector: u32, change: &PageChange) -> Option<Self> {
+        let sectors = u32::try_from(change.contents.len()).ok()?;
+        let parts = change.parts.iter().map(|part| {
+            let mut bytes = vec![0; part.len()];
+            let mut at = part.start;
+            while at < part.end {
+                let end = part.end.min((at / UNIT + 1) * UNIT);
+                let out = &mut bytes[at - part.start..end - part.start];
+                let payload = change.contents.get(at / UNIT)?;
+                payload.copy_to(at % UNIT, out).then_some(())?;
+                at = end;
+            }
+            Some((u32::try_from(part.start).ok()?, bytes))
+        });
+        Some(Self {
+            sector,
+            sectors,
+            generation: change.stamp,
+            parts: parts.collect::<Option<_>>()?,
+        })
+    }
+
     /// Whether it lies within its node, and the node below `sectors`.
     pub(crate) fn fits(&self, sectors: u32) -> bool {
-        let bytes = u64::from(self.sectors) * nand::UNIT as u64;
+        let bytes = u64::from(self.sectors) * UNIT as u64;
         let within = |first: u32, count: usize| u64::from(first) + count as u64 <= bytes;
         let end = self.sector.checked_add(self.sectors);
         end.is_some_and(|end| end <= sectors)
@@ -176,8 +211,8 @@ mod tests {
                 parts: vec![],
             },
         ];
-        let (a, b) = (put_quadruples(&quadruples), put_changes(&changes));
-        assert_eq!(take_quadruples(&a), Some(quadruples));
+        let (a, b) = (put_quadruples(Some(6), &quadruples), put_changes(&changes));
+        assert_eq!(take_quadruples(&a), Some((Some(6), quadruples)));
         assert_eq!(take_changes(&b), Some(changes));
         for end in 0..a.len() {
             assert_eq!(take_quadruples(&a[..end]), None);

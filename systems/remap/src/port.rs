@@ -11,7 +11,7 @@ use crate::layout::SECTORS;
 use crate::metrics::Metrics;
 use crate::space::Space;
 use crate::tables::{Look, Tables};
-use host::{BlockPort, BytePort, Computing, DrivePort, Purpose, Who};
+use host::{BlockPort, BytePort, Computing, DrivePort, Purpose, SwapPort, Who};
 use nand::Payload;
 use sim::{Semaphore, Signal, Sim};
 use ssd::{ByteError, Content, IoError, Sink};
@@ -327,6 +327,9 @@ impl<P: DrivePort> BytePort for Remap<P> {
         Err(ByteError::NoBytes)
     }
 }
+
+/// Nor does it swap pages.
+impl<P: DrivePort> SwapPort for Remap<P> {}
 
 /// Nor has it zones.
 impl<P: DrivePort> DrivePort for Remap<P> {

@@ -5,7 +5,7 @@
 use crate::bench::{cache, judge, made};
 use cowfs::{
     Batch, CowFs, FreshNode, MkfsOptions, MountOptions, Overwrite, Persist, Reason, Replacement,
-    mount_with, write_nodes, write_run,
+    Ticket, mount_with, write_nodes, write_run,
 };
 use host::{BlockPort, RamDisk, Who};
 use nand::Payload;
@@ -28,16 +28,16 @@ type Writes = Vec<(u64, Vec<u8>)>;
 struct Journal {
     /// What is done again.
     redo: Rc<RefCell<Writes>>,
-    /// What was there before contents were replaced, whose sums are not published yet.
-    undo: Rc<RefCell<Writes>>,
+    /// What was there before contents were replaced, whose sums are not published yet, by
+    /// ticket.
+    undo: Rc<RefCell<BTreeMap<u64, Writes>>>,
 }
 
 impl Journal {
     fn left(&self) -> Self {
-        let copy = |writes: &RefCell<Writes>| Rc::new(RefCell::new(writes.borrow().clone()));
         Self {
-            redo: copy(&self.redo),
-            undo: copy(&self.undo),
+            redo: Rc::new(RefCell::new(self.redo.borrow().clone())),
+            undo: Rc::new(RefCell::new(self.undo.borrow().clone())),
         }
     }
 }
@@ -50,12 +50,16 @@ struct Asked {
     changed_bytes: u64,
     fresh: u64,
     replaced: u64,
+    /// Times that there was no room to replace anything.
+    refused: u64,
 }
 
 struct Exchange {
     disk: RamDisk,
     journal: Journal,
     asked: Rc<Cell<Asked>>,
+    /// The next ticket.
+    next: Cell<u64>,
 }
 
 fn bytes_of(node: &FreshNode, range: &Range<usize>) -> Vec<u8> {
@@ -79,10 +83,9 @@ impl Exchange {
         old[0].to_bytes()
     }
 
-    /// Does these writes, as often as need be, and then forgets them.
-    async fn play(&self, writes: &RefCell<Writes>) -> Result<()> {
-        let all = writes.borrow().clone();
-        for (at, bytes) in &all {
+    /// Does these writes, as often as need be.
+    async fn play(&self, all: &Writes) -> Result<()> {
+        for (at, bytes) in all {
             let end = at + bytes.len() as u64;
             for page in at / 4096..end.div_ceil(4096) {
                 let mut new = self.read(page).await;
@@ -94,7 +97,14 @@ impl Exchange {
             }
         }
         self.disk.flush().await.unwrap();
-        writes.borrow_mut().drain(..all.len());
+        Ok(())
+    }
+
+    /// Does again what was published, and then forgets it.
+    async fn redo(&self) -> Result<()> {
+        let all = self.journal.redo.borrow().clone();
+        self.play(&all).await?;
+        self.journal.redo.borrow_mut().drain(..all.len());
         Ok(())
     }
 }
@@ -117,22 +127,31 @@ impl Persist for Exchange {
         }
     }
 
-    async fn replace(&self, batch: Vec<Replacement>, who: Who) -> Result<()> {
-        for one in &batch {
-            self.count(|asked| asked.replaced += one.contents.len() as u64);
-            for turn in 0..one.contents.len() as u64 {
-                let old = self.read(one.at / 4096 + turn).await;
-                let mut undo = self.journal.undo.borrow_mut();
-                undo.insert(0, (one.at + turn * 4096, old.to_vec()));
-            }
-            write_run(&self.disk, one.at, &one.contents, Placement(0), who).await?;
+    async fn replace(&self, one: &Replacement, who: Who) -> Result<Option<Ticket>> {
+        if self.journal.undo.borrow().len() >= 3 {
+            self.count(|asked| asked.refused += 1);
+            return Ok(None);
         }
-        Ok(())
+        let ticket = self.next.get();
+        self.next.set(ticket + 1);
+        let mut old = Vec::new();
+        for turn in 0..one.contents.len() as u64 {
+            let page = self.read(one.at / 4096 + turn).await;
+            old.push((one.at + turn * 4096, page.to_vec()));
+        }
+        self.journal.undo.borrow_mut().insert(ticket, old);
+        self.count(|asked| asked.replaced += one.contents.len() as u64);
+        write_run(&self.disk, one.at, &one.contents, Placement(0), who).await?;
+        Ok(Some(Ticket(ticket)))
     }
 
     async fn recover(&self) -> Result<()> {
-        self.play(&self.journal.redo).await?;
-        self.play(&self.journal.undo).await
+        self.redo().await?;
+        let all = self.journal.undo.take();
+        for old in all.values().rev() {
+            self.play(old).await?;
+        }
+        Ok(())
     }
 
     async fn publish(&self, batch: Batch) -> Result<()> {
@@ -160,8 +179,10 @@ impl Persist for Exchange {
         });
         // From here on it is durable, with the contents whose sums are in it.
         self.journal.redo.borrow_mut().extend(writes);
-        self.journal.undo.borrow_mut().clear();
-        self.play(&self.journal.redo).await
+        for ticket in &batch.replaced {
+            self.journal.undo.borrow_mut().remove(&ticket.0);
+        }
+        self.redo().await
     }
 }
 
@@ -172,6 +193,7 @@ async fn mounted(sim: &Sim, disk: &RamDisk, journal: &Journal) -> Vfs<Fs> {
         disk: disk.clone(),
         journal: journal.clone(),
         asked: Rc::default(),
+        next: Cell::new(1),
     };
     let options = MountOptions {
         interval: Ns::us(900),

@@ -4,13 +4,14 @@
 //! was forced is durable and leaves it in the drive's buffer, as drives that
 //! answer flushes for speed do; a judge of power cuts must find that out. By bytes it
 //! answers verifications without waiting for what was posted, and commits when the next
-//! store comes.
+//! store comes. What is to be published it publishes with the next state.
 
 use super::zones::ZonePort;
 use crate::attached::Attached;
-use host::{BlockPort, BytePort, Computing, DrivePort, Who, ZonedDevice};
+use host::{BlockPort, BytePort, Computing, DrivePort, PageChange, SwapPort, Who, ZonedDevice};
+use nand::Payload;
 use ssd::{ByteError, Content, IoError, Sink};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 
@@ -21,7 +22,12 @@ pub(super) struct Port {
     lies: bool,
     /// The transaction whose commit was answered and not done; 0 for none.
     owed: Rc<Cell<u32>>,
+    /// The state that was to be published and was not.
+    unpublished: Rc<RefCell<Option<State>>>,
 }
+
+/// What is published: what was staged, and changes.
+type State = (Vec<u64>, Vec<PageChange>);
 
 impl Port {
     pub(super) fn new(device: Attached, lies: bool) -> Self {
@@ -29,6 +35,7 @@ impl Port {
             device,
             lies,
             owed: Rc::default(),
+            unpublished: Rc::default(),
         }
     }
 
@@ -117,6 +124,34 @@ impl BytePort for Port {
 
     async fn recover(&self) -> Result<(), ByteError> {
         self.device.recover().await
+    }
+}
+
+impl SwapPort for Port {
+    async fn has_swaps(&self) -> bool {
+        self.device.has_swaps().await
+    }
+
+    fn most_changes(&self) -> usize {
+        self.device.most_changes()
+    }
+
+    async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
+        self.device.stage(first, all, who).await
+    }
+
+    fn unstage(&self, number: u64) {
+        self.device.unstage(number);
+    }
+
+    async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
+        if !self.lies {
+            return self.device.publish(staged, changes).await;
+        }
+        let now = (staged.to_vec(), changes.to_vec());
+        let before = self.unpublished.borrow_mut().replace(now);
+        let (staged, changes) = before.unwrap_or_default();
+        self.device.publish(&staged, &changes).await
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Cuts, cache};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, make_tree};
-use crate::hosts::Host;
+use crate::hosts::{Host, Memory};
 use crate::plan::Plan;
 use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
 use host::{BlockDevice, Posted};
@@ -36,7 +36,7 @@ pub(super) struct Files<H> {
     lies: bool,
     workload: FileWorkload,
     /// The drive with the tree that the workload needs.
-    media: DriveMedia,
+    media: Rest,
     /// What is on it.
     past: Chronicle,
     failure: RefCell<Option<StackError>>,
@@ -50,11 +50,12 @@ pub(super) struct Live {
     done: Rc<Cell<bool>>,
 }
 
-/// What a cut leaves: the drive, and which of the lines that were on their way to it
-/// arrived.
+/// What a cut leaves: the drive, which of the lines that were on their way to it arrived,
+/// and memory that survives.
 #[derive(Clone)]
 pub(super) struct Left {
     media: DriveMedia,
+    memory: Memory,
     arrived: Vec<Posted>,
 }
 
@@ -64,17 +65,22 @@ impl Left {
         let mut rng = Seed(sim.events()).stream("arriving");
         Self {
             arrived: device.arriving(&mut rng),
+            memory: port.memory_at_power_cut(&mut rng),
             media: device.drive().at_power_cut(),
         }
     }
 }
+
+/// A drive at rest, and memory that survives power cuts.
+#[derive(Clone)]
+struct Rest(DriveMedia, Memory);
 
 /// A recovery.
 pub(super) struct Recovery {
     sim: Sim,
     left: Left,
     /// The drive, once the firmware has recovered, and what it held then.
-    device: Rc<RefCell<Option<(Attached, DriveMedia)>>>,
+    device: Rc<RefCell<Option<(Attached, Rest)>>>,
     shown: Rc<RefCell<Option<Result<Shown, String>>>>,
 }
 
@@ -121,24 +127,25 @@ impl<H: Host> Files<H> {
         self.failure.borrow_mut().get_or_insert(failure);
     }
 
-    fn ready(&self, kernel: &Kernel, media: DriveMedia) -> Drive {
+    fn ready(&self, kernel: &Kernel, media: &DriveMedia) -> Drive {
         let seed = Seed(self.plan.seed);
-        let drive = Drive::ready(&kernel.sim(), &self.plan.drive, media, seed);
+        let drive = Drive::ready(&kernel.sim(), &self.plan.drive, media.clone(), seed);
         drive.expect("the configuration was built before")
     }
 
-    fn attach(&self, sim: &Sim, drive: &Drive, lies: bool) -> Port {
+    fn attach(&self, sim: &Sim, drive: &Drive, memory: Memory, lies: bool) -> Port {
         let device = BlockDevice::new(sim, self.plan.host, drive.clone());
         let device = device.expect("the host was built before");
-        Port::new(Attached::new(sim, &device), lies)
+        let memory = (self.host.memory(), memory);
+        Port::new(Attached::new(sim, &device, memory), lies)
     }
 
     /// Uses what has recovered again, and looks at what that leaves.
-    fn use_again(&self, recovered: DriveMedia, verdict: &mut Verdict) {
+    fn use_again(&self, recovered: Rest, verdict: &mut Verdict) {
         let kernel = Kernel::new();
-        let drive = self.ready(&kernel, recovered);
+        let drive = self.ready(&kernel, &recovered.0);
         let (host, sim, cache) = (self.host.clone(), kernel.sim(), self.cache);
-        let device = self.attach(&sim, &drive, false);
+        let device = self.attach(&sim, &drive, recovered.1, false);
         let wrong = kernel.block_on(async move {
             let body = match host.mount(&sim, &device, now()).await {
                 Ok(body) => body,
@@ -158,10 +165,11 @@ impl<H: Host> Files<H> {
     }
 
     /// Lets the outside checker look, at the image before recovery and after.
-    fn ask_outside(&self, recovered: &Drive, before: DriveMedia, verdict: &mut Verdict) {
+    fn ask_outside(&self, recovered: &Drive, before: Rest, verdict: &mut Verdict) {
         let kernel = Kernel::new();
-        let before = self.ready(&kernel, before);
-        let port = self.attach(&kernel.sim(), &before, false);
+        let memory = before.1;
+        let before = self.ready(&kernel, &before.0);
+        let port = self.attach(&kernel.sim(), &before, memory, false);
         // A mapping that the host holds shows what the cut left once it is mounted.
         let opened = kernel.block_on(async move { port.device.open().await });
         if let Err(error) = opened {
@@ -197,6 +205,7 @@ fn met(port: &Attached) -> Vec<&'static str> {
         ("a store that waits for a full log", log.stores_wait),
         ("a commit that waits for a full log", log.commits_wait),
         ("a recovery of the log under way", log.is_unrecovered),
+        ("stores to persistent memory", port.has_unflushed()),
         (
             "a line of the host's mapping being cleaned",
             port.is_cleaning(),
@@ -225,11 +234,12 @@ fn prepare<H: Host>(
     workload: &FileWorkload,
     media: DriveMedia,
     cache: CacheConfig,
-) -> Result<(DriveMedia, Shown), StackError> {
+) -> Result<(Rest, Shown), StackError> {
     let kernel = Kernel::new();
     let device = crate::run::attach(plan, media, &kernel)?;
     let drive = device.drive().clone();
-    let device = Port::new(Attached::new(&kernel.sim(), &device), false);
+    let port = Attached::new(&kernel.sim(), &device, (host.memory(), Memory::Blank));
+    let device = Port::new(port.clone(), false);
     let source = workload.open(Seed(plan.seed))?;
     let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
     kernel.block_on(async move {
@@ -245,7 +255,9 @@ fn prepare<H: Host>(
         let shown = shown.map_err(|errno| at(errno.to_string()))?;
         let left = vfs.unmount().await;
         left.map_err(|errno| at(errno.to_string()))?;
-        Ok((drive.shutdown().await, shown))
+        let media = drive.shutdown().await;
+        let memory = port.memory_at_power_cut(&mut Seed(0).stream("rest"));
+        Ok((Rest(media, memory), shown))
     })
 }
 
@@ -302,8 +314,9 @@ impl<H: Host> Subject for Files<H> {
     type Recovering = Recovery;
 
     fn start(&self, kernel: &Kernel) -> Live {
-        let drive = self.ready(kernel, self.media.clone());
-        let port = self.attach(&kernel.sim(), &drive, self.lies);
+        let Rest(media, memory) = &self.media;
+        let drive = self.ready(kernel, media);
+        let port = self.attach(&kernel.sim(), &drive, memory.clone(), self.lies);
         let live = Live {
             sim: kernel.sim(),
             device: port.device.clone(),
@@ -354,10 +367,10 @@ impl<H: Host> Subject for Files<H> {
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &config, left.media, seed).await;
             let drive = drive.expect("the configuration was built before");
-            let before = drive.at_power_cut();
+            let before = Rest(drive.at_power_cut(), left.memory.clone());
             let device = BlockDevice::after_cut(&sim, host_config, drive, left.arrived);
             let device = device.expect("the host was built before");
-            let device = Attached::new(&sim, &device);
+            let device = Attached::new(&sim, &device, (host.memory(), left.memory));
             *powered.borrow_mut() = Some((device.clone(), before));
             let outcome = recover(host, sim, Port::new(device, false)).await;
             *shown.borrow_mut() = Some(outcome);
@@ -385,7 +398,9 @@ impl<H: Host> Subject for Files<H> {
             if self.host.has_outside() {
                 self.ask_outside(drive, before, &mut verdict);
             }
-            self.use_again(drive.at_power_cut(), &mut verdict);
+            let mut rng = Seed(cut.event).stream("memory");
+            let memory = device.memory_at_power_cut(&mut rng);
+            self.use_again(Rest(drive.at_power_cut(), memory), &mut verdict);
         }
         verdict
     }

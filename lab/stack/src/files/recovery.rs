@@ -16,17 +16,19 @@ use ssd::{Drive, DriveMedia};
 use units::Ns;
 use vfs::Clock;
 
-/// Cuts the power of `device`, and recovers what that leaves as `host`; also gives
+/// Cuts the power of what `port` is, and recovers what that leaves as `host`; also gives
 /// what the drive holds then.
 //= bytefs 5.5
 pub(super) fn cut_and_recover<H: Host>(
     host: H,
     plan: &Plan,
-    device: &BlockDevice,
+    port: &Attached,
 ) -> Result<(Recovery, DriveMedia), StackError> {
     let seed = Seed(plan.seed);
+    let device = port.device();
     let arrived = device.arriving(&mut seed.stream("arriving"));
     let media = device.drive().at_power_cut();
+    let memory = port.memory_at_power_cut(&mut seed.stream("memory"));
     let kernel = Kernel::new();
     let (sim, config, host_config) = (kernel.sim(), plan.drive.clone(), plan.host);
     let stack = plan.stack.to_string();
@@ -37,7 +39,7 @@ pub(super) fn cut_and_recover<H: Host>(
         let powered = sim.now();
         let device = BlockDevice::after_cut(&sim, host_config, drive, arrived)?;
         let now = Clock::default().at(Ns::ZERO);
-        let port = Attached::new(&sim, &device);
+        let port = Attached::new(&sim, &device, (host.memory(), memory));
         let body = host.mount(&sim, &port, now).await;
         let body = body.map_err(|e| at(&e))?;
         let (mounted, ledger) = (sim.now(), device.drive().ledger());

@@ -14,7 +14,7 @@ use super::tree::make_tree;
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::fill;
-use crate::hosts::{self, Host, Visit};
+use crate::hosts::{self, Host, Memory, Visit};
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan, Progress};
 use crate::run::{
@@ -71,7 +71,7 @@ impl Visit for OnHost<'_> {
         let sim = kernel.sim();
         let device = attach(plan, self.media, &kernel)?;
         let again = host.clone();
-        let port = Attached::new(&sim, &device);
+        let port = Attached::new(&sim, &device, (host.memory(), Memory::Blank));
         let made = make(host, sim.clone(), port.clone());
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
         let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
@@ -88,7 +88,7 @@ impl Visit for OnHost<'_> {
         outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
         outcome.file_system = Some(told::file_system(vfs.body(), counted, None));
         if plan.ending == Ending::PowerCut {
-            let (recovery, left) = cut_and_recover(again, plan, &device)?;
+            let (recovery, left) = cut_and_recover(again, plan, &port)?;
             outcome.recovery = Some(recovery);
             return Ok((fill::record(&outcome), left));
         }

@@ -41,6 +41,14 @@ impl Btrfs {
             dup: has("dup"),
         }
     }
+
+    /// How it is mounted when it is `now`.
+    pub(super) const fn mount_options(&self, now: Timestamp) -> MountOptions {
+        MountOptions {
+            start: now,
+            ..self.options
+        }
+    }
 }
 
 impl Host for Btrfs {
@@ -76,11 +84,7 @@ impl Host for Btrfs {
         device: &P,
         now: Timestamp,
     ) -> Result<Self::Body<P>, String> {
-        let options = MountOptions {
-            start: now,
-            ..self.options
-        };
-        let mounted = cowfs::mount(sim, device, options).await;
+        let mounted = cowfs::mount(sim, device, self.mount_options(now)).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 

@@ -8,6 +8,7 @@ mod btrfs;
 mod bytefs;
 mod ext4;
 mod f2fs;
+mod hyfim;
 mod nova;
 mod persimmon;
 mod undo;
@@ -18,6 +19,7 @@ pub use btrfs::Btrfs;
 pub use bytefs::ByteFs;
 pub use ext4::Ext4;
 pub use f2fs::F2fs;
+pub use hyfim::{Hyfim, Memory, Persistent};
 pub use nova::Nova;
 pub use persimmon::Persimmon;
 pub use undo::Undoing;
@@ -77,6 +79,11 @@ pub trait Host: Clone + Send + 'static {
     /// Whether it is made for a drive whose DRAM is a log with transactions.
     fn wants_log(&self) -> bool {
         false
+    }
+
+    /// Memory that survives power cuts, if it wants its machine to have any.
+    fn memory(&self) -> Option<Persistent> {
+        None
     }
 
     /// Gives a drive the form that it is made for, on the same flash.
@@ -209,6 +216,7 @@ pub fn visit<V: Visit>(
         "bytefs-log" => Some(visit.on(ByteFs::new(switches, Variant::Log))),
         "bytefs-dual" => Some(visit.on(Undoing::dual(switches))),
         "f2fs" => Some(visit.on(F2fs::new(switches, behaviour))),
+        "hyfim" => Some(visit.on(Hyfim::new(switches, behaviour))),
         "nova" => Some(visit.on(Nova)),
         "persimmon" => Some(visit.on(Persimmon::new(switches, behaviour))),
         "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
@@ -234,6 +242,7 @@ pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("bytefs-log", bytefs::SWITCHES),
     ("bytefs-dual", undo::SWITCHES),
     ("f2fs", f2fs::SWITCHES),
+    ("hyfim", hyfim::SWITCHES),
     ("nova", &[]),
     ("persimmon", persimmon::SWITCHES),
     ("pmfs", undo::SWITCHES),

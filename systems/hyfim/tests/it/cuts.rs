@@ -22,13 +22,15 @@ fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, all: &All) -> O
         let (system, _) = running.mount().await.expect("what a cut left");
         for (index, known) in (0..3).zip(&all) {
             let rng = seed.child(index).stream("exchange");
-            let work = exchange(system.clone(), known.clone(), rng, index as u32, 60);
+            let on = (running.sim.clone(), system.clone());
+            let work = exchange(on, known.clone(), rng, index as u32, 60);
             running.sim.spawn_detached(work);
         }
         let rng = seed.child(3).stream("change");
+        let on = (running.sim.clone(), system);
         running
             .sim
-            .spawn_detached(change(system, all[3].clone(), rng, 150));
+            .spawn_detached(change(on, all[3].clone(), rng, 150));
     });
     let mut rng = Seed(event).stream("memory");
     match kernel.run_to_cut(event, || rig.cut(&mut rng)) {
@@ -59,19 +61,21 @@ fn judge(config: &DriveConfig, left: Left, all: &All, what: &str) -> Left {
 
 /// Compares what one worker knows; the batch under way is there as a whole or not at all.
 async fn compare(system: &System, known: &mut Known, what: &str) {
-    let batch = std::mem::take(&mut known.under_way);
-    if let Some(&(sector, value)) = batch.first()
-        && word(&read(system, sector, 1).await) == value
-    {
-        known.sectors.extend(batch);
+    let sectors = std::mem::take(&mut known.under_way);
+    let nodes = std::mem::take(&mut known.nodes_under_way);
+    let mut there = true;
+    for &(sector, value) in &sectors {
+        there &= word(&read(system, sector, 1).await) == value;
+        known.sectors.entry(sector).or_insert(0);
     }
-    let batch = std::mem::take(&mut known.nodes_under_way);
-    let mut there = !batch.is_empty();
-    for (sector, bytes) in &batch {
+    for (sector, bytes) in &nodes {
         there &= read(system, *sector, NODE).await == *bytes;
+        let blank = || vec![0; NODE as usize * 4096];
+        known.nodes.entry(*sector).or_insert_with(blank);
     }
     if there {
-        known.nodes.extend(batch);
+        known.sectors.extend(sectors);
+        known.nodes.extend(nodes);
     }
     for (&sector, &value) in &known.sectors {
         let held = word(&read(system, sector, 1).await);
@@ -167,13 +171,9 @@ fn what_was_exchanged_is_cleaned_like_anything_else() {
         assert_eq!(recovered, hyfim::Recovered::default());
         let workers = (0..3).zip(&shown).map(|(index, known)| {
             let rng = Seed(5).child(index).stream("exchange");
-            running.sim.spawn(exchange(
-                system.clone(),
-                known.clone(),
-                rng,
-                index as u32,
-                500,
-            ))
+            let on = (running.sim.clone(), system.clone());
+            let work = exchange(on, known.clone(), rng, index as u32, 500);
+            running.sim.spawn(work)
         });
         for worker in workers.collect::<Vec<_>>() {
             worker.await;

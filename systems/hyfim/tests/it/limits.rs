@@ -1,96 +1,132 @@
 //! Full journals, too few spare sectors, too little memory, and bytes that nobody has written.
 
 use crate::support::{
-    Known, Left, NODE, Rig, change, exchange, hyfim_config, payloads, read, tiny,
+    Known, Left, NODE, Rig, System, change, exchange, hyfim_config, payloads, read, tiny,
 };
-use host::{Pm, PmConfig, PmError, PmMedia, RawDevice, Who};
-use hyfim::{Change, HyFim, HyfimError};
+use host::{BlockPort, PageChange, Pm, PmConfig, PmError, PmMedia, RawDevice, SwapPort, Who};
+use hyfim::{HyFim, HyfimError};
 use nand::Payload;
 use sim::{Kernel, Seed};
+use ssd::{Content, IoError};
 use std::cell::RefCell;
 use std::rc::Rc;
-use units::{Bytes, KIB, Ns};
+use units::{Bytes, Extent, KIB, Ns, Placement};
+
+/// A change of a node that holds ones.
+fn change_of(first: u64, part: std::ops::Range<usize>) -> PageChange {
+    PageChange {
+        first,
+        contents: payloads(&vec![1; 4096 * NODE as usize]),
+        stamp: None,
+        parts: vec![part],
+        who: Who::default(),
+    }
+}
 
 #[test]
-fn batches_that_could_never_fit_are_refused_and_change_nothing() {
+fn what_could_never_fit_is_refused_and_changes_nothing() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));
     kernel.block_on(async move {
         let (system, _) = rig.mount().await.expect("a new drive");
         let who = Who::default();
-        let batch: Vec<_> = (0..17).map(|sector| (sector, Payload::Fill(1))).collect();
-        let refused = system.exchange(&batch, who).await.unwrap_err();
-        assert_eq!(refused, HyfimError::Spares { needs: 17, has: 16 });
-        let past = system.exchange(&[(600, Payload::Fill(1))], who).await;
-        assert_eq!(past, Err(HyfimError::Change(600)));
-        system
-            .exchange(&batch[..16], who)
-            .await
-            .expect("as many as there are");
-        let node = payloads(&vec![1; 4096 * NODE as usize]);
-        let change = |sector, first, len| Change {
-            sector,
-            sectors: NODE,
-            generation: None,
-            parts: vec![(first, vec![1; len])],
-        };
-        let large = system
-            .journal(&[(change(320, 0, 5_000), node.clone())], who)
-            .await;
-        let said = large.unwrap_err().to_string();
-        assert!(said.contains("of nodes") && said.contains("4032"), "{said}");
+        let many = vec![Payload::Fill(1); 17];
+        assert_eq!(system.stage(0, &many, who).await, Ok(None));
+        assert_eq!(system.stats().refused, 1);
+        let past = system.stage(600, &many[..1], who).await;
+        assert!(matches!(past, Err(IoError::OutOfRange { .. })), "{past:?}");
+        let past = system.stage(u64::MAX, &many[..1], who).await;
+        assert!(matches!(past, Err(IoError::OutOfRange { .. })), "{past:?}");
+        let staged = system.stage(0, &many[..16], who).await.expect("in range");
+        let staged = staged.expect("as many as there are");
+        assert_eq!(system.stage(20, &many[..1], who).await, Ok(None));
+        // What is published with a change that cannot be is as it was.
         for wrong in [
-            change(320, 16_380, 5),
-            change(598, 0, 1),
-            change(u32::MAX, 0, 1),
+            change_of(320, 0..20_000),
+            change_of(320, 16_380..16_385),
+            change_of(598, 0..1),
+            change_of(u64::MAX, 0..1),
         ] {
-            let sector = wrong.sector;
-            let refused = system.journal(&[(wrong, node.clone())], who).await;
-            assert_eq!(refused, Err(HyfimError::Change(sector)));
+            let refused = system.publish(&[staged], &[wrong]).await;
+            assert_eq!(refused, Err(IoError::ReadOnly));
         }
-        assert!(read(&system, 320, NODE).await.iter().all(|&byte| byte == 0));
+        let large: Vec<PageChange> = (0..3).map(|n| change_of(320 + 4 * n, 0..16_000)).collect();
+        assert!(system.publish(&[staged], &large).await.is_err());
+        assert!(
+            read(&system, 320, 3 * NODE)
+                .await
+                .iter()
+                .all(|&byte| byte == 0)
+        );
+        system.unstage(staged);
+        assert!(read(&system, 0, 16).await.iter().all(|&byte| byte == 0));
+        system.publish(&[], &[]).await.expect("there is room");
+        assert_eq!(system.spares(), 16);
         system.check();
     });
 }
 
 #[test]
-fn a_full_journal_and_a_lack_of_spares_are_waited_for() {
+fn a_full_journal_is_waited_for() {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));
     kernel.block_on(async move {
         let (system, _) = rig.mount().await.expect("a new drive");
-        // Sixteen spare sectors, and ten batches of up to sixteen at once.
-        let workers = (0..10_u32).map(|worker| {
-            let system = system.clone();
-            rig.sim.spawn(async move {
-                for turn in 1..9_u64 {
-                    let first = worker * 16;
-                    let count = 1 + (worker + turn as u32 * 5) % 16;
-                    let all = first..first + count;
-                    let batch: Vec<_> = all.map(|s| (s, Payload::Fill(turn))).collect();
-                    system
-                        .exchange(&batch, Who::default())
-                        .await
-                        .expect("there is room");
-                }
-            })
-        });
-        for worker in workers.collect::<Vec<_>>() {
-            worker.await;
-        }
-        assert_eq!(system.spares(), 16);
-        // A journal of 4 KiB takes some thirty of these.
         let known = Rc::new(RefCell::new(Known::default()));
-        change(system.clone(), known.clone(), Seed(3).stream("change"), 400).await;
+        let on = (rig.sim.clone(), system.clone());
+        change(on, known.clone(), Seed(3).stream("change"), 900).await;
         let nodes = known.borrow().nodes.clone();
         for (sector, bytes) in nodes {
             assert!(read(&system, sector, NODE).await == bytes);
         }
+        let stats = system.stats();
+        assert!(stats.waits + stats.written_back > 20, "{stats:?}");
         assert!(rig.sim.now() > Ns::ZERO);
         system.check();
     });
+}
+
+/// A place that a node had, and that holds something else now, is not made the node again.
+#[test]
+fn what_comes_to_the_place_of_a_node_stays() {
+    let config = tiny();
+    let left = {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, Left::new(&config));
+        let on = rig.clone();
+        kernel.block_on(async move {
+            let (system, _) = on.mount().await.expect("a new drive");
+            let change = PageChange {
+                stamp: Some((80, 0)),
+                ..change_of(320, 500..501)
+            };
+            system.publish(&[], &[change]).await.expect("there is room");
+            // The same bytes where nodes have their generation, as a program may write them.
+            let mut bytes = vec![1; 4096 * NODE as usize];
+            bytes[80..88].fill(0);
+            bytes[500] = 9;
+            overwrite(&system, 320, &bytes).await;
+            assert_eq!(read(&system, 320, 1).await[500], 9);
+        });
+        rig.cut(&mut Seed(1).stream("none"))
+    };
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left);
+    kernel.block_on(async move {
+        let (system, _) = rig.mount().await.expect("what was left");
+        assert_eq!(read(&system, 320, 1).await[500], 9);
+    });
+}
+
+/// Writes a node as any other data, durably.
+async fn overwrite(system: &System, sector: u64, bytes: &[u8]) {
+    let contents = payloads(bytes);
+    let content = Content::Sectors(&contents);
+    let extent = Extent::new(sector * 8, NODE * 8);
+    let write = system.write(extent, content, Placement(0), Who::default(), true);
+    write.await.expect("there is room");
 }
 
 #[test]
@@ -126,24 +162,15 @@ fn a_node_of_another_generation_is_left_alone() {
             let mut node = vec![0; 4096 * NODE as usize];
             node[80] = 7;
             node[500] = 9;
-            let all = (320..).zip(payloads(&node));
-            let all: Vec<_> = all.collect();
-            system
-                .exchange(&all, Who::default())
-                .await
-                .expect("there is room");
+            overwrite(&system, 320, &node).await;
             for (generation, value) in [(7, 1), (6, 2)] {
-                let change = Change {
-                    sector: 320,
-                    sectors: NODE,
-                    generation: Some((80, generation)),
-                    parts: vec![(500, vec![value])],
+                node[500] = value;
+                let change = PageChange {
+                    contents: payloads(&node),
+                    stamp: Some((80, generation)),
+                    ..change_of(320, 500..501)
                 };
-                let batch = [(change, payloads(&node))];
-                system
-                    .journal(&batch, Who::default())
-                    .await
-                    .expect("there is room");
+                system.publish(&[], &[change]).await.expect("there is room");
             }
         });
         rig.cut(&mut Seed(1).stream("none"))
@@ -168,11 +195,12 @@ fn hostile_memory_is_refused_or_sound() {
     kernel.sim().spawn_detached(async move {
         let (system, _) = running.mount().await.expect("a new drive");
         let known = || Rc::new(RefCell::new(Known::default()));
+        let on = (running.sim.clone(), system);
         let rng = Seed(1).stream("exchange");
         running
             .sim
-            .spawn_detached(exchange(system.clone(), known(), rng, 0, 1_000));
-        change(system, known(), Seed(1).stream("change"), 1_000).await;
+            .spawn_detached(exchange(on.clone(), known(), rng, 0, 1_000));
+        change(on, known(), Seed(1).stream("change"), 1_000).await;
     });
     let left = kernel.run_to_cut(2_000, || rig.cut(&mut Seed(1).stream("none")));
     let sim::Cut::Off(left) = left else {

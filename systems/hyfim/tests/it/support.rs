@@ -1,15 +1,17 @@
 //! Small drives, and what a batch promises.
 
-use host::{BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmMedia, RawDevice, Who};
+use host::{
+    BlockDevice, BlockPort, HostConfig, PageChange, Pm, PmConfig, PmMedia, RawDevice, SwapPort, Who,
+};
 use hostftl::FtlConfig;
-use hyfim::{Change, HyFim, HyfimConfig, HyfimError, Recovered};
+use hyfim::{HyFim, HyfimConfig, HyfimError, Recovered};
 use nand::{Geometry, Payload};
 use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia, Preset};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use units::{Bytes, Extent, KIB};
+use units::{Bytes, Extent, KIB, Ns};
 
 /// Sectors that are given.
 pub(crate) const SECTORS: u32 = 600;
@@ -49,7 +51,7 @@ pub(crate) fn hyfim_config() -> HyfimConfig {
             ..config.ftl
         },
         // Small, so that the journals come round.
-        journal: Bytes(4 * KIB),
+        journal: Bytes(8 * KIB),
     }
 }
 
@@ -140,31 +142,65 @@ pub(crate) fn payloads(bytes: &[u8]) -> Vec<Payload> {
         .collect()
 }
 
+/// Stages sectors one by one, some of them twice, and gives the numbers of the batches; once
+/// there are spare sectors for all of them.
+pub(crate) async fn stage(rig: &Sim, system: &System, all: &[(u32, Payload)]) -> Vec<u64> {
+    loop {
+        let mut numbers = Vec::new();
+        for (sector, payload) in all {
+            let who = Who::default();
+            if sector % 7 == 0 {
+                let early = [Payload::Fill(u64::MAX)];
+                let early = system.stage((*sector).into(), &early, who).await;
+                numbers.push(early.expect("it is there"));
+            }
+            let one = [payload.clone()];
+            let staged = system.stage((*sector).into(), &one, who).await;
+            numbers.push(staged.expect("it is there"));
+        }
+        let staged: Vec<u64> = numbers.iter().flatten().copied().collect();
+        if staged.len() == numbers.len() {
+            return staged;
+        }
+        staged.iter().for_each(|&number| system.unstage(number));
+        // What is given up is free once somebody has published.
+        let _ = system.publish(&[], &[]).await;
+        rig.sleep(Ns::us(100)).await;
+    }
+}
+
 /// Exchanges batches of up to six of the sectors that are `index` modulo 3, of the first 300.
-pub(crate) async fn exchange(system: System, known: Shared, mut rng: Rng, index: u32, count: u64) {
+pub(crate) async fn exchange(
+    (sim, system): (Sim, System),
+    known: Shared,
+    mut rng: Rng,
+    index: u32,
+    count: u64,
+) {
     // No other run has these values.
     let run = rng.next_u64() << 32;
     for number in 1..=count {
         let mut batch = std::collections::BTreeMap::new();
-        for _ in 0..=rng.below(6) {
+        for _ in 0..=rng.below(4) {
             let sector = rng.below(100) as u32 * 3 + index;
             batch.insert(sector, run | number << 8 | u64::from(sector % 251));
         }
         let batch: Vec<(u32, u64)> = batch.into_iter().collect();
         known.borrow_mut().under_way.clone_from(&batch);
         let contents: Vec<_> = batch.iter().map(|&(s, v)| (s, Payload::Fill(v))).collect();
-        system
-            .exchange(&contents, Who::default())
-            .await
-            .expect("there is room");
+        let staged = stage(&sim, &system, &contents).await;
+        let published = system.publish(&staged, &[]).await;
+        published.expect("there is room");
         let mut known = known.borrow_mut();
         known.under_way.clear();
         known.sectors.extend(batch);
     }
 }
 
-/// Changes up to three of the twenty nodes from sector 320 on, many times.
-pub(crate) async fn change(system: System, known: Shared, mut rng: Rng, count: u64) {
+/// Changes up to three of the twenty nodes from sector 320 on, many times, often with one of
+/// the twenty sectors from 400 on.
+pub(crate) async fn change((sim, system): (Sim, System), known: Shared, mut rng: Rng, count: u64) {
+    let run = rng.next_u64() << 32;
     for number in 1..=count {
         let mut batch = Vec::new();
         let mut next = std::collections::BTreeMap::new();
@@ -175,36 +211,44 @@ pub(crate) async fn change(system: System, known: Shared, mut rng: Rng, count: u
             if next.contains_key(&sector) {
                 continue;
             }
-            let parts: Vec<(u32, Vec<u8>)> = (0..=rng.below(3))
-                .map(|_| {
-                    // Behind the head of the node, which does not change.
-                    let first = 128 + rng.below(NODE_BYTES as u64 - 300) as u32;
-                    let len = 1 + rng.below(100) as usize;
-                    (first, vec![number as u8; len])
-                })
-                .collect();
-            for (first, part) in &parts {
-                bytes[*first as usize..*first as usize + part.len()].copy_from_slice(part);
+            let mut from = 128;
+            let mut parts = Vec::new();
+            for _ in 0..=rng.below(3) {
+                // Behind the head of the node, which does not change.
+                let first = from + rng.below(NODE_BYTES as u64 / 4) as usize;
+                let end = first + 1 + rng.below(100) as usize;
+                bytes[first..end].fill(number as u8);
+                parts.push(first..end);
+                from = end;
             }
-            let change = Change {
-                sector,
-                sectors: NODE,
-                generation: Some((GENERATION, 0)),
+            batch.push(PageChange {
+                first: sector.into(),
+                contents: payloads(&bytes),
+                stamp: Some((GENERATION, 0)),
                 parts,
-            };
-            batch.push((change, payloads(&bytes)));
+                who: Who::default(),
+            });
             next.insert(sector, bytes);
         }
+        let with: Vec<(u32, u64)> = (0..rng.below(2))
+            .map(|_| (400 + rng.below(20) as u32, run | number << 8 | 7))
+            .collect();
         let all: Vec<(u32, Vec<u8>)> = next.into_iter().collect();
-        known.borrow_mut().nodes_under_way.clone_from(&all);
-        system
-            .journal(&batch, Who::default())
-            .await
-            .expect("there is room");
+        {
+            let mut known = known.borrow_mut();
+            known.nodes_under_way.clone_from(&all);
+            known.under_way.clone_from(&with);
+        }
+        let contents: Vec<_> = with.iter().map(|&(s, v)| (s, Payload::Fill(v))).collect();
+        let staged = stage(&sim, &system, &contents).await;
+        let published = system.publish(&staged, &batch).await;
+        published.expect("there is room");
         {
             let mut known = known.borrow_mut();
             known.nodes_under_way.clear();
             known.nodes.extend(all);
+            known.under_way.clear();
+            known.sectors.extend(with);
         }
         if rng.chance(1, 40) {
             BlockPort::flush(&system).await.expect("there is room");

@@ -1,0 +1,132 @@
+//! HyFiM as the host of a stack: Btrfs whose overwrites and nodes go through a mapping in
+//! persistent memory.
+
+use super::{Behaviour, Btrfs, Host, Promises, Switch, btrfs};
+use cowfs::CowFs;
+use crash::OutsideError;
+use host::{DrivePort, PmConfig, PmMedia};
+use hostftl::FtlConfig;
+use hyfim::{HyfimConfig, Intra};
+use sim::Sim;
+use ssd::Drive;
+use units::{Bytes, KIB};
+use vfs::Timestamp;
+
+/// The switches of HyFiM: those of Btrfs, and of its memory.
+pub(super) const SWITCHES: &[Switch] = &[
+    btrfs::SWITCHES[0],
+    btrfs::SWITCHES[1],
+    btrfs::SWITCHES[2],
+    (
+        "optane",
+        "its memory takes 300 ns to load and 100 ns to flush, not none as in its paper",
+    ),
+    (
+        "lean",
+        "journals of 256 KiB and 128 spare sectors, so that both are full at times",
+    ),
+];
+
+/// Memory that survives power cuts, as a host wants it.
+#[derive(Clone, Copy, Debug)]
+pub struct Persistent {
+    /// How long it takes.
+    pub pm: PmConfig,
+    lean: bool,
+}
+
+impl Persistent {
+    /// What is kept there for a drive that gives `capacity`.
+    pub(crate) const fn hyfim(&self, capacity: Bytes) -> HyfimConfig {
+        let config = HyfimConfig::new(capacity);
+        if !self.lean {
+            return config;
+        }
+        HyfimConfig {
+            ftl: FtlConfig {
+                hidden: 128,
+                ..config.ftl
+            },
+            journal: Bytes(256 * KIB),
+        }
+    }
+}
+
+/// What memory that survives power cuts holds.
+#[derive(Clone, Debug, Default)]
+pub enum Memory {
+    /// Nothing yet.
+    #[default]
+    Blank,
+    /// What was left.
+    Left(PmMedia),
+}
+
+/// HyFiM with these options.
+#[derive(Clone)]
+pub struct Hyfim {
+    btrfs: Btrfs,
+    memory: Persistent,
+}
+
+impl Hyfim {
+    /// The file system.
+    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
+        let has = |name: &str| switches.iter().any(|switch| switch == name);
+        let pm = PmConfig::default();
+        Self {
+            btrfs: Btrfs::new(switches, behaviour, false),
+            memory: Persistent {
+                pm: if has("optane") { pm.optane() } else { pm },
+                lean: has("lean"),
+            },
+        }
+    }
+}
+
+impl Host for Hyfim {
+    type Body<P: DrivePort> = CowFs<Intra<P>>;
+
+    /// A force publishes all that has changed, as of one instant.
+    fn promises(&self) -> Promises {
+        Promises {
+            alone: false,
+            ..self.btrfs.promises()
+        }
+    }
+
+    fn memory(&self) -> Option<Persistent> {
+        Some(self.memory)
+    }
+
+    async fn format<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        self.btrfs.format(sim, device, now).await
+    }
+
+    async fn mount<P: DrivePort>(
+        &self,
+        sim: &Sim,
+        device: &P,
+        now: Timestamp,
+    ) -> Result<Self::Body<P>, String> {
+        if !device.has_swaps().await {
+            return Err("the mapping and its memory could not be mounted".to_owned());
+        }
+        let options = self.btrfs.mount_options(now);
+        let mounted = cowfs::mount_with(sim, Intra::new(device.clone()), options).await;
+        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    }
+
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        self.btrfs.check(drive)
+    }
+
+    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
+        self.btrfs.ask_outside(drive, recover)
+    }
+}

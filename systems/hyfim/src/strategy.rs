@@ -1,0 +1,138 @@
+//! HyFiM as the strategy of a file system that copies on write.
+//!
+//! - What somebody waits for is replaced under its address, unless somebody else shares it
+//!   ([`Overwrite::Replace`]); what is written back otherwise is copied, as ever.
+//!   //= hyfim 3.2
+//! - Nodes that nobody shares are changed in their place, by the bytes that differ. One that
+//!   is split or shared, or comes when a journal could not take more of them, is copied.
+//!   //= hyfim 3.3
+//! - A state is published as a whole: contents, the sums of these, nodes and superblock.
+
+use cowfs::{Batch, ChangedNode, Overwrite, Persist, Reason, Replacement, Ticket, purpose};
+use host::{PageChange, Purpose, SwapPort, Who};
+use nand::{Payload, UNIT};
+use ssd::{Content, IoError};
+use std::sync::Arc;
+use units::{Extent, Origin, Placement};
+use vfs::{Errno, Result};
+
+/// Where a node has its generation.
+const GENERATION: u32 = 80;
+
+/// The strategy over a port that swaps pages.
+pub struct Intra<P> {
+    port: P,
+}
+
+impl<P: SwapPort> Intra<P> {
+    /// The strategy over `port`, which has recovered.
+    #[must_use]
+    pub const fn new(port: P) -> Self {
+        Self { port }
+    }
+}
+
+fn errno(error: IoError) -> Errno {
+    match error {
+        IoError::ReadOnly => Errno::EROFS,
+        _ => Errno::EIO,
+    }
+}
+
+const fn page(at: u64) -> u64 {
+    at / UNIT as u64
+}
+
+/// A node's changes, once for each of its copies.
+fn changes_of(changed: &ChangedNode, origin: Origin) -> impl Iterator<Item = PageChange> + '_ {
+    let who = Who {
+        origin,
+        purpose: purpose(changed.node.tree),
+    };
+    changed.node.places.iter().map(move |&place| PageChange {
+        first: page(place),
+        contents: changed.node.contents.to_vec(),
+        stamp: Some((GENERATION, changed.generation)),
+        parts: changed.ranges.clone(),
+        who,
+    })
+}
+
+impl<P: SwapPort> Intra<P> {
+    /// The superblock that counts goes with the state, its copies follow.
+    async fn copy_superblocks(&self, batch: &Batch) -> Result<()> {
+        let who = Who {
+            origin: batch.origin,
+            purpose: Purpose::Superblock,
+        };
+        for (at, block) in batch.superblocks.iter().skip(1) {
+            let sectors = UNIT as u64 / units::SECTOR;
+            let extent = Extent::new(page(*at) * sectors, sectors as u32);
+            let content = Content::Bytes(&block[..]);
+            let written = self.port.write(extent, content, Placement(0), who, false);
+            written.await.map_err(errno)?;
+        }
+        Ok(())
+    }
+}
+
+impl<P: SwapPort> Persist for Intra<P> {
+    type Port = P;
+
+    fn port(&self) -> &P {
+        &self.port
+    }
+
+    fn changes_nodes_in_place(&self) -> bool {
+        true
+    }
+
+    /// Each may have two copies.
+    fn most_changed_nodes(&self) -> usize {
+        self.port.most_changes() / 2
+    }
+
+    //= hyfim 3.2
+    fn overwrite(&self, forced: bool) -> Overwrite {
+        match forced {
+            true => Overwrite::Replace,
+            false => Overwrite::Copy,
+        }
+    }
+
+    async fn replace(&self, one: &Replacement, who: Who) -> Result<Option<Ticket>> {
+        let staged = self.port.stage(page(one.at), &one.contents, who).await;
+        Ok(staged.map_err(errno)?.map(Ticket))
+    }
+
+    fn forget(&self, ticket: Ticket) {
+        self.port.unstage(ticket.0);
+    }
+
+    async fn publish(&self, batch: Batch) -> Result<()> {
+        cowfs::write_nodes(&self.port, &batch.fresh, batch.origin).await?;
+        let nodes = batch.changed.iter();
+        let mut changes: Vec<PageChange> = nodes
+            .flat_map(|changed| changes_of(changed, batch.origin))
+            .collect();
+        if let Some((at, block)) = batch.superblocks.first() {
+            changes.push(PageChange {
+                first: page(*at),
+                contents: vec![Payload::Bytes(Arc::new(**block))],
+                stamp: None,
+                parts: std::iter::once(0..UNIT).collect(),
+                who: Who {
+                    origin: batch.origin,
+                    purpose: Purpose::Superblock,
+                },
+            });
+        }
+        let staged: Vec<u64> = batch.replaced.iter().map(|ticket| ticket.0).collect();
+        self.port.publish(&staged, &changes).await.map_err(errno)?;
+        self.copy_superblocks(&batch).await?;
+        if batch.reason == Reason::Commit {
+            self.port.flush().await.map_err(errno)?;
+        }
+        Ok(())
+    }
+}
