@@ -39,12 +39,14 @@ impl Counter {
         }
         let Some(part) = part else {
             self.own += 1;
+            self.counts.pieces += 1;
             return;
         };
         if part.is_hole() {
             self.next = None;
             return;
         }
+        self.counts.pieces += 1;
         let place = part.bytenr + part.offset;
         self.own += u64::from(self.next != Some((key.offset, place, part.written)));
         self.next = Some((key.offset + part.bytes, place + part.bytes, part.written));

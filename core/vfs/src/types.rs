@@ -344,15 +344,17 @@ pub struct TreeStats {
     pub checksums_levels: u64,
 }
 
-/// Pieces of the medium that files lie in, as `filefrag` counts them: two that follow each
-/// other in the file and on the medium are one.
+/// Pieces of the medium that files lie in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtentCounts {
     /// Files that have any.
     pub files: u64,
-    /// All of them.
+    /// All of them, as the file system keeps them.
+    pub pieces: u64,
+    /// The same as `filefrag` counts them: two that follow each other in the file and on the
+    /// medium are one.
     pub extents: u64,
-    /// Those of the file that has the most.
+    /// Those of the file that has the most of these.
     pub most: u64,
 }
 

@@ -103,8 +103,23 @@ impl Served {
         self.bench.path(name).display().to_string()
     }
 
+    /// Unmounts it. The kernel closes files of programs that have ended some time later, and
+    /// says until then that they are in use.
+    #[track_caller]
     pub(crate) fn unmount(&self) {
-        must("fusermount3", &["-u", &self.at("m")]);
+        let mut said = String::new();
+        for _ in 0..200 {
+            let done = tool("fusermount3", &["-u", &self.at("m")]).expect("it starts");
+            said = String::from_utf8_lossy(&done.stderr).into_owned();
+            if done.status.success() {
+                return;
+            }
+            if !said.contains("busy") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        panic!("it cannot be unmounted: {said}");
     }
 }
 

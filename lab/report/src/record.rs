@@ -424,15 +424,17 @@ pub struct FileSystem {
     pub extents: Option<Extents>,
 }
 
-/// Pieces of the drive that files lie in at the end: two that follow each other in the file
-/// and on the drive are one.
+/// Pieces of the drive that files lie in at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extents {
     /// Files that have any.
     pub files: u64,
-    /// All of them.
+    /// All of them, as the file system keeps them.
+    #[serde(default)]
+    pub pieces: u64,
+    /// The same where two that follow each other in the file and on the drive are one.
     pub total: u64,
-    /// Those of the file that has the most.
+    /// Those of the file that has the most of these.
     pub most: u64,
 }
 

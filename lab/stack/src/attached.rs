@@ -16,6 +16,7 @@ use nand::Payload;
 use sim::{Rng, Semaphore, Sim};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::OnceCell;
+use std::pin::Pin;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 
@@ -98,6 +99,48 @@ impl Mapped {
             chunks.show(mapping.ftl().viewer());
         }
         Ok(mapping)
+    }
+}
+
+/// A command as a thing of its own: what awaits it is no larger for what a mapping does.
+fn apart<'a, T>(command: impl Future<Output = T> + 'a) -> Pin<Box<dyn Future<Output = T> + 'a>> {
+    Box::pin(command)
+}
+
+impl Mapped {
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.read(extent, sink, who).await,
+            Mapping::Swapping(port) => port.read(extent, sink, who).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        let all = Placement(0);
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.write(extent, content, all, who, fua).await,
+            Mapping::Swapping(port) => port.write(extent, content, all, who, fua).await,
+        }
+    }
+
+    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.trim(extent).await,
+            Mapping::Swapping(port) => port.trim(extent).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.flush().await,
+            Mapping::Swapping(port) => port.flush().await,
+        }
     }
 }
 
@@ -207,22 +250,6 @@ impl Attached {
     }
 }
 
-/// Does `$do` with whatever maps the drive, called `$port`, or with the drive itself.
-macro_rules! by_whom {
-    ($self:ident, $port:ident => $do:expr) => {
-        match &$self.mapped {
-            Some(mapped) => match Box::pin(mapped.mapping()).await? {
-                Mapping::Plain($port) => $do,
-                Mapping::Swapping($port) => $do,
-            },
-            None => {
-                let $port = &$self.device;
-                $do
-            }
-        }
-    };
-}
-
 impl BlockPort for Attached {
     fn capacity(&self) -> Bytes {
         self.device.capacity()
@@ -236,7 +263,10 @@ impl BlockPort for Attached {
     }
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        by_whom!(self, port => port.read(extent, sink, who).await)
+        match &self.mapped {
+            Some(mapped) => apart(mapped.read(extent, sink, who)).await,
+            None => self.device.read(extent, sink, who).await,
+        }
     }
 
     async fn write(
@@ -247,15 +277,27 @@ impl BlockPort for Attached {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
-        by_whom!(self, port => port.write(extent, content, placement, who, fua).await)
+        match &self.mapped {
+            Some(mapped) => apart(mapped.write(extent, content, who, fua)).await,
+            None => {
+                let write = self.device.write(extent, content, placement, who, fua);
+                write.await
+            }
+        }
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        by_whom!(self, port => port.trim(extent).await)
+        match &self.mapped {
+            Some(mapped) => apart(mapped.trim(extent)).await,
+            None => self.device.trim(extent).await,
+        }
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        by_whom!(self, port => BlockPort::flush(port).await)
+        match &self.mapped {
+            Some(mapped) => apart(mapped.flush()).await,
+            None => BlockPort::flush(&self.device).await,
+        }
     }
 
     fn compute(&self, span: Ns) -> Computing {
@@ -295,7 +337,7 @@ impl BytePort for Attached {
 
 impl SwapPort for Attached {
     async fn has_swaps(&self) -> bool {
-        self.open().await.is_ok() && self.swapping().is_some()
+        apart(self.open()).await.is_ok() && self.swapping().is_some()
     }
 
     fn most_changes(&self) -> usize {
@@ -304,7 +346,7 @@ impl SwapPort for Attached {
 
     async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
         match self.swapping() {
-            Some(hyfim) => hyfim.stage(first, all, who).await,
+            Some(hyfim) => apart(hyfim.stage(first, all, who)).await,
             None => Ok(None),
         }
     }
@@ -317,7 +359,7 @@ impl SwapPort for Attached {
 
     async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
         let hyfim = self.swapping().ok_or(IoError::ReadOnly)?;
-        hyfim.publish(staged, changes).await
+        apart(hyfim.publish(staged, changes)).await
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn file_system<B: Body>(
             .map(|(now, before)| trees(now, before)),
         extents: extents.map(|counts| Extents {
             files: counts.files,
+            pieces: counts.pieces,
             total: counts.extents,
             most: counts.most,
         }),

@@ -59,6 +59,17 @@ pub const PAPERS: &[Paper] = &[
         ],
     },
     Paper {
+        name: "hyfim",
+        setup: file!("hyfim", "setup"),
+        figures: &[
+            file!("hyfim", "fig1"),
+            file!("hyfim", "fig4"),
+            file!("hyfim", "fig5"),
+            file!("hyfim", "fig6"),
+            file!("hyfim", "fig7"),
+        ],
+    },
+    Paper {
         name: "persimmon",
         setup: file!("persimmon", "setup"),
         figures: &[
