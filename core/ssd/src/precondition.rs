@@ -60,7 +60,7 @@ impl Precondition {
             return self.zoned_media(config, &zones, seed);
         }
         if config.raw.is_some() {
-            let expected = "fresh on a drive whose mapping the host holds, and has to age";
+            let expected = "fresh, as what the host of this drive has mapped it has to write itself";
             return Err(ConfigError::range("precondition", self.name(), expected));
         }
         if self == Self::Aged {

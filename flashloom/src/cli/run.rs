@@ -27,7 +27,8 @@ pub(crate) struct Run {
     /// The same as --workload, for a trace
     #[arg(long, conflicts_with = "workload", value_name = "FILE")]
     trace: Option<String>,
-    /// What the drive has been through: fresh, full or aged [default: full]
+    /// What the drive has been through: fresh, full or aged [default: full; fresh where its
+    /// host holds the mapping]
     #[arg(long, value_name = "PAST", value_parser = past)]
     precondition: Option<Precondition>,
     #[command(flatten)]
@@ -91,7 +92,11 @@ impl Run {
 
     fn on_new(&self, source: Source) -> Result<(Experiment, Record), Failure> {
         let past = self.precondition.unwrap_or(Precondition::Full);
-        let plan = self.choices.plan(&self.stack, past, &source)?;
+        let mut plan = self.choices.plan(&self.stack, past, &source)?;
+        // Nobody has used a drive whose mapping its host holds but a run.
+        if self.precondition.is_none() && plan.drive.raw.is_some() {
+            plan.precondition = Precondition::Fresh;
+        }
         let experiment = Experiment {
             plans: vec![plan],
             sources: vec![source],
