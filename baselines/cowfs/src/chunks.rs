@@ -54,6 +54,7 @@ impl<S: Persist> Core<S> {
         self.noted(made)?;
         let added = forest.space.borrow_mut().add_chunk(chunk);
         debug_assert!(added, "it was planned where there is room");
+        self.since.borrow_mut().made_chunk();
         self.note_change();
         Ok(added)
     }

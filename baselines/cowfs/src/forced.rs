@@ -6,7 +6,8 @@
 //!
 //! Invariants: the log holds a file as it was at one instant, and all of it that differs
 //! from the last commit. What the log cannot say makes a commit: names that were moved or
-//! removed, directories, files in directories that are new. A commit leaves no log behind.
+//! removed, directories, files in directories that are new, and whatever may be in a chunk
+//! that no commit has yet. A commit leaves no log behind.
 //= btrfs-format 6
 
 use crate::forest::Tree;
@@ -55,6 +56,8 @@ pub(crate) struct Since {
     moved: BTreeSet<(u64, u64, Vec<u8>)>,
     /// Whether a directory was moved or removed.
     dirs_moved: bool,
+    /// Whether a chunk was made: what is in it is led to by the next commit at first.
+    new_chunk: bool,
     /// The log of each subvolume.
     logs: BTreeMap<u64, Rc<Tree>>,
     /// The tree that leads to them.
@@ -105,6 +108,11 @@ impl Since {
         self.renamed(file);
         self.moved
             .insert((file.private.tree.id, dir, name.to_vec()));
+    }
+
+    /// A chunk was made.
+    pub(crate) fn made_chunk(&mut self) {
+        self.new_chunk = true;
     }
 
     /// An inode is no more.
@@ -210,7 +218,8 @@ impl<S: Persist> Core<S> {
                 _ => {}
             }
         }
-        if !self.log_has_room(file) || is_new && !self.names_are_plain(file).await? {
+        let unknown = self.since.borrow().new_chunk;
+        if unknown || !self.log_has_room(file) || is_new && !self.names_are_plain(file).await? {
             return Ok(Way::Commit);
         }
         Ok(Way::Log)
