@@ -4,7 +4,7 @@
 //! freed: a mount frees it then.
 //= btrfs-format 4.1
 
-use crate::forest::{Tree, sound};
+use crate::forest::Tree;
 use crate::format::inode::{InodeItem, NODATACOW, NODATASUM};
 use crate::format::{Key, extent, id, inode, kind, node};
 use crate::fs::{Core, File, Private};
@@ -236,7 +236,7 @@ impl<S: Persist> Core<S> {
                 return Ok(true);
             };
             if key.kind == kind::EXTENT_DATA {
-                self.drop_piece(tree, key, &data)?;
+                self.drop_piece(tree, key, &data);
             }
             self.with(|| self.forest.remove(tree, key)).await?;
         }
@@ -244,14 +244,11 @@ impl<S: Persist> Core<S> {
     }
 
     /// A piece of a file is no more: nor is its reference to an extent.
-    pub(crate) fn drop_piece(&self, tree: &Tree, key: Key, data: &[u8]) -> Result<()> {
-        if let extent::Piece::Extent(part) = sound(extent::piece(data))?
-            && !part.is_hole()
-        {
+    pub(crate) fn drop_piece(&self, tree: &Tree, key: Key, data: &[u8]) {
+        if let Some(part) = extent::referred(data) {
             let by = part.owner(tree.id, key.object, key.offset);
             self.forest.drop_ref(part.bytenr, part.len, None, by, 1);
         }
-        Ok(())
     }
 
     /// Frees what had no name when the power went.

@@ -151,9 +151,9 @@ impl<S: Persist> Core<S> {
     }
 
     /// Whether the entry of a name has room among those with the same hash.
-    async fn ensure_room(&self, dir: &File, name: &[u8]) -> Result<()> {
-        let key = entry_key(dir.private.number, name);
-        let held = self.with(|| self.forest.read(&dir.private.tree, key, <[u8]>::len));
+    pub(crate) async fn ensure_room(&self, tree: &Tree, dir: u64, name: &[u8]) -> Result<()> {
+        let key = entry_key(dir, name);
+        let held = self.with(|| self.forest.read(tree, key, <[u8]>::len));
         let entry = Entry {
             location: Key::default(),
             kind: 0,
@@ -321,7 +321,8 @@ impl<S: Persist> Core<S> {
         name: &[u8],
         new: NewInode<'_>,
     ) -> Result<Loaded<Private>> {
-        self.ensure_room(dir, name).await?;
+        self.ensure_room(&dir.private.tree, dir.private.number, name)
+            .await?;
         self.ensure_changeable(&dir.private.tree)?;
         let made = self.new_inode(Some(dir), &dir.private.tree, &new).await;
         let made = made?;
@@ -356,7 +357,8 @@ impl<S: Persist> Core<S> {
             return Err(Errno::EMLINK);
         }
         self.ensure_changeable(&dir.private.tree)?;
-        self.ensure_room(dir, name).await?;
+        self.ensure_room(&dir.private.tree, dir.private.number, name)
+            .await?;
         let linked = async {
             let kind = file.attr.get().kind;
             self.add_name(dir, name, &file.private, kind).await?;
@@ -440,10 +442,14 @@ impl<S: Persist> Core<S> {
                 return Err(Errno::EXDEV);
             }
             Some(replaced) if !exchange => self.ensure_removable(to, replaced).await?,
-            Some(_) => self.ensure_room(from, rename.from_name).await?,
+            Some(_) => {
+                self.ensure_room(&from.private.tree, from.private.number, rename.from_name)
+                    .await?
+            }
             None => {}
         }
-        self.ensure_room(to, rename.to_name).await?;
+        self.ensure_room(&to.private.tree, to.private.number, rename.to_name)
+            .await?;
         let renamed = self.change_names(rename).await;
         self.noted(renamed)
     }

@@ -62,7 +62,8 @@ impl<S: Persist> Core<S> {
                     .map(|piece| piece.span())
                     .filter(|span| span.end > end)
                 else {
-                    return Ok(());
+                    // A commit may come before who called has another operation.
+                    return self.store_inode(file).await;
                 };
                 let from = span.start.max(end);
                 let cut = self.cut(tree, number, from..span.end).await;

@@ -1,7 +1,8 @@
 //! Mounting after a power cut: what was forced is laid over the last commit.
 //!
-//! Invariants: nothing of the log is written over before a commit has what it says; a log
-//! that is damaged ends the mount, and changes nothing on the medium.
+//! Invariants: nothing of the log is written over before a commit has what it says, and one
+//! commit has all of it; a log that is damaged ends the mount, and changes nothing on the
+//! medium.
 //= btrfs-format 6.1
 
 use crate::forest::Tree;
@@ -141,7 +142,7 @@ impl<S: Persist> Core<S> {
         if !known {
             return Err(Errno::EUCLEAN);
         }
-        let _operation = self.operate(ITEMS).await?;
+        let _operation = self.operate_uncommitted(ITEMS).await?;
         let old = self.inode_item(tree, number).await?;
         let mut nbytes = old.map_or(0, |old| old.nbytes);
         let end = item.size.checked_next_multiple_of(SECTOR_BYTES);

@@ -203,6 +203,8 @@ pub(crate) struct Space {
     unallocated: Ranges,
     /// What a commit frees.
     pinned: Ranges,
+    /// Bytes that a commit which is on its way frees.
+    freeing: u64,
     /// Bytes of contents that were promised and have no place yet.
     promised: u64,
     /// Bytes of nodes that operations under way may need.
@@ -349,11 +351,14 @@ impl Space {
 
     /// What a commit that has just begun frees when it ends.
     pub(crate) fn take_pinned(&mut self) -> Ranges {
-        std::mem::take(&mut self.pinned)
+        let pinned = std::mem::take(&mut self.pinned);
+        self.freeing = pinned.total();
+        pinned
     }
 
     /// Makes free what a commit has freed.
     pub(crate) fn unpin(&mut self, freed: &Ranges) {
+        self.freeing = 0;
         for (mut start, len) in freed.iter() {
             let end = start + len;
             // Ranges of different groups may have met.
@@ -393,9 +398,9 @@ impl Space {
         own.map(|(_, len)| len).sum()
     }
 
-    /// Whether a commit frees anything.
+    /// Whether a commit frees anything, the next one or one that is on its way.
     pub(crate) fn has_pinned(&self) -> bool {
-        self.pinned.total() > 0
+        self.pinned.total() + self.freeing > 0
     }
 
     /// Bytes of the device that are in no chunk.
@@ -462,7 +467,7 @@ impl Space {
             room
         };
         let len = len.min(each) / UNIT * UNIT;
-        if len < 4 * UNIT {
+        if len < 4 * UNIT || self.next_address().checked_add(len).is_none() {
             return None;
         }
         let fitting = || holes.iter().filter(|(_, room)| *room >= len);

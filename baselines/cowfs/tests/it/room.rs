@@ -1,14 +1,12 @@
 //! Where there is little room, or what there is was made since the last commit: nothing that
 //! was forced is lost, and nothing is refused for good.
 
-use crate::bench::{Fs, cache, eager, judge, made, mounted};
-use cowfs::{Batch, Btrfs, MkfsOptions, MountOptions, Persist, mount, mount_with};
+use crate::bench::{Fs, eager, judge, made, mounted};
+use cowfs::{MkfsOptions, MountOptions, mount};
 use host::RamDisk;
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use units::{Bytes, Ns};
 use vfs::{
     Access, Body, Clock, Compute, Errno, FallocateMode, OpenFlags, Process, Result, Source, Vfs,
@@ -81,4 +79,216 @@ fn what_is_forced_in_a_new_chunk_is_there() {
         vfs.unmount().await.unwrap();
     });
     judge(&kept.to_image());
+}
+
+const FILES: usize = 24;
+/// Pages of a file, at most.
+const PAGES: u64 = 700;
+
+/// What each page of each file holds: a pattern, or anything after a call that failed.
+#[derive(Clone, Default)]
+struct Expected(Vec<BTreeMap<u64, Option<u64>>>);
+
+impl Expected {
+    fn new() -> Self {
+        Self(vec![BTreeMap::new(); FILES])
+    }
+
+    fn set(&mut self, file: usize, pages: std::ops::Range<u64>, to: Option<u64>) {
+        for page in pages {
+            self.0[file].insert(page, to);
+        }
+    }
+}
+
+/// Gives what was done, or none if there was no room. Nothing else may be refused.
+fn roomy<T>(done: Result<T>, what: &str) -> Option<T> {
+    match done {
+        Ok(done) => Some(done),
+        Err(Errno::ENOSPC) => None,
+        Err(errno) => panic!("{what} ended with {errno:?}"),
+    }
+}
+
+fn name(file: usize) -> Vec<u8> {
+    format!("/{file}").into_bytes()
+}
+
+/// One call at random.
+async fn call(p: &Process<Fs>, rng: &mut sim::Rng, stamp: u64, expected: &mut Expected) {
+    let file = rng.below(FILES as u64) as usize;
+    let Some(fd) = roomy(p.open(&name(file), flags(), 0o600).await, "open") else {
+        return;
+    };
+    let first = rng.below(PAGES - 64);
+    let most = [2, 64][rng.below(2) as usize];
+    let pages = first..first + 1 + rng.below(most);
+    let (at, len) = (first * vfs::PAGE, (pages.end - first) * vfs::PAGE);
+    match rng.below(24) {
+        0..11 => {
+            let source = Source::Fill {
+                pattern: stamp,
+                len,
+            };
+            let done = roomy(p.pwrite(fd, at, source).await, "write").unwrap_or(0);
+            assert!(done.is_multiple_of(vfs::PAGE));
+            expected.set(file, first..first + done / vfs::PAGE, Some(stamp));
+        }
+        11..13 => {
+            let mode = FallocateMode::Allocate { keep_size: false };
+            roomy(p.fallocate(fd, mode, at, len).await, "fallocate");
+        }
+        13..15 => {
+            let mode = match rng.below(2) {
+                0 => FallocateMode::Punch,
+                _ => FallocateMode::Zero { keep_size: true },
+            };
+            let done = roomy(p.fallocate(fd, mode, at, len).await, "punch");
+            expected.set(file, pages, done.map(|()| 0));
+        }
+        15 => {
+            if roomy(p.ftruncate(fd, at).await, "truncate").is_some() {
+                expected.0[file].split_off(&first);
+            } else {
+                expected.set(file, first..PAGES + 64, None);
+            }
+        }
+        16..18 => {
+            let to = (file + 1) % FILES;
+            if let Some(other) = roomy(p.open(&name(to), flags(), 0o600).await, "open") {
+                let done = p.copy_file_range(fd, at, other, at, len).await;
+                let done = roomy(done, "copy").map(|done| done.div_ceil(vfs::PAGE));
+                let copied = done.map_or(pages.clone(), |done| first..first + done);
+                for page in copied {
+                    let held = expected.0[file].get(&page).copied().unwrap_or(Some(0));
+                    let held = if done.is_some() { held } else { None };
+                    expected.0[to].insert(page, held);
+                }
+                p.close(other).await.unwrap();
+            }
+        }
+        18..20 => {
+            if roomy(p.unlink(&name(file)).await, "unlink").is_some() {
+                expected.0[file].clear();
+            }
+        }
+        20..23 => assert_eq!(p.fsync(fd).await, Ok(())),
+        _ => assert_eq!(p.sync().await, Ok(())),
+    }
+    p.close(fd).await.unwrap();
+}
+
+async fn compare(p: &Process<Fs>, expected: &Expected) {
+    for (file, pages) in expected.0.iter().enumerate() {
+        let Ok(fd) = p.open(&name(file), OpenFlags::READ, 0).await else {
+            assert!(pages.is_empty(), "file {file} is not there");
+            continue;
+        };
+        for (page, held) in pages {
+            let Some(held) = held else { continue };
+            let mut found = p.read_bytes(fd, page * vfs::PAGE, 8).await.unwrap();
+            found.resize(8, 0);
+            assert_eq!(found, held.to_le_bytes(), "page {page} of {file}");
+        }
+        p.close(fd).await.unwrap();
+    }
+}
+
+/// Calls at random on a medium that is full most of the time, with snapshots between.
+async fn crowd(sim: &Sim, disk: &RamDisk, options: MountOptions, seed: u64) {
+    let mut rng = Seed(seed).stream("calls");
+    let mut expected = Expected::new();
+    let mut snapshots = Vec::new();
+    for round in 0..4_u64 {
+        let (body, _) = mount(sim, disk, options).await.unwrap();
+        let (clock, compute) = (Clock::default(), Compute::unlimited());
+        let vfs = Vfs::mount(sim, body, eager(), clock, compute);
+        let p = Process::new(&vfs, Access::root());
+        compare(&p, &expected).await;
+        for turn in 0..500 {
+            let stamp = (round + 1) << 32 | turn;
+            call(&p, &mut rng, stamp, &mut expected).await;
+        }
+        compare(&p, &expected).await;
+        assert_eq!(p.sync().await, Ok(()));
+        p.exit().await;
+        vfs.unmount().await.unwrap();
+        assert_eq!(cowfs::check(&disk.to_image()[..]), []);
+        let (body, _) = mount(sim, disk, options).await.unwrap();
+        let now = vfs::Timestamp::default();
+        if snapshots.len() > 1 {
+            let gone: Vec<u8> = snapshots.remove(0);
+            if roomy(body.drop_snapshot(&gone, now).await, "drop").is_none() {
+                snapshots.insert(0, gone);
+            }
+        }
+        let made = format!("s{round}").into_bytes();
+        if roomy(body.snapshot(&made, false, now).await, "snapshot").is_some() {
+            snapshots.push(made);
+        }
+        body.unmount().await.unwrap();
+        assert_eq!(cowfs::check(&disk.to_image()[..]), []);
+    }
+    judge(&disk.to_image());
+    empty(sim, disk, options, &snapshots).await;
+}
+
+/// Frees all there is, and uses it again.
+async fn empty(sim: &Sim, disk: &RamDisk, options: MountOptions, snapshots: &[Vec<u8>]) {
+    let mounted_again = async || {
+        let (body, _) = mount(sim, disk, options).await.unwrap();
+        let (clock, compute) = (Clock::default(), Compute::unlimited());
+        Vfs::mount(sim, body, eager(), clock, compute)
+    };
+    let vfs = mounted_again().await;
+    let p = Process::new(&vfs, Access::root());
+    for file in 0..FILES {
+        match p.unlink(&name(file)).await {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => panic!("unlink ended with {errno:?}"),
+        }
+    }
+    p.sync().await.unwrap();
+    p.exit().await;
+    vfs.unmount().await.unwrap();
+    let (body, _) = mount(sim, disk, options).await.unwrap();
+    for name in snapshots {
+        body.drop_snapshot(name, vfs::Timestamp::default())
+            .await
+            .unwrap();
+    }
+    body.unmount().await.unwrap();
+    let vfs = mounted_again().await;
+    let p = Process::new(&vfs, Access::root());
+    let fd = p.open(b"/again", flags(), 0o600).await.unwrap();
+    let (pattern, len) = (7, 12 << 20);
+    let written = p.pwrite(fd, 0, Source::Fill { pattern, len }).await;
+    assert_eq!(written, Ok(len));
+    p.fsync(fd).await.unwrap();
+    p.exit().await;
+    vfs.unmount().await.unwrap();
+}
+
+#[test]
+fn a_crowded_medium_stays_usable() {
+    for seed in 0..4 {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let dup = seed % 4 == 1;
+        let blocks = if dup { 14_000 } else { 10_240 + seed * 700 };
+        let made = made(&MkfsOptions {
+            dup,
+            ..MkfsOptions::new(blocks)
+        });
+        let disk = RamDisk::from_image(&sim, &made);
+        let options = MountOptions {
+            interval: Ns::us(400),
+            in_place: seed % 4 == 3,
+            cache: Bytes(0),
+            ..MountOptions::default()
+        };
+        let kept = disk.clone();
+        kernel.block_on(async move { crowd(&sim, &disk, options, seed).await });
+        judge(&kept.to_image());
+    }
 }
