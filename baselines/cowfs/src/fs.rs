@@ -245,6 +245,9 @@ impl<S: Persist> Core<S> {
 
     /// Reads a node and verifies it: the second copy if the first is damaged.
     async fn read_node(&self, expected: &Expected) -> Result<Box<node::Bytes>> {
+        if !expected.bytenr.is_multiple_of(SECTOR as u64) {
+            return Err(Errno::EUCLEAN);
+        }
         let places = self.places(expected.bytenr, NODE_BYTES)?;
         let fsid = self.forest.identity.get().fsid;
         let who = self.who(Purpose::Metadata);

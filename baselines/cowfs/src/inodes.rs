@@ -40,7 +40,8 @@ impl<S: Persist> Core<S> {
     }
 
     fn loaded(&self, tree: &Rc<Tree>, number: u64, item: &InodeItem) -> Result<Loaded<Private>> {
-        let attr = item.attr().filter(|attr| attr.size <= SIZE_MAX);
+        let most = item.size.max(item.nbytes);
+        let attr = item.attr().filter(|_| most <= SIZE_MAX);
         let attr = attr.ok_or(Errno::EUCLEAN)?;
         let private = Private {
             tree: Rc::clone(tree),
@@ -157,7 +158,7 @@ impl<S: Persist> Core<S> {
     /// Writes an inode down.
     pub(crate) async fn store_inode(&self, file: &File) -> Result<()> {
         let private = &file.private;
-        private.sequence.set(private.sequence.get() + 1);
+        private.sequence.set(private.sequence.get().wrapping_add(1));
         let bytes = self.item_of(file).bytes();
         let (tree, key) = (&private.tree, inode_key(private.number));
         let stored = self.with(|| self.forest.set(tree, key, &bytes)).await;

@@ -73,7 +73,9 @@ impl<S: Persist> Core<S> {
     pub(crate) async fn list(&self, dir: &File, cookie: u64, most: usize) -> Result<Vec<DirEntry>> {
         let (tree, number) = (&dir.private.tree, dir.private.number);
         let mut found = Vec::new();
-        let mut from = cookie.max(1) + 1;
+        let Some(mut from) = cookie.max(1).checked_add(1) else {
+            return Ok(Vec::new());
+        };
         while found.len() < most {
             let some = self.with(|| {
                 let key = Key::new(number, kind::DIR_INDEX, from);
@@ -136,7 +138,8 @@ impl<S: Persist> Core<S> {
             self.index_behind(&dir.private.tree, dir.private.number)
                 .await?
         };
-        dir.private.next_index.set(next + 1);
+        let behind = next.checked_add(1).ok_or(Errno::EUCLEAN)?;
+        dir.private.next_index.set(behind);
         Ok(next)
     }
 

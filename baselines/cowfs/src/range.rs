@@ -201,7 +201,8 @@ impl<S: Persist> Core<S> {
                 break;
             };
             let end = next.span().end.min(span.end);
-            cut += self.noted(self.cut(tree, number, at..end).await)?;
+            let more = self.noted(self.cut(tree, number, at..end).await)?;
+            cut = more.saturating_add(cut);
             at = end;
         }
         let nbytes = file.private.nbytes.get();

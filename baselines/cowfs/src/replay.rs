@@ -198,7 +198,9 @@ impl<S: Persist> Core<S> {
             Piece::Inline(bytes) => {
                 let cut = self.cut(tree, key.object, 0..SECTOR_BYTES).await?;
                 self.with(|| self.forest.put(tree, key, data)).await?;
-                return Ok((nbytes + bytes.len() as u64).saturating_sub(cut));
+                return Ok(nbytes
+                    .saturating_add(bytes.len() as u64)
+                    .saturating_sub(cut));
             }
             Piece::Extent(part) => part,
         };
@@ -222,7 +224,7 @@ impl<S: Persist> Core<S> {
                 self.put_sums(&self.forest.csums, start, &sums).await?;
             }
         }
-        Ok((nbytes + part.bytes).saturating_sub(cut))
+        Ok(nbytes.saturating_add(part.bytes).saturating_sub(cut))
     }
 
     /// Has a file have a name: whoever had it since the last commit has lost it.
@@ -265,7 +267,7 @@ impl<S: Persist> Core<S> {
         {
             return Err(Errno::EUCLEAN);
         }
-        item.size += more * 2 * at.name.len() as u64;
+        item.size = item.size.saturating_add(more * 2 * at.name.len() as u64);
         let bytes = item.bytes();
         self.with(|| self.forest.set(tree, inode_key(at.dir), &bytes))
             .await

@@ -160,7 +160,7 @@ fn kept(chunk: &Chunk) -> impl Iterator<Item = (u64, u64)> + '_ {
         PLACES.into_iter().filter_map(move |place| {
             let from = place.max(copy);
             let to = (place + KEPT).min(copy + chunk.len);
-            (from < to).then(|| (chunk.start + from - copy, to - from))
+            (from < to).then(|| (chunk.start + (from - copy), to - from))
         })
     })
 }
@@ -288,9 +288,11 @@ impl Space {
         }
     }
 
-    /// Says how much of the block group at `start` is used, at a mount.
+    /// Says how much of the block group at `start` is used, at a mount; false if that cannot
+    /// be.
     pub(crate) fn set_used(&mut self, start: u64, used: u64) -> bool {
         let group = self.groups.get_mut(&start);
+        let group = group.filter(|group| used <= group.chunk.len);
         group.map(|group| group.used = used).is_some()
     }
 

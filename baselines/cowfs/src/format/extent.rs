@@ -379,7 +379,10 @@ pub(crate) fn summed(data: &[u8]) -> u64 {
 
 /// Whether an item is one that the functions here can read, if it is one of theirs.
 pub(crate) fn is_sound(key: Key, data: &[u8]) -> bool {
-    let within = |len: u64| len > 0 && key.object.checked_add(len).is_some();
+    let whole = |n: u64| n.is_multiple_of(SECTOR_BYTES);
+    let within = |len: u64| {
+        len > 0 && whole(key.object) && whole(len) && key.object.checked_add(len).is_some()
+    };
     match key.kind {
         kind::EXTENT_DATA => data.len() >= file::SIZE.min(data.len()) && piece_is_sound(key, data),
         kind::EXTENT_CSUM => {

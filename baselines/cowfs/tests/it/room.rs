@@ -1,12 +1,15 @@
 //! Where there is little room, or what there is was made since the last commit: nothing that
 //! was forced is lost, and nothing is refused for good.
 
-use crate::bench::{Fs, eager, judge, made, mounted};
-use cowfs::{MkfsOptions, MountOptions, mount};
+use crate::bench::{Fs, cache, eager, judge, made, mounted};
+use crate::forces::Slow;
+use cowfs::{Btrfs, MkfsOptions, MountOptions, mount, mount_with};
 use host::RamDisk;
 use nand::Payload;
-use sim::{Kernel, Seed, Sim};
+use sim::{Kernel, Seed, Sim, join};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use units::{Bytes, Ns};
 use vfs::{
     Access, Body, Clock, Compute, Errno, FallocateMode, OpenFlags, Process, Result, Source, Vfs,
@@ -79,6 +82,164 @@ fn what_is_forced_in_a_new_chunk_is_there() {
         vfs.unmount().await.unwrap();
     });
     judge(&kept.to_image());
+}
+
+/// Fills the medium, but for what is left to nodes.
+async fn fill(p: &Process<Fs>) {
+    let fd = p.open(b"/rest", flags(), 0o600).await.unwrap();
+    let mut at = 0;
+    for len in [1 << 20, 64 << 10, vfs::PAGE] {
+        while let Some(written) = roomy(
+            p.pwrite(fd, at, Source::Fill { pattern: 3, len }).await,
+            "fill",
+        ) && written > 0
+        {
+            at += written;
+        }
+    }
+    p.sync().await.unwrap();
+    p.close(fd).await.unwrap();
+}
+
+/// What was allocated is there to be written to, and so is what is written in its place.
+#[test]
+fn a_place_that_a_file_has_can_be_written_on_a_full_medium() {
+    for in_place in [false, true] {
+        let options = MountOptions {
+            in_place,
+            ..patient()
+        };
+        left_by(12_288, options, 1, async move |p| {
+            let fd = p.open(b"/a", flags(), 0o600).await.unwrap();
+            let mode = FallocateMode::Allocate { keep_size: false };
+            p.fallocate(fd, mode, 0, 4 << 20).await.unwrap();
+            p.sync().await.unwrap();
+            fill(&p).await;
+            for turn in 0..1 + u64::from(in_place) {
+                let (pattern, len) = (turn + 9, 4 << 20);
+                let written = p.pwrite(fd, 0, Source::Fill { pattern, len }).await;
+                assert_eq!(written, Ok(len), "turn {turn}");
+                assert_eq!(p.fsync(fd).await, Ok(()));
+            }
+            let over = Source::Fill {
+                pattern: 1,
+                len: 8 << 20,
+            };
+            assert_ne!(p.pwrite(fd, 4 << 20, over).await, Ok(8 << 20), "it is full");
+        });
+    }
+}
+
+/// Nothing is made for who asks for more than there is: others have it.
+#[test]
+fn what_cannot_be_had_takes_nothing() {
+    left_by(65_536, patient(), 1, async |p| {
+        let fd = p.open(b"/a", flags(), 0o600).await.unwrap();
+        let free = p.vfs().statfs().await.unwrap().blocks_available;
+        let mode = FallocateMode::Allocate { keep_size: false };
+        let asked = p.fallocate(fd, mode, 0, 1 << 50).await;
+        assert_eq!(asked, Err(Errno::ENOSPC));
+        assert_eq!(p.vfs().statfs().await.unwrap().blocks_available, free);
+        // Contents that lie in items need chunks of nodes.
+        for number in 0..14_000 {
+            let name = format!("/{number}");
+            let fd = p.open(name.as_bytes(), flags(), 0o600).await.unwrap();
+            let source = Source::Fill {
+                pattern: 1,
+                len: 2_000,
+            };
+            p.pwrite(fd, 0, source).await.unwrap();
+            p.close(fd).await.unwrap();
+        }
+        p.sync().await.unwrap();
+    });
+}
+
+/// A node that is needed while it is on its way to the medium is in memory.
+#[test]
+fn what_is_on_its_way_is_not_read() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(24_576)));
+    let strategy = Slow {
+        sim: sim.clone(),
+        inner: Btrfs::new(disk.clone(), false),
+        published: Rc::new(Cell::new(0)),
+    };
+    kernel.block_on(async move {
+        let options = MountOptions {
+            cache: Bytes(0),
+            ..patient()
+        };
+        let (body, _) = mount_with(&sim, strategy, options).await.unwrap();
+        let (clock, compute) = (Clock::default(), Compute::unlimited());
+        let vfs = Vfs::mount(&sim, body, cache(true), clock, compute);
+        let p = Process::new(&vfs, Access::root());
+        for number in 0..12_000 {
+            let name = format!("/{}-{number}", "n".repeat(100));
+            let fd = p.open(name.as_bytes(), flags(), 0o600).await.unwrap();
+            p.close(fd).await.unwrap();
+        }
+        let list = async {
+            sim.sleep(Ns::us(20)).await;
+            let dir = p.open(b"/", OpenFlags::READ, 0).await.unwrap();
+            let mut count = 0;
+            loop {
+                let some = p.read_dir(dir, 500).await?;
+                count += some.len();
+                if some.is_empty() {
+                    return Ok::<_, Errno>(count);
+                }
+            }
+        };
+        let (all, listed) = join(vfs.sync(), list).await;
+        assert_eq!(all, Ok(()));
+        assert!(listed.unwrap() >= 12_000);
+        p.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    judge(&disk.to_image());
+}
+
+/// A file whose pieces need more nodes in a log than there are is forced all the same.
+#[test]
+fn a_force_that_a_log_has_no_room_for_is_a_commit() {
+    const BLOCKS: u64 = 49_152;
+    let left = left_by(BLOCKS, patient(), 1, async |p| {
+        let fd = p.open(b"/a", flags(), 0o600).await.unwrap();
+        let mode = FallocateMode::Allocate { keep_size: false };
+        p.fallocate(fd, mode, 0, 110 << 20).await.unwrap();
+        fill(&p).await;
+        p.sync().await.unwrap();
+        for page in 0..13_000_u64 {
+            let source = Source::Fill {
+                pattern: page + 1,
+                len: vfs::PAGE,
+            };
+            p.pwrite(fd, page * 2 * vfs::PAGE, source).await.unwrap();
+        }
+        assert_eq!(p.fsync(fd).await, Ok(()));
+        let one = Source::Fill {
+            pattern: 1,
+            len: vfs::PAGE,
+        };
+        p.pwrite(fd, vfs::PAGE, one).await.unwrap();
+        assert_eq!(p.fsync(fd).await, Ok(()));
+    });
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = disk(&sim, BLOCKS, left);
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, disk, patient(), false).await;
+        let p = Process::new(&vfs, Access::root());
+        let fd = p.open(b"/a", flags(), 0o600).await.unwrap();
+        for page in (1..13_000_u64).step_by(97) {
+            let read = p.read_bytes(fd, page * 2 * vfs::PAGE, 8).await.unwrap();
+            assert_eq!(read, (page + 1).to_le_bytes());
+        }
+        p.exit().await;
+        vfs.unmount().await.unwrap();
+    });
 }
 
 const FILES: usize = 24;
