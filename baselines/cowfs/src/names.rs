@@ -447,7 +447,7 @@ impl<S: Persist> Core<S> {
             Some(replaced) if !exchange => self.ensure_removable(to, replaced).await?,
             Some(_) => {
                 self.ensure_room(&from.private.tree, from.private.number, rename.from_name)
-                    .await?
+                    .await?;
             }
             None => {}
         }

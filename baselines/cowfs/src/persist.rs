@@ -11,8 +11,9 @@
 //! - Which overwrites stay where they are is the strategy's to say ([`Persist::overwrite`]).
 //!   [`Persist::replace`] does them. They are read from the port at once; where contents
 //!   have sums, a power cut leaves them there only once the state with their new sums is
-//!   published, and what was there before until then. A copy is written to the port by the
-//!   body alone.
+//!   published, and what was there before until then. No state is published while they are
+//!   replaced and before the body has their sums: [`Persist::replace`] cannot wait for one.
+//!   A copy is written to the port by the body alone.
 //! - Extents and nodes that somebody else shares are copied whatever the strategy says.
 //!
 //! The body hands over bytes and addresses only. A strategy knows no tree and no file.

@@ -1,10 +1,12 @@
 //! Writing files: where contents go, and what leads to them afterwards.
 //!
-//! Contents are written first, outside any operation; then, within one, the file gets
-//! them: so what leads to contents is never durable before they are.
+//! Contents are written first, outside any operation; then, within some that have room for
+//! a few pieces each, the file gets them: so what leads to contents is never durable before
+//! they are. Contents that take the place of others and have sums go there within the
+//! operation that changes these.
 //!
-//! Invariant: space for a page is promised before the page is dirty, and the promise is
-//! kept when it is written.
+//! Invariant: space for a page is promised before the page is dirty, unless it has a place
+//! and there is no other; the promise is kept when it is written.
 
 use crate::format::extent::{INLINE_MOST, Part, inline_item};
 use crate::format::inode::NODATASUM;
@@ -430,7 +432,7 @@ impl<S: Persist> Core<S> {
         let missing = file.private.promised.borrow().gaps(&span);
         self.promise(bytes_of(&missing)).await?;
         self.change_promises(file, |promised| {
-            promised.add(span.start, span.end - span.start)
+            promised.add(span.start, span.end - span.start);
         });
         Ok(())
     }

@@ -275,6 +275,10 @@ fn name(file: usize) -> Vec<u8> {
     format!("/{file}").into_bytes()
 }
 
+const fn fill_of(pattern: u64, len: u64) -> Source<'static> {
+    Source::Fill { pattern, len }
+}
+
 /// One call at random.
 async fn call(p: &Process<Fs>, rng: &mut sim::Rng, stamp: u64, expected: &mut Expected) {
     let file = rng.below(FILES as u64) as usize;
@@ -287,10 +291,7 @@ async fn call(p: &Process<Fs>, rng: &mut sim::Rng, stamp: u64, expected: &mut Ex
     let (at, len) = (first * vfs::PAGE, (pages.end - first) * vfs::PAGE);
     match rng.below(24) {
         0..11 => {
-            let source = Source::Fill {
-                pattern: stamp,
-                len,
-            };
+            let source = fill_of(stamp, len);
             let done = roomy(p.pwrite(fd, at, source).await, "write").unwrap_or(0);
             assert!(done.is_multiple_of(vfs::PAGE));
             expected.set(file, first..first + done / vfs::PAGE, Some(stamp));
