@@ -6,7 +6,7 @@
 //= btrfs-format 3.1
 
 use crate::format::tree::{Chunk, dev_extent};
-use crate::format::{Key, extent, id, kind};
+use crate::format::{Key, NODE_BYTES, extent, id, kind};
 use crate::fs::Core;
 use crate::persist::Persist;
 use crate::space::Use;
@@ -29,6 +29,9 @@ pub(crate) fn chunk_len(kind: Use, total: u64) -> u64 {
     most(kind).min((total / 10).max(8 << 20))
 }
 
+/// Nodes that the items of a chunk may need in the tree of chunks, or in the others.
+const CHUNK_NODES: u64 = 12;
+
 impl<S: Persist> Core<S> {
     /// Makes another chunk, if the device has room for one; gives whether it had.
     ///
@@ -41,8 +44,7 @@ impl<S: Persist> Core<S> {
         let forest = &self.forest;
         let total = self.superblock.borrow().total_bytes;
         let dup = self.settings.dup && kind != Use::Data;
-        // Four items, with the ways to them, have to fit what is left for a commit.
-        if forest.space.borrow().free(Use::Nodes) < forest.space.borrow().held() + self.debt() / 2 {
+        if !self.has_room_for_chunk(kind) {
             return Ok(false);
         }
         let len = chunk_len(kind, total);
@@ -54,15 +56,29 @@ impl<S: Persist> Core<S> {
         self.noted(made)?;
         let added = forest.space.borrow_mut().add_chunk(chunk);
         debug_assert!(added, "it was planned where there is room");
+        self.since.borrow_mut().made_chunk();
         self.note_change();
         Ok(added)
+    }
+
+    /// Whether the items of a chunk have room: four of them, with the ways to them. One for
+    /// nodes may take them from what is left for a commit, since it brings more.
+    fn has_room_for_chunk(&self, kind: Use) -> bool {
+        let space = self.forest.space.borrow();
+        let kept = match kind {
+            Use::Data => self.debt() + CHUNK_NODES * NODE_BYTES,
+            Use::Nodes | Use::System => self.debt() / 2,
+        };
+        space.free(Use::Nodes) >= space.held() + kept
+            && space.free(Use::System) >= CHUNK_NODES * NODE_BYTES
     }
 
     async fn make_chunk(&self, chunk: &Chunk) -> Result<()> {
         let forest = &self.forest;
         let (device, item) = {
             let mut superblock = self.superblock.borrow_mut();
-            superblock.device_used += chunk.len * chunk.copies.len() as u64;
+            let more = chunk.len * chunk.copies.len() as u64;
+            superblock.device_used = superblock.device_used.saturating_add(more);
             (superblock.device, superblock.device_item())
         };
         let chunk_item = chunk.item(device);

@@ -99,7 +99,7 @@ impl<S: Persist> Core<S> {
         };
         let cut = self.noted(shared.await)?;
         refs.borrow_mut().add(part.bytenr, part.len, None, by, -1);
-        let nbytes = to.private.nbytes.get() + part.bytes;
+        let nbytes = to.private.nbytes.get().saturating_add(part.bytes);
         to.private.nbytes.set(nbytes.saturating_sub(cut));
         self.since.borrow_mut().wrote(to, span);
         self.store_inode(to).await

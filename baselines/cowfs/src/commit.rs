@@ -18,6 +18,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use vfs::Result;
 
+/// Nodes that are on their way to the medium.
+type Taken = Vec<Rc<Node>>;
+
 impl<S: Persist> Core<S> {
     /// Makes all that has changed so far durable.
     pub(crate) async fn commit(&self) -> Result<()> {
@@ -43,7 +46,7 @@ impl<S: Persist> Core<S> {
         let changes = self.changes.get();
         let finished = self.finish().await;
         self.noted(finished)?;
-        let batch = self.noted(self.take_batch(reason))?;
+        let (batch, on_their_way) = self.noted(self.take_batch(reason))?;
         let freed = self.forest.space.borrow_mut().take_pinned();
         // A log is one generation behind its superblock, which may be as it was.
         let generation = self.committed.borrow().generation;
@@ -52,6 +55,7 @@ impl<S: Persist> Core<S> {
         drop(alone);
         let published = self.persist.publish(batch).await;
         self.noted(published)?;
+        drop(on_their_way);
         self.settled.set(changes);
         self.discard(&freed).await;
         self.forest.space.borrow_mut().unpin(&freed);
@@ -149,8 +153,8 @@ impl<S: Persist> Core<S> {
     }
 
     /// Takes the nodes that are not clean, with the superblock that leads to them.
-    fn take_batch(&self, reason: Reason) -> Result<Batch> {
-        let mut batch = self.take_nodes(reason, |_| true)?;
+    fn take_batch(&self, reason: Reason) -> Result<(Batch, Taken)> {
+        let (mut batch, taken) = self.take_nodes(reason, |_| true)?;
         batch.replaced = self.replaced.take();
         let mut superblock = self.superblock.borrow_mut();
         self.refresh(&mut superblock);
@@ -160,15 +164,16 @@ impl<S: Persist> Core<S> {
             batch.superblocks = places.map(|at| (at, superblock.encode(at))).collect();
             self.committed.borrow_mut().clone_from(&superblock);
         }
-        Ok(batch)
+        Ok((batch, taken))
     }
 
-    /// Takes those of the nodes that are not clean that are `wanted`.
+    /// Takes those of the nodes that are not clean that are `wanted`. They are to be held
+    /// until they are on the medium: who needs one meanwhile finds it in memory.
     pub(crate) fn take_nodes(
         &self,
         reason: Reason,
         wanted: impl Fn(&Node) -> bool,
-    ) -> Result<Batch> {
+    ) -> Result<(Batch, Taken)> {
         let mut batch = Batch {
             reason,
             fresh: Vec::new(),
@@ -179,7 +184,7 @@ impl<S: Persist> Core<S> {
         };
         let taken = self.forest.nodes.borrow_mut().take_dirty(wanted);
         let mut stats = self.forest.stats.get();
-        for node in taken {
+        for node in &taken {
             let (dirt, owner, generation) = (node.dirt(), node.owner(), node.generation());
             let (bytes, ranges) = node.seal();
             let sectors = bytes.chunks_exact(SECTOR);
@@ -210,7 +215,7 @@ impl<S: Persist> Core<S> {
         }
         self.forest.stats.set(stats);
         self.forest.nodes.borrow_mut().shrink();
-        Ok(batch)
+        Ok((batch, taken))
     }
 
     /// Has the superblock say what there is now.

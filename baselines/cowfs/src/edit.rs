@@ -178,8 +178,12 @@ impl Forest {
             self.leave(tree, &node);
             (at, slot)
         } else if let Some((at, right)) = beside(Some(slot + 1)) {
+            // Nothing is changed before it is known who else has what goes to the left.
+            let Ok(sharing) = self.sharing(tree, &right) else {
+                return Ok(());
+            };
             node.edit(|to| node::append(to, &right.bytes(), 0..right.items()));
-            self.leave_copied(tree, &right)?;
+            self.leave_copied(tree, &right, sharing);
             (slot, at)
         } else {
             return Ok(());
@@ -191,22 +195,21 @@ impl Forest {
 
     /// A node whose items have gone to another node of the tree: what it led to that was
     /// shared is referred to by the tree now.
-    fn leave_copied(&self, tree: &Tree, left: &Rc<Node>) -> Try<()> {
-        if let Some((refs, flags)) = self.sharing(tree, left)? {
+    fn leave_copied(&self, tree: &Tree, left: &Rc<Node>, sharing: Option<(u64, u64)>) {
+        if let Some((refs, flags)) = sharing {
             let full = flags & crate::format::extent::FULL_BACKREF != 0;
             let mine = left.owner() == tree.id && !full;
             if refs > 1 && mine {
-                self.refer(tree, left, true, 1)?;
+                self.refer(tree, left, true, 1);
                 self.refs.borrow_mut().make_full(left.bytenr, left.level());
             } else if refs > 1 || full {
-                self.refer(tree, left, false, 1)?;
+                self.refer(tree, left, false, 1);
                 if refs == 1 {
-                    self.refer(tree, left, true, -1)?;
+                    self.refer(tree, left, true, -1);
                 }
             }
         }
         self.leave(tree, left);
-        Ok(())
     }
 
     /// Takes out a node that has become empty.

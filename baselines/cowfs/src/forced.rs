@@ -6,7 +6,8 @@
 //!
 //! Invariants: the log holds a file as it was at one instant, and all of it that differs
 //! from the last commit. What the log cannot say makes a commit: names that were moved or
-//! removed, directories, files in directories that are new. A commit leaves no log behind.
+//! removed, directories, files in directories that are new, and whatever may be in a chunk
+//! that no commit has yet. A commit leaves no log behind.
 //= btrfs-format 6
 
 use crate::forest::Tree;
@@ -24,7 +25,7 @@ use host::BlockPort;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
-use vfs::{FileKind, Result};
+use vfs::{Errno, FileKind, Result};
 
 /// What has happened to a file since the last commit.
 #[derive(Debug, Default)]
@@ -55,6 +56,10 @@ pub(crate) struct Since {
     moved: BTreeSet<(u64, u64, Vec<u8>)>,
     /// Whether a directory was moved or removed.
     dirs_moved: bool,
+    /// Whether a chunk was made: what is in it is led to by the next commit at first.
+    new_chunk: bool,
+    /// Whether the log has half of a file: nobody publishes it then.
+    broken: bool,
     /// The log of each subvolume.
     logs: BTreeMap<u64, Rc<Tree>>,
     /// The tree that leads to them.
@@ -107,6 +112,11 @@ impl Since {
             .insert((file.private.tree.id, dir, name.to_vec()));
     }
 
+    /// A chunk was made.
+    pub(crate) fn made_chunk(&mut self) {
+        self.new_chunk = true;
+    }
+
     /// An inode is no more.
     pub(crate) fn forget(&mut self, tree: u64, number: u64) {
         self.files.remove(&(tree, number));
@@ -155,8 +165,13 @@ impl<S: Persist> Core<S> {
             }
             Way::Wait(stamp, flush) => (stamp, flush),
             Way::Log => {
-                let logged = self.log_file(file).await;
-                (self.noted(logged)?, false)
+                let Ok(stamp) = self.log_file(file).await else {
+                    // Most of all there may be no room.
+                    self.since.borrow_mut().broken = true;
+                    drop(alone);
+                    return self.commit_forced().await;
+                };
+                (stamp, false)
             }
             Way::Commit => {
                 drop(alone);
@@ -196,7 +211,7 @@ impl<S: Persist> Core<S> {
         {
             let since = self.since.borrow();
             let id = id_of(file);
-            if since.renamed.contains(&id) || is_new && since.dirs_moved {
+            if since.broken || since.renamed.contains(&id) || is_new && since.dirs_moved {
                 return Ok(Way::Commit);
             }
             match since.files.get(&id) {
@@ -210,7 +225,8 @@ impl<S: Persist> Core<S> {
                 _ => {}
             }
         }
-        if !self.log_has_room(file) || is_new && !self.names_are_plain(file).await? {
+        let unknown = self.since.borrow().new_chunk;
+        if unknown || !self.log_has_room(file) || is_new && !self.names_are_plain(file).await? {
             return Ok(Way::Commit);
         }
         Ok(Way::Log)
@@ -223,6 +239,14 @@ impl<S: Persist> Core<S> {
         let needed = space.held() + self.debt() + LOG_NODES * levels * NODE_BYTES;
         let pinned = space.pinned(Use::Nodes);
         space.free(Use::Nodes) >= needed && pinned <= space.size(Use::Nodes) / 2 + needed
+    }
+
+    /// Whether there is space to go on with putting a file into a log.
+    fn ensure_log_room(&self) -> Result<()> {
+        let space = self.forest.space.borrow();
+        let needed = space.held() + self.debt() + STEP_NODES * NODE_BYTES;
+        let room = space.free(Use::Nodes) >= needed;
+        room.then_some(()).ok_or(Errno::ENOSPC)
     }
 
     /// Whether the names of a new file are in directories that are not, and nobody else
@@ -328,6 +352,7 @@ impl<S: Persist> Core<S> {
             }
         }
         for (key, data) in items {
+            self.ensure_log_room()?;
             self.with(|| self.forest.put(log, key, &data)).await?;
         }
         Ok(())
@@ -343,6 +368,7 @@ impl<S: Persist> Core<S> {
         for piece in self.pieces(tree, number, span.clone()).await? {
             let own = piece.span();
             let (from, to) = (own.start.max(span.start), own.end.min(span.end));
+            self.ensure_log_room()?;
             self.log_hole(log, number, at..from).await?;
             at = to;
             match piece {
@@ -396,10 +422,14 @@ impl<S: Persist> Core<S> {
     /// Makes the log durable, as far as this force at least.
     //= btrfs-format 1.2
     async fn publish_log(&self, stamp: u64) -> Result<()> {
-        let _publishing = self.publishing.acquire(1).await;
+        let publishing = self.publishing.acquire(1).await;
         // Nobody is putting a file into the log: it holds each as a whole.
         let alone = self.alone().await;
         self.ensure_sound()?;
+        if self.since.borrow().broken {
+            drop((alone, publishing));
+            return self.commit_forced().await;
+        }
         let reached = {
             let since = self.since.borrow();
             (since.durable < stamp).then(|| (since.stamp, since.log_root.clone()))
@@ -410,7 +440,7 @@ impl<S: Persist> Core<S> {
             return Ok(());
         };
         let is_log = |node: &crate::nodes::Node| TreeKind::of(node.owner()) == TreeKind::Log;
-        let mut batch = self.noted(self.take_nodes(Reason::Forced, is_log))?;
+        let (mut batch, on_their_way) = self.noted(self.take_nodes(Reason::Forced, is_log))?;
         let mut superblock = self.committed.borrow().clone();
         superblock.log_root = Some(root.start.get());
         let first = crate::format::superblock::PLACES[0];
@@ -418,6 +448,7 @@ impl<S: Persist> Core<S> {
         drop(alone);
         let published = self.persist.publish(batch).await;
         self.noted(published)?;
+        drop(on_their_way);
         let mut since = self.since.borrow_mut();
         since.durable = since.durable.max(reached);
         self.tally(|counts| counts.logged += 1);
@@ -434,6 +465,9 @@ impl<S: Persist> Core<S> {
     }
 }
 
-/// Nodes that putting a file into a log may need at most, at each level: a choice of ours,
+/// Nodes that a file is expected to need in a log at most, at each level: a choice of ours,
 /// with which a force that finds no more makes a commit.
 const LOG_NODES: u64 = 64;
+/// Nodes that putting an item into a log may need at most, or a piece of a file with the sums
+/// of its contents, which are nine leaves for 128 MiB.
+const STEP_NODES: u64 = 32;

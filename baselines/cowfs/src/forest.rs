@@ -248,7 +248,7 @@ impl Forest {
 
     /// Whoever `of` leads to is referred to `times` more, by the node itself if `full`,
     /// else by `tree`.
-    pub(crate) fn refer(&self, tree: &Tree, of: &Node, full: bool, times: i64) -> Try<()> {
+    pub(crate) fn refer(&self, tree: &Tree, of: &Node, full: bool, times: i64) {
         let bytes = of.bytes();
         let level = node::level(&bytes);
         for slot in 0..node::items(&bytes) {
@@ -266,13 +266,9 @@ impl Forest {
             if key.kind != kind::EXTENT_DATA {
                 continue;
             }
-            let piece = sound(extent::piece(node::data(&bytes, slot)))?;
-            let extent::Piece::Extent(part) = piece else {
+            let Some(part) = extent::referred(node::data(&bytes, slot)) else {
                 continue;
             };
-            if part.is_hole() {
-                continue;
-            }
             let by = if full {
                 Ref::Leaf(of.bytenr)
             } else {
@@ -280,7 +276,6 @@ impl Forest {
             };
             self.refer_to(part.bytenr, part.len, None, by, times);
         }
-        Ok(())
     }
 
     fn refer_to(&self, at: u64, len: u64, level: Option<u8>, by: Ref, times: i64) {
@@ -320,7 +315,7 @@ impl Forest {
             node::append(to, &of.bytes(), 0..of.items());
         });
         self.count(tree, |stats| &mut stats.copied);
-        self.pass_refs(tree, &of, &copy, sharing)?;
+        self.pass_refs(tree, &of, &copy, sharing);
         self.lead_to(tree, above, &copy);
         self.leave(tree, &of);
         Ok(copy)
@@ -339,27 +334,20 @@ impl Forest {
     /// Has whatever a node leads to know of its copy: what a node leads to that is shared
     /// from now on is referred to by the node, and what its copy leads to, by the tree.
     //= btrfs-format 3.3
-    fn pass_refs(
-        &self,
-        tree: &Tree,
-        of: &Node,
-        copy: &Node,
-        shared: Option<(u64, u64)>,
-    ) -> Try<()> {
+    fn pass_refs(&self, tree: &Tree, of: &Node, copy: &Node, shared: Option<(u64, u64)>) {
         let Some((refs, flags)) = shared else {
-            return Ok(());
+            return;
         };
         let full = flags & extent::FULL_BACKREF != 0;
         if refs > 1 && of.owner() == tree.id && !full {
-            self.refer(tree, of, true, 1)?;
+            self.refer(tree, of, true, 1);
             self.refs.borrow_mut().make_full(of.bytenr, of.level());
         } else if refs > 1 {
-            self.refer(tree, copy, false, 1)?;
+            self.refer(tree, copy, false, 1);
         } else if full {
-            self.refer(tree, copy, false, 1)?;
-            self.refer(tree, of, true, -1)?;
+            self.refer(tree, copy, false, 1);
+            self.refer(tree, of, true, -1);
         }
-        Ok(())
     }
 
     /// Has what led to a node lead to another one.

@@ -1,7 +1,8 @@
 //! A mounted file system: what all verbs share.
 //!
-//! Invariants: a verb that changes or reads anything is within an *operation*, and the
-//! state that a commit makes durable is taken within none; so a commit is of one instant.
+//! Invariants: a verb that changes anything is within an *operation*, and the state that a
+//! commit makes durable is taken within none; so a commit is of one instant. Who looks for
+//! pieces of a file has the turn of the file instead, or is within an operation.
 //! Whoever needs both waits for the turn of a file first and begins an operation then. An
 //! operation holds as many bytes of nodes as it may need at most, besides what a commit
 //! needs: so a commit that follows it never runs out of space.
@@ -57,8 +58,8 @@ pub(crate) struct Core<S: Persist> {
     pub(crate) publishing: Semaphore,
     /// Held by who makes a chunk.
     pub(crate) chunking: Semaphore,
-    /// Nodes that are being read.
-    reading: RefCell<BTreeMap<u64, Semaphore>>,
+    /// Nodes that are being read, each with how many wait for it.
+    reading: RefCell<BTreeMap<u64, (Semaphore, usize)>>,
     /// What forces go by.
     pub(crate) since: RefCell<Since>,
     /// Inodes without a name that are in use, by tree.
@@ -203,26 +204,53 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Reads a node, unless somebody else does.
+    /// Reads a node, unless somebody else does. There is no other read of it at the same
+    /// time: what was read is not older than what somebody has made of it since.
     async fn load(&self, expected: Expected) -> Result<()> {
+        let at = expected.bytenr;
         let turn = {
             let mut reading = self.reading.borrow_mut();
-            let turn = reading.entry(expected.bytenr);
-            turn.or_insert_with(|| Semaphore::new(&self.sim, 1)).clone()
+            let turn = reading.entry(at);
+            let (turn, waiting) = turn.or_insert_with(|| (Semaphore::new(&self.sim, 1), 0));
+            *waiting += 1;
+            turn.clone()
         };
-        let _turn = turn.acquire(1).await;
-        if self.forest.nodes.borrow().get(expected.bytenr).is_some() {
+        let turn = turn.acquire(1).await;
+        let loaded = self.load_alone(&expected).await;
+        drop(turn);
+        let mut reading = self.reading.borrow_mut();
+        if let Some((_, waiting)) = reading.get_mut(&at) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                reading.remove(&at);
+            }
+        }
+        loaded
+    }
+
+    async fn load_alone(&self, expected: &Expected) -> Result<()> {
+        let known = || match self.forest.nodes.borrow().find(expected) {
+            Some(Ok(_)) => Ok(true),
+            Some(Err(())) => Err(Errno::EUCLEAN),
+            None => Ok(false),
+        };
+        if known()? {
             return Ok(());
         }
-        let read = self.read_node(&expected).await;
-        self.reading.borrow_mut().remove(&expected.bytenr);
-        let made = Rc::new(Node::new(expected.bytenr, read?, Dirt::Clean));
-        self.forest.nodes.borrow_mut().insert(made);
+        let read = self.read_node(expected).await?;
+        // Its place may be another node's by now, that is not on the medium yet.
+        if !known()? {
+            let made = Rc::new(Node::new(expected.bytenr, read, Dirt::Clean));
+            self.forest.nodes.borrow_mut().insert(made);
+        }
         Ok(())
     }
 
     /// Reads a node and verifies it: the second copy if the first is damaged.
     async fn read_node(&self, expected: &Expected) -> Result<Box<node::Bytes>> {
+        if !expected.bytenr.is_multiple_of(SECTOR as u64) {
+            return Err(Errno::EUCLEAN);
+        }
         let places = self.places(expected.bytenr, NODE_BYTES)?;
         let fsid = self.forest.identity.get().fsid;
         let who = self.who(Purpose::Metadata);
@@ -278,7 +306,8 @@ impl<S: Persist> Core<S> {
 
     async fn operate_with(&self, items: u64, frees: bool) -> Result<Operation<'_, S>> {
         let held = items * self.cost_of_item();
-        for turn in 0.. {
+        let mut commits = 0;
+        loop {
             self.ensure_sound()?;
             if self.wants_commit() {
                 self.commit().await?;
@@ -286,17 +315,33 @@ impl<S: Persist> Core<S> {
             if self.holds(held, frees) {
                 break;
             }
-            let more = self.add_chunk(Use::Nodes).await?;
-            if more {
+            if self.add_chunk(Use::Nodes).await? {
                 continue;
             }
-            if turn > 1
-                || !self.forest.space.borrow().has_pinned() && self.forest.refs.borrow().len() == 0
-            {
+            if commits == COMMITS || !self.commit_frees() {
                 return Err(self.refuse_nodes(held));
             }
+            commits += 1;
             self.commit().await?;
         }
+        self.begin(held).await
+    }
+
+    /// Begins an operation for which no commit is made if there is no room: whoever publishes
+    /// waits for it, and for others that follow.
+    pub(crate) async fn operate_uncommitted(&self, items: u64) -> Result<Operation<'_, S>> {
+        let held = items * self.cost_of_item();
+        self.ensure_sound()?;
+        while !self.holds(held, true) {
+            if !self.add_chunk(Use::Nodes).await? {
+                return Err(self.refuse_nodes(held));
+            }
+        }
+        self.begin(held).await
+    }
+
+    /// Begins an operation that so many bytes of nodes are held for.
+    async fn begin(&self, held: u64) -> Result<Operation<'_, S>> {
         let permit = self.operations.acquire(1).await;
         let operation = Operation {
             core: self,
@@ -305,6 +350,26 @@ impl<S: Persist> Core<S> {
         };
         self.ensure_sound()?;
         Ok(operation)
+    }
+
+    /// Whether a commit may free anything, also one that is on its way.
+    pub(crate) fn commit_frees(&self) -> bool {
+        self.forest.space.borrow().has_pinned() || self.forest.refs.borrow().len() > 0
+    }
+
+    /// Whether so many items could be changed now. Nobody takes any room meanwhile.
+    pub(crate) fn has_room(&self, items: u64, frees: bool) -> bool {
+        let (bytes, debt) = (items * self.cost_of_item(), self.debt());
+        let debt = if frees { debt / 2 } else { debt };
+        let space = self.forest.space.borrow();
+        space.free(Use::Nodes) >= space.held() + bytes + debt
+    }
+
+    /// Whether a commit has room for what it settles, with so many references more.
+    pub(crate) fn has_room_to_settle(&self, more: u64) -> bool {
+        let debt = self.debt_of(self.forest.refs.borrow().len() as u64 + more);
+        let space = self.forest.space.borrow();
+        space.free(Use::Nodes) >= space.held() + debt
     }
 
     fn holds(&self, bytes: u64, frees: bool) -> bool {
@@ -324,8 +389,12 @@ impl<S: Persist> Core<S> {
     /// Bytes of nodes that the next commit may need at most, of what has changed so far:
     /// ways to items of extents and sums, as far as there are so many nodes.
     pub(crate) fn debt(&self) -> u64 {
+        self.debt_of(self.forest.refs.borrow().len() as u64)
+    }
+
+    /// The same of so many extents that have changed.
+    fn debt_of(&self, changes: u64) -> u64 {
         let forest = &self.forest;
-        let changes = forest.refs.borrow().len() as u64;
         let ways = |tree: &Tree| {
             let levels = u64::from(tree.start.get().level) + 1;
             (changes * levels * NODE_BYTES).min(tree.bytes_used.get())
@@ -485,8 +554,13 @@ impl<S: Persist> Core<S> {
     }
 }
 
+/// Commits that who finds no room makes at most: what the first frees may be nodes alone, and
+/// what it settles is freed by the second.
+pub(crate) const COMMITS: u32 = 2;
 /// The last number of an inode: numbers of subvolumes are above.
 const LAST_INODE: u64 = (1 << TREE_SHIFT) - 1;
+/// The last number of a subvolume that those of inodes have room for.
+pub(crate) const LAST_TREE: u64 = (1 << (64 - TREE_SHIFT)) - 1;
 /// Where the number of a subvolume begins in that of an inode.
 const TREE_SHIFT: u32 = 44;
 /// Nodes that a commit may need besides those of extents and sums: of the trees of roots,

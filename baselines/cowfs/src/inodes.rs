@@ -4,7 +4,7 @@
 //! freed: a mount frees it then.
 //= btrfs-format 4.1
 
-use crate::forest::{Tree, sound};
+use crate::forest::Tree;
 use crate::format::inode::{InodeItem, NODATACOW, NODATASUM};
 use crate::format::{Key, extent, id, inode, kind, node};
 use crate::fs::{Core, File, Private};
@@ -40,7 +40,8 @@ impl<S: Persist> Core<S> {
     }
 
     fn loaded(&self, tree: &Rc<Tree>, number: u64, item: &InodeItem) -> Result<Loaded<Private>> {
-        let attr = item.attr().filter(|attr| attr.size <= SIZE_MAX);
+        let most = item.size.max(item.nbytes);
+        let attr = item.attr().filter(|_| most <= SIZE_MAX);
         let attr = attr.ok_or(Errno::EUCLEAN)?;
         let private = Private {
             tree: Rc::clone(tree),
@@ -157,7 +158,7 @@ impl<S: Persist> Core<S> {
     /// Writes an inode down.
     pub(crate) async fn store_inode(&self, file: &File) -> Result<()> {
         let private = &file.private;
-        private.sequence.set(private.sequence.get() + 1);
+        private.sequence.set(private.sequence.get().wrapping_add(1));
         let bytes = self.item_of(file).bytes();
         let (tree, key) = (&private.tree, inode_key(private.number));
         let stored = self.with(|| self.forest.set(tree, key, &bytes)).await;
@@ -236,7 +237,7 @@ impl<S: Persist> Core<S> {
                 return Ok(true);
             };
             if key.kind == kind::EXTENT_DATA {
-                self.drop_piece(tree, key, &data)?;
+                self.drop_piece(tree, key, &data);
             }
             self.with(|| self.forest.remove(tree, key)).await?;
         }
@@ -244,14 +245,11 @@ impl<S: Persist> Core<S> {
     }
 
     /// A piece of a file is no more: nor is its reference to an extent.
-    pub(crate) fn drop_piece(&self, tree: &Tree, key: Key, data: &[u8]) -> Result<()> {
-        if let extent::Piece::Extent(part) = sound(extent::piece(data))?
-            && !part.is_hole()
-        {
+    pub(crate) fn drop_piece(&self, tree: &Tree, key: Key, data: &[u8]) {
+        if let Some(part) = extent::referred(data) {
             let by = part.owner(tree.id, key.object, key.offset);
             self.forest.drop_ref(part.bytenr, part.len, None, by, 1);
         }
-        Ok(())
     }
 
     /// Frees what had no name when the power went.

@@ -39,7 +39,8 @@
 //!
 //! Otherwise than in Linux, a force is a commit after any name of the file has changed since
 //! the last one, but for its making; of what is no regular file; of a new file in a new
-//! directory; and of a file whose name somebody else was moved away from. Numbers of inodes
+//! directory; of a file whose name somebody else was moved away from; and if nodes have
+//! little room for a log. Numbers of inodes
 //! below subvolumes carry the subvolume in their high bits. The space of a log is free once
 //! a commit has ended. Inodes and references are written with each change, not delayed. Of
 //! two copies of a node the first is read, and the second if that is damaged; neither is
@@ -94,6 +95,5 @@ pub use mount::{MountError, MountOptions, Recovery, mount, mount_with};
 pub use nodes::TreeKind;
 pub use persist::{
     Batch, Btrfs, ChangedNode, FreshNode, Overwrite, Persist, Reason, Replacement, Ticket,
-    publish_copies,
-    purpose, write_nodes, write_run,
+    publish_copies, purpose, write_nodes, write_run,
 };

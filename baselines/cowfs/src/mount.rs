@@ -280,7 +280,11 @@ impl<S: Persist> Core<S> {
     /// Lays the log over the trees, and frees what had no name.
     async fn recover(&self, log: Option<Start>) -> Result<Recovery, Errno> {
         let files = match log {
-            Some(log) => self.replay(log).await?,
+            Some(log) => {
+                // Half a log on the medium would be all of it: it is published once, below.
+                let _publishing = self.publishing.acquire(1).await;
+                self.replay(log).await?
+            }
             None => 0,
         };
         if log.is_some() {

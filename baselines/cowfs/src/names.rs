@@ -73,7 +73,9 @@ impl<S: Persist> Core<S> {
     pub(crate) async fn list(&self, dir: &File, cookie: u64, most: usize) -> Result<Vec<DirEntry>> {
         let (tree, number) = (&dir.private.tree, dir.private.number);
         let mut found = Vec::new();
-        let mut from = cookie.max(1) + 1;
+        let Some(mut from) = cookie.max(1).checked_add(1) else {
+            return Ok(Vec::new());
+        };
         while found.len() < most {
             let some = self.with(|| {
                 let key = Key::new(number, kind::DIR_INDEX, from);
@@ -136,7 +138,8 @@ impl<S: Persist> Core<S> {
             self.index_behind(&dir.private.tree, dir.private.number)
                 .await?
         };
-        dir.private.next_index.set(next + 1);
+        let behind = next.checked_add(1).ok_or(Errno::EUCLEAN)?;
+        dir.private.next_index.set(behind);
         Ok(next)
     }
 
@@ -151,9 +154,9 @@ impl<S: Persist> Core<S> {
     }
 
     /// Whether the entry of a name has room among those with the same hash.
-    async fn ensure_room(&self, dir: &File, name: &[u8]) -> Result<()> {
-        let key = entry_key(dir.private.number, name);
-        let held = self.with(|| self.forest.read(&dir.private.tree, key, <[u8]>::len));
+    pub(crate) async fn ensure_room(&self, tree: &Tree, dir: u64, name: &[u8]) -> Result<()> {
+        let key = entry_key(dir, name);
+        let held = self.with(|| self.forest.read(tree, key, <[u8]>::len));
         let entry = Entry {
             location: Key::default(),
             kind: 0,
@@ -321,7 +324,8 @@ impl<S: Persist> Core<S> {
         name: &[u8],
         new: NewInode<'_>,
     ) -> Result<Loaded<Private>> {
-        self.ensure_room(dir, name).await?;
+        self.ensure_room(&dir.private.tree, dir.private.number, name)
+            .await?;
         self.ensure_changeable(&dir.private.tree)?;
         let made = self.new_inode(Some(dir), &dir.private.tree, &new).await;
         let made = made?;
@@ -356,7 +360,8 @@ impl<S: Persist> Core<S> {
             return Err(Errno::EMLINK);
         }
         self.ensure_changeable(&dir.private.tree)?;
-        self.ensure_room(dir, name).await?;
+        self.ensure_room(&dir.private.tree, dir.private.number, name)
+            .await?;
         let linked = async {
             let kind = file.attr.get().kind;
             self.add_name(dir, name, &file.private, kind).await?;
@@ -440,10 +445,14 @@ impl<S: Persist> Core<S> {
                 return Err(Errno::EXDEV);
             }
             Some(replaced) if !exchange => self.ensure_removable(to, replaced).await?,
-            Some(_) => self.ensure_room(from, rename.from_name).await?,
+            Some(_) => {
+                self.ensure_room(&from.private.tree, from.private.number, rename.from_name)
+                    .await?;
+            }
             None => {}
         }
-        self.ensure_room(to, rename.to_name).await?;
+        self.ensure_room(&to.private.tree, to.private.number, rename.to_name)
+            .await?;
         let renamed = self.change_names(rename).await;
         self.noted(renamed)
     }

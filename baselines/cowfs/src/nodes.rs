@@ -1,7 +1,8 @@
 //! Nodes in memory: those that were read and verified, and those that were changed.
 //!
 //! Invariants: a node that is not clean stays in memory until it was handed to the
-//! strategy; of one that is changed in its place its bytes before are kept, until then.
+//! strategy, and as long as anybody holds it: who publishes holds what is on its way. Of one
+//! that is changed in its place its bytes before are kept, until it was handed over.
 
 use crate::format::node::{self, Bytes, Expected};
 use crate::format::{NODE, Uuid, id};
@@ -214,16 +215,17 @@ impl NodeCache {
         self.nodes.get(&bytenr)
     }
 
-    /// The node that is expected, if it is here: another one that is there is an error of
-    /// who leads to it.
+    /// The node that is expected, if it is here: another one that is there, and not on the
+    /// medium, is an error of who leads to it.
     pub(crate) fn find(&self, expected: &Expected) -> Option<Result<Rc<Node>, ()>> {
         let node = self.nodes.get(&expected.bytenr)?;
         node.used.set(true);
-        Some(if node.is(expected) {
-            Ok(Rc::clone(node))
-        } else {
-            Err(())
-        })
+        match (node.is(expected), node.is_clean()) {
+            (true, _) => Some(Ok(Rc::clone(node))),
+            // What is here may be of who had the place before.
+            (false, true) => None,
+            (false, false) => Some(Err(())),
+        }
     }
 
     /// Takes in a node.

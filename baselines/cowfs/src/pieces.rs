@@ -204,7 +204,7 @@ impl<S: Persist> Core<S> {
         let mut cut = 0;
         let forest = &self.forest;
         while let Some(bytes) = self.with(|| forest.cut_one(tree, number, &span)).await? {
-            cut += bytes;
+            cut = bytes.saturating_add(cut);
         }
         Ok(cut)
     }

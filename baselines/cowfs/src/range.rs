@@ -62,7 +62,8 @@ impl<S: Persist> Core<S> {
                     .map(|piece| piece.span())
                     .filter(|span| span.end > end)
                 else {
-                    return Ok(());
+                    // A commit may come before who called has another operation.
+                    return self.store_inode(file).await;
                 };
                 let from = span.start.max(end);
                 let cut = self.cut(tree, number, from..span.end).await;
@@ -200,7 +201,8 @@ impl<S: Persist> Core<S> {
                 break;
             };
             let end = next.span().end.min(span.end);
-            cut += self.noted(self.cut(tree, number, at..end).await)?;
+            let more = self.noted(self.cut(tree, number, at..end).await)?;
+            cut = more.saturating_add(cut);
             at = end;
         }
         let nbytes = file.private.nbytes.get();

@@ -3,7 +3,7 @@
 //! Invariant: what is free and what holders have add up to what there is.
 
 use crate::format::NODE_BYTES;
-use crate::fs::Core;
+use crate::fs::{Core, LAST_TREE};
 use crate::persist::Persist;
 use crate::space::Use;
 use units::NoSpace;
@@ -14,6 +14,7 @@ const NODES: &str = "bytes for nodes of trees";
 const HASHES: &str = "bytes of names with one hash in a directory";
 const ATTRIBUTES: &str = "bytes of attributes with one hash";
 const INODES: &str = "numbers of inodes";
+const TREES: &str = "numbers of subvolumes";
 
 impl<S: Persist> Core<S> {
     /// Notes that a limit was met.
@@ -68,6 +69,13 @@ impl<S: Persist> Core<S> {
         let (asked, room) = (asked as u64, room as u64);
         let why = || NoSpace::new(ATTRIBUTES, asked, room, NODE_BYTES).rest("other attributes");
         self.refuse(ATTRIBUTES, why)
+    }
+
+    /// There were as many subvolumes as there are numbers.
+    pub(crate) fn refuse_tree(&self) -> Errno {
+        self.refuse(TREES, || {
+            NoSpace::new(TREES, 1, 0, LAST_TREE).rest("subvolumes that there were")
+        })
     }
 
     /// A subvolume has had as many inodes as there are numbers.

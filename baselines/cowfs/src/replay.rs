@@ -1,7 +1,8 @@
 //! Mounting after a power cut: what was forced is laid over the last commit.
 //!
-//! Invariants: nothing of the log is written over before a commit has what it says; a log
-//! that is damaged ends the mount, and changes nothing on the medium.
+//! Invariants: nothing of the log is written over before a commit has what it says, and one
+//! commit has all of it; a log that is damaged ends the mount, and changes nothing on the
+//! medium.
 //= btrfs-format 6.1
 
 use crate::forest::Tree;
@@ -141,7 +142,7 @@ impl<S: Persist> Core<S> {
         if !known {
             return Err(Errno::EUCLEAN);
         }
-        let _operation = self.operate(ITEMS).await?;
+        let _operation = self.operate_uncommitted(ITEMS).await?;
         let old = self.inode_item(tree, number).await?;
         let mut nbytes = old.map_or(0, |old| old.nbytes);
         let end = item.size.checked_next_multiple_of(SECTOR_BYTES);
@@ -197,7 +198,9 @@ impl<S: Persist> Core<S> {
             Piece::Inline(bytes) => {
                 let cut = self.cut(tree, key.object, 0..SECTOR_BYTES).await?;
                 self.with(|| self.forest.put(tree, key, data)).await?;
-                return Ok((nbytes + bytes.len() as u64).saturating_sub(cut));
+                return Ok(nbytes
+                    .saturating_add(bytes.len() as u64)
+                    .saturating_sub(cut));
             }
             Piece::Extent(part) => part,
         };
@@ -221,7 +224,7 @@ impl<S: Persist> Core<S> {
                 self.put_sums(&self.forest.csums, start, &sums).await?;
             }
         }
-        Ok((nbytes + part.bytes).saturating_sub(cut))
+        Ok(nbytes.saturating_add(part.bytes).saturating_sub(cut))
     }
 
     /// Has a file have a name: whoever had it since the last commit has lost it.
@@ -264,7 +267,7 @@ impl<S: Persist> Core<S> {
         {
             return Err(Errno::EUCLEAN);
         }
-        item.size += more * 2 * at.name.len() as u64;
+        item.size = item.size.saturating_add(more * 2 * at.name.len() as u64);
         let bytes = item.bytes();
         self.with(|| self.forest.set(tree, inode_key(at.dir), &bytes))
             .await

@@ -17,11 +17,12 @@ use crate::format::inode::InodeItem;
 use crate::format::node;
 use crate::format::tree::{root_ref, uuid_key};
 use crate::format::{Key, NODE_BYTES, id, kind};
-use crate::fs::{Core, CowFs};
+use crate::fs::{Core, CowFs, LAST_TREE};
 use crate::inodes::inode_key;
 use crate::names::Named;
 use crate::nodes::Node;
 use crate::persist::Persist;
+use sim::Permit;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Ino, Result, Timestamp};
 
@@ -55,19 +56,38 @@ impl<S: Persist> Core<S> {
             return Err(Errno::EINVAL);
         }
         let tree = self.tree(id::FS_TREE).ok_or(Errno::EUCLEAN)?;
-        if self.find(&tree, id::FIRST_FREE, name).await?.is_some() {
-            return Err(Errno::EEXIST);
-        }
-        self.commit().await?;
-        drop(self.operate(ITEMS).await?);
         let number = {
-            let _alone = self.alone().await;
-            let made = self.copy_tree(&tree, name, read_only, now).await;
-            self.noted(made)?
+            let _alone = self.alone_with_room(false).await?;
+            if self.find(&tree, id::FIRST_FREE, name).await?.is_some() {
+                return Err(Errno::EEXIST);
+            }
+            self.ensure_room(&tree, id::FIRST_FREE, name).await?;
+            let number = self.next_tree().await?;
+            let made = self.copy_tree(&tree, number, name, read_only, now);
+            self.noted(made.await)?;
+            number
         };
         self.note_change();
         self.commit().await?;
         Ok(Self::ino_of(number, id::FIRST_FREE))
+    }
+
+    /// Waits until nobody is at work, nothing has changed since the last commit, and there is
+    /// room for what making or dropping a snapshot changes.
+    async fn alone_with_room(&self, frees: bool) -> Result<Permit> {
+        loop {
+            let made = match frees {
+                true => self.operate_to_free(ITEMS).await?,
+                false => self.operate(ITEMS).await?,
+            };
+            drop(made);
+            self.commit().await?;
+            let alone = self.alone().await;
+            self.ensure_sound()?;
+            if self.settled.get() >= self.changes.get() && self.has_room(ITEMS, frees) {
+                return Ok(alone);
+            }
+        }
     }
 
     /// The number of the next subvolume.
@@ -75,18 +95,22 @@ impl<S: Persist> Core<S> {
         let last = Key::new(id::LAST_FREE, u8::MAX, u64::MAX);
         let roots = &self.forest.roots;
         let last = self.with(|| self.forest.last_until(roots, last, |key, _| key.object));
-        Ok(last.await?.unwrap_or(0).max(id::FIRST_FREE - 1) + 1)
+        let next = last.await?.unwrap_or(0).max(id::FIRST_FREE - 1) + 1;
+        if next > LAST_TREE {
+            return Err(self.refuse_tree());
+        }
+        Ok(next)
     }
 
     async fn copy_tree(
         &self,
         tree: &Rc<Tree>,
+        number: u64,
         name: &[u8],
         read_only: bool,
         now: Timestamp,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let (forest, transid) = (&self.forest, self.forest.transid.get());
-        let number = self.next_tree().await?;
         let index = self.index_behind(tree, id::FIRST_FREE).await?;
         tree.last_snapshot.set(transid);
         tree.changed.set(true);
@@ -99,7 +123,7 @@ impl<S: Persist> Core<S> {
         let root = self.with(|| forest.root(tree)).await?;
         let top = self.with(|| forest.new_node(&copy, root.level())).await?;
         top.edit(|to| node::append(to, &root.bytes(), 0..root.items()));
-        forest.refer(&copy, &top, false, 1)?;
+        forest.refer(&copy, &top, false, 1);
         forest.lead_to(&copy, None, &top);
         copy.bytes_used.set(tree.bytes_used.get());
         self.trees.borrow_mut().insert(number, Rc::clone(&copy));
@@ -120,8 +144,7 @@ impl<S: Persist> Core<S> {
             index,
         )
         .await?;
-        self.change_top(tree, 2 * name.len() as i64, now).await?;
-        Ok(number)
+        self.change_top(tree, 2 * name.len() as i64, now).await
     }
 
     /// An identity for a subvolume: that of the file system, changed by its number and age.
@@ -175,10 +198,13 @@ impl<S: Persist> Core<S> {
             return Err(Errno::EINVAL);
         }
         let dropped = self.tree(key.object).ok_or(Errno::EUCLEAN)?;
-        self.commit().await?;
-        drop(self.operate_to_free(ITEMS).await?);
         {
-            let _alone = self.alone().await;
+            let _alone = self.alone_with_room(true).await?;
+            // Nothing is gone yet if the commit would have no room for all that it settles.
+            let more = self.own_references(&dropped).await?;
+            if !self.has_room_to_settle(more) {
+                return Err(self.refuse_nodes(more * NODE_BYTES));
+            }
             let gone = async {
                 self.unname_tree(&tree, &dropped, name).await?;
                 self.change_top(&tree, -2 * name.len() as i64, now).await?;
@@ -188,6 +214,24 @@ impl<S: Persist> Core<S> {
         }
         self.note_change();
         self.commit().await
+    }
+
+    /// References of nodes that a tree alone leads to.
+    async fn own_references(&self, tree: &Tree) -> Result<u64> {
+        let forest = &self.forest;
+        let (mut left, mut count) = (vec![self.with(|| forest.root(tree)).await?], 0);
+        while let Some(one) = left.pop() {
+            count += one.items() as u64;
+            let level = one.level();
+            for slot in 0..if level > 0 { one.items() } else { 0 } {
+                let below = self.with(|| forest.child(&one, slot)).await?;
+                let refs = self.with(|| forest.extent_refs(below.bytenr, level - 1));
+                if refs.await?.0 == 1 {
+                    left.push(below);
+                }
+            }
+        }
+        Ok(count)
     }
 
     async fn unname_tree(&self, tree: &Tree, dropped: &Tree, name: &[u8]) -> Result<()> {
@@ -248,7 +292,7 @@ impl<S: Persist> Core<S> {
                     _ => self.hand_over(tree, below).await?,
                 }
             }
-            forest.refer(tree, &one, flags & FULL_BACKREF != 0, -1)?;
+            forest.refer(tree, &one, flags & FULL_BACKREF != 0, -1);
         }
         Ok(())
     }
@@ -265,8 +309,8 @@ impl<S: Persist> Core<S> {
             if one.owner() != tree.id || flags & FULL_BACKREF != 0 {
                 continue;
             }
-            forest.refer(tree, &one, true, 1)?;
-            forest.refer(tree, &one, false, -1)?;
+            forest.refer(tree, &one, true, 1);
+            forest.refer(tree, &one, false, -1);
             forest.refs.borrow_mut().make_full(one.bytenr, level);
             for slot in 0..if level > 0 { one.items() } else { 0 } {
                 left.push(self.with(|| forest.child(&one, slot)).await?);

@@ -160,7 +160,7 @@ fn kept(chunk: &Chunk) -> impl Iterator<Item = (u64, u64)> + '_ {
         PLACES.into_iter().filter_map(move |place| {
             let from = place.max(copy);
             let to = (place + KEPT).min(copy + chunk.len);
-            (from < to).then(|| (chunk.start + from - copy, to - from))
+            (from < to).then(|| (chunk.start + (from - copy), to - from))
         })
     })
 }
@@ -203,6 +203,8 @@ pub(crate) struct Space {
     unallocated: Ranges,
     /// What a commit frees.
     pinned: Ranges,
+    /// Bytes that a commit which is on its way frees.
+    freeing: u64,
     /// Bytes of contents that were promised and have no place yet.
     promised: u64,
     /// Bytes of nodes that operations under way may need.
@@ -286,9 +288,11 @@ impl Space {
         }
     }
 
-    /// Says how much of the block group at `start` is used, at a mount.
+    /// Says how much of the block group at `start` is used, at a mount; false if that cannot
+    /// be.
     pub(crate) fn set_used(&mut self, start: u64, used: u64) -> bool {
         let group = self.groups.get_mut(&start);
+        let group = group.filter(|group| used <= group.chunk.len);
         group.map(|group| group.used = used).is_some()
     }
 
@@ -349,11 +353,14 @@ impl Space {
 
     /// What a commit that has just begun frees when it ends.
     pub(crate) fn take_pinned(&mut self) -> Ranges {
-        std::mem::take(&mut self.pinned)
+        let pinned = std::mem::take(&mut self.pinned);
+        self.freeing = pinned.total();
+        pinned
     }
 
     /// Makes free what a commit has freed.
     pub(crate) fn unpin(&mut self, freed: &Ranges) {
+        self.freeing = 0;
         for (mut start, len) in freed.iter() {
             let end = start + len;
             // Ranges of different groups may have met.
@@ -393,9 +400,9 @@ impl Space {
         own.map(|(_, len)| len).sum()
     }
 
-    /// Whether a commit frees anything.
+    /// Whether a commit frees anything, the next one or one that is on its way.
     pub(crate) fn has_pinned(&self) -> bool {
-        self.pinned.total() > 0
+        self.pinned.total() + self.freeing > 0
     }
 
     /// Bytes of the device that are in no chunk.
@@ -462,7 +469,7 @@ impl Space {
             room
         };
         let len = len.min(each) / UNIT * UNIT;
-        if len < 4 * UNIT {
+        if len < 4 * UNIT || self.next_address().checked_add(len).is_none() {
             return None;
         }
         let fitting = || holes.iter().filter(|(_, room)| *room >= len);

@@ -60,6 +60,10 @@ const fn key(at: u64) -> Key {
     Key::new(id::CSUMS, kind::EXTENT_CSUM, at)
 }
 
+const fn is_sums(key: Key) -> bool {
+    key.kind == kind::EXTENT_CSUM && key.object == id::CSUMS
+}
+
 fn bytes_of(sums: &[u32]) -> Vec<u8> {
     sums.iter().flat_map(|sum| sum.to_le_bytes()).collect()
 }
@@ -88,7 +92,7 @@ impl Forest {
     /// how many.
     fn put_some(&self, tree: &Tree, at: u64, sums: &[u32]) -> Try<usize> {
         let before = self.last_until(tree, key(at), |key, data| {
-            (key.kind == kind::EXTENT_CSUM).then(|| (key, data.to_vec()))
+            is_sums(key).then(|| (key, data.to_vec()))
         })?;
         if let Some((found, mut data)) = before.flatten() {
             let end = found.offset + summed(&data);
@@ -116,7 +120,7 @@ impl Forest {
     fn gap(&self, tree: &Tree, at: u64, most: usize) -> Try<usize> {
         let from = sound(key(at).next())?;
         let next = self.first_from(tree, from, |key, _| key)?;
-        let next = next.filter(|key| key.kind == kind::EXTENT_CSUM && key.object == id::CSUMS);
+        let next = next.filter(|key| is_sums(*key));
         let free = next.map_or(u64::MAX, |key| (key.offset - at) / SECTOR_BYTES);
         Ok(most.min(usize::try_from(free).unwrap_or(usize::MAX)).max(1))
     }
@@ -125,7 +129,7 @@ impl Forest {
     fn remove_some(&self, tree: &Tree, span: &Range<u64>) -> Try<bool> {
         let last = key(span.end - 1);
         let found = self.last_until(tree, last, |key, data| (key, data.to_vec()))?;
-        let Some((found, data)) = found.filter(|(key, _)| key.kind == kind::EXTENT_CSUM) else {
+        let Some((found, data)) = found.filter(|(key, _)| is_sums(*key)) else {
             return Ok(false);
         };
         let (sectors, bytes) = common(span, found.offset, data.len());
@@ -150,7 +154,7 @@ impl Forest {
     /// are. None if there are no more.
     fn read_some(&self, tree: &Tree, span: &Range<u64>) -> Try<Option<(u64, Vec<u32>)>> {
         let before = self.last_until(tree, key(span.start), |key, data| {
-            (key.offset, summed(data), key.kind == kind::EXTENT_CSUM)
+            (key.offset, summed(data), is_sums(key))
         })?;
         let before = before.filter(|(at, len, sums)| *sums && at + len > span.start);
         let from = before.map_or(span.start, |(at, ..)| at);
@@ -159,7 +163,7 @@ impl Forest {
         };
         let bytes = leaf.bytes();
         let (found, data) = (node::key(&bytes, slot), node::data(&bytes, slot));
-        if found.kind != kind::EXTENT_CSUM || found.object != id::CSUMS {
+        if !is_sums(found) {
             return Ok(None);
         }
         let (sectors, place) = common(span, found.offset, data.len());

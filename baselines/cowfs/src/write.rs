@@ -1,15 +1,17 @@
 //! Writing files: where contents go, and what leads to them afterwards.
 //!
-//! Contents are written first, outside any operation; then, within one, the file gets
-//! them: so what leads to contents is never durable before they are.
+//! Contents are written first, outside any operation; then, within some that have room for
+//! a few pieces each, the file gets them: so what leads to contents is never durable before
+//! they are. Contents that take the place of others and have sums go there within the
+//! operation that changes these.
 //!
-//! Invariant: space for a page is promised before the page is dirty, and the promise is
-//! kept when it is written.
+//! Invariant: space for a page is promised before the page is dirty, unless it has a place
+//! and there is no other; the promise is kept when it is written.
 
 use crate::format::extent::{INLINE_MOST, Part, inline_item};
 use crate::format::inode::NODATASUM;
 use crate::format::{SECTOR, SECTOR_BYTES};
-use crate::fs::{Core, File};
+use crate::fs::{COMMITS, Core, File};
 use crate::inodes::is_dir;
 use crate::persist::{Overwrite, Persist, Replacement, Ticket, write_run};
 use crate::pieces::{Found, piece_key};
@@ -35,10 +37,19 @@ struct Written {
     part: Part,
     /// Sums of its sectors; none without sums.
     sums: Vec<u32>,
+    /// Whether its extent is nothing that anybody leads to before the file has it.
+    new: bool,
     /// Whether the file has it there already, and but its sums may have changed.
     stays: bool,
     /// What the strategy calls contents that took the place of others.
     ticket: Option<Ticket>,
+}
+
+impl Written {
+    /// Items that are changed, and need new nodes, once the file has it.
+    const fn items(&self) -> u64 {
+        if self.stays { 0 } else { PIECE_ITEMS }
+    }
 }
 
 /// Pages that follow each other.
@@ -48,6 +59,16 @@ fn runs<'a>(pages: &'a [&'a DirtyPage]) -> impl Iterator<Item = &'a [&'a DirtyPa
 
 fn payloads(pages: &[&DirtyPage]) -> Vec<Payload> {
     pages.iter().map(|page| page.now.clone()).collect()
+}
+
+fn bytes_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// Whether contents may be written to where a part is: if nothing was yet, or the file
+/// `replaces` contents.
+const fn may_stay(part: Part, replaces: bool) -> bool {
+    !part.is_hole() && (replaces || !part.written)
 }
 
 /// A page of these bytes.
@@ -72,19 +93,25 @@ impl<S: Persist> Core<S> {
         file.private.flags.get() & NODATASUM == 0
     }
 
-    /// Promises space for pages that are about to be dirty.
+    /// Promises space for pages that are about to be dirty. Those that will be written in
+    /// their place need none; that is looked at if there is too little for all.
     pub(crate) async fn reserve(&self, file: &File, pages: Range<u64>) -> Result<()> {
         self.ensure_sound()?;
         self.ensure_changeable(&file.private.tree)?;
         let span = pages.start * SECTOR_BYTES..pages.end * SECTOR_BYTES;
-        let missing = file.private.promised.borrow().gaps(&span);
-        let bytes = missing.iter().map(|gap| gap.end - gap.start).sum();
-        if bytes == 0 {
+        let mut missing = file.private.promised.borrow().gaps(&span);
+        if missing.is_empty() {
             return Ok(());
         }
-        self.promise(bytes).await?;
+        let at_once = self.forest.space.borrow_mut().promise(bytes_of(&missing));
+        if !at_once {
+            missing = self.without_place(file, missing).await?;
+            self.promise(bytes_of(&missing)).await?;
+        }
         self.change_promises(file, |promised| {
-            promised.add(span.start, span.end - span.start);
+            for gap in &missing {
+                promised.add(gap.start, gap.end - gap.start);
+            }
         });
         // Nodes have to have room too, when the pages are written.
         let room = self.operate(PIECE_ITEMS).await.map(drop);
@@ -92,6 +119,25 @@ impl<S: Persist> Core<S> {
             missing.into_iter().for_each(|gap| self.release(file, gap));
         }
         room
+    }
+
+    /// What of these ranges has no place that it will be written to, whoever waits for it.
+    async fn without_place(&self, file: &File, ranges: Vec<Range<u64>>) -> Result<Vec<Range<u64>>> {
+        let (tree, number) = (&file.private.tree, file.private.number);
+        let replaces = self.replaces(file, true) && self.replaces(file, false);
+        let mut without = Ranges::default();
+        for range in ranges {
+            without.add(range.start, range.end - range.start);
+            for piece in self.pieces(tree, number, range).await? {
+                let Found::Part(at, part) = piece else {
+                    continue;
+                };
+                if may_stay(part, replaces) && self.is_own(file, at, part).await? {
+                    without.remove(at, part.bytes);
+                }
+            }
+        }
+        Ok(without.iter().map(|(at, len)| at..at + len).collect())
     }
 
     /// Changes what is promised to a file.
@@ -107,24 +153,26 @@ impl<S: Persist> Core<S> {
         done
     }
 
-    /// Promises bytes of contents, with a chunk or a commit that frees some if need be.
+    /// Promises bytes of contents, with a chunk or a commit that frees some if need be. No
+    /// chunk is made in vain.
     pub(crate) async fn promise(&self, bytes: u64) -> Result<()> {
-        for turn in 0.. {
-            if self.forest.space.borrow_mut().promise(bytes) {
-                break;
-            }
-            let space = |core: &Self| core.forest.space.borrow().free(Use::Data);
-            if self.add_chunk(Use::Data).await? {
+        let free = || self.forest.space.borrow().free(Use::Data);
+        let mut commits = 0;
+        while !self.forest.space.borrow_mut().promise(bytes) {
+            let helps = {
+                let space = self.forest.space.borrow();
+                free() + space.unallocated() >= space.promised() + bytes
+            };
+            if helps && (self.add_chunk(Use::Data).await? || self.add_chunk(Use::Nodes).await?) {
                 continue;
             }
-            let before = space(self);
-            let frees =
-                self.forest.space.borrow().has_pinned() || self.forest.refs.borrow().len() > 0;
-            if turn > 2 || !frees {
+            let before = free();
+            if commits == COMMITS || !self.commit_frees() {
                 return Err(self.refuse_data(bytes));
             }
+            commits += 1;
             self.commit().await?;
-            if space(self) <= before {
+            if free() <= before && !helps {
                 return Err(self.refuse_data(bytes));
             }
         }
@@ -149,18 +197,23 @@ impl<S: Persist> Core<S> {
         let size = file.attr.get().size;
         let inside = |page: &&DirtyPage| page.index * SECTOR_BYTES < size;
         let kept: Vec<&DirtyPage> = pages.iter().filter(inside).collect();
-        let written = match &kept[..] {
-            [] => Ok(()),
-            [first] if first.index == 0 && self.fits_inline(file, size).await? => {
-                self.write_inline(file, first, size).await
-            }
-            kept => self.write_parts(file, kept, size).await,
-        };
+        let written = self.write_kept(file, &kept, size).await;
+        // The caller keeps none of them, also if they could not be written.
         for page in pages {
             let at = page.index * SECTOR_BYTES;
             self.release(file, at..at + SECTOR_BYTES);
         }
         written
+    }
+
+    async fn write_kept(&self, file: &File, kept: &[&DirtyPage], size: u64) -> Result<()> {
+        match kept {
+            [] => Ok(()),
+            [first] if first.index == 0 && self.fits_inline(file, size).await? => {
+                self.write_inline(file, first, size).await
+            }
+            kept => self.write_parts(file, kept, size).await,
+        }
     }
 
     /// Whether all of a file lies in an item, or can.
@@ -214,7 +267,7 @@ impl<S: Persist> Core<S> {
             (Err(_), Some(last)) => last.at + last.part.bytes,
             (Err(_), None) => return done,
         };
-        self.take_in(file, &written, size.min(end)).await?;
+        self.take_in(file, written, size.min(end)).await?;
         done
     }
 
@@ -243,15 +296,14 @@ impl<S: Persist> Core<S> {
     async fn stays(&self, file: &File, run: &[&DirtyPage]) -> Result<(Option<Part>, usize)> {
         let start = run[0].index * SECTOR_BYTES;
         let end = start + run.len() as u64 * SECTOR_BYTES;
-        let replaces = self.replaces(file);
+        let replaces = self.replaces(file, file.forcing.get() > 0);
         let found = self.pieces(&file.private.tree, file.private.number, start..end);
         let (pages, mut until) = (|to: u64| ((to - start) / SECTOR_BYTES) as usize, start);
         for piece in found.await? {
             let piece_end = piece.span().end.min(end);
             if let Found::Part(at, part) = piece {
                 until = until.max(at.min(end));
-                let may_stay = !part.is_hole() && (replaces || !part.written);
-                if may_stay && self.is_own(file, at, part).await? {
+                if may_stay(part, replaces) && self.is_own(file, at, part).await? {
                     if until > start {
                         return Ok((None, pages(until)));
                     }
@@ -264,9 +316,9 @@ impl<S: Persist> Core<S> {
         Ok((None, run.len()))
     }
 
-    /// Whether written pages of a file are written in their place.
-    fn replaces(&self, file: &File) -> bool {
-        let forced = file.forcing.get() > 0;
+    /// Whether written pages of a file are written in their place, if somebody waits for
+    /// that or nobody.
+    fn replaces(&self, file: &File, forced: bool) -> bool {
         let flagged = file.private.flags.get() & crate::format::inode::NODATACOW != 0;
         let asked = self.persist.overwrite(forced) == Overwrite::Replace;
         flagged || asked && (self.forest.in_place || !Self::has_sums(file))
@@ -300,10 +352,8 @@ impl<S: Persist> Core<S> {
         let who = Self::owner_of(file);
         let mut ticket = None;
         if part.written {
-            ticket = self
-                .persist
-                .replace(&Replacement { at, contents }, who)
-                .await?;
+            let one = Replacement { at, contents };
+            ticket = self.persist.replace(&one, who).await?;
             if ticket.is_none() {
                 return self.write_anew(file, run, written).await;
             }
@@ -314,6 +364,7 @@ impl<S: Persist> Core<S> {
         self.tally(|counts| counts.replaced_pages += run.len() as u64);
         written.push(Written {
             at: run[0].index * SECTOR_BYTES,
+            new: false,
             stays: part.written,
             part: Part {
                 written: true,
@@ -332,6 +383,7 @@ impl<S: Persist> Core<S> {
         run: &[&DirtyPage],
         written: &mut Vec<Written>,
     ) -> Result<()> {
+        self.promise_run(file, run).await?;
         let mut left = run;
         while let Some(first) = left.first() {
             let at = first.index * SECTOR_BYTES;
@@ -365,10 +417,23 @@ impl<S: Persist> Core<S> {
                     written: true,
                 },
                 sums,
+                new: true,
                 stays: false,
                 ticket: None,
             });
         }
+        Ok(())
+    }
+
+    /// Promises what was not: pages may have lost the place that they were to be written to.
+    async fn promise_run(&self, file: &File, run: &[&DirtyPage]) -> Result<()> {
+        let start = run[0].index * SECTOR_BYTES;
+        let span = start..start + run.len() as u64 * SECTOR_BYTES;
+        let missing = file.private.promised.borrow().gaps(&span);
+        self.promise(bytes_of(&missing)).await?;
+        self.change_promises(file, |promised| {
+            promised.add(span.start, span.end - span.start);
+        });
         Ok(())
     }
 
@@ -378,24 +443,34 @@ impl<S: Persist> Core<S> {
         taken.ok_or_else(|| self.refuse_data(wanted))
     }
 
-    /// Has the file have what was written.
-    async fn take_in(&self, file: &File, written: &[Written], end: u64) -> Result<()> {
-        let items = PIECE_ITEMS * written.len() as u64;
-        let operation = self.operate_to_free(items.min(MOST_ITEMS)).await;
-        let Ok(_operation) = operation else {
-            let mut space = self.forest.space.borrow_mut();
-            for one in written
-                .iter()
-                .filter(|one| one.part.generation == 0 && !one.stays)
-            {
-                space.pin(one.part.bytenr, one.part.len);
+    /// Has the file have what was written, up to `end`. What it cannot have is free again.
+    async fn take_in(&self, file: &File, mut written: Vec<Written>, end: u64) -> Result<()> {
+        while !written.is_empty() {
+            let rest = written.split_off(some_of(&written));
+            let end = match (rest.is_empty(), written.last()) {
+                (false, Some(last)) => end.min(last.at + last.part.bytes),
+                _ => end,
+            };
+            let done = self.take_in_some(file, &written, end).await;
+            if done.is_err() {
+                let left = written.iter().chain(&rest).filter_map(|one| one.ticket);
+                left.for_each(|ticket| self.persist.forget(ticket));
+                let mut space = self.forest.space.borrow_mut();
+                for one in written.iter().chain(&rest).filter(|one| one.new) {
+                    space.give_back(one.part.bytenr, one.part.len);
+                }
+                return done;
             }
-            drop(space);
-            let tickets = written.iter().filter_map(|one| one.ticket);
-            tickets.for_each(|ticket| self.persist.forget(ticket));
-            return operation.map(drop);
-        };
-        for one in written {
+            written = rest;
+        }
+        Ok(())
+    }
+
+    /// The same of some that one operation has room for.
+    async fn take_in_some(&self, file: &File, some: &[Written], end: u64) -> Result<()> {
+        let items: u64 = some.iter().map(Written::items).sum();
+        let _operation = self.operate_to_free(items.max(PIECE_ITEMS)).await?;
+        for one in some {
             let done = self.take_in_one(file, one).await;
             self.noted(done)?;
         }
@@ -409,13 +484,12 @@ impl<S: Persist> Core<S> {
         let place = one.part.bytenr + one.part.offset;
         self.replaced.borrow_mut().extend(one.ticket);
         if !one.stays {
-            let new = one.part.generation == 0;
             let part = Part {
                 generation: forest.transid.get(),
                 ..one.part
             };
             let by = part.owner(tree.id, number, one.at);
-            if new {
+            if one.new {
                 forest.refs.borrow_mut().make(part.bytenr, part.len, None);
             }
             // Held while the file has it neither here nor there.
@@ -457,24 +531,28 @@ impl<S: Persist> Core<S> {
         let page = page_of(0, page);
         // What is promised for a page that is about to be written is not for this one.
         let held = self.change_promises(file, |promised| promised.remove(0, SECTOR_BYTES)) > 0;
-        let promised = self.promise(SECTOR_BYTES).await;
         let mut written = Vec::new();
-        let done = match promised {
-            Ok(()) => {
-                self.change_promises(file, |promised| promised.add(0, SECTOR_BYTES));
-                self.write_anew(file, &[&page], &mut written).await
-            }
-            Err(errno) => Err(errno),
-        };
+        let done = self.write_anew(file, &[&page], &mut written).await;
+        self.release(file, 0..SECTOR_BYTES);
         if held {
             self.change_promises(file, |promised| promised.add(0, SECTOR_BYTES));
         }
         done?;
-        self.take_in(file, &written, file.private.disk_size.get())
+        self.take_in(file, written, file.private.disk_size.get())
             .await
     }
 }
 
-/// Items that space for nodes is held for at once, at most: more of them are in the same
-/// leaves.
+/// Items that one operation changes for what was written, at most.
 const MOST_ITEMS: u64 = 24;
+
+/// How many of the first that were written one operation takes in. What stays where it was
+/// goes together: one replacement.
+fn some_of(written: &[Written]) -> usize {
+    let mut items = 0;
+    let fits = |one: &&Written| {
+        items += one.items();
+        items <= MOST_ITEMS
+    };
+    written.iter().take_while(fits).count().max(1)
+}

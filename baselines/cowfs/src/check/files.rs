@@ -96,7 +96,7 @@ impl Files {
                 if part.is_hole() {
                     return;
                 }
-                inode.bytes += part.bytes;
+                inode.bytes = inode.bytes.saturating_add(part.bytes);
                 if part.written {
                     let start = part.bytenr + part.offset;
                     self.summed.push((key.object, start..start + part.bytes));

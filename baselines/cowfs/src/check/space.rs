@@ -192,16 +192,17 @@ impl<I: Image + ?Sized> Check<'_, I> {
 
     fn compare_groups(&mut self, said: &Said) {
         let mut used: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut total = 0;
+        let mut total = 0_u64;
         for (at, (len, level, _)) in &said.extents {
             let fits = self.space.occupy(*at, *len);
             let group = self.space.group_of(*at).map(|group| &group.chunk);
             let wanted =
                 group.is_some_and(|chunk| (Use::of(chunk.flags) == Use::Data) == level.is_none());
             if let Some(start) = group.map(|chunk| chunk.start) {
-                *used.entry(start).or_default() += len;
+                let used = used.entry(start).or_default();
+                *used = len.saturating_add(*used);
             }
-            total += len;
+            total = len.saturating_add(total);
             if !fits || !wanted {
                 self.say(format!(
                     "the extent at {at} overlaps another, or is in the wrong chunk"

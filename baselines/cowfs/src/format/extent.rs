@@ -327,19 +327,29 @@ pub(crate) fn piece(data: &[u8]) -> Option<Piece<'_>> {
     if !plain {
         return None;
     }
-    let kind = file::KIND.get(data);
-    if kind == 0 {
+    if file::KIND.get(data) == 0 {
         return Some(Piece::Inline(&data[file::INLINE..]));
     }
-    let part = Part {
+    Some(Piece::Extent(part(data)))
+}
+
+/// The part of an extent that an item of a file refers to, also if it is packed; none if it
+/// is a hole, or has the contents itself.
+pub(crate) fn referred(data: &[u8]) -> Option<Part> {
+    (file::KIND.get(data) != 0)
+        .then(|| part(data))
+        .filter(|part| !part.is_hole())
+}
+
+fn part(data: &[u8]) -> Part {
+    Part {
         generation: file::GENERATION.get(data),
         bytenr: file::BYTENR.get(data),
         len: file::LEN.get(data),
         offset: file::OFFSET.get(data),
         bytes: file::BYTES.get(data),
-        written: kind == 1,
-    };
-    Some(Piece::Extent(part))
+        written: file::KIND.get(data) == 1,
+    }
 }
 
 fn piece_is_sound(key: Key, data: &[u8]) -> bool {
@@ -347,7 +357,8 @@ fn piece_is_sound(key: Key, data: &[u8]) -> bool {
         return false;
     }
     match piece(data) {
-        None => true,
+        // What is packed is not read; who refers to its extent is known all the same.
+        None => file::KIND.get(data) == 0 || data.len() == file::SIZE,
         Some(Piece::Inline(bytes)) => key.offset == 0 && bytes.len() <= super::SECTOR,
         Some(Piece::Extent(part)) => {
             let numbers = [part.bytenr, part.len, part.offset, part.bytes, key.offset];
@@ -368,7 +379,10 @@ pub(crate) fn summed(data: &[u8]) -> u64 {
 
 /// Whether an item is one that the functions here can read, if it is one of theirs.
 pub(crate) fn is_sound(key: Key, data: &[u8]) -> bool {
-    let within = |len: u64| len > 0 && key.object.checked_add(len).is_some();
+    let whole = |n: u64| n.is_multiple_of(SECTOR_BYTES);
+    let within = |len: u64| {
+        len > 0 && whole(key.object) && whole(len) && key.object.checked_add(len).is_some()
+    };
     match key.kind {
         kind::EXTENT_DATA => data.len() >= file::SIZE.min(data.len()) && piece_is_sound(key, data),
         kind::EXTENT_CSUM => {

@@ -2,9 +2,12 @@
 
 use crate::tools::{assert_clean, has, save};
 use cowfs::{Btrfs, CowFs, MkfsOptions, MountOptions, mkfs, mount};
-use host::RamDisk;
-use sim::{Kernel, Sim};
-use units::Ns;
+use host::{BlockPort, Computing, RamDisk, Who};
+use sim::{Kernel, Rng, Seed, Sim};
+use ssd::{Content, IoError, Sink};
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::{Bytes, Extent, Ns, Placement};
 pub(crate) use vfs::model::cache;
 use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
 
@@ -72,4 +75,68 @@ where
     let image = kept.to_image();
     judge(&image);
     image
+}
+
+/// A disk each of whose commands takes a time of its own: they overtake each other, and
+/// whoever publishes is on his way for long.
+#[derive(Clone)]
+pub(crate) struct Late {
+    disk: RamDisk,
+    sim: Sim,
+    rng: Rc<RefCell<Rng>>,
+}
+
+impl Late {
+    pub(crate) fn new(sim: &Sim, disk: &RamDisk, seed: u64) -> Self {
+        Self {
+            disk: disk.clone(),
+            sim: sim.clone(),
+            rng: Rc::new(RefCell::new(Seed(seed).stream("latency"))),
+        }
+    }
+
+    async fn wait(&self) {
+        let span = self.rng.borrow_mut().below(4_000);
+        self.sim.sleep(Ns(span)).await;
+    }
+}
+
+impl BlockPort for Late {
+    fn capacity(&self) -> Bytes {
+        self.disk.capacity()
+    }
+
+    fn handles(&self) -> u16 {
+        self.disk.handles()
+    }
+
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
+        self.wait().await;
+        self.disk.read(extent, sink, who).await
+    }
+
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        placement: Placement,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        self.wait().await;
+        self.disk.write(extent, content, placement, who, fua).await
+    }
+
+    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        self.disk.trim(extent).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        self.wait().await;
+        self.disk.flush().await
+    }
+
+    fn compute(&self, span: Ns) -> Computing {
+        self.disk.compute(span)
+    }
 }

@@ -2,9 +2,9 @@
 //! kept: what was forced is there, other names are as of one instant, and the medium is
 //! sound.
 
-use crate::bench::{Fs, eager, judge, made};
+use crate::bench::{Late, eager, judge, made};
 use cowfs::{Btrfs, CowFs, MkfsOptions, MountOptions, Recovery, mount};
-use host::RamDisk;
+use host::{BlockPort, RamDisk};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, Ns};
 use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
-use vfs::{Access, Body, Clock, Compute, OpenFlags, Process, RenameFlags, Vfs};
+use vfs::{Access, Body, Clock, Compute, OpenFlags, Process, RenameFlags, Source, Vfs};
 
 const BLOCKS: u64 = 12_288;
 const SIZE: Bytes = Bytes(BLOCKS * vfs::PAGE);
@@ -27,7 +27,7 @@ fn options(in_place: bool) -> MountOptions {
     }
 }
 
-fn vfs(sim: &Sim, body: CowFs<Btrfs<RamDisk>>) -> Vfs<Fs> {
+fn vfs<P: BlockPort>(sim: &Sim, body: CowFs<Btrfs<P>>) -> Vfs<CowFs<Btrfs<P>>> {
     Vfs::mount(sim, body, eager(), Clock::default(), Compute::unlimited())
 }
 
@@ -37,6 +37,7 @@ struct Live {
     busy: Cell<bool>,
     done: Cell<bool>,
     logged: Cell<u64>,
+    own: RefCell<Own>,
 }
 
 /// What is drawn.
@@ -119,9 +120,92 @@ fn drawn(mix: Mix, seed: u64, calls: usize) -> Vec<Op> {
         .collect()
 }
 
-async fn work(sim: Sim, live: Rc<Live>, calls: Vec<Op>, in_place: bool) {
-    let (body, _) = mount(&sim, &live.disk, options(in_place)).await.unwrap();
+/// Who runs beside the program that is judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nobody,
+    /// Somebody who forces a file of his own again and again, and everything now and then, on
+    /// a disk whose commands take their time: most cuts come while a state is on its way, and
+    /// other calls are made.
+    Forcing,
+}
+
+/// The file of who runs beside.
+const OWN: &[u8] = b"/own";
+const OWN_PAGES: u64 = 5;
+
+/// The pages of that file: what was forced last, and what was written since.
+type Own = BTreeMap<u64, Vec<u64>>;
+
+async fn force_beside<P: BlockPort>(
+    sim: Sim,
+    vfs: Vfs<CowFs<Btrfs<P>>>,
+    live: Rc<Live>,
+    seed: u64,
+) {
+    let mut rng = Seed(seed).stream("beside");
+    let process = Process::new(&vfs, Access::root());
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+    let fd = process.open(OWN, flags, 0o600).await.unwrap();
+    for pattern in 1.. {
+        if live.done.get() {
+            break;
+        }
+        sim.sleep(Ns(rng.below(9_000))).await;
+        let (page, len) = (rng.below(OWN_PAGES), vfs::PAGE);
+        live.own
+            .borrow_mut()
+            .entry(page)
+            .or_insert_with(|| vec![0])
+            .push(pattern);
+        let source = Source::Fill { pattern, len };
+        process.pwrite(fd, page * len, source).await.unwrap();
+        let written = live.own.borrow().clone();
+        let forced = match rng.below(8) {
+            0 => process.sync().await,
+            1..4 => process.fdatasync(fd).await,
+            4..7 => process.fsync(fd).await,
+            _ => continue,
+        };
+        assert_eq!(forced, Ok(()));
+        let newest = |all: &Vec<u64>| all[all.len() - 1..].to_vec();
+        *live.own.borrow_mut() = written
+            .iter()
+            .map(|(page, all)| (*page, newest(all)))
+            .collect();
+    }
+}
+
+/// Asserts that what was forced beside is in what was found, which it is taken out of.
+fn judge_own(own: &Own, tree: &mut Tree) {
+    let found = tree.0.remove(OWN).map(|seen| seen.data).unwrap_or_default();
+    for (page, allowed) in own {
+        let mut bytes = [0; 8];
+        if let Some(held) = found.get((page * vfs::PAGE) as usize..) {
+            let len = held.len().min(8);
+            bytes[..len].copy_from_slice(&held[..len]);
+        }
+        let found = u64::from_le_bytes(bytes);
+        assert!(
+            allowed.contains(&found),
+            "page {page}: {found} of {allowed:?}"
+        );
+    }
+}
+
+async fn work<P: BlockPort>(
+    sim: Sim,
+    live: Rc<Live>,
+    port: P,
+    calls: Vec<Op>,
+    (in_place, beside, seed): (bool, Beside, u64),
+) {
+    let (body, _) = mount(&sim, &port, options(in_place)).await.unwrap();
     let vfs = vfs(&sim, body);
+    if let Beside::Forcing = beside {
+        let task = force_beside(sim.clone(), vfs.clone(), Rc::clone(&live), seed);
+        sim.spawn_detached(task);
+    }
     let process = Process::new(&vfs, Access::root());
     for op in calls {
         live.busy.set(true);
@@ -178,30 +262,60 @@ struct Met {
     logged: u64,
 }
 
-/// Cuts the power of a run before each event.
-fn cut(seed: u64, calls: Vec<Op>, in_place: bool) -> Met {
+/// Starts a run.
+fn start(kernel: &Kernel, seed: u64, calls: Vec<Op>, how: (bool, Beside)) -> Rc<Live> {
     let image = made(&MkfsOptions::new(BLOCKS));
-    let kernel = Kernel::new();
+    let (sim, disk) = (kernel.sim(), RamDisk::from_image(&kernel.sim(), &image));
     let live = Rc::new(Live {
-        disk: RamDisk::from_image(&kernel.sim(), &image),
+        disk: disk.clone(),
         model: RefCell::new(Model::new(1, Order::Entries).with_single_links()),
         busy: Cell::new(true),
         done: Cell::new(false),
         logged: Cell::new(0),
+        own: RefCell::default(),
     });
-    let task = work(kernel.sim(), Rc::clone(&live), calls, in_place);
-    kernel.sim().spawn_detached(task);
+    let shared = Rc::clone(&live);
+    match how.1 {
+        Beside::Nobody => {
+            sim.clone()
+                .spawn_detached(work(sim, shared, disk, calls, (how.0, how.1, seed)));
+        }
+        Beside::Forcing => {
+            let port = Late::new(&sim, &disk, seed);
+            sim.clone()
+                .spawn_detached(work(sim, shared, port, calls, (how.0, how.1, seed)));
+        }
+    }
+    live
+}
+
+/// Cuts the power of a run before each event, or one of so many.
+fn cut(seed: u64, (mix, calls): (Mix, usize), how: (bool, Beside), of: u64) -> Met {
+    let in_place = how.0;
+    let kernel = Kernel::new();
+    let live = start(&kernel, seed, drawn(mix, seed, calls), how);
     let mut rng = Seed(seed).stream("cuts");
     let mut met = Met::default();
     while !live.done.get() {
+        if of > 1 && rng.below(of) > 0 {
+            assert!(kernel.step());
+            continue;
+        }
         let left = live.disk.after_cut(&mut rng);
         let again = (rng.below(4) == 0).then_some(&mut rng);
-        let (recovery, tree, disk) = recover(left, in_place, again);
         let events = kernel.sim().events();
+        // What the last commit leads to is sound before the log is laid over it.
+        let found = cowfs::check(&Left(&left));
+        assert_eq!(found, [], "seed {seed}, event {events}, before a mount");
+        let (recovery, mut tree, disk) = recover(left, in_place, again);
+        judge_own(&live.own.borrow(), &mut tree);
         let findings = cowfs::check(&disk.to_image()[..]);
         assert_eq!(findings, [], "seed {seed}, event {events}");
-        // In place, what is forced may be torn by what is written after it.
-        if !live.busy.get() && !in_place {
+        // In place, what is forced may be torn by what is written after it. And of a file that
+        // was moved, the model wants whatever happened to its old name too, which a commit
+        // that it does not know of need not have.
+        let judged = !in_place && (how.1 == Beside::Nobody || mix == Mix::Contents);
+        if !live.busy.get() && judged {
             let wrong = vfs::model::check(&live.model.borrow(), &tree);
             assert_eq!(wrong, [], "seed {seed}, event {events}");
         }
@@ -216,17 +330,30 @@ fn cut(seed: u64, calls: Vec<Op>, in_place: bool) -> Met {
     met
 }
 
+/// What a cut has left, for the checker.
+struct Left<'a>(&'a Contents);
+
+impl cowfs::Image for Left<'_> {
+    fn blocks(&self) -> u64 {
+        BLOCKS
+    }
+
+    fn read(&self, block: u64, out: &mut cowfs::Block) -> bool {
+        let found = self.0.get(&block).unwrap_or(&Payload::Zero);
+        block < BLOCKS && found.copy_to(0, out)
+    }
+}
+
 fn cut_some(mix: Mix, seeds: std::ops::Range<u64>, calls: usize, in_place: bool) {
     let mut all = Met::default();
     for seed in seeds {
-        let met = cut(seed, drawn(mix, seed, calls), in_place);
+        let met = cut(seed, (mix, calls), (in_place, Beside::Nobody), 1);
         all = Met {
             cuts: all.cuts + met.cuts,
             replayed: all.replayed + met.replayed,
             logged: all.logged + met.logged,
         };
     }
-    println!("{all:?}");
     assert!(all.cuts > 200 && all.replayed > 50 && all.logged > 10);
 }
 
@@ -243,4 +370,17 @@ fn what_was_forced_of_names_is_there() {
 #[test]
 fn the_structure_is_sound_where_contents_are_written_in_place() {
     cut_some(Mix::Contents, 10..16, 40, true);
+}
+
+#[test]
+fn what_was_forced_is_there_while_others_publish() {
+    let mut all = Met::default();
+    for (mix, seeds) in [(Mix::Contents, 20..32), (Mix::Names, 40..60)] {
+        for seed in seeds {
+            let met = cut(seed, (mix, 80), (false, Beside::Forcing), 12);
+            all.cuts += met.cuts;
+            all.replayed += met.replayed;
+        }
+    }
+    assert!(all.cuts > 200 && all.replayed > 50, "{all:?}");
 }

@@ -16,10 +16,10 @@ use vfs::{
 const BLOCKS: u64 = 12_288;
 
 /// Publishes late, and counts what it has published.
-struct Slow {
-    sim: Sim,
-    inner: Btrfs<RamDisk>,
-    published: Rc<Cell<u32>>,
+pub(crate) struct Slow {
+    pub(crate) sim: Sim,
+    pub(crate) inner: Btrfs<RamDisk>,
+    pub(crate) published: Rc<Cell<u32>>,
 }
 
 impl Persist for Slow {

@@ -7,6 +7,7 @@ mod hostile;
 mod large;
 mod mkfs;
 mod model;
+mod room;
 mod seam;
 mod shared;
 mod tools;

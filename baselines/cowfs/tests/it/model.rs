@@ -37,7 +37,6 @@ async fn compare(sim: Sim, disk: RamDisk, seed: u64, calls: u32) {
 #[test]
 fn programs_see_what_the_model_says() {
     for seed in 0..16 {
-        println!("seed {seed}");
         let kernel = Kernel::new();
         let sim = kernel.sim();
         let options = MkfsOptions {
