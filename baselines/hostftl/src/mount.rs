@@ -56,6 +56,7 @@ impl<P: RawPort> HostFtl<P> {
             buffer: Buffer::default(),
             frontiers,
             trims: Vec::new(),
+            flushing: 0,
             number,
             moving: 0,
             pins: Pins::default(),

@@ -108,6 +108,10 @@ impl<P: RawPort> Inner<P> {
         state.trims.extend(run);
         if state.trims.len() >= MOST_RANGES {
             self.queue_trims(state);
+            if state.flushing > 0 {
+                // They may stand for what a flush waits for.
+                state.frontiers[USER].force();
+            }
             self.work[USER].notify(&self.sim);
         }
     }

@@ -102,6 +102,8 @@ pub(crate) struct State {
     pub(crate) frontiers: [Frontier; 2],
     /// Deallocations that are in no record yet.
     pub(crate) trims: Vec<Trimmed>,
+    /// Flushes under way.
+    pub(crate) flushing: u32,
     /// The number of the next version.
     pub(crate) number: u64,
     /// Items that cleaning has queued and that are not on flash.

@@ -28,6 +28,15 @@ struct Change {
     before: Option<u32>,
 }
 
+/// A flush under way, until it is dropped.
+struct Flushing<'a, P>(&'a Inner<P>);
+
+impl<P> Drop for Flushing<'_, P> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().flushing -= 1;
+    }
+}
+
 impl<P: RawPort> Inner<P> {
     /// Takes in a version of a sector, once there is room for it.
     pub(crate) async fn write_sector(
@@ -83,8 +92,10 @@ impl<P: RawPort> Inner<P> {
             let state = &mut *self.state.borrow_mut();
             self.queue_trims(state);
             state.frontiers[USER].force();
+            state.flushing += 1;
             state.number
         };
+        let _flushing = Flushing(self);
         self.work[USER].notify(&self.sim);
         while self.has_older(last) {
             self.failed()?;
@@ -145,6 +156,12 @@ impl<P: RawPort> Inner<P> {
     fn next_unit(&self, frontier: usize) -> Option<Unit> {
         let state = &mut *self.state.borrow_mut();
         let step = self.geometry.write_min as usize;
+        // What was deallocated while it waited takes no unit.
+        while let Some(&Queued::Sector(sector)) = state.frontiers[frontier].queue.front()
+            && !state.buffer.waits(sector)
+        {
+            state.frontiers[frontier].pop();
+        }
         let Frontier { queue, forced, .. } = &state.frontiers[frontier];
         let enough = queue.len() >= step || (*forced > 0 && !queue.is_empty());
         if !enough || self.failure.get().is_some() {

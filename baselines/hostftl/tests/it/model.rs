@@ -150,3 +150,47 @@ fn a_forced_sector_takes_a_unit_and_many_fill_theirs() {
         assert_eq!(ftl.capacity(), Bytes(u64::from(SECTORS) * 4096));
     });
 }
+
+/// More ranges than a record holds come while a flush waits for a version that one of them
+/// deallocates.
+#[test]
+fn a_flush_ends_though_what_it_waits_for_is_deallocated_with_a_record_full_of_others() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, false));
+    kernel.block_on(async move {
+        let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+        let write = |sector| {
+            let ftl = ftl.clone();
+            async move {
+                let at = sectors(sector, 1);
+                let write = ftl.write(at, Content::Fill(1), Placement(0), Who::default(), false);
+                write.await.expect("there is room");
+            }
+        };
+        for sector in 0..600 {
+            write(sector).await;
+        }
+        ftl.flush().await.expect("there is room");
+        // Four chunks of two are busy when the fifth version comes to the queue.
+        for sector in (0..8).chain([600]) {
+            write(sector).await;
+        }
+        let flushing = ftl.clone();
+        let flush = rig.sim.spawn(async move { flushing.flush().await });
+        let trimming = ftl.clone();
+        let trim = rig.sim.spawn(async move {
+            trimming.trim(sectors(600, 1)).await.expect("within");
+            for sector in (10..600).step_by(2).take(254) {
+                trimming.trim(sectors(sector, 1)).await.expect("within");
+            }
+        });
+        trim.await;
+        flush.await.expect("there is room");
+        assert_eq!(
+            read(&ftl, 600, 1).await.map(|all| value(&all[0])),
+            Ok(Some(0))
+        );
+        ftl.check();
+    });
+}
