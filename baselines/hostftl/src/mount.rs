@@ -11,7 +11,7 @@ use crate::state::{Frontier, FtlStats, HostFtl, Inner, MOVED, State, USER};
 use crate::table::{PmTable, Table};
 use host::{RawPort, Who};
 use nand::UNIT;
-use sim::{Semaphore, Signal, Sim, join_all};
+use sim::{Signal, Sim, join_all};
 use ssd::{ChunkState, MOST_ADDRESSES, Ppa, RawBlock, RawGeometry, ReadCause};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -73,7 +73,6 @@ impl<P: RawPort> HostFtl<P> {
             work: [Signal::default(), Signal::default()],
             progress: Signal::default(),
             collect: Signal::default(),
-            partial: Semaphore::new(sim, 1),
             failure: Cell::new(None),
         });
         for frontier in [USER, MOVED] {

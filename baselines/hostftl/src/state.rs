@@ -13,7 +13,7 @@ use crate::pins::Pins;
 use crate::table::Table;
 use host::{RawMark, RawPort};
 use nand::Payload;
-use sim::{Semaphore, Signal, Sim};
+use sim::{Signal, Sim};
 use ssd::{IoError, Ppa, RawGeometry};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -127,8 +127,6 @@ pub(crate) struct Inner<P> {
     pub(crate) progress: Signal,
     /// Cleaning may have to run.
     pub(crate) collect: Signal,
-    /// Who writes a part of a sector.
-    pub(crate) partial: Semaphore,
     pub(crate) failure: Cell<Option<IoError>>,
 }
 

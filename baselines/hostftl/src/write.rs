@@ -4,6 +4,7 @@
 use crate::buffer::Waiting;
 use crate::lines::{Step, transition};
 use crate::meta::{Beside, Kind, MOST_RANGES, put_ranges};
+use crate::pins::Part;
 use crate::policy::quota;
 use crate::state::{Frontier, Inner, Item, MOVED, Queued, State, USER, What};
 use crate::table::Table;
@@ -38,19 +39,21 @@ impl<P> Drop for Flushing<'_, P> {
 }
 
 impl<P: RawPort> Inner<P> {
-    /// Takes in a version of a sector, once there is room for it.
+    /// Takes in a version of a sector, once there is room for it and nobody has the sector
+    /// but the writer of a part of it, who shows that.
     pub(crate) async fn write_sector(
         self: &Rc<Self>,
         sector: u32,
         payload: Payload,
         who: Who,
+        part: Option<&Part<'_, P>>,
     ) -> Result<(), IoError> {
         loop {
             self.failed()?;
             {
                 let state = &mut *self.state.borrow_mut();
                 let room = state.buffer.held() < self.quota(state);
-                if room && !state.pins.is_pinned(sector) {
+                if room && (part.is_some() || !state.pins.is_held(sector)) {
                     let number = Self::next_number(state);
                     let mark = RawMark {
                         cause: Cause::Host,

@@ -3,5 +3,7 @@
 mod cuts;
 mod faults;
 mod model;
+mod port;
+mod races;
 mod refusals;
 mod support;

@@ -1,5 +1,6 @@
 //! Small drives, and a model of what a mapping promises.
 
+use crate::port::Port;
 use host::{BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmMedia, RawDevice, Regions, Who};
 use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmTable, entry_bytes};
 use nand::{Geometry, Payload};
@@ -67,7 +68,7 @@ pub(crate) struct Rig {
     pub(crate) pm: Option<Pm>,
 }
 
-pub(crate) type Ftl = HostFtl<RawDevice>;
+pub(crate) type Ftl = HostFtl<Port>;
 
 impl Rig {
     pub(crate) fn on(kernel: &Kernel, config: &DriveConfig, left: Left) -> Self {
@@ -78,9 +79,18 @@ impl Rig {
         Self { sim, drive, pm }
     }
 
-    pub(crate) async fn mount(&self, config: FtlConfig) -> Result<Ftl, FtlError> {
+    /// The drive behind a host.
+    pub(crate) fn port(&self) -> Port {
         let device = BlockDevice::new(&self.sim, HostConfig::default(), self.drive.clone());
-        let port = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
+        let raw = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
+        Port::new(&self.sim, raw)
+    }
+
+    pub(crate) async fn mount(&self, config: FtlConfig) -> Result<Ftl, FtlError> {
+        self.mount_on(self.port(), config).await
+    }
+
+    pub(crate) async fn mount_on(&self, port: Port, config: FtlConfig) -> Result<Ftl, FtlError> {
         let home = match &self.pm {
             None => Home::Dram,
             Some(pm) => Home::Pm(table(pm).await),
