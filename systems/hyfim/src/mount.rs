@@ -4,7 +4,7 @@ use crate::HyfimError;
 use crate::queue::{Found, Queue};
 use crate::record::{put_quadruples, take_changes, take_quadruples};
 use host::{BlockPort, Computing, Pm, RawPort, Region, Regions, Who};
-use hostftl::{FtlConfig, Home, HostFtl, PmTable, entry_bytes};
+use hostftl::{FtlConfig, Home, HostFtl, PmTable, table_bytes};
 use nand::UNIT;
 use sim::{Semaphore, Signal, Sim};
 use ssd::{Content, IoError, Sink};
@@ -100,12 +100,13 @@ impl<P: RawPort> HyFim<P> {
     pub async fn format(pm: &Pm, config: &HyfimConfig) -> Result<(), HyfimError> {
         let sectors = config.sectors().unwrap_or(u32::MAX);
         let wanted = [
-            (TABLE, entry_bytes(sectors)),
+            (TABLE, table_bytes(sectors)),
             (EXCHANGES, config.journal.0),
             (CHANGES, config.journal.0),
         ];
         let regions = Regions::create(pm, &wanted).await?;
-        PmTable::new(pm.clone(), regions.get(TABLE)?).clear().await;
+        let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
+        table.make(sectors).await?;
         for kind in [EXCHANGES, CHANGES] {
             Queue::create(pm, regions.get(kind)?).await;
         }
@@ -264,9 +265,7 @@ async fn repair(
 ) -> Result<(), HyfimError> {
     let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
     let all = exported + config.ftl.hidden;
-    if u64::from(all) > table.sectors() {
-        return Err(HyfimError::Damaged("of the table"));
-    }
+    table.check(all)?;
     let mut named = Vec::new();
     for record in found {
         if !record.state.is_redone() {

@@ -5,5 +5,7 @@ mod faults;
 mod model;
 mod port;
 mod races;
+mod recovery;
 mod refusals;
+mod space;
 mod support;

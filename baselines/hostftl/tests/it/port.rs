@@ -42,6 +42,12 @@ impl Port {
         });
         blocks.collect()
     }
+
+    /// The chunk of a block in its parallel unit.
+    pub(crate) fn chunk(&self, at: Ppa) -> u32 {
+        let place = self.geometry().place(at);
+        place.expect("there is such a block").chunk
+    }
 }
 
 impl RawPort for Port {

@@ -2,7 +2,7 @@
 
 use crate::support::{Ftl, Left, Rig, SECTORS, ftl_config, read, sectors, tiny, value};
 use host::{BlockPort, Who};
-use sim::Kernel;
+use sim::{Kernel, Seed};
 use ssd::{Content, IoError};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -158,5 +158,50 @@ fn what_is_read_is_not_reset_meanwhile() {
         }
         let stats = ftl.stats();
         assert!(stats.cleaned > 20 && rounds.get() > 100, "{stats:?}");
+    });
+}
+
+/// Whatever is overwritten around them, and however much their line would gain, sectors that
+/// are pinned stay where they are until they are let go; then they are moved.
+#[test]
+fn what_is_pinned_is_not_moved_and_its_line_is_not_reset() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, true));
+    kernel.block_on(async move {
+        let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+        for sector in 0..SECTORS {
+            let value = u64::from(sector);
+            write(&ftl, sectors(sector, 1), value, false)
+                .await
+                .expect("room");
+        }
+        ftl.flush().await.expect("there is room");
+        ftl.pin(&[5, 9]).await.expect("it is at rest");
+        let places = [ftl.place(5), ftl.place(9)];
+        let (writing, mut rng) = (ftl.clone(), Seed(6).stream("work"));
+        let writer = rig.sim.spawn(async move {
+            for turn in 0..4_000_u64 {
+                let sector = 10 + rng.below(690) as u32;
+                write(&writing, sectors(sector, 1), turn, false)
+                    .await
+                    .expect("room");
+            }
+        });
+        // Longer than all of it takes when nothing is pinned.
+        rig.sim.sleep(Ns(5_000_000_000)).await;
+        assert!(ftl.is_cleaning());
+        assert_eq!([ftl.place(5), ftl.place(9)], places);
+        for sector in [5, 9] {
+            let held = read(&ftl, sector, 1).await.expect("it is there");
+            assert_eq!(value(&held[0]), Some(u64::from(sector)));
+        }
+        ftl.unpin(&[5, 9]);
+        writer.await;
+        assert_ne!([ftl.place(5), ftl.place(9)], places);
+        let held = read(&ftl, 5, 5).await.expect("they are there");
+        assert_eq!([0, 4].map(|n: usize| value(&held[n])), [Some(5), Some(9)]);
+        assert!(ftl.stats().cleaned > 20, "{:?}", ftl.stats());
+        ftl.check();
     });
 }
