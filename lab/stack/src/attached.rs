@@ -47,7 +47,7 @@ impl Mapped {
 
     async fn mount(&self) -> Result<Ftl, IoError> {
         let drive = self.raw.device().drive().clone();
-        let config = FtlConfig::new(drive.config().capacity);
+        let config = FtlConfig::of(drive.config());
         let ftl = HostFtl::mount(&self.sim, self.raw.clone(), config, Home::Dram).await;
         let ftl = ftl.map_err(|_| IoError::ReadOnly)?;
         if let Some(chunks) = drive.chunks() {
