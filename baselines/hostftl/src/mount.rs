@@ -48,12 +48,7 @@ impl<P: RawPort> HostFtl<P> {
             Home::Pm(table) => (adopt(&mut lines, &geometry, table, sectors).await?, 1),
             Home::Dram => rebuild(&port, &geometry, &mut lines, sectors, &mut stats).await?,
         };
-        let mut frontiers = [Frontier::default(), Frontier::default()];
-        // Cleaning needs the room more if new data may have no line.
-        let short = lines.free() <= config.reserve;
-        for frontier in if short { [MOVED, USER] } else { [USER, MOVED] } {
-            frontiers[frontier].line = lines.reopen();
-        }
+        let frontiers = reopen(&mut lines, &config);
         let state = State {
             table,
             lines,
@@ -86,6 +81,17 @@ impl<P: RawPort> HostFtl<P> {
         sim.spawn_detached(Rc::clone(&inner).collect());
         Ok(Self { inner })
     }
+}
+
+/// Goes on with lines that were written when the power went.
+fn reopen(lines: &mut Lines, config: &FtlConfig) -> [Frontier; 2] {
+    let mut frontiers = [Frontier::default(), Frontier::default()];
+    // Cleaning needs the room more if new data may have no line.
+    let short = lines.free() <= config.reserve;
+    for frontier in if short { [MOVED, USER] } else { [USER, MOVED] } {
+        frontiers[frontier].line = lines.reopen();
+    }
+    frontiers
 }
 
 /// Sectors of the table.

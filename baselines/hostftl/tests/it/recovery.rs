@@ -29,6 +29,12 @@ fn after(config: &DriveConfig, run: impl AsyncFnOnce(Rig) + 'static) -> Left {
     rig.cut(&mut Seed(1).stream("none"))
 }
 
+/// The values of sectors 7 and 8.
+async fn both(ftl: &Ftl) -> [u64; 2] {
+    let held = read(ftl, 7, 2).await.expect("it can be read");
+    [value(&held[0]), value(&held[1])].map(|held| held.expect("a number"))
+}
+
 /// The newest version of a sector is on a block that one mount cannot read: that is told,
 /// nothing is erased, what is written then is newer, and the next mount finds it again.
 #[test]
@@ -42,10 +48,6 @@ fn a_block_that_recovery_cannot_read_is_counted_and_kept() {
         }
     });
     let (on, again) = (config.clone(), left.clone());
-    let held = async |ftl: &Ftl| {
-        let held = read(ftl, 7, 2).await.expect("it can be read");
-        [value(&held[0]), value(&held[1])].map(|held| held.expect("a number"))
-    };
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, left);
     let running = rig.clone();
@@ -66,7 +68,7 @@ fn a_block_that_recovery_cannot_read_is_counted_and_kept() {
         ftl.check();
         let stats = ftl.stats();
         assert_eq!((stats.unreadable, stats.foreign), (2, 0), "{stats:?}");
-        assert_eq!(held(&ftl).await, [1, 1]);
+        assert_eq!(both(&ftl).await, [1, 1]);
         // Nothing of that line is erased, whatever is written.
         for turn in 0..8_000_u64 {
             let sector = 9 + (turn * 7 % 300) as u32;
@@ -89,7 +91,7 @@ fn a_block_that_recovery_cannot_read_is_counted_and_kept() {
         kernel.block_on(async move {
             let ftl = rig.mount(ftl_config(&config)).await.expect("it mounts");
             assert_eq!(ftl.stats().unreadable, 0);
-            assert_eq!(held(&ftl).await, expected);
+            assert_eq!(both(&ftl).await, expected);
         });
     }
 }
