@@ -3,6 +3,7 @@
 //! Invariants: of a sector at most one version waits, which is the newest; versions that are
 //! on their way to flash end in any order, and one that ends behind a newer one changes
 //! nothing. A deallocation is a version without contents that is on its way from the start.
+//! What one stands for that was overtaken lasts only when the newer one does: it is handed on.
 
 use host::RawMark;
 use nand::Payload;
@@ -95,6 +96,12 @@ impl Buffer {
         });
     }
 
+    /// Whether a version of a sector waits.
+    pub(crate) fn waits(&self, sector: u32) -> bool {
+        let newer = self.sectors.get(&sector);
+        newer.is_some_and(|newer| newer.waiting.is_some())
+    }
+
     /// Sends the version that waits on its way; none if it was deallocated meanwhile.
     pub(crate) fn issue(&mut self, sector: u32) -> Option<Waiting> {
         let newer = self.sectors.get_mut(&sector)?;
@@ -131,6 +138,14 @@ impl Buffer {
             .position(|flying| flying.number == number);
         let Some(found) = found else { return };
         let ended = newer.flying.remove(found);
+        let applied = newer.applied;
+        if applied > number {
+            let mut newer = newer.flying.iter_mut();
+            // The table says so already, but a power cut may take that back.
+            if let Some(newer) = newer.find(|flying| flying.number == applied) {
+                newer.since = newer.since.min(ended.since);
+            }
+        }
         self.held -= u32::from(ended.payload.is_some());
         if newer.flying.is_empty() && newer.waiting.is_none() {
             self.sectors.remove(&sector);
@@ -152,5 +167,41 @@ impl Buffer {
             }
         }
         assert_eq!(held, self.held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::Who;
+    use ssd::Cause;
+
+    fn version(number: u64) -> Waiting {
+        Waiting {
+            number,
+            payload: Payload::Fill(number),
+            mark: RawMark {
+                cause: Cause::Host,
+                who: Who::default(),
+            },
+        }
+    }
+
+    /// The newer one of two versions is on flash first, and its entry is not durable when
+    /// the older one comes to its end.
+    #[test]
+    fn a_version_that_was_overtaken_lasts_no_sooner_than_the_newer_one() {
+        let mut buffer = Buffer::default();
+        for number in [5, 6] {
+            buffer.write(9, version(number));
+            assert!(buffer.issue(9).is_some());
+        }
+        assert!(buffer.end(9, 6));
+        assert!(!buffer.end(9, 5));
+        buffer.settle(9, 5);
+        assert_eq!(buffer.oldest(), Some(5));
+        buffer.check();
+        buffer.settle(9, 6);
+        assert_eq!(buffer.oldest(), None);
     }
 }

@@ -1,15 +1,18 @@
 //! Cleaning: a line is chosen, what is valid on it is moved, and its chunks are reset.
 //!
-//! Invariant: a chunk is reset only when no sector and no record of a deallocation needs
-//! what is on it, durably so, and nobody reads it.
+//! The table hears of what was moved once all of a line is on flash. Units are shared by lines
+//! that are cleaned one after the other, so that nothing is padded between them.
+//!
+//! Invariants: a chunk is reset only when no sector and no record of a deallocation needs what
+//! is on it, durably so, and nobody reads it. A line is chosen only if there is room for what
+//! is on it; should that be used up by programs that fail, everything that writes is refused.
 
-use crate::lines::{Line, LineState, Step, transition};
-use crate::meta::{Beside, Kind, put_ranges, take_ranges};
-use crate::state::{Inner, Item, USER, What};
-use crate::table::Table;
+use crate::lines::{Line, LineState, Step};
+use crate::meta::{Beside, Kind, MOST_RANGES, Trimmed, put_ranges};
+use crate::state::{Inner, Item, MOVED, State, USER, What};
 use host::{RawMark, RawPort, Who};
 use sim::join_all;
-use ssd::{Cause, ChunkState, MOST_ADDRESSES, Ppa, RawBlock, RawStatus, ReadCause, victim};
+use ssd::{Cause, ChunkState, MOST_ADDRESSES, Ppa, RawStatus, ReadCause, victim};
 use std::rc::Rc;
 
 /// Sectors that wait to be moved, at most: a choice of ours.
@@ -32,17 +35,14 @@ impl<P: RawPort> Inner<P> {
         let chosen = {
             let state = &mut *self.state.borrow_mut();
             let free = state.lines.free();
-            let enough = self.config.reserve + self.config.background;
+            // Without a background, lines are cleaned once new data may have none.
+            let enough = self.config.reserve + self.config.background.max(1);
             if free >= enough || self.failure.get().is_some() {
                 return None;
             }
-            let least = self.geometry.write_min;
-            let views = state.lines.views(state.number);
-            let gains = views.filter(|view| view.valid + least <= view.pages);
-            let chosen = victim(self.config.victim, gains).map(|line| line as usize);
+            let chosen = self.next_line(state);
             if let Some(line) = chosen {
-                let line = &mut state.lines.lines[line];
-                line.state = transition(line.state, Step::Choose);
+                state.lines.step(line, Step::Choose);
             } else if free > self.config.reserve || !stands_still(state) {
                 return None;
             }
@@ -54,26 +54,47 @@ impl<P: RawPort> Inner<P> {
         chosen
     }
 
+    /// The line that is cleaned next: one on which nothing is needed, whatever the policy
+    /// says, for that costs nothing; else one that gains a unit at least, and whose sectors
+    /// have somewhere to go.
+    fn next_line(&self, state: &State) -> Option<usize> {
+        let mut views = state.lines.views(state.number);
+        let empty = views.find(|view| view.valid == 0 && view.pages > 0);
+        let empty = empty.map(|view| view.line as usize);
+        empty.or_else(|| self.next_to_move(state))
+    }
+
+    /// The line that is next of those from which something has to be moved.
+    fn next_to_move(&self, state: &State) -> Option<usize> {
+        let (least, lines) = (self.geometry.write_min, &state.lines);
+        let room = match state.frontiers[MOVED].line {
+            _ if lines.free() > 0 => u32::MAX,
+            Some(line) => lines.room(line),
+            None => 0,
+        };
+        let views = lines.views(state.number);
+        let gains = views.filter(|view| view.valid > 0 && view.valid + least <= view.pages);
+        let fits = gains.filter(|view| view.valid.next_multiple_of(least) <= room);
+        victim(self.config.victim, fits).map(|line| line as usize)
+    }
+
     async fn clean(self: &Rc<Self>, line: usize) {
-        let mut lost = false;
-        loop {
-            let held = self.state.borrow().lines.held(line);
-            if held.is_empty() || lost || self.failure.get().is_some() {
+        let mut whole = true;
+        while whole && self.failure.get().is_none() {
+            let places = self.movable(line);
+            let (has_records, is_empty) = {
+                let lines = &self.state.borrow().lines;
+                (lines.has_records(line), lines.is_empty(line))
+            };
+            if is_empty {
                 break;
             }
-            for places in held.chunks(MOST_ADDRESSES) {
-                lost |= !self.queue_from(line, places).await;
-                while self.state.borrow().moving > MOST_MOVING && self.failure.get().is_none() {
-                    self.progress.wait(&self.sim).await;
-                }
-            }
-            while self.state.borrow().moving > 0 && self.failure.get().is_none() {
+            if places.is_empty() && !has_records {
+                // What is left is pinned, or a newer version has not settled.
                 self.progress.wait(&self.sim).await;
+                continue;
             }
-            // What is left is pinned, or a newer version has not settled.
-            if !self.state.borrow().lines.held(line).is_empty() && !lost {
-                self.progress.wait(&self.sim).await;
-            }
+            whole = self.move_from(line, &places).await;
         }
         while self.state.borrow().lines.lines[line].readers > 0 {
             self.progress.wait(&self.sim).await;
@@ -81,18 +102,78 @@ impl<P: RawPort> Inner<P> {
         if self.failure.get().is_some() {
             return;
         }
-        if lost {
-            let state = &mut *self.state.borrow_mut();
-            lose(&mut state.lines.lines[line]);
-        } else {
+        if whole {
             self.reset(line).await;
+        } else {
+            self.state.borrow_mut().lines.step(line, Step::Lose);
         }
         self.wake_all();
     }
 
-    /// Queues what is valid of these blocks of a line to be moved. False if one of them
-    /// cannot be read, or is nothing that this mapping has written.
-    async fn queue_from(&self, line: usize, places: &[u32]) -> bool {
+    /// The blocks of a line of which the sectors may be moved now. One that a newer version
+    /// is about to leave without an owner need not be.
+    fn movable(&self, line: usize) -> Vec<u32> {
+        let state = self.state.borrow();
+        let mut held = state.lines.held(line);
+        held.retain(|&place| {
+            let owner = state.lines.owner(place);
+            owner.is_some_and(|sector| {
+                state.table.get(sector) == Some(place) && !state.pins.is_pinned(sector)
+            })
+        });
+        held
+    }
+
+    /// Moves these blocks of a line, and its records, and waits until the table says so.
+    /// False if one of them cannot be read.
+    async fn move_from(self: &Rc<Self>, line: usize, places: &[u32]) -> bool {
+        let mut whole = true;
+        for places in places.chunks(MOST_ADDRESSES) {
+            whole &= self.queue_from(places).await;
+            self.wait_for_moves(MOST_MOVING).await;
+        }
+        self.queue_records(line);
+        self.top_up().await;
+        self.state.borrow_mut().frontiers[MOVED].force();
+        self.work[MOVED].notify(&self.sim);
+        self.wait_for_moves(0).await;
+        self.take_over().await;
+        self.progress.notify(&self.sim);
+        whole
+    }
+
+    /// Waits until no more than `most` sectors wait to be moved.
+    async fn wait_for_moves(&self, most: usize) {
+        while self.state.borrow().moving > most && self.failure.get().is_none() {
+            self.progress.wait(&self.sim).await;
+        }
+    }
+
+    /// Fills the last unit up with sectors of the line that is next, which have to be moved
+    /// anyway, so that it need not be padded.
+    async fn top_up(&self) {
+        let next = {
+            let state = &*self.state.borrow();
+            let step = self.geometry.write_min as usize;
+            let lacks = state.frontiers[MOVED].queue.len().next_multiple_of(step)
+                - state.frontiers[MOVED].queue.len();
+            let next = self.next_to_move(state).filter(|_| lacks > 0);
+            next.map(|line| (line, lacks))
+        };
+        if let Some((line, lacks)) = next {
+            let mut places = self.movable(line);
+            places.truncate(lacks);
+            // One that cannot be read is found again when the line itself is cleaned.
+            self.queue_from(&places).await;
+        }
+    }
+
+    /// Queues what is valid of these blocks to be moved. False if one of them cannot be read,
+    /// or is nothing that this mapping has written.
+    async fn queue_from(&self, places: &[u32]) -> bool {
+        if places.is_empty() {
+            return true;
+        }
         let at: Vec<Ppa> = places.iter().map(|&place| self.ppa(place)).collect();
         let read = self.port.read(&at, ReadCause::Gc, Who::default());
         let Ok(read) = read.await else {
@@ -102,65 +183,81 @@ impl<P: RawPort> Inner<P> {
         let mut items = Vec::new();
         let mut known = true;
         for (&place, block) in places.iter().zip(read) {
-            let Some(beside) = Beside::parse(&block.meta) else {
+            let beside = Beside::parse(&block.meta);
+            let Some(Beside { number, .. }) = beside.filter(|b| matches!(b.kind, Kind::Data(_)))
+            else {
                 known = false;
                 continue;
             };
-            if beside.kind == Kind::Trims {
-                state.lines.lines[line]
-                    .records
-                    .retain(|&record| record != place);
-                items.extend(record(state, &block));
-                continue;
-            }
             // Its owner may be another sector than the one that it was written for.
             if let Some(sector) = state.lines.owner(place)
                 && state.pins.begin_move(sector)
             {
                 items.push(Item {
                     what: What::Moved(sector, place),
-                    number: beside.number,
+                    number,
                     payload: block.payload,
                     mark: mark(Cause::Gc),
                 });
             }
         }
-        self.queue_moves(state, items);
+        self.queue_moves(state, items.into_iter());
         known
+    }
+
+    /// Queues what the records of a line still say: that an older version than the record, if
+    /// there is one, does not count. They are put together, and need not be read: their
+    /// ranges are in memory.
+    fn queue_records(&self, line: usize) {
+        let state = &mut *self.state.borrow_mut();
+        let all = state.lines.ranges(line);
+        let items = all.chunks(MOST_RANGES).map(|part| {
+            let ranges: Vec<Trimmed> = part.iter().map(|(range, _)| *range).collect();
+            Item {
+                payload: put_ranges(&ranges),
+                number: ranges.iter().map(|range| range.number).max().unwrap_or(0),
+                what: What::Records(part.to_vec()),
+                mark: mark(Cause::Gc),
+            }
+        });
+        self.queue_moves(state, items);
     }
 
     /// Makes the chunks of a line free.
     async fn reset(&self, line: usize) {
         let units = (0..self.geometry.all_units()).map(|unit| self.reset_chunk(line, unit));
-        let good = join_all(units.collect()).await;
+        let told = join_all(units.collect()).await;
         let state = &mut *self.state.borrow_mut();
         state.stats.cleaned += 1;
-        let line = &mut state.lines.lines[line];
-        for (member, good) in line.members.iter_mut().zip(good) {
-            (member.given, member.good, member.gone) = (0, good, !good);
+        let entry = &mut state.lines.lines[line];
+        for (member, told) in entry.members.iter_mut().zip(told) {
+            let good = told.is_some();
+            (member.given, member.good, member.doomed) = (0, good, false);
+            member.gone = !good;
+            entry.wear = entry.wear.max(told.unwrap_or_default());
         }
-        line.erases += 1;
-        line.state = transition(line.state, Step::Clean);
-        if !line.members.iter().any(|member| member.good) {
-            lose(line);
+        entry.erases += 1;
+        let is_good = entry.members.iter().any(|member| member.good);
+        state.lines.step(line, Step::Clean);
+        if !is_good {
+            state.lines.step(line, Step::Lose);
         }
     }
 
-    /// Makes a chunk free, and says whether it is.
-    async fn reset_chunk(&self, line: usize, unit: u32) -> bool {
+    /// Makes a chunk free, and says how worn it is; none if it is offline.
+    async fn reset_chunk(&self, line: usize, unit: u32) -> Option<u8> {
         let number = unit * self.geometry.chunks + line as u32;
-        let Ok(told) = self.port.report(number, 1).await else {
-            return false;
-        };
-        let [info] = told[..] else { return false };
+        let told = self.port.report(number, 1).await.ok()?;
+        let [info] = told[..] else { return None };
         let closed = match info.state {
-            ChunkState::Free => return true,
-            ChunkState::Offline => return false,
+            ChunkState::Free => return Some(info.wear),
+            ChunkState::Offline => return None,
             ChunkState::Closed => true,
             // Only a closed chunk can be reset.
             ChunkState::Open => self.fill(number, info.write_pointer).await,
         };
-        closed && self.port.reset(&[info.start]).await.is_ok()
+        let free = closed && self.port.reset(&[info.start]).await.is_ok();
+        free.then_some(info.wear)
     }
 
     /// Writes nothing to a chunk up to its end, and says whether it is closed.
@@ -173,7 +270,7 @@ impl<P: RawPort> Inner<P> {
             let meta = vec![Beside::PADDING.bytes(); at.len()];
             let marks = vec![mark(Cause::Padding); at.len()];
             match self.port.write(&at, &[], &meta, &marks).await {
-                Ok(()) => {}
+                Ok(()) => self.state.borrow_mut().stats.filled += u64::from(step),
                 Err(error) => return error.status == RawStatus::EarlyClose,
             }
         }
@@ -188,32 +285,10 @@ fn mark(cause: Cause) -> RawMark {
     }
 }
 
-/// What of a record of deallocations still says something: that an older version than the
-/// record, if there is one, does not count. A table that is kept says it itself.
-fn record(state: &crate::state::State, block: &RawBlock) -> Option<Item> {
-    if matches!(state.table, Table::Pm(_)) {
-        return None;
-    }
-    let mut ranges = take_ranges(&block.payload);
-    let says = |sector: u32| state.table.get(sector).is_none();
-    ranges.retain(|range| (range.first..range.first.saturating_add(range.count)).any(says));
-    let number = ranges.iter().map(|range| range.number).max()?;
-    Some(Item {
-        payload: put_ranges(&ranges),
-        what: What::Record,
-        number,
-        mark: mark(Cause::Gc),
-    })
-}
-
 /// Whether nothing that is under way could free a line.
-fn stands_still(state: &crate::state::State) -> bool {
+fn stands_still(state: &State) -> bool {
     let busy = |line: &Line| line.members.iter().any(|member| member.busy);
     let waits = !state.frontiers[USER].queue.is_empty() && state.frontiers[USER].line.is_none();
     let mut lines = state.lines.lines.iter();
     waits && !lines.any(|line| busy(line) || line.state == LineState::Cleaning)
-}
-
-fn lose(line: &mut Line) {
-    line.state = transition(line.state, Step::Lose);
 }

@@ -1,7 +1,7 @@
 //! What a mapping is made with, and why there is none.
 
 use crate::table::PmTable;
-use ssd::{RawError, VictimPolicy};
+use ssd::{DriveConfig, RawError, VictimPolicy};
 use units::{Bytes, MIB, NoSpace};
 
 /// How a mapping works.
@@ -36,6 +36,21 @@ impl FtlConfig {
             background: 2,
         }
     }
+
+    /// The mapping for a drive whose description says how much it gives, how large its write
+    /// buffer is and how it is cleaned: what a drive does with these that maps itself, its
+    /// host does here.
+    #[must_use]
+    pub const fn of(drive: &DriveConfig) -> Self {
+        Self {
+            capacity: drive.capacity,
+            hidden: 0,
+            buffer: drive.controller.write_buffer,
+            victim: drive.collection.victim,
+            reserve: drive.collection.reserve_lines,
+            background: drive.collection.background_lines,
+        }
+    }
 }
 
 /// Where the table is.
@@ -55,11 +70,17 @@ pub enum FtlError {
     /// The flash is too small for what it is to hold.
     #[error("too little flash for the mapping: {0}")]
     Space(NoSpace),
+    /// No free line is kept for cleaning, which could not move anything then.
+    #[error("cleaning needs a reserve of at least one line")]
+    Reserve,
     /// The drive reads blocks only some writes later.
     #[error(
         "the drive reads a block only once {0} more are written, which this mapping does not wait for"
     )]
     Cached(u32),
+    /// Versions on flash have numbers that leave none to count on with.
+    #[error("the numbers of versions on flash have come to their end")]
+    Numbers,
     /// The table makes no sense.
     #[error("the table is damaged: {0}")]
     Table(String),

@@ -2,11 +2,14 @@
 //! how much of each is valid.
 //!
 //! Invariants, defended by [`Lines::check`]: the valid sectors of a line are those of its
-//! blocks that a sector of the table owns; an open line has a chunk with room, or one that is
-//! being written. States move
-//! by [`transition`] alone.
+//! blocks that a sector of the table owns; a record of deallocations counts as long as it is
+//! the newest that is known of a sector, so of sectors and records together there are never
+//! more than the table has entries; an open line has a chunk with room, or one that is being
+//! written. States move by [`transition`] alone.
 
-use ssd::{ChunkState, LineView, Place, RawGeometry};
+use crate::meta::{MOST_RANGES, Trimmed};
+use ssd::{ChunkInfo, ChunkState, LineView, Place, RawGeometry};
+use std::collections::BTreeMap;
 
 /// State of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +39,8 @@ pub(crate) enum Step {
     Choose,
     /// Everything on it was moved, and its chunks are free.
     Clean,
-    /// It has no good chunk any more, or cannot be cleaned.
+    /// It has no good chunk any more, or cannot be cleaned, or not all of it could be read
+    /// by recovery.
     Lose,
 }
 
@@ -44,14 +48,14 @@ pub(crate) enum Step {
 ///
 /// # Panics
 /// If there is no such step, which is our own mistake.
-pub(crate) fn transition(state: LineState, step: Step) -> LineState {
+fn transition(state: LineState, step: Step) -> LineState {
     match (state, step) {
         (LineState::Free, Step::Take) => LineState::Open,
         (LineState::Open, Step::Fill) => LineState::Closed,
         (LineState::Closed, Step::Reopen) => LineState::Open,
         (LineState::Closed, Step::Choose) => LineState::Cleaning,
         (LineState::Cleaning, Step::Clean) => LineState::Free,
-        (LineState::Free | LineState::Cleaning, Step::Lose) => LineState::Lost,
+        (LineState::Free | LineState::Closed | LineState::Cleaning, Step::Lose) => LineState::Lost,
         (state, step) => panic!("a line that is {state:?} has no step {step:?}"),
     }
 }
@@ -65,8 +69,18 @@ pub(crate) struct Member {
     pub(crate) busy: bool,
     /// Whether it can be written.
     pub(crate) good: bool,
+    /// Whether a program of it has failed, so that its reset makes it offline.
+    pub(crate) doomed: bool,
     /// Whether it is offline.
     pub(crate) gone: bool,
+}
+
+/// A record of deallocations.
+#[derive(Clone, Debug)]
+struct Record {
+    ranges: Vec<Trimmed>,
+    /// Sectors of which it is the newest that is known.
+    count: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -82,9 +96,22 @@ pub(crate) struct Line {
     pub(crate) readers: u32,
     /// When it was taken: numbers of versions so far.
     pub(crate) since: u64,
+    /// How worn its most worn chunk is, as the drive told when it was asked last.
+    pub(crate) wear: u8,
+    /// Since the mapping was mounted.
     pub(crate) erases: u32,
-    /// Sectors of deallocations on it.
-    pub(crate) records: Vec<u32>,
+    /// Records of deallocations on it that count, by block.
+    records: BTreeMap<u32, Record>,
+    /// Sectors that they count for.
+    buried: u32,
+}
+
+impl Line {
+    /// Blocks that its records need, once they are put together.
+    fn record_blocks(&self) -> u32 {
+        let together = self.buried.div_ceil(MOST_RANGES as u32);
+        together.min(self.records.len() as u32)
+    }
 }
 
 pub(crate) struct Lines {
@@ -92,33 +119,22 @@ pub(crate) struct Lines {
     pub(crate) lines: Vec<Line>,
     /// By block on flash: the sector that owns it plus one, or 0.
     owners: Vec<u32>,
+    /// By sector: the block of the record that says that it is deallocated plus one, or 0. A
+    /// table that is kept says it itself, and there are none.
+    tombs: Vec<u32>,
+    free: u32,
 }
 
 impl Lines {
-    /// Lines of a drive whose chunks are in these states, by their numbers.
-    pub(crate) fn new(geometry: RawGeometry, chunks: &[(ChunkState, u32)]) -> Self {
+    /// Lines of a drive with these chunks, by their numbers; deallocations of `sectors` are
+    /// known from records.
+    pub(crate) fn new(geometry: RawGeometry, chunks: &[ChunkInfo], sectors: u32) -> Self {
         let units = geometry.all_units();
         let lines = (0..geometry.chunks).map(|line| {
-            let members: Vec<Member> = (0..units)
-                .map(|unit| {
-                    let (state, written) = chunks[(unit * geometry.chunks + line) as usize];
-                    Member {
-                        given: written,
-                        busy: false,
-                        good: match state {
-                            ChunkState::Free | ChunkState::Open => true,
-                            // One that was closed early takes nothing more until its reset.
-                            ChunkState::Closed => written == geometry.blocks,
-                            ChunkState::Offline => false,
-                        },
-                        gone: state == ChunkState::Offline,
-                    }
-                })
-                .collect();
-            let states = (0..units).map(|unit| chunks[(unit * geometry.chunks + line) as usize].0);
-            let used = states
-                .clone()
-                .any(|s| matches!(s, ChunkState::Open | ChunkState::Closed));
+            let infos = (0..units).map(|unit| chunks[(unit * geometry.chunks + line) as usize]);
+            let members: Vec<Member> = infos.clone().map(|info| member(&geometry, &info)).collect();
+            let mut states = infos.clone().map(|info| info.state);
+            let used = states.any(|s| matches!(s, ChunkState::Open | ChunkState::Closed));
             Line {
                 state: match used {
                     true => LineState::Closed,
@@ -130,15 +146,29 @@ impl Lines {
                 valid: 0,
                 readers: 0,
                 since: 0,
+                wear: infos.map(|info| info.wear).max().unwrap_or_default(),
                 erases: 0,
-                records: Vec::new(),
+                records: BTreeMap::new(),
+                buried: 0,
             }
         });
+        let lines: Vec<Line> = lines.collect();
+        let free = lines.iter().filter(|line| line.state == LineState::Free);
         Self {
-            lines: lines.collect(),
+            free: free.count() as u32,
+            lines,
             owners: vec![0; (geometry.all_chunks() * geometry.blocks) as usize],
+            tombs: vec![0; sectors as usize],
             geometry,
         }
+    }
+
+    /// Takes a line to the state that follows.
+    pub(crate) fn step(&mut self, line: usize, step: Step) {
+        let state = &mut self.lines[line].state;
+        let before = std::mem::replace(state, transition(*state, step));
+        self.free -= u32::from(before == LineState::Free);
+        self.free += u32::from(*state == LineState::Free);
     }
 
     /// The line that a block is on.
@@ -171,53 +201,118 @@ impl Lines {
         line.valid += u32::from(*owner != 0);
     }
 
-    /// Blocks of a line that sectors of the table are on, or records of deallocations.
+    /// Takes in a record at a block, which is the newest that is known of `sectors`.
+    pub(crate) fn note(&mut self, place: u32, ranges: Vec<Trimmed>, sectors: &[u32]) {
+        let mut count = 0;
+        for &sector in sectors {
+            let tomb = self.tombs.get(sector as usize);
+            // One record may name a sector twice.
+            if tomb.is_some_and(|&tomb| tomb != place + 1) {
+                self.unbury(sector);
+                self.tombs[sector as usize] = place + 1;
+                count += 1;
+            }
+        }
+        if count > 0 {
+            let line = self.of(place);
+            let line = &mut self.lines[line];
+            line.buried += count;
+            line.records.insert(place, Record { ranges, count });
+        }
+    }
+
+    /// A sector needs no record any more, for there is something newer of it.
+    pub(crate) fn unbury(&mut self, sector: u32) {
+        let Some(tomb) = self.tombs.get_mut(sector as usize) else {
+            return;
+        };
+        let Some(place) = std::mem::take(tomb).checked_sub(1) else {
+            return;
+        };
+        let line = self.of(place);
+        let line = &mut self.lines[line];
+        line.buried -= 1;
+        if let Some(record) = line.records.get_mut(&place) {
+            record.count -= 1;
+            if record.count == 0 {
+                line.records.remove(&place);
+            }
+        }
+    }
+
+    /// The ranges of records of a line that say something which no newer one does, each with
+    /// the block of its record.
+    pub(crate) fn ranges(&self, line: usize) -> Vec<(Trimmed, u32)> {
+        let records = self.lines[line].records.iter();
+        let ranges = records.flat_map(|(&place, record)| {
+            let says = move |sector: u32| self.tomb(sector) == Some(place);
+            let ranges = record.ranges.iter();
+            ranges
+                .filter(move |range| (range.first..range.first + range.count).any(says))
+                .map(move |&range| (range, place))
+        });
+        ranges.collect()
+    }
+
+    /// The record that says that a sector is deallocated.
+    pub(crate) fn tomb(&self, sector: u32) -> Option<u32> {
+        self.tombs.get(sector as usize)?.checked_sub(1)
+    }
+
+    /// Whether there are records of deallocations on a line that count.
+    pub(crate) fn has_records(&self, line: usize) -> bool {
+        !self.lines[line].records.is_empty()
+    }
+
+    /// Whether nothing on a line is needed.
+    pub(crate) fn is_empty(&self, line: usize) -> bool {
+        self.lines[line].valid == 0 && self.lines[line].records.is_empty()
+    }
+
+    /// Blocks of a line that sectors of the table are on.
     pub(crate) fn held(&self, line: usize) -> Vec<u32> {
         let entry = &self.lines[line];
         let members = entry.members.iter().enumerate();
         let blocks = members.flat_map(|(unit, member)| {
             (0..member.given).map(move |block| self.place(line, unit, block))
         });
-        let mut held: Vec<u32> = blocks.filter(|&p| self.owner(p).is_some()).collect();
-        held.extend(&entry.records);
-        held
+        blocks.filter(|&p| self.owner(p).is_some()).collect()
     }
 
-    pub(crate) fn free(&self) -> u32 {
-        let free = self
-            .lines
-            .iter()
-            .filter(|line| line.state == LineState::Free);
-        free.count() as u32
+    pub(crate) const fn free(&self) -> u32 {
+        self.free
     }
 
-    /// The free line with the fewest erases.
+    /// Takes the least worn free line, and of those the one with the fewest erases.
     pub(crate) fn take(&mut self, now: u64) -> Option<usize> {
         let free = self.lines.iter().enumerate();
         let free = free.filter(|(_, line)| line.state == LineState::Free);
-        let (number, _) = free.min_by_key(|(number, line)| (line.erases, *number))?;
+        let (number, _) = free.min_by_key(|(number, line)| (line.wear, line.erases, *number))?;
+        self.step(number, Step::Take);
         let line = &mut self.lines[number];
-        line.state = transition(line.state, Step::Take);
         (line.since, line.next) = (now, 0);
         Some(number)
+    }
+
+    /// Blocks that can still be written to a line.
+    pub(crate) fn room(&self, line: usize) -> u32 {
+        let members = self.lines[line].members.iter();
+        let good = members.filter(|member| member.good);
+        good.map(|member| self.geometry.blocks - member.given).sum()
     }
 
     /// Goes on with the line that has the most room, of those that were written when the
     /// power went, so that cuts one after the other do not use up lines.
     pub(crate) fn reopen(&mut self) -> Option<usize> {
-        let blocks = self.geometry.blocks;
-        let room = |line: &Line| {
-            let good = line.members.iter().filter(|member| member.good);
-            good.map(|member| blocks - member.given).sum::<u32>()
-        };
         let closed = self.lines.iter().enumerate();
         let closed = closed.filter(|(_, line)| line.state == LineState::Closed);
-        let (number, line) = closed.max_by_key(|(_, line)| room(line))?;
-        if room(line) == 0 {
+        let (room, number) = closed
+            .map(|(number, _)| (self.room(number), number))
+            .max()?;
+        if room == 0 {
             return None;
         }
-        let line = &mut self.lines[number];
-        line.state = transition(line.state, Step::Reopen);
+        self.step(number, Step::Reopen);
         Some(number)
     }
 
@@ -248,7 +343,7 @@ impl Lines {
 
     /// Blocks that a line will have once it is cleaned.
     fn blocks(&self, line: &Line) -> u32 {
-        let chunks = line.members.iter().filter(|member| !member.gone);
+        let chunks = line.members.iter().filter(|m| !m.gone && !m.doomed);
         chunks.count() as u32 * self.geometry.blocks
     }
 
@@ -260,7 +355,7 @@ impl Lines {
         });
         closed.map(move |(number, line)| LineView {
             line: number as u32,
-            valid: line.valid + line.records.len() as u32,
+            valid: line.valid + line.record_blocks(),
             pages: self.blocks(line),
             age: now.saturating_sub(line.since),
             erases: line.erases,
@@ -279,14 +374,36 @@ impl Lines {
                     .count() as u32
             });
             assert_eq!(line.valid, owned.sum::<u32>(), "line {number}");
-            let empty = line.valid == 0 && line.records.is_empty();
+            let records = &line.records;
+            let buried = records.values().map(|record| record.count).sum::<u32>();
+            assert_eq!(line.buried, buried, "line {number}");
+            assert!(records.keys().all(|&record| self.of(record) == number));
             assert!(
-                line.state != LineState::Free || empty,
+                line.state != LineState::Free || self.is_empty(number),
                 "line {number} is free"
             );
             let busy = line.members.iter().any(|member| member.busy);
             let full = line.state == LineState::Open && self.is_full(number);
             assert!(!full || busy, "line {number} is full and open");
         }
+        let buried = self.tombs.iter().filter(|&&tomb| tomb != 0).count() as u32;
+        assert_eq!(buried, self.lines.iter().map(|l| l.buried).sum::<u32>());
+        let free = self.lines.iter().filter(|l| l.state == LineState::Free);
+        assert_eq!(free.count() as u32, self.free);
+    }
+}
+
+fn member(geometry: &RawGeometry, info: &ChunkInfo) -> Member {
+    Member {
+        given: info.write_pointer,
+        busy: false,
+        good: match info.state {
+            ChunkState::Free | ChunkState::Open => true,
+            // One that was closed early takes nothing more until its reset.
+            ChunkState::Closed => info.write_pointer == geometry.blocks,
+            ChunkState::Offline => false,
+        },
+        doomed: false,
+        gone: info.state == ChunkState::Offline,
     }
 }

@@ -14,6 +14,10 @@ use nand::{Payload, UNIT};
 use ssd::Meta;
 use std::sync::Arc;
 
+/// Numbers of versions are below this; one that is not was written by somebody else. No mount
+/// begins to count behind half of it, and none lasts for as many again.
+pub(crate) const MOST_NUMBERS: u64 = 1 << 55;
+
 /// What a sector on flash is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

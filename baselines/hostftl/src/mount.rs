@@ -1,26 +1,24 @@
-//! Mounting: what chunks and sectors on flash say, made into a mapping.
+//! Mounting: what chunks say, and a table that was kept or rebuilt, made into a mapping.
 //!
 //! Nothing is written before the first command, so a cut during recovery changes nothing.
 
 use crate::buffer::Buffer;
 use crate::config::{FtlConfig, FtlError, Home};
 use crate::lines::{LineState, Lines};
-use crate::meta::{Beside, Kind, take_ranges};
 use crate::pins::Pins;
+use crate::recover::rebuild;
 use crate::state::{Frontier, FtlStats, HostFtl, Inner, MOVED, State, USER};
 use crate::table::{PmTable, Table};
-use host::{RawPort, Who};
+use host::RawPort;
 use nand::UNIT;
-use sim::{Semaphore, Signal, Sim, join_all};
-use ssd::{ChunkState, MOST_ADDRESSES, Ppa, RawBlock, RawGeometry, ReadCause};
+use sim::{Signal, Sim};
+use ssd::{ChunkInfo, ChunkState, RawGeometry};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{NoSpace, Refusals};
 
-/// Chunks that are asked for at once, and reads of recovery that are under way: choices of
-/// ours.
+/// Chunks that are asked for at once: a choice of ours.
 const CHUNKS: u32 = 1024;
-const READS: usize = 64;
 
 impl<P: RawPort> HostFtl<P> {
     /// Mounts the mapping of a drive, whatever was left of it; of a new drive an empty one.
@@ -39,8 +37,12 @@ impl<P: RawPort> HostFtl<P> {
         }
         let sectors = sectors(&config, &geometry)?;
         let chunks = report(&port, &geometry).await?;
-        let mut lines = Lines::new(geometry, &chunks);
         check_space(&chunks, &config, &geometry, sectors)?;
+        let buried = match home {
+            Home::Dram | Home::Moving(_) => sectors,
+            Home::Pm(_) => 0,
+        };
+        let mut lines = Lines::new(geometry, &chunks, buried);
         let mut stats = FtlStats::default();
         let (table, number) = match home {
             Home::Pm(table) => (adopt(&mut lines, &geometry, table, sectors).await?, 1),
@@ -50,21 +52,21 @@ impl<P: RawPort> HostFtl<P> {
                 let shown = sectors - config.hidden;
                 let (from, number) =
                     rebuild(&port, &geometry, &mut lines, shown, &mut stats).await?;
-                (move_to(&from, table, shown, sectors).await?, number)
+                let moved = move_to(&from, &geometry, table, shown, sectors);
+                (moved.await?, number)
             }
         };
-        let frontiers = [USER, MOVED].map(|_| Frontier {
-            line: lines.reopen(),
-            ..Frontier::default()
-        });
+        let frontiers = reopen(&mut lines, &config);
         let state = State {
             table,
             lines,
             buffer: Buffer::default(),
             frontiers,
             trims: Vec::new(),
+            flushing: 0,
             number,
             moving: 0,
+            shifted: Vec::new(),
             pins: Pins::default(),
             stats,
             refusals: Refusals::default(),
@@ -79,7 +81,6 @@ impl<P: RawPort> HostFtl<P> {
             work: [Signal::default(), Signal::default()],
             progress: Signal::default(),
             collect: Signal::default(),
-            partial: Semaphore::new(sim, 1),
             failure: Cell::new(None),
         });
         for frontier in [USER, MOVED] {
@@ -90,42 +91,62 @@ impl<P: RawPort> HostFtl<P> {
     }
 }
 
+/// Goes on with lines that were written when the power went.
+fn reopen(lines: &mut Lines, config: &FtlConfig) -> [Frontier; 2] {
+    let mut frontiers = [Frontier::default(), Frontier::default()];
+    // Cleaning needs the room more if new data may have no line.
+    let short = lines.free() <= config.reserve;
+    for frontier in if short { [MOVED, USER] } else { [USER, MOVED] } {
+        frontiers[frontier].line = lines.reopen();
+    }
+    frontiers
+}
+
 /// Sectors of the table.
 fn sectors(config: &FtlConfig, geometry: &RawGeometry) -> Result<u32, FtlError> {
     let all = u64::from(geometry.all_chunks()) * u64::from(geometry.blocks);
+    if all > u64::from(u32::MAX) {
+        let most = u64::from(u32::MAX);
+        return Err(FtlError::Space(NoSpace::new("blocks", all, most, most)));
+    }
     let wanted = config.capacity.0 / UNIT as u64 + u64::from(config.hidden);
     let fits = u32::try_from(wanted).ok().filter(|_| wanted <= all);
     fits.ok_or_else(|| FtlError::Space(NoSpace::new("sectors", wanted, all, all)))
 }
 
-/// State and written blocks of every chunk.
-async fn report<P: RawPort>(
-    port: &P,
-    geometry: &RawGeometry,
-) -> Result<Vec<(ChunkState, u32)>, FtlError> {
+/// The descriptor of every chunk.
+async fn report<P: RawPort>(port: &P, geometry: &RawGeometry) -> Result<Vec<ChunkInfo>, FtlError> {
     let mut chunks = Vec::new();
     let all = geometry.all_chunks();
     for first in (0..all).step_by(CHUNKS as usize) {
-        let told = port.report(first, CHUNKS.min(all - first)).await?;
-        chunks.extend(told.iter().map(|info| (info.state, info.write_pointer)));
+        chunks.extend(port.report(first, CHUNKS.min(all - first)).await?);
     }
     Ok(chunks)
 }
 
-/// Refuses a drive whose good lines cannot hold the sectors, the open lines, the one that is
-/// cleaned, and those that cleaning may take.
+/// Refuses a drive on which cleaning could come to its end while there is room: whose good
+/// lines cannot hold the sectors, the open lines, the one that is cleaned and those that
+/// cleaning may take; or where so little is spare that, once new data wait and all lines but
+/// the reserve and one are closed, each of these may lack less than a unit of being valid
+/// from end to end, so that to clean one gains nothing.
 fn check_space(
-    chunks: &[(ChunkState, u32)],
+    chunks: &[ChunkInfo],
     config: &FtlConfig,
     geometry: &RawGeometry,
     sectors: u32,
 ) -> Result<(), FtlError> {
+    if config.reserve == 0 {
+        return Err(FtlError::Reserve);
+    }
     let good = chunks
         .iter()
-        .filter(|(state, _)| *state != ChunkState::Offline);
+        .filter(|info| info.state != ChunkState::Offline);
     let has = good.count() as u64 / u64::from(geometry.all_units());
     let line = u64::from(geometry.all_units()) * u64::from(geometry.blocks);
-    let need = u64::from(sectors).div_ceil(line) + u64::from(config.reserve) + 3;
+    let (sectors, reserve) = (u64::from(sectors), u64::from(config.reserve));
+    let whole = sectors.div_ceil(line) + reserve + 3;
+    let gains = line - u64::from(geometry.write_min).min(line - 1);
+    let need = whole.max(sectors.div_ceil(gains) + reserve + 1);
     if need <= has {
         return Ok(());
     }
@@ -141,8 +162,10 @@ async fn adopt(
     kept: PmTable,
     sectors: u32,
 ) -> Result<Table, FtlError> {
-    let table = Table::pm(kept.clone(), sectors)?;
+    kept.check(sectors)?;
+    kept.check_drive(geometry).await?;
     kept.read_all().await;
+    let table = Table::Pm(kept);
     let all = geometry.all_chunks() * geometry.blocks;
     for sector in 0..sectors {
         let Some(place) = table.get(sector) else {
@@ -173,142 +196,17 @@ async fn adopt(
 /// Copies a table to persistent memory.
 async fn move_to(
     from: &Table,
+    geometry: &RawGeometry,
     kept: PmTable,
     shown: u32,
     sectors: u32,
 ) -> Result<Table, FtlError> {
-    let mut table = Table::pm(kept.clone(), sectors)?;
-    kept.clear().await;
+    kept.check(sectors)?;
+    kept.check_drive(geometry).await?;
     let there: Vec<u32> = (0..shown).filter(|&s| from.get(s).is_some()).collect();
     for &sector in &there {
-        table.put(sector, from.get(sector));
+        kept.put(sector, from.get(sector));
     }
     kept.settle(there.into_iter()).await;
-    Ok(table)
-}
-
-/// The newest version of each sector, as what lies beside sectors on flash says.
-struct Versions {
-    table: Table,
-    /// By sector: the number of its version plus one, or 0.
-    numbers: Vec<u64>,
-    /// The highest number of all.
-    last: u64,
-}
-
-async fn rebuild<P: RawPort>(
-    port: &P,
-    geometry: &RawGeometry,
-    lines: &mut Lines,
-    sectors: u32,
-    stats: &mut FtlStats,
-) -> Result<(Table, u64), FtlError> {
-    let mut versions = Versions {
-        table: Table::dram(sectors),
-        numbers: vec![0; sectors as usize],
-        last: 0,
-    };
-    for line in in_turn(lines) {
-        let places = written(lines, line);
-        for group in places.chunks(READS * MOST_ADDRESSES) {
-            let reads = group.chunks(MOST_ADDRESSES).map(|places| async move {
-                let at: Vec<Ppa> = places
-                    .iter()
-                    .map(|&p| geometry.ppa(geometry.nth(p)))
-                    .collect();
-                read_alone(port, &at).await
-            });
-            for (places, blocks) in group
-                .chunks(MOST_ADDRESSES)
-                .zip(join_all(reads.collect()).await)
-            {
-                stats.recovered += places.len() as u64;
-                for (&place, block) in places.iter().zip(blocks) {
-                    let record = block.is_some_and(|block| versions.take(place, &block));
-                    if record {
-                        lines.lines[line].records.push(place);
-                    }
-                }
-            }
-        }
-    }
-    for sector in 0..sectors {
-        if let Some(place) = versions.table.get(sector) {
-            lines.own(place, Some(sector));
-        }
-    }
-    Ok((versions.table, versions.last + 1))
-}
-
-/// Lines in the order in which recovery reads them: the fullest first. Of copies with the
-/// same number the first counts, so that what cleaning had moved to a line that the power
-/// tore is left there, and the line can be reset without moving anything.
-fn in_turn(lines: &Lines) -> Vec<usize> {
-    let written = |line: &usize| {
-        let members = lines.lines[*line].members.iter();
-        members.map(|member| member.given).sum::<u32>()
-    };
-    let mut order: Vec<usize> = (0..lines.lines.len()).collect();
-    order.sort_by_key(|line| (std::cmp::Reverse(written(line)), *line));
-    order
-}
-
-/// Reads blocks; those that cannot be read alone are none.
-async fn read_alone<P: RawPort>(port: &P, at: &[Ppa]) -> Vec<Option<RawBlock>> {
-    if let Ok(blocks) = port.read(at, ReadCause::Recovery, Who::default()).await {
-        return blocks.into_iter().map(Some).collect();
-    }
-    let mut all = Vec::new();
-    for ppa in at {
-        let read = port
-            .read(&[*ppa], ReadCause::Recovery, Who::default())
-            .await;
-        all.push(read.ok().and_then(|mut blocks| blocks.pop()));
-    }
-    all
-}
-
-/// The blocks of a line that are written.
-fn written(lines: &Lines, line: usize) -> Vec<u32> {
-    let members = lines.lines[line].members.iter().enumerate();
-    let blocks = members.flat_map(|(unit, member)| {
-        (0..member.given).map(move |block| lines.place(line, unit, block))
-    });
-    blocks.collect()
-}
-
-impl Versions {
-    /// Takes in a block; whether it is a record of deallocations.
-    fn take(&mut self, place: u32, block: &RawBlock) -> bool {
-        let Some(beside) = Beside::parse(&block.meta) else {
-            return false;
-        };
-        self.last = self.last.max(beside.number);
-        match beside.kind {
-            Kind::Padding => false,
-            Kind::Data(sector) => {
-                self.see(sector, beside.number, Some(place));
-                false
-            }
-            Kind::Trims => {
-                for range in take_ranges(&block.payload) {
-                    let end = range.first.saturating_add(range.count);
-                    for sector in range.first..end.min(self.numbers.len() as u32) {
-                        self.see(sector, range.number, None);
-                    }
-                }
-                true
-            }
-        }
-    }
-
-    fn see(&mut self, sector: u32, number: u64, place: Option<u32>) {
-        let Some(known) = self.numbers.get_mut(sector as usize) else {
-            return;
-        };
-        if *known < number + 1 {
-            *known = number + 1;
-            self.table.put(sector, place);
-        }
-    }
+    Ok(Table::Pm(kept))
 }

@@ -1,6 +1,8 @@
-//! Sectors that somebody is about to remap: they are neither moved nor written meanwhile.
+//! Sectors that somebody has for himself for a while.
 //!
-//! Invariant: a sector is pinned only while nothing of it is on its way.
+//! Invariants: one that is pinned, because it is about to be remapped, is neither moved nor
+//! written nor deallocated, and nothing of it is on its way. One of which a part is being
+//! written is changed by nobody else until then.
 
 use crate::state::{HostFtl, Inner};
 use host::RawPort;
@@ -12,11 +14,38 @@ pub(crate) struct Pins {
     pinned: BTreeSet<u32>,
     /// Sectors that cleaning is moving.
     moving: BTreeSet<u32>,
+    /// Sectors of which a part is being written.
+    parts: BTreeSet<u32>,
+}
+
+/// Writing a part of a sector, until it is dropped.
+pub(crate) struct Part<'a, P: RawPort> {
+    inner: &'a Inner<P>,
+    sector: u32,
+}
+
+impl<P: RawPort> Drop for Part<'_, P> {
+    fn drop(&mut self) {
+        let state = &mut *self.inner.state.borrow_mut();
+        state.pins.parts.remove(&self.sector);
+        self.inner.progress.notify(&self.inner.sim);
+    }
 }
 
 impl Pins {
     pub(crate) fn is_pinned(&self, sector: u32) -> bool {
         self.pinned.contains(&sector)
+    }
+
+    /// Whether a sector may not be written or deallocated now.
+    pub(crate) fn is_held(&self, sector: u32) -> bool {
+        self.is_pinned(sector) || self.parts.contains(&sector)
+    }
+
+    /// The first such sector from `first` on and before `end`.
+    pub(crate) fn first_held(&self, first: u32, end: u32) -> Option<u32> {
+        let of = |held: &BTreeSet<u32>| held.range(first..end).next().copied();
+        of(&self.pinned).into_iter().chain(of(&self.parts)).min()
     }
 
     /// Begins to move a sector, unless it is pinned.
@@ -42,7 +71,7 @@ impl<P: RawPort> HostFtl<P> {
                 let busy = |sector: &u32| {
                     state.buffer.has(*sector)
                         || state.pins.moving.contains(sector)
-                        || state.pins.is_pinned(*sector)
+                        || state.pins.is_held(*sector)
                 };
                 if !sectors.iter().any(busy) {
                     state.pins.pinned.extend(sectors);
@@ -104,6 +133,24 @@ impl<P: RawPort> HostFtl<P> {
 }
 
 impl<P: RawPort> Inner<P> {
+    /// Has a sector for whoever writes a part of it, once nobody else has it.
+    pub(crate) async fn begin_part(&self, sector: u32) -> Result<Part<'_, P>, ssd::IoError> {
+        loop {
+            self.failed()?;
+            {
+                let pins = &mut self.state.borrow_mut().pins;
+                if !pins.is_held(sector) {
+                    pins.parts.insert(sector);
+                    return Ok(Part {
+                        inner: self,
+                        sector,
+                    });
+                }
+            }
+            self.progress.wait(&self.sim).await;
+        }
+    }
+
     fn has_newer(&self, sectors: &[u32]) -> bool {
         let state = self.state.borrow();
         sectors.iter().any(|&sector| state.buffer.has(sector))

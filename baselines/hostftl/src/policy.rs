@@ -3,8 +3,7 @@
 /// Sectors of a buffer of `all` that new data may have with `free` free lines, where
 /// `reserve` of them are kept from new data and there is enough from `enough` on. It falls
 /// in proportion, and is at least `least` as long as new data may have a line at all.
-#[must_use]
-pub fn quota(all: u32, least: u32, free: u32, reserve: u32, enough: u32) -> u32 {
+pub(crate) fn quota(all: u32, least: u32, free: u32, reserve: u32, enough: u32) -> u32 {
     if free >= enough {
         return all;
     }

@@ -1,7 +1,7 @@
 //! The mapping as a block port.
 //!
-//! Invariant: a write of a part of a sector reads the rest of it, and no other such write of
-//! any sector comes between.
+//! Invariant: a write of a part of a sector reads the rest of it, and nothing that changes
+//! the sector comes between.
 
 use crate::meta::{MOST_RANGES, Trimmed};
 use crate::read::PER_SECTOR;
@@ -79,16 +79,34 @@ impl<P: RawPort> Inner<P> {
     ) -> Result<(), IoError> {
         if part.len == UNIT {
             let payload = whole(content, part.offset);
-            return self.write_sector(part.sector, payload, who).await;
+            return self.write_sector(part.sector, payload, who, None).await;
         }
-        let _turn = self.partial.acquire(1).await;
+        let held = self.begin_part(part.sector).await?;
         let before = self.read_sectors(part.sector, 1, who).await?;
         let payload = over(&before[0], content, &part);
-        self.write_sector(part.sector, payload, who).await
+        self.write_sector(part.sector, payload, who, Some(&held))
+            .await
+    }
+
+    /// Deallocates sectors, each once nobody has it for himself.
+    async fn trim_sectors(&self, first: u32, end: u32) -> Result<(), IoError> {
+        let mut first = first;
+        while first < end {
+            self.failed()?;
+            let held = self.state.borrow().pins.first_held(first, end);
+            let until = held.unwrap_or(end);
+            if first < until {
+                self.trim_now(first, until);
+                first = until;
+            } else {
+                self.progress.wait(&self.sim).await;
+            }
+        }
+        Ok(())
     }
 
     /// Deallocates sectors of which there is something.
-    pub(crate) fn trim_sectors(&self, first: u32, end: u32) {
+    fn trim_now(&self, first: u32, end: u32) {
         let state = &mut *self.state.borrow_mut();
         let mut run: Option<Trimmed> = None;
         for sector in first..end {
@@ -108,6 +126,10 @@ impl<P: RawPort> Inner<P> {
         state.trims.extend(run);
         if state.trims.len() >= MOST_RANGES {
             self.queue_trims(state);
+            if state.flushing > 0 {
+                // They may stand for what a flush waits for.
+                state.frontiers[USER].force();
+            }
             self.work[USER].notify(&self.sim);
         }
     }
@@ -143,7 +165,7 @@ impl<P: RawPort> HostFtl<P> {
         for (sector, payload) in all {
             assert!(*sector < self.inner.sectors, "there are fewer sectors");
             self.inner
-                .write_sector(*sector, payload.clone(), who)
+                .write_sector(*sector, payload.clone(), who, None)
                 .await?;
         }
         Ok(())
@@ -196,8 +218,7 @@ impl<P: RawPort> BlockPort for HostFtl<P> {
             extent.start.0.div_ceil(PER_SECTOR),
             extent.end() / PER_SECTOR,
         );
-        self.inner.trim_sectors(first as u32, end as u32);
-        Ok(())
+        self.inner.trim_sectors(first as u32, end as u32).await
     }
 
     async fn flush(&self) -> Result<(), IoError> {

@@ -10,6 +10,30 @@ use units::SECTOR;
 /// Sectors of 512 bytes in one that is mapped.
 pub(crate) const PER_SECTOR: u64 = UNIT as u64 / SECTOR;
 
+/// A sector that is read from flash.
+struct Read {
+    /// Which one of those that were asked for.
+    index: usize,
+    place: u32,
+}
+
+/// Reads under way: their lines are not reset until this is dropped.
+struct Reads<'a, P: RawPort> {
+    inner: &'a Inner<P>,
+    all: Vec<Read>,
+}
+
+impl<P: RawPort> Drop for Reads<'_, P> {
+    fn drop(&mut self) {
+        let state = &mut *self.inner.state.borrow_mut();
+        for read in &self.all {
+            let line = state.lines.of(read.place);
+            state.lines.lines[line].readers -= 1;
+        }
+        self.inner.progress.notify(&self.inner.sim);
+    }
+}
+
 impl<P: RawPort> Inner<P> {
     /// The contents of `count` sectors from `first` on.
     pub(crate) async fn read_sectors(
@@ -18,22 +42,13 @@ impl<P: RawPort> Inner<P> {
         count: u32,
         who: Who,
     ) -> Result<Vec<Payload>, IoError> {
-        let (mut contents, places) = self.look_up(first, count);
-        let reads = places
-            .chunks(MOST_ADDRESSES)
-            .map(|places| self.read_blocks(places, who));
-        let read = join_all(reads.collect()).await;
-        {
-            let state = &mut *self.state.borrow_mut();
-            for &(_, place) in &places {
-                let line = state.lines.of(place);
-                state.lines.lines[line].readers -= 1;
-            }
-        }
-        self.progress.notify(&self.sim);
-        for (places, blocks) in places.chunks(MOST_ADDRESSES).zip(read) {
-            for (&(index, _), block) in places.iter().zip(blocks?) {
-                contents[index] = block.payload;
+        let (mut contents, reads) = self.look_up(first, count);
+        let parts = reads.all.chunks(MOST_ADDRESSES);
+        let read = parts.map(|part| self.read_blocks(first, part, who));
+        let read = join_all(read.collect()).await;
+        for (part, blocks) in reads.all.chunks(MOST_ADDRESSES).zip(read) {
+            for (read, block) in part.iter().zip(blocks?) {
+                contents[read.index] = block.payload;
             }
         }
         Ok(contents)
@@ -41,34 +56,34 @@ impl<P: RawPort> Inner<P> {
 
     /// What is known of sectors without the flash, and the others by where they are: those
     /// lines have a reader more.
-    fn look_up(&self, first: u32, count: u32) -> (Vec<Payload>, Vec<(usize, u32)>) {
+    fn look_up(&self, first: u32, count: u32) -> (Vec<Payload>, Reads<'_, P>) {
         let state = &mut *self.state.borrow_mut();
         let mut contents = vec![Payload::Zero; count as usize];
-        let mut places = Vec::new();
+        let mut all = Vec::new();
         for (index, sector) in (first..first + count).enumerate() {
             if let Some(newest) = state.buffer.newest(sector) {
                 contents[index] = newest.cloned().unwrap_or_default();
             } else if let Some(place) = state.table.get(sector) {
                 let line = state.lines.of(place);
                 state.lines.lines[line].readers += 1;
-                places.push((index, place));
+                all.push(Read { index, place });
             }
         }
-        (contents, places)
+        (contents, Reads { inner: self, all })
     }
 
     async fn read_blocks(
         &self,
-        places: &[(usize, u32)],
+        first: u32,
+        reads: &[Read],
         who: Who,
     ) -> Result<Vec<RawBlock>, IoError> {
-        let at: Vec<Ppa> = places.iter().map(|&(_, place)| self.ppa(place)).collect();
+        let at: Vec<Ppa> = reads.iter().map(|read| self.ppa(read.place)).collect();
         let read = self.port.read(&at, ReadCause::Host, who).await;
         read.map_err(|error| {
-            let bad = places[error.failed.trailing_zeros() as usize % places.len()].1;
-            let state = self.state.borrow();
-            let sector = state.lines.owner(bad).unwrap_or(0);
-            IoError::Media(u64::from(sector) * PER_SECTOR)
+            let bad = reads.get(error.failed.trailing_zeros() as usize);
+            let index = bad.map_or(0, |bad| bad.index as u64);
+            IoError::Media((u64::from(first) + index) * PER_SECTOR)
         })
     }
 }

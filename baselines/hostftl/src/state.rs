@@ -13,7 +13,7 @@ use crate::pins::Pins;
 use crate::table::Table;
 use host::{RawMark, RawPort};
 use nand::Payload;
-use sim::{Semaphore, Signal, Sim};
+use sim::{Signal, Sim};
 use ssd::{IoError, Ppa, RawGeometry};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,8 +29,8 @@ pub(crate) enum What {
     Moved(u32, u32),
     /// Deallocations.
     Trims(Vec<Trimmed>),
-    /// Deallocations that cleaning moves, which the table has had for long.
-    Record,
+    /// Deallocations that cleaning moves, each with the record that it comes from.
+    Records(Vec<(Trimmed, u32)>),
 }
 
 /// A sector on its way to flash.
@@ -79,20 +79,32 @@ impl Frontier {
 /// What a mapping has done since it was mounted. Counts are of sectors of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlStats {
-    /// That its user wrote.
+    /// That its user wrote, whole or in part: those that were overwritten or deallocated in
+    /// the buffer too.
     pub written: u64,
-    /// That were moved.
+    /// That came to flash as new data.
+    pub data: u64,
+    /// That cleaning wrote elsewhere.
     pub moved: u64,
-    /// That filled units up.
-    pub padding: u64,
-    /// That held deallocations.
+    /// That held deallocations, new ones and those that cleaning put together.
     pub records: u64,
-    /// Lines that were cleaned.
+    /// That filled up units of the above.
+    pub padding: u64,
+    /// That filled up chunks, since only a full one can be reset.
+    pub filled: u64,
+    /// Lines that were cleaned and are free, or have no good chunk any more.
     pub cleaned: u64,
     /// Units of which the program failed.
     pub failed: u64,
     /// Blocks that recovery read.
     pub recovered: u64,
+    /// Blocks that recovery could not read. Whose they were is not known: of a sector the
+    /// version before comes back, or zeros, and what was deallocated may come back. Their
+    /// lines are kept as they are, so another mount may still read them.
+    pub unreadable: u64,
+    /// Blocks that recovery has read and that this mapping has not written, or not for a
+    /// table of this size. They are taken for free.
+    pub foreign: u64,
 }
 
 pub(crate) struct State {
@@ -102,10 +114,14 @@ pub(crate) struct State {
     pub(crate) frontiers: [Frontier; 2],
     /// Deallocations that are in no record yet.
     pub(crate) trims: Vec<Trimmed>,
+    /// Flushes under way.
+    pub(crate) flushing: u32,
     /// The number of the next version.
     pub(crate) number: u64,
     /// Items that cleaning has queued and that are not on flash.
     pub(crate) moving: usize,
+    /// What cleaning has moved and the table does not know yet, and where it is.
+    pub(crate) shifted: Vec<(What, u32)>,
     pub(crate) pins: Pins,
     pub(crate) stats: FtlStats,
     pub(crate) refusals: Refusals,
@@ -125,8 +141,6 @@ pub(crate) struct Inner<P> {
     pub(crate) progress: Signal,
     /// Cleaning may have to run.
     pub(crate) collect: Signal,
-    /// Who writes a part of a sector.
-    pub(crate) partial: Semaphore,
     pub(crate) failure: Cell<Option<IoError>>,
 }
 
@@ -215,6 +229,8 @@ impl<P: RawPort> HostFtl<P> {
         for sector in 0..self.inner.sectors {
             if let Some(place) = state.table.get(sector) {
                 assert_eq!(state.lines.owner(place), Some(sector), "sector {sector}");
+                let tomb = state.lines.tomb(sector);
+                assert_eq!(tomb, None, "sector {sector} is there, and its record too");
             }
         }
     }

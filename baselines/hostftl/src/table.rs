@@ -1,16 +1,49 @@
 //! The table: where on flash each sector is, in memory or in persistent memory.
 //!
-//! Invariants: an entry is four bytes, the number of a block on flash plus one, or 0 for a
-//! sector that is nowhere. In persistent memory what is put is durable once [`PmTable::settle`]
-//! has ended.
+//! | in persistent memory | |
+//! | --- | --- |
+//! | magic | u64, at byte 0; written last |
+//! | sectors | u64: that the table was made for |
+//! | drive | u64: the shape of the drive whose blocks the entries name; 0 until it has one |
+//! | entries | from byte 64 on, for each sector u32 |
+//!
+//! Invariants: an entry is the number of a block on flash plus one, or 0 for a sector that is
+//! nowhere. In persistent memory what is put is durable once [`PmTable::settle`] has ended. A
+//! table is used with the drive and for as many sectors as it was at first, and with no other.
 
 use crate::config::FtlError;
 use host::{Pm, Region};
+use ssd::RawGeometry;
 
-/// Bytes of the table of so many sectors.
+/// `HOSTFTL1`, little endian.
+const MAGIC: u64 = u64::from_le_bytes(*b"HOSTFTL1");
+/// Bytes before the entries: a line.
+const HEAD: u64 = 64;
+const SECTORS: u64 = 8;
+const DRIVE: u64 = 16;
+
+/// Bytes of the table of so many sectors, in persistent memory.
 #[must_use]
-pub const fn entry_bytes(sectors: u32) -> u64 {
-    sectors as u64 * 4
+pub const fn table_bytes(sectors: u32) -> u64 {
+    entry(sectors)
+}
+
+/// The first byte of the entry of a sector.
+const fn entry(sector: u32) -> u64 {
+    HEAD + sector as u64 * 4
+}
+
+/// The shape of a drive as a number that is not 0: its checksum, and a bit.
+fn shape(geometry: &RawGeometry) -> u64 {
+    let counts = [
+        geometry.groups,
+        geometry.units,
+        geometry.chunks,
+        geometry.blocks,
+        geometry.write_min,
+    ];
+    let sum = |sum, count: u32| crc32c::crc32c_append(sum, &count.to_le_bytes());
+    u64::from(counts.into_iter().fold(0, sum)) | 1 << 32
 }
 
 /// A table in persistent memory.
@@ -27,23 +60,76 @@ impl PmTable {
         Self { pm, region }
     }
 
-    /// Entries that it has room for.
-    #[must_use]
-    pub const fn sectors(&self) -> u64 {
-        self.region.bytes / 4
-    }
-
-    /// Makes every entry say that its sector is nowhere.
-    pub async fn clear(&self) {
+    /// Makes the region a table of `sectors`, none of which is anywhere, for the drive that it
+    /// is mounted with first.
+    ///
+    /// # Errors
+    /// If the region is too small.
+    pub async fn make(&self, sectors: u32) -> Result<(), FtlError> {
+        let (has, needs) = (self.region.bytes, table_bytes(sectors));
+        if has < needs {
+            return Err(FtlError::Table(format!(
+                "its region has {has} bytes, {sectors} sectors need {needs}"
+            )));
+        }
+        let first = self.region.at;
+        self.pm.persist(first, &[0; 8]).await;
         let zeros = [0; 4096];
-        let mut at = 0;
+        let mut at = SECTORS;
         while at < self.region.bytes {
             let count = 4096.min(self.region.bytes - at) as usize;
-            self.pm.store(self.region.at + at, &zeros[..count]).await;
-            self.pm.flush(self.region.at + at, count).await;
+            self.pm.store(first + at, &zeros[..count]).await;
+            self.pm.flush(first + at, count).await;
             at += count as u64;
         }
         self.pm.fence().await;
+        let words = u64::from(sectors).to_le_bytes();
+        self.pm.persist(first + SECTORS, &words).await;
+        self.pm.persist(first, &MAGIC.to_le_bytes()).await;
+        Ok(())
+    }
+
+    fn word(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.pm.peek(self.region.at + at, &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Whether this is a table of `sectors`.
+    ///
+    /// # Errors
+    /// Says what it is instead.
+    pub fn check(&self, sectors: u32) -> Result<(), FtlError> {
+        let has = self.region.bytes;
+        let refuse = |why: String| Err(FtlError::Table(why));
+        if has < HEAD || self.word(0) != MAGIC {
+            return refuse("nobody has made it".to_owned());
+        }
+        let made = self.word(SECTORS);
+        if made != u64::from(sectors) {
+            return refuse(format!("it was made for {made} sectors, not for {sectors}"));
+        }
+        let needs = table_bytes(sectors);
+        if has < needs {
+            return refuse(format!(
+                "its region has {has} bytes, {sectors} sectors need {needs}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether its entries are of blocks of this drive; one that was not mounted before is
+    /// from now on.
+    pub(crate) async fn check_drive(&self, geometry: &RawGeometry) -> Result<(), FtlError> {
+        let (of, now) = (self.word(DRIVE), shape(geometry));
+        if of == 0 {
+            let at = self.region.at + DRIVE;
+            self.pm.persist(at, &now.to_le_bytes()).await;
+        } else if of != now {
+            let why = "it is of a drive of another shape".to_owned();
+            return Err(FtlError::Table(why));
+        }
+        Ok(())
     }
 
     /// Loads every entry, for the time that it takes.
@@ -61,21 +147,20 @@ impl PmTable {
     #[must_use]
     pub fn get(&self, sector: u32) -> Option<u32> {
         let mut bytes = [0; 4];
-        self.pm
-            .peek(self.region.at + entry_bytes(sector), &mut bytes);
+        self.pm.peek(self.region.at + entry(sector), &mut bytes);
         u32::from_le_bytes(bytes).checked_sub(1)
     }
 
     /// Sets the entry of a sector at once; durable after [`PmTable::settle`].
     pub fn put(&self, sector: u32, place: Option<u32>) {
-        let entry = place.map_or(0, |place| place + 1).to_le_bytes();
-        self.pm.put(self.region.at + entry_bytes(sector), &entry);
+        let bytes = place.map_or(0, |place| place + 1).to_le_bytes();
+        self.pm.put(self.region.at + entry(sector), &bytes);
     }
 
     /// Makes the entries of these sectors durable.
     pub async fn settle(&self, sectors: impl Iterator<Item = u32>) {
         for sector in sectors {
-            self.pm.flush(self.region.at + entry_bytes(sector), 4).await;
+            self.pm.flush(self.region.at + entry(sector), 4).await;
         }
         self.pm.fence().await;
     }
@@ -89,17 +174,6 @@ pub(crate) enum Table {
 impl Table {
     pub(crate) fn dram(sectors: u32) -> Self {
         Self::Dram(vec![0; sectors as usize])
-    }
-
-    /// A table in persistent memory of at least so many sectors.
-    pub(crate) fn pm(table: PmTable, sectors: u32) -> Result<Self, FtlError> {
-        if table.sectors() < u64::from(sectors) {
-            let (has, needs) = (table.sectors(), sectors);
-            return Err(FtlError::Table(format!(
-                "its region has room for {has} sectors, {needs} are mapped"
-            )));
-        }
-        Ok(Self::Pm(table))
     }
 
     pub(crate) fn get(&self, sector: u32) -> Option<u32> {

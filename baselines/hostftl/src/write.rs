@@ -2,8 +2,9 @@
 //! of a version is the end of its program, and of the fence behind its entry.
 
 use crate::buffer::Waiting;
-use crate::lines::{Step, transition};
+use crate::lines::Step;
 use crate::meta::{Beside, Kind, MOST_RANGES, put_ranges};
+use crate::pins::Part;
 use crate::policy::quota;
 use crate::state::{Frontier, Inner, Item, MOVED, Queued, State, USER, What};
 use crate::table::Table;
@@ -28,20 +29,31 @@ struct Change {
     before: Option<u32>,
 }
 
+/// A flush under way, until it is dropped.
+struct Flushing<'a, P>(&'a Inner<P>);
+
+impl<P> Drop for Flushing<'_, P> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().flushing -= 1;
+    }
+}
+
 impl<P: RawPort> Inner<P> {
-    /// Takes in a version of a sector, once there is room for it.
+    /// Takes in a version of a sector, once there is room for it and nobody has the sector
+    /// but the writer of a part of it, who shows that.
     pub(crate) async fn write_sector(
         self: &Rc<Self>,
         sector: u32,
         payload: Payload,
         who: Who,
+        part: Option<&Part<'_, P>>,
     ) -> Result<(), IoError> {
         loop {
             self.failed()?;
             {
                 let state = &mut *self.state.borrow_mut();
                 let room = state.buffer.held() < self.quota(state);
-                if room && !state.pins.is_pinned(sector) {
+                if room && (part.is_some() || !state.pins.is_held(sector)) {
                     let number = Self::next_number(state);
                     let mark = RawMark {
                         cause: Cause::Host,
@@ -83,8 +95,10 @@ impl<P: RawPort> Inner<P> {
             let state = &mut *self.state.borrow_mut();
             self.queue_trims(state);
             state.frontiers[USER].force();
+            state.flushing += 1;
             state.number
         };
+        let _flushing = Flushing(self);
         self.work[USER].notify(&self.sim);
         while self.has_older(last) {
             self.failed()?;
@@ -136,15 +150,34 @@ impl<P: RawPort> Inner<P> {
                     self.sim
                         .spawn_detached(async move { inner.write_unit(unit).await });
                 }
-                None => self.work[frontier].wait(&self.sim).await,
+                None => {
+                    if frontier == MOVED && self.is_stuck() {
+                        self.refuse();
+                    }
+                    self.work[frontier].wait(&self.sim).await;
+                }
             }
         }
+    }
+
+    /// Whether what cleaning moves has nowhere to go: nothing but cleaning frees a line, and
+    /// it waits for that.
+    fn is_stuck(&self) -> bool {
+        let state = self.state.borrow();
+        let Frontier { queue, line, .. } = &state.frontiers[MOVED];
+        !queue.is_empty() && line.is_none() && state.lines.free() == 0
     }
 
     /// What is to be written next, and where; none if there is too little, or no place now.
     fn next_unit(&self, frontier: usize) -> Option<Unit> {
         let state = &mut *self.state.borrow_mut();
         let step = self.geometry.write_min as usize;
+        // What was deallocated while it waited takes no unit.
+        while let Some(&Queued::Sector(sector)) = state.frontiers[frontier].queue.front()
+            && !state.buffer.waits(sector)
+        {
+            state.frontiers[frontier].pop();
+        }
         let Frontier { queue, forced, .. } = &state.frontiers[frontier];
         let enough = queue.len() >= step || (*forced > 0 && !queue.is_empty());
         if !enough || self.failure.get().is_some() {
@@ -216,15 +249,117 @@ impl<P: RawPort> Inner<P> {
         marks.resize(step as usize, padding);
         let written = self.port.write(&at, &payload, &meta, &marks).await;
         match written {
+            Ok(()) if unit.frontier == MOVED => self.end_move(unit, first),
             Ok(()) => self.end_unit(unit, first).await,
             Err(error) => self.fail_unit(unit, error),
         }
         self.wake_all();
     }
 
-    /// A unit is on flash: the table is told, and then what was there before is invalid.
+    /// A unit of new data is on flash: the table is told, and then what was there before is
+    /// invalid.
     async fn end_unit(&self, unit: Unit, first: u32) {
         let changes = self.apply(&unit, first);
+        self.settle_changes(changes).await;
+        let state = &mut *self.state.borrow_mut();
+        for item in &unit.items {
+            match &item.what {
+                What::Data(sector) => state.buffer.settle(*sector, item.number),
+                What::Trims(ranges) => {
+                    for range in ranges {
+                        let sectors = range.first..range.first + range.count;
+                        sectors.for_each(|sector| state.buffer.settle(sector, range.number));
+                    }
+                }
+                What::Moved(..) | What::Records(_) => {}
+            }
+        }
+        release(state, &unit);
+    }
+
+    /// Puts what a unit of new data brings into the table.
+    fn apply(&self, unit: &Unit, first: u32) -> Vec<Change> {
+        let state = &mut *self.state.borrow_mut();
+        let mut changes = Vec::new();
+        state.stats.padding += u64::from(self.geometry.write_min) - unit.items.len() as u64;
+        for (item, place) in unit.items.iter().zip(first..) {
+            match &item.what {
+                What::Data(sector) => {
+                    state.stats.data += 1;
+                    if state.buffer.end(*sector, item.number) {
+                        changes.push(change(state, *sector, Some(place)));
+                        state.lines.unbury(*sector);
+                    }
+                }
+                What::Trims(ranges) => {
+                    state.stats.records += 1;
+                    let mut gone = Vec::new();
+                    for range in ranges {
+                        let ends = |&sector: &u32| state.buffer.end(sector, range.number);
+                        gone.extend((range.first..range.first + range.count).filter(ends));
+                    }
+                    state.lines.note(place, ranges.clone(), &gone);
+                    changes.extend(gone.iter().map(|&sector| change(state, sector, None)));
+                }
+                What::Moved(..) | What::Records(_) => {}
+            }
+        }
+        changes
+    }
+
+    /// A unit of what cleaning moves is on flash. The table is told once all of its line is,
+    /// so that a power cut before leaves nothing on the new line that would be needed.
+    fn end_move(&self, unit: Unit, first: u32) {
+        let state = &mut *self.state.borrow_mut();
+        state.stats.padding += u64::from(self.geometry.write_min) - unit.items.len() as u64;
+        state.moving -= unit.items.len();
+        release(state, &unit);
+        let whats = unit.items.into_iter().map(|item| item.what);
+        state.shifted.extend(whats.zip(first..));
+    }
+
+    /// Puts what was moved into the table, as far as it is still the newest.
+    pub(crate) async fn take_over(&self) {
+        let (shifted, changes) = {
+            let state = &mut *self.state.borrow_mut();
+            let shifted = std::mem::take(&mut state.shifted);
+            let mut changes = Vec::new();
+            for (what, to) in &shifted {
+                match what {
+                    What::Moved(sector, from) => {
+                        state.stats.moved += 1;
+                        if state.table.get(*sector) == Some(*from) {
+                            changes.push(change(state, *sector, Some(*to)));
+                        }
+                    }
+                    What::Records(ranges) => {
+                        state.stats.records += 1;
+                        let lines = &mut state.lines;
+                        let still = ranges.iter().flat_map(|&(range, from)| {
+                            let sectors = range.first..range.first + range.count;
+                            let lines = &*lines;
+                            sectors.filter(move |&sector| lines.tomb(sector) == Some(from))
+                        });
+                        let still: Vec<u32> = still.collect();
+                        let ranges = ranges.iter().map(|(range, _)| *range).collect();
+                        lines.note(*to, ranges, &still);
+                    }
+                    What::Data(_) | What::Trims(_) => {}
+                }
+            }
+            (shifted, changes)
+        };
+        self.settle_changes(changes).await;
+        let state = &mut *self.state.borrow_mut();
+        for (what, _) in &shifted {
+            if let What::Moved(sector, _) = what {
+                state.pins.end_move(*sector);
+            }
+        }
+    }
+
+    /// Makes changes of the table durable; then what was there before is invalid.
+    async fn settle_changes(&self, changes: Vec<Change>) {
         let sectors = changes.iter().map(|change| change.sector).collect();
         self.settle(sectors).await;
         let state = &mut *self.state.borrow_mut();
@@ -236,57 +371,6 @@ impl<P: RawPort> Inner<P> {
                 state.lines.own(before, None);
             }
         }
-        for item in &unit.items {
-            match &item.what {
-                What::Data(sector) => state.buffer.settle(*sector, item.number),
-                What::Moved(sector, _) => state.pins.end_move(*sector),
-                What::Record => {}
-                What::Trims(ranges) => {
-                    for range in ranges {
-                        let sectors = range.first..range.first + range.count;
-                        sectors.for_each(|sector| state.buffer.settle(sector, range.number));
-                    }
-                }
-            }
-        }
-        if unit.frontier == MOVED {
-            state.moving -= unit.items.len();
-        }
-        release(state, &unit);
-    }
-
-    /// Puts what a unit brings into the table.
-    fn apply(&self, unit: &Unit, first: u32) -> Vec<Change> {
-        let state = &mut *self.state.borrow_mut();
-        let mut changes = Vec::new();
-        state.stats.padding += u64::from(self.geometry.write_min) - unit.items.len() as u64;
-        for (item, place) in unit.items.iter().zip(first..) {
-            match &item.what {
-                What::Data(sector) => {
-                    if state.buffer.end(*sector, item.number) {
-                        changes.push(change(state, *sector, Some(place)));
-                    }
-                }
-                What::Moved(sector, from) => {
-                    state.stats.moved += 1;
-                    if state.table.get(*sector) == Some(*from) {
-                        changes.push(change(state, *sector, Some(place)));
-                    }
-                }
-                What::Record => note_record(state, place),
-                What::Trims(ranges) => {
-                    note_record(state, place);
-                    for range in ranges {
-                        for sector in range.first..range.first + range.count {
-                            if state.buffer.end(sector, range.number) {
-                                changes.push(change(state, sector, None));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        changes
     }
 
     /// Makes entries of the table durable.
@@ -309,7 +393,7 @@ impl<P: RawPort> Inner<P> {
         let state = &mut *self.state.borrow_mut();
         state.stats.failed += 1;
         let member = &mut state.lines.lines[unit.line].members[unit.member];
-        (member.good, member.given) = (false, unit.block);
+        (member.good, member.doomed, member.given) = (false, true, unit.block);
         release(state, &unit);
         let frontier = &mut state.frontiers[unit.frontier];
         // Somebody may wait for them.
@@ -333,20 +417,13 @@ impl<P: RawPort> Inner<P> {
     }
 
     /// Queues what cleaning moves.
-    pub(crate) fn queue_moves(&self, state: &mut State, items: Vec<Item>) {
-        state.moving += items.len();
-        let frontier = &mut state.frontiers[MOVED];
-        frontier.queue.extend(items.into_iter().map(Queued::Item));
-        frontier.force();
+    pub(crate) fn queue_moves(&self, state: &mut State, items: impl Iterator<Item = Item>) {
+        let queue = &mut state.frontiers[MOVED].queue;
+        let before = queue.len();
+        queue.extend(items.map(Queued::Item));
+        state.moving += queue.len() - before;
         self.work[MOVED].notify(&self.sim);
     }
-}
-
-/// A record of deallocations has come to a block.
-fn note_record(state: &mut State, place: u32) {
-    state.stats.records += 1;
-    let line = state.lines.of(place);
-    state.lines.lines[line].records.push(place);
 }
 
 /// Puts an entry; the block that it leads to is owned at once.
@@ -364,8 +441,7 @@ fn release(state: &mut State, unit: &Unit) {
     state.lines.lines[unit.line].members[unit.member].busy = false;
     let open = state.frontiers[unit.frontier].line == Some(unit.line);
     if open && state.lines.is_full(unit.line) {
-        let line = &mut state.lines.lines[unit.line];
-        line.state = transition(line.state, Step::Fill);
+        state.lines.step(unit.line, Step::Fill);
         state.frontiers[unit.frontier].line = None;
     }
 }
@@ -373,7 +449,7 @@ fn release(state: &mut State, unit: &Unit) {
 fn beside(item: &Item) -> Beside {
     let kind = match &item.what {
         What::Data(sector) | What::Moved(sector, _) => Kind::Data(*sector),
-        What::Trims(_) | What::Record => Kind::Trims,
+        What::Trims(_) | What::Records(_) => Kind::Trims,
     };
     Beside {
         kind,

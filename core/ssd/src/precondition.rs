@@ -60,7 +60,8 @@ impl Precondition {
             return self.zoned_media(config, &zones, seed);
         }
         if config.raw.is_some() {
-            let expected = "fresh, as what the host of this drive has mapped it has to write itself";
+            let expected =
+                "fresh, as what the host of this drive has mapped it has to write itself";
             return Err(ConfigError::range("precondition", self.name(), expected));
         }
         if self == Self::Aged {

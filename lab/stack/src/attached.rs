@@ -79,10 +79,11 @@ impl Mapped {
 
     async fn mount(&self) -> Result<Mapping, IoError> {
         let drive = self.raw.device().drive().clone();
-        let (raw, capacity) = (self.raw.clone(), drive.config().capacity);
+        let raw = self.raw.clone();
         let mapping = match &self.memory {
             None => {
-                let ftl = HostFtl::mount(&self.sim, raw, FtlConfig::new(capacity), Home::Dram);
+                let config = FtlConfig::of(drive.config());
+                let ftl = HostFtl::mount(&self.sim, raw, config, Home::Dram);
                 Mapping::Plain(ftl.await.map_err(|_| IoError::ReadOnly)?)
             }
             Some(Lasting { pm, ready, config }) => {
@@ -153,9 +154,8 @@ impl Attached {
         device: &BlockDevice,
         (wanted, memory): (Option<Persistent>, Memory),
     ) -> Self {
-        let capacity = device.drive().config().capacity;
         let lasting = |wanted: Persistent| {
-            let config = wanted.hyfim(capacity);
+            let config = wanted.hyfim(device.drive().config());
             let (media, ready) = match memory {
                 Memory::Blank => (PmMedia::new(config.memory()), false),
                 Memory::Left(media) => (media, true),

@@ -5,7 +5,7 @@ use crate::overlay::Overlay;
 use crate::queue::{Found, Queue, RecordState};
 use crate::record::{exchange_bytes, take_changes, take_quadruples};
 use host::{BlockPort, Pm, RawPort, Region, Regions};
-use hostftl::{FtlConfig, Home, HostFtl, PmTable, entry_bytes};
+use hostftl::{FtlConfig, Home, HostFtl, PmTable, table_bytes};
 use nand::UNIT;
 use sim::{Semaphore, Sim};
 use std::cell::{Cell, RefCell, RefMut};
@@ -33,12 +33,11 @@ pub struct HyfimConfig {
 }
 
 impl HyfimConfig {
-    /// HyFiM that gives `capacity`, with a spare sector for every 64, 1,024 at least and
-    /// 65,536 at most, and journals of 64 MiB: choices of ours.
+    /// HyFiM over a mapping, with a spare sector for every 64, 1,024 at least and 65,536 at
+    /// most, and journals of 64 MiB: choices of ours.
     #[must_use]
-    pub const fn new(capacity: Bytes) -> Self {
-        let ftl = FtlConfig::new(capacity);
-        let wanted = capacity.0 / UNIT as u64 / 64;
+    pub const fn new(ftl: FtlConfig) -> Self {
+        let wanted = ftl.capacity.0 / UNIT as u64 / 64;
         let hidden = if wanted < 1_024 {
             1_024
         } else if wanted > 65_536 {
@@ -55,7 +54,7 @@ impl HyfimConfig {
     /// Persistent memory that it takes.
     #[must_use]
     pub fn memory(&self) -> Bytes {
-        let table = entry_bytes(self.sectors().unwrap_or(u32::MAX));
+        let table = table_bytes(self.sectors().unwrap_or(u32::MAX));
         let pages = |bytes: u64| bytes.next_multiple_of(UNIT as u64);
         Bytes(UNIT as u64 + pages(table) + 2 * pages(self.journal.0))
     }
@@ -135,12 +134,13 @@ impl<P: RawPort> HyFim<P> {
     pub async fn format(pm: &Pm, config: &HyfimConfig) -> Result<(), HyfimError> {
         let sectors = config.sectors().unwrap_or(u32::MAX);
         let wanted = [
-            (TABLE, entry_bytes(sectors)),
+            (TABLE, table_bytes(sectors)),
             (EXCHANGES, config.journal.0),
             (CHANGES, config.journal.0),
         ];
         let regions = Regions::create(pm, &wanted).await?;
-        PmTable::new(pm.clone(), regions.get(TABLE)?).clear().await;
+        let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
+        table.make(sectors).await?;
         for kind in [EXCHANGES, CHANGES] {
             Queue::create(pm, regions.get(kind)?).await;
         }
@@ -331,9 +331,7 @@ async fn repair(
 ) -> Result<(), HyfimError> {
     let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
     let all = exported + config.ftl.hidden;
-    if u64::from(all) > table.sectors() {
-        return Err(HyfimError::Damaged("of the table"));
-    }
+    table.check(all)?;
     let mut named = Vec::new();
     for record in found {
         if record.state < RecordState::Committed || record.state == RecordState::Checkpointed {

@@ -1,20 +1,47 @@
 //! The power cut at events of a run that writes, deallocates, flushes and cleans.
 
-use crate::support::{Left, Model, Rig, SECTORS, Shared, ftl_config, read, tiny, value, work};
+use crate::support::{Ftl, Left, Model, Rig, SECTORS, Shared, ftl_config, read, tiny, value, work};
 use host::BlockPort;
 use sim::{Cut, Kernel, Seed};
 use ssd::DriveConfig;
+use std::cell::OnceCell;
+use std::rc::Rc;
 
 /// Runs up to event `event` over what `left` holds; gives what the cut leaves.
 fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, model: &Shared) -> Option<Left> {
+    cut_with(config, seed, event, left, model).0
+}
+
+/// The same of a run that does not end before, and whether a line was being cleaned.
+fn cut_while(
+    config: &DriveConfig,
+    seed: Seed,
+    event: u64,
+    left: Left,
+    model: &Shared,
+) -> (Left, bool) {
+    let (left, cleaning) = cut_with(config, seed, event, left, model);
+    (left.expect("there is more to do"), cleaning)
+}
+
+fn cut_with(
+    config: &DriveConfig,
+    seed: Seed,
+    event: u64,
+    left: Left,
+    model: &Shared,
+) -> (Option<Left>, bool) {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
     let (running, model, on) = (rig.clone(), model.clone(), config.clone());
+    let mounted = Rc::new(OnceCell::new());
+    let told = Rc::clone(&mounted);
     kernel.sim().spawn_detached(async move {
         let ftl = running
             .mount(ftl_config(&on))
             .await
             .expect("what a cut left");
+        let _ = told.set(ftl.clone());
         for index in 0..3 {
             let rng = seed.child(index.into()).stream("work");
             let work = work(ftl.clone(), model.clone(), rng, (index, 3), 400);
@@ -22,9 +49,11 @@ fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, model: &Shared)
         }
     });
     let mut rng = Seed(event).stream("memory");
-    match kernel.run_to_cut(event, || rig.cut(&mut rng)) {
-        Cut::Off(left) => Some(left),
-        Cut::AtRest => None,
+    let left = kernel.run_to_cut(event, || rig.cut(&mut rng));
+    let cleaning = mounted.get().is_some_and(Ftl::is_cleaning);
+    match left {
+        Cut::Off(left) => (Some(left), cleaning),
+        Cut::AtRest => (None, cleaning),
     }
 }
 
@@ -55,13 +84,42 @@ fn judge(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> Left {
     rig.cut(&mut Seed(1).stream("none"))
 }
 
-fn explore(config: &DriveConfig, kept: bool, seed: Seed, step: u64) -> u64 {
-    let mut cuts = 0;
+/// Cuts a mount, or the first cleaning after it that nobody has asked for, at an event of its
+/// own; gives what that leaves.
+fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, config, left);
+    let (running, on) = (rig.clone(), config.clone());
+    kernel.sim().spawn_detached(async move {
+        let ftl = running.mount(ftl_config(&on)).await;
+        let ftl = ftl.expect("what a cut left");
+        // Who is gone has its lines cleaned on.
+        ftl.flush().await.expect("there is nothing to do");
+        drop(ftl);
+    });
+    let mut rng = Seed(event).stream("recovery");
+    match kernel.run_to_cut(event, || rig.cut(&mut rng)) {
+        Cut::Off(left) => Some(left),
+        Cut::AtRest => None,
+    }
+}
+
+/// Cuts a run at every `step`th event, and the recovery of each at one of its own, twice.
+/// Gives how many cuts there were of runs, and of recoveries.
+fn explore(config: &DriveConfig, kept: bool, seed: Seed, step: u64) -> (u64, u64) {
+    let (mut cuts, mut again) = (0, 0);
     for event in (0..).step_by(step as usize) {
         let model = Model::shared();
         let Some(left) = cut(config, seed, event, Left::new(config, kept), &model) else {
             break;
         };
+        let mut left = left;
+        for event in [event % 211, event % 13] {
+            if let Some(half) = cut_recovery(config, left.clone(), event) {
+                left = half;
+                again += 1;
+            }
+        }
         let left = judge(config, left, &model, &format!("event {event}"));
         // What has recovered is used again, and cut again.
         let later = 200 + event % 997;
@@ -73,19 +131,25 @@ fn explore(config: &DriveConfig, kept: bool, seed: Seed, step: u64) -> u64 {
         }
         cuts += 1;
     }
-    cuts
+    (cuts, again)
 }
 
 #[test]
 fn a_cut_keeps_what_was_promised_with_the_table_in_memory() {
-    let cuts = explore(&tiny(), false, Seed(1), 31);
-    assert!(cuts > 120, "{cuts} cuts");
+    let (cuts, again) = explore(&tiny(), false, Seed(1), 41);
+    assert!(
+        cuts > 100 && again > 100,
+        "{cuts} cuts, {again} of recoveries"
+    );
 }
 
 #[test]
 fn a_cut_keeps_what_was_promised_with_the_table_in_persistent_memory() {
-    let cuts = explore(&tiny(), true, Seed(2), 31);
-    assert!(cuts > 120, "{cuts} cuts");
+    let (cuts, again) = explore(&tiny(), true, Seed(2), 41);
+    assert!(
+        cuts > 100 && again > 50,
+        "{cuts} cuts, {again} of recoveries"
+    );
 }
 
 #[test]
@@ -93,8 +157,8 @@ fn a_cut_keeps_what_was_promised_where_programs_fail() {
     let mut config = tiny();
     config.faults.program_failures = 5_000;
     for kept in [false, true] {
-        let cuts = explore(&config, kept, Seed(3), 41);
-        assert!(cuts > 50, "{cuts} cuts");
+        let (cuts, _) = explore(&config, kept, Seed(3), 61);
+        assert!(cuts > 35, "{cuts} cuts");
     }
 }
 
@@ -112,5 +176,39 @@ fn many_cuts_in_a_row_leave_room_to_go_on() {
             let next = next.expect("there is more to do");
             left = judge(&config, next, &model, &format!("turn {turn}"));
         }
+    }
+}
+
+/// A drive that is being cleaned all the time, cut every so many events: sooner than a line
+/// is cleaned, most of the time. When the cuts end there is room to go on.
+#[test]
+fn cuts_faster_than_a_line_is_cleaned_do_not_use_up_the_reserve() {
+    let config = tiny();
+    for (kept, events) in [(false, 1_000), (true, 150)] {
+        let model = Model::shared();
+        let mut left = Left::new(&config, kept);
+        let mut cleaning = 0;
+        for turn in 0..50 {
+            let seed = Seed(9).child(turn);
+            // Long enough for free lines to become few, at first.
+            let events = match turn {
+                0..10 => 2_000,
+                _ => events + turn * 7 % 60,
+            };
+            let (next, was_cleaning) = cut_while(&config, seed, events, left, &model);
+            cleaning += u64::from(was_cleaning);
+            left = judge(&config, next, &model, &format!("turn {turn}"));
+        }
+        assert!(cleaning > 20, "{cleaning} cuts while a line was cleaned");
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, left);
+        let on = config.clone();
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl_config(&on)).await.expect("what a cut left");
+            let rng = Seed(10).stream("work");
+            work(ftl.clone(), model, rng, (0, 1), 2_000).await;
+            assert_eq!(ftl.flush().await, Ok(()), "{:?}", ftl.refusals());
+            ftl.check();
+        });
     }
 }

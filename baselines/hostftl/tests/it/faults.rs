@@ -91,6 +91,38 @@ fn a_drive_that_wears_out_refuses_writes_and_is_read_on() {
     });
 }
 
+/// Programs fail while a line is cleaned, until there is no line for what it moves.
+#[test]
+fn failed_programs_that_use_up_all_lines_are_told_and_nobody_waits() {
+    for seed in 0..30 {
+        let mut config = tiny();
+        config.faults.program_failures = 100_000;
+        let kernel = Kernel::new();
+        let left = Left {
+            media: DriveMedia::new(&config, Seed(seed)).expect("it can be built"),
+            memory: None,
+        };
+        let rig = Rig::on(&kernel, &config, left);
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+            let mut refused = None;
+            for turn in 1..20_000_u64 {
+                let sector = (turn * 11 % u64::from(SECTORS)) as u32;
+                let content = Content::Fill(turn);
+                let at = sectors(sector, 1);
+                let write = ftl.write(at, content, Placement(0), Who::default(), turn % 8 == 0);
+                refused = write.await.err();
+                if refused.is_some() {
+                    break;
+                }
+            }
+            assert_eq!(refused, Some(IoError::ReadOnly), "{:?}", ftl.stats());
+            assert_eq!(ftl.refusals().met().len(), 1);
+            ftl.check();
+        });
+    }
+}
+
 #[test]
 fn a_sector_that_cannot_be_read_is_an_error_and_its_line_stays() {
     let mut config = tiny();

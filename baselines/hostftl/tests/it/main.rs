@@ -3,5 +3,9 @@
 mod cuts;
 mod faults;
 mod model;
+mod port;
+mod races;
+mod recovery;
 mod refusals;
+mod space;
 mod support;

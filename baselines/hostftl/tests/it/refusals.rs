@@ -27,6 +27,8 @@ fn a_drive_that_is_too_small_or_too_slow_to_read_is_refused() {
         ..ftl_config(&config)
     };
     assert_eq!(mount(&config, fits, new()), Ok(()));
+    let none = FtlConfig { reserve: 0, ..fits };
+    assert_eq!(mount(&config, none, new()), Err(FtlError::Reserve));
     let larger = FtlConfig { hidden: 1, ..fits };
     let error = mount(&config, larger, new()).unwrap_err().to_string();
     assert!(
@@ -100,7 +102,7 @@ fn hostile_tables_are_refused_or_sound() {
                 1 => rng.below(1_700) as u32,
                 _ => 0,
             };
-            let at = 4096 + 4 * rng.below(u64::from(SECTORS));
+            let at = 4096 + 64 + 4 * rng.below(u64::from(SECTORS));
             memory.write(at, &entry.to_le_bytes());
         }
         match mount(&config, ftl_config(&config), left) {
@@ -110,4 +112,45 @@ fn hostile_tables_are_refused_or_sound() {
         }
     }
     assert!(refused > 100 && sound > 20, "{refused} {sound}");
+}
+
+/// A table of another drive, of another size, or that nobody has made.
+#[test]
+fn a_table_that_does_not_fit_is_refused() {
+    let config = tiny();
+    let refused = |config: &ssd::DriveConfig, ftl, left| {
+        let refused = mount(config, ftl, left);
+        refused.expect_err("it does not fit").to_string()
+    };
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, true));
+    let (running, on) = (rig.clone(), config.clone());
+    kernel.block_on(async move {
+        running.mount(ftl_config(&on)).await.expect("a new drive");
+    });
+    let good = rig.cut(&mut Seed(1).stream("none"));
+    assert_eq!(mount(&config, ftl_config(&config), good.clone()), Ok(()));
+    // Nothing is on either drive, so each entry alone would fit.
+    let mut other = tiny();
+    other.geometry.pages_per_block = 16;
+    let left = Left {
+        memory: good.memory.clone(),
+        ..Left::new(&other, false)
+    };
+    let said = refused(&other, ftl_config(&other), left);
+    assert!(said.contains("of a drive of another shape"), "{said}");
+    for hidden in [1, 400] {
+        let larger = FtlConfig {
+            hidden,
+            ..ftl_config(&config)
+        };
+        let said = refused(&config, larger, good.clone());
+        let expected = format!("for 700 sectors, not for {}", 700 + hidden);
+        assert!(said.contains(&expected), "{said}");
+    }
+    let mut blank = good;
+    let memory = blank.memory.as_mut().expect("it has some");
+    memory.write(4096, &[0; 8]);
+    let said = refused(&config, ftl_config(&config), blank);
+    assert!(said.contains("nobody has made it"), "{said}");
 }

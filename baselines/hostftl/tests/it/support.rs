@@ -1,7 +1,8 @@
 //! Small drives, and a model of what a mapping promises.
 
+use crate::port::Port;
 use host::{BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmMedia, RawDevice, Regions, Who};
-use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmTable, entry_bytes};
+use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmTable, table_bytes};
 use nand::{Geometry, Payload};
 use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Content, Drive, DriveConfig, DriveMedia, IoError, Preset};
@@ -51,10 +52,9 @@ pub(crate) struct Left {
 
 impl Left {
     pub(crate) fn new(config: &DriveConfig, kept: bool) -> Self {
-        let bytes = entry_bytes(SECTORS).next_multiple_of(4096) + 4096;
         Self {
             media: DriveMedia::new(config, Seed(1)).expect("it can be built"),
-            memory: kept.then(|| PmMedia::new(Bytes(bytes))),
+            memory: kept.then(memory),
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) struct Rig {
     pub(crate) pm: Option<Pm>,
 }
 
-pub(crate) type Ftl = HostFtl<RawDevice>;
+pub(crate) type Ftl = HostFtl<Port>;
 
 impl Rig {
     pub(crate) fn on(kernel: &Kernel, config: &DriveConfig, left: Left) -> Self {
@@ -78,9 +78,18 @@ impl Rig {
         Self { sim, drive, pm }
     }
 
-    pub(crate) async fn mount(&self, config: FtlConfig) -> Result<Ftl, FtlError> {
+    /// The drive behind a host.
+    pub(crate) fn port(&self) -> Port {
         let device = BlockDevice::new(&self.sim, HostConfig::default(), self.drive.clone());
-        let port = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
+        let raw = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
+        Port::new(&self.sim, raw)
+    }
+
+    pub(crate) async fn mount(&self, config: FtlConfig) -> Result<Ftl, FtlError> {
+        self.mount_on(self.port(), config).await
+    }
+
+    pub(crate) async fn mount_on(&self, port: Port, config: FtlConfig) -> Result<Ftl, FtlError> {
         let home = match &self.pm {
             None => Home::Dram,
             Some(pm) => Home::Pm(table(pm).await),
@@ -96,15 +105,33 @@ impl Rig {
     }
 }
 
-/// The table in persistent memory, made if it is not there.
+/// The table in persistent memory.
 async fn table(pm: &Pm) -> PmTable {
-    if let Ok(regions) = Regions::open(pm).await {
-        return PmTable::new(pm.clone(), regions.get(TABLE).expect("it was made"));
-    }
-    // Cleared before anybody can find it.
-    let wanted = [(TABLE, entry_bytes(SECTORS))];
-    let regions = Regions::create(pm, &wanted).await.expect("there is room");
-    PmTable::new(pm.clone(), regions.get(TABLE).expect("it was made"))
+    let regions = Regions::open(pm).await.expect("it was made ready");
+    PmTable::new(pm.clone(), regions.get(TABLE).expect("as above"))
+}
+
+/// Memory with a table.
+fn memory() -> PmMedia {
+    let bytes = table_bytes(SECTORS).next_multiple_of(4096) + 4096;
+    let kernel = Kernel::new();
+    let pm = Pm::new(
+        &kernel.sim(),
+        PmConfig::default(),
+        PmMedia::new(Bytes(bytes)),
+        None,
+    );
+    let making = pm.clone();
+    kernel.block_on(async move {
+        let wanted = [(TABLE, table_bytes(SECTORS))];
+        let regions = Regions::create(&making, &wanted)
+            .await
+            .expect("there is room");
+        let region = regions.get(TABLE).expect("it was made");
+        let made = PmTable::new(making, region).make(SECTORS).await;
+        made.expect("there is room");
+    });
+    pm.shutdown()
 }
 
 /// What was asked of one sector, in order: a value, or 0 for zeros. Version 0 is zeros.
@@ -153,6 +180,12 @@ impl Model {
         for (history, &version) in self.sectors.iter_mut().zip(then) {
             history.promised = history.promised.max(version);
         }
+    }
+
+    /// Versions that are not zeros.
+    pub(crate) fn writes(&self) -> u64 {
+        let versions = self.sectors.iter().flat_map(|history| &history.values);
+        versions.filter(|&&value| value != 0).count() as u64
     }
 
     /// The newest acknowledged value.

@@ -8,7 +8,7 @@ use host::{DrivePort, PmConfig, PmMedia};
 use hostftl::FtlConfig;
 use hyfim::{HyfimConfig, Intra};
 use sim::Sim;
-use ssd::Drive;
+use ssd::{Drive, DriveConfig};
 use units::{Bytes, KIB};
 use vfs::Timestamp;
 
@@ -36,9 +36,9 @@ pub struct Persistent {
 }
 
 impl Persistent {
-    /// What is kept there for a drive that gives `capacity`.
-    pub(crate) const fn hyfim(&self, capacity: Bytes) -> HyfimConfig {
-        let config = HyfimConfig::new(capacity);
+    /// What is kept there for a drive.
+    pub(crate) const fn hyfim(&self, drive: &DriveConfig) -> HyfimConfig {
+        let config = HyfimConfig::new(FtlConfig::of(drive));
         if !self.lean {
             return config;
         }

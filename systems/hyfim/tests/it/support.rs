@@ -43,7 +43,7 @@ pub(crate) fn tiny() -> DriveConfig {
 }
 
 pub(crate) fn hyfim_config() -> HyfimConfig {
-    let config = HyfimConfig::new(Bytes(u64::from(SECTORS) * 4096));
+    let config = HyfimConfig::new(FtlConfig::new(Bytes(u64::from(SECTORS) * 4096)));
     HyfimConfig {
         ftl: FtlConfig {
             hidden: 16,

@@ -1,0 +1,202 @@
+//! Recovery with the table in memory: what lies beside the sectors on flash.
+
+use crate::config::FtlError;
+use crate::lines::{Lines, Step};
+use crate::meta::{Beside, Kind, MOST_NUMBERS, Trimmed, take_ranges};
+use crate::state::FtlStats;
+use crate::table::Table;
+use host::{RawPort, Who};
+use sim::join_all;
+use ssd::{MOST_ADDRESSES, Ppa, RawBlock, RawGeometry, ReadCause};
+use std::collections::BTreeMap;
+
+/// Reads that are under way: a choice of ours.
+const READS: usize = 64;
+
+/// The newest version of each sector, as what lies beside sectors on flash says.
+struct Versions {
+    table: Table,
+    /// By sector: the number of its version plus one, or 0.
+    numbers: Vec<u64>,
+    /// By block: what a record of deallocations says.
+    records: BTreeMap<u32, Vec<Trimmed>>,
+    /// By sector: the block of the newest such record plus one, or 0 if data are newer.
+    tombs: Vec<u32>,
+    /// The highest number of all.
+    last: u64,
+    /// Blocks that this mapping has not written, or not for a table of this size.
+    foreign: u64,
+}
+
+/// Numbers that are left out if one may have been missed: more than there can have been
+/// without any that could be read. A choice of ours.
+const SKIPPED: u64 = 1 << 32;
+
+/// Makes the table of what lies beside the sectors on flash. Blocks that cannot be read are
+/// counted, and their lines stay as they are.
+pub(crate) async fn rebuild<P: RawPort>(
+    port: &P,
+    geometry: &RawGeometry,
+    lines: &mut Lines,
+    sectors: u32,
+    stats: &mut FtlStats,
+) -> Result<(Table, u64), FtlError> {
+    let mut versions = Versions {
+        table: Table::dram(sectors),
+        numbers: vec![0; sectors as usize],
+        records: BTreeMap::new(),
+        tombs: vec![0; sectors as usize],
+        last: 0,
+        foreign: 0,
+    };
+    for line in in_turn(lines) {
+        let mut unreadable = 0;
+        let places = written(lines, line);
+        for group in places.chunks(READS * MOST_ADDRESSES) {
+            let parts = group.chunks(MOST_ADDRESSES);
+            let reads = parts.map(|part| read_part(port, geometry, part));
+            let blocks = join_all(reads.collect()).await.into_iter().flatten();
+            for (&place, block) in group.iter().zip(blocks) {
+                match block {
+                    Some(block) => versions.take(place, &block),
+                    None => unreadable += 1,
+                }
+            }
+        }
+        stats.recovered += places.len() as u64;
+        stats.unreadable += unreadable;
+        // What cannot be read may be what counts, so it is not erased.
+        if unreadable > 0 {
+            lines.step(line, Step::Lose);
+        }
+    }
+    versions.tell(lines);
+    stats.foreign = versions.foreign;
+    // A version with a higher number may lie where nothing could be read.
+    let skipped = if stats.unreadable > 0 { SKIPPED } else { 0 };
+    let next = versions.last + 1 + skipped;
+    if next > MOST_NUMBERS / 2 {
+        return Err(FtlError::Numbers);
+    }
+    Ok((versions.table, next))
+}
+
+/// Lines in the order in which recovery reads them: the fullest first. Of copies with the
+/// same number the first counts, so that what cleaning had moved to a line that the power
+/// tore is left there, and the line can be reset without moving anything.
+fn in_turn(lines: &Lines) -> Vec<usize> {
+    let written = |line: &usize| {
+        let members = lines.lines[*line].members.iter();
+        members.map(|member| member.given).sum::<u32>()
+    };
+    let mut order: Vec<usize> = (0..lines.lines.len()).collect();
+    order.sort_by_key(|line| (std::cmp::Reverse(written(line)), *line));
+    order
+}
+
+/// Reads blocks; those that cannot be read alone either are none.
+async fn read_part<P: RawPort>(
+    port: &P,
+    geometry: &RawGeometry,
+    places: &[u32],
+) -> Vec<Option<RawBlock>> {
+    let ppa = |&place: &u32| geometry.ppa(geometry.nth(place));
+    let at: Vec<Ppa> = places.iter().map(ppa).collect();
+    let who = Who::default();
+    if let Ok(blocks) = port.read(&at, ReadCause::Recovery, who).await {
+        return blocks.into_iter().map(Some).collect();
+    }
+    let mut all = Vec::new();
+    for ppa in at {
+        let read = port.read(&[ppa], ReadCause::Recovery, who).await;
+        all.push(read.ok().and_then(|mut blocks| blocks.pop()));
+    }
+    all
+}
+
+/// The blocks of a line that are written.
+fn written(lines: &Lines, line: usize) -> Vec<u32> {
+    let members = lines.lines[line].members.iter().enumerate();
+    let blocks = members.flat_map(|(unit, member)| {
+        (0..member.given).map(move |block| lines.place(line, unit, block))
+    });
+    blocks.collect()
+}
+
+impl Versions {
+    /// Takes in a block.
+    fn take(&mut self, place: u32, block: &RawBlock) {
+        let beside = Beside::parse(&block.meta);
+        let Some(beside) = beside.filter(|beside| beside.number < MOST_NUMBERS) else {
+            self.foreign += 1;
+            return;
+        };
+        self.last = self.last.max(beside.number);
+        match beside.kind {
+            Kind::Padding => {}
+            Kind::Data(sector) => {
+                if !self.see(sector, beside.number) {
+                    return;
+                }
+                self.table.put(sector, Some(place));
+                self.tombs[sector as usize] = 0;
+            }
+            Kind::Trims => self.take_record(place, &take_ranges(&block.payload)),
+        }
+    }
+
+    fn take_record(&mut self, place: u32, all: &[Trimmed]) {
+        let sectors = self.numbers.len() as u32;
+        let fit = |range: &Trimmed| {
+            let end = range.first.checked_add(range.count)?.min(sectors);
+            let is_ours = range.first < end && range.number < MOST_NUMBERS;
+            is_ours.then(|| Trimmed {
+                count: end - range.first,
+                ..*range
+            })
+        };
+        let ranges: Vec<Trimmed> = all.iter().filter_map(fit).collect();
+        self.foreign += u64::from(ranges != all);
+        for range in &ranges {
+            self.last = self.last.max(range.number);
+            for sector in range.first..range.first + range.count {
+                if self.see(sector, range.number) {
+                    self.table.put(sector, None);
+                    self.tombs[sector as usize] = place + 1;
+                }
+            }
+        }
+        self.records.insert(place, ranges);
+    }
+
+    /// Whether a version of a sector is the newest so far; of two of the same number the
+    /// first is.
+    fn see(&mut self, sector: u32, number: u64) -> bool {
+        let Some(known) = self.numbers.get_mut(sector as usize) else {
+            self.foreign += 1;
+            return false;
+        };
+        let newer = *known < number + 1;
+        if newer {
+            *known = number + 1;
+        }
+        newer
+    }
+
+    /// Tells the lines what is needed of them.
+    fn tell(&mut self, lines: &mut Lines) {
+        let mut newest: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (sector, &tomb) in (0..).zip(&self.tombs) {
+            if let Some(place) = self.table.get(sector) {
+                lines.own(place, Some(sector));
+            }
+            if let Some(record) = tomb.checked_sub(1) {
+                newest.entry(record).or_default().push(sector);
+            }
+        }
+        for (place, sectors) in newest {
+            let ranges = self.records.remove(&place).unwrap_or_default();
+            lines.note(place, ranges, &sectors);
+        }
+    }
+}

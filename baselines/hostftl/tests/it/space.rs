@@ -1,0 +1,177 @@
+//! Little room: cleaning of drives that are nearly full, records of deallocations that pile
+//! up, and counters of all of it.
+
+use crate::support::{Ftl, Left, Rig, ftl_config, read, sectors, tiny, value};
+use host::{BlockPort, Who};
+use hostftl::{FtlConfig, FtlError, FtlStats};
+use sim::{Kernel, Seed};
+use ssd::{Content, DriveConfig, IoError, VictimPolicy};
+use units::{Bytes, Placement};
+
+async fn write(ftl: &Ftl, sector: u32, value: u64, fua: bool) -> Result<(), IoError> {
+    let content = Content::Fill(value);
+    ftl.write(
+        sectors(sector, 1),
+        content,
+        Placement(0),
+        Who::default(),
+        fua,
+    )
+    .await
+}
+
+/// A drive of 100 lines.
+fn large() -> DriveConfig {
+    let mut config = tiny();
+    config.geometry.blocks_per_plane = 100;
+    config
+}
+
+fn giving(config: &DriveConfig, sectors: u64) -> FtlConfig {
+    FtlConfig {
+        capacity: Bytes(sectors * 4096),
+        ..ftl_config(config)
+    }
+}
+
+/// Random overwrites of a drive that gives `count` sectors, each flushed by itself if
+/// `forced`; what it has done.
+fn overwrite(count: u64, victim: VictimPolicy, forced: bool) -> Result<FtlStats, FtlError> {
+    let config = large();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, false));
+    kernel.block_on(async move {
+        let config = FtlConfig {
+            victim,
+            ..giving(&config, count)
+        };
+        let ftl = rig.mount(config).await?;
+        let mut newest = vec![0; count as usize];
+        let mut rng = Seed(4).stream("work");
+        for turn in 1..=3 * count {
+            let sector = if turn <= count {
+                turn - 1
+            } else {
+                rng.below(count)
+            };
+            let written = write(&ftl, sector as u32, turn, forced && turn > count).await;
+            assert_eq!(written, Ok(()), "turn {turn}: {:?}", ftl.stats());
+            newest[sector as usize] = turn;
+        }
+        ftl.flush().await.expect("there is room");
+        ftl.check();
+        let held = read(&ftl, 0, count as u32).await.expect("it can be read");
+        for (held, newest) in held.iter().zip(newest) {
+            assert_eq!(value(held), Some(newest));
+        }
+        Ok(ftl.stats())
+    })
+}
+
+/// 97 lines may be closed, of 64 blocks each: 60 of them in every one, and the next sector
+/// may leave no line that gains a unit.
+#[test]
+fn the_fullest_drive_that_is_mounted_is_written_on_and_a_fuller_one_is_refused() {
+    for victim in [
+        VictimPolicy::Greedy,
+        VictimPolicy::CostBenefit,
+        VictimPolicy::Fifo,
+    ] {
+        let stats = overwrite(97 * 60, victim, false).expect("as much as it can hold");
+        // Whatever is moved shares its unit with what comes next; the last flush pads.
+        assert!(stats.cleaned > 1_000 && stats.padding < 8, "{stats:?}");
+        overwrite(97 * 60, victim, true).expect("as much as it can hold");
+    }
+    let refused = overwrite(97 * 60 + 1, VictimPolicy::Greedy, false).unwrap_err();
+    let said = refused.to_string();
+    assert!(
+        said.contains("lines: 101 asked for, 100 of 100 free"),
+        "{said}"
+    );
+}
+
+/// A sector is written and deallocated again and again, with a flush each time, among others
+/// that stay deallocated: only the newest records of each count.
+#[test]
+fn records_of_deallocations_do_not_pile_up() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, false));
+    let (running, on) = (rig.clone(), config.clone());
+    let ftl = kernel.block_on(async move {
+        let ftl = running.mount(ftl_config(&on)).await.expect("a new drive");
+        for sector in 0..700 {
+            write(&ftl, sector, 1, false).await.expect("there is room");
+        }
+        for turn in 0..4_000_u32 {
+            // Every other one stays as it is, so that no range is of two sectors.
+            let sector = if turn % 2 == 0 { 9 } else { (turn % 700) | 1 };
+            write(&ftl, sector, 2, false).await.expect("there is room");
+            let trim = ftl.trim(sectors(sector, 1)).await;
+            trim.expect("there is room");
+            ftl.flush().await.expect("there is room");
+            assert_eq!(ftl.refusals().met().len(), 0, "turn {turn}");
+        }
+        ftl.check();
+        ftl
+    });
+    let stats = ftl.stats();
+    // Put together, for all that is cleaned.
+    assert!(stats.records < 4_000 + 4_000 / 4, "{stats:?}");
+    drop(ftl);
+    let left = rig.cut(&mut Seed(1).stream("none"));
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left);
+    kernel.block_on(async move {
+        let ftl = rig.mount(ftl_config(&config)).await.expect("it mounts");
+        let held = read(&ftl, 0, 700).await.expect("it can be read");
+        for (sector, held) in (0..).zip(&held) {
+            let expected = u64::from(sector % 2 == 0);
+            assert_eq!(value(held), Some(expected), "sector {sector}");
+        }
+        ftl.check();
+    });
+}
+
+/// Lines are cleaned though none is to be in the background: once new data may have none.
+#[test]
+fn a_mapping_without_a_background_cleans_when_it_must() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, false));
+    kernel.block_on(async move {
+        let config = FtlConfig {
+            background: 0,
+            reserve: 1,
+            ..ftl_config(&config)
+        };
+        let ftl = rig.mount(config).await.expect("a new drive");
+        for turn in 0..6_000_u64 {
+            let sector = (turn * 11 % 700) as u32;
+            write(&ftl, sector, turn, false).await.expect("room");
+        }
+        assert!(ftl.stats().cleaned > 20, "{:?}", ftl.stats());
+        ftl.check();
+    });
+}
+
+/// What a drive file says about the buffer and about cleaning is what the mapping does.
+#[test]
+fn the_knobs_of_a_drive_are_those_of_its_mapping() {
+    let mut config = tiny();
+    assert_eq!(FtlConfig::of(&config), FtlConfig::new(config.capacity));
+    config.controller.write_buffer = Bytes(5 * 4096);
+    config.collection.victim = VictimPolicy::Fifo;
+    (
+        config.collection.reserve_lines,
+        config.collection.background_lines,
+    ) = (7, 9);
+    let expected = FtlConfig {
+        buffer: Bytes(5 * 4096),
+        victim: VictimPolicy::Fifo,
+        reserve: 7,
+        background: 9,
+        ..FtlConfig::new(config.capacity)
+    };
+    assert_eq!(FtlConfig::of(&config), expected);
+}
