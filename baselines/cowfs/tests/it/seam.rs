@@ -264,18 +264,13 @@ struct Live {
     done: Cell<bool>,
 }
 
-/// Has somebody publish again and again, at moments of his own: also between the
-/// replacement of contents and the change of their sums.
-fn beside(sim: &Sim, vfs: &Vfs<CowFs<Exchange>>, live: &Rc<Live>, seed: u64) {
-    let (vfs, live, sleeper) = (vfs.clone(), Rc::clone(live), sim.clone());
+/// Has somebody publish in the middle of a call: also between the replacement of contents and
+/// the change of their sums.
+fn publish_beside(sim: &Sim, vfs: &Vfs<CowFs<Exchange>>, after: Ns) {
+    let (vfs, sleeper) = (vfs.clone(), sim.clone());
     sim.spawn_detached(async move {
-        let mut rng = Seed(seed).stream("beside");
-        let process = Process::new(&vfs, Access::root());
-        while !live.done.get() && seed % 2 == 1 {
-            sleeper.sleep(Ns(rng.below(40))).await;
-            assert_eq!(process.sync().await, Ok(()));
-            assert_eq!(vfs.body().sync_all().await, Ok(()));
-        }
+        sleeper.sleep(after).await;
+        assert_eq!(vfs.body().sync_all().await, Ok(()));
     });
 }
 
@@ -283,7 +278,6 @@ async fn work(sim: Sim, live: Rc<Live>, seed: u64) {
     let mut rng = Seed(seed).stream("calls");
     let vfs = mounted(&sim, &live.disk, &live.journal).await;
     let process = Process::new(&vfs, Access::root());
-    beside(&sim, &vfs, &live, seed);
     for number in 0..70_u64 {
         let op = match (number, rng.below(12)) {
             (0..3, _) => Op::Open {
@@ -298,6 +292,9 @@ async fn work(sim: Sim, live: Rc<Live>, seed: u64) {
             _ => draw_on_file(&mut rng),
         };
         live.busy.set(true);
+        if seed % 2 == 1 {
+            publish_beside(&sim, &vfs, Ns(number % 9));
+        }
         let got = perform(&process, &op).await;
         assert_eq!(got, live.model.borrow_mut().perform(0, &op), "{op:?}");
         live.busy.set(false);
