@@ -24,7 +24,7 @@ use ssd::{Content, IoError};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{Ns, Placement, Refusals};
+use units::{Bytes, Ns, Placement, Refusals};
 
 /// Units that are read at a time.
 const READ: u32 = 256;
@@ -42,6 +42,15 @@ pub enum FormatError {
     /// The medium failed.
     #[error("the medium below failed: {0}")]
     Io(#[from] IoError),
+}
+
+/// What a layer on a medium of `capacity` offers.
+///
+/// # Errors
+/// If there is no place for it.
+pub fn offered(capacity: Bytes, options: &FormatOptions) -> Result<Bytes, LayoutError> {
+    let layout = Super::plan(capacity, options)?;
+    Ok(Bytes(u64::from(layout.logical) * UNIT as u64))
 }
 
 /// Makes a layer on `port` in which nothing was written.
@@ -139,7 +148,7 @@ pub async fn open<P: BlockPort>(
     let state = state(&layout, &options, &header, &replayed, places);
     let shared = shared(sim, port, options, layout, state);
     shared.rebuild(&replayed).await?;
-    shared.state.borrow_mut().space.open();
+    shared.state.borrow_mut().space.open(options.trim.is_some());
     match shared.checkpoint().await {
         // What is there can be read.
         Err(IoError::ReadOnly) => drop(shared.fail(IoError::ReadOnly)),
@@ -248,6 +257,7 @@ fn shared<P: BlockPort>(
         timer: Cell::new(false),
         cleaner: Cell::new(false),
         failed: Cell::new(None),
+        background: Cell::new(None),
         closed: Cell::new(false),
     }
 }
