@@ -1,125 +1,169 @@
-//! A drive as a file system is given it: itself, or the mapping that its host holds.
+//! A drive as a file system is given it: itself or the mapping that its host holds, and
+//! above that, if its stack says so, a layer that remaps addresses.
 //!
-//! Invariants: a drive has one mapping, which all clones share. It is mounted by the first
-//! command, and what that takes is part of that command; so whoever attaches a drive need
-//! not wait.
+//! Invariants: clones share one mapping and one layer. Each is opened by the first command,
+//! and what that takes is part of that command; so whoever attaches a drive need not wait.
+//! Whoever wants to know why one cannot be opened opens it first.
 
-use host::{BlockDevice, BlockPort, BytePort, Computing, DrivePort, RawDevice, Who, ZonedDevice};
-use hostftl::{FtlConfig, Home, HostFtl};
-use sim::{Semaphore, Sim};
+use crate::below::Below;
+use crate::error::StackError;
+use crate::layer::{Kind, Layer};
+use crate::name::StackName;
+use host::{BlockDevice, BlockPort, BytePort, Computing, DrivePort, Who, ZonedDevice};
+use remap::{FormatError, OpenError, Remap};
+use sim::Sim;
 use ssd::{ByteError, Content, IoError, Sink};
-use std::cell::OnceCell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 
-type Ftl = HostFtl<RawDevice>;
-
-/// A drive behind a host, with what maps it.
+/// A drive behind a host, with what maps it and what remaps it.
 #[derive(Clone)]
 pub struct Attached {
-    device: BlockDevice,
-    mapped: Option<Rc<Mapped>>,
+    below: Below,
+    layer: Option<Rc<Layer>>,
 }
 
-struct Mapped {
-    sim: Sim,
-    /// Whoever mounts it.
-    turn: Semaphore,
-    raw: RawDevice,
-    ftl: OnceCell<Result<Ftl, IoError>>,
-}
-
-impl Mapped {
-    async fn ftl(&self) -> Result<&Ftl, IoError> {
-        if self.ftl.get().is_none() {
-            let _turn = self.turn.acquire(1).await;
-            if self.ftl.get().is_none() {
-                let mounted = self.mount().await;
-                let _ = self.ftl.set(mounted);
-            }
-        }
-        match self.ftl.get() {
-            Some(Ok(ftl)) => Ok(ftl),
-            Some(Err(error)) => Err(*error),
-            None => Err(IoError::ReadOnly),
-        }
-    }
-
-    async fn mount(&self) -> Result<Ftl, IoError> {
-        let drive = self.raw.device().drive().clone();
-        let config = FtlConfig::new(drive.config().capacity);
-        let ftl = HostFtl::mount(&self.sim, self.raw.clone(), config, Home::Dram).await;
-        let ftl = ftl.map_err(|_| IoError::ReadOnly)?;
-        if let Some(chunks) = drive.chunks() {
-            chunks.show(ftl.viewer());
-        }
-        Ok(ftl)
-    }
+/// Why what is above a drive cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttachError {
+    /// The drive or the mapping of it failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The layer cannot be made.
+    #[error("the remapping layer: {0}")]
+    Format(#[from] FormatError),
+    /// It cannot be opened.
+    #[error("the remapping layer: {0}")]
+    Open(#[from] OpenError),
 }
 
 impl Attached {
-    /// The drive behind `device`, which nobody else maps.
+    /// The drive behind `device`, which nobody else maps, without a layer.
     #[must_use]
     pub fn new(sim: &Sim, device: &BlockDevice) -> Self {
-        let mapped = RawDevice::new(device).map(|raw| Mapped {
-            sim: sim.clone(),
-            turn: Semaphore::new(sim, 1),
-            raw,
-            ftl: OnceCell::new(),
-        });
         Self {
-            device: device.clone(),
-            mapped: mapped.map(Rc::new),
+            below: Below::new(sim, device),
+            layer: None,
+        }
+    }
+
+    /// The drive behind `device` with the layer that `stack` has.
+    ///
+    /// # Errors
+    /// If the drive has no place for that.
+    pub fn of(sim: &Sim, device: &BlockDevice, stack: &StackName) -> Result<Self, StackError> {
+        let below = Below::new(sim, device);
+        let layer = match Kind::of(stack) {
+            None => None,
+            Some(kind) => Some(Rc::new(Layer::new(sim, &below, kind, stack)?)),
+        };
+        Ok(Self { below, layer })
+    }
+
+    /// The same drive, with its layer as it is after a mount that is still to come.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self {
+            below: self.below.clone(),
+            layer: self.layer.as_ref().map(|layer| Rc::new(layer.again())),
         }
     }
 
     /// The drive with its queues.
     #[must_use]
     pub const fn device(&self) -> &BlockDevice {
-        &self.device
+        self.below.device()
     }
 
-    /// Whether its host maps it.
+    /// Whether commands take another way than to the drive's own blocks.
     #[must_use]
     pub const fn is_mapped(&self) -> bool {
-        self.mapped.is_some()
+        self.below.is_mapped() || self.layer.is_some()
     }
 
     /// Whether a mapping that its host holds is being cleaned.
     pub(crate) fn is_cleaning(&self) -> bool {
-        let mapped = self.mapped.as_ref();
-        let ftl = mapped.and_then(|mapped| mapped.ftl.get()?.as_ref().ok());
-        ftl.is_some_and(HostFtl::is_cleaning)
+        self.below.is_cleaning()
     }
 
-    /// Mounts its mapping, if there is one.
+    /// Whether there is a layer.
+    pub(crate) const fn has_layer(&self) -> bool {
+        self.layer.is_some()
+    }
+
+    /// The layer, if there is one and it is open.
+    #[must_use]
+    pub fn layer(&self) -> Option<&Remap<Below>> {
+        self.layer.as_ref()?.opened()
+    }
+
+    /// Makes its layer anew, if it has one; `deallocates` what is below it, as makers of
+    /// file systems do.
     ///
     /// # Errors
     /// If that cannot be.
-    pub async fn open(&self) -> Result<(), IoError> {
-        if let Some(mapped) = &self.mapped {
-            mapped.ftl().await?;
+    pub async fn format(&self, deallocates: bool) -> Result<(), AttachError> {
+        match &self.layer {
+            Some(layer) => layer.format(&self.below, deallocates).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Mounts its mapping and opens its layer, if there are any.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub async fn open(&self) -> Result<(), AttachError> {
+        self.below.open().await?;
+        if let Some(layer) = &self.layer {
+            layer.port(&self.below).await?;
         }
         Ok(())
+    }
+
+    /// Makes all durable, and lets nothing happen of its own accord any more.
+    ///
+    /// # Errors
+    /// Why it could not be made durable.
+    pub async fn close(&self) -> Result<(), IoError> {
+        match self.layer() {
+            Some(layer) => layer.close().await,
+            None if self.below.is_mapped() => self.below.flush().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Layer {
+    /// The open layer, for a command.
+    async fn command(&self, below: &Below) -> Result<&Remap<Below>, IoError> {
+        match Box::pin(self.port(below)).await {
+            Ok(port) => Ok(port),
+            Err(AttachError::Io(error)) => Err(error),
+            Err(_) => Err(IoError::ReadOnly),
+        }
     }
 }
 
 impl BlockPort for Attached {
     fn capacity(&self) -> Bytes {
-        self.device.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        match self.mapped {
-            Some(_) => 1,
-            None => self.device.handles(),
+        match &self.layer {
+            Some(layer) => layer.offered(),
+            None => self.below.capacity(),
         }
     }
 
+    fn handles(&self) -> u16 {
+        self.below.handles()
+    }
+
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => Box::pin(mapped.ftl()).await?.read(extent, sink, who).await,
-            None => self.device.read(extent, sink, who).await,
+        match &self.layer {
+            Some(layer) => {
+                let port = layer.command(&self.below).await?;
+                port.read(extent, sink, who).await
+            }
+            None => self.below.read(extent, sink, who).await,
         }
     }
 
@@ -131,64 +175,66 @@ impl BlockPort for Attached {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => {
-                let ftl = Box::pin(mapped.ftl()).await?;
-                ftl.write(extent, content, placement, who, fua).await
+        match &self.layer {
+            Some(layer) => {
+                let port = layer.command(&self.below).await?;
+                let write = BlockPort::write(port, extent, content, placement, who, fua);
+                write.await
             }
             None => {
-                let write = self.device.write(extent, content, placement, who, fua);
+                let write = self.below.write(extent, content, placement, who, fua);
                 write.await
             }
         }
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => Box::pin(mapped.ftl()).await?.trim(extent).await,
-            None => self.device.trim(extent).await,
+        match &self.layer {
+            Some(layer) => layer.command(&self.below).await?.trim(extent).await,
+            None => self.below.trim(extent).await,
         }
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => Box::pin(mapped.ftl()).await?.flush().await,
-            None => BlockPort::flush(&self.device).await,
+        match &self.layer {
+            Some(layer) => layer.command(&self.below).await?.flush().await,
+            None => self.below.flush().await,
         }
     }
 
     fn compute(&self, span: Ns) -> Computing {
-        self.device.compute(span)
+        self.below.compute(span)
     }
 }
 
+/// By bytes a layer is gone past; so no stack has one where a host does.
 impl BytePort for Attached {
     fn has_transactions(&self) -> bool {
-        self.device.has_transactions()
+        self.device().has_transactions()
     }
 
     fn transaction_lines(&self) -> u64 {
-        self.device.transaction_lines()
+        self.device().transaction_lines()
     }
 
     async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
-        self.device.load(at, out, who).await
+        self.device().load(at, out, who).await
     }
 
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
-        self.device.store(at, bytes, tx, who).await
+        self.device().store(at, bytes, tx, who).await
     }
 
     async fn verify(&self) -> Result<(), ByteError> {
-        self.device.verify().await
+        self.device().verify().await
     }
 
     async fn commit(&self, tx: u32) -> Result<(), ByteError> {
-        self.device.commit(tx).await
+        self.device().commit(tx).await
     }
 
     async fn recover(&self) -> Result<(), ByteError> {
-        self.device.recover().await
+        self.device().recover().await
     }
 }
 
@@ -196,6 +242,6 @@ impl DrivePort for Attached {
     type Zones = ZonedDevice;
 
     fn zones(&self) -> Option<ZonedDevice> {
-        ZonedDevice::new(&self.device)
+        ZonedDevice::new(self.device())
     }
 }
