@@ -72,6 +72,12 @@ impl Space {
         is_new
     }
 
+    /// Notes that recovery found something newer than what `unit` holds.
+    pub(crate) fn lose(&mut self, unit: u32) {
+        self.orig[unit as usize] = NONE;
+        self.valid -= 1;
+    }
+
     /// Frees all that recovery did not find, and appends to the longest run. From then on
     /// it is known what becomes stale, if it `tells`.
     pub(crate) fn open(&mut self, tells: bool) {
