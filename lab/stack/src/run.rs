@@ -204,7 +204,7 @@ pub fn run_on(
 /// `plan` with a drive as its file system needs it: it keeps what is written to it,
 /// since a file system reads its own structures back, and its DRAM has the form that
 /// the file system is made for.
-fn fitted(plan: &Plan) -> Cow<'_, Plan> {
+pub(crate) fn fitted(plan: &Plan) -> Cow<'_, Plan> {
     let has_layer = Kind::of(&plan.stack).is_some();
     let drive = hosts::drive_for(&plan.stack, &plan.drive);
     let Some(mut drive) = drive.or_else(|| has_layer.then(|| plan.drive.clone())) else {
@@ -257,7 +257,7 @@ fn run_blocks_on(
 
 /// Mounts the mapping that the host holds of a drive, and makes the layer above it with its
 /// past, before the clock of a run starts.
-fn open(kernel: &Kernel, plan: &Plan, port: &Attached) -> Result<(), StackError> {
+pub(crate) fn open(kernel: &Kernel, plan: &Plan, port: &Attached) -> Result<(), StackError> {
     if !port.is_mapped() {
         return Ok(());
     }

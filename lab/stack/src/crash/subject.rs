@@ -56,12 +56,12 @@ pub(super) struct Live {
 /// arrived.
 #[derive(Clone)]
 pub(super) struct Left {
-    media: DriveMedia,
-    arrived: Vec<Posted>,
+    pub(super) media: DriveMedia,
+    pub(super) arrived: Vec<Posted>,
 }
 
 impl Left {
-    fn of(sim: &Sim, port: &Attached) -> Self {
+    pub(super) fn of(sim: &Sim, port: &Attached) -> Self {
         let device = port.device();
         let mut rng = Seed(sim.events()).stream("arriving");
         Self {
@@ -215,7 +215,7 @@ impl<H: Host> Files<H> {
 }
 
 /// What a cut meets in a drive that is mapped into memory.
-fn met(port: &Attached) -> Vec<&'static str> {
+pub(super) fn met(port: &Attached) -> Vec<&'static str> {
     let device = port.device();
     let log = device.drive().log_state().unwrap_or_default();
     let layer = port.layer().map(remap::Remap::metrics).unwrap_or_default();
@@ -247,7 +247,7 @@ fn now() -> Timestamp {
     Clock::default().at(Ns::ZERO)
 }
 
-fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
+pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
     StackError::Mount {
         stack: plan.stack.to_string(),
         problem: problem.to_string(),
