@@ -71,6 +71,7 @@ cases() {
   done
   large_files
   logs "${generators[@]}"
+  remapped
   by_bytes "${generators[@]}"
   recordings
 }
@@ -96,6 +97,24 @@ logs() {
   done
   echo "4 f2fs+discard@block anything:ops=900,size=256k,room=64k"
   echo "4 f2fs+lfs@block anything:ops=900,size=256k,room=64k"
+}
+
+# A layer that remaps addresses: under requests of blocks that fill a small drive again and
+# again, so that it cleans, and under file systems.
+remapped() {
+  local one stack
+  for stack in raw+remap@block raw+remap-tree@block raw+remap-lean@block \
+    raw+remap-lean+remap-trim@block; do
+    for one in fresh full; do
+      echo "8 $stack randwrite:ops=3000,bs=4k/70:16k/20:128k/10,flush=20,depth=8 --size 32MiB --past $one"
+      echo "4 $stack zipfwrite:ops=4000,bs=4k,flush=7,depth=4 --size 32MiB --past $one"
+    done
+  done
+  for stack in ext4+remap@block ext4+discard+remap-lean+remap-trim@block f2fs+remap@block; do
+    echo "4 $stack anything:ops=1200"
+    echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB"
+    echo "2 $stack varmail:files=50,threads=4,ops=600"
+  done
 }
 
 # Files of several batches of write-back.

@@ -25,14 +25,16 @@ use vfs::CacheConfig;
 /// The workload runs once for each seed. Before each chosen event the drive is
 /// forked as a power cut would leave it, powered on, recovered and read: what was
 /// made durable must be there, everything else must be a state that the calls
-/// explain, and checkers of the format must be content. One recovery in four is
+/// explain, and checkers of the format must be content. Of blocks each unit of 4 KiB
+/// is judged: what was flushed or forced is there, or something newer. One recovery in four is
 /// cut as well. The status is 1 if a promise was broken.
 #[derive(Args)]
 pub(crate) struct Crash {
     /// The stack, such as ext4@block
     #[arg(value_name = "STACK")]
     stack: StackName,
-    /// What runs: a workload of files
+    /// What runs: a workload of files, or on raw one of blocks, whose requests are as wide
+    /// as the units of 4 KiB that they touch
     #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
     workload: String,
     /// Before how many events of a run the power is cut: a number, or all

@@ -414,7 +414,7 @@ impl Fsck {
             Err(error) => (0, vec![format!("the file system: {error}")]),
         };
         if findings.is_empty() {
-            findings = self.find(&DriveImage(&bench.drive));
+            findings = self.find(&DriveImage::new(&bench.drive));
         }
         let checked = Checked {
             file: self.path.display().to_string(),
@@ -515,7 +515,7 @@ impl Inspect {
             return Err(Failure::new(reason));
         }
         let bench = Bench::open(&self.path)?;
-        let image = DriveImage(&bench.drive);
+        let image = DriveImage::new(&bench.drive);
         let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;
         let text = match self.what {
             What::Superblock => Some(inspector.superblock()),

@@ -48,6 +48,8 @@ impl Stacks {
             let rows: Vec<_> = list.stacks.iter().map(row).collect();
             let columns = [("stack", Side::Left), ("what it is", Side::Left)];
             listing(&columns, &rows, style)
+                + "\nLayers below raw, ext4, btrfs and f2fs, as in ext4+remap@block:\n"
+                + &layers(style)
                 + "\nRun one: flashloom run raw@fdp --workload hotcold\n\
                    \nKnobs of the host and of the page cache of its file systems, for --set \
                    and, without\ntheir first word, for the sections [host] and [page_cache] of \
@@ -55,6 +57,17 @@ impl Stacks {
                 + &knobs
         })
     }
+}
+
+/// The switches that give a stack a layer.
+fn layers(style: Style) -> String {
+    let row = |&(name, help): &(&str, &str)| vec![format!("+{name}"), help.to_owned()];
+    let rows: Vec<_> = stack::LAYERS.iter().map(row).collect();
+    listing(
+        &[("switch", Side::Left), ("what it does", Side::Left)],
+        &rows,
+        style,
+    )
 }
 
 /// List the drives that can be named, or show all knobs of one

@@ -72,8 +72,8 @@ const LINES: &[(&str, &str)] = &[
     ("run block --workload randread", "HOST@DRIVE"),
     ("run hyfim@ocssd --workload randread", "not built yet"),
     (
-        "run ext4@block --workload randread",
-        "randread asks for blocks",
+        "run ext4@block --workload zipfwrite",
+        "zipfwrite asks for blocks",
     ),
     ("run raw@block --workload varmail", "varmail asks for files"),
     (

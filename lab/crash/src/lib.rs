@@ -18,6 +18,10 @@
 //! [`Chronicle`] of the names; a [`Scribe`] observes the file API and adds contents
 //! and forces. After recovery the chronicle judges what is [`Shown`].
 //!
+//! # How blocks are judged
+//!
+//! [`Units`] notes the versions of each unit of 4 KiB, and judges which are there.
+//!
 //! # Invariants
 //!
 //! - A run, its points and its cuts in recovery are functions of the subject and
@@ -33,8 +37,10 @@ mod judge;
 mod outside;
 mod points;
 mod spans;
+mod units;
 mod witness;
 
+pub use self::units::Units;
 pub use attributes::Attributes;
 pub use chronicle::{Chronicle, Leads, Ticket};
 pub use explore::{Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict, explore};

@@ -14,6 +14,7 @@ pub mod metric;
 pub mod page;
 pub mod plot;
 pub mod record;
+mod remapped;
 pub mod series;
 pub mod store;
 pub mod table;

@@ -5,7 +5,7 @@
 //! record's document, so that everything shown can be checked against it.
 
 use crate::human;
-use crate::record::{Extents, Front, LogFacts, Run, TreeFacts};
+use crate::record::{Extents, Front, LogFacts, Remapped, Run, TreeFacts};
 
 /// A value as the record holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -172,6 +172,8 @@ pub enum Of {
     Bytes,
     /// Those with a file system that is laid out as a log.
     Log,
+    /// Those with a layer that remaps addresses.
+    Remap,
 }
 
 impl Group {
@@ -183,6 +185,7 @@ impl Group {
             Of::Files => run.app.is_some(),
             Of::Bytes => run.front.is_some(),
             Of::Log => log_of(run).is_some(),
+            Of::Remap => run.remap.is_some(),
         })
     }
 
@@ -260,6 +263,10 @@ fn trees(run: &Run, count: fn(&TreeFacts) -> u64) -> Value {
 fn extents(run: &Run, count: fn(&Extents) -> u64) -> Value {
     let extents = run.file_system.as_ref().and_then(|fs| fs.extents.as_ref());
     extents.map_or(Value::Absent, |extents| N(count(extents)))
+}
+
+fn remapped(run: &Run, get: fn(&Remapped) -> Value) -> Value {
+    run.remap.as_ref().map_or(Value::Absent, get)
 }
 
 /// All metrics under their headings.
@@ -380,6 +387,48 @@ pub static GROUPS: &[Group] = &[
             "Forces that a log was enough for."),
         metric(("/file_system/trees/files_levels", "levels of the tree of files"), Count, Less, Detail, |r| trees(r, |t| t.files_levels),
             "Levels of the tree of files at the end."),
+    ]},
+    Group { of: Of::Remap, title: "Remapping", metrics: &[
+        metric(("/remap/remapped_sectors", "sectors remapped"), Count, Neither, Compared, |r| remapped(r, |m| N(m.remapped_sectors)),
+            "Sectors of 512 bytes that writes were given new addresses for."),
+        metric(("/remap/log_bytes", "log"), Bytes, Less, Compared, |r| remapped(r, |m| N(m.log_bytes)),
+            "Bytes of the log of the layer."),
+        metric(("/remap/log_blocks_per_2mib", "… blocks per 2 MiB"), Factor, Less, Compared, |r| remapped(r, |m| Real(m.log_blocks_per_2mib)),
+            "Blocks of 4 KiB of the log for each 2 MiB that were written."),
+        metric(("/remap/paged_bytes", "tables written"), Bytes, Less, Compared, |r| remapped(r, |m| N(m.paged_bytes)),
+            "Bytes of tables that were written, by checkpoints and to save memory."),
+        metric(("/remap/tables_dropped", "tables dropped"), Count, Less, Compared, |r| remapped(r, |m| N(m.tables_dropped)),
+            "Tables that were dropped from memory."),
+        metric(("/remap/tables_read", "tables read"), Count, Less, Detail, |r| remapped(r, |m| N(m.tables_read)),
+            "Tables that were read back."),
+        metric(("/remap/checkpoints", "checkpoints"), Count, Less, Detail, |r| remapped(r, |m| N(m.checkpoints)),
+            "Checkpoints of the layer."),
+        metric(("/remap/moved_bytes", "moved by cleaning"), Bytes, Less, Compared, |r| remapped(r, |m| N(m.moved_bytes)),
+            "Bytes that cleaning moved to make runs to append to."),
+        metric(("/remap/foreground_passes", "… passes waited for"), Count, Less, Compared, |r| remapped(r, |m| N(m.foreground_passes)),
+            "Passes of cleaning that a write waited for."),
+        metric(("/remap/background_passes", "… passes at rest"), Count, Neither, Detail, |r| remapped(r, |m| N(m.background_passes)),
+            "Passes of cleaning while nobody asked for anything."),
+        metric(("/remap/trimmed_bytes", "trimmed"), Bytes, Neither, Detail, |r| remapped(r, |m| N(m.trimmed_bytes)),
+            "Bytes that the layer deallocated on the drive."),
+        metric(("/remap/read_splits", "reads split"), Count, Less, Detail, |r| remapped(r, |m| N(m.read_splits)),
+            "Commands beyond one for each read."),
+        metric(("/remap/write_splits", "writes split"), Count, Less, Detail, |r| remapped(r, |m| N(m.write_splits)),
+            "Commands beyond one for each write."),
+        metric(("/remap/mapped_bytes", "data mapped"), Bytes, Neither, Detail, |r| remapped(r, |m| N(m.mapped_bytes)),
+            "Bytes of the host that lead anywhere at the end."),
+        metric(("/remap/table_bytes", "tables in memory"), Bytes, Less, Compared, |r| remapped(r, |m| N(m.table_bytes)),
+            "Memory of the tables at the end, as they are kept."),
+        metric(("/remap/tree_bytes", "… as trees"), Bytes, Less, Detail, |r| remapped(r, |m| N(m.tree_bytes)),
+            "The same tables, were they kept as ordered trees."),
+        metric(("/remap/compact_bytes", "… as rows"), Bytes, Less, Detail, |r| remapped(r, |m| N(m.compact_bytes)),
+            "The same tables, were they kept as compact rows."),
+        metric(("/remap/physical_bytes", "physical side in memory"), Bytes, Less, Detail, |r| remapped(r, |m| N(m.physical_bytes)),
+            "Memory of what leads from the drive back to the host's addresses."),
+        metric(("/remap/recovery_ns", "last mount"), Ns, Less, Detail, |r| remapped(r, |m| N(m.recovery_ns)),
+            "Virtual time that the last mount of the layer took."),
+        metric(("/remap/background_errors", "background errors"), Count, Less, Detail, |r| remapped(r, |m| N(m.background_errors)),
+            "Errors of work that nobody waited for."),
     ]},
     Group { of: Of::All, title: "NAND", metrics: &[
         metric(("/nand/read_pages", "page reads"), Count, Less, Compared, |r| N(r.nand.read_pages),

@@ -3,6 +3,7 @@
 //! A field is never renamed or removed within a schema version. Maps are
 //! ordered, so that the same run gives the same bytes.
 
+pub use crate::remapped::Remapped;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -81,6 +82,9 @@ pub struct Run {
     /// How the zones stood at the end, where the drive has any.
     #[serde(default)]
     pub zones: Option<ZoneCounts>,
+    /// What a layer that remaps addresses did, where the stack has one.
+    #[serde(default)]
+    pub remap: Option<Remapped>,
     /// What unmounting and mounting took, where both were asked for at the end.
     #[serde(default)]
     pub remount: Option<Remount>,

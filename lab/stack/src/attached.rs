@@ -1,271 +1,181 @@
-//! A drive as a file system is given it: itself, or the mapping that its host holds.
+//! A drive as a file system is given it: itself or the mapping that its host holds, and
+//! above that, if its stack says so, a layer that remaps addresses.
 //!
-//! Invariants: a drive has one mapping, which all clones share. It is mounted by the first
-//! command, and what that takes is part of that command; so whoever attaches a drive need
-//! not wait. Memory that survives power cuts belongs to the host: who keeps the drive keeps
-//! it, too.
+//! Invariants: clones share one mapping and one layer. Each is opened by the first command,
+//! and what that takes is part of that command; so whoever attaches a drive need not wait.
+//! Whoever wants to know why one cannot be opened opens it first.
 
+use crate::below::{Below, apart};
+use crate::error::StackError;
 use crate::hosts::{Memory, Persistent};
+use crate::layer::{Kind, Layer};
+use crate::name::StackName;
 use host::{
-    BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, Pm, PmMedia, RawDevice,
-    SwapPort, Who, ZonedDevice,
+    BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, SwapPort, Who, ZonedDevice,
 };
-use hostftl::{FtlConfig, FtlStats, Home, HostFtl};
-use hyfim::{HyFim, HyfimConfig, HyfimStats};
 use nand::Payload;
-use sim::{Rng, Semaphore, Sim};
+use remap::{FormatError, OpenError, Remap};
+use sim::{Rng, Sim};
 use ssd::{ByteError, Content, IoError, Sink};
-use std::cell::OnceCell;
-use std::pin::Pin;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 
-/// A drive behind a host, with what maps it.
+/// A drive behind a host, with what maps it and what remaps it.
 #[derive(Clone)]
 pub struct Attached {
-    device: BlockDevice,
-    mapped: Option<Rc<Mapped>>,
+    below: Below,
+    layer: Option<Rc<Layer>>,
 }
 
-/// Who maps a drive.
-enum Mapping {
-    /// A mapping whose table is in memory.
-    Plain(HostFtl<RawDevice>),
-    /// One whose table and journals are in memory that survives power cuts.
-    Swapping(HyFim<RawDevice>),
-}
-
-impl Mapping {
-    fn ftl(&self) -> &HostFtl<RawDevice> {
-        match self {
-            Self::Plain(ftl) => ftl,
-            Self::Swapping(hyfim) => hyfim.ftl(),
-        }
-    }
-}
-
-/// Memory that survives power cuts.
-struct Lasting {
-    pm: Pm,
-    /// Whether it was made ready before.
-    ready: bool,
-    config: HyfimConfig,
-}
-
-struct Mapped {
-    sim: Sim,
-    /// Whoever mounts it.
-    turn: Semaphore,
-    raw: RawDevice,
-    memory: Option<Lasting>,
-    mapping: OnceCell<Result<Mapping, IoError>>,
-}
-
-impl Mapped {
-    async fn mapping(&self) -> Result<&Mapping, IoError> {
-        if self.mapping.get().is_none() {
-            let _turn = self.turn.acquire(1).await;
-            if self.mapping.get().is_none() {
-                let mounted = self.mount().await;
-                let _ = self.mapping.set(mounted);
-            }
-        }
-        match self.mapping.get() {
-            Some(Ok(mapping)) => Ok(mapping),
-            Some(Err(error)) => Err(*error),
-            None => Err(IoError::ReadOnly),
-        }
-    }
-
-    async fn mount(&self) -> Result<Mapping, IoError> {
-        let drive = self.raw.device().drive().clone();
-        let raw = self.raw.clone();
-        let mapping = match &self.memory {
-            None => {
-                let config = FtlConfig::of(drive.config());
-                let ftl = HostFtl::mount(&self.sim, raw, config, Home::Dram);
-                Mapping::Plain(ftl.await.map_err(|_| IoError::ReadOnly)?)
-            }
-            Some(Lasting { pm, ready, config }) => {
-                let mounted = match ready {
-                    true => HyFim::mount(&self.sim, raw, pm, *config)
-                        .await
-                        .map(|(hyfim, _)| hyfim),
-                    false => HyFim::adopt(&self.sim, raw, pm, *config).await,
-                };
-                Mapping::Swapping(mounted.map_err(|_| IoError::ReadOnly)?)
-            }
-        };
-        if let Some(chunks) = drive.chunks() {
-            chunks.show(mapping.ftl().viewer());
-        }
-        Ok(mapping)
-    }
-}
-
-/// A command as a thing of its own: what awaits it is no larger for what a mapping does.
-fn apart<'a, T>(command: impl Future<Output = T> + 'a) -> Pin<Box<dyn Future<Output = T> + 'a>> {
-    Box::pin(command)
-}
-
-impl Mapped {
-    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        match self.mapping().await? {
-            Mapping::Plain(port) => port.read(extent, sink, who).await,
-            Mapping::Swapping(port) => port.read(extent, sink, who).await,
-        }
-    }
-
-    async fn write(
-        &self,
-        extent: Extent,
-        content: Content<'_>,
-        who: Who,
-        fua: bool,
-    ) -> Result<(), IoError> {
-        let all = Placement(0);
-        match self.mapping().await? {
-            Mapping::Plain(port) => port.write(extent, content, all, who, fua).await,
-            Mapping::Swapping(port) => port.write(extent, content, all, who, fua).await,
-        }
-    }
-
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        match self.mapping().await? {
-            Mapping::Plain(port) => port.trim(extent).await,
-            Mapping::Swapping(port) => port.trim(extent).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        match self.mapping().await? {
-            Mapping::Plain(port) => port.flush().await,
-            Mapping::Swapping(port) => port.flush().await,
-        }
-    }
+/// Why what is above a drive cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttachError {
+    /// The drive or the mapping of it failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The layer cannot be made.
+    #[error("the remapping layer: {0}")]
+    Format(#[from] FormatError),
+    /// It cannot be opened.
+    #[error("the remapping layer: {0}")]
+    Open(#[from] OpenError),
 }
 
 impl Attached {
-    /// The drive behind `device`, which nobody else maps; its host has such memory that
-    /// survives power cuts, which holds this.
-    #[must_use]
-    pub fn new(
+    /// The drive behind `device`, which nobody else maps, with the layer that `stack` has; its
+    /// host has such memory that survives power cuts, which holds this.
+    ///
+    /// # Errors
+    /// If the drive has no place for the layer.
+    pub fn of(
         sim: &Sim,
         device: &BlockDevice,
-        (wanted, memory): (Option<Persistent>, Memory),
-    ) -> Self {
-        let lasting = |wanted: Persistent| {
-            let config = wanted.hyfim(device.drive().config());
-            let (media, ready) = match memory {
-                Memory::Blank => (PmMedia::new(config.memory()), false),
-                Memory::Left(media) => (media, true),
-            };
-            let pm = Pm::new(sim, wanted.pm, media, Some(device));
-            Lasting { pm, ready, config }
+        stack: &StackName,
+        memory: (Option<Persistent>, Memory),
+    ) -> Result<Self, StackError> {
+        let below = Below::new(sim, device, memory);
+        let layer = match Kind::of(stack) {
+            None => None,
+            Some(kind) => Some(Rc::new(Layer::new(sim, &below, kind, stack)?)),
         };
-        let mapped = RawDevice::new(device).map(|raw| Mapped {
-            sim: sim.clone(),
-            turn: Semaphore::new(sim, 1),
-            raw,
-            memory: wanted.map(lasting),
-            mapping: OnceCell::new(),
-        });
+        Ok(Self { below, layer })
+    }
+
+    /// The same drive, with its layer as it is after a mount that is still to come.
+    #[must_use]
+    pub fn again(&self) -> Self {
         Self {
-            device: device.clone(),
-            mapped: mapped.map(Rc::new),
+            below: self.below.clone(),
+            layer: self.layer.as_ref().map(|layer| Rc::new(layer.again())),
         }
     }
 
     /// The drive with its queues.
     #[must_use]
     pub const fn device(&self) -> &BlockDevice {
-        &self.device
+        self.below.device()
     }
 
-    /// Whether its host maps it.
+    /// Whether commands take another way than to the drive's own blocks.
     #[must_use]
     pub const fn is_mapped(&self) -> bool {
-        self.mapped.is_some()
-    }
-
-    fn mounted(&self) -> Option<&Mapping> {
-        self.mapped.as_ref()?.mapping.get()?.as_ref().ok()
-    }
-
-    fn swapping(&self) -> Option<&HyFim<RawDevice>> {
-        match self.mounted()? {
-            Mapping::Swapping(hyfim) => Some(hyfim),
-            Mapping::Plain(_) => None,
-        }
-    }
-
-    /// What the mapping that its host holds has done.
-    #[must_use]
-    pub fn mapping_stats(&self) -> Option<FtlStats> {
-        self.mounted().map(|mapping| mapping.ftl().stats())
-    }
-
-    /// What was exchanged and journaled, if pages can be swapped.
-    #[must_use]
-    pub fn swap_stats(&self) -> Option<HyfimStats> {
-        self.swapping().map(HyFim::stats)
+        self.below.is_mapped() || self.layer.is_some()
     }
 
     /// Whether a mapping that its host holds is being cleaned.
     pub(crate) fn is_cleaning(&self) -> bool {
-        self.mounted()
-            .is_some_and(|mapping| mapping.ftl().is_cleaning())
-    }
-
-    fn memory(&self) -> Option<&Lasting> {
-        self.mapped.as_ref()?.memory.as_ref()
+        self.below.is_cleaning()
     }
 
     /// Whether stores to memory that survives power cuts may be lost now.
     pub(crate) fn has_unflushed(&self) -> bool {
-        self.memory()
-            .is_some_and(|lasting| lasting.pm.has_unflushed())
+        self.below.has_unflushed()
     }
 
     /// What a power cut leaves in memory that survives it: any part of what was not flushed,
-    /// by `rng`. Memory that was not made ready is blank.
+    /// by `rng`.
     pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
-        match self.memory() {
-            Some(lasting) if lasting.ready || self.mounted().is_some() => {
-                Memory::Left(lasting.pm.at_power_cut(rng))
-            }
-            _ => Memory::Blank,
-        }
+        self.below.memory_at_power_cut(rng)
     }
 
-    /// Mounts its mapping, if there is one.
+    /// Whether there is a layer.
+    pub(crate) const fn has_layer(&self) -> bool {
+        self.layer.is_some()
+    }
+
+    /// The layer, if there is one and it is open.
+    #[must_use]
+    pub fn layer(&self) -> Option<&Remap<Below>> {
+        self.layer.as_ref()?.opened()
+    }
+
+    /// Makes its layer anew, if it has one; `deallocates` what is below it, as makers of
+    /// file systems do.
     ///
     /// # Errors
     /// If that cannot be.
-    pub async fn open(&self) -> Result<(), IoError> {
-        if let Some(mapped) = &self.mapped {
-            mapped.mapping().await?;
+    pub async fn format(&self, deallocates: bool) -> Result<(), AttachError> {
+        match &self.layer {
+            Some(layer) => layer.format(&self.below, deallocates).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Mounts its mapping and opens its layer, if there are any.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub async fn open(&self) -> Result<(), AttachError> {
+        self.below.open().await?;
+        if let Some(layer) = &self.layer {
+            layer.port(&self.below).await?;
         }
         Ok(())
+    }
+
+    /// Makes all durable, and lets nothing happen of its own accord any more.
+    ///
+    /// # Errors
+    /// Why it could not be made durable.
+    pub async fn close(&self) -> Result<(), IoError> {
+        match self.layer() {
+            Some(layer) => layer.close().await,
+            None if self.below.is_mapped() => self.below.flush().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Layer {
+    /// The open layer, for a command.
+    async fn command(&self, below: &Below) -> Result<&Remap<Below>, IoError> {
+        match Box::pin(self.port(below)).await {
+            Ok(port) => Ok(port),
+            Err(AttachError::Io(error)) => Err(error),
+            Err(_) => Err(IoError::ReadOnly),
+        }
     }
 }
 
 impl BlockPort for Attached {
     fn capacity(&self) -> Bytes {
-        self.device.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        match self.mapped {
-            Some(_) => 1,
-            None => self.device.handles(),
+        match &self.layer {
+            Some(layer) => layer.offered(),
+            None => self.below.capacity(),
         }
     }
 
+    fn handles(&self) -> u16 {
+        self.below.handles()
+    }
+
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => apart(mapped.read(extent, sink, who)).await,
-            None => self.device.read(extent, sink, who).await,
+        match &self.layer {
+            Some(layer) => {
+                let port = layer.command(&self.below).await?;
+                apart(port.read(extent, sink, who)).await
+            }
+            None => self.below.read(extent, sink, who).await,
         }
     }
 
@@ -277,89 +187,88 @@ impl BlockPort for Attached {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => apart(mapped.write(extent, content, who, fua)).await,
+        match &self.layer {
+            Some(layer) => {
+                let port = layer.command(&self.below).await?;
+                apart(port.write(extent, content, placement, who, fua)).await
+            }
             None => {
-                let write = self.device.write(extent, content, placement, who, fua);
+                let write = self.below.write(extent, content, placement, who, fua);
                 write.await
             }
         }
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => apart(mapped.trim(extent)).await,
-            None => self.device.trim(extent).await,
+        match &self.layer {
+            Some(layer) => apart(layer.command(&self.below).await?.trim(extent)).await,
+            None => self.below.trim(extent).await,
         }
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        match &self.mapped {
-            Some(mapped) => apart(mapped.flush()).await,
-            None => BlockPort::flush(&self.device).await,
+        match &self.layer {
+            Some(layer) => apart(layer.command(&self.below).await?.flush()).await,
+            None => self.below.flush().await,
         }
     }
 
     fn compute(&self, span: Ns) -> Computing {
-        self.device.compute(span)
+        self.below.compute(span)
     }
 }
 
+/// By bytes a layer is gone past; so no stack has one where a host does.
 impl BytePort for Attached {
     fn has_transactions(&self) -> bool {
-        self.device.has_transactions()
+        self.device().has_transactions()
     }
 
     fn transaction_lines(&self) -> u64 {
-        self.device.transaction_lines()
+        self.device().transaction_lines()
     }
 
     async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
-        self.device.load(at, out, who).await
+        self.device().load(at, out, who).await
     }
 
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
-        self.device.store(at, bytes, tx, who).await
+        self.device().store(at, bytes, tx, who).await
     }
 
     async fn verify(&self) -> Result<(), ByteError> {
-        self.device.verify().await
+        self.device().verify().await
     }
 
     async fn commit(&self, tx: u32) -> Result<(), ByteError> {
-        self.device.commit(tx).await
+        self.device().commit(tx).await
     }
 
     async fn recover(&self) -> Result<(), ByteError> {
-        self.device.recover().await
+        self.device().recover().await
     }
 }
 
+/// A layer swaps nothing; so no stack has one where its host wants that.
 impl SwapPort for Attached {
     async fn has_swaps(&self) -> bool {
-        apart(self.open()).await.is_ok() && self.swapping().is_some()
+        self.layer.is_none() && self.below.has_swaps().await
     }
 
     fn most_changes(&self) -> usize {
-        self.swapping().map_or(0, SwapPort::most_changes)
+        self.below.most_changes()
     }
 
     async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
-        match self.swapping() {
-            Some(hyfim) => apart(hyfim.stage(first, all, who)).await,
-            None => Ok(None),
-        }
+        self.below.stage(first, all, who).await
     }
 
     fn unstage(&self, number: u64) {
-        if let Some(hyfim) = self.swapping() {
-            hyfim.unstage(number);
-        }
+        self.below.unstage(number);
     }
 
     async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
-        let hyfim = self.swapping().ok_or(IoError::ReadOnly)?;
-        apart(hyfim.publish(staged, changes)).await
+        self.below.publish(staged, changes).await
     }
 }
 
@@ -367,6 +276,6 @@ impl DrivePort for Attached {
     type Zones = ZonedDevice;
 
     fn zones(&self) -> Option<ZonedDevice> {
-        ZonedDevice::new(&self.device)
+        ZonedDevice::new(self.device())
     }
 }

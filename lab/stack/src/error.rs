@@ -1,5 +1,6 @@
 //! What can be wrong with a run, one sentence each.
 
+use crate::attached::AttachError;
 use crate::drive;
 use host::HostError;
 use ssd::ConfigError;
@@ -100,6 +101,14 @@ pub enum StackError {
         stack: String,
         /// What it said.
         problem: String,
+    },
+    /// The layer that remaps addresses cannot be made or used.
+    #[error("{stack}: {source}")]
+    Attach {
+        /// The stack.
+        stack: String,
+        /// Why not.
+        source: AttachError,
     },
     /// Calls of files that cannot go on.
     #[error("{0}")]

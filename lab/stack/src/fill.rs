@@ -71,6 +71,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         operations: served.operations.clone(),
         file_system: outcome.file_system,
         zones: drive.zones().map(zones),
+        remap: outcome.remap.clone(),
         remount: outcome.remount,
         refusals: refusals(outcome),
         sim_time_ns: span.0,

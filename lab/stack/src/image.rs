@@ -9,12 +9,7 @@ use units::SECTOR;
 /// Most blocks of a piece: 1 MiB.
 const PIECE: u64 = 256;
 
-/// Everything on a drive that is not zeros, with the offset of each piece.
-pub(crate) fn pieces(drive: &Drive) -> Vec<(u64, Vec<u8>)> {
-    pieces_of(&DriveImage(drive))
-}
-
-/// The same of an image.
+/// Everything of an image that is not zeros, with the offset of each piece.
 pub(crate) fn pieces_of<I: lfs::Image>(image: &I) -> Vec<(u64, Vec<u8>)> {
     let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut bytes = [0; BLOCK];
@@ -36,12 +31,49 @@ pub(crate) fn pieces_of<I: lfs::Image>(image: &I) -> Vec<(u64, Vec<u8>)> {
     pieces
 }
 
-/// What a drive holds now, for who looks at a file system that is not mounted.
-pub struct DriveImage<'a>(pub &'a Drive);
+/// What a drive holds now, for who looks at a file system that is not mounted: through the
+/// layer above it, if it has one.
+pub struct DriveImage<'a> {
+    bare: Bare<'a>,
+    layer: Option<remap::Shown<Bare<'a>>>,
+}
 
-impl DriveImage<'_> {
-    /// Blocks of the drive.
+impl<'a> DriveImage<'a> {
+    /// The drive itself.
+    #[must_use]
+    pub const fn new(drive: &'a Drive) -> Self {
+        Self {
+            bare: Bare(drive),
+            layer: None,
+        }
+    }
+
+    /// The drive as the layer on it shows it.
+    ///
+    /// # Errors
+    /// What of the layer is damaged.
+    pub fn through_layer(drive: &'a Drive) -> Result<Self, remap::OpenError> {
+        Ok(Self {
+            bare: Bare(drive),
+            layer: Some(remap::Shown::new(Bare(drive))?),
+        })
+    }
+
+    /// Blocks that a host sees.
     pub(crate) fn count(&self) -> u64 {
+        match &self.layer {
+            Some(layer) => layer.units(),
+            None => self.bare.count(),
+        }
+    }
+}
+
+/// The drive itself.
+struct Bare<'a>(&'a Drive);
+
+impl Bare<'_> {
+    /// Blocks of the drive.
+    fn count(&self) -> u64 {
         let packing = self.0.zones().map(|zones| lfs::packing(zones.limits()));
         let bytes = packing.map_or(self.0.capacity().0, |packing| packing.sectors() * SECTOR);
         bytes / BLOCK as u64
@@ -54,6 +86,28 @@ impl DriveImage<'_> {
             Some(zones) => lfs::packing(zones.limits()).place(block * per_block).1 / per_block,
             None => block,
         }
+    }
+}
+
+impl remap::Image for Bare<'_> {
+    fn units(&self) -> u64 {
+        self.count()
+    }
+
+    fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        if block >= self.count() {
+            return false;
+        }
+        let block = self.place(block);
+        let per_page = self.0.layout().page_bytes() / BLOCK as u64;
+        let (page, sector) = (block / per_page, block % per_page);
+        let page = u32::try_from(page).ok().and_then(|page| self.0.peek(page));
+        let Some(payloads) = page else {
+            out.fill(0);
+            return true;
+        };
+        let payload = payloads.get(sector as usize).unwrap_or(&Payload::Zero);
+        payload.copy_to(0, out)
     }
 }
 
@@ -89,12 +143,12 @@ impl lfs::Image for DriveImage<'_> {
 
 impl persimmon::Zones for DriveImage<'_> {
     fn limits(&self) -> ZoneLimits {
-        let zones = self.0.zones();
+        let zones = self.bare.0.zones();
         zones.map_or(ZoneLimits::NONE, ssd::Zones::limits)
     }
 
     fn written(&self, zone: u32) -> u32 {
-        let info = self.0.zones().and_then(|zones| zones.info(zone));
+        let info = self.bare.0.zones().and_then(|zones| zones.info(zone));
         let sectors = info.map_or(0, |info| info.readable());
         u32::try_from(sectors * SECTOR / BLOCK as u64).unwrap_or(u32::MAX)
     }
@@ -102,18 +156,9 @@ impl persimmon::Zones for DriveImage<'_> {
 
 impl Image for DriveImage<'_> {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        if block >= self.count() {
-            return false;
+        match &self.layer {
+            Some(layer) => layer.read(block, out),
+            None => remap::Image::read(&self.bare, block, out),
         }
-        let block = self.place(block);
-        let per_page = self.0.layout().page_bytes() / BLOCK as u64;
-        let (page, sector) = (block / per_page, block % per_page);
-        let page = u32::try_from(page).ok().and_then(|page| self.0.peek(page));
-        let Some(payloads) = page else {
-            out.fill(0);
-            return true;
-        };
-        let payload = payloads.get(sector as usize).unwrap_or(&Payload::Zero);
-        payload.copy_to(0, out)
     }
 }

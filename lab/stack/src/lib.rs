@@ -7,6 +7,7 @@
 //! This crate knows no command line, and not how a report looks.
 
 mod attached;
+mod below;
 pub mod crash;
 pub mod drive;
 mod error;
@@ -14,6 +15,7 @@ pub mod files;
 mod fill;
 pub mod hosts;
 mod image;
+mod layer;
 mod meter;
 mod name;
 mod placement;
@@ -26,9 +28,11 @@ mod sweep;
 mod timeline;
 mod toml_file;
 
-pub use attached::Attached;
+pub use attached::{AttachError, Attached};
+pub use below::Below;
 pub use error::StackError;
 pub use image::DriveImage;
+pub use layer::SWITCHES as LAYERS;
 pub use name::{STACKS, Stack, StackName};
 pub use plan::{Ending, Plan, Progress, Sampling};
 pub use plan_file::{MOST_PLANS, plan_file};

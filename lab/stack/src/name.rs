@@ -5,6 +5,7 @@
 
 use crate::error::StackError;
 use crate::hosts::HOSTS;
+use crate::layer;
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,6 +25,10 @@ pub const STACKS: &[Stack] = &[
         help: "requests as they are, on a conventional drive; placement is ignored",
     },
     Stack {
+        name: "raw+remap@block",
+        help: "the same, with a layer that remaps addresses so that writes come in sequence",
+    },
+    Stack {
         name: "raw@streams",
         help: "requests with their streams, on a multi-stream drive",
     },
@@ -40,6 +45,10 @@ pub const STACKS: &[Stack] = &[
         help: "files on ext4 with its journal, on a conventional drive",
     },
     Stack {
+        name: "ext4+remap@block",
+        help: "the same, over a layer that remaps addresses so that writes come in sequence",
+    },
+    Stack {
         name: "ext4@streams",
         help: "files on ext4, with a stream for each lifetime that programs name",
     },
@@ -50,6 +59,10 @@ pub const STACKS: &[Stack] = &[
     Stack {
         name: "f2fs@block",
         help: "files on F2FS, the log-structured file system, on a conventional drive",
+    },
+    Stack {
+        name: "f2fs+remap@block",
+        help: "the same, over a layer that remaps addresses so that writes come in sequence",
     },
     Stack {
         name: "f2fs@streams",
@@ -66,6 +79,10 @@ pub const STACKS: &[Stack] = &[
     Stack {
         name: "btrfs@block",
         help: "files on Btrfs, the copy-on-write file system of trees, on a conventional drive",
+    },
+    Stack {
+        name: "btrfs+remap@block",
+        help: "the same, over a layer that remaps addresses so that writes come in sequence",
     },
     Stack {
         name: "btrfs@streams",
@@ -244,9 +261,22 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
             false => format!("{host} makes no sense on a {drive} drive: it needs {drives}"),
         });
     }
-    let is_known = |switch: &&str| known.iter().any(|(name, _)| name == switch);
+    let of_layer = |switch: &str| layer::SWITCHES.iter().any(|(name, _)| *name == switch);
+    if let Some(switch) = switches.iter().find(|switch| of_layer(switch)) {
+        let makes_sense = layer::HOSTS.contains(&host) && layer::DRIVES.contains(&drive);
+        if !makes_sense {
+            let (hosts, drives) = (layer::HOSTS.join(", "), layer::DRIVES.join(", "));
+            return Some(format!(
+                "+{switch} makes no sense here: it needs blocks that are written anywhere, as of \
+                 {hosts} on {drives}"
+            ));
+        }
+    }
+    let is_known = |switch: &&str| of_layer(switch) || known.iter().any(|(name, _)| name == switch);
     let switch = switches.iter().find(|switch| !is_known(switch))?;
-    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let layers = layer::HOSTS.contains(&host) && layer::DRIVES.contains(&drive);
+    let layers = layer::SWITCHES.iter().filter(|_| layers);
+    let names: Vec<&str> = known.iter().chain(layers).map(|(name, _)| *name).collect();
     Some(match names.is_empty() {
         true => format!("{host} has no switches, so +{switch} means nothing"),
         false => format!(
@@ -289,7 +319,11 @@ mod tests {
         assert!(says("raw+@block").contains("HOST@DRIVE"));
         assert!(says("zenfs@zns").contains("is not built yet; raw, ext4, "));
         assert!(says("persimmon@block").contains("makes no sense on a block drive"));
-        assert!(says("ext4+remap@block").starts_with("ext4+remap@block: expected one of"));
+        assert!("ext4+discard+remap-lean@fdp".parse::<StackName>().is_ok());
+        assert!("raw+remap-tree@block".parse::<StackName>().is_ok());
+        assert!(says("ext4+remap@byte").contains("+remap makes no sense here"));
+        assert!(says("f2fs+remap@zns").contains("+remap makes no sense here"));
+        assert!(says("raw+remapped@block").contains("+remap-tree"));
         assert!(says("ext4@zns").contains("makes no sense on a zns drive"));
         assert!(says("ext4@skybyte").contains("the skybyte drive is not built yet"));
         assert!("ext4+discard@hyfim-ocssd".parse::<StackName>().is_ok());

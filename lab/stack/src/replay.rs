@@ -28,7 +28,7 @@ pub(crate) struct Replay {
     device: BlockDevice,
     /// The drive's zones, if it has any, as one address space.
     zones: Option<Linear<ZonedDevice>>,
-    /// What maps the drive, if its host does.
+    /// What maps the drive or remaps it, if its host does.
     mapped: Option<Attached>,
     start: Ns,
     pub(crate) stream: RefCell<Stream>,
@@ -170,7 +170,10 @@ impl Replay {
     }
 
     fn past_end(&self, request: &Request) -> Option<StackError> {
-        let capacity = self.device.drive().config().capacity;
+        let capacity = match &self.mapped {
+            Some(mapped) => mapped.capacity(),
+            None => self.device.drive().config().capacity,
+        };
         let sectors = capacity.0 / SECTOR;
         let extent = request.extent;
         let end = extent.start.0.saturating_add(u64::from(extent.sectors));

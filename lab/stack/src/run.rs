@@ -5,20 +5,23 @@
 //! written out, so that all that was written is also counted at the flash; times
 //! and busy shares end with the last request.
 
-use crate::attached::Attached;
+use crate::attached::{AttachError, Attached};
 use crate::drive::checked;
 use crate::error::StackError;
+use crate::layer::{self, Kind};
 use crate::meter::Meter;
-use crate::name::kind_of;
+use crate::name::{StackName, kind_of};
 use crate::placement;
 use crate::plan::{Ending, Plan, Progress};
 use crate::replay::{IN_FLIGHT, Replay};
 use crate::timeline::{self, Sampled};
 use crate::{files, fill, hosts};
 use host::{BlockDevice, BlockPort, Busy};
-use report::record::{App, FileSystem, Latency, LatencySet, Recovery, Remount, Run, Sample};
+use report::record::{
+    App, FileSystem, Latency, LatencySet, Recovery, Remapped, Remount, Run, Sample,
+};
 use sim::{Kernel, Seed};
-use ssd::{ConfigError, Drive, DriveMedia, Interface};
+use ssd::{ConfigError, Drive, DriveMedia, Interface, IoError, Precondition};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -52,6 +55,7 @@ pub(crate) struct Served {
 /// make the tree that a workload needs, is no part of the run.
 #[derive(Default)]
 pub(crate) struct Before {
+    pub(crate) remap: remap::Metrics,
     pub(crate) host: host::Ledger,
     pub(crate) drive: ssd::Ledger,
     pub(crate) erased_blocks: u64,
@@ -63,10 +67,13 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    pub(crate) fn now(device: &BlockDevice) -> Self {
+    pub(crate) fn now(port: &Attached) -> Self {
+        let device = port.device();
         let drive = device.drive();
         let ledger = drive.ledger();
+        let layer = port.layer().map(remap::Remap::metrics);
         Self {
+            remap: layer.unwrap_or_default(),
             host: device.ledger(),
             erased_blocks: drive.flash_counters().erase_blocks,
             erases: fill::mean(&drive.wear().0),
@@ -102,14 +109,17 @@ pub(crate) struct Outcome {
     pub(crate) remount: Option<Remount>,
     /// Limits that allocations met, timed from the first request.
     pub(crate) refusals: Vec<Refused>,
+    /// What a layer that remaps addresses says of itself, where there is one.
+    pub(crate) remap: Option<Remapped>,
 }
 
-/// Limits that a file system and the drive below it met, in the order of the first times,
+/// Limits that a file system, a layer and the drive below them met, in the order of the first times,
 /// which are counted from `origin`.
-pub(crate) fn refusals(of_body: &Refusals, device: &BlockDevice, origin: Ns) -> Vec<Refused> {
-    let zones = device.drive().zones();
+pub(crate) fn refusals(of_body: &Refusals, port: &Attached, origin: Ns) -> Vec<Refused> {
+    let zones = port.device().drive().zones();
     let of_drive = zones.map_or_else(Refusals::default, ssd::Zones::refusals);
-    let mut met = [of_body.met(), of_drive.met()].concat();
+    let layer = port.layer().map(remap::Remap::refusals).unwrap_or_default();
+    let mut met = [of_body.met(), layer.met(), of_drive.met()].concat();
     for refused in &mut met {
         refused.first_at = Ns(refused.first_at.0.saturating_sub(origin.0));
     }
@@ -152,6 +162,7 @@ pub(crate) fn outcome(
         file_system: None,
         remount: None,
         refusals: Vec::new(),
+        remap: None,
         before,
         device: device.clone(),
     }
@@ -193,10 +204,14 @@ pub fn run_on(
 /// `plan` with a drive as its file system needs it: it keeps what is written to it,
 /// since a file system reads its own structures back, and its DRAM has the form that
 /// the file system is made for.
-fn fitted(plan: &Plan) -> Cow<'_, Plan> {
-    let Some(drive) = hosts::drive_for(&plan.stack, &plan.drive) else {
+pub(crate) fn fitted(plan: &Plan) -> Cow<'_, Plan> {
+    let has_layer = Kind::of(&plan.stack).is_some();
+    let drive = hosts::drive_for(&plan.stack, &plan.drive);
+    let Some(mut drive) = drive.or_else(|| has_layer.then(|| plan.drive.clone())) else {
         return Cow::Borrowed(plan);
     };
+    // A layer reads its tables back.
+    drive.flash.keep_contents |= has_layer;
     let mut plan = plan.clone();
     plan.drive = drive;
     Cow::Owned(plan)
@@ -215,13 +230,14 @@ fn run_blocks_on(
     };
     let workload = placement::parse(&plan.workload, handles)?;
     check_depth(&workload)?;
-    let stream = workload.open(plan.drive.capacity, Seed(plan.seed))?;
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let device = attach(plan, media, &kernel)?;
-    let port = Attached::new(&sim, &device, (None, hosts::Memory::Blank));
+    let port = Attached::of(&sim, &device, &plan.stack, hosts::Memory::NONE)?;
+    let stream = workload.open(port.capacity(), Seed(plan.seed))?;
     open(&kernel, plan, &port)?;
-    let (before, origin) = (Before::now(&device), sim.now());
+    let (before, origin) = (Before::now(&port), sim.now());
+    let was = before.remap;
     let meter = Meter::new(plan.sample.is_some());
     let replay = Replay::start(&sim, &port, &workload, stream, meter);
     let samples = timeline::start(&sim, plan.sample, &device, &replay, origin);
@@ -231,32 +247,44 @@ fn run_blocks_on(
     let notes = notes(&workload, &replay);
     let at = (before, &device, samples, sim.events());
     let mut outcome = outcome(plan, workload.text, notes, served(&replay), at);
-    outcome.refusals = refusals(&Refusals::default(), &device, origin);
-    flush_mapped(&kernel, &port);
+    // What cannot be written any more is told by the requests that failed.
+    let _ = close(&kernel, &port)?;
+    outcome.refusals = refusals(&Refusals::default(), &port, origin);
+    outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
     let left = write_out(&kernel, outcome.device.drive());
     Ok((fill::record(&outcome), left))
 }
 
-/// Mounts the mapping that the host holds of a drive, before the clock of a run starts.
-fn open(kernel: &Kernel, plan: &Plan, port: &Attached) -> Result<(), StackError> {
+/// Mounts the mapping that the host holds of a drive, and makes the layer above it with its
+/// past, before the clock of a run starts.
+pub(crate) fn open(kernel: &Kernel, plan: &Plan, port: &Attached) -> Result<(), StackError> {
     if !port.is_mapped() {
         return Ok(());
     }
-    let port = port.clone();
-    let opened = files::wait(kernel, async move { port.open().await })?;
-    opened.map_err(|error| StackError::Mount {
-        stack: plan.stack.to_string(),
-        problem: error.to_string(),
-    })
+    let (port, past, seed) = (port.clone(), plan.precondition, Seed(plan.seed));
+    let opened = files::wait(kernel, async move {
+        // What a drive with a past holds stays, so that the past does.
+        port.format(past == Precondition::Fresh).await?;
+        port.open().await?;
+        if port.has_layer() {
+            layer::fill(&port, past, seed).await?;
+        }
+        Ok(())
+    })?;
+    opened.map_err(|source| attach_failed(&plan.stack, source))
 }
 
-/// Writes out what a mapping that the host holds has in its buffer.
-fn flush_mapped(kernel: &Kernel, port: &Attached) {
-    if port.is_mapped() {
-        let port = port.clone();
-        // What cannot be written any more is told by the requests that failed.
-        let _ = files::wait(kernel, async move { port.flush().await });
+pub(crate) fn attach_failed(stack: &StackName, source: AttachError) -> StackError {
+    StackError::Attach {
+        stack: stack.to_string(),
+        source,
     }
+}
+
+/// Writes out what a mapping or a layer holds back.
+pub(crate) fn close(kernel: &Kernel, port: &Attached) -> Result<Result<(), IoError>, StackError> {
+    let port = port.clone();
+    files::wait(kernel, async move { port.close().await })
 }
 
 fn notes(workload: &Workload, replay: &Replay) -> Vec<String> {

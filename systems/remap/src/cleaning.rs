@@ -16,6 +16,8 @@ use std::rc::Rc;
 
 /// Units that are moved at a time.
 const CHUNK: usize = 64;
+/// Most units that are deallocated at a time, which writes do without meanwhile: 128 MiB.
+const TRIM: u32 = 1 << 15;
 /// Runs of the shortest length that a pass in the foreground makes.
 const FOREGROUND: u32 = 4;
 
@@ -149,7 +151,7 @@ impl<P: BlockPort> Shared<P> {
             }
             match self.move_units(std::slice::from_ref(step)).await {
                 Ok(()) => moved += 1,
-                Err(IoError::Media(_)) => {}
+                Err(error @ IoError::Media(_)) => self.note_background(error),
                 Err(error) => return Err(error),
             }
         }
@@ -224,6 +226,30 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
+    /// Lets the medium below forget what became free, in runs that are long enough. Nothing
+    /// durable leads there: a unit is free only once what supersedes it has committed.
+    pub(crate) async fn deallocate(&self) -> Result<(), IoError> {
+        let Some(shortest) = self.options.trim else {
+            return Ok(());
+        };
+        let least = u32::try_from(shortest.0 / UNIT as u64).unwrap_or(u32::MAX);
+        loop {
+            let lent = self.state.borrow_mut().space.lend(least, TRIM);
+            let Some(run) = lent else {
+                return Ok(());
+            };
+            let (at, units) = (self.data(run.start, run.len() as u32), run.len() as u64);
+            let trimmed = self.port.trim(at).await;
+            {
+                let state = &mut *self.state.borrow_mut();
+                state.space.give_back_lent(run);
+                state.metrics.trimmed_units += if trimmed.is_ok() { units } else { 0 };
+            }
+            self.room.notify(&self.sim);
+            trimmed?;
+        }
+    }
+
     /// Units that the longest run is to have: no more than cleaning can make.
     fn wanted_run(&self) -> u32 {
         let state = self.state.borrow();
@@ -247,6 +273,7 @@ impl<P: BlockPort> Shared<P> {
         }
         let _turn = self.cleaning.acquire(1).await;
         let moved = self.pass(wanted, true).await?;
+        self.deallocate().await?;
         let state = &mut *self.state.borrow_mut();
         state.metrics.passes += u64::from(moved > 0);
         let longest = state.space.free.longest();
@@ -270,7 +297,13 @@ impl<P: BlockPort> Remap<P> {
         let weak = Rc::downgrade(shared);
         shared.sim.spawn_detached(async move {
             while let Some(shared) = weak.upgrade() {
-                let more = !shared.closed.get() && shared.clean_idly().await.unwrap_or(false);
+                let more = match shared.closed.get() {
+                    true => false,
+                    false => shared.clean_idly().await.unwrap_or_else(|error| {
+                        shared.note_background(error);
+                        false
+                    }),
+                };
                 if !more {
                     shared.cleaner.set(false);
                     break;

@@ -140,16 +140,21 @@ impl<P: BlockPort> Remap<P> {
     }
 }
 
-/// Commits what is old enough, as long as anything is open. Errors are told to whoever asks
-/// for something next.
+/// Commits what is old enough, as long as anything is open. After an error nothing is
+/// written any more, which whoever writes or flushes next is told.
 async fn commit_by_age<P: BlockPort>(sim: Sim, weak: Weak<Shared<P>>) {
     while let Some(shared) = weak.upgrade() {
         let until = {
             let state = shared.state.borrow();
             state.since + shared.options.commit_interval
         };
-        let ends = shared.closed.get() || shared.state.borrow().open.is_empty();
-        if ends || (sim.now() >= until && shared.commit().await.is_err()) {
+        let mut ends = shared.closed.get() || shared.state.borrow().open.is_empty();
+        if !ends && sim.now() >= until {
+            let failed = shared.commit().await.err();
+            ends = failed.is_some();
+            failed.into_iter().for_each(|e| shared.note_background(e));
+        }
+        if ends {
             shared.timer.set(false);
             break;
         }
@@ -164,7 +169,8 @@ impl<P: BlockPort> Shared<P> {
         if !self.closed.get() {
             let grain = (self.options.commit_pairs as usize).min(PER_LOG);
             let number = self.state.borrow().number;
-            let _ = self.commit_up_to(grain, Some(number)).await;
+            let failed = self.commit_up_to(grain, Some(number)).await.err();
+            failed.into_iter().for_each(|e| self.note_background(e));
         }
     }
 }

@@ -88,6 +88,10 @@ pub struct Options {
     pub idle: Ns,
     /// Whether cleaning runs in the background at all.
     pub background: bool,
+    /// Shortest run of units that became free which is deallocated below, or none for
+    /// never, as in the paper, which says nothing of it: what the host discards, and what
+    /// cleaning in the background empties.
+    pub trim: Option<Bytes>,
     /// Time of a processor for one unit that is looked up: a choice of ours, about a cache
     /// miss. `cargo bench -p remap` has what it takes here.
     pub lookup: Ns,
@@ -109,6 +113,7 @@ impl Default for Options {
             clean_percent: 10,
             idle: Ns::ms(10),
             background: true,
+            trim: None,
             lookup: Ns(100),
             insert: Ns(100),
             origin: Origin(0),

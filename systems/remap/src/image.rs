@@ -42,7 +42,6 @@ impl<I: Image> Shown<I> {
         let sums = Sums::of(&layout.uuid);
         let header = restore::header(pair(HEADERS), sums)?;
         let places = restore::directory(&layout, header.sequence, sums, block)?;
-        let replayed = restore::replay(&layout, &header, sums, |at| block(layout.log + at))?;
         let mut map = vec![NONE; layout.partitions() as usize * layout.partition as usize];
         for (page, place) in (0..).zip(places) {
             let Some(unit) = layout.page_at(page, place) else {
@@ -59,34 +58,25 @@ impl<I: Image> Shown<I> {
             let to = (part * layout.partition + first) as usize;
             map[to..to + len].copy_from_slice(&entries[..len]);
         }
-        for pair in replayed.pairs {
-            restore::check_pair(&layout, pair)?;
-            map[pair.orig as usize] = pair.trans;
+        // As a mount does, before the log may change it.
+        if let Some(error) = check(&layout, &map) {
+            return Err(error);
         }
-        let shown = Self { image, layout, map };
-        shown.check().map_or(Ok(shown), Err)
-    }
-
-    /// What is wrong with the mapping.
-    fn check(&self) -> Option<OpenError> {
-        let mut met = vec![false; self.layout.data_units as usize];
-        for (orig, &trans) in (0..).zip(&self.map) {
-            let pair = Pair { orig, trans };
-            if trans == NONE {
-                continue;
+        let mut replay = restore::Replay::new(&layout, &header, sums);
+        let mut take = |pairs: &[Pair]| {
+            for pair in pairs {
+                restore::check_pair(&layout, *pair)?;
+                map[pair.orig as usize] = pair.trans;
             }
-            if let Err(error) = restore::check_pair(&self.layout, pair) {
-                return Some(error);
-            }
-            if std::mem::replace(&mut met[trans as usize], true) {
-                return Some(OpenError::Mapping {
-                    orig: u64::from(orig) * crate::layout::SECTORS,
-                    unit: trans,
-                    why: "where another one leads",
-                });
-            }
+            Ok(())
+        };
+        while let Some(at) = replay.next() {
+            replay.push(block(layout.log + at).as_ref(), &mut take)?;
         }
-        None
+        match check(&layout, &map) {
+            None => Ok(Self { image, layout, map }),
+            Some(error) => Err(error),
+        }
     }
 
     /// The image that it is on.
@@ -112,4 +102,22 @@ impl<I: Image> Shown<I> {
         }
         self.image.read(u64::from(self.layout.data + trans), out)
     }
+}
+
+/// What is wrong with a mapping of all addresses.
+fn check(layout: &Super, map: &[u32]) -> Option<OpenError> {
+    let mut met = vec![false; layout.data_units as usize];
+    for (orig, &trans) in (0..).zip(map).filter(|(_, trans)| **trans != NONE) {
+        if let Err(error) = restore::check_pair(layout, Pair { orig, trans }) {
+            return Some(error);
+        }
+        if std::mem::replace(&mut met[trans as usize], true) {
+            return Some(OpenError::Mapping {
+                orig: u64::from(orig) * crate::layout::SECTORS,
+                unit: trans,
+                why: "where another one leads",
+            });
+        }
+    }
+    None
 }

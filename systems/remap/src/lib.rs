@@ -87,7 +87,7 @@ pub use config::{FormatOptions, Options, Variant};
 pub use image::{Image, Shown};
 pub use layout::LayoutError;
 pub use metrics::Metrics;
-pub use mount::{FormatError, format, open};
+pub use mount::{FormatError, format, offered, open};
 pub use port::Remap;
 pub use restore::OpenError;
 pub use table::Table;

@@ -42,6 +42,8 @@ pub struct Metrics {
     pub partial_writes: u64,
     /// Units that were discarded.
     pub discarded_units: u64,
+    /// Units that were deallocated below.
+    pub trimmed_units: u64,
     /// Units that cleaning moved.
     pub moves: u64,
     /// Passes of cleaning in the background.
@@ -50,6 +52,9 @@ pub struct Metrics {
     pub foreground_passes: u64,
     /// How often the append pointer went on elsewhere.
     pub jumps: u64,
+    /// Errors of work that nobody waits for: commits by age or size, and cleaning. See
+    /// [`crate::Remap::background_error`].
+    pub background_errors: u64,
     /// What recovery took, in virtual time.
     pub recovery: Ns,
     /// Transactions that recovery took from the log.
@@ -57,6 +62,34 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// What was counted since it was `before`; what there is, is as of now.
+    #[must_use]
+    pub const fn since(self, before: &Self) -> Self {
+        Self {
+            written_units: self.written_units - before.written_units,
+            pairs: self.pairs - before.pairs,
+            transactions: self.transactions - before.transactions,
+            log_blocks: self.log_blocks - before.log_blocks,
+            table_blocks: self.table_blocks - before.table_blocks,
+            checkpoint_blocks: self.checkpoint_blocks - before.checkpoint_blocks,
+            checkpoints: self.checkpoints - before.checkpoints,
+            tables_dropped: self.tables_dropped - before.tables_dropped,
+            tables_read: self.tables_read - before.tables_read,
+            reads: self.reads - before.reads,
+            read_splits: self.read_splits - before.read_splits,
+            write_splits: self.write_splits - before.write_splits,
+            partial_writes: self.partial_writes - before.partial_writes,
+            discarded_units: self.discarded_units - before.discarded_units,
+            trimmed_units: self.trimmed_units - before.trimmed_units,
+            moves: self.moves - before.moves,
+            passes: self.passes - before.passes,
+            foreground_passes: self.foreground_passes - before.foreground_passes,
+            jumps: self.jumps - before.jumps,
+            background_errors: self.background_errors - before.background_errors,
+            ..self
+        }
+    }
+
     /// Blocks of the log for each 2 MiB that were written: 1 in the paper.
     //= remap 3.5
     #[must_use]

@@ -7,14 +7,14 @@
 use crate::batch::Batch;
 use crate::config::{FormatOptions, Options};
 use crate::format::{
-    Block, Header, NONE, PER_DIRECTORY, PER_LOG, Pair, Place, Sums, Super, blank, encode_directory,
-    encode_header, encode_super, payload,
+    Block, Header, NONE, PER_DIRECTORY, PER_LOG, PER_PAGE, Pair, Place, Sums, Super, blank,
+    encode_directory, encode_header, encode_super, payload,
 };
 use crate::layout::{HEADERS, LayoutError};
 use crate::metrics::Metrics;
 use crate::paging::PageError;
 use crate::port::{Log, Remap, Shared, State, extent};
-use crate::restore::{self, OpenError, Replayed};
+use crate::restore::{self, OpenError, Replay, Replayed};
 use crate::space::Space;
 use crate::tables::Tables;
 use host::{BlockPort, Purpose, Who};
@@ -22,14 +22,15 @@ use nand::{Payload, UNIT};
 use sim::{Semaphore, Signal, Sim};
 use ssd::{Content, IoError};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{Ns, Placement, Refusals};
+use units::{Bytes, Ns, Placement, Refusals};
 
 /// Units that are read at a time.
 const READ: u32 = 256;
 /// Units that are deallocated at a time: 1 GiB.
 const DISCARD: u32 = 1 << 18;
+/// Pairs of the log that are applied at a time, in the order of their tables: 512 KiB.
+const REPLAY: usize = 1 << 16;
 /// Transactions that are full by themselves and may be open at once.
 const OPEN: usize = 4;
 
@@ -42,6 +43,15 @@ pub enum FormatError {
     /// The medium failed.
     #[error("the medium below failed: {0}")]
     Io(#[from] IoError),
+}
+
+/// What a layer on a medium of `capacity` offers.
+///
+/// # Errors
+/// If there is no place for it.
+pub fn offered(capacity: Bytes, options: &FormatOptions) -> Result<Bytes, LayoutError> {
+    let layout = Super::plan(capacity, options)?;
+    Ok(Bytes(u64::from(layout.logical) * UNIT as u64))
 }
 
 /// Makes a layer on `port` in which nothing was written.
@@ -131,15 +141,11 @@ pub async fn open<P: BlockPort>(
     let places = restore::directory(&layout, header.sequence, sums, |unit| {
         blocks.get((unit - at) as usize).copied().flatten()
     })?;
-    let log = read_blocks(port, layout.log, layout.log_units).await?;
-    let replayed = restore::replay(&layout, &header, sums, |at| {
-        log.get(at as usize).copied().flatten()
-    })?;
-    drop(log);
-    let state = state(&layout, &options, &header, &replayed, places);
+    let state = state(&layout, &options, &header, places);
     let shared = shared(sim, port, options, layout, state);
-    shared.rebuild(&replayed).await?;
-    shared.state.borrow_mut().space.open();
+    shared.load_all().await?;
+    let replayed = shared.replay(&header).await?;
+    shared.state.borrow_mut().space.open(options.trim.is_some());
     match shared.checkpoint().await {
         // What is there can be read.
         Err(IoError::ReadOnly) => drop(shared.fail(IoError::ReadOnly)),
@@ -193,13 +199,7 @@ async fn read_blocks<P: BlockPort>(
     Ok(blocks)
 }
 
-fn state(
-    layout: &Super,
-    options: &Options,
-    header: &Header,
-    replayed: &Replayed,
-    places: Vec<Place>,
-) -> State {
+fn state(layout: &Super, options: &Options, header: &Header, places: Vec<Place>) -> State {
     let full = (options.commit_pairs as usize).max(1) * OPEN;
     let blocks = (layout.log_units as usize / 8).clamp(1, usize::from(u16::MAX));
     let most = full.min(blocks * PER_LOG);
@@ -209,9 +209,9 @@ fn state(
         tables: Tables::new(layout, options.variant, places),
         space: Space::new(layout.data_units),
         log: Log {
-            head: replayed.head,
+            head: header.log_at,
             used: 0,
-            next_tx: replayed.next_tx,
+            next_tx: header.next_tx,
             sequence: header.sequence,
         },
         metrics: Metrics::default(),
@@ -248,30 +248,23 @@ fn shared<P: BlockPort>(
         timer: Cell::new(false),
         cleaner: Cell::new(false),
         failed: Cell::new(None),
+        background: Cell::new(None),
         closed: Cell::new(false),
     }
 }
 
 impl<P: BlockPort> Shared<P> {
-    /// Fills the tables one by one, with what the log adds, and the physical side with them.
-    async fn rebuild(&self, replayed: &Replayed) -> Result<(), OpenError> {
-        let mut added: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
-        for &pair in &replayed.pairs {
-            restore::check_pair(&self.layout, pair)?;
-            let part = self.state.borrow().tables.partition_of(pair.orig);
-            added.entry(part).or_default().push(pair);
-        }
+    /// Fills the tables one by one, as of the checkpoint, and the physical side with them.
+    async fn load_all(&self) -> Result<(), OpenError> {
         for part in 0..self.layout.partitions() {
-            let added = added.remove(&part).unwrap_or_default();
-            let is_empty = self.state.borrow().tables.places(part).is_empty();
-            if is_empty && added.is_empty() {
+            if self.state.borrow().tables.places(part).is_empty() {
                 continue;
             }
             let pages = self.read_pages(part).await.map_err(|error| match error {
                 PageError::Damaged { page, unit } => restore::damaged(&self.layout, page, unit),
                 PageError::Io(error) => error.into(),
             })?;
-            let entries = self.fill(part, &pages, &added)?;
+            let entries = self.fill(part, &pages)?;
             self.think(self.options.insert, entries).await;
             match self.shrink().await {
                 // Then it takes more memory.
@@ -282,37 +275,76 @@ impl<P: BlockPort> Shared<P> {
         Ok(())
     }
 
-    /// Fills one table; says how many entries were inserted.
-    fn fill(
-        &self,
-        part: u32,
-        pages: &[(u32, [u32; crate::format::PER_PAGE])],
-        added: &[Pair],
-    ) -> Result<u64, OpenError> {
+    /// Fills one table; says how many entries it has.
+    fn fill(&self, part: u32, pages: &[(u32, [u32; PER_PAGE])]) -> Result<u64, OpenError> {
         let state = &mut *self.state.borrow_mut();
         state.tables.fill(part, pages);
-        let read = pages.iter().flat_map(|page| page.1);
-        let read = read.filter(|trans| *trans != NONE).count() as u64;
-        state.tables.count(read);
-        for pair in added {
-            state.tables.set(pair.orig, pair.trans);
-        }
-        let (space, mut wrong) = (&mut state.space, None);
+        let (space, mut wrong, mut entries) = (&mut state.space, None, 0);
         state.tables.each(part, &mut |orig, trans| {
-            let sound = restore::check_pair(&self.layout, Pair { orig, trans }).err();
-            let problem = sound.or_else(|| {
-                let unit = trans;
-                (!space.found(unit, orig)).then(|| OpenError::Mapping {
-                    orig: u64::from(orig) * crate::layout::SECTORS,
-                    unit,
-                    why: "where another one leads",
-                })
-            });
-            if wrong.is_none() {
-                wrong = problem;
-            }
+            entries += 1;
+            let found = || restore::found(&self.layout, space, Pair { orig, trans }).err();
+            wrong = wrong.take().or_else(found);
         });
-        wrong.map_or(Ok(read + added.len() as u64), Err)
+        state.tables.count(entries);
+        wrong.map_or(Ok(entries), Err)
+    }
+
+    /// Applies what the log adds, a part of it at a time.
+    async fn replay(&self, header: &Header) -> Result<Replayed, OpenError> {
+        let mut replay = Replay::new(&self.layout, header, self.sums);
+        let mut pairs = Vec::new();
+        while let Some(at) = replay.next() {
+            let count = READ.min(self.layout.log_units - at);
+            for block in read_blocks(&self.port, self.layout.log + at, count).await? {
+                if replay.next().is_none() {
+                    break;
+                }
+                replay.push(block.as_ref(), &mut |more| {
+                    for pair in more {
+                        restore::check_pair(&self.layout, *pair)?;
+                    }
+                    pairs.extend_from_slice(more);
+                    Ok(())
+                })?;
+            }
+            if pairs.len() >= REPLAY {
+                self.apply_replayed(&mut pairs).await?;
+            }
+        }
+        self.apply_replayed(&mut pairs).await?;
+        let replayed = replay.finish();
+        let state = &mut *self.state.borrow_mut();
+        (state.log.head, state.log.next_tx) = (replayed.head, replayed.next_tx);
+        Ok(replayed)
+    }
+
+    /// Applies pairs of whole transactions, table by table. Units may be used again among
+    /// them, so what they supersede is let go of before anything is found.
+    async fn apply_replayed(&self, pairs: &mut Vec<Pair>) -> Result<(), OpenError> {
+        // The newest of each address.
+        pairs.reverse();
+        pairs.sort_by_key(|pair| pair.orig);
+        pairs.dedup_by_key(|pair| pair.orig);
+        for pair in pairs.iter() {
+            let part = self.state.borrow().tables.partition_of(pair.orig);
+            while !self.state.borrow().tables.is_in_memory(part) {
+                match self.load(part).await {
+                    // It is in memory, and others stay there.
+                    Err(IoError::ReadOnly) if self.failed.get().is_some() => {}
+                    done => done?,
+                }
+            }
+            let state = &mut *self.state.borrow_mut();
+            if let Some(old) = state.tables.set(pair.orig, pair.trans) {
+                state.space.lose(old);
+            }
+        }
+        self.think(self.options.insert, pairs.len() as u64).await;
+        let space = &mut self.state.borrow_mut().space;
+        for pair in pairs.drain(..).filter(|pair| pair.trans != NONE) {
+            restore::found(&self.layout, space, pair)?;
+        }
+        Ok(())
     }
 }
 

@@ -77,6 +77,8 @@ pub(crate) struct Shared<P> {
     pub(crate) cleaner: Cell<bool>,
     /// Why nothing is written any more.
     pub(crate) failed: Cell<Option<IoError>>,
+    /// The last error of work that nobody waits for.
+    pub(crate) background: Cell<Option<IoError>>,
     pub(crate) closed: Cell<bool>,
 }
 
@@ -103,6 +105,14 @@ impl State {
             Some(trans) => Look::At(Some(trans)),
             None => self.tables.look(orig),
         }
+    }
+
+    /// The first address behind the partition of `orig`, if nothing in that is mapped.
+    pub(crate) fn blank_until(&self, orig: u32) -> Option<u64> {
+        let is_blank = self.open.is_empty()
+            && self.closing.is_empty()
+            && self.tables.is_blank(self.tables.partition_of(orig));
+        is_blank.then(|| self.tables.end_of(orig))
     }
 
     /// Why there is no run of so many free units.
@@ -148,6 +158,12 @@ impl<P: BlockPort> Shared<P> {
         self.failed.set(Some(first));
         self.room.notify(&self.sim);
         first
+    }
+
+    /// Takes note of an error of work that nobody waits for.
+    pub(crate) fn note_background(&self, error: IoError) {
+        self.background.set(Some(error));
+        self.state.borrow_mut().metrics.background_errors += 1;
     }
 
     /// Takes `count` times a span of a processor.
@@ -234,6 +250,23 @@ impl<P: BlockPort> Remap<P> {
     #[must_use]
     pub fn refusals(&self) -> Refusals {
         self.shared.state.borrow().refusals.clone()
+    }
+
+    /// The last error of work that nobody waited for: cleaning that met a unit which cannot
+    /// be read, or anything that could not be written. What was durable stays where it is.
+    #[must_use]
+    pub fn background_error(&self) -> Option<IoError> {
+        self.shared.background.get()
+    }
+
+    /// Bytes of the tables in memory, were they kept as `variant`.
+    #[must_use]
+    pub fn table_bytes_as(&self, variant: crate::Variant) -> u64 {
+        let state = self.shared.state.borrow();
+        match self.shared.options.variant == variant {
+            true => state.tables.memory(),
+            false => state.tables.memory_as(variant),
+        }
     }
 
     /// The port below.

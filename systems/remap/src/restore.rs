@@ -11,6 +11,7 @@ use crate::format::{
     decode_directory, decode_header, decode_log, decode_super,
 };
 use crate::layout::SECTORS;
+use crate::space::Space;
 use ssd::IoError;
 
 /// Why a layer cannot be opened.
@@ -165,11 +166,26 @@ pub(crate) fn directory(
     Ok(places)
 }
 
-/// What the log adds to a checkpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What the log adds to a checkpoint, as it is read block after block from where the
+/// checkpoint left it. No more of it is kept than one transaction.
+//= remap 3.5
+pub(crate) struct Replay<'a> {
+    layout: &'a Super,
+    header: &'a Header,
+    sums: Sums,
+    /// Blocks that were read.
+    read: u32,
+    /// Pairs of the transaction that is being read, and how many of its blocks those are of.
+    pairs: Vec<Pair>,
+    index: u32,
+    /// The block at which the log ends, once that is known.
+    torn: Option<u32>,
+    replayed: Replayed,
+}
+
+/// How far a log goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Replayed {
-    /// Pairs in the order of their commits.
-    pub(crate) pairs: Vec<Pair>,
     pub(crate) transactions: u32,
     /// The number that no block of the log has.
     pub(crate) next_tx: u32,
@@ -177,115 +193,107 @@ pub(crate) struct Replayed {
     pub(crate) head: u32,
 }
 
-/// The log as it is read.
-struct Log<'a, R> {
-    layout: &'a Super,
-    header: &'a Header,
-    sums: Sums,
-    read: R,
-}
-
-impl<R: FnMut(u32) -> Option<Block>> Log<'_, R> {
-    /// What block `at` of the log area says; areas have no end.
-    fn block(&mut self, at: u32) -> Option<(Record, Vec<Pair>)> {
-        let block = (self.read)(at % self.layout.log_units)?;
-        decode_log(&block, self.sums)
+impl<'a> Replay<'a> {
+    pub(crate) fn new(layout: &'a Super, header: &'a Header, sums: Sums) -> Self {
+        Self {
+            layout,
+            header,
+            sums,
+            read: 0,
+            pairs: Vec::new(),
+            index: 0,
+            torn: None,
+            replayed: Replayed {
+                next_tx: header.next_tx,
+                head: header.log_at % layout.log_units,
+                ..Replayed::default()
+            },
+        }
     }
 
-    /// Reads transaction `tx` at `head`, of `room` blocks at most, to the end of `pairs`.
-    /// Gives how many blocks are there, and whether that is all.
-    fn transaction(
+    /// The block of the log area that is to be read next; none once all were.
+    pub(crate) fn next(&self) -> Option<u32> {
+        let start = self.header.log_at % self.layout.log_units;
+        let at = (u64::from(start) + u64::from(self.read)) % u64::from(self.layout.log_units);
+        (self.read < self.layout.log_units).then_some(at as u32)
+    }
+
+    /// Takes the next block, or that it cannot be read. The pairs of a transaction that is
+    /// there as a whole go to `take`.
+    pub(crate) fn push(
         &mut self,
-        (tx, head, room): (u32, u32, u32),
-        pairs: &mut Vec<Pair>,
-    ) -> Result<(u32, bool), OpenError> {
-        let (mut index, mut blocks, before) = (0, 1, pairs.len());
-        while index < blocks && index < room {
-            let at = (head + index) % self.layout.log_units;
-            if (self.read)(at).is_none() {
+        block: Option<&Block>,
+        take: &mut impl FnMut(&[Pair]) -> Result<(), OpenError>,
+    ) -> Result<(), OpenError> {
+        let Some(at) = self.next() else {
+            return Ok(());
+        };
+        self.read += 1;
+        let (tx, base) = (self.replayed.next_tx, base_of(self.header.sequence));
+        let found = block.and_then(|block| decode_log(block, self.sums));
+        if self.torn.is_none() {
+            if block.is_none() {
                 return Err(OpenError::Unreadable { at, tx });
             }
-            let found = self.block(at);
-            let is_next = |record: &Record| record.tx == tx && u32::from(record.index) == index;
-            let Some((record, more)) = found.filter(|(record, _)| is_next(record)) else {
-                break;
-            };
-            if record.base != base_of(self.header.sequence) {
-                let sequence = self.header.sequence;
-                return Err(OpenError::Checkpoint { sequence, tx });
+            match &found {
+                Some((record, pairs))
+                    if record.tx == tx && self.index == u32::from(record.index) =>
+                {
+                    if record.base != base {
+                        let sequence = self.header.sequence;
+                        return Err(OpenError::Checkpoint { sequence, tx });
+                    }
+                    self.pairs.extend_from_slice(pairs);
+                    self.index += 1;
+                    if self.index == u32::from(record.blocks) {
+                        take(&self.pairs)?;
+                        self.commit(at);
+                    }
+                    return Ok(());
+                }
+                _ => self.torn = Some(at),
             }
-            pairs.extend(more);
-            blocks = u32::from(record.blocks);
-            index += 1;
         }
-        if index < blocks {
-            pairs.truncate(before);
-        }
-        Ok((index, index == blocks))
+        found.map_or(Ok(()), |(record, _)| self.check_behind(record))
     }
 
-    /// A log that ends at `torn`, after `used` blocks: no later transaction may follow.
-    fn check_end(&mut self, replayed: &Replayed, used: u32, torn: u32) -> Result<(), OpenError> {
-        let log = self.layout.log_units;
-        let next = replayed.next_tx;
-        let is_later = |tx: u32| tx.wrapping_sub(next).wrapping_sub(1) < u32::MAX / 2;
-        for at in used..log {
-            let later = self.block(self.header.log_at % log + at);
-            let later = later.map(|(record, _)| record);
-            let Some(later) = later.filter(|record| is_later(record.tx)) else {
-                continue;
-            };
-            let (sequence, tx) = (self.header.sequence, later.tx);
-            return Err(match later.base == base_of(sequence) {
-                true => OpenError::Log {
-                    at: torn % log,
-                    tx: next,
-                    later: tx,
-                    replayed: replayed.transactions,
-                },
-                false => OpenError::Checkpoint { sequence, tx },
-            });
-        }
-        Ok(())
+    /// The transaction is whole, with its last block at `at`.
+    fn commit(&mut self, at: u32) {
+        self.pairs.clear();
+        self.index = 0;
+        self.replayed.head = (at + 1) % self.layout.log_units;
+        self.replayed.transactions += 1;
+        self.replayed.next_tx = self.replayed.next_tx.wrapping_add(1);
     }
-}
 
-/// Reads the log from checkpoint `header` on, through `read`, which gives a block of the
-/// log area.
-//= remap 3.5
-pub(crate) fn replay(
-    layout: &Super,
-    header: &Header,
-    sums: Sums,
-    read: impl FnMut(u32) -> Option<Block>,
-) -> Result<Replayed, OpenError> {
-    let mut log = Log {
-        layout,
-        header,
-        sums,
-        read,
-    };
-    let mut replayed = Replayed {
-        next_tx: header.next_tx,
-        head: header.log_at % layout.log_units,
-        ..Replayed::default()
-    };
-    let mut used = 0;
-    loop {
-        let at = (replayed.next_tx, replayed.head, layout.log_units - used);
-        let (blocks, whole) = log.transaction(at, &mut replayed.pairs)?;
-        if !whole {
-            log.check_end(&replayed, used, replayed.head + blocks)?;
-            break;
+    /// Behind the end of the log: no later transaction may be there.
+    fn check_behind(&self, later: Record) -> Result<(), OpenError> {
+        let (next, sequence) = (self.replayed.next_tx, self.header.sequence);
+        if later.tx.wrapping_sub(next).wrapping_sub(1) >= u32::MAX / 2 {
+            return Ok(());
         }
-        used += blocks;
-        replayed.head = (replayed.head + blocks) % layout.log_units;
-        replayed.transactions += 1;
-        replayed.next_tx = replayed.next_tx.wrapping_add(1);
+        Err(match later.base == base_of(sequence) {
+            true => OpenError::Log {
+                at: self.torn.unwrap_or_default(),
+                tx: next,
+                later: later.tx,
+                replayed: self.replayed.transactions,
+            },
+            false => OpenError::Checkpoint {
+                sequence,
+                tx: later.tx,
+            },
+        })
     }
-    // Blocks of the torn one may stay: nothing else may have its number.
-    replayed.next_tx = replayed.next_tx.wrapping_add(1);
-    Ok(replayed)
+
+    /// How far the log went, all of which was read.
+    pub(crate) fn finish(self) -> Replayed {
+        Replayed {
+            // Blocks of the torn one may stay: nothing else may have its number.
+            next_tx: self.replayed.next_tx.wrapping_add(1),
+            ..self.replayed
+        }
+    }
 }
 
 /// Whether a pair can be.
@@ -302,6 +310,19 @@ pub(crate) fn check_pair(layout: &Super, pair: Pair) -> Result<(), OpenError> {
         orig,
         unit: pair.trans,
         why,
+    })
+}
+
+/// Notes on the physical side where a pair leads; nothing else may lead there.
+pub(crate) fn found(layout: &Super, space: &mut Space, pair: Pair) -> Result<(), OpenError> {
+    check_pair(layout, pair)?;
+    if space.found(pair.trans, pair.orig) {
+        return Ok(());
+    }
+    Err(OpenError::Mapping {
+        orig: u64::from(pair.orig) * SECTORS,
+        unit: pair.trans,
+        why: "where another one leads",
     })
 }
 

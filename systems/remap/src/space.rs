@@ -29,6 +29,9 @@ pub(crate) struct Space {
     //= remap 3.4
     orig: Vec<u32>,
     pub(crate) free: Free,
+    /// Free units that the medium below may still hold data for, if anybody wants to know:
+    /// those that were freed since the mount and are not to be appended to next.
+    stale: Option<Free>,
     /// Where requests are appended: free units that nobody else takes.
     run: Range<u32>,
     epochs: VecDeque<Epoch>,
@@ -49,6 +52,7 @@ impl Space {
         Self {
             orig: vec![NONE; units as usize],
             free: Free::new(units),
+            stale: None,
             run: 0..0,
             epochs: VecDeque::from([Epoch::default()]),
             first: 0,
@@ -68,19 +72,63 @@ impl Space {
         is_new
     }
 
-    /// Frees all that recovery did not find, and appends to the longest run.
-    pub(crate) fn open(&mut self) {
+    /// Notes that recovery found something newer than what `unit` holds.
+    pub(crate) fn lose(&mut self, unit: u32) {
+        self.orig[unit as usize] = NONE;
+        self.valid -= 1;
+    }
+
+    /// Frees all that recovery did not find, and appends to the longest run. From then on
+    /// it is known what becomes stale, if it `tells`.
+    pub(crate) fn open(&mut self, tells: bool) {
         for unit in 0..self.free.units() {
             if self.orig[unit as usize] == NONE {
                 self.free.set(unit, true);
             }
         }
+        self.stale = tells.then(|| Free::new(self.free.units()));
         self.run = self.free.longest();
     }
 
     /// Moves the append pointer to `unit`, whose free run is appended to then.
     pub(crate) fn append_at(&mut self, unit: u32) {
-        self.run = unit..self.free.first_taken(unit, self.free.units());
+        self.append_to(unit..self.free.first_taken(unit, self.free.units()));
+    }
+
+    fn append_to(&mut self, run: Range<u32>) {
+        if let Some(stale) = &mut self.stale {
+            for unit in run.clone() {
+                if stale.has(unit) {
+                    stale.set(unit, false);
+                }
+            }
+        }
+        self.run = run;
+    }
+
+    /// Takes up to `most` units of the longest run that is stale, if it has `least`: they are
+    /// to be deallocated below, and are given back then.
+    pub(crate) fn lend(&mut self, least: u32, most: u32) -> Option<Range<u32>> {
+        let stale = self.stale.as_mut()?;
+        let longest = stale.longest();
+        if (longest.len() as u32) < least.max(1) {
+            return None;
+        }
+        let run = longest.start..longest.end.min(longest.start.saturating_add(most));
+        for unit in run.clone() {
+            stale.set(unit, false);
+            self.free.set(unit, false);
+        }
+        Some(run)
+    }
+
+    /// Notes that `unit` is free or taken from now on.
+    fn set_free(&mut self, unit: u32, free: bool) {
+        self.free.set(unit, free);
+        if let Some(stale) = self.stale.as_mut().filter(|s| s.has(unit) != free) {
+            // What is taken holds what is written now.
+            stale.set(unit, free);
+        }
     }
 
     pub(crate) const fn valid(&self) -> u32 {
@@ -123,7 +171,7 @@ impl Space {
         let longest = self.free.longest();
         let enough = longest.len() as u32 >= least.max(1);
         if enough {
-            self.run = longest;
+            self.append_to(longest);
         }
         enough
     }
@@ -131,12 +179,19 @@ impl Space {
     /// Takes a free unit to move something to.
     pub(crate) fn take(&mut self, unit: u32) {
         debug_assert!(!self.run.contains(&unit), "the run is for requests");
-        self.free.set(unit, false);
+        self.set_free(unit, false);
     }
 
     /// Gives back a unit that nothing ever led to.
     pub(crate) fn give_back(&mut self, unit: u32) {
-        self.free.set(unit, true);
+        self.set_free(unit, true);
+    }
+
+    /// Gives back units that were lent, and of which the medium holds nothing now.
+    pub(crate) fn give_back_lent(&mut self, run: Range<u32>) {
+        for unit in run {
+            self.free.set(unit, true);
+        }
     }
 
     /// A transaction has committed that `unit` holds `orig`.
@@ -193,7 +248,7 @@ impl Space {
             self.first += 1;
             freed |= !epoch.freed.is_empty();
             for unit in epoch.freed.drain(..) {
-                self.free.set(unit, true);
+                self.set_free(unit, true);
             }
             self.spare.push(epoch.freed);
         }
@@ -202,7 +257,8 @@ impl Space {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
-        self.orig.len() as u64 * 4 + u64::from(self.free.units()) / 8
+        let bitmaps = 1 + u64::from(self.stale.is_some());
+        self.orig.len() as u64 * 4 + bitmaps * u64::from(self.free.units()) / 8
     }
 
     /// What is wrong, with `led` for pairs that are committed, transformed addresses first:
@@ -230,6 +286,10 @@ impl Space {
                 self.valid
             ));
         }
+        let is_stale = |unit: &u32| self.stale.as_ref().is_some_and(|stale| stale.has(*unit));
+        if let Some(unit) = (0..self.free.units()).find(|u| is_stale(u) && !self.free.has(*u)) {
+            return Err(format!("unit {unit} is stale and not free"));
+        }
         let run = self.run.clone();
         if run.clone().any(|unit| !self.free.has(unit)) {
             return Err(format!("of the run {run:?} some are not free"));
@@ -245,7 +305,7 @@ mod tests {
     #[test]
     fn what_was_freed_waits_for_the_reads_that_began_before() {
         let mut space = Space::new(128);
-        space.open();
+        space.open(false);
         let unit = space.reserve(1).unwrap().start;
         space.settle(unit, 7);
         let early = space.begin();
@@ -260,7 +320,7 @@ mod tests {
     #[test]
     fn requests_are_appended_one_behind_the_other() {
         let mut space = Space::new(128);
-        space.open();
+        space.open(false);
         space.append_at(100);
         assert_eq!(space.reserve(20), Some(100..120));
         assert_eq!(space.reserve(20), Some(120..128));

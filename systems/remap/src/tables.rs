@@ -230,6 +230,30 @@ impl Tables {
         self.memory
     }
 
+    /// Bytes of the tables in memory, were they made anew as `variant`.
+    pub(crate) fn memory_as(&self, variant: Variant) -> u64 {
+        let in_memory = (0..self.parts.len() as u32).filter(|&part| self.is_in_memory(part));
+        let anew = in_memory.map(|part| {
+            let (mut entries, first) = (Vec::new(), part * self.partition);
+            self.each(part, &mut |orig, trans| entries.push((orig - first, trans)));
+            Table::of(variant, self.partition, &entries).memory()
+        });
+        anew.sum()
+    }
+
+    /// Whether a partition is known to map nothing.
+    pub(crate) fn is_blank(&self, part: u32) -> bool {
+        match &self.parts[part as usize].table {
+            Some(table) => table.is_empty(),
+            None => self.places(part).is_empty(),
+        }
+    }
+
+    /// The first address behind the partition of `orig`.
+    pub(crate) const fn end_of(&self, orig: u32) -> u64 {
+        (orig / self.partition + 1) as u64 * self.partition as u64
+    }
+
     /// All that the table of a partition says, if it is in memory.
     pub(crate) fn each(&self, number: u32, take: &mut impl FnMut(u32, u32)) {
         let Some(table) = &self.parts[number as usize].table else {

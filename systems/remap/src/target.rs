@@ -18,7 +18,7 @@ use ssd::{Content, IoError, Sink};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
-use units::{Extent, Placement, SECTOR};
+use units::{Bytes, Extent, Placement, SECTOR};
 
 /// A read that is under way: nothing that it may have found is used again before it ends.
 struct Guard<'a, P: BlockPort> {
@@ -341,14 +341,26 @@ impl<P: BlockPort> Remap<P> {
         let shared = &*self.shared;
         shared.check_range(extent)?;
         shared.writable()?;
-        let units = extent.start.0.div_ceil(SECTORS)..extent.end() / SECTORS;
-        for orig in units {
-            let orig = orig as u32;
+        let (mut at, end) = (extent.start.0.div_ceil(SECTORS), extent.end() / SECTORS);
+        let mut discarded = 0;
+        while at < end {
+            let orig = at as u32;
             shared.state.borrow_mut().asked = shared.sim.now();
+            if let Some(next) = shared.state.borrow().blank_until(orig) {
+                at = next;
+                continue;
+            }
             if shared.resolve(orig).await?.is_some() {
                 self.publish(orig, NONE).await?;
                 shared.state.borrow_mut().metrics.discarded_units += 1;
+                discarded += 1;
             }
+            at += 1;
+        }
+        let is_long = |shortest: Bytes| discarded * UNIT as u64 >= shortest.0.max(1);
+        if shared.options.trim.is_some_and(is_long) {
+            shared.commit().await?;
+            shared.deallocate().await?;
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
-//! Power cuts of a stack with a file system under a workload of files.
+//! Power cuts of a stack with a file system under a workload of files, or of a drive under
+//! requests of blocks.
 //!
 //! The drive is formatted and the tree that the workload needs is made first; the
 //! run that is cut begins with a mount. Write-back and commits are hurried, so
 //! that a run of a fraction of a second sees them: see [`HURRIED`].
 
 mod again;
+mod blocks;
 mod port;
 mod subject;
 mod zones;
@@ -55,11 +57,16 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     if plan.drive.capacity > LARGEST {
         return Err(refused("expected a drive of at most 4 GiB to be cut"));
     }
+    if plan.stack.host == "raw" && plan.drive.zones.is_none() {
+        let subject = blocks::Blocks::new(cuts)?;
+        let found = crash::explore(&subject, &cuts.points, Seed(plan.seed), progress);
+        return subject.failure().map_or(Ok(found), Err);
+    }
     let behaviour = Behaviour {
         commit_interval: Some(HURRIED.2),
         ..plan.behaviour
     };
-    let none = "expected a stack with a file system, since cuts are judged by what files hold";
+    let none = "expected a stack with a file system or with blocks, by which cuts are judged";
     let explored = hosts::visit(
         &plan.stack.host,
         &plan.stack.switches,

@@ -8,8 +8,10 @@ use super::port::Port;
 use super::{Cuts, cache};
 use crate::attached::Attached;
 use crate::error::StackError;
-use crate::files::{Drive as Threads, Origins, make_tree};
+use crate::files::{Drive as Threads, Origins, make_tree, ready};
 use crate::hosts::{Host, Memory};
+use crate::image::DriveImage;
+use crate::layer::Kind;
 use crate::plan::Plan;
 use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
 use host::{BlockDevice, Posted};
@@ -54,13 +56,13 @@ pub(super) struct Live {
 /// and memory that survives.
 #[derive(Clone)]
 pub(super) struct Left {
-    media: DriveMedia,
-    memory: Memory,
-    arrived: Vec<Posted>,
+    pub(super) media: DriveMedia,
+    pub(super) memory: Memory,
+    pub(super) arrived: Vec<Posted>,
 }
 
 impl Left {
-    fn of(sim: &Sim, port: &Attached) -> Self {
+    pub(super) fn of(sim: &Sim, port: &Attached) -> Self {
         let device = port.device();
         let mut rng = Seed(sim.events()).stream("arriving");
         Self {
@@ -137,7 +139,24 @@ impl<H: Host> Files<H> {
         let device = BlockDevice::new(sim, self.plan.host, drive.clone());
         let device = device.expect("the host was built before");
         let memory = (self.host.memory(), memory);
-        Port::new(Attached::new(sim, &device, memory), lies)
+        let port = Attached::of(sim, &device, &self.plan.stack, memory);
+        Port::new(port.expect("there was place for it before"), lies)
+    }
+
+    /// What `drive` shows to a file system.
+    fn image<'a>(&self, drive: &'a Drive) -> Result<DriveImage<'a>, String> {
+        match Kind::of(&self.plan.stack) {
+            None => Ok(DriveImage::new(drive)),
+            Some(_) => DriveImage::through_layer(drive).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// What is wrong with the structure on a drive at rest.
+    fn check(&self, drive: &Drive) -> Vec<String> {
+        match self.image(drive) {
+            Ok(image) => self.host.check(&image),
+            Err(error) => vec![error],
+        }
     }
 
     /// Uses what has recovered again, and looks at what that leaves.
@@ -147,7 +166,11 @@ impl<H: Host> Files<H> {
         let (host, sim, cache) = (self.host.clone(), kernel.sim(), self.cache);
         let device = self.attach(&sim, &drive, recovered.1, false);
         let wrong = kernel.block_on(async move {
-            let body = match host.mount(&sim, &device, now()).await {
+            let mounted = match ready(&device.device, None).await {
+                Ok(()) => host.mount(&sim, &device, now()).await,
+                Err(error) => Err(error),
+            };
+            let body = match mounted {
                 Ok(body) => body,
                 Err(error) => return vec![format!("it does not mount again: {error}")],
             };
@@ -155,9 +178,11 @@ impl<H: Host> Files<H> {
             let mut wrong = use_again(&vfs).await;
             let left = vfs.unmount().await.err();
             wrong.extend(left.map(|errno| format!("in use again, it ends with {errno}")));
+            let closed = device.device.close().await.err();
+            wrong.extend(closed.map(|error| format!("in use again, the drive says {error}")));
             wrong
         });
-        let findings = self.host.check(&drive).into_iter();
+        let findings = self.check(&drive).into_iter();
         let findings = findings.map(|finding| format!("after it was used again: {finding}"));
         let corrupt = wrong.into_iter().chain(findings);
         let corrupt = corrupt.map(|what| (Fault::Corrupt, what));
@@ -181,7 +206,11 @@ impl<H: Host> Files<H> {
             (&before, true, "of what the cut left"),
         ];
         for (drive, recover, when) in asked {
-            match self.host.ask_outside(drive, recover) {
+            let said = match self.image(drive) {
+                Ok(image) => self.host.ask_outside(&image, recover),
+                Err(error) => Ok(Some(error)),
+            };
+            match said {
                 Ok(None) => {}
                 Ok(Some(said)) => {
                     let what = format!("an outside checker says {when}: {said}");
@@ -194,9 +223,10 @@ impl<H: Host> Files<H> {
 }
 
 /// What a cut meets in a drive that is mapped into memory.
-fn met(port: &Attached) -> Vec<&'static str> {
+pub(super) fn met(port: &Attached) -> Vec<&'static str> {
     let device = port.device();
     let log = device.drive().log_state().unwrap_or_default();
+    let layer = port.layer().map(remap::Remap::metrics).unwrap_or_default();
     let all = [
         ("stores on their way", device.has_posted()),
         ("lines of open transactions", log.open_lines > 0),
@@ -210,6 +240,12 @@ fn met(port: &Attached) -> Vec<&'static str> {
             "a line of the host's mapping being cleaned",
             port.is_cleaning(),
         ),
+        (
+            "a layer that has cleaned",
+            layer.passes + layer.foreground_passes > 0,
+        ),
+        ("a layer with a checkpoint", layer.checkpoints > 0),
+        ("a layer that dropped tables", layer.tables_dropped > 0),
     ];
     let met = all.into_iter().filter(|(_, is_met)| *is_met);
     met.map(|(what, _)| what).collect()
@@ -220,7 +256,7 @@ fn now() -> Timestamp {
     Clock::default().at(Ns::ZERO)
 }
 
-fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
+pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
     StackError::Mount {
         stack: plan.stack.to_string(),
         problem: problem.to_string(),
@@ -238,12 +274,15 @@ fn prepare<H: Host>(
     let kernel = Kernel::new();
     let device = crate::run::attach(plan, media, &kernel)?;
     let drive = device.drive().clone();
-    let port = Attached::new(&kernel.sim(), &device, (host.memory(), Memory::Blank));
+    let memory = (host.memory(), Memory::Blank);
+    let port = Attached::of(&kernel.sim(), &device, &plan.stack, memory)?;
     let device = Port::new(port.clone(), false);
     let source = workload.open(Seed(plan.seed))?;
     let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
     kernel.block_on(async move {
         let at = |problem: String| refused(&plan, problem);
+        let made = ready(&device.device, Some(host.deallocates())).await;
+        made.map_err(at)?;
         host.format(&sim, &device, now()).await.map_err(at)?;
         let body = host.mount(&sim, &device, now()).await.map_err(at)?;
         let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
@@ -255,6 +294,8 @@ fn prepare<H: Host>(
         let shown = shown.map_err(|errno| at(errno.to_string()))?;
         let left = vfs.unmount().await;
         left.map_err(|errno| at(errno.to_string()))?;
+        let closed = device.device.close().await;
+        closed.map_err(|error| at(error.to_string()))?;
         let media = drive.shutdown().await;
         let memory = port.memory_at_power_cut(&mut Seed(0).stream("rest"));
         Ok((Rest(media, memory), shown))
@@ -302,6 +343,7 @@ async fn work<H: Host>(
 
 /// Powers on, recovers, mounts, reads all there is and unmounts.
 async fn recover<H: Host>(host: H, sim: Sim, device: Port) -> Result<Shown, String> {
+    ready(&device.device, None).await?;
     let body = host.mount(&sim, &device, now()).await?;
     let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
@@ -363,6 +405,7 @@ impl<H: Host> Subject for Files<H> {
         };
         let (sim, config, host_config) = (kernel.sim(), self.plan.drive.clone(), self.plan.host);
         let (host, seed) = (self.host.clone(), Seed(self.plan.seed));
+        let stack = self.plan.stack.clone();
         let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &config, left.media, seed).await;
@@ -370,7 +413,9 @@ impl<H: Host> Subject for Files<H> {
             let before = Rest(drive.at_power_cut(), left.memory.clone());
             let device = BlockDevice::after_cut(&sim, host_config, drive, left.arrived);
             let device = device.expect("the host was built before");
-            let device = Attached::new(&sim, &device, (host.memory(), left.memory));
+            let memory = (host.memory(), left.memory);
+            let device = Attached::of(&sim, &device, &stack, memory);
+            let device = device.expect("there was place for it before");
             *powered.borrow_mut() = Some((device.clone(), before));
             let outcome = recover(host, sim, Port::new(device, false)).await;
             *shown.borrow_mut() = Some(outcome);
@@ -392,7 +437,7 @@ impl<H: Host> Subject for Files<H> {
             return verdict;
         };
         let drive = device.device().drive();
-        let findings = self.host.check(drive).into_iter().map(corrupt);
+        let findings = self.check(drive).into_iter().map(corrupt);
         verdict.faults.extend(findings);
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             if self.host.has_outside() {

@@ -27,6 +27,6 @@ pub use drive::Drive;
 pub use meter::{FileMeter, Mismatch};
 pub(crate) use origins::FILE_SYSTEM;
 pub use origins::Origins;
-pub(crate) use run::{run_on, wait};
+pub(crate) use run::{ready, run_on, wait};
 pub use slots::tag;
 pub use tree::make_tree;

@@ -4,7 +4,7 @@
 //! mounted; loading the DRAM of the drive is no part of it, as the model keeps that
 //! by a battery.
 
-use super::run::{refused, wait};
+use super::run::{ready, refused, wait};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::hosts::Host;
@@ -17,13 +17,13 @@ use units::Ns;
 use vfs::Clock;
 
 /// Cuts the power of what `port` is, and recovers what that leaves as `host`; also gives
-/// what the drive holds then.
+/// what a layer counted that was mounted on the way, and what the drive holds then.
 //= bytefs 5.5
 pub(super) fn cut_and_recover<H: Host>(
     host: H,
     plan: &Plan,
     port: &Attached,
-) -> Result<(Recovery, DriveMedia), StackError> {
+) -> Result<(Recovery, remap::Metrics, DriveMedia), StackError> {
     let seed = Seed(plan.seed);
     let device = port.device();
     let arrived = device.arriving(&mut seed.stream("arriving"));
@@ -31,7 +31,7 @@ pub(super) fn cut_and_recover<H: Host>(
     let memory = port.memory_at_power_cut(&mut seed.stream("memory"));
     let kernel = Kernel::new();
     let (sim, config, host_config) = (kernel.sim(), plan.drive.clone(), plan.host);
-    let stack = plan.stack.to_string();
+    let (stack, named) = (plan.stack.to_string(), plan.stack.clone());
     wait(&kernel, async move {
         let at = |problem: &dyn std::fmt::Display| refused(&stack, &problem);
         let drive = Drive::power_on(&sim, &config, media, seed).await;
@@ -39,7 +39,9 @@ pub(super) fn cut_and_recover<H: Host>(
         let powered = sim.now();
         let device = BlockDevice::after_cut(&sim, host_config, drive, arrived)?;
         let now = Clock::default().at(Ns::ZERO);
-        let port = Attached::new(&sim, &device, (host.memory(), memory));
+        let memory = (host.memory(), memory);
+        let port = Attached::of(&sim, &device, &named, memory)?;
+        ready(&port, None).await.map_err(|e| at(&e))?;
         let body = host.mount(&sim, &port, now).await;
         let body = body.map_err(|e| at(&e))?;
         let (mounted, ledger) = (sim.now(), device.drive().ledger());
@@ -50,6 +52,8 @@ pub(super) fn cut_and_recover<H: Host>(
             read_pages: ledger.reads.iter().sum(),
             program_pages: ledger.programmed_pages(),
         };
-        Ok((recovery, device.drive().at_power_cut()))
+        let layer = port.layer().map(remap::Remap::metrics);
+        let left = device.drive().at_power_cut();
+        Ok((recovery, layer.unwrap_or_default(), left))
     })?
 }

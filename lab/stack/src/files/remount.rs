@@ -3,7 +3,7 @@
 //! Invariant: all that was changed is durable before, so that times and traffic are those
 //! of leaving the medium clean, and of taking it into use.
 
-use super::run::{refused, unmount, wait};
+use super::run::{ready, refused, unmount, wait};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::hosts::Host;
@@ -13,35 +13,40 @@ use sim::Kernel;
 use units::Ns;
 use vfs::{Body, Clock, Vfs};
 
-/// Makes `vfs` durable, unmounts it from `device` and mounts it again as `host`.
+/// Makes `vfs` durable, unmounts it from `device` and mounts it again as `host`; also gives
+/// what a layer counted that was mounted with it.
 //= dissertation 4.6.5
 pub(super) fn remount<H: Host, B: Body>(
     kernel: &Kernel,
     plan: &Plan,
     vfs: &Vfs<B>,
     (host, port): (H, &Attached),
-) -> Result<Remount, StackError> {
+) -> Result<(Remount, remap::Metrics), StackError> {
     let (sim, stack) = (kernel.sim(), plan.stack.to_string());
     let live = vfs.clone();
     let synced = wait(kernel, async move { live.sync().await })?;
     synced.map_err(|errno| refused(&stack, &errno))?;
     let device = port.device();
     let (start, before) = (sim.now(), device.ledger());
-    unmount(kernel, plan, vfs)?;
+    unmount(kernel, plan, (vfs, port))?;
     let (left, between) = (sim.now(), device.ledger());
-    let (clock, port) = (sim.clone(), port.clone());
+    let (clock, port) = (sim.clone(), port.again());
     let mounted = wait(kernel, async move {
         let now = Clock::default().at(Ns::ZERO);
+        ready(&port, None).await?;
         let body = host.mount(&clock, &port, now).await?;
         let at = clock.now();
         drop(body);
-        Ok::<Ns, String>(at)
+        let layer = port.layer().map(remap::Remap::metrics);
+        port.close().await.map_err(|error| error.to_string())?;
+        Ok::<_, String>((at, layer.unwrap_or_default()))
     })?;
-    let mounted = mounted.map_err(|problem| refused(&stack, &problem))?;
-    Ok(Remount {
+    let (mounted, layer) = mounted.map_err(|problem| refused(&stack, &problem))?;
+    let remount = Remount {
         unmount_ns: left.since(start).0,
         unmount_write_bytes: between.since(&before).write_bytes(),
         mount_ns: mounted.since(left).0,
         mount_read_bytes: device.ledger().since(&between).read_bytes(),
-    })
+    };
+    Ok((remount, layer))
 }

@@ -15,10 +15,11 @@ use crate::attached::Attached;
 use crate::error::StackError;
 use crate::fill;
 use crate::hosts::{self, Host, Memory, Visit};
+use crate::layer;
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan, Progress};
 use crate::run::{
-    Before, Running, Served, attach, check, drive_to_end, outcome, refusals, write_out,
+    Before, Running, Served, attach, check, close, drive_to_end, outcome, refusals, write_out,
 };
 use crate::timeline::{self, Sampled};
 use host::BlockDevice;
@@ -71,10 +72,12 @@ impl Visit for OnHost<'_> {
         let sim = kernel.sim();
         let device = attach(plan, self.media, &kernel)?;
         let again = host.clone();
-        let port = Attached::new(&sim, &device, (host.memory(), Memory::Blank));
+        let memory = (host.memory(), Memory::Blank);
+        let port = Attached::of(&sim, &device, &plan.stack, memory)?;
         let made = make(host, sim.clone(), port.clone());
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
-        let (before, origin, cached) = (Before::now(&device), sim.now(), vfs.stats());
+        let (before, origin, cached) = (Before::now(&port), sim.now(), vfs.stats());
+        let was = before.remap;
         let counted = Counted::of(vfs.body());
         let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
         let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
@@ -85,21 +88,36 @@ impl Visit for OnHost<'_> {
         let served = served(&drive, &vfs.stats(), &cached);
         let at = (before, &device, samples, sim.events());
         let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
-        outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
+        outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
         outcome.file_system = Some(told::file_system(vfs.body(), counted, None));
+        outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
         if plan.ending == Ending::PowerCut {
-            let (recovery, left) = cut_and_recover(again, plan, &port)?;
+            let (recovery, mounted, left) = cut_and_recover(again, plan, &port)?;
             outcome.recovery = Some(recovery);
+            if let Some(remap) = &mut outcome.remap {
+                layer::mounted(remap, &mounted);
+            }
             return Ok((fill::record(&outcome), left));
         }
         let remount = match plan.ending {
-            Ending::Remount => Some(remount(&kernel, plan, &vfs, (again, &port))?),
-            _ => unmount(&kernel, plan, &vfs).map(|()| None)?,
+            Ending::Remount => {
+                let (remount, mounted) = remount(&kernel, plan, &vfs, (again, &port))?;
+                outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+                if let Some(remap) = &mut outcome.remap {
+                    layer::mounted(remap, &mounted);
+                }
+                Some(remount)
+            }
+            _ => {
+                unmount(&kernel, plan, (&vfs, &port))?;
+                outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+                None
+            }
         };
         outcome.remount = remount;
         let extents = count_extents(&kernel, plan, &vfs)?;
         outcome.file_system = Some(told::file_system(vfs.body(), counted, extents));
-        outcome.refusals = refusals(&vfs.body().refusals(), &device, origin);
+        outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
         if let Some(app) = &mut outcome.served.app {
             // As the traffic: with what was dirty after the last call.
             app.written_back_pages = vfs.stats().written_back - cached.written_back;
@@ -119,9 +137,20 @@ fn explained<B: Body>(error: StackError, vfs: &Vfs<B>) -> StackError {
     }
 }
 
+/// Opens what is below a file system, made anew if that is said: `deallocates` the drive
+/// whoever does.
+pub(crate) async fn ready(device: &Attached, deallocates: Option<bool>) -> Result<(), String> {
+    if let Some(deallocates) = deallocates {
+        let made = device.format(deallocates).await;
+        made.map_err(|error| error.to_string())?;
+    }
+    device.open().await.map_err(|error| error.to_string())
+}
+
 /// A new file system on `device`, mounted.
 async fn make<H: Host>(host: H, sim: Sim, device: Attached) -> Result<H::Body<Attached>, String> {
     let now = Clock::default().at(Ns::ZERO);
+    ready(&device, Some(host.deallocates())).await?;
     host.format(&sim, &device, now).await?;
     host.mount(&sim, &device, now).await
 }
@@ -155,15 +184,20 @@ pub(super) fn refused(stack: &str, problem: &impl Display) -> StackError {
     }
 }
 
-/// Makes all durable and leaves the medium clean.
+/// Makes all durable and leaves the medium clean, and what is below it at rest.
 pub(super) fn unmount<B: Body>(
     kernel: &Kernel,
     plan: &Plan,
-    vfs: &Vfs<B>,
+    (vfs, port): (&Vfs<B>, &Attached),
 ) -> Result<(), StackError> {
     let vfs = vfs.clone();
     let left = wait(kernel, async move { vfs.unmount().await })?;
-    left.map_err(|errno| refused(&plan.stack.to_string(), &errno))
+    left.map_err(|errno| refused(&plan.stack.to_string(), &errno))?;
+    if !port.has_layer() {
+        return Ok(());
+    }
+    let closed = close(kernel, port)?;
+    closed.map_err(|error| refused(&plan.stack.to_string(), &error))
 }
 
 /// Pieces of the drive that files lie in. What leads to them is in memory, or read once

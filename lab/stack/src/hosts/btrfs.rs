@@ -2,12 +2,11 @@
 
 use super::{Behaviour, Host, Promises, Switch};
 use crate::files::FILE_SYSTEM;
-use crate::image::{DriveImage, pieces};
+use crate::image::{DriveImage, pieces_of};
 use cowfs::{Btrfs as Copying, CowFs, MkfsOptions, MountOptions, SECTOR};
 use crash::OutsideError;
 use host::DrivePort;
 use sim::Sim;
-use ssd::Drive;
 use vfs::Timestamp;
 
 /// The switches of Btrfs.
@@ -63,6 +62,10 @@ impl Host for Btrfs {
         }
     }
 
+    fn deallocates(&self) -> bool {
+        false
+    }
+
     async fn format<P: DrivePort>(
         &self,
         _: &Sim,
@@ -88,15 +91,15 @@ impl Host for Btrfs {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        let findings = cowfs::check(&DriveImage(drive));
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        let findings = cowfs::check(image);
         findings.iter().map(ToString::to_string).collect()
     }
 
     /// What a cut leaves is sound as of the last commit, whatever was forced since.
-    fn ask_outside(&self, drive: &Drive, _: bool) -> Result<Option<String>, OutsideError> {
-        let pieces = pieces(drive);
+    fn ask_outside(&self, image: &DriveImage<'_>, _: bool) -> Result<Option<String>, OutsideError> {
+        let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::btrfs_check(DriveImage(drive).count() * SECTOR as u64, pieces)
+        crash::btrfs_check(image.count() * SECTOR as u64, pieces)
     }
 }

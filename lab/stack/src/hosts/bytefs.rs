@@ -2,12 +2,12 @@
 
 use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
+use crate::image::DriveImage;
 use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
 use crash::{OutsideError, Settles};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::DrivePort;
 use sim::Sim;
-use ssd::Drive;
 use vfs::Timestamp;
 
 /// The switches of ByteFS.
@@ -90,13 +90,17 @@ impl Host for ByteFs {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        check_ext4(drive)
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        check_ext4(image)
     }
 
     /// What a cut leaves is, once the drive has power, an image without uncommitted
     /// lines: others need no more than their own rules for unlinked inodes.
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        ask_e2fsck(drive, recover)
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError> {
+        ask_e2fsck(image, recover)
     }
 }

@@ -2,13 +2,13 @@
 
 use super::{Behaviour, Host, Promises, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
+use crate::image::DriveImage;
 use crash::OutsideError;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::{Jbd2, Mode};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::DrivePort;
 use sim::Sim;
-use ssd::Drive;
 use vfs::Timestamp;
 
 /// The switches of ext4, and what each does.
@@ -86,11 +86,15 @@ impl Host for Ext4 {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        check_ext4(drive)
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        check_ext4(image)
     }
 
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        ask_e2fsck(drive, recover)
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError> {
+        ask_e2fsck(image, recover)
     }
 }

@@ -2,12 +2,12 @@
 
 use super::{Behaviour, Host, Promises, Switch};
 use crate::files::FILE_SYSTEM;
-use crate::image::{DriveImage, pieces};
+use crate::image::{DriveImage, pieces_of};
 use crash::OutsideError;
 use host::DrivePort;
 use lfs::{BLOCK, LfsFs, MkfsOptions, MountOptions, OnDrive};
 use sim::Sim;
-use ssd::{Drive, DriveConfig};
+use ssd::DriveConfig;
 use vfs::Timestamp;
 
 /// The switches of F2FS.
@@ -113,15 +113,19 @@ impl Host for F2fs {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        let findings = lfs::check(&DriveImage(drive));
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        let findings = lfs::check(image);
         findings.iter().map(ToString::to_string).collect()
     }
 
     /// What a cut leaves is sound as of the last checkpoint, whatever was forced since.
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        let pieces = pieces(drive);
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError> {
+        let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        crash::fsck_f2fs(DriveImage(drive).count() * BLOCK as u64, pieces, recover)
+        crash::fsck_f2fs(image.count() * BLOCK as u64, pieces, recover)
     }
 }

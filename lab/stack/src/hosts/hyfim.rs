@@ -2,13 +2,14 @@
 //! persistent memory.
 
 use super::{Behaviour, Btrfs, Host, Promises, Switch, btrfs};
+use crate::image::DriveImage;
 use cowfs::CowFs;
 use crash::OutsideError;
 use host::{DrivePort, PmConfig, PmMedia};
 use hostftl::FtlConfig;
 use hyfim::{HyfimConfig, Intra};
 use sim::Sim;
-use ssd::{Drive, DriveConfig};
+use ssd::DriveConfig;
 use units::{Bytes, KIB};
 use vfs::Timestamp;
 
@@ -60,6 +61,11 @@ pub enum Memory {
     Blank,
     /// What was left.
     Left(PmMedia),
+}
+
+impl Memory {
+    /// That of a host without any.
+    pub(crate) const NONE: (Option<Persistent>, Self) = (None, Self::Blank);
 }
 
 /// HyFiM with these options.
@@ -122,11 +128,15 @@ impl Host for Hyfim {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        self.btrfs.check(drive)
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        self.btrfs.check(image)
     }
 
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        self.btrfs.ask_outside(drive, recover)
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError> {
+        self.btrfs.ask_outside(image, recover)
     }
 }

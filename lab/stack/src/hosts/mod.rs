@@ -26,13 +26,13 @@ pub use undo::Undoing;
 
 use ::bytefs::Variant;
 
-use crate::image::{DriveImage, pieces};
+use crate::image::{DriveImage, pieces_of};
 use crate::name::StackName;
 use ::crash::{OutsideError, Settles};
 use host::DrivePort;
 use serde::{Deserialize, Serialize};
 use sim::Sim;
-use ssd::{Drive, DriveConfig};
+use ssd::DriveConfig;
 use units::{Bytes, Ns};
 use vfs::{Body, Timestamp};
 
@@ -91,6 +91,11 @@ pub trait Host: Clone + Send + 'static {
         fit(drive, self.wants_log());
     }
 
+    /// Whether whoever makes it deallocates all of the drive first.
+    fn deallocates(&self) -> bool {
+        true
+    }
+
     /// Makes an empty file system that says it was made at `now`.
     ///
     /// # Errors
@@ -114,7 +119,7 @@ pub trait Host: Clone + Send + 'static {
     ) -> Result<Self::Body<P>, String>;
 
     /// What is wrong with the structure on a drive at rest.
-    fn check(&self, drive: &Drive) -> Vec<String>;
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String>;
 
     /// Whether anybody else's checker knows the format.
     fn has_outside(&self) -> bool {
@@ -126,20 +131,24 @@ pub trait Host: Clone + Send + 'static {
     ///
     /// # Errors
     /// If that checker cannot be asked.
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError>;
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError>;
 }
 
 /// What is wrong with a structure in the format of ext4.
-fn check_ext4(drive: &Drive) -> Vec<String> {
-    let findings = extfs::check(&DriveImage(drive));
+fn check_ext4(image: &DriveImage<'_>) -> Vec<String> {
+    let findings = extfs::check(image);
     findings.iter().map(ToString::to_string).collect()
 }
 
 /// What `e2fsck` says of it; if `recover`, once it has replayed the journal.
-fn ask_e2fsck(drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-    let pieces = pieces(drive);
+fn ask_e2fsck(image: &DriveImage<'_>, recover: bool) -> Result<Option<String>, OutsideError> {
+    let pieces = pieces_of(image);
     let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
-    ::crash::e2fsck(drive.capacity().0, pieces, recover)
+    ::crash::e2fsck(image.count() * extfs::BLOCK as u64, pieces, recover)
 }
 
 struct Shaped(DriveConfig);

@@ -7,7 +7,6 @@ use crash::{OutsideError, Settles};
 use host::DrivePort;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
 use sim::Sim;
-use ssd::Drive;
 use vfs::Timestamp;
 
 /// NOVA, with as many cores as its `mkfs` has by default.
@@ -52,8 +51,8 @@ impl Host for Nova {
         mounted.map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        let findings = check(&DriveImage(drive));
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        let findings = check(image);
         findings.iter().map(ToString::to_string).collect()
     }
 
@@ -62,7 +61,7 @@ impl Host for Nova {
         false
     }
 
-    fn ask_outside(&self, _: &Drive, _: bool) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, _: &DriveImage<'_>, _: bool) -> Result<Option<String>, OutsideError> {
         Ok(None)
     }
 }

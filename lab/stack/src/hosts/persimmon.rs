@@ -7,7 +7,6 @@ use host::DrivePort;
 use lfs::{BLOCK, LfsFs};
 use persimmon::{Appended, MkfsOptions, Options, Pages, Shown};
 use sim::Sim;
-use ssd::Drive;
 use units::Bytes;
 use vfs::Timestamp;
 
@@ -86,14 +85,17 @@ impl Host for Persimmon {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        persimmon::check(&DriveImage(drive))
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        persimmon::check(image)
     }
 
     /// The drive is shown with everything where F2FS has it.
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
-        let image = DriveImage(drive);
-        let shown = match Shown::new(&image) {
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError> {
+        let shown = match Shown::new(image) {
             Ok(shown) => shown,
             Err(error) => return Ok(Some(error.to_string())),
         };

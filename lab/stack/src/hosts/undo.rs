@@ -2,13 +2,13 @@
 
 use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
 use crate::files::FILE_SYSTEM;
+use crate::image::DriveImage;
 use bytefs::dual;
 use crash::{OutsideError, Settles};
 use extfs::lines::undo::{self, UndoLines};
 use extfs::{BLOCK, ExtFs, MkfsOptions, pmfs};
 use host::DrivePort;
 use sim::Sim;
-use ssd::Drive;
 use vfs::Timestamp;
 
 /// The switches of both.
@@ -99,14 +99,18 @@ impl Host for Undoing {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        check_ext4(drive)
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        check_ext4(image)
     }
 
     /// What a cut left is refused by others while something may have to be undone.
-    fn ask_outside(&self, drive: &Drive, recover: bool) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError> {
         let refuses = |said: &String| REFUSALS.iter().any(|refusal| said.contains(refusal));
-        let said = ask_e2fsck(drive, false)?;
+        let said = ask_e2fsck(image, false)?;
         Ok(said.filter(|said| !recover || !refuses(said)))
     }
 }

@@ -7,7 +7,6 @@ use crash::OutsideError;
 use host::DrivePort;
 use lfs::Image;
 use sim::Sim;
-use ssd::Drive;
 use vfs::Timestamp;
 use zonefs::{Options, Superblock, ZoneFs};
 
@@ -49,9 +48,9 @@ impl Host for Zonefs {
     }
 
     /// All that is on the medium is a superblock.
-    fn check(&self, drive: &Drive) -> Vec<String> {
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
         let mut block = [0; zonefs::BLOCK];
-        if !DriveImage(drive).read(0, &mut block) {
+        if !image.read(0, &mut block) {
             return vec!["the superblock cannot be read".to_owned()];
         }
         let superblock = Superblock::decode(&block);
@@ -67,7 +66,7 @@ impl Host for Zonefs {
         false
     }
 
-    fn ask_outside(&self, _: &Drive, _: bool) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, _: &DriveImage<'_>, _: bool) -> Result<Option<String>, OutsideError> {
         Ok(None)
     }
 }

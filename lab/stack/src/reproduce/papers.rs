@@ -89,6 +89,24 @@ pub const PAPERS: &[Paper] = &[
             file!("persimmon", "limit"),
         ],
     },
+    Paper {
+        name: "remapping",
+        setup: file!("remap", "setup"),
+        figures: &[
+            file!("remap", "fig2"),
+            file!("remap", "fig8"),
+            file!("remap", "fig9"),
+            file!("remap", "fig10"),
+            file!("remap", "fig11"),
+            file!("remap", "fig12"),
+            file!("remap", "fig13"),
+            file!("remap", "fig14"),
+            file!("remap", "fig15"),
+            file!("remap", "fig16"),
+            file!("remap", "effects"),
+            file!("remap", "overhead"),
+        ],
+    },
 ];
 
 impl Paper {

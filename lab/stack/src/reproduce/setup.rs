@@ -80,6 +80,7 @@ struct Setting {
     page_cache: Knobs,
     file_system: Knobs,
     ending: Ending,
+    past: Option<Spanned<String>>,
     capacity: Option<Spanned<String>>,
 }
 
@@ -146,7 +147,7 @@ impl Setup {
             label: key.setting.clone(),
             stack: self.stack(&key.host)?,
             drive: self.drive(setting, factor)?,
-            precondition: Precondition::Fresh,
+            precondition: self.past(setting)?,
             workload: self.scaled(workload, factor)?,
             seed,
             sample: None,
@@ -156,6 +157,19 @@ impl Setup {
             page_cache: self
                 .overlay(empty, layers.map(|s| &s.page_cache), factor)?
                 .checked()?,
+        })
+    }
+
+    /// The past of the drive: fresh, if a setting does not say.
+    fn past(&self, setting: &Setting) -> Result<Precondition, StackError> {
+        let Some(said) = &setting.past else {
+            return Ok(Precondition::Fresh);
+        };
+        let mut all = Precondition::ALL.iter();
+        let named = all.find(|past| past.name() == said.as_ref());
+        named.copied().ok_or_else(|| {
+            let problem = format!("expected fresh, full or aged, found {:?}", said.as_ref());
+            self.source.error(said.span().start, problem)
         })
     }
 

@@ -8,6 +8,7 @@ use crate::plan::Ending;
 use crate::toml_file::Source;
 use report::claim::{Claim, Document};
 use serde_json::json;
+use ssd::Precondition;
 use std::collections::{BTreeMap, BTreeSet};
 use workload::files::FileWorkload;
 
@@ -52,6 +53,47 @@ fn every_claim_of_persimmon_is_there_and_has_a_run_or_a_reason() {
             claim.what
         );
     }
+}
+
+/// The claims of the paper on remapping have numbers 1 to 12.
+#[test]
+fn every_claim_of_remapping_is_there_and_effects_come_one_at_a_time() {
+    let of = |figure: Option<&str>| {
+        let asked = Asked {
+            paper: Paper::named("remapping").unwrap(),
+            ..asked(figure, 512)
+        };
+        prepare(asked).unwrap()
+    };
+    let all = of(None);
+    let ids: BTreeSet<&str> = all.rows.iter().map(figure::Row::id).collect();
+    for id in (1..=12).map(|n| format!("R{n}")) {
+        assert!(ids.contains(id.as_str()), "{id} is missing");
+    }
+    // In one effect a drive differs from the one without any by one thing.
+    let effects = of(Some("effects"));
+    let drive = |name: &str| {
+        let is = |plan: &&Plan| plan.label == format!("{name}, ext4");
+        let plan = effects.plans.iter().find(is).unwrap();
+        (plan.drive.clone(), plan.precondition)
+    };
+    let (none, past) = drive("none");
+    assert_eq!(past, Precondition::Fresh);
+    assert_eq!((none.mapping.cache.0, none.mapping.unit.0), (0, 4096));
+    assert_eq!(none.geometry.pages_per_program, 1);
+    let (mut aged, past) = drive("collection");
+    assert_eq!(past, Precondition::Aged);
+    assert!(aged.capacity.0 * 4 < none.capacity.0);
+    aged.capacity = none.capacity;
+    aged.geometry = none.geometry;
+    assert_eq!(aged, none);
+    let (mut paged, _) = drive("paged map");
+    assert!(paged.mapping.cache.0 > 0);
+    paged.mapping.cache = none.mapping.cache;
+    assert_eq!(paged, none);
+    let (mut large, _) = drive("large units");
+    large.mapping.unit = none.mapping.unit;
+    assert_eq!(large, none);
 }
 
 /// F2FS has as many zones to write in order as Persimmon, and conventional ones besides.

@@ -84,9 +84,9 @@ fn the_same_plan_leaves_the_same_record() {
 #[test]
 fn stacks_and_workloads_have_to_fit() {
     let says = |plan: &Plan| refused(plan).to_string();
-    let blocks = says(&on_ext4("randwrite:ops=10"));
+    let blocks = says(&on_ext4("zipfwrite:ops=10"));
     assert!(
-        blocks.starts_with("randwrite asks for blocks: expected"),
+        blocks.starts_with("zipfwrite asks for blocks: expected"),
         "{blocks}"
     );
     let raw = plan("raw@block", 64, Precondition::Fresh, "varmail:ops=10");

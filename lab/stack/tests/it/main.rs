@@ -9,6 +9,7 @@ mod fuzz;
 mod limits;
 mod ocssd;
 mod placement;
+mod remap;
 mod repeat;
 mod reproduce;
 mod space;

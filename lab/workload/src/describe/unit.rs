@@ -163,7 +163,7 @@ pub(crate) fn time(text: &str) -> Option<Ns> {
 }
 
 /// A percentage, with or without its sign.
-pub(super) fn percent(text: &str) -> Option<u64> {
+pub(crate) fn percent(text: &str) -> Option<u64> {
     let percent = number(text.strip_suffix('%').unwrap_or(text))?;
     (percent <= 100).then_some(percent)
 }

@@ -303,28 +303,43 @@ fn directories(s: &Settings, kind: OpKind, prealloc: u64) -> Program {
     s.program(vec![set], vec![ops.threads(s.threads)], Mode::AllDone)
 }
 
-/// Writes to files of which each thread has its own: at random or in order over
-/// what is there, or at the end of what is not. `sizes` take turns, each for
-/// `fsync` writes and a sync, or for one write.
-pub(super) fn writes(
-    s: &Settings,
-    kind: OpKind,
-    random: bool,
-    sizes: &[u64],
-    direct: bool,
-) -> Program {
+/// How files are accessed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calls {
+    /// Writes, reads, or appends.
+    pub(super) kind: OpKind,
+    /// Of a hundred calls, so many are reads whatever the kind.
+    pub(super) read: u64,
+    /// Anywhere, or in order.
+    pub(super) random: bool,
+    /// Past the page cache.
+    pub(super) direct: bool,
+}
+
+/// Reads of files of which each thread has its own, or writes to them: at random or in
+/// order over what is there, or at the end of what is not. `sizes` take turns, each for
+/// `fsync` writes and a sync, or for one call, or for as few reads and writes as have the
+/// shares that they are to have.
+pub(super) fn accesses(s: &Settings, access: Calls, sizes: &[u64]) -> Program {
+    let Calls { kind, read, .. } = access;
+    let step = gcd(read, 100 - read.min(100)).max(1);
+    let turns = match read {
+        0 => vec![(kind, s.fsync.max(1))],
+        _ => vec![(OpKind::Read, read / step), (kind, (100 - read) / step)],
+    };
     let mut ops = Vec::new();
     for &size in sizes {
-        ops.push(FlowOp {
+        let turns = turns.iter().filter(|(_, calls)| *calls > 0);
+        ops.extend(turns.map(|&(kind, calls)| FlowOp {
             fileset: Some(0),
             fd: 1,
             iosize: Amount::Fixed(size),
-            iters: Amount::Fixed(s.fsync.max(1)),
-            random,
-            direct,
+            iters: Amount::Fixed(calls),
+            random: access.random,
+            direct: access.direct,
             workingset: s.size,
             ..FlowOp::new(kind)
-        });
+        }));
         if s.fsync > 0 {
             let fd = 1;
             ops.push(FlowOp {
@@ -347,4 +362,12 @@ pub(super) fn writes(
         ..s.set("files", Amount::Fixed(size), WIDE, 100)
     };
     s.program(vec![set], vec![threads], Mode::Timeout)
+}
+
+/// The largest number that divides both.
+const fn gcd(a: u64, b: u64) -> u64 {
+    match b {
+        0 => a,
+        _ => gcd(b, a % b),
+    }
 }

@@ -72,33 +72,42 @@ const ALL_THERE: Param = param("files", "10000", Unit::Files, "files");
 const SIZE_4K: Param = param("size", "4k", Unit::Length, "size of a file");
 const YES_NO: Unit = Unit::Choice(&["no", "yes"]);
 
+/// Of reads and writes of files.
+const SIZES: Param = param(
+    "bs",
+    "4k",
+    Unit::Lengths,
+    "bytes of a call, or several sizes that take turns: 64:512:4k",
+);
+const PART: Param = param(
+    "size",
+    "64m",
+    Unit::Length,
+    "bytes of a file that are read or written",
+);
+const EACH: Param = param(
+    "threads",
+    "1",
+    Unit::Threads,
+    "threads, each with a file of its own",
+);
+const DIRECT: Param = param("direct", "no", YES_NO, "past the page cache");
+
+/// Of reads of files.
+const READS: [Param; 7] = [SIZES, PART, EACH, DIRECT, OPS, TIME, DIRWIDTH];
+
 /// Of writes to files.
 const WRITES: [Param; 8] = [
-    param(
-        "bs",
-        "4k",
-        Unit::Lengths,
-        "bytes of a write, or several sizes that take turns: 64:512:4k",
-    ),
-    param(
-        "size",
-        "64m",
-        Unit::Length,
-        "bytes of a file that are written to",
-    ),
-    param(
-        "threads",
-        "1",
-        Unit::Threads,
-        "threads, each with a file of its own",
-    ),
+    SIZES,
+    PART,
+    EACH,
     param(
         "fsync",
         "0",
         Unit::Number,
         "a sync after this many writes; 0 for never",
     ),
-    param("direct", "no", YES_NO, "past the page cache"),
+    DIRECT,
     OPS,
     TIME,
     DIRWIDTH,
@@ -297,7 +306,7 @@ const YCSB: [Param; 13] = [
 
 /// Everything in the language of files that has a name, in the order in which it
 /// is listed.
-pub static FILE_PRESETS: [Preset; 22] = [
+pub static FILE_PRESETS: [Preset; 25] = [
     Preset::of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -397,6 +406,24 @@ pub static FILE_PRESETS: [Preset; 22] = [
             Unit::Choice(&["random", "sequential"]),
             "where the next write goes",
         )],
+        &WRITES,
+    ),
+    Preset::of_files(
+        "randwrite",
+        "on files: writes to any place of files that are there",
+        &[],
+        &WRITES,
+    ),
+    Preset::of_files(
+        "randread",
+        "on files: reads of any place of files that are there",
+        &[],
+        &READS,
+    ),
+    Preset::of_files(
+        "randrw",
+        "on files: reads and writes of any place of files that are there, in turns",
+        &[param("read", "70", Unit::Percent, "share of reads")],
         &WRITES,
     ),
     Preset::of_files(

@@ -6,7 +6,7 @@
 use super::anything::Anything;
 use super::flow::{Flow, OpKind, Program, script};
 use super::iozone::{Durable, IoZone};
-use super::personality::{self, Settings};
+use super::personality::{self, Calls, Settings};
 use super::presets::{CALLS, FILE_PRESETS, SCRIPT};
 use super::replay::{self, Replay};
 use super::source::Source;
@@ -17,7 +17,7 @@ use super::words::WriteHint;
 use super::ycsb::bench::Benchmarks;
 use super::ycsb::{self, Ycsb};
 use crate::describe::spec::Spec;
-use crate::describe::unit::{length, lengths, size, theta, time};
+use crate::describe::unit::{length, lengths, percent, size, theta, time};
 use crate::describe::{PRESETS, WorkloadError, existing};
 use crate::generate::Theta;
 use crate::suggest::did_you_mean;
@@ -43,14 +43,15 @@ enum Kind {
     Trace(String, replay::Options),
 }
 
-/// Whether `text` names a workload of files.
+/// Whether `text` names a workload of files, and not one of blocks that there is of files
+/// too.
 #[must_use]
 pub fn asks_for_files(text: &str) -> bool {
     let name = text.split(':').next().unwrap_or_default();
     let path = existing(text).map_or(name, |(path, _)| path);
     let preset = PRESETS.iter().any(|p| p.name == name);
     let file = || script::is_script(path) || FileTrace::is_at(path);
-    FILE_PRESETS.iter().any(|p| p.name == name) || !preset && file()
+    !preset && (FILE_PRESETS.iter().any(|p| p.name == name) || file())
 }
 
 impl FileWorkload {
@@ -176,7 +177,7 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
         "delete" => personality::delete(s),
         "mkdir" => personality::mkdir(s),
         "rmdir" => personality::rmdir(s),
-        _ => writes(spec, s),
+        _ => accesses(spec, s),
     }))
 }
 
@@ -209,15 +210,23 @@ fn settings(spec: &Spec) -> Result<Settings, WorkloadError> {
     })
 }
 
-fn writes(spec: &Spec, settings: &Settings) -> Program {
-    let kind = match spec.preset.name {
+fn accesses(spec: &Spec, settings: &Settings) -> Program {
+    let name = spec.preset.name;
+    let kind = match name {
         "append" => OpKind::AppendFile,
+        "randread" => OpKind::Read,
         _ => OpKind::Write,
     };
-    let random = spec.has("order") && spec.text("order") == "random";
-    let direct = spec.text("direct") == "yes";
-    let sizes = spec.value("bs", lengths);
-    personality::writes(settings, kind, random, &sizes, direct)
+    let access = Calls {
+        kind,
+        read: match name {
+            "randrw" => spec.value("read", percent),
+            _ => 0,
+        },
+        random: name.starts_with("rand") || spec.has("order") && spec.text("order") == "random",
+        direct: spec.text("direct") == "yes",
+    };
+    personality::accesses(settings, access, &spec.value("bs", lengths))
 }
 
 fn ycsb_of(spec: &Spec, mix: ycsb::Mix) -> Ycsb {

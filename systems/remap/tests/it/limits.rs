@@ -2,8 +2,8 @@
 
 use crate::memory::{SECTORS, SIZE, layout, made, options, read, units, write};
 use host::{BlockPort, Computing, RamDisk, Who};
-use remap::{FormatError, FormatOptions, LayoutError, OpenError, Variant};
-use sim::Kernel;
+use remap::{FormatError, FormatOptions, LayoutError, OpenError, Options, Variant};
+use sim::{Kernel, Seed};
 use ssd::{Content, IoError, Sink};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -142,4 +142,84 @@ fn whatever_write_fails_what_was_forced_before_can_be_read() {
             }
         });
     }
+}
+
+#[test]
+fn an_error_of_cleaning_that_nobody_waits_for_is_told() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let disk = RamDisk::new(&sim, SIZE);
+        remap::format(&disk, &layout()).await.unwrap();
+        let left = Rc::new(Cell::new(u64::MAX));
+        let below = Failing {
+            disk,
+            left: Rc::clone(&left),
+        };
+        let options = Options {
+            memory: None,
+            ..options(Variant::Compact)
+        };
+        let port = remap::open(&sim, &below, options).await.unwrap();
+        for unit in (0..units(&port)).chain((0..units(&port)).step_by(5)) {
+            write(&port, unit, 1, unit + 1, false).await.unwrap();
+        }
+        port.flush().await.unwrap();
+        assert_eq!(port.background_error(), None);
+        left.set(0);
+        sim.sleep(Ns::us(50)).await;
+        assert_eq!(port.background_error(), Some(IoError::ReadOnly));
+        assert_eq!(port.metrics().background_errors, 1);
+        // What was moved stays where it was, and the layer goes on.
+        left.set(u64::MAX);
+        for unit in 0..units(&port) {
+            assert_eq!(read(&port, unit).await, Ok(unit + 1));
+        }
+        write(&port, 1, 1, 7, true).await.unwrap();
+        port.check().unwrap();
+    });
+}
+
+#[test]
+fn a_long_log_is_replayed_in_little_memory() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let disk = RamDisk::new(&sim, Bytes(16 << 20));
+        // A log of some 400 blocks, which are read in parts.
+        let layout = FormatOptions {
+            log_per_10000: 1000,
+            ..layout()
+        };
+        remap::format(&disk, &layout).await.unwrap();
+        let unlimited = Options {
+            memory: None,
+            checkpoint_percent: 100,
+            background: false,
+            ..options(Variant::Compact)
+        };
+        let port = remap::open(&sim, &disk, unlimited).await.unwrap();
+        let count = units(&port);
+        let mut model = vec![0; count as usize];
+        // The log begins anew somewhere, and goes over its end.
+        for round in 0..700 {
+            let unit = round * 701 % count;
+            write(&port, unit, 1, round + 1, true).await.unwrap();
+            model[unit as usize] = round + 1;
+        }
+        let left = disk.after_cut(&mut Seed(1).stream("cut"));
+        let disk = RamDisk::holding(&sim, Bytes(16 << 20), left);
+        let limited = Options {
+            memory: Some(Bytes(2_000)),
+            ..unlimited
+        };
+        let again = remap::open(&sim, &disk, limited).await.unwrap();
+        let metrics = again.metrics();
+        assert!(metrics.replayed > 256, "{metrics:?}");
+        assert!(metrics.table_bytes <= 2_000, "{metrics:?}");
+        for (unit, &expected) in (0..).zip(&model) {
+            assert_eq!(read(&again, unit).await, Ok(expected), "unit {unit}");
+        }
+        again.check().unwrap();
+    });
 }

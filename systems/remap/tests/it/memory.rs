@@ -21,7 +21,8 @@ pub(crate) fn layout() -> FormatOptions {
     }
 }
 
-/// Tables in so little memory that a few of them are there at a time.
+/// Tables in so little memory that a few of them are there at a time, and what becomes free
+/// is deallocated below.
 pub(crate) fn options(variant: Variant) -> Options {
     Options {
         variant,
@@ -30,6 +31,7 @@ pub(crate) fn options(variant: Variant) -> Options {
         commit_interval: Ns::us(2),
         shortest_run: Bytes(4 * UNIT as u64),
         idle: Ns(200),
+        trim: Some(Bytes(2 * UNIT as u64)),
         lookup: Ns(1),
         insert: Ns(1),
         ..Options::default()

@@ -3,7 +3,7 @@
 use crate::memory::{made, options, units};
 use host::{BlockPort, Who};
 use nand::UNIT;
-use remap::{Options, Variant};
+use remap::{Metrics, Options, Variant};
 use sim::{Kernel, Rng, Seed, Sim};
 use ssd::Content;
 use units::{Bytes, Extent, Placement, SECTOR};
@@ -16,9 +16,10 @@ fn bytes(rng: &mut Rng, sectors: u32) -> Vec<u8> {
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-async fn requests(sim: Sim, seed: u64, options: Options, grain: u64) {
+async fn requests(sim: Sim, seed: u64, options: Options, grain: u64) -> [u64; 4] {
     let mut rng = Seed(seed).stream("requests");
     let mut port = made(&sim, options).await;
+    let mut counts = [0; 4];
     let sectors = port.capacity().0 / SECTOR;
     let mut model = vec![0; port.capacity().0 as usize];
     let who = Who::default();
@@ -54,6 +55,7 @@ async fn requests(sim: Sim, seed: u64, options: Options, grain: u64) {
             14 => port.flush().await.unwrap(),
             _ if rng.below(20) == 0 => {
                 port.close().await.unwrap();
+                count(&mut counts, &port.metrics());
                 port = remap::open(&sim, port.below(), options).await.unwrap();
             }
             _ => sim.sleep(units::Ns(rng.below(1_500))).await,
@@ -66,6 +68,16 @@ async fn requests(sim: Sim, seed: u64, options: Options, grain: u64) {
         .await
         .unwrap();
     assert!(all == model, "in the end, of seed {seed}");
+    count(&mut counts, &port.metrics());
+    counts
+}
+
+/// Adds what a mount has counted.
+fn count([dropped, read, trimmed, errors]: &mut [u64; 4], metrics: &Metrics) {
+    *dropped += metrics.tables_dropped;
+    *read += metrics.tables_read;
+    *trimmed += metrics.trimmed_units;
+    *errors += metrics.background_errors;
 }
 
 #[test]
@@ -73,14 +85,21 @@ fn it_reads_what_was_written_last() {
     for seed in 0..6 {
         let variant = Variant::ALL[seed as usize % 2];
         let memory = [Some(Bytes(2_000)), None][seed as usize / 2 % 2];
+        let usual = options(variant);
         let options = Options {
             memory,
-            ..options(variant)
+            trim: usual.trim.filter(|_| seed < 4),
+            ..usual
         };
         // Sectors that are no whole units are read and written back.
         for grain in [8, 1] {
             let kernel = Kernel::new();
-            kernel.block_on(requests(kernel.sim(), seed, options, grain));
+            let counts = kernel.block_on(requests(kernel.sim(), seed, options, grain));
+            let [dropped, read, trimmed, errors] = counts;
+            assert_eq!(dropped > 0, memory.is_some(), "{counts:?}");
+            assert!(memory.is_none() || read > dropped / 2, "{counts:?}");
+            assert_eq!(trimmed > 0, options.trim.is_some(), "{counts:?}");
+            assert_eq!(errors, 0);
         }
     }
 }
@@ -171,4 +190,49 @@ fn tasks_share_it() {
         port.check().unwrap();
         assert!(port.metrics().tables_dropped > 0 && port.metrics().checkpoints > 0);
     });
+}
+
+#[test]
+fn what_cleaning_empties_is_deallocated_below_if_that_is_wanted() {
+    for trim in [None, options(Variant::Compact).trim] {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        kernel.block_on(async move {
+            let options = Options {
+                trim,
+                ..options(Variant::Compact)
+            };
+            let port = made(&sim, options).await;
+            let count = units(&port);
+            let mut rng = Seed(7).stream("over");
+            for round in 0..2 * count {
+                let unit = if round < count {
+                    round
+                } else {
+                    rng.below(count)
+                };
+                crate::memory::write(&port, unit, 1, unit + 1, false)
+                    .await
+                    .unwrap();
+            }
+            // Nobody asks for anything: what is at the end moves, and the end is let go of.
+            sim.sleep(units::Ns::us(50)).await;
+            let metrics = port.metrics();
+            assert!(metrics.passes > 0 && metrics.moves > 0, "{metrics:?}");
+            let trimmed = port.below().ledger().trimmed;
+            let by_layer = metrics.trimmed_units * UNIT as u64;
+            assert_eq!(metrics.trimmed_units > 0, trim.is_some(), "{metrics:?}");
+            // Making the layer deallocated all of its data area.
+            assert!(trimmed >= by_layer + port.capacity().0);
+            port.check().unwrap();
+            for unit in 0..count {
+                assert_eq!(crate::memory::read(&port, unit).await, Ok(unit + 1));
+            }
+            let before = port.metrics().trimmed_units;
+            crate::memory::trim(&port, 0, 64).await;
+            let more = port.metrics().trimmed_units > before;
+            assert_eq!(more, trim.is_some(), "a discard goes on to the medium");
+            assert_eq!(crate::memory::read(&port, 63).await, Ok(0));
+        });
+    }
 }

@@ -252,11 +252,18 @@ fn blocks_and_files_are_told_apart() {
         blocks.starts_with("varmail asks for files: expected"),
         "{blocks}"
     );
-    let files = says(FileWorkload::parse("randwrite:bs=4k").unwrap_err());
+    let files = says(FileWorkload::parse("zipfwrite:bs=4k").unwrap_err());
     assert!(
-        files.starts_with("randwrite asks for blocks: expected"),
+        files.starts_with("zipfwrite asks for blocks: expected"),
         "{files}"
     );
+    // Some there are of both.
+    for both in ["randwrite", "randread", "randrw"] {
+        let text = format!("{both}:bs=4k,ops=10");
+        Workload::parse(&text).unwrap();
+        FileWorkload::parse(&text).unwrap();
+        assert!(!workload::files::asks_for_files(&text));
+    }
     let near = says(FileWorkload::parse("varmial").unwrap_err());
     assert!(near.ends_with("did you mean varmail"), "{near}");
     let unknown = says(FileWorkload::parse("varmail:file=3").unwrap_err());
@@ -267,4 +274,22 @@ fn blocks_and_files_are_told_apart() {
         .unwrap()
         .open(sim::Seed(1));
     assert!(says(small.err().unwrap()).contains("expected a memtable"));
+}
+
+#[test]
+fn reads_and_writes_of_any_place_have_the_shares_asked_for() {
+    let made = run("randrw:read=25,bs=4k,size=1m,threads=1,ops=1000", 1).made;
+    let reads = made
+        .iter()
+        .filter(|made| matches!(made.call, Call::Pread { .. } | Call::Read { .. }));
+    let (reads, all) = (reads.count(), made.len());
+    assert!(
+        (230..=250).contains(&(reads * 1000 / all)),
+        "{reads} of {all}"
+    );
+    let made = run("randread:bs=4k,size=1m,threads=1,ops=1000", 1).made;
+    let writes = made
+        .iter()
+        .filter(|made| matches!(made.call, Call::Pwrite { .. } | Call::Write { .. }));
+    assert_eq!(writes.count(), 0);
 }

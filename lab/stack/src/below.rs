@@ -1,0 +1,318 @@
+//! A drive as its host sees it below all layers: itself, or the mapping that the host holds.
+//!
+//! Invariants: a drive has one mapping, which all clones share. It is mounted by the first
+//! command, and what that takes is part of that command; so whoever attaches a drive need
+//! not wait. Memory that survives power cuts belongs to the host: who keeps the drive keeps
+//! it, too.
+
+use crate::hosts::{Memory, Persistent};
+use host::{BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, SwapPort, Who};
+use hostftl::{FtlConfig, Home, HostFtl};
+use hyfim::{HyFim, HyfimConfig};
+use nand::Payload;
+use sim::{Rng, Semaphore, Sim};
+use ssd::{Content, IoError, Sink};
+use std::cell::OnceCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use units::{Bytes, Extent, Ns, Placement};
+
+/// A drive behind a host, with what maps it.
+#[derive(Clone)]
+pub struct Below {
+    device: BlockDevice,
+    mapped: Option<Rc<Mapped>>,
+}
+
+/// Who maps a drive.
+enum Mapping {
+    /// A mapping whose table is in memory.
+    Plain(HostFtl<RawDevice>),
+    /// One whose table and journals are in memory that survives power cuts.
+    Swapping(HyFim<RawDevice>),
+}
+
+impl Mapping {
+    fn ftl(&self) -> &HostFtl<RawDevice> {
+        match self {
+            Self::Plain(ftl) => ftl,
+            Self::Swapping(hyfim) => hyfim.ftl(),
+        }
+    }
+}
+
+/// Memory that survives power cuts.
+struct Lasting {
+    pm: Pm,
+    /// Whether it was made ready before.
+    ready: bool,
+    config: HyfimConfig,
+}
+
+struct Mapped {
+    sim: Sim,
+    /// Whoever mounts it.
+    turn: Semaphore,
+    raw: RawDevice,
+    memory: Option<Lasting>,
+    mapping: OnceCell<Result<Mapping, IoError>>,
+}
+
+impl Mapped {
+    async fn mapping(&self) -> Result<&Mapping, IoError> {
+        if self.mapping.get().is_none() {
+            let _turn = self.turn.acquire(1).await;
+            if self.mapping.get().is_none() {
+                let mounted = self.mount().await;
+                let _ = self.mapping.set(mounted);
+            }
+        }
+        match self.mapping.get() {
+            Some(Ok(mapping)) => Ok(mapping),
+            Some(Err(error)) => Err(*error),
+            None => Err(IoError::ReadOnly),
+        }
+    }
+
+    async fn mount(&self) -> Result<Mapping, IoError> {
+        let drive = self.raw.device().drive().clone();
+        let raw = self.raw.clone();
+        let mapping = match &self.memory {
+            None => {
+                let config = FtlConfig::of(drive.config());
+                let ftl = HostFtl::mount(&self.sim, raw, config, Home::Dram);
+                Mapping::Plain(ftl.await.map_err(|_| IoError::ReadOnly)?)
+            }
+            Some(Lasting { pm, ready, config }) => {
+                let mounted = match ready {
+                    true => HyFim::mount(&self.sim, raw, pm, *config)
+                        .await
+                        .map(|(hyfim, _)| hyfim),
+                    false => HyFim::adopt(&self.sim, raw, pm, *config).await,
+                };
+                Mapping::Swapping(mounted.map_err(|_| IoError::ReadOnly)?)
+            }
+        };
+        if let Some(chunks) = drive.chunks() {
+            chunks.show(mapping.ftl().viewer());
+        }
+        Ok(mapping)
+    }
+}
+
+/// A command as a thing of its own: what awaits it is no larger for what a mapping does.
+pub(crate) fn apart<'a, T>(
+    command: impl Future<Output = T> + 'a,
+) -> Pin<Box<dyn Future<Output = T> + 'a>> {
+    Box::pin(command)
+}
+
+impl Mapped {
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.read(extent, sink, who).await,
+            Mapping::Swapping(port) => port.read(extent, sink, who).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        let all = Placement(0);
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.write(extent, content, all, who, fua).await,
+            Mapping::Swapping(port) => port.write(extent, content, all, who, fua).await,
+        }
+    }
+
+    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.trim(extent).await,
+            Mapping::Swapping(port) => port.trim(extent).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        match self.mapping().await? {
+            Mapping::Plain(port) => port.flush().await,
+            Mapping::Swapping(port) => port.flush().await,
+        }
+    }
+}
+
+impl Below {
+    /// The drive behind `device`, which nobody else maps; its host has such memory that
+    /// survives power cuts, which holds this.
+    pub(crate) fn new(
+        sim: &Sim,
+        device: &BlockDevice,
+        (wanted, memory): (Option<Persistent>, Memory),
+    ) -> Self {
+        let lasting = |wanted: Persistent| {
+            let config = wanted.hyfim(device.drive().config());
+            let (media, ready) = match memory {
+                Memory::Blank => (PmMedia::new(config.memory()), false),
+                Memory::Left(media) => (media, true),
+            };
+            let pm = Pm::new(sim, wanted.pm, media, Some(device));
+            Lasting { pm, ready, config }
+        };
+        let mapped = RawDevice::new(device).map(|raw| Mapped {
+            sim: sim.clone(),
+            turn: Semaphore::new(sim, 1),
+            raw,
+            memory: wanted.map(lasting),
+            mapping: OnceCell::new(),
+        });
+        Self {
+            device: device.clone(),
+            mapped: mapped.map(Rc::new),
+        }
+    }
+
+    /// The drive with its queues.
+    pub(crate) const fn device(&self) -> &BlockDevice {
+        &self.device
+    }
+
+    /// Whether its host maps it.
+    pub(crate) const fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
+    fn mounted(&self) -> Option<&Mapping> {
+        self.mapped.as_ref()?.mapping.get()?.as_ref().ok()
+    }
+
+    fn swapping(&self) -> Option<&HyFim<RawDevice>> {
+        match self.mounted()? {
+            Mapping::Swapping(hyfim) => Some(hyfim),
+            Mapping::Plain(_) => None,
+        }
+    }
+
+    /// Whether a mapping that its host holds is being cleaned.
+    pub(crate) fn is_cleaning(&self) -> bool {
+        self.mounted()
+            .is_some_and(|mapping| mapping.ftl().is_cleaning())
+    }
+
+    fn memory(&self) -> Option<&Lasting> {
+        self.mapped.as_ref()?.memory.as_ref()
+    }
+
+    /// Whether stores to memory that survives power cuts may be lost now.
+    pub(crate) fn has_unflushed(&self) -> bool {
+        self.memory()
+            .is_some_and(|lasting| lasting.pm.has_unflushed())
+    }
+
+    /// What a power cut leaves in memory that survives it: any part of what was not flushed,
+    /// by `rng`. Memory that was not made ready is blank.
+    pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
+        match self.memory() {
+            Some(lasting) if lasting.ready || self.mounted().is_some() => {
+                Memory::Left(lasting.pm.at_power_cut(rng))
+            }
+            _ => Memory::Blank,
+        }
+    }
+
+    /// Mounts its mapping, if there is one.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub(crate) async fn open(&self) -> Result<(), IoError> {
+        if let Some(mapped) = &self.mapped {
+            mapped.mapping().await?;
+        }
+        Ok(())
+    }
+}
+
+impl BlockPort for Below {
+    fn capacity(&self) -> Bytes {
+        self.device.capacity()
+    }
+
+    fn handles(&self) -> u16 {
+        match self.mapped {
+            Some(_) => 1,
+            None => self.device.handles(),
+        }
+    }
+
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
+        match &self.mapped {
+            Some(mapped) => apart(mapped.read(extent, sink, who)).await,
+            None => self.device.read(extent, sink, who).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        extent: Extent,
+        content: Content<'_>,
+        placement: Placement,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        match &self.mapped {
+            Some(mapped) => apart(mapped.write(extent, content, who, fua)).await,
+            None => {
+                let write = self.device.write(extent, content, placement, who, fua);
+                write.await
+            }
+        }
+    }
+
+    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        match &self.mapped {
+            Some(mapped) => apart(mapped.trim(extent)).await,
+            None => self.device.trim(extent).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        match &self.mapped {
+            Some(mapped) => apart(mapped.flush()).await,
+            None => BlockPort::flush(&self.device).await,
+        }
+    }
+
+    fn compute(&self, span: Ns) -> Computing {
+        self.device.compute(span)
+    }
+}
+
+impl SwapPort for Below {
+    async fn has_swaps(&self) -> bool {
+        apart(self.open()).await.is_ok() && self.swapping().is_some()
+    }
+
+    fn most_changes(&self) -> usize {
+        self.swapping().map_or(0, SwapPort::most_changes)
+    }
+
+    async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
+        match self.swapping() {
+            Some(hyfim) => apart(hyfim.stage(first, all, who)).await,
+            None => Ok(None),
+        }
+    }
+
+    fn unstage(&self, number: u64) {
+        if let Some(hyfim) = self.swapping() {
+            hyfim.unstage(number);
+        }
+    }
+
+    async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
+        let hyfim = self.swapping().ok_or(IoError::ReadOnly)?;
+        apart(hyfim.publish(staged, changes)).await
+    }
+}

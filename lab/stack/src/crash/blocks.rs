@@ -1,0 +1,354 @@
+//! Requests of blocks on a drive, or on a layer above it, as the explorer wants them.
+//!
+//! Invariants: each start begins with the same media, so two runs of one subject are the
+//! same run. Requests are made as fast as they are answered, as wide as the units of 4 KiB
+//! that they touch, since those are what is judged; those that overlap follow each other.
+
+use super::Cuts;
+use super::port::Port;
+use super::subject::{Left, met, refused};
+use crate::attached::Attached;
+use crate::error::StackError;
+use crate::files::ready;
+use crate::hosts::Memory;
+use crate::plan::Plan;
+use crate::run;
+use crash::{Cut, Fault, Recovering, Subject, Units, Verdict};
+use host::{BlockDevice, BlockPort, Who};
+use nand::{Payload, UNIT};
+use sim::{Kernel, Seed, Signal, Sim};
+use ssd::{Content, Drive, DriveMedia, IoError};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use units::{Extent, Placement, SECTOR};
+use workload::{Op, Pacing, Request, Stream, Workload};
+
+/// Sectors of a unit.
+const SECTORS: u64 = UNIT as u64 / SECTOR;
+/// Units that are read at a time: 1 MiB.
+const READ: u64 = 256;
+/// Requests at once of a workload that does not say how many.
+const DEPTH: u32 = 8;
+
+/// A drive under requests.
+pub(super) struct Blocks {
+    plan: Plan,
+    lies: bool,
+    workload: Workload,
+    /// The drive with its past.
+    media: DriveMedia,
+    units: usize,
+    failure: Rc<RefCell<Option<StackError>>>,
+}
+
+/// What the tasks of a run share.
+struct Work {
+    sim: Sim,
+    port: Port,
+    stream: RefCell<Stream>,
+    past: RefCell<Units>,
+    /// Units of requests that are under way.
+    busy: RefCell<Vec<Range<usize>>>,
+    idle: Signal,
+    /// Requests so far, and tasks that have not ended.
+    number: Cell<u64>,
+    tasks: Cell<u32>,
+    failed: RefCell<Option<IoError>>,
+}
+
+/// A run.
+pub(super) struct Live(Option<Rc<Work>>);
+
+/// What each unit shows.
+type Shown = Result<Vec<Option<u64>>, String>;
+
+/// A recovery.
+pub(super) struct Recovery {
+    sim: Sim,
+    left: Left,
+    device: Rc<RefCell<Option<Attached>>>,
+    shown: Rc<RefCell<Option<Shown>>>,
+}
+
+impl Blocks {
+    pub(super) fn new(cuts: &Cuts) -> Result<Self, StackError> {
+        let mut plan = run::fitted(&cuts.plan).into_owned();
+        plan.drive.flash.keep_contents = true;
+        let workload = Workload::parse(&plan.workload)?;
+        let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
+        let media = media.map_err(|source| StackError::Config {
+            drive: plan.drive.name.clone(),
+            source,
+        })?;
+        let kernel = Kernel::new();
+        let device = run::attach(&plan, media, &kernel)?;
+        let port = Attached::of(&kernel.sim(), &device, &plan.stack, Memory::NONE)?;
+        workload.open(port.capacity(), Seed(plan.seed))?;
+        run::open(&kernel, &plan, &port)?;
+        let closed = run::close(&kernel, &port)?;
+        closed.map_err(|error| refused(&plan, error))?;
+        Ok(Self {
+            units: (port.capacity().0 / UNIT as u64) as usize,
+            media: run::write_out(&kernel, device.drive()),
+            lies: cuts.lies,
+            workload,
+            plan,
+            failure: Rc::default(),
+        })
+    }
+
+    /// Why the exploration is worth nothing, if it is not.
+    pub(super) fn failure(&self) -> Option<StackError> {
+        self.failure.take()
+    }
+
+    fn fail(&self, problem: impl std::fmt::Display) {
+        let failure = refused(&self.plan, problem);
+        self.failure.borrow_mut().get_or_insert(failure);
+    }
+
+    fn work(&self, kernel: &Kernel) -> Result<Rc<Work>, StackError> {
+        let device = run::attach(&self.plan, self.media.clone(), kernel)?;
+        let sim = kernel.sim();
+        let port = Attached::of(&sim, &device, &self.plan.stack, Memory::NONE)?;
+        let stream = self.workload.open(port.capacity(), Seed(self.plan.seed))?;
+        Ok(Rc::new(Work {
+            sim,
+            port: Port::new(port, self.lies),
+            stream: RefCell::new(stream),
+            past: RefCell::new(Units::new(self.units)),
+            busy: RefCell::default(),
+            idle: Signal::default(),
+            number: Cell::new(0),
+            tasks: Cell::new(0),
+            failed: RefCell::default(),
+        }))
+    }
+}
+
+/// The units that a request touches.
+const fn units(extent: Extent) -> Range<usize> {
+    let (start, end) = (extent.start.0, extent.start.0 + extent.sectors as u64);
+    (start / SECTORS) as usize..end.div_ceil(SECTORS) as usize
+}
+
+impl Work {
+    /// Waits until nothing is under way in `wanted`, and takes it.
+    async fn enter(&self, wanted: &Range<usize>) {
+        let overlaps = |busy: &Range<usize>| busy.start < wanted.end && wanted.start < busy.end;
+        while self.busy.borrow().iter().any(overlaps) {
+            self.idle.wait(&self.sim).await;
+        }
+        self.busy.borrow_mut().push(wanted.clone());
+    }
+
+    fn leave(&self, taken: &Range<usize>) {
+        self.busy.borrow_mut().retain(|busy| busy != taken);
+        self.idle.notify(&self.sim);
+    }
+
+    async fn task(self: Rc<Self>) {
+        loop {
+            let next = self.stream.borrow_mut().next();
+            let Some(Ok(request)) = next else {
+                break;
+            };
+            let done = self.serve(&request).await;
+            if let Err(error) = done {
+                self.failed.borrow_mut().get_or_insert(error);
+            }
+        }
+        self.tasks.set(self.tasks.get() - 1);
+    }
+
+    async fn serve(&self, request: &Request) -> Result<(), IoError> {
+        let who = Who {
+            origin: request.origin,
+            ..Who::default()
+        };
+        let wanted = units(request.extent);
+        let sectors = wanted.len() as u64 * SECTORS;
+        let extent = Extent::new(wanted.start as u64 * SECTORS, sectors as u32);
+        let number = self.number.get() + 1;
+        self.number.set(number);
+        let past = &self.past;
+        match request.op {
+            Op::Flush => {
+                let answered = past.borrow().answered();
+                self.port.flush().await?;
+                past.borrow_mut().flushed(&answered);
+            }
+            Op::Read => self.port.read(extent, &mut (), who).await?,
+            Op::Write | Op::Trim => {
+                self.enter(&wanted).await;
+                let done = self.change(request, extent, (number, who)).await;
+                self.leave(&wanted);
+                done?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn change(
+        &self,
+        request: &Request,
+        extent: Extent,
+        (pattern, who): (u64, Who),
+    ) -> Result<(), IoError> {
+        let wanted = units(extent);
+        if request.op == Op::Trim {
+            self.past.borrow_mut().begin(wanted.clone(), 0);
+            self.port.trim(extent).await?;
+            self.past.borrow_mut().end(wanted, false);
+            return Ok(());
+        }
+        self.past.borrow_mut().begin(wanted.clone(), pattern);
+        let content = Content::Fill(pattern);
+        let write = self
+            .port
+            .write(extent, content, Placement(0), who, request.fua);
+        write.await?;
+        self.past.borrow_mut().end(wanted, request.fua);
+        Ok(())
+    }
+}
+
+/// Opens what is on the drive, and reads all of it.
+async fn recover(port: &Attached) -> Shown {
+    ready(port, None).await?;
+    if let Some(layer) = port.layer() {
+        layer.check()?;
+    }
+    let units = port.capacity().0 / UNIT as u64;
+    let mut shown = Vec::with_capacity(units as usize);
+    for first in (0..units).step_by(READ as usize) {
+        let count = READ.min(units - first);
+        let mut payloads = vec![Payload::Zero; count as usize];
+        let extent = Extent::new(first * SECTORS, (count * SECTORS) as u32);
+        let mut sink = payloads.as_mut_slice();
+        let read = port.read(extent, &mut sink, Who::default()).await;
+        read.map_err(|error| error.to_string())?;
+        shown.extend(payloads.iter().map(pattern));
+    }
+    Ok(shown)
+}
+
+/// The pattern of a unit, which is of one as a whole.
+fn pattern(payload: &Payload) -> Option<u64> {
+    let mut bytes = [0; UNIT];
+    let first: &[u8] = if payload.copy_to(0, &mut bytes) {
+        &bytes[..8]
+    } else {
+        &[]
+    };
+    let pattern = u64::from_le_bytes(first.try_into().ok()?);
+    let whole = bytes.chunks(8).all(|word| word == pattern.to_le_bytes());
+    whole.then_some(pattern)
+}
+
+impl Subject for Blocks {
+    type Live = Live;
+    type Left = Left;
+    type Recovering = Recovery;
+
+    fn start(&self, kernel: &Kernel) -> Live {
+        let work = match self.work(kernel) {
+            Ok(work) => work,
+            Err(error) => {
+                self.fail(error);
+                return Live(None);
+            }
+        };
+        let depth = match self.workload.pacing {
+            Pacing::Closed { depth, .. } => depth,
+            Pacing::Open => DEPTH,
+        };
+        work.tasks.set(depth.max(1));
+        for _ in 0..work.tasks.get() {
+            kernel.sim().spawn_detached(Rc::clone(&work).task());
+        }
+        Live(Some(work))
+    }
+
+    fn is_done(&self, live: &Live) -> bool {
+        let Some(work) = &live.0 else { return true };
+        if let Some(error) = work.failed.take() {
+            self.fail(error);
+        }
+        work.tasks.get() == 0
+    }
+
+    fn cut(&self, live: &Live) -> Left {
+        match &live.0 {
+            Some(work) => Left::of(&work.sim, &work.port.device),
+            None => Left {
+                memory: Memory::Blank,
+                media: self.media.clone(),
+                arrived: Vec::new(),
+            },
+        }
+    }
+
+    fn meets(&self, live: &Live) -> Vec<&'static str> {
+        let work = live.0.as_ref();
+        work.map_or_else(Vec::new, |work| met(&work.port.device))
+    }
+
+    fn power_on(&self, kernel: &Kernel, left: Left) -> Recovery {
+        let recovery = Recovery {
+            sim: kernel.sim(),
+            left: left.clone(),
+            device: Rc::default(),
+            shown: Rc::default(),
+        };
+        let (sim, plan) = (kernel.sim(), self.plan.clone());
+        let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
+        kernel.sim().spawn_detached(async move {
+            let drive = Drive::power_on(&sim, &plan.drive, left.media, Seed(plan.seed)).await;
+            let drive = drive.expect("the configuration was built before");
+            let device = BlockDevice::after_cut(&sim, plan.host, drive, left.arrived);
+            let device = device.expect("the host was built before");
+            let port = Attached::of(&sim, &device, &plan.stack, Memory::NONE);
+            let port = port.expect("there was place for it before");
+            *powered.borrow_mut() = Some(port.clone());
+            let outcome = recover(&port).await;
+            *shown.borrow_mut() = Some(outcome);
+        });
+        recovery
+    }
+
+    fn judge(&self, live: &Live, recovered: Recovery, _: Cut) -> Verdict {
+        let corrupt = |what: String| vec![(Fault::Corrupt, what)];
+        let faults = match (recovered.shown.take(), &live.0) {
+            (Some(Ok(shown)), Some(work)) => work.past.borrow().judge(&shown),
+            (Some(Err(error)), _) => corrupt(format!("recovery: {error}")),
+            _ => corrupt("recovery did not end".to_owned()),
+        };
+        Verdict {
+            faults,
+            ..Verdict::default()
+        }
+    }
+}
+
+impl Recovering for Recovery {
+    type Left = Left;
+
+    fn is_done(&self) -> bool {
+        self.shown.borrow().is_some()
+    }
+
+    fn meets(&self) -> Vec<&'static str> {
+        let device = self.device.borrow();
+        device.as_ref().map_or_else(Vec::new, met)
+    }
+
+    fn cut(&self) -> Left {
+        match &*self.device.borrow() {
+            // The firmware writes nothing before it is up.
+            None => self.left.clone(),
+            Some(device) => Left::of(&self.sim, device),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Stacks with a layer that remaps addresses.
+
+use super::{done, plan, refused};
+use crash::Points;
+use report::record::{Remapped, Run};
+use ssd::Precondition;
+use stack::crash::{Cuts, explore};
+use stack::{Ending, Plan};
+use units::{Bytes, MIB};
+
+fn on(stack: &str, past: Precondition, workload: &str) -> Plan {
+    plan(stack, 64, past, workload)
+}
+
+fn layer(run: &Run) -> &Remapped {
+    run.remap.as_ref().expect("it has a layer")
+}
+
+#[test]
+fn random_writes_of_blocks_are_remapped_and_what_made_the_past_is_not_counted() {
+    for past in [Precondition::Fresh, Precondition::Full, Precondition::Aged] {
+        let ops = 4_000;
+        let text = format!("randwrite:ops={ops},bs=4k,depth=16");
+        let run = done(&on("raw+remap@block", past, &text));
+        assert_eq!((run.ops, run.errors.len()), (ops, 0), "{past:?}");
+        let layer = layer(&run);
+        assert_eq!(layer.written_bytes, ops * 4096);
+        assert_eq!(layer.remapped_sectors, ops * 8);
+        let own = layer.log_bytes + layer.paged_bytes + layer.checkpoint_bytes;
+        let all = layer.written_bytes + layer.moved_bytes + own;
+        assert_eq!(run.host.write_bytes, all, "all that it writes is told");
+        let mapped = layer.mapped_bytes == layer.offered_bytes;
+        assert_eq!(mapped, past != Precondition::Fresh, "{past:?}");
+        assert!((0.9..1.2).contains(&layer.log_blocks_per_2mib), "{layer:?}");
+        assert!(layer.compact_bytes < layer.tree_bytes, "{layer:?}");
+        assert_eq!(layer.table_bytes, layer.compact_bytes);
+        assert_eq!(
+            (layer.background_errors, layer.variant.as_str()),
+            (0, "compact")
+        );
+        let met = run.refusals.iter().any(|met| met.limit == "units in a run");
+        assert_eq!(
+            met,
+            past == Precondition::Aged && layer.foreground_passes > 0,
+            "{past:?}"
+        );
+    }
+}
+
+#[test]
+fn a_lean_layer_pages_its_tables_and_a_tree_takes_more_memory() {
+    let text = "randwrite:ops=4000,bs=4k,depth=16";
+    let lean = done(&on("raw+remap-lean@block", Precondition::Full, text));
+    let lean = layer(&lean);
+    assert!(
+        lean.tables_dropped > 16 && lean.tables_read > 16,
+        "{lean:?}"
+    );
+    let tree = done(&on("raw+remap-tree@block", Precondition::Full, text));
+    let tree = layer(&tree);
+    assert_eq!((tree.tables_dropped, tree.variant.as_str()), (0, "tree"));
+    assert!(tree.table_bytes > tree.compact_bytes && tree.table_bytes > 3 * lean.table_bytes);
+}
+
+#[test]
+fn what_is_discarded_goes_down_if_that_is_asked_for() {
+    let text = "randwrite:ops=6000,bs=4k,depth=16";
+    for (stack, trims) in [("raw+remap@block", false), ("raw+remap-trim@block", true)] {
+        let mut plan = on(stack, Precondition::Fresh, text);
+        plan.workload = "create:files=100,size=64k,threads=2".to_owned();
+        plan.stack = stack.replace("raw", "ext4+discard").parse().unwrap();
+        plan.workload = "delete:files=200,size=64k,threads=2".to_owned();
+        let run = done(&plan);
+        let layer = layer(&run);
+        assert!(layer.discarded_bytes > 64 * 1024, "{layer:?}");
+        assert_eq!(layer.trimmed_bytes > 0, trims, "{layer:?}");
+        assert_eq!(run.host.trim_bytes > 0, trims);
+    }
+}
+
+#[test]
+fn file_systems_run_over_it_end_well_and_recover() {
+    for stack in [
+        "ext4+remap@block",
+        "btrfs+remap-tree@block",
+        "f2fs+remap-lean@block",
+    ] {
+        let mut plan = plan(
+            stack,
+            128,
+            Precondition::Fresh,
+            "varmail:files=100,threads=4,ops=2000",
+        );
+        for ending in [Ending::Unmount, Ending::Remount, Ending::PowerCut] {
+            plan.ending = ending;
+            let run = done(&plan);
+            assert_eq!((run.ops, run.errors.len()), (2_000, 0), "{stack}");
+            let app = run.app.as_ref().expect("of files");
+            assert!(app.mismatches.is_empty(), "{stack}");
+            let layer = layer(&run);
+            assert!(layer.written_bytes > 0 && layer.recovery_ns > 0, "{stack}");
+            let recovered = layer.recovered_transactions > 0;
+            assert_eq!(recovered, ending == Ending::PowerCut, "{stack} {ending:?}");
+        }
+    }
+}
+
+#[test]
+fn requests_are_of_what_the_layer_offers() {
+    let whole = on(
+        "raw+remap@block",
+        Precondition::Fresh,
+        "seqwrite:span=64m,ops=10",
+    );
+    let sentence = refused(&whole).to_string();
+    assert!(sentence.contains("of the drive"), "{sentence}");
+    let tiny = plan("raw+remap@block", 1, Precondition::Fresh, "randwrite:ops=1");
+    let sentence = refused(&tiny).to_string();
+    assert!(sentence.contains("too small"), "{sentence}");
+}
+
+fn cuts(stack: &str, workload: &str, points: u64, lies: bool) -> crash::Exploration {
+    let mut plan = plan(stack, 32, Precondition::Fresh, workload);
+    plan.drive.controller.power_loss_protection = false;
+    let cuts = Cuts {
+        plan,
+        points: Points::Some(points),
+        outside: 0,
+        memory: Bytes(64 * MIB),
+        lies,
+    };
+    explore(&cuts, &mut |_| ()).expect("it can be run")
+}
+
+const BLOCKS: &str = "randwrite:ops=400,bs=4k/70:16k/30,flush=20,depth=4";
+
+#[test]
+fn power_cuts_keep_what_was_flushed_of_blocks() {
+    for stack in [
+        "raw+remap@block",
+        "raw+remap-lean+remap-trim@block",
+        "raw@block",
+    ] {
+        let found = cuts(stack, BLOCKS, 60, false);
+        assert!(found.holds(), "{stack}: {:#?}", found.failures.first());
+        assert_eq!(found.points, 60);
+    }
+}
+
+#[test]
+fn a_drive_that_does_not_flush_is_found_out() {
+    assert!(!cuts("raw+remap@block", BLOCKS, 100, true).holds());
+}
+
+#[test]
+fn power_cuts_keep_what_was_forced_of_files() {
+    for stack in ["ext4+remap@block", "f2fs+remap-lean@block"] {
+        let mut plan = plan(stack, 64, Precondition::Fresh, "anything:ops=300");
+        plan.drive.controller.power_loss_protection = false;
+        let cuts = Cuts {
+            plan,
+            points: Points::Some(12),
+            outside: 0,
+            memory: Bytes(64 * MIB),
+            lies: false,
+        };
+        let found = explore(&cuts, &mut |_| ()).expect("it can be run");
+        assert!(found.holds(), "{stack}: {:#?}", found.failures.first());
+    }
+}
