@@ -13,8 +13,8 @@
 # 1 too if ByteFS was cut 10000 times and any of that was never met. FLASHLOOM names
 # another flashloom than target/release's, RECORDINGS a directory of `.flt` files, which
 # are cut as well as that of RocksDB, and ONLY an extended regular expression that cases
-# have to match. No path may have a space in it. Needs e2fsprogs, f2fs-tools
-# and jq.
+# have to match. No path may have a space in it. Needs e2fsprogs, f2fs-tools,
+# btrfs-progs and jq.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -28,7 +28,7 @@ stop() {
 }
 
 [ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-for tool in e2fsck fsck.f2fs jq; do
+for tool in e2fsck fsck.f2fs btrfs jq; do
   command -v "$tool" >/dev/null || stop "$tool is not installed"
 done
 
@@ -71,6 +71,7 @@ cases() {
   done
   large_files
   logs "${generators[@]}"
+  copies "${generators[@]}"
   remapped
   by_bytes "${generators[@]}"
   recordings
@@ -114,6 +115,27 @@ remapped() {
     echo "4 $stack anything:ops=1200"
     echo "2 $stack anything:ops=1200,threads=8,size=256k --memory 256KiB"
     echo "2 $stack varmail:files=50,threads=4,ops=600"
+  done
+}
+
+# Trees that are copied, and those that are changed in their place through a mapping in
+# persistent memory: also with journals and spare sectors that are used up.
+copies() {
+  local one stack
+  for stack in btrfs@block btrfs-nocow@block btrfs+dup@block btrfs@ocssd hyfim@ocssd \
+    hyfim+lean@ocssd hyfim+lean+dup+discard@ocssd; do
+    if ! has "$stack"; then continue; fi
+    for one in "$@"; do
+      echo "1 $stack $one"
+    done
+    for one in a b c d e f; do
+      echo "1 $stack ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes"
+    done
+    echo "2 $stack iozone:size=1m,make=64k,bs=4k,order=random"
+    echo "8 $stack anything:ops=900,size=256k,room=64k"
+    echo "8 $stack anything:ops=1200,threads=8"
+    echo "4 $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
+    echo "2 $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
   done
 }
 
@@ -197,7 +219,7 @@ recordings() {
     for stack in ext4@block ext4+journal@fdp ext4+discard@block; do
       echo "2 $stack $one"
     done
-    for stack in f2fs@block f2fs@zns persimmon@zns; do
+    for stack in f2fs@block f2fs@zns persimmon@zns btrfs@block hyfim@ocssd; do
       if has "$stack"; then echo "2 $stack $one"; fi
     done
     while read -r share stack rest; do
