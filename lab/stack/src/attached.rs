@@ -13,6 +13,7 @@ use crate::name::StackName;
 use host::{
     BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, SwapPort, Who, ZonedDevice,
 };
+use hyfim::HyfimError;
 use nand::Payload;
 use remap::{FormatError, OpenError, Remap};
 use sim::{Rng, Sim};
@@ -30,9 +31,12 @@ pub struct Attached {
 /// Why what is above a drive cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
-    /// The drive or the mapping of it failed.
+    /// The drive failed.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// The mapping that its host holds cannot be mounted.
+    #[error(transparent)]
+    Mapping(#[from] HyfimError),
     /// The layer cannot be made.
     #[error("the remapping layer: {0}")]
     Format(#[from] FormatError),

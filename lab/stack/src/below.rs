@@ -8,7 +8,7 @@
 use crate::hosts::{Memory, Persistent};
 use host::{BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, SwapPort, Who};
 use hostftl::{FtlConfig, Home, HostFtl};
-use hyfim::{HyFim, HyfimConfig};
+use hyfim::{HyFim, HyfimConfig, HyfimError};
 use nand::Payload;
 use sim::{Rng, Semaphore, Sim};
 use ssd::{Content, IoError, Sink};
@@ -55,11 +55,19 @@ struct Mapped {
     turn: Semaphore,
     raw: RawDevice,
     memory: Option<Lasting>,
-    mapping: OnceCell<Result<Mapping, IoError>>,
+    mapping: OnceCell<Result<Mapping, HyfimError>>,
 }
 
 impl Mapped {
-    async fn mapping(&self) -> Result<&Mapping, IoError> {
+    /// What maps the drive, for a command.
+    async fn command(&self) -> Result<&Mapping, IoError> {
+        self.mapping().await.map_err(|error| match error {
+            HyfimError::Io(error) => error,
+            _ => IoError::ReadOnly,
+        })
+    }
+
+    async fn mapping(&self) -> Result<&Mapping, HyfimError> {
         if self.mapping.get().is_none() {
             let _turn = self.turn.acquire(1).await;
             if self.mapping.get().is_none() {
@@ -69,19 +77,19 @@ impl Mapped {
         }
         match self.mapping.get() {
             Some(Ok(mapping)) => Ok(mapping),
-            Some(Err(error)) => Err(*error),
-            None => Err(IoError::ReadOnly),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(IoError::ReadOnly.into()),
         }
     }
 
-    async fn mount(&self) -> Result<Mapping, IoError> {
+    async fn mount(&self) -> Result<Mapping, HyfimError> {
         let drive = self.raw.device().drive().clone();
         let raw = self.raw.clone();
         let mapping = match &self.memory {
             None => {
                 let config = FtlConfig::of(drive.config());
                 let ftl = HostFtl::mount(&self.sim, raw, config, Home::Dram);
-                Mapping::Plain(ftl.await.map_err(|_| IoError::ReadOnly)?)
+                Mapping::Plain(ftl.await?)
             }
             Some(Lasting { pm, ready, config }) => {
                 let mounted = match ready {
@@ -90,7 +98,7 @@ impl Mapped {
                         .map(|(hyfim, _)| hyfim),
                     false => HyFim::adopt(&self.sim, raw, pm, *config).await,
                 };
-                Mapping::Swapping(mounted.map_err(|_| IoError::ReadOnly)?)
+                Mapping::Swapping(mounted?)
             }
         };
         if let Some(chunks) = drive.chunks() {
@@ -109,7 +117,7 @@ pub(crate) fn apart<'a, T>(
 
 impl Mapped {
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        match self.mapping().await? {
+        match self.command().await? {
             Mapping::Plain(port) => port.read(extent, sink, who).await,
             Mapping::Swapping(port) => port.read(extent, sink, who).await,
         }
@@ -123,21 +131,21 @@ impl Mapped {
         fua: bool,
     ) -> Result<(), IoError> {
         let all = Placement(0);
-        match self.mapping().await? {
+        match self.command().await? {
             Mapping::Plain(port) => port.write(extent, content, all, who, fua).await,
             Mapping::Swapping(port) => port.write(extent, content, all, who, fua).await,
         }
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        match self.mapping().await? {
+        match self.command().await? {
             Mapping::Plain(port) => port.trim(extent).await,
             Mapping::Swapping(port) => port.trim(extent).await,
         }
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        match self.mapping().await? {
+        match self.command().await? {
             Mapping::Plain(port) => port.flush().await,
             Mapping::Swapping(port) => port.flush().await,
         }
@@ -226,7 +234,7 @@ impl Below {
     ///
     /// # Errors
     /// If that cannot be.
-    pub(crate) async fn open(&self) -> Result<(), IoError> {
+    pub(crate) async fn open(&self) -> Result<(), HyfimError> {
         if let Some(mapped) = &self.mapped {
             mapped.mapping().await?;
         }
