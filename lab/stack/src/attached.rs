@@ -13,6 +13,7 @@ use host::{BlockDevice, BlockPort, BytePort, Computing, DrivePort, Who, ZonedDev
 use remap::{FormatError, OpenError, Remap};
 use sim::Sim;
 use ssd::{ByteError, Content, IoError, Sink};
+use std::cell::Cell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 
@@ -21,6 +22,8 @@ use units::{Bytes, Extent, Ns, Placement};
 pub struct Attached {
     below: Below,
     layer: Option<Rc<Layer>>,
+    /// Whether discards are not passed on.
+    keeps: Rc<Cell<bool>>,
 }
 
 /// Why what is above a drive cannot be used.
@@ -44,6 +47,7 @@ impl Attached {
         Self {
             below: Below::new(sim, device),
             layer: None,
+            keeps: Rc::default(),
         }
     }
 
@@ -57,7 +61,11 @@ impl Attached {
             None => None,
             Some(kind) => Some(Rc::new(Layer::new(sim, &below, kind, stack)?)),
         };
-        Ok(Self { below, layer })
+        Ok(Self {
+            below,
+            layer,
+            keeps: Rc::default(),
+        })
     }
 
     /// The same drive, with its layer as it is after a mount that is still to come.
@@ -66,6 +74,7 @@ impl Attached {
         Self {
             below: self.below.clone(),
             layer: self.layer.as_ref().map(|layer| Rc::new(layer.again())),
+            keeps: Rc::clone(&self.keeps),
         }
     }
 
@@ -86,6 +95,11 @@ impl Attached {
         self.below.is_cleaning()
     }
 
+    /// From now on what the drive holds is kept, whatever is discarded, or no more.
+    pub(crate) fn keep(&self, keeps: bool) {
+        self.keeps.set(keeps);
+    }
+
     /// Whether there is a layer.
     pub(crate) const fn has_layer(&self) -> bool {
         self.layer.is_some()
@@ -104,7 +118,10 @@ impl Attached {
     /// If that cannot be.
     pub async fn format(&self, deallocates: bool) -> Result<(), AttachError> {
         match &self.layer {
-            Some(layer) => layer.format(&self.below, deallocates).await,
+            Some(layer) => {
+                let deallocates = deallocates && !self.keeps.get();
+                layer.format(&self.below, deallocates).await
+            }
             None => Ok(()),
         }
     }
@@ -190,6 +207,7 @@ impl BlockPort for Attached {
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         match &self.layer {
+            _ if self.keeps.get() => Ok(()),
             Some(layer) => layer.command(&self.below).await?.trim(extent).await,
             None => self.below.trim(extent).await,
         }

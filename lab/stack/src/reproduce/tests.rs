@@ -4,7 +4,7 @@
 use super::figure::{Figure, Key};
 use super::setup::Setup;
 use super::{Asked, PAPERS, Paper, figure, prepare};
-use crate::plan::Ending;
+use crate::plan::{Ending, Plan};
 use crate::toml_file::Source;
 use report::claim::{Claim, Document};
 use serde_json::json;
