@@ -18,6 +18,7 @@ use nand::Payload;
 use remap::{FormatError, OpenError, Remap};
 use sim::{Rng, Sim};
 use ssd::{ByteError, Content, IoError, Sink};
+use std::cell::Cell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Ns, Placement};
 
@@ -26,6 +27,8 @@ use units::{Bytes, Extent, Ns, Placement};
 pub struct Attached {
     below: Below,
     layer: Option<Rc<Layer>>,
+    /// Whether discards are not passed on.
+    keeps: Rc<Cell<bool>>,
 }
 
 /// Why what is above a drive cannot be used.
@@ -62,7 +65,11 @@ impl Attached {
             None => None,
             Some(kind) => Some(Rc::new(Layer::new(sim, &below, kind, stack)?)),
         };
-        Ok(Self { below, layer })
+        Ok(Self {
+            below,
+            layer,
+            keeps: Rc::default(),
+        })
     }
 
     /// The same drive, with its layer as it is after a mount that is still to come.
@@ -71,6 +78,7 @@ impl Attached {
         Self {
             below: self.below.clone(),
             layer: self.layer.as_ref().map(|layer| Rc::new(layer.again())),
+            keeps: Rc::clone(&self.keeps),
         }
     }
 
@@ -102,6 +110,11 @@ impl Attached {
         self.below.memory_at_power_cut(rng)
     }
 
+    /// From now on what the drive holds is kept, whatever is discarded, or no more.
+    pub(crate) fn keep(&self, keeps: bool) {
+        self.keeps.set(keeps);
+    }
+
     /// Whether there is a layer.
     pub(crate) const fn has_layer(&self) -> bool {
         self.layer.is_some()
@@ -120,7 +133,10 @@ impl Attached {
     /// If that cannot be.
     pub async fn format(&self, deallocates: bool) -> Result<(), AttachError> {
         match &self.layer {
-            Some(layer) => layer.format(&self.below, deallocates).await,
+            Some(layer) => {
+                let deallocates = deallocates && !self.keeps.get();
+                layer.format(&self.below, deallocates).await
+            }
             None => Ok(()),
         }
     }
@@ -205,6 +221,7 @@ impl BlockPort for Attached {
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         match &self.layer {
+            _ if self.keeps.get() => Ok(()),
             Some(layer) => apart(layer.command(&self.below).await?.trim(extent)).await,
             None => self.below.trim(extent).await,
         }

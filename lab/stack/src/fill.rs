@@ -6,7 +6,7 @@
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
-    App, Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostTraffic, MapCache,
+    Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostTraffic, MapCache,
     NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear, ZoneCounts,
 };
 use ssd::{
@@ -44,7 +44,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         ops_per_s: rate(served.ops, span),
         latency_ns: served.latency.clone(),
         nand: nand(outcome, &ledger, &served.labels),
-        waf: waf(&host, served.app.as_ref(), ledger.programmed_pages() * page),
+        waf: waf(&host, asked(outcome), ledger.programmed_pages() * page),
         host,
         gc: gc(
             &ledger,
@@ -81,10 +81,17 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
     }
 }
 
-/// Write amplification, with so many bytes programmed.
-fn waf(host: &HostTraffic, app: Option<&App>, programmed: u64) -> Waf {
+/// Bytes that programs wrote to files, or else requests to a layer; none where what is
+/// asked for is what reaches the drive.
+fn asked(outcome: &Outcome) -> Option<u64> {
+    let app = outcome.served.app.as_ref().map(|app| app.write_bytes);
+    app.or(outcome.remap.as_ref().map(|layer| layer.written_bytes))
+}
+
+/// Write amplification, with so many bytes `asked` for and programmed.
+fn waf(host: &HostTraffic, asked: Option<u64>, programmed: u64) -> Waf {
     Waf {
-        host: app.map_or(1.0, |app| ratio(host.write_bytes, app.write_bytes)),
+        host: asked.map_or(1.0, |asked| ratio(host.write_bytes, asked)),
         device: ratio(programmed, host.write_bytes),
     }
 }

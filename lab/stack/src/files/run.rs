@@ -74,7 +74,7 @@ impl Visit for OnHost<'_> {
         let again = host.clone();
         let memory = (host.memory(), Memory::Blank);
         let port = Attached::of(&sim, &device, &plan.stack, memory)?;
-        let made = make(host, sim.clone(), port.clone());
+        let made = make(host, sim.clone(), port.clone(), plan.behaviour.keep);
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
         let (before, origin, cached) = (Before::now(&port), sim.now(), vfs.stats());
         let was = before.remap;
@@ -147,11 +147,18 @@ pub(crate) async fn ready(device: &Attached, deallocates: Option<bool>) -> Resul
     device.open().await.map_err(|error| error.to_string())
 }
 
-/// A new file system on `device`, mounted.
-async fn make<H: Host>(host: H, sim: Sim, device: Attached) -> Result<H::Body<Attached>, String> {
+/// A new file system on `device`, mounted; what was on the drive stays there if `keep`.
+async fn make<H: Host>(
+    host: H,
+    sim: Sim,
+    device: Attached,
+    keep: bool,
+) -> Result<H::Body<Attached>, String> {
+    device.keep(keep);
     let now = Clock::default().at(Ns::ZERO);
     ready(&device, Some(host.deallocates())).await?;
     host.format(&sim, &device, now).await?;
+    device.keep(false);
     host.mount(&sim, &device, now).await
 }
 

@@ -195,6 +195,9 @@ pub struct Behaviour {
     /// How long cleaning in the background waits at least for the next section, of a file
     /// system that is laid out as a log; none for that of Linux.
     pub cleaning_interval: Option<Ns>,
+    /// Whether what the drive holds stays when the file system is made, as with `nodiscard`
+    /// of its makers: an aged drive is full then of what nobody reads any more.
+    pub keep: bool,
     /// Whether a file system that is laid out as a log writes nothing at all; no part of a
     /// plan.
     #[serde(skip)]

@@ -4,7 +4,7 @@
 use super::figure::{Figure, Key};
 use super::setup::Setup;
 use super::{Asked, PAPERS, Paper, figure, prepare};
-use crate::plan::Ending;
+use crate::plan::{Ending, Plan};
 use crate::toml_file::Source;
 use report::claim::{Claim, Document};
 use serde_json::json;
@@ -73,7 +73,7 @@ fn every_claim_of_remapping_is_there_and_effects_come_one_at_a_time() {
     // In one effect a drive differs from the one without any by one thing.
     let effects = of(Some("effects"));
     let drive = |name: &str| {
-        let is = |plan: &&crate::plan::Plan| plan.label == format!("{name}, ext4");
+        let is = |plan: &&Plan| plan.label == format!("{name}, ext4");
         let plan = effects.plans.iter().find(is).unwrap();
         (plan.drive.clone(), plan.precondition)
     };

@@ -93,25 +93,23 @@ const EACH: Param = param(
 );
 const DIRECT: Param = param("direct", "no", YES_NO, "past the page cache");
 
-/// Of reads of files.
-const READS: [Param; 7] = [SIZES, PART, EACH, DIRECT, OPS, TIME, DIRWIDTH];
+/// The same for what is asked of any place, as of a drive.
+const PAST_CACHE: Param = param("direct", "yes", YES_NO, "past the page cache");
+const SYNC: Param = param(
+    "fsync",
+    "0",
+    Unit::Number,
+    "a sync after this many writes; 0 for never",
+);
+
+/// Of reads of any place of files.
+const ANY_READS: [Param; 7] = [SIZES, PART, EACH, PAST_CACHE, OPS, TIME, DIRWIDTH];
+
+/// Of writes to any place of files.
+const ANY_WRITES: [Param; 8] = [SIZES, PART, EACH, SYNC, PAST_CACHE, OPS, TIME, DIRWIDTH];
 
 /// Of writes to files.
-const WRITES: [Param; 8] = [
-    SIZES,
-    PART,
-    EACH,
-    param(
-        "fsync",
-        "0",
-        Unit::Number,
-        "a sync after this many writes; 0 for never",
-    ),
-    DIRECT,
-    OPS,
-    TIME,
-    DIRWIDTH,
-];
+const WRITES: [Param; 8] = [SIZES, PART, EACH, SYNC, DIRECT, OPS, TIME, DIRWIDTH];
 
 /// Of calls of every kind.
 const ANYTHING: [Param; 6] = [
@@ -412,19 +410,19 @@ pub static FILE_PRESETS: [Preset; 25] = [
         "randwrite",
         "on files: writes to any place of files that are there",
         &[],
-        &WRITES,
+        &ANY_WRITES,
     ),
     Preset::of_files(
         "randread",
         "on files: reads of any place of files that are there",
         &[],
-        &READS,
+        &ANY_READS,
     ),
     Preset::of_files(
         "randrw",
         "on files: reads and writes of any place of files that are there, in turns",
         &[param("read", "70", Unit::Percent, "share of reads")],
-        &WRITES,
+        &ANY_WRITES,
     ),
     Preset::of_files(
         "append",
