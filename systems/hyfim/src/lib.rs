@@ -5,17 +5,19 @@
 //! A file system that copies on write changes the address of what it overwrites, and so
 //! whatever leads to it, up to the root. But the mapping below copies on write anyway. If its
 //! table lies in persistent memory, it can take a new version into use at one instant,
-//! under the old address. HyFiM writes an overwritten sector at a *spare* sector that nobody
+//! under the old address. HyFiM *stages* an overwritten sector at a *spare* sector that nobody
 //! else sees, notes the four addresses in a journal in persistent memory, and exchanges the
-//! two entries of the table ([`HyFim::exchange`]). Small changes of nodes go to a second
-//! journal, and the node is written in its place afterwards ([`HyFim::journal`]).
+//! two entries of the table. Small changes of nodes go to a second journal, and the nodes are
+//! written in their places afterwards. Both are one *publication* ([`host::SwapPort`]), and
+//! [`Intra`] is the strategy of a file system that is made of publications.
 //! //= hyfim 3.2
 //! //= hyfim 3.3
 //!
 //! # What is promised at a power cut
 //!
-//! - A batch that [`HyFim::exchange`] or [`HyFim::journal`] has acknowledged is there as a
-//!   whole. Of one that it has not, all is there or nothing.
+//! - What a publication that has ended brought is there as a whole: what was staged, and
+//!   changes of nodes. Of one that has not ended, all is there or nothing.
+//! - What was staged and not published is not there.
 //! - No two sectors are in one block of the flash.
 //! - Other writes are as the mapping promises ([`hostftl`]).
 //!
@@ -27,20 +29,28 @@
 //!   the sector leads to the new block, and the spare one nowhere.
 //! - *When a force may return.* Recovery releases what is only committed, so no sooner than
 //!   the record is checkpointing, durably.
-//! - *Batches.* All sectors of a batch are in one record, with one word of state.
-//! - *Nodes.* A record has the bytes of all changes of a batch. The node may be torn or newer
-//!   on flash: records are redone in order, over whatever is there, unless the node is of
-//!   another generation and so another one.
-//! - *Room.* Entries are of four bytes. A full journal and a lack of spare sectors are waited
-//!   for; a batch that could never fit is refused.
+//! - *Batches.* All sectors of a publication are in one record, with one word of state.
+//! - *Contents and their checksums.* Contents are in one journal and the node with their sums
+//!   is in the other one. The record of the contents names that of the nodes, and is done if
+//!   that is: the state of the nodes' record is what counts for both.
+//! - *Nodes.* A record has the bytes of all changes of a publication. The node may be torn or
+//!   newer on flash: records are redone in order, over whatever is there, unless the node is
+//!   of another generation and so another one. Nothing else comes to the place of a node
+//!   while a record is about it.
+//! - *When nodes are written back.* When half of the journal is in use, and when everything
+//!   is flushed; until then they are read in memory.
+//! - *Room.* Entries are of four bytes. A full journal of nodes is waited for. While there are
+//!   too few spare sectors nothing is staged, and the file system copies instead; so it does
+//!   with nodes of which the journal could not hold more.
 //! - *Forced sectors and units.* What is forced is padded to a unit, as in the baseline.
 //! - *Cleaning.* Sectors that an unfinished record names are pinned: neither moved nor
 //!   written.
 //!
 //! # Invariants
 //!
-//! A spare sector is mapped only during an exchange. The record of an exchange is done before
-//! its sectors are let go. Records of nodes are done in order, once the nodes are on flash.
+//! A spare sector is mapped only while it is staged or was given up. The record of an
+//! exchange is done before its sectors are let go. Records of nodes are done in order, once
+//! the nodes are on flash.
 
 mod exchange;
 mod journal;
