@@ -38,24 +38,8 @@ impl<P: RawPort> HostFtl<P> {
         let sectors = sectors(&config, &geometry)?;
         let chunks = report(&port, &geometry).await?;
         check_space(&chunks, &config, &geometry, sectors)?;
-        let buried = match home {
-            Home::Dram | Home::Moving(_) => sectors,
-            Home::Pm(_) => 0,
-        };
-        let mut lines = Lines::new(geometry, &chunks, buried);
-        let mut stats = FtlStats::default();
-        let (table, number) = match home {
-            Home::Pm(table) => (adopt(&mut lines, &geometry, table, sectors).await?, 1),
-            Home::Dram => rebuild(&port, &geometry, &mut lines, sectors, &mut stats).await?,
-            Home::Moving(table) => {
-                // What was hidden is nobody's.
-                let shown = sectors - config.hidden;
-                let (from, number) =
-                    rebuild(&port, &geometry, &mut lines, shown, &mut stats).await?;
-                let moved = move_to(&from, &geometry, table, shown, sectors);
-                (moved.await?, number)
-            }
-        };
+        let (mut lines, stats, (table, number)) =
+            recover(&port, &chunks, home, (sectors, config.hidden)).await?;
         let frontiers = reopen(&mut lines, &config);
         let state = State {
             table,
@@ -153,6 +137,35 @@ fn check_space(
     let all = u64::from(geometry.chunks);
     let full = NoSpace::new("lines", need, has, all).rest("bad chunks");
     Err(FtlError::Space(full))
+}
+
+/// The lines of a drive and the table at its home, with the number of the next version; of
+/// so many sectors, the last of which are hidden.
+async fn recover<P: RawPort>(
+    port: &P,
+    chunks: &[ChunkInfo],
+    home: Home,
+    (sectors, hidden): (u32, u32),
+) -> Result<(Lines, FtlStats, (Table, u64)), FtlError> {
+    let geometry = port.geometry();
+    let buried = match home {
+        Home::Dram | Home::Moving(_) => sectors,
+        Home::Pm(_) => 0,
+    };
+    let mut lines = Lines::new(geometry, chunks, buried);
+    let mut stats = FtlStats::default();
+    let found = match home {
+        Home::Pm(table) => (adopt(&mut lines, &geometry, table, sectors).await?, 1),
+        Home::Dram => rebuild(port, &geometry, &mut lines, sectors, &mut stats).await?,
+        Home::Moving(table) => {
+            // What was hidden is nobody's.
+            let shown = sectors - hidden;
+            let (from, number) = rebuild(port, &geometry, &mut lines, shown, &mut stats).await?;
+            let moved = move_to(&from, &geometry, table, shown, sectors);
+            (moved.await?, number)
+        }
+    };
+    Ok((lines, stats, found))
 }
 
 /// Takes a table over that was kept.

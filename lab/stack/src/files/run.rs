@@ -72,8 +72,7 @@ impl Visit for OnHost<'_> {
         let sim = kernel.sim();
         let device = attach(plan, self.media, &kernel)?;
         let again = host.clone();
-        let memory = (host.memory(), Memory::Blank);
-        let port = Attached::of(&sim, &device, &plan.stack, memory)?;
+        let port = Attached::of(&sim, &device, &plan.stack, (host.memory(), Memory::Blank))?;
         let made = make(host, sim.clone(), port.clone(), plan.behaviour.keep);
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
         let (before, origin, cached) = (Before::now(&port), sim.now(), vfs.stats());
