@@ -184,6 +184,9 @@ impl File {
             let sizes = std::mem::take(&mut self.maybe_sizes).into_iter();
             self.sizes.extend(sizes.map(|size| (at - 1, size)));
         } else if size > self.size {
+            // Until it is forced the file may be as it was, whichever that is.
+            let sizes = self.maybe_sizes.iter().map(|&size| (at - 1, size));
+            self.sizes.extend(sizes);
             let sizes = self.maybe_sizes.iter_mut();
             sizes.for_each(|maybe| *maybe = size.max(*maybe));
         }

@@ -136,6 +136,24 @@ fn a_force_does_not_say_what_a_write_that_failed_has_left() {
 }
 
 #[test]
+fn a_file_that_failed_to_grow_may_be_as_it_was_until_what_follows_is_forced() {
+    let history = History::new();
+    history.write(0, 1, 8);
+    history.force(0..u64::MAX);
+    history.write(8, 2, 8);
+    history.force_fails();
+    history.force(0..u64::MAX);
+    history.write(16, 3, 8);
+    let (short, long) = (word(1), [word(1), word(2), word(3)].concat());
+    for left in [&short[..], &long[..16], &long] {
+        assert_eq!(history.judge(left), None, "{left:?}");
+    }
+    history.force(0..u64::MAX);
+    assert_eq!(history.judge(&long), None);
+    assert_eq!(history.judge(&short), Some(Fault::Lost));
+}
+
+#[test]
 fn who_was_told_of_a_failure_is_promised_nothing_until_it_is_written_again() {
     let history = History::new();
     history.write(0, 1, 8);

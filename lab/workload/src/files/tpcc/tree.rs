@@ -180,10 +180,12 @@ impl Edges {
         self.parents.way(group, self.leaf(group, row).no)
     }
 
-    /// The leaves of `count` rows from `row` on, after the way to the first of them.
+    /// The leaves of `count` rows from `row` on, after the way to the first of them. Rows that
+    /// somebody is about to add are not there yet.
     pub(super) fn range(&self, group: u32, row: u32, count: u32) -> Vec<PageId> {
-        let mut way = self.way(group, row);
-        for row in row..row + count {
+        let last = self.end(group).saturating_sub(1);
+        let mut way = self.way(group, row.min(last));
+        for row in row..(row + count).min(last + 1) {
             let page = self.leaf(group, row);
             if way.last() != Some(&page) {
                 way.push(page);
@@ -382,6 +384,10 @@ mod tests {
             .collect();
         assert_eq!(taken.iter().filter(|t| **t).count(), 1, "{taken:?}");
         assert!(taken[7], "rows 7 to 26 are on two leaves");
+        // Of rows that are being added some are there.
+        let some = edges.range(0, 25, 30);
+        assert_eq!(some.last(), Some(&edges.leaf(0, 27)), "{some:?}");
+        assert_eq!(edges.range(0, 40, 3).last(), some.last());
         edges.pop(0);
         assert_eq!(edges.push(0, &mut space), None, "its page was kept");
         let given: Vec<u32> = (7..28)
