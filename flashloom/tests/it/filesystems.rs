@@ -307,11 +307,14 @@ fn a_drive_that_lies_is_found_out_and_the_command_shown_repeats_it() {
 fn what_cannot_be_cut_is_refused() {
     let bench = Bench::new();
     for (line, why) in [
-        ("crash raw@block", "expected a stack with a file system"),
+        ("crash raw@block", "varmail asks for files"),
         ("crash ext4@block --size 64GiB", "at most 4 GiB"),
         ("crash ext4@block --points few", "expected all or a number"),
         ("crash ext4@block --at 1:x", "EVENT:EVENT-OF-RECOVERY"),
-        ("crash ext4@block --workload randwrite", "randwrite"),
+        (
+            "crash ext4@block --workload hotcold",
+            "hotcold asks for blocks",
+        ),
     ] {
         let said = bench.run(line);
         assert_eq!(said.code, Some(2), "{line}: {}", said.out);

@@ -88,7 +88,7 @@ fn what_cannot_be_played_is_refused() {
         &["missing", "expected a directory"],
     );
     bench.refuses("play nothing --on .", &["nothing"]);
-    bench.refuses("play randwrite --on .", &["randwrite", "blocks"]);
+    bench.refuses("play hotcold --on .", &["hotcold", "blocks"]);
     bench.refuses(
         "play varmail --on . --setup-only --no-setup",
         &["--no-setup"],

@@ -70,7 +70,7 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
 const LINES: &[(&str, &str)] = &[
     ("run raw@blok --workload randread", "block, streams, fdp"),
     ("run block --workload randread", "HOST@DRIVE"),
-    ("run hyfim@ocssd --workload randread", "not built yet"),
+    ("run zenfs@zns --workload randread", "not built yet"),
     (
         "run ext4@block --workload zipfwrite",
         "zipfwrite asks for blocks",
