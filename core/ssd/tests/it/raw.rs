@@ -374,5 +374,5 @@ fn a_drive_that_cannot_be_says_which_knob_is_wrong() {
     });
     assert!(wide.contains("at most 64"));
     let full = ssd::Precondition::Full.media(&raw(), Seed(1)).unwrap_err();
-    assert!(full.to_string().contains("the host holds"));
+    assert!(full.to_string().contains("the host of this drive"));
 }
