@@ -168,6 +168,7 @@ fn run(shape: &Shape) -> Run {
         operations: BTreeMap::new(),
         file_system: None,
         zones: None,
+        remap: None,
         remount: None,
         refusals: Vec::new(),
         sim_time_ns,
