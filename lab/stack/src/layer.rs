@@ -17,7 +17,7 @@ use report::record::Remapped;
 use sim::{Rng, Seed, Semaphore, Sim};
 use ssd::{Content, IoError, Precondition};
 use std::cell::OnceCell;
-use units::{Bytes, Extent, MIB, Placement, SECTOR};
+use units::{Bytes, Extent, KIB, Placement, SECTOR};
 
 /// The switches that give a stack a layer, and what each does.
 pub const SWITCHES: &[Switch] = &[
@@ -47,9 +47,9 @@ const LEAN: (u64, u64) = (16, 4);
 /// Bytes of an entry of a table.
 //= remap 3.3
 const ENTRY: u64 = 12;
-/// Shortest run that is deallocated: a choice of ours, of the size of a stripe of pages over
-/// a few dies.
-const TRIM: Bytes = Bytes(MIB);
+/// Shortest run that is deallocated: a choice of ours, so that the discard of a small file
+/// goes on to the drive and that of a unit does not.
+const TRIM: Bytes = Bytes(64 * KIB);
 /// Requests that bring a layer to its past: the size of those in order, and how many of
 /// those at random are under way at once.
 const FILL: (u32, u64) = (256, 32);

@@ -269,6 +269,9 @@ pub(crate) fn open(kernel: &Kernel, plan: &Plan, port: &Attached) -> Result<(), 
         if port.has_layer() {
             layer::fill(&port, past, seed).await?;
         }
+        if let Some(layer) = port.layer() {
+            layer.forget_refusals();
+        }
         Ok(())
     })?;
     opened.map_err(|source| attach_failed(&plan.stack, source))

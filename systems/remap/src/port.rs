@@ -252,6 +252,11 @@ impl<P: BlockPort> Remap<P> {
         self.shared.state.borrow().refusals.clone()
     }
 
+    /// Forgets the limits that writes have met so far.
+    pub fn forget_refusals(&self) {
+        self.shared.state.borrow_mut().refusals = Refusals::default();
+    }
+
     /// The last error of work that nobody waited for: cleaning that met a unit which cannot
     /// be read, or anything that could not be written. What was durable stays where it is.
     #[must_use]
