@@ -234,7 +234,12 @@ fn run_blocks_on(
     let sim = kernel.sim();
     let device = attach(plan, media, &kernel)?;
     let port = Attached::of(&sim, &device, &plan.stack, hosts::Memory::NONE)?;
-    let stream = workload.open(port.capacity(), Seed(plan.seed))?;
+    // Zones have less room for requests in order than the drive has.
+    let offered = match port.has_layer() {
+        true => port.capacity(),
+        false => plan.drive.capacity,
+    };
+    let stream = workload.open(offered, Seed(plan.seed))?;
     open(&kernel, plan, &port)?;
     let (before, origin) = (Before::now(&port), sim.now());
     let was = before.remap;

@@ -229,8 +229,8 @@ fn bad_plan_files_name_file_line_and_expectation() {
             "plan.toml:4: page_cache.size: unknown field",
         ),
         (
-            "stacks = [\"hyfim@ocssd\"]\nworkloads = [\"randread\"]".to_owned(),
-            "plan.toml:1: hyfim@ocssd: ",
+            "stacks = [\"zenfs@zns\"]\nworkloads = [\"randread\"]".to_owned(),
+            "plan.toml:1: zenfs@zns: ",
         ),
     ];
     for (text, expected) in cases {

@@ -90,5 +90,9 @@ fn a_mapping_that_does_not_flush_is_found_out() {
 fn a_past_that_the_drive_alone_cannot_have_is_refused() {
     let mut plan = on("raw@ocssd", 64, "randread:ops=10");
     plan.precondition = Precondition::Aged;
-    assert!(refused(&plan).to_string().contains("the host holds"));
+    assert!(
+        refused(&plan)
+            .to_string()
+            .contains("the host of this drive")
+    );
 }
