@@ -1,0 +1,57 @@
+//! Memory behind the link, as the processor's side sees it.
+//!
+//! Calls come in the order of time, with the clock of the kernel at `now`. What is in
+//! the device's DRAM is answered by arithmetic; what needs flash ends later, on a
+//! task of the kernel, and is then found among the events.
+
+use units::Ns;
+
+/// A line of the device, in units of 64 bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line(pub u64);
+
+/// Names a request that waits, as the link does (16 bits on the wire).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tag(pub u16);
+
+/// What a line holds. Runs that only ask for time leave it out.
+pub type LineData = Option<[u8; 64]>;
+
+/// How a read is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadReply {
+    /// The data leave the device at this time.
+    Data(Ns, LineData),
+    /// Flash is being read; [`FarEvent::Data`] with the tag will tell.
+    Waits,
+    /// Flash is being read and a hint that it takes long leaves the device at this
+    /// time. The request is over for the device: no data will come for its tag.
+    Delay(Ns),
+}
+
+/// What the device tells of its own accord.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FarEvent {
+    /// The data of a read that waited leave the device at this time.
+    Data(Tag, Ns, LineData),
+    /// Room was made for a write that had been refused.
+    Room,
+    /// A page of 4,096 bytes, counted from the start, is worth moving to the host.
+    Hot(u64, Ns),
+}
+
+/// A device whose memory the processor loads from and stores to.
+pub trait Far {
+    /// Reads `line` for a request that has arrived at the device.
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply;
+
+    /// Takes a line that was written back. The time at which it is accepted, or
+    /// `None` when there is no room: [`FarEvent::Room`] will tell when to come again.
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns>;
+
+    /// The next thing that the device tells, up to now.
+    fn event(&mut self) -> Option<FarEvent>;
+
+    /// The host holds the page elsewhere from now on: caches and logs may drop it.
+    fn dropped(&mut self, now: Ns, page: u64);
+}

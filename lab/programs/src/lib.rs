@@ -1,0 +1,1 @@
+//! Programs as streams of memory accesses.
