@@ -3,9 +3,9 @@
 //! Invariant: an act is told of before it can have any effect, with the range
 //! that it will change, and again when it has ended; what is told costs no time.
 
-use crate::body::Body;
+use crate::body::{Body, DirtyPage};
 use crate::flags::Source;
-use crate::types::Ino;
+use crate::types::{Ino, PAGE};
 use crate::vfs::{Core, Vfs};
 use std::ops::Range;
 use std::rc::Rc;
@@ -57,6 +57,10 @@ pub trait Observer {
     /// It has ended: so many bytes were written (0 for what writes none), or
     /// none if it failed, in which case it may have happened in part.
     fn ends(&self, number: u64, done: Option<u64>);
+
+    /// What a file holds in `range` could not be written back, and is not tried again:
+    /// the medium has it in part or not at all, whatever is forced later.
+    fn gave_up(&self, ino: Ino, range: Range<u64>);
 }
 
 impl<B: Body> Vfs<B> {
@@ -79,6 +83,16 @@ impl<B: Body> Core<B> {
     pub(crate) fn ends(&self, number: Option<u64>, done: Option<u64>) {
         if let (Some(number), Some(observer)) = (number, &*self.observer.borrow()) {
             observer.ends(number, done);
+        }
+    }
+
+    /// Tells that pages of a file could not be written back.
+    pub(crate) fn gave_up(&self, ino: Ino, pages: &[DirtyPage]) {
+        let Some(observer) = &*self.observer.borrow() else {
+            return;
+        };
+        for page in pages {
+            observer.gave_up(ino, page.index * PAGE..(page.index + 1) * PAGE);
         }
     }
 }

@@ -345,6 +345,7 @@ impl<B: Body> Core<B> {
         if let Err(errno) = result {
             node.failures.add(errno);
             self.failures.add(errno);
+            self.gave_up(node.ino(), &batch.pages);
         }
         let pages = batch.pages.len() as u64;
         self.writing.set(self.writing.get() - pages);

@@ -232,7 +232,7 @@ impl File {
         }
     }
 
-    /// To force `range` has failed: what it had to make durable may have been given up,
+    /// To force `range`, or to write it back, has failed: what it had to make durable may have been given up,
     /// and whoever forces it again is not told.
     fn doubt(&mut self, range: &Range<u64>) {
         for older in std::mem::take(&mut self.older) {
@@ -505,6 +505,12 @@ impl Chronicle {
             }
             _ => self.cancel(ticket),
         }
+    }
+
+    /// Bytes could not be written back: whoever forces everything later is not told.
+    pub(crate) fn give_up(&mut self, ino: Ino, range: &Range<u64>) {
+        let id = self.id(ino);
+        self.file(id).doubt(range);
     }
 
     /// It has ended well: what the bytes `range` of the file `ino` held when it

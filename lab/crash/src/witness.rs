@@ -67,6 +67,10 @@ impl Observer for Scribe {
     fn ends(&self, number: u64, done: Option<u64>) {
         self.chronicle.borrow_mut().end(Ticket(number), done);
     }
+
+    fn gave_up(&self, ino: Ino, range: Range<u64>) {
+        self.chronicle.borrow_mut().give_up(ino, &range);
+    }
 }
 
 /// What an act does to contents, if anything.

@@ -136,6 +136,29 @@ fn a_force_does_not_say_what_a_write_that_failed_has_left() {
 }
 
 #[test]
+fn to_force_all_does_not_say_what_was_given_up_before() {
+    let ones = u64::from_le_bytes([1; 8]);
+    for gives_up in [false, true] {
+        let history = History::new();
+        history.write(0, 0, 8_192);
+        history.force(0..u64::MAX);
+        history.write(0, ones, 100);
+        if gives_up {
+            history.scribe.gave_up(FILE, 0..4_096);
+        }
+        let ticket = history.scribe.begins(&Act::ForceAll);
+        history.scribe.ends(ticket, Some(0));
+        let old = history.judge(&[0; 8_192]);
+        assert_eq!(old, (!gives_up).then_some(Fault::Lost));
+        assert_eq!(
+            history.judge(&[[1; 100].as_slice(), &[0; 8_092]].concat()),
+            None
+        );
+        assert_eq!(history.judge(&[2; 8_192]), Some(Fault::Corrupt));
+    }
+}
+
+#[test]
 fn a_file_that_failed_to_grow_may_be_as_it_was_until_what_follows_is_forced() {
     let history = History::new();
     history.write(0, 1, 8);
