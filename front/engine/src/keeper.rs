@@ -136,11 +136,18 @@ impl Keeper {
     }
 
     fn record(&mut self, always: bool) -> io::Result<()> {
+        self.put(|log, record| log.append(record, always))
+    }
+
+    fn put(
+        &mut self,
+        append: impl FnOnce(&mut Log, &mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.check()?;
         let end = self.log.mark().offset;
         self.record.clear();
         self.noted = self.drive.flash_counters().program_pages;
-        let written = self.log.append(&mut self.record, always);
+        let written = append(&mut self.log, &mut self.record);
         let written = written.and_then(|()| self.file.file.write_all_at(&self.record, end));
         self.broken = written.is_err();
         if self.broken {
@@ -187,7 +194,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Puts the drive without power into the file, from which the lock is taken.
+    /// Puts the drive, which has shut down, into the file, from which the lock is taken.
     ///
     /// # Errors
     /// If the file can not be written; its log then ends with the last record.
@@ -196,7 +203,7 @@ impl Keeper {
             drop(renewal.thread.join());
         }
         // Whoever wants to look at the drive need not wait for the new file.
-        if !self.broken && self.record(true).is_ok() {
+        if !self.broken && self.put(Log::append_last).is_ok() {
             self.file.share()?;
         }
         let (whole, _) = write_beside(&self.file.path, config, media)?;

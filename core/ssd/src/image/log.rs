@@ -82,6 +82,20 @@ impl Log {
     /// # Errors
     /// Those of `out`. The log can not be used any more then.
     pub fn append(&mut self, out: &mut impl Write, always: bool) -> io::Result<()> {
+        self.put(out, always, 1)
+    }
+
+    /// Puts the last record at the end of `out`, of a drive that has shut down: what ends
+    /// with it had no power cut.
+    ///
+    /// # Errors
+    /// Those of `out`. The log can not be used any more then.
+    pub fn append_last(&mut self, out: &mut impl Write) -> io::Result<()> {
+        self.put(out, true, 0)
+    }
+
+    /// Puts a record that, if it is the last one, is followed by so many power cuts.
+    fn put(&mut self, out: &mut impl Write, always: bool, cuts: u64) -> io::Result<()> {
         let dump = self.dump_change();
         let front = self.front.as_ref().map(|watch| watch.take(&self.drive));
         let drive = &self.drive;
@@ -93,7 +107,7 @@ impl Log {
             return Ok(());
         }
         let mut smart = self.drive.smart();
-        smart.unsafe_shutdowns += 1;
+        smart.unsafe_shutdowns += cuts;
         let mut sections = Sections::resume(out, self.mark, std::mem::take(&mut self.memory));
         sections.begin(Kind::Change)?;
         let smart = serde_json::to_vec(&smart)?;

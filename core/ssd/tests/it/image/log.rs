@@ -222,6 +222,31 @@ fn a_second_log_follows_from_what_the_first_one_had_settled() {
     }
 }
 
+#[test]
+fn the_last_record_of_a_drive_that_has_shut_down_counts_no_power_cut() {
+    for (config, past, seed) in all() {
+        let mut bench = Bench::new(config, past, seed);
+        for _ in 0..10 {
+            bench.command();
+            bench.idle();
+            bench.note();
+        }
+        let cuts = |file: &[u8]| {
+            image::open(&mut &file[..])
+                .unwrap()
+                .media
+                .smart
+                .unsafe_shutdowns
+        };
+        assert_eq!(cuts(&bench.file), 1);
+        let drive = bench.drive.clone();
+        let left = bench.kernel.block_on(async move { drive.shutdown().await });
+        bench.log.append_last(&mut bench.file).unwrap();
+        assert_eq!((left.smart.unsafe_shutdowns, cuts(&bench.file)), (0, 0));
+        bench.compare();
+    }
+}
+
 /// A small file with a few records.
 fn logged() -> (Vec<u8>, usize) {
     let (config, past, seed) = all().next().unwrap();
