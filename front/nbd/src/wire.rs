@@ -1,7 +1,7 @@
 //! What the bytes mean: the one place that knows the layout of the protocol.
 //!
 //! Numbers are big endian. Names of constants are those of the specification.
-//= nbd proto
+//= nbd 2
 
 use std::io::{self, Read, Write};
 

@@ -1,5 +1,5 @@
 //! The handshake: what is served, and in which form answers come.
-//= nbd proto
+//= nbd 1
 
 use super::broken;
 use crate::export::Export;
