@@ -1,0 +1,167 @@
+//! A drive of the engine, as an export.
+
+use crate::export::{Answer, Done, Export, Job, Piece, Refusal};
+use crate::wire::Code;
+use engine::{Device, Fault, Gone, Handle, Medium};
+use std::rc::Rc;
+use units::{KIB, MIB};
+
+/// Most pieces of one answer about what is allocated.
+const PIECES_MAX: usize = 64 * KIB as usize;
+/// Zeros that are written at a time.
+const ZEROS: u64 = MIB;
+
+/// A drive under power.
+#[derive(Clone)]
+pub struct Drive {
+    device: Handle<Device>,
+    name: String,
+    size: u64,
+    page: u32,
+}
+
+impl Drive {
+    /// The drive behind `device`, under a name.
+    ///
+    /// # Errors
+    /// If its thread has ended.
+    pub fn new(device: Handle<Device>, name: String) -> Result<Self, Gone> {
+        let (size, page) = device.ask(|device: Rc<Device>| async move {
+            let page = device.drive().layout().page_bytes();
+            (device.capacity(), page)
+        })?;
+        Ok(Self {
+            device,
+            name,
+            size,
+            page: (page as u32).next_power_of_two().max(512),
+        })
+    }
+}
+
+impl Export for Drive {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn preferred(&self) -> u32 {
+        self.page
+    }
+
+    fn begin(&self, job: Job, done: Done) {
+        self.device.submit(move |device| async move {
+            let answer = carry_out(&device, job).await;
+            done.answer(answer.map_err(|fault| refusal(&fault)));
+        });
+    }
+}
+
+async fn carry_out(device: &Device, job: Job) -> Result<Answer, Fault> {
+    let forced = match job {
+        Job::Read { offset, length } => {
+            return Ok(Answer::Data(device.read(offset, length as usize).await?));
+        }
+        Job::Status {
+            offset,
+            length,
+            one,
+        } => {
+            let most = if one { 1 } else { PIECES_MAX };
+            return Ok(Answer::Pieces(pieces(device, offset, length, most)));
+        }
+        Job::Write {
+            offset,
+            bytes,
+            force,
+        } => {
+            device.write(offset, &bytes).await?;
+            force
+        }
+        Job::Zero {
+            offset,
+            length,
+            hole,
+            force,
+        } => {
+            zero(device, offset, u64::from(length), hole).await?;
+            force
+        }
+        Job::Trim {
+            offset,
+            length,
+            force,
+        } => {
+            trim(device, offset, u64::from(length)).await?;
+            force
+        }
+        Job::Flush => true,
+    };
+    if forced {
+        device.flush().await?;
+    }
+    Ok(Answer::Done)
+}
+
+async fn zero(device: &Device, offset: u64, length: u64, hole: bool) -> Result<(), Fault> {
+    if hole {
+        return device.zero(offset, length).await;
+    }
+    let zeros = vec![0; length.min(ZEROS) as usize];
+    let (mut at, end) = (offset, offset + length);
+    while at < end {
+        let len = (end - at).min(ZEROS);
+        device.write(at, &zeros[..len as usize]).await?;
+        at += len;
+    }
+    Ok(())
+}
+
+/// Deallocates the whole pages of a range; the rest stays.
+async fn trim(device: &Device, offset: u64, length: u64) -> Result<(), Fault> {
+    let page = device.drive().layout().page_bytes();
+    let (first, end) = (
+        offset.next_multiple_of(page),
+        (offset + length) / page * page,
+    );
+    if first < end {
+        device.zero(first, end - first).await?;
+    }
+    Ok(())
+}
+
+/// What is allocated, as far as `most` pieces tell.
+fn pieces(device: &Device, offset: u64, length: u32, most: usize) -> Vec<Piece> {
+    let (mut at, end) = (offset, offset + u64::from(length));
+    let mut pieces = Vec::new();
+    while at < end && pieces.len() < most {
+        let hole = device.seek(at, Medium::Hole).unwrap_or(end).min(end);
+        let data = hole > at;
+        let to = match data {
+            true => hole,
+            false => device.seek(at, Medium::Data).unwrap_or(end).min(end),
+        };
+        pieces.push(Piece {
+            length: (to - at) as u32,
+            data,
+        });
+        at = to;
+    }
+    pieces
+}
+
+fn refusal(fault: &Fault) -> Refusal {
+    let code = match fault {
+        Fault::PastEnd { .. } => Code::Invalid,
+        Fault::Gone(_) => Code::Shutdown,
+        Fault::Drive(ssd::IoError::ReadOnly) => Code::NotPermitted,
+        Fault::Drive(_) | Fault::File(_) | Fault::Config(_) => Code::Io,
+    };
+    Refusal {
+        code,
+        why: fault.to_string(),
+    }
+}

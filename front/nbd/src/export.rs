@@ -1,0 +1,131 @@
+//! What is served.
+
+use crate::wire::Code;
+
+/// A request on its way to what is served. Ranges are within it, and data are not longer
+/// than [`crate::wire::DATA_MAX`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Gives the bytes of a range.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u32,
+    },
+    /// Writes bytes.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What to write.
+        bytes: Vec<u8>,
+        /// Whether it is durable when it is answered.
+        force: bool,
+    },
+    /// Makes a range zeros.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u32,
+        /// Whether the range may be deallocated.
+        hole: bool,
+        /// Whether it is durable when it is answered.
+        force: bool,
+    },
+    /// Deallocates what can be of a range.
+    Trim {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u32,
+        /// Whether it is durable when it is answered.
+        force: bool,
+    },
+    /// Makes durable what was answered.
+    Flush,
+    /// Says what is allocated of a range.
+    Status {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u32,
+        /// Whether one piece is enough.
+        one: bool,
+    },
+}
+
+/// A part of a range that is allocated, or reads as zeros because it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Bytes.
+    pub length: u32,
+    /// Whether it is allocated.
+    pub data: bool,
+}
+
+/// What became of a job.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The bytes that were asked for.
+    Data(Vec<u8>),
+    /// What is allocated, from the start of the range on.
+    Pieces(Vec<Piece>),
+}
+
+/// Why a job is refused: the code, and a sentence for who reads it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// As the protocol has it.
+    pub code: Code,
+    /// Why.
+    pub why: String,
+}
+
+/// What an answer is given to.
+type Take = Box<dyn FnOnce(Result<Answer, Refusal>) + Send>;
+
+/// Takes the answer to a job. Dropped, it says that the drive is gone.
+pub struct Done(Option<Take>);
+
+impl Done {
+    /// Has `take` called once.
+    pub fn new(take: impl FnOnce(Result<Answer, Refusal>) + Send + 'static) -> Self {
+        Self(Some(Box::new(take)))
+    }
+
+    /// Gives the answer.
+    pub fn answer(mut self, answer: Result<Answer, Refusal>) {
+        if let Some(take) = self.0.take() {
+            take(answer);
+        }
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let Some(take) = self.0.take() {
+            take(Err(Refusal {
+                code: Code::Shutdown,
+                why: "the drive is powered off".to_owned(),
+            }));
+        }
+    }
+}
+
+/// What is served to clients.
+pub trait Export: Clone + Send + 'static {
+    /// Bytes of it, which do not change.
+    fn size(&self) -> u64;
+
+    /// What it is called. A client that names nothing means this one too.
+    fn name(&self) -> &str;
+
+    /// The length that serves it best, a power of two of at least 512 bytes.
+    fn preferred(&self) -> u32;
+
+    /// Begins a job; the answer may come from any thread, at once or later.
+    fn begin(&self, job: Job, done: Done);
+}

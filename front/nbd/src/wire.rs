@@ -1,0 +1,314 @@
+//! What the bytes mean: the one place that knows the layout of the protocol.
+//!
+//! Numbers are big endian. Names of constants are those of the specification.
+//= nbd 2
+
+use std::io::{self, Read, Write};
+
+/// First of the handshake: `NBDMAGIC`.
+pub const INIT: u64 = 0x4e42_444d_4147_4943;
+/// Before each option, and after [`INIT`]: `IHAVEOPT`.
+pub const OPTION: u64 = 0x4948_4156_454f_5054;
+/// Before each reply to an option.
+pub const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
+/// Before each request.
+pub const REQUEST: u32 = 0x2560_9513;
+/// Before a simple reply.
+pub const SIMPLE_REPLY: u32 = 0x6744_6698;
+/// Before a part of a structured reply.
+pub const STRUCTURED_REPLY: u32 = 0x668e_33ef;
+
+/// Flags of the handshake: fixed newstyle, and no zeros after the export.
+pub const HANDSHAKE: u16 = 0b11;
+/// Longest data of an option: names have at most 4,096 bytes.
+pub const OPTION_MAX: u32 = 16 * 1024;
+/// Longest request of data, in bytes: what clients assume if nothing is said, and twice that.
+pub const DATA_MAX: u32 = 64 << 20;
+/// Bytes of a request's header.
+pub const REQUEST_BYTES: usize = 28;
+/// The name of the context that says what is allocated.
+pub const ALLOCATION: &[u8] = b"base:allocation";
+/// Its number in replies.
+pub const ALLOCATION_ID: u32 = 1;
+
+/// Numbers of options.
+pub mod option {
+    #![allow(missing_docs, reason = "these are the specification's words")]
+    pub const EXPORT_NAME: u32 = 1;
+    pub const ABORT: u32 = 2;
+    pub const LIST: u32 = 3;
+    pub const INFO: u32 = 6;
+    pub const GO: u32 = 7;
+    pub const STRUCTURED_REPLY: u32 = 8;
+    pub const LIST_META_CONTEXT: u32 = 9;
+    pub const SET_META_CONTEXT: u32 = 10;
+}
+
+/// Kinds of replies to options.
+pub mod reply {
+    #![allow(missing_docs, reason = "these are the specification's words")]
+    pub const ACK: u32 = 1;
+    pub const SERVER: u32 = 2;
+    pub const INFO: u32 = 3;
+    pub const META_CONTEXT: u32 = 4;
+    pub const ERR_UNSUP: u32 = 1 << 31 | 1;
+    pub const ERR_INVALID: u32 = 1 << 31 | 3;
+    pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
+    pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
+    pub const INFO_EXPORT: u16 = 0;
+    pub const INFO_NAME: u16 = 1;
+    pub const INFO_BLOCK_SIZE: u16 = 3;
+}
+
+/// What an export can do.
+pub mod can {
+    #![allow(missing_docs, reason = "these are the specification's words")]
+    pub const HAS_FLAGS: u16 = 1 << 0;
+    pub const SEND_FLUSH: u16 = 1 << 2;
+    pub const SEND_FUA: u16 = 1 << 3;
+    pub const SEND_TRIM: u16 = 1 << 5;
+    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    pub const SEND_DF: u16 = 1 << 7;
+    pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub const SEND_CACHE: u16 = 1 << 10;
+    pub const SEND_FAST_ZERO: u16 = 1 << 11;
+    /// All that we can.
+    pub const ALL: u16 = HAS_FLAGS
+        | SEND_FLUSH
+        | SEND_FUA
+        | SEND_TRIM
+        | SEND_WRITE_ZEROES
+        | CAN_MULTI_CONN
+        | SEND_CACHE
+        | SEND_FAST_ZERO;
+}
+
+/// Flags of a request.
+pub mod flag {
+    #![allow(missing_docs, reason = "these are the specification's words")]
+    pub const FUA: u16 = 1 << 0;
+    pub const NO_HOLE: u16 = 1 << 1;
+    pub const DF: u16 = 1 << 2;
+    pub const REQ_ONE: u16 = 1 << 3;
+    pub const FAST_ZERO: u16 = 1 << 4;
+}
+
+/// Kinds of parts of a structured reply.
+pub mod part {
+    #![allow(missing_docs, reason = "these are the specification's words")]
+    pub const DONE: u16 = 1;
+    pub const NONE: u16 = 0;
+    pub const OFFSET_DATA: u16 = 1;
+    pub const BLOCK_STATUS: u16 = 5;
+    pub const ERROR: u16 = 1 << 15 | 1;
+}
+
+/// Why a request is refused, as the protocol numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Code {
+    /// The drive can not be changed.
+    NotPermitted = 1,
+    /// The drive could not do it.
+    Io = 5,
+    /// It makes no sense, or reaches past the end.
+    Invalid = 22,
+    /// There is no room; a write that reaches past the end.
+    NoSpace = 28,
+    /// It is longer than a request may be.
+    Overflow = 75,
+    /// It is not possible in the way that was asked for.
+    NotSupported = 95,
+    /// The drive has no power any more.
+    Shutdown = 108,
+}
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The bytes of the range.
+    Read,
+    /// To write the range.
+    Write,
+    /// To leave.
+    Disconnect,
+    /// That what was written is durable.
+    Flush,
+    /// To say that the range is not needed.
+    Trim,
+    /// To have the range at hand.
+    Cache,
+    /// The range to be zeros.
+    WriteZeroes,
+    /// What is allocated of the range.
+    BlockStatus,
+    /// Something that we do not know.
+    Unknown(u16),
+}
+
+/// A request without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Bits of [`flag`].
+    pub flags: u16,
+    /// What is wanted.
+    pub command: Command,
+    /// The client's name for it.
+    pub cookie: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u32,
+}
+
+impl Request {
+    /// The request in these bytes; none if they do not begin with the magic.
+    #[must_use]
+    pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
+        let mut at = Fields(bytes);
+        if at.u32()? != REQUEST {
+            return None;
+        }
+        let flags = at.u16()?;
+        let command = match at.u16()? {
+            0 => Command::Read,
+            1 => Command::Write,
+            2 => Command::Disconnect,
+            3 => Command::Flush,
+            4 => Command::Trim,
+            5 => Command::Cache,
+            6 => Command::WriteZeroes,
+            7 => Command::BlockStatus,
+            other => Command::Unknown(other),
+        };
+        Some(Self {
+            flags,
+            command,
+            cookie: at.u64()?,
+            offset: at.u64()?,
+            length: at.u32()?,
+        })
+    }
+
+    /// Why it is refused on an export of so many bytes, whatever the export thinks of it.
+    ///
+    /// # Errors
+    /// The code to answer with.
+    pub fn check(&self, size: u64) -> Result<(), Code> {
+        use Command::{BlockStatus, Cache, Disconnect, Flush, Read, Trim, Unknown, Write};
+        let known = match self.command {
+            Read => flag::DF | flag::FUA,
+            Command::WriteZeroes => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
+            BlockStatus => flag::REQ_ONE | flag::FUA,
+            Write | Flush | Trim | Cache | Disconnect => flag::FUA,
+            Unknown(_) => return Err(Code::Invalid),
+        };
+        if self.flags & !known != 0 {
+            return Err(Code::Invalid);
+        }
+        if matches!(self.command, Flush | Disconnect) {
+            return Ok(());
+        }
+        let end = self.offset.checked_add(u64::from(self.length));
+        if end.is_none_or(|end| end > size) {
+            let writes = matches!(self.command, Write | Command::WriteZeroes);
+            return Err(if writes { Code::NoSpace } else { Code::Invalid });
+        }
+        if matches!(self.command, Read | Write) && self.length > DATA_MAX {
+            return Err(Code::Overflow);
+        }
+        let empty = self.length == 0 && self.command == BlockStatus;
+        if empty { Err(Code::Invalid) } else { Ok(()) }
+    }
+}
+
+/// Numbers out of bytes, one after the other; none where the bytes end.
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The next `len` bytes.
+    pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// The next two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
+        let bytes = self.take(2)?;
+        Some(u16::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The next four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
+        let bytes = self.take(4)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    }
+
+    /// The next eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
+        let bytes = self.take(8)?;
+        Some(u64::from_be_bytes(bytes.try_into().ok()?))
+    }
+}
+
+/// A name and how long it is, as options have them.
+pub fn name<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
+    let len = fields.u32()?;
+    fields.take(len as usize)
+}
+
+/// Reads a number of four bytes.
+///
+/// # Errors
+/// Those of `input`.
+pub fn read_u32(input: &mut impl Read) -> io::Result<u32> {
+    let mut bytes = [0; 4];
+    input.read_exact(&mut bytes)?;
+    Ok(u32::from_be_bytes(bytes))
+}
+
+/// Reads a number of eight bytes.
+///
+/// # Errors
+/// Those of `input`.
+pub fn read_u64(input: &mut impl Read) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    input.read_exact(&mut bytes)?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+/// Answers an option.
+///
+/// # Errors
+/// Those of `out`.
+pub fn put_option_reply(
+    out: &mut impl Write,
+    option: u32,
+    kind: u32,
+    data: &[u8],
+) -> io::Result<()> {
+    let mut head = Vec::with_capacity(20 + data.len());
+    head.extend(OPTION_REPLY.to_be_bytes());
+    head.extend(option.to_be_bytes());
+    head.extend(kind.to_be_bytes());
+    head.extend((data.len() as u32).to_be_bytes());
+    head.extend(data);
+    out.write_all(&head)
+}
+
+/// The head of a simple reply; data of a read follow it.
+pub fn put_simple(out: &mut Vec<u8>, cookie: u64, error: u32) {
+    out.extend(SIMPLE_REPLY.to_be_bytes());
+    out.extend(error.to_be_bytes());
+    out.extend(cookie.to_be_bytes());
+}
+
+/// The head of the only part of a structured reply; `length` bytes follow it.
+pub fn put_part(out: &mut Vec<u8>, cookie: u64, kind: u16, length: u32) {
+    out.extend(STRUCTURED_REPLY.to_be_bytes());
+    out.extend(part::DONE.to_be_bytes());
+    out.extend(kind.to_be_bytes());
+    out.extend(cookie.to_be_bytes());
+    out.extend(length.to_be_bytes());
+}

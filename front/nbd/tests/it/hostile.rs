@@ -1,0 +1,152 @@
+//! Clients that do not keep to the protocol.
+
+use crate::client::{Client, READ, WRITE, option, request};
+use crate::memory::Memory;
+use crate::model::connected;
+use nbd::serve_client;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+/// Sends `bytes` and hangs up; gives what was answered. The server ends by itself.
+fn against(bytes: &[u8]) -> Vec<u8> {
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+    let served = thread::spawn(move || serve_client(&theirs, &Memory::new(16 * 512)));
+    let (mut sender, bytes) = (ours.try_clone().expect("another"), bytes.to_vec());
+    let sent = thread::spawn(move || {
+        // The server may have hung up before all of it was sent.
+        let _ = sender.write_all(&bytes);
+        let _ = sender.shutdown(std::net::Shutdown::Write);
+    });
+    let mut answered = Vec::new();
+    let _ = ours.read_to_end(&mut answered);
+    sent.join().expect("no panic");
+    let _ = served.join().expect("no panic");
+    answered
+}
+
+#[test]
+fn any_bytes_end_the_connection_and_nothing_else() {
+    let hello = [
+        3_u32.to_be_bytes().to_vec(),
+        option(8, b""),
+        option(7, &[0; 6]),
+    ]
+    .concat();
+    bolero::check!()
+        .with_type::<(u8, Vec<(u8, u8, u16, u16, Vec<u8>)>)>()
+        .with_iterations(300)
+        .for_each(|(how, messages)| {
+            let mut bytes = if how % 3 == 0 {
+                Vec::new()
+            } else {
+                hello.clone()
+            };
+            for (kind, flags, at, len, raw) in messages {
+                match how % 4 {
+                    0 => bytes.extend(raw),
+                    1 => bytes.extend(option(u32::from(kind % 12), raw)),
+                    _ => {
+                        let (at, len) = (u64::from(*at), u32::from(*len));
+                        bytes.extend(request(u16::from(*flags), u16::from(kind % 9), 1, at, len));
+                        bytes.extend(raw);
+                    }
+                }
+            }
+            let answered = against(&bytes);
+            assert_eq!(&answered[..8], b"NBDMAGIC");
+        });
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_and_the_next_one_is_answered() {
+    let memory = Memory::new(8192);
+    let mut client = connected(&memory);
+    let invalid = (1 << 31) + 3;
+    for (number, data, kind) in [
+        (99, &b""[..], (1 << 31) + 1),
+        (5, b"", (1 << 31) + 1),
+        (3, b"x", invalid),
+        (8, b"x", invalid),
+        (7, b"\0\0\0\x05abc", invalid),
+        (7, b"\0\0\0\x03abc\0\0", (1 << 31) + 6),
+        (7, b"\xff\xff\xff\xff", invalid),
+        (10, b"\0\0\0\0\0\0\0\0", invalid),
+    ] {
+        let replies = client.ask(number, data);
+        assert_eq!(
+            replies.last().map(|reply| reply.0),
+            Some(kind),
+            "{number} {data:?}"
+        );
+    }
+    assert_eq!(client.ask(8, b""), [(1, vec![])]);
+    for data in [
+        &b"\0\0\0\0\xff\xff\xff\xff"[..],
+        b"\0\0\0\0\0\0\0\x01\0\0\0\x09x",
+    ] {
+        assert_eq!(client.ask(10, data)[0].0, invalid);
+    }
+    assert_eq!(client.ask(9, &[0; 8])[0].1[4..], *b"base:allocation");
+    assert_eq!(client.ask(3, b"")[0], (2, b"\0\0\0\x06memory".to_vec()));
+    let long = vec![0; 20_000];
+    assert_eq!(client.ask(7, &long)[0].0, (1 << 31) + 9);
+    client.go(true);
+    assert_eq!(client.call(0, READ, 0, 512, b"").error, 0);
+}
+
+#[test]
+fn a_length_is_checked_before_anything_is_kept_for_it() {
+    let memory = Memory::new(8192);
+    for (kind, len) in [(READ, u32::MAX), (WRITE, u32::MAX)] {
+        let mut client = connected(&memory);
+        client.go(true);
+        let cookie = client.send(0, kind, 0, len, b"");
+        if kind == READ {
+            assert_eq!(client.reply(|_| 0).error, 22);
+            continue;
+        }
+        // What follows is skipped, without an answer until it was there.
+        client
+            .stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("hung up");
+        assert_eq!(
+            client.stream.read(&mut [0]).expect("the end"),
+            0,
+            "{cookie}"
+        );
+    }
+    // An option of 4 GiB.
+    let mut endless = Client::hello({
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let memory = memory.clone();
+        thread::spawn(move || serve_client(&theirs, &memory));
+        ours
+    });
+    let head = [b"IHAVEOPT".as_slice(), &[0, 0, 0, 7], &[0xff; 4]].concat();
+    endless.stream.write_all(&head).expect("sent");
+    assert_eq!(endless.stream.read(&mut [0]).expect("the end"), 0);
+}
+
+#[test]
+fn who_does_not_read_has_no_more_taken_in() {
+    const LEN: u32 = 1 << 20;
+    let memory = Memory::new(LEN as usize);
+    let mut client = connected(&memory);
+    client.go(false);
+    let mut sender = client.stream.try_clone().expect("another");
+    let count = 4 * nbd::BUDGET / u64::from(LEN);
+    let asked = thread::spawn(move || {
+        for cookie in 0..count {
+            sender
+                .write_all(&request(0, READ, cookie, 0, LEN))
+                .expect("sent");
+        }
+    });
+    asked.join().expect("requests are small");
+    // All of them are answered once they are read, whatever had to wait.
+    for _ in 0..count {
+        assert_eq!(client.reply(|_| LEN).bytes.len(), LEN as usize);
+    }
+}

@@ -1,0 +1,136 @@
+//! Bytes in memory as an export, which knows what was asked of it.
+
+use nbd::wire::Code;
+use nbd::{Answer, Done, Export, Job, Piece, Refusal};
+use std::sync::{Arc, Mutex};
+
+/// Pages that are allocated or not.
+pub(crate) const PAGE: usize = 512;
+
+#[derive(Default)]
+pub(crate) struct Inner {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) mapped: Vec<bool>,
+    pub(crate) flushes: u32,
+    /// Jobs that are not answered until somebody lets them.
+    pub(crate) held: Option<Vec<(Job, Done)>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Memory {
+    pub(crate) inner: Arc<Mutex<Inner>>,
+    size: u64,
+}
+
+impl Memory {
+    pub(crate) fn new(size: usize) -> Self {
+        let inner = Inner {
+            bytes: vec![0; size],
+            mapped: vec![false; size.div_ceil(PAGE)],
+            ..Inner::default()
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            size: size as u64,
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn carry_out(&mut self, job: Job) -> Result<Answer, Refusal> {
+        match job {
+            Job::Read { offset, length } => {
+                let from = offset as usize;
+                // One sector that can not be read.
+                if from == 13 * PAGE && length as usize == PAGE {
+                    let why = "unrecovered".to_owned();
+                    return Err(Refusal {
+                        code: Code::Io,
+                        why,
+                    });
+                }
+                return Ok(Answer::Data(
+                    self.bytes[from..from + length as usize].to_vec(),
+                ));
+            }
+            Job::Write {
+                offset,
+                bytes,
+                force,
+            } => {
+                let from = offset as usize;
+                self.bytes[from..from + bytes.len()].copy_from_slice(&bytes);
+                self.map(from, bytes.len(), true);
+                self.flushes += u32::from(force);
+            }
+            Job::Zero {
+                offset,
+                length,
+                hole,
+                force,
+            } => {
+                let (from, length) = (offset as usize, length as usize);
+                self.bytes[from..from + length].fill(0);
+                self.map(from, length, !hole);
+                self.flushes += u32::from(force);
+            }
+            Job::Trim { force, .. } => self.flushes += u32::from(force),
+            Job::Flush => self.flushes += 1,
+            Job::Status {
+                offset,
+                length,
+                one,
+            } => return Ok(Answer::Pieces(self.pieces(offset, length, one))),
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Whole pages become holes, and any touched page data.
+    fn map(&mut self, from: usize, length: usize, data: bool) {
+        let (first, end) = match data {
+            true => (from / PAGE, (from + length).div_ceil(PAGE)),
+            false => (from.div_ceil(PAGE), (from + length) / PAGE),
+        };
+        if first < end && length > 0 {
+            self.mapped[first..end].fill(data);
+        }
+    }
+
+    fn pieces(&self, offset: u64, length: u32, one: bool) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for at in offset..offset + u64::from(length) {
+            let data = self.mapped[at as usize / PAGE];
+            match pieces.last_mut() {
+                Some(last) if last.data == data => last.length += 1,
+                _ => pieces.push(Piece { length: 1, data }),
+            }
+        }
+        pieces.truncate(if one { 1 } else { usize::MAX });
+        pieces
+    }
+}
+
+impl Export for Memory {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn preferred(&self) -> u32 {
+        PAGE as u32
+    }
+
+    fn begin(&self, job: Job, done: Done) {
+        let mut inner = self.inner.lock().expect("nobody has panicked");
+        if let Some(held) = &mut inner.held {
+            held.push((job, done));
+            return;
+        }
+        let answer = inner.carry_out(job);
+        drop(inner);
+        done.answer(answer);
+    }
+}

@@ -1,0 +1,106 @@
+//! Listening, and a real drive behind it.
+
+use crate::client::{Client, FLUSH, READ, STATUS, TRIM, WRITE, ZERO};
+use crate::memory::Memory;
+use engine::{Device, DriveFile, Pace};
+use nbd::{Address, CLIENTS_MAX, Drive, Server};
+use sim::Seed;
+use ssd::{DriveMedia, Preset};
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use units::{Bytes, KIB, MIB};
+
+#[test]
+fn addresses_are_sockets_or_of_this_machine_unless_said() {
+    let text = |text: &str| text.parse::<Address>().map(|a| a.to_string());
+    assert_eq!(text("unix:n.sock").expect("a path"), "unix:n.sock");
+    assert_eq!(text("10809").expect("a port"), "127.0.0.1:10809");
+    assert_eq!(text(":10809").expect("a port"), "127.0.0.1:10809");
+    assert_eq!(text("0.0.0.0:1").expect("said"), "0.0.0.0:1");
+    for wrong in ["", "unix:", "nowhere", "1.2.3.4", "x:y"] {
+        let error = text(wrong).expect_err("no address").to_string();
+        assert!(error.starts_with(&format!("{wrong}: expected")), "{error}");
+    }
+}
+
+#[test]
+fn clients_are_served_until_the_server_is_closed() {
+    let memory = Memory::new(8192);
+    let server = Server::start(&"127.0.0.1:0".parse().expect("an address"), memory.clone());
+    let server = server.expect("it listens");
+    let Address::Tcp(address) = *server.address() else {
+        panic!("a port was asked for");
+    };
+    let connect = || TcpStream::connect(address).expect("connected");
+    let mut first = Client::hello(connect());
+    first.go(true);
+    let mut second = Client::hello(connect());
+    second.go(false);
+    first.call(0, WRITE, 0, 512, &[7; 512]);
+    assert_eq!(second.call(0, READ, 0, 512, b"").bytes, [7; 512]);
+    let idle: Vec<_> = (2..CLIENTS_MAX).map(|_| connect()).collect();
+    // One more is hung up on, and the others are not disturbed.
+    let mut one_more = connect();
+    assert_eq!(one_more.read(&mut [0; 18]).unwrap_or(0), 0);
+    assert_eq!(second.call(0, READ, 0, 512, b"").error, 0);
+    drop(idle);
+    server.close();
+    assert_eq!(second.stream.read(&mut [0]).unwrap_or(0), 0);
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_socket_is_taken_over_from_the_dead_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("n.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+    let address = Address::Unix(path.clone());
+    let server = Server::start(&address, Memory::new(512)).expect("nobody listened");
+    assert!(Server::start(&address, Memory::new(512)).is_err());
+    Client::hello(UnixStream::connect(&path).expect("connected")).go(true);
+    server.close();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_drive_keeps_what_was_written_to_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, socket) = (folder.path().join("d.flash"), folder.path().join("n.sock"));
+    let mut config = (Preset::named("block").expect("a preset").config)();
+    config.flash.keep_contents = true;
+    config.geometry.channels = 2;
+    config.geometry.chips_per_channel = 1;
+    config.geometry.blocks_per_plane = 20;
+    config.controller.write_buffer = Bytes(512 * KIB);
+    config.capacity = Bytes(16 * MIB);
+    let media = DriveMedia::new(&config, Seed(1)).expect("a drive");
+    DriveFile::create(&file, &config, &media).expect("made");
+    let address = Address::Unix(socket.clone());
+    for round in 0..2 {
+        let (engine, device) = Device::start(&file, Pace::Free).expect("powered");
+        let drive = Drive::new(device.clone(), "d.flash".to_owned()).expect("a drive");
+        let server = Server::start(&address, drive).expect("it listens");
+        let mut client = Client::hello(UnixStream::connect(&socket).expect("connected"));
+        client.go(true);
+        if round == 0 {
+            assert_eq!(client.call(0, WRITE, 4094, 4, b"last").error, 0);
+            assert_eq!(client.call(0, WRITE, 64 * KIB, 4096, &[1; 4096]).error, 0);
+            assert_eq!(client.call(1, WRITE, 128 * KIB, 4096, &[2; 4096]).error, 0);
+            assert_eq!(client.call(0, TRIM, 64 * KIB, 4096, b"").error, 0);
+            assert_eq!(client.call(2, ZERO, 132 * KIB, 4096, b"").error, 0);
+            assert_eq!(client.call(0, FLUSH, 0, 0, b"").error, 0);
+        }
+        assert_eq!(client.call(0, READ, 4092, 8, b"").bytes, b"\0\0last\0\0");
+        let said = client.call(0, STATUS, 60 * KIB, 128 * 1024, b"");
+        let kib: Vec<_> = said
+            .pieces
+            .iter()
+            .map(|(len, flags)| (len / 1024, *flags))
+            .collect();
+        assert_eq!(kib, [(68, 3), (8, 0), (52, 3)]);
+        server.close();
+        device.stop();
+        engine.join().expect("no panic").expect("saved");
+    }
+}
