@@ -215,7 +215,7 @@ fn mount_on<H: Host>(
     path: &Path,
     options: MountOptions,
 ) -> Result<Volume<H::Body<BlockDevice>>, MountError> {
-    let device = Device::open(kernel, path)?;
+    let device = Device::open(kernel, path, engine::Show::Drive)?;
     let (sim, start) = (kernel.sim(), fuse::timestamp(SystemTime::now()));
     let port = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;
     let work = {

@@ -5,8 +5,9 @@ use super::bench::Bench;
 use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
-use clap::Args;
-use engine::{Device, Handle, Signals};
+use super::output::note;
+use clap::{Args, ValueEnum};
+use engine::{Device, Handle, Show as Shown, Signals};
 use fuse::{DRIVE_NAME, DriveFs, Show};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -24,8 +25,30 @@ pub(crate) struct Serve {
     /// Show the drive as a file in this directory, until that is unmounted
     #[arg(long, value_name = "DIR")]
     file: PathBuf,
+    /// Remap addresses, so that all writes reach the drive in sequence
+    ///
+    /// The layer is made on a drive that holds nothing. What is written is durable once a
+    /// flush is answered, on a drive with power-loss protection too.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "open"
+    )]
+    remap: Option<Layer>,
     #[command(flatten)]
     run: Run,
+}
+
+/// How a layer that remaps addresses is opened.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Layer {
+    /// If it is whole
+    Open,
+    /// As far as it is left, to be read; what is damaged is said
+    Salvage,
 }
 
 impl Serve {
@@ -36,7 +59,12 @@ impl Serve {
     fn serve(&self, signals: Signals) -> Result<(), Failure> {
         file::wait_for_others(&self.path)?;
         super::chunks::mapped(&self.path, &Bench::open(&self.path)?.config)?;
-        let powered = Device::start(&self.path, self.run.pace());
+        let shown = match self.remap {
+            None => Shown::Drive,
+            Some(Layer::Open) => Shown::Remapped,
+            Some(Layer::Salvage) => Shown::Salvaged,
+        };
+        let powered = Device::start(&self.path, self.run.pace(), shown);
         let (engine, device) = powered.map_err(|e| Failure::at(&self.path, e))?;
         let shown = self.show(device.clone(), signals);
         // Who still uses the drive gets errors from here on.
@@ -48,8 +76,15 @@ impl Serve {
 
     /// Mounts the drive and waits for the end.
     fn show(&self, device: Handle<Device>, signals: Signals) -> Result<(), Failure> {
-        let size = device.ask(|device: Rc<Device>| async move { device.capacity() })?;
+        let ask = |device: Rc<Device>| async move {
+            let damage = device.damage().iter().map(ToString::to_string);
+            (device.capacity(), damage.collect::<Vec<String>>())
+        };
+        let (size, damage) = device.ask(ask)?;
         let name = self.path.display().to_string();
+        damage
+            .iter()
+            .for_each(|what| note(&format!("{name}: {what}")));
         let filesystem = DriveFs::new(device, name.clone(), size);
         let mounted = fuse::mount(filesystem, &self.file, Show::Drive(&name), signals)?;
         let at = self.file.join(DRIVE_NAME);

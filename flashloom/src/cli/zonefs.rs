@@ -163,7 +163,7 @@ pub(super) fn mount(mount: &Mount, options: Options, signals: Signals) -> Result
 }
 
 fn power_on(kernel: &Kernel, path: &Path, options: Options) -> Result<Zones, MountError> {
-    let device = Device::open(kernel, path)?;
+    let device = Device::open(kernel, path, engine::Show::Drive)?;
     let sim = kernel.sim();
     let blocks = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;
     let not_zoned = || MountError::Mount(NOT_ZONED.to_owned());

@@ -9,6 +9,7 @@ mod past;
 mod play;
 mod record;
 mod refusals;
+mod remapped;
 mod reproduce;
 mod runs;
 mod serve;

@@ -59,7 +59,7 @@ impl Served {
         self.bench.done(&self.line);
     }
 
-    fn open(&self) -> File {
+    pub(crate) fn open(&self) -> File {
         let options = File::options().read(true).write(true).clone();
         options
             .open(self.bench.path("m/drive"))
@@ -218,8 +218,9 @@ fn verify(file: &File, versions: &Versions) {
     }
 }
 
-fn kill_and_verify(create: &str, protected: bool) {
-    let served = Served::new(create);
+/// Kills what serves a drive, again and again; `protected` says whether an answer to a write
+/// is a promise.
+pub(crate) fn kill_and_verify(served: &Served, protected: bool) {
     for round in 0..4 {
         let file = served.open();
         // What the rounds before left is what this one starts with.
@@ -264,14 +265,14 @@ fn kill_and_verify(create: &str, protected: bool) {
 #[test]
 fn a_killed_protected_drive_has_every_answered_write() {
     if !missing("/dev/fuse") {
-        kill_and_verify("--size 16MiB", true);
+        kill_and_verify(&Served::new("--size 16MiB"), true);
     }
 }
 
 #[test]
 fn a_killed_drive_has_every_flushed_write() {
     if !missing("/dev/fuse") {
-        kill_and_verify("--size 16MiB --preset plain.toml", false);
+        kill_and_verify(&Served::new("--size 16MiB --preset plain.toml"), false);
     }
 }
 

@@ -11,14 +11,16 @@ use crate::file::{Access, DriveFile, FileError};
 use crate::keeper::Keeper;
 use crate::pacer::Pace;
 use crate::ranges::Ranges;
+use crate::surface::{Show, Surface};
 use crate::thread::{Engine, Gone, Handle, Service, finish};
+use remap::OpenError;
 use sim::{Kernel, Seed, Signal, Sim};
-use ssd::{Content, Drive, DriveMedia, Health, IoError};
+use ssd::{Drive, DriveMedia, Health, IoError};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use units::{Extent, Origin, Placement, SECTOR};
+use units::{Extent, SECTOR};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,7 @@ pub enum Medium {
 pub struct Device {
     sim: Sim,
     drive: Drive,
+    surface: Surface,
     keeper: RefCell<Option<Keeper>>,
     /// Answers that wait for a record.
     waiting: Cell<u32>,
@@ -74,34 +77,41 @@ pub struct Device {
 pub type DeviceEngine = Engine<Result<(), FileError>>;
 
 impl Device {
-    /// A thread with the drive in the file at `path` under power. Its end powers
-    /// the drive off.
+    /// A thread with the drive in the file at `path` under power, of which `show` is shown.
+    /// Its end powers the drive off.
     ///
     /// # Errors
     /// As [`Device::open`], and if the system gives no thread.
-    pub fn start(path: &Path, pace: Pace) -> Result<(DeviceEngine, Handle<Self>), FileError> {
+    pub fn start(
+        path: &Path,
+        pace: Pace,
+        show: Show,
+    ) -> Result<(DeviceEngine, Handle<Self>), FileError> {
         let file = path.to_owned();
         Engine::start(
             pace,
-            move |kernel| Self::open(kernel, &file),
+            move |kernel| Self::open(kernel, &file, show),
             |kernel, device: Rc<Self>| device.close(kernel),
         )
     }
 
-    /// Powers on the drive in the file at `path`.
+    /// Powers on the drive in the file at `path`, and opens what `show` says of it.
     ///
     /// # Errors
-    /// If there is no drive in it, or if it is in use.
-    pub fn open(kernel: &Kernel, path: &Path) -> Result<Self, FileError> {
+    /// If there is no drive in it, if it is in use, or if a layer cannot be opened on it.
+    pub fn open(kernel: &Kernel, path: &Path, show: Show) -> Result<Self, FileError> {
         let file = DriveFile::open(path, Access::Change)?;
         let opened = file.load()?;
         let sim = kernel.sim();
         let drive = Drive::ready(&sim, &opened.config, opened.media.clone(), Seed(1))
             .map_err(ssd::image::ImageError::from)?;
         let keeper = Keeper::new(file, &opened, &drive)?;
+        let surface = Surface::open(kernel, &drive, show)?;
+        let protected = opened.config.controller.power_loss_protection;
         Ok(Self {
             sim,
-            protected: opened.config.controller.power_loss_protection,
+            protected: surface.is_promised(protected),
+            surface,
             drive,
             keeper: RefCell::new(Some(keeper)),
             waiting: Cell::new(0),
@@ -110,10 +120,16 @@ impl Device {
         })
     }
 
-    /// Bytes of the drive.
+    /// Bytes that are shown.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.drive.capacity().0
+        self.surface.capacity()
+    }
+
+    /// What is damaged of a layer that was salvaged, of which the rest can be read.
+    #[must_use]
+    pub fn damage(&self) -> &[OpenError] {
+        self.surface.damage()
     }
 
     /// The drive.
@@ -122,7 +138,8 @@ impl Device {
         &self.drive
     }
 
-    /// Whether a write is a promise: the drive has power-loss protection.
+    /// Whether a write is a promise: the drive has power-loss protection, and no layer above
+    /// it that gathers writes.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         self.protected
@@ -158,11 +175,11 @@ impl Device {
             return Ok(bytes);
         };
         if extent.start.0 * SECTOR == offset && extent.bytes() == len as u64 {
-            self.drive.read(extent, &mut bytes.as_mut_slice()).await?;
+            self.surface.read(extent, &mut bytes).await?;
             return Ok(bytes);
         }
         let mut sectors = vec![0; extent.bytes() as usize];
-        self.drive.read(extent, &mut sectors.as_mut_slice()).await?;
+        self.surface.read(extent, &mut sectors).await?;
         let from = (offset % SECTOR) as usize;
         bytes.copy_from_slice(&sectors[from..from + len]);
         Ok(bytes)
@@ -190,7 +207,7 @@ impl Device {
     /// As [`Device::write`].
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), Fault> {
         self.check(offset, len)?;
-        let page = self.drive.layout().page_bytes();
+        let page = self.surface.grain();
         let end = offset + len;
         let (first, last) = (offset.next_multiple_of(page), end / page * page);
         let _held = self.hold_bytes(offset, len).await;
@@ -209,7 +226,7 @@ impl Device {
         while from < to {
             let len = (to - from).min(units::GIB);
             let extent = covering(from, len).expect("not empty");
-            self.drive.trim(extent).await?;
+            self.surface.trim(extent).await?;
             from += len;
         }
         Ok(())
@@ -220,7 +237,7 @@ impl Device {
     /// # Errors
     /// As [`Device::write`].
     pub async fn flush(&self) -> Result<(), Fault> {
-        self.drive.flush().await?;
+        self.surface.flush().await?;
         self.note().await
     }
 
@@ -228,16 +245,7 @@ impl Device {
     /// drive counts as a hole. None if there is no such thing.
     #[must_use]
     pub fn seek(&self, from: u64, wanted: Medium) -> Option<u64> {
-        let (page, capacity) = (self.drive.layout().page_bytes(), self.capacity());
-        if from >= capacity {
-            return None;
-        }
-        let last = capacity.div_ceil(page) as u32;
-        let mut pages = (from / page) as u32..last;
-        let data = wanted == Medium::Data;
-        let found = pages.find(|&page| self.drive.is_mapped(page) == data);
-        let at = found.map(|number| (u64::from(number) * page).max(from));
-        at.or((!data).then_some(capacity))
+        self.surface.seek(from, wanted)
     }
 
     /// Powers the drive off in good order, or as far as there is room for it, and
@@ -252,8 +260,11 @@ impl Device {
     }
 
     fn shutdown(&self, kernel: &Kernel) -> DriveMedia {
-        let drive = self.drive.clone();
-        let left = finish(kernel, async move { drive.shutdown().await });
+        let (drive, closing) = (self.drive.clone(), self.surface.closing());
+        let left = finish(kernel, async move {
+            closing.await;
+            drive.shutdown().await
+        });
         left.unwrap_or_else(|| self.drive.at_power_cut())
     }
 
@@ -287,18 +298,14 @@ impl Device {
             return self.put(extent, bytes).await;
         }
         let mut sectors = vec![0; extent.bytes() as usize];
-        self.drive.read(extent, &mut sectors.as_mut_slice()).await?;
+        self.surface.read(extent, &mut sectors).await?;
         let from = (offset % SECTOR) as usize;
         sectors[from..from + bytes.len()].copy_from_slice(bytes);
         self.put(extent, &sectors).await
     }
 
     async fn put(&self, extent: Extent, bytes: &[u8]) -> Result<(), Fault> {
-        let (content, placement) = (Content::Bytes(bytes), Placement(0));
-        let written = self
-            .drive
-            .write(extent, content, placement, Origin(0), false);
-        Ok(written.await?)
+        Ok(self.surface.write(extent, bytes).await?)
     }
 
     /// Called before a write is answered.

@@ -43,6 +43,15 @@ pub enum FileError {
     /// It is a directory.
     #[error("expected a file, found a directory")]
     Directory,
+    /// There is no layer on the drive that remaps its addresses, nor room or leave for one.
+    #[error(transparent)]
+    Layer(#[from] remap::OpenError),
+    /// A layer cannot be made on it.
+    #[error(transparent)]
+    Format(#[from] remap::FormatError),
+    /// It has no room left to collect garbage in.
+    #[error("the drive came to rest while the layer on it was opened")]
+    AtRest,
     /// It is a terminal or the like.
     #[error("expected a file, found a device")]
     Device,

@@ -6,6 +6,8 @@
 //!
 //! - [`Engine`] owns one thread with one kernel and one value that is not shared
 //!   with any other thread. Requests reach it as closures, in their order.
+//! - [`Show`] says whether the addresses of a drive are shown or those of a layer above it
+//!   that remaps them.
 //! - [`DriveFile`] is a drive's file under a lock, [`Keeper`] keeps it up with a
 //!   drive under power, [`Device`] answers requests for bytes out of both.
 
@@ -15,6 +17,7 @@ mod keeper;
 mod pacer;
 mod process;
 mod ranges;
+mod surface;
 mod thread;
 
 pub use device::{Device, DeviceEngine, Fault, Medium};
@@ -22,4 +25,5 @@ pub use file::{Access, DriveFile, FileError, beside};
 pub use keeper::Keeper;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
+pub use surface::Show;
 pub use thread::{Engine, Gone, Handle, Service, finish};

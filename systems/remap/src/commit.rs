@@ -19,6 +19,10 @@ use sim::Sim;
 use ssd::IoError;
 use std::rc::{Rc, Weak};
 
+/// Pairs whose entries the processor is asked for before they are changed: as many misses
+/// are under way at once.
+const AHEAD: usize = 16;
+
 impl<P: BlockPort> Shared<P> {
     /// Makes all that was published durable.
     pub(crate) async fn commit(&self) -> Result<(), IoError> {
@@ -98,7 +102,13 @@ impl<P: BlockPort> Shared<P> {
     async fn apply(&self) -> Result<(), IoError> {
         let pairs = self.state.borrow().closing.len();
         for at in 0..pairs {
-            let pair = self.state.borrow().closing.pairs()[at];
+            let pair = {
+                let state = self.state.borrow();
+                if let Some(later) = state.closing.pairs().get(at + AHEAD) {
+                    state.tables.prefetch(later.orig);
+                }
+                state.closing.pairs()[at]
+            };
             let part = self.state.borrow().tables.partition_of(pair.orig);
             while !self.state.borrow().tables.is_in_memory(part) {
                 self.load(part).await?;

@@ -265,6 +265,12 @@ pub(crate) fn decode_directory(
     true
 }
 
+/// The checkpoint that a block of a directory is of; none if it is something else.
+pub(crate) fn sequence_of(block: &Block, sums: Sums) -> Option<u64> {
+    let is_sealed = sums.is_sealed(block, Kind::Directory);
+    is_sealed.then(|| directory::SEQUENCE.get(block))
+}
+
 mod page {
     units::layout! { 4092:
         ENTRIES: [u8; 4072] = 0,

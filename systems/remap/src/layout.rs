@@ -15,6 +15,7 @@
 use crate::config::FormatOptions;
 use crate::format::{PER_DIRECTORY, PER_PAGE, Place, Super};
 use nand::UNIT;
+use std::ops::Range;
 use units::{Bytes, NoSpace};
 
 /// Sectors of a unit.
@@ -120,6 +121,16 @@ impl Super {
     /// Pages of a table.
     pub(crate) fn pages_each(&self) -> u32 {
         pages_of(u64::from(self.partition)) as u32
+    }
+
+    /// The original addresses that a page of the tables tells of: the last page of a table
+    /// has room for more than there is.
+    pub(crate) fn addresses(&self, page: u32) -> Range<u32> {
+        let each = PER_PAGE as u32;
+        let (part, at) = (page / self.pages_each(), page % self.pages_each());
+        let first = part * self.partition + at * each;
+        let end = (part * self.partition).saturating_add(self.partition);
+        first..first.saturating_add(each).min(end)
     }
 
     /// The unit of a page of the tables; none if it is in no place.

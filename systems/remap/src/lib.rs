@@ -60,8 +60,8 @@
 //!
 //! `layout` says what is where, and `format` has the bytes; `target` are the verbs;
 //! `commit` has the durable point; `tables` and `paging` what is in memory; `space` the
-//! physical side; `cleaning`; `restore` and `mount` what recovery reads; `image` shows a
-//! drive at rest.
+//! physical side; `cleaning`; `restore` and `mount` what recovery reads; `salvage` opens
+//! what is left of a damaged layer; `image` shows a drive at rest.
 
 mod batch;
 mod cleaning;
@@ -76,6 +76,7 @@ mod mount;
 mod paging;
 mod port;
 mod restore;
+mod salvage;
 mod space;
 mod table;
 mod tables;
@@ -90,4 +91,5 @@ pub use metrics::Metrics;
 pub use mount::{FormatError, format, offered, open};
 pub use port::Remap;
 pub use restore::OpenError;
+pub use salvage::salvage;
 pub use table::Table;

@@ -15,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::paging::PageError;
 use crate::port::{Log, Remap, Shared, State, extent};
 use crate::restore::{self, OpenError, Replay, Replayed};
+use crate::salvage::Lost;
 use crate::space::Space;
 use crate::tables::Tables;
 use host::{BlockPort, Purpose, Who};
@@ -26,7 +27,7 @@ use std::rc::Rc;
 use units::{Bytes, Ns, Placement, Refusals};
 
 /// Units that are read at a time.
-const READ: u32 = 256;
+pub(crate) const READ: u32 = 256;
 /// Units that are deallocated at a time: 1 GiB.
 const DISCARD: u32 = 1 << 18;
 /// Pairs of the log that are applied at a time, in the order of their tables: 512 KiB.
@@ -162,7 +163,7 @@ pub async fn open<P: BlockPort>(
 }
 
 /// Blocks of the medium; none for one that cannot be read.
-async fn read_blocks<P: BlockPort>(
+pub(crate) async fn read_blocks<P: BlockPort>(
     port: &P,
     unit: u32,
     units: u32,
@@ -199,7 +200,12 @@ async fn read_blocks<P: BlockPort>(
     Ok(blocks)
 }
 
-fn state(layout: &Super, options: &Options, header: &Header, places: Vec<Place>) -> State {
+pub(crate) fn state(
+    layout: &Super,
+    options: &Options,
+    header: &Header,
+    places: Vec<Place>,
+) -> State {
     let full = (options.commit_pairs as usize).max(1) * OPEN;
     let blocks = (layout.log_units as usize / 8).clamp(1, usize::from(u16::MAX));
     let most = full.min(blocks * PER_LOG);
@@ -219,10 +225,11 @@ fn state(layout: &Super, options: &Options, header: &Header, places: Vec<Place>)
         asked: Ns::ZERO,
         since: Ns::ZERO,
         number: 0,
+        lost: Lost::default(),
     }
 }
 
-fn shared<P: BlockPort>(
+pub(crate) fn shared<P: BlockPort>(
     sim: &Sim,
     port: &P,
     options: Options,
@@ -279,14 +286,16 @@ impl<P: BlockPort> Shared<P> {
     fn fill(&self, part: u32, pages: &[(u32, [u32; PER_PAGE])]) -> Result<u64, OpenError> {
         let state = &mut *self.state.borrow_mut();
         state.tables.fill(part, pages);
-        let (space, mut wrong, mut entries) = (&mut state.space, None, 0);
-        state.tables.each(part, &mut |orig, trans| {
-            entries += 1;
-            let found = || restore::found(&self.layout, space, Pair { orig, trans }).err();
-            wrong = wrong.take().or_else(found);
-        });
-        state.tables.count(entries);
-        wrong.map_or(Ok(entries), Err)
+        let mut count = 0;
+        for (page, entries) in pages {
+            let pairs = self.layout.addresses(*page).zip(entries);
+            for (orig, &trans) in pairs.filter(|(_, trans)| **trans != NONE) {
+                restore::found(&self.layout, &mut state.space, Pair { orig, trans })?;
+                count += 1;
+            }
+        }
+        state.tables.count(count);
+        Ok(count)
     }
 
     /// Applies what the log adds, a part of it at a time.

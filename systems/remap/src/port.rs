@@ -9,6 +9,7 @@ use crate::config::Options;
 use crate::format::{Sums, Super};
 use crate::layout::SECTORS;
 use crate::metrics::Metrics;
+use crate::salvage::Lost;
 use crate::space::Space;
 use crate::tables::{Look, Tables};
 use host::{BlockPort, BytePort, Computing, DrivePort, Purpose, SwapPort, Who};
@@ -39,6 +40,8 @@ pub(crate) struct State {
     pub(crate) since: Ns,
     /// Number of the open transaction, in this mount.
     pub(crate) number: u64,
+    /// What cannot be read, of a layer that was salvaged.
+    pub(crate) lost: Lost,
 }
 
 /// Where the log goes on.
@@ -103,6 +106,7 @@ impl State {
         match pending {
             Some(crate::format::NONE) => Look::At(None),
             Some(trans) => Look::At(Some(trans)),
+            None if self.lost.has(orig) => Look::Lost,
             None => self.tables.look(orig),
         }
     }

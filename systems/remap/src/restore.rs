@@ -13,6 +13,7 @@ use crate::format::{
 use crate::layout::SECTORS;
 use crate::space::Space;
 use ssd::IoError;
+use std::ops::Range;
 
 /// Why a layer cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -328,14 +329,11 @@ pub(crate) fn found(layout: &Super, space: &mut Space, pair: Pair) -> Result<(),
 
 /// The damage of page `page` of the tables.
 pub(crate) fn damaged(layout: &Super, page: u32, unit: u32) -> OpenError {
-    let each = crate::format::PER_PAGE as u32;
-    let (part, at) = (page / layout.pages_each(), page % layout.pages_each());
-    let first = part * layout.partition + at * each;
-    let last = (first + each).min((part + 1) * layout.partition);
+    let Range { start, end } = layout.addresses(page);
     OpenError::Page {
         page,
         sector: u64::from(unit) * SECTORS,
-        first: u64::from(first) * SECTORS,
-        last: u64::from(last) * SECTORS - 1,
+        first: u64::from(start) * SECTORS,
+        last: u64::from(end) * SECTORS - 1,
     }
 }

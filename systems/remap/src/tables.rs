@@ -30,6 +30,8 @@ pub(crate) enum Look {
     At(Option<u32>),
     /// The table of this partition is not in memory.
     Missing(u32),
+    /// Where it leads is lost.
+    Lost,
 }
 
 /// All tables.
@@ -79,6 +81,14 @@ impl Tables {
     /// The partition of an original address.
     pub(crate) const fn partition_of(&self, orig: u32) -> u32 {
         orig / self.partition
+    }
+
+    /// Asks the processor for the entry of `orig`, if its table is in memory.
+    #[inline]
+    pub(crate) fn prefetch(&self, orig: u32) {
+        if let Some(table) = &self.parts[(orig / self.partition) as usize].table {
+            table.prefetch(orig % self.partition);
+        }
     }
 
     /// Where `orig` leads to.

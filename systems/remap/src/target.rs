@@ -89,8 +89,17 @@ impl<P: BlockPort> Shared<P> {
             match look {
                 Look::At(trans) => return Ok(trans),
                 Look::Missing(part) => self.load(part).await?,
+                Look::Lost => return Err(IoError::Media(u64::from(orig) * SECTORS)),
             }
         }
+    }
+
+    /// Asks the processor for the entry of a sector: other tasks run before it is looked up.
+    fn prefetch(&self, sector: u64) {
+        self.state
+            .borrow()
+            .tables
+            .prefetch((sector / SECTORS) as u32);
     }
 
     /// The run of an extent that begins at sector `from`.
@@ -129,6 +138,7 @@ impl<P: BlockPort> Shared<P> {
             return Ok(());
         }
         let _guard = self.begin();
+        self.prefetch(extent.start.0);
         let units = extent.end().div_ceil(SECTORS) - extent.start.0 / SECTORS;
         self.think(self.options.lookup, units).await;
         let first = self.run_at(extent, 0).await?;

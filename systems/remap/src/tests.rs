@@ -25,7 +25,7 @@ fn transformed(remap: &Remap<RamDisk>, sector: u64) -> Option<u64> {
     match look {
         Look::At(unit) => unit.map(|unit| u64::from(unit) * 8),
         // It is brought to memory by the first read or commit.
-        Look::Missing(_) => None,
+        Look::Missing(_) | Look::Lost => None,
     }
 }
 

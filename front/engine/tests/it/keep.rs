@@ -8,7 +8,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use units::{Bytes, Extent, KIB, MIB, Origin, Placement};
 
-fn config() -> DriveConfig {
+pub(crate) fn config() -> DriveConfig {
     let mut config = (Preset::named("block").expect("a preset").config)();
     config.flash.keep_contents = true;
     config.geometry.channels = 2;

@@ -1,4 +1,5 @@
 //! The engine's thread, and drives whose process ends without a word.
 
 mod keep;
+mod layer;
 mod thread;

@@ -83,7 +83,7 @@ impl Shown {
 
     fn started(mut self) -> Self {
         let signals = Signals::hold().expect("signals");
-        let powered = Device::start(&self.file(), self.pace);
+        let powered = Device::start(&self.file(), self.pace, engine::Show::Drive);
         let (engine, device) = powered.expect("the drive has power");
         let size = device.ask(|device: Rc<Device>| async move { device.capacity() });
         let filesystem = DriveFs::new(

@@ -1,24 +1,25 @@
-//! Rows of entries of 12 bytes: six for the original address, six for the transformed one,
-//! in sectors of 512 bytes, sorted by the first.
+//! Entries of 12 bytes: six for the original address, six for the transformed one, in
+//! sectors of 512 bytes.
 //!
-//! Invariants: a row has the addresses of [`SPAN`] units, each at most once, in order; rows
-//! grow by [`STEP`] entries, so that little of them is unused.
-//!
-//! A row of all its addresses has each at its own number, and one of a part has it near the
-//! number times that part, so a search begins there and goes on entry by entry.
+//! Invariants: a table of a part of its addresses has them in rows, one of nearly all has
+//! each at its own number; either takes at most a fifteenth more than 12 bytes an entry when it
+//! is made, but for the heads of rows. Between the two shares at which a table changes there are many
+//! addresses, so that none is turned to and fro.
 
+use super::flat::Flat;
+use super::rows::Rows;
 use std::ops::Range;
 
-/// Original addresses of a row.
-const SPAN: u32 = 256;
-/// Entries that a row grows by.
-const STEP: usize = 16;
 /// Sectors of a unit, as addresses are kept in sectors.
 const SECTORS: u64 = crate::layout::SECTORS;
+/// Of so many sixteenths of the addresses a table is flat, and of so many in rows again.
+const FLAT: (u32, u32) = (15, 14);
+/// Fewest addresses of a flat table: fewer are in the cache of the processor anyway.
+const FLAT_LEAST: u32 = 1 << 12;
 
 /// One entry.
-#[derive(Clone, Copy)]
-struct Entry {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
     orig: [u8; 6],
     trans: [u8; 6],
 }
@@ -35,122 +36,160 @@ fn unpack([a, b, c, d, e, f]: [u8; 6]) -> u32 {
     (u64::from_le_bytes([a, b, c, d, e, f, 0, 0]) / SECTORS) as u32
 }
 
-/// A table of rows.
-pub(super) struct Rows {
-    rows: Vec<Vec<Entry>>,
-    len: u32,
-    /// Entries that there is room for.
-    room: usize,
+impl Entry {
+    /// That of an address which is not mapped: no address of units is so large.
+    pub(super) const ABSENT: Self = Self {
+        orig: [u8::MAX; 6],
+        trans: [u8::MAX; 6],
+    };
+
+    #[inline]
+    pub(super) fn new(orig: u32, trans: u32) -> Self {
+        Self {
+            orig: pack(orig),
+            trans: pack(trans),
+        }
+    }
+
+    #[inline]
+    pub(super) fn orig(self) -> u32 {
+        unpack(self.orig)
+    }
+
+    #[inline]
+    pub(super) fn trans(self) -> u32 {
+        unpack(self.trans)
+    }
+
+    /// Where it leads to, if it is of an address that is mapped.
+    #[inline]
+    pub(super) fn mapped(self) -> Option<u32> {
+        (self != Self::ABSENT).then(|| self.trans())
+    }
 }
 
-impl Rows {
+/// A table of entries of 12 bytes.
+pub(super) struct Compact {
+    addresses: u32,
+    kept: Kept,
+}
+
+enum Kept {
+    Rows(Rows),
+    Flat(Flat),
+}
+
+impl Compact {
     pub(super) fn new(addresses: u32) -> Self {
-        Self {
-            rows: vec![Vec::new(); addresses.div_ceil(SPAN) as usize],
-            len: 0,
-            room: 0,
-        }
+        let kept = Kept::Rows(Rows::new(addresses));
+        Self { addresses, kept }
     }
 
-    /// Rows of entries in ascending order.
+    /// A table of entries in ascending order.
     pub(super) fn of(addresses: u32, entries: &[(u32, u32)]) -> Self {
-        let mut rows = Self::new(addresses);
-        for part in entries.chunk_by(|a, b| a.0 / SPAN == b.0 / SPAN) {
-            let row = &mut rows.rows[(part[0].0 / SPAN) as usize];
-            row.reserve_exact(part.len().next_multiple_of(STEP));
-            row.extend(part.iter().map(|&(orig, trans)| Entry {
-                orig: pack(orig),
-                trans: pack(trans),
-            }));
-            rows.room += row.capacity();
-        }
-        rows.len = entries.len() as u32;
-        rows
+        let is_flat = entries.len() as u64 >= share(addresses, FLAT.0) && addresses >= FLAT_LEAST;
+        let kept = match is_flat {
+            true => Kept::Flat(Flat::of(addresses, entries.iter().copied())),
+            false => Kept::Rows(Rows::of(addresses, entries)),
+        };
+        Self { addresses, kept }
     }
 
-    /// Where `orig` is in its row, or where it would be.
     #[inline]
-    fn find(row: &[Entry], orig: u32) -> Result<usize, usize> {
-        let guess = row.len() * (orig % SPAN) as usize / SPAN as usize;
-        let mut at = guess.min(row.len());
-        while at < row.len() && unpack(row[at].orig) < orig {
-            at += 1;
-        }
-        while at > 0 && unpack(row[at - 1].orig) >= orig {
-            at -= 1;
-        }
-        match row.get(at) {
-            Some(entry) if unpack(entry.orig) == orig => Ok(at),
-            _ => Err(at),
+    pub(super) fn prefetch(&self, orig: u32) {
+        match &self.kept {
+            Kept::Rows(rows) => rows.prefetch(orig),
+            Kept::Flat(flat) => flat.prefetch(orig),
         }
     }
 
     #[inline]
     pub(super) fn get(&self, orig: u32) -> Option<u32> {
-        let row = self.rows.get((orig / SPAN) as usize)?;
-        let at = Self::find(row, orig).ok()?;
-        Some(unpack(row[at].trans))
+        match &self.kept {
+            Kept::Rows(rows) => rows.get(orig),
+            Kept::Flat(flat) => flat.get(orig),
+        }
     }
 
     #[inline]
     pub(super) fn insert(&mut self, orig: u32, trans: u32) -> Option<u32> {
-        let row = &mut self.rows[(orig / SPAN) as usize];
-        let trans = pack(trans);
-        match Self::find(row, orig) {
-            Ok(at) => Some(unpack(std::mem::replace(&mut row[at].trans, trans))),
-            Err(at) => {
-                if row.len() == row.capacity() {
-                    row.reserve_exact(STEP);
-                    self.room += row.capacity() - row.len();
+        match &mut self.kept {
+            Kept::Flat(flat) => flat.insert(orig, trans),
+            Kept::Rows(rows) => {
+                let old = rows.insert(orig, trans);
+                if old.is_none() {
+                    self.flatten();
                 }
-                let orig = pack(orig);
-                row.insert(at, Entry { orig, trans });
-                self.len += 1;
-                None
+                old
             }
         }
     }
 
+    /// Gives each address its own number, once nearly all are mapped.
+    fn flatten(&mut self) {
+        let is_flat = u64::from(self.len()) >= share(self.addresses, FLAT.0);
+        if is_flat && self.addresses >= FLAT_LEAST {
+            let mut entries = Vec::with_capacity(self.len() as usize);
+            self.each(0..self.addresses, &mut |orig, trans| {
+                entries.push((orig, trans));
+            });
+            self.kept = Kept::Flat(Flat::of(self.addresses, entries.into_iter()));
+        }
+    }
+
     pub(super) fn remove(&mut self, orig: u32) -> Option<u32> {
-        let row = &mut self.rows[(orig / SPAN) as usize];
-        let at = Self::find(row, orig).ok()?;
-        self.len -= 1;
-        Some(unpack(row.remove(at).trans))
+        let flat = match &mut self.kept {
+            Kept::Rows(rows) => return rows.remove(orig),
+            Kept::Flat(flat) => flat,
+        };
+        let old = flat.remove(orig);
+        if u64::from(flat.len()) < share(self.addresses, FLAT.1) {
+            let mut entries = Vec::with_capacity(flat.len() as usize);
+            flat.each(0..self.addresses, &mut |orig, trans| {
+                entries.push((orig, trans));
+            });
+            self.kept = Kept::Rows(Rows::of(self.addresses, &entries));
+        }
+        old
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.len
+        match &self.kept {
+            Kept::Rows(rows) => rows.len(),
+            Kept::Flat(flat) => flat.len(),
+        }
     }
 
     pub(super) fn memory(&self) -> u64 {
-        (self.room * size_of::<Entry>() + self.rows.len() * size_of::<Vec<Entry>>()) as u64
+        match &self.kept {
+            Kept::Rows(rows) => rows.memory(),
+            Kept::Flat(flat) => flat.memory(),
+        }
     }
 
     pub(super) fn each(&self, range: Range<u32>, take: &mut impl FnMut(u32, u32)) {
-        let rows = range.start / SPAN..range.end.div_ceil(SPAN);
-        for row in rows.filter_map(|row| self.rows.get(row as usize)) {
-            for entry in row {
-                let orig = unpack(entry.orig);
-                if range.contains(&orig) {
-                    take(orig, unpack(entry.trans));
-                }
-            }
+        match &self.kept {
+            Kept::Rows(rows) => rows.each(range, take),
+            Kept::Flat(flat) => flat.each(range, take),
         }
     }
 
     /// Asserts what holds.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        let mut len = 0;
-        for (number, row) in (0..).zip(&self.rows) {
-            len += row.len() as u32;
-            assert!(row.capacity() <= SPAN as usize);
-            let origs: Vec<u32> = row.iter().map(|entry| unpack(entry.orig)).collect();
-            assert!(origs.is_sorted_by(|a, b| a < b), "a row is sorted");
-            assert!(origs.iter().all(|orig| orig / SPAN == number));
+        match &self.kept {
+            Kept::Rows(rows) => rows.check(),
+            Kept::Flat(flat) => flat.check(),
         }
-        assert_eq!(len, self.len);
-        let room: usize = self.rows.iter().map(Vec::capacity).sum();
-        assert_eq!(room, self.room);
     }
+
+    #[cfg(test)]
+    pub(super) const fn is_flat(&self) -> bool {
+        matches!(self.kept, Kept::Flat(_))
+    }
+}
+
+/// So many sixteenths of the addresses.
+const fn share(addresses: u32, sixteenths: u32) -> u64 {
+    (addresses as u64 * sixteenths as u64).div_ceil(16)
 }

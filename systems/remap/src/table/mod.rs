@@ -4,11 +4,13 @@
 //! can be found; nothing here waits, reads or writes.
 
 mod compact;
+mod flat;
+mod rows;
 mod tree;
 
 use crate::config::Variant;
 use crate::format::{NONE, PER_PAGE};
-use compact::Rows;
+use compact::Compact;
 use tree::Tree;
 
 /// A table of either variant. Addresses count from the start of the partition.
@@ -16,7 +18,7 @@ pub struct Table(Kept);
 
 enum Kept {
     Tree(Tree),
-    Compact(Rows),
+    Compact(Compact),
 }
 
 impl Table {
@@ -25,7 +27,7 @@ impl Table {
     pub fn new(variant: Variant, addresses: u32) -> Self {
         Self(match variant {
             Variant::Tree => Kept::Tree(Tree::new(addresses)),
-            Variant::Compact => Kept::Compact(Rows::new(addresses)),
+            Variant::Compact => Kept::Compact(Compact::new(addresses)),
         })
     }
 
@@ -33,7 +35,7 @@ impl Table {
     pub(crate) fn of(variant: Variant, addresses: u32, entries: &[(u32, u32)]) -> Self {
         Self(match variant {
             Variant::Tree => Kept::Tree(Tree::of(addresses, entries)),
-            Variant::Compact => Kept::Compact(Rows::of(addresses, entries)),
+            Variant::Compact => Kept::Compact(Compact::of(addresses, entries)),
         })
     }
 
@@ -43,7 +45,17 @@ impl Table {
     pub fn get(&self, orig: u32) -> Option<u32> {
         match &self.0 {
             Kept::Tree(tree) => tree.get(orig),
-            Kept::Compact(rows) => rows.get(orig),
+            Kept::Compact(compact) => compact.get(orig),
+        }
+    }
+
+    /// Asks the processor for the entry of `orig`, which is looked for soon. A compact table
+    /// has it in a place that is known; a tree has to be walked for it.
+    #[inline]
+    pub fn prefetch(&self, orig: u32) {
+        match &self.0 {
+            Kept::Tree(_) => {}
+            Kept::Compact(compact) => compact.prefetch(orig),
         }
     }
 
@@ -54,7 +66,7 @@ impl Table {
         debug_assert_ne!(trans, NONE, "an address is no absence of one");
         match &mut self.0 {
             Kept::Tree(tree) => tree.insert(orig, trans),
-            Kept::Compact(rows) => rows.insert(orig, trans),
+            Kept::Compact(compact) => compact.insert(orig, trans),
         }
     }
 
@@ -62,7 +74,7 @@ impl Table {
     pub fn remove(&mut self, orig: u32) -> Option<u32> {
         match &mut self.0 {
             Kept::Tree(tree) => tree.invalidate(orig),
-            Kept::Compact(rows) => rows.remove(orig),
+            Kept::Compact(compact) => compact.remove(orig),
         }
     }
 
@@ -71,7 +83,7 @@ impl Table {
     pub fn len(&self) -> u32 {
         match &self.0 {
             Kept::Tree(tree) => tree.len(),
-            Kept::Compact(rows) => rows.len(),
+            Kept::Compact(compact) => compact.len(),
         }
     }
 
@@ -86,7 +98,7 @@ impl Table {
     pub fn memory(&self) -> u64 {
         match &self.0 {
             Kept::Tree(tree) => tree.memory(),
-            Kept::Compact(rows) => rows.memory(),
+            Kept::Compact(compact) => compact.memory(),
         }
     }
 
@@ -98,7 +110,7 @@ impl Table {
         let range = first..first + PER_PAGE as u32;
         match &self.0 {
             Kept::Tree(tree) => tree.each(range, &mut take),
-            Kept::Compact(rows) => rows.each(range, &mut take),
+            Kept::Compact(compact) => compact.each(range, &mut take),
         }
     }
 }
@@ -150,7 +162,7 @@ mod tests {
     fn check(table: &Table, model: &BTreeMap<u32, u32>, spread: u32) {
         match &table.0 {
             Kept::Tree(tree) => assert!(tree.check() <= 2 * 21, "it is balanced"),
-            Kept::Compact(rows) => rows.check(),
+            Kept::Compact(compact) => compact.check(),
         }
         assert_eq!(table.len() as usize, model.len());
         let mut entries = [0; PER_PAGE];
@@ -174,6 +186,34 @@ mod tests {
         };
         // At most twice the height of a full tree.
         assert!(tree.check() <= 2 * 17);
+    }
+
+    #[test]
+    fn a_compact_table_turns_flat_and_back_and_stays_what_it_is() {
+        let mut rng = Seed(8).stream("turns");
+        let addresses = 6_000;
+        let mut table = Table::new(Variant::Compact, addresses);
+        let (mut model, mut turns, mut was) = (BTreeMap::new(), 0, false);
+        for round in 0..6 {
+            for orig in 0..addresses {
+                let value = rng.below(1 << 30) as u32;
+                match round % 2 {
+                    0 => assert_eq!(table.insert(orig, value), model.insert(orig, value)),
+                    _ if value % 5 == 0 => assert_eq!(table.remove(orig), model.remove(&orig)),
+                    _ => assert_eq!(table.get(orig), model.get(&orig).copied()),
+                }
+                let Kept::Compact(compact) = &table.0 else {
+                    unreachable!("a compact table was asked for")
+                };
+                turns += u32::from(compact.is_flat() != was);
+                was = compact.is_flat();
+            }
+            check(&table, &model, addresses);
+            let each = table.memory() as f64 / f64::from(table.len());
+            // Heads of rows, what a row has grown by, and room of what was removed.
+            assert!((12.0..14.0).contains(&each), "{each}");
+        }
+        assert_eq!(turns, 6, "once a round");
     }
 
     #[test]

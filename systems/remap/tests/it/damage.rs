@@ -1,11 +1,12 @@
 //! Blocks that are damaged, or changed by somebody who knows the format.
 
-use crate::memory::{SIZE, disk, layout, options, read, units, write};
+use crate::memory::{SECTORS, SIZE, disk, layout, options, read, units, write};
 use bolero::TypeGenerator;
 use host::RamDisk;
 use nand::{Payload, UNIT};
 use remap::{Image, OpenError, Options, Remap, Shown, Variant};
 use sim::{Kernel, Seed, Sim};
+use ssd::IoError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use units::Ns;
@@ -229,6 +230,11 @@ fn seal(block: &mut [u8; UNIT], uuid: &[u8], unit: u64) {
 
 #[test]
 fn changes_by_who_knows_the_format_do_no_harm() {
+    changed_blocks(|changed| drop(opened(changed)));
+}
+
+/// Has `look` at layers of which blocks were changed.
+fn changed_blocks(look: impl Fn(&Left) + std::panic::RefUnwindSafe) {
     let (left, _) = written();
     let data = data(left);
     let uuid = bytes(left, 0)[16..32].to_vec();
@@ -252,7 +258,7 @@ fn changes_by_who_knows_the_format_do_no_harm() {
                 }
                 changed.insert(unit, Payload::Bytes(Arc::new(block)));
             }
-            let _ = opened(&changed);
+            look(&changed);
         });
 }
 
@@ -276,4 +282,117 @@ fn what_cannot_be_read_is_told_from_what_is_torn() {
     // One copy of each head is enough, but for the checkpoint that the log goes on from.
     assert_eq!(opened(&lost(0)).as_ref(), Ok(shown));
     assert_eq!(opened(&lost(1)).as_ref(), Ok(shown));
+}
+
+/// What can be read of a damaged layer, unit by unit, and what is said of the rest.
+fn salvaged(left: &Left) -> Result<(Vec<Option<u64>>, Vec<String>), OpenError> {
+    let kernel = Kernel::new();
+    let (sim, left) = (kernel.sim(), left.clone());
+    kernel.block_on(async move {
+        let (port, damage) = remap::salvage(&sim, &disk(&sim, left), quiet()).await?;
+        let refused = write(&port, 0, 1, 1, false).await;
+        assert_eq!(refused, Err(IoError::ReadOnly));
+        let mut shown = Vec::new();
+        for unit in 0..units(&port) {
+            shown.push(match read(&port, unit).await {
+                Ok(pattern) => Some(pattern),
+                Err(error) => {
+                    assert_eq!(error, IoError::Media(unit * SECTORS));
+                    None
+                }
+            });
+        }
+        Ok((shown, damage.iter().map(ToString::to_string).collect()))
+    })
+}
+
+/// A layer of which something is lost shows the rest as it was.
+#[track_caller]
+fn shows_the_rest(left: &Left, shown: &[u64], lost: usize, says: &str) {
+    let (found, said) = salvaged(left).expect("something is left");
+    let all = found.iter().zip(shown);
+    let gone = found.iter().filter(|found| found.is_none()).count();
+    assert!(
+        all.clone()
+            .all(|(found, shown)| found.is_none_or(|found| found == *shown))
+    );
+    assert!(gone <= lost, "{gone} units of {} are lost", shown.len());
+    assert!(said.iter().any(|said| said.contains(says)), "{said:?}");
+}
+
+#[test]
+fn what_is_left_of_a_damaged_layer_is_read_as_it_was() {
+    let (left, shown) = written();
+    let whole = shown.iter().copied().map(Some).collect();
+    assert_eq!(salvaged(left), Ok((whole, Vec::new())));
+    let zeros = |unit| with(left, unit, [0; UNIT]);
+    let damaged: Vec<u64> = (6..data(left))
+        .filter(|&unit| opened(&zeros(unit)).is_err())
+        .collect();
+    let (log, pages): (Vec<u64>, Vec<u64>) = damaged.iter().partition(|unit| **unit < 22);
+    for unit in pages {
+        // A table of 64 KiB is one page.
+        shows_the_rest(&zeros(unit), shown, 16, "of the tables is damaged");
+    }
+    for unit in log {
+        // A transaction of the test has at most ten addresses, which read as they were before.
+        let (found, said) = salvaged(&zeros(unit)).expect("something is left");
+        let other = found.iter().zip(shown).filter(|(a, b)| **a != Some(**b));
+        assert!(other.count() <= 10, "unit {unit}");
+        assert!(
+            said.iter()
+                .any(|said| said.contains("of the log is damaged")),
+            "{said:?}"
+        );
+    }
+    // Of two checkpoints the one is not needed, and the other is in its directory and the log.
+    for unit in [2, 3]
+        .into_iter()
+        .filter(|unit| opened(&zeros(*unit)).is_err())
+    {
+        shows_the_rest(&zeros(unit), shown, 0, "the last checkpoint is damaged");
+    }
+    let neither = with(&zeros(2), 3, [0; UNIT]);
+    shows_the_rest(&neither, shown, 0, "both checkpoints are damaged");
+    for unit in [4, 5]
+        .into_iter()
+        .filter(|unit| opened(&zeros(*unit)).is_err())
+    {
+        // All tables are found through one block, and the log tells of what is newer.
+        shows_the_rest(
+            &zeros(unit),
+            shown,
+            shown.len(),
+            "of the directory of checkpoint",
+        );
+    }
+    let neither = with(&zeros(0), 1, [0; UNIT]);
+    assert_eq!(salvaged(&neither), Err(OpenError::NoSuperblock));
+}
+
+#[test]
+fn what_is_salvaged_of_bytes_by_who_knows_the_format_does_no_harm() {
+    let (left, _) = written();
+    changed_blocks(|changed| drop(salvaged(changed)));
+    assert!(salvaged(left).is_ok());
+}
+
+/// Blocks of a log, of tables, directories, checkpoints and a superblock that nobody wrote.
+#[test]
+fn bytes_of_no_layer_do_no_harm() {
+    bolero::check!()
+        .with_type::<Vec<(u16, Vec<u8>)>>()
+        .with_iterations(2_000)
+        .for_each(|blocks| {
+            let (left, _) = written();
+            let mut changed = left.clone();
+            for (unit, bytes) in blocks.iter().take(8) {
+                let mut block = [0; UNIT];
+                for (to, from) in block.iter_mut().zip(bytes) {
+                    *to = *from;
+                }
+                changed = with(&changed, u64::from(*unit) % data(left), block);
+            }
+            let (_, _) = (opened(&changed), salvaged(&changed));
+        });
 }

@@ -76,7 +76,7 @@ impl Shown {
         let signals = Signals::hold().expect("signals");
         let drive = self.folder.path().join("d.flash");
         let build = move |kernel: &Kernel| {
-            let device = Device::open(kernel, &drive)?;
+            let device = Device::open(kernel, &drive, engine::Show::Drive)?;
             let sim = kernel.sim();
             let blocks = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone());
             let port = ZonedDevice::new(&blocks.expect("a device")).expect("a zoned drive");
