@@ -301,8 +301,12 @@ impl Device {
         Ok(written.await?)
     }
 
-    /// Called before a write is answered.
-    async fn promise(&self) -> Result<(), Fault> {
+    /// Waits until the file holds what a write promises. To be called before a write is
+    /// answered, also by who writes through [`Device::drive`].
+    ///
+    /// # Errors
+    /// If the drive's file can not be written.
+    pub async fn promise(&self) -> Result<(), Fault> {
         if self.protected {
             return self.note().await;
         }

@@ -1,0 +1,1 @@
+//! What a controller tells of itself, parsed back.
