@@ -143,8 +143,20 @@ impl<B: Backend> Scope<B> {
     /// A host names itself by 128 bits; endurance groups; sizes of blocks of each set;
     /// data placement.
     fn attributes(&self) -> u32 {
+        1 | 1 << 4 | 1 << 15 | u32::from(self.has_fdp()) << 19
+    }
+
+    pub(super) fn has_fdp(&self) -> bool {
         let fdp = |n: &Namespace<B>| matches!(n.shape().placements, Placements::Fdp { .. });
-        1 | 1 << 4 | 1 << 15 | u32::from(self.namespaces().any(fdp)) << 19
+        self.namespaces().any(fdp)
+    }
+
+    pub(super) fn has_zones(&self) -> bool {
+        self.namespaces().any(|n| n.shape().zones.is_some())
+    }
+
+    pub(super) fn has_bytes(&self) -> bool {
+        self.namespaces().any(|n| n.shape().bytes_too)
     }
 
     fn has_streams(&self) -> bool {
@@ -234,6 +246,7 @@ impl<B: Backend> Scope<B> {
             at += 4 + value.len();
         };
         put(2, &namespace.shape().id);
+        put(3, &uuid(namespace.shape().id));
         put(4, &[command_set(namespace)]);
         Ok(page)
     }
@@ -282,6 +295,13 @@ fn counted(numbers: impl Iterator<Item = u16>) -> Page {
     let numbers: Vec<u16> = numbers.collect();
     let count = numbers.len() as u16;
     list([count].into_iter().chain(numbers).map(u16::to_le_bytes))
+}
+
+/// `id` with the bits that say that a UUID is of a form of one's own.
+fn uuid(mut id: [u8; 16]) -> [u8; 16] {
+    id[6] = id[6] & 0x0f | 0x80;
+    id[8] = id[8] & 0x3f | 0x80;
+    id
 }
 
 /// The command set of a namespace.

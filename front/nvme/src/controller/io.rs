@@ -43,11 +43,11 @@ impl<B: Backend> Scope<B> {
             }
             Io::Verify(blocks) => verify(namespace, blocks).await?,
             Io::Dataset { ranges, deallocate } => {
-                let data = exactly(data, ranges * DATASET_RANGE)?;
+                let data = first_of(data, ranges * DATASET_RANGE)?;
                 discard(namespace, data, deallocate).await?;
             }
             Io::Copy { ranges, to, how } => {
-                let data = exactly(data, ranges * COPY_RANGE)?;
+                let data = first_of(data, ranges * COPY_RANGE)?;
                 let how = self.manner(namespace, how)?;
                 copy(namespace, data, to, how).await?;
             }
@@ -82,7 +82,12 @@ impl<B: Backend> Scope<B> {
     }
 }
 
-/// The first `len` bytes of `data`, which are all of them.
+/// The first `len` bytes of `data`. Linux sends more ranges than it counts.
+pub(super) fn first_of(data: &[u8], len: usize) -> Result<&[u8], Status> {
+    data.get(..len).ok_or(Status::DataLengthInvalid)
+}
+
+/// All `len` bytes of `data`.
 pub(super) fn exactly(data: &[u8], len: usize) -> Result<&[u8], Status> {
     let fits = data.len() == len;
     fits.then_some(data).ok_or(Status::DataLengthInvalid)

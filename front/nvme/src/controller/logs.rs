@@ -1,7 +1,7 @@
 //! Log pages.
 
 use super::events::Event;
-use super::identify::{EVERY, SET_ZONES, SPARE_LOW};
+use super::identify::{EVERY, SET_BLOCKS, SET_ZONES, SPARE_LOW};
 use super::{Kind, Scope};
 use crate::backend::Backend;
 use crate::command::admin::{Feature, GetLog};
@@ -21,8 +21,8 @@ pub(super) const ERRORS: usize = 64;
 pub(super) const CHANGED_NAMESPACES: u64 = 0x04;
 /// Number of the page of zones that have changed.
 const CHANGED_ZONES: u8 = 0xbf;
-/// Numbers of all pages but that of a discovery controller.
-const PAGES: [u8; 14] = [
+/// Numbers of the pages that every subsystem has.
+const PAGES: [u8; 9] = [
     0x00,
     0x01,
     0x02,
@@ -31,13 +31,10 @@ const PAGES: [u8; 14] = [
     0x05,
     0x09,
     0x12,
-    0x20,
-    0x21,
-    0x22,
-    0x23,
     0x81,
-    CHANGED_ZONES,
 ];
+/// Numbers of those of data placement.
+const FDP_PAGES: [u8; 4] = [0x20, 0x21, 0x22, 0x23];
 /// Bytes of a page that has one dword for each number of 8 bits.
 const TABLE_BYTES: usize = 1024;
 /// A namespace list, or what is as long.
@@ -108,12 +105,12 @@ impl<B: Backend> Scope<B> {
     pub(super) fn log(&self, log: GetLog) -> Result<Answer, Status> {
         let page = match log.page {
             // Each is there, and can be read from an offset on.
-            0x00 => table(PAGES.into_iter().map(|page| (page, 1))),
+            0x00 => table(self.pages().map(|page| (page, 1))),
             0x01 => self.controller.errors.borrow().page(),
             0x02 => self.health(log.nsid)?,
             0x03 => firmware_page(),
             page if u64::from(page) == CHANGED_NAMESPACES => self.changed(log.retain_event),
-            0x05 => effects(log.set)?,
+            0x05 => self.effects(log.set)?,
             0x09 => self.group(log.identifier)?,
             0x12 => table(Feature::ALL.into_iter().map(feature_effects)),
             0x20 => self.fdp_configuration(log.identifier)?,
@@ -284,7 +281,7 @@ const ADMIN_EFFECTS: [(u8, u32); 11] = [
     (0x84, SUPPORTED | CHANGES_BLOCKS | ALL_ALONE),
 ];
 
-const IO_EFFECTS: [(u8, u32); 14] = [
+const IO_EFFECTS: [(u8, u32); 8] = [
     (0x00, SUPPORTED),
     (0x01, SUPPORTED | CHANGES_BLOCKS),
     (0x02, SUPPORTED),
@@ -292,9 +289,12 @@ const IO_EFFECTS: [(u8, u32); 14] = [
     (0x08, SUPPORTED | CHANGES_BLOCKS),
     (0x09, SUPPORTED | CHANGES_BLOCKS),
     (0x0c, SUPPORTED),
-    (0x12, SUPPORTED),
     (0x19, SUPPORTED | CHANGES_BLOCKS),
-    (0x1d, SUPPORTED),
+];
+
+const FDP_EFFECTS: [(u8, u32); 2] = [(0x12, SUPPORTED), (0x1d, SUPPORTED)];
+
+const BYTE_EFFECTS: [(u8, u32); 4] = [
     (0x81, SUPPORTED | CHANGES_BLOCKS),
     (0x82, SUPPORTED),
     (0x84, SUPPORTED | CHANGES_BLOCKS),
@@ -306,21 +306,6 @@ const ZONE_EFFECTS: [(u8, u32); 3] = [
     (0x7a, SUPPORTED),
     (0x7d, SUPPORTED | CHANGES_BLOCKS),
 ];
-
-/// What commands do: admin commands, then those of a command set.
-//= nvme-2.1 5.1.12.1.6
-fn effects(set: u8) -> Result<Vec<u8>, Status> {
-    let zones: &[(u8, u32)] = match set {
-        SET_ZONES => &ZONE_EFFECTS,
-        super::identify::SET_BLOCKS => &[],
-        _ => return Err(Status::InvalidField),
-    };
-    let mut page = table(ADMIN_EFFECTS.into_iter());
-    let io = IO_EFFECTS.iter().chain(zones).copied();
-    page.extend(table(io));
-    page.resize(LIST_BYTES, 0);
-    Ok(page)
-}
 
 /// What setting a feature does: it is there, and what it is about.
 //= nvme-2.1 5.1.12.1.18
@@ -337,6 +322,31 @@ fn feature_effects(feature: Feature) -> (u8, u32) {
 }
 
 impl<B: Backend> Scope<B> {
+    /// The pages that there are.
+    fn pages(&self) -> impl Iterator<Item = u8> {
+        let placement = FDP_PAGES.into_iter().filter(|_| self.has_fdp());
+        let zones = [CHANGED_ZONES].into_iter().filter(|_| self.has_zones());
+        PAGES.into_iter().chain(placement).chain(zones)
+    }
+
+    /// What commands do: admin commands, then those of a command set.
+    //= nvme-2.1 5.1.12.1.6
+    fn effects(&self, set: u8) -> Result<Vec<u8>, Status> {
+        if !matches!(set, SET_BLOCKS | SET_ZONES) {
+            return Err(Status::InvalidField);
+        }
+        let zones = ZONE_EFFECTS
+            .iter()
+            .filter(|_| set == SET_ZONES && self.has_zones());
+        let placement = FDP_EFFECTS.iter().filter(|_| self.has_fdp());
+        let bytes = BYTE_EFFECTS.iter().filter(|_| self.has_bytes());
+        let io = IO_EFFECTS.iter().chain(placement).chain(bytes).chain(zones);
+        let mut page = table(ADMIN_EFFECTS.into_iter());
+        page.extend(table(io.copied()));
+        page.resize(LIST_BYTES, 0);
+        Ok(page)
+    }
+
     /// Tells every host but this one that a namespace is not what it was.
     pub(super) fn tell_changed(&self, nsid: u32) {
         for other in self.subsystem.controllers() {

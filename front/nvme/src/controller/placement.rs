@@ -2,7 +2,7 @@
 
 use super::Scope;
 use super::identify::EVERY;
-use super::io::exactly;
+use super::io::first_of;
 use crate::backend::{Backend, Placements};
 use crate::command::admin::{Directive, GetFeature};
 use crate::command::io::{PLACEMENT, placements};
@@ -146,10 +146,9 @@ impl<B: Backend> Scope<B> {
         data: &[u8],
     ) -> Result<(), Status> {
         let handles = Handles::of(namespace)?;
-        let data = exactly(data, (count * PLACEMENT).next_multiple_of(4))
-            .or_else(|_| exactly(data, count * PLACEMENT))?;
+        let data = first_of(data, count * PLACEMENT)?;
         let known = |id| known_placement(id, handles.groups, handles.handles);
-        let found: Option<Vec<u16>> = placements(data).take(count).map(known).collect();
+        let found: Option<Vec<u16>> = placements(data).map(known).collect();
         let found = found.ok_or(Status::InvalidPlacementHandles)?;
         for placement in found {
             namespace.backend().renew_unit(placement).await?;
