@@ -5,27 +5,61 @@ use super::bench::Bench;
 use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use engine::{Device, Handle, Signals};
 use fuse::{DRIVE_NAME, DriveFs, Show};
-use std::path::PathBuf;
+use nvme::tcp::Target;
+use nvme::{Allowed, DriveBackend, Identity, Subsystem};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::mpsc::channel;
 use units::Bytes;
 
 /// Put a drive under power and let real clients use it
 ///
 /// --file shows it as the file `drive` in a directory; a loop device over that
 /// file (losetup --direct-io=on -b 4096) takes any file system of the kernel.
+///
+/// --nvme-tcp lets other computers, or virtual machines, use it as an NVMe drive:
+/// nvme connect -t tcp -a HOST -s PORT -n NQN. Whoever reaches the address may use the
+/// drive, unless --allow names hosts: there is no authentication.
 #[derive(Args)]
+#[command(group(ArgGroup::new("front").required(true).multiple(true)))]
 pub(crate) struct Serve {
     /// The drive file
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
     /// Show the drive as a file in this directory, until that is unmounted
-    #[arg(long, value_name = "DIR")]
-    file: PathBuf,
+    #[arg(long, value_name = "DIR", group = "front")]
+    file: Option<PathBuf>,
+    /// Serve NVMe over TCP at this address; a port alone is one of this computer only
+    #[arg(long, value_name = "ADDR", group = "front", value_parser = address)]
+    nvme_tcp: Option<SocketAddr>,
+    /// Let only hosts of these qualified names in
+    #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
+    allow: Vec<String>,
+    /// Qualified name of the drive [default: nqn.2026-11.local.flashloom: and its name]
+    #[arg(long, value_name = "NQN", requires = "nvme_tcp", value_parser = qualified)]
+    nqn: Option<String>,
     #[command(flatten)]
     run: Run,
+}
+
+/// An address, or a port of this computer.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
+    let address = port.map(local).or_else(|_| text.parse());
+    address.map_err(|_| "expected an address such as 127.0.0.1:4420, or a port".to_owned())
+}
+
+/// A name of at most 223 characters.
+fn qualified(text: &str) -> Result<String, String> {
+    let fits = text.starts_with("nqn.") && text.len() <= 223;
+    let is_plain = text.chars().all(|c| c.is_ascii_graphic());
+    let name = (fits && is_plain).then(|| text.to_owned());
+    name.ok_or_else(|| "expected a name such as nqn.2026-01.org.example:drive".to_owned())
 }
 
 impl Serve {
@@ -36,29 +70,126 @@ impl Serve {
     fn serve(&self, signals: Signals) -> Result<(), Failure> {
         file::wait_for_others(&self.path)?;
         super::chunks::mapped(&self.path, &Bench::open(&self.path)?.config)?;
-        let powered = Device::start(&self.path, self.run.pace());
-        let (engine, device) = powered.map_err(|e| Failure::at(&self.path, e))?;
-        let shown = self.show(device.clone(), signals);
+        let powered = DriveBackend::start(&self.path, self.run.pace(), self.identity());
+        let (engine, drive) = powered.map_err(|e| Failure::at(&self.path, e))?;
+        let served = self.target(&drive).and_then(|target| {
+            let shown = self.wait(&drive, target.as_ref(), signals);
+            target.into_iter().for_each(Target::stop);
+            shown
+        });
         // Who still uses the drive gets errors from here on.
-        device.stop();
+        drive.stop();
         let closed = engine.join()?;
         closed.map_err(|e| Failure::at(&self.path, e))?;
-        shown
+        served
     }
 
-    /// Mounts the drive and waits for the end.
-    fn show(&self, device: Handle<Device>, signals: Signals) -> Result<(), Failure> {
+    /// What the drive is called, and who may use it.
+    fn identity(&self) -> Identity {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let stem: String = stem.chars().map(plain).take(64).collect();
+        let own = || format!("nqn.2026-11.local.flashloom:{stem}");
+        let allowed = match &self.allow[..] {
+            [] => Allowed::Anyone,
+            names => Allowed::Only(names.iter().cloned().collect()),
+        };
+        Identity {
+            nqn: self.nqn.clone().unwrap_or_else(own),
+            serial: serial(&self.path),
+            model: "Flashloom".to_owned(),
+            allowed,
+        }
+    }
+
+    fn target(&self, drive: &Handle<Subsystem<DriveBackend>>) -> Result<Option<Target>, Failure> {
+        let Some(address) = self.nvme_tcp else {
+            return Ok(None);
+        };
+        let listener = TcpListener::bind(address);
+        let target = listener.and_then(|listener| Target::start(listener, drive.clone()));
+        let target = target.map_err(|e| Failure::new(format!("{address}: {e}")))?;
+        Ok(Some(target))
+    }
+
+    /// Shows the drive where that was asked for, and waits for the end.
+    fn wait(
+        &self,
+        drive: &Handle<Subsystem<DriveBackend>>,
+        target: Option<&Target>,
+        signals: Signals,
+    ) -> Result<(), Failure> {
+        let device = drive.part(Subsystem::device);
         let size = device.ask(|device: Rc<Device>| async move { device.capacity() })?;
         let name = self.path.display().to_string();
-        let filesystem = DriveFs::new(device, name.clone(), size);
-        let mounted = fuse::mount(filesystem, &self.file, Show::Drive(&name), signals)?;
-        let at = self.file.join(DRIVE_NAME);
+        let mut places = Vec::new();
+        if let Some(target) = target {
+            let nqn = self.identity().nqn;
+            places.push(format!("{nqn} at {} (NVMe/TCP)", target.address()));
+        }
+        let mounted = match &self.file {
+            Some(dir) => {
+                let filesystem = DriveFs::new(device, name.clone(), size);
+                places.push(dir.join(DRIVE_NAME).display().to_string());
+                Ok(fuse::mount(filesystem, dir, Show::Drive(&name), signals)?)
+            }
+            None => {
+                let (tell, told) = channel();
+                signals.watch(move || tell.send(()).is_ok())?;
+                Err(told)
+            }
+        };
+        let until = self.file.as_ref().map_or(String::new(), |dir| {
+            format!("{} is unmounted or ", dir.display())
+        });
         self.run.tell(&format!(
-            "{name} ({}) is {}; it is served until {} is unmounted or this is interrupted",
+            "{name} ({}) is {}; it is served until {until}this is interrupted",
             Bytes(size),
-            at.display(),
-            self.file.display()
+            places.join(" and ")
         ));
-        self.run.wait(mounted, &self.path)
+        match mounted {
+            Ok(mounted) => self.run.wait(mounted, &self.path),
+            Err(told) => Ok(told.recv()?),
+        }
+    }
+}
+
+/// The serial number of the drive in the file at `path`: the same each time.
+fn serial(path: &Path) -> String {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // FNV-1a.
+    let hash = whole
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("FL{hash:016X}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_this_computer_only() {
+        let parsed = |text: &str| address(text).map(|address| address.to_string());
+        for text in ["4420", ":4420", "127.0.0.1:4420"] {
+            assert_eq!(parsed(text).as_deref(), Ok("127.0.0.1:4420"));
+        }
+        assert_eq!(parsed("0.0.0.0:1").as_deref(), Ok("0.0.0.0:1"));
+        assert_eq!(parsed("[::1]:1").as_deref(), Ok("[::1]:1"));
+        for text in ["", "here", "1.2.3.4", "70000", "1.2.3.4:70000"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_qualified() {
+        assert!(qualified("nqn.2026-01.org.example:d").is_ok());
+        for text in ["d", "nqn. x", &format!("nqn.{}", "x".repeat(220))] {
+            assert!(qualified(text).is_err(), "{text}");
+        }
     }
 }

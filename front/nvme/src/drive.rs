@@ -129,13 +129,22 @@ impl DriveBackend {
 }
 
 impl Subsystem<DriveBackend> {
+    /// The drive, for other fronts beside this one.
+    ///
+    /// # Panics
+    /// If it was not made by [`DriveBackend::start`].
+    #[must_use]
+    pub fn device(&self) -> Rc<Device> {
+        let drive = self.namespaces.first().expect("a drive is a namespace");
+        Rc::clone(&drive.backend().device)
+    }
+
     /// Powers the drive off and puts it into its file.
     ///
     /// # Errors
     /// If the file can not be written.
     fn close(&self, kernel: &Kernel) -> Result<(), FileError> {
-        let drive = self.namespaces.first();
-        drive.map_or(Ok(()), |drive| drive.backend().device.close(kernel))
+        self.device().close(kernel)
     }
 }
 

@@ -102,12 +102,13 @@ impl<B: Backend> Namespace<B> {
             (Hint::None, _) => 0,
             (Hint::Stream(0), Placements::Streams(_)) => 0,
             (Hint::Stream(id), Placements::Streams(most)) => self.stream(id, most),
+            // The drive takes note of one that does not exist, by the name that it has.
             (
                 Hint::Placement(id),
                 Placements::Fdp {
                     groups, handles, ..
                 },
-            ) => placement(id, groups, handles),
+            ) => known_placement(id, groups, handles).unwrap_or(id.max(groups * handles)),
             _ => return Err(Status::InvalidField),
         };
         Ok(Manner {
@@ -138,19 +139,6 @@ pub(crate) fn group_bits(groups: u16) -> u32 {
     groups.max(1).next_power_of_two().trailing_zeros()
 }
 
-/// The placement that the host calls `id`; one that does not exist if there is none, of
-/// which the drive takes note.
-//= nvme-2.1 8.1.10
-fn placement(id: u16, groups: u16, handles: u16) -> u16 {
-    let shift = 16 - group_bits(groups);
-    let (group, handle) = match shift {
-        16 => (0, id),
-        _ => (id >> shift, id & ((1 << shift) - 1)),
-    };
-    let exists = group < groups && handle < handles;
-    exists.then(|| group * handles + handle).unwrap_or(u16::MAX)
-}
-
 /// What the host calls a placement.
 pub(crate) fn placement_id(placement: u16, groups: u16, handles: u16) -> u16 {
     let (group, handle) = (placement / handles, placement % handles);
@@ -158,9 +146,16 @@ pub(crate) fn placement_id(placement: u16, groups: u16, handles: u16) -> u16 {
     (high as u16) | handle
 }
 
-/// The placement of a handle that exists.
+/// The placement that the host calls `id`, if there is one.
+//= nvme-2.1 8.1.10
 pub(crate) fn known_placement(id: u16, groups: u16, handles: u16) -> Option<u16> {
-    Some(placement(id, groups, handles)).filter(|&found| found != u16::MAX)
+    let shift = 16 - group_bits(groups);
+    let (group, handle) = match shift {
+        16 => (0, id),
+        _ => (id >> shift, id & ((1 << shift) - 1)),
+    };
+    let exists = group < groups && handle < handles;
+    exists.then(|| group * handles + handle)
 }
 
 impl From<Failure> for Status {

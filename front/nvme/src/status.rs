@@ -38,6 +38,8 @@ pub enum Status {
     SglOffsetInvalid,
     /// Nothing can be written to the namespace any more.
     WriteProtected,
+    /// There are no placement handles.
+    FdpDisabled,
     /// A placement handle does not exist.
     InvalidPlacementHandles,
     /// Beyond the end of the namespace.
@@ -100,6 +102,7 @@ impl Status {
             Self::SglOffsetInvalid => (GENERIC, 0x16),
             Self::WriteProtected => (GENERIC, 0x20),
             Self::TransientTransport => (GENERIC, 0x22),
+            Self::FdpDisabled => (GENERIC, 0x29),
             Self::InvalidPlacementHandles => (GENERIC, 0x2a),
             Self::LbaOutOfRange => (GENERIC, 0x80),
             Self::InvalidQueue => (SPECIFIC, 0x01),

@@ -62,9 +62,11 @@ pub(crate) enum Io {
     ManageZone {
         /// The first block of the zone; none for all zones.
         first: Option<u64>,
-        action: ZoneAction,
+        /// None if there is no such action.
+        action: Option<ZoneAction>,
     },
-    ReportZones(Report),
+    /// None if there is no such report.
+    ReportZones(Option<Report>),
     Append(Blocks, Writing),
     /// The state of placement handles.
     ReportUnits {
@@ -116,8 +118,8 @@ pub(super) fn parse(entry: &Entry) -> Result<Io, Status> {
         0x12 => report_units(entry)?,
         0x19 => copy(entry)?,
         0x1d => renew_units(entry)?,
-        0x79 => manage_zone(entry)?,
-        0x7a => Io::ReportZones(report_zones(entry)?),
+        0x79 => manage_zone(entry),
+        0x7a => Io::ReportZones(report_zones(entry)),
         //= zns 3.4.1
         0x7d => Io::Append(blocks(entry)?, writing(entry, 20)?),
         //= bytefs 4.4
@@ -189,33 +191,33 @@ fn copy(entry: &Entry) -> Result<Io, Status> {
 }
 
 //= zns 3.4.3
-fn manage_zone(entry: &Entry) -> Result<Io, Status> {
+fn manage_zone(entry: &Entry) -> Io {
     let dword = entry.dword(13);
     let with_area = dword.is_set(9);
     let action = match dword.byte(0) {
-        0x01 => ZoneAction::Close,
-        0x02 => ZoneAction::Finish,
-        0x03 if with_area => ZoneAction::OpenRandom,
-        0x03 => ZoneAction::Open,
-        0x04 => ZoneAction::Reset,
-        0x05 => ZoneAction::Offline,
+        0x01 => Some(ZoneAction::Close),
+        0x02 => Some(ZoneAction::Finish),
+        0x03 if with_area => Some(ZoneAction::OpenRandom),
+        0x03 => Some(ZoneAction::Open),
+        0x04 => Some(ZoneAction::Reset),
+        0x05 => Some(ZoneAction::Offline),
         // Descriptor extensions are not announced, and what a random write area holds is
         // written out by a finish.
-        _ => return Err(Status::InvalidField),
+        _ => None,
     };
     let first = (!dword.is_set(8)).then(|| entry.address());
-    Ok(Io::ManageZone { first, action })
+    Io::ManageZone { first, action }
 }
 
-fn report_zones(entry: &Entry) -> Result<Report, Status> {
+fn report_zones(entry: &Entry) -> Option<Report> {
     let dword = entry.dword(13);
     let state = match (dword.byte(0), dword.byte(8)) {
         (0, 0) => 0,
         //= zns 3.4.2
         (0, filter @ 1..=7) => [0x1, 0x2, 0x3, 0x4, 0xe, 0xd, 0xf][usize::from(filter) - 1],
-        _ => return Err(Status::InvalidField),
+        _ => return None,
     };
-    Ok(Report {
+    Some(Report {
         first: entry.address(),
         state,
         partial: dword.is_set(16),

@@ -158,7 +158,7 @@ impl<B: Backend> Scope<B> {
         let namespace = self.subsystem.namespace(nsid);
         let namespace = namespace.map_err(|_| Status::InvalidField)?;
         let is_fdp = matches!(namespace.shape().placements, Placements::Fdp { .. });
-        is_fdp.then_some(nsid).ok_or(Status::InvalidField)
+        is_fdp.then_some(nsid).ok_or(Status::FdpDisabled)
     }
 }
 

@@ -44,7 +44,7 @@ impl Handles {
                 isolated,
                 unit,
             }),
-            _ => Err(Status::InvalidField),
+            _ => Err(Status::FdpDisabled),
         }
     }
 

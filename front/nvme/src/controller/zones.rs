@@ -32,8 +32,10 @@ impl<B: Backend> Scope<B> {
         &self,
         namespace: &Namespace<B>,
         first: Option<u64>,
-        action: ZoneAction,
+        action: Option<ZoneAction>,
     ) -> Result<(), Status> {
+        namespace.shape().zones.ok_or(Status::InvalidOpcode)?;
+        let action = action.ok_or(Status::InvalidField)?;
         let zone = match first {
             Some(first) => Some(namespace.zone_at(first)?),
             None => None,
@@ -46,9 +48,10 @@ impl<B: Backend> Scope<B> {
     pub(super) fn report_zones(
         &self,
         namespace: &Namespace<B>,
-        report: Report,
+        report: Option<Report>,
     ) -> Result<Answer, Status> {
         let zones = namespace.shape().zones.ok_or(Status::InvalidOpcode)?;
+        let report = report.ok_or(Status::InvalidField)?;
         if report.first >= namespace.blocks() {
             return Err(Status::LbaOutOfRange);
         }

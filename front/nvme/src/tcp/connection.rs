@@ -178,6 +178,15 @@ impl Connection {
         !self.output.bytes.is_empty()
     }
 
+    /// Bytes of data, of completions and of units that are not whole, which wait here.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        let transfers = self.transfers.values().map(|transfer| transfer.data.len());
+        let submissions = self.submissions.iter().map(|command| command.data.len());
+        let data: usize = transfers.chain(submissions).sum();
+        data + self.output.bytes.len() + self.input.len()
+    }
+
     /// `output` was written.
     pub fn written(&mut self, output: &Output) {
         self.under_way -= output.commands;

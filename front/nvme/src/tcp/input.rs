@@ -82,6 +82,11 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Bytes that are kept.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
     /// The header of the unit that begins here, as far as it is there.
     pub(super) fn head(&self) -> &[u8] {
         let rest = &self.bytes[self.at..];

@@ -2,6 +2,8 @@
 
 mod commands;
 mod connect;
+mod drives;
+mod fuzz;
 mod host;
 mod identify;
 mod memory;
