@@ -6,25 +6,49 @@ use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
 use super::output::note;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use engine::{Device, Handle, Show as Shown, Signals};
 use fuse::{DRIVE_NAME, DriveFs, Show};
-use std::path::PathBuf;
+use nvme::tcp::Target;
+use nvme::{Allowed, DriveBackend, Identity, Subsystem};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::mpsc::channel;
 use units::Bytes;
 
 /// Put a drive under power and let real clients use it
 ///
 /// --file shows it as the file `drive` in a directory; a loop device over that
 /// file (losetup --direct-io=on -b 4096) takes any file system of the kernel.
+///
+/// --nvme-tcp lets other computers, or virtual machines, use it as an NVMe drive:
+/// nvme connect -t tcp -a HOST -s PORT -n NQN. Whoever reaches the address may use the
+/// drive, unless --allow names hosts: there is no authentication.
+///
+/// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
+/// may be given several times. Several of these fronts may show one drive.
 #[derive(Args)]
+#[command(group(ArgGroup::new("front").required(true).multiple(true)))]
 pub(crate) struct Serve {
     /// The drive file
     #[arg(value_name = "DRIVE")]
     path: PathBuf,
     /// Show the drive as a file in this directory, until that is unmounted
-    #[arg(long, value_name = "DIR")]
-    file: PathBuf,
+    #[arg(long, value_name = "DIR", group = "front")]
+    file: Option<PathBuf>,
+    /// Serve NVMe over TCP at this address; a port alone is one of this computer only
+    #[arg(long, value_name = "ADDR", group = "front", value_parser = address)]
+    nvme_tcp: Option<SocketAddr>,
+    /// Serve the network block device at a socket (unix:PATH) or an address
+    #[arg(long, value_name = "ADDR", group = "front")]
+    nbd: Vec<nbd::Address>,
+    /// Let only hosts of these qualified names in
+    #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
+    allow: Vec<String>,
+    /// Qualified name of the drive [default: nqn.2026-11.local.flashloom: and its name]
+    #[arg(long, value_name = "NQN", requires = "nvme_tcp", value_parser = qualified)]
+    nqn: Option<String>,
     /// Remap addresses, so that all writes reach the drive in sequence
     ///
     /// The layer is made on a drive that holds nothing. What is written is durable once a
@@ -51,6 +75,36 @@ enum Layer {
     Salvage,
 }
 
+/// What clients are listened for with.
+struct Listeners {
+    target: Option<Target>,
+    servers: Vec<nbd::Server>,
+}
+
+impl Listeners {
+    /// Hangs up on everybody.
+    fn close(self) {
+        self.target.into_iter().for_each(Target::stop);
+        self.servers.into_iter().for_each(nbd::Server::close);
+    }
+}
+
+/// An address, or a port of this computer.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
+    let address = port.map(local).or_else(|_| text.parse());
+    address.map_err(|_| "expected an address such as 127.0.0.1:4420, or a port".to_owned())
+}
+
+/// A name of at most 223 characters.
+fn qualified(text: &str) -> Result<String, String> {
+    let fits = text.starts_with("nqn.") && text.len() <= 223;
+    let is_plain = text.chars().all(|c| c.is_ascii_graphic());
+    let name = (fits && is_plain).then(|| text.to_owned());
+    name.ok_or_else(|| "expected a name such as nqn.2026-01.org.example:drive".to_owned())
+}
+
 impl Serve {
     pub(crate) fn run(&self) -> Answer {
         self.run.go(|signals| self.serve(signals))
@@ -64,18 +118,82 @@ impl Serve {
             Some(Layer::Open) => Shown::Remapped,
             Some(Layer::Salvage) => Shown::Salvaged,
         };
-        let powered = Device::start(&self.path, self.run.pace(), shown);
-        let (engine, device) = powered.map_err(|e| Failure::at(&self.path, e))?;
-        let shown = self.show(device.clone(), signals);
+        let powered = DriveBackend::start(&self.path, self.run.pace(), shown, self.identity());
+        let (engine, drive) = powered.map_err(|e| Failure::at(&self.path, e))?;
+        let served = self.listen(&drive).and_then(|listeners| {
+            let shown = self.wait(&drive, &listeners, signals);
+            listeners.close();
+            shown
+        });
         // Who still uses the drive gets errors from here on.
-        device.stop();
+        drive.stop();
         let closed = engine.join()?;
         closed.map_err(|e| Failure::at(&self.path, e))?;
-        shown
+        served
     }
 
-    /// Mounts the drive and waits for the end.
-    fn show(&self, device: Handle<Device>, signals: Signals) -> Result<(), Failure> {
+    /// What the drive is called, and who may use it.
+    fn identity(&self) -> Identity {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let stem: String = stem.chars().map(plain).take(64).collect();
+        let own = || format!("nqn.2026-11.local.flashloom:{stem}");
+        let allowed = match &self.allow[..] {
+            [] => Allowed::Anyone,
+            names => Allowed::Only(names.iter().cloned().collect()),
+        };
+        Identity {
+            nqn: self.nqn.clone().unwrap_or_else(own),
+            serial: serial(&self.path),
+            model: "Flashloom".to_owned(),
+            allowed,
+        }
+    }
+
+    /// Listens where that was asked for.
+    fn listen(&self, drive: &Handle<Subsystem<DriveBackend>>) -> Result<Listeners, Failure> {
+        let mut listeners = Listeners {
+            target: None,
+            servers: Vec::new(),
+        };
+        if let Some(address) = self.nvme_tcp {
+            let listener = TcpListener::bind(address);
+            let target = listener.and_then(|listener| Target::start(listener, drive.clone()));
+            let target = target.map_err(|e| Failure::new(format!("{address}: {e}")))?;
+            listeners.target = Some(target);
+        }
+        for address in &self.nbd {
+            let device = drive.part(Subsystem::device);
+            let export = nbd::Drive::new(device, self.path.display().to_string())?;
+            match nbd::Server::start(address, export) {
+                Ok(server) => listeners.servers.push(server),
+                Err(error) => {
+                    listeners.close();
+                    return Err(Failure::new(format!("{address}: {error}")));
+                }
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// Where clients find the drive.
+    fn places(&self, listeners: &Listeners) -> Vec<String> {
+        let target = listeners.target.iter();
+        let nqn = || self.identity().nqn;
+        let target = target.map(|t| format!("{} at {} (NVMe/TCP)", nqn(), t.address()));
+        let servers = listeners.servers.iter();
+        let servers = servers.map(|server| format!("{} (NBD)", server.address()));
+        target.chain(servers).collect()
+    }
+
+    /// Shows the drive where that was asked for, and waits for the end.
+    fn wait(
+        &self,
+        drive: &Handle<Subsystem<DriveBackend>>,
+        listeners: &Listeners,
+        signals: Signals,
+    ) -> Result<(), Failure> {
+        let device = drive.part(Subsystem::device);
         let ask = |device: Rc<Device>| async move {
             let damage = device.damage().iter().map(ToString::to_string);
             (device.capacity(), damage.collect::<Vec<String>>())
@@ -85,15 +203,70 @@ impl Serve {
         damage
             .iter()
             .for_each(|what| note(&format!("{name}: {what}")));
-        let filesystem = DriveFs::new(device, name.clone(), size);
-        let mounted = fuse::mount(filesystem, &self.file, Show::Drive(&name), signals)?;
-        let at = self.file.join(DRIVE_NAME);
+        let mut places = self.places(listeners);
+        let mounted = match &self.file {
+            Some(dir) => {
+                let filesystem = DriveFs::new(device, name.clone(), size);
+                places.push(dir.join(DRIVE_NAME).display().to_string());
+                Ok(fuse::mount(filesystem, dir, Show::Drive(&name), signals)?)
+            }
+            None => {
+                let (tell, told) = channel();
+                signals.watch(move || tell.send(()).is_ok())?;
+                Err(told)
+            }
+        };
+        let until = self.file.as_ref().map_or(String::new(), |dir| {
+            format!("{} is unmounted or ", dir.display())
+        });
         self.run.tell(&format!(
-            "{name} ({}) is {}; it is served until {} is unmounted or this is interrupted",
+            "{name} ({}) is {}; it is served until {until}this is interrupted",
             Bytes(size),
-            at.display(),
-            self.file.display()
+            places.join(" and ")
         ));
-        self.run.wait(mounted, &self.path)
+        match mounted {
+            Ok(mounted) => self.run.wait(mounted, &self.path),
+            Err(told) => Ok(told.recv()?),
+        }
+    }
+}
+
+/// The serial number of the drive in the file at `path`: the same each time.
+fn serial(path: &Path) -> String {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // FNV-1a.
+    let hash = whole
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("FL{hash:016X}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_this_computer_only() {
+        let parsed = |text: &str| address(text).map(|address| address.to_string());
+        for text in ["4420", ":4420", "127.0.0.1:4420"] {
+            assert_eq!(parsed(text).as_deref(), Ok("127.0.0.1:4420"));
+        }
+        assert_eq!(parsed("0.0.0.0:1").as_deref(), Ok("0.0.0.0:1"));
+        assert_eq!(parsed("[::1]:1").as_deref(), Ok("[::1]:1"));
+        for text in ["", "here", "1.2.3.4", "70000", "1.2.3.4:70000"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_qualified() {
+        assert!(qualified("nqn.2026-01.org.example:d").is_ok());
+        for text in ["d", "nqn. x", &format!("nqn.{}", "x".repeat(220))] {
+            assert!(qualified(text).is_err(), "{text}");
+        }
     }
 }

@@ -126,6 +126,18 @@ impl Device {
         self.surface.capacity()
     }
 
+    /// Whether a layer is shown, which has addresses of its own.
+    #[must_use]
+    pub fn is_layer(&self) -> bool {
+        self.surface.is_layer()
+    }
+
+    /// Bytes that are deallocated as a whole.
+    #[must_use]
+    pub fn grain(&self) -> u64 {
+        self.surface.grain()
+    }
+
     /// What is damaged of a layer that was salvaged, of which the rest can be read.
     #[must_use]
     pub fn damage(&self) -> &[OpenError] {
@@ -245,7 +257,17 @@ impl Device {
     /// drive counts as a hole. None if there is no such thing.
     #[must_use]
     pub fn seek(&self, from: u64, wanted: Medium) -> Option<u64> {
-        self.surface.seek(from, wanted)
+        self.surface.seek(from, self.capacity(), wanted)
+    }
+
+    /// The same before `end`, which is given if there is no such thing: what is behind it is
+    /// not looked at.
+    #[must_use]
+    pub fn seek_before(&self, from: u64, end: u64, wanted: Medium) -> u64 {
+        let end = end.min(self.capacity());
+        self.surface
+            .seek(from, end, wanted)
+            .map_or(end, |at| at.min(end))
     }
 
     /// Powers the drive off in good order, or as far as there is room for it, and
@@ -308,8 +330,12 @@ impl Device {
         Ok(self.surface.write(extent, bytes).await?)
     }
 
-    /// Called before a write is answered.
-    async fn promise(&self) -> Result<(), Fault> {
+    /// Waits until the file holds what a write promises. To be called before a write is
+    /// answered, also by who writes through [`Device::drive`].
+    ///
+    /// # Errors
+    /// If the drive's file can not be written.
+    pub async fn promise(&self) -> Result<(), Fault> {
         if self.protected {
             return self.note().await;
         }

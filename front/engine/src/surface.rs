@@ -119,6 +119,11 @@ impl Surface {
         finish(kernel, work).unwrap_or(Err(FileError::AtRest))
     }
 
+    /// Whether it has addresses of its own.
+    pub(crate) const fn is_layer(&self) -> bool {
+        matches!(self, Self::Remapped { .. })
+    }
+
     /// What is damaged of a layer that was salvaged.
     pub(crate) fn damage(&self) -> &[OpenError] {
         match self {
@@ -184,10 +189,10 @@ impl Surface {
         }
     }
 
-    /// The first offset from `from` on at which there is `wanted`. A layer does not say
-    /// where its holes are: then all of it is data.
-    pub(crate) fn seek(&self, from: u64, wanted: Medium) -> Option<u64> {
-        let (page, capacity) = (self.grain(), self.capacity());
+    /// The first offset from `from` on at which there is `wanted`, as if all ended at `end`.
+    /// A layer does not say where its holes are: then all of it is data.
+    pub(crate) fn seek(&self, from: u64, end: u64, wanted: Medium) -> Option<u64> {
+        let (page, capacity) = (self.grain(), end);
         if from >= capacity {
             return None;
         }

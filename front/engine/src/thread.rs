@@ -12,7 +12,8 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::task::Poll;
 use std::thread::{Builder, JoinHandle};
 use units::Ns;
@@ -43,13 +44,14 @@ pub trait Service: 'static {
 
 /// Sends requests to an [`Engine`]. Clones send to the same one.
 pub struct Handle<T> {
-    jobs: Sender<Job<T>>,
+    /// Takes a request; drops it if the thread is gone.
+    jobs: Arc<dyn Fn(Job<T>) + Send + Sync>,
 }
 
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
         Self {
-            jobs: self.jobs.clone(),
+            jobs: Arc::clone(&self.jobs),
         }
     }
 }
@@ -108,6 +110,16 @@ impl<T: 'static> Desk<T> {
         });
     }
 
+    /// The same desk for a part of the value.
+    fn part<U>(&self, part: fn(&T) -> Rc<U>) -> Desk<U> {
+        Desk {
+            sim: self.sim.clone(),
+            value: part(&self.value),
+            open: Rc::clone(&self.open),
+            leave: self.leave.clone(),
+        }
+    }
+
     /// Drops what waits although everything is at rest.
     fn dismiss(&self, kernel: &Kernel) {
         if self.open.get() > 0 {
@@ -148,6 +160,10 @@ impl<R: Send + 'static> Engine<R> {
         let thread = Builder::new().name("engine".to_owned()).spawn(body)?;
         let died = || Err(io::Error::other(Gone).into());
         built.recv().unwrap_or_else(|_| died())?;
+        let jobs = Arc::new(move |job| {
+            // If the thread is gone, the job tells by being dropped.
+            let _ = jobs.send(job);
+        });
         Ok((Self { thread }, Handle { jobs }))
     }
 
@@ -171,14 +187,26 @@ impl<T: 'static> Handle<T> {
         let job: Request<T> = Box::new(move |desk, arrival| {
             desk.start(arrival, work(Rc::clone(&desk.value)));
         });
-        // If the thread is gone, the job tells by being dropped.
-        let _ = self.jobs.send(Some(job));
+        (self.jobs)(Some(job));
     }
 
     /// Ends the thread when the requests sent before are answered.
     pub fn stop(&self) {
-        // If the thread is gone, there is nothing to end.
-        let _ = self.jobs.send(None);
+        (self.jobs)(None);
+    }
+
+    /// Sends requests to a part of the value: several fronts may share an engine, each of
+    /// which knows its own part.
+    #[must_use]
+    pub fn part<U: 'static>(&self, part: fn(&T) -> Rc<U>) -> Handle<U> {
+        let jobs = Arc::clone(&self.jobs);
+        let jobs = Arc::new(move |job: Job<U>| {
+            let whole = job.map(|job| -> Request<T> {
+                Box::new(move |desk, arrival| job(&desk.part(part), arrival))
+            });
+            jobs(whole);
+        });
+        Handle { jobs }
     }
 
     /// Sends a request and waits for its answer.

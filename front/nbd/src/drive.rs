@@ -26,10 +26,8 @@ impl Drive {
     /// # Errors
     /// If its thread has ended.
     pub fn new(device: Handle<Device>, name: String) -> Result<Self, Gone> {
-        let (size, page) = device.ask(|device: Rc<Device>| async move {
-            let page = device.drive().layout().page_bytes();
-            (device.capacity(), page)
-        })?;
+        let (size, page) =
+            device.ask(|device: Rc<Device>| async move { (device.capacity(), device.grain()) })?;
         Ok(Self {
             device,
             name,
@@ -122,7 +120,7 @@ async fn zero(device: &Device, offset: u64, length: u64, hole: bool) -> Result<(
 
 /// Deallocates the whole pages of a range; the rest stays.
 async fn trim(device: &Device, offset: u64, length: u64) -> Result<(), Fault> {
-    let page = device.drive().layout().page_bytes();
+    let page = device.grain();
     let (first, end) = (
         offset.next_multiple_of(page),
         (offset + length) / page * page,
@@ -138,11 +136,11 @@ fn pieces(device: &Device, offset: u64, length: u32, most: usize) -> Vec<Piece> 
     let (mut at, end) = (offset, offset + u64::from(length));
     let mut pieces = Vec::new();
     while at < end && pieces.len() < most {
-        let hole = device.seek(at, Medium::Hole).unwrap_or(end).min(end);
+        let hole = device.seek_before(at, end, Medium::Hole);
         let data = hole > at;
         let to = match data {
             true => hole,
-            false => device.seek(at, Medium::Data).unwrap_or(end).min(end),
+            false => device.seek_before(at, end, Medium::Data),
         };
         pieces.push(Piece {
             length: (to - at) as u32,

@@ -83,6 +83,25 @@ fn who_can_never_be_answered_is_told() {
 }
 
 #[test]
+fn a_part_of_the_value_is_asked_by_itself() {
+    let (engine, handle) = start(Pace::Free);
+    handle
+        .ask(|place: Rc<Place>| async move { place.settled.set(100) })
+        .expect("it runs");
+    let part: Handle<u32> = handle.part(|place: &Place| Rc::new(place.settled.get()));
+    assert!(
+        part.ask(|count: Rc<u32>| async move { *count })
+            .expect("it runs")
+            >= 100
+    );
+    // The engine goes on as long as anyone may ask any part of it.
+    drop(handle);
+    assert_eq!(part.ask(|_| async { 7 }), Ok(7));
+    drop(part);
+    engine.join().expect("it ends");
+}
+
+#[test]
 fn after_the_end_everyone_is_told() {
     let (engine, handle) = start(Pace::Free);
     handle.stop();

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, FLUSH, READ, STATUS, TRIM, WRITE, ZERO};
 use crate::memory::Memory;
-use engine::{Device, DriveFile, Pace};
+use engine::{Device, DriveFile, Pace, Show};
 use nbd::{Address, CLIENTS_MAX, Drive, Server};
 use sim::Seed;
 use ssd::{DriveMedia, Preset};
@@ -78,7 +78,7 @@ fn a_drive_keeps_what_was_written_to_it() {
     DriveFile::create(&file, &config, &media).expect("made");
     let address = Address::Unix(socket.clone());
     for round in 0..2 {
-        let (engine, device) = Device::start(&file, Pace::Free).expect("powered");
+        let (engine, device) = Device::start(&file, Pace::Free, Show::Drive).expect("powered");
         let drive = Drive::new(device.clone(), "d.flash".to_owned()).expect("a drive");
         let server = Server::start(&address, drive).expect("it listens");
         let mut client = Client::hello(UnixStream::connect(&socket).expect("connected"));

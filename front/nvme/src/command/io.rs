@@ -1,0 +1,277 @@
+//! Commands on the blocks of a namespace.
+//!
+//! Some are our own. A drive that is read and written by bytes has, besides those of
+//! blocks:
+//!
+//! | opcode | command | dwords 10, 11 | dword 12 | dword 13 | data |
+//! | --- | --- | --- | --- | --- | --- |
+//! | 81h | STORE | first byte | bytes | transaction, 0 for none | to the drive |
+//! | 82h | LOAD | first byte | bytes | | to the host |
+//! | 84h | COMMIT | | | transaction | none |
+//! | 88h | RECOVER | | | | none |
+//!
+//! Bytes are those of whole lines of 64. The first dword of RECOVER's completion says
+//! how many writes of the log were brought home.
+
+use crate::entry::Entry;
+use crate::status::Status;
+use ssd::ZoneAction;
+use units::layout::Field;
+
+/// So many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+}
+
+/// A hint of the host on where data belong.
+//= nvme-2.1 8.1.8
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    None,
+    Stream(u16),
+    Placement(u16),
+}
+
+/// What is said of a write besides its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writing {
+    pub(crate) forced: bool,
+    pub(crate) hint: Hint,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Io {
+    Flush,
+    Read(Blocks),
+    Write(Blocks, Writing),
+    Compare(Blocks),
+    Zeroes(Blocks, Writing),
+    Verify(Blocks),
+    /// So many ranges follow as data.
+    Dataset {
+        ranges: usize,
+        deallocate: bool,
+    },
+    Copy {
+        ranges: usize,
+        to: u64,
+        how: Writing,
+    },
+    ManageZone {
+        /// The first block of the zone; none for all zones.
+        first: Option<u64>,
+        /// None if there is no such action.
+        action: Option<ZoneAction>,
+    },
+    /// None if there is no such report.
+    ReportZones(Option<Report>),
+    Append(Blocks, Writing),
+    /// The state of placement handles.
+    ReportUnits {
+        len: u64,
+    },
+    /// Moves so many handles, which follow as data, to empty units.
+    RenewUnits {
+        handles: usize,
+    },
+    Store {
+        at: u64,
+        len: u64,
+        tx: u32,
+    },
+    Load {
+        at: u64,
+        len: u64,
+    },
+    Commit {
+        tx: u32,
+    },
+    Recover,
+}
+
+/// Which zones are to be told of.
+//= zns 3.4.2
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) first: u64,
+    /// Only those of this state, by number; all if 0.
+    pub(crate) state: u8,
+    /// Whether zones that do not fit are not counted.
+    pub(crate) partial: bool,
+    pub(crate) len: u64,
+}
+
+pub(super) fn parse(entry: &Entry) -> Result<Io, Status> {
+    Ok(match entry.opcode() {
+        0x00 => Io::Flush,
+        0x01 => Io::Write(blocks(entry)?, writing(entry, 20)?),
+        0x02 => Io::Read(blocks(entry)?),
+        0x05 => Io::Compare(blocks(entry)?),
+        0x08 => Io::Zeroes(blocks(entry)?, writing(entry, 20)?),
+        0x09 => Io::Dataset {
+            ranges: ranges(entry),
+            deallocate: entry.dword(11).is_set(2),
+        },
+        0x0c => Io::Verify(blocks(entry)?),
+        0x12 => report_units(entry)?,
+        0x19 => copy(entry)?,
+        0x1d => renew_units(entry)?,
+        0x79 => manage_zone(entry),
+        0x7a => Io::ReportZones(report_zones(entry)),
+        //= zns 3.4.1
+        0x7d => Io::Append(blocks(entry)?, writing(entry, 20)?),
+        //= bytefs 4.4
+        0x81 => Io::Store {
+            at: entry.address(),
+            len: entry.dword(12).0.into(),
+            tx: entry.dword(13).0,
+        },
+        0x82 => Io::Load {
+            at: entry.address(),
+            len: entry.dword(12).0.into(),
+        },
+        //= bytefs 4.3
+        0x84 => Io::Commit {
+            tx: entry.dword(13).0,
+        },
+        //= bytefs 4.7
+        0x88 => Io::Recover,
+        _ => return Err(Status::InvalidOpcode),
+    })
+}
+
+/// The blocks that a command names. There is no metadata, so there is nothing to
+/// protect: a host that asks for it would believe in what is not there.
+//= nvme-nvm 3.2
+fn blocks(entry: &Entry) -> Result<Blocks, Status> {
+    let dword = entry.dword(12);
+    if dword.bits(26, 29) != 0 {
+        return Err(Status::InvalidProtection);
+    }
+    Ok(Blocks {
+        first: entry.address(),
+        count: u64::from(dword.word(0)) + 1,
+    })
+}
+
+/// How a command writes; its directive lies at bit `directive` of dword 12.
+fn writing(entry: &Entry, directive: u32) -> Result<Writing, Status> {
+    let (dword, specific) = (entry.dword(12), entry.dword(13).word(16));
+    let hint = match dword.bits(directive, directive + 3) {
+        0 => Hint::None,
+        1 => Hint::Stream(specific),
+        2 => Hint::Placement(specific),
+        _ => return Err(Status::InvalidField),
+    };
+    let forced = dword.is_set(30);
+    Ok(Writing { forced, hint })
+}
+
+fn ranges(entry: &Entry) -> usize {
+    usize::from(entry.dword(10).byte(0)) + 1
+}
+
+//= nvme-nvm 3.2.2
+fn copy(entry: &Entry) -> Result<Io, Status> {
+    let dword = entry.dword(12);
+    // The format of the ranges, and protection of either side.
+    if dword.bits(8, 11) != 0 {
+        return Err(Status::InvalidField);
+    }
+    if dword.bits(12, 15) != 0 || dword.bits(26, 29) != 0 {
+        return Err(Status::InvalidProtection);
+    }
+    Ok(Io::Copy {
+        ranges: usize::from(dword.byte(0)) + 1,
+        to: entry.address(),
+        how: writing(entry, 20)?,
+    })
+}
+
+//= zns 3.4.3
+fn manage_zone(entry: &Entry) -> Io {
+    let dword = entry.dword(13);
+    let with_area = dword.is_set(9);
+    let action = match dword.byte(0) {
+        0x01 => Some(ZoneAction::Close),
+        0x02 => Some(ZoneAction::Finish),
+        0x03 if with_area => Some(ZoneAction::OpenRandom),
+        0x03 => Some(ZoneAction::Open),
+        0x04 => Some(ZoneAction::Reset),
+        0x05 => Some(ZoneAction::Offline),
+        // Descriptor extensions are not announced, and what a random write area holds is
+        // written out by a finish.
+        _ => None,
+    };
+    let first = (!dword.is_set(8)).then(|| entry.address());
+    Io::ManageZone { first, action }
+}
+
+fn report_zones(entry: &Entry) -> Option<Report> {
+    let dword = entry.dword(13);
+    let state = match (dword.byte(0), dword.byte(8)) {
+        (0, 0) => 0,
+        //= zns 3.4.2
+        (0, filter @ 1..=7) => [0x1, 0x2, 0x3, 0x4, 0xe, 0xd, 0xf][usize::from(filter) - 1],
+        _ => return None,
+    };
+    Some(Report {
+        first: entry.address(),
+        state,
+        partial: dword.is_set(16),
+        len: (u64::from(entry.dword(12).0) + 1) * 4,
+    })
+}
+
+//= nvme-2.1 7.3
+fn report_units(entry: &Entry) -> Result<Io, Status> {
+    let len = (u64::from(entry.dword(11).0) + 1) * 4;
+    match entry.dword(10).byte(0) {
+        1 => Ok(Io::ReportUnits { len }),
+        _ => Err(Status::InvalidField),
+    }
+}
+
+//= nvme-2.1 7.4
+fn renew_units(entry: &Entry) -> Result<Io, Status> {
+    let dword = entry.dword(10);
+    match dword.byte(0) {
+        1 => Ok(Io::RenewUnits {
+            handles: usize::from(dword.word(16)) + 1,
+        }),
+        _ => Err(Status::InvalidField),
+    }
+}
+
+/// Bytes of a range of a dataset.
+pub(crate) const DATASET_RANGE: usize = 16;
+/// Bytes of a range to be copied.
+pub(crate) const COPY_RANGE: usize = 32;
+/// Bytes of the number of a placement.
+pub(crate) const PLACEMENT: usize = 2;
+
+/// Ranges of a dataset.
+//= nvme-nvm 3.2.3
+pub(crate) fn dataset(data: &[u8]) -> impl Iterator<Item = Blocks> {
+    data.chunks_exact(DATASET_RANGE).map(|range| Blocks {
+        first: Field::<u64>::at(8).get(range),
+        count: Field::<u32>::at(4).get(range).into(),
+    })
+}
+
+/// Ranges to be copied.
+//= nvme-nvm 3.2.2
+pub(crate) fn sources(data: &[u8]) -> impl Iterator<Item = Blocks> {
+    data.chunks_exact(COPY_RANGE).map(|range| Blocks {
+        first: Field::<u64>::at(8).get(range),
+        count: u64::from(Field::<u16>::at(16).get(range)) + 1,
+    })
+}
+
+/// Numbers of placements.
+pub(crate) fn placements(data: &[u8]) -> impl Iterator<Item = u16> {
+    data.chunks_exact(PLACEMENT)
+        .map(|number| Field::<u16>::at(0).get(number))
+}

@@ -1,0 +1,170 @@
+//! Features: values that a host sets and gets.
+
+use super::{Scope, events};
+use crate::backend::{Backend, Placements};
+use crate::command::admin::{Feature, GetFeature, Select, SetFeature};
+use crate::status::Status;
+use crate::subsystem::QUEUES;
+use crate::token::Answer;
+use std::collections::BTreeMap;
+
+/// Bytes of the feature that says how the host behaves.
+const BEHAVIOR_BYTES: usize = 512;
+/// Bytes of a time.
+const TIME_BYTES: usize = 8;
+/// Kelvin at which a drive is too hot: 85 °C. It never gets there, since nothing here
+/// models heat.
+pub(super) const HOT: u16 = 358;
+
+/// What a host has set.
+#[derive(Default)]
+pub(crate) struct Features {
+    values: BTreeMap<Feature, u32>,
+    behavior: Vec<u8>,
+    time: [u8; TIME_BYTES],
+}
+
+/// What is set before anybody sets anything.
+const fn default(feature: Feature) -> u32 {
+    match feature {
+        Feature::TemperatureThreshold => HOT as u32,
+        Feature::WriteCache => 1,
+        Feature::Queues => queues(QUEUES as u32 - 1, QUEUES as u32 - 1),
+        Feature::Fdp => 1,
+        _ => 0,
+    }
+}
+
+const fn queues(submission: u32, completion: u32) -> u32 {
+    completion << 16 | submission
+}
+
+impl Features {
+    fn value(&self, feature: Feature) -> u32 {
+        let set = self.values.get(&feature).copied();
+        set.unwrap_or(default(feature))
+    }
+
+    /// The events that are wanted.
+    pub(super) fn events(&self) -> u32 {
+        self.value(Feature::EventConfiguration)
+    }
+
+    /// Whether writes may wait in a cache.
+    pub(super) fn caches_writes(&self) -> bool {
+        self.value(Feature::WriteCache) & 1 != 0
+    }
+}
+
+impl<B: Backend> Scope<B> {
+    //= nvme-2.1 5.1.25
+    pub(super) fn set_feature(&self, set: SetFeature, data: &[u8]) -> Result<Answer, Status> {
+        if set.save {
+            return Err(Status::FeatureNotSaveable);
+        }
+        let mut features = self.controller.features.borrow_mut();
+        let (mut value, mut answer) = (set.value, Answer::default());
+        match set.feature {
+            // There is one state of power, and one profile.
+            Feature::PowerManagement | Feature::CommandSetProfile if value != 0 => {
+                return Err(match set.feature {
+                    Feature::PowerManagement => Status::InvalidField,
+                    _ => Status::CommandSetCombination,
+                });
+            }
+            Feature::WriteCache if !self.has_cache() => return Err(Status::InvalidField),
+            //= nvme-2.1 5.1.25.2.1
+            Feature::Queues => {
+                let (asked, most) = ((value & 0xffff, value >> 16), u32::from(QUEUES) - 1);
+                if asked.0 == 0xffff || asked.1 == 0xffff {
+                    return Err(Status::InvalidField);
+                }
+                value = queues(asked.0.min(most), asked.1.min(most));
+                answer.result = value.into();
+            }
+            Feature::EventConfiguration => value &= events::KNOWN,
+            Feature::KeepAlive => answer.keep_alive_ms = Some(value),
+            Feature::Timestamp => {
+                let time = data.get(..TIME_BYTES).ok_or(Status::DataLengthInvalid)?;
+                features.time.copy_from_slice(time);
+            }
+            Feature::HostBehavior => {
+                let data = data.get(..BEHAVIOR_BYTES);
+                features.behavior = data.ok_or(Status::DataLengthInvalid)?.to_vec();
+            }
+            // A placement drive is one for ever.
+            Feature::Fdp => {
+                self.fdp_group(value as u16)?;
+                if set.second != default(Feature::Fdp) {
+                    return Err(Status::FeatureNotChangeable);
+                }
+                value = set.second;
+            }
+            // Which events are noted is fixed; and a host has said in its Connect who
+            // it is.
+            Feature::FdpEvents | Feature::EnduranceEvents => {
+                return Err(Status::FeatureNotChangeable);
+            }
+            Feature::HostIdentifier => return Err(Status::CommandSequence),
+            _ => {}
+        }
+        features.values.insert(set.feature, value);
+        Ok(answer)
+    }
+
+    //= nvme-2.1 5.1.11
+    pub(super) fn get_feature(&self, get: GetFeature) -> Result<Answer, Status> {
+        let features = self.controller.features.borrow();
+        let feature = get.feature;
+        match feature {
+            Feature::WriteCache if !self.has_cache() => return Err(Status::InvalidField),
+            Feature::Fdp => {
+                self.fdp_group(get.value as u16)?;
+            }
+            Feature::FdpEvents => return self.fdp_events(get),
+            _ => {}
+        }
+        if get.select == Select::Capabilities {
+            // Bit 2: it can be changed.
+            return Ok(Answer::result(u64::from(is_changeable(feature)) << 2));
+        }
+        let mut answer = Answer::result(match get.select {
+            Select::Current => features.value(feature),
+            _ => default(feature),
+        } as u64);
+        answer.data = match feature {
+            Feature::HostIdentifier => self.controller.host_id.to_vec(),
+            Feature::Timestamp => features.time.to_vec(),
+            Feature::HostBehavior => {
+                let mut behavior = features.behavior.clone();
+                behavior.resize(BEHAVIOR_BYTES, 0);
+                behavior
+            }
+            _ => Vec::new(),
+        };
+        Ok(answer)
+    }
+
+    /// Whether a namespace may lose what was not flushed.
+    pub(super) fn has_cache(&self) -> bool {
+        let namespaces = self.subsystem.namespaces.iter();
+        let mut caches = namespaces.map(|namespace| namespace.shape().volatile_cache);
+        caches.any(|cache| cache)
+    }
+
+    /// Whether an endurance group has placement handles; every namespace is one.
+    pub(super) fn fdp_group(&self, group: u16) -> Result<u32, Status> {
+        let nsid = u32::from(group);
+        let namespace = self.subsystem.namespace(nsid);
+        let namespace = namespace.map_err(|_| Status::InvalidField)?;
+        let is_fdp = matches!(namespace.shape().placements, Placements::Fdp { .. });
+        is_fdp.then_some(nsid).ok_or(Status::FdpDisabled)
+    }
+}
+
+const fn is_changeable(feature: Feature) -> bool {
+    !matches!(
+        feature,
+        Feature::Fdp | Feature::FdpEvents | Feature::EnduranceEvents | Feature::HostIdentifier
+    )
+}

@@ -1,0 +1,361 @@
+//! Log pages.
+
+use super::events::Event;
+use super::identify::{EVERY, SET_BLOCKS, SET_ZONES, SPARE_LOW};
+use super::{Kind, Scope};
+use crate::backend::Backend;
+use crate::command::admin::{Feature, GetLog};
+use crate::entry::Entry;
+use crate::layout::log::{endurance, error, firmware, sanitize, smart};
+use crate::layout::{padded, wide};
+use crate::namespace::Namespace;
+use crate::status::Status;
+use crate::subsystem::TRANSFER;
+use crate::token::Answer;
+use ssd::Health;
+use std::collections::VecDeque;
+
+/// Errors that are kept.
+pub(super) const ERRORS: usize = 64;
+/// Number of the page of namespaces that have changed.
+pub(super) const CHANGED_NAMESPACES: u64 = 0x04;
+/// Number of the page of zones that have changed.
+const CHANGED_ZONES: u8 = 0xbf;
+/// Numbers of the pages that every subsystem has.
+const PAGES: [u8; 9] = [
+    0x00,
+    0x01,
+    0x02,
+    0x03,
+    CHANGED_NAMESPACES as u8,
+    0x05,
+    0x09,
+    0x12,
+    0x81,
+];
+/// Numbers of those of data placement.
+const FDP_PAGES: [u8; 4] = [0x20, 0x21, 0x22, 0x23];
+/// Bytes of a page that has one dword for each number of 8 bits.
+const TABLE_BYTES: usize = 1024;
+/// A namespace list, or what is as long.
+const LIST_BYTES: usize = 4096;
+/// Kelvin that a drive says it has: 40 °C, always, since nothing here models heat.
+const TEMPERATURE: u16 = 313;
+
+/// The newest errors, and how many there ever were.
+#[derive(Default)]
+pub(crate) struct Errors {
+    count: u64,
+    /// Newest first.
+    entries: VecDeque<[u8; error::BYTES]>,
+}
+
+impl Errors {
+    /// Notes how a command failed.
+    //= nvme-2.1 5.1.12.1.2
+    pub(super) fn note(&mut self, queue: u16, entry: &Entry, status: Status) {
+        self.count += 1;
+        let mut bytes = [0; error::BYTES];
+        error::COUNT.put(&mut bytes, self.count);
+        error::SQID.put(&mut bytes, queue);
+        error::CID.put(&mut bytes, entry.cid());
+        error::STATUS.put(&mut bytes, status.field());
+        // Where the mistake lies is not told.
+        error::PEL.put(&mut bytes, u16::MAX);
+        if queue > 0 {
+            error::LBA.put(&mut bytes, entry.address());
+        }
+        error::NSID.put(&mut bytes, entry.nsid());
+        // TCP.
+        error::TRTYPE.put(&mut bytes, 3);
+        self.entries.truncate(ERRORS - 1);
+        self.entries.push_front(bytes);
+    }
+
+    fn page(&self) -> Vec<u8> {
+        let mut page = self.entries.iter().flatten().copied().collect::<Vec<u8>>();
+        page.resize(ERRORS * error::BYTES, 0);
+        page
+    }
+}
+
+/// The part of `page` that was asked for; what lies behind the page is zeros.
+pub(super) fn part(page: &[u8], log: &GetLog) -> Result<Answer, Status> {
+    if log.len > TRANSFER as u64 || log.offset % 4 != 0 || log.offset > page.len() as u64 {
+        return Err(Status::InvalidField);
+    }
+    let rest = &page[log.offset as usize..];
+    let mut data = rest[..rest.len().min(log.len as usize)].to_vec();
+    data.resize(log.len as usize, 0);
+    Ok(Answer::data(data))
+}
+
+/// A table with a dword for each of these numbers, and zero for others.
+pub(super) fn table(entries: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
+    let mut page = vec![0; TABLE_BYTES];
+    for (number, value) in entries {
+        let at = usize::from(number) * 4;
+        page[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    page
+}
+
+impl<B: Backend> Scope<B> {
+    //= nvme-2.1 5.1.12
+    pub(super) fn log(&self, log: GetLog) -> Result<Answer, Status> {
+        let page = match log.page {
+            // Each is there, and can be read from an offset on.
+            0x00 => table(self.pages().map(|page| (page, 1))),
+            0x01 => self.controller.errors.borrow().page(),
+            0x02 => self.health(log.nsid)?,
+            0x03 => firmware_page(),
+            page if u64::from(page) == CHANGED_NAMESPACES => self.changed(log.retain_event),
+            0x05 => self.effects(log.set)?,
+            0x09 => self.group(log.identifier)?,
+            0x12 => table(Feature::ALL.into_iter().map(feature_effects)),
+            0x20 => self.fdp_configuration(log.identifier)?,
+            0x21 => self.fdp_usage(log.identifier)?,
+            0x22 => self.fdp_statistics(log.identifier)?,
+            0x23 => self.fdp_event_page(log.identifier, log.specific & 1 == 1)?,
+            0x81 => self.sanitize_page(),
+            // The state of a zone changes by commands only, of which hosts know.
+            CHANGED_ZONES => self.changed_zones(log.nsid)?,
+            _ => return Err(Status::InvalidLogPage),
+        };
+        part(&page, &log)
+    }
+
+    /// How the drive is: that of a namespace, or of all.
+    //= nvme-2.1 5.1.12.1.3
+    fn health(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+        let mut page = vec![0; smart::BYTES];
+        let p = &mut page;
+        let namespaces: Vec<_> = match nsid {
+            0 | EVERY => self.subsystem.namespaces.iter().collect(),
+            _ => vec![self.subsystem.namespace(nsid)?],
+        };
+        let wear = Wear::of(&namespaces);
+        smart::CRITICAL.put(p, wear.critical());
+        smart::GROUP_CRITICAL.put(p, wear.critical() & 0b1);
+        smart::TEMPERATURE.put(p, TEMPERATURE);
+        smart::SPARE.put(p, wear.spare);
+        smart::SPARE_THRESHOLD.put(p, SPARE_LOW);
+        smart::USED.put(p, wear.used);
+        let sum = |of: fn(&Health) -> u64| wide(wear.healths.iter().map(of).sum());
+        // Thousands of sectors of 512 bytes, rounded up.
+        smart::READ.put(p, sum(|h| h.host_read_bytes.div_ceil(512_000)));
+        smart::WRITTEN.put(p, sum(|h| h.host_write_bytes.div_ceil(512_000)));
+        smart::READ_COMMANDS.put(p, sum(|h| h.read_commands));
+        smart::WRITE_COMMANDS.put(p, sum(|h| h.write_commands));
+        smart::POWER_CYCLES.put(p, sum(|h| h.power_cycles));
+        smart::UNSAFE_SHUTDOWNS.put(p, sum(|h| h.unsafe_shutdowns));
+        smart::MEDIA_ERRORS.put(p, sum(|h| h.media_errors));
+        smart::ERRORS.put(p, wide(self.controller.errors.borrow().count));
+        Ok(page)
+    }
+
+    /// The namespaces that have changed since this was asked.
+    //= nvme-2.1 5.1.12.1.5
+    fn changed(&self, retain: bool) -> Vec<u8> {
+        let mut events = self.controller.events.borrow_mut();
+        let numbers = events.changed.iter().flat_map(|nsid| nsid.to_le_bytes());
+        let mut page: Vec<u8> = numbers.collect();
+        page.resize(LIST_BYTES, 0);
+        if !retain {
+            events.changed.clear();
+            events.looked(Event::NamespaceChanged);
+        }
+        page
+    }
+
+    //= zns 4.1.4
+    fn changed_zones(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+        let namespace = self.subsystem.namespace(nsid)?;
+        let zones = namespace.shape().zones;
+        zones
+            .map(|_| vec![0; LIST_BYTES])
+            .ok_or(Status::InvalidLogPage)
+    }
+
+    /// An endurance group: every namespace is one.
+    //= nvme-2.1 5.1.12.1.10
+    fn group(&self, group: u16) -> Result<Vec<u8>, Status> {
+        let namespace = self.subsystem.namespace(group.into());
+        let namespace = namespace.map_err(|_| Status::InvalidField)?;
+        let wear = Wear::of(&[namespace]);
+        let mut page = vec![0; endurance::BYTES];
+        let p = &mut page;
+        endurance::CRITICAL.put(p, wear.critical() & 0b1);
+        endurance::SPARE.put(p, wear.spare);
+        endurance::SPARE_THRESHOLD.put(p, SPARE_LOW);
+        endurance::USED.put(p, wear.used);
+        let sum = |of: fn(&Health) -> u64| wide(wear.healths.iter().map(of).sum());
+        // Billions of bytes, rounded up.
+        endurance::READ.put(p, sum(|h| h.host_read_bytes.div_ceil(1_000_000_000)));
+        endurance::WRITTEN.put(p, sum(|h| h.host_write_bytes.div_ceil(1_000_000_000)));
+        endurance::MEDIA_WRITTEN.put(p, sum(|h| h.programmed_bytes.div_ceil(1_000_000_000)));
+        endurance::READ_COMMANDS.put(p, sum(|h| h.read_commands));
+        endurance::WRITE_COMMANDS.put(p, sum(|h| h.write_commands));
+        endurance::MEDIA_ERRORS.put(p, sum(|h| h.media_errors));
+        endurance::CAPACITY.put(p, wide(namespace.shape().capacity));
+        Ok(page)
+    }
+
+    //= nvme-2.1 5.1.12.1.33
+    fn sanitize_page(&self) -> Vec<u8> {
+        let mut page = vec![0; sanitize::BYTES];
+        let done = self.subsystem.sanitized.get();
+        sanitize::PROGRESS.put(&mut page, u16::MAX);
+        // The last one was complete, if there was any.
+        sanitize::STATUS.put(&mut page, u16::from(done));
+        sanitize::COMMAND.put(&mut page, if done { 2 } else { 0 });
+        page
+    }
+}
+
+/// What is left of namespaces.
+struct Wear {
+    healths: Vec<Health>,
+    /// Hundredths of spare blocks that are left, of the worst of them.
+    spare: u8,
+    /// Hundredths of the rated cycles that are gone, of the worst of them.
+    used: u8,
+}
+
+impl Wear {
+    fn of<B: Backend>(namespaces: &[&Namespace<B>]) -> Self {
+        let (mut healths, mut spare, mut used) = (Vec::new(), 100, 0);
+        for namespace in namespaces {
+            let Some(health) = namespace.backend().health() else {
+                continue;
+            };
+            let blocks = namespace.shape().spare_blocks;
+            let left = blocks.saturating_sub(health.bad_blocks) * 100;
+            spare = spare.min(left.checked_div(blocks).unwrap_or(100) as u8);
+            used = used.max(health.percentage_used.min(255.0) as u8);
+            healths.push(health);
+        }
+        Self {
+            healths,
+            spare,
+            used,
+        }
+    }
+
+    /// Bit 0: few spare blocks are left.
+    fn critical(&self) -> u8 {
+        u8::from(self.spare < SPARE_LOW)
+    }
+}
+
+//= nvme-2.1 5.1.12.1.4
+fn firmware_page() -> Vec<u8> {
+    let mut page = vec![0; firmware::BYTES];
+    firmware::ACTIVE.put(&mut page, 1);
+    firmware::SLOT.put(&mut page, padded(env!("CARGO_PKG_VERSION")));
+    page
+}
+
+/// It is there.
+const SUPPORTED: u32 = 1;
+/// It changes blocks.
+const CHANGES_BLOCKS: u32 = 1 << 1;
+/// It changes what namespaces can do.
+const CHANGES_NAMESPACE: u32 = 1 << 2;
+/// Nothing else may go on in the namespace.
+const ALONE: u32 = 1 << 16;
+/// Nothing else may go on at all.
+const ALL_ALONE: u32 = 2 << 16;
+
+const ADMIN_EFFECTS: [(u8, u32); 11] = [
+    (0x02, SUPPORTED),
+    (0x06, SUPPORTED),
+    (0x08, SUPPORTED),
+    (0x09, SUPPORTED),
+    (0x0a, SUPPORTED),
+    (0x0c, SUPPORTED),
+    (0x18, SUPPORTED),
+    (0x19, SUPPORTED),
+    (0x1a, SUPPORTED),
+    (0x80, SUPPORTED | CHANGES_BLOCKS | CHANGES_NAMESPACE | ALONE),
+    (0x84, SUPPORTED | CHANGES_BLOCKS | ALL_ALONE),
+];
+
+const IO_EFFECTS: [(u8, u32); 8] = [
+    (0x00, SUPPORTED),
+    (0x01, SUPPORTED | CHANGES_BLOCKS),
+    (0x02, SUPPORTED),
+    (0x05, SUPPORTED),
+    (0x08, SUPPORTED | CHANGES_BLOCKS),
+    (0x09, SUPPORTED | CHANGES_BLOCKS),
+    (0x0c, SUPPORTED),
+    (0x19, SUPPORTED | CHANGES_BLOCKS),
+];
+
+const FDP_EFFECTS: [(u8, u32); 2] = [(0x12, SUPPORTED), (0x1d, SUPPORTED)];
+
+const BYTE_EFFECTS: [(u8, u32); 4] = [
+    (0x81, SUPPORTED | CHANGES_BLOCKS),
+    (0x82, SUPPORTED),
+    (0x84, SUPPORTED | CHANGES_BLOCKS),
+    (0x88, SUPPORTED | CHANGES_BLOCKS),
+];
+
+const ZONE_EFFECTS: [(u8, u32); 3] = [
+    (0x79, SUPPORTED | CHANGES_BLOCKS),
+    (0x7a, SUPPORTED),
+    (0x7d, SUPPORTED | CHANGES_BLOCKS),
+];
+
+/// What setting a feature does: it is there, and what it is about.
+//= nvme-2.1 5.1.12.1.18
+fn feature_effects(feature: Feature) -> (u8, u32) {
+    /// Of a controller.
+    const CONTROLLER: u32 = 1 << 21;
+    /// Of an endurance group.
+    const GROUP: u32 = 1 << 23;
+    let scope = match feature {
+        Feature::Fdp | Feature::FdpEvents | Feature::EnduranceEvents => GROUP,
+        _ => CONTROLLER,
+    };
+    (feature.id(), SUPPORTED | scope)
+}
+
+impl<B: Backend> Scope<B> {
+    /// The pages that there are.
+    fn pages(&self) -> impl Iterator<Item = u8> {
+        let placement = FDP_PAGES.into_iter().filter(|_| self.has_fdp());
+        let zones = [CHANGED_ZONES].into_iter().filter(|_| self.has_zones());
+        PAGES.into_iter().chain(placement).chain(zones)
+    }
+
+    /// What commands do: admin commands, then those of a command set.
+    //= nvme-2.1 5.1.12.1.6
+    fn effects(&self, set: u8) -> Result<Vec<u8>, Status> {
+        if !matches!(set, SET_BLOCKS | SET_ZONES) {
+            return Err(Status::InvalidField);
+        }
+        let zones = ZONE_EFFECTS
+            .iter()
+            .filter(|_| set == SET_ZONES && self.has_zones());
+        let placement = FDP_EFFECTS.iter().filter(|_| self.has_fdp());
+        let bytes = BYTE_EFFECTS.iter().filter(|_| self.has_bytes());
+        let io = IO_EFFECTS.iter().chain(placement).chain(bytes).chain(zones);
+        let mut page = table(ADMIN_EFFECTS.into_iter());
+        page.extend(table(io.copied()));
+        page.resize(LIST_BYTES, 0);
+        Ok(page)
+    }
+
+    /// Tells every host but this one that a namespace is not what it was.
+    pub(super) fn tell_changed(&self, nsid: u32) {
+        for other in self.subsystem.controllers() {
+            if other.id == self.controller.id || other.kind != Kind::Io {
+                continue;
+            }
+            let mut events = other.events.borrow_mut();
+            events.changed.insert(nsid);
+            events.happened(Event::NamespaceChanged, other.features.borrow().events());
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! A controller: what one host has of a subsystem.
+//!
+//! Invariants: a command is answered once, by its token; before the controller is
+//! enabled it answers nothing but commands of fabrics; a discovery controller knows no
+//! namespace.
+
+mod bytes;
+mod discovery;
+mod erase;
+mod events;
+mod features;
+mod identify;
+mod io;
+mod logs;
+mod placement;
+mod zones;
+
+use crate::backend::Backend;
+use crate::command::admin::{Abort, Admin};
+use crate::command::fabrics::{Fabrics, Property};
+use crate::command::{self, Command, QueueKind};
+use crate::entry::{Dword, Entry};
+use crate::status::Status;
+use crate::subsystem::{ENTRIES, Subsystem};
+use crate::token::{Answer, Effect, Token};
+use events::Events;
+use features::Features;
+pub(crate) use identify::INLINE_BYTES;
+use logs::Errors;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// Revision 2.1 of the base specification.
+//= nvme-2.1 3.1.4.2
+pub(crate) const VERSION: u32 = 0x2_0100;
+/// Half-seconds until a controller is ready, at most: it is at once, and this is the
+/// least that can be said.
+//= nvme-2.1 3.1.4.1
+const READY_TIMEOUT: u64 = 1;
+
+/// What a controller is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Io,
+    Discovery,
+}
+
+/// Where a controller is in its life.
+//= nvme-2.1 3.1.4.6
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Disabled,
+    Ready,
+    ShutDown,
+}
+
+/// What one host has of a subsystem.
+pub(crate) struct Controller {
+    pub(crate) id: u16,
+    pub(crate) kind: Kind,
+    pub(crate) host: String,
+    pub(crate) host_id: [u8; 16],
+    /// The address that the host reached it at.
+    portal: SocketAddr,
+    life: Cell<Life>,
+    configuration: Cell<u32>,
+    /// Queues that the host is connected to.
+    pub(crate) queues: RefCell<BTreeSet<u16>>,
+    features: RefCell<Features>,
+    events: RefCell<Events>,
+    errors: RefCell<Errors>,
+}
+
+/// What a command is carried out in.
+pub(crate) struct Scope<B> {
+    pub(crate) subsystem: Rc<Subsystem<B>>,
+    pub(crate) controller: Rc<Controller>,
+    pub(crate) queue: u16,
+}
+
+impl Controller {
+    pub(crate) fn new(
+        id: u16,
+        kind: Kind,
+        host: String,
+        host_id: [u8; 16],
+        portal: SocketAddr,
+    ) -> Self {
+        Self {
+            id,
+            kind,
+            host,
+            host_id,
+            portal,
+            life: Cell::new(Life::Disabled),
+            configuration: Cell::new(0),
+            queues: RefCell::default(),
+            features: RefCell::default(),
+            events: RefCell::default(),
+            errors: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.life.get() == Life::Ready
+    }
+
+    //= nvme-2.1 3.1.4
+    fn property(&self, property: Property) -> u64 {
+        match property {
+            Property::Capabilities => {
+                // Queues are contiguous; command sets: of blocks, and several at once.
+                let sets = match self.kind {
+                    Kind::Io => 1 | 1 << 6,
+                    Kind::Discovery => 1,
+                };
+                u64::from(ENTRIES - 1) | 1 << 16 | READY_TIMEOUT << 24 | sets << 37
+            }
+            Property::Version => VERSION.into(),
+            Property::Configuration => self.configuration.get().into(),
+            Property::State => match self.life.get() {
+                Life::Disabled => 0,
+                Life::Ready => 1,
+                // Processing of the shutdown is complete.
+                Life::ShutDown => 1 | 0b10 << 2,
+            },
+            Property::Reset => 0,
+            Property::ReadyTimeouts => READY_TIMEOUT << 16 | READY_TIMEOUT,
+        }
+    }
+
+    /// Changes the configuration. Says whether the other queues go.
+    //= nvme-2.1 3.1.4.5
+    fn configure(&self, value: u32) -> Result<bool, Status> {
+        let (dword, was) = (Dword(value), self.life.get());
+        let enabled = dword.is_set(0);
+        if enabled && self.life.get() == Life::Disabled {
+            let set = dword.bits(4, 6);
+            // Blocks only, or all sets that there are; pages of 4 KiB.
+            if !matches!(set, 0 | 0b110) || dword.bits(7, 10) != 0 {
+                return Err(Status::InvalidField);
+            }
+        }
+        self.configuration.set(value);
+        let life = match (enabled, dword.bits(14, 15)) {
+            (true, 0) => Life::Ready,
+            (true, _) => Life::ShutDown,
+            (false, _) => Life::Disabled,
+        };
+        self.life.set(life);
+        if life == Life::Disabled {
+            self.features.take();
+            self.events.borrow_mut().reset();
+        }
+        Ok(was == Life::Ready && life != Life::Ready)
+    }
+}
+
+impl<B: Backend> Scope<B> {
+    /// Carries out the command and pays its token.
+    pub(crate) async fn carry_out(self, entry: &Entry, data: Vec<u8>, room: usize, token: Token) {
+        let kind = match self.queue {
+            0 => QueueKind::Admin,
+            _ => QueueKind::Io,
+        };
+        let ended = match command::parse(entry, kind) {
+            Ok(Command::Admin(Admin::AwaitEvent)) if self.controller.is_ready() => {
+                // It is answered when there is an event.
+                return self.controller.events.borrow_mut().wait(token);
+            }
+            Ok(command) => self.dispatch(command, data, room).await,
+            Err(status) => Err(status),
+        };
+        if let Err(status) = ended {
+            let mut errors = self.controller.errors.borrow_mut();
+            errors.note(self.queue, entry, status);
+        }
+        token.complete(ended);
+    }
+
+    async fn dispatch(
+        &self,
+        command: Command,
+        data: Vec<u8>,
+        room: usize,
+    ) -> Result<Answer, Status> {
+        if let Command::Fabrics(fabrics) = &command {
+            return self.fabrics(fabrics).await;
+        }
+        if !self.controller.is_ready() {
+            return Err(Status::CommandSequence);
+        }
+        let answer = match command {
+            Command::Io { nsid, io } => self.io(nsid, io, &data, room).await?,
+            Command::Admin(admin) if self.controller.kind == Kind::Discovery => {
+                self.discover(&admin)?
+            }
+            Command::Admin(admin) => Box::pin(self.admin(admin, &data)).await?,
+            Command::Fabrics(_) => return Err(Status::InvalidOpcode),
+        };
+        let fits = answer.data.len() <= room;
+        fits.then_some(answer).ok_or(Status::DataLengthInvalid)
+    }
+
+    async fn fabrics(&self, fabrics: &Fabrics) -> Result<Answer, Status> {
+        match *fabrics {
+            // Once is enough.
+            Fabrics::Connect(_) => Err(Status::CommandSequence),
+            Fabrics::Disconnect if self.queue == 0 => Err(Status::InvalidQueue),
+            Fabrics::Disconnect => Ok(Answer {
+                effect: Effect::Left,
+                ..Answer::default()
+            }),
+            // Properties are those of the controller, and go by its admin queue.
+            //= nvme-2.1 6.5
+            _ if self.queue != 0 => Err(Status::InvalidField),
+            Fabrics::PropertyGet(property) => {
+                Ok(Answer::result(self.controller.property(property)))
+            }
+            Fabrics::PropertySet(Property::Configuration, value) => {
+                let queues_go = self.controller.configure(value as u32)?;
+                if queues_go {
+                    self.subsystem.hang_up(self.controller.id);
+                }
+                if self.controller.life.get() == Life::ShutDown {
+                    self.flush_all().await?;
+                }
+                Ok(Answer::default())
+            }
+            // Another host's controllers would be reset too.
+            Fabrics::PropertySet(..) => Err(Status::InvalidField),
+        }
+    }
+
+    async fn admin(&self, admin: Admin, data: &[u8]) -> Result<Answer, Status> {
+        match admin {
+            Admin::Identify(identify) => self.identify(identify),
+            Admin::GetLog(log) => self.log(log),
+            Admin::Abort(abort) => Ok(self.abort(abort)),
+            Admin::SetFeature(set) => self.set_feature(set, data),
+            Admin::GetFeature(get) => self.get_feature(get),
+            Admin::KeepAlive => Ok(Answer::default()),
+            Admin::Format(format) => self.format(format).await,
+            Admin::Sanitize(action) => self.sanitize(action).await,
+            Admin::DirectiveReceive(directive) => self.directive_receive(directive),
+            Admin::DirectiveSend(directive) => self.directive_send(directive),
+            // Answered before it comes here.
+            Admin::AwaitEvent => Err(Status::CommandSequence),
+        }
+    }
+
+    /// Takes a command back that waits for an event; others are on their way through
+    /// the drive, and come back by themselves.
+    //= nvme-2.1 5.1.1
+    fn abort(&self, abort: Abort) -> Answer {
+        let waiting = abort.queue == 0;
+        let taken = waiting && self.controller.events.borrow_mut().abort(abort.cid);
+        Answer::result(u64::from(!taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn controller() -> Controller {
+        let portal = "127.0.0.1:4420".parse().expect("an address");
+        Controller::new(1, Kind::Io, "host".to_owned(), [0; 16], portal)
+    }
+
+    //= nvme-2.1 3.1.4.5
+    #[test]
+    fn a_controller_is_ready_when_it_is_enabled_and_shuts_down_when_it_is_told() {
+        let controller = controller();
+        let state = || controller.property(Property::State);
+        assert_eq!(state(), 0);
+        assert_eq!(controller.configure(0x46_0061), Ok(false));
+        assert_eq!((state(), controller.is_ready()), (1, true));
+        assert_eq!(controller.configure(0x46_4061), Ok(true));
+        assert_eq!((state(), controller.is_ready()), (0b1001, false));
+        assert_eq!(controller.configure(0), Ok(false));
+        assert_eq!(state(), 0);
+    }
+
+    #[test]
+    fn pages_and_command_sets_that_are_not_there_are_refused() {
+        for wrong in [0x46_0081, 0x46_0011, 0x46_0071] {
+            assert_eq!(controller().configure(wrong), Err(Status::InvalidField));
+        }
+    }
+}

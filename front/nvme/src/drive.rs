@@ -1,0 +1,410 @@
+//! A simulated drive as namespaces.
+//!
+//! A drive is one namespace; one with zones of both kinds is two, since zones that are
+//! written anywhere are unknown to the specification: the conventional ones are a
+//! namespace of blocks, and the others one of zones.
+//!
+//! Requests go to the drive itself and not through the model of a host: the host is the
+//! one that asks, with a processor of its own.
+
+use crate::backend::{Backend, Failure, Manner, Placements, Shape, Span};
+use crate::namespace::Namespace;
+use crate::subsystem::{Identity, Subsystem};
+use engine::{Device, DeviceEngine, Engine, Fault, FileError, Handle, Pace, Service, Show};
+use sim::Kernel;
+use ssd::front::RecoveryReport;
+use ssd::{
+    ByteError, Content, Drive, FdpLog, Health, Interface, IoError, ZoneAction, ZoneInfo, ZoneLimits,
+};
+use std::path::Path;
+use std::rc::Rc;
+use units::{Extent, Lba, Origin, Placement, SECTOR};
+
+/// A drive, or the part of it that a namespace is.
+pub struct DriveBackend {
+    device: Rc<Device>,
+    shape: Shape,
+    /// The first byte of the part.
+    base: u64,
+    /// The first zone of the part.
+    first_zone: u32,
+}
+
+impl DriveBackend {
+    /// A thread with the drive in the file at `path` under power, of which `show` is shown,
+    /// as a subsystem. Its end powers the drive off. A layer is a namespace of plain blocks.
+    ///
+    /// # Errors
+    /// If there is no drive in the file, if it is in use, and if the system gives no
+    /// thread.
+    pub fn start(
+        path: &Path,
+        pace: Pace,
+        show: Show,
+        identity: Identity,
+    ) -> Result<(DeviceEngine, Handle<Subsystem<Self>>), FileError> {
+        let file = path.to_owned();
+        Engine::start(
+            pace,
+            move |kernel| {
+                let device = Device::open(kernel, &file, show)?;
+                let namespaces = Self::all(device, &identity.serial);
+                Ok(Subsystem::new(identity, namespaces))
+            },
+            |kernel, subsystem: Rc<Subsystem<Self>>| subsystem.close(kernel),
+        )
+    }
+
+    /// The namespaces of `device`, which is known by `serial`.
+    #[must_use]
+    pub fn all(device: Device, serial: &str) -> Vec<Namespace<Self>> {
+        let device = Rc::new(device);
+        let whole = Shape::of(&device, identifier(serial, 1));
+        let Some(zones) = whole.zones else {
+            return vec![Self::part(&device, whole, 0, 0)];
+        };
+        if zones.conventional == 0 {
+            return vec![Self::part(&device, whole, 0, 0)];
+        }
+        let base = u64::from(zones.conventional) * zones.size * SECTOR;
+        let anywhere = Shape {
+            bytes: base,
+            capacity: base,
+            zones: None,
+            ..whole.clone()
+        };
+        let sequential = Shape {
+            bytes: whole.bytes - base,
+            capacity: whole.capacity - base,
+            id: identifier(serial, 2),
+            zones: Some(ZoneLimits {
+                zones: zones.zones - zones.conventional,
+                conventional: 0,
+                ..zones
+            }),
+            ..whole
+        };
+        vec![
+            Self::part(&device, anywhere, 0, 0),
+            Self::part(&device, sequential, base, zones.conventional),
+        ]
+    }
+
+    fn part(device: &Rc<Device>, shape: Shape, base: u64, first_zone: u32) -> Namespace<Self> {
+        Namespace::new(Self {
+            device: Rc::clone(device),
+            shape,
+            base,
+            first_zone,
+        })
+    }
+
+    fn drive(&self) -> &Drive {
+        self.device.drive()
+    }
+
+    fn extent(&self, at: u64, len: u64) -> Result<Extent, Failure> {
+        let sectors = u32::try_from(len / SECTOR).map_err(|_| Failure::OutOfRange)?;
+        Ok(Extent::new((self.base + at) / SECTOR, sectors))
+    }
+
+    /// Writes through the layer above the drive, which knows no placement.
+    async fn put_through(&self, at: u64, data: &[u8], how: Manner) -> Result<(), Failure> {
+        self.device.write(at, data).await?;
+        if how.forced {
+            self.device.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn put(&self, at: u64, len: u64, what: Content<'_>, how: Manner) -> Result<(), Failure> {
+        let extent = self.extent(at, len)?;
+        let placement = Placement(how.placement);
+        let written = self
+            .drive()
+            .write(extent, what, placement, Origin(0), how.forced);
+        written.await?;
+        self.answered(how).await
+    }
+
+    /// Waits until the file keeps what a write that is answered now promises.
+    async fn answered(&self, how: Manner) -> Result<(), Failure> {
+        if how.forced {
+            self.device.note().await?;
+        } else {
+            self.device.promise().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Subsystem<DriveBackend> {
+    /// The drive, for other fronts beside this one.
+    ///
+    /// # Panics
+    /// If it was not made by [`DriveBackend::start`].
+    #[must_use]
+    pub fn device(&self) -> Rc<Device> {
+        let drive = self.namespaces.first().expect("a drive is a namespace");
+        Rc::clone(&drive.backend().device)
+    }
+
+    /// Powers the drive off and puts it into its file.
+    ///
+    /// # Errors
+    /// If the file can not be written.
+    fn close(&self, kernel: &Kernel) -> Result<(), FileError> {
+        self.device().close(kernel)
+    }
+}
+
+impl Shape {
+    fn of(device: &Device, id: [u8; 16]) -> Self {
+        let drive = device.drive();
+        let whole = Self::of_drive(drive, id);
+        if !device.is_layer() {
+            return whole;
+        }
+        Self {
+            bytes: device.capacity(),
+            capacity: device.capacity(),
+            volatile_cache: true,
+            granule: device.grain() as u32,
+            zones: None,
+            placements: Placements::None,
+            bytes_too: false,
+            ..whole
+        }
+    }
+
+    fn of_drive(drive: &Drive, id: [u8; 16]) -> Self {
+        let (config, layout) = (drive.config(), drive.layout());
+        let geometry = &config.geometry;
+        let planes = geometry.blocks() / u64::from(geometry.blocks_per_plane.max(1));
+        let placement = &config.placement;
+        let line = layout.bytes(layout.line_data).0;
+        Self {
+            bytes: drive.capacity().0,
+            capacity: config.capacity.0,
+            id,
+            volatile_cache: drive.has_volatile_cache(),
+            granule: layout.page_bytes() as u32,
+            spare_blocks: u64::from(config.wear.spare_blocks) * planes,
+            zones: drive.zones().map(ssd::Zones::limits),
+            placements: match config.interface {
+                Interface::Streams => Placements::Streams(placement.handles.saturating_sub(1)),
+                Interface::Fdp => Placements::Fdp {
+                    groups: placement.reclaim_groups,
+                    handles: placement.handles,
+                    isolated: placement.persistently_isolated,
+                    unit: line,
+                },
+                _ => Placements::None,
+            },
+            bytes_too: drive.has_bytes(),
+        }
+    }
+}
+
+/// What a namespace is known by: the same for the same serial number and namespace.
+fn identifier(serial: &str, number: u8) -> [u8; 16] {
+    // FNV-1a, of 128 bits.
+    let basis = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
+    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b_u128;
+    let bytes = serial.bytes().chain([0, number]);
+    let hash = bytes.fold(basis, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(prime)
+    });
+    hash.to_be_bytes()
+}
+
+impl Service for DriveBackend {
+    fn settle(&self) {
+        self.device.settle();
+    }
+}
+
+impl Backend for DriveBackend {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    async fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
+        if self.device.is_layer() {
+            let bytes = self.device.read(at, into.len()).await?;
+            into.copy_from_slice(&bytes);
+            return Ok(());
+        }
+        let extent = self.extent(at, into.len() as u64)?;
+        let mut sink = into;
+        Ok(self.drive().read(extent, &mut sink).await?)
+    }
+
+    async fn write(&self, at: u64, data: &[u8], how: Manner) -> Result<(), Failure> {
+        if self.device.is_layer() {
+            return self.put_through(at, data, how).await;
+        }
+        self.put(at, data.len() as u64, Content::Bytes(data), how)
+            .await
+    }
+
+    async fn zero(&self, span: Span, how: Manner) -> Result<(), Failure> {
+        if self.shape.zones.is_some() {
+            return self.put(span.at, span.len, Content::Fill(0), how).await;
+        }
+        self.device.zero(self.base + span.at, span.len).await?;
+        if how.forced {
+            self.device.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn deallocate(&self, span: Span) -> Result<(), Failure> {
+        if self.shape.zones.is_some() {
+            return Ok(());
+        }
+        let granule = u64::from(self.shape.granule);
+        let first = span.at.next_multiple_of(granule);
+        let end = span.end() / granule * granule;
+        if first < end {
+            self.device.zero(self.base + first, end - first).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), Failure> {
+        Ok(self.device.flush().await?)
+    }
+
+    async fn copy(&self, sources: &[Span], to: u64, how: Manner) -> Result<(), Failure> {
+        let Some(zones) = self.drive().zones().filter(|_| self.shape.zones.is_some()) else {
+            let len = sources.iter().map(|span| span.len as usize).sum();
+            let mut bytes = Vec::with_capacity(len);
+            for span in sources {
+                let from = bytes.len();
+                bytes.resize(from + span.len as usize, 0);
+                self.read(span.at, &mut bytes[from..]).await?;
+            }
+            return self.write(to, &bytes, how).await;
+        };
+        let extents: Result<Vec<Extent>, Failure> = sources
+            .iter()
+            .map(|span| self.extent(span.at, span.len))
+            .collect();
+        let to = Lba((self.base + to) / SECTOR);
+        zones.copy(&extents?, to).await?;
+        if how.forced {
+            self.device.flush().await?;
+        }
+        self.answered(how).await
+    }
+
+    fn health(&self) -> Option<Health> {
+        self.device.health().ok()
+    }
+
+    fn zone(&self, zone: u32) -> Option<ZoneInfo> {
+        let info = self.drive().zones()?.info(self.first_zone + zone)?;
+        let base = self.base / SECTOR;
+        Some(ZoneInfo {
+            zone,
+            start: Lba(info.start.0 - base),
+            write_pointer: info.write_pointer.map(|pointer| Lba(pointer.0 - base)),
+            ..info
+        })
+    }
+
+    async fn manage(&self, zone: Option<u32>, action: ZoneAction) -> Result<(), Failure> {
+        let zones = self.drive().zones().filter(|_| self.shape.zones.is_some());
+        let zones = zones.ok_or(Failure::Unsupported)?;
+        match zone {
+            Some(zone) => zones.manage(self.first_zone + zone, action).await?,
+            None => zones.manage_all(action).await?,
+        }
+        Ok(self.device.promise().await?)
+    }
+
+    async fn append(&self, zone: u32, data: &[u8], how: Manner) -> Result<u64, Failure> {
+        let zones = self.drive().zones().filter(|_| self.shape.zones.is_some());
+        let zones = zones.ok_or(Failure::Unsupported)?;
+        let sectors = (data.len() as u64 / SECTOR) as u32;
+        let content = Content::Bytes(data);
+        let zone = self.first_zone + zone;
+        let appended = zones.append(zone, sectors, content, Origin(0), how.forced);
+        let at = appended.await?.0 * SECTOR - self.base;
+        self.answered(how).await?;
+        Ok(at)
+    }
+
+    fn fdp(&self) -> Option<FdpLog> {
+        self.drive().fdp()
+    }
+
+    async fn renew_unit(&self, placement: u16) -> Result<(), Failure> {
+        Ok(self.drive().update_handle(Placement(placement)).await?)
+    }
+
+    async fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
+        Ok(self.drive().load(at, into).await?)
+    }
+
+    async fn store(&self, at: u64, data: &[u8], tx: u32) -> Result<(), Failure> {
+        self.drive().store(at, data, tx, Origin(0)).await?;
+        self.answered(Manner::default()).await
+    }
+
+    async fn commit(&self, tx: u32) -> Result<(), Failure> {
+        self.drive().commit(tx).await?;
+        Ok(self.device.note().await?)
+    }
+
+    async fn recover(&self) -> Result<RecoveryReport, Failure> {
+        let report = self.drive().recover().await?;
+        self.device.note().await?;
+        Ok(report)
+    }
+}
+
+impl From<IoError> for Failure {
+    fn from(error: IoError) -> Self {
+        match error {
+            IoError::OutOfRange { .. } => Self::OutOfRange,
+            IoError::Media(_) => Self::Media,
+            IoError::Placement(..) => Self::Placement,
+            IoError::ReadOnly => Self::ReadOnly,
+            IoError::Zone(status) => Self::Zone(status),
+        }
+    }
+}
+
+impl From<ByteError> for Failure {
+    fn from(error: ByteError) -> Self {
+        match error {
+            ByteError::Io(error) => error.into(),
+            ByteError::NoBytes | ByteError::NoTransactions => Self::Unsupported,
+            _ => Self::Bytes,
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::PastEnd { .. } => Self::OutOfRange,
+            Fault::Drive(error) => error.into(),
+            Fault::File(_) | Fault::Gone(_) | Fault::Config(_) => Self::Internal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_known_by_its_drive_and_its_number() {
+        let ids = [("a", 1), ("a", 2), ("b", 1)].map(|(serial, n)| identifier(serial, n));
+        assert_eq!(ids[0], identifier("a", 1));
+        assert!(ids[0] != ids[1] && ids[0] != ids[2] && ids[1] != ids[2]);
+    }
+}

@@ -1,0 +1,29 @@
+//! What a discovery controller tells.
+
+/// Bytes of the header, and of each record.
+//= nvme-2.1 5.1.12.3.1
+pub(crate) const BYTES: usize = 1024;
+
+/// The head of the page.
+pub(crate) mod header {
+    units::layout! { 1024:
+        GENERATION: u64 = 0,
+        RECORDS: u64 = 8,
+    }
+}
+
+/// A subsystem, and how it is reached.
+pub(crate) mod record {
+    units::layout! { 1024:
+        TRANSPORT: u8 = 0,
+        FAMILY: u8 = 1,
+        KIND: u8 = 2,
+        SECURITY: u8 = 3,
+        PORT: u16 = 4,
+        CONTROLLER: u16 = 6,
+        ADMIN_ENTRIES: u16 = 8,
+        SERVICE: [u8; 32] = 32,
+        SUBSYSTEM: [u8; 256] = 256,
+        ADDRESS: [u8; 256] = 512,
+    }
+}

@@ -1,0 +1,192 @@
+//! A namespace: a backend, and how the host sees its blocks.
+
+use crate::backend::{Backend, Placements, Shape, Span};
+use crate::command::io::{Blocks, Hint, Writing};
+use crate::status::Status;
+use crate::{Failure, Manner};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use units::SECTOR;
+
+/// Powers of two of the sizes of blocks, by the number of their format.
+pub(crate) const FORMATS: [u8; 2] = [9, 12];
+
+/// A backend by a number.
+pub struct Namespace<B> {
+    backend: B,
+    /// Index in [`FORMATS`].
+    format: Cell<u8>,
+    /// Streams that are open, and the placement of each.
+    pub(crate) streams: RefCell<BTreeMap<u16, u16>>,
+}
+
+impl<B: Backend> Namespace<B> {
+    /// One that `backend` is behind. Its blocks have 4,096 bytes until a host formats
+    /// it otherwise: that is what drives here map and keep.
+    #[must_use]
+    pub fn new(backend: B) -> Self {
+        Self {
+            backend,
+            format: Cell::new(1),
+            streams: RefCell::default(),
+        }
+    }
+
+    /// What is behind it.
+    #[must_use]
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        self.backend.shape()
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block(&self) -> u64 {
+        1 << FORMATS[usize::from(self.format.get())]
+    }
+
+    /// The number of the format of its blocks.
+    pub(crate) fn format(&self) -> u8 {
+        self.format.get()
+    }
+
+    /// Formats that it can have: zones are of sizes that blocks of 4,096 bytes make.
+    pub(crate) fn has_format(&self, format: u8) -> bool {
+        let power = FORMATS.get(usize::from(format));
+        power.is_some_and(|&power| self.smallest_block() <= 1 << power)
+    }
+
+    pub(crate) fn set_format(&self, format: u8) {
+        self.format.set(format);
+    }
+
+    fn smallest_block(&self) -> u64 {
+        let zones = self.shape().zones;
+        zones.map_or(SECTOR, |zones| zones.block * SECTOR)
+    }
+
+    /// Its size in blocks.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.shape().bytes / self.block()
+    }
+
+    /// The bytes of `blocks`.
+    pub(crate) fn span(&self, blocks: Blocks) -> Result<Span, Status> {
+        let end = blocks.first.checked_add(blocks.count);
+        let fits = end.is_some_and(|end| end <= self.blocks());
+        fits.then(|| Span {
+            at: blocks.first * self.block(),
+            len: blocks.count * self.block(),
+        })
+        .ok_or(Status::LbaOutOfRange)
+    }
+
+    /// The zone that begins at block `first`.
+    pub(crate) fn zone_at(&self, first: u64) -> Result<u32, Status> {
+        let zones = self.shape().zones.ok_or(Status::InvalidOpcode)?;
+        if first >= self.blocks() {
+            return Err(Status::LbaOutOfRange);
+        }
+        let size = zones.size * SECTOR / self.block();
+        let starts = first.is_multiple_of(size);
+        starts
+            .then_some((first / size) as u32)
+            .ok_or(Status::InvalidField)
+    }
+
+    /// How the backend is to do a write.
+    pub(crate) fn manner(&self, writing: Writing) -> Result<Manner, Status> {
+        let placement = match (writing.hint, self.shape().placements) {
+            (Hint::None, _) => 0,
+            (Hint::Stream(0), Placements::Streams(_)) => 0,
+            (Hint::Stream(id), Placements::Streams(most)) => self.stream(id, most),
+            // The drive takes note of one that does not exist, by the name that it has.
+            (
+                Hint::Placement(id),
+                Placements::Fdp {
+                    groups, handles, ..
+                },
+            ) => known_placement(id, groups, handles).unwrap_or(id.max(groups * handles)),
+            _ => return Err(Status::InvalidField),
+        };
+        Ok(Manner {
+            placement,
+            forced: writing.forced,
+        })
+    }
+
+    /// The placement of a stream, which is opened if there is room for one more, and
+    /// otherwise is none.
+    //= nvme-2.1 8.1.8
+    fn stream(&self, id: u16, most: u16) -> u16 {
+        let mut streams = self.streams.borrow_mut();
+        if let Some(&placement) = streams.get(&id) {
+            return placement;
+        }
+        let free = (1..=most).find(|free| streams.values().all(|used| used != free));
+        free.inspect(|&free| {
+            streams.insert(id, free);
+        })
+        .unwrap_or(0)
+    }
+}
+
+/// Bits of a placement that name its group.
+//= nvme-2.1 8.1.10
+pub(crate) fn group_bits(groups: u16) -> u32 {
+    groups.max(1).next_power_of_two().trailing_zeros()
+}
+
+/// What the host calls a placement.
+pub(crate) fn placement_id(placement: u16, groups: u16, handles: u16) -> u16 {
+    let (group, handle) = (placement / handles, placement % handles);
+    let high = u32::from(group) << (16 - group_bits(groups));
+    (high as u16) | handle
+}
+
+/// The placement that the host calls `id`, if there is one.
+//= nvme-2.1 8.1.10
+pub(crate) fn known_placement(id: u16, groups: u16, handles: u16) -> Option<u16> {
+    let shift = 16 - group_bits(groups);
+    let (group, handle) = match shift {
+        16 => (0, id),
+        _ => (id >> shift, id & ((1 << shift) - 1)),
+    };
+    let exists = group < groups && handle < handles;
+    exists.then(|| group * handles + handle)
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Zone(status) => Self::Zone(status),
+            Failure::OutOfRange => Self::LbaOutOfRange,
+            Failure::Media => Self::UnrecoveredRead,
+            Failure::ReadOnly => Self::WriteProtected,
+            Failure::Placement | Failure::Bytes => Self::InvalidField,
+            Failure::Unsupported => Self::InvalidOpcode,
+            Failure::Internal => Self::InternalError,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placements_are_named_by_group_and_handle() {
+        for (groups, handles) in [(1, 8), (2, 4), (3, 8), (16, 16)] {
+            for number in 0..groups * handles {
+                let id = placement_id(number, groups, handles);
+                assert_eq!(known_placement(id, groups, handles), Some(number));
+            }
+            assert_eq!(known_placement(handles, groups, handles), None);
+        }
+        // Two groups: the highest bit.
+        assert_eq!(placement_id(5, 2, 4), 0x8001);
+        assert_eq!(known_placement(0x8004, 2, 4), None);
+    }
+}

@@ -1,0 +1,289 @@
+//! A subsystem: namespaces, the controllers that hosts have, and the queues by which
+//! they reach them. It begins and ends what a transport brings.
+//!
+//! Invariants: a host that is not allowed gets a refusal of its Connect and nothing
+//! else; a controller is there as long as its admin queue is, and its other queues are
+//! told to hang up when it goes.
+
+use crate::backend::Backend;
+use crate::command::fabrics::{Connect, ConnectData};
+use crate::command::{self, Command, Fabrics, QueueKind};
+use crate::controller::{Controller, Kind, Scope};
+use crate::entry::Entry;
+use crate::namespace::Namespace;
+use crate::status::Status;
+use crate::token::{Answer, Effect, Link, Token};
+use engine::Service;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+/// The name of every discovery subsystem.
+//= nvme-2.1 4.7
+pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+/// Most controllers: what one host after another may take of memory.
+const CONTROLLERS: usize = 64;
+/// Most queues of a controller besides the one for admin commands.
+pub(crate) const QUEUES: u16 = 16;
+/// Entries of a queue: as many as Linux asks for.
+pub(crate) const ENTRIES: u16 = 128;
+/// Bytes of data of a command, at most. Two to the power of [`TRANSFER_POWER`] pages of
+/// 4 KiB.
+pub const TRANSFER: usize = 4096 << TRANSFER_POWER;
+/// See [`TRANSFER`].
+pub(crate) const TRANSFER_POWER: u8 = 8;
+
+/// Hosts that may use a subsystem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Allowed {
+    /// All.
+    #[default]
+    Anyone,
+    /// Those of these names.
+    Only(BTreeSet<String>),
+}
+
+impl Allowed {
+    fn has(&self, host: &str) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Only(names) => names.contains(host),
+        }
+    }
+}
+
+/// What a subsystem is called, and who may use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its qualified name.
+    pub nqn: String,
+    /// Serial number, at most 20 characters.
+    pub serial: String,
+    /// Model, at most 40 characters.
+    pub model: String,
+    /// Hosts that may use it.
+    pub allowed: Allowed,
+}
+
+/// Who wants to connect a queue.
+pub struct Visitor {
+    /// The address that it was reached at.
+    pub portal: SocketAddr,
+    /// Breaks the connection.
+    pub hang_up: Box<dyn FnOnce() + Send>,
+}
+
+/// A queue that a host is connected to.
+struct Seat {
+    controller: Rc<Controller>,
+    queue: u16,
+    hang_up: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// Namespaces and the controllers by which hosts reach them.
+pub struct Subsystem<B> {
+    pub(crate) identity: Identity,
+    /// By number, less one.
+    pub(crate) namespaces: Vec<Namespace<B>>,
+    controllers: RefCell<BTreeMap<u16, Rc<Controller>>>,
+    seats: RefCell<BTreeMap<Link, Seat>>,
+    next_link: Cell<u64>,
+    next_controller: Cell<u16>,
+    /// Whether everything was erased once.
+    pub(crate) sanitized: Cell<bool>,
+}
+
+impl<B: Backend> Subsystem<B> {
+    /// One of these namespaces, which get the numbers from 1 on.
+    #[must_use]
+    pub fn new(identity: Identity, namespaces: Vec<Namespace<B>>) -> Self {
+        Self {
+            identity,
+            namespaces,
+            controllers: RefCell::default(),
+            seats: RefCell::default(),
+            next_link: Cell::new(1),
+            next_controller: Cell::new(1),
+            sanitized: Cell::new(false),
+        }
+    }
+
+    /// Its namespaces, that of number 1 first.
+    #[must_use]
+    pub fn namespaces(&self) -> &[Namespace<B>] {
+        &self.namespaces
+    }
+
+    /// Queues that hosts are connected to.
+    #[must_use]
+    pub fn links(&self) -> usize {
+        self.seats.borrow().len()
+    }
+
+    /// Carries out the first command of a connection, which has to be a Connect.
+    pub fn join(&self, entry: &Entry, data: &[u8], visitor: Visitor, token: Token) {
+        let joined = match command::parse(entry, QueueKind::Admin) {
+            Ok(Command::Fabrics(Fabrics::Connect(connect))) => self.connect(connect, data, visitor),
+            Ok(_) => Err(Status::CommandSequence),
+            Err(status) => Err(status),
+        };
+        token.complete(joined);
+    }
+
+    //= nvme-2.1 6.3
+    fn connect(&self, connect: Connect, data: &[u8], visitor: Visitor) -> Result<Answer, Status> {
+        let data = ConnectData::parse(data)?;
+        if !self.identity.allowed.has(&data.host) {
+            return Err(Status::ConnectInvalidHost);
+        }
+        if connect.last_entry >= ENTRIES {
+            return Err(Status::ConnectInvalid {
+                data: false,
+                at: 44,
+            });
+        }
+        let controller = if connect.queue == 0 {
+            self.admit(data, visitor.portal)?
+        } else {
+            self.find(connect.queue, &data)?
+        };
+        let link = Link(self.next_link.get());
+        self.next_link.set(link.0 + 1);
+        controller.queues.borrow_mut().insert(connect.queue);
+        let id = controller.id;
+        let seat = Seat {
+            controller,
+            queue: connect.queue,
+            hang_up: Some(visitor.hang_up),
+        };
+        self.seats.borrow_mut().insert(link, seat);
+        Ok(Answer {
+            result: id.into(),
+            effect: Effect::Joined {
+                link,
+                entries: connect.last_entry + 1,
+                flow_control: !connect.no_flow_control,
+                admin: connect.queue == 0,
+            },
+            keep_alive_ms: (connect.queue == 0).then_some(connect.keep_alive_ms),
+            ..Answer::default()
+        })
+    }
+
+    /// A new controller for a host.
+    fn admit(&self, data: ConnectData, portal: SocketAddr) -> Result<Rc<Controller>, Status> {
+        let kind = match data.subsystem.as_str() {
+            DISCOVERY_NQN => Kind::Discovery,
+            nqn if nqn == self.identity.nqn => Kind::Io,
+            _ => return Err(ConnectData::NO_SUBSYSTEM),
+        };
+        // Controllers are made for whoever asks, and are not chosen.
+        if data.controller != u16::MAX {
+            return Err(ConnectData::NO_CONTROLLER);
+        }
+        let mut controllers = self.controllers.borrow_mut();
+        if controllers.len() >= CONTROLLERS {
+            return Err(Status::ConnectBusy);
+        }
+        let mut id = self.next_controller.get();
+        // Numbers from FFF0h on mean something else.
+        while controllers.contains_key(&id) || !(1..0xfff0).contains(&id) {
+            id = id.wrapping_add(1);
+        }
+        self.next_controller.set(id.wrapping_add(1));
+        let controller = Rc::new(Controller::new(id, kind, data.host, data.host_id, portal));
+        controllers.insert(id, Rc::clone(&controller));
+        Ok(controller)
+    }
+
+    /// The controller that a host wants another queue of.
+    fn find(&self, queue: u16, data: &ConnectData) -> Result<Rc<Controller>, Status> {
+        let controllers = self.controllers.borrow();
+        let found = controllers.get(&data.controller);
+        let found = found.ok_or(ConnectData::NO_CONTROLLER)?;
+        if found.kind != Kind::Io || data.subsystem != self.identity.nqn {
+            return Err(ConnectData::NO_SUBSYSTEM);
+        }
+        if found.host != data.host || found.host_id != data.host_id {
+            return Err(Status::ConnectInvalidHost);
+        }
+        if !found.is_ready() {
+            return Err(Status::CommandSequence);
+        }
+        if queue > QUEUES || found.queues.borrow().contains(&queue) {
+            return Err(Status::ConnectInvalid {
+                data: false,
+                at: 42,
+            });
+        }
+        Ok(Rc::clone(found))
+    }
+
+    /// Carries out a command with the data that came with it; the host takes at most
+    /// `room` bytes.
+    pub async fn submit(
+        self: Rc<Self>,
+        link: Link,
+        entry: Entry,
+        data: Vec<u8>,
+        room: usize,
+        token: Token,
+    ) {
+        let seat = {
+            let seats = self.seats.borrow();
+            let seat = seats.get(&link);
+            seat.map(|seat| (Rc::clone(&seat.controller), seat.queue))
+        };
+        let Some((controller, queue)) = seat else {
+            return token.complete(Err(Status::CommandSequence));
+        };
+        let scope = Scope {
+            subsystem: Rc::clone(&self),
+            controller,
+            queue,
+        };
+        scope.carry_out(&entry, data, room, token).await;
+    }
+
+    /// The connection of `link` is gone.
+    pub fn leave(&self, link: Link) {
+        let seat = self.seats.borrow_mut().remove(&link);
+        let Some(seat) = seat else { return };
+        seat.controller.queues.borrow_mut().remove(&seat.queue);
+        if seat.queue == 0 {
+            self.controllers.borrow_mut().remove(&seat.controller.id);
+            self.hang_up(seat.controller.id);
+        }
+    }
+
+    /// Breaks the connections of a controller but that of its admin queue.
+    pub(crate) fn hang_up(&self, controller: u16) {
+        let mut seats = self.seats.borrow_mut();
+        let own = seats.values_mut();
+        let own = own.filter(|seat| seat.controller.id == controller && seat.queue > 0);
+        own.filter_map(|seat| seat.hang_up.take())
+            .for_each(|hang_up| hang_up());
+    }
+
+    /// The controllers that are there.
+    pub(crate) fn controllers(&self) -> Vec<Rc<Controller>> {
+        self.controllers.borrow().values().cloned().collect()
+    }
+
+    /// The namespace of that number.
+    pub(crate) fn namespace(&self, nsid: u32) -> Result<&Namespace<B>, Status> {
+        let index = nsid.checked_sub(1).ok_or(Status::InvalidNamespace)?;
+        let found = self.namespaces.get(index as usize);
+        found.ok_or(Status::InvalidNamespace)
+    }
+}
+
+impl<B: Backend + Service> Service for Subsystem<B> {
+    fn settle(&self) {
+        self.namespaces
+            .iter()
+            .for_each(|namespace| namespace.backend().settle());
+    }
+}

@@ -1,0 +1,490 @@
+//! One connection: from bytes to commands, and from completions to bytes.
+//!
+//! Invariants: between the opening and the end, every command that came is answered or
+//! under way; at most twice as many are under way as the queue has entries, counted
+//! until their completions have left; data that wait here, for the rest of them, for
+//! the drive or for the host to read, are at most [`HELD_MAX`] bytes and one command
+//! more.
+
+use super::input::{DATA_MAX, Fatal, Input, Unit};
+use super::pdu::{self, Format, Kind};
+use crate::entry::{Direction, Entry, Sgl};
+use crate::status::Status;
+use crate::subsystem::TRANSFER;
+use crate::token::{Completion, Effect, Link};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use units::layout::Field;
+
+/// Bytes of data that may wait: what a queue of 32 commands of 128 KiB has.
+const HELD_MAX: usize = 4 << 20;
+
+/// Entries of the queue before the host has said how many it wants.
+const FIRST_ENTRIES: u16 = 1;
+
+/// A command for the subsystem, with all its data.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// The queue; none for the command that has to make the connection one.
+    pub link: Option<Link>,
+    /// The command.
+    pub entry: Entry,
+    /// What came with it.
+    pub data: Vec<u8>,
+    /// Bytes that the host takes.
+    pub room: usize,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was said.
+    New,
+    /// Opened, and not yet a queue.
+    Open,
+    /// Its Connect is under way.
+    Joining,
+    Live(Link),
+    /// Nothing is read any more and no command is answered; what is to be written
+    /// still is.
+    Over,
+}
+
+/// Data of a command on their way from the host.
+struct Transfer {
+    entry: Entry,
+    data: Vec<u8>,
+    received: usize,
+    /// Whether some were damaged.
+    damaged: bool,
+}
+
+/// Bytes to be written, and what is over when they are.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// To be written.
+    pub bytes: Vec<u8>,
+    commands: usize,
+    held: usize,
+}
+
+/// One connection of a host.
+pub struct Connection {
+    phase: Phase,
+    input: Input,
+    format: Format,
+    entries: u16,
+    /// How far entries were taken.
+    head: u16,
+    flow_control: bool,
+    is_admin: bool,
+    keep_alive_ms: u32,
+    /// Commands whose completions have not left.
+    under_way: usize,
+    /// What the host calls those of them that are not answered, and the bytes held.
+    names: BTreeMap<u16, usize>,
+    transfers: BTreeMap<u16, Transfer>,
+    /// Commands for whose data there is no room yet.
+    deferred: VecDeque<Entry>,
+    held: usize,
+    output: Output,
+    submissions: VecDeque<Submission>,
+    /// The queue that it is or was, until that is left.
+    link: Option<Link>,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self {
+            phase: Phase::New,
+            input: Input::default(),
+            format: Format::default(),
+            entries: FIRST_ENTRIES,
+            head: 0,
+            flow_control: true,
+            is_admin: false,
+            keep_alive_ms: 0,
+            under_way: 0,
+            names: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            deferred: VecDeque::new(),
+            held: 0,
+            output: Output::default(),
+            submissions: VecDeque::new(),
+            link: None,
+        }
+    }
+}
+
+impl Connection {
+    /// Whether nothing is read from it any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Whether it is a queue.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live(_))
+    }
+
+    /// How often its host has to say something, in ms; none if it need not.
+    #[must_use]
+    pub fn keep_alive_ms(&self) -> Option<u32> {
+        let timed = self.is_admin && self.is_live() && self.keep_alive_ms > 0;
+        timed.then_some(self.keep_alive_ms)
+    }
+
+    /// Takes in what the host has sent.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        if self.is_over() {
+            return;
+        }
+        self.input.push(bytes);
+        let mut input = std::mem::take(&mut self.input);
+        while !self.is_over() {
+            let ended = match input.next(self.format) {
+                Ok(None) => break,
+                Ok(Some(unit)) => self.take(&unit).map_err(|fatal| {
+                    let head = unit.header.to_vec();
+                    (fatal, head)
+                }),
+                Err(fatal) => Err((fatal, input.head().to_vec())),
+            };
+            if let Err((fatal, head)) = ended {
+                self.end(fatal, &head);
+            }
+        }
+        if !self.is_over() {
+            self.input = input;
+        }
+    }
+
+    /// A command to be carried out; it is completed with what the host calls it.
+    pub fn submission(&mut self) -> Option<Submission> {
+        self.submissions.pop_front()
+    }
+
+    /// Takes what is to be written, into `spare`, whose bytes are forgotten.
+    pub fn output(&mut self, mut spare: Output) -> Output {
+        spare.bytes.clear();
+        (spare.commands, spare.held) = (0, 0);
+        std::mem::replace(&mut self.output, spare)
+    }
+
+    /// Whether there is anything to write.
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.output.bytes.is_empty()
+    }
+
+    /// Bytes of data, of completions and of units that are not whole, which wait here.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        let transfers = self.transfers.values().map(|transfer| transfer.data.len());
+        let submissions = self.submissions.iter().map(|command| command.data.len());
+        let data: usize = transfers.chain(submissions).sum();
+        data + self.output.bytes.len() + self.input.len()
+    }
+
+    /// `output` was written.
+    pub fn written(&mut self, output: &Output) {
+        self.under_way -= output.commands;
+        self.held -= output.held;
+        while let Some(entry) = self.deferred.front().copied()
+            && self.has_room(transport_len(&entry))
+        {
+            self.deferred.pop_front();
+            self.start(entry);
+        }
+    }
+
+    /// The connection is broken. Gives the queue that it was.
+    pub fn hang_up(&mut self) -> Option<Link> {
+        self.ending();
+        self.link.take()
+    }
+
+    /// Reads and answers nothing any more.
+    fn ending(&mut self) {
+        self.phase = Phase::Over;
+        self.forget();
+    }
+
+    /// Forgets what the host has not sent all of, or nobody has begun with.
+    fn forget(&mut self) {
+        self.transfers.clear();
+        self.deferred.clear();
+        self.submissions.clear();
+        self.input = Input::default();
+    }
+
+    /// Ends the connection for a mistake of the host.
+    //= nvme-tcp 6
+    fn end(&mut self, fatal: Fatal, head: &[u8]) {
+        if let Some((reason, detail)) = fatal.code() {
+            let mut end = pdu::header(Kind::ControllerEnds);
+            pdu::REASON.put(&mut end, reason);
+            pdu::DETAIL.put(&mut end, detail);
+            // The header that was wrong follows; it has no digest.
+            let len = end.len() + head.len();
+            pdu::LEN.put(&mut end, len as u32);
+            pdu::DATA_AT.put(&mut end, 24);
+            self.output.bytes.extend(end);
+            self.output.bytes.extend_from_slice(head);
+        }
+        self.ending();
+    }
+
+    fn take(&mut self, unit: &Unit<'_>) -> Result<(), Fatal> {
+        match (unit.kind, self.phase) {
+            (Kind::HostEnds, _) => Err(Fatal::Ended),
+            (Kind::OpenRequest, Phase::New) => self.open(unit.header),
+            (Kind::Command, Phase::Open | Phase::Live(_)) => self.command(unit),
+            (Kind::HostData, Phase::Open | Phase::Live(_)) => self.host_data(unit),
+            _ => Err(Fatal::Sequence),
+        }
+    }
+
+    //= nvme-tcp 2
+    fn open(&mut self, header: &[u8]) -> Result<(), Fatal> {
+        if pdu::VERSION.get(header) != 0 {
+            return Err(Fatal::Parameter(8));
+        }
+        let (dwords, digests) = (pdu::ALIGNMENT.get(header), pdu::DIGESTS.get(header));
+        if dwords > 31 {
+            return Err(Fatal::Header(10));
+        }
+        if digests & !0b11 != 0 {
+            return Err(Fatal::Header(11));
+        }
+        let mut response = pdu::header(Kind::OpenResponse);
+        pdu::DIGESTS.put(&mut response, digests);
+        pdu::MOST_DATA.put(&mut response, DATA_MAX as u32);
+        self.output.bytes.extend(response);
+        self.format = Format {
+            header_digest: digests & 1 != 0,
+            data_digest: digests & 2 != 0,
+            alignment: (usize::from(dwords) + 1) * 4,
+        };
+        self.phase = Phase::Open;
+        Ok(())
+    }
+
+    //= nvme-tcp 3
+    fn command(&mut self, unit: &Unit<'_>) -> Result<(), Fatal> {
+        let entry = Entry::new(Field::<[u8; 64]>::at(pdu::COMMON).get(unit.header));
+        self.under_way += 1;
+        if self.under_way > 2 * usize::from(self.entries) {
+            return Err(Fatal::Limit);
+        }
+        if self.names.contains_key(&entry.cid()) {
+            self.refuse(&entry, Status::CommandIdConflict);
+            return Ok(());
+        }
+        self.names.insert(entry.cid(), 0);
+        match located(&entry, unit.data) {
+            Ok(_) if !unit.is_sound => self.refuse(&entry, Status::TransientTransport),
+            Ok(Located::Here(data)) => self.submit(entry, data.to_vec(), 0),
+            Ok(Located::There(len)) => {
+                if self.deferred.is_empty() && self.has_room(len) {
+                    self.start(entry);
+                } else {
+                    self.deferred.push_back(entry);
+                }
+            }
+            Err(status) => self.refuse(&entry, status),
+        }
+        Ok(())
+    }
+
+    /// Whether data of `len` bytes may wait too. One command always may.
+    fn has_room(&self, len: usize) -> bool {
+        self.held == 0 || self.held + len <= HELD_MAX
+    }
+
+    /// Begins with a command whose data the transport moves.
+    fn start(&mut self, entry: Entry) {
+        let len = transport_len(&entry);
+        self.hold(entry.cid(), len);
+        if entry.direction() == Direction::ToHost {
+            return self.submit(entry, Vec::new(), len);
+        }
+        if len == 0 {
+            return self.submit(entry, Vec::new(), 0);
+        }
+        //= nvme-tcp 4
+        let used: BTreeSet<u16> = self.transfers.keys().copied().collect();
+        let tag = (0..=u16::MAX).find(|tag| !used.contains(tag)).unwrap_or(0);
+        let mut ready = pdu::header(Kind::Ready);
+        pdu::CID.put(&mut ready, entry.cid());
+        pdu::TAG.put(&mut ready, tag);
+        pdu::DATA_LEN.put(&mut ready, len as u32);
+        self.format.append(&mut self.output.bytes, ready, &[]);
+        let transfer = Transfer {
+            entry,
+            data: vec![0; len],
+            received: 0,
+            damaged: false,
+        };
+        self.transfers.insert(tag, transfer);
+    }
+
+    fn hold(&mut self, cid: u16, len: usize) {
+        self.held += len;
+        self.names.insert(cid, len);
+    }
+
+    //= nvme-tcp 4
+    fn host_data(&mut self, unit: &Unit<'_>) -> Result<(), Fatal> {
+        let (header, data) = (unit.header, unit.data);
+        let tag = pdu::TAG.get(header);
+        let transfer = self.transfers.get_mut(&tag).ok_or(Fatal::Header(10))?;
+        if transfer.entry.cid() != pdu::CID.get(header) {
+            return Err(Fatal::Header(8));
+        }
+        let begins = pdu::OFFSET.get(header) as usize == transfer.received;
+        let end = transfer.received + data.len();
+        if !begins || end > transfer.data.len() || data.is_empty() {
+            return Err(Fatal::Range);
+        }
+        if pdu::DATA_LEN.get(header) as usize != data.len() {
+            return Err(Fatal::Header(16));
+        }
+        transfer.data[transfer.received..end].copy_from_slice(data);
+        transfer.received = end;
+        transfer.damaged |= !unit.is_sound;
+        let is_whole = end == transfer.data.len();
+        if (pdu::FLAGS.get(header) & pdu::LAST != 0) != is_whole {
+            return Err(Fatal::Header(1));
+        }
+        if is_whole && let Some(done) = self.transfers.remove(&tag) {
+            if done.damaged {
+                self.refuse(&done.entry, Status::TransientTransport);
+            } else {
+                self.submit(done.entry, done.data, 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, entry: Entry, data: Vec<u8>, room: usize) {
+        let link = match self.phase {
+            Phase::Live(link) => Some(link),
+            _ => {
+                self.phase = Phase::Joining;
+                None
+            }
+        };
+        self.submissions.push_back(Submission {
+            link,
+            entry,
+            data,
+            room,
+        });
+    }
+
+    fn refuse(&mut self, entry: &Entry, status: Status) {
+        let held = self.names.remove(&entry.cid()).unwrap_or(0);
+        self.respond(entry.cid(), Some(status), 0, held);
+    }
+
+    /// A command was carried out. Gives the queue that the connection would have
+    /// become, if it has ended meanwhile.
+    pub fn complete(&mut self, done: Completion) -> Option<Link> {
+        if self.is_over() {
+            return match done.effect {
+                Effect::Joined { link, .. } => Some(link),
+                _ => None,
+            };
+        }
+        let held = self.names.remove(&done.cid).unwrap_or(0);
+        if let Some(ms) = done.keep_alive_ms {
+            self.keep_alive_ms = ms;
+        }
+        if let Effect::Joined {
+            link,
+            entries,
+            flow_control,
+            admin,
+        } = done.effect
+        {
+            self.phase = Phase::Live(link);
+            self.link = Some(link);
+            (self.entries, self.flow_control) = (entries, flow_control);
+            (self.is_admin, self.head) = (admin, 0);
+        }
+        if !done.data.is_empty() {
+            self.controller_data(done.cid, &done.data);
+        }
+        self.respond(done.cid, done.status, done.result, held);
+        // A host that was not let in has nothing more to say, nor one that has left.
+        if self.phase == Phase::Joining || done.effect == Effect::Left {
+            self.ending();
+        }
+        None
+    }
+
+    //= nvme-tcp 5
+    fn controller_data(&mut self, cid: u16, data: &[u8]) {
+        let mut head = pdu::header(Kind::ControllerData);
+        pdu::FLAGS.put(&mut head, pdu::LAST);
+        pdu::CID.put(&mut head, cid);
+        pdu::DATA_LEN.put(&mut head, data.len() as u32);
+        self.format.append(&mut self.output.bytes, head, data);
+    }
+
+    //= nvme-2.1 4.2
+    fn respond(&mut self, cid: u16, status: Option<Status>, result: u64, held: usize) {
+        const RESULT: Field<u64> = Field::at(pdu::COMMON);
+        const HEAD: Field<u16> = Field::at(pdu::COMMON + 8);
+        const NAME: Field<u16> = Field::at(pdu::COMMON + 12);
+        const STATUS: Field<u16> = Field::at(pdu::COMMON + 14);
+        self.head = (self.head + 1) % self.entries;
+        let mut response = pdu::header(Kind::Response);
+        RESULT.put(&mut response, result);
+        if self.flow_control {
+            HEAD.put(&mut response, self.head);
+        }
+        NAME.put(&mut response, cid);
+        STATUS.put(&mut response, status.map_or(0, Status::field));
+        self.format.append(&mut self.output.bytes, response, &[]);
+        self.output.commands += 1;
+        self.output.held += held;
+    }
+}
+
+/// Where the data of a command are.
+enum Located<'a> {
+    /// They came with it, or there are none.
+    Here(&'a [u8]),
+    /// The transport moves so many bytes.
+    There(usize),
+}
+
+/// Finds the data of a command, of which `inline` came with it.
+fn located<'a>(entry: &Entry, inline: &'a [u8]) -> Result<Located<'a>, Status> {
+    if !entry.has_sgl() {
+        return Err(Status::InvalidField);
+    }
+    match (entry.direction(), entry.sgl()) {
+        (Direction::None, _) => Ok(Located::Here(&[])),
+        (Direction::ToController, Sgl::InCapsule { offset, len }) => {
+            let offset = usize::try_from(offset).map_err(|_| Status::SglOffsetInvalid)?;
+            let end = offset.checked_add(len as usize);
+            let data = end.and_then(|end| inline.get(offset..end));
+            data.map(Located::Here).ok_or(Status::SglOffsetInvalid)
+        }
+        (_, Sgl::Transport { len }) if len as usize <= TRANSFER => Ok(Located::There(len as usize)),
+        (_, Sgl::Transport { .. }) => Err(Status::InvalidField),
+        _ => Err(Status::SglTypeInvalid),
+    }
+}
+
+/// Bytes that the transport moves for a command.
+fn transport_len(entry: &Entry) -> usize {
+    match entry.sgl() {
+        Sgl::Transport { len } => len as usize,
+        _ => 0,
+    }
+}

@@ -1,0 +1,26 @@
+//! NVMe over TCP.
+//!
+//! [`Connection`] knows the protocol and does no input or output; [`Target`] moves its
+//! bytes through sockets and its commands to the thread of the simulation.
+//!
+//! What a connection may take:
+//!
+//! - Commands that are under way and data that wait, in either direction, are few
+//!   (see [`Connection`]): a host that reads slowly, or not at all, stops being read
+//!   from, and is dropped when nothing can be written to it for 30 s.
+//! - A connection that is no queue after 10 s is dropped, and so is a controller from
+//!   which nothing is heard for the time that its host has promised.
+//! - There are at most 256 connections; more are dropped at once.
+//!
+//! There is neither in-band authentication nor TLS: who can reach the address and says
+//! an allowed name is let in.
+
+mod connection;
+mod digest;
+mod input;
+pub mod pdu;
+mod target;
+
+pub use connection::{Connection, Output, Submission};
+pub use digest::crc;
+pub use target::Target;

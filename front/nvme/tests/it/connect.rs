@@ -1,0 +1,176 @@
+//! Who gets in, and who does not.
+
+use crate::host::{HOST, Host, NQN, Sqe, identity, memory, queue, subsystem};
+use crate::memory::Memory;
+use crate::wire::Local;
+use nvme::{Allowed, DISCOVERY_NQN, Identity, Namespace, Subsystem};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+fn opened(subsystem: &Rc<Subsystem<Memory>>) -> Host<Local<Memory>> {
+    let mut host = Host::new(Local::new(subsystem));
+    host.open(0, 0);
+    host
+}
+
+#[test]
+fn a_host_that_is_not_allowed_gets_nothing() {
+    let allowed = Identity {
+        allowed: Allowed::Only([HOST.to_owned()].into()),
+        ..identity()
+    };
+    let namespaces = vec![Namespace::new(Memory::new(1 << 20))];
+    let subsystem = Rc::new(Subsystem::new(allowed, namespaces));
+    for nqn in [NQN, DISCOVERY_NQN] {
+        let mut host = opened(&subsystem);
+        let reply = host.connect_as("nqn.2014-08.org.example:other", nqn, 0, 0xffff, 0);
+        assert_eq!(reply.status, 0x184, "{nqn}");
+        assert!(host.wire.connection.is_over());
+        host.post(Sqe::identify(1, 0), &[], 4096);
+        assert_eq!(host.unit(), None, "{nqn}");
+        assert_eq!(
+            opened(&subsystem)
+                .connect_as(HOST, nqn, 0, 0xffff, 0)
+                .status,
+            0
+        );
+    }
+}
+
+#[test]
+fn nothing_is_answered_before_a_connect() {
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    for sqe in [Sqe::identify(1, 0), Sqe::new(2).blocks(0, 1)] {
+        let mut host = opened(&subsystem);
+        let reply = host.call(sqe, &[], 4096);
+        assert_eq!((reply.status, reply.data.len()), (0x0c, 0));
+        assert!(host.wire.connection.is_over());
+    }
+    assert_eq!(subsystem.links(), 0);
+}
+
+/// A Connect that is wrong in one place, its status, and what the result names.
+//= nvme-2.1 6.3
+#[test]
+fn a_wrong_connect_is_told_what_is_wrong() {
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    let connect = |nqn: &str, number, controller| {
+        let reply = opened(&subsystem).connect_as(HOST, nqn, number, controller, 0);
+        (reply.status, reply.result)
+    };
+    assert_eq!(
+        connect("nqn.2014-08.org.example:no", 0, 0xffff),
+        (0x182, 0x1_0100)
+    );
+    assert_eq!(connect("", 0, 0xffff), (0x182, 0x1_0100));
+    assert_eq!(
+        connect(NQN, 0, 7),
+        (0x182, 0x1_0010),
+        "a controller is not chosen"
+    );
+    assert_eq!(connect(NQN, 1, 7), (0x182, 0x1_0010), "it is not there");
+    let mut admin = opened(&subsystem);
+    let controller = admin.connect(0, 0xffff).result as u16;
+    assert_eq!(connect(NQN, 1, controller).0, 0x0c, "it is not enabled");
+    admin.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
+    assert_eq!(
+        connect(NQN, 17, controller),
+        (0x182, 42),
+        "so many queues are not there"
+    );
+    assert_eq!(connect(NQN, 0xffff, controller), (0x182, 42));
+    let _io = queue(&admin, controller, 1);
+    assert_eq!(connect(NQN, 1, controller), (0x182, 42), "it is in use");
+    let other = opened(&subsystem).connect_as("nqn.2014-08.org.example:x", NQN, 2, controller, 0);
+    assert_eq!(other.status, 0x184, "the controller is another host's");
+    assert_eq!(subsystem.links(), 2);
+}
+
+#[test]
+fn a_second_connect_is_refused() {
+    let mut host = memory(&[1 << 20]);
+    assert_eq!(host.connect(0, 0xffff).status, 0x0c);
+}
+
+#[test]
+fn the_end_of_a_controller_breaks_its_queues() {
+    let mut admin = memory(&[1 << 20]);
+    let subsystem = Rc::clone(&admin.wire.subsystem);
+    let io = queue(&admin, 1, 1);
+    assert_eq!(subsystem.links(), 2);
+    admin.wire.hang_up();
+    assert!(io.wire.hung_up.load(Ordering::Relaxed));
+    drop(io);
+    assert_eq!(subsystem.links(), 0);
+}
+
+#[test]
+fn disabling_a_controller_breaks_its_queues_and_forgets_what_was_set() {
+    let mut admin = memory(&[1 << 20]);
+    admin.call(Sqe::new(9).dword(10, 6).dword(11, 0), &[], 0);
+    let io = queue(&admin, 1, 1);
+    assert_eq!(admin.call(Sqe::property_set(0x14, 0), &[], 0).status, 0);
+    assert!(io.wire.hung_up.load(Ordering::Relaxed));
+    assert_eq!(admin.call(Sqe::identify(1, 0), &[], 4096).status, 0x0c);
+    admin.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
+    assert_eq!(admin.call(Sqe::new(0xa).dword(10, 6), &[], 0).result, 1);
+}
+
+#[test]
+fn controllers_are_not_without_end() {
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    let mut hosts: Vec<_> = (0..64).map(|_| opened(&subsystem)).collect();
+    for host in &mut hosts {
+        assert_eq!(host.connect(0, 0xffff).status, 0);
+    }
+    assert_eq!(opened(&subsystem).connect(0, 0xffff).status, 0x181);
+    hosts.pop();
+    assert_eq!(opened(&subsystem).connect(0, 0xffff).status, 0);
+}
+
+#[test]
+fn properties_are_read_in_their_width() {
+    let mut host = memory(&[1 << 20]);
+    let capabilities = host.call(Sqe::property_get(0, true), &[], 0);
+    // Entries of a queue, less one; contiguous; sets of commands: blocks, and several.
+    assert_eq!(capabilities.result & 0x1_ffff, 0x1_007f);
+    assert_eq!(capabilities.result >> 37 & 0xff, 0b100_0001);
+    assert_eq!(
+        host.call(Sqe::property_get(0x08, false), &[], 0).result,
+        0x2_0100
+    );
+    assert_eq!(host.call(Sqe::property_get(0x1c, false), &[], 0).result, 1);
+    assert_eq!(host.call(Sqe::property_get(0, false), &[], 0).status, 0x02);
+    assert_eq!(
+        host.call(Sqe::property_get(0x30, false), &[], 0).status,
+        0x02
+    );
+    assert_eq!(
+        host.call(Sqe::property_set(0x20, 0x4e56_4d65), &[], 0)
+            .status,
+        0x02
+    );
+}
+
+#[test]
+fn an_event_comes_when_another_host_formats() {
+    let mut host = memory(&[1 << 20]);
+    let subsystem = Rc::clone(&host.wire.subsystem);
+    let mut other = Host::new(Local::new(&subsystem));
+    other.begin();
+    // Changes of namespaces are wanted.
+    host.call(Sqe::new(9).dword(10, 0x0b).dword(11, 1 << 8), &[], 0);
+    let name = host.post(Sqe::new(0x0c), &[], 0);
+    assert_eq!(host.unit(), None);
+    assert_eq!(other.call(Sqe::new(0x80).nsid(1), &[], 0).status, 0);
+    assert_eq!(host.reap(name, &[]).result, 0x04_0002);
+    let changed = host.call(Sqe::log(4, 4096), &[], 4096).data;
+    assert_eq!(changed[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
+    // A request that nothing happened to can be taken back.
+    let name = host.post(Sqe::new(0x0c), &[], 0);
+    let abort = host.post(Sqe::new(8).dword(10, u32::from(name) << 16), &[], 0);
+    assert_eq!(host.reap(name, &[]).status, 0x07);
+    assert_eq!(host.reap(abort, &[]).result, 0, "it was aborted");
+    let missed = host.call(Sqe::new(8).dword(10, 99 << 16), &[], 0);
+    assert_eq!(missed.result, 1);
+}

@@ -1,0 +1,293 @@
+//! The protocol: units, digests, order, and mistakes of hosts.
+
+use crate::host::{Host, Sqe, Unit, memory, queue, subsystem};
+use crate::memory::Memory;
+use crate::wire::{Local, Wire};
+use nvme::tcp::pdu::{self, Kind};
+
+fn drive() -> (Host<Local<Memory>>, Host<Local<Memory>>) {
+    let admin = memory(&[4 << 20]);
+    let io = queue(&admin, 1, 1);
+    (admin, io)
+}
+
+/// A queue that was opened with digests and alignment.
+fn opened(digests: u8, alignment: u8) -> Host<Local<Memory>> {
+    let subsystem = subsystem(vec![Memory::new(4 << 20)]);
+    let mut host = Host::new(Local::new(&subsystem));
+    host.open(digests, alignment);
+    assert_eq!(host.connect(0, 0xffff).status, 0);
+    host.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
+    host
+}
+
+//= nvme-tcp 1
+#[test]
+fn any_digests_and_any_alignment_carry_any_length() {
+    for digests in 0..4 {
+        for alignment in [0, 1, 7, 31] {
+            let mut admin = opened(digests, alignment);
+            let page = admin.call(Sqe::identify(1, 0), &[], 4096);
+            assert_eq!((page.status, page.data.len()), (0, 4096));
+            let mut io = Host::new(Local::new(&admin.wire.subsystem));
+            io.open(digests, alignment);
+            assert_eq!(io.connect(1, 1).status, 0);
+            for blocks in [1, 2, 3, 33, 256] {
+                let data: Vec<u8> = (0..blocks * 4096).map(|n| (n % 251) as u8).collect();
+                let sqe = |opcode| Sqe::new(opcode).blocks(7, blocks);
+                assert_eq!(io.call(sqe(1), &data, 0).status, 0);
+                assert_eq!(io.call(sqe(2), &[], data.len()).data, data);
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_come_in_pieces_of_any_size() {
+    struct Trickle(Local<Memory>);
+    impl Wire for Trickle {
+        fn send(&mut self, bytes: &[u8]) {
+            bytes.chunks(1).for_each(|byte| self.0.send(byte));
+        }
+        fn receive(&mut self) -> Option<Vec<u8>> {
+            self.0.receive()
+        }
+    }
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    let mut admin = Host::new(Local::new(&subsystem));
+    admin.begin();
+    let mut io = Host::new(Trickle(Local::new(&subsystem)));
+    io.open(3, 0);
+    assert_eq!(io.connect(1, 1).status, 0);
+    let data = vec![9; 5 * 4096];
+    assert_eq!(io.call(Sqe::new(1).blocks(0, 5), &data, 0).status, 0);
+    assert_eq!(
+        io.call(Sqe::new(2).blocks(0, 5), &[], data.len()).data,
+        data
+    );
+}
+
+//= nvme-2.1 4.2
+#[test]
+fn completions_say_how_far_entries_were_taken() {
+    let (_admin, mut io) = drive();
+    // The Connect was the first of 32 entries.
+    let heads: Vec<u16> = (0..40)
+        .map(|_| io.call(Sqe::new(0).nsid(1), &[], 0).head)
+        .collect();
+    let expected: Vec<u16> = (2..42).map(|n| n % 32).collect();
+    assert_eq!(heads, expected);
+}
+
+#[test]
+fn damaged_data_fail_their_command_and_a_damaged_header_the_connection() {
+    let mut admin = opened(3, 0);
+    let mut bytes = Vec::new();
+    let mut head = pdu::header(Kind::Command);
+    let sqe = Sqe::new(9)
+        .put(2, &77_u16.to_le_bytes())
+        .dword(10, 0x0e)
+        .sgl(0, 8, 1);
+    head[8..].copy_from_slice(&sqe.0);
+    admin.format.append(&mut bytes, head, &[1; 8]);
+    let last = bytes.len() - 1;
+    let mut damaged = bytes.clone();
+    damaged[last] ^= 1;
+    admin.wire.send(&damaged);
+    let Some(Unit::Reply(reply)) = admin.unit() else {
+        panic!("a completion");
+    };
+    assert_eq!((reply.cid, reply.status), (77, 0x22));
+    admin.wire.send(&bytes);
+    assert!(matches!(admin.unit(), Some(Unit::Reply(reply)) if reply.status == 0));
+    bytes[20] ^= 1;
+    admin.wire.send(&bytes);
+    assert!(matches!(admin.unit(), Some(Unit::End { reason: 3, .. })));
+    assert!(admin.wire.connection.is_over());
+}
+
+/// Changes one unit, and gives how the connection ends: reason and detail.
+fn ends(kind: Kind, change: impl Fn(&mut Vec<u8>)) -> (u16, u32) {
+    let (_admin, mut io) = drive();
+    let mut unit = pdu::header(kind);
+    match kind {
+        Kind::Command => unit[8..].copy_from_slice(&Sqe::new(0).nsid(1).0),
+        Kind::HostData => {
+            let name = io.post(Sqe::new(1).blocks(0, 4), &[0; 16384], 0);
+            let Some(Unit::Ready { cid, tag, .. }) = io.unit() else {
+                panic!("data are asked for");
+            };
+            assert_eq!(cid, name);
+            pdu::CID.put(&mut unit, cid);
+            pdu::TAG.put(&mut unit, tag);
+            pdu::DATA_LEN.put(&mut unit, 4096);
+            pdu::DATA_AT.put(&mut unit, 24);
+            pdu::LEN.put(&mut unit, 24 + 4096);
+            unit.resize(24 + 4096, 0);
+        }
+        _ => {}
+    }
+    change(&mut unit);
+    io.wire.send(&unit);
+    match io.unit() {
+        Some(Unit::End { reason, detail }) => (reason, detail),
+        other => panic!("{other:?}"),
+    }
+}
+
+//= nvme-tcp 6
+#[test]
+fn mistakes_end_the_connection_with_their_reason() {
+    let at = |at: usize, value: u8| move |unit: &mut Vec<u8>| unit[at] = value;
+    assert_eq!(ends(Kind::Command, at(0, 0x33)), (1, 0), "no such kind");
+    assert_eq!(ends(Kind::Command, at(0, 0x05)), (2, 0), "not from a host");
+    assert_eq!(
+        ends(Kind::Command, at(1, 1)),
+        (1, 1),
+        "a digest that was not agreed on"
+    );
+    assert_eq!(
+        ends(Kind::Command, at(2, 71)),
+        (1, 2),
+        "the length of the header"
+    );
+    assert_eq!(
+        ends(Kind::Command, at(5, 0xff)),
+        (1, 3),
+        "data that begin nowhere"
+    );
+    assert_eq!(ends(Kind::OpenRequest, |_| ()), (2, 0), "opened twice");
+    let long = |unit: &mut Vec<u8>| {
+        pdu::LEN.put(unit, 1 << 24);
+        pdu::DATA_AT.put(unit, 72);
+    };
+    assert_eq!(
+        ends(Kind::Command, long),
+        (1, 4),
+        "longer than a capsule may be"
+    );
+    let data =
+        |field: pdu_field::Field, value: u32| move |unit: &mut Vec<u8>| field.put(unit, value);
+    assert_eq!(
+        ends(Kind::HostData, data(pdu::OFFSET, 4096)),
+        (4, 0),
+        "not in order"
+    );
+    assert_eq!(ends(Kind::HostData, data(pdu::OFFSET, u32::MAX)), (4, 0));
+    assert_eq!(ends(Kind::HostData, data(pdu::DATA_LEN, 4095)), (1, 16));
+    assert_eq!(
+        ends(Kind::HostData, at(8, 0xee)),
+        (1, 8),
+        "of another command"
+    );
+    assert_eq!(ends(Kind::HostData, at(10, 0xee)), (1, 10), "nobody asked");
+    assert_eq!(
+        ends(Kind::HostData, at(1, pdu::LAST)),
+        (1, 1),
+        "not the last"
+    );
+}
+
+mod pdu_field {
+    pub(super) type Field = units::layout::Field<u32>;
+}
+
+#[test]
+fn more_data_than_were_asked_for_end_the_connection() {
+    let (_admin, mut io) = drive();
+    io.post(Sqe::new(1).blocks(0, 3), &[0; 3 * 4096], 0);
+    let Some(Unit::Ready { cid, tag, .. }) = io.unit() else {
+        panic!("data are asked for");
+    };
+    io.feed((cid, tag), &[0; 4 * 4096]);
+    assert!(matches!(io.unit(), Some(Unit::End { reason: 4, .. })));
+}
+
+#[test]
+fn versions_and_digests_that_are_not_known_are_refused() {
+    for (at, value, end) in [(8, 1, (6, 8)), (10, 32, (1, 10)), (11, 4, (1, 11))] {
+        let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+        let mut host = Host::new(Local::new(&subsystem));
+        let mut open = pdu::header(Kind::OpenRequest);
+        open[at] = value;
+        host.wire.send(&open);
+        let Some(Unit::End { reason, detail }) = host.unit() else {
+            panic!("it ends");
+        };
+        assert_eq!((reason, detail), end);
+    }
+}
+
+#[test]
+fn data_in_a_capsule_must_be_in_it() {
+    let (_admin, mut io) = drive();
+    let cases = [
+        (Sqe::new(1).blocks(0, 1).sgl(1, 4096, 1), 0x16),
+        (Sqe::new(1).blocks(0, 1).sgl(u64::MAX, 4096, 1), 0x16),
+        (Sqe::new(1).blocks(0, 1).sgl(0, 8192, 1), 0x16),
+        (Sqe::new(2).blocks(0, 1).sgl(0, 4096, 1), 0x11),
+        (Sqe::new(1).blocks(0, 1).sgl(0, 4096, 0x40), 0x11),
+        (Sqe::new(2).blocks(0, 1).sgl(0, 1 << 30, 0x5a), 0x02),
+        (Sqe::new(1).blocks(0, 1).sgl(0, 4096, 1), 0),
+    ];
+    for (sqe, status) in cases {
+        io.send_raw(sqe, &[0; 4096]);
+        let Some(Unit::Reply(reply)) = io.unit() else {
+            panic!("a completion");
+        };
+        assert_eq!(reply.status, status, "{sqe:?}");
+    }
+}
+
+#[test]
+fn two_commands_may_not_have_one_name() {
+    let (_admin, mut io) = drive();
+    io.wire.holds = true;
+    let flush = Sqe::new(0).nsid(1).put(2, &5_u16.to_le_bytes());
+    io.send_raw(flush, &[]);
+    io.send_raw(flush, &[]);
+    let Some(Unit::Reply(reply)) = io.unit() else {
+        panic!("a completion");
+    };
+    assert_eq!((reply.cid, reply.status), (5, 0x03));
+}
+
+#[test]
+fn more_commands_than_entries_end_the_connection() {
+    let (_admin, mut io) = drive();
+    io.wire.holds = true;
+    for _ in 0..64 {
+        io.post(Sqe::new(0).nsid(1), &[], 0);
+    }
+    assert!(!io.wire.connection.is_over());
+    io.post(Sqe::new(0).nsid(1), &[], 0);
+    assert!(io.wire.connection.is_over());
+}
+
+#[test]
+fn data_wait_until_there_is_room_for_them() {
+    let (_admin, mut io) = drive();
+    let names: Vec<u16> = (0..6)
+        .map(|_| io.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
+        .collect();
+    // Four of 1 MiB are what may wait; nothing was read yet.
+    let bytes = io.wire.connection.output(nvme::tcp::Output::default());
+    assert_eq!(bytes.bytes.len(), 4 * (24 + (1 << 20) + 24));
+    io.wire.connection.written(&bytes);
+    for name in &names[4..] {
+        assert_eq!(io.reap(*name, &[]).data.len(), 1 << 20);
+    }
+}
+
+#[test]
+fn a_queue_that_is_left_is_over_once_that_is_said() {
+    let (mut admin, mut io) = drive();
+    assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
+    assert!(io.wire.connection.is_over());
+    assert_eq!(
+        admin.call(Sqe::fabrics(8), &[], 0).status,
+        0x101,
+        "not the one for admin"
+    );
+    assert_eq!(admin.call(Sqe::new(0x18), &[], 0).status, 0);
+}

@@ -1,0 +1,143 @@
+//! Through real sockets, with the simulation on its thread.
+
+use crate::host::{Host, NQN, Reply, Sqe, identity};
+use crate::memory::Memory;
+use crate::wire::dial;
+use engine::{Engine, Handle, Pace};
+use nvme::tcp::Target;
+use nvme::{Namespace, Subsystem};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+
+pub(crate) struct Served {
+    engine: Option<Engine<()>>,
+    handle: Handle<Subsystem<Memory>>,
+    target: Option<Target>,
+    pub(crate) address: SocketAddr,
+}
+
+pub(crate) fn serve(sizes: &'static [u64]) -> Served {
+    let build = |_: &_| {
+        let backends = sizes
+            .iter()
+            .map(|&bytes| Namespace::new(Memory::new(bytes)));
+        Ok::<_, io::Error>(Subsystem::new(identity(), backends.collect()))
+    };
+    let (engine, handle) = Engine::start(Pace::Free, build, |_, _| ()).expect("a thread");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = Target::start(listener, handle.clone()).expect("a thread");
+    Served {
+        engine: Some(engine),
+        handle,
+        address: target.address(),
+        target: Some(target),
+    }
+}
+
+impl Served {
+    pub(crate) fn links(&self) -> usize {
+        let asked = self
+            .handle
+            .ask(|subsystem: Rc<Subsystem<Memory>>| async move { subsystem.links() });
+        asked.expect("it runs")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(target) = self.target.take() {
+            target.stop();
+        }
+        self.handle.stop();
+        if let Some(engine) = self.engine.take() {
+            engine.join().expect("it ends");
+        }
+    }
+}
+
+pub(crate) fn queue(address: SocketAddr, controller: u16, number: u16) -> Host<TcpStream> {
+    let mut host = Host::new(dial(address));
+    host.open(3, 0);
+    let reply = host.connect(number, controller);
+    assert_eq!(reply.status, 0);
+    host
+}
+
+#[test]
+fn hosts_write_and_read_through_sockets_at_a_time() {
+    let served = serve(&[4 << 20]);
+    let address = served.address;
+    let threads = (0..4_u64).map(|number| {
+        std::thread::spawn(move || {
+            let mut admin = Host::new(dial(address));
+            let controller = admin.begin();
+            let mut io = queue(address, controller, 1);
+            // Longer than what a capsule takes, and of several units.
+            let data = vec![number as u8 + 1; 300 << 10];
+            let blocks = |opcode| Sqe::new(opcode).blocks(number * 75, 75);
+            assert_eq!(io.call(blocks(1), &data, 0).status, 0);
+            let reply = io.call(blocks(2), &[], data.len());
+            assert_eq!((reply.status, reply.data == data), (0, true));
+            assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
+            assert_eq!(io.unit(), None, "the queue is left");
+        })
+    });
+    let threads: Vec<_> = threads.collect();
+    threads
+        .into_iter()
+        .for_each(|t| t.join().expect("it works"));
+}
+
+/// Waits until so many queues are left.
+fn await_links(served: &Served, count: usize) {
+    let tries = 0..1000;
+    let found = tries.into_iter().any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        served.links() == count
+    });
+    assert!(found, "{} queues are left", served.links());
+}
+
+#[test]
+fn a_connection_that_breaks_takes_its_controller_along() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut io = queue(served.address, controller, 1);
+    assert_eq!(served.links(), 2);
+    drop(admin);
+    assert_eq!(io.unit(), None, "the other queue is told");
+    await_links(&served, 0);
+}
+
+#[test]
+fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    admin.open(0, 0);
+    let reply = admin.connect_as(crate::host::HOST, NQN, 0, 0xffff, 300);
+    assert_eq!(reply.status, 0);
+    assert_eq!(admin.unit(), None, "the controller hangs up");
+    await_links(&served, 0);
+}
+
+#[test]
+fn a_host_that_does_not_read_is_not_read_from() {
+    let served = serve(&[2 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut lazy = queue(served.address, controller, 1);
+    let names: Vec<u16> = (0..31)
+        .map(|_| lazy.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
+        .collect();
+    // Others are served meanwhile.
+    let mut other = queue(served.address, controller, 2);
+    for _ in 0..10 {
+        let reply: Reply = other.call(Sqe::new(2).blocks(0, 1), &[], 4096);
+        assert_eq!(reply.status, 0);
+    }
+    for name in names {
+        assert_eq!(lazy.reap(name, &[]).data.len(), 1 << 20);
+    }
+}
