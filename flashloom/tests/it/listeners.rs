@@ -1,0 +1,88 @@
+//! `serve --nbd`: a drive for clients of the network block device, whose process is killed.
+
+use crate::serve::Served;
+use crate::{Bench, Said};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const FLUSH: u16 = 3;
+
+/// A client with the oldest handshake and simple replies.
+struct Client(UnixStream);
+
+impl Client {
+    fn connect(served: &Served) -> Self {
+        let mut stream = UnixStream::connect(served.bench.path("n.sock")).expect("it is served");
+        stream.read_exact(&mut [0; 18]).expect("a greeting");
+        let wanted = [&[0, 0, 0, 3], &b"IHAVEOPT"[..], &[0, 0, 0, 1, 0, 0, 0, 0]].concat();
+        stream.write_all(&wanted).expect("sent");
+        stream.read_exact(&mut [0; 10]).expect("size and flags");
+        Self(stream)
+    }
+
+    fn call(&mut self, kind: u16, at: u64, len: u32, data: &[u8]) -> Vec<u8> {
+        let mut request = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
+        request.extend(kind.to_be_bytes());
+        request.extend([7; 8]);
+        request.extend(at.to_be_bytes());
+        request.extend(len.to_be_bytes());
+        request.extend(data);
+        self.0.write_all(&request).expect("sent");
+        let mut reply = [0; 16];
+        self.0.read_exact(&mut reply).expect("a reply");
+        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+        let mut bytes = vec![0; if kind == READ { len as usize } else { 0 }];
+        self.0.read_exact(&mut bytes).expect("data");
+        bytes
+    }
+}
+
+#[test]
+fn what_clients_flushed_outlives_the_process() {
+    let line = "serve d.flash --nbd unix:n.sock --background";
+    let served = Served::prepared(Bench::new(), "--size 16MiB --preset plain.toml", line);
+    served.start();
+    let mut client = Client::connect(&served);
+    client.call(WRITE, 8190, 4, b"kept");
+    client.call(FLUSH, 0, 0, b"");
+    client.call(WRITE, 8190, 4, b"lost");
+    // Another client sees what the first one wrote, and nobody else gets at the drive.
+    assert_eq!(Client::connect(&served).call(READ, 8190, 4, b""), b"lost");
+    let Said { code, err, .. } = served.bench.run("drive info d.flash");
+    assert_eq!(code, Some(2), "{err}");
+    served.signal("-KILL");
+    served.ended();
+    served.start();
+    let found = Client::connect(&served).call(READ, 8190, 4, b"");
+    assert!(found == b"kept" || found == b"lost", "{found:?}");
+    served.signal("-TERM");
+    served.ended();
+    assert!(!served.bench.path("n.sock").exists());
+    served.bench.done("drive export d.flash out.img");
+    assert_eq!(served.bench.read("out.img")[8190..8194], found[..]);
+}
+
+#[test]
+fn an_address_that_is_none_or_taken_is_said() {
+    let bench = Bench::new();
+    bench.done("drive create d.flash --size 16MiB");
+    for (line, reason) in [
+        (
+            "serve d.flash --nbd nowhere",
+            "expected unix:PATH, HOST:PORT",
+        ),
+        (
+            "serve d.flash --nbd unix:none/n.sock",
+            "unix:none/n.sock: No such file",
+        ),
+        ("serve d.flash", "--nbd <ADDR>"),
+    ] {
+        let Said { code, err, out, .. } = bench.run(line);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{line}: {err}");
+        assert!(err.contains(reason), "{line}: {err}");
+    }
+    let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
+    assert_eq!(crate::number(&smart, "/unsafe_shutdowns"), 0);
+}
