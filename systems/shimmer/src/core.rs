@@ -86,6 +86,12 @@ impl Core {
         self.step_log();
     }
 
+    /// What tells this volume from others.
+    #[must_use]
+    pub fn volume(&self) -> u64 {
+        self.log.volume
+    }
+
     /// The file at a path.
     #[must_use]
     pub fn lookup(&self, path: &[u8]) -> Option<FileId> {
@@ -334,6 +340,23 @@ impl Core {
             if let Part::Zone(piece) = part {
                 self.zones.get_mut(piece.zone).readers += 1;
             }
+        }
+        Ok(parts)
+    }
+
+    /// As [`Self::read`], of what zones hold, up to the end of the last block.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn read_stored(&mut self, id: FileId) -> Result<Vec<Part>, Refusal> {
+        let file = self.files.get(&id).ok_or(Refusal::Missing)?;
+        let parts: Vec<_> = file
+            .runs
+            .iter()
+            .map(|run| Part::Zone(Self::piece(run)))
+            .collect();
+        for run in file.runs.iter() {
+            self.zones.get_mut(run.zone).readers += 1;
         }
         Ok(parts)
     }

@@ -61,6 +61,12 @@ impl Core {
         self.ready.pop_front()
     }
 
+    /// Whether there is a command to do now.
+    #[must_use]
+    pub fn has_command(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Whether commands were given out that are not answered, or are to be given out.
     #[must_use]
     pub fn is_busy(&self) -> bool {
