@@ -1,0 +1,132 @@
+//! Putting leaves of the tree together to streams.
+//!
+//! Invariants: files that are written in place share no stream with files that are
+//! appended to and removed, unless there are fewer streams than these two.
+
+/// A leaf, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    /// Its mean lifetime, on the logarithmic scale.
+    pub(super) life: u64,
+    /// How much it wrote, in blocks.
+    pub(super) weight: u64,
+    /// Whether it is written in place.
+    pub(super) in_place: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Cluster {
+    point: Point,
+    members: Vec<usize>,
+}
+
+/// The stream of each of `points`, numbered by lifetime: at most `max`, at least 1. First
+/// those are put together, nearest first, that are less than `apart` from each other; then,
+/// while there are too many, the two of which it raises the spread least (Ward's method).
+pub(super) fn merge(points: &[Point], apart: u64, max: usize) -> Vec<usize> {
+    let cluster = |(at, &point): (usize, &Point)| Cluster {
+        point,
+        members: vec![at],
+    };
+    let mut all: Vec<Cluster> = points.iter().enumerate().map(cluster).collect();
+    loop {
+        all.sort_by_key(|one| (one.point.in_place, one.point.life, one.members[0]));
+        let near = pairs(&all, true)
+            .filter(|&at| distance(&all, at) < apart)
+            .min_by_key(|&at| (distance(&all, at), at));
+        let next = near.or_else(|| {
+            (all.len() > max.max(1)).then(|| {
+                let same = pairs(&all, true).min_by_key(|&at| (cost(&all, at), at));
+                same.or_else(|| pairs(&all, false).min_by_key(|&at| (cost(&all, at), at)))
+            })?
+        });
+        let Some(at) = next else {
+            break;
+        };
+        let other = all.remove(at + 1);
+        join(&mut all[at], other);
+    }
+    all.sort_by_key(|one| (one.point.life, one.members[0]));
+    let mut streams = vec![0; points.len()];
+    for (stream, one) in all.iter().enumerate() {
+        one.members.iter().for_each(|&at| streams[at] = stream);
+    }
+    streams
+}
+
+/// Places of clusters that have a next one, of the same way to be written if `same`.
+fn pairs(all: &[Cluster], same: bool) -> impl Iterator<Item = usize> {
+    (1..all.len())
+        .filter(move |&at| !same || all[at - 1].point.in_place == all[at].point.in_place)
+        .map(|at| at - 1)
+}
+
+fn distance(all: &[Cluster], at: usize) -> u64 {
+    all[at].point.life.abs_diff(all[at + 1].point.life)
+}
+
+fn cost(all: &[Cluster], at: usize) -> u128 {
+    let (a, b) = (
+        u128::from(all[at].point.weight),
+        u128::from(all[at + 1].point.weight),
+    );
+    let distance = u128::from(distance(all, at));
+    (a * b * distance * distance)
+        .checked_div(a + b)
+        .unwrap_or(0)
+}
+
+fn join(into: &mut Cluster, other: Cluster) {
+    let (a, b) = (into.point, other.point);
+    let weight = a.weight.saturating_add(b.weight).max(1);
+    let sum = u128::from(a.life) * u128::from(a.weight) + u128::from(b.life) * u128::from(b.weight);
+    into.point = Point {
+        life: u64::try_from(sum / u128::from(weight)).unwrap_or(a.life),
+        weight,
+        in_place: a.in_place && b.in_place,
+    };
+    into.members.extend(other.members);
+    into.members.sort_unstable();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(all: &[(u64, u64, bool)]) -> Vec<Point> {
+        let point = |&(life, weight, in_place): &(u64, u64, bool)| Point {
+            life,
+            weight,
+            in_place,
+        };
+        all.iter().map(point).collect()
+    }
+
+    #[test]
+    fn what_is_near_is_put_together_and_in_place_is_kept_apart() {
+        let all = points(&[
+            (10, 1, false),
+            (12, 1, false),
+            (11, 1, true),
+            (90, 1, false),
+        ]);
+        assert_eq!(merge(&all, 16, 9), [0, 0, 1, 2]);
+        assert_eq!(merge(&all, 1, 9), [0, 2, 1, 3]);
+        assert_eq!(merge(&all, 1, 2), [1, 1, 0, 1], "in place first of all");
+        assert_eq!(merge(&all, 1, 1), [0; 4]);
+        assert_eq!(merge(&[], 1, 0), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn little_is_put_to_its_neighbour_before_much_is() {
+        let all = points(&[(0, 1_000, false), (50, 1, false), (90, 1_000, false)]);
+        assert_eq!(merge(&all, 1, 2), [0, 1, 1]);
+        let all = points(&[
+            (0, 1_000, false),
+            (50, 1_000, false),
+            (90, 1, false),
+            (140, 1, false),
+        ]);
+        assert_eq!(merge(&all, 1, 3), [0, 1, 2, 2]);
+    }
+}

@@ -1,0 +1,366 @@
+//! Learning rules from a recorded run.
+//!
+//! Files are first taken by the shapes of their names ([`shape`]), which is what a person
+//! would write a rule for. Each kind is taken apart by what is known before a file is
+//! written (flags, hints, threads, programs, folders), as long as that tells lifetimes
+//! apart. What is then left over is put together to streams by how long its data live and
+//! by whether they are written in place. How far apart streams must be, how many there are
+//! and whether they have groups is chosen by [`crate::judge`] on the recording itself.
+//!
+//! [`dbscan`] is what the dissertation does instead: flags and modes, and nothing else.
+//!
+//! Invariants: the outcome is a function of the events; each file of the recording is in
+//! the stream that the rules say, and the rules can be read back as they are printed.
+
+pub mod dbscan;
+mod kinds;
+mod lives;
+mod merge;
+mod online;
+mod report;
+pub mod shape;
+mod survive;
+mod tree;
+
+pub use lives::{FileLife, Span, lives};
+pub use online::{Online, OnlineLimits};
+pub use survive::median;
+
+use crate::directive::{Grouping, Stream, StreamId};
+use crate::event::Event;
+use crate::judge::{self, Amplification, Bench, Device, JudgeError};
+use crate::rules::{Glob, Notes, Rule, RuleSet};
+use crate::scale::STEPS;
+use crate::translate::ranks;
+use kinds::{Kind, kinds, weight};
+use merge::{Point, merge};
+use survive::taken;
+use tree::{Case, Growth, Leaf, Test, grow};
+
+/// What learning is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What the rules are called.
+    pub name: String,
+    /// Files of a kind that make it worth a rule, unless they wrote much: 4, as in the
+    /// dissertation's clusters.
+    pub min_files: usize,
+    /// Streams, at most: 7, which eight placement handles have beside the one of unnamed
+    /// files.
+    pub streams: usize,
+    /// The drive that placements are tried on; one for the size of the recording without.
+    pub device: Option<Device>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "learned".to_owned(),
+            min_files: 4,
+            streams: 7,
+            device: None,
+        }
+    }
+}
+
+/// What was learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// The rules.
+    pub rules: RuleSet,
+    /// What a reader of them wants to know.
+    pub notes: Notes,
+    /// Files of the recording that were written.
+    pub files: usize,
+    /// Those of them that no rule names.
+    pub unnamed: usize,
+    /// The drive that placements were tried on.
+    pub device: Device,
+    /// What it writes when nothing is told apart.
+    pub without: Amplification,
+    /// What it writes by these rules.
+    pub with: Amplification,
+}
+
+impl Learned {
+    /// The rule file, with its notes.
+    #[must_use]
+    pub fn print(&self) -> String {
+        self.rules.print(&self.notes)
+    }
+}
+
+/// A way to make streams of leaves.
+#[derive(Clone, Copy)]
+struct Choice {
+    apart: u64,
+    streams: usize,
+    grouped: bool,
+}
+
+/// Learns rules from `events`.
+///
+/// # Errors
+/// If there is more in them than can be judged.
+pub fn learn<'a>(
+    events: impl Iterator<Item = Event<'a>> + Clone,
+    options: &Options,
+) -> Result<Learned, JudgeError> {
+    let files = lives(events.clone());
+    let device = match options.device {
+        Some(device) => device,
+        None => Device::for_peak(judge::peak(events.clone())?),
+    };
+    let bench = Bench::new(device, events.clone())?;
+    let without = bench.try_none(events.clone())?;
+    let kinds = kinds(&files, options.min_files);
+    let parts = parts(&files, &kinds, options.min_files);
+    let mut best: Option<(Amplification, Plan)> = None;
+    for choice in choices(options.streams) {
+        let plan = Plan::new(&files, &kinds, &parts, choice, &options.name);
+        let with = bench.try_rules(&plan.rules, events.clone())?;
+        let better = best
+            .as_ref()
+            .is_none_or(|(known, old)| is_better(&with, &plan, known, old));
+        if better {
+            best = Some((with, plan));
+        }
+    }
+    let (with, plan) = best.unwrap_or_default();
+    let unnamed = files.len() - kinds.iter().map(|kind| kind.files.len()).sum::<usize>();
+    let mut learned = Learned {
+        rules: plan.rules.clone(),
+        notes: Notes::default(),
+        files: files.len(),
+        unnamed,
+        device,
+        without,
+        with,
+    };
+    learned.notes = report::notes(&learned, &files, &plan);
+    Ok(learned)
+}
+
+/// Whether a plan moves less, by half a percent at least, which another recording of the same
+/// program could do as well; or hardly more, with fewer streams.
+fn is_better(with: &Amplification, plan: &Plan, known: &Amplification, old: &Plan) -> bool {
+    let (new, before) = (u128::from(with.moved) * 200, u128::from(known.moved) * 200);
+    let margin = u128::from(known.moved);
+    let fewer = plan.rules.streams.len() < old.rules.streams.len();
+    new + margin < before || (fewer && new <= before + margin)
+}
+
+/// The ways that are tried, the plainest first.
+fn choices(streams: usize) -> impl Iterator<Item = Choice> {
+    let apart = [2 * STEPS, STEPS, STEPS / 2, 1];
+    let streams = [1, streams.div_ceil(2), streams];
+    apart.into_iter().flat_map(move |apart| {
+        streams.into_iter().flat_map(move |streams| {
+            [false, true].map(|grouped| Choice {
+                apart,
+                streams,
+                grouped,
+            })
+        })
+    })
+}
+
+/// A leaf, and the kind it is of.
+struct Part {
+    kind: usize,
+    leaf: Leaf,
+    point: Point,
+}
+
+fn parts(files: &[FileLife], kinds: &[Kind], min_files: usize) -> Vec<Part> {
+    let case = |file| Case {
+        file,
+        life: taken(file.span()),
+        weight: weight(file),
+    };
+    let cases: Vec<Case<'_>> = files.iter().map(case).collect();
+    let growth = Growth {
+        min_files: min_files.max(1),
+        apart: STEPS,
+        depth: 3,
+    };
+    let mut parts = Vec::new();
+    for (at, kind) in kinds.iter().enumerate() {
+        for leaf in grow(&cases, kind.files.clone(), growth) {
+            let point = point(&cases, &leaf);
+            parts.push(Part {
+                kind: at,
+                leaf,
+                point,
+            });
+        }
+    }
+    parts
+}
+
+fn point(cases: &[Case<'_>], leaf: &Leaf) -> Point {
+    let (mut weight, mut sum, mut in_place) = (0_u128, 0_u128, 0_u128);
+    for &at in &leaf.cases {
+        let case = &cases[at];
+        let own = u128::from(case.weight);
+        weight += own;
+        sum += own * u128::from(case.life);
+        in_place += if case.file.in_place() { own } else { 0 };
+    }
+    let small = |value: u128| u64::try_from(value).unwrap_or(u64::MAX);
+    Point {
+        life: small(sum / weight.max(1)),
+        weight: small(weight),
+        in_place: in_place * 2 > weight,
+    }
+}
+
+/// Rules, and what led to them.
+#[derive(Clone, Debug, Default)]
+struct Plan {
+    rules: RuleSet,
+    /// The files of each stream.
+    of_stream: Vec<Vec<usize>>,
+    /// The files of each rule.
+    of_rule: Vec<Vec<usize>>,
+}
+
+impl Plan {
+    fn new(files: &[FileLife], kinds: &[Kind], parts: &[Part], choice: Choice, name: &str) -> Self {
+        let points: Vec<Point> = parts.iter().map(|part| part.point).collect();
+        let streams = merge(&points, choice.apart, choice.streams);
+        let count = streams.iter().max().map_or(0, |last| last + 1);
+        let mut plan = Self {
+            of_stream: vec![Vec::new(); count],
+            ..Self::default()
+        };
+        plan.rules.name = name.to_owned();
+        for (part, &stream) in parts.iter().zip(&streams) {
+            plan.of_stream[stream].extend(&part.leaf.cases);
+            plan.add(&kinds[part.kind], part, stream);
+        }
+        for stream in 0..count {
+            let own = || parts.iter().zip(&streams).filter(|(_, of)| **of == stream);
+            let heaviest = own().max_by_key(|(part, _)| part.point.weight);
+            let kind = heaviest.map(|(part, _)| &kinds[part.kind]);
+            let wanted = kind.map_or_else(String::new, |kind| word(&kind.pattern));
+            let name = plan.free_name(&wanted);
+            let in_place = own().all(|(part, _)| part.point.in_place);
+            let grouped = choice.grouped && !in_place;
+            let stream = plan.stream(files, stream, name, grouped);
+            plan.rules.streams.push(stream);
+        }
+        let lives = ranks(&plan.rules.streams);
+        for (stream, life) in plan.rules.streams.iter_mut().zip(lives) {
+            stream.life = Some(life);
+        }
+        plan
+    }
+
+    /// Adds the rule of a part. The one before is not needed if it leads to the same
+    /// stream and asks for the same and more.
+    fn add(&mut self, kind: &Kind, part: &Part, stream: usize) {
+        let mut rule = rule(kind, &part.leaf.tests);
+        rule.stream = u16::try_from(stream).ok().map(StreamId);
+        let mut files = part.leaf.cases.clone();
+        if part.leaf.tests.is_empty() {
+            while self
+                .rules
+                .rules
+                .last()
+                .is_some_and(|last| last.stream == rule.stream && covers(&rule, last))
+            {
+                self.rules.rules.pop();
+                files.extend(self.of_rule.pop().unwrap_or_default());
+            }
+        }
+        self.rules.rules.push(rule);
+        self.of_rule.push(files);
+    }
+
+    fn stream(&self, files: &[FileLife], stream: usize, name: String, grouped: bool) -> Stream {
+        let own = &self.of_stream[stream];
+        let all: u64 = self
+            .of_stream
+            .iter()
+            .flatten()
+            .map(|&at| weight(&files[at]))
+            .sum();
+        let wrote: u64 = own.iter().map(|&at| weight(&files[at])).sum();
+        let share = u128::from(wrote) * 100 / u128::from(all.max(1));
+        Stream {
+            name,
+            life: None,
+            expect: Some(report::expect(files, own)),
+            share: u32::try_from(share).unwrap_or(100).max(1),
+            hint: None,
+            grouping: if grouped {
+                Grouping::default()
+            } else {
+                Grouping::One
+            },
+        }
+    }
+
+    fn free_name(&self, wanted: &str) -> String {
+        let wanted = if wanted.is_empty() || wanted == "none" {
+            "files"
+        } else {
+            wanted
+        };
+        let mut name = wanted.to_owned();
+        let mut number = 2;
+        while self.rules.stream(&name).is_some() {
+            name = format!("{wanted}-{number}");
+            number += 1;
+        }
+        name
+    }
+}
+
+/// Whether all that `rule` asks for is a pattern that `other` asks for too.
+fn covers(rule: &Rule, other: &Rule) -> bool {
+    let bare = Rule {
+        paths: rule.paths.clone(),
+        stream: rule.stream,
+        ..Rule::default()
+    };
+    let inner = |path: &Glob| {
+        let within = |of: &Glob| of == path || path.as_str().ends_with(&format!("/{of}"));
+        rule.paths.iter().any(within)
+    };
+    *rule == bare && other.paths.iter().all(inner)
+}
+
+/// The first word of a pattern from its end: its extension, or what there is.
+fn word(pattern: &str) -> String {
+    let mut words = pattern.split(|c: char| !c.is_ascii_alphanumeric());
+    let last = words.rfind(|word| word.chars().any(|c| c.is_ascii_alphabetic()));
+    last.unwrap_or_default().to_ascii_lowercase()
+}
+
+fn rule(kind: &Kind, tests: &[Test]) -> Rule {
+    let mut rule = Rule::default();
+    let mut folder = kind.folder.clone();
+    let glob = |text: &str| Glob::new(text).ok();
+    for test in tests {
+        match test {
+            Test::Hint(hint) => rule.hints.push(*hint),
+            Test::Flag(word) => {
+                rule.require(word);
+            }
+            Test::Thread(name) => rule.threads.extend(glob(name)),
+            Test::Program(name) => rule.programs.extend(glob(name)),
+            Test::Folder(name) => folder = Some(name.clone()),
+            Test::Mode(mode) => rule.modes.push(*mode),
+        }
+    }
+    for name in std::iter::once(&kind.pattern).chain(&kind.later) {
+        let whole = match &folder {
+            Some(folder) => format!("{folder}/{name}"),
+            None => name.clone(),
+        };
+        rule.paths.extend(glob(&whole).or_else(|| glob(name)));
+    }
+    rule
+}

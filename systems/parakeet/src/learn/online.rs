@@ -1,0 +1,650 @@
+//! Telling where files belong while learning it.
+//!
+//! A new file is expected to live as long as the median of those that were like it: of the
+//! same shape of name, folder, hint and thread; if too few were, of the same shape and hint;
+//! of the same shape; of the same extension; of any. When its data die that is noted. A
+//! file that outlives what was expected is noted before it dies, as one that lives twice
+//! as long as it has, and so on at each doubling; what is noted so is taken back when the
+//! truth is known. So files that never die are learned as well.
+//!
+//! Streams are ranges of lifetimes, cut so that what is written is spread over them with
+//! the least spread within each. Stream 0 is of files of which nothing is expected yet.
+//!
+//! Invariants: memory is bounded by [`OnlineLimits`], whatever happens: files that were
+//! remembered first and kinds that were used least recently are forgotten. Each event
+//! takes a bounded number of steps.
+
+use super::shape::{extension, shape, split};
+use crate::directive::{Directive, Grouping, Hint, Newest, StreamId};
+use crate::event::{Call, Event, FileKey, Opening};
+use crate::flags::Flags;
+use crate::translate::cheapest;
+use std::collections::{BTreeMap, BTreeSet};
+use units::Ns;
+
+/// What learning while running may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnlineLimits {
+    /// Streams beside stream 0, at least 1.
+    pub streams: u16,
+    /// Files that are remembered, at least 1; about 200 bytes each.
+    pub files: usize,
+    /// Kinds of files that are remembered, at least 5; about 350 bytes each.
+    pub kinds: usize,
+    /// When a stream begins a new group.
+    pub grouping: Grouping,
+}
+
+impl Default for OnlineLimits {
+    /// Choices of ours: 7 streams, as many as eight placement handles leave; 65,536 files
+    /// and 4,096 kinds, which are 15 MB.
+    fn default() -> Self {
+        Self {
+            streams: 7,
+            files: 1 << 16,
+            kinds: 1 << 12,
+            grouping: Grouping::default(),
+        }
+    }
+}
+
+/// Powers of two of nanoseconds.
+const BUCKETS: usize = 64;
+/// Lifetimes that a kind needs before it is believed: a choice of ours.
+const ENOUGH: u32 = 8;
+/// Lifetimes after which older ones count half, so that a kind may change: a choice of ours.
+const FADE: u32 = 256;
+/// Files that are looked at in one event because they outlived what was expected.
+const LOOKS: usize = 16;
+/// Files between cuts of the streams.
+const CUT_EVERY: u32 = 64;
+/// What is expected at least, where nothing is known: 2^20 ns, a millisecond.
+const FIRST: u8 = 20;
+
+/// How special a kind is: what it is made of, and from the first to the last less of it.
+const LEVELS: usize = 5;
+
+/// Lifetimes of a kind.
+#[derive(Clone, Debug)]
+struct Seen {
+    counts: [u32; BUCKETS],
+    total: u32,
+    used: u64,
+}
+
+impl Seen {
+    fn median(&self) -> Option<u8> {
+        let mut below = 0;
+        let at = self.counts.iter().position(|count| {
+            below += count;
+            below * 2 >= self.total
+        })?;
+        (self.total >= ENOUGH).then_some(at as u8)
+    }
+
+    fn note(&mut self, bucket: u8) {
+        if self.total >= FADE {
+            self.counts.iter_mut().for_each(|count| *count /= 2);
+            self.total = self.counts.iter().sum();
+        }
+        self.counts[usize::from(bucket)] += 1;
+        self.total += 1;
+    }
+
+    fn take_back(&mut self, bucket: u8) {
+        let count = &mut self.counts[usize::from(bucket)];
+        if *count > 0 {
+            *count -= 1;
+            self.total -= 1;
+        }
+    }
+}
+
+/// What makes a file of a kind, as hashes, so that no name is kept.
+#[derive(Clone, Copy, Debug)]
+struct Traits {
+    folder: u64,
+    shape: u64,
+    extension: u64,
+    thread: u64,
+    hint: Hint,
+}
+
+impl Traits {
+    fn kinds(&self) -> [u64; LEVELS] {
+        let hint = self.hint as u64;
+        [
+            hash(&[1, self.folder, self.shape, hint, self.thread]),
+            hash(&[2, self.shape, hint]),
+            hash(&[3, self.shape]),
+            hash(&[4, self.extension]),
+            hash(&[5]),
+        ]
+    }
+
+    fn name(&mut self, path: &[u8]) {
+        let (folder, name) = split(path);
+        self.folder = bytes(shape(folder).as_bytes());
+        self.shape = bytes(shape(name).as_bytes());
+        self.extension = extension(name).map_or(0, |end| bytes(end.as_bytes()));
+    }
+}
+
+/// FNV-1a: cheap, and the same on every machine.
+fn bytes(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn hash(numbers: &[u64]) -> u64 {
+    let all: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    bytes(&all)
+}
+
+#[derive(Clone, Debug)]
+struct Live {
+    order: u64,
+    traits: Traits,
+    /// When it was first written.
+    born: Option<Ns>,
+    size: u64,
+    written: u64,
+    replaced: u64,
+    expected: Option<u8>,
+    /// The bucket that it is noted in although it has not died.
+    noted: Option<u8>,
+    due: Option<Ns>,
+    directive: Directive,
+}
+
+impl Live {
+    fn in_place(&self) -> bool {
+        self.replaced > 0 && self.replaced >= self.written / 2
+    }
+
+    /// How long its data live, by what was seen until `now`.
+    fn bucket(&self, now: Ns) -> u8 {
+        let age = now.since(self.born.unwrap_or(now)).0.max(1);
+        let life = if self.in_place() {
+            let stay = u128::from(age) * u128::from(self.size) / u128::from(self.replaced);
+            u64::try_from(stay).unwrap_or(age).clamp(1, age)
+        } else {
+            age
+        };
+        life.ilog2() as u8
+    }
+}
+
+/// Tells where files belong, and learns it.
+#[derive(Clone, Debug)]
+pub struct Online {
+    limits: OnlineLimits,
+    seen: BTreeMap<u64, Seen>,
+    by_use: BTreeMap<u64, u64>,
+    files: BTreeMap<FileKey, Live>,
+    by_order: BTreeMap<u64, FileKey>,
+    due: BTreeSet<(Ns, FileKey)>,
+    /// Blocks written by what was expected of their files.
+    traffic: [u64; BUCKETS],
+    stream_of: [u16; BUCKETS],
+    opened: u32,
+    newest: Vec<Newest>,
+    next: u64,
+}
+
+impl Online {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(limits: OnlineLimits) -> Self {
+        let limits = OnlineLimits {
+            streams: limits.streams.max(1),
+            files: limits.files.max(1),
+            kinds: limits.kinds.max(LEVELS),
+            ..limits
+        };
+        Self {
+            limits,
+            seen: BTreeMap::new(),
+            by_use: BTreeMap::new(),
+            files: BTreeMap::new(),
+            by_order: BTreeMap::new(),
+            due: BTreeSet::new(),
+            traffic: [0; BUCKETS],
+            stream_of: [1; BUCKETS],
+            opened: 0,
+            newest: vec![Newest::default(); usize::from(limits.streams) + 1],
+            next: 0,
+        }
+    }
+
+    /// Takes in what happened, and says where what is written to the file from now on
+    /// belongs; `None` of a file that is not remembered.
+    pub fn tell(&mut self, event: &Event<'_>) -> Option<Directive> {
+        let (at, key) = (event.at, event.file);
+        self.look_at_due(at);
+        match event.call {
+            Call::Open(open) => self.open(at, key, &open, event.thread),
+            Call::Write { offset, len } => self.write(at, key, offset, len),
+            Call::Hint(hint) => self.change(at, key, |traits| traits.hint = hint),
+            Call::Rename { to } => self.change(at, key, |traits| traits.name(to)),
+            Call::Truncate { len: 0 } => self.end(at, key),
+            Call::Gone => {
+                self.end(at, key);
+                self.forget(key);
+            }
+            Call::Allocate { .. } | Call::Truncate { .. } | Call::Sync | Call::Close => {}
+        }
+        self.files.get(&key).map(|live| live.directive)
+    }
+
+    /// How long the data of `file` are expected to live, as a power of two of nanoseconds;
+    /// `None` if nothing is known of such files.
+    #[must_use]
+    pub fn expected(&self, file: FileKey) -> Option<u8> {
+        self.files.get(&file)?.expected
+    }
+
+    /// How many files and how many kinds are remembered.
+    #[must_use]
+    pub fn remembered(&self) -> (usize, usize) {
+        (self.files.len(), self.seen.len())
+    }
+
+    fn open(&mut self, at: Ns, key: FileKey, open: &Opening<'_>, thread: u32) {
+        if self.files.contains_key(&key) {
+            if open.flags.has(Flags::TRUNCATE) && open.flags.writes() {
+                self.end(at, key);
+            }
+            return;
+        }
+        let thread = match open.thread {
+            [] => u64::from(thread),
+            name => bytes(shape(name).as_bytes()),
+        };
+        let mut traits = Traits {
+            folder: 0,
+            shape: 0,
+            extension: 0,
+            thread,
+            hint: Hint::NotSet,
+        };
+        traits.name(open.path);
+        let live = Live {
+            order: self.next,
+            traits,
+            born: None,
+            size: 0,
+            written: 0,
+            replaced: 0,
+            expected: None,
+            noted: None,
+            due: None,
+            directive: Directive {
+                stream: StreamId(0),
+                group: 0,
+            },
+        };
+        self.by_order.insert(self.next, key);
+        self.next += 1;
+        self.files.insert(key, live);
+        self.opened += 1;
+        if self.opened % CUT_EVERY == 0 {
+            self.cut();
+        }
+        self.expect(at, key);
+        if self.files.len() > self.limits.files
+            && let Some((_, &oldest)) = self.by_order.first_key_value()
+        {
+            self.forget(oldest);
+        }
+    }
+
+    /// Expects a lifetime of a file anew, and gives it a group of the stream of that.
+    fn expect(&mut self, at: Ns, key: FileKey) {
+        let Some(live) = self.files.get_mut(&key) else {
+            return;
+        };
+        let kinds = live.traits.kinds();
+        live.expected = kinds.iter().find_map(|kind| self.seen.get(kind)?.median());
+        let stream = live
+            .expected
+            .map_or(0, |bucket| self.stream_of[usize::from(bucket)]);
+        let group = self.newest[usize::from(stream)].take(self.limits.grouping, at);
+        live.directive = Directive {
+            stream: StreamId(stream),
+            group,
+        };
+    }
+
+    fn change(&mut self, at: Ns, key: FileKey, how: impl FnOnce(&mut Traits)) {
+        let Some(live) = self.files.get_mut(&key) else {
+            return;
+        };
+        // What is noted of a file is noted of the kind that it was of.
+        let noted = live
+            .noted
+            .take()
+            .map(|bucket| (live.traits.kinds(), bucket));
+        how(&mut live.traits);
+        let unwritten = live.written == 0;
+        if let Some((kinds, bucket)) = noted {
+            self.take_back(kinds, bucket);
+        }
+        if unwritten {
+            self.expect(at, key);
+        }
+    }
+
+    fn write(&mut self, at: Ns, key: FileKey, offset: u64, len: u64) {
+        let Some(live) = self.files.get_mut(&key) else {
+            return;
+        };
+        if live.born.is_none() {
+            live.born = Some(at);
+            let until = after(at, live.expected.unwrap_or(FIRST) + 1);
+            live.due = Some(until);
+            self.due.insert((until, key));
+        }
+        let over = live.size.saturating_sub(offset).min(len);
+        live.replaced = live.replaced.saturating_add(over);
+        live.written = live.written.saturating_add(len);
+        live.size = live.size.max(offset.saturating_add(len));
+        let bucket = usize::from(live.expected.unwrap_or(FIRST));
+        self.traffic[bucket] = self.traffic[bucket].saturating_add(len.div_ceil(4096));
+        let Directive { stream, group } = live.directive;
+        self.newest[usize::from(stream.0)].wrote(group, len);
+    }
+
+    /// Looks at files that outlived what was expected of them, a few at a time.
+    fn look_at_due(&mut self, now: Ns) {
+        for _ in 0..LOOKS {
+            let Some(&(until, key)) = self.due.first() else {
+                return;
+            };
+            if until > now {
+                return;
+            }
+            self.due.remove(&(until, key));
+            self.outlived(now, key);
+        }
+    }
+
+    fn outlived(&mut self, now: Ns, key: FileKey) {
+        let Some(live) = self.files.get_mut(&key) else {
+            return;
+        };
+        let age = now.since(live.born.unwrap_or(now)).0.max(1).ilog2() as u8;
+        let in_place = live.in_place();
+        let bucket = if in_place {
+            live.bucket(now)
+        } else {
+            (age + 1).min(BUCKETS as u8 - 1)
+        };
+        let kinds = live.traits.kinds();
+        let before = live.noted.replace(bucket);
+        let next = after(live.born.unwrap_or(now), age + 1);
+        live.due = (next > now).then_some(next);
+        self.due.extend(live.due.map(|due| (due, key)));
+        if let Some(before) = before {
+            self.take_back(kinds, before);
+        }
+        self.note(kinds, bucket);
+        // Such a file goes on being written, so what is learned is of use to itself.
+        if in_place {
+            self.expect(now, key);
+        }
+    }
+
+    /// The data of a file are dead; it may go on without them.
+    fn end(&mut self, at: Ns, key: FileKey) {
+        let Some(live) = self.files.get_mut(&key) else {
+            return;
+        };
+        let kinds = live.traits.kinds();
+        let noted = live.noted.take();
+        let bucket = live.born.take().map(|born| {
+            live.born = Some(born);
+            live.bucket(at)
+        });
+        live.born = None;
+        (live.size, live.written, live.replaced) = (0, 0, 0);
+        if let Some(due) = live.due.take() {
+            self.due.remove(&(due, key));
+        }
+        if let Some(noted) = noted {
+            self.take_back(kinds, noted);
+        }
+        if let Some(bucket) = bucket {
+            self.note(kinds, bucket);
+            self.expect(at, key);
+        }
+    }
+
+    fn note(&mut self, kinds: [u64; LEVELS], bucket: u8) {
+        for kind in kinds {
+            self.next += 1;
+            let fresh = Seen {
+                counts: [0; BUCKETS],
+                total: 0,
+                used: self.next,
+            };
+            let seen = self.seen.entry(kind).or_insert(fresh);
+            self.by_use.remove(&seen.used);
+            seen.used = self.next;
+            seen.note(bucket);
+            self.by_use.insert(self.next, kind);
+        }
+        while self.seen.len() > self.limits.kinds {
+            match self.by_use.pop_first() {
+                Some((_, kind)) => self.seen.remove(&kind),
+                None => return,
+            };
+        }
+    }
+
+    fn take_back(&mut self, kinds: [u64; LEVELS], bucket: u8) {
+        for kind in kinds {
+            if let Some(seen) = self.seen.get_mut(&kind) {
+                seen.take_back(bucket);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: FileKey) {
+        if let Some(live) = self.files.remove(&key) {
+            self.by_order.remove(&live.order);
+            if let Some(due) = live.due {
+                self.due.remove(&(due, key));
+            }
+        }
+    }
+
+    /// Cuts the range of lifetimes anew, by what was written since and half of what was
+    /// before.
+    fn cut(&mut self) {
+        let used = |(bucket, &blocks): (usize, &u64)| {
+            (blocks > 0).then_some((bucket as u64, blocks.min(1 << 40)))
+        };
+        let points: Vec<(u64, u64)> = self.traffic.iter().enumerate().filter_map(used).collect();
+        if points.is_empty() {
+            return;
+        }
+        let cuts = cheapest(&points, points.len().min(usize::from(self.limits.streams)));
+        let mut stream = 1;
+        for bucket in 0..BUCKETS {
+            // A part ends where the next one's first point is.
+            let next = cuts
+                .get(usize::from(stream))
+                .and_then(|&cut| points.get(cut));
+            if next.is_some_and(|point| bucket as u64 >= point.0) {
+                stream += 1;
+            }
+            self.stream_of[bucket] = stream;
+        }
+        self.traffic.iter_mut().for_each(|blocks| *blocks /= 2);
+    }
+
+    /// Whether the invariants hold.
+    ///
+    /// # Panics
+    /// If one does not.
+    pub fn check(&self) {
+        assert!(self.files.len() <= self.limits.files && self.seen.len() <= self.limits.kinds);
+        assert_eq!(self.files.len(), self.by_order.len());
+        assert_eq!(self.seen.len(), self.by_use.len());
+        let due = self
+            .files
+            .values()
+            .filter(|live| live.due.is_some())
+            .count();
+        assert_eq!(due, self.due.len());
+        assert!(self.stream_of.is_sorted());
+        for seen in self.seen.values() {
+            assert_eq!(seen.total, seen.counts.iter().sum::<u32>());
+            assert!(seen.total <= FADE);
+        }
+        let streams = self.files.values().map(|live| live.directive.stream.0);
+        assert!(streams.max().unwrap_or(0) <= self.limits.streams);
+    }
+}
+
+/// 2^`power` nanoseconds after `at`.
+fn after(at: Ns, power: u8) -> Ns {
+    let span = 1_u64.checked_shl(u32::from(power)).unwrap_or(u64::MAX);
+    Ns(at.0.saturating_add(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Run {
+        online: Online,
+        now: u64,
+        next: u64,
+    }
+
+    impl Run {
+        fn new(limits: OnlineLimits) -> Self {
+            Self {
+                online: Online::new(limits),
+                now: 0,
+                next: 0,
+            }
+        }
+
+        fn tell(&mut self, file: u64, call: Call<'_>) {
+            let event = Event {
+                at: Ns(self.now),
+                thread: 1,
+                file: FileKey(file),
+                call,
+            };
+            self.online.tell(&event);
+            self.online.check();
+        }
+
+        /// A new file that is written once.
+        fn make(&mut self, end: &str) -> u64 {
+            self.next += 1;
+            let path = format!("d/{}.{end}", self.next);
+            let path = path.as_bytes();
+            self.tell(
+                self.next,
+                Call::Open(Opening {
+                    path,
+                    ..Opening::default()
+                }),
+            );
+            self.tell(self.next, Call::Write { offset: 0, len: 1 });
+            self.next
+        }
+
+        fn expected(&self, file: u64) -> Option<u8> {
+            self.online.expected(FileKey(file))
+        }
+    }
+
+    #[test]
+    fn a_kind_that_changes_is_learned_again() {
+        let mut run = Run::new(OnlineLimits::default());
+        for power in [12, 30, 5] {
+            for _ in 0..3 * FADE {
+                let file = run.make("x");
+                run.now += 1 << power;
+                run.tell(file, Call::Gone);
+            }
+            let file = run.make("x");
+            assert_eq!(run.expected(file), Some(power));
+            run.tell(file, Call::Gone);
+        }
+    }
+
+    #[test]
+    fn what_never_dies_is_expected_to_live_long() {
+        let mut run = Run::new(OnlineLimits::default());
+        let first = run.make("keep");
+        assert_eq!(run.expected(first), None);
+        for _ in 0..100 {
+            run.make("keep");
+            let short = run.make("tmp");
+            run.now += 1 << 22;
+            run.tell(short, Call::Gone);
+        }
+        run.now += 1 << 40;
+        // Each event looks at a few of the files that are older than was expected.
+        for _ in 0..40 {
+            run.tell(0, Call::Sync);
+        }
+        let (keep, short) = (run.make("keep"), run.make("tmp"));
+        assert!(
+            run.expected(keep).unwrap() >= 40,
+            "{:?}",
+            run.expected(keep)
+        );
+        assert_eq!(run.expected(short), Some(22));
+        let stream = |file| run.online.files[&FileKey(file)].directive.stream;
+        assert!(stream(keep) >= stream(short));
+    }
+
+    #[test]
+    fn data_that_are_replaced_live_shorter_than_their_file() {
+        let mut run = Run::new(OnlineLimits::default());
+        let files: Vec<u64> = (0..ENOUGH).map(|_| run.make("db")).collect();
+        for _ in 0..400 {
+            run.now += 1 << 16;
+            for &file in &files {
+                run.tell(file, Call::Write { offset: 0, len: 1 });
+            }
+        }
+        let new = run.make("db");
+        assert!(
+            (16..=17).contains(&run.expected(new).unwrap()),
+            "{:?}",
+            run.expected(new)
+        );
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let limits = OnlineLimits {
+            files: 10,
+            kinds: 12,
+            ..OnlineLimits::default()
+        };
+        let mut run = Run::new(limits);
+        for at in 0..499 {
+            let end = ["a", "b", "c", "d", "e", "f", "g"][at % 7];
+            let file = run.make(end);
+            run.now += 1;
+            if at % 3 > 0 {
+                run.tell(file, Call::Gone);
+            }
+        }
+        assert_eq!(run.online.remembered(), (10, 12));
+    }
+}

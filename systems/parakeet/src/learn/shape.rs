@@ -1,0 +1,181 @@
+//! The shape of a name: what is left of it when its numbers are taken out.
+//!
+//! Invariants: a shape is a pattern that matches the name that it was made of, and names
+//! that differ in their numbers alone have one shape.
+
+use crate::rules::escaped;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run of this many hexadecimal digits is a number, if it has both letters and digits:
+/// a choice of ours, for shorter ones are words as well.
+const HEX_RUN: usize = 8;
+
+/// A name in pieces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Piece {
+    Text(Vec<u8>),
+    Digits,
+    HexDigits,
+}
+
+/// The last component of `path`, and the one before it.
+#[must_use]
+pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let mut parts = path.rsplitn(3, |&byte| byte == b'/');
+    let name = parts.next().unwrap_or_default();
+    (parts.next().unwrap_or_default(), name)
+}
+
+/// What follows the last dot of a name that does not begin with it, without its numbers.
+#[must_use]
+pub fn extension(name: &[u8]) -> Option<String> {
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
+    let tail = &name[dot + 1..];
+    (dot > 0 && !tail.is_empty()).then(|| text(&pieces(tail)))
+}
+
+fn pieces(name: &[u8]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut at = 0;
+    while at < name.len() {
+        let word = name[at..]
+            .iter()
+            .take_while(|b| b.is_ascii_alphanumeric())
+            .count();
+        let run = &name[at..at + word];
+        let digits = run.iter().filter(|b| b.is_ascii_digit()).count();
+        if word >= HEX_RUN && run.iter().all(u8::is_ascii_hexdigit) && (1..word).contains(&digits) {
+            pieces.push(Piece::HexDigits);
+            at += word;
+        } else if word > 0 {
+            words(run, &mut pieces);
+            at += word;
+        } else {
+            push(&mut pieces, name[at]);
+            at += 1;
+        }
+    }
+    pieces
+}
+
+/// Letters, and digits between them.
+fn words(run: &[u8], pieces: &mut Vec<Piece>) {
+    for &byte in run {
+        match pieces.last() {
+            _ if !byte.is_ascii_digit() => push(pieces, byte),
+            Some(Piece::Digits) => {}
+            _ => pieces.push(Piece::Digits),
+        }
+    }
+}
+
+fn push(pieces: &mut Vec<Piece>, byte: u8) {
+    match pieces.last_mut() {
+        Some(Piece::Text(text)) => text.push(byte),
+        _ => pieces.push(Piece::Text(vec![byte])),
+    }
+}
+
+fn text(pieces: &[Piece]) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => escaped(text),
+        Piece::Digits => "#".to_owned(),
+        Piece::HexDigits => "%".to_owned(),
+    };
+    pieces.iter().map(piece).collect()
+}
+
+/// The shape of `name` by itself.
+#[must_use]
+pub fn shape(name: &[u8]) -> String {
+    text(&pieces(name))
+}
+
+/// Shapes of many names, which agree where some of a kind have letters among their digits
+/// and others happen to have none.
+#[derive(Clone, Debug, Default)]
+pub struct Shapes(BTreeMap<Vec<Piece>, BTreeSet<usize>>);
+
+impl Shapes {
+    /// The shapes of `names`.
+    #[must_use]
+    pub fn of<'a>(names: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut shapes = Self::default();
+        for name in names {
+            let pieces = pieces(name);
+            let hex = |(at, piece): (usize, &Piece)| (*piece == Piece::HexDigits).then_some(at);
+            let hex: Vec<usize> = pieces.iter().enumerate().filter_map(hex).collect();
+            if !hex.is_empty() {
+                shapes.0.entry(plain(pieces)).or_default().extend(hex);
+            }
+        }
+        shapes
+    }
+
+    /// The shape of `name` among them.
+    #[must_use]
+    pub fn shape(&self, name: &[u8]) -> String {
+        let mut pieces = plain(pieces(name));
+        if let Some(hex) = self.0.get(&pieces) {
+            hex.iter().for_each(|&at| pieces[at] = Piece::HexDigits);
+        }
+        text(&pieces)
+    }
+}
+
+/// All numbers as decimal ones, so that names of a kind are equal.
+fn plain(mut pieces: Vec<Piece>) -> Vec<Piece> {
+    for piece in &mut pieces {
+        if *piece == Piece::HexDigits {
+            *piece = Piece::Digits;
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Glob;
+
+    #[test]
+    fn numbers_are_taken_out() {
+        let shape = |name: &str| shape(name.as_bytes());
+        assert_eq!(shape("000012.sst"), "#.sst");
+        assert_eq!(shape("LOG.old.1732"), "LOG.old.#");
+        assert_eq!(shape("base2x7"), "base#x#");
+        assert_eq!(shape("deadbeef"), "deadbeef", "a word");
+        assert_eq!(shape("00000001000000000000000A"), "%");
+        assert_eq!(shape("x[1]*"), "x[[]#][*]");
+        assert_eq!(shape(""), "");
+        assert_eq!(extension(b"a.tar.gz"), Some("gz".to_owned()));
+        assert_eq!(extension(b"16384.1"), Some("#".to_owned()));
+        assert_eq!(extension(b".hidden"), None);
+        assert_eq!(extension(b"end."), None);
+        assert_eq!(split(b"/a/b/c"), (b"b".as_slice(), b"c".as_slice()));
+        assert_eq!(split(b"c"), (b"".as_slice(), b"c".as_slice()));
+    }
+
+    #[test]
+    fn names_of_a_kind_agree() {
+        let names = ["000000010000000000000009", "00000001000000000000000A", "12"];
+        let shapes = Shapes::of(names.iter().map(|name| name.as_bytes()));
+        let all = names.map(|name| shapes.shape(name.as_bytes()));
+        assert_eq!(all, ["%", "%", "%"]);
+        let alone = Shapes::of([names[0].as_bytes()].into_iter());
+        assert_eq!(alone.shape(names[0].as_bytes()), "#");
+    }
+
+    #[test]
+    fn a_shape_matches_what_it_is_of() {
+        bolero::check!().for_each(|name: &[u8]| {
+            let name: Vec<u8> = name.iter().filter(|&&byte| byte != b'/').copied().collect();
+            let shapes = Shapes::of([name.as_slice()].into_iter());
+            for shape in [shape(&name), shapes.shape(&name)] {
+                if let Ok(glob) = Glob::new(&shape) {
+                    assert!(glob.matches(&name), "{shape}");
+                }
+            }
+        });
+    }
+}

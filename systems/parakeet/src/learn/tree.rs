@@ -1,0 +1,197 @@
+//! Taking files apart by what is known of them before they are written.
+//!
+//! Invariants: leaves are a decision list: a file belongs to the first whose tests all
+//! hold, and every file of the tree belongs to one. A test is made only if it tells
+//! lifetimes apart: see [`Growth`].
+
+use super::FileLife;
+use super::shape::{shape, split};
+use crate::directive::Hint;
+use crate::flags::{self, Flags};
+use std::collections::BTreeMap;
+
+/// A file that is to be told apart.
+pub(super) struct Case<'f> {
+    pub(super) file: &'f FileLife,
+    /// How long it is taken to live, on the logarithmic scale.
+    pub(super) life: u64,
+    /// How much it wrote, in blocks of 4 KiB.
+    pub(super) weight: u64,
+}
+
+/// What may be asked of a file when it is opened, or hinted at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Test {
+    Hint(Hint),
+    Flag(&'static str),
+    Thread(String),
+    Program(String),
+    Folder(String),
+    Mode(u32),
+}
+
+/// Files that are not told apart further, and what they have in common.
+pub(super) struct Leaf {
+    pub(super) tests: Vec<Test>,
+    pub(super) cases: Vec<usize>,
+}
+
+/// When a test is made: if it leaves `min_files` on both sides, if their mean lifetimes
+/// differ by `apart` steps at least, and if that difference is nine times what chance
+/// leads to expect (three standard deviations of Student's t). Among such tests the one
+/// that takes away most of the spread is made, weighed by what was written.
+#[derive(Clone, Copy)]
+pub(super) struct Growth {
+    pub(super) min_files: usize,
+    pub(super) apart: u64,
+    pub(super) depth: usize,
+}
+
+/// The most values of one attribute that are tried: what has more tells single files.
+const MAX_VALUES: usize = 64;
+
+/// Sums over files, from which their spread can be said.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    files: usize,
+    weight: i128,
+    first: i128,
+    second: i128,
+}
+
+impl Sums {
+    /// Weights below 2^20 and fewer than 2^32 files keep all products below 2^127.
+    fn add(&mut self, life: i128, weight: u64) {
+        let weight = i128::from(weight.clamp(1, 1 << 20));
+        self.files += 1;
+        self.weight += weight;
+        self.first += weight * life;
+        self.second += weight * life * life;
+    }
+
+    fn without(self, part: Self) -> Self {
+        Self {
+            files: self.files - part.files,
+            weight: self.weight - part.weight,
+            first: self.first - part.first,
+            second: self.second - part.second,
+        }
+    }
+
+    /// The sum of squares around the mean, rounded up.
+    fn spread(self) -> i128 {
+        match self.weight {
+            0 => 0,
+            weight => self.second - self.first * self.first / weight,
+        }
+    }
+
+    fn mean(self) -> i128 {
+        self.first.checked_div(self.weight).unwrap_or(0)
+    }
+}
+
+/// The leaves of `all`, those with most tests first where they overlap.
+pub(super) fn grow(cases: &[Case<'_>], all: Vec<usize>, growth: Growth) -> Vec<Leaf> {
+    let mut leaves = Vec::new();
+    split_up(cases, all, Vec::new(), growth, &mut leaves);
+    leaves
+}
+
+fn split_up(
+    cases: &[Case<'_>],
+    all: Vec<usize>,
+    tests: Vec<Test>,
+    growth: Growth,
+    leaves: &mut Vec<Leaf>,
+) {
+    let found = if tests.len() < growth.depth {
+        best(cases, &all, growth)
+    } else {
+        None
+    };
+    let Some(test) = found else {
+        leaves.push(Leaf { tests, cases: all });
+        return;
+    };
+    let (yes, no): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|&at| holds(&test, cases[at].file));
+    let mut more = tests.clone();
+    more.push(test);
+    split_up(cases, yes, more, growth, leaves);
+    // Each round leaves fewer files, so this ends; what is asked here is asked of the rest.
+    split_up(cases, no, tests, growth, leaves);
+}
+
+fn best(cases: &[Case<'_>], all: &[usize], growth: Growth) -> Option<Test> {
+    let mut sums: BTreeMap<Test, Sums> = BTreeMap::new();
+    let mut whole = Sums::default();
+    for &at in all {
+        let Case { file, life, weight } = cases[at];
+        let life = i128::from(life);
+        whole.add(life, weight);
+        for test in of(file) {
+            sums.entry(test).or_default().add(life, weight);
+        }
+    }
+    let too_many = |test: &Test| {
+        let kind = std::mem::discriminant(test);
+        let same = sums
+            .keys()
+            .filter(|other| std::mem::discriminant(*other) == kind);
+        same.count() > MAX_VALUES
+    };
+    let gain = |part: Sums| {
+        let rest = whole.without(part);
+        let (few, apart) = (
+            part.files.min(rest.files),
+            part.mean().abs_diff(rest.mean()),
+        );
+        let after = part.spread() + rest.spread();
+        let gain = whole.spread() - after;
+        let degrees = whole.files.saturating_sub(2) as i128;
+        let certain = gain.saturating_mul(degrees) >= after.saturating_mul(9);
+        let good = few >= growth.min_files && apart >= u128::from(growth.apart) && certain;
+        good.then_some(gain)
+    };
+    let good = sums
+        .iter()
+        .filter_map(|(test, &part)| Some((gain(part)?, test)));
+    let good = good.filter(|(_, test)| !too_many(test));
+    // Of equal gains the first test by their order.
+    let best = good.max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(a.1)));
+    best.map(|(_, test)| test.clone())
+}
+
+/// Everything that holds of a file.
+fn of(file: &FileLife) -> Vec<Test> {
+    let (folder, _) = split(&file.path);
+    let mut tests = vec![Test::Mode(file.mode)];
+    if !folder.is_empty() {
+        tests.push(Test::Folder(shape(folder)));
+    }
+    if file.hint != Hint::NotSet {
+        tests.push(Test::Hint(file.hint));
+    }
+    if !file.thread.is_empty() {
+        tests.push(Test::Thread(shape(&file.thread)));
+    }
+    if !file.program.is_empty() {
+        tests.push(Test::Program(shape(split(&file.program).1)));
+    }
+    let set = |word: &&'static str| file.flags.is(word) == Some(true);
+    tests.extend(flags::words().filter(set).map(Test::Flag));
+    tests
+}
+
+fn holds(test: &Test, file: &FileLife) -> bool {
+    match test {
+        Test::Hint(hint) => file.hint == *hint,
+        Test::Flag(word) => Flags::is(file.flags, word) == Some(true),
+        Test::Thread(name) => shape(&file.thread) == *name,
+        Test::Program(name) => shape(split(&file.program).1) == *name,
+        Test::Folder(name) => shape(split(&file.path).0) == *name,
+        Test::Mode(mode) => file.mode == *mode,
+    }
+}
