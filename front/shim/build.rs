@@ -1,9 +1,9 @@
-//! Builds this crate a second time, as the library that is loaded into
-//! programs, so that the ordinary build can carry it.
+//! Builds this crate twice more, as the libraries that are loaded into
+//! programs, so that the ordinary build can carry them.
 //!
-//! The second build has the configuration `flashloom_preload`, a target folder
-//! of its own under `OUT_DIR` (cargo locks the one that is in use), the
-//! release profile, and nothing to fetch: its one dependency is a dependency
+//! These builds have the configurations `flashloom_preload` and `flashloom_place`, a
+//! target folder each under `OUT_DIR` (cargo locks the one that is in use), the
+//! release profile, and nothing to fetch: what they depend on is a dependency
 //! of the ordinary build too.
 
 use std::env;
@@ -29,28 +29,33 @@ fn main() {
         "src/lib.rs",
         "src/wire.rs",
         "src/preload",
+        "src/place",
+        "../../systems/shimmer/src",
     ] {
         println!("cargo::rerun-if-changed={path}");
     }
-    if env::var_os("CARGO_CFG_FLASHLOOM_PRELOAD").is_some() {
+    let inner = ["CARGO_CFG_FLASHLOOM_PRELOAD", "CARGO_CFG_FLASHLOOM_PLACE"];
+    if inner.iter().any(|name| env::var_os(name).is_some()) {
         return;
     }
-    let library = match env::var("CARGO_CFG_TARGET_OS").as_deref() {
-        Ok("linux") => Some(build()),
-        _ => None,
-    };
-    let carried = library.map_or("&[]".to_owned(), |path| format!("include_bytes!({path:?})"));
-    let out = PathBuf::from(variable("OUT_DIR")).join("library.rs");
-    std::fs::write(out, carried).expect("OUT_DIR can be written");
+    for name in ["preload", "place"] {
+        let library = match env::var("CARGO_CFG_TARGET_OS").as_deref() {
+            Ok("linux") => Some(build(name)),
+            _ => None,
+        };
+        let carried = library.map_or("&[]".to_owned(), |path| format!("include_bytes!({path:?})"));
+        let out = PathBuf::from(variable("OUT_DIR")).join(format!("{name}.rs"));
+        std::fs::write(out, carried).expect("OUT_DIR can be written");
+    }
 }
 
 fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
-/// Builds the library and says where it is.
-fn build() -> PathBuf {
-    let folder = Path::new(&variable("OUT_DIR")).join("preload");
+/// Builds a library and says where it is.
+fn build(name: &str) -> PathBuf {
+    let folder = Path::new(&variable("OUT_DIR")).join(name);
     let target = variable("TARGET");
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["rustc", "--lib", "--release", "--locked", "--quiet"]);
@@ -63,7 +68,7 @@ fn build() -> PathBuf {
     for name in OUTER {
         cargo.env_remove(name);
     }
-    cargo.env("RUSTFLAGS", "--cfg flashloom_preload");
+    cargo.env("RUSTFLAGS", format!("--cfg flashloom_{name}"));
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success(),

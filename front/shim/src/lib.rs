@@ -1,11 +1,12 @@
 //! The preload library: sees what an unmodified program asks of files, and what
 //! becomes of what it saw.
 //!
-//! The crate is built twice. With the configuration `flashloom_preload` it is a
+//! The crate is built three times. With the configuration `flashloom_preload` it is a
 //! library without Rust's runtime that the dynamic linker puts in front of the
 //! C library ([`preload`]); it appends a raw record ([`wire`]) of each call to
-//! a file of the thread. Built as usual it carries that library as bytes, runs
-//! programs under it (`run`), and makes one trace of all those files (`convert`).
+//! a file of the thread. With `flashloom_place` it is one that puts files in zones, or
+//! gives hints for them (`place`). Built as usual it carries both as bytes, runs
+//! programs under them (`run`), and makes one trace of all records (`convert`).
 //!
 //! Invariants:
 //! - A program that runs under the library does what it did without: results,
@@ -19,9 +20,11 @@
 pub mod preload;
 pub mod wire;
 
-#[cfg(not(flashloom_preload))]
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod convert;
-#[cfg(not(flashloom_preload))]
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod library;
 #[cfg(not(flashloom_preload))]
+pub mod place;
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod run;

@@ -1,6 +1,7 @@
-//! Running a program under the library.
+//! Running a program under a library.
 
 use crate::library;
+use crate::place::{RULES, ZONES};
 use crate::preload::SPOOL;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -44,7 +45,7 @@ impl Spool {
         // Programs change their working directory, so the path is absolute.
         let disk = folder(&std::env::temp_dir().canonicalize()?)?;
         let library = disk.path().join(LIBRARY);
-        library::write(&library)?;
+        library::write(library::LIBRARY, &library)?;
         fs::set_permissions(library, Permissions::from_mode(0o755))?;
         let memory = folder(Path::new(MEMORY)).ok();
         Ok(Self { memory, disk })
@@ -68,24 +69,91 @@ impl Spool {
     /// # Errors
     /// If the program cannot be started.
     pub fn run(&self, program: &OsStr, arguments: &[OsString]) -> io::Result<ExitStatus> {
-        let mut preload = self.library().into_os_string();
-        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|it| !it.is_empty()) {
-            preload.push(":");
-            preload.push(others);
-        }
-        let mut command = Command::new(program);
-        command.args(arguments);
-        command.env("LD_PRELOAD", preload);
+        let mut command = command(program, arguments, self.library());
         let folders: Vec<_> = self.folders().iter().map(|it| it.as_os_str()).collect();
         command.env(SPOOL, folders.join(OsStr::new(":")));
-        let mut child = command.spawn()?;
-        let before = [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, ignore(signal)));
-        let status = child.wait();
-        for (signal, handler) in before {
-            restore(signal, handler);
-        }
-        status
+        wait(command)
     }
+}
+
+/// The library that places files, in a folder of its own that is removed when this goes.
+pub struct Placer {
+    disk: TempDir,
+}
+
+impl Placer {
+    /// Makes the folder.
+    ///
+    /// # Errors
+    /// If the system refuses, or programs cannot be run so on it.
+    pub fn new() -> io::Result<Self> {
+        let disk = folder(&std::env::temp_dir().canonicalize()?)?;
+        let placer = Self { disk };
+        library::write(library::PLACER, &placer.library())?;
+        fs::set_permissions(placer.library(), Permissions::from_mode(0o755))?;
+        Ok(placer)
+    }
+
+    fn library(&self) -> PathBuf {
+        self.disk.path().join(LIBRARY)
+    }
+
+    /// A program that is to run with files placed by `rules` in `zones`, or with hints
+    /// where there are no zones.
+    ///
+    /// # Errors
+    /// If one of the paths leads nowhere: programs change their working directory, so
+    /// both are made whole.
+    pub fn command(
+        &self,
+        (program, arguments): (&OsStr, &[OsString]),
+        rules: &Path,
+        zones: Option<&Path>,
+    ) -> io::Result<Command> {
+        let mut command = command(program, arguments, self.library());
+        command.env(RULES, rules.canonicalize()?);
+        match zones {
+            Some(zones) => command.env(ZONES, zones.canonicalize()?),
+            None => command.env_remove(ZONES),
+        };
+        Ok(command)
+    }
+
+    /// Runs a program to its end, as [`Spool::run`] does.
+    ///
+    /// # Errors
+    /// If the program cannot be started, or a path leads nowhere.
+    pub fn run(
+        &self,
+        what: (&OsStr, &[OsString]),
+        rules: &Path,
+        zones: Option<&Path>,
+    ) -> io::Result<ExitStatus> {
+        wait(self.command(what, rules, zones)?)
+    }
+}
+
+/// A program under a library, before others that are preloaded.
+fn command(program: &OsStr, arguments: &[OsString], library: PathBuf) -> Command {
+    let mut preload = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|it| !it.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).env("LD_PRELOAD", preload);
+    command
+}
+
+/// Runs a program to its end, through what a terminal sends to end it.
+fn wait(mut command: Command) -> io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let before = [libc::SIGINT, libc::SIGQUIT].map(|signal| (signal, ignore(signal)));
+    let status = child.wait();
+    for (signal, handler) in before {
+        restore(signal, handler);
+    }
+    status
 }
 
 /// Ignores a signal, and says what it did before.

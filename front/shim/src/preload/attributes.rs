@@ -142,6 +142,7 @@ const fn sized_of(op: Op, fd: c_int, len: size_t, how: c_int) -> Head {
 }
 
 hooks! {
+    in flashloom_preload:
     fn [stat stat64](path: *const c_char, into: *mut Stat) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { asks((HERE, path, 0), into, next) };

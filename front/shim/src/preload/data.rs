@@ -52,6 +52,7 @@ fn either<R: Answer>(
 }
 
 hooks! {
+    in flashloom_preload:
     fn [read](fd: c_int, to: *mut c_void, len: size_t) -> ssize_t, |next|
         moves(Op::Read, fd, len as u64, next);
     fn [__read_chk](fd: c_int, to: *mut c_void, len: size_t, room: size_t) -> ssize_t, |next|

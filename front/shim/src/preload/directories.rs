@@ -109,6 +109,7 @@ unsafe fn resolves(path: *const c_char, next: impl FnOnce() -> *mut c_char) -> *
 }
 
 hooks! {
+    in flashloom_preload:
     fn [opendir](path: *const c_char) -> *mut DIR, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { opens(path, next) };

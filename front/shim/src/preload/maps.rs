@@ -235,6 +235,7 @@ extern "C" fn destructor() {
 pub static DESTRUCTOR: extern "C" fn() = destructor;
 
 hooks! {
+    in flashloom_preload:
     fn [mmap mmap64](
         at: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, off: off_t
     ) -> *mut c_void, |next| maps(len, (protection, flags), (fd, off), next);

@@ -141,6 +141,7 @@ unsafe fn makes_temporary(
 const PIPE: mode_t = libc::S_IFIFO;
 
 hooks! {
+    in flashloom_preload:
     fn [rename](from: *const c_char, to: *const c_char) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { renames((HERE, from), (HERE, to), 0, next) };

@@ -61,12 +61,15 @@ impl Refusal for () {
     const REFUSED: Self = ();
 }
 
-/// Declares hooks. `fn [a b](x: T) -> R, |next| body` declares `a` and `b`,
+/// Declares hooks of the library that is built with a configuration. `fn [a b](x: T) -> R, |next| body` declares `a` and `b`,
 /// which do `body`; `next()` calls the function that stands behind with the
 /// arguments as they came.
 macro_rules! hooks {
-    ($(fn [$($name:ident)*] $args:tt -> $ret:ty, |$next:ident| $body:expr;)*) => {
-        $($($crate::preload::next::hook! { $name $args $ret, $next, $body })*)*
+    (
+        in $library:ident:
+        $(fn [$($name:ident)*] $args:tt -> $ret:ty, |$next:ident| $body:expr;)*
+    ) => {
+        $($($crate::preload::next::hook! { $library $name $args $ret, $next, $body })*)*
 
         /// The hooks of this module.
         pub(super) const HOOKS: &[fn() -> super::Hook] =
@@ -75,8 +78,8 @@ macro_rules! hooks {
 }
 
 macro_rules! hook {
-    ($name:ident ($($arg:ident: $ty:ty),*) $ret:ty, $next:ident, $body:expr) => {
-        #[cfg_attr(flashloom_preload, unsafe(no_mangle))]
+    ($library:ident $name:ident ($($arg:ident: $ty:ty),*) $ret:ty, $next:ident, $body:expr) => {
+        #[cfg_attr($library, unsafe(no_mangle))]
         unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
             static NEXT: $crate::preload::next::Next =
                 $crate::preload::next::Next::new(concat!(stringify!($name), "\0").as_bytes());

@@ -193,6 +193,7 @@ const HERE: c_int = libc::AT_FDCWD;
 const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 hooks! {
+    in flashloom_preload:
     fn [open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { open_at(HERE, path, flags, mode, next) };

@@ -268,6 +268,7 @@ fn changes_root() {
 }
 
 hooks! {
+    in flashloom_preload:
     fn [fork]() -> pid_t, |next| forks(next);
     // A function cannot stand in front of `vfork` and return twice on one
     // stack; `fork` keeps every promise of `vfork`.

@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 static SYSCALL: Next = Next::new(b"syscall\0");
 
 /// Makes a system call. The answer is negative if it failed.
-pub(super) fn call(number: c_long, args: [usize; 6]) -> isize {
+pub(crate) fn call(number: c_long, args: [usize; 6]) -> isize {
     let next = SYSCALL.get();
     // SAFETY: `syscall` takes up to seven words in registers, in any C
     // library; what the call does with them is up to the callers below.
@@ -22,7 +22,7 @@ pub(super) fn call(number: c_long, args: [usize; 6]) -> isize {
 }
 
 /// The error of the last call of this thread.
-pub(super) fn errno() -> c_int {
+pub(crate) fn errno() -> c_int {
     // SAFETY: the pointer is to the thread's own variable.
     unsafe { *libc::__errno_location() }
 }
@@ -34,7 +34,7 @@ pub(crate) fn set_errno(value: c_int) {
 }
 
 /// Does `work`, which may fail without anyone noticing.
-pub(super) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     let before = errno();
     let done = work();
     set_errno(before);
@@ -43,7 +43,7 @@ pub(super) fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
 
 /// Nanoseconds of the monotonic clock, which all processes share.
 #[inline]
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the clock exists, so the time is written.
     let time = unsafe {
@@ -57,7 +57,7 @@ pub(super) fn now() -> u64 {
 ///
 /// # Safety
 /// `path` is a string or null.
-pub(super) unsafe fn info_at(fd: c_int, path: *const c_char, flags: c_int) -> Option<Info> {
+pub(crate) unsafe fn info_at(fd: c_int, path: *const c_char, flags: c_int) -> Option<Info> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     let args = [
         fd as usize,
@@ -74,7 +74,7 @@ pub(super) unsafe fn info_at(fd: c_int, path: *const c_char, flags: c_int) -> Op
 }
 
 /// Attributes of the open file `fd`. `errno` is kept.
-pub(super) fn info(stat: &libc::stat) -> Info {
+pub(crate) fn info(stat: &libc::stat) -> Info {
     Info {
         mode: stat.st_mode,
         links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
@@ -85,18 +85,18 @@ pub(super) fn info(stat: &libc::stat) -> Info {
 }
 
 /// Attributes of the open file `fd`. `errno` is kept.
-pub(super) fn info_of(fd: c_int) -> Option<Info> {
+pub(crate) fn info_of(fd: c_int) -> Option<Info> {
     // SAFETY: the path is an empty string.
     unsafe { info_at(fd, c"".as_ptr(), libc::AT_EMPTY_PATH) }
 }
 
 /// Calls without arguments that cannot fail.
-pub(super) fn id(number: c_long) -> u32 {
+pub(crate) fn id(number: c_long) -> u32 {
     call(number, [0; 6]) as u32
 }
 
 /// Text that is put together without allocating: a path with a zero byte.
-pub(super) struct Text {
+pub(crate) struct Text {
     bytes: [u8; Self::ROOM],
     len: usize,
 }
@@ -105,7 +105,7 @@ impl Text {
     const ROOM: usize = 4096 + 64;
 
     /// Nothing yet.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             bytes: [0; Self::ROOM],
             len: 0,
@@ -113,7 +113,7 @@ impl Text {
     }
 
     /// Appends bytes; those for which there is no room are left out.
-    pub(super) fn bytes(&mut self, part: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, part: &[u8]) -> &mut Self {
         let room = Self::ROOM - 1 - self.len;
         let part = &part[..part.len().min(room)];
         self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
@@ -122,7 +122,7 @@ impl Text {
     }
 
     /// Appends a number.
-    pub(super) fn number(&mut self, mut number: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, mut number: u64) -> &mut Self {
         let mut digits = [0; 20];
         let mut at = digits.len();
         loop {
@@ -137,18 +137,18 @@ impl Text {
     }
 
     /// What is there.
-    pub(super) fn get(&self) -> &[u8] {
+    pub(crate) fn get(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
     /// What is there, ending with a zero byte.
-    pub(super) fn pointer(&mut self) -> *const c_char {
+    pub(crate) fn pointer(&mut self) -> *const c_char {
         self.bytes[self.len] = 0;
         self.bytes.as_ptr().cast()
     }
 
     /// Reads the symbolic link at `path`.
-    pub(super) fn link(path: &mut Self) -> Option<Self> {
+    pub(crate) fn link(path: &mut Self) -> Option<Self> {
         let mut said = Self::new();
         let args = [
             libc::AT_FDCWD as usize,
@@ -163,7 +163,7 @@ impl Text {
     }
 
     /// The working directory.
-    pub(super) fn folder() -> Option<Self> {
+    pub(crate) fn folder() -> Option<Self> {
         let mut said = Self::new();
         let args = [said.bytes.as_mut_ptr() as usize, Self::ROOM, 0, 0, 0, 0];
         let length = usize::try_from(call(libc::SYS_getcwd, args)).ok()?;
@@ -176,7 +176,7 @@ impl Text {
 ///
 /// # Safety
 /// `text` is a string that outlives the use, or null.
-pub(super) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }

@@ -105,7 +105,7 @@ unsafe extern "C" fn thread_ends(log: *mut c_void) {
 }
 
 /// Does `work` while no signal is delivered to this thread.
-pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn quiet<T>(work: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both sets are written before they are read.
@@ -209,7 +209,7 @@ pub(super) fn born() -> Option<Head> {
 }
 
 /// The environment of this process.
-pub(super) fn environment() -> *const *const c_char {
+pub(crate) fn environment() -> *const *const c_char {
     unsafe extern "C" {
         static mut environ: *const *const c_char;
     }

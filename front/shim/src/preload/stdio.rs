@@ -230,6 +230,7 @@ unsafe fn temporary(next: impl FnOnce() -> *mut FILE) -> *mut FILE {
 }
 
 hooks! {
+    in flashloom_preload:
     fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut FILE, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { opens(path, mode, next) };

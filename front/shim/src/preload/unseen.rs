@@ -95,6 +95,7 @@ const LIBAIO: &[u8] = b"asynchronous requests (io_submit)";
 const AIO: &[u8] = b"asynchronous requests (aio)";
 
 hooks! {
+    in flashloom_preload:
     fn [syscall](
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
     ) -> c_long, |next|

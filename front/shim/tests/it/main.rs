@@ -3,6 +3,7 @@
 mod every;
 mod hostile;
 mod model;
+mod place;
 mod programs;
 
 use shim::convert::{Options, Outcome, convert};

@@ -10,7 +10,7 @@ use workload::files::{Call, EntryKind};
 const HARD: &str = include_str!("hard.c");
 
 /// Where a program is; says so if it is missing, which CI does not accept.
-fn installed(name: &str) -> Option<PathBuf> {
+pub(crate) fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&path).map(|folder| folder.join(name));
     let found = found.find(|path| path.is_file());

@@ -1,0 +1,495 @@
+//! Reads, writes, offsets, durability, lengths.
+
+use super::demote::{Answer, appends, offset, on, placed, refused};
+use super::start;
+use super::sys;
+use super::table::Open;
+use super::volume::{Fault, Volume};
+use crate::preload::next::hooks;
+use crate::preload::raw;
+use core::ffi::{c_int, c_uint, c_void};
+use libc::{iovec, off_t, off64_t, size_t, ssize_t};
+use std::sync::atomic::Ordering;
+
+/// Pieces of memory that a call reads into or writes from.
+///
+/// # Safety
+/// `vectors` points to `count` of them, as for the call itself.
+unsafe fn pieces<'a>(vectors: *const iovec, count: c_int) -> Result<&'a [iovec], Fault> {
+    let count = usize::try_from(count).map_err(|_| Fault::Errno(libc::EINVAL))?;
+    if count > 1024 || (vectors.is_null() && count > 0) {
+        return Err(Fault::Errno(libc::EINVAL));
+    }
+    // SAFETY: as for the function; an empty row needs no place.
+    Ok(if count == 0 {
+        &[]
+    } else {
+        unsafe { core::slice::from_raw_parts(vectors, count) }
+    })
+}
+
+/// # Safety
+/// As for `read` with this place and length.
+unsafe fn into<'a>(to: *mut c_void, len: size_t) -> &'a mut [u8] {
+    if len == 0 {
+        return &mut [];
+    }
+    // SAFETY: as for the function.
+    unsafe { core::slice::from_raw_parts_mut(to.cast(), len.min(isize::MAX as usize)) }
+}
+
+/// # Safety
+/// As for `write` with this place and length.
+unsafe fn from<'a>(place: *const c_void, len: size_t) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: as for the function.
+    unsafe { core::slice::from_raw_parts(place.cast(), len.min(isize::MAX as usize)) }
+}
+
+fn at_offset(offset: off_t) -> Result<u64, Fault> {
+    u64::try_from(offset).map_err(|_| Fault::Errno(libc::EINVAL))
+}
+
+fn may_read(open: &Open) -> Result<(), Fault> {
+    if open.reads() {
+        Ok(())
+    } else {
+        Err(Fault::Errno(libc::EBADF))
+    }
+}
+
+fn may_write(open: &Open) -> Result<(), Fault> {
+    if open.writes() {
+        Ok(())
+    } else {
+        Err(Fault::Errno(libc::EBADF))
+    }
+}
+
+/// Reads into pieces from `at` on; gives where it ended.
+///
+/// # Safety
+/// The pieces are memory to write to.
+unsafe fn read_from(
+    open: &Open,
+    volume: &'static Volume,
+    to: &[iovec],
+    at: u64,
+) -> Result<u64, Fault> {
+    may_read(open)?;
+    let mut end = at;
+    for piece in to {
+        // SAFETY: as for the function.
+        let to = unsafe { into(piece.iov_base, piece.iov_len) };
+        let read = volume.read(open.id, end, to)?;
+        end += read as u64;
+        if read < to.len() {
+            break;
+        }
+    }
+    Ok(end)
+}
+
+/// Writes pieces at `at`, or at the end; gives where it ended and how much was written.
+///
+/// # Safety
+/// The pieces are memory to read from.
+unsafe fn write_to(
+    open: &Open,
+    volume: &'static Volume,
+    pieces: &[iovec],
+    at: u64,
+) -> Result<(u64, u64), Fault> {
+    may_write(open)?;
+    let mut at = if appends(open) { None } else { Some(at) };
+    let mut total = 0;
+    for piece in pieces {
+        // SAFETY: as for the function.
+        let data = unsafe { from(piece.iov_base, piece.iov_len) };
+        match volume.write(open.id, at, data) {
+            Ok((end, written)) => {
+                at = at.map(|_| end);
+                total += written as u64;
+                if written < data.len() {
+                    break;
+                }
+            }
+            Err(_) if total > 0 => break,
+            Err(fault) => return Err(fault),
+        }
+    }
+    let end = at.or_else(|| volume.size(open.id)).ok_or(Fault::Gone)?;
+    Ok((end, total))
+}
+
+/// Reads at the offset of the file.
+///
+/// # Safety
+/// As for the call.
+unsafe fn reads(fd: c_int, to: &[iovec], next: impl FnOnce() -> ssize_t) -> ssize_t {
+    on(
+        fd,
+        |open, volume| {
+            offset(open, |at| {
+                // SAFETY: as for the function.
+                let end = unsafe { read_from(open, volume, to, *at)? };
+                Ok((end - std::mem::replace(at, end)) as i64)
+            })
+        },
+        next,
+    )
+}
+
+/// Writes at the offset of the file.
+///
+/// # Safety
+/// As for the call.
+unsafe fn writes(fd: c_int, pieces: &[iovec], next: impl FnOnce() -> ssize_t) -> ssize_t {
+    on(
+        fd,
+        |open, volume| {
+            offset(open, |at| {
+                // SAFETY: as for the function.
+                let (end, written) = unsafe { write_to(open, volume, pieces, *at)? };
+                *at = end;
+                Ok(written as i64)
+            })
+        },
+        next,
+    )
+}
+
+/// Reads at an offset.
+///
+/// # Safety
+/// As for the call.
+unsafe fn preads(fd: c_int, to: &[iovec], at: off_t, next: impl FnOnce() -> ssize_t) -> ssize_t {
+    on(
+        fd,
+        |open, volume| {
+            let at = at_offset(at)?;
+            // SAFETY: as for the function.
+            let end = unsafe { read_from(open, volume, to, at)? };
+            Ok((end - at) as i64)
+        },
+        next,
+    )
+}
+
+/// Writes at an offset.
+///
+/// # Safety
+/// As for the call.
+unsafe fn pwrites(
+    fd: c_int,
+    pieces: &[iovec],
+    at: off_t,
+    next: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    on(
+        fd,
+        |open, volume| {
+            let at = at_offset(at)?;
+            // SAFETY: as for the function.
+            unsafe { write_to(open, volume, pieces, at).map(|(_, written)| written as i64) }
+        },
+        next,
+    )
+}
+
+/// One piece of memory.
+fn one(base: *mut c_void, len: size_t) -> [iovec; 1] {
+    [iovec {
+        iov_base: base,
+        iov_len: len,
+    }]
+}
+
+/// Does `work` with vectors, or refuses them as the system would.
+///
+/// # Safety
+/// As for the call.
+unsafe fn vectors<R: Answer>(
+    fd: c_int,
+    (vectors, count): (*const iovec, c_int),
+    work: impl FnOnce(&[iovec]) -> R,
+    next: impl FnOnce() -> R,
+) -> R {
+    if placed(fd).is_none() {
+        return next();
+    }
+    // SAFETY: as for the function.
+    match unsafe { pieces(vectors, count) } {
+        Ok(pieces) => work(pieces),
+        Err(_) => refused(libc::EINVAL),
+    }
+}
+
+fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> off_t {
+    on(
+        fd,
+        |open, volume| {
+            let size = volume.size(open.id).ok_or(Fault::Gone)? as i64;
+            offset(open, |at| {
+                let new = match whence {
+                    libc::SEEK_SET => Some(to),
+                    libc::SEEK_CUR => (*at as i64).checked_add(to),
+                    libc::SEEK_END => size.checked_add(to),
+                    // There are no holes, but one behind the end.
+                    libc::SEEK_DATA | libc::SEEK_HOLE if to < 0 || to >= size => {
+                        return Err(Fault::Errno(libc::ENXIO));
+                    }
+                    libc::SEEK_DATA => Some(to),
+                    libc::SEEK_HOLE => Some(size),
+                    _ => None,
+                };
+                let new = new
+                    .filter(|new| *new >= 0)
+                    .ok_or(Fault::Errno(libc::EINVAL))?;
+                *at = new as u64;
+                Ok(new)
+            })
+        },
+        next,
+    )
+}
+
+//= dissertation 5.4.3
+fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
+    let force = |open: &Open, volume: &'static Volume| {
+        volume.sync(open.id)?;
+        if !open.forced.load(Ordering::Acquire) {
+            // What stands for the file must be durable too, once.
+            sys::force(fd)?;
+            open.forced.store(true, Ordering::Release);
+        }
+        Ok(0)
+    };
+    on(fd, force, next)
+}
+
+fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
+    let cut = |open: &Open, volume: &'static Volume| {
+        if !open.writes() {
+            return Err(Fault::Errno(libc::EINVAL));
+        }
+        volume.truncate(open.id, at_offset(len)?)?;
+        Ok(0)
+    };
+    on(fd, cut, next)
+}
+
+/// Room that is asked for beforehand: a zone gives none, but what lies within the file is
+/// there, and what leaves its length as it is promises little.
+fn allocates(
+    fd: c_int,
+    mode: c_int,
+    (at, len): (off_t, off_t),
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let within = |open: &Open, volume: &'static Volume| {
+        may_write(open)?;
+        if at < 0 || len <= 0 {
+            return Err(Fault::Errno(libc::EINVAL));
+        }
+        let size = volume.size(open.id).ok_or(Fault::Gone)?;
+        match mode {
+            libc::FALLOC_FL_KEEP_SIZE => Ok(0),
+            0 if at as u64 + len as u64 <= size => Ok(0),
+            0 => Err(Fault::Demote),
+            _ => Err(Fault::Errno(libc::EOPNOTSUPP)),
+        }
+    };
+    on(fd, within, next)
+}
+
+/// As above, for a call that answers with the error.
+fn posix_allocates(fd: c_int, at: off_t, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
+    if placed(fd).is_none() {
+        return next();
+    }
+    let before = raw::errno();
+    let mut answer = None;
+    let done = allocates(fd, 0, (at, len), || *answer.insert(next()));
+    let errno = raw::errno();
+    raw::set_errno(before);
+    answer.unwrap_or(if done == 0 { 0 } else { errno })
+}
+
+/// Starting to write needs nothing; waiting for it does.
+fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int {
+    let wait = flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0;
+    let back = |open: &Open, volume: &'static Volume| {
+        if wait {
+            let parts = volume.in_zones(open.id)?;
+            volume.release(&parts);
+        }
+        Ok(0)
+    };
+    on(fd, back, next)
+}
+
+/// A transfer between two descriptors of which one at least is a placed file: by way of
+/// memory.
+///
+/// # Safety
+/// The offsets are null or valid.
+unsafe fn transfers(
+    (source, source_at): (c_int, *mut off_t),
+    (target, target_at): (c_int, *mut off_t),
+    len: size_t,
+    next: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    if placed(source).is_none() && placed(target).is_none() {
+        return next();
+    }
+    let mut room = vec![0_u8; len.min(1 << 20)];
+    let place = room.as_mut_ptr().cast::<c_void>();
+    // SAFETY: the room is there; the offsets are as for the function. These are our own
+    // hooks, which do what the calls do.
+    unsafe {
+        let got = match source_at.as_mut() {
+            Some(at) => pread64(source, place, room.len(), *at),
+            None => read(source, place, room.len()),
+        };
+        if got <= 0 {
+            return got;
+        }
+        let put = match target_at.as_mut() {
+            Some(at) => pwrite64(target, place, got as usize, *at),
+            None => write(target, place, got as usize),
+        };
+        let put_or_none = put.max(0);
+        match source_at.as_mut() {
+            Some(at) => *at += put_or_none as off_t,
+            // What was read and not written is read again.
+            None if put_or_none < got => {
+                let _ = lseek(source, (put_or_none - got) as off_t, libc::SEEK_CUR);
+            }
+            None => {}
+        }
+        if let Some(at) = target_at.as_mut() {
+            *at += put_or_none as off_t;
+        }
+        put
+    }
+}
+
+fn everything() {
+    start::finish();
+}
+
+hooks! {
+    in flashloom_place:
+    fn [read](fd: c_int, to: *mut c_void, len: size_t) -> ssize_t, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { reads(fd, &one(to, len), next) };
+    fn [__read_chk](fd: c_int, to: *mut c_void, len: size_t, room: size_t) -> ssize_t, |next| {
+        let _ = room;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { reads(fd, &one(to, len), next) }
+    };
+    fn [write](fd: c_int, data: *const c_void, len: size_t) -> ssize_t, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { writes(fd, &one(data.cast_mut(), len), next) };
+    fn [pread pread64](fd: c_int, to: *mut c_void, len: size_t, at: off_t) -> ssize_t, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { preads(fd, &one(to, len), at, next) };
+    fn [__pread_chk __pread64_chk](
+        fd: c_int, to: *mut c_void, len: size_t, at: off_t, room: size_t
+    ) -> ssize_t, |next| {
+        let _ = room;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { preads(fd, &one(to, len), at, next) }
+    };
+    fn [pwrite pwrite64](fd: c_int, data: *const c_void, len: size_t, at: off_t) -> ssize_t,
+        // SAFETY: as the caller vouches for the call.
+        |next| unsafe { pwrites(fd, &one(data.cast_mut(), len), at, next) };
+    fn [readv](fd: c_int, to: *const iovec, n: c_int) -> ssize_t, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { vectors(fd, (to, n), |to| reads(fd, to, next), next) };
+    fn [writev](fd: c_int, data: *const iovec, n: c_int) -> ssize_t, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { vectors(fd, (data, n), |data| writes(fd, data, next), next) };
+    fn [preadv preadv64](fd: c_int, to: *const iovec, n: c_int, at: off_t) -> ssize_t, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { vectors(fd, (to, n), |to| preads(fd, to, at, next), next) };
+    fn [pwritev pwritev64](fd: c_int, data: *const iovec, n: c_int, at: off_t) -> ssize_t,
+        // SAFETY: as the caller vouches for the call.
+        |next| unsafe { vectors(fd, (data, n), |data| pwrites(fd, data, at, next), next) };
+    fn [preadv2 preadv64v2](
+        fd: c_int, to: *const iovec, n: c_int, at: off_t, flags: c_int
+    ) -> ssize_t, |next| {
+        let _ = flags;
+        // SAFETY: as the caller vouches for the call.
+        unsafe {
+            vectors(fd, (to, n), |to| match at {
+                -1 => reads(fd, to, next),
+                _ => preads(fd, to, at, next),
+            }, next)
+        }
+    };
+    fn [pwritev2 pwritev64v2](
+        fd: c_int, data: *const iovec, n: c_int, at: off_t, flags: c_int
+    ) -> ssize_t, |next| {
+        // SAFETY: as the caller vouches for the call.
+        let done = unsafe {
+            vectors(fd, (data, n), |data| match at {
+                -1 => writes(fd, data, next),
+                _ => pwrites(fd, data, at, next),
+            }, next)
+        };
+        let durable = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+        if done > 0 && durable && placed(fd).is_some() && forces(fd, || 0) != 0 {
+            return -1;
+        }
+        done
+    };
+    fn [lseek lseek64](fd: c_int, to: off_t, whence: c_int) -> off_t, |next|
+        seeks(fd, to, whence, next);
+
+    fn [fsync](fd: c_int) -> c_int, |next| forces(fd, next);
+    fn [fdatasync](fd: c_int) -> c_int, |next| forces(fd, next);
+    fn [syncfs](fd: c_int) -> c_int, |next| { everything(); next() };
+    fn [sync]() -> (), |next| { everything(); next() };
+    fn [sync_file_range](fd: c_int, at: off64_t, len: off64_t, flags: c_uint) -> c_int, |next| {
+        let _ = (at, len);
+        writes_back(fd, flags, next)
+    };
+
+    fn [ftruncate ftruncate64](fd: c_int, len: off_t) -> c_int, |next| truncates(fd, len, next);
+    fn [fallocate fallocate64](fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int, |next|
+        allocates(fd, mode, (at, len), next);
+    fn [posix_fallocate posix_fallocate64](fd: c_int, at: off_t, len: off_t) -> c_int, |next|
+        posix_allocates(fd, at, len, next);
+    fn [posix_fadvise posix_fadvise64](
+        fd: c_int, at: off_t, len: off_t, advice: c_int
+    ) -> c_int, |next| {
+        let _ = (at, len, advice);
+        if placed(fd).is_some() { 0 } else { next() }
+    };
+    fn [readahead](fd: c_int, at: off64_t, len: size_t) -> ssize_t, |next| {
+        let _ = (at, len);
+        on(fd, |open, _| may_read(open).map(|()| 0), next)
+    };
+
+    fn [sendfile sendfile64](out: c_int, source: c_int, at: *mut off_t, len: size_t) -> ssize_t,
+        // SAFETY: as the caller vouches for the call.
+        |next| unsafe { transfers((source, at), (out, core::ptr::null_mut()), len, next) };
+    fn [copy_file_range](
+        source: c_int, at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t, flags: c_uint
+    ) -> ssize_t, |next| {
+        let _ = flags;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { transfers((source, at), (to, to_at), len, next) }
+    };
+    fn [splice](
+        source: c_int, at: *mut off64_t, to: c_int, to_at: *mut off64_t, len: size_t, flags: c_uint
+    ) -> ssize_t, |next| {
+        let _ = flags;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { transfers((source, at), (to, to_at), len, next) }
+    };
+}

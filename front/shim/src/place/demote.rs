@@ -1,0 +1,170 @@
+//! Doing something with a placed file, and moving it away where that is not possible.
+
+use super::marks::Mark;
+use super::start::{self, State};
+use super::sys;
+use super::table::{self, Kind, Open};
+use super::volume::{Fault, Volume};
+use crate::preload::next::Refusal;
+use crate::preload::{raw, start::quiet};
+use core::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Files move one at a time.
+static MOVING: Mutex<()> = Mutex::new(());
+
+/// What a call answers with.
+pub(super) trait Answer: Refusal {
+    fn of(value: i64) -> Self;
+}
+
+impl Answer for i32 {
+    fn of(value: i64) -> Self {
+        value as Self
+    }
+}
+
+impl Answer for isize {
+    fn of(value: i64) -> Self {
+        value as Self
+    }
+}
+
+impl Answer for i64 {
+    fn of(value: i64) -> Self {
+        value
+    }
+}
+
+/// The placed file behind a descriptor.
+#[inline]
+pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
+    match table::kind(fd) {
+        Kind::Plain | Kind::Ours => None,
+        Kind::Placed(open) => Some(open),
+        Kind::Unknown => quiet(|| look(fd)),
+    }
+}
+
+/// Looks at a descriptor that nobody was seen to open.
+#[cold]
+fn look(fd: c_int) -> Option<Arc<Open>> {
+    let mark = match start::state() {
+        State::Zones if fd >= 0 => Mark::of(fd),
+        _ => None,
+    };
+    let Some(mark) = mark else {
+        table::plain(fd);
+        return None;
+    };
+    let offset = sys::seek(fd, 0, libc::SEEK_CUR).unwrap_or(0);
+    let flags = sys::flags(fd).unwrap_or(libc::O_RDWR);
+    let open = Arc::new(opening(mark, fd, flags, offset));
+    table::place(fd, Arc::clone(&open));
+    Some(open)
+}
+
+/// An opening of a placed file that the volume does not know of yet.
+pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int, offset: u64) -> Open {
+    let inode = sys::stat(fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+    Open {
+        id: mark.id,
+        offset: Mutex::new(offset),
+        flags,
+        append: AtomicBool::new(flags & libc::O_APPEND != 0),
+        inode,
+        forced: AtomicBool::new(false),
+        volume: AtomicPtr::new(core::ptr::null_mut()),
+    }
+}
+
+/// Does `work` if `fd` is a placed file, else `next`, also after the file has moved away.
+#[inline]
+pub(super) fn on<R: Answer>(
+    fd: c_int,
+    work: impl FnOnce(&Open, &'static Volume) -> Result<i64, Fault>,
+    next: impl FnOnce() -> R,
+) -> R {
+    match placed(fd) {
+        None => next(),
+        Some(open) => outcome(fd, &open, work, next),
+    }
+}
+
+#[cold]
+fn outcome<R: Answer>(
+    fd: c_int,
+    open: &Arc<Open>,
+    work: impl FnOnce(&Open, &'static Volume) -> Result<i64, Fault>,
+    next: impl FnOnce() -> R,
+) -> R {
+    let done = quiet(|| {
+        let done = open.volume().and_then(|volume| work(open, volume));
+        match done {
+            Err(Fault::Demote) => demote(fd, open).and(Err(Fault::Gone)),
+            done => done,
+        }
+    });
+    match done {
+        Ok(value) => R::of(value),
+        // Another thread may have moved it: it is plain by now, or damaged.
+        Err(Fault::Gone) if matches!(table::kind(fd), Kind::Plain) => next(),
+        Err(Fault::Gone | Fault::Demote) => refused(libc::EIO),
+        Err(Fault::Errno(errno)) => refused(errno),
+    }
+}
+
+pub(super) fn refused<R: Refusal>(errno: c_int) -> R {
+    raw::set_errno(errno);
+    R::REFUSED
+}
+
+/// Moves the file behind `fd` to the ordinary file system. All descriptors of it are
+/// plain ones then, with the offsets that they had.
+pub(super) fn demote(fd: c_int, open: &Open) -> Result<(), Fault> {
+    let _one = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(table::kind(fd), Kind::Plain) {
+        return Ok(());
+    }
+    let volume = open.volume()?;
+    let mark = Mark {
+        volume: volume.number,
+        id: open.id,
+    };
+    let target = sys::open(&sys::of(fd), libc::O_WRONLY)?;
+    let moved = volume.demote(open.id, target, &mark);
+    sys::close(target);
+    moved?;
+    for (other, same) in table::all().into_iter().filter(|(_, it)| it.id == open.id) {
+        let offset = *same.offset.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sys::seek(other, offset, libc::SEEK_SET);
+        table::forget(other);
+        table::plain(other);
+    }
+    Ok(())
+}
+
+/// Moves the file at a path, if it is a placed one, to the ordinary file system.
+pub(super) fn demote_at(path: &CStr) -> Result<(), Fault> {
+    if !start::may_be_placed(path.to_bytes()) || Mark::at(path).is_none() {
+        return Ok(());
+    }
+    let fd = sys::open(path, libc::O_RDONLY)?;
+    let open = look(fd).ok_or(Fault::Gone)?;
+    let moved = demote(fd, &open);
+    table::forget(fd);
+    table::disown(fd);
+    sys::close(fd);
+    moved
+}
+
+/// The offset of an opening, while nobody else moves it.
+pub(super) fn offset<T>(open: &Open, work: impl FnOnce(&mut u64) -> T) -> T {
+    work(&mut open.offset.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Whether writes go to the end.
+pub(super) fn appends(open: &Open) -> bool {
+    open.append.load(Ordering::Relaxed)
+}

@@ -1,0 +1,188 @@
+//! Mappings of placed files: of zones, block by block.
+//!
+//! Files are aligned to blocks in zones, so the parts of a file are mapped one beside the
+//! other. Their zones are not reset while the mapping is there. A mapping that is written
+//! and shared moves the file away first.
+
+use super::demote::{demote, placed, refused};
+use super::sys;
+use super::volume::{Fault, Volume, length};
+use crate::preload::next::hooks;
+use crate::preload::raw;
+use crate::preload::start::quiet;
+use core::ffi::{c_int, c_void};
+use libc::{off_t, size_t};
+use shimmer::{BLOCK, Part, Piece};
+use std::sync::{Mutex, PoisonError};
+
+/// A mapping, and what it keeps from being reset.
+struct Mapping {
+    start: usize,
+    len: usize,
+    parts: Vec<Part>,
+    volume: &'static Volume,
+}
+
+static MAPPINGS: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+
+/// The parts of a file's zones from `offset` on, `len` bytes at most.
+fn cut(parts: &[Part], offset: u64, len: u64) -> Vec<Piece> {
+    let mut at = 0;
+    let mut pieces = Vec::new();
+    for part in parts {
+        let Part::Zone(piece) = part else { continue };
+        let (from, to) = (
+            at.max(offset),
+            (at + piece.len).min(offset.saturating_add(len)),
+        );
+        if from < to {
+            let start = piece.at + (from - at);
+            pieces.push(Piece {
+                at: start,
+                len: to - from,
+                ..*piece
+            });
+        }
+        at += piece.len;
+    }
+    pieces
+}
+
+fn maps(
+    (at, len): (usize, size_t),
+    (protection, flags): (c_int, c_int),
+    (fd, offset): (c_int, off_t),
+    next: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 {
+        return next();
+    }
+    let Some(open) = placed(fd) else {
+        return next();
+    };
+    let shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    if shared && protection & libc::PROT_WRITE != 0 && open.writes() {
+        return match quiet(|| demote(fd, &open)) {
+            Ok(()) => next(),
+            Err(_) => failed(libc::EIO),
+        };
+    }
+    let aligned = (offset as u64).is_multiple_of(BLOCK) && offset >= 0 && len > 0;
+    if !aligned || !open.reads() {
+        return failed(if aligned { libc::EACCES } else { libc::EINVAL });
+    }
+    let map = || {
+        let volume = open.volume()?;
+        let parts = volume.in_zones(open.id)?;
+        map_parts(volume, parts, (at, len), (protection, flags), offset as u64)
+    };
+    match raw::keeping_errno(|| quiet(map)) {
+        Ok(place) => place as *mut c_void,
+        Err(Fault::Errno(errno)) => failed(errno),
+        Err(Fault::Gone | Fault::Demote) => failed(libc::EIO),
+    }
+}
+
+fn failed(errno: c_int) -> *mut c_void {
+    let null: *mut c_void = refused(errno);
+    debug_assert!(null.is_null());
+    libc::MAP_FAILED
+}
+
+/// Maps parts one beside the other; what is behind the end of the file is no memory.
+fn map_parts(
+    volume: &'static Volume,
+    parts: Vec<Part>,
+    (at, len): (usize, usize),
+    (protection, flags): (c_int, c_int),
+    offset: u64,
+) -> Result<usize, Fault> {
+    let pieces = cut(&parts, offset, len.next_multiple_of(BLOCK as usize) as u64);
+    let place = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE);
+    let empty = (
+        libc::PROT_NONE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | place,
+    );
+    let start = match sys::map(at, len, empty, (-1, 0)) {
+        Ok(start) => start,
+        Err(errno) => {
+            volume.release(&parts);
+            return Err(errno.into());
+        }
+    };
+    let how = (
+        protection,
+        flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED,
+    );
+    let mut reached = start;
+    for piece in pieces {
+        let zone = volume.zones.reader(piece.zone);
+        let mapped = zone.and_then(|fd| sys::map(reached, piece.len as usize, how, (fd, piece.at)));
+        if let Err(errno) = mapped {
+            sys::unmap(start, len);
+            volume.release(&parts);
+            return Err(errno.into());
+        }
+        reached += piece.len as usize;
+    }
+    debug_assert!(reached - start <= length(&parts));
+    let mapping = Mapping {
+        start,
+        len,
+        parts,
+        volume,
+    };
+    MAPPINGS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(mapping);
+    Ok(start)
+}
+
+/// Gives back the zones of mappings that are unmapped as a whole.
+fn unmapped(start: usize, len: size_t) {
+    let mut all = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    let end = start.saturating_add(len);
+    let within = |it: &mut Mapping| start <= it.start && it.start + it.len <= end;
+    let gone: Vec<_> = all.extract_if(.., within).collect();
+    drop(all);
+    for mapping in gone {
+        mapping.volume.release(&mapping.parts);
+    }
+}
+
+hooks! {
+    in flashloom_place:
+    fn [mmap mmap64](
+        at: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, off: off_t
+    ) -> *mut c_void, |next| maps((at as usize, len), (protection, flags), (fd, off), next);
+    fn [munmap](at: *mut c_void, len: size_t) -> c_int, |next| {
+        let done = next();
+        if done == 0 && super::start::opened().is_some() {
+            raw::keeping_errno(|| quiet(|| unmapped(at as usize, len)));
+        }
+        done
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_file_is_cut_from_its_pieces() {
+        let piece = |zone, at, len| Piece {
+            zone,
+            at: at * BLOCK,
+            len: len * BLOCK,
+        };
+        let parts = [Part::Zone(piece(2, 5, 3)), Part::Zone(piece(4, 0, 2))];
+        let all = cut(&parts, 0, u64::MAX);
+        assert_eq!(all, [piece(2, 5, 3), piece(4, 0, 2)]);
+        assert_eq!(
+            cut(&parts, 2 * BLOCK, 2 * BLOCK),
+            [piece(2, 7, 1), piece(4, 0, 1)]
+        );
+        assert_eq!(cut(&parts, 5 * BLOCK, BLOCK), []);
+    }
+}

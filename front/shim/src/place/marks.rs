@@ -1,0 +1,51 @@
+//! The files that stand for placed ones: an extended attribute says so.
+//!
+//! They are real files of the ordinary file system, so that names, folders, permissions,
+//! renames and removals are what they always were. Their length is that of the placed
+//! file when it was last closed or forced.
+
+use super::sys::{self, Errno};
+use core::ffi::{CStr, c_int};
+use shimmer::FileId;
+
+const NAME: &CStr = c"user.flashloom.placed";
+
+/// What the attribute says: the volume, and the number of the file in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) volume: u64,
+    pub(super) id: FileId,
+}
+
+impl Mark {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (volume, id) = bytes.split_at_checked(8)?;
+        Some(Self {
+            volume: u64::from_le_bytes(volume.try_into().ok()?),
+            id: FileId(u64::from_le_bytes(id.try_into().ok()?)),
+        })
+    }
+
+    /// That of an open file.
+    pub(super) fn of(fd: c_int) -> Option<Self> {
+        let mut bytes = [0; 16];
+        let len = sys::attribute(fd, NAME, &mut bytes).ok()?;
+        Self::decode(bytes.get(..len)?)
+    }
+
+    /// That of the file at a path, which is not followed.
+    pub(super) fn at(path: &CStr) -> Option<Self> {
+        let mut bytes = [0; 16];
+        let len = sys::attribute_at(path, NAME, &mut bytes).ok()?;
+        Self::decode(bytes.get(..len)?)
+    }
+
+    pub(super) fn set(&self, fd: c_int) -> Result<(), Errno> {
+        let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());
+        sys::set_attribute(fd, NAME, &[volume, id].concat())
+    }
+
+    pub(super) fn remove(&self, fd: c_int) -> Result<(), Errno> {
+        sys::remove_attribute(fd, NAME)
+    }
+}

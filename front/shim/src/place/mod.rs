@@ -1,0 +1,58 @@
+//! The placing library: files that rules name are put in zones, or get hints.
+//!
+//! A file that a rule names and that is made anew stays an empty file of the ordinary file
+//! system, with an attribute that says where its bytes really are ([`shimmer`] keeps
+//! them). Descriptors, names, folders, locks and permissions are that file's; only calls
+//! about bytes and lengths are answered here.
+//!
+//! What holds:
+//! - Calls on files that no rule names go to the C library after one look at a byte.
+//! - What a zone cannot hold (a write to the past, a hole, a mapping that is written, a
+//!   stream of the C library) moves the file to the ordinary file system first: its bytes
+//!   are copied into the file that stands for it, which then is one like any other.
+//! - What was forced is there after the program, or the machine, has died at any moment.
+//!   What was not may be lost when the program is killed, as buffers are in its memory.
+//! - One process at a time has a folder of zones. Another one, also one that was forked,
+//!   gets an error for placed files, and places none, until the first has ended.
+//! - `io_uring`, `libaio` and `aio_*` would pass by: they answer that they are not there.
+//!
+//! What is not covered: programs that are linked statically or make system calls on their
+//! own, descriptors above 65535, files with several names that a tool without the library
+//! reads (it sees zeros), and `exec` by the functions that take a list (`execl`), before
+//! which nothing is forced.
+
+mod data;
+mod demote;
+mod maps;
+mod marks;
+mod names;
+mod open;
+mod process;
+mod refuse;
+mod rules;
+mod start;
+mod stat;
+mod sys;
+mod table;
+mod volume;
+mod zones;
+
+pub use rules::{Rules, Verdict};
+pub use start::{DESTRUCTOR, RULES, ZONES};
+
+/// A hook: its name and where it is.
+pub type Hook = (&'static str, *const ());
+
+/// The names that are hooked, in groups.
+pub fn hooks() -> impl Iterator<Item = Hook> {
+    let groups: [&[fn() -> Hook]; 7] = [
+        data::HOOKS,
+        maps::HOOKS,
+        names::HOOKS,
+        open::HOOKS,
+        process::HOOKS,
+        refuse::HOOKS,
+        stat::HOOKS,
+    ];
+    groups.into_iter().flatten().map(|hook| hook())
+}

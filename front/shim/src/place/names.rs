@@ -1,0 +1,195 @@
+//! Names of placed files: the ordinary file system has them, and the volume is told.
+
+use super::demote::refused;
+use super::marks::Mark;
+use super::start::{self, State};
+use super::stat::reach;
+use super::sys;
+use super::volume::Fault;
+use crate::preload::next::hooks;
+use crate::preload::raw::{self, bytes};
+use crate::preload::start::quiet;
+use core::ffi::{c_char, c_int, c_uint};
+use libc::off_t;
+use shimmer::FileId;
+use std::ffi::{CStr, CString};
+
+const HERE: c_int = libc::AT_FDCWD;
+const ITSELF: c_int = libc::AT_SYMLINK_NOFOLLOW;
+
+/// A path, and the folder that it starts from.
+type Place = (c_int, *const c_char);
+
+/// A placed file at a path, before a call changes what is there.
+struct Named {
+    id: FileId,
+    /// Its folder, as a path from the root.
+    folder: Vec<u8>,
+    /// Whether it has no other name.
+    only: bool,
+}
+
+/// The path from the root of what is open only as a path.
+fn absolute(path: &CStr) -> Option<Vec<u8>> {
+    let fd = sys::open(path, libc::O_PATH | libc::O_NOFOLLOW).ok()?;
+    let absolute = sys::path_of(fd).ok();
+    sys::close(fd);
+    absolute
+}
+
+fn folder_of(path: &CStr) -> Option<Vec<u8>> {
+    let path = path.to_bytes();
+    let end = path.iter().rposition(|byte| *byte == b'/');
+    let folder = match end {
+        None => &b"."[..],
+        Some(0) => b"/",
+        Some(end) => &path[..end],
+    };
+    let fd = sys::open(
+        &CString::new(folder).ok()?,
+        libc::O_PATH | libc::O_DIRECTORY,
+    )
+    .ok()?;
+    let absolute = sys::path_of(fd).ok();
+    sys::close(fd);
+    absolute
+}
+
+/// # Safety
+/// The path is a string or null.
+unsafe fn named(place: Place) -> Option<Named> {
+    // SAFETY: as for the function.
+    if !start::may_be_placed(unsafe { bytes(place.1) }) {
+        return None;
+    }
+    let look = || {
+        // SAFETY: as for the function.
+        let path = unsafe { reach(place)? };
+        let mark = Mark::at(&path)?;
+        let links = sys::stat_at(HERE, &path, ITSELF).map_or(0, |stat| stat.st_nlink);
+        let folder = folder_of(&path)?;
+        Some(Named {
+            id: mark.id,
+            folder,
+            only: links == 1,
+        })
+    };
+    raw::keeping_errno(|| quiet(look))
+}
+
+fn gone(named: Named) {
+    if let Some(volume) = start::volume().filter(|_| named.only) {
+        volume.unlinked(named.id, named.folder);
+    }
+}
+
+/// # Safety
+/// The path is a string or null.
+unsafe fn removes(place: Place, next: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: as for the function.
+    let named = unsafe { named(place) };
+    let done = next();
+    if let Some(named) = named.filter(|_| done == 0) {
+        raw::keeping_errno(|| quiet(|| gone(named)));
+    }
+    done
+}
+
+/// # Safety
+/// The paths are strings or null.
+unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int {
+    if start::state() != State::Zones {
+        return next();
+    }
+    // SAFETY: as for the function.
+    let (source, over) = unsafe { (named(from), named(to)) };
+    let done = next();
+    if done != 0 || (source.is_none() && over.is_none()) {
+        return done;
+    }
+    let tell = || {
+        let same = source.as_ref().map(|it| it.id) == over.as_ref().map(|it| it.id);
+        // What is exchanged stays, under the other's name, which is only told to people.
+        if same || flags & libc::RENAME_EXCHANGE != 0 {
+            return;
+        }
+        if let Some(over) = over {
+            gone(over);
+        }
+        // SAFETY: as for the function.
+        let reached = unsafe { reach(to) };
+        if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it))) {
+            if start::verdict(&path, 0, 0).is_none() {
+                start::strayed();
+            }
+            if let Some(volume) = start::volume() {
+                volume.renamed(source.id, &path);
+            }
+        }
+    };
+    raw::keeping_errno(|| quiet(tell));
+    done
+}
+
+/// A length for a file that need not be open.
+///
+/// # Safety
+/// The path is a string or null.
+unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: as for the function.
+    let Some(named) = (unsafe { named((HERE, path)) }) else {
+        return next();
+    };
+    let Ok(len) = u64::try_from(len) else {
+        return refused(libc::EINVAL);
+    };
+    let cut = || {
+        let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
+        match volume.truncate(named.id, len) {
+            Err(Fault::Demote) => {
+                // SAFETY: as for the function; it is not null, since it was found.
+                super::demote::demote_at(unsafe { CStr::from_ptr(path) })?;
+                Err(Fault::Demote)
+            }
+            done => done,
+        }
+    };
+    match raw::keeping_errno(|| quiet(cut)) {
+        Ok(()) => 0,
+        Err(Fault::Demote) => next(),
+        Err(Fault::Errno(errno)) => refused(errno),
+        Err(Fault::Gone) => refused(libc::EIO),
+    }
+}
+
+/// Whether something else than a folder is removed.
+fn of_files(flags: c_int) -> bool {
+    flags & libc::AT_REMOVEDIR == 0
+}
+
+hooks! {
+    in flashloom_place:
+    fn [rename](from: *const c_char, to: *const c_char) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { renames((HERE, from), (HERE, to), 0, next) };
+    fn [renameat](at: c_int, from: *const c_char, to_at: c_int, to: *const c_char) -> c_int,
+        // SAFETY: as the caller vouches for the call.
+        |next| unsafe { renames((at, from), (to_at, to), 0, next) };
+    fn [renameat2](
+        at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_uint
+    ) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { renames((at, from), (to_at, to), flags, next) };
+    fn [unlink](path: *const c_char) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { removes((HERE, path), next) };
+    fn [remove](path: *const c_char) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { removes((HERE, path), next) };
+    fn [unlinkat](at: c_int, path: *const c_char, flags: c_int) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        if of_files(flags) { unsafe { removes((at, path), next) } } else { next() };
+    fn [truncate truncate64](path: *const c_char, len: off_t) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { cuts(path, len, next) };
+}

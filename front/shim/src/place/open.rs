@@ -1,0 +1,350 @@
+//! Opening, closing and copying descriptors.
+
+use super::demote::{demote, opening, placed, refused};
+use super::marks::Mark;
+use super::rules::Verdict;
+use super::start::{self, State};
+use super::sys::{self, Errno};
+use super::table::{self, Kind};
+use super::volume::Fault;
+use crate::preload::next::hooks;
+use crate::preload::raw::{self, bytes};
+use crate::preload::start::quiet;
+use core::ffi::{c_char, c_int, c_long, c_uint};
+use libc::mode_t;
+use shimmer::Placement;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const CREATE: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+/// Openings that are not of bytes of files.
+const OTHER: c_int = libc::O_PATH | libc::O_DIRECTORY;
+
+fn writes(flags: c_int) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// # Safety
+/// `path` is a string or null.
+//= dissertation 5.4.1
+unsafe fn opens(
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let state = start::state();
+    if state == State::Off {
+        return next();
+    }
+    // SAFETY: as for the function.
+    let said = unsafe { bytes(path) };
+    let verdict = start::verdict(said, flags, mode);
+    if state == State::Hints {
+        let fd = next();
+        if let Some(verdict) = verdict.filter(|_| fd >= 0 && writes(flags)) {
+            let _ = sys::hint(fd, verdict.hint.into());
+        }
+        return fd;
+    }
+    let fd = next();
+    if fd < 0 {
+        return fd;
+    }
+    if flags & OTHER != 0 || !start::may_be_placed(said) {
+        table::plain(fd);
+        return fd;
+    }
+    match raw::keeping_errno(|| quiet(|| opened(fd, flags, verdict))) {
+        Ok(()) => fd,
+        Err(errno) => {
+            sys::close(fd);
+            refused(errno)
+        }
+    }
+}
+
+/// A file was opened that may be placed, or may be from now on.
+fn opened(fd: c_int, flags: c_int, verdict: Option<Verdict>) -> Result<(), Errno> {
+    table::plain(fd);
+    let stat = sys::stat(fd)?;
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return Ok(());
+    }
+    let done = match (Mark::of(fd), verdict) {
+        (Some(mark), _) => existing(fd, flags, mark),
+        (None, Some(verdict)) if writes(flags) && stat.st_size == 0 && stat.st_nlink == 1 => {
+            fresh(fd, flags, verdict);
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    done.map_err(|fault| match fault {
+        Fault::Errno(errno) => errno,
+        Fault::Gone | Fault::Demote => libc::EIO,
+    })
+}
+
+/// A placed file was opened.
+fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
+    if table::is_beyond(fd) {
+        return Err(Fault::Errno(libc::EMFILE));
+    }
+    let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
+    if volume.number != mark.volume {
+        sys::say("a file is placed in other zones than those given");
+        return Err(Fault::Errno(libc::EIO));
+    }
+    let mark = match volume.size(mark.id) {
+        Some(_) => mark,
+        // It was never forced, and its program or the machine died: it is empty.
+        None => renewed(fd, mark)?,
+    };
+    let open = Arc::new(opening(mark, fd, flags, 0));
+    open.volume()?;
+    if flags & libc::O_TRUNC != 0 && writes(flags) {
+        volume.truncate(mark.id, 0)?;
+    }
+    table::place(fd, open);
+    Ok(())
+}
+
+/// Gives a file whose number nobody knows a new one.
+fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
+    let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
+    let path = sys::path_of(fd)?;
+    let verdict = start::verdict(&path, 0, 0);
+    let placement = verdict.map_or_else(Placement::default, placement);
+    let id = volume.create(&path, placement)?;
+    // Opening it counts of itself.
+    volume.closed(id);
+    let mark = Mark { id, ..old };
+    mark.set(fd)?;
+    let file = sys::open(&sys::of(fd), libc::O_WRONLY)?;
+    let cut = sys::truncate(file, 0);
+    sys::close(file);
+    cut?;
+    Ok(mark)
+}
+
+fn placement(verdict: Verdict) -> Placement {
+    Placement {
+        stream: verdict.stream,
+        group: verdict.group,
+    }
+}
+
+/// A file that a rule names is empty: it is placed, if that can be.
+fn fresh(fd: c_int, flags: c_int, verdict: Verdict) {
+    let Some(volume) = start::volume().filter(|_| !table::is_beyond(fd)) else {
+        return;
+    };
+    let Ok(path) = sys::path_of(fd) else { return };
+    let id = match volume.create(&path, placement(verdict)) {
+        Ok(id) => id,
+        Err(fault) => return sys::say(&format!("a file is not placed: {fault:?}")),
+    };
+    let mark = Mark {
+        volume: volume.number,
+        id,
+    };
+    let open = opening(mark, fd, flags, 0);
+    open.volume
+        .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
+    if let Err(errno) = mark.set(fd) {
+        sys::say(&format!(
+            "a file is not placed: its file system takes no attribute, error {errno}"
+        ));
+        // Nobody can find it: it goes once the opening does.
+        volume.unlinked(id, b"/".to_vec());
+        return;
+    }
+    table::place(fd, Arc::new(open));
+}
+
+/// Lets the file that stands for a placed one be as long as that.
+fn lengthen(fd: c_int, open: &table::Open) {
+    if let Some(size) = start::opened().and_then(|volume| volume.size(open.id)) {
+        if open.writes() {
+            let _ = sys::truncate(fd, size);
+        }
+    }
+}
+
+fn closes(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
+    match table::kind(fd) {
+        Kind::Ours => return refused(libc::EBADF),
+        Kind::Unknown => return next(),
+        Kind::Plain => table::disown(fd),
+        Kind::Placed(open) => quiet(|| {
+            lengthen(fd, &open);
+            table::forget(fd);
+            drop(open);
+        }),
+    }
+    next()
+}
+
+/// Closes what is placed in a range; what is this library's own is kept from it.
+fn closes_range(
+    first: c_uint,
+    last: c_uint,
+    mut close: impl FnMut(c_uint, c_uint) -> c_int,
+) -> c_int {
+    for (fd, _) in table::all() {
+        if (first..=last).contains(&(fd as c_uint)) {
+            closes(fd, || 0);
+        }
+    }
+    table::forget_plain(first, last);
+    let mut from = first;
+    for ours in table::ours_within(first, last) {
+        let ours = ours as c_uint;
+        if from < ours && close(from, ours - 1) != 0 {
+            return -1;
+        }
+        from = ours + 1;
+    }
+    if from > last { 0 } else { close(from, last) }
+}
+
+fn close_span(first: c_uint, last: c_uint) -> c_int {
+    raw::call(
+        libc::SYS_close_range,
+        [first as usize, last as usize, 0, 0, 0, 0],
+    ) as c_int
+}
+
+/// Copies a descriptor by any name.
+fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int {
+    if start::state() != State::Zones {
+        return next();
+    }
+    let open = placed(from);
+    if let Some(to) = to.filter(|to| *to != from) {
+        if matches!(table::kind(to), Kind::Ours) {
+            return refused(libc::EBADF);
+        }
+        closes(to, || 0);
+    }
+    let copy = next();
+    if copy >= 0 && Some(copy) != to.filter(|to| *to == from) {
+        match open {
+            Some(open) => table::place(copy, open),
+            None => table::plain(copy),
+        }
+    }
+    copy
+}
+
+fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copies(fd, None, next),
+        libc::F_SETFL => {
+            let done = next();
+            if let Some(open) = placed(fd).filter(|_| done == 0) {
+                let append = argument as c_int & libc::O_APPEND != 0;
+                open.append.store(append, Ordering::Relaxed);
+            }
+            done
+        }
+        _ => next(),
+    }
+}
+
+/// A stream over a descriptor: the C library reads and writes it unseen.
+fn streams(fd: c_int) -> Result<(), c_int> {
+    let Some(open) = placed(fd) else {
+        return Ok(());
+    };
+    quiet(|| demote(fd, &open)).map_err(|_| libc::EIO)
+}
+
+/// A stream over a path.
+///
+/// # Safety
+/// The path is a string or null.
+unsafe fn streams_at(path: *const c_char) -> Result<(), c_int> {
+    if path.is_null() || start::state() != State::Zones {
+        return Ok(());
+    }
+    // SAFETY: it is a string.
+    let path = unsafe { core::ffi::CStr::from_ptr(path) };
+    raw::keeping_errno(|| quiet(|| super::demote::demote_at(path))).map_err(|_| libc::EIO)
+}
+
+fn stream<T>(allowed: Result<(), c_int>, next: impl FnOnce() -> *mut T) -> *mut T {
+    match allowed {
+        Ok(()) => next(),
+        Err(errno) => refused(errno),
+    }
+}
+
+hooks! {
+    in flashloom_place:
+    fn [open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { opens(path, flags, mode, next) };
+    fn [__open_2 __open64_2](path: *const c_char, flags: c_int) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { opens(path, flags, 0, next) };
+    fn [openat openat64](at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int,
+        |next| {
+            let _ = at;
+            // SAFETY: as the caller vouches for the call.
+            unsafe { opens(path, flags, mode, next) }
+        };
+    fn [__openat_2 __openat64_2](at: c_int, path: *const c_char, flags: c_int) -> c_int, |next| {
+        let _ = at;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { opens(path, flags, 0, next) }
+    };
+    fn [creat creat64](path: *const c_char, mode: mode_t) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { opens(path, CREATE, mode, next) };
+
+    fn [close](fd: c_int) -> c_int, |next| closes(fd, next);
+    fn [close_range](first: c_uint, last: c_uint, flags: c_int) -> c_int, |next|
+        match start::opened() {
+            // Bit 2 only marks the range to be closed by `exec`.
+            Some(_) if flags & 4 == 0 => closes_range(first, last, close_span),
+            _ => {
+                table::forget_plain(first, last);
+                next()
+            }
+        };
+    fn [closefrom](first: c_int) -> (), |next| {
+        let first = first.max(0) as c_uint;
+        if start::opened().is_some() {
+            closes_range(first, c_uint::MAX, close_span);
+        } else {
+            table::forget_plain(first, c_uint::MAX);
+            next();
+        }
+    };
+    fn [dup](from: c_int) -> c_int, |next| copies(from, None, next);
+    fn [dup2](from: c_int, to: c_int) -> c_int, |next| copies(from, Some(to), next);
+    fn [dup3](from: c_int, to: c_int, flags: c_int) -> c_int, |next| {
+        let _ = flags;
+        copies(from, Some(to), next)
+    };
+    fn [fcntl fcntl64](fd: c_int, command: c_int, argument: c_long) -> c_int, |next|
+        controls(fd, command, argument, next);
+
+    fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut libc::FILE, |next| {
+        let _ = mode;
+        // SAFETY: as the caller vouches for the call.
+        stream(unsafe { streams_at(path) }, next)
+    };
+    fn [freopen freopen64](
+        path: *const c_char, mode: *const c_char, old: *mut libc::FILE
+    ) -> *mut libc::FILE, |next| {
+        let _ = (mode, old);
+        // SAFETY: as the caller vouches for the call.
+        stream(unsafe { streams_at(path) }, next)
+    };
+    fn [fdopen](fd: c_int, mode: *const c_char) -> *mut libc::FILE, |next| {
+        let _ = mode;
+        stream(streams(fd), next)
+    };
+}

@@ -1,0 +1,205 @@
+//! Lengths that `stat` by any name says.
+
+use super::demote::placed;
+use super::marks::Mark;
+use super::start;
+use super::table;
+use crate::preload::next::hooks;
+use crate::preload::raw::{self, bytes};
+use crate::preload::start::quiet;
+use core::ffi::{c_char, c_int, c_uint};
+use libc::{stat as Stat, statx as Statx};
+use shimmer::FileId;
+use std::ffi::{CStr, CString};
+
+const HERE: c_int = libc::AT_FDCWD;
+
+/// A path, and the folder that it starts from.
+type Place = (c_int, *const c_char);
+
+/// A path that leads to the same from anywhere in this process.
+///
+/// # Safety
+/// The path is a string or null.
+pub(super) unsafe fn reach(place: Place) -> Option<CString> {
+    if place.1.is_null() {
+        return None;
+    }
+    // SAFETY: as for the function.
+    let path = unsafe { CStr::from_ptr(place.1) };
+    if place.0 == HERE || path.to_bytes().starts_with(b"/") {
+        return Some(path.to_owned());
+    }
+    let folder = format!("/proc/self/fd/{}/", place.0);
+    CString::new([folder.as_bytes(), path.to_bytes()].concat()).ok()
+}
+
+/// The placed file that is at a path, or stands there by inode.
+///
+/// # Safety
+/// As for [`reach`].
+unsafe fn found(place: Place, inode: (u64, u64), kind: u32) -> Option<FileId> {
+    if kind & libc::S_IFMT != libc::S_IFREG {
+        return None;
+    }
+    let open = table::all()
+        .into_iter()
+        .find(|(_, open)| open.inode == inode);
+    if let Some((_, open)) = open {
+        return Some(open.id);
+    }
+    // SAFETY: as for the function.
+    let path = unsafe { reach(place)? };
+    Mark::at(&path).map(|mark| mark.id)
+}
+
+fn length(id: FileId) -> Option<u64> {
+    start::volume()?.size(id)
+}
+
+/// Puts the length of the placed file at a path into what the system said.
+///
+/// # Safety
+/// The path is a string or null; the answer was written if the call answered 0.
+unsafe fn asks(place: Place, into: *mut Stat, next: impl FnOnce() -> c_int) -> c_int {
+    let done = next();
+    // SAFETY: as for the function.
+    if done != 0 || into.is_null() || !start::may_be_placed(unsafe { bytes(place.1) }) {
+        return done;
+    }
+    // SAFETY: the call has written it.
+    let stat = unsafe { &mut *into };
+    let look = || {
+        // SAFETY: as for the function.
+        unsafe { found(place, (stat.st_dev, stat.st_ino), stat.st_mode).and_then(length) }
+    };
+    if let Some(size) = raw::keeping_errno(|| quiet(look)) {
+        put(stat, size);
+    }
+    done
+}
+
+fn put(stat: &mut Stat, size: u64) {
+    stat.st_size = size as i64;
+    stat.st_blocks = size.div_ceil(4096) as i64 * 8;
+}
+
+fn size_of(fd: c_int) -> Option<u64> {
+    let open = placed(fd)?;
+    raw::keeping_errno(|| quiet(|| open.volume().ok()?.size(open.id)))
+}
+
+/// # Safety
+/// The answer was written if the call answered 0.
+unsafe fn asks_open(fd: c_int, into: *mut Stat, next: impl FnOnce() -> c_int) -> c_int {
+    let done = next();
+    if done == 0
+        && !into.is_null()
+        && let Some(size) = size_of(fd)
+    {
+        // SAFETY: as for the function.
+        put(unsafe { &mut *into }, size);
+    }
+    done
+}
+
+/// `stat` from a folder; an empty path makes it one of a descriptor.
+///
+/// # Safety
+/// As for [`asks`].
+unsafe fn asks_at(
+    place: Place,
+    flags: c_int,
+    into: *mut Stat,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: as for the function.
+    unsafe {
+        if flags & libc::AT_EMPTY_PATH != 0 && bytes(place.1).is_empty() {
+            asks_open(place.0, into, next)
+        } else {
+            asks(place, into, next)
+        }
+    }
+}
+
+/// # Safety
+/// As for [`asks`].
+unsafe fn asks_more(
+    place: Place,
+    flags: c_int,
+    into: *mut Statx,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let done = next();
+    if done != 0 || into.is_null() {
+        return done;
+    }
+    // SAFETY: as for the function.
+    let said = unsafe { bytes(place.1) };
+    // SAFETY: the call has written it.
+    let stat = unsafe { &mut *into };
+    let size = if flags & libc::AT_EMPTY_PATH != 0 && said.is_empty() {
+        size_of(place.0)
+    } else if start::may_be_placed(said) {
+        let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+        let inode = (device, stat.stx_ino);
+        // SAFETY: as for the function.
+        let look = || unsafe { found(place, inode, stat.stx_mode.into()).and_then(length) };
+        raw::keeping_errno(|| quiet(look))
+    } else {
+        None
+    };
+    if let Some(size) = size {
+        (stat.stx_size, stat.stx_blocks) = (size, size.div_ceil(4096) * 8);
+    }
+    done
+}
+
+hooks! {
+    in flashloom_place:
+    fn [stat stat64](path: *const c_char, into: *mut Stat) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks((HERE, path), into, next) };
+    fn [lstat lstat64](path: *const c_char, into: *mut Stat) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks((HERE, path), into, next) };
+    fn [fstat fstat64](fd: c_int, into: *mut Stat) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks_open(fd, into, next) };
+    fn [fstatat fstatat64](
+        at: c_int, path: *const c_char, into: *mut Stat, flags: c_int
+    ) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks_at((at, path), flags, into, next) };
+    fn [__xstat __xstat64](version: c_int, path: *const c_char, into: *mut Stat) -> c_int, |next| {
+        let _ = version;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks((HERE, path), into, next) }
+    };
+    fn [__lxstat __lxstat64](version: c_int, path: *const c_char, into: *mut Stat) -> c_int,
+        |next| {
+            let _ = version;
+            // SAFETY: as the caller vouches for the call.
+            unsafe { asks((HERE, path), into, next) }
+        };
+    fn [__fxstat __fxstat64](version: c_int, fd: c_int, into: *mut Stat) -> c_int, |next| {
+        let _ = version;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks_open(fd, into, next) }
+    };
+    fn [__fxstatat __fxstatat64](
+        version: c_int, at: c_int, path: *const c_char, into: *mut Stat, flags: c_int
+    ) -> c_int, |next| {
+        let _ = version;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks_at((at, path), flags, into, next) }
+    };
+    fn [statx](
+        at: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut Statx
+    ) -> c_int, |next| {
+        let _ = mask;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { asks_more((at, path), flags, into, next) }
+    };
+}

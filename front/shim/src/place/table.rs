@@ -1,0 +1,188 @@
+//! Descriptors of the program: which of them are placed files.
+//!
+//! Invariants: one byte says what a descriptor is; only those that are placed are looked
+//! up any further. Descriptors that were copied share what is known, as they share their
+//! offset.
+
+use super::start;
+use super::volume::{Fault, Volume};
+use core::ffi::c_int;
+use shimmer::FileId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// Descriptors that are told apart. Files that are opened above are not placed.
+pub(super) const ROOM: usize = 1 << 16;
+
+const UNKNOWN: u8 = 0;
+const PLAIN: u8 = 1;
+const PLACED: u8 = 2;
+const OURS: u8 = 3;
+
+static KINDS: [AtomicU8; ROOM] = [const { AtomicU8::new(UNKNOWN) }; ROOM];
+
+static FILES: RwLock<BTreeMap<c_int, Arc<Open>>> = RwLock::new(BTreeMap::new());
+
+/// How many descriptors are placed.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// An opening of a placed file.
+pub(super) struct Open {
+    pub(super) id: FileId,
+    pub(super) offset: Mutex<u64>,
+    pub(super) flags: c_int,
+    pub(super) append: AtomicBool,
+    /// Device and inode of the file that stands for it.
+    pub(super) inode: (u64, u64),
+    /// Whether that file and its attribute are known to be durable.
+    pub(super) forced: AtomicBool,
+    /// The volume in which it was opened; null if in none yet.
+    pub(super) volume: AtomicPtr<Volume>,
+}
+
+impl Open {
+    pub(super) fn reads(&self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_WRONLY
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.flags & libc::O_ACCMODE != libc::O_RDONLY
+    }
+
+    /// The volume, in which it is open after this. A process that was forked opens it
+    /// anew, once it can.
+    pub(super) fn volume(&self) -> Result<&'static Volume, Fault> {
+        let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
+        let here = core::ptr::from_ref(volume).cast_mut();
+        if self.volume.load(Ordering::Acquire) != here {
+            volume.opened(self.id)?;
+            self.volume.store(here, Ordering::Release);
+        }
+        Ok(volume)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let here = start::opened().map_or(core::ptr::null_mut(), |volume| {
+            core::ptr::from_ref(volume).cast_mut()
+        });
+        if let Some(volume) = start::opened().filter(|_| *self.volume.get_mut() == here) {
+            volume.closed(self.id);
+        }
+    }
+}
+
+/// What a descriptor is.
+pub(super) enum Kind {
+    /// Nobody has looked.
+    Unknown,
+    /// The program's, and none of our business.
+    Plain,
+    /// A placed file.
+    Placed(Arc<Open>),
+    /// Of this library.
+    Ours,
+}
+
+fn slot(fd: c_int) -> Option<&'static AtomicU8> {
+    KINDS.get(usize::try_from(fd).ok()?)
+}
+
+fn set(fd: c_int, kind: u8) {
+    if let Some(slot) = slot(fd) {
+        slot.store(kind, Ordering::Release);
+    }
+}
+
+#[inline]
+pub(super) fn kind(fd: c_int) -> Kind {
+    match slot(fd).map(|slot| slot.load(Ordering::Acquire)) {
+        Some(UNKNOWN) => Kind::Unknown,
+        Some(PLACED) => find(fd).map_or(Kind::Plain, Kind::Placed),
+        Some(OURS) => Kind::Ours,
+        _ => Kind::Plain,
+    }
+}
+
+fn find(fd: c_int) -> Option<Arc<Open>> {
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+    files.get(&fd).cloned()
+}
+
+pub(super) fn plain(fd: c_int) {
+    set(fd, PLAIN);
+}
+
+pub(super) fn own(fd: c_int) {
+    set(fd, OURS);
+}
+
+pub(super) fn disown(fd: c_int) {
+    set(fd, UNKNOWN);
+}
+
+/// Whether a descriptor above those that are told apart was given.
+pub(super) fn is_beyond(fd: c_int) -> bool {
+    slot(fd).is_none()
+}
+
+pub(super) fn place(fd: c_int, open: Arc<Open>) {
+    let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    if files.insert(fd, open).is_none() {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    set(fd, PLACED);
+}
+
+/// Forgets a descriptor; gives the file that it was.
+pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
+    let was = slot(fd)?.swap(UNKNOWN, Ordering::AcqRel);
+    if was != PLACED {
+        return None;
+    }
+    let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    let open = files.remove(&fd)?;
+    COUNT.fetch_sub(1, Ordering::Relaxed);
+    Some(open)
+}
+
+/// Forks while nobody changes what is placed.
+pub(super) fn unchanged<T>(work: impl FnOnce() -> T) -> T {
+    let _files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    work()
+}
+
+/// All that is placed.
+pub(super) fn all() -> Vec<(c_int, Arc<Open>)> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return Vec::new();
+    }
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+    files
+        .iter()
+        .map(|(fd, open)| (*fd, Arc::clone(open)))
+        .collect()
+}
+
+/// The descriptors of a range that are placed or unknown no more after this; and those of
+/// this library within it, which the range must not close.
+pub(super) fn ours_within(first: u32, last: u32) -> Vec<c_int> {
+    let end = (last as usize).saturating_add(1).min(ROOM);
+    let kinds = KINDS.get(first as usize..end).unwrap_or_default();
+    let ours = kinds
+        .iter()
+        .enumerate()
+        .filter(|(_, kind)| kind.load(Ordering::Relaxed) == OURS);
+    ours.map(|(index, _)| (first as usize + index) as c_int)
+        .collect()
+}
+
+/// Forgets what is plain in a range.
+pub(super) fn forget_plain(first: u32, last: u32) {
+    let end = (last as usize).saturating_add(1).min(ROOM);
+    for kind in KINDS.get(first as usize..end).unwrap_or_default() {
+        let _ = kind.compare_exchange(PLAIN, UNKNOWN, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}

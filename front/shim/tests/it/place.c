@@ -1,0 +1,290 @@
+// Every call that the placing library answers, and what each answers, as lines. The lines
+// must be the same without the library, with it and no rule, and with files in zones.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static char big[200000];
+
+static void line(const char *what, long answer) {
+    int error = errno;
+    printf("%s = %ld%s%s\n", what, answer, answer < 0 ? " " : "",
+           answer < 0 ? strerrorname_np(error) : "");
+    fflush(stdout);
+    errno = 0;
+}
+#define DO(call) line(#call, (long)(call))
+
+// A sum over all that a file holds, read anew.
+static void sum(const char *path) {
+    int fd = open(path, O_RDONLY);
+    uint64_t sum = 7;
+    long total = 0;
+    char part[3001];
+    ssize_t got;
+    while ((got = read(fd, part, sizeof part)) > 0) {
+        for (ssize_t i = 0; i < got; i++) sum = sum * 31 + (unsigned char)part[i];
+        total += got;
+    }
+    struct stat stat_of, stat_at;
+    fstat(fd, &stat_of);
+    stat(path, &stat_at);
+    printf("%s: %ld bytes, %ld, %ld, sum %016lx\n", path, total, (long)stat_of.st_size,
+           (long)stat_at.st_size, (unsigned long)sum);
+    close(fd);
+}
+
+static void offsets(void) {
+    int fd = open("a.log", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    DO(write(fd, "hello", 5));
+    DO(lseek(fd, 0, SEEK_CUR));
+    int copy = dup(fd);
+    DO(write(copy, " world", 6));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(lseek(fd, -3, SEEK_END));
+    char text[16] = {0};
+    DO(read(copy, text, sizeof text));
+    puts(text);
+    DO(lseek(fd, -1, SEEK_SET));
+    DO(lseek(fd, 4, SEEK_DATA));
+    DO(lseek(fd, 4, SEEK_HOLE));
+    DO(lseek(fd, 400, SEEK_DATA));
+    DO(lseek(fd, 0, 77));
+    int other = fcntl(fd, F_DUPFD, 20);
+    DO(other >= 20);
+    DO(lseek(other, 2, SEEK_SET));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(close(copy));
+    DO(close(copy));
+    DO(dup2(other, 40));
+    DO(close(other));
+    DO(pwrite(40, "!", 1, 11));
+    DO(pread(fd, text, 3, 10));
+    DO(pread(fd, text, 3, -1));
+    DO(pwrite(fd, text, 3, -1));
+    DO(dup3(fd, 40, O_CLOEXEC) == 40);
+    DO(dup2(fd, fd) == fd);
+    close(40);
+    close(fd);
+    sum("a.log");
+}
+
+static void vectors(void) {
+    int fd = open("v.log", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    struct iovec parts[3] = {{big, 5000}, {big + 100, 0}, {big + 7, 4095}};
+    DO(writev(fd, parts, 3));
+    DO(writev(fd, parts, -1));
+    DO(pwritev(fd, parts, 1, 9095));
+    DO(pwritev2(fd, parts, 1, 14095, RWF_DSYNC));
+    char one[3000], two[20000];
+    struct iovec into[2] = {{one, sizeof one}, {two, sizeof two}};
+    lseek(fd, 0, SEEK_SET);
+    DO(readv(fd, into, 2));
+    DO(preadv(fd, into, 2, 18000));
+    DO(preadv2(fd, into, 2, -1, 0));
+    DO(memcmp(two + 1000, big + 4000, 1000));
+    close(fd);
+    sum("v.log");
+}
+
+static void appends(void) {
+    int fd = open("p.log", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    for (int i = 0; i < 40; i++) write(fd, big + i, 1000 + i);
+    DO(lseek(fd, 0, SEEK_SET));
+    DO(write(fd, "end", 3));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(read(fd, big + 150000, 1));
+    DO(fsync(fd));
+    DO(fdatasync(fd));
+    DO(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER));
+    DO(fcntl(fd, F_SETFL, 0));
+    DO(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+    close(fd);
+    fd = open("p.log", O_RDONLY);
+    DO(write(fd, "x", 1));
+    DO(readahead(fd, 0, 100));
+    DO(ftruncate(fd, 0));
+    close(fd);
+    fd = open("p.log", O_WRONLY | O_APPEND);
+    DO(write(fd, big, 100));
+    close(fd);
+    sum("p.log");
+}
+
+static void lengths(void) {
+    struct stat of;
+    struct statx more;
+    int fd = open("l.log", O_RDWR | O_CREAT, 0600);
+    DO(write(fd, big, 100000));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    DO(stat("l.log", &of));
+    DO(of.st_size);
+    DO(lstat("l.log", &of));
+    DO(of.st_size);
+    DO(fstatat(AT_FDCWD, "l.log", &of, 0));
+    DO(of.st_size);
+    DO(statx(AT_FDCWD, "l.log", 0, STATX_SIZE, &more));
+    DO(more.stx_size);
+    DO(statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &more));
+    DO(more.stx_size);
+    DO(ftruncate(fd, 70001));
+    DO(ftruncate(fd, -1));
+    DO(lseek(fd, 0, SEEK_END));
+    DO(write(fd, "after", 5));
+    DO(truncate("l.log", 65000));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    DO(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1 << 20));
+    DO(posix_fallocate(fd, 0, 100));
+    DO(fallocate(fd, 0, -1, 5));
+    close(fd);
+    sum("l.log");
+    fd = open("l.log", O_RDWR | O_TRUNC);
+    DO(write(fd, "short", 5));
+    close(fd);
+    sum("l.log");
+}
+
+// What zones cannot hold.
+static void rewrites(void) {
+    int fd = open("r.log", O_RDWR | O_CREAT, 0600), again;
+    write(fd, big, 60000);
+    fsync(fd);
+    DO(lseek(fd, 10, SEEK_SET));
+    DO(pwrite(fd, "past", 4, 5000));
+    DO(write(fd, "here", 4));
+    again = open("r.log", O_RDWR);
+    DO(pwrite(again, "x", 1, 100));
+    close(again);
+    close(fd);
+    sum("r.log");
+    fd = open("h.log", O_RDWR | O_CREAT, 0600);
+    DO(write(fd, "a", 1));
+    DO(pwrite(fd, "b", 1, 9000));
+    DO(lseek(fd, 0, SEEK_CUR));
+    close(fd);
+    sum("h.log");
+    fd = open("f.log", O_RDWR | O_CREAT, 0600);
+    DO(write(fd, big, 5000));
+    DO(posix_fallocate(fd, 0, 12345));
+    DO(ftruncate(fd, 20000));
+    close(fd);
+    sum("f.log");
+    DO(truncate("v.log", 123456));
+    sum("v.log");
+}
+
+static void mappings(void) {
+    int fd = open("m.log", O_RDWR | O_CREAT, 0600);
+    write(fd, big, 150000);
+    char *map = mmap(NULL, 150000, PROT_READ, MAP_SHARED, fd, 0);
+    DO(memcmp(map, big, 150000));
+    DO(map[150001]);
+    char *middle = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 4096 * 5);
+    DO(memcmp(middle, big + 4096 * 5, 8192));
+    middle[0] = 'x';
+    DO(munmap(map, 150000));
+    DO(munmap(middle, 8192));
+    DO(mmap(NULL, 10, PROT_READ, MAP_SHARED, fd, 5) == MAP_FAILED);
+    map = mmap(NULL, 150000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    map[77777] = '!';
+    DO(msync(map, 150000, MS_SYNC));
+    DO(munmap(map, 150000));
+    close(fd);
+    sum("m.log");
+}
+
+static void names(void) {
+    struct stat of;
+    int fd = open("n.log", O_RDWR | O_CREAT | O_EXCL, 0600), folder = open(".", O_DIRECTORY);
+    write(fd, big, 9000);
+    DO(open("n.log", O_RDWR | O_CREAT | O_EXCL, 0600));
+    DO(rename("n.log", "o.log"));
+    DO(stat("n.log", &of));
+    DO(access("o.log", R_OK));
+    DO(link("o.log", "second.log"));
+    DO(unlink("o.log"));
+    sum("second.log");
+    DO(renameat(folder, "second.log", folder, "stray.txt"));
+    sum("stray.txt");
+    int over = openat(folder, "t.log", O_WRONLY | O_CREAT, 0600);
+    write(over, big + 5, 5000);
+    DO(rename("t.log", "stray.txt"));
+    sum("stray.txt");
+    DO(pread(fd, big + 190000, 100, 8000));
+    DO(write(over, "more", 4));
+    DO(unlinkat(folder, "stray.txt", 0));
+    DO(write(over, "unlinked", 8));
+    DO(fstat(over, &of));
+    DO(of.st_size);
+    DO(of.st_nlink);
+    DO(fsync(folder));
+    close(fd);
+    close(over);
+    close(folder);
+    DO(remove("none.log"));
+    DO(truncate("none.log", 5));
+    DO(open("none/x.log", O_RDWR | O_CREAT, 0600));
+    DIR *list = opendir(".");
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(list));) count += entry->d_type == DT_REG;
+    closedir(list);
+    DO(count);
+}
+
+static void transfers(void) {
+    int from = open("a.log", O_RDONLY), to = open("c.log", O_RDWR | O_CREAT, 0600);
+    off_t at = 2;
+    DO(copy_file_range(from, &at, to, NULL, 4, 0));
+    DO(at);
+    DO(sendfile(to, from, NULL, 3));
+    DO(lseek(from, 0, SEEK_CUR));
+    close(from);
+    close(to);
+    sum("c.log");
+}
+
+static void streams(void) {
+    FILE *file = fopen("s.log", "w");
+    fprintf(file, "by a stream\n");
+    fclose(file);
+    file = fopen("p.log", "r+");
+    DO(fgetc(file) == big[0]);
+    fseek(file, 10, SEEK_SET);
+    fputc('?', file);
+    fclose(file);
+    int fd = open("q.log", O_RDWR | O_CREAT, 0600);
+    DO(write(fd, "line\n", 5));
+    file = fdopen(fd, "r+");
+    fseek(file, 0, SEEK_END);
+    fputs("other\n", file);
+    fclose(file);
+    sum("s.log");
+    sum("p.log");
+    sum("q.log");
+}
+
+int main(void) {
+    for (size_t i = 0; i < sizeof big; i++) big[i] = (char)(i * 7 + i / 251);
+    offsets();
+    vectors();
+    appends();
+    lengths();
+    rewrites();
+    mappings();
+    names();
+    transfers();
+    streams();
+    return 0;
+}

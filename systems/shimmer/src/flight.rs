@@ -1,0 +1,218 @@
+//! Commands that are under way, and what becomes of their answers.
+
+use crate::Core;
+use crate::command::{Command, Failure, FileId, Piece, Ticket};
+use crate::config::BLOCK;
+use crate::runs::Run;
+use crate::zones::State;
+
+/// Why a command was given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Flight {
+    /// The first chunk of a file, or a part of it.
+    Chunk {
+        file: FileId,
+        zone: u32,
+        at: u32,
+        blocks: u32,
+    },
+    /// Blocks of a file that move; `from` is where they were.
+    Move {
+        file: FileId,
+        from: Run,
+        zone: u32,
+        at: u32,
+    },
+    /// A zone gets another state.
+    Manage { zone: u32, next: State },
+    /// Of the log.
+    Log { zone: u32 },
+    /// A flush.
+    Force,
+}
+
+/// The zone that a command changes.
+fn target(command: &Command) -> Option<u32> {
+    match *command {
+        Command::Write { zone, .. }
+        | Command::Copy { zone, .. }
+        | Command::Reset { zone }
+        | Command::Finish { zone }
+        | Command::Close { zone } => Some(zone),
+        Command::Flush => None,
+    }
+}
+
+impl Core {
+    /// Gives out a command.
+    pub(crate) fn issue(&mut self, flight: Flight, command: Command) {
+        if let Some(zone) = target(&command) {
+            self.zones.begin(zone);
+        }
+        self.room.set(None);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.flights.insert(ticket, flight);
+        self.ready.push_back((ticket, command));
+    }
+
+    /// The next command to do, if there is one now.
+    pub fn next_command(&mut self) -> Option<(Ticket, Command)> {
+        self.ready.pop_front()
+    }
+
+    /// Whether there is a command to do now.
+    #[must_use]
+    pub fn has_command(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether commands were given out that are not answered, or are to be given out.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// A command has been done, or has failed.
+    ///
+    /// # Panics
+    /// If there is no such command under way.
+    pub fn complete(&mut self, ticket: Ticket, result: Result<(), Failure>) {
+        let flight = self
+            .flights
+            .remove(&ticket)
+            .expect("a command is answered once");
+        self.room.set(None);
+        match flight {
+            Flight::Chunk {
+                file,
+                zone,
+                at,
+                blocks,
+            } => {
+                self.zones.end(zone);
+                self.chunk_ends(file, (zone, at, blocks), result);
+            }
+            Flight::Move {
+                file,
+                from,
+                zone,
+                at,
+            } => {
+                self.zones.end(zone);
+                self.zones.get_mut(from.zone).readers -= 1;
+                self.move_ends(file, from, (zone, at), result);
+            }
+            Flight::Manage { zone, next } => {
+                self.zones.get_mut(zone).closing = false;
+                self.zones.end(zone);
+                self.managed(zone, next, result);
+            }
+            Flight::Log { zone } => {
+                self.zones.end(zone);
+                self.logged(zone, result);
+            }
+            Flight::Force => self.forced(result),
+        }
+        self.pump();
+    }
+
+    fn chunk_ends(
+        &mut self,
+        id: FileId,
+        (zone, at, blocks): (u32, u32, u32),
+        result: Result<(), Failure>,
+    ) {
+        self.log.unforced = true;
+        self.look = true;
+        if result.is_err() {
+            self.zones.set(zone, State::Failed);
+        }
+        let Some(file) = self.files.get_mut(&id) else {
+            return;
+        };
+        file.writing = false;
+        if result.is_ok() {
+            let chunk = file.sealed.front_mut().expect("a chunk is under way");
+            let first = chunk.offset / BLOCK + u64::from(chunk.done);
+            chunk.done += blocks;
+            file.stored = chunk.stored();
+            self.promised -= u64::from(blocks);
+            if chunk.done == chunk.blocks() {
+                let chunk = file.sealed.pop_front().expect("it is there");
+                self.sealed -= 1;
+                self.spare.extend(std::sync::Arc::try_unwrap(chunk.data));
+                self.spare.truncate(self.options.buffers as usize);
+            }
+            self.map(
+                id,
+                Run {
+                    first,
+                    zone,
+                    at,
+                    blocks,
+                },
+            );
+        }
+        if self.files[&id].sealed.front().is_some() {
+            self.waiting.push_back(id);
+        }
+    }
+
+    /// Blocks of a file are in a zone.
+    pub(crate) fn map(&mut self, id: FileId, run: Run) {
+        let file = self.files.get_mut(&id).expect("its blocks were written");
+        let old = file.runs.put(run);
+        let (size, named) = (file.stored, file.path.is_some());
+        self.zones.get_mut(run.zone).live += run.blocks;
+        self.free(old);
+        if named {
+            self.note(&crate::record::Record::Put { id, run, size }, Some(id));
+        }
+    }
+
+    /// Blocks are needed no more, once the log says so.
+    pub(crate) fn free(&mut self, runs: Vec<Run>) {
+        for run in runs {
+            let zone = self.zones.get_mut(run.zone);
+            zone.live -= run.blocks;
+            zone.barrier = zone.barrier.max(self.log.collecting);
+            self.look = true;
+            self.room.set(None);
+        }
+    }
+
+    fn managed(&mut self, zone: u32, next: State, result: Result<(), Failure>) {
+        self.look = true;
+        if result.is_err() {
+            self.zones.set(zone, State::Failed);
+        } else if self.zones.get(zone).state != State::Full || next == State::Empty {
+            self.zones.set(zone, next);
+        }
+    }
+
+    /// Begins to change the state of a zone.
+    pub(crate) fn manage(&mut self, zone: u32, next: State) {
+        let command = match next {
+            State::Empty => Command::Reset { zone },
+            State::Closed => Command::Close { zone },
+            State::Full => Command::Finish { zone },
+            State::Open | State::Failed => unreachable!("no command does that"),
+        };
+        self.zones.get_mut(zone).closing = next == State::Closed;
+        if next == State::Full {
+            let row = self.zones.get_mut(zone);
+            row.written = row.capacity;
+        }
+        self.issue(Flight::Manage { zone, next }, command);
+    }
+
+    /// Bytes of the run `from`, as a piece.
+    pub(crate) fn piece(run: &Run) -> Piece {
+        Piece {
+            zone: run.zone,
+            at: u64::from(run.at) * BLOCK,
+            len: u64::from(run.blocks) * BLOCK,
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The bytes of the log, each layout once.
+//!
+//! Invariants: a block has a checksum over all of it, its epoch and its number, so that it
+//! is told from data, from the log before, and from a block of another volume; records lie
+//! in batches, and a batch counts only as a whole.
+
+use crate::FileId;
+use crate::config::Placement;
+use crate::names::is_path;
+use crate::runs::Run;
+use units::layout::Value;
+
+pub(crate) const SIZE: usize = 4096;
+/// Bytes of records in a block.
+pub(crate) const ROOM: usize = SIZE - HEAD;
+const HEAD: usize = 40;
+const MAGIC: [u8; 4] = *b"flsh";
+const VERSION: u16 = 1;
+
+/// The last block of a batch.
+const LAST: u16 = 1;
+/// A block of a snapshot.
+const SNAPSHOT: u16 = 2;
+
+mod block {
+    units::layout! { 4096:
+        /// CRC-32C of all that follows.
+        SUM: u32 = 0,
+        MAGIC: [u8; 4] = 4,
+        VERSION: u16 = 8,
+        FLAGS: u16 = 10,
+        /// Bytes of records.
+        LEN: u16 = 12,
+        /// How often the log began anew.
+        EPOCH: u64 = 16,
+        /// Which block of its epoch this is.
+        NUMBER: u64 = 24,
+        /// What tells one volume from another.
+        VOLUME: u64 = 32,
+    }
+}
+
+/// What a block of the log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block<'a> {
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+    pub(crate) volume: u64,
+    pub(crate) last: bool,
+    pub(crate) snapshot: bool,
+    pub(crate) records: &'a [u8],
+}
+
+/// Reads a block; none if it is something else, or torn.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Block<'_>> {
+    use block as at;
+    let bytes = bytes.get(..SIZE)?;
+    let known = at::MAGIC.get(bytes) == MAGIC && at::VERSION.get(bytes) == VERSION;
+    if !known || at::SUM.get(bytes) != crc32c::crc32c(&bytes[4..]) {
+        return None;
+    }
+    let flags = at::FLAGS.get(bytes);
+    let len = usize::from(at::LEN.get(bytes));
+    Some(Block {
+        epoch: at::EPOCH.get(bytes),
+        number: at::NUMBER.get(bytes),
+        volume: at::VOLUME.get(bytes),
+        last: flags & LAST != 0,
+        snapshot: flags & SNAPSHOT != 0,
+        records: bytes[HEAD..].get(..len)?,
+    })
+}
+
+/// Where a batch begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+    pub(crate) volume: u64,
+    pub(crate) snapshot: bool,
+}
+
+/// Blocks that a batch takes.
+pub(crate) fn blocks(records: usize) -> usize {
+    records.div_ceil(ROOM).max(1)
+}
+
+/// The blocks of a batch.
+pub(crate) fn encode(records: &[u8], start: Start) -> Vec<u8> {
+    use block as at;
+    let count = blocks(records.len());
+    let mut all = vec![0; count * SIZE];
+    for (index, bytes) in all.chunks_exact_mut(SIZE).enumerate() {
+        let part = &records[(index * ROOM).min(records.len())..];
+        let part = &part[..part.len().min(ROOM)];
+        let last = if index + 1 == count { LAST } else { 0 };
+        let kind = if start.snapshot { SNAPSHOT } else { 0 };
+        at::MAGIC.put(bytes, MAGIC);
+        at::VERSION.put(bytes, VERSION);
+        at::FLAGS.put(bytes, last | kind);
+        at::LEN.put(bytes, part.len() as u16);
+        at::EPOCH.put(bytes, start.epoch);
+        at::NUMBER.put(bytes, start.number + index as u64);
+        at::VOLUME.put(bytes, start.volume);
+        bytes[HEAD..HEAD + part.len()].copy_from_slice(part);
+        let sum = crc32c::crc32c(&bytes[4..]);
+        at::SUM.put(bytes, sum);
+    }
+    all
+}
+
+/// A change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    /// A file was made.
+    Create {
+        id: FileId,
+        placement: Placement,
+        path: &'a [u8],
+    },
+    /// Blocks of a file are in a zone, and it has so many bytes.
+    Put { id: FileId, run: Run, size: u64 },
+    /// A file has fewer bytes.
+    Truncate { id: FileId, size: u64 },
+    /// A file has another path; what was there is gone.
+    Rename { id: FileId, path: &'a [u8] },
+    /// A file is gone.
+    Unlink { id: FileId },
+    /// A zone is filled for this placement.
+    Take { zone: u32, placement: Placement },
+    /// Numbers of files begin here.
+    Next { id: FileId },
+}
+
+/// Appends numbers and rows of bytes.
+struct Out<'a>(&'a mut Vec<u8>);
+
+impl Out<'_> {
+    fn put(&mut self, value: impl Value) -> &mut Self {
+        fn append<T: Value>(to: &mut Vec<u8>, value: T) {
+            let at = to.len();
+            to.resize(at + T::SIZE, 0);
+            value.save(&mut to[at..]);
+        }
+        append(self.0, value);
+        self
+    }
+
+    fn placement(&mut self, placement: Placement) -> &mut Self {
+        self.put(placement.stream).put(placement.group)
+    }
+
+    fn path(&mut self, path: &[u8]) {
+        self.put(path.len() as u16);
+        self.0.extend_from_slice(path);
+    }
+}
+
+impl Record<'_> {
+    /// Appends its bytes.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+        let mut out = Out(to);
+        match *self {
+            Self::Create {
+                id,
+                placement,
+                path,
+            } => {
+                out.put(1_u8).put(id.0).placement(placement).path(path);
+            }
+            Self::Put { id, run, size } => {
+                out.put(2_u8).put(id.0).put(run.first).put(run.zone);
+                out.put(run.at).put(run.blocks).put(size);
+            }
+            Self::Truncate { id, size } => {
+                out.put(3_u8).put(id.0).put(size);
+            }
+            Self::Rename { id, path } => out.put(4_u8).put(id.0).path(path),
+            Self::Unlink { id } => {
+                out.put(5_u8).put(id.0);
+            }
+            Self::Take { zone, placement } => {
+                out.put(6_u8).put(zone).placement(placement);
+            }
+            Self::Next { id } => {
+                out.put(7_u8).put(id.0);
+            }
+        }
+    }
+}
+
+/// Reads records from bytes.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    fn value<T: Value>(&mut self) -> Option<T> {
+        let (value, rest) = self.0.split_at_checked(T::SIZE)?;
+        self.0 = rest;
+        Some(T::load(value))
+    }
+
+    fn id(&mut self) -> Option<FileId> {
+        self.value().map(FileId)
+    }
+
+    fn placement(&mut self) -> Option<Placement> {
+        Some(Placement {
+            stream: self.value()?,
+            group: self.value()?,
+        })
+    }
+
+    fn path(&mut self) -> Option<&'a [u8]> {
+        let len: u16 = self.value()?;
+        let (path, rest) = self.0.split_at_checked(usize::from(len))?;
+        self.0 = rest;
+        is_path(path).then_some(path)
+    }
+
+    fn run(&mut self) -> Option<Run> {
+        let run = Run {
+            first: self.value()?,
+            zone: self.value()?,
+            at: self.value()?,
+            blocks: self.value()?,
+        };
+        run.first.checked_add(u64::from(run.blocks))?;
+        run.at.checked_add(run.blocks)?;
+        (run.blocks > 0).then_some(run)
+    }
+
+    fn record(&mut self) -> Option<Record<'a>> {
+        Some(match self.value::<u8>()? {
+            1 => Record::Create {
+                id: self.id()?,
+                placement: self.placement()?,
+                path: self.path()?,
+            },
+            2 => Record::Put {
+                id: self.id()?,
+                run: self.run()?,
+                size: self.value()?,
+            },
+            3 => Record::Truncate {
+                id: self.id()?,
+                size: self.value()?,
+            },
+            4 => Record::Rename {
+                id: self.id()?,
+                path: self.path()?,
+            },
+            5 => Record::Unlink { id: self.id()? },
+            6 => Record::Take {
+                zone: self.value()?,
+                placement: self.placement()?,
+            },
+            7 => Record::Next { id: self.id()? },
+            _ => return None,
+        })
+    }
+}
+
+/// What is no record ends the rest, as an error.
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<Record<'a>, ()>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let record = self.record();
+        if record.is_none() {
+            self.0 = &[];
+        }
+        Some(record.ok_or(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Record<'static>> {
+        let id = FileId(0x0102_0304_0506_0708);
+        let placement = Placement {
+            stream: 3,
+            group: 9,
+        };
+        let run = Run {
+            first: 7,
+            zone: 2,
+            at: 5,
+            blocks: 11,
+        };
+        vec![
+            Record::Next { id },
+            Record::Take { zone: 4, placement },
+            Record::Create {
+                id,
+                placement,
+                path: b"/a",
+            },
+            Record::Put {
+                id,
+                run,
+                size: 70_000,
+            },
+            Record::Truncate { id, size: 9 },
+            Record::Rename { id, path: b"/b" },
+            Record::Unlink { id },
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut bytes = Vec::new();
+        all().iter().for_each(|record| record.encode(&mut bytes));
+        let read: Result<Vec<_>, ()> = Reader::new(&bytes).collect();
+        assert_eq!(read.unwrap(), all());
+        for end in 0..bytes.len() {
+            let whole = Reader::new(&bytes[..end]).take_while(Result::is_ok).count();
+            assert!(whole < all().len());
+        }
+    }
+
+    #[test]
+    fn a_block_with_any_bit_changed_is_none() {
+        let start = Start {
+            epoch: 3,
+            number: 8,
+            volume: 5,
+            snapshot: true,
+        };
+        let records = vec![7; ROOM + 1];
+        let bytes = encode(&records, start);
+        assert_eq!(bytes.len(), 2 * SIZE);
+        let second = decode(&bytes[SIZE..]).unwrap();
+        assert!(second.last && second.snapshot && second.number == 9);
+        assert_eq!(second.records, [7]);
+        for bit in 0..SIZE * 8 {
+            let mut bad = bytes[..SIZE].to_vec();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&bad).is_none(), "bit {bit}");
+        }
+    }
+}
