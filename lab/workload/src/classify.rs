@@ -15,7 +15,7 @@
 //! Invariants: only writes are given handles; a handle is below the number of
 //! handles; memory is bounded by [`CHUNKS_MAX`].
 
-use crate::fixed::{LOG_ONE, exp2_negative};
+use sim::fixed::{LOG_ONE, exp2_negative};
 use crate::request::{Op, Request};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Extent, MIB, Origin, Placement, SECTOR};

@@ -7,7 +7,7 @@
 //! is an exponential, and a half is an exponential times an arcsine-distributed
 //! share, which the ratio of squares of a point in the unit disc has.
 
-use crate::fixed::exponential;
+use sim::fixed::exponential;
 use sim::Rng;
 
 /// Largest number of bytes that a description may name: 8 EiB less one.

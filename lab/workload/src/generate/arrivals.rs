@@ -1,6 +1,6 @@
 //! When requests are issued.
 
-use crate::fixed::exponential;
+use sim::fixed::exponential;
 use sim::Rng;
 use units::Ns;
 

@@ -8,7 +8,7 @@
 use super::{File, FilesetSpec};
 use crate::files::draw::gamma;
 use crate::files::{Name, Names};
-use crate::fixed::log2;
+use sim::fixed::log2;
 use sim::Rng;
 
 /// Deepest directory, whatever is drawn; bounds the length of paths.
