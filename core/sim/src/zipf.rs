@@ -6,9 +6,9 @@
 //! whole table has some 45 steps per doubling and the error of any one rank is
 //! below 2 %. Hot ranks are scattered over the space by a [`Shuffle`].
 
-use crate::shuffle::Shuffle;
-use crate::fixed::{LOG_ONE, exp2_negative, log2};
 use crate::Rng;
+use crate::fixed::{LOG_ONE, exp2_negative, log2};
+use crate::shuffle::Shuffle;
 
 /// Ranks that have a step of their own.
 const EXACT: u64 = 128;

@@ -169,7 +169,11 @@ impl Kronecker {
         let mut five_sixths = draw();
         for place in [0_u8, 1, 0, 1, 0, 1, 1] {
             let next = draw();
-            five_sixths = if place == 1 { five_sixths | next } else { five_sixths & next };
+            five_sixths = if place == 1 {
+                five_sixths | next
+            } else {
+                five_sixths & next
+            };
         }
         let mask = (1 << self.bits) - 1;
         let target = quarter & (!source | five_sixths) & mask;
@@ -251,7 +255,6 @@ pub(crate) fn share(whole: u64, index: u32, count: u32) -> std::ops::Range<u64> 
     let at = |i: u32| (u128::from(whole) * u128::from(i) / u128::from(count)) as u64;
     at(index)..at(index + 1)
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,19 @@
 //!
 //! This crate knows the seam of the memory system ([`memsys::Program`]) and no machine.
 
+mod character;
 mod graph;
 pub mod kernel;
 mod mem;
+mod preset;
+mod published;
 mod threads;
+pub mod trace;
+mod workload;
 
+pub use character::{Character, characterise};
 pub use graph::{Graph, Shape};
+pub use preset::{PRESETS, Param, Preset, TRACE, Unit};
+pub use published::{PUBLISHED, Published, published};
 pub use threads::Threads;
+pub use workload::{Workload, WorkloadError};

@@ -176,7 +176,7 @@ impl Mem {
 }
 
 /// `bytes` bytes from `at` as pieces that end where lines of 64 bytes do.
-fn pieces(mut at: u64, bytes: u64) -> impl Iterator<Item = (u64, u8)> {
+pub(crate) fn pieces(mut at: u64, bytes: u64) -> impl Iterator<Item = (u64, u8)> {
     let end = at + bytes;
     std::iter::from_fn(move || {
         let next = end.min((at | 63) + 1);

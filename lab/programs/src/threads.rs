@@ -76,9 +76,7 @@ impl Program for Threads {
         let Some(task) = &mut thread.task else {
             return false;
         };
-        let polled = task
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
+        let polled = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if matches!(polled, Poll::Ready(())) {
             thread.task = None;
         }

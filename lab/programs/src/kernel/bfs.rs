@@ -180,13 +180,7 @@ pub(super) fn chunks(
 }
 
 /// Marks what the frontier's edges lead to.
-async fn follow(
-    bfs: &Bfs,
-    level: u32,
-    own: std::ops::Range<u64>,
-    mut edge: u64,
-    mem: &mut Mem,
-) {
+async fn follow(bfs: &Bfs, level: u32, own: std::ops::Range<u64>, mut edge: u64, mem: &mut Mem) {
     for vertex in own {
         mem.load(bfs.frontier.at(vertex), 1);
         mem.compute(3);

@@ -168,7 +168,9 @@ impl Worker {
         for digit in 0..DIGITS {
             let earlier: u64 = (0..self.thread).map(|t| u64::from(of(t, digit))).sum();
             ranks.push(before + earlier);
-            before += (0..self.threads).map(|t| u64::from(of(t, digit))).sum::<u64>();
+            before += (0..self.threads)
+                .map(|t| u64::from(of(t, digit)))
+                .sum::<u64>();
         }
         ranks
     }

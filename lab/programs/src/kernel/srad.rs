@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// Most bytes of an image's six arrays whose values are held.
-pub const HELD: u64 = 3 << 30;
+pub const HELD: u64 = 1 << 30;
 /// Rows and columns of the corner that stands for speckle.
 const CORNER: u64 = 128;
 /// Rodinia's lambda.
@@ -75,7 +75,11 @@ impl Srad {
         let coefficient = array(pixels);
         let row_numbers = [(); 2].map(|()| array(rows));
         let column_numbers = [(); 2].map(|()| array(columns));
-        let held = if pixels * 4 * ARRAYS <= HELD { pixels } else { 0 };
+        let held = if pixels * 4 * ARRAYS <= HELD {
+            pixels
+        } else {
+            0
+        };
         let zero = || vec![Cell::new(0.0); held as usize];
         Rc::new(Self {
             rows,
@@ -121,7 +125,11 @@ impl Srad {
         let north = row.saturating_sub(1);
         let south = if row + 1 < self.rows { row + 1 } else { row };
         let west = column.saturating_sub(1);
-        let east = if column + 1 < self.columns { column + 1 } else { column };
+        let east = if column + 1 < self.columns {
+            column + 1
+        } else {
+            column
+        };
         [
             north * self.columns + column,
             south * self.columns + column,
@@ -180,7 +188,8 @@ async fn speckle(srad: &Srad, mem: &mut Mem) {
     }
     let count = (rows * columns) as f32;
     let mean = sum / count;
-    srad.scale.set((squares / count - mean * mean) / (mean * mean));
+    srad.scale
+        .set((squares / count - mean * mean) / (mean * mean));
 }
 
 async fn derive(srad: &Srad, row: u64, mem: &mut Mem) {

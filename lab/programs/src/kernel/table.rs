@@ -114,7 +114,13 @@ impl Tree {
         for (level, nodes) in self.levels.iter().enumerate().rev() {
             let node = key / FAN_OUT.pow(level as u32 + 1);
             let entry = key / FAN_OUT.pow(level as u32) % FAN_OUT;
-            from = Some(search(mem, nodes.at(node), entry, self.fill(level, node), from));
+            from = Some(search(
+                mem,
+                nodes.at(node),
+                entry,
+                self.fill(level, node),
+                from,
+            ));
         }
         from.expect("a tree has a level")
     }
@@ -217,7 +223,10 @@ mod tests {
             stored += stores.count();
         }
         // An entry for each key, one for each leaf and one for each node above.
-        assert_eq!(stored, 5000 + 5000_usize.div_ceil(64) + 5000_usize.div_ceil(4096));
+        assert_eq!(
+            stored,
+            5000 + 5000_usize.div_ceil(64) + 5000_usize.div_ceil(4096)
+        );
         for key in 0..5000 {
             let ops = noted(|mem| {
                 tree.find(mem, key);

@@ -79,7 +79,8 @@ impl Size {
 
     const fn bytes_of_warehouse(items: u64, customers: u64) -> u64 {
         let order = ORDER_ROW + LINE_ROW * LINES + NEW_ORDER_ROW + Tree::BYTES;
-        let customer = Table::bytes(CUSTOMER_ROW) + HISTORY_ROW + 8 + order;
+        // Orders and payments that are there, and room for one more a customer.
+        let customer = Table::bytes(CUSTOMER_ROW) + 8 + 2 * (HISTORY_ROW + order);
         items * Table::bytes(STOCK_ROW) + DISTRICTS * customers * customer
     }
 }
@@ -175,7 +176,10 @@ impl Tpcc {
         };
         let each = transactions.div_ceil(districts);
         let district = |number| RefCell::new(District::new(&mut space, number, size, each));
-        let first = Stock { quantity: 91, sold: 0 };
+        let first = Stock {
+            quantity: 91,
+            sold: 0,
+        };
         Rc::new(Self {
             size,
             transactions,
@@ -275,7 +279,11 @@ async fn run(tpcc: Rc<Tpcc>, thread: u32, threads: u32, mut mem: Mem) {
         }
         // Rounds over the districts; a thread does the turns of its own.
         let quarter = tpcc.transactions / 4;
-        let range = if warm { 0..quarter } else { quarter..tpcc.transactions };
+        let range = if warm {
+            0..quarter
+        } else {
+            quarter..tpcc.transactions
+        };
         let first = range.start / districts * districts;
         for base in (first..range.end).step_by(districts as usize) {
             for own in (u64::from(thread)..districts).step_by(threads as usize) {
@@ -319,17 +327,28 @@ impl Tpcc {
             let remote = rng.chance(1, 100);
             Line {
                 item: uneven(&mut rng, 8191, self.size.items),
-                supplier: if remote { rng.below(self.size.warehouses) } else { home },
+                supplier: if remote {
+                    rng.below(self.size.warehouses)
+                } else {
+                    home
+                },
                 quantity: 1 + rng.below(10) as u16,
             }
         });
-        Order { customer, lines: lines.collect() }
+        Order {
+            customer,
+            lines: lines.collect(),
+        }
     }
 
     /// What the lines of an order come to, in cents.
     fn amount(order: &Order) -> u64 {
         let price = |line: &Line| 100 + line.item * 7919 % 9901;
-        order.lines.iter().map(|l| u64::from(l.quantity) * price(l)).sum()
+        order
+            .lines
+            .iter()
+            .map(|l| u64::from(l.quantity) * price(l))
+            .sum()
     }
 
     fn new_order(&self, district: &mut District, mem: &mut Mem) {

@@ -159,7 +159,12 @@ fn operation(ycsb: &Ycsb, buffer: u64, rng: &mut Rng, mem: &mut Mem) {
     }
     if writes {
         let to = record + field * FIELD;
-        copy(mem, (buffer + field * FIELD, None), (to, Some(found)), FIELD);
+        copy(
+            mem,
+            (buffer + field * FIELD, None),
+            (to, Some(found)),
+            FIELD,
+        );
         let version = &ycsb.versions[key as usize];
         version.set(version.get() + 1);
         ycsb.updates.set(ycsb.updates.get() + 1);

@@ -10,8 +10,8 @@ mod synthetic;
 
 pub use arrivals::Arrivals;
 pub use logs::Logs;
-pub use synthetic::{Order, Synthetic};
 pub use sim::Theta;
+pub use synthetic::{Order, Synthetic};
 
 pub(crate) use logs::LogsIter;
 pub(crate) use sim::{Shuffle, Zipf};
