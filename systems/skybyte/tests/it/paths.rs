@@ -1,0 +1,1 @@
+//! What each way through the device costs, and which one is taken.
