@@ -339,7 +339,7 @@ fn hyfim_ocssd() -> DriveConfig {
 /// Ours to choose: three quarters of the flash for the host, so that the fifth that stays
 /// free and the open lines fit beside; a write buffer of two pages a die; who goes first.
 /// The front counts what commands and DRAM cost.
-//= skybyte 6.1
+//= skybyte VI-A
 fn skybyte() -> DriveConfig {
     let generic = generic("skybyte", Interface::Block, 1, false);
     DriveConfig {
@@ -380,7 +380,7 @@ fn skybyte() -> DriveConfig {
 
 /// [`skybyte`] as its public simulator models it: one queue a channel, served in order,
 /// and no time on the bus (1 ns, the least that there is).
-//= skybyte 3.1
+//= skybyte III-A
 fn skybyte_channel() -> DriveConfig {
     let dies = skybyte();
     DriveConfig {

@@ -4,6 +4,7 @@
 //! write buffer, so readers and a power cut always find it.
 
 use crate::cache::{LINES, PAGE};
+use crate::log::Log;
 use crate::state::{Shared, State, payload};
 use nand::Payload;
 use ssd::{Cause, ReadCause};
@@ -25,12 +26,12 @@ impl Shared {
 
     fn is_compacting(&self) -> bool {
         let state = self.state.borrow();
-        state.log.as_ref().is_some_and(|log| log.is_compacting())
+        state.log.as_ref().is_some_and(Log::is_compacting)
     }
 
     /// Writes all pages of the older half, as many at a time as may be in work. False if
     /// the drive takes no writes any more.
-    //= skybyte 3.2
+    //= skybyte III-B
     async fn compact_half(self: &Rc<Self>) -> bool {
         let begun = self.sim.now();
         let next = Rc::new(Cell::new(0));

@@ -42,7 +42,7 @@ pub struct DeviceConfig {
 }
 
 /// The device's DRAM, all of which a battery keeps.
-//= skybyte 6.1
+//= skybyte VI-A
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DramConfig {
@@ -58,7 +58,7 @@ pub struct DramConfig {
     /// Million transfers a second; 3200 in Table II.
     pub mega_transfers: u32,
     /// Width of a channel; 16 bits in LPDDR4, which makes 12.8 GB/s, and the prototype of
-    /// `skybyte` 5 reached 11.93.
+    /// `skybyte` V reached 11.93.
     pub channel_bits: u32,
     /// Banks of a channel; 8 in LPDDR4.
     pub banks: u32,
@@ -128,7 +128,7 @@ pub enum Prefetch {
 pub struct CacheConfig {
     /// Ways of a set; 16 in the paper's simulator and in that of its baseline.
     pub ways: u32,
-    /// Which page goes first. The baseline that `skybyte` 6.1 names has CFLRU; its
+    /// Which page goes first. The baseline that `skybyte` VI-A names has CFLRU; its
     /// window is a choice of ours.
     pub replacement: Replacement,
     /// Which pages are fetched ahead. That baseline has the best-offset prefetcher with
@@ -157,7 +157,7 @@ impl Default for CacheConfig {
 }
 
 /// The log of lines.
-//= skybyte 3.2
+//= skybyte III-B
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
@@ -194,7 +194,7 @@ impl LogConfig {
 }
 
 /// What looking up costs, measured on the paper's prototype.
-//= skybyte 5
+//= skybyte V
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LookupConfig {
@@ -227,13 +227,13 @@ pub enum Queue {
 }
 
 /// Hints that an access takes long.
-//= skybyte 3.1
+//= skybyte III-A
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HintConfig {
     /// Whether any are sent.
     pub enabled: bool,
-    /// Estimates beyond this are long; 2 µs in `skybyte` 3.1.
+    /// Estimates beyond this are long; 2 µs in `skybyte` III-A.
     pub threshold: Ns,
     /// What is estimated over.
     pub queue: Queue,
@@ -250,7 +250,7 @@ impl Default for HintConfig {
 }
 
 /// Which pages are told to be hot.
-//= skybyte 3.3
+//= skybyte III-C
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PromotionConfig {

@@ -2,6 +2,7 @@
 
 use crate::cache::{LINES, PAGE, Slot, Victim};
 use crate::config::{ConfigError, DeviceConfig};
+use crate::log::Log;
 use crate::media::{DeviceMedia, FrontMedia};
 use crate::metrics::Metrics;
 use crate::mshr::{Mshr, Stage};
@@ -121,8 +122,8 @@ impl CxlSsd {
         Metrics {
             front: state.counters,
             drive: self.shared.drive.ledger(),
-            index_bytes: log.map_or(0, |log| log.index_bytes()),
-            most_index_bytes: log.map_or(0, |log| log.most_index_bytes()),
+            index_bytes: log.map_or(0, Log::index_bytes),
+            most_index_bytes: log.map_or(0, Log::most_index_bytes),
             log_entries: log.map_or(0, |log| log.fill().0),
             cached_pages: state.cache.fill().0,
             hot_threshold: state.promotion.threshold(),
@@ -150,7 +151,7 @@ impl CxlSsd {
             front: FrontMedia {
                 pages: state.cache.dirty_pages(),
                 lines,
-                log: state.log.as_ref().map(|log| log.kept()),
+                log: state.log.as_ref().map(Log::kept),
             },
         }
     }
@@ -158,7 +159,7 @@ impl CxlSsd {
     /// The host holds a page elsewhere from now on: caches and log drop it. Lines that
     /// flash does not have, a bit each: nothing but the host has them now, so it has to
     /// write these back one day even if it changes none of them.
-    //= skybyte 3.3
+    //= skybyte III-C
     pub fn drop_page(&mut self, _now: Ns, page: u64) -> u64 {
         let Ok(page) = u32::try_from(page) else {
             return 0;
@@ -191,7 +192,7 @@ impl CxlSsd {
     /// The host holds chunks of 4 KiB of a huge page elsewhere: the command that it sends
     /// once such a page has moved. `chunks` has a bit for each of 512. Of each chunk that
     /// is dropped, lines that flash does not have, as [`CxlSsd::drop_page`] says them.
-    //= skybyte 4
+    //= skybyte IV
     pub fn drop_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
         let is_set = |&chunk: &u64| chunks[chunk as usize / 64] >> (chunk % 64) & 1 == 1;
         let dropped = (0..512)
@@ -259,7 +260,7 @@ impl Shared {
     }
 
     /// Appends a line to the log, and updates the page if the cache has it.
-    //= skybyte 3.2
+    //= skybyte III-B
     fn logged_write(
         self: &Rc<Self>,
         state: &mut State,
@@ -392,8 +393,8 @@ impl Far for CxlSsd {
         self.shared.state.borrow_mut().events.pop_front()
     }
 
-    fn dropped(&mut self, now: Ns, page: u64) {
-        self.drop_page(now, page);
+    fn dropped(&mut self, now: Ns, page: u64) -> u64 {
+        self.drop_page(now, page)
     }
 }
 

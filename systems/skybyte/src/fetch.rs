@@ -34,7 +34,7 @@ impl Shared {
                 expected
             }
         };
-        //= skybyte 3.1
+        //= skybyte III-A
         if is_long(expected, &self.config.hints) {
             state.counters.delays += 1;
             state.counters.delays_by_collection += u64::from(expected.blocked);
@@ -56,7 +56,9 @@ impl Shared {
                 Some(mshr) => mshr.contents.clone(),
                 None => state.contents_behind(&self.drive, page),
             };
-            data = Some(line_of(contents.as_ref(), at));
+            let is_lost = state.lost_behind(&self.drive, page) >> at & 1 == 1;
+            let arrived = state.mshrs.get(page).is_some();
+            data = (arrived || !is_lost).then(|| line_of(contents.as_ref(), at));
         }
         match state.mshrs.get_mut(page) {
             Some(mshr) => (mshr.keep, mshr.ahead) = (true, false),
@@ -144,20 +146,21 @@ impl Shared {
         }
     }
 
-    /// A page is there: whoever waits for it is answered. If it could not be read, and
-    /// lines were written to it, it is to go back with the rest of it lost.
-    //= skybyte 3.2
+    /// A page is there: whoever waits for it is answered. If lines of it are lost, it does
+    /// not go to the cache, which knows only whole pages: what was written to it meanwhile
+    /// is to go back at once, with the rest as it is.
+    //= skybyte III-B
     fn arrive(&self, page: u32, is_lost: bool) -> Option<Option<Payload>> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let now = self.sim.now();
         let mut contents = state.contents_behind(&self.drive, page);
-        let lines = u64::from(LINES)
-            + state
-                .log
-                .as_ref()
-                .map_or(0, |log| log.mask(page))
-                .count_ones() as u64;
+        let logged = state.log.as_ref().map_or(0, |log| log.mask(page));
+        let lines = u64::from(LINES) + u64::from(logged.count_ones());
+        let lost = match is_lost {
+            true => !logged,
+            false => state.lost_behind(&self.drive, page),
+        };
         state.dram.move_lines(now, lines);
         let mshr = state.mshrs.get_mut(page)?;
         mshr.stage = Stage::Arrived;
@@ -172,7 +175,7 @@ impl Shared {
             let time = state.dram.access(now, staged(page, at));
             let keeps = self.config.drive.flash.keep_contents;
             let data = keeps.then(|| line_of(contents.as_ref(), at));
-            let data = data.filter(|_| !is_lost || written >> at & 1 == 1);
+            let data = data.filter(|_| (lost & !written) >> at & 1 == 0);
             state.events.push_back(FarEvent::Data(tag, time, data));
         }
         if !mshr.ahead {
@@ -181,12 +184,15 @@ impl Shared {
         }
         state.prefetcher.came(page, mshr.ahead);
         mshr.contents = contents;
-        if !is_lost {
+        if lost == 0 {
             return None;
         }
-        state.counters.media_errors += 1;
+        state.counters.media_errors += u64::from(is_lost);
         let bytes = mshr.contents.as_ref().map_or([0; PAGE], |bytes| **bytes);
-        Some(mshr.dirty.then(|| Payload::with_lost(bytes, !written)))
+        Some(
+            mshr.dirty
+                .then(|| Payload::with_lost(bytes, lost & !written)),
+        )
     }
 
     /// Moves a page that has arrived to the cache, once there is a place for it.

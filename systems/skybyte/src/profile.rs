@@ -66,8 +66,8 @@ impl Profile {
         };
         match self {
             Self::Default => config,
-            Self::Paper => paper(config),
-            Self::Artifact => artifact(paper(config)),
+            Self::Paper => paper(&config),
+            Self::Artifact => artifact(paper(&config)),
         }
     }
 }
@@ -77,7 +77,7 @@ fn preset(name: &str) -> DriveConfig {
     (preset.config)()
 }
 
-fn paper(config: DeviceConfig) -> DeviceConfig {
+fn paper(config: &DeviceConfig) -> DeviceConfig {
     DeviceConfig {
         drive: preset("skybyte-channel"),
         hints: HintConfig {
@@ -88,7 +88,7 @@ fn paper(config: DeviceConfig) -> DeviceConfig {
             entry_bytes: 64,
             ..config.log
         },
-        ..config
+        ..config.clone()
     }
 }
 

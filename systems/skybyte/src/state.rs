@@ -103,6 +103,15 @@ impl State {
         contents
     }
 
+    /// Lines of a page whose contents are lost, a bit each.
+    pub(crate) fn lost_behind(&self, drive: &Drive, page: u32) -> u64 {
+        if !self.keep_contents {
+            return 0;
+        }
+        let logged = self.log.as_ref().map_or(0, |log| log.mask(page));
+        drive.page(page).lost() & !logged
+    }
+
     /// Tells that a refused write may come again, if one was.
     pub(crate) fn tell_room(&mut self, now: Ns) {
         if let Some(since) = self.refused.take() {
@@ -162,8 +171,12 @@ impl Shared {
         Some(slot)
     }
 
-    /// Puts what a page holds into the cache at once, if there is room without waiting.
+    /// Puts what a page holds into the cache at once, if there is room without waiting and
+    /// nothing of it is lost.
     pub(crate) fn try_install(&self, state: &mut State, page: u32) -> Option<Slot> {
+        if state.lost_behind(&self.drive, page) != 0 {
+            return None;
+        }
         let mut taken = false;
         let slot = self.make_slot(state, page, &mut taken)?;
         let contents = state.contents_behind(&self.drive, page);

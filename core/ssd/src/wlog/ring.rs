@@ -136,10 +136,8 @@ impl Ring {
             let place = self.place(entry.first + index) as usize;
             self.dead[place / 64] &= !(1 << (place % 64));
             let from = index as usize * LINE;
-            if let Some(line) = lines.get(from..from + LINE) {
-                if let Some(data) = &mut self.data {
-                    data.set(place, line);
-                }
+            if let (Some(data), Some(line)) = (&mut self.data, lines.get(from..from + LINE)) {
+                data.set(place, line);
             }
         }
         self.tail += u64::from(entry.lines);

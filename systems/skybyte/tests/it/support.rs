@@ -13,7 +13,7 @@ use units::{Bytes, KIB, MIB, Ns};
 /// A device of 5 MiB on four dies, with 32 pages of cache and, if the design has a log,
 /// 64 lines in each half of it: evictions, compactions and garbage collection all happen
 /// within some thousand accesses.
-pub fn small(design: &str, profile: Profile) -> DeviceConfig {
+pub(crate) fn small(design: &str, profile: Profile) -> DeviceConfig {
     let mut config = profile.device(Design::named(design).expect("it is in the table"));
     let drive = &mut config.drive;
     drive.geometry.channels = 2;
@@ -37,15 +37,15 @@ pub fn small(design: &str, profile: Profile) -> DeviceConfig {
 }
 
 /// What of the device's life is judged.
-pub struct World {
+pub(crate) struct World {
     /// Every version that a line has had, newest last; zeros before the first.
     versions: BTreeMap<u64, Vec<[u8; 64]>>,
     /// Pages that the host holds, with the lines that it has to write back.
-    pub held: BTreeMap<u64, u64>,
+    pub(crate) held: BTreeMap<u64, u64>,
     /// Reads that wait: line, and how many versions it had.
     waiting: BTreeMap<Tag, (u64, usize)>,
     /// Everything that the device has said, in order.
-    pub said: Vec<String>,
+    pub(crate) said: Vec<String>,
 }
 
 const ZEROS: [u8; 64] = [0; 64];
@@ -60,13 +60,13 @@ impl World {
         }
     }
 
-    pub fn newest(&self, line: u64) -> [u8; 64] {
+    pub(crate) fn newest(&self, line: u64) -> [u8; 64] {
         let versions = self.versions.get(&line);
         versions.and_then(|v| v.last()).copied().unwrap_or(ZEROS)
     }
 
     /// Lines that were written and that the host does not hold.
-    pub fn written(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn written(&self) -> impl Iterator<Item = u64> {
         let lines = self.versions.keys().copied();
         lines.filter(|line| !self.held.contains_key(&(line / 64)))
     }
@@ -87,17 +87,17 @@ impl World {
 }
 
 /// A device with its driver.
-pub struct Driver {
-    pub sim: Sim,
-    pub device: CxlSsd,
-    pub world: Rc<RefCell<World>>,
+pub(crate) struct Driver {
+    pub(crate) sim: Sim,
+    pub(crate) device: CxlSsd,
+    pub(crate) world: Rc<RefCell<World>>,
     rng: Rng,
     tag: u16,
     pages: u64,
 }
 
 impl Driver {
-    pub fn new(sim: &Sim, config: &DeviceConfig, seed: u64, pages: u64) -> Self {
+    pub(crate) fn new(sim: &Sim, config: &DeviceConfig, seed: u64, pages: u64) -> Self {
         let media = DeviceMedia::new(config, Precondition::Fresh, Seed(seed)).unwrap();
         let device = CxlSsd::ready(sim, config, media, Seed(seed)).unwrap();
         Self {
@@ -129,7 +129,7 @@ impl Driver {
         room
     }
 
-    pub fn read(&mut self, line: u64) {
+    pub(crate) fn read(&mut self, line: u64) {
         let now = self.sim.now();
         self.tag = self.tag.wrapping_add(1);
         let tag = Tag(self.tag);
@@ -149,7 +149,7 @@ impl Driver {
         }
     }
 
-    pub async fn write(&mut self, line: u64) {
+    pub(crate) async fn write(&mut self, line: u64) {
         let mut data = [0; 64];
         data[..8].copy_from_slice(&line.to_le_bytes());
         data[8..16].copy_from_slice(&self.rng.next_u64().to_le_bytes());
@@ -180,7 +180,8 @@ impl Driver {
     async fn migrate(&mut self) {
         let taken = self.world.borrow().held.len();
         if taken < 3 && self.rng.chance(2, 3) {
-            let page = self.rng.below(self.pages);
+            // Often one that was in use just now.
+            let page = self.rng.below(self.pages / 8 + 1);
             if !self.world.borrow().held.contains_key(&page) {
                 let lines = self.device.drop_page(self.sim.now(), page);
                 self.world.borrow_mut().held.insert(page, lines);
@@ -213,7 +214,7 @@ impl Driver {
     }
 
     /// Does `steps` random things.
-    pub async fn work(mut self, steps: u32) -> Self {
+    pub(crate) async fn work(mut self, steps: u32) -> Self {
         for _ in 0..steps {
             self.listen();
             match (self.draw(), self.rng.below(100)) {
@@ -236,7 +237,7 @@ impl Driver {
     }
 
     /// Waits until nothing is under way, and judges all that was written.
-    pub async fn settle(mut self) -> Self {
+    pub(crate) async fn settle(mut self) -> Self {
         for _ in 0..200 {
             self.sim.sleep(Ns::us(100)).await;
             self.listen();
@@ -257,7 +258,7 @@ impl Driver {
 
 /// Reads a line from a device that nobody else uses, again and again while it is told that
 /// it takes long.
-pub async fn read_back(sim: &Sim, device: &mut CxlSsd, line: u64) -> LineData {
+pub(crate) async fn read_back(sim: &Sim, device: &mut CxlSsd, line: u64) -> LineData {
     loop {
         match device.read(sim.now(), Line(line), Tag(7)) {
             ReadReply::Data(_, data) => return data,
@@ -274,7 +275,12 @@ pub async fn read_back(sim: &Sim, device: &mut CxlSsd, line: u64) -> LineData {
 }
 
 /// Runs `steps` random steps on a device of `config`.
-pub fn run(config: &DeviceConfig, seed: u64, pages: u64, steps: u32) -> (CxlSsd, Vec<String>) {
+pub(crate) fn run(
+    config: &DeviceConfig,
+    seed: u64,
+    pages: u64,
+    steps: u32,
+) -> (CxlSsd, Vec<String>) {
     let kernel = Kernel::new();
     let driver = Driver::new(&kernel.sim(), config, seed, pages);
     let driver = kernel.block_on(async move { driver.work(steps).await.settle().await });
