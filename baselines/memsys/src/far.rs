@@ -56,4 +56,9 @@ pub trait Far {
     /// drop it. Returns the lines that go with it, one bit each: what was newer than
     /// flash is held by the host alone, which writes it when it gives the page back.
     fn dropped(&mut self, now: Ns, page: u64) -> u64;
+
+    /// What is measured begins now: what came before was preparation.
+    fn begin(&mut self, now: Ns) {
+        let _ = now;
+    }
 }

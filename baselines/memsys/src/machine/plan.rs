@@ -246,6 +246,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if passed && self.begun > 0 && !self.measuring {
             self.measuring = true;
             self.base = Some(self.totals(now));
+            self.far.begin(now.ns());
             self.pages.forget_touched();
         }
     }
