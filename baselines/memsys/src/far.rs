@@ -52,6 +52,13 @@ pub trait Far {
     /// The next thing that the device tells, up to now.
     fn event(&mut self) -> Option<FarEvent>;
 
-    /// The host holds the page elsewhere from now on: caches and logs may drop it.
-    fn dropped(&mut self, now: Ns, page: u64);
+    /// The host holds the page of 4,096 bytes elsewhere from now on: caches and logs
+    /// drop it. Returns the lines that go with it, one bit each: what was newer than
+    /// flash is held by the host alone, which writes it when it gives the page back.
+    fn dropped(&mut self, now: Ns, page: u64) -> u64;
+
+    /// What is measured begins now: what came before was preparation.
+    fn begin(&mut self, now: Ns) {
+        let _ = now;
+    }
 }

@@ -15,7 +15,7 @@ pub enum Op {
         at: u64,
         /// Bytes, 1 to 64; may cross a line.
         size: u8,
-        /// How many memory operations of this thread back; 0 for none.
+        /// How many loads and stores of this thread back; 0 for none.
         after: u16,
     },
     /// A store, in the same terms. One instruction.
@@ -24,7 +24,7 @@ pub enum Op {
         at: u64,
         /// Bytes, 1 to 64; may cross a line.
         size: u8,
-        /// How many memory operations of this thread back; 0 for none.
+        /// How many loads and stores of this thread back; 0 for none.
         after: u16,
     },
     /// The line of `at` is written back and kept (`clwb`).

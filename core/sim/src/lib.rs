@@ -30,20 +30,25 @@
 
 pub mod chance;
 mod combine;
+pub mod fixed;
 mod kernel;
 #[allow(unsafe_code, reason = "measured to be worth it; see the module")]
 mod prefetch;
 mod queue;
 mod server;
+mod shuffle;
 mod sync;
 mod timeline;
+mod zipf;
 
 pub use chance::{Rng, Seed};
 pub use combine::{Elapsed, join, join_all, timeout};
 pub use kernel::{Cut, JoinHandle, Kernel, Pacer, Sim, Sleep, TaskId};
 pub use prefetch::prefetch;
 pub use server::{Class, Discipline, Server, Service};
+pub use shuffle::Shuffle;
 pub use sync::{
     Acquire, Lock, LockGuard, Permit, Receiver, RwLock, Semaphore, Sender, Signal, channel,
 };
 pub use timeline::{Meter, Timeline};
+pub use zipf::{Theta, Zipf};

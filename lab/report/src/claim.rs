@@ -30,7 +30,7 @@ pub fn document(run: &Run) -> Document {
 
 /// The claims of a paper, and the runs that they were measured by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reproduction {
+pub struct Reproduction<R = Run> {
     /// Always [`REPRODUCE_SCHEMA`].
     pub schema: String,
     /// The paper's short name.
@@ -50,7 +50,7 @@ pub struct Reproduction {
     /// The claims, figure by figure.
     pub claims: Vec<Claim>,
     /// The records that the values come from.
-    pub runs: Vec<Run>,
+    pub runs: Vec<R>,
 }
 
 /// A claim, and what was measured of it.
@@ -285,6 +285,8 @@ pub enum Combine {
     /// The arithmetic mean.
     #[default]
     Mean,
+    /// The geometric mean, of values above 0.
+    Geometric,
     /// The largest.
     Max,
     /// The least.
@@ -302,6 +304,7 @@ impl Combine {
         match self {
             _ if values.is_empty() => None,
             Self::Mean => Some(all.sum::<f64>() / count),
+            Self::Geometric => Some((all.map(f64::ln).sum::<f64>() / count).exp()),
             Self::Max => all.reduce(f64::max),
             Self::Min => all.reduce(f64::min),
             Self::ShareBelowOne => Some(all.filter(|&x| x < 1.0).count() as f64 / count),
@@ -374,6 +377,8 @@ mod tests {
         assert_eq!(combined(Combine::Mean), 1.5);
         assert_eq!((combined(Combine::Max), combined(Combine::Min)), (3.0, 0.5));
         assert_eq!(combined(Combine::ShareBelowOne), 1.0 / 3.0);
+        let geometric = Combine::Geometric.of(&[2.0, 4.0, 8.0]).unwrap();
+        assert!((geometric - 4.0).abs() < 1e-12);
         assert_eq!(Combine::Mean.of(&[]), None);
     }
 }

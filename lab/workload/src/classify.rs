@@ -15,8 +15,8 @@
 //! Invariants: only writes are given handles; a handle is below the number of
 //! handles; memory is bounded by [`CHUNKS_MAX`].
 
-use crate::fixed::{LOG_ONE, exp2_negative};
 use crate::request::{Op, Request};
+use sim::fixed::{LOG_ONE, exp2_negative};
 use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Extent, MIB, Origin, Placement, SECTOR};
 

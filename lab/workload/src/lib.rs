@@ -8,7 +8,6 @@
 pub mod classify;
 pub mod describe;
 pub mod files;
-mod fixed;
 pub mod generate;
 pub mod request;
 mod suggest;

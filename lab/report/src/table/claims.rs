@@ -11,7 +11,7 @@ const WIDEST: usize = 52;
 /// Each claim on a line, then why those that are missed are, and why those that were
 /// not measured were not.
 #[must_use]
-pub fn claims(reproduction: &Reproduction, style: Style) -> String {
+pub fn claims<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     let mut out = caption(reproduction, style);
     let right = [Column::Right; 3];
     let mut columns = vec![Column::Left, Column::Left, Column::Left, Column::Left];
@@ -36,7 +36,7 @@ pub fn claims(reproduction: &Reproduction, style: Style) -> String {
     out
 }
 
-fn caption(reproduction: &Reproduction, style: Style) -> String {
+fn caption<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     let Reproduction {
         title,
         scale,
@@ -104,7 +104,7 @@ fn three(x: f64) -> String {
 }
 
 /// Reasons, each once, with the claims that have it.
-fn reasons(reproduction: &Reproduction, style: Style) -> String {
+fn reasons<R>(reproduction: &Reproduction<R>, style: Style) -> String {
     let mut told: Vec<(&str, Vec<String>)> = Vec::new();
     for claim in &reproduction.claims {
         let Some(reason) = &claim.reason else {

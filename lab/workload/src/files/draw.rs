@@ -7,8 +7,8 @@
 //! is an exponential, and a half is an exponential times an arcsine-distributed
 //! share, which the ratio of squares of a point in the unit disc has.
 
-use crate::fixed::exponential;
 use sim::Rng;
+use sim::fixed::exponential;
 
 /// Largest number of bytes that a description may name: 8 EiB less one.
 const MOST: u64 = i64::MAX as u64;

@@ -1,7 +1,7 @@
 //! When requests are issued.
 
-use crate::fixed::exponential;
 use sim::Rng;
+use sim::fixed::exponential;
 use units::Ns;
 
 /// When a generator's requests are issued.

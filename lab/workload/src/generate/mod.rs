@@ -6,19 +6,16 @@
 
 mod arrivals;
 mod logs;
-mod shuffle;
 mod synthetic;
-mod zipf;
 
 pub use arrivals::Arrivals;
 pub use logs::Logs;
+pub use sim::Theta;
 pub use synthetic::{Order, Synthetic};
-pub use zipf::Theta;
 
 pub(crate) use logs::LogsIter;
-pub(crate) use shuffle::Shuffle;
+pub(crate) use sim::{Shuffle, Zipf};
 pub(crate) use synthetic::SyntheticIter;
-pub(crate) use zipf::Zipf;
 
 use units::{Bytes, SECTOR};
 

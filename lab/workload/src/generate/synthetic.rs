@@ -1,9 +1,7 @@
 //! Reads, writes and trims of a region in one order or another.
 
 use super::arrivals::Clock;
-use super::shuffle::Shuffle;
-use super::zipf::Zipf;
-use super::{Arrivals, Budget, Limit, NoRoom, Part, Sizes, Theta};
+use super::{Arrivals, Budget, Limit, NoRoom, Part, Shuffle, Sizes, Theta, Zipf};
 use crate::request::{Op, Request};
 use sim::{Rng, Seed};
 use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};

@@ -8,8 +8,8 @@
 use super::{File, FilesetSpec};
 use crate::files::draw::gamma;
 use crate::files::{Name, Names};
-use crate::fixed::log2;
 use sim::Rng;
+use sim::fixed::log2;
 
 /// Deepest directory, whatever is drawn; bounds the length of paths.
 const DEEPEST: u64 = 64;

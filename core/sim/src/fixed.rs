@@ -5,17 +5,21 @@
 //! throughout; their error is below 2⁻²⁷ of the result.
 
 /// One in the fixed point of logarithms: 32 bits after the point.
-pub(crate) const LOG_ONE: u64 = 1 << 32;
+pub const LOG_ONE: u64 = 1 << 32;
 
 /// One in the fixed point of powers: 62 bits after the point.
-pub(crate) const POWER_ONE: u64 = 1 << 62;
+pub const POWER_ONE: u64 = 1 << 62;
 
 /// ln 2 with 32 bits after the point.
 const LN_2: u64 = 2_977_044_472;
 
 /// The binary logarithm of `x` with 32 bits after the point: each squaring of
 /// the mantissa yields one bit.
-pub(crate) fn log2(x: u64) -> u64 {
+///
+/// # Panics
+/// If `x` is 0.
+#[must_use]
+pub fn log2(x: u64) -> u64 {
     let whole = x.ilog2();
     let mut mantissa = x << (63 - whole);
     let mut log = u64::from(whole);
@@ -43,7 +47,8 @@ const ROOTS: [u64; 32] = {
 
 /// 2 to the power of minus `x`, which has 32 bits after the point; the result
 /// has 62.
-pub(crate) fn exp2_negative(x: u64) -> u64 {
+#[must_use]
+pub fn exp2_negative(x: u64) -> u64 {
     let bits = (0..32).filter(|i| x & (1 << (31 - i)) != 0);
     let power = bits.fold(POWER_ONE, |power, i| {
         ((u128::from(power) * u128::from(ROOTS[i])) >> 62) as u64
@@ -56,7 +61,8 @@ pub(crate) fn exp2_negative(x: u64) -> u64 {
 
 /// A draw from the exponential distribution with this mean, made from 64
 /// random bits by inversion.
-pub(crate) fn exponential(bits: u64, mean: u64) -> u64 {
+#[must_use]
+pub fn exponential(bits: u64, mean: u64) -> u64 {
     // -ln(u) for u in (0, 1]: zero bits count as one.
     let log = 64 * LOG_ONE - log2(bits.max(1));
     let ln = (u128::from(log) * u128::from(LN_2)) >> 32;
@@ -84,7 +90,7 @@ mod tests {
 
     #[test]
     fn exponential_draws_have_their_mean() {
-        let mut rng = sim::Seed(3).stream("fixed");
+        let mut rng = crate::Seed(3).stream("fixed");
         let sum: u64 = (0..100_000)
             .map(|_| exponential(rng.next_u64(), 1_000))
             .sum();

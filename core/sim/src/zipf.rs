@@ -6,9 +6,9 @@
 //! whole table has some 45 steps per doubling and the error of any one rank is
 //! below 2 %. Hot ranks are scattered over the space by a [`Shuffle`].
 
-use super::shuffle::Shuffle;
+use crate::Rng;
 use crate::fixed::{LOG_ONE, exp2_negative, log2};
-use sim::Rng;
+use crate::shuffle::Shuffle;
 
 /// Ranks that have a step of their own.
 const EXACT: u64 = 128;
@@ -19,7 +19,7 @@ pub struct Theta(pub u64);
 
 /// Draws items of which some are hot.
 #[derive(Clone, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     /// First rank of each step, from 1, and one past the last.
     starts: Vec<u64>,
     /// Weight of each step and all before it.
@@ -28,7 +28,8 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    pub(crate) fn new(items: u64, theta: Theta, rng: &mut Rng) -> Self {
+    /// Of the items below `items`, at least one, by this exponent.
+    pub fn new(items: u64, theta: Theta, rng: &mut Rng) -> Self {
         let starts = steps(items);
         let mut sum = 0_u128;
         let sums = starts.windows(2).map(|step| {
@@ -46,12 +47,12 @@ impl Zipf {
     }
 
     /// An item, from 0.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
         self.scatter.at(self.rank(rng) - 1)
     }
 
     /// A rank, from 1, the most popular first.
-    pub(crate) fn rank(&self, rng: &mut Rng) -> u64 {
+    pub fn rank(&self, rng: &mut Rng) -> u64 {
         let total = self.cumulative[self.cumulative.len() - 1];
         let drawn = rng.below(total);
         let step = self.cumulative.partition_point(|&sum| sum <= drawn);
@@ -81,7 +82,7 @@ fn weight(start: u64, end: u64, theta: Theta) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::Seed;
+    use crate::Seed;
 
     #[test]
     fn frequencies_follow_the_law() {

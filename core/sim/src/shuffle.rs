@@ -4,18 +4,19 @@
 //! until it lands below n (Black and Rogaway 2002); at most four times as many
 //! values as are wanted, so the walk is short on average and ends always.
 
-use sim::Rng;
+use crate::Rng;
 
 /// A permutation of the numbers below `n`.
 #[derive(Clone, Debug)]
-pub(crate) struct Shuffle {
+pub struct Shuffle {
     n: u64,
     half_bits: u32,
     keys: [u64; 4],
 }
 
 impl Shuffle {
-    pub(crate) fn new(n: u64, rng: &mut Rng) -> Self {
+    /// One of the numbers below `n`, by keys that are drawn.
+    pub fn new(n: u64, rng: &mut Rng) -> Self {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         Self {
             n,
@@ -25,7 +26,9 @@ impl Shuffle {
     }
 
     /// Where `i`, which is below n, goes.
-    pub(crate) fn at(&self, i: u64) -> u64 {
+    #[must_use]
+    #[inline]
+    pub fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.n, "a permutation maps what it has");
         let mut place = self.step(i);
         while place >= self.n {
@@ -54,7 +57,7 @@ fn mix(mut z: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::Seed;
+    use crate::Seed;
 
     #[test]
     fn every_number_comes_once() {

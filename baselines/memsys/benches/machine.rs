@@ -1,0 +1,2 @@
+//! How fast the machine runs.
+fn main() {}

@@ -1,0 +1,376 @@
+//! What a computer is made of, and where each number comes from.
+//!
+//! | number | value | source |
+//! | --- | --- | --- |
+//! | cores, clock, window | 8, 4 GHz, 256 | `skybyte` Table II |
+//! | width | 4 | the parameters of MacSim as `skybyte` runs it |
+//! | L1, L2, L3 and their MSHRs | 32 KiB/8/8, 512 KiB/32/128, 16 MiB/16/1,024 | `skybyte` Table II |
+//! | cycles of L1, L2, L3 | 3, 8, 30 | the parameters of MacSim as `skybyte` runs it |
+//! | store buffer | 56 | Skylake, whose latencies these parameters follow |
+//! | first TLB | 64 entries, 4 ways | Skylake |
+//! | second TLB | 2,048 entries, 8 ways, 7 cycles | entries as `skybyte` runs MacSim; the rest Skylake |
+//! | switch | 2 µs | `skybyte` Table II; 1,300 ns is what its code charges |
+//! | slice of time | 100 µs | the round robin of `skybyte`'s code |
+//! | host memory for moved pages | 2 GiB | `skybyte` Table II |
+
+use crate::dram::DramConfig;
+use crate::link::LinkConfig;
+use crate::tiering::Tiering;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, GIB, KIB, MIB, Ns};
+
+/// A value that can not be, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(pub String);
+
+impl Invalid {
+    /// Refuses a zero for what `name` says.
+    ///
+    /// # Errors
+    /// If `value` is zero.
+    pub fn zero(name: &str, value: u64) -> Result<(), Self> {
+        if value == 0 {
+            return Err(Self(format!("{name} must not be zero")));
+        }
+        Ok(())
+    }
+
+    fn most(name: &str, value: u64, most: u64) -> Result<(), Self> {
+        if value > most {
+            return Err(Self(format!("{name} is {value} and can be {most} at most")));
+        }
+        Ok(())
+    }
+}
+
+/// One cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// What it holds.
+    pub size: Bytes,
+    /// Lines of a set.
+    pub ways: u64,
+    /// Cycles of a lookup, on top of those of the levels before.
+    pub cycles: u64,
+    /// Misses that may be under way (MSHRs).
+    pub misses: u64,
+}
+
+impl CacheConfig {
+    pub(crate) fn sets(&self) -> u64 {
+        self.size.0 / 64 / self.ways
+    }
+
+    fn check(&self, name: &str) -> Result<(), Invalid> {
+        Invalid::zero(&format!("ways of {name}"), self.ways)?;
+        Invalid::zero(&format!("misses of {name}"), self.misses)?;
+        Invalid::most(&format!("size of {name}"), self.size.0, GIB)?;
+        if !self.size.0.is_multiple_of(64 * self.ways) || !self.sets().is_power_of_two() {
+            return Err(Invalid(format!(
+                "{name} of {} in {} ways does not make a power of two of sets",
+                self.size, self.ways
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Which lines are fetched before anyone asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prefetch {
+    /// None: as the stride prefetcher is off in `skybyte`'s parameters.
+    #[default]
+    None,
+    /// The line after one that missed the second level.
+    NextLine,
+    /// The line a stride ahead, once a page has been walked by it twice.
+    Stride,
+}
+
+/// What a store does whose line is in no cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreMiss {
+    /// Reads the line to own it, as cacheable memory over CXL.mem is written.
+    #[default]
+    Own,
+    /// Sends the line to the device as a write at once, as `skybyte`'s code does.
+    Write,
+}
+
+/// Pages of the address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageSize {
+    /// 4 KiB.
+    #[default]
+    Small,
+    /// 2 MiB.
+    Huge,
+}
+
+impl PageSize {
+    /// Pages of 4,096 bytes in a page.
+    #[must_use]
+    pub const fn chunks(self) -> u64 {
+        match self {
+            Self::Small => 1,
+            Self::Huge => 512,
+        }
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.chunks() * 4_096
+    }
+}
+
+/// Translation of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlbConfig {
+    /// Entries of the first TLB.
+    pub first: u64,
+    /// Their ways.
+    pub first_ways: u64,
+    /// Entries of the second TLB.
+    pub second: u64,
+    /// Their ways.
+    pub second_ways: u64,
+    /// Cycles of a lookup in the second.
+    pub second_cycles: u64,
+}
+
+impl Default for TlbConfig {
+    fn default() -> Self {
+        Self {
+            first: 64,
+            first_ways: 4,
+            second: 2_048,
+            second_ways: 8,
+            second_cycles: 7,
+        }
+    }
+}
+
+/// A node of memory beside cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Its DRAM. A run in local memory alone needs the program's footprint here.
+    pub memory: Bytes,
+}
+
+/// Where pages are before they move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// All on the device, in order of their addresses.
+    //= skybyte VI-A
+    #[default]
+    Far,
+    /// All in the host's DRAM.
+    Local,
+}
+
+/// Who runs next.
+//= skybyte III-A
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Who has waited longest.
+    RoundRobin,
+    /// Anyone, drawn from the stream "scheduler".
+    Random,
+    /// Who has received the least time.
+    #[default]
+    Cfs,
+}
+
+/// Threads on cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OsConfig {
+    /// Who runs next.
+    pub policy: Policy,
+    /// Time that a thread keeps a core while others wait.
+    pub slice: Ns,
+    /// Core time of a switch, paid when the next thread is switched in.
+    pub switch: Ns,
+    /// Core time of a switch between threads of the user, for page caches in hardware.
+    pub user_switch: Ns,
+    /// Whether registers of misses are freed when their instructions are squashed.
+    pub free_on_squash: bool,
+    /// How long a store that has retired waits before it asks again for a line of
+    /// which the device said that it takes long.
+    pub ask_again: Ns,
+}
+
+impl Default for OsConfig {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Cfs,
+            slice: Ns::us(100),
+            switch: Ns::us(2),
+            // A choice of ours: registers and a stack, without the kernel.
+            user_switch: Ns(200),
+            free_on_squash: true,
+            // A choice of ours: a quarter of the time that counts as long.
+            ask_again: Ns(500),
+        }
+    }
+}
+
+/// A computer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Cores; at most 64.
+    pub cores: u64,
+    /// Cycles a second.
+    pub hertz: u64,
+    /// Instructions that start and retire a cycle.
+    pub width: u64,
+    /// Instructions between the oldest that has not retired and the youngest.
+    pub window: u64,
+    /// Stores that have not reached the first cache.
+    pub store_buffer: u64,
+    /// Data cache of a core.
+    pub l1: CacheConfig,
+    /// Second cache of a core; holds what the first holds.
+    pub l2: CacheConfig,
+    /// Last cache, of all cores; holds what the others hold.
+    pub llc: CacheConfig,
+    /// What is fetched ahead, into the second cache.
+    pub prefetch: Prefetch,
+    /// What a store does that misses.
+    pub store_miss: StoreMiss,
+    /// Translation.
+    pub tlb: TlbConfig,
+    /// Pages.
+    pub page: PageSize,
+    /// DRAM of each node.
+    pub dram: DramConfig,
+    /// Nodes with cores, which are dealt out evenly. The device hangs on the first.
+    pub nodes: Vec<NodeConfig>,
+    /// What a line of another node takes longer.
+    pub away: Ns,
+    /// The link to the device.
+    pub link: LinkConfig,
+    /// What the device holds.
+    pub far: Bytes,
+    /// Where pages are at first.
+    pub place: Place,
+    /// Ranges of virtual bytes that never leave the device, first and one past the last.
+    pub pinned: Vec<(u64, u64)>,
+    /// Writes that the device refused and that the host still holds.
+    pub posted: u64,
+    /// Threads on cores.
+    pub os: OsConfig,
+    /// How pages move between the device and the host.
+    pub tiering: Tiering,
+    /// The seed of chance.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    //= skybyte VI-A
+    fn default() -> Self {
+        let cache = |size, ways, cycles, misses| CacheConfig {
+            size: Bytes(size),
+            ways,
+            cycles,
+            misses,
+        };
+        Self {
+            cores: 8,
+            hertz: 4_000_000_000,
+            width: 4,
+            window: 256,
+            store_buffer: 56,
+            l1: cache(32 * KIB, 8, 3, 8),
+            l2: cache(512 * KIB, 32, 8, 128),
+            llc: cache(16 * MIB, 16, 30, 1_024),
+            prefetch: Prefetch::None,
+            store_miss: StoreMiss::Own,
+            tlb: TlbConfig::default(),
+            page: PageSize::Small,
+            dram: DramConfig::DDR5_4800,
+            nodes: vec![NodeConfig {
+                memory: Bytes(16 * GIB),
+            }],
+            // `skybyte` IV: less than 100 ns between sockets.
+            away: Ns(100),
+            link: LinkConfig::default(),
+            far: Bytes(128 * GIB),
+            place: Place::Far,
+            pinned: Vec::new(),
+            // A choice of ours: a page of lines.
+            posted: 64,
+            os: OsConfig::default(),
+            tiering: Tiering::None,
+            seed: 1,
+        }
+    }
+}
+
+impl Config {
+    /// Whether such a computer can exist.
+    ///
+    /// # Errors
+    /// Says in a sentence which value can not be.
+    pub fn check(&self) -> Result<(), Invalid> {
+        for (name, value, most) in [
+            ("cores", self.cores, 64),
+            ("hertz", self.hertz, 100_000_000_000),
+            ("width", self.width, 64),
+            ("window", self.window, 4_096),
+            ("store_buffer", self.store_buffer, 4_096),
+            ("posted", self.posted, 1 << 20),
+            ("nodes", self.nodes.len() as u64, 15),
+        ] {
+            Invalid::zero(name, value)?;
+            Invalid::most(name, value, most)?;
+        }
+        self.l1.check("l1")?;
+        self.l2.check("l2")?;
+        self.llc.check("llc")?;
+        Invalid::most("misses of llc", self.llc.misses, 1 << 15)?;
+        self.check_tlb()?;
+        self.dram.check()?;
+        self.link.check()?;
+        self.tiering.check()?;
+        Invalid::zero("slice", self.os.slice.0)?;
+        Invalid::zero("ask_again", self.os.ask_again.0)?;
+        let memory = self.nodes.iter().map(|node| node.memory.0);
+        for memory in memory.chain([self.far.0]) {
+            Invalid::most("bytes of a memory", memory, 1 << 44)?;
+        }
+        match self.pinned.iter().find(|range| range.0 >= range.1) {
+            Some(range) => Err(Invalid(format!("the pinned range {range:?} is empty"))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_tlb(&self) -> Result<(), Invalid> {
+        let tlb = &self.tlb;
+        for (name, entries, ways) in [
+            ("first", tlb.first, tlb.first_ways),
+            ("second", tlb.second, tlb.second_ways),
+        ] {
+            Invalid::zero(&format!("ways of the {name} TLB"), ways)?;
+            Invalid::most(&format!("entries of the {name} TLB"), entries, 1 << 24)?;
+            if !entries.is_multiple_of(ways) || !(entries / ways).is_power_of_two() {
+                return Err(Invalid(format!(
+                    "a {name} TLB of {entries} entries in {ways} ways does not make a power of \
+                     two of sets"
+                )));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+//! DRAM by arithmetic: channels with a data bus, banks with a row buffer.
+//!
+//! Each bank and each bus knows from when on it is free; an access takes its place
+//! behind those that were asked for before it. A bank keeps its row open until
+//! another is wanted. Left out: refresh, the window of four activations, and a
+//! controller that lets later requests overtake.
+//!
+//! Addresses go round the channels by 256 bytes, and fill a row of a bank before the
+//! next bank; the bank is scrambled by the row, so that strides spread.
+//!
+//! | number | DDR5-4800 | LPDDR4-3200 | source |
+//! | --- | --- | --- | --- |
+//! | channels | 8 | 2 | `skybyte` Table II |
+//! | CL-RCD-RP, clocks | 36-38-38 | 16-18-18 | `skybyte` Table II |
+//! | bytes a transfer | 8 | 2 | JESD79-5: two halves of 32 bits; JESD209-4: 16 bits |
+//! | banks a channel | 64 | 8 | JESD79-5: 32 in either half; JESD209-4 |
+//! | bytes of a row | 8,192 | 2,048 | JESD79-5 of eight chips by 1 KiB; JESD209-4 |
+//! | controller | 10 ns | 10 ns | a choice of ours: queues and wires either way |
+
+use crate::config::Invalid;
+use crate::tick::Tick;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Ns};
+
+/// Bytes that follow each other in one channel.
+const INTERLEAVE_LINES: u64 = 4;
+
+/// What a DRAM is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DramConfig {
+    /// Channels, each with a data bus.
+    pub channels: u64,
+    /// Banks of a channel.
+    pub banks: u64,
+    /// What a bank's row buffer holds.
+    pub row: Bytes,
+    /// Transfers a second, in millions; the clock is half of it.
+    pub megatransfers: u64,
+    /// Bytes that one transfer moves.
+    pub bus_bytes: u64,
+    /// Clocks from a read of an open row to its data.
+    pub cl: u64,
+    /// Clocks to open a row.
+    pub rcd: u64,
+    /// Clocks to close one.
+    pub rp: u64,
+    /// Time in the controller, both ways together.
+    pub controller: Ns,
+}
+
+impl DramConfig {
+    /// DDR5-4800 in eight channels.
+    //= skybyte VI-A
+    pub const DDR5_4800: Self = Self {
+        channels: 8,
+        banks: 64,
+        row: Bytes(8_192),
+        megatransfers: 4_800,
+        bus_bytes: 8,
+        cl: 36,
+        rcd: 38,
+        rp: 38,
+        controller: Ns(10),
+    };
+
+    /// LPDDR4-3200 in two channels.
+    //= skybyte VI-A
+    pub const LPDDR4_3200: Self = Self {
+        channels: 2,
+        banks: 8,
+        row: Bytes(2_048),
+        megatransfers: 3_200,
+        bus_bytes: 2,
+        cl: 16,
+        rcd: 18,
+        rp: 18,
+        controller: Ns(10),
+    };
+
+    /// Bytes a second that the buses move together.
+    #[must_use]
+    pub const fn peak(&self) -> u64 {
+        self.channels * self.megatransfers * 1_000_000 * self.bus_bytes
+    }
+
+    /// Whether such a DRAM can exist.
+    ///
+    /// # Errors
+    /// Says which value can not be.
+    pub fn check(&self) -> Result<(), Invalid> {
+        Invalid::zero("channels of a DRAM", self.channels)?;
+        Invalid::zero("banks of a DRAM", self.banks)?;
+        Invalid::zero("megatransfers of a DRAM", self.megatransfers)?;
+        Invalid::zero("bus_bytes of a DRAM", self.bus_bytes)?;
+        if self.row.0 == 0 || !self.row.0.is_multiple_of(64 * INTERLEAVE_LINES) {
+            return Err(Invalid(format!(
+                "a row of {} can not be: rows are multiples of {} bytes",
+                self.row,
+                64 * INTERLEAVE_LINES
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bank {
+    row: u64,
+    free: Tick,
+}
+
+/// What a bank had open when it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    /// The row itself.
+    Hit,
+    /// Nothing.
+    Closed,
+    /// Another row.
+    Conflict,
+}
+
+/// How an access went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// When its last byte has left the controller.
+    pub done: Tick,
+    /// What the bank had open.
+    pub row: Row,
+}
+
+/// Accesses since the start, by what the bank had open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DramCounts {
+    /// The row was open.
+    pub hits: u64,
+    /// No row was open.
+    pub closed: u64,
+    /// Another row was open.
+    pub conflicts: u64,
+}
+
+/// A DRAM whose state is when its parts are free.
+#[derive(Clone, Debug)]
+pub struct Dram {
+    banks: Vec<Bank>,
+    buses: Vec<Tick>,
+    channels: u64,
+    banks_each: u64,
+    units_per_row: u64,
+    burst: Tick,
+    cl: Tick,
+    rcd: Tick,
+    rp: Tick,
+    controller: Tick,
+    counts: DramCounts,
+}
+
+const NO_ROW: u64 = u64::MAX;
+
+impl Dram {
+    /// A DRAM at rest, with every bank closed.
+    ///
+    /// # Errors
+    /// Says which value of `config` can not be.
+    pub fn new(config: &DramConfig) -> Result<Self, Invalid> {
+        config.check()?;
+        let clock = config.megatransfers * 500_000;
+        let closed = Bank {
+            row: NO_ROW,
+            free: Tick::ZERO,
+        };
+        Ok(Self {
+            banks: vec![closed; (config.channels * config.banks) as usize],
+            buses: vec![Tick::ZERO; config.channels as usize],
+            channels: config.channels,
+            banks_each: config.banks,
+            units_per_row: config.row.0 / (64 * INTERLEAVE_LINES),
+            burst: Tick::cycles(64, config.megatransfers * 1_000_000 * config.bus_bytes),
+            cl: Tick::cycles(config.cl, clock),
+            rcd: Tick::cycles(config.rcd, clock),
+            rp: Tick::cycles(config.rp, clock),
+            controller: Tick::of(config.controller),
+            counts: DramCounts::default(),
+        })
+    }
+
+    /// Reads or writes the 64 bytes of `line` for a request that comes at `now`.
+    #[inline]
+    pub fn access(&mut self, now: Tick, line: u64) -> Served {
+        let unit = line / INTERLEAVE_LINES;
+        let channel = unit % self.channels;
+        let rest = unit / self.channels / self.units_per_row;
+        let (bank, row) = (rest % self.banks_each, rest / self.banks_each);
+        let bank = (bank + row.wrapping_mul(0x9e37_79b9) % self.banks_each) % self.banks_each;
+        let bank = &mut self.banks[(channel * self.banks_each + bank) as usize];
+        let asked = (now + self.controller).max(bank.free);
+        let (column, found) = if bank.row == row {
+            self.counts.hits += 1;
+            (asked, Row::Hit)
+        } else if bank.row == NO_ROW {
+            self.counts.closed += 1;
+            (asked + self.rcd, Row::Closed)
+        } else {
+            self.counts.conflicts += 1;
+            (asked + self.rp + self.rcd, Row::Conflict)
+        };
+        bank.row = row;
+        let bus = &mut self.buses[channel as usize];
+        let data = (column + self.cl).max(*bus);
+        *bus = data + self.burst;
+        bank.free = data + self.burst - self.cl;
+        Served {
+            done: *bus,
+            row: found,
+        }
+    }
+
+    /// The time of a lone access to a bank that has `row` open.
+    #[must_use]
+    pub fn at_rest(&self, row: Row) -> Tick {
+        let open = match row {
+            Row::Hit => Tick::ZERO,
+            Row::Closed => self.rcd,
+            Row::Conflict => self.rp + self.rcd,
+        };
+        self.controller + open + self.cl + self.burst
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counts(&self) -> DramCounts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines a second times 64 of `lines` reads in order, all asked for at once.
+    fn streamed(config: &DramConfig, lines: u64) -> f64 {
+        let mut dram = Dram::new(config).unwrap();
+        let last = (0..lines).map(|line| dram.access(Tick::ZERO, line).done);
+        let last = last.max().unwrap();
+        lines as f64 * 64.0 * Tick::PER_NS as f64 * 1e9 / last.0 as f64
+    }
+
+    #[test]
+    fn streaming_reaches_the_peak_of_the_buses() {
+        for config in [DramConfig::DDR5_4800, DramConfig::LPDDR4_3200] {
+            let reached = streamed(&config, 200_000) / config.peak() as f64;
+            assert!((0.99..=1.001).contains(&reached), "{reached}");
+        }
+        assert_eq!(DramConfig::DDR5_4800.peak(), 307_200_000_000);
+        assert_eq!(DramConfig::LPDDR4_3200.peak(), 12_800_000_000);
+    }
+
+    #[test]
+    fn a_lone_access_is_the_sum_of_its_parts() {
+        let mut dram = Dram::new(&DramConfig::DDR5_4800).unwrap();
+        let clock = |n| Tick::cycles(n, 2_400_000_000);
+        let burst = Tick::cycles(8, 4_800_000_000);
+        let base = Tick::of(Ns(10)) + burst + clock(36);
+        let start = Tick::of(Ns(100));
+        let first = dram.access(start, 0);
+        assert_eq!(
+            (first.row, first.done - start),
+            (Row::Closed, base + clock(38))
+        );
+        let start = Tick::of(Ns(1_000));
+        let again = dram.access(start, 1);
+        assert_eq!((again.row, again.done - start), (Row::Hit, base));
+        // The same bank of the same channel, another row: the bank is scrambled, so
+        // it is looked for.
+        let rows = 8 * 4 * 32;
+        let other = (1..64 * 64)
+            .map(|n| n * rows)
+            .find(|&line| dram.clone().access(Tick::of(Ns(2_000)), line).row == Row::Conflict);
+        let start = Tick::of(Ns(2_000));
+        let served = dram.access(start, other.unwrap());
+        assert_eq!(served.done - start, base + clock(38) + clock(38));
+        for row in [Row::Hit, Row::Closed, Row::Conflict] {
+            assert!(dram.at_rest(row) >= base);
+        }
+    }
+
+    /// Bytes a second that `outstanding` readers reach, each asking for the next line
+    /// once it has its own.
+    fn closed_loop(dram: &mut Dram, outstanding: usize, reads: u64) -> f64 {
+        let mut ready = vec![Tick::ZERO; outstanding];
+        for line in 0..reads {
+            let slot = ready.iter_mut().min().unwrap();
+            *slot = dram.access(*slot, line).done;
+        }
+        let end = ready.iter().max().unwrap();
+        reads as f64 * 64.0 * Tick::PER_NS as f64 * 1e9 / end.0 as f64
+    }
+
+    #[test]
+    fn as_many_lines_saturate_a_channel_as_latency_times_bandwidth_says() {
+        // 32 GB/s and 70 ns: 70 · 32 / 64 = 35 lines.
+        //= skybyte II-C
+        let mut config = DramConfig {
+            channels: 1,
+            megatransfers: 4_000,
+            // Long rows: opening them is not what the formula is about.
+            row: Bytes(1 << 30),
+            ..DramConfig::DDR5_4800
+        };
+        let lone = Dram::new(&config).unwrap().at_rest(Row::Hit);
+        config.controller = Ns(10 + (Tick::of(Ns(70)) - lone).ns_up().0);
+        let peak = config.peak() as f64;
+        assert_eq!(config.peak(), 32_000_000_000);
+        let rate = |n| closed_loop(&mut Dram::new(&config).unwrap(), n, 40_000) / peak;
+        assert!(rate(36) > 0.98, "{}", rate(36));
+        assert!((0.44..0.52).contains(&rate(17)), "{}", rate(17));
+    }
+
+    #[test]
+    fn a_bank_serves_one_row_at_a_time() {
+        let config = DramConfig {
+            channels: 1,
+            banks: 1,
+            ..DramConfig::DDR5_4800
+        };
+        let mut dram = Dram::new(&config).unwrap();
+        let rows: Vec<_> = (0..10)
+            .map(|n| dram.access(Tick::ZERO, n * 128).done)
+            .collect();
+        let step = Tick::cycles(36 + 38 + 38, 2_400_000_000) - Tick::cycles(36, 2_400_000_000);
+        for pair in rows.windows(2) {
+            assert!(pair[1] - pair[0] >= step, "rows of one bank overlap");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_is_refused() {
+        let broken = DramConfig {
+            channels: 0,
+            ..DramConfig::DDR5_4800
+        };
+        let sentence = Dram::new(&broken).unwrap_err().to_string();
+        assert_eq!(sentence, "channels of a DRAM must not be zero");
+    }
+}

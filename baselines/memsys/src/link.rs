@@ -1,0 +1,328 @@
+//! CXL.mem over PCI Express: what is sent, how many bytes it takes, when it arrives.
+//!
+//! Both directions move at once and each serialises what it carries. A direction is a
+//! calendar: of each slice of time it knows how much is taken, so that a message that
+//! is asked for late but leaves early does not wait for one that leaves far ahead.
+//!
+//! A flit of 68 bytes carries four slots of 16 bytes; a request or a header takes a
+//! slot, data take four, and a response without data half a slot.
+//!
+//! | number | value | source |
+//! | --- | --- | --- |
+//! | rate | 16 GB/s a direction | `skybyte` Table II, PCIe 5.0 by four lanes |
+//! | protocol | 40 ns for a request and its answer | `skybyte` Table II |
+//! | flit | 68 bytes for 64 | CXL 3.0, 4.2 |
+//! | slots | 16 bytes | CXL 3.0, 4.2 |
+
+use crate::config::Invalid;
+use crate::far::Tag;
+use crate::tick::Tick;
+use serde::{Deserialize, Serialize};
+use units::Ns;
+
+/// What the host asks of the device's memory, as coded in the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Asks for a line.
+    MemRd(Tag),
+    /// Brings a line.
+    MemWr(Tag),
+}
+
+/// A response without data.
+//= skybyte III-A
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ndr {
+    /// A write, a read or an invalidation is done.
+    Cmp = 0b000,
+    /// Done, and the line is shared.
+    CmpShared = 0b001,
+    /// Done, and the line is exclusive.
+    CmpExclusive = 0b010,
+    /// Acknowledges a conflict.
+    BiConflictAck = 0b100,
+    /// The read of this tag takes long: no data will come for it. SkyByte's use of an
+    /// opcode that the specification reserves.
+    SkyByteDelay = 0b111,
+}
+
+impl Ndr {
+    /// The opcode's three bits.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// What three bits mean; reserved ones mean nothing.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0b000 => Self::Cmp,
+            0b001 => Self::CmpShared,
+            0b010 => Self::CmpExclusive,
+            0b100 => Self::BiConflictAck,
+            0b111 => Self::SkyByteDelay,
+            _ => return None,
+        })
+    }
+}
+
+/// What the device sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// A line.
+    MemData(Tag),
+    /// An answer without data.
+    NoData(Ndr, Tag),
+    /// An interrupt: a write of four bytes to the host (MSI-X).
+    Interrupt,
+}
+
+/// The link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkConfig {
+    /// Bytes a second, in each direction.
+    pub bytes_per_second: u64,
+    /// What request and answer together need besides their bytes.
+    pub protocol: Ns,
+    /// Whether headers and flits take bytes besides the 64 of a line.
+    pub framing: bool,
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self {
+            bytes_per_second: 16_000_000_000,
+            protocol: Ns(40),
+            framing: true,
+        }
+    }
+}
+
+/// Bytes of a slot.
+const SLOT: u64 = 16;
+/// Bytes of a line.
+const LINE: u64 = 64;
+
+impl LinkConfig {
+    /// Bytes on the wire for `slots` half slots and a line or none.
+    const fn bytes(&self, half_slots: u64, data: bool) -> u64 {
+        let data = if data { LINE } else { 0 };
+        if self.framing {
+            ((half_slots * SLOT / 2 + data) * 68).div_ceil(64)
+        } else {
+            data
+        }
+    }
+
+    /// Bytes on the wire of a request.
+    #[must_use]
+    pub const fn request_bytes(&self, request: Request) -> u64 {
+        match request {
+            Request::MemRd(_) => self.bytes(2, false),
+            Request::MemWr(_) => self.bytes(2, true),
+        }
+    }
+
+    /// Bytes on the wire of a response.
+    #[must_use]
+    pub const fn response_bytes(&self, response: Response) -> u64 {
+        match response {
+            Response::MemData(_) => self.bytes(2, true),
+            Response::NoData(..) => self.bytes(1, false),
+            // A header of three words and one of data, on CXL.io.
+            Response::Interrupt => self.bytes(2, false),
+        }
+    }
+
+    /// Whether such a link can exist.
+    ///
+    /// # Errors
+    /// Says which value can not be.
+    pub fn check(&self) -> Result<(), Invalid> {
+        Invalid::zero("bytes_per_second of the link", self.bytes_per_second)
+    }
+}
+
+/// Slices that a calendar looks ahead: some hundred microseconds.
+const SLICES: usize = 4_096;
+
+/// One direction: of each slice of time, how much is taken.
+#[derive(Clone, Debug)]
+struct Calendar {
+    width: u64,
+    /// Slice number and what is taken of it, by number modulo [`SLICES`].
+    slices: Vec<(u64, u64)>,
+}
+
+impl Calendar {
+    fn new(width: Tick) -> Self {
+        Self {
+            width: width.0,
+            slices: vec![(0, 0); SLICES],
+        }
+    }
+
+    /// Takes `span` from `from` on. When it is over.
+    fn take(&mut self, from: Tick, span: Tick) -> Tick {
+        let mut number = from.0 / self.width;
+        loop {
+            let slice = &mut self.slices[number as usize % SLICES];
+            if slice.0 != number {
+                *slice = (number, 0);
+            }
+            if slice.1 + span.0 <= self.width {
+                let start = from.0.max(number * self.width + slice.1);
+                slice.1 += span.0;
+                return Tick(start + span.0);
+            }
+            number += 1;
+        }
+    }
+}
+
+/// Both directions of a link.
+#[derive(Clone, Debug)]
+pub struct Link {
+    config: LinkConfig,
+    down: Calendar,
+    up: Calendar,
+    half: Tick,
+    bytes: LinkBytes,
+}
+
+/// Bytes on the wire since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkBytes {
+    /// From the host to the device.
+    pub down: u64,
+    /// From the device to the host.
+    pub up: u64,
+}
+
+impl Link {
+    /// A link at rest.
+    ///
+    /// # Errors
+    /// Says which value of `config` can not be.
+    pub fn new(config: &LinkConfig) -> Result<Self, Invalid> {
+        config.check()?;
+        let longest = Tick::transfer(96, config.bytes_per_second);
+        // Sixteen messages at least, so that what does not fill a slice is little.
+        let width = longest.times(16).max(Tick::of(Ns(64)));
+        Ok(Self {
+            config: *config,
+            down: Calendar::new(width),
+            up: Calendar::new(width),
+            half: Tick(Tick::of(config.protocol).0 / 2),
+            bytes: LinkBytes::default(),
+        })
+    }
+
+    /// Sends a request at `now`. When the device has it.
+    pub fn down(&mut self, now: Tick, request: Request) -> Tick {
+        let bytes = self.config.request_bytes(request);
+        self.bytes.down += bytes;
+        let span = Tick::transfer(bytes, self.config.bytes_per_second);
+        self.down.take(now, span) + self.half
+    }
+
+    /// Sends a response at `now`. When the host has it.
+    pub fn up(&mut self, now: Tick, response: Response) -> Tick {
+        let bytes = self.config.response_bytes(response);
+        self.bytes.up += bytes;
+        let span = Tick::transfer(bytes, self.config.bytes_per_second);
+        self.up.take(now, span) + self.half
+    }
+
+    /// What a read adds on an idle link to the time within the device.
+    #[must_use]
+    pub fn at_rest(&self) -> Tick {
+        let read = self.config.request_bytes(Request::MemRd(Tag(0)));
+        let data = self.config.response_bytes(Response::MemData(Tag(0)));
+        let rate = self.config.bytes_per_second;
+        self.half.times(2) + Tick::transfer(read, rate) + Tick::transfer(data, rate)
+    }
+
+    /// What was carried.
+    #[must_use]
+    pub fn bytes(&self) -> LinkBytes {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opcodes_are_those_of_the_specification() {
+        //= skybyte III-A
+        assert_eq!(Ndr::SkyByteDelay.code(), 0b111);
+        for code in 0..8 {
+            if let Some(ndr) = Ndr::from_code(code) {
+                assert_eq!(ndr.code(), code);
+            }
+        }
+        assert_eq!((0..8).filter(|&c| Ndr::from_code(c).is_some()).count(), 5);
+    }
+
+    /// Bytes a second of data that `outstanding` reads reach when the device needs
+    /// `device` for each.
+    fn closed_loop(config: &LinkConfig, device: Ns, outstanding: usize) -> f64 {
+        let mut link = Link::new(config).unwrap();
+        let mut ready = vec![Tick::ZERO; outstanding];
+        let reads = 60_000;
+        for n in 0..reads {
+            let slot = n % outstanding;
+            let there = link.down(ready[slot], Request::MemRd(Tag(0)));
+            ready[slot] = link.up(there + Tick::of(device), Response::MemData(Tag(0)));
+        }
+        let end = ready.iter().max().unwrap();
+        reads as f64 * 64.0 * Tick::PER_NS as f64 * 1e9 / end.0 as f64
+    }
+
+    #[test]
+    fn as_many_lines_fill_the_link_as_latency_times_bandwidth_says() {
+        // 16 GB/s and 3 µs: 3,000 · 16 / 64 = 750 lines.
+        //= skybyte II-C
+        let config = LinkConfig {
+            framing: false,
+            protocol: Ns::ZERO,
+            ..LinkConfig::default()
+        };
+        let full = closed_loop(&config, Ns(3_000), 760) / 16e9;
+        let half = closed_loop(&config, Ns(3_000), 375) / 16e9;
+        assert!(full > 0.96, "{full}");
+        assert!((0.48..0.51).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn headers_and_flits_take_their_share() {
+        let config = LinkConfig::default();
+        let data = config.response_bytes(Response::MemData(Tag(1)));
+        assert_eq!(data, 85);
+        let reached = closed_loop(&config, Ns(3_000), 1_500);
+        let peak = 16e9 * 64.0 / data as f64;
+        assert!((0.96..1.001).contains(&(reached / peak)), "{reached}");
+    }
+
+    #[test]
+    fn a_lone_read_is_the_sum_of_its_parts() {
+        let mut link = Link::new(&LinkConfig::default()).unwrap();
+        let rest = link.at_rest();
+        let there = link.down(Tick::of(Ns(1_000)), Request::MemRd(Tag(0)));
+        let back = link.up(there, Response::MemData(Tag(0)));
+        assert_eq!(back - Tick::of(Ns(1_000)), rest);
+        assert_eq!(link.bytes(), LinkBytes { down: 17, up: 85 });
+    }
+
+    #[test]
+    fn what_leaves_early_does_not_wait_for_what_leaves_late() {
+        let mut link = Link::new(&LinkConfig::default()).unwrap();
+        let late = link.up(Tick::of(Ns(50_000)), Response::MemData(Tag(0)));
+        let early = link.up(Tick::of(Ns(100)), Response::MemData(Tag(1)));
+        assert!(early < Tick::of(Ns(200)) && late > Tick::of(Ns(50_000)));
+    }
+}

@@ -1,0 +1,358 @@
+//! Loads and the way of a line from where it is to the core that asks.
+
+use super::device::Waiter;
+use super::{Machine, NO_THREAD};
+use crate::cache::Block;
+use crate::far::Far;
+use crate::hierarchy::{Level, Look};
+use crate::op::Program;
+use crate::pages::{Sampled, is_far, split};
+use crate::tick::Tick;
+use crate::tiering::{Promote, Tiering};
+use crate::tlb::Translated;
+use crate::window::Cause;
+use std::cmp::Reverse;
+
+/// Hears what loads return and what stores write, thread by thread in program order,
+/// as they retire.
+///
+/// Of one thread, a load returns what it stored last. Of several, it returns what was
+/// stored before they met, unless a thread has stored there since.
+pub trait Values {
+    /// Whether contents are kept at all; without them a run asks for time alone.
+    const KEPT: bool;
+    /// `thread` stored `bytes` at `at`.
+    fn stored(&mut self, thread: u32, at: u64, bytes: &[u8]);
+    /// `thread` loaded `bytes` from `at`.
+    fn loaded(&mut self, thread: u32, at: u64, bytes: &[u8]);
+}
+
+/// Keeps no contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeOnly;
+
+impl Values for TimeOnly {
+    const KEPT: bool = false;
+    fn stored(&mut self, _: u32, _: u64, _: &[u8]) {}
+    fn loaded(&mut self, _: u32, _: u64, _: &[u8]) {}
+}
+
+/// What operation number `place` of `thread` writes, if it is a store: of these bytes
+/// as many as it has.
+#[must_use]
+pub fn stored_value(thread: u32, place: u64) -> [u8; 64] {
+    let mut state = (place << 20 ^ u64::from(thread)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = [0; 64];
+    for word in bytes.chunks_exact_mut(8) {
+        state = (state ^ state >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    bytes
+}
+
+/// What an access came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// The data are there at this time.
+    Known(Tick, Cause),
+    /// Nobody knows when they are.
+    Waits,
+    /// They take long, and that is known at this time.
+    Delayed(Tick),
+    /// It must be asked again at this time; never, if something must end first.
+    Full(Tick),
+}
+
+/// The bytes of an access that lie in one line: where in the line, where in the
+/// access, how many.
+pub(super) fn part_of(at: u64, size: u8, part: u8) -> (u64, usize, usize, usize) {
+    let first = 64 - at % 64;
+    if part == 0 {
+        let length = first.min(u64::from(size)) as usize;
+        (at, (at % 64) as usize, 0, length)
+    } else {
+        (
+            at + first,
+            0,
+            first as usize,
+            size as usize - first as usize,
+        )
+    }
+}
+
+impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
+    /// Asks for what operation `number` of `core` needs.
+    pub(super) fn issue(&mut self, core: usize, number: u64, now: Tick) {
+        let op = *self.cores[core].window.op(number);
+        if !op.translated {
+            self.cores[core].window.op_mut(number).translated = true;
+            let mut ready = self.translate(core, op.at, now);
+            let last = op.at + u64::from(op.size) - 1;
+            if self.pages.page_of(last) != self.pages.page_of(op.at) {
+                ready = ready.max(self.translate(core, last, now));
+            }
+            if ready > now {
+                self.cores[core]
+                    .window
+                    .issues
+                    .push(Reverse((ready, number)));
+                return;
+            }
+        }
+        if op.store {
+            self.issue_store(core, number, now);
+        } else if !self.forward(core, number, now) {
+            self.issue_load(core, number, now);
+        }
+    }
+
+    fn issue_load(&mut self, core: usize, number: u64, now: Tick) {
+        let op = *self.cores[core].window.op(number);
+        for part in 0..2 {
+            if op.parts & 1 << part == 0 {
+                continue;
+            }
+            let (at, offset, start, length) = part_of(op.at, op.size, part);
+            let access = self.access(core, at, false, now, Waiter::Load(number, part));
+            let op = self.cores[core].window.op_mut(number);
+            match access {
+                Access::Known(done, cause) => {
+                    op.parts &= !(1 << part);
+                    if done >= op.so_far {
+                        (op.so_far, op.cause) = (done, cause);
+                    }
+                    if W::KEPT {
+                        let line = self.pages.line_of(at);
+                        let bytes = self.caches.data(core, line).copied();
+                        self.take_value(core, number, start, bytes, offset, length);
+                    }
+                }
+                Access::Waits => {
+                    op.parts &= !(1 << part);
+                    op.waits += 1;
+                }
+                Access::Delayed(time) => {
+                    op.parts &= !(1 << part);
+                    op.waits += 1;
+                    self.delay(core, number, time);
+                }
+                Access::Full(Tick::NEVER) => return self.cores[core].window.stalled.push(number),
+                Access::Full(time) => {
+                    let again = Reverse((time, number));
+                    return self.cores[core].window.issues.push(again);
+                }
+            }
+        }
+        self.complete(core, number, now);
+    }
+
+    /// Keeps what was loaded.
+    pub(super) fn take_value(
+        &mut self,
+        core: usize,
+        number: u64,
+        start: usize,
+        line: Option<Block>,
+        offset: usize,
+        length: usize,
+    ) {
+        let line = line.unwrap_or([0; 64]);
+        if let Some(value) = self.cores[core].window.value(number) {
+            value[start..start + length].copy_from_slice(&line[offset..offset + length]);
+        }
+    }
+
+    /// An operation is done if it waits for nothing more: who depends on it goes on.
+    pub(super) fn complete(&mut self, core: usize, number: u64, now: Tick) {
+        let window = &mut self.cores[core].window;
+        let op = window.op_mut(number);
+        if op.parts == 0 && op.waits == 0 && op.done == Tick::NEVER {
+            op.done = op.so_far;
+            let ready = op.done.max(now);
+            let mut next = std::mem::replace(&mut op.first_dependent, crate::window::NOBODY);
+            while next != crate::window::NOBODY {
+                window.issues.push(Reverse((ready, next)));
+                next = window.op(next).next_dependent;
+            }
+            self.learn(core);
+        }
+    }
+
+    /// A hint has come for an operation that has not retired.
+    pub(super) fn delay(&mut self, core: usize, number: u64, time: Tick) {
+        self.counts.hints += 1;
+        let op = self.cores[core].window.op_mut(number);
+        if op.delayed == Tick::NEVER {
+            op.delayed = time;
+            op.cause = Cause::Flash;
+            self.learn(core);
+        }
+    }
+
+    /// Takes in what has become known of a core's operations.
+    pub(super) fn learn(&mut self, core: usize) {
+        let one = &mut self.cores[core];
+        let before = one.window.known;
+        one.fault = one.window.advance();
+        if W::KEPT && one.thread != NO_THREAD {
+            for number in before..one.window.known {
+                let op = *one.window.op(number);
+                let size = op.size as usize;
+                if op.store {
+                    let value = stored_value(one.thread, op.place);
+                    self.values.stored(one.thread, op.at, &value[..size]);
+                } else if let Some(value) = one.window.value(number) {
+                    self.values.loaded(one.thread, op.at, &value[..size]);
+                }
+            }
+        }
+        self.next_drain(core);
+        if self.cores[core].plan == super::plan::Plan::Blocked {
+            self.plan(core);
+        }
+        self.refresh(core);
+    }
+
+    /// When the translation of `at` is known.
+    #[inline]
+    fn translate(&mut self, core: usize, at: u64, now: Tick) -> Tick {
+        let page = self.pages.page_of(at);
+        match self.cores[core].tlb.look(page) {
+            Translated::First => now,
+            Translated::Second => {
+                self.counts.first_tlb_misses += 1;
+                now + self.second_tlb
+            }
+            Translated::Nowhere => {
+                self.counts.first_tlb_misses += 1;
+                self.walk(core, page, now + self.second_tlb)
+            }
+        }
+    }
+
+    /// Reads the tables. The levels above the last are taken to be at hand, as in the
+    /// caches that walkers have for them.
+    fn walk(&mut self, core: usize, page: u64, now: Tick) -> Tick {
+        self.counts.walks += 1;
+        let line = self.pages.table_line(page);
+        let done = match self.caches.look(core, line, false, now) {
+            Look::Hit(done, _) => done,
+            Look::Full(_) => self.host_read(core, line, now).0,
+            Look::Miss(leaves) => {
+                let (done, data) = self.host_read(core, line, leaves);
+                self.caches.miss_until(core, done);
+                self.caches.fill(core, line, (false, false), done, &data);
+                self.send_out(leaves);
+                done
+            }
+        };
+        let sampled = self.pages.reference(page);
+        if sampled == Sampled::No {
+            return done;
+        }
+        let Tiering::Sampled(_, sampling) = self.config.tiering else {
+            return done;
+        };
+        let fault = Tick::of(sampling.fault);
+        self.cores[core].window.spend(fault, Cause::Kernel);
+        if sampled == Sampled::Again {
+            self.want(page, now);
+        }
+        done + fault
+    }
+
+    /// Asks for the line of the virtual address `at`.
+    #[inline]
+    pub(super) fn access(
+        &mut self,
+        core: usize,
+        at: u64,
+        own: bool,
+        now: Tick,
+        waiter: Waiter,
+    ) -> Access {
+        let line = self.pages.line_of(at);
+        match self.caches.look(core, line, own, now) {
+            Look::Hit(done, level) => {
+                if level == Level::Last {
+                    self.look_ahead(core, line, now);
+                }
+                Access::Known(done, Cause::Cache)
+            }
+            Look::Full(room) => match self.join(core, line, waiter) {
+                Some(access) => access,
+                None => Access::Full(room),
+            },
+            Look::Miss(leaves) => {
+                self.pages.touch(at);
+                let access = self.from_memory(core, line, own, leaves, waiter);
+                self.look_ahead(core, line, now);
+                access
+            }
+        }
+    }
+
+    /// Brings a line that no cache has.
+    fn from_memory(
+        &mut self,
+        core: usize,
+        line: u64,
+        own: bool,
+        leaves: Tick,
+        waiter: Waiter,
+    ) -> Access {
+        if is_far(line) {
+            return self.from_device(core, line, own, leaves, waiter);
+        }
+        let (done, data) = self.host_read(core, line, leaves);
+        self.host.add(done - leaves, Tick::ZERO);
+        self.known(core, line, own, done, &data, leaves);
+        Access::Known(done, Cause::Host)
+    }
+
+    /// Fills a line of which it is known when it comes.
+    pub(super) fn known(
+        &mut self,
+        core: usize,
+        line: u64,
+        own: bool,
+        done: Tick,
+        data: &Block,
+        now: Tick,
+    ) {
+        self.caches.miss_until(core, done);
+        self.caches.fill(core, line, (own, false), done, data);
+        self.send_out(now);
+    }
+
+    /// Reads a line of the host's DRAM: when it is there, and what it holds.
+    pub(super) fn host_read(&mut self, core: usize, line: u64, now: Tick) -> (Tick, Block) {
+        let (node, at) = split(line);
+        let mut done = self.drams[node as usize].access(now, at).done;
+        if self.cores[core].node != node {
+            done += self.away;
+        }
+        (done, self.host_data(line))
+    }
+
+    pub(super) fn host_data(&self, line: u64) -> Block {
+        if !W::KEPT {
+            return [0; 64];
+        }
+        self.memory.get(&line).copied().unwrap_or([0; 64])
+    }
+
+    /// Writes a line of the host's DRAM, which nobody waits for.
+    pub(super) fn host_write(&mut self, line: u64, data: &Block, now: Tick) {
+        let (node, at) = split(line);
+        self.drams[node as usize].access(now, at);
+        self.host_keep(line, data);
+        self.pages.mark_dirty(line);
+    }
+
+    pub(super) fn host_keep(&mut self, line: u64, data: &Block) {
+        if W::KEPT {
+            self.memory.insert(line, *data);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Pages on their way to the host, line by line: the promotion look-aside buffer.
+//!
+//! Lines are asked for in order, so what the bitmaps of the buffer say is one number:
+//! lines below `sent` have been asked for. For a page of 2 MiB, `sent / 64` chunks are
+//! what the first level marks, and `sent % 64` lines of the next are what the second
+//! does; no more is kept on the way. A write to a line below `sent` goes to the host's
+//! copy and makes that the newer one; any other goes to the device and is copied
+//! later. Reads are answered by the device, but for lines whose copy is newer.
+
+use super::device::Purpose;
+use super::{Action, Machine, Values};
+use crate::cache::Block;
+use crate::far::{Far, ReadReply, Tag};
+use crate::link::{Ndr, Response};
+use crate::op::Program;
+use crate::pages::is_far;
+use crate::tick::Tick;
+use crate::tiering::Promote;
+
+/// One entry of the buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Copying {
+    /// The virtual page that moves; none if the cache of pages fetches.
+    pub(super) page: Option<u64>,
+    /// First line on the device, and in the host.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) lines: u64,
+    sent: u64,
+    arrived: u64,
+    last: Tick,
+    /// Lines of which the device said that they take long.
+    again: Vec<u64>,
+    /// Lines whose copy is newer than what the device has, one bit each.
+    pub(super) newer: Vec<u64>,
+}
+
+impl Copying {
+    fn is_newer(&self, index: u64) -> bool {
+        self.newer[(index / 64) as usize] & 1 << (index % 64) != 0
+    }
+
+    pub(super) fn mark_newer(&mut self, index: u64) {
+        self.newer[(index / 64) as usize] |= 1 << (index % 64);
+    }
+}
+
+impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
+    /// Begins to copy `lines` lines.
+    //= skybyte III-C
+    pub(super) fn copy(&mut self, page: Option<u64>, from: u64, to: u64, lines: u64, now: Tick) {
+        let entry = Copying {
+            page,
+            from,
+            to,
+            lines,
+            sent: 0,
+            arrived: 0,
+            last: now,
+            again: Vec::new(),
+            newer: vec![0; (lines / 64) as usize],
+        };
+        let slot = match self.copies.iter().position(Option::is_none) {
+            Some(slot) => {
+                self.copies[slot] = Some(entry);
+                slot
+            }
+            None => {
+                self.copies.push(Some(entry));
+                self.copies.len() - 1
+            }
+        };
+        self.copying.push((from, slot as u16));
+        self.later(now, Action::Copy(slot as u16));
+    }
+
+    /// The copy that a line of the device is part of, and which line of it.
+    fn copy_of(&self, line: u64) -> Option<(u16, u64)> {
+        self.copying.iter().find_map(|&(from, slot)| {
+            let entry = self.copies[slot as usize].as_ref()?;
+            let index = line.checked_sub(from)?;
+            (index < entry.lines).then_some((slot, index))
+        })
+    }
+
+    /// Whether a copy of the page that begins at a line is under way.
+    pub(super) fn is_copied(&self, from: u64) -> bool {
+        self.copying.iter().any(|copy| copy.0 == from)
+    }
+
+    /// Where the host holds a newer copy of a line of the device.
+    pub(super) fn newer_copy(&self, line: u64) -> Option<u64> {
+        let (slot, index) = self.copy_of(line)?;
+        let entry = self.copies[slot as usize].as_ref()?;
+        (entry.page.is_some() && entry.is_newer(index)).then_some(entry.to + index)
+    }
+
+    /// Takes a write to the device that belongs to the host by now. One that is not
+    /// `fresh` waited, and gives way to what came later.
+    pub(super) fn redirect(&mut self, line: u64, data: &Block, now: Tick, fresh: bool) -> bool {
+        if self.write_cached(line, data, now, fresh) {
+            return true;
+        }
+        let Some((slot, index)) = self.copy_of(line) else {
+            return false;
+        };
+        let Some(entry) = &mut self.copies[slot as usize] else {
+            return false;
+        };
+        if index >= entry.sent {
+            return false;
+        }
+        if fresh || !entry.is_newer(index) {
+            entry.mark_newer(index);
+            self.counts.redirected_writes += 1;
+            self.store_copy(slot, index, data, now);
+        }
+        true
+    }
+
+    /// Writes a line of a copy to the host's DRAM.
+    fn store_copy(&mut self, slot: u16, index: u64, data: &Block, now: Tick) {
+        let Some(entry) = &self.copies[slot as usize] else {
+            return;
+        };
+        let to = entry.to + index;
+        if is_far(to) {
+            self.write_page_cache(to, data, now);
+        } else {
+            self.host_write(to, data, now);
+        }
+    }
+
+    /// Asks for the next line of a copy.
+    pub(super) fn copy_line(&mut self, now: Tick, slot: u16) {
+        let Some(entry) = &mut self.copies[slot as usize] else {
+            return;
+        };
+        let index = match entry.again.pop() {
+            Some(index) => index,
+            None if entry.sent < entry.lines => {
+                entry.sent += 1;
+                entry.sent - 1
+            }
+            None => return,
+        };
+        let line = entry.from + index;
+        if entry.sent < entry.lines || !entry.again.is_empty() {
+            let rate = self.config.link.bytes_per_second;
+            let bytes = self.config.link.response_bytes(Response::MemData(Tag(0)));
+            self.later(now + Tick::transfer(bytes, rate), Action::Copy(slot));
+        }
+        let mut posted = self.posted.iter().rev();
+        if let Some(data) = posted.find(|post| post.line == line).map(|post| post.data) {
+            if let Some(entry) = &mut self.copies[slot as usize] {
+                entry.mark_newer(index);
+            }
+            self.store_copy(slot, index, &data, now);
+            self.copy_in(slot, now);
+            return;
+        }
+        let Some(tag) = self.requests.take(Purpose::Copy(slot, index), line) else {
+            return self.copy_again(slot, index, now);
+        };
+        self.counts.copy_reads += 1;
+        match self.ask(line, tag, now).1 {
+            ReadReply::Data(time, data) => {
+                self.requests.give(tag);
+                let there = self.link.up(Tick::of(time), Response::MemData(Tag(tag)));
+                self.copy_arrived(there, slot, index, &data.unwrap_or([0; 64]));
+            }
+            ReadReply::Waits => {}
+            ReadReply::Delay(time) => {
+                self.requests.give(tag);
+                let hint = Response::NoData(Ndr::SkyByteDelay, Tag(tag));
+                let there = self.link.up(Tick::of(time), hint);
+                self.copy_again(slot, index, there);
+            }
+        }
+    }
+
+    fn copy_again(&mut self, slot: u16, index: u64, now: Tick) {
+        if let Some(entry) = &mut self.copies[slot as usize] {
+            entry.again.push(index);
+        }
+        let wait = Tick::of(self.config.os.ask_again);
+        self.later(now + wait, Action::Copy(slot));
+    }
+
+    /// A line has come, unless a newer one was written meanwhile.
+    pub(super) fn copy_arrived(&mut self, time: Tick, slot: u16, index: u64, data: &Block) {
+        let newer = self.copies[slot as usize]
+            .as_ref()
+            .is_none_or(|entry| entry.is_newer(index));
+        if !newer {
+            self.store_copy(slot, index, data, time);
+        }
+        self.copy_in(slot, time);
+    }
+
+    fn copy_in(&mut self, slot: u16, time: Tick) {
+        if let Some(entry) = &mut self.copies[slot as usize] {
+            entry.arrived += 1;
+            entry.last = entry.last.max(time);
+            if entry.arrived == entry.lines {
+                let last = entry.last;
+                self.later(last, Action::Finish(slot));
+            }
+        }
+    }
+
+    /// All lines of a copy have come.
+    pub(super) fn copied(&mut self, now: Tick, slot: u16) {
+        let Some(entry) = &self.copies[slot as usize] else {
+            return;
+        };
+        match entry.page {
+            Some(page) => self.moved(now, slot, page),
+            None => self.fetched(now, slot),
+        }
+        for core in 0..self.cores.len() {
+            self.unstall(core, now);
+        }
+    }
+
+    /// Takes a copy out of the buffer.
+    pub(super) fn end_copy(&mut self, slot: u16) -> Option<Copying> {
+        self.copying.retain(|copy| copy.1 != slot);
+        self.copies[slot as usize].take()
+    }
+}

@@ -1,0 +1,522 @@
+//! What passes the link: reads and their answers, writes and what was refused.
+//!
+//! A read that waits has an entry by its tag, which names who waits for it; others that
+//! miss on the same line join. A write that the device refuses stays with the host,
+//! in order, and reads of its line find it there.
+
+use super::access::{Access, part_of};
+use super::{Action, Machine, Values};
+use crate::cache::Block;
+use crate::far::{Far, FarEvent, Line, LineData, ReadReply, Tag};
+use crate::link::{Ndr, Request, Response};
+use crate::op::Program;
+use crate::pages::{is_far, split};
+use crate::tick::Tick;
+use crate::tiering::{Promote, Tiering};
+use crate::window::Cause;
+use std::cmp::Reverse;
+use units::Ns;
+
+/// Who waits for a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// A part of a load.
+    Load(u64, u8),
+    /// A store of the window.
+    Own(u64),
+    /// The oldest store of the buffer.
+    Drain,
+    /// Nobody: it is fetched ahead.
+    Ahead,
+}
+
+/// What a tag stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A line for the caches.
+    #[default]
+    Line,
+    /// This line of this copy.
+    Copy(u16, u64),
+    /// Nobody wants it any more.
+    Dead,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    purpose: Purpose,
+    line: u64,
+    waiters: Vec<(usize, Waiter)>,
+    /// Cores whose registers it holds, one bit each.
+    cores: u64,
+    own: bool,
+    left: Tick,
+    arrived: Tick,
+    answered: Tick,
+    data: LineData,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    entries: Vec<Entry>,
+    free: Vec<u16>,
+    /// Lines that caches wait for, with their tags.
+    active: Vec<(u64, u16)>,
+    /// Lines of which a hint is on its way, and when it comes.
+    delayed: Vec<(u64, Tick)>,
+}
+
+impl Requests {
+    pub(super) fn take(&mut self, purpose: Purpose, line: u64) -> Option<u16> {
+        let tag = match self.free.pop() {
+            Some(tag) => tag,
+            None => {
+                let tag = u16::try_from(self.entries.len()).ok()?;
+                self.entries.push(Entry::default());
+                tag
+            }
+        };
+        let entry = &mut self.entries[tag as usize];
+        (entry.purpose, entry.line, entry.cores) = (purpose, line, 0);
+        Some(tag)
+    }
+
+    pub(super) fn give(&mut self, tag: u16) {
+        self.entries[tag as usize].waiters.clear();
+        self.free.push(tag);
+    }
+}
+
+/// A write that the host still holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    pub(super) line: u64,
+    pub(super) data: Block,
+    /// The core whose flush it is.
+    pub(super) flusher: Option<usize>,
+}
+
+impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
+    /// Moves the kernel to `time` and hears what happened until then.
+    pub(super) fn at_device(&mut self, time: Tick) -> Ns {
+        let now = time.ns_up();
+        if now > self.sim.now() {
+            self.kernel.run_until(now);
+        }
+        self.sim.now()
+    }
+
+    /// Takes in what the device tells.
+    pub(super) fn listen(&mut self) {
+        while let Some(event) = self.far.event() {
+            match event {
+                FarEvent::Data(Tag(tag), time, data) => {
+                    let there = self.link.up(Tick::of(time), Response::MemData(Tag(tag)));
+                    let entry = &mut self.requests.entries[tag as usize];
+                    (entry.data, entry.answered) = (data, Tick::of(time));
+                    self.later(there, Action::Arrive(tag));
+                }
+                FarEvent::Room => self.later(Tick::of(self.sim.now()), Action::Room),
+                FarEvent::Hot(page, time) => {
+                    let there = self.link.up(Tick::of(time), Response::Interrupt);
+                    self.offered(page, there);
+                }
+            }
+        }
+        self.refresh_kernel();
+    }
+
+    /// Sends a read and gives the device's answer, with the time the request came.
+    pub(super) fn ask(&mut self, line: u64, tag: u16, leaves: Tick) -> (Tick, ReadReply) {
+        let there = self.link.down(leaves, Request::MemRd(Tag(tag)));
+        let now = self.at_device(there);
+        let reply = self.far.read(now, Line(split(line).1), Tag(tag));
+        self.listen();
+        (there, reply)
+    }
+
+    /// Joins a miss on the same line that is under way.
+    pub(super) fn join(&mut self, core: usize, line: u64, waiter: Waiter) -> Option<Access> {
+        let active = self.requests.active.iter();
+        let &(_, tag) = active.clone().find(|active| active.0 == line)?;
+        let entry = &mut self.requests.entries[tag as usize];
+        entry.waiters.push((core, waiter));
+        if entry.cores & 1 << core == 0 {
+            entry.cores |= 1 << core;
+            self.caches.hold(core);
+        }
+        Some(Access::Waits)
+    }
+
+    /// Brings a line of the device.
+    pub(super) fn from_device(
+        &mut self,
+        core: usize,
+        line: u64,
+        own: bool,
+        leaves: Tick,
+        waiter: Waiter,
+    ) -> Access {
+        if let Some(access) = self.join(core, line, waiter) {
+            return access;
+        }
+        if matches!(self.config.tiering, Tiering::Cached(_)) {
+            return self.from_page_cache(core, line, own, leaves, waiter);
+        }
+        if let Some(held) = self.held_by_host(line) {
+            let (done, data) = match held {
+                Held::Copied(at) => self.host_read(core, at, leaves),
+                Held::Posted(data) => (leaves + self.cycle, data),
+            };
+            self.host.add(done - leaves, Tick::ZERO);
+            self.known(core, line, own, done, &data, leaves);
+            return Access::Known(done, Cause::Host);
+        }
+        let delayed = &mut self.requests.delayed;
+        delayed.retain(|hint| hint.1 > leaves);
+        if let Some(hint) = delayed.iter().find(|hint| hint.0 == line) {
+            return Access::Delayed(hint.1);
+        }
+        if self.posted.len() as u64 >= self.config.posted {
+            return Access::Full(Tick::NEVER);
+        }
+        self.read_device(core, line, own, leaves, waiter)
+    }
+
+    fn read_device(
+        &mut self,
+        core: usize,
+        line: u64,
+        own: bool,
+        leaves: Tick,
+        waiter: Waiter,
+    ) -> Access {
+        let Some(tag) = self.requests.take(Purpose::Line, line) else {
+            return Access::Full(Tick::NEVER);
+        };
+        self.counts.far_reads += 1;
+        let leaves = if self.cores[core].node == 0 {
+            leaves
+        } else {
+            leaves + self.away
+        };
+        let (there, reply) = self.ask(line, tag, leaves);
+        match reply {
+            ReadReply::Data(time, data) => {
+                self.requests.give(tag);
+                let left = Tick::of(time);
+                let done = self.link.up(left, Response::MemData(Tag(tag)));
+                let inside = left.since(there);
+                self.device.add(done.since(leaves).since(inside), inside);
+                let data = data.unwrap_or([0; 64]);
+                self.known(core, line, own, done, &data, leaves);
+                Access::Known(done, Cause::Device)
+            }
+            ReadReply::Waits => {
+                let entry = &mut self.requests.entries[tag as usize];
+                (entry.own, entry.left, entry.arrived) = (own, leaves, there);
+                entry.waiters.push((core, waiter));
+                entry.cores = 1 << core;
+                self.requests.active.push((line, tag));
+                self.caches.hold(core);
+                self.caches.last_misses().hold();
+                Access::Waits
+            }
+            ReadReply::Delay(time) => {
+                self.requests.give(tag);
+                let hint = Response::NoData(Ndr::SkyByteDelay, Tag(tag));
+                let known = self.link.up(Tick::of(time), hint);
+                self.caches.miss_until(core, known);
+                self.requests.delayed.push((line, known));
+                Access::Delayed(known)
+            }
+        }
+    }
+
+    /// Whether a read of the line is under way.
+    pub(super) fn is_asked(&self, line: u64) -> bool {
+        self.requests.active.iter().any(|active| active.0 == line)
+    }
+
+    /// Reads a line of the device that nobody has asked for yet.
+    pub(super) fn read_ahead(&mut self, core: usize, line: u64, now: Tick) {
+        let Some(tag) = self.requests.take(Purpose::Line, line) else {
+            return;
+        };
+        self.counts.far_reads += 1;
+        let (there, reply) = self.ask(line, tag, now);
+        match reply {
+            ReadReply::Data(time, data) => {
+                self.requests.give(tag);
+                let done = self.link.up(Tick::of(time), Response::MemData(Tag(tag)));
+                self.caches.ahead_until(core, done);
+                let data = data.unwrap_or([0; 64]);
+                self.caches.fill(core, line, (false, true), done, &data);
+                self.send_out(now);
+            }
+            ReadReply::Waits => {
+                let entry = &mut self.requests.entries[tag as usize];
+                (entry.own, entry.left, entry.arrived) = (false, now, there);
+                entry.waiters.push((core, Waiter::Ahead));
+                self.requests.active.push((line, tag));
+                self.caches.last_misses().hold();
+            }
+            ReadReply::Delay(time) => {
+                self.requests.give(tag);
+                let hint = Response::NoData(Ndr::SkyByteDelay, Tag(tag));
+                self.link.up(Tick::of(time), hint);
+            }
+        }
+    }
+
+    /// The data of a read that waited have come.
+    pub(super) fn arrive(&mut self, now: Tick, tag: u16) {
+        let entry = &mut self.requests.entries[tag as usize];
+        let data = entry.data.take().unwrap_or([0; 64]);
+        match entry.purpose {
+            Purpose::Dead => {}
+            Purpose::Copy(slot, index) => self.copy_arrived(now, slot, index, &data),
+            Purpose::Line => self.arrive_line(now, tag, &data),
+        }
+        self.requests.give(tag);
+        for core in 0..self.cores.len() {
+            self.unstall(core, now);
+        }
+    }
+
+    fn arrive_line(&mut self, now: Tick, tag: u16, data: &Block) {
+        self.requests.active.retain(|active| active.1 != tag);
+        let entry = &mut self.requests.entries[tag as usize];
+        let (line, own, mut cores) = (entry.line, entry.own, entry.cores);
+        let inside = entry.answered.since(entry.arrived);
+        let outside = now.since(entry.left).since(inside);
+        let waiters = std::mem::take(&mut entry.waiters);
+        let first = waiters.first().copied();
+        // Without waiters, whoever asked first has been squashed and kept its register.
+        let filled = first.map_or(cores.trailing_zeros() as usize, |waiter| waiter.0);
+        self.caches.last_misses().release();
+        while cores != 0 {
+            self.caches.release(cores.trailing_zeros() as usize);
+            cores &= cores - 1;
+        }
+        let stale = !self.pages.lies_at(line)
+            || self.held_by_host(line).is_some()
+            || self.caches.holds(line);
+        if stale {
+            self.counts.stale_answers += 1;
+        } else {
+            let asked = first.is_some_and(|waiter| waiter.1 != Waiter::Ahead);
+            if asked {
+                self.flash.add(outside, inside);
+            }
+            self.caches
+                .fill(filled, line, (own && asked, !asked), now, data);
+            self.send_out(now);
+        }
+        for &(core, waiter) in &waiters {
+            let here = !stale && core == filled && first.is_some_and(|f| f.1 != Waiter::Ahead);
+            self.answer(core, waiter, here.then_some(data), now);
+        }
+        self.requests.entries[tag as usize].waiters = waiters;
+    }
+
+    /// Gives a waiter its line, or lets it ask again.
+    fn answer(&mut self, core: usize, waiter: Waiter, data: Option<&Block>, now: Tick) {
+        let window = &mut self.cores[core].window;
+        match waiter {
+            Waiter::Own(_) | Waiter::Ahead => {}
+            Waiter::Drain => {
+                if let Some(oldest) = window.stores.front_mut() {
+                    oldest.waits = false;
+                }
+                window.drain_from = now;
+                self.next_drain(core);
+                self.refresh(core);
+            }
+            Waiter::Load(number, part) => {
+                let op = window.op_mut(number);
+                op.waits -= 1;
+                let Some(data) = data else {
+                    op.parts |= 1 << part;
+                    window.issues.push(Reverse((now, number)));
+                    self.refresh(core);
+                    return;
+                };
+                if now >= op.so_far {
+                    (op.so_far, op.cause) = (now, Cause::Flash);
+                }
+                let (_, offset, start, length) = part_of(op.at, op.size, part);
+                if W::KEPT {
+                    self.take_value(core, number, start, Some(*data), offset, length);
+                }
+                self.complete(core, number, now);
+            }
+        }
+    }
+
+    /// Operations of `core` from `number` on wait for nothing any more.
+    pub(super) fn squash_waiters(&mut self, core: usize, number: u64) {
+        let frees = self.config.os.free_on_squash;
+        let Requests {
+            entries, active, ..
+        } = &mut self.requests;
+        let caches = &mut self.caches;
+        active.retain(|&(_, tag)| {
+            let entry = &mut entries[tag as usize];
+            entry.waiters.retain(|&(who, waiter)| match waiter {
+                Waiter::Load(op, _) | Waiter::Own(op) => who != core || op < number,
+                Waiter::Drain | Waiter::Ahead => true,
+            });
+            let bit = 1 << core;
+            let mine = entry.waiters.iter().any(|waiter| waiter.0 == core);
+            if frees && !mine && entry.cores & bit != 0 {
+                entry.cores &= !bit;
+                caches.release(core);
+            }
+            if frees && entry.waiters.is_empty() {
+                entry.purpose = Purpose::Dead;
+                caches.last_misses().release();
+                return false;
+            }
+            true
+        });
+    }
+
+    /// Sends what left the caches to where it belongs.
+    pub(super) fn send_out(&mut self, now: Tick) {
+        for index in 0..self.caches.out.len() {
+            let out = self.caches.out[index];
+            self.write_line(out.line, &out.data, now, None);
+        }
+        self.caches.out.clear();
+    }
+
+    /// Writes a line back.
+    //= skybyte III-C
+    pub(super) fn write_line(
+        &mut self,
+        line: u64,
+        data: &Block,
+        now: Tick,
+        flusher: Option<usize>,
+    ) {
+        if !is_far(line) {
+            self.host_write(line, data, now);
+        } else if !self.redirect(line, data, now, true) {
+            let post = Posted {
+                line,
+                data: *data,
+                flusher,
+            };
+            if self.posted.is_empty() && self.send(&post, now) {
+                return;
+            }
+            self.counts.refused_writes += 1;
+            self.posted.push_back(post);
+            return;
+        }
+        if let Some(core) = flusher {
+            self.acknowledge(core, now);
+        }
+    }
+
+    /// Sends a write; false if the device has no room.
+    fn send(&mut self, post: &Posted, now: Tick) -> bool {
+        let there = self.link.down(now, Request::MemWr(Tag(0)));
+        let at = self.at_device(there);
+        let data = W::KEPT.then_some(post.data);
+        let taken = self.far.write(at, Line(split(post.line).1), data);
+        self.listen();
+        let Some(time) = taken else { return false };
+        self.counts.far_writes += 1;
+        let done = Response::NoData(Ndr::Cmp, Tag(0));
+        let known = self.link.up(Tick::of(time), done);
+        if let Some(core) = post.flusher {
+            self.acknowledge(core, known);
+        }
+        true
+    }
+
+    /// A flush of `core` is done at `time`.
+    pub(super) fn acknowledge(&mut self, core: usize, time: Tick) {
+        let one = &mut self.cores[core];
+        one.flushes -= 1;
+        one.flushed = one.flushed.max(time);
+        self.learn(core);
+    }
+
+    /// The device has room again.
+    pub(super) fn room(&mut self, now: Tick) {
+        while let Some(&post) = self.posted.front() {
+            if self.redirect(post.line, &post.data, now, false) {
+                if let Some(core) = post.flusher {
+                    self.acknowledge(core, now);
+                }
+            } else if !self.send(&post, now) {
+                break;
+            }
+            self.posted.pop_front();
+        }
+        if (self.posted.len() as u64) < self.config.posted {
+            self.promote_next(now);
+            for core in 0..self.cores.len() {
+                self.unstall(core, now);
+            }
+        }
+    }
+
+    /// Writes the line of `at` back and keeps it. False if there is no room to.
+    pub(super) fn flush(&mut self, core: usize, at: u64, now: Tick) -> bool {
+        let line = self.pages.line_of(at);
+        if is_far(line) && self.posted.len() as u64 >= self.config.posted {
+            return false;
+        }
+        if let Some(data) = self.caches.clean(line) {
+            self.cores[core].flushes += 1;
+            self.write_line(line, &data, now, Some(core));
+        } else if let Some(post) = self.posted.iter_mut().rev().find(|post| post.line == line)
+            && post.flusher.is_none()
+        {
+            // It left the caches before, and the device has not taken it yet.
+            post.flusher = Some(core);
+            self.cores[core].flushes += 1;
+        }
+        true
+    }
+
+    /// Sends a store whose line is in no cache as a write of the line.
+    pub(super) fn write_through(&mut self, core: usize, at: u64, line: u64, now: Tick) -> Access {
+        if self.posted.len() as u64 >= self.config.posted {
+            return Access::Full(Tick::NEVER);
+        }
+        if let Some(access) = self.join(core, line, Waiter::Drain) {
+            return access;
+        }
+        self.pages.touch(at);
+        self.caches.counts.llc_misses += 1;
+        self.caches.counts.llc_store_misses += 1;
+        self.caches.fill(core, line, (true, false), now, &[0; 64]);
+        self.send_out(now);
+        self.write_line(line, &[0; 64], now, None);
+        Access::Known(now + self.l1_time, Cause::Device)
+    }
+
+    /// What the host holds of a line of the device, if it is newer.
+    pub(super) fn held_by_host(&self, line: u64) -> Option<Held> {
+        if let Some(at) = self.newer_copy(line) {
+            return Some(Held::Copied(at));
+        }
+        let mut posted = self.posted.iter().rev();
+        let found = posted.find(|post| post.line == line)?;
+        Some(Held::Posted(found.data))
+    }
+}
+
+/// Where the host holds a line of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Held {
+    /// In its DRAM, on this line.
+    Copied(u64),
+    /// Among the writes that were refused.
+    Posted(Block),
+}

@@ -1,0 +1,384 @@
+//! The machine: what is due first goes first.
+
+mod access;
+mod ahead;
+mod cached;
+mod copying;
+mod device;
+mod moves;
+mod plan;
+mod stores;
+mod threads;
+
+use crate::config::{Config, Invalid};
+use crate::dram::Dram;
+use crate::far::Far;
+use crate::hierarchy::Hierarchy;
+use crate::link::Link;
+use crate::metrics::{Accesses, Counts, Metrics, Totals};
+use crate::op::Program;
+use crate::pages::Pages;
+use crate::tick::Tick;
+use crate::tiering::{Promote, TakeAll, Tiering};
+use crate::tlb::Tlb;
+use crate::window::{CAUSES, Window};
+use copying::Copying;
+use device::Requests;
+use plan::Plan;
+use sim::{Kernel, Rng, Seed, Sim};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use threads::Thread;
+
+pub use access::{TimeOnly, Values, stored_value};
+
+const NO_THREAD: u32 = u32::MAX;
+
+/// Why a run ended before its program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// An address beyond the footprint, or a size that can not be.
+    #[error(
+        "thread {thread} accesses {size} bytes at {at:#x}; addresses end at {end:#x}, and 1 to \
+         64 bytes are accessed at once"
+    )]
+    Address {
+        /// The thread.
+        thread: u32,
+        /// Its address.
+        at: u64,
+        /// Bytes.
+        size: u8,
+        /// The program's footprint.
+        end: u64,
+    },
+    /// A program that promises operations and gives none.
+    #[error("thread {0} says that it goes on, and gives no operation")]
+    Idle(u32),
+    /// Everything waits for something that nobody does.
+    #[error("at {0} every core waits for the device, which has nothing under way")]
+    Stuck(units::Ns),
+}
+
+/// What the machine put down to be done later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Action {
+    /// The data of this tag have come.
+    Arrive(u16),
+    /// The next line of this copy is asked for.
+    Copy(u16),
+    /// This copy is complete.
+    Finish(u16),
+    /// The handler for this page has run.
+    Handled(u64),
+    /// The kernel samples.
+    Sample,
+    /// Writes that were refused are tried again.
+    Room,
+}
+
+struct Core {
+    window: Window,
+    tlb: Tlb,
+    plan: Plan,
+    /// When an exception is due.
+    fault: Tick,
+    /// When the oldest store goes to the cache.
+    drain: Tick,
+    thread: u32,
+    /// The thread that ran last.
+    last: u32,
+    since: Tick,
+    slice_end: Tick,
+    preempt: bool,
+    /// When the last flush was acknowledged, and how many are not.
+    flushed: Tick,
+    flushes: u32,
+    node: u64,
+    strides: ahead::Strides,
+}
+
+/// A computer that runs a program.
+pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
+    kernel: &'k Kernel,
+    sim: Sim,
+    kernel_next: Tick,
+    far: F,
+    program: P,
+    values: W,
+    promote: M,
+    config: Config,
+    cores: Vec<Core>,
+    next: Vec<Tick>,
+    caches: Hierarchy,
+    drams: Vec<Dram>,
+    link: Link,
+    pages: Pages,
+    requests: Requests,
+    agenda: BinaryHeap<Reverse<(Tick, u64, Action)>>,
+    sequence: u64,
+    threads: Vec<Thread>,
+    queue: VecDeque<u32>,
+    rng: Rng,
+    live: u32,
+    meeting: u32,
+    begun: u32,
+    measuring: bool,
+    base: Option<Totals>,
+    end: Tick,
+    /// What the host's DRAM holds, where contents are kept.
+    memory: BTreeMap<u64, [u8; 64]>,
+    posted: VecDeque<device::Posted>,
+    copies: Vec<Option<Copying>>,
+    copying: Vec<(u64, u16)>,
+    wanted: VecDeque<u64>,
+    page_cache: cached::PageTable,
+    handler: usize,
+    counts: Counts,
+    host: Accesses,
+    device: Accesses,
+    flash: Accesses,
+    failed: Option<RunError>,
+    footprint: u64,
+    l1_time: Tick,
+    second_tlb: Tick,
+    cycle: Tick,
+    away: Tick,
+}
+
+impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
+    /// A computer at rest, at the time of `kernel`, which moves `far` along.
+    ///
+    /// # Errors
+    /// Says which value of `config` can not be, or that the program does not fit.
+    pub fn new(
+        config: &Config,
+        kernel: &'k Kernel,
+        far: F,
+        program: P,
+        values: W,
+        promote: M,
+    ) -> Result<Self, Invalid> {
+        config.check()?;
+        if W::KEPT && config.store_miss == crate::config::StoreMiss::Write {
+            return Err(Invalid(
+                "contents can not be kept where a store that misses is sent as a write: the \
+                 rest of its line is not known"
+                    .into(),
+            ));
+        }
+        let footprint = program.footprint().0;
+        Invalid::zero("the footprint of a program", footprint)?;
+        Invalid::zero("threads", u64::from(program.threads()))?;
+        let slot = Tick::cycles(1, config.hertz * config.width);
+        let nodes = config.nodes.len() as u64;
+        let core = |number: u64| Core {
+            window: Window::new(config.window, slot, config.store_buffer, W::KEPT),
+            tlb: Tlb::new(&config.tlb),
+            plan: Plan::Idle,
+            fault: Tick::NEVER,
+            drain: Tick::NEVER,
+            thread: NO_THREAD,
+            last: NO_THREAD,
+            since: Tick::ZERO,
+            slice_end: Tick::NEVER,
+            preempt: false,
+            flushed: Tick::ZERO,
+            flushes: 0,
+            node: number * nodes / config.cores,
+            strides: ahead::Strides::default(),
+        };
+        let drams: Result<Vec<_>, _> = config
+            .nodes
+            .iter()
+            .map(|_| Dram::new(&config.dram))
+            .collect();
+        let threads = program.threads();
+        let mut machine = Self {
+            kernel,
+            sim: kernel.sim(),
+            kernel_next: Tick::NEVER,
+            far,
+            program,
+            values,
+            promote,
+            cores: (0..config.cores).map(core).collect(),
+            next: vec![Tick::NEVER; config.cores as usize],
+            caches: Hierarchy::new(config, W::KEPT),
+            drams: drams?,
+            link: Link::new(&config.link)?,
+            pages: Pages::new(config, footprint)?,
+            requests: Requests::default(),
+            agenda: BinaryHeap::new(),
+            sequence: 0,
+            threads: (0..threads).map(|_| Thread::default()).collect(),
+            queue: (0..threads).collect(),
+            rng: Seed(config.seed).stream("scheduler"),
+            live: threads,
+            meeting: 0,
+            begun: 0,
+            measuring: false,
+            base: None,
+            end: Tick::ZERO,
+            memory: BTreeMap::new(),
+            posted: VecDeque::new(),
+            copies: Vec::new(),
+            copying: Vec::new(),
+            wanted: VecDeque::new(),
+            page_cache: cached::PageTable::new(&config.tiering),
+            handler: 0,
+            counts: Counts::default(),
+            host: Accesses::default(),
+            device: Accesses::default(),
+            flash: Accesses::default(),
+            failed: None,
+            footprint,
+            l1_time: Tick::cycles(config.l1.cycles, config.hertz),
+            second_tlb: Tick::cycles(config.tlb.second_cycles, config.hertz),
+            cycle: Tick::cycles(1, config.hertz),
+            away: Tick::of(config.away),
+            config: config.clone(),
+        };
+        machine.start();
+        Ok(machine)
+    }
+
+    fn start(&mut self) {
+        let now = Tick::of(self.sim.now());
+        self.base = Some(Totals {
+            at: now,
+            ..Totals::default()
+        });
+        if let Tiering::Sampled(_, sampling) = self.config.tiering {
+            self.later(now + Tick::of(sampling.period), Action::Sample);
+        }
+        for core in 0..self.cores.len() {
+            self.cores[core].window.lag = now;
+            self.dispatch(core, now, Tick::ZERO);
+        }
+        self.refresh_kernel();
+    }
+
+    /// Runs the program to its end. What was measured since all threads had passed
+    /// their `Begin`, or since the start if they have none.
+    ///
+    /// # Errors
+    /// If the program asks for what can not be, or nothing goes on.
+    pub fn run(&mut self) -> Result<Metrics, RunError> {
+        while self.live > 0 {
+            self.step()?;
+        }
+        let base = self.base.take().unwrap_or_default();
+        let total = self.totals(self.end);
+        self.base = Some(base.clone());
+        Ok(total.since(&base, &self.pages.touched(), self.pages.held().0))
+    }
+
+    /// The device.
+    pub fn far(&self) -> &F {
+        &self.far
+    }
+
+    /// What was told of loads and stores.
+    pub fn values(&self) -> &W {
+        &self.values
+    }
+
+    /// Does what is due first.
+    fn step(&mut self) -> Result<(), RunError> {
+        let mut core = 0;
+        let mut first = self.next[0];
+        for (number, &next) in self.next.iter().enumerate().skip(1) {
+            if next < first {
+                (core, first) = (number, next);
+            }
+        }
+        let due = self
+            .agenda
+            .peek()
+            .map_or(Tick::NEVER, |Reverse(item)| item.0);
+        if self.kernel_next <= first.min(due) {
+            if self.kernel_next == Tick::NEVER {
+                return Err(RunError::Stuck(self.sim.now()));
+            }
+            self.kernel.step();
+            self.listen();
+            self.refresh_kernel();
+        } else if due <= first {
+            if let Some(Reverse((time, _, action))) = self.agenda.pop() {
+                self.act(time, action);
+            }
+        } else {
+            self.advance(core, first);
+        }
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn act(&mut self, now: Tick, action: Action) {
+        match action {
+            Action::Arrive(tag) => self.arrive(now, tag),
+            Action::Copy(slot) => self.copy_line(now, slot),
+            Action::Finish(slot) => self.copied(now, slot),
+            Action::Handled(page) => self.handled(now, page),
+            Action::Sample => self.sample(now),
+            Action::Room => self.room(now),
+        }
+    }
+
+    fn later(&mut self, time: Tick, action: Action) {
+        self.sequence += 1;
+        self.agenda.push(Reverse((time, self.sequence, action)));
+    }
+
+    fn refresh_kernel(&mut self) {
+        self.kernel_next = self.sim.next_time().map_or(Tick::NEVER, Tick::of);
+    }
+
+    /// Where a core's next step is due, from what it has.
+    fn refresh(&mut self, core: usize) {
+        let one = &self.cores[core];
+        let issue = one
+            .window
+            .issues
+            .peek()
+            .map_or(Tick::NEVER, |Reverse(item)| item.0);
+        self.next[core] = issue.min(one.drain).min(one.fault).min(one.plan.time());
+    }
+
+    /// Everything counted up to `at`.
+    fn totals(&self, at: Tick) -> Totals {
+        let mut totals = Totals {
+            at,
+            caches: self.caches.counts,
+            counts: self.counts,
+            host: self.host,
+            device: self.device,
+            flash: self.flash,
+            link: self.link.bytes(),
+            ..Totals::default()
+        };
+        for dram in &self.drams {
+            let counts = dram.counts();
+            totals.dram.hits += counts.hits;
+            totals.dram.closed += counts.closed;
+            totals.dram.conflicts += counts.conflicts;
+        }
+        for core in &self.cores {
+            let window = &core.window;
+            let memory = window.tail;
+            totals.counts.squashed += window.squashed;
+            totals.instructions += window.index;
+            totals.memory += memory;
+            totals.slots += window.slot.times(window.index);
+            totals.memory_slots += window.slot.times(memory);
+            totals.core_time += window.time();
+            for cause in 0..CAUSES {
+                totals.spent[cause] += window.spent[cause];
+            }
+        }
+        totals
+    }
+}

@@ -1,0 +1,253 @@
+//! What a core does next: one instruction of memory starts, or threads are ordered.
+
+use super::{Machine, NO_THREAD, RunError, Values};
+use crate::far::Far;
+use crate::op::{Op, Program};
+use crate::tick::Tick;
+use crate::tiering::Promote;
+use crate::window::{Cause, Pending, Start};
+
+/// The next thing that a core's thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Its next operation starts.
+    Start(Tick, Cause),
+    /// All that it did is done and it may be ordered after others.
+    Settled(Tick),
+    /// It has passed its preparation.
+    Begin(Tick),
+    /// It is looked at again.
+    Again(Tick),
+    /// Something older must become known first.
+    Blocked,
+    /// There is no thread.
+    Idle,
+}
+
+impl Plan {
+    pub(super) fn time(self) -> Tick {
+        match self {
+            Self::Start(time, _) | Self::Settled(time) | Self::Begin(time) | Self::Again(time) => {
+                time
+            }
+            Self::Blocked | Self::Idle => Tick::NEVER,
+        }
+    }
+}
+
+impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
+    /// Does the step of `core` that is due at `now`.
+    pub(super) fn advance(&mut self, core: usize, now: Tick) {
+        let one = &mut self.cores[core];
+        if one.window.issues.peek().is_some_and(|item| item.0.0 <= now) {
+            if let Some(item) = one.window.issues.pop() {
+                self.issue(core, item.0.1, now);
+            }
+        } else if one.drain <= now {
+            self.drain(core, now);
+        } else if one.fault <= now {
+            self.take_exception(core, now);
+        } else {
+            match one.plan {
+                Plan::Start(_, cause) => self.begin(core, now, cause),
+                Plan::Settled(_) => self.order(core, now),
+                Plan::Begin(_) => {
+                    let thread = self.cores[core].thread as usize;
+                    self.threads[thread].begun = true;
+                    self.begun += 1;
+                    self.start_measuring(now);
+                }
+                Plan::Again(_) | Plan::Blocked | Plan::Idle => {}
+            }
+            self.plan(core);
+        }
+        if self.cores[core].plan == Plan::Blocked {
+            self.plan(core);
+        }
+        self.refresh(core);
+    }
+
+    /// Decides what `core` does next, without doing it.
+    pub(super) fn plan(&mut self, core: usize) {
+        self.cores[core].plan = self.next_plan(core);
+    }
+
+    fn next_plan(&mut self, core: usize) -> Plan {
+        let one = &mut self.cores[core];
+        let number = one.thread;
+        if number == NO_THREAD {
+            return Plan::Idle;
+        }
+        if one.window.time() >= one.slice_end && !self.queue.is_empty() {
+            one.preempt = true;
+        }
+        if one.preempt {
+            return self.settled(core);
+        }
+        let thread = &mut self.threads[number as usize];
+        while let Some(&op) = thread.ops.get(thread.cursor) {
+            match op {
+                Op::Compute(count) => {
+                    one.window.index += u64::from(count);
+                    thread.cursor += 1;
+                }
+                Op::Load { .. } | Op::Store { .. } | Op::Flush { .. } => {
+                    let store = !matches!(op, Op::Load { .. });
+                    return match one.window.start(store) {
+                        Start::At(time, cause) => Plan::Start(time, cause),
+                        Start::Blocked => Plan::Blocked,
+                    };
+                }
+                Op::Fence | Op::Meet => return self.settled(core),
+                Op::Begin if thread.begun => thread.cursor += 1,
+                Op::Begin => return Plan::Begin(one.window.time()),
+            }
+        }
+        if thread.ended {
+            return self.settled(core);
+        }
+        self.refill(core, number)
+    }
+
+    /// Asks the program for more.
+    fn refill(&mut self, core: usize, number: u32) -> Plan {
+        let window = &self.cores[core].window;
+        let thread = &mut self.threads[number as usize];
+        // What has not retired may have to be done again.
+        let oldest = if window.known < window.tail {
+            (window.op(window.known).place - thread.base) as usize
+        } else {
+            thread.cursor
+        };
+        thread.ops.drain(..oldest);
+        thread.base += oldest as u64;
+        thread.cursor -= oldest;
+        let before = thread.ops.len();
+        thread.ended = !self.program.next(number, &mut thread.ops);
+        if !thread.ended && thread.ops.len() == before {
+            self.failed = Some(RunError::Idle(number));
+        }
+        Plan::Again(self.cores[core].window.time())
+    }
+
+    /// When all that the core has under way is done, if that is known.
+    fn settled(&self, core: usize) -> Plan {
+        let one = &self.cores[core];
+        if one.flushes > 0 || !one.window.stores.is_empty() {
+            return Plan::Blocked;
+        }
+        match one.window.all_retired() {
+            Some(retired) => {
+                let stores = one.window.last_release.max(one.flushed);
+                Plan::Settled(retired.max(stores))
+            }
+            None => Plan::Blocked,
+        }
+    }
+
+    /// Starts the operation at the cursor.
+    fn begin(&mut self, core: usize, now: Tick, cause: Cause) {
+        let one = &mut self.cores[core];
+        let thread = &mut self.threads[one.thread as usize];
+        let place = thread.base + thread.cursor as u64;
+        let (at, size, after, store) = match thread.ops[thread.cursor] {
+            Op::Load { at, size, after } => (at, size, after, false),
+            Op::Store { at, size, after } => (at, size, after, true),
+            Op::Flush { at } => (at, 1, 0, true),
+            _ => return,
+        };
+        if !(1..=64).contains(&size) || at.saturating_add(u64::from(size)) > self.footprint {
+            self.failed = Some(RunError::Address {
+                thread: one.thread,
+                at,
+                size,
+                end: self.footprint,
+            });
+            return;
+        }
+        thread.cursor += 1;
+        let window = &mut one.window;
+        window.until(now, cause);
+        let flush = matches!(thread.ops[thread.cursor - 1], Op::Flush { .. });
+        if flush {
+            self.counts.flushes += 1;
+            window.index += 1;
+        } else if store {
+            self.counts.stores += 1;
+        } else {
+            self.counts.loads += 1;
+        }
+        if store {
+            let parts = if at / 64 == (at + u64::from(size) - 1) / 64 {
+                1
+            } else {
+                3
+            };
+            window.push_store(Pending {
+                op: window.tail,
+                thread: one.thread,
+                place,
+                at,
+                size,
+                flush,
+                retired: Tick::NEVER,
+                parts,
+                done: Tick::ZERO,
+                waits: false,
+            });
+        }
+        if flush {
+            self.learn(core);
+            return;
+        }
+        let number = window.push(at, size, store, place);
+        let ready = window.depend(number, u64::from(after));
+        if ready <= now {
+            self.issue(core, number, now);
+        } else if ready != Tick::NEVER {
+            window.issues.push(std::cmp::Reverse((ready, number)));
+        }
+    }
+
+    /// Does what a settled thread waited for.
+    fn order(&mut self, core: usize, now: Tick) {
+        let one = &mut self.cores[core];
+        let number = one.thread;
+        let thread = &mut self.threads[number as usize];
+        one.window.until(now, Cause::Order);
+        if one.preempt {
+            one.preempt = false;
+            self.counts.preemptions += 1;
+            self.yield_core(core, now);
+            self.requeue(core, number, now, Tick::of(self.config.os.switch));
+            return;
+        }
+        match thread.ops.get(thread.cursor) {
+            Some(Op::Fence) => thread.cursor += 1,
+            Some(Op::Meet) => {
+                thread.cursor += 1;
+                self.yield_core(core, now);
+                self.meeting += 1;
+                self.threads[number as usize].meets = true;
+                self.dispatch(core, now, Tick::of(self.config.os.switch));
+                self.part(now);
+            }
+            _ => self.end_thread(core, now),
+        }
+    }
+
+    /// Begins to measure once all threads have passed their preparation.
+    pub(super) fn start_measuring(&mut self, now: Tick) {
+        let ended = self
+            .threads
+            .iter()
+            .filter(|thread| thread.gone && !thread.begun);
+        let passed = self.begun as usize + ended.count() == self.threads.len();
+        if passed && self.begun > 0 && !self.measuring {
+            self.measuring = true;
+            self.base = Some(self.totals(now));
+            self.far.begin(now.ns());
+            self.pages.forget_touched();
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Threads on cores: who runs, who waits, and what a switch costs.
+//!
+//! A thread waits in the queue, runs on a core, or meets others. One whose stores are
+//! still in a core's buffer is queued when the last of them has gone, so that it finds
+//! them wherever it runs next.
+
+use super::{Machine, NO_THREAD, Values};
+use crate::config::Policy;
+use crate::far::Far;
+use crate::op::{Op, Program};
+use crate::tick::Tick;
+use crate::tiering::{Promote, Tiering};
+use crate::window::Cause;
+
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    pub(super) ops: Vec<Op>,
+    /// Number of the first of them.
+    pub(super) base: u64,
+    pub(super) cursor: usize,
+    /// The program has no more.
+    pub(super) ended: bool,
+    /// And all is done.
+    pub(super) gone: bool,
+    pub(super) begun: bool,
+    pub(super) meets: bool,
+    pub(super) received: Tick,
+    /// Stores in the buffer of the core that it left.
+    pub(super) stores: u32,
+    /// It is to be queued once they are gone.
+    pub(super) queued_then: bool,
+    /// The page of the cache of pages that it waits for.
+    pub(super) wants: Option<u64>,
+    /// Number of the operation that raised the last exception, plus one.
+    pub(super) delayed_at: u64,
+}
+
+impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
+    /// An instruction that takes long would retire: its thread yields.
+    //= skybyte III-A
+    pub(super) fn take_exception(&mut self, core: usize, now: Tick) {
+        let one = &mut self.cores[core];
+        let number = one.window.known;
+        let op = *one.window.op(number);
+        one.fault = Tick::NEVER;
+        one.preempt = false;
+        let thread_number = one.thread;
+        let thread = &mut self.threads[thread_number as usize];
+        thread.cursor = (op.place - thread.base) as usize;
+        self.counts.long_delays += 1;
+        if thread.delayed_at == op.place + 1 {
+            self.counts.repeated_delays += 1;
+        }
+        thread.delayed_at = op.place + 1;
+        let page = self.pages.line_of(op.at) / 64;
+        self.uncount(core, number);
+        self.cores[core].window.squash(number, now, Cause::Flash);
+        self.squash_waiters(core, number);
+        if self.config.os.free_on_squash {
+            self.caches.squash(core);
+        }
+        self.yield_core(core, now);
+        let cached = matches!(self.config.tiering, Tiering::Cached(_));
+        let cost = if cached {
+            self.config.os.user_switch
+        } else {
+            self.config.os.switch
+        };
+        let cost = Tick::of(cost);
+        if cached && self.fetching(page) {
+            self.threads[thread_number as usize].wants = Some(page);
+            self.dispatch_after(core, now, cost, true);
+        } else {
+            self.requeue(core, thread_number, now, cost);
+        }
+    }
+
+    /// Queues the thread that just left `core`, and gives the core to whoever is next.
+    pub(super) fn requeue(&mut self, core: usize, number: u32, now: Tick, cost: Tick) {
+        let thread = &mut self.threads[number as usize];
+        if thread.stores > 0 {
+            thread.queued_then = true;
+        } else {
+            self.queue.push_back(number);
+        }
+        self.dispatch_after(core, now, cost, true);
+        self.wake(now);
+    }
+
+    /// Takes what is given up out of what was counted as started.
+    fn uncount(&mut self, core: usize, number: u64) {
+        let window = &self.cores[core].window;
+        let given_up = window.tail - number;
+        let stores = (number..window.tail)
+            .filter(|&op| window.op(op).store)
+            .count() as u64;
+        self.counts.stores -= stores;
+        self.counts.loads -= given_up - stores;
+        let flushes = window.stores.iter();
+        let flushes = flushes.filter(|entry| entry.flush && entry.retired == Tick::NEVER);
+        self.counts.flushes -= flushes.count() as u64;
+    }
+
+    /// Takes the thread from the core.
+    pub(super) fn yield_core(&mut self, core: usize, now: Tick) {
+        let one = &mut self.cores[core];
+        let number = std::mem::replace(&mut one.thread, NO_THREAD);
+        one.last = number;
+        let thread = &mut self.threads[number as usize];
+        thread.received += now.since(one.since);
+        let mine = |entry: &&crate::window::Pending| entry.thread == number;
+        thread.stores = one.window.stores.iter().filter(mine).count() as u32;
+    }
+
+    /// Lets a thread wait for a core, or gives it one that has none.
+    pub(super) fn enqueue(&mut self, number: u32, now: Tick) {
+        let thread = &mut self.threads[number as usize];
+        if thread.stores > 0 {
+            thread.queued_then = true;
+            return;
+        }
+        self.queue.push_back(number);
+        self.wake(now);
+    }
+
+    /// Gives cores that have none the threads that wait.
+    fn wake(&mut self, now: Tick) {
+        while let Some(&number) = self.queue.front() {
+            let idle = |core: &super::Core| core.thread == NO_THREAD;
+            let own = self
+                .cores
+                .iter()
+                .position(|core| idle(core) && core.last == number);
+            let Some(core) = own.or_else(|| self.cores.iter().position(idle)) else {
+                return;
+            };
+            self.dispatch(core, now, Tick::of(self.config.os.switch));
+        }
+    }
+
+    /// A store of a thread that left its core has gone.
+    pub(super) fn store_gone(&mut self, number: u32, now: Tick) {
+        let thread = &mut self.threads[number as usize];
+        if thread.stores > 0 {
+            thread.stores -= 1;
+            if thread.stores == 0 && std::mem::take(&mut thread.queued_then) {
+                self.enqueue(number, now);
+            }
+        }
+    }
+
+    /// Gives a core without a thread the next one, for `cost`. A thread that comes back
+    /// to the core that it left pays only if an exception or the end of a slice made
+    /// it leave.
+    pub(super) fn dispatch(&mut self, core: usize, now: Tick, cost: Tick) {
+        self.dispatch_after(core, now, cost, false);
+    }
+
+    fn dispatch_after(&mut self, core: usize, now: Tick, cost: Tick, yielded: bool) {
+        debug_assert!(self.cores[core].thread == NO_THREAD, "the core is taken");
+        if let Some(number) = self.pick() {
+            let one = &mut self.cores[core];
+            one.window.until(now, Cause::Idle);
+            if one.last != NO_THREAD && (yielded || one.last != number) {
+                self.counts.switches += 1;
+                one.window.spend(cost, Cause::Switch);
+            }
+            one.thread = number;
+            one.since = one.window.time();
+            one.slice_end = one.since + Tick::of(self.config.os.slice);
+            one.window.first = one.window.tail;
+        }
+        self.plan(core);
+        self.refresh(core);
+    }
+
+    /// Who runs next.
+    //= skybyte III-A
+    fn pick(&mut self) -> Option<u32> {
+        let at = match self.config.os.policy {
+            Policy::RoundRobin => 0,
+            Policy::Random if self.queue.is_empty() => 0,
+            Policy::Random => self.rng.below(self.queue.len() as u64) as usize,
+            Policy::Cfs => {
+                let waiting = (0..self.queue.len()).rev();
+                let received = |&at: &usize| self.threads[self.queue[at] as usize].received;
+                waiting.min_by_key(|at| (received(at), *at)).unwrap_or(0)
+            }
+        };
+        self.queue.remove(at)
+    }
+
+    /// Lets the threads go on that meet, once all have come.
+    pub(super) fn part(&mut self, now: Tick) {
+        if self.meeting == 0 || self.meeting < self.live {
+            return;
+        }
+        self.meeting = 0;
+        for number in 0..self.threads.len() as u32 {
+            if std::mem::take(&mut self.threads[number as usize].meets) {
+                self.enqueue(number, now);
+            }
+        }
+    }
+
+    /// The thread of a core is through.
+    pub(super) fn end_thread(&mut self, core: usize, now: Tick) {
+        let number = self.cores[core].thread;
+        self.yield_core(core, now);
+        self.threads[number as usize].gone = true;
+        self.live -= 1;
+        self.end = self.end.max(now);
+        if self.live == 0 {
+            // Cores that ran out of threads waited until here.
+            for core in &mut self.cores {
+                core.window.until(now, Cause::Idle);
+            }
+        }
+        self.start_measuring(now);
+        self.dispatch(core, now, Tick::of(self.config.os.switch));
+        self.part(now);
+    }
+}

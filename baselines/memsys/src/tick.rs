@@ -1,0 +1,112 @@
+//! Time as cores count it: 4,096 ticks a nanosecond.
+//!
+//! A slot of a core that starts four instructions a cycle at 4 GHz is 256 ticks, and
+//! a clock of DDR5-4800 is 1,707, a fiftieth of a percent off. The clock ends after 52
+//! days.
+
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use units::Ns;
+
+/// A point of virtual time, or a span of it, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tick(pub u64);
+
+impl Tick {
+    /// Ticks in a nanosecond.
+    pub const PER_NS: u64 = 4_096;
+    /// No time.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that has a time.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// `time` in ticks.
+    #[inline]
+    #[must_use]
+    pub const fn of(time: Ns) -> Self {
+        Self(time.0.saturating_mul(Self::PER_NS))
+    }
+
+    /// The first whole nanosecond that is not earlier.
+    #[inline]
+    #[must_use]
+    pub const fn ns_up(self) -> Ns {
+        Ns(self.0.div_ceil(Self::PER_NS))
+    }
+
+    /// Whole nanoseconds.
+    #[inline]
+    #[must_use]
+    pub const fn ns(self) -> Ns {
+        Ns(self.0 / Self::PER_NS)
+    }
+
+    /// The time since `earlier`, or none where `earlier` is later.
+    #[inline]
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// This, `times` over.
+    #[inline]
+    #[must_use]
+    pub const fn times(self, times: u64) -> Self {
+        Self(self.0 * times)
+    }
+
+    /// One of `count` periods at `hertz`, rounded to the nearest tick.
+    #[must_use]
+    pub const fn cycles(count: u64, hertz: u64) -> Self {
+        let ticks = count as u128 * Self::PER_NS as u128 * 1_000_000_000;
+        Self(((ticks + hertz as u128 / 2) / hertz as u128) as u64)
+    }
+
+    /// How long `bytes` take at `bytes_per_second`, rounded to the nearest tick.
+    #[must_use]
+    pub const fn transfer(bytes: u64, bytes_per_second: u64) -> Self {
+        Self::cycles(bytes, bytes_per_second)
+    }
+}
+
+impl Add for Tick {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Tick {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Tick {
+    type Output = Self;
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Tick {
+    #[inline]
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_become_ticks() {
+        assert_eq!(Tick::cycles(1, 4_000_000_000), Tick(1_024));
+        assert_eq!(Tick::cycles(3, 2_400_000_000), Tick(5_120));
+        assert_eq!(Tick::transfer(64, 32_000_000_000), Tick::of(Ns(2)));
+        assert_eq!((Tick(4_097).ns(), Tick(4_097).ns_up()), (Ns(1), Ns(2)));
+    }
+}

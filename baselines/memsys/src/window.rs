@@ -1,0 +1,443 @@
+//! What a core has under way: a window of instructions, a buffer of stores.
+//!
+//! Instructions start and retire in order, each at the core's width; those between
+//! touch nothing that others see. So instruction `i` starts at `lag + i · slot`, where
+//! `lag` only grows, by what a stall adds; and whatever has retired up to it has done
+//! so by `retired + i · slot`. Instruction `i` starts no earlier than instruction
+//! `i - window` has retired. Only memory operations are kept; all else is arithmetic.
+//!
+//! Invariants: `popped <= known <= tail`; of operations below `known` it is known when
+//! they are done; every growth of `lag` is booked on a cause, so the causes and the
+//! slots of instructions add up to the core's time.
+
+use crate::tick::Tick;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// What a core waits for, or works on besides instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Data from the caches.
+    Cache,
+    /// Data from the host's DRAM.
+    Host,
+    /// Data that the device had at hand.
+    Device,
+    /// Data that the device read from flash.
+    Flash,
+    /// Room in the store buffer.
+    Stores,
+    /// Fences, and threads that meet.
+    Order,
+    /// Switches of threads.
+    Switch,
+    /// Interrupts: pages that move, translations that end.
+    Kernel,
+    /// A thread to run.
+    Idle,
+}
+
+/// Number of causes.
+pub const CAUSES: usize = 9;
+
+/// An operation of memory in the window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemOp {
+    /// Which instruction it is.
+    pub(crate) index: u64,
+    pub(crate) at: u64,
+    /// Which operation of its thread it is.
+    pub(crate) place: u64,
+    /// When its result is there; never while unknown.
+    pub(crate) done: Tick,
+    /// The latest result so far, of those that are in.
+    pub(crate) so_far: Tick,
+    /// `retired` once it has retired.
+    pub(crate) retired: Tick,
+    /// When the hint came that it takes long.
+    pub(crate) delayed: Tick,
+    pub(crate) first_dependent: u64,
+    pub(crate) next_dependent: u64,
+    pub(crate) size: u8,
+    pub(crate) store: bool,
+    pub(crate) translated: bool,
+    /// Lines that it has not asked for, one bit each.
+    pub(crate) parts: u8,
+    /// Lines that it has asked for and whose time is unknown.
+    pub(crate) waits: u8,
+    pub(crate) cause: Cause,
+}
+
+pub(crate) const NOBODY: u64 = u64::MAX;
+
+/// What a store or a flush is in the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    /// The operation of the window, for stores.
+    pub(crate) op: u64,
+    pub(crate) thread: u32,
+    pub(crate) place: u64,
+    pub(crate) at: u64,
+    pub(crate) size: u8,
+    pub(crate) flush: bool,
+    /// When it has retired; never while unknown.
+    pub(crate) retired: Tick,
+    pub(crate) parts: u8,
+    pub(crate) done: Tick,
+    /// It waits for a line of which it is unknown when it comes.
+    pub(crate) waits: bool,
+}
+
+/// Whether bytes overlap.
+pub(crate) fn overlap(a: u64, a_size: u8, b: u64, b_size: u8) -> bool {
+    a < b + u64::from(b_size) && b < a + u64::from(a_size)
+}
+
+pub(crate) struct Window {
+    ops: Vec<MemOp>,
+    mask: u64,
+    size: u64,
+    pub(crate) slot: Tick,
+    pub(crate) lag: Tick,
+    pub(crate) spent: [Tick; CAUSES],
+    /// The next instruction.
+    pub(crate) index: u64,
+    pub(crate) popped: u64,
+    pub(crate) known: u64,
+    pub(crate) tail: u64,
+    /// First operation of the thread that runs.
+    pub(crate) first: u64,
+    retired: Tick,
+    retired_cause: Cause,
+    /// `retired` of the operations that have left the window.
+    popped_retired: Tick,
+    popped_cause: Cause,
+    pub(crate) squashed: u64,
+    /// Operations that will be asked for, by time.
+    pub(crate) issues: BinaryHeap<Reverse<(Tick, u64)>>,
+    /// Operations that wait for a register or a store, until something changes.
+    pub(crate) stalled: Vec<u64>,
+    pub(crate) stores: VecDeque<Pending>,
+    pub(crate) store_limit: usize,
+    /// When stores that are in the cache leave the buffer.
+    pub(crate) releases: VecDeque<Tick>,
+    pub(crate) last_release: Tick,
+    /// No store goes to the cache before.
+    pub(crate) drain_from: Tick,
+    /// Stores by line, so that most loads need not look.
+    lines: [u16; 256],
+    /// Flushes in the buffer that have not retired.
+    flushes: usize,
+    pub(crate) values: Vec<[u8; 64]>,
+}
+
+/// Whether, and when, the next instruction can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    At(Tick, Cause),
+    /// Something older must become known first.
+    Blocked,
+}
+
+fn filter(line: u64) -> usize {
+    (line ^ line >> 8) as usize & 255
+}
+
+impl Window {
+    pub(crate) fn new(size: u64, slot: Tick, store_limit: u64, payloads: bool) -> Self {
+        let ring = (size + 1).next_power_of_two().max(64) as usize;
+        let nothing = MemOp {
+            index: 0,
+            at: 0,
+            place: 0,
+            done: Tick::ZERO,
+            so_far: Tick::ZERO,
+            retired: Tick::ZERO,
+            delayed: Tick::NEVER,
+            first_dependent: NOBODY,
+            next_dependent: NOBODY,
+            size: 0,
+            store: false,
+            translated: false,
+            parts: 0,
+            waits: 0,
+            cause: Cause::Cache,
+        };
+        Self {
+            ops: vec![nothing; ring],
+            mask: ring as u64 - 1,
+            size,
+            slot,
+            lag: Tick::ZERO,
+            spent: [Tick::ZERO; CAUSES],
+            index: 0,
+            popped: 0,
+            known: 0,
+            tail: 0,
+            first: 0,
+            retired: Tick::ZERO,
+            retired_cause: Cause::Cache,
+            popped_retired: Tick::ZERO,
+            popped_cause: Cause::Cache,
+            squashed: 0,
+            issues: BinaryHeap::with_capacity(ring),
+            stalled: Vec::with_capacity(ring),
+            stores: VecDeque::with_capacity(store_limit as usize + 1),
+            store_limit: store_limit as usize,
+            releases: VecDeque::with_capacity(store_limit as usize + 1),
+            last_release: Tick::ZERO,
+            drain_from: Tick::ZERO,
+            lines: [0; 256],
+            flushes: 0,
+            values: vec![[0; 64]; if payloads { ring } else { 0 }],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn op(&self, number: u64) -> &MemOp {
+        &self.ops[(number & self.mask) as usize]
+    }
+
+    #[inline]
+    pub(crate) fn op_mut(&mut self, number: u64) -> &mut MemOp {
+        &mut self.ops[(number & self.mask) as usize]
+    }
+
+    /// Where the value of an operation is kept, if values are.
+    pub(crate) fn value(&mut self, number: u64) -> Option<&mut [u8; 64]> {
+        self.values.get_mut((number & self.mask) as usize)
+    }
+
+    /// The time at which the next instruction would start if nothing held it.
+    #[inline]
+    pub(crate) fn time(&self) -> Tick {
+        self.lag + self.slot.times(self.index)
+    }
+
+    /// Lets the next instruction start no earlier than `time`, for `cause`.
+    #[inline]
+    pub(crate) fn until(&mut self, time: Tick, cause: Cause) {
+        let lag = time.since(self.slot.times(self.index));
+        if lag > self.lag {
+            self.spent[cause as usize] += lag - self.lag;
+            self.lag = lag;
+        }
+    }
+
+    /// Takes `span` from the core for `cause`.
+    pub(crate) fn spend(&mut self, span: Tick, cause: Cause) {
+        self.spent[cause as usize] += span;
+        self.lag += span;
+    }
+
+    /// When the next instruction can start, which is one of memory.
+    #[inline]
+    pub(crate) fn start(&mut self, store: bool) -> Start {
+        while self.popped < self.tail {
+            let op = self.op(self.popped);
+            if op.index + self.size > self.index {
+                break;
+            }
+            if self.popped == self.known {
+                return Start::Blocked;
+            }
+            (self.popped_retired, self.popped_cause) = (op.retired, op.cause);
+            self.popped += 1;
+        }
+        let room = self.popped_retired.since(self.slot.times(self.size));
+        let mut start = (self.lag, Cause::Cache);
+        if room > start.0 {
+            start = (room, self.popped_cause);
+        }
+        let mut time = start.0 + self.slot.times(self.index);
+        if store {
+            while self.releases.front().is_some_and(|&free| free <= time) {
+                self.releases.pop_front();
+            }
+            if self.stores.len() + self.releases.len() >= self.store_limit {
+                let Some(&free) = self.releases.front() else {
+                    return Start::Blocked;
+                };
+                time = free;
+                start.1 = Cause::Stores;
+            }
+        }
+        Start::At(time, start.1)
+    }
+
+    /// Puts the next instruction into the window, which is one of memory.
+    pub(crate) fn push(&mut self, at: u64, size: u8, store: bool, place: u64) -> u64 {
+        let number = self.tail;
+        let parts = if at / 64 == (at + u64::from(size) - 1) / 64 {
+            1
+        } else {
+            3
+        };
+        let index = self.index;
+        *self.op_mut(number) = MemOp {
+            index,
+            at,
+            place,
+            done: Tick::NEVER,
+            so_far: Tick::ZERO,
+            retired: Tick::NEVER,
+            delayed: Tick::NEVER,
+            first_dependent: NOBODY,
+            next_dependent: NOBODY,
+            size,
+            store,
+            translated: false,
+            parts,
+            waits: 0,
+            cause: Cause::Cache,
+        };
+        self.index += 1;
+        self.tail += 1;
+        number
+    }
+
+    /// When what operation `back` before the last one gives is there: a time, or
+    /// never if `number` was noted to be told.
+    pub(crate) fn depend(&mut self, number: u64, back: u64) -> Tick {
+        let Some(on) = number.checked_sub(back) else {
+            return Tick::ZERO;
+        };
+        if back == 0 || on < self.first || on < self.popped {
+            return Tick::ZERO;
+        }
+        self.depend_on(number, on)
+    }
+
+    /// The same for an operation by its number.
+    pub(crate) fn depend_on(&mut self, number: u64, on: u64) -> Tick {
+        let source = self.op_mut(on);
+        if source.done != Tick::NEVER {
+            return source.done;
+        }
+        let next = std::mem::replace(&mut source.first_dependent, number);
+        self.op_mut(number).next_dependent = next;
+        Tick::NEVER
+    }
+
+    /// Takes in what has become known: operations retire as far as that goes. When
+    /// the first of them that takes long would retire and raises an exception.
+    pub(crate) fn advance(&mut self) -> Tick {
+        while self.known < self.tail {
+            let (slot, number) = (self.slot, self.known);
+            let (retired, retired_cause) = (self.retired, self.retired_cause);
+            let op = self.op_mut(number);
+            let base = slot.times(op.index);
+            let own = op.done.since(base);
+            // A store is past its exception if it retires before the hint is there.
+            let past = op.store && op.done != Tick::NEVER && own.max(retired) + base < op.delayed;
+            if op.delayed != Tick::NEVER && !past {
+                let exception = op.delayed.max(retired + base);
+                self.retire_flushes();
+                return exception;
+            }
+            if op.done == Tick::NEVER {
+                break;
+            }
+            if own < retired {
+                op.cause = retired_cause;
+            }
+            op.retired = own.max(retired);
+            let (time, store) = (op.retired + base, op.store);
+            (self.retired, self.retired_cause) = (time - base, op.cause);
+            self.known += 1;
+            if store {
+                self.retire_store(number, time);
+            }
+        }
+        self.retire_flushes();
+        Tick::NEVER
+    }
+
+    /// A flush retires with the operation before it.
+    fn retire_flushes(&mut self) {
+        if self.flushes == 0 {
+            return;
+        }
+        let time = self.retired + self.slot.times(self.op(self.known).index);
+        for entry in self.stores.iter_mut().filter(|entry| entry.flush) {
+            if entry.op <= self.known && entry.retired == Tick::NEVER {
+                entry.retired = time;
+                self.flushes -= 1;
+            }
+        }
+    }
+
+    fn retire_store(&mut self, number: u64, time: Tick) {
+        let entry = self.stores.iter_mut();
+        if let Some(entry) = entry.rev().find(|entry| entry.op == number) {
+            entry.retired = time;
+        }
+    }
+
+    /// When all that is under way has retired, if that is known.
+    pub(crate) fn all_retired(&self) -> Option<Tick> {
+        let known = self.known == self.tail;
+        known.then(|| self.time().max(self.retired + self.slot.times(self.index)))
+    }
+
+    /// Gives up `number` and all that is younger, at `time`; the thread stops there.
+    pub(crate) fn squash(&mut self, number: u64, time: Tick, cause: Cause) {
+        let mut issues = std::mem::take(&mut self.issues).into_vec();
+        issues.retain(|Reverse((_, op))| *op < number);
+        self.issues = BinaryHeap::from(issues);
+        self.stalled.retain(|&op| op < number);
+        while let Some(last) = self.stores.back() {
+            if last.retired != Tick::NEVER {
+                break;
+            }
+            self.forget_store(self.stores.len() - 1);
+        }
+        let index = self.op(number).index;
+        self.squashed += self.tail - number;
+        self.index = index;
+        self.tail = number;
+        self.popped = self.popped.min(number);
+        self.first = number;
+        self.until(time, cause);
+    }
+
+    /// Puts a store or a flush at the end of the buffer.
+    pub(crate) fn push_store(&mut self, entry: Pending) {
+        self.count_lines(&entry, true);
+        self.flushes += usize::from(entry.flush);
+        self.stores.push_back(entry);
+    }
+
+    fn count_lines(&mut self, entry: &Pending, more: bool) {
+        if entry.flush {
+            return;
+        }
+        let last = (entry.at + u64::from(entry.size) - 1) / 64;
+        for line in entry.at / 64..=last {
+            let count = &mut self.lines[filter(line)];
+            *count = if more { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// Takes entry `index` out of the buffer.
+    pub(crate) fn forget_store(&mut self, index: usize) -> Option<Pending> {
+        let entry = self.stores.remove(index)?;
+        self.count_lines(&entry, false);
+        if entry.flush && entry.retired == Tick::NEVER {
+            self.flushes -= 1;
+        }
+        Some(entry)
+    }
+
+    /// The youngest store that is older than `number` and overlaps.
+    #[inline]
+    pub(crate) fn older_store(&self, number: u64, at: u64, size: u8) -> Option<usize> {
+        let last = (at + u64::from(size) - 1) / 64;
+        if self.lines[filter(at / 64)] == 0 && self.lines[filter(last)] == 0 {
+            return None;
+        }
+        let older = |entry: &Pending| !entry.flush && entry.op < number;
+        let hit = |entry: &Pending| older(entry) && overlap(entry.at, entry.size, at, size);
+        self.stores.iter().rposition(hit)
+    }
+}

@@ -1,0 +1,1 @@
+//! How long things take: sums of parts, bounds, and the same time for the same work.

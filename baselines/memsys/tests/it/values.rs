@@ -1,0 +1,181 @@
+//! What is loaded is what was stored last, whatever the device and the pages do.
+
+use crate::fake::{Fake, Odds};
+use crate::programs::without_races;
+use memsys::{
+    CacheConfig, Config, Demote, Machine, Metrics, Moves, NodeConfig, PageCache, PageSize, Place,
+    Policy, Prefetch, Sampling, TakeAll, Tiering, Values,
+};
+use proptest::prelude::*;
+use sim::Kernel;
+use units::{Bytes, KIB, MIB, Ns};
+
+/// A flat array that all threads share.
+struct Flat {
+    bytes: Vec<u8>,
+    loads: u64,
+}
+
+impl Values for Flat {
+    const KEPT: bool = true;
+
+    fn stored(&mut self, _: u32, at: u64, bytes: &[u8]) {
+        self.bytes[at as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn loaded(&mut self, thread: u32, at: u64, bytes: &[u8]) {
+        self.loads += 1;
+        let expected = &self.bytes[at as usize..][..bytes.len()];
+        assert_eq!(bytes, expected, "thread {thread} at {at:#x}");
+    }
+}
+
+fn cache(lines: u64, ways: u64, cycles: u64, misses: u64) -> CacheConfig {
+    CacheConfig {
+        size: Bytes(lines * 64),
+        ways,
+        cycles,
+        misses,
+    }
+}
+
+/// A computer so small that everything is evicted all the time.
+fn tiny() -> Config {
+    Config {
+        cores: 3,
+        window: 32,
+        store_buffer: 6,
+        l1: cache(8, 2, 3, 4),
+        l2: cache(16, 4, 8, 6),
+        llc: cache(64, 4, 30, 12),
+        nodes: vec![NodeConfig {
+            memory: Bytes(4 * MIB),
+        }],
+        far: Bytes(16 * MIB),
+        posted: 5,
+        ..Config::default()
+    }
+}
+
+fn small_moves(pages: u64, bytes: u64, demote: Demote) -> Moves {
+    Moves {
+        limit: Bytes(pages * bytes),
+        entries: 2,
+        queue: 4,
+        handler: Ns(300),
+        shootdown: Ns(400),
+        interrupted: Ns(100),
+        demote,
+    }
+}
+
+fn run(config: &Config, seed: u64, footprint: u64, threads: u32, odds: Odds) -> (Metrics, u64) {
+    let kernel = Kernel::new();
+    let far = Fake::new(&kernel.sim(), seed, odds);
+    let program = without_races(seed, threads, footprint, 4, 300);
+    let flat = Flat {
+        bytes: vec![0; footprint as usize],
+        loads: 0,
+    };
+    let mut machine = Machine::new(config, &kernel, far, program, flat, TakeAll).unwrap();
+    let metrics = machine.run().unwrap();
+    (metrics, machine.values().loads)
+}
+
+fn tierings() -> impl Strategy<Value = Tiering> {
+    let demote = prop_oneof![Just(Demote::DirtyLines), Just(Demote::WholePage)];
+    let sampling = Sampling {
+        period: Ns(3_000),
+        pages: 8,
+        fault: Ns(500),
+    };
+    let cached = PageCache {
+        size: Bytes(8 * 4 * KIB),
+        ways: 2,
+        misses: 2,
+    };
+    prop_oneof![
+        1 => Just(Tiering::None),
+        4 => demote.clone().prop_map(|d| Tiering::Hinted(small_moves(5, 4 * KIB, d))),
+        2 => demote.prop_map(move |d| Tiering::Sampled(small_moves(5, 4 * KIB, d), sampling)),
+        2 => Just(Tiering::Cached(cached)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn loads_return_what_was_stored_last(
+        seed in any::<u64>(),
+        threads in 1_u32..7,
+        tiering in tierings(),
+        policy in prop_oneof![Just(Policy::Cfs), Just(Policy::Random), Just(Policy::RoundRobin)],
+        prefetch in prop_oneof![
+            Just(Prefetch::None), Just(Prefetch::NextLine), Just(Prefetch::Stride),
+        ],
+        free_on_squash in any::<bool>(),
+        slice in prop_oneof![Just(Ns(700)), Just(Ns::us(100))],
+    ) {
+        let mut config = Config { tiering, prefetch, ..tiny() };
+        config.os.policy = policy;
+        config.os.free_on_squash = free_on_squash;
+        config.os.slice = slice;
+        let (metrics, loads) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD);
+        prop_assert!(loads > 0 && metrics.instructions > 0);
+        // A run is a function of its inputs.
+        let (again, _) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD);
+        prop_assert_eq!(metrics, again);
+    }
+
+    #[test]
+    fn local_memory_returns_what_was_stored_last(seed in any::<u64>(), threads in 1_u32..7) {
+        let config = Config { place: Place::Local, ..tiny() };
+        let (metrics, _) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD);
+        prop_assert_eq!(metrics.counts.far_reads, 0);
+    }
+}
+
+#[test]
+fn everything_happens_in_the_random_runs() {
+    let hinted = Tiering::Hinted(small_moves(5, 4 * KIB, Demote::DirtyLines));
+    let config = Config {
+        tiering: hinted,
+        prefetch: Prefetch::NextLine,
+        ..tiny()
+    };
+    let (metrics, _) = run(&config, 11, 24 * 4 * KIB, 6, Odds::WILD);
+    let counts = &metrics.counts;
+    for (what, count) in [
+        ("forwarded", counts.forwarded),
+        ("flushes", counts.flushes),
+        ("hints", counts.hints),
+        ("long delays", counts.long_delays),
+        ("refused", counts.refused_writes),
+        ("promotions", counts.promotions),
+        ("demotions", counts.demotions),
+        ("redirected", counts.redirected_writes),
+        ("stale", counts.stale_answers),
+        ("fetched ahead", metrics.caches.fetched_ahead),
+        ("squashed", counts.squashed),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+}
+
+#[test]
+fn huge_pages_move_by_chunks() {
+    let moves = small_moves(1, PageSize::Huge.bytes(), Demote::DirtyLines);
+    let config = Config {
+        page: PageSize::Huge,
+        tiering: Tiering::Hinted(moves),
+        ..tiny()
+    };
+    let odds = Odds {
+        waits: 1,
+        delays: 1,
+        ..Odds::WILD
+    };
+    let (metrics, _) = run(&config, 5, 3 * PageSize::Huge.bytes(), 3, odds);
+    assert!(metrics.counts.copy_reads > 0);
+}

@@ -1,0 +1,24 @@
+//! Builds a memory system with a CXL-SSD, runs a program on it, and says what came out.
+//!
+//! A [`Setup`] is a design, a reading of the paper, a workload and what is changed of
+//! them; [`run`] makes an [`Outcome`] of it. Designs that are compared share the
+//! workload, the flash and all sizes.
+//!
+//! Invariants: sizes that belong together shrink together ([`Setup::factor`]); a run is
+//! a function of its setup; every number of an outcome is a counter, a quotient of
+//! counters, or a price.
+//!
+//! It must not know the command line, and how a report looks.
+
+mod outcome;
+
+mod run;
+mod setup;
+mod size;
+
+pub use outcome::{
+    Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time,
+    compare,
+};
+pub use run::{RunError, run};
+pub use setup::{Change, Setup, SetupError, threads_of};

@@ -1,0 +1,244 @@
+//! What is run: a design, a reading, a workload, and what is changed of them.
+
+use crate::size::{factor, period, shrink};
+use memsys::{Config, Moves, PageCache, Place, Policy, Sampling, StoreMiss, Tiering};
+use programs::{Workload, WorkloadError, published};
+use serde::{Deserialize, Serialize};
+use skybyte::{Design, DeviceConfig, Migration, Profile};
+use ssd::Precondition;
+use std::str::FromStr;
+use units::{Bytes, GIB, Ns};
+
+/// Threads of designs that switch between them, and of the others.
+//= skybyte VI-A
+const THREADS: (u64, u64) = (24, 8);
+
+/// What a computer and its drive are made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Knobs {
+    /// The computer.
+    machine: Config,
+    /// The drive, unless there is none.
+    device: DeviceConfig,
+    /// The past of the drive.
+    past: Precondition,
+}
+
+/// A memory system and what runs on it.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The design.
+    pub design: &'static Design,
+    /// The reading of the paper.
+    pub profile: Profile,
+    /// What runs, with its threads.
+    pub workload: Workload,
+    /// What sizes of the paper are divided by.
+    pub factor: u64,
+    /// The seed of everything that is random.
+    pub seed: u64,
+    /// What was changed, as it was given.
+    pub changes: Vec<String>,
+    knobs: Knobs,
+}
+
+/// A knob and its value: `machine.os.switch=1300ns`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    key: String,
+    value: String,
+}
+
+/// A setup that can not be.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// No such design.
+    #[error("expected one of {known}, found {found:?}")]
+    Design {
+        /// What there is.
+        known: String,
+        /// What was asked for.
+        found: String,
+    },
+    /// The workload can not be.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A change that is no `key=value`, or whose key or value does not exist.
+    #[error("{change}: expected {expected}")]
+    Change {
+        /// As it was given.
+        change: String,
+        /// What would do.
+        expected: String,
+    },
+}
+
+impl FromStr for Change {
+    type Err = SetupError;
+
+    fn from_str(text: &str) -> Result<Self, SetupError> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok(Self {
+                key: key.trim().to_owned(),
+                value: value.trim().to_owned(),
+            }),
+            _ => Err(SetupError::Change {
+                change: text.to_owned(),
+                expected: "key=value, such as device.hints.threshold=4us".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Threads of a design where the workload names none.
+#[must_use]
+pub const fn threads_of(design: &Design) -> u64 {
+    let switches = design.switches || matches!(design.migration, Migration::HostCache);
+    if switches { THREADS.0 } else { THREADS.1 }
+}
+
+impl Setup {
+    /// The design called `design` with `workload`, whose threads are the paper's unless
+    /// it names them.
+    ///
+    /// # Errors
+    /// If there is no such design.
+    pub fn new(
+        design: &str,
+        profile: Profile,
+        workload: Workload,
+        seed: u64,
+    ) -> Result<Self, SetupError> {
+        let Some(design) = Design::named(design) else {
+            let names: Vec<&str> = skybyte::DESIGNS.iter().map(|design| design.name).collect();
+            return Err(SetupError::Design {
+                known: names.join(", "),
+                found: design.to_owned(),
+            });
+        };
+        let mut workload = workload;
+        if workload.has("threads") && !workload.gives("threads") {
+            workload = workload.with("threads", &threads_of(design).to_string())?;
+        }
+        // What the paper does not run is taken to stand for its smallest workload.
+        let paper = published(&workload.name()).map_or(8 * GIB, |row| row.footprint.0);
+        let footprint = workload.footprint().unwrap_or(Bytes(paper));
+        let factor = factor(paper, footprint.0);
+        let mut setup = Self {
+            design,
+            profile,
+            workload,
+            factor,
+            seed,
+            changes: Vec::new(),
+            knobs: Knobs {
+                machine: computer(design, profile, factor),
+                device: profile.device(design).scaled(factor),
+                past: Precondition::Full,
+            },
+        };
+        setup.knobs.machine.seed = seed;
+        setup.knobs.machine.far = setup.knobs.device.drive.capacity;
+        shrink(&mut setup.knobs.machine, factor, footprint);
+        Ok(setup)
+    }
+
+    /// The same with one knob changed.
+    ///
+    /// # Errors
+    /// If there is no such knob or value.
+    pub fn with(mut self, change: &Change) -> Result<Self, SetupError> {
+        let told = format!("{}={}", change.key, change.value);
+        let refuse = |expected: String| SetupError::Change {
+            change: told.clone(),
+            expected,
+        };
+        let unreadable = |e: &dyn std::fmt::Display| refuse(e.to_string());
+        let mut tree = toml::Value::try_from(&self.knobs).map_err(|e| unreadable(&e))?;
+        let mut place = &mut tree;
+        for key in change.key.split('.') {
+            let known = match place {
+                toml::Value::Table(table) => table.keys().cloned().collect::<Vec<_>>(),
+                _ => Vec::new(),
+            };
+            let table = place.as_table_mut();
+            place = match table.and_then(|table| table.get_mut(key)) {
+                Some(found) => found,
+                None => return Err(refuse(format!("one of {} at {key:?}", known.join(", ")))),
+            };
+        }
+        let value = &change.value;
+        let parsed = toml::from_str::<toml::Table>(&format!("value = {value}"));
+        *place = match parsed {
+            Ok(mut table) => table.remove("value").unwrap_or(toml::Value::Boolean(false)),
+            Err(_) => toml::Value::String(value.clone()),
+        };
+        self.knobs = tree.try_into().map_err(|e: toml::de::Error| {
+            refuse(e.message().replace('\n', " "))
+        })?;
+        self.changes.push(told);
+        Ok(self)
+    }
+
+    /// The computer.
+    #[must_use]
+    pub const fn machine(&self) -> &Config {
+        &self.knobs.machine
+    }
+
+    /// The drive; what it would be, where there is none.
+    #[must_use]
+    pub const fn device(&self) -> &DeviceConfig {
+        &self.knobs.device
+    }
+
+    /// The past of the drive.
+    #[must_use]
+    pub const fn past(&self) -> Precondition {
+        self.knobs.past
+    }
+}
+
+/// The computer of a design, but for the sizes of caches and memory.
+fn computer(design: &Design, profile: Profile, factor: u64) -> Config {
+    let mut config = Config {
+        place: if design.drive { Place::Far } else { Place::Local },
+        tiering: tiering(design, factor),
+        ..Config::default()
+    };
+    if profile == Profile::Artifact {
+        config.os.switch = Ns(1_300);
+        config.os.policy = Policy::RoundRobin;
+        config.store_miss = StoreMiss::Write;
+    }
+    config
+}
+
+fn tiering(design: &Design, factor: u64) -> Tiering {
+    let whole = Moves::default();
+    let moves = Moves {
+        limit: Bytes(whole.limit.0 / factor),
+        ..whole
+    };
+    match design.migration {
+        Migration::Stay => Tiering::None,
+        Migration::Counted => Tiering::Hinted(moves),
+        Migration::Sampled => {
+            let whole = Sampling::default();
+            let sampling = Sampling {
+                period: period(whole.period, factor),
+                pages: (whole.pages / factor).max(1),
+                ..whole
+            };
+            Tiering::Sampled(moves, sampling)
+        }
+        Migration::HostCache => {
+            let whole = PageCache::default();
+            Tiering::Cached(PageCache {
+                size: Bytes(whole.size.0 / factor),
+                ..whole
+            })
+        }
+    }
+}

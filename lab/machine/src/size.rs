@@ -1,0 +1,84 @@
+//! How sizes shrink with the memory of the workload.
+//!
+//! A run at the paper's size takes hours. So its memory is divided by a power of two,
+//! and with it the drive, its DRAM, the host's memory for moved pages and what a sample
+//! of pages takes in; so that what of the workload fits where stays as it was. Latencies
+//! and the numbers of cores, channels and dies stay.
+//!
+//! Processor caches shrink too, or they would be larger than the drive's DRAM; but not
+//! below a floor, as the small structures of a program, such as counts of digits, do not
+//! shrink with its data. The floors are a choice of ours: at the smallest scale the
+//! last cache is a sixteenth of the drive's DRAM rather than a thirty-second.
+
+use memsys::{CacheConfig, Config, NodeConfig};
+use units::{Bytes, GIB, KIB, Ns};
+
+/// Least bytes of the caches.
+const L1_LEAST: u64 = 4 * KIB;
+const L2_LEAST: u64 = 8 * KIB;
+const LLC_LEAST: u64 = 128 * KIB;
+/// Least entries of the TLBs.
+const FIRST_LEAST: u64 = 16;
+const SECOND_LEAST: u64 = 64;
+
+/// The largest power of two that `paper` bytes can be divided by without becoming less
+/// than half as much again as `here`.
+pub(crate) fn factor(paper: u64, here: u64) -> u64 {
+    let ratio = paper * 4 / (here.max(1) * 3);
+    1 << ratio.max(1).ilog2()
+}
+
+/// The computer whose sizes are divided by `factor`, a power of two, around a program
+/// of `footprint` bytes.
+pub(crate) fn shrink(config: &mut Config, factor: u64, footprint: Bytes) {
+    let cache = |cache: &mut CacheConfig, least: u64| {
+        cache.size = Bytes((cache.size.0 / factor).max(least));
+        // Whole sets, of which there are a power of two.
+        cache.ways = cache.ways.min(cache.size.0 / 64);
+    };
+    cache(&mut config.l1, L1_LEAST);
+    cache(&mut config.l2, L2_LEAST);
+    cache(&mut config.llc, LLC_LEAST);
+    let tlb = &mut config.tlb;
+    tlb.first = (tlb.first / factor).max(FIRST_LEAST);
+    tlb.second = (tlb.second / factor).max(SECOND_LEAST);
+    // Enough for all of it, where there is no drive, and for moved pages.
+    let memory = (16 * GIB / factor).max(2 * footprint.0.next_power_of_two());
+    config.nodes = vec![NodeConfig {
+        memory: Bytes(memory),
+    }];
+}
+
+/// A span of time that pages are sampled over, with `factor` times fewer pages.
+pub(crate) fn period(whole: Ns, factor: u64) -> Ns {
+    Ns((whole.0 / factor).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_powers_of_two_near_the_ratio() {
+        for (paper, here, wanted) in [
+            (9_130_000_000, 9_130_000_000, 1),
+            (9_130_000_000, 9_130_000_000 / 16, 16),
+            (9_130_000_000, 9_130_000_000 / 256, 256),
+            (1_000, 2_000, 1),
+            (1_000, 0, 1_024),
+        ] {
+            assert_eq!(factor(paper, here), wanted, "{paper} {here}");
+        }
+    }
+
+    #[test]
+    fn a_small_computer_can_exist() {
+        for factor in (0..12).map(|bits| 1 << bits) {
+            let mut config = Config::default();
+            shrink(&mut config, factor, Bytes(1 << 20));
+            config.check().unwrap();
+            let private = config.cores * (config.l1.size.0 + config.l2.size.0);
+            assert!(private <= config.llc.size.0, "{factor}");
+        }
+    }
+}

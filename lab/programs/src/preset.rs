@@ -1,0 +1,298 @@
+//! The one table of what can be asked for by name.
+//!
+//! Parsing, the list of workloads, the help and the error messages derive from it. A
+//! test gives every preset every default.
+
+/// A workload that has a name.
+#[derive(Debug)]
+pub struct Preset {
+    /// The name.
+    pub name: &'static str,
+    /// One line.
+    pub help: &'static str,
+    own: &'static [Param],
+    common: &'static [Param],
+}
+
+/// A parameter, written `name=value`.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value if it is not given.
+    pub default: &'static str,
+    /// What a value looks like.
+    pub unit: Unit,
+    /// One line.
+    pub help: &'static str,
+}
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A whole number in these bounds.
+    Whole(u64, u64),
+    /// A size from 1 MiB to 16 GiB, or nothing for what the scale gives.
+    Footprint,
+    /// A decimal with up to three places, in thousandths within these bounds.
+    Decimal(u64, u64),
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+impl Preset {
+    /// Its parameters: its own, then those that all have.
+    pub fn params(&self) -> impl Iterator<Item = &'static Param> + use<> {
+        self.own.iter().chain(self.common)
+    }
+
+    /// Its parameter called `name`.
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&'static Param> {
+        self.params().find(|p| p.name == name)
+    }
+}
+
+impl Unit {
+    /// What is expected, for messages.
+    #[must_use]
+    pub fn expectation(self) -> String {
+        match self {
+            Self::Whole(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Footprint => "a size from 1MiB to 16GiB".to_owned(),
+            Self::Decimal(least, most) => {
+                let whole = |thousandths: u64| thousandths as f64 / 1000.0;
+                format!("a decimal from {} to {}", whole(least), whole(most))
+            }
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+        }
+    }
+
+    /// Whether `text` is a value.
+    #[must_use]
+    pub fn accepts(self, text: &str) -> bool {
+        match self {
+            Self::Whole(least, most) => {
+                text.parse().is_ok_and(|n: u64| (least..=most).contains(&n))
+            }
+            Self::Footprint => {
+                let within = |b: units::Bytes| (units::MIB..=16 * units::GIB).contains(&b.0);
+                text == SCALE_GIVES || text.parse().is_ok_and(within)
+            }
+            Self::Decimal(least, most) => {
+                thousandths(text).is_some_and(|n| (least..=most).contains(&n))
+            }
+            Self::Word(words) => words.contains(&text),
+        }
+    }
+}
+
+/// The footprint that is not given.
+pub(crate) const SCALE_GIVES: &str = "scale";
+
+/// A decimal with up to three places, in thousandths.
+pub(crate) fn thousandths(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if fraction.len() > 3 || whole.is_empty() || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let fraction: u64 = format!("{fraction:0<3}").parse().ok()?;
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1000)?
+        .checked_add(fraction)
+}
+
+const fn param(name: &'static str, default: &'static str, unit: Unit, help: &'static str) -> Param {
+    Param {
+        name,
+        default,
+        unit,
+        help,
+    }
+}
+
+const THREADS: Param = param(
+    "threads",
+    "8",
+    Unit::Whole(1, 4096),
+    "threads, which share the same work",
+);
+
+const COMMON: [Param; 3] = [
+    THREADS,
+    param(
+        "scale",
+        "small",
+        Unit::Word(&["small", "medium", "paper"]),
+        "footprint: the paper's over 256, over 16, or the paper's",
+    ),
+    param(
+        "footprint",
+        SCALE_GIVES,
+        Unit::Footprint,
+        "bytes of memory, instead of a scale",
+    ),
+];
+
+const fn graph(default: &'static str) -> Param {
+    param(
+        "graph",
+        default,
+        Unit::Word(&["uniform", "kronecker"]),
+        "all vertices alike, or a few with most edges",
+    )
+}
+
+const fn times(name: &'static str, help: &'static str) -> Param {
+    param(name, "1", Unit::Whole(1, 1_000_000), help)
+}
+
+/// 0 stands for as many as the footprint asks for.
+const fn amount(name: &'static str, help: &'static str) -> Param {
+    param(name, "0", Unit::Whole(0, 1 << 40), help)
+}
+
+const THETA: Param = param(
+    "theta",
+    "0",
+    Unit::Decimal(0, 3000),
+    "exponent of Zipf's law; 0 for evenly",
+);
+
+/// Everything that has a name, in the order in which it is listed.
+pub static PRESETS: [Preset; 8] = [
+    preset(
+        "bfs",
+        "breadth-first search that passes over all vertices, as Rodinia's",
+        &[
+            graph("uniform"),
+            // Rodinia's generator gives 2 to 4 edges, each in both directions.
+            param("degree", "6", Unit::Whole(1, 1024), "edges of a vertex"),
+            times("searches", "searches, after one that warms up"),
+        ],
+    ),
+    preset(
+        "bc",
+        "betweenness centrality, as GAP's",
+        &[
+            graph("kronecker"),
+            // What GAP's generators do by default.
+            param(
+                "degree",
+                "16",
+                Unit::Whole(1, 1024),
+                "edges of a vertex; of a Kronecker graph at least, so that it fills the footprint",
+            ),
+            times("sources", "sources, after a search that warms up"),
+        ],
+    ),
+    preset("radix", "radix sort of integers, as SPLASH's", &[]),
+    preset(
+        "srad",
+        "speckle-reducing diffusion of an image, as Rodinia's",
+        &[times("iterations", "iterations, after one that warms up")],
+    ),
+    preset(
+        "ycsb",
+        "YCSB over a store of records of 1 KiB in memory",
+        &[
+            param(
+                "letter",
+                "b",
+                Unit::Word(&["a", "b", "c", "f"]),
+                "mix of reads and updates",
+            ),
+            amount(
+                "ops",
+                "operations; 0 for eight a record, at most eight million",
+            ),
+        ],
+    ),
+    preset(
+        "tpcc",
+        "transactions of TPC-C over tables in memory",
+        &[amount("transactions", "transactions; 0 for one a customer")],
+    ),
+    preset(
+        "dlrm",
+        "training of a recommendation model with embedding tables",
+        &[
+            THETA,
+            param(
+                "batch",
+                "128",
+                Unit::Whole(1, 1 << 20),
+                "samples of a batch",
+            ),
+            amount(
+                "samples",
+                "samples; 0 for as many as take each row twice, at most a million",
+            ),
+        ],
+    ),
+    preset(
+        "synthetic",
+        "accesses made to numbers",
+        &[
+            param(
+                "writes",
+                "25",
+                Unit::Decimal(0, 100_000),
+                "writes of a hundred accesses",
+            ),
+            param(
+                "mpki",
+                "40",
+                Unit::Decimal(1, 500_000),
+                "misses of the last cache for a thousand instructions",
+            ),
+            param("lines", "16", Unit::Whole(1, 64), "lines used of a page"),
+            THETA,
+            amount(
+                "visits",
+                "visits of pages; 0 for four a page, at most four million",
+            ),
+        ],
+    ),
+];
+
+const fn preset(name: &'static str, help: &'static str, own: &'static [Param]) -> Preset {
+    Preset {
+        name,
+        help,
+        own,
+        common: &COMMON,
+    }
+}
+
+/// What can follow the paths of traces.
+pub static TRACE: Preset = Preset {
+    name: "TRACE",
+    help: "a path to a trace of memory accesses, or several joined by +, one a thread",
+    own: &[
+        param(
+            "format",
+            "auto",
+            Unit::Word(&[
+                "auto",
+                "flm",
+                "champsim",
+                "macsim",
+                "pinatrace",
+                "lackey",
+                "cachetrace",
+            ]),
+            "its format, if contents and name do not tell",
+        ),
+        param(
+            "warm",
+            "25",
+            Unit::Whole(0, 99),
+            "hundredths that warm up, if the trace does not say",
+        ),
+    ],
+    common: &[],
+};

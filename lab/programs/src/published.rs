@@ -1,0 +1,43 @@
+//! The workloads of the SkyByte paper, as it describes them.
+
+use units::Bytes;
+
+/// A row of the paper's table of workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Its name here.
+    pub name: &'static str,
+    /// Memory footprint; the paper gives hundredths of 10⁹ bytes.
+    pub footprint: Bytes,
+    /// Stores of a thousand accesses.
+    pub writes_per_mille: u64,
+    /// Misses of the last-level cache for ten thousand instructions.
+    pub misses_per_10k: u64,
+}
+
+const fn row(name: &'static str, hundredths: u64, writes: u64, misses: u64) -> Published {
+    Published {
+        name,
+        footprint: Bytes(hundredths * 10_000_000),
+        writes_per_mille: writes,
+        misses_per_10k: misses,
+    }
+}
+
+//= skybyte I
+/// Table I of the paper.
+pub const PUBLISHED: [Published; 7] = [
+    row("bfs", 913, 250, 1229),
+    row("bc", 818, 110, 394),
+    row("radix", 960, 290, 71),
+    row("srad", 816, 240, 75),
+    row("ycsb", 961, 50, 922),
+    row("tpcc", 1577, 360, 10),
+    row("dlrm", 1235, 320, 51),
+];
+
+/// What the paper says of the workload called `name`.
+#[must_use]
+pub fn published(name: &str) -> Option<&'static Published> {
+    PUBLISHED.iter().find(|row| row.name == name)
+}

@@ -1,0 +1,212 @@
+//! The formats of others.
+//!
+//! Invariant: one step reads one line or one record, appends what it says, and says
+//! whether there was one.
+
+use super::error::{Fault, expected};
+use super::put;
+use super::registers::{Instruction, Registers};
+use super::source::{Input, read_line, read_record};
+use memsys::Op;
+
+/// The little-endian number at `offset` of a record.
+fn word(record: &[u8], offset: usize) -> u64 {
+    let bytes = &record[offset..offset + 8];
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte))
+}
+
+/// ChampSim's `input_instr`: 64 bytes an instruction.
+///
+/// | offset | field |
+/// | --- | --- |
+/// | 0 | address of the instruction |
+/// | 8, 9 | whether it is a branch, and taken |
+/// | 10 | 2 registers that it writes |
+/// | 12 | 4 registers that it reads |
+/// | 16 | 2 addresses that it stores to, or 0 |
+/// | 32 | 4 addresses that it loads from, or 0 |
+///
+/// Sizes are not recorded: each access counts as 8 bytes, or up to the end of its line.
+pub(super) fn champsim(
+    input: &mut Input,
+    registers: &mut Registers,
+    ops: &mut Vec<Op>,
+) -> Result<bool, Fault> {
+    let Some(record) = read_record::<64>(&mut **input)? else {
+        return Ok(false);
+    };
+    let all = |first: usize, count: usize| {
+        let addresses = (0..count).map(move |n| word(&record, first + 8 * n));
+        addresses.filter(|&at| at != 0)
+    };
+    let sized = |at: u64| (at, 8.min(64 - at % 64));
+    let loads: Vec<_> = all(32, 4).map(sized).collect();
+    let stores: Vec<_> = all(16, 2).map(sized).collect();
+    for &(at, size) in loads.iter().chain(&stores) {
+        put::check(at, size)?;
+    }
+    let instruction = Instruction {
+        sources: &record[12..16],
+        results: &record[10..12],
+        loads: &loads,
+        stores: &stores,
+    };
+    registers.execute(&instruction, ops);
+    Ok(true)
+}
+
+/// MacSim's instructions for x86, version 1.3: 80 bytes each.
+///
+/// | offset | field |
+/// | --- | --- |
+/// | 0, 1 | how many registers it reads and writes |
+/// | 2 | 9 registers that it reads |
+/// | 11 | 6 registers that it writes |
+/// | 20 | whether it stores |
+/// | 23 | how many loads, 0 to 2 |
+/// | 32, 40 | addresses of the loads |
+/// | 48 | address of the store |
+/// | 56, 64 | addresses of the instruction and of where it branches to |
+/// | 72, 73 | bytes of each load and of the store |
+pub(super) fn macsim(
+    input: &mut Input,
+    registers: &mut Registers,
+    ops: &mut Vec<Op>,
+) -> Result<bool, Fault> {
+    let Some(record) = read_record::<80>(&mut **input)? else {
+        return Ok(false);
+    };
+    let (sources, results) = (usize::from(record[0]), usize::from(record[1]));
+    if sources > 9 || results > 6 {
+        return expected("at most 9 registers that are read and 6 that are written");
+    }
+    if record[20] > 1 || record[23] > 2 {
+        return expected("at most two loads and a store");
+    }
+    let loads = [32, 40].map(|offset| (word(&record, offset), u64::from(record[72])));
+    let loads = &loads[..usize::from(record[23])];
+    let stores = [(word(&record, 48), u64::from(record[73]))];
+    let stores = &stores[..usize::from(record[20])];
+    for &(at, size) in loads.iter().chain(stores) {
+        put::check(at, size)?;
+    }
+    let instruction = Instruction {
+        sources: &record[2..2 + sources],
+        results: &record[11..11 + results],
+        loads,
+        stores,
+    };
+    registers.execute(&instruction, ops);
+    Ok(true)
+}
+
+/// The warm-up traces of `pinatrace`: 18 bytes an access: time in nanoseconds, address,
+/// `R` or `W`, bytes. What ran between accesses is not recorded, and the times are those
+/// of the slowed-down program: they are left aside.
+pub(super) fn pin(input: &mut Input, ops: &mut Vec<Op>) -> Result<bool, Fault> {
+    let Some(record) = read_record::<18>(&mut **input)? else {
+        return Ok(false);
+    };
+    let (at, size) = (word(&record, 8), u64::from(record[17]));
+    put::check(at, size)?;
+    let store = match record[16] {
+        b'R' => false,
+        b'W' => true,
+        other => return expected(format!("R or W at byte 16, not {other}")),
+    };
+    put::access(ops, at, size, store, |_| 0);
+    Ok(true)
+}
+
+/// What lackey's lines have said so far.
+#[derive(Default)]
+pub(super) struct Lackey {
+    /// Whether an instruction was counted that has made no access yet.
+    idle: bool,
+}
+
+impl Lackey {
+    /// A line of `valgrind --tool=lackey --trace-mem=yes`: `I  addr,size`, ` L addr,size`,
+    /// ` S addr,size` or ` M addr,size`, addresses in hexadecimal. Lines of Valgrind
+    /// itself begin with `==` or `--`. Which load an address came from is not recorded.
+    pub(super) fn line(&mut self, line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
+        if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") {
+            return Ok(());
+        }
+        let kinds = "a line I, L, S or M with an address and a size, such as ' L 1fff000748,8'";
+        let text = std::str::from_utf8(line).unwrap_or_default().trim();
+        let parts = text.split_once(' ').and_then(|(kind, rest)| {
+            let (at, size) = rest.trim_start().split_once(',')?;
+            Some((kind, hexadecimal(at)?, size.parse().ok()?))
+        });
+        let Some((kind, at, size)) = parts else {
+            return expected(kinds);
+        };
+        put::check(at, size)?;
+        match kind {
+            "I" => {
+                if std::mem::replace(&mut self.idle, true) {
+                    put::compute(ops, 1);
+                }
+                return Ok(());
+            }
+            "L" => put::access(ops, at, size, false, |_| 0),
+            "S" => put::access(ops, at, size, true, |_| 0),
+            "M" => {
+                put::access(ops, at, size, false, |_| 0);
+                put::access(ops, at, size, true, |_| 0);
+            }
+            _ => return expected(kinds),
+        }
+        // The first access of an instruction is the instruction.
+        self.idle = false;
+        Ok(())
+    }
+}
+
+/// A line of the cache trace of the modified Valgrind that MQSim_CXL's traces are made
+/// with: `[R 0x1234 5.6]` or `R 0x1234 5.6`, the time being optional. Each is a line of
+/// 64 bytes that missed a cache, so there is no work between them; the times are those of
+/// the slowed-down program.
+pub(super) fn cache(line: &[u8], ops: &mut Vec<Op>) -> Result<(), Fault> {
+    if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") {
+        return Ok(());
+    }
+    let text = std::str::from_utf8(line).unwrap_or_default().trim();
+    let bare = text
+        .strip_prefix('[')
+        .map_or(Some(text), |rest| rest.strip_suffix(']'));
+    let mut words = bare.unwrap_or_default().split_whitespace();
+    let kind = words.next();
+    let at = words
+        .next()
+        .and_then(|w| hexadecimal(w.strip_prefix("0x").unwrap_or(w)));
+    let (Some(kind @ ("R" | "W")), Some(at)) = (kind, at) else {
+        return expected("R or W and an address, such as '[R 0x1ffeffe7c0]'");
+    };
+    let at = at & !63;
+    put::check(at, 64)?;
+    put::access(ops, at, 64, kind == "W", |_| 0);
+    Ok(())
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    // The parser of the library would take a sign.
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
+}
+
+/// Reads a line and gives it to `take`.
+pub(super) fn each_line(
+    input: &mut Input,
+    line: &mut Vec<u8>,
+    take: impl FnOnce(&[u8]) -> Result<(), Fault>,
+) -> Result<bool, Fault> {
+    if !read_line(&mut **input, line)? {
+        return Ok(false);
+    }
+    take(line).map(|()| true)
+}

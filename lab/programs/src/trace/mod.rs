@@ -1,0 +1,242 @@
+//! Traces of memory accesses: files that others or we recorded, read as streams.
+//!
+//! Invariants: a reader holds one line, record or block at a time, whatever the file
+//! says; nothing that it reads makes it panic, hang, or allocate by a length that the
+//! file states; what it refuses it names by file and place.
+//!
+//! A file is one thread. What a format does not record is not made up: sizes,
+//! dependences and the instructions between accesses are as each format's reader says.
+
+mod compact;
+mod error;
+mod formats;
+mod put;
+mod registers;
+mod replay;
+mod source;
+
+pub use compact::Writer;
+pub use error::TraceError;
+pub use replay::{File, Replay, listed};
+
+use compact::Compact;
+use error::{Fault, excerpt};
+use formats::Lackey;
+use memsys::Op;
+use registers::Registers;
+use source::Input;
+use std::io::Read;
+use std::str::FromStr;
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Our own.
+    Flm,
+    /// ChampSim's instructions.
+    ChampSim,
+    /// MacSim's instructions for x86, version 1.3.
+    MacSim,
+    /// Accesses of Pin's `pinatrace`, as SkyByte's warm-up traces hold them.
+    Pin,
+    /// Text of Valgrind's lackey with `--trace-mem=yes`.
+    Lackey,
+    /// Text of the Valgrind that MQSim_CXL's traces are made with.
+    CacheTrace,
+}
+
+impl Format {
+    /// All, with their names and a line each.
+    pub const ALL: [(Self, &'static str, &'static str); 6] = [
+        (Self::Flm, "flm", "our own"),
+        (
+            Self::ChampSim,
+            "champsim",
+            "ChampSim's instructions, 64 bytes each",
+        ),
+        (
+            Self::MacSim,
+            "macsim",
+            "MacSim's x86 instructions, version 1.3, or the text file that lists its threads",
+        ),
+        (
+            Self::Pin,
+            "pinatrace",
+            "accesses of 18 bytes, as SkyByte's warm-up traces hold them",
+        ),
+        (
+            Self::Lackey,
+            "lackey",
+            "text of valgrind --tool=lackey --trace-mem=yes",
+        ),
+        (
+            Self::CacheTrace,
+            "cachetrace",
+            "text .vout or .pout of the traces for MQSim_CXL",
+        ),
+    ];
+
+    /// The names, for messages.
+    #[must_use]
+    pub fn list() -> String {
+        Self::ALL.map(|(_, name, _)| name).join(", ")
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let all = Self::ALL.iter().find(|(format, ..)| *format == self);
+        all.map_or("", |(_, name, _)| name)
+    }
+
+    /// What the beginning of a file tells, or its name where its bytes can not.
+    fn detect(name: &str, head: &[u8]) -> Option<Self> {
+        if head.starts_with(&compact::MAGIC) {
+            return Some(Self::Flm);
+        }
+        let file = name.rsplit('/').next().unwrap_or(name);
+        if file.starts_with("pinatrace.out") {
+            return Some(Self::Pin);
+        }
+        if file.ends_with(".raw") {
+            return Some(Self::MacSim);
+        }
+        if file.contains("champsim") {
+            return Some(Self::ChampSim);
+        }
+        let lines = head.split(|&byte| byte == b'\n');
+        let mut told = lines.filter_map(|line| match line {
+            [b'I', b' ', b' ', ..] | [b' ', b'L' | b'S' | b'M', b' ', ..] => Some(Self::Lackey),
+            [b'[', b'R' | b'W', b' ', ..] | [b'R' | b'W', b' ', b'0', b'x', ..] => {
+                Some(Self::CacheTrace)
+            }
+            _ => None,
+        });
+        told.next()
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(_, name, _)| *name == text);
+        let unknown = || format!("expected one of {}, found {text:?}", Self::list());
+        found.map(|(format, ..)| *format).ok_or_else(unknown)
+    }
+}
+
+/// Reads one thread's operations.
+pub struct Reader {
+    name: String,
+    format: Format,
+    decoder: Decoder,
+    line: Vec<u8>,
+    /// Lines or records so far.
+    place: u64,
+}
+
+enum Decoder {
+    Compact(Compact),
+    ChampSim(Input, Box<Registers>),
+    MacSim(Input, Box<Registers>),
+    Pin(Input),
+    Lackey(Input, Lackey),
+    Cache(Input),
+}
+
+impl Reader {
+    /// Reads from `reader`, called `name`, plain or compressed by gzip or zstd. Without
+    /// a format the contents and the name tell it.
+    ///
+    /// # Errors
+    /// If the beginning can not be read, or the format is not known.
+    pub fn new(
+        name: &str,
+        reader: impl Read + Send + 'static,
+        format: Option<Format>,
+    ) -> Result<Self, TraceError> {
+        let (head, input) = source::open(name, reader)?;
+        let unknown = || TraceError::Unknown {
+            name: name.to_owned(),
+        };
+        let format = format
+            .or_else(|| Format::detect(name, &head))
+            .ok_or_else(unknown)?;
+        let registers = || Box::new(Registers::new());
+        let decoder = match format {
+            Format::Flm if !head.starts_with(&compact::MAGIC) => return Err(unknown()),
+            Format::Flm => {
+                Decoder::Compact(Compact::new(input).map_err(|source| TraceError::Read {
+                    name: name.to_owned(),
+                    place: "the beginning".to_owned(),
+                    source,
+                })?)
+            }
+            Format::ChampSim => Decoder::ChampSim(input, registers()),
+            Format::MacSim => Decoder::MacSim(input, registers()),
+            Format::Pin => Decoder::Pin(input),
+            Format::Lackey => Decoder::Lackey(input, Lackey::default()),
+            Format::CacheTrace => Decoder::Cache(input),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            format,
+            decoder,
+            line: Vec::new(),
+            place: 0,
+        })
+    }
+
+    /// The format that is read.
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Appends what the next line or record says, which may be nothing; `false` at the
+    /// end.
+    ///
+    /// # Errors
+    /// If it can not be read or is not what the format prescribes.
+    pub fn step(&mut self, ops: &mut Vec<Op>) -> Result<bool, TraceError> {
+        self.place += 1;
+        let line = &mut self.line;
+        let taken = match &mut self.decoder {
+            Decoder::Compact(compact) => compact.step(ops),
+            Decoder::ChampSim(input, registers) => formats::champsim(input, registers, ops),
+            Decoder::MacSim(input, registers) => formats::macsim(input, registers, ops),
+            Decoder::Pin(input) => formats::pin(input, ops),
+            Decoder::Lackey(input, lackey) => {
+                formats::each_line(input, line, |line| lackey.line(line, ops))
+            }
+            Decoder::Cache(input) => {
+                formats::each_line(input, line, |line| formats::cache(line, ops))
+            }
+        };
+        taken.map_err(|fault| self.refuse(fault))
+    }
+
+    fn refuse(&self, fault: Fault) -> TraceError {
+        let name = self.name.clone();
+        let text = matches!(self.decoder, Decoder::Lackey(..) | Decoder::Cache(_));
+        match fault {
+            Fault::Expected(expected) if text => TraceError::Line {
+                name,
+                line: self.place,
+                expected,
+                found: excerpt(&self.line),
+            },
+            Fault::Expected(expected) => TraceError::Record {
+                name,
+                record: self.place,
+                expected,
+            },
+            Fault::Io(source) => TraceError::Read {
+                name,
+                place: format!("{} {}", if text { "line" } else { "record" }, self.place),
+                source,
+            },
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A workload as it is named on a command line, and the program that it makes.
+
+use crate::kernel::bc::Bc;
+use crate::kernel::bfs::Bfs;
+use crate::kernel::dlrm::{Dlrm, LOOKUPS};
+use crate::kernel::radix::Radix;
+use crate::kernel::srad::Srad;
+use crate::kernel::synthetic::{Numbers, Synthetic};
+use crate::kernel::tpcc::{Size, Tpcc};
+use crate::kernel::ycsb::{Letter, Ycsb};
+use crate::preset::{PRESETS, Preset, SCALE_GIVES, TRACE, thousandths};
+use crate::published::published;
+use crate::trace::{File, Format, Replay, TraceError, listed};
+use crate::{Graph, Shape};
+use memsys::Program;
+use sim::{Seed, Theta};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use units::{Bytes, GIB};
+
+/// A workload of which a program can be made.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    preset: &'static Preset,
+    /// Of traces, the paths.
+    paths: Vec<PathBuf>,
+    given: BTreeMap<&'static str, String>,
+}
+
+/// A workload that can not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// No preset and no file has this name.
+    #[error("expected one of {known}, or a path to a trace of memory accesses, found {found:?}")]
+    Name {
+        /// What there is.
+        known: String,
+        /// What was asked for.
+        found: String,
+    },
+    /// The workload has no such parameter.
+    #[error("{workload}: expected a parameter among {known}, found {found:?}")]
+    Param {
+        /// The workload.
+        workload: String,
+        /// Its parameters.
+        known: String,
+        /// What was given.
+        found: String,
+    },
+    /// A value is not what its parameter takes.
+    #[error("{workload}: expected {param}={expected}, found {found:?}")]
+    Value {
+        /// The workload.
+        workload: String,
+        /// The parameter.
+        param: &'static str,
+        /// What it takes.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// A trace can not be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+impl Workload {
+    /// Reads `name:param=value,…`, or the paths of traces joined by `+` in place of the
+    /// name.
+    ///
+    /// # Errors
+    /// If there is no such workload, parameter or value.
+    pub fn parse(text: &str) -> Result<Self, WorkloadError> {
+        let (name, params) = split(text);
+        let preset = PRESETS.iter().find(|p| p.name == name);
+        let mut workload = Self {
+            preset: preset.unwrap_or(&TRACE),
+            paths: Vec::new(),
+            given: BTreeMap::new(),
+        };
+        if preset.is_none() {
+            workload.paths = name.split('+').map(PathBuf::from).collect();
+            if let Some(missing) = workload.paths.iter().find(|p| !p.exists()) {
+                let names: Vec<&str> = PRESETS.iter().map(|p| p.name).collect();
+                return Err(WorkloadError::Name {
+                    known: names.join(", "),
+                    found: missing.display().to_string(),
+                });
+            }
+        }
+        for assignment in params.split(',').filter(|a| !a.is_empty()) {
+            let (param, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+            workload = workload.with(param, value)?;
+        }
+        Ok(workload)
+    }
+
+    /// The same workload with one value changed.
+    ///
+    /// # Errors
+    /// If there is no such parameter or value.
+    pub fn with(mut self, name: &str, value: &str) -> Result<Self, WorkloadError> {
+        let Some(param) = self.preset.param(name) else {
+            let known: Vec<&str> = self.preset.params().map(|p| p.name).collect();
+            return Err(WorkloadError::Param {
+                workload: self.name(),
+                known: known.join(", "),
+                found: name.to_owned(),
+            });
+        };
+        if !param.unit.accepts(value) {
+            return Err(WorkloadError::Value {
+                workload: self.name(),
+                param: param.name,
+                expected: param.unit.expectation(),
+                found: value.to_owned(),
+            });
+        }
+        self.given.insert(param.name, value.to_owned());
+        Ok(self)
+    }
+
+    /// Whether it has such a parameter.
+    #[must_use]
+    pub fn has(&self, param: &str) -> bool {
+        self.preset.param(param).is_some()
+    }
+
+    /// Whether a value was given for it.
+    #[must_use]
+    pub fn gives(&self, param: &str) -> bool {
+        self.given.contains_key(param)
+    }
+
+    /// Its name, or the paths of the traces.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if self.paths.is_empty() {
+            return self.preset.name.to_owned();
+        }
+        let paths: Vec<String> = self.paths.iter().map(|p| p.display().to_string()).collect();
+        paths.join("+")
+    }
+
+    /// Threads, if it is made for some number of them.
+    #[must_use]
+    pub fn threads(&self) -> Option<u32> {
+        self.has("threads").then(|| self.whole("threads") as u32)
+    }
+
+    /// Bytes of memory that are asked for; a trace has what it has.
+    #[must_use]
+    pub fn footprint(&self) -> Option<Bytes> {
+        if !self.has("footprint") {
+            return None;
+        }
+        if self.text("footprint") != SCALE_GIVES {
+            return self.text("footprint").parse().ok();
+        }
+        // What has no row in the paper's table takes the middle of its footprints.
+        let paper = published(self.preset.name).map_or(9 * GIB, |row| row.footprint.0);
+        Some(Bytes(match self.text("scale") {
+            "paper" => paper,
+            "medium" => paper / 16,
+            _ => paper / 256,
+        }))
+    }
+
+    fn text(&self, name: &str) -> &str {
+        let default = self.preset.param(name).map_or("", |p| p.default);
+        self.given.get(name).map_or(default, String::as_str)
+    }
+
+    fn whole(&self, name: &str) -> u64 {
+        let checked = "was checked by its unit";
+        self.text(name).parse().expect(checked)
+    }
+
+    fn thousandths(&self, name: &str) -> u64 {
+        thousandths(self.text(name)).expect("was checked by its unit")
+    }
+
+    /// The exponent of Zipf's law, unless it is 0.
+    fn theta(&self) -> Option<Theta> {
+        let theta = self.thousandths("theta");
+        (theta > 0).then_some(Theta(theta * 1000))
+    }
+
+    /// The amount that was given, or what the footprint asks for.
+    fn amount(&self, name: &str, otherwise: u64) -> u64 {
+        match self.whole(name) {
+            0 => otherwise.max(1),
+            given => given,
+        }
+    }
+
+    /// The program.
+    ///
+    /// # Errors
+    /// If a trace can not be read.
+    pub fn program(&self, seed: Seed) -> Result<Box<dyn Program>, WorkloadError> {
+        let Some(footprint) = self.footprint() else {
+            return self.replay();
+        };
+        let threads = self.whole("threads") as u32;
+        let footprint = footprint.0;
+        Ok(Box::new(match self.preset.name {
+            "bfs" => self.bfs(footprint, seed).program(threads),
+            "bc" => self.bc(footprint, seed).program(threads),
+            "radix" => Radix::new(Radix::keys(footprint), threads, seed).program(),
+            "srad" => {
+                let (rows, columns) = Srad::shape(footprint);
+                let iterations = self.whole("iterations") as u32;
+                Srad::new(rows, columns, iterations, seed).program(threads)
+            }
+            "ycsb" => {
+                let letter = Letter::of(self.text("letter")).expect("was checked by its unit");
+                let records = Ycsb::records(footprint);
+                let ops = self.amount("ops", (8 * records).min(8_000_000));
+                Ycsb::new(letter, records, ops, threads, seed).program(threads)
+            }
+            "tpcc" => {
+                let size = Size::of(footprint);
+                let customers = size.warehouses * 10 * size.customers;
+                let transactions = self.amount("transactions", customers);
+                Tpcc::new(size, transactions, seed).program(threads)
+            }
+            "dlrm" => self.dlrm(footprint, threads, seed).program(),
+            _ => self.synthetic(footprint, seed).program(threads),
+        }))
+    }
+
+    fn shape(&self) -> Shape {
+        match self.text("graph") {
+            "kronecker" => Shape::Kronecker,
+            _ => Shape::Uniform,
+        }
+    }
+
+    fn bfs(&self, footprint: u64, seed: Seed) -> std::rc::Rc<Bfs> {
+        let degree = self.whole("degree");
+        let vertices = Bfs::vertices(footprint, degree);
+        let graph = Graph::new(self.shape(), vertices.max(1), degree, seed);
+        Bfs::new(graph, self.whole("searches") as u32, seed)
+    }
+
+    fn bc(&self, footprint: u64, seed: Seed) -> std::rc::Rc<Bc> {
+        let (mut degree, shape) = (self.whole("degree"), self.shape());
+        let mut vertices = Bc::vertices(footprint, degree).max(1);
+        if shape == Shape::Kronecker {
+            vertices = 1 << vertices.ilog2();
+            degree = degree.max(Bc::degree(footprint, vertices));
+        }
+        let graph = Graph::new(shape, vertices, degree, seed);
+        Bc::new(graph, self.whole("sources") as u32, seed)
+    }
+
+    fn dlrm(&self, footprint: u64, threads: u32, seed: Seed) -> std::rc::Rc<Dlrm> {
+        let rows = Dlrm::rows(footprint);
+        let twice = 2 * rows / LOOKUPS as u64;
+        let samples = self.amount("samples", twice.min(1_000_000));
+        let batch = self.whole("batch");
+        Dlrm::new(rows, samples, batch, self.theta(), threads, seed)
+    }
+
+    fn synthetic(&self, footprint: u64, seed: Seed) -> std::rc::Rc<Synthetic> {
+        let pages = footprint / crate::mem::PAGE;
+        let numbers = Numbers {
+            pages,
+            writes_ppm: self.thousandths("writes") * 10,
+            misses_ppm: self.thousandths("mpki"),
+            lines: self.whole("lines"),
+            theta: self.theta(),
+            visits: self.amount("visits", (4 * pages).min(4_000_000)),
+        };
+        Synthetic::new(numbers, seed)
+    }
+
+    fn replay(&self) -> Result<Box<dyn Program>, WorkloadError> {
+        let format: Option<Format> = self.text("format").parse().ok();
+        let mut files = Vec::new();
+        for path in &self.paths {
+            for path in threads_of(path) {
+                files.push(File::at(&path, format));
+            }
+        }
+        Ok(Box::new(Replay::open(&files, self.whole("warm"))?))
+    }
+}
+
+/// The files of the threads that `path` stands for: those of MacSim's list, those in a
+/// folder by name, or itself.
+fn threads_of(path: &Path) -> Vec<PathBuf> {
+    if let Ok(folder) = std::fs::read_dir(path) {
+        let mut files: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).collect();
+        files.retain(|file| file.is_file());
+        files.sort();
+        return files;
+    }
+    // A list is short; only its beginning is looked at.
+    let mut head = String::new();
+    let read = std::fs::File::open(path).and_then(|file| {
+        use std::io::Read;
+        file.take(1 << 16).read_to_string(&mut head)
+    });
+    match read {
+        Ok(_) => listed(path, &head).unwrap_or_else(|| vec![path.to_owned()]),
+        Err(_) => vec![path.to_owned()],
+    }
+}
+
+/// The name and the parameters. A path may hold colons; parameters hold an `=`.
+fn split(text: &str) -> (&str, &str) {
+    match text.rsplit_once(':') {
+        Some((name, params)) if params.contains('=') || params.is_empty() => (name, params),
+        _ => (text, ""),
+    }
+}

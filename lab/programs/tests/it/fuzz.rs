@@ -1,0 +1,95 @@
+//! Random bytes against every reader: nothing panics, nothing hangs, and what is
+//! yielded is bounded by what was read.
+
+use crate::traces::{read, written};
+use bolero::TypeGenerator;
+use memsys::Op;
+use programs::trace::Format;
+
+/// Pieces of which the text formats are made, so that input gets past the first column.
+const WORDS: [&str; 16] = [
+    "I  ",
+    " L ",
+    " S ",
+    " M ",
+    "0401ab70",
+    ",8",
+    ",4096",
+    "\n",
+    "[R ",
+    "[W ",
+    "0x",
+    "]",
+    "==",
+    " 1.5",
+    "ffffffffffffffff",
+    ",0",
+];
+
+#[derive(Debug, TypeGenerator)]
+struct Input {
+    words: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+/// Most operations of a byte: an access of 4096 bytes is 65 pieces, twice for one that
+/// loads and stores, and no line or record that says so has fewer than 8 bytes.
+const MOST: usize = 17;
+
+#[test]
+fn readers_survive_anything() {
+    bolero::check!().with_type::<Input>().for_each(|input| {
+        let words = input
+            .words
+            .iter()
+            .map(|&w| WORDS[usize::from(w) % WORDS.len()]);
+        let mut bytes = words.collect::<String>().into_bytes();
+        bytes.extend(&input.tail);
+        for (format, ..) in Format::ALL {
+            if let Ok(ops) = read(&bytes, Some(format)) {
+                assert!(ops.len() <= bytes.len() * MOST, "{format:?}");
+            }
+        }
+        let _ = read(&bytes, None);
+    });
+}
+
+#[test]
+fn blocks_survive_anything() {
+    bolero::check!().with_type::<Vec<u8>>().for_each(|payload| {
+        // A right checksum, so that the input reaches the operations.
+        let mut plain = (payload.len() as u32).to_le_bytes().to_vec();
+        plain.extend(crc32c::crc32c(payload).to_le_bytes());
+        plain.extend(payload);
+        let frame = zstd::encode_all(&plain[..], 1).unwrap();
+        let _ = read(&[&written(&[])[..8], &frame].concat(), None);
+    });
+}
+
+#[derive(Debug, TypeGenerator)]
+struct Some {
+    kind: u8,
+    at: u64,
+    size: u8,
+    after: u16,
+}
+
+#[test]
+fn any_operations_come_back() {
+    bolero::check!().with_type::<Vec<Some>>().for_each(|all| {
+        let op = |some: &Some| {
+            let (at, size, after) = (some.at >> 1, some.size % 64 + 1, some.after);
+            match some.kind % 7 {
+                0 => Op::Compute(at as u32),
+                1 => Op::Load { at, size, after },
+                2 => Op::Store { at, size, after },
+                3 => Op::Flush { at },
+                4 => Op::Fence,
+                5 => Op::Meet,
+                _ => Op::Begin,
+            }
+        };
+        let ops: Vec<Op> = all.iter().map(op).collect();
+        assert_eq!(read(&written(&ops), None).unwrap(), ops);
+    });
+}

@@ -1,0 +1,132 @@
+//! Workloads as they are named.
+
+use programs::{PRESETS, PUBLISHED, Published, TRACE, Workload, characterise, published};
+use sim::Seed;
+use std::fs;
+
+#[test]
+fn every_default_is_a_value_of_its_unit() {
+    for preset in PRESETS.iter().chain([&TRACE]) {
+        for param in preset.params() {
+            assert!(
+                param.unit.accepts(param.default),
+                "{} {}",
+                preset.name,
+                param.name
+            );
+            assert!(!param.unit.accepts("nonsense"));
+            assert!(!param.unit.expectation().is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_preset_runs_at_a_small_footprint_and_fills_it() {
+    for preset in &PRESETS {
+        let text = format!("{}:footprint=16MiB,threads=3", preset.name);
+        let workload = Workload::parse(&text).unwrap();
+        let found = characterise(&mut *workload.program(Seed(1)).unwrap());
+        // Beside the data lie tables of the threads; structures begin pages.
+        let filled = found.footprint_bytes as f64 - f64::from(1 << 20);
+        let share = filled / f64::from(16 << 20);
+        assert!((0.9..1.15).contains(&share), "{text}: {share}");
+        assert!(found.touched_bytes > 1 << 22, "{text}: {found:?}");
+        assert!(
+            found.loads > 1000 && found.instructions > found.loads,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn scales_are_parts_of_the_published_footprints() {
+    let footprint = |text: &str| Workload::parse(text).unwrap().footprint().unwrap().0;
+    for Published {
+        name,
+        footprint: whole,
+        ..
+    } in PUBLISHED
+    {
+        assert_eq!(footprint(&format!("{name}:scale=paper")), whole.0);
+        assert_eq!(footprint(&format!("{name}:scale=medium")), whole.0 / 16);
+        assert_eq!(footprint(name), whole.0 / 256);
+    }
+    assert_eq!(published("ycsb").unwrap().misses_per_10k, 922);
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_sentence() {
+    let refused = |text: &str| Workload::parse(text).unwrap_err().to_string();
+    for (text, sentence) in [
+        ("bsf", "expected one of bfs, bc, radix"),
+        (
+            "bfs:threads=0",
+            "expected threads=a whole number from 1 to 4096, found \"0\"",
+        ),
+        (
+            "bfs:letter=a",
+            "expected a parameter among graph, degree, searches",
+        ),
+        (
+            "ycsb:letter=e",
+            "expected letter=one of a, b, c, f, found \"e\"",
+        ),
+        (
+            "radix:footprint=1TiB",
+            "expected footprint=a size from 1MiB to 16GiB",
+        ),
+        (
+            "synthetic:mpki=0.0001",
+            "expected mpki=a decimal from 0.001 to 500",
+        ),
+    ] {
+        assert!(refused(text).contains(sentence), "{}", refused(text));
+    }
+}
+
+#[test]
+fn traces_are_threads_of_a_folder_or_of_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["b.txt", "a.txt"] {
+        fs::write(
+            folder.path().join(name),
+            " L 1000,8\n S 2000,8\n L 3000,8\n L 1000,8\n",
+        )
+        .unwrap();
+    }
+    let path = folder.path().display();
+    for text in [
+        format!("{path}"),
+        format!("{path}/a.txt+{path}/b.txt:warm=50"),
+    ] {
+        let workload = Workload::parse(&text).unwrap();
+        let mut program = workload.program(Seed(1)).unwrap();
+        assert_eq!(program.threads(), 2, "{text}");
+        let found = characterise(&mut *program);
+        assert!(
+            found.loads == 6 && found.stores == 2 || text.ends_with("50"),
+            "{found:?}"
+        );
+        assert!(found.loads == 6 || found.loads == 5 || found.loads == 4);
+    }
+}
+
+#[test]
+fn characters_count_what_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    fs::write(
+        &path,
+        "I  01,1\n L 1000,8\nI  02,1\nI  03,1\n S 103c,8\n L 2000,8\n",
+    )
+    .unwrap();
+    let text = format!("{}:warm=0", path.display());
+    let found = characterise(&mut *Workload::parse(&text).unwrap().program(Seed(1)).unwrap());
+    assert_eq!((found.loads, found.stores, found.instructions), (2, 2, 5));
+    assert_eq!(found.touched_bytes, 2 * 4096);
+    // One page with two of 64 lines touched and stored to, one with one.
+    assert_eq!(found.pages_by_lines_touched[0], 2);
+    assert_eq!(found.pages_by_lines_stored[0], 1);
+    assert!((found.share_up_to(1) - 1.0).abs() < 1e-9);
+    assert!((found.write_share() - 0.5).abs() < 1e-9);
+}
