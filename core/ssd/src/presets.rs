@@ -341,7 +341,7 @@ fn hyfim_ocssd() -> DriveConfig {
 /// host, which is four times what any of the workloads takes, so that as much can come
 /// free; a write buffer of two pages a die; who goes first. The front counts what commands
 /// and DRAM cost.
-//= skybyte VI-A
+//= skybyte 6.1
 fn skybyte() -> DriveConfig {
     let generic = generic("skybyte", Interface::Block, 1, false);
     DriveConfig {
@@ -383,7 +383,7 @@ fn skybyte() -> DriveConfig {
 
 /// [`skybyte`] as its public simulator models it: one queue a channel, served in order,
 /// and no time on the bus (1 ns, the least that there is).
-//= skybyte III-A
+//= skybyte 3.1
 fn skybyte_channel() -> DriveConfig {
     let dies = skybyte();
     DriveConfig {

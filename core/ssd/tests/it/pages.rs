@@ -110,7 +110,7 @@ fn free_lines(batch: u32) -> (u32, u32) {
 
 #[test]
 fn collection_goes_on_for_its_batch() {
-    //= skybyte VI-A
+    //= skybyte 6.1
     let (least, most) = free_lines(0);
     let (least_of_batch, most_of_batch) = free_lines(30);
     let seen = format!("{least} to {most}, {least_of_batch} to {most_of_batch}");
