@@ -8,6 +8,7 @@
 use crate::block::BlockState;
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, Row};
+use crate::load::{Kind, Loads};
 use crate::media::{Media, NandError};
 use crate::part::Timing;
 use crate::payload::Payload;
@@ -136,6 +137,7 @@ pub struct Nand {
     dies: Vec<Die>,
     channels: Vec<Server>,
     under_way: RefCell<UnderWay>,
+    loads: Loads,
     counters: Cell<Counters>,
     chance: RefCell<Rng>,
     watches: Watches,
@@ -172,6 +174,7 @@ impl Nand {
         Self {
             sim: sim.clone(),
             dies: (0..geometry.dies()).map(die).collect(),
+            loads: Loads::new(geometry.dies()),
             channels: (0..geometry.channels).map(|_| Server::new(bus)).collect(),
             geometry,
             timing,
@@ -247,6 +250,10 @@ impl Nand {
         self.media.borrow().forget_soon(block, page, sectors);
     }
 
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
     pub(crate) fn watches(&self) -> &Watches {
         &self.watches
     }
@@ -291,6 +298,7 @@ impl Nand {
     /// holds nothing, [`NandError::Uncorrectable`] if all passes fail.
     pub async fn read(&self, row: Row, bytes: u32, priority: Priority) -> Result<(), NandError> {
         self.geometry.check(&row)?;
+        let _counted = self.loads.begin(row.die, Kind::Read);
         let sense = Service {
             class: priority.class(),
             span: self.timing.read,
@@ -373,6 +381,7 @@ impl Nand {
     /// [`NandError::ProgramFailed`]: the pages are unreadable.
     pub async fn finish_program(&self, ticket: Ticket) -> Result<(), NandError> {
         let Ticket { tag, row, pages } = ticket;
+        let _counted = self.loads.begin(row.die, Kind::Program);
         let die = &self.dies[row.die as usize];
         let pages = u64::from(pages * row.planes.count_ones());
         let bytes = pages * u64::from(self.geometry.page_bytes);
@@ -417,6 +426,7 @@ impl Nand {
     /// that failed and are bad now in the media; the others are erased.
     pub async fn erase(&self, row: Row) -> Result<(), NandError> {
         self.geometry.check(&row)?;
+        let _counted = self.loads.begin(row.die, Kind::Erase);
         let tag = self
             .under_way
             .borrow_mut()
@@ -474,6 +484,7 @@ impl Nand {
             "a copyback stays in its plane"
         );
         let die = &self.dies[from.0.die as usize];
+        let _counted = self.loads.begin(from.0.die, Kind::Program);
         let pages = self.geometry.pages_per_program;
         let sense = Service {
             class: Priority::Normal.class(),

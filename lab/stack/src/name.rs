@@ -235,6 +235,7 @@ pub(crate) fn kind_of(drive: &str) -> &str {
         "bytefs-emulator" => "byte",
         "zn540" => "zns",
         "hyfim-ocssd" => "ocssd",
+        "skybyte" | "skybyte-channel" => "block",
         other => other,
     }
 }

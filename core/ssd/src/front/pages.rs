@@ -139,7 +139,7 @@ impl Core {
     }
 
     /// Puts a page into the write buffer, a slot of which was taken.
-    pub(super) fn put_page(&self, incoming: Incoming, payload: Option<Payload>) {
+    pub(crate) fn put_page(&self, incoming: Incoming, payload: Option<Payload>) {
         let mut state = self.state.borrow_mut();
         let (slot, new) = state.insert(incoming);
         if let Some(payload) = payload {

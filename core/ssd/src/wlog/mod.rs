@@ -31,6 +31,7 @@ mod chunks;
 mod clean;
 mod index;
 mod kept;
+mod lines;
 mod replay;
 mod ring;
 mod skip;
@@ -39,6 +40,7 @@ mod txlog;
 pub use chunks::Chunk;
 pub use clean::{PageImage, Survey};
 pub use index::Index;
+pub use lines::Lines;
 pub use skip::{PARTITION_PAGES, SkipIndex};
 pub use txlog::CommitError;
 

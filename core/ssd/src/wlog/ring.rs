@@ -14,18 +14,13 @@
 //! holds as many slots as fit if each has a descriptor (see [`Ring::slots_in`]),
 //! and one bit a slot that says whether it was invalidated.
 
-use super::LINE;
+use super::{LINE, Lines};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// Bytes of a descriptor.
 pub(crate) const DESCRIPTOR: u64 = 16;
 /// Bytes of a slot with its share of descriptors.
 pub(super) const SLOT: u64 = LINE as u64 + DESCRIPTOR;
-/// Slots of a segment, the piece that a fork shares until it is written.
-const SEGMENT: usize = 1024;
-
-type Segment = [[u8; LINE]; SEGMENT];
 
 /// One write to one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +57,7 @@ pub(super) struct Ring {
     /// Bit set: the slot's line was invalidated.
     dead: Vec<u64>,
     /// Lines, if contents are kept.
-    data: Option<Vec<Option<Arc<Segment>>>>,
+    data: Option<Lines>,
 }
 
 impl Ring {
@@ -73,14 +68,13 @@ impl Ring {
     }
 
     pub(super) fn new(slots: u32, keep_contents: bool) -> Self {
-        let segments = (slots as usize).div_ceil(SEGMENT);
         Self {
             slots,
             head: 0,
             tail: 0,
             entries: VecDeque::new(),
             dead: vec![0; (slots as usize).div_ceil(64)],
-            data: keep_contents.then(|| vec![None; segments]),
+            data: keep_contents.then(|| Lines::new(slots as usize)),
         }
     }
 
@@ -142,25 +136,19 @@ impl Ring {
             let place = self.place(entry.first + index) as usize;
             self.dead[place / 64] &= !(1 << (place % 64));
             let from = index as usize * LINE;
-            if let Some(line) = lines.get(from..from + LINE) {
-                self.set(place, line);
+            if let (Some(data), Some(line)) = (&mut self.data, lines.get(from..from + LINE)) {
+                data.set(place, line);
             }
         }
         self.tail += u64::from(entry.lines);
         self.entries.push_back(entry);
     }
 
-    fn set(&mut self, place: usize, line: &[u8]) {
-        let Some(data) = &mut self.data else { return };
-        let segment = data[place / SEGMENT].get_or_insert_with(|| Arc::new([[0; LINE]; SEGMENT]));
-        Arc::make_mut(segment)[place % SEGMENT].copy_from_slice(line);
-    }
-
     /// The line in a slot; zeros if contents are not kept.
     pub(super) fn line(&self, slot: u64) -> [u8; LINE] {
         let place = self.place(slot) as usize;
-        let segment = self.data.as_ref().and_then(|d| d[place / SEGMENT].as_ref());
-        segment.map_or([0; LINE], |segment| segment[place % SEGMENT])
+        let data = self.data.as_ref();
+        data.map_or([0; LINE], |data| data.get(place))
     }
 
     pub(super) fn kill(&mut self, slot: u64) {

@@ -1,0 +1,384 @@
+//! The data cache: which pages are in the device's DRAM.
+//!
+//! Invariants, defended by [`Cache::check`]: a page is in one way of its set or in none;
+//! the order of a set is a permutation of its ways; bits of state belong to ways in use.
+//!
+//! A set is two lines of the simulating machine's memory, since most accesses touch
+//! nothing else.
+
+use crate::config::{CacheConfig, Replacement};
+use std::sync::Arc;
+
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
+/// Lines of a page.
+pub(crate) const LINES: u32 = 64;
+/// Most ways of a set: as many nibbles as [`Set::order`] has.
+pub(crate) const MOST_WAYS: u32 = 16;
+
+/// No page.
+const NONE: u32 = u32::MAX;
+/// Each way at its own place.
+const IN_ORDER: u64 = 0xFEDC_BA98_7654_3210;
+/// A one in each nibble.
+const ONES: u64 = 0x1111_1111_1111_1111;
+
+/// Contents of a page; none for zeros, or where contents are not kept.
+pub(crate) type Contents = Option<Arc<[u8; PAGE]>>;
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Set {
+    tags: [u32; MOST_WAYS as usize],
+    /// Ways by recency, a nibble each, the last used one lowest.
+    order: u64,
+    dirty: u16,
+    /// Prefetched and not asked for since.
+    ahead: u16,
+    /// Accesses of each page since it came or was told of.
+    counts: [u16; MOST_WAYS as usize],
+    /// Epoch in which the host was last told of the page; 0 for never.
+    told: [u8; MOST_WAYS as usize],
+}
+
+const _: () = assert!(size_of::<Set>() == 128);
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(u32);
+
+impl Slot {
+    fn set(self) -> usize {
+        (self.0 / MOST_WAYS) as usize
+    }
+
+    fn way(self) -> usize {
+        (self.0 % MOST_WAYS) as usize
+    }
+
+    /// Its number, for the address of its DRAM.
+    pub(crate) fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// What has to go before a page can come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    /// Nothing: there is room.
+    None(Slot),
+    /// A page that flash and log have.
+    Clean(Slot, u32),
+    /// A page that nothing else has.
+    Dirty(Slot, u32),
+}
+
+/// Remainders of a division by a number that is known only at run time (Lemire, Kaser,
+/// Kurz 2019; exact for 32 bits).
+#[derive(Clone, Copy)]
+struct Modulo {
+    by: u32,
+    reciprocal: u64,
+}
+
+impl Modulo {
+    fn new(by: u32) -> Self {
+        let reciprocal = (u64::MAX / u64::from(by)).wrapping_add(1);
+        Self { by, reciprocal }
+    }
+
+    #[inline]
+    fn of(self, value: u32) -> usize {
+        let fraction = self.reciprocal.wrapping_mul(u64::from(value));
+        ((u128::from(fraction) * u128::from(self.by)) >> 64) as usize
+    }
+}
+
+pub(crate) struct Cache {
+    ways: u32,
+    /// How many of the least recently used ways are searched for a clean one.
+    window: u32,
+    modulo: Modulo,
+    sets: Vec<Set>,
+    /// By slot, if contents are kept.
+    contents: Option<Vec<Contents>>,
+    used: u32,
+}
+
+impl Cache {
+    pub(crate) fn new(config: &CacheConfig, pages: u32, keep_contents: bool) -> Self {
+        let sets = (pages / config.ways).max(1);
+        let empty = Set {
+            tags: [NONE; MOST_WAYS as usize],
+            order: IN_ORDER,
+            dirty: 0,
+            ahead: 0,
+            counts: [0; MOST_WAYS as usize],
+            told: [0; MOST_WAYS as usize],
+        };
+        let window = match config.replacement {
+            Replacement::Lru => 0,
+            Replacement::Cflru { window } => window.min(config.ways),
+        };
+        Self {
+            ways: config.ways,
+            window,
+            modulo: Modulo::new(sets),
+            sets: vec![empty; sets as usize],
+            contents: keep_contents.then(|| vec![None; (sets * MOST_WAYS) as usize]),
+            used: 0,
+        }
+    }
+
+    /// Where a page is, if it is there.
+    #[inline]
+    pub(crate) fn find(&self, page: u32) -> Option<Slot> {
+        let set = self.modulo.of(page);
+        let tags = &self.sets[set].tags;
+        // All ways, without a branch for each.
+        let found = tags.iter().enumerate().fold(0_u32, |found, (way, &tag)| {
+            found | (u32::from(tag == page) << way)
+        });
+        (found != 0).then(|| Slot(set as u32 * MOST_WAYS + found.trailing_zeros()))
+    }
+
+    /// Marks a page used; whether it had been prefetched and was not asked for before.
+    #[inline]
+    pub(crate) fn touch(&mut self, slot: Slot) -> bool {
+        let set = &mut self.sets[slot.set()];
+        set.order = to_front(set.order, slot.way() as u64);
+        let ahead = set.ahead >> slot.way() & 1 == 1;
+        set.ahead &= !(1 << slot.way());
+        ahead
+    }
+
+    /// How often the page was asked for, and in which epoch the host was told of it.
+    #[inline]
+    pub(crate) fn heat(&mut self, slot: Slot) -> (&mut u16, &mut u8) {
+        let set = &mut self.sets[slot.set()];
+        (&mut set.counts[slot.way()], &mut set.told[slot.way()])
+    }
+
+    /// What has to go for `page`: a clean page among the oldest of its set, else the
+    /// oldest.
+    pub(crate) fn victim(&self, page: u32) -> Victim {
+        let index = self.modulo.of(page);
+        let set = &self.sets[index];
+        let slot = |way: u32| Slot(index as u32 * MOST_WAYS + way);
+        let mut ways = (0..self.ways).rev().map(|at| nibble(set.order, at));
+        if let Some(free) = ways.clone().find(|&way| set.tags[way as usize] == NONE) {
+            return Victim::None(slot(free));
+        }
+        let clean = ways.clone().take(self.window.max(1) as usize);
+        let clean = clean.clone().find(|way| set.dirty >> way & 1 == 0);
+        let way = clean.or_else(|| ways.next()).unwrap_or(0);
+        let page = set.tags[way as usize];
+        match clean {
+            Some(_) => Victim::Clean(slot(way), page),
+            None => Victim::Dirty(slot(way), page),
+        }
+    }
+
+    /// Puts a page into a slot that is free.
+    pub(crate) fn insert(&mut self, slot: Slot, page: u32, contents: Contents, ahead: bool) {
+        let set = &mut self.sets[slot.set()];
+        let way = slot.way();
+        debug_assert!(set.tags[way] == NONE, "the slot is free");
+        set.tags[way] = page;
+        set.order = to_front(set.order, way as u64);
+        set.ahead |= u16::from(ahead) << way;
+        (set.counts[way], set.told[way]) = (0, 0);
+        self.used += 1;
+        if let Some(all) = &mut self.contents {
+            all[slot.0 as usize] = contents;
+        }
+    }
+
+    /// Takes a page out; what it held.
+    pub(crate) fn remove(&mut self, slot: Slot) -> Contents {
+        let set = &mut self.sets[slot.set()];
+        set.tags[slot.way()] = NONE;
+        set.dirty &= !(1 << slot.way());
+        set.ahead &= !(1 << slot.way());
+        self.used -= 1;
+        let all = self.contents.as_mut();
+        all.and_then(|all| all[slot.0 as usize].take())
+    }
+
+    pub(crate) fn is_dirty(&self, slot: Slot) -> bool {
+        self.sets[slot.set()].dirty >> slot.way() & 1 == 1
+    }
+
+    pub(crate) fn set_dirty(&mut self, slot: Slot) {
+        self.sets[slot.set()].dirty |= 1 << slot.way();
+    }
+
+    /// What a page holds.
+    pub(crate) fn contents(&self, slot: Slot) -> Contents {
+        let all = self.contents.as_ref();
+        all.and_then(|all| all[slot.0 as usize].clone())
+    }
+
+    /// A line of a page; none where contents are not kept.
+    #[inline]
+    pub(crate) fn line(&self, slot: Slot, at: u32) -> Option<[u8; 64]> {
+        let all = self.contents.as_ref()?;
+        Some(line_of(all[slot.0 as usize].as_ref(), at))
+    }
+
+    /// Writes a line of a page.
+    pub(crate) fn set_line(&mut self, slot: Slot, at: u32, data: Option<[u8; 64]>) {
+        if let (Some(all), Some(data)) = (&mut self.contents, data) {
+            set_line(&mut all[slot.0 as usize], at, &data);
+        }
+    }
+
+    /// Pages that nothing else has, set by set and the oldest of each first.
+    pub(crate) fn dirty_pages(&self) -> Vec<(u32, Contents)> {
+        let mut pages = Vec::new();
+        for (index, set) in self.sets.iter().enumerate() {
+            for at in (0..self.ways).rev() {
+                let way = nibble(set.order, at);
+                if set.dirty >> way & 1 == 1 {
+                    let slot = Slot(index as u32 * MOST_WAYS + way);
+                    pages.push((set.tags[way as usize], self.contents(slot)));
+                }
+            }
+        }
+        pages
+    }
+
+    /// Pages that are there, and for which there is room.
+    pub(crate) fn fill(&self) -> (u32, u32) {
+        (self.used, self.sets.len() as u32 * self.ways)
+    }
+
+    /// Panics if an invariant does not hold.
+    pub(crate) fn check(&self) {
+        let mut used = 0;
+        for (index, set) in self.sets.iter().enumerate() {
+            let ways = (0..MOST_WAYS).fold(0_u32, |ways, at| ways | 1 << nibble(set.order, at));
+            assert_eq!(ways, 0xFFFF, "the order is a permutation");
+            for (way, &tag) in set.tags.iter().enumerate() {
+                let bits = (set.dirty | set.ahead) >> way & 1;
+                assert!(tag != NONE || bits == 0, "an empty way has no state");
+                if tag != NONE {
+                    assert!((way as u32) < self.ways && self.modulo.of(tag) == index);
+                    let same = set.tags.iter().filter(|&&other| other == tag).count();
+                    assert_eq!(same, 1, "a page is there once");
+                    used += 1;
+                }
+            }
+        }
+        assert_eq!(used, self.used);
+    }
+}
+
+/// A line of contents; zeros if there are none.
+pub(crate) fn line_of(contents: Option<&Arc<[u8; PAGE]>>, at: u32) -> [u8; 64] {
+    let from = at as usize * 64;
+    let line = contents.and_then(|bytes| bytes[from..].first_chunk());
+    line.copied().unwrap_or([0; 64])
+}
+
+/// Writes a line of contents.
+pub(crate) fn set_line(contents: &mut Contents, at: u32, line: &[u8; 64]) {
+    let bytes = contents.get_or_insert_with(|| Arc::new([0; PAGE]));
+    let from = at as usize * 64;
+    Arc::make_mut(bytes)[from..from + 64].copy_from_slice(line);
+}
+
+#[inline]
+fn nibble(order: u64, at: u32) -> u32 {
+    (order >> (4 * at) & 0xF) as u32
+}
+
+/// Moves `way` to the lowest nibble; those before it move up by one.
+#[inline]
+fn to_front(order: u64, way: u64) -> u64 {
+    let differs = order ^ (way * ONES);
+    // The lowest nibble that is zero is the first whose borrow shows.
+    let zero = differs.wrapping_sub(ONES) & !differs & (ONES << 3);
+    let shift = zero.trailing_zeros() & !3;
+    let below = (1 << shift) - 1;
+    let above = !(below | 0xF << shift);
+    order & above | (order & below) << 4 | way
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Prefetch;
+
+    fn config(ways: u32, replacement: Replacement) -> CacheConfig {
+        CacheConfig {
+            ways,
+            replacement,
+            prefetch: Prefetch::None,
+            ..CacheConfig::default()
+        }
+    }
+
+    #[test]
+    fn any_way_moves_to_the_front() {
+        for order in [IN_ORDER, 0x0123_4567_89AB_CDEF, 0x37A0_5C1F_2B94_8ED6] {
+            for way in 0..16 {
+                let moved = to_front(order, way);
+                let mut expected: Vec<u32> = (0..16).map(|at| nibble(order, at)).collect();
+                expected.retain(|&other| u64::from(other) != way);
+                expected.insert(0, way as u32);
+                let got: Vec<u32> = (0..16).map(|at| nibble(moved, at)).collect();
+                assert_eq!(got, expected, "{order:x} {way}");
+            }
+        }
+    }
+
+    fn put(cache: &mut Cache, page: u32) -> Option<u32> {
+        let (slot, gone) = match cache.victim(page) {
+            Victim::None(slot) => (slot, None),
+            Victim::Clean(slot, gone) | Victim::Dirty(slot, gone) => {
+                cache.remove(slot);
+                (slot, Some(gone))
+            }
+        };
+        cache.insert(slot, page, None, false);
+        gone
+    }
+
+    #[test]
+    fn the_page_used_longest_ago_goes_first() {
+        for ways in [1, 3, 16] {
+            let mut cache = Cache::new(&config(ways, Replacement::Lru), ways, false);
+            let mut recent: Vec<u32> = Vec::new();
+            let mut rng = sim::Seed(5).stream("lru");
+            for _ in 0..2_000 {
+                let page = rng.below(u64::from(ways) * 2) as u32;
+                if let Some(slot) = cache.find(page) {
+                    cache.touch(slot);
+                    recent.retain(|&other| other != page);
+                } else {
+                    let full = recent.len() == ways as usize;
+                    let oldest = full.then(|| recent.remove(0));
+                    assert_eq!(put(&mut cache, page), oldest);
+                }
+                recent.push(page);
+                cache.check();
+            }
+        }
+    }
+
+    #[test]
+    fn a_clean_page_in_the_window_goes_before_an_older_dirty_one() {
+        let mut cache = Cache::new(&config(4, Replacement::Cflru { window: 2 }), 4, false);
+        for page in 0..4 {
+            put(&mut cache, page);
+        }
+        cache.set_dirty(cache.find(0).unwrap());
+        assert_eq!(put(&mut cache, 4), Some(1), "0 is older, but dirty");
+        cache.set_dirty(cache.find(2).unwrap());
+        assert!(
+            matches!(cache.victim(5), Victim::Dirty(_, 0)),
+            "3 is outside"
+        );
+    }
+}

@@ -1,0 +1,583 @@
+//! What a CXL-SSD is made of, as files say it.
+//!
+//! One knob is the size of the device's DRAM: the log takes its part and the cache the
+//! rest, so that designs with and without a log are compared at one size.
+
+use crate::cache::MOST_WAYS;
+use serde::{Deserialize, Serialize};
+use ssd::{ConfigError as DriveError, DriveConfig};
+use units::{Bytes, MIB, Ns};
+
+/// Most entries of a log: an offset has 26 bits, of which one value is no entry.
+pub(crate) const MOST_ENTRIES: u64 = (1 << 26) - 1;
+/// Least entries of one half of a log.
+const LEAST_ENTRIES: u64 = 8;
+/// Bytes of a line.
+const LINE: u32 = 64;
+
+/// A CXL-SSD.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceConfig {
+    /// The drive behind the front: flash, mapping, garbage collection.
+    pub drive: DriveConfig,
+    /// The device's DRAM.
+    #[serde(default)]
+    pub dram: DramConfig,
+    /// The data cache.
+    #[serde(default)]
+    pub cache: CacheConfig,
+    /// The log of lines.
+    #[serde(default)]
+    pub log: LogConfig,
+    /// What looking up costs.
+    #[serde(default)]
+    pub lookup: LookupConfig,
+    /// Hints that an access takes long.
+    #[serde(default)]
+    pub hints: HintConfig,
+    /// Which pages are told to be hot.
+    #[serde(default)]
+    pub promotion: PromotionConfig,
+}
+
+/// The device's DRAM, all of which a battery keeps.
+//= skybyte 6.1
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DramConfig {
+    /// Log and cache together; 512 MiB in `skybyte` Table II. The index of the log and
+    /// the write buffer of the drive come on top.
+    pub bytes: Bytes,
+    /// If given, what every access takes, whatever else goes on; then nothing below has
+    /// an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<Ns>,
+    /// Channels; 2 in Table II.
+    pub channels: u32,
+    /// Million transfers a second; 3200 in Table II.
+    pub mega_transfers: u32,
+    /// Width of a channel; 16 bits in LPDDR4, which makes 12.8 GB/s, and the prototype of
+    /// `skybyte` 5 reached 11.93.
+    pub channel_bits: u32,
+    /// Banks of a channel; 8 in LPDDR4.
+    pub banks: u32,
+    /// Bytes of a row in one channel; 2 KiB in LPDDR4.
+    pub row_bytes: u32,
+    /// Cycles from a column command to its data; 16 in Table II.
+    pub column: u32,
+    /// Cycles to open a row; 18 in Table II.
+    pub activate: u32,
+    /// Cycles to close one; 18 in Table II.
+    pub precharge: u32,
+}
+
+impl Default for DramConfig {
+    fn default() -> Self {
+        Self {
+            bytes: Bytes(512 * MIB),
+            fixed: None,
+            channels: 2,
+            mega_transfers: 3_200,
+            channel_bits: 16,
+            banks: 8,
+            row_bytes: 2_048,
+            column: 16,
+            activate: 18,
+            precharge: 18,
+        }
+    }
+}
+
+/// Which page goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Replacement {
+    /// The one used longest ago.
+    Lru,
+    /// A clean one among those used longest ago, if there is one.
+    Cflru {
+        /// How many ways are searched.
+        window: u32,
+    },
+}
+
+/// Which pages are fetched before they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Prefetch {
+    /// None.
+    None,
+    /// Those that follow.
+    Next {
+        /// How many.
+        pages: u32,
+    },
+    /// Those at multiples of the offset that would have been in time most often.
+    BestOffset {
+        /// How many.
+        pages: u32,
+        /// The largest offset tried.
+        largest: u32,
+    },
+}
+
+/// The data cache, in pages of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheConfig {
+    /// Ways of a set; 16 in the paper's simulator and in that of its baseline.
+    pub ways: u32,
+    /// Which page goes first. The baseline that `skybyte` 6.1 names has CFLRU; its
+    /// window is a choice of ours.
+    pub replacement: Replacement,
+    /// Which pages are fetched ahead. That baseline has the best-offset prefetcher with
+    /// 4 pages and offsets up to 16.
+    pub prefetch: Prefetch,
+    /// Pages that may be on their way from flash; 2048 in `skybyte` Table II.
+    pub mshrs: u32,
+    /// Whether pages that nobody has written are programmed too as they leave, as the
+    /// paper's simulator does.
+    pub clean_write_back: bool,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            ways: 16,
+            replacement: Replacement::Cflru { window: 4 },
+            prefetch: Prefetch::BestOffset {
+                pages: 4,
+                largest: 16,
+            },
+            mshrs: 2_048,
+            clean_write_back: false,
+        }
+    }
+}
+
+/// The log of lines.
+//= skybyte 3.2
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// Both halves together; 0 for no log. 64 MiB in `skybyte` Table II, which does not
+    /// say whether that is one of the two buffers: with 448 MiB of cache it fills the
+    /// DRAM, so here it is both.
+    pub bytes: Bytes,
+    /// Bytes of an entry. The paper counts 64; a line needs its address beside it to be
+    /// found after a power cut, so 72.
+    pub entry_bytes: u32,
+    /// Pages that compaction has in work at once: 8 a channel, a choice of ours.
+    pub pages_in_work: u32,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            bytes: Bytes(0),
+            entry_bytes: 72,
+            pages_in_work: 128,
+        }
+    }
+}
+
+impl LogConfig {
+    /// Lines that one half takes.
+    #[must_use]
+    pub const fn half_entries(&self) -> u64 {
+        match self.entry_bytes {
+            0 => 0,
+            bytes => self.bytes.0 / 2 / bytes as u64,
+        }
+    }
+}
+
+/// What looking up costs, measured on the paper's prototype.
+//= skybyte 5
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LookupConfig {
+    /// The log: 72 ns.
+    pub log: Ns,
+    /// The cache: 49 ns.
+    pub cache: Ns,
+    /// Whether a write is accepted after its look-ups only.
+    pub before_writes: bool,
+}
+
+impl Default for LookupConfig {
+    fn default() -> Self {
+        Self {
+            log: Ns(72),
+            cache: Ns(49),
+            before_writes: true,
+        }
+    }
+}
+
+/// Over which queue the time of a read is estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// All of the page's channel, as Algorithm 1 says.
+    Channel,
+    /// That of its die, and reads on their way over the bus.
+    Die,
+}
+
+/// Hints that an access takes long.
+//= skybyte 3.1
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HintConfig {
+    /// Whether any are sent.
+    pub enabled: bool,
+    /// Estimates beyond this are long; 2 µs in `skybyte` 3.1.
+    pub threshold: Ns,
+    /// What is estimated over.
+    pub queue: Queue,
+}
+
+impl Default for HintConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threshold: Ns::us(2),
+            queue: Queue::Die,
+        }
+    }
+}
+
+/// Which pages are told to be hot.
+//= skybyte 3.3
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PromotionConfig {
+    /// Whether any are.
+    pub enabled: bool,
+    /// Accesses beyond which a page is hot; where the threshold adapts, the largest. 7 in
+    /// the paper's simulator.
+    pub threshold: u16,
+    /// Accesses of an epoch; 10,000 there.
+    pub epoch: u32,
+    /// Whether the threshold adapts, at a quarter and three quarters.
+    pub adapts: bool,
+}
+
+impl Default for PromotionConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            threshold: 7,
+            epoch: 10_000,
+            adapts: true,
+        }
+    }
+}
+
+/// A CXL-SSD that cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The drive cannot.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// A knob is out of its range.
+    #[error("{knob}: {value} given, {expected} expected")]
+    Range {
+        /// Its name in files.
+        knob: &'static str,
+        /// As given.
+        value: String,
+        /// What would do.
+        expected: String,
+    },
+    /// The log leaves the cache no room.
+    #[error(
+        "log.bytes: a log of {log} in a DRAM of {dram} leaves {rest} to the cache, which needs \
+         {least} for a set"
+    )]
+    Log {
+        /// Size of the log.
+        log: Bytes,
+        /// Size of the DRAM.
+        dram: Bytes,
+        /// What is left of it.
+        rest: Bytes,
+        /// A set of pages.
+        least: Bytes,
+    },
+    /// What the battery kept is of another device.
+    #[error("the media hold {what} of a device of another configuration")]
+    Media {
+        /// What does not fit.
+        what: &'static str,
+    },
+}
+
+impl ConfigError {
+    fn range(
+        knob: &'static str,
+        value: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::Range {
+            knob,
+            value: value.to_string(),
+            expected: expected.into(),
+        }
+    }
+}
+
+/// A knob, its value, whether it fits, and what would.
+type Check = (&'static str, u64, bool, &'static str);
+
+fn some(knob: &'static str, value: u32, most: u32, expected: &'static str) -> Check {
+    (
+        knob,
+        u64::from(value),
+        (1..=most).contains(&value),
+        expected,
+    )
+}
+
+impl DramConfig {
+    fn ranges(&self) -> Vec<Check> {
+        let (row, bits) = (self.row_bytes, self.channel_bits);
+        let whole = row >= LINE && row.is_multiple_of(LINE);
+        let width = bits >= 8 && bits.is_multiple_of(8) && bits <= 1024;
+        let cycles = |knob, cycles: u32| -> Check {
+            (knob, u64::from(cycles), cycles <= 1024, "up to 1024")
+        };
+        let fixed = self.fixed.unwrap_or_default();
+        let short = fixed <= Ns::secs(1);
+        vec![
+            ("dram.fixed", fixed.0, short, "up to a second"),
+            some("dram.channels", self.channels, 64, "1 to 64"),
+            some("dram.banks", self.banks, 1024, "1 to 1024"),
+            some(
+                "dram.mega_transfers",
+                self.mega_transfers,
+                1 << 20,
+                "1 to 1048576",
+            ),
+            cycles("dram.column", self.column),
+            cycles("dram.activate", self.activate),
+            cycles("dram.precharge", self.precharge),
+            ("dram.row_bytes", u64::from(row), whole, "a multiple of 64"),
+            (
+                "dram.channel_bits",
+                u64::from(bits),
+                width,
+                "a multiple of 8 up to 1024",
+            ),
+        ]
+    }
+}
+
+impl CacheConfig {
+    fn ranges(&self) -> Vec<Check> {
+        let (ahead, offset) = match self.prefetch {
+            Prefetch::None => (1, 1),
+            Prefetch::Next { pages } => (pages, 1),
+            Prefetch::BestOffset { pages, largest } => (pages, largest),
+        };
+        vec![
+            some("cache.ways", self.ways, MOST_WAYS, "1 to 16"),
+            some("cache.mshrs", self.mshrs, 1 << 20, "1 to 1048576"),
+            some("cache.prefetch.pages", ahead, 64, "1 to 64"),
+            some("cache.prefetch.largest", offset, 256, "1 to 256"),
+        ]
+    }
+}
+
+impl LogConfig {
+    fn ranges(&self) -> Vec<Check> {
+        let entry = self.entry_bytes;
+        let fits = (LINE..=4096).contains(&entry);
+        let mut checks = vec![
+            ("log.entry_bytes", u64::from(entry), fits, "64 to 4096"),
+            some(
+                "log.pages_in_work",
+                self.pages_in_work,
+                1 << 16,
+                "1 to 65536",
+            ),
+        ];
+        if self.bytes.0 > 0 {
+            let fits = (LEAST_ENTRIES..=MOST_ENTRIES / 2).contains(&self.half_entries());
+            let expected = "a log whose halves have 8 to 33554431 entries";
+            checks.push(("log.bytes", self.bytes.0, fits, expected));
+        }
+        checks
+    }
+}
+
+impl DeviceConfig {
+    /// Whether there is a log.
+    #[must_use]
+    pub const fn has_log(&self) -> bool {
+        self.log.bytes.0 > 0
+    }
+
+    /// Pages that the cache holds.
+    #[must_use]
+    pub fn cached_pages(&self) -> u32 {
+        let bytes = self.dram.bytes.0.saturating_sub(self.log.bytes.0);
+        let pages = u32::try_from(bytes / 4096).unwrap_or(u32::MAX);
+        pages - pages % self.cache.ways.max(1)
+    }
+
+    /// The configuration itself, if it can be built.
+    ///
+    /// # Errors
+    /// Names the first knob that is impossible.
+    pub fn checked(self) -> Result<Self, ConfigError> {
+        ssd::Layout::new(&self.drive)?;
+        self.check_drive()?;
+        let checks = self.ranges();
+        if let Some((knob, value, _, expected)) = checks.into_iter().find(|check| !check.2) {
+            return Err(ConfigError::range(knob, value, expected));
+        }
+        let least = Bytes(u64::from(self.cache.ways) * 4096);
+        let (log, dram) = (self.log.bytes, self.dram.bytes);
+        let rest = Bytes(dram.0.saturating_sub(log.0));
+        if rest < least {
+            return Err(ConfigError::Log {
+                log,
+                dram,
+                rest,
+                least,
+            });
+        }
+        Ok(self)
+    }
+
+    fn check_drive(&self) -> Result<(), ConfigError> {
+        let drive = &self.drive;
+        let refuse = |knob, value: String, expected: &str| {
+            Err(ConfigError::range(knob, value, expected.to_owned()))
+        };
+        if drive.front.is_some() || drive.zones.is_some() || drive.raw.is_some() {
+            let knob = "drive.interface";
+            return refuse(
+                knob,
+                drive.name.clone(),
+                "a drive of blocks without a front",
+            );
+        }
+        if drive.mapping.unit != Bytes(4096) || drive.mapping.cache.0 > 0 {
+            let knob = "drive.mapping";
+            let value = format!(
+                "{} with a cache of {}",
+                drive.mapping.unit, drive.mapping.cache
+            );
+            return refuse(knob, value, "4KiB with the whole map in DRAM");
+        }
+        if !drive.controller.power_loss_protection {
+            let knob = "drive.controller.power_loss_protection";
+            return refuse(knob, "false".to_owned(), "true, as the DRAM has a battery");
+        }
+        Ok(())
+    }
+
+    fn ranges(&self) -> Vec<Check> {
+        let mut checks = self.dram.ranges();
+        checks.extend(self.cache.ranges());
+        checks.extend(self.log.ranges());
+        let threshold = self.promotion.threshold;
+        let fits = threshold > 0;
+        checks.push((
+            "promotion.threshold",
+            u64::from(threshold),
+            fits,
+            "at least 1",
+        ));
+        let epoch = self.promotion.epoch;
+        checks.push(("promotion.epoch", u64::from(epoch), epoch > 0, "at least 1"));
+        checks
+    }
+
+    /// The same device with all sizes divided by `by`: capacity, DRAM and log. Times and
+    /// the number of channels and dies stay, and garbage is collected at the same shares of
+    /// the flash.
+    #[must_use]
+    pub fn scaled(&self, by: u64) -> Self {
+        let by = by.max(1);
+        let mut config = self.clone();
+        let capacity = Bytes((self.drive.capacity.0 / by).max(4096) / 4096 * 4096);
+        config.drive = self.drive.resized(capacity);
+        let lines = |drive: &DriveConfig| u64::from(drive.geometry.blocks_per_plane.max(1));
+        let (before, after) = (lines(&self.drive), lines(&config.drive));
+        let share = |count: u32| (u64::from(count) * after / before) as u32;
+        let collection = &mut config.drive.collection;
+        collection.background_lines = share(collection.background_lines);
+        collection.batch_lines = share(collection.batch_lines);
+        config.dram.bytes = Bytes(self.dram.bytes.0 / by);
+        config.log.bytes = Bytes(self.log.bytes.0 / by);
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::design::Design;
+    use crate::profile::Profile;
+
+    fn says(change: impl FnOnce(&mut DeviceConfig)) -> String {
+        let full = Design::named("skybyte-full").unwrap();
+        let mut config = Profile::Default.device(full);
+        change(&mut config);
+        config.checked().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        assert!(says(|c| c.log.bytes = Bytes(512 * MIB)).contains("leaves 0"));
+        assert!(says(|c| c.log.bytes = Bytes(100)).contains("8 to 33554431 entries"));
+        assert!(says(|c| c.log.entry_bytes = 0).contains("log.entry_bytes: 0 given"));
+        assert!(says(|c| c.dram.channels = 0).contains("dram.channels: 0 given"));
+        assert!(says(|c| c.dram.row_bytes = 100).contains("dram.row_bytes"));
+        assert!(says(|c| c.cache.ways = 17).contains("1 to 16"));
+        assert!(says(|c| c.cache.mshrs = 0).contains("cache.mshrs"));
+        assert!(says(|c| c.promotion.epoch = 0).contains("promotion.epoch"));
+        assert!(says(|c| c.drive.geometry.channels = 0).contains("channels is 0"));
+        assert!(says(|c| c.drive.mapping.cache = Bytes(MIB)).contains("whole map"));
+        let cached = |c: &mut DeviceConfig| c.drive = ssd_preset("byte");
+        assert!(says(cached).contains("without a front"));
+    }
+
+    fn ssd_preset(name: &str) -> DriveConfig {
+        (ssd::Preset::named(name).unwrap().config)()
+    }
+
+    #[test]
+    fn a_smaller_device_is_one_in_proportion() {
+        for profile in Profile::ALL {
+            let config = profile.device(Design::named("skybyte-full").unwrap());
+            for by in [1, 16, 64, 500] {
+                let small = config.scaled(by).checked().unwrap();
+                assert_eq!(small.dram.bytes.0, config.dram.bytes.0 / by);
+                let lines = f64::from(small.drive.geometry.blocks_per_plane);
+                let kept = f64::from(small.drive.collection.background_lines) / lines;
+                assert!((0.18..0.21).contains(&kept), "1/{by}: {kept} of the lines");
+                let raw = small.drive.geometry.bytes() as f64;
+                let used = small.drive.capacity.0 as f64 / raw;
+                assert!((0.4..0.51).contains(&used), "1/{by}: {used} for the host");
+            }
+        }
+    }
+
+    #[test]
+    fn a_configuration_comes_back_from_its_file() {
+        for profile in Profile::ALL {
+            for design in crate::DESIGNS.iter().filter(|design| design.drive) {
+                let config = profile.device(design).checked().unwrap();
+                let text = toml::to_string(&config).unwrap();
+                assert_eq!(toml::from_str::<DeviceConfig>(&text).unwrap(), config);
+            }
+        }
+        assert!(toml::from_str::<LogConfig>("size = 5").is_err());
+    }
+}

@@ -1,0 +1,425 @@
+//! The device as the link sees it.
+
+use crate::cache::{LINES, PAGE, Slot, Victim};
+use crate::config::{ConfigError, DeviceConfig};
+use crate::log::Log;
+use crate::media::{DeviceMedia, FrontMedia};
+use crate::metrics::Metrics;
+use crate::mshr::{Mshr, Stage};
+use crate::state::{Shared, State};
+use memsys::{Far, FarEvent, Line, LineData, ReadReply, Tag};
+use sim::{Seed, Signal, Sim};
+use ssd::Drive;
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::{Bytes, Ns};
+
+/// A CXL-SSD under power.
+#[derive(Clone)]
+pub struct CxlSsd {
+    shared: Rc<Shared>,
+}
+
+impl CxlSsd {
+    /// Powers on, which takes the time that the drive takes for it.
+    ///
+    /// # Errors
+    /// If `config` cannot be built, or `media` are of another one.
+    pub async fn power_on(
+        sim: &Sim,
+        config: &DeviceConfig,
+        media: DeviceMedia,
+        seed: Seed,
+    ) -> Result<Self, ConfigError> {
+        let config = config.clone().checked()?;
+        let drive = Drive::power_on(sim, &config.drive, media.drive, seed).await?;
+        Self::over(sim, config, drive, media.front)
+    }
+
+    /// Powers on without taking time, for runs that begin with a ready device.
+    ///
+    /// # Errors
+    /// If `config` cannot be built, or `media` are of another one.
+    pub fn ready(
+        sim: &Sim,
+        config: &DeviceConfig,
+        media: DeviceMedia,
+        seed: Seed,
+    ) -> Result<Self, ConfigError> {
+        let config = config.clone().checked()?;
+        let drive = Drive::ready(sim, &config.drive, media.drive, seed)?;
+        Self::over(sim, config, drive, media.front)
+    }
+
+    fn over(
+        sim: &Sim,
+        config: DeviceConfig,
+        drive: Drive,
+        front: FrontMedia,
+    ) -> Result<Self, ConfigError> {
+        let (pages, lines) = (front.pages.clone(), front.lines.clone());
+        let state = State::new(&config, front)?;
+        let shared = Rc::new(Shared {
+            sim: sim.clone(),
+            timing: config.drive.timing()?,
+            pages: drive.layout().host_pages,
+            config,
+            drive,
+            state: RefCell::new(state),
+            compact: Signal::default(),
+        });
+        let device = Self { shared };
+        for (page, contents) in pages {
+            let mut state = device.shared.state.borrow_mut();
+            let Victim::None(slot) = state.cache.victim(page) else {
+                let what = "more pages of a set than the cache";
+                return Err(ConfigError::Media { what });
+            };
+            state.cache.insert(slot, page, contents, false);
+            state.cache.set_dirty(slot);
+        }
+        for (page, at, data) in lines {
+            if !device.take_in(page, at, data) {
+                let what = "more pages on their way than registers";
+                return Err(ConfigError::Media { what });
+            }
+        }
+        let compactor = Rc::clone(&device.shared);
+        sim.spawn_detached(compactor.compact_for_ever());
+        Ok(device)
+    }
+
+    /// Writes a line through the cache; whether there was room.
+    fn take_in(&self, page: u32, at: u32, data: LineData) -> bool {
+        let now = self.shared.sim.now();
+        let mut state = self.shared.state.borrow_mut();
+        self.shared.cached_write(&mut state, now, (page, at), data)
+    }
+
+    /// Its configuration.
+    #[must_use]
+    pub fn config(&self) -> &DeviceConfig {
+        &self.shared.config
+    }
+
+    /// The drive behind the front.
+    #[must_use]
+    pub fn drive(&self) -> &Drive {
+        &self.shared.drive
+    }
+
+    /// Bytes that the host may use.
+    #[must_use]
+    pub fn capacity(&self) -> Bytes {
+        Bytes(u64::from(self.shared.pages) * PAGE as u64)
+    }
+
+    /// What was counted since power-on, and what is in the DRAM.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let state = self.shared.state.borrow();
+        let log = state.log.as_ref();
+        Metrics {
+            front: state.counters,
+            drive: self.shared.drive.ledger(),
+            index_bytes: log.map_or(0, Log::index_bytes),
+            most_index_bytes: log.map_or(0, Log::most_index_bytes),
+            log_entries: log.map_or(0, |log| log.fill().0),
+            cached_pages: state.cache.fill().0,
+            hot_threshold: state.promotion.threshold(),
+        }
+    }
+
+    /// What a power cut at this instant leaves: flash, and all that the battery keeps.
+    #[must_use]
+    pub fn at_power_cut(&self) -> DeviceMedia {
+        let state = self.shared.state.borrow();
+        let keeps = self.shared.config.drive.flash.keep_contents;
+        let mut lines = Vec::new();
+        for (page, mshr) in state.mshrs.busy() {
+            let written = mshr.writes.iter();
+            lines.extend(written.map(|(&at, &data)| (page, at, data)));
+            if mshr.stage == Stage::Arrived && mshr.dirty {
+                for at in 0..LINES {
+                    let line = crate::cache::line_of(mshr.contents.as_ref(), at);
+                    lines.push((page, at, keeps.then_some(line)));
+                }
+            }
+        }
+        DeviceMedia {
+            drive: self.shared.drive.at_power_cut(),
+            front: FrontMedia {
+                pages: state.cache.dirty_pages(),
+                lines,
+                log: state.log.as_ref().map(Log::kept),
+            },
+        }
+    }
+
+    /// The host holds a page elsewhere from now on: caches and log drop it. Lines that
+    /// flash does not have, a bit each: nothing but the host has them now, so it has to
+    /// write these back one day even if it changes none of them.
+    //= skybyte 3.3
+    pub fn drop_page(&mut self, _now: Ns, page: u64) -> u64 {
+        let Ok(page) = u32::try_from(page) else {
+            return 0;
+        };
+        if page >= self.shared.pages {
+            return 0;
+        }
+        let mut state = self.shared.state.borrow_mut();
+        let mut lines = state.log.as_mut().map_or(0, |log| log.nullify(page));
+        if let Some(slot) = state.cache.find(page) {
+            if state.cache.is_dirty(slot) {
+                lines = u64::MAX;
+            }
+            state.cache.remove(slot);
+        }
+        let behind = match state.mshrs.get(page).map(|mshr| mshr.stage) {
+            Some(Stage::Arrived) => state.contents_behind(&self.shared.drive, page),
+            _ => None,
+        };
+        if let Some(mshr) = state.mshrs.get_mut(page) {
+            lines |= mshr.written();
+            mshr.writes.clear();
+            (mshr.keep, mshr.dirty, mshr.contents) = (false, false, behind);
+        }
+        state.counters.dropped_pages += 1;
+        state.counters.dropped_lines += u64::from(lines.count_ones());
+        lines
+    }
+
+    /// The host holds chunks of 4 KiB of a huge page elsewhere: the command that it sends
+    /// once such a page has moved. `chunks` has a bit for each of 512. Of each chunk that
+    /// is dropped, lines that flash does not have, as [`CxlSsd::drop_page`] says them.
+    //= skybyte 4
+    pub fn drop_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+        let is_set = |&chunk: &u64| chunks[chunk as usize / 64] >> (chunk % 64) & 1 == 1;
+        let dropped = (0..512)
+            .filter(is_set)
+            .map(|chunk| first.saturating_add(chunk));
+        let pages: Vec<u64> = dropped.collect();
+        let each = pages.into_iter();
+        each.map(|page| (page, self.drop_page(now, page))).collect()
+    }
+
+    /// Panics if an invariant of the front or of the drive does not hold.
+    pub fn check(&self) {
+        self.shared.state.borrow().check();
+        self.shared.drive.check();
+    }
+
+    /// The page and the line in it, if the device has it.
+    #[inline]
+    fn split(&self, line: Line) -> Option<(u32, u32)> {
+        let page = line.0 / u64::from(LINES);
+        let at = (line.0 % u64::from(LINES)) as u32;
+        (page < u64::from(self.shared.pages)).then_some((page as u32, at))
+    }
+}
+
+impl Shared {
+    /// How long until it is known that neither log nor cache have a line, or which has.
+    #[inline]
+    fn both_lookups(&self, state: &State) -> Ns {
+        let lookup = &self.config.lookup;
+        match &state.log {
+            Some(_) => lookup.log.max(lookup.cache),
+            None => lookup.cache,
+        }
+    }
+
+    /// A line of a page that the cache has.
+    #[inline]
+    fn hit(
+        self: &Rc<Self>,
+        state: &mut State,
+        now: Ns,
+        slot: Slot,
+        (page, at): (u32, u32),
+    ) -> ReadReply {
+        state.counters.cache_hits += 1;
+        let looked = now + self.config.lookup.cache;
+        let time = state.dram.access(looked, State::address(slot, at));
+        self.used(state, looked, slot, page, time);
+        ReadReply::Data(time, state.cache.line(slot, at))
+    }
+
+    /// A page of the cache was asked for.
+    #[inline]
+    fn used(self: &Rc<Self>, state: &mut State, looked: Ns, slot: Slot, page: u32, time: Ns) {
+        let was_ahead = state.cache.touch(slot);
+        if state.promotion.is_on() && state.promotion.access(state.cache.heat(slot)) {
+            state.counters.hot += 1;
+            state.events.push_back(FarEvent::Hot(u64::from(page), time));
+        }
+        if was_ahead {
+            state.counters.prefetches_used += 1;
+            self.fetch_ahead(state, looked, page);
+        }
+    }
+
+    /// Appends a line to the log, and updates the page if the cache has it.
+    //= skybyte 3.2
+    fn logged_write(
+        self: &Rc<Self>,
+        state: &mut State,
+        now: Ns,
+        (page, at): (u32, u32),
+        data: LineData,
+    ) -> Option<Ns> {
+        let start = self.before_write(state, now);
+        let base = state.log_address();
+        let log = state.log.as_mut().filter(|log| log.has_room());
+        let Some(log) = log else {
+            state.refuse(now);
+            return None;
+        };
+        let address = base + log.tail_address();
+        if log.append(page, at, data) {
+            self.compact.notify(&self.sim);
+        }
+        let mut time = state.dram.access(start, address);
+        if let Some(slot) = state.cache.find(page) {
+            state.counters.write_hits += 1;
+            state.cache.set_line(slot, at, data);
+            let updated = state.dram.access(start, State::address(slot, at));
+            time = time.max(updated);
+            self.used(state, start, slot, page, time);
+        } else if let Some(mshr) = state.mshrs.get_mut(page)
+            && let (Stage::Arrived, Some(data)) = (mshr.stage, data)
+        {
+            crate::cache::set_line(&mut mshr.contents, at, &data);
+        }
+        Some(time)
+    }
+
+    #[inline]
+    fn before_write(&self, state: &State, now: Ns) -> Ns {
+        match self.config.lookup.before_writes {
+            true => now + self.both_lookups(state),
+            false => now,
+        }
+    }
+
+    /// Writes a line through the cache, whose page is fetched if it is not there; whether
+    /// there was room.
+    fn cached_write(
+        self: &Rc<Self>,
+        state: &mut State,
+        now: Ns,
+        (page, at): (u32, u32),
+        data: LineData,
+    ) -> bool {
+        if let Some(mshr) = state.mshrs.get_mut(page) {
+            state.counters.write_misses += 1;
+            if mshr.stage == Stage::Queued {
+                return false;
+            }
+            (mshr.keep, mshr.ahead) = (true, false);
+            match (mshr.stage, data) {
+                (Stage::Arrived, data) => {
+                    mshr.dirty = true;
+                    if let Some(data) = data {
+                        crate::cache::set_line(&mut mshr.contents, at, &data);
+                    }
+                }
+                (_, data) => {
+                    mshr.writes.insert(at, data);
+                }
+            }
+            return true;
+        }
+        let mut slot = state.cache.find(page);
+        state.counters.write_hits += u64::from(slot.is_some());
+        if slot.is_none() && !self.drive.is_on_flash(page) {
+            slot = self.try_install(state, page);
+        }
+        if let Some(slot) = slot {
+            state.cache.set_line(slot, at, data);
+            state.cache.set_dirty(slot);
+            return true;
+        }
+        if !state.mshrs.has_free() {
+            return false;
+        }
+        state.counters.write_misses += 1;
+        let mut mshr = Mshr::new(now, now, false);
+        mshr.writes.insert(at, data);
+        self.open(state, page, mshr);
+        true
+    }
+}
+
+impl Far for CxlSsd {
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        let place = self.split(line);
+        let mut state = self.shared.state.borrow_mut();
+        let state = &mut *state;
+        let Some((page, at)) = place else {
+            state.counters.out_of_range += 1;
+            return ReadReply::Data(now + self.shared.config.lookup.cache, None);
+        };
+        state.counters.reads += 1;
+        if let Some(slot) = state.cache.find(page) {
+            return self.shared.hit(state, now, slot, (page, at));
+        }
+        let looked = now + self.shared.both_lookups(state);
+        if let Some((address, data)) = state.log.as_ref().and_then(|log| log.load(page, at)) {
+            state.counters.log_hits += 1;
+            let time = state.dram.access(looked, state.log_address() + address);
+            return ReadReply::Data(time, data);
+        }
+        self.shared.miss(state, looked, (page, at), tag)
+    }
+
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
+        let place = self.split(line);
+        let mut state = self.shared.state.borrow_mut();
+        let state = &mut *state;
+        let Some(place) = place else {
+            state.counters.out_of_range += 1;
+            return Some(now);
+        };
+        let written = match &state.log {
+            Some(_) => self.shared.logged_write(state, now, place, data),
+            None => self.shared.unlogged_write(state, now, place, data),
+        };
+        state.counters.writes += u64::from(written.is_some());
+        written
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        self.shared.state.borrow_mut().events.pop_front()
+    }
+
+    fn dropped(&mut self, now: Ns, page: u64) -> u64 {
+        self.drop_page(now, page)
+    }
+}
+
+impl Shared {
+    /// [`Shared::cached_write`] with its time, and with what a use of the page makes.
+    fn unlogged_write(
+        self: &Rc<Self>,
+        state: &mut State,
+        now: Ns,
+        (page, at): (u32, u32),
+        data: LineData,
+    ) -> Option<Ns> {
+        let start = self.before_write(state, now);
+        if !self.cached_write(state, now, (page, at), data) {
+            state.refuse(now);
+            return None;
+        }
+        let slot = state.cache.find(page);
+        let address = slot.map_or(u64::from(page) * PAGE as u64, |slot| {
+            State::address(slot, at)
+        });
+        let time = state.dram.access(start, address);
+        if let Some(slot) = slot {
+            self.used(state, start, slot, page, time);
+        }
+        Some(time)
+    }
+}

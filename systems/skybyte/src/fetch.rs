@@ -1,0 +1,270 @@
+//! Misses: pages that come from flash, on demand or ahead of it.
+
+use crate::cache::{LINES, PAGE, line_of, set_line};
+use crate::estimate::{Estimate, estimate, is_long};
+use crate::mshr::{Mshr, Stage};
+use crate::state::{Shared, State};
+use memsys::{FarEvent, ReadReply, Tag};
+use nand::Payload;
+use ssd::{Cause, ReadCause};
+use std::rc::Rc;
+use units::Ns;
+
+impl Shared {
+    /// Reads a line that neither cache nor log have, once that is known, at `looked`.
+    pub(crate) fn miss(
+        self: &Rc<Self>,
+        state: &mut State,
+        looked: Ns,
+        (page, at): (u32, u32),
+        tag: Tag,
+    ) -> ReadReply {
+        let stage = state.mshrs.get(page).map(|mshr| mshr.stage);
+        if stage == Some(Stage::Arrived) || stage.is_none() && !self.drive.is_on_flash(page) {
+            return self.at_hand(state, looked, page, at);
+        }
+        state.counters.misses += 1;
+        let expected = match stage {
+            Some(_) => self.coalesce(state, looked, page),
+            None => {
+                let expected = self.expect(page);
+                let mshr = Mshr::new(looked, looked + expected.time, false);
+                self.open(state, page, mshr);
+                self.fetch_ahead(state, looked, page);
+                expected
+            }
+        };
+        //= skybyte 3.1
+        if is_long(expected, &self.config.hints) {
+            state.counters.delays += 1;
+            state.counters.delays_by_collection += u64::from(expected.blocked);
+            return ReadReply::Delay(looked);
+        }
+        if let Some(mshr) = state.mshrs.get_mut(page) {
+            mshr.waiters.push((tag, at));
+        }
+        ReadReply::Waits
+    }
+
+    /// Answers from what is in the device's DRAM besides cache and log.
+    fn at_hand(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32, at: u32) -> ReadReply {
+        state.counters.buffer_hits += 1;
+        let time = state.dram.access(looked, staged(page, at));
+        let mut data = None;
+        if self.config.drive.flash.keep_contents {
+            let contents = match state.mshrs.get_mut(page) {
+                Some(mshr) => mshr.contents.clone(),
+                None => state.contents_behind(&self.drive, page),
+            };
+            let is_lost = state.lost_behind(&self.drive, page) >> at & 1 == 1;
+            let arrived = state.mshrs.get(page).is_some();
+            data = (arrived || !is_lost).then(|| line_of(contents.as_ref(), at));
+        }
+        match state.mshrs.get_mut(page) {
+            Some(mshr) => (mshr.keep, mshr.ahead) = (true, false),
+            None => {
+                self.try_install(state, page);
+            }
+        }
+        ReadReply::Data(time, data)
+    }
+
+    /// Joins a page that is on its way; what is left of its time.
+    fn coalesce(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32) -> Estimate {
+        state.counters.coalesced += 1;
+        let mut time = Ns::ZERO;
+        let mut was_ahead = false;
+        if let Some(mshr) = state.mshrs.get_mut(page) {
+            time = mshr.expected.since(looked);
+            was_ahead = std::mem::replace(&mut mshr.ahead, false);
+            mshr.keep = true;
+        }
+        if was_ahead {
+            state.counters.prefetches_late += 1;
+            self.fetch_ahead(state, looked, page);
+        }
+        Estimate {
+            time,
+            blocked: false,
+        }
+    }
+
+    /// What a read of flash that is queued now is expected to take.
+    fn expect(&self, page: u32) -> Estimate {
+        let load = self.drive.flash_load(page);
+        let none = Estimate {
+            time: Ns::ZERO,
+            blocked: false,
+        };
+        load.map_or(none, |load| {
+            let queue = self.config.hints.queue;
+            estimate(&load, &self.timing, PAGE as u64, queue)
+        })
+    }
+
+    /// Gives a page a register, or a place in the queue for one.
+    pub(crate) fn open(self: &Rc<Self>, state: &mut State, page: u32, mshr: Mshr) {
+        state.counters.prefetches += u64::from(mshr.ahead);
+        if state.mshrs.add(page, mshr) {
+            self.begin(page);
+        }
+    }
+
+    fn begin(self: &Rc<Self>, page: u32) {
+        let shared = Rc::clone(self);
+        self.sim.spawn_detached(async move {
+            shared.fetch(page).await;
+        });
+    }
+
+    /// Fetches what the prefetcher wants after `page` was asked for.
+    pub(crate) fn fetch_ahead(self: &Rc<Self>, state: &mut State, looked: Ns, page: u32) {
+        let (first, step, count) = state.prefetcher.asked(page);
+        for at in 0..count {
+            let page = first.saturating_add(at * step);
+            let wanted = page < self.pages
+                && state.mshrs.has_free()
+                && state.mshrs.get(page).is_none()
+                && state.cache.find(page).is_none()
+                && self.drive.is_on_flash(page);
+            if wanted {
+                let expected = looked + self.expect(page).time;
+                self.open(state, page, Mshr::new(looked, expected, true));
+            }
+        }
+    }
+
+    /// Brings a page from flash to the cache, in a register that it has.
+    async fn fetch(self: Rc<Self>, page: u32) {
+        let since = self.state.borrow().mshrs.get(page).map(|mshr| mshr.since);
+        self.sim.sleep_until(since.unwrap_or_default()).await;
+        let read = self.drive.fetch_page(page, ReadCause::CacheFetch).await;
+        let lost = self.arrive(page, read.is_err());
+        match lost {
+            None => self.install(page).await,
+            Some(payload) => self.give_back(page, payload).await,
+        }
+    }
+
+    /// A page is there: whoever waits for it is answered. If lines of it are lost, it does
+    /// not go to the cache, which knows only whole pages: what was written to it meanwhile
+    /// is to go back at once, with the rest as it is.
+    //= skybyte 3.2
+    fn arrive(&self, page: u32, is_lost: bool) -> Option<Option<Payload>> {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let now = self.sim.now();
+        let mut contents = state.contents_behind(&self.drive, page);
+        let logged = state.log.as_ref().map_or(0, |log| log.mask(page));
+        let lines = u64::from(LINES) + u64::from(logged.count_ones());
+        let lost = match is_lost {
+            true => !logged,
+            false => state.lost_behind(&self.drive, page),
+        };
+        state.dram.move_lines(now, lines);
+        let mshr = state.mshrs.get_mut(page)?;
+        mshr.stage = Stage::Arrived;
+        let written = mshr.written();
+        mshr.dirty |= written != 0;
+        for (at, line) in std::mem::take(&mut mshr.writes) {
+            if let Some(line) = line {
+                set_line(&mut contents, at, &line);
+            }
+        }
+        for (tag, at) in mshr.waiters.drain(..) {
+            let time = state.dram.access(now, staged(page, at));
+            let keeps = self.config.drive.flash.keep_contents;
+            let data = keeps.then(|| line_of(contents.as_ref(), at));
+            let data = data.filter(|_| (lost & !written) >> at & 1 == 0);
+            state.events.push_back(FarEvent::Data(tag, time, data));
+        }
+        if !mshr.ahead {
+            state.counters.fetches += 1;
+            state.counters.fetch_time += now.since(mshr.since);
+        }
+        state.prefetcher.came(page, mshr.ahead);
+        mshr.contents = contents;
+        if lost == 0 {
+            return None;
+        }
+        state.counters.media_errors += u64::from(is_lost);
+        let bytes = mshr.contents.as_ref().map_or([0; PAGE], |bytes| **bytes);
+        Some(
+            mshr.dirty
+                .then(|| Payload::with_lost(bytes, lost & !written)),
+        )
+    }
+
+    /// Moves a page that has arrived to the cache, once there is a place for it.
+    async fn install(self: &Rc<Self>, page: u32) {
+        let mut taken = false;
+        loop {
+            {
+                let mut state = self.state.borrow_mut();
+                let keep = state.mshrs.get(page).is_some_and(|mshr| mshr.keep);
+                let slot = match keep {
+                    true => self.make_slot(&mut state, page, &mut taken),
+                    false => None,
+                };
+                if let Some(slot) = slot {
+                    let ended = self.end(&mut state, page);
+                    let mshr = ended.expect("it had a register");
+                    state.cache.insert(slot, page, mshr.contents, mshr.ahead);
+                    if mshr.dirty {
+                        state.cache.set_dirty(slot);
+                    }
+                }
+                if slot.is_some() || !keep {
+                    if !keep {
+                        self.end(&mut state, page);
+                    }
+                    break;
+                }
+            }
+            if self.drive.take_room().await.is_err() {
+                self.stay(page);
+                return;
+            }
+            taken = true;
+        }
+        if taken {
+            self.drive.give_room_back();
+        }
+    }
+
+    /// Frees the register of a page, and lets the next fetch begin.
+    fn end(self: &Rc<Self>, state: &mut State, page: u32) -> Option<Mshr> {
+        let (ended, next) = state.mshrs.end(page);
+        if let Some(next) = next {
+            self.begin(next);
+        }
+        state.tell_room(self.sim.now());
+        ended
+    }
+
+    /// The drive takes no writes any more, so the cache has no place: a page that holds
+    /// what nothing else does stays in its register.
+    fn stay(self: &Rc<Self>, page: u32) {
+        let mut state = self.state.borrow_mut();
+        let dirty = state.mshrs.get(page).is_some_and(|mshr| mshr.dirty);
+        if !dirty {
+            self.end(&mut state, page);
+        }
+    }
+
+    /// Writes the lines of a page back whose other ones can not be read.
+    async fn give_back(self: &Rc<Self>, page: u32, payload: Option<Payload>) {
+        if let Some(payload) = payload {
+            if self.drive.take_room().await.is_err() {
+                return;
+            }
+            self.drive.put_page(page, Some(payload), Cause::Eviction);
+        }
+        self.end(&mut self.state.borrow_mut(), page);
+    }
+}
+
+/// Address of a line on its way between flash and cache.
+fn staged(page: u32, at: u32) -> u64 {
+    u64::from(page) * PAGE as u64 + u64::from(at) * 64
+}

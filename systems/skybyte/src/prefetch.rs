@@ -1,0 +1,198 @@
+//! Which pages are fetched before they are asked for.
+//!
+//! The best-offset prefetcher is Michaud's (HPCA 2016): an offset scores when the page
+//! asked for lies at that offset from one that was asked for not long ago, so that a fetch
+//! begun then would have been in time. Its constants (score 31, 100 rounds, at least 2
+//! points, 256 recent requests, offsets whose factors are 2, 3 and 5) are those of the
+//! publication; it prefetches one line, here it is some pages at multiples of the offset.
+
+use crate::config::Prefetch;
+
+/// Points at which an offset wins at once.
+const SCORE_MAX: u32 = 31;
+/// Rounds over all offsets after which the best one wins.
+const ROUNDS: u32 = 100;
+/// Points without which nothing is prefetched.
+const BAD_SCORE: u32 = 1;
+/// Places of the table of recent requests.
+const RECENT: usize = 256;
+
+/// The prefetcher of a cache.
+pub(crate) enum Prefetcher {
+    Off,
+    Next(u32),
+    Best(Box<BestOffset>),
+}
+
+pub(crate) struct BestOffset {
+    pages: u32,
+    /// Offsets with their points.
+    scores: Vec<(u32, u32)>,
+    /// The offset that is tried next, and the round.
+    turn: usize,
+    round: u32,
+    /// The offset in force; 0 while nothing is prefetched.
+    offset: u32,
+    /// Pages whose fetch has ended, each where its hash puts it.
+    recent: Vec<u32>,
+}
+
+impl Prefetcher {
+    pub(crate) fn new(config: Prefetch) -> Self {
+        match config {
+            Prefetch::None => Self::Off,
+            Prefetch::Next { pages } => Self::Next(pages),
+            Prefetch::BestOffset { pages, largest } => {
+                Self::Best(Box::new(BestOffset::new(pages, largest)))
+            }
+        }
+    }
+
+    /// A page was asked for that was not there, or had been prefetched. The pages to
+    /// fetch: the first one, the step to the next, and how many.
+    pub(crate) fn asked(&mut self, page: u32) -> (u32, u32, u32) {
+        match self {
+            Self::Off => (page, 0, 0),
+            Self::Next(pages) => (page.saturating_add(1), 1, *pages),
+            Self::Best(best) => {
+                best.learn(page);
+                let pages = if best.offset == 0 { 0 } else { best.pages };
+                (page.saturating_add(best.offset), best.offset, pages)
+            }
+        }
+    }
+
+    /// A page has come, on demand or `ahead` of it.
+    pub(crate) fn came(&mut self, page: u32, ahead: bool) {
+        if let Self::Best(best) = self {
+            best.came(page, ahead);
+        }
+    }
+}
+
+impl BestOffset {
+    fn new(pages: u32, largest: u32) -> Self {
+        let smooth = |&offset: &u32| {
+            let mut rest = offset;
+            for factor in [2, 3, 5] {
+                while rest.is_multiple_of(factor) {
+                    rest /= factor;
+                }
+            }
+            rest == 1
+        };
+        Self {
+            pages,
+            scores: (1..=largest).filter(smooth).map(|o| (o, 0)).collect(),
+            turn: 0,
+            round: 0,
+            offset: 1,
+            recent: vec![u32::MAX; RECENT],
+        }
+    }
+
+    fn place(page: u32) -> usize {
+        (page ^ page >> 8) as usize % RECENT
+    }
+
+    fn learn(&mut self, page: u32) {
+        let (offset, score) = &mut self.scores[self.turn];
+        let base = page.checked_sub(*offset);
+        if base.is_some_and(|base| self.recent[Self::place(base)] == base) {
+            *score += 1;
+        }
+        let wins = *score >= SCORE_MAX;
+        self.turn = (self.turn + 1) % self.scores.len();
+        self.round += u32::from(self.turn == 0);
+        if wins || self.round >= ROUNDS {
+            self.choose();
+        }
+    }
+
+    /// Ends a phase of learning: the first of the best offsets is in force.
+    fn choose(&mut self) {
+        let best = self.scores.iter().rev().max_by_key(|(_, score)| *score);
+        let (offset, score) = best.copied().unwrap_or((0, 0));
+        self.offset = if score > BAD_SCORE { offset } else { 0 };
+        self.scores.iter_mut().for_each(|(_, score)| *score = 0);
+        (self.turn, self.round) = (0, 0);
+    }
+
+    fn came(&mut self, page: u32, ahead: bool) {
+        // What was prefetched was asked for at the page before it; with nothing
+        // prefetched, what was fetched is what was asked for.
+        let base = match (ahead, self.offset) {
+            (true, offset) => page.checked_sub(offset),
+            (false, 0) => Some(page),
+            (false, _) => None,
+        };
+        if let Some(base) = base {
+            self.recent[Self::place(base)] = base;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Walks in steps of `stride`; each page comes a while after it was asked for.
+    fn walk(stride: u32, late: usize) -> u32 {
+        let config = Prefetch::BestOffset {
+            pages: 1,
+            largest: 16,
+        };
+        let mut prefetcher = Prefetcher::new(config);
+        let mut on_the_way = std::collections::VecDeque::new();
+        for step in 0..20_000 {
+            let page = 1_000 + step * stride;
+            let (first, _, pages) = prefetcher.asked(page);
+            on_the_way.push_back(if pages > 0 {
+                (first, true)
+            } else {
+                (page, false)
+            });
+            if on_the_way.len() > late {
+                let (page, ahead) = on_the_way.pop_front().unwrap();
+                prefetcher.came(page, ahead);
+            }
+        }
+        match prefetcher {
+            Prefetcher::Best(best) => best.offset,
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn it_learns_a_stride_and_looks_far_enough_ahead() {
+        assert_eq!(walk(3, 0) % 3, 0);
+        // Pages come four requests late: an offset of less than five strides is too short.
+        assert!(walk(1, 4) >= 5, "{}", walk(1, 4));
+    }
+
+    #[test]
+    fn it_stops_where_nothing_follows() {
+        let config = Prefetch::BestOffset {
+            pages: 1,
+            largest: 16,
+        };
+        let mut prefetcher = Prefetcher::new(config);
+        let mut rng = sim::Seed(1).stream("pages");
+        let mut fetched = 0;
+        for _ in 0..20_000 {
+            let page = rng.below(1 << 30) as u32;
+            let (_, _, pages) = prefetcher.asked(page);
+            fetched += pages;
+            prefetcher.came(page, false);
+        }
+        // The first phase only, in which it begins with an offset of 1.
+        assert!(fetched <= 100 * 16, "{fetched}");
+    }
+
+    #[test]
+    fn the_offsets_are_products_of_small_primes() {
+        let offsets: Vec<u32> = BestOffset::new(1, 256).scores.iter().map(|s| s.0).collect();
+        assert_eq!(offsets.len(), 52);
+        assert_eq!(offsets[..9], [1, 2, 3, 4, 5, 6, 8, 9, 10]);
+    }
+}

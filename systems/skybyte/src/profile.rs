@@ -1,0 +1,136 @@
+//! Bundles of options: what real hardware would show, what the paper states, and what its
+//! public simulator does.
+
+use crate::config::{
+    CacheConfig, DeviceConfig, DramConfig, HintConfig, LogConfig, LookupConfig, Prefetch,
+    PromotionConfig, Queue, Replacement,
+};
+use crate::design::{Design, Migration};
+use serde::{Deserialize, Serialize};
+use ssd::{DriveConfig, Preset};
+use units::{Bytes, MIB, Ns};
+
+/// Which reading of the paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// What real hardware would show: dies that work side by side over a bus, reads first,
+    /// entries with the address that recovery needs.
+    #[default]
+    Default,
+    /// What the paper states: one queue a channel, in order, as Algorithm 1 has it;
+    /// entries of 64 bytes.
+    Paper,
+    /// What the paper's public simulator does: 80 µs a program, clean pages written back,
+    /// no prefetching, one latency for all hits.
+    Artifact,
+}
+
+impl Profile {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Default, Self::Paper, Self::Artifact];
+
+    /// Its name in plans and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Paper => "paper",
+            Self::Artifact => "artifact",
+        }
+    }
+
+    /// The drive of a design.
+    #[must_use]
+    pub fn device(self, design: &Design) -> DeviceConfig {
+        let log = LogConfig {
+            bytes: Bytes(if design.log { 64 * MIB } else { 0 }),
+            ..LogConfig::default()
+        };
+        let hints = HintConfig {
+            enabled: design.switches,
+            ..HintConfig::default()
+        };
+        let promotion = PromotionConfig {
+            enabled: design.migration == Migration::Counted,
+            ..PromotionConfig::default()
+        };
+        let config = DeviceConfig {
+            drive: preset("skybyte"),
+            dram: DramConfig::default(),
+            cache: CacheConfig::default(),
+            log,
+            lookup: LookupConfig::default(),
+            hints,
+            promotion,
+        };
+        match self {
+            Self::Default => config,
+            Self::Paper => paper(&config),
+            Self::Artifact => artifact(paper(&config)),
+        }
+    }
+}
+
+fn preset(name: &str) -> DriveConfig {
+    let preset = Preset::named(name).expect("the preset is in the table");
+    (preset.config)()
+}
+
+fn paper(config: &DeviceConfig) -> DeviceConfig {
+    DeviceConfig {
+        drive: preset("skybyte-channel"),
+        hints: HintConfig {
+            queue: Queue::Channel,
+            ..config.hints
+        },
+        log: LogConfig {
+            entry_bytes: 64,
+            ..config.log
+        },
+        ..config.clone()
+    }
+}
+
+/// The constants of the simulator: 46 ns for the DRAM, 72 ns for every look-up of a read
+/// and none of a write; 80 µs a program; reads that wait for the program in service only;
+/// with a log 56 MiB of that and 392 MiB of cache, an eighth being taken off twice; 72
+/// bytes an entry.
+fn artifact(config: DeviceConfig) -> DeviceConfig {
+    let mut drive = config.drive;
+    if let Some(timing) = &mut drive.flash.timing {
+        timing.program = Ns::us(80);
+    }
+    drive.flash.reads_first = true;
+    drive.flash.bypass_limit = u32::MAX;
+    let has_log = config.log.bytes.0 > 0;
+    DeviceConfig {
+        drive,
+        dram: DramConfig {
+            bytes: Bytes(if has_log { 448 * MIB } else { 512 * MIB }),
+            fixed: Some(Ns(46)),
+            ..config.dram
+        },
+        cache: CacheConfig {
+            replacement: Replacement::Lru,
+            prefetch: Prefetch::None,
+            clean_write_back: true,
+            ..config.cache
+        },
+        log: LogConfig {
+            bytes: Bytes(if has_log { 56 * MIB } else { 0 }),
+            entry_bytes: 72,
+            ..config.log
+        },
+        lookup: LookupConfig {
+            log: Ns(72),
+            cache: Ns(72),
+            before_writes: false,
+        },
+        promotion: PromotionConfig {
+            adapts: false,
+            ..config.promotion
+        },
+        ..config
+    }
+}
