@@ -68,6 +68,8 @@ counts! {
     first_tlb_misses,
     /// Translations that had to be read from the tables.
     walks,
+    /// And that no cache had; they are not among the misses of the last cache.
+    walk_misses,
     /// Rounds in which cores were told to forget translations.
     shootdowns,
     /// Switches of threads, of all reasons.

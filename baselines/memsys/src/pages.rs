@@ -220,11 +220,6 @@ impl Pages {
         self.far_owners[frame] = page;
     }
 
-    /// Pages of the program.
-    pub(crate) fn count(&self) -> u64 {
-        self.pages.len() as u64
-    }
-
     /// Pages of 4,096 bytes in a page.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks

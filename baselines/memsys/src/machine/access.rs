@@ -239,6 +239,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             Look::Hit(done, _) => done,
             Look::Full(_) => self.host_read(core, line, now).0,
             Look::Miss(leaves) => {
+                self.caches.counts.llc_misses -= 1;
+                self.counts.walk_misses += 1;
                 let (done, data) = self.host_read(core, line, leaves);
                 self.caches.miss_until(core, done);
                 self.caches.fill(core, line, (false, false), done, &data);

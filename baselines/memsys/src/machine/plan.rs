@@ -185,6 +185,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             };
             window.push_store(Pending {
                 op: window.tail,
+                index: window.index,
                 thread: one.thread,
                 place,
                 at,
@@ -192,7 +193,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 flush,
                 retired: Tick::NEVER,
                 parts,
-                done: Tick::ZERO,
+                done: now,
                 waits: false,
             });
         }
