@@ -17,8 +17,7 @@ mod setup;
 mod size;
 
 pub use outcome::{
-    Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time,
-    compare,
+    Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time, compare,
 };
 pub use run::{RunError, run};
 pub use setup::{Change, Setup, SetupError, threads_of};

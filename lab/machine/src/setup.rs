@@ -174,9 +174,9 @@ impl Setup {
             Ok(mut table) => table.remove("value").unwrap_or(toml::Value::Boolean(false)),
             Err(_) => toml::Value::String(value.clone()),
         };
-        self.knobs = tree.try_into().map_err(|e: toml::de::Error| {
-            refuse(e.message().replace('\n', " "))
-        })?;
+        self.knobs = tree
+            .try_into()
+            .map_err(|e: toml::de::Error| refuse(e.message().replace('\n', " ")))?;
         self.changes.push(told);
         Ok(self)
     }
@@ -203,7 +203,11 @@ impl Setup {
 /// The computer of a design, but for the sizes of caches and memory.
 fn computer(design: &Design, profile: Profile, factor: u64) -> Config {
     let mut config = Config {
-        place: if design.drive { Place::Far } else { Place::Local },
+        place: if design.drive {
+            Place::Far
+        } else {
+            Place::Local
+        },
         tiering: tiering(design, factor),
         ..Config::default()
     };

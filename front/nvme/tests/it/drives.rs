@@ -2,7 +2,7 @@
 
 use crate::host::{Host, Reply, Sqe, identity};
 use crate::wire::dial;
-use engine::{DeviceEngine, DriveFile, Handle, Pace};
+use engine::{DeviceEngine, DriveFile, Handle, Pace, Show};
 use nvme::tcp::Target;
 use nvme::{DriveBackend, Subsystem};
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ impl Power {
     }
 
     fn on(&mut self) {
-        let started = DriveBackend::start(&self.path(), Pace::Free, identity());
+        let started = DriveBackend::start(&self.path(), Pace::Free, Show::Drive, identity());
         let (engine, handle) = started.expect("a drive");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let target = Target::start(listener, handle.clone()).expect("a thread");
