@@ -299,7 +299,7 @@ impl Pages {
     }
 
     /// Takes room for a page: at the device's node first, else where most is free.
-    //= skybyte IV
+    //= skybyte 4
     pub(crate) fn take_frame(&mut self) -> Option<u64> {
         if self.held >= self.limit {
             return None;
