@@ -136,14 +136,32 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     op.waits += 1;
                     self.delay(core, number, time);
                 }
-                Access::Full(Tick::NEVER) => return self.cores[core].window.stalled.push(number),
                 Access::Full(time) => {
-                    let again = Reverse((time, number));
-                    return self.cores[core].window.issues.push(again);
+                    let one = &mut self.cores[core];
+                    one.window.waiting.push_back(number);
+                    one.retry = one.retry.min(time);
+                    return;
                 }
             }
         }
         self.complete(core, number, now);
+    }
+
+    /// Lets the first ask again that waits for a register. It stays the first if there
+    /// is none; if there was one, the next asks at once.
+    pub(super) fn retry(&mut self, core: usize, now: Tick) {
+        self.cores[core].retry = Tick::NEVER;
+        let Some(number) = self.cores[core].window.waiting.pop_front() else {
+            return;
+        };
+        self.issue(core, number, now);
+        let one = &mut self.cores[core];
+        let waiting = &mut one.window.waiting;
+        if waiting.back() == Some(&number) {
+            waiting.rotate_right(1);
+        } else if !waiting.is_empty() {
+            one.retry = now;
+        }
     }
 
     /// Keeps what was loaded.

@@ -85,6 +85,8 @@ struct Core {
     fault: Tick,
     /// When the oldest store goes to the cache.
     drain: Tick,
+    /// When the first that waits for a register asks again.
+    retry: Tick,
     thread: u32,
     /// The thread that ran last.
     last: u32,
@@ -107,6 +109,7 @@ impl Core {
             plan: Plan::Idle,
             fault: Tick::NEVER,
             drain: Tick::NEVER,
+            retry: Tick::NEVER,
             thread: NO_THREAD,
             last: NO_THREAD,
             since: Tick::ZERO,
@@ -385,7 +388,11 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             .issues
             .peek()
             .map_or(Tick::NEVER, |Reverse(item)| item.0);
-        self.next[core] = issue.min(one.drain).min(one.fault).min(one.plan.time());
+        self.next[core] = issue
+            .min(one.drain)
+            .min(one.fault)
+            .min(one.retry)
+            .min(one.plan.time());
     }
 
     /// Everything counted up to `at`.

@@ -43,6 +43,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             if let Some(item) = one.window.issues.pop() {
                 self.issue(core, item.0.1, now);
             }
+        } else if one.retry <= now {
+            self.retry(core, now);
         } else if one.drain <= now {
             self.drain(core, now);
         } else if one.fault <= now {

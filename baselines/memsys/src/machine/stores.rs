@@ -84,11 +84,15 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         };
     }
 
-    /// Lets go on what waited for a register, or for a store.
+    /// Lets go on what waited for a register of which it was unknown when it is free, or
+    /// for a store.
     pub(super) fn unstall(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         while let Some(number) = one.window.stalled.pop() {
             one.window.issues.push(Reverse((now, number)));
+        }
+        if !one.window.waiting.is_empty() {
+            one.retry = now;
         }
         if one.window.drain_from == Tick::NEVER {
             one.window.drain_from = now;

@@ -42,7 +42,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         let number = one.window.known;
         let op = *one.window.op(number);
-        one.fault = Tick::NEVER;
+        (one.fault, one.retry) = (Tick::NEVER, Tick::NEVER);
         one.preempt = false;
         let thread_number = one.thread;
         let thread = &mut self.os.threads[thread_number as usize];

@@ -271,7 +271,10 @@ fn a_cache_of_pages_lets_threads_yield_until_the_page_is_there() {
     let counts = &metrics.counts;
     assert_eq!(counts.page_misses, 32);
     assert_eq!((counts.copy_reads, counts.far_reads), (32 * 64, 0));
-    assert!(counts.long_delays >= 32 && counts.page_hits > 10 * 32, "{counts:?}");
+    assert!(
+        counts.long_delays >= 8 && counts.page_hits > 10 * 32,
+        "{counts:?}"
+    );
     assert!(metrics.spent_on(Cause::Switch) <= Tick::of(Ns(200)).times(counts.switches));
     assert!(far.dropped.is_empty() && far.written.is_empty());
 
