@@ -36,7 +36,7 @@ impl Invalid {
         Ok(())
     }
 
-    fn most(name: &str, value: u64, most: u64) -> Result<(), Self> {
+    pub(crate) fn most(name: &str, value: u64, most: u64) -> Result<(), Self> {
         if value > most {
             return Err(Self(format!("{name} is {value} and can be {most} at most")));
         }

@@ -305,7 +305,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             },
             Look::Miss(leaves) => {
                 self.pages.touch(at);
-                let access = self.from_memory(core, line, own, leaves, waiter);
+                let access = self.bring(core, line, own, leaves, waiter);
                 self.look_ahead(core, line, now);
                 access
             }
@@ -313,16 +313,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// Brings a line that no cache has.
-    fn from_memory(
-        &mut self,
-        core: usize,
-        line: u64,
-        own: bool,
-        leaves: Tick,
-        waiter: Waiter,
-    ) -> Access {
+    fn bring(&mut self, core: usize, line: u64, own: bool, leaves: Tick, waiter: Waiter) -> Access {
         if is_far(line) {
-            return self.from_device(core, line, own, leaves, waiter);
+            return self.bring_far(core, line, own, leaves, waiter);
         }
         let (done, data) = self.host_read(core, line, leaves);
         self.host.add(done - leaves, Tick::ZERO);

@@ -48,7 +48,7 @@ impl PageTable {
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Brings a line of the device through the cache of pages.
     //= skybyte 6.8
-    pub(super) fn from_page_cache(
+    pub(super) fn bring_cached(
         &mut self,
         core: usize,
         line: u64,

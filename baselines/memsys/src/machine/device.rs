@@ -149,7 +149,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// Brings a line of the device.
-    pub(super) fn from_device(
+    pub(super) fn bring_far(
         &mut self,
         core: usize,
         line: u64,
@@ -161,7 +161,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return access;
         }
         if matches!(self.config.tiering, Tiering::Cached(_)) {
-            return self.from_page_cache(core, line, own, leaves, waiter);
+            return self.bring_cached(core, line, own, leaves, waiter);
         }
         if let Some(held) = self.held_by_host(line) {
             let (done, data) = match held {

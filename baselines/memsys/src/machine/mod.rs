@@ -10,7 +10,7 @@ mod plan;
 mod stores;
 mod threads;
 
-use crate::config::{Config, Invalid};
+use crate::config::{Config, Invalid, StoreMiss};
 use crate::dram::Dram;
 use crate::far::Far;
 use crate::hierarchy::Hierarchy;
@@ -210,6 +210,21 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     footprint: u64,
 }
 
+/// Whether a computer can run a program.
+fn check_made(config: &Config, footprint: u64, threads: u32, kept: bool) -> Result<(), Invalid> {
+    config.check()?;
+    if kept && config.store_miss == StoreMiss::Write {
+        return Err(Invalid(
+            "contents can not be kept where a store that misses is sent as a write: the rest of \
+             its line is not known"
+                .into(),
+        ));
+    }
+    Invalid::most("footprint of a program", footprint, 1 << 44)?;
+    Invalid::zero("the footprint of a program", footprint)?;
+    Invalid::zero("threads", u64::from(threads))
+}
+
 impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
     /// A computer at rest, at the time of `kernel`, which moves `far` along.
     ///
@@ -223,23 +238,13 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         values: W,
         promote: M,
     ) -> Result<Self, Invalid> {
-        config.check()?;
-        if W::KEPT && config.store_miss == crate::config::StoreMiss::Write {
-            return Err(Invalid(
-                "contents can not be kept where a store that misses is sent as a write: the \
-                 rest of its line is not known"
-                    .into(),
-            ));
-        }
-        let footprint = program.footprint().0;
-        Invalid::zero("the footprint of a program", footprint)?;
-        Invalid::zero("threads", u64::from(program.threads()))?;
+        let (footprint, threads) = (program.footprint().0, program.threads());
+        check_made(config, footprint, threads, W::KEPT)?;
         let drams: Result<Vec<_>, _> = config
             .nodes
             .iter()
             .map(|_| Dram::new(&config.dram))
             .collect();
-        let threads = program.threads();
         let mut machine = Self {
             kernel,
             sim: kernel.sim(),
