@@ -537,7 +537,7 @@ mod tests {
         let mut rng = Seed(3).stream("caches");
         let mut caches = small();
         let mut memory = vec![[0_u8; 64]; 128];
-        let mut model = vec![0_u8; 128];
+        let mut model = [0_u8; 128];
         for step in 0..60_000_u64 {
             let core = rng.below(3) as usize;
             let line = rng.below(128);

@@ -158,7 +158,7 @@ impl Metrics {
 
     /// The share of the time that threads had, in which nothing but memory kept them:
     /// a cycle in which other instructions run is bounded by compute.
-    //= skybyte II-C
+    //= skybyte 2.3
     #[must_use]
     pub fn memory_bound(&self) -> f64 {
         let memory = [
@@ -175,7 +175,7 @@ impl Metrics {
     }
 
     /// Average time of an access to memory.
-    //= skybyte VI-D
+    //= skybyte 6.4
     #[must_use]
     pub fn amat(&self) -> f64 {
         let kinds = [&self.host, &self.device, &self.flash];

@@ -137,7 +137,7 @@ fn place(
                 let Some(frame) = buddy.take(block) else {
                     break;
                 };
-                let base = *node << NODE_SHIFT | frame * 64;
+                let base = (*node << NODE_SHIFT) | (frame * 64);
                 let step = config.page.chunks() * 64;
                 lines.extend((0..1 << (block - order)).map(|n: u64| base + n * step));
             }
@@ -299,7 +299,7 @@ impl Pages {
     }
 
     /// Takes room for a page: at the device's node first, else where most is free.
-    //= skybyte IV
+    //= skybyte 4
     pub(crate) fn take_frame(&mut self) -> Option<u64> {
         if self.held >= self.limit {
             return None;
@@ -309,7 +309,7 @@ impl Pages {
         let order = self.order;
         let mut take = |node: usize| {
             let frame = self.nodes[node].take(order)?;
-            Some((node as u64) << NODE_SHIFT | frame * 64)
+            Some(((node as u64) << NODE_SHIFT) | (frame * 64))
         };
         let line = take(0).or_else(|| take(roomiest))?;
         self.held += 1;

@@ -118,7 +118,9 @@ pub(crate) struct Window {
     pub(crate) squashed: u64,
     /// Operations that will be asked for, by time.
     pub(crate) issues: BinaryHeap<Reverse<(Tick, u64)>>,
-    /// Operations that wait for a register or a store, until something changes.
+    /// Operations that wait for a register of misses, in order.
+    pub(crate) waiting: VecDeque<u64>,
+    /// Operations that wait for a store.
     pub(crate) stalled: Vec<u64>,
     pub(crate) stores: VecDeque<Pending>,
     pub(crate) store_limit: usize,
@@ -184,6 +186,7 @@ impl Window {
             popped_cause: Cause::Cache,
             squashed: 0,
             issues: BinaryHeap::with_capacity(ring),
+            waiting: VecDeque::with_capacity(ring),
             stalled: Vec::with_capacity(ring),
             stores: VecDeque::with_capacity(store_limit as usize + 1),
             store_limit: store_limit as usize,
@@ -389,6 +392,7 @@ impl Window {
         issues.retain(|Reverse((_, op))| *op < number);
         self.issues = BinaryHeap::from(issues);
         self.stalled.retain(|&op| op < number);
+        self.waiting.retain(|&op| op < number);
         while let Some(last) = self.stores.back() {
             if last.retired != Tick::NEVER {
                 break;

@@ -84,6 +84,7 @@ mod device;
 mod dram;
 mod estimate;
 mod fetch;
+pub mod host;
 mod log;
 mod media;
 mod metrics;

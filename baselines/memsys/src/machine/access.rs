@@ -136,14 +136,32 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     op.waits += 1;
                     self.delay(core, number, time);
                 }
-                Access::Full(Tick::NEVER) => return self.cores[core].window.stalled.push(number),
                 Access::Full(time) => {
-                    let again = Reverse((time, number));
-                    return self.cores[core].window.issues.push(again);
+                    let one = &mut self.cores[core];
+                    one.window.waiting.push_back(number);
+                    one.retry = one.retry.min(time);
+                    return;
                 }
             }
         }
         self.complete(core, number, now);
+    }
+
+    /// Lets the first ask again that waits for a register. It stays the first if there
+    /// is none; if there was one, the next asks at once.
+    pub(super) fn retry(&mut self, core: usize, now: Tick) {
+        self.cores[core].retry = Tick::NEVER;
+        let Some(number) = self.cores[core].window.waiting.pop_front() else {
+            return;
+        };
+        self.issue(core, number, now);
+        let one = &mut self.cores[core];
+        let waiting = &mut one.window.waiting;
+        if waiting.back() == Some(&number) {
+            waiting.rotate_right(1);
+        } else if !waiting.is_empty() {
+            one.retry = now;
+        }
     }
 
     /// Keeps what was loaded.
@@ -221,11 +239,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             Translated::First => now,
             Translated::Second => {
                 self.counts.first_tlb_misses += 1;
-                now + self.second_tlb
+                now + self.times.second_tlb
             }
             Translated::Nowhere => {
                 self.counts.first_tlb_misses += 1;
-                self.walk(core, page, now + self.second_tlb)
+                self.walk(core, page, now + self.times.second_tlb)
             }
         }
     }
@@ -287,7 +305,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             },
             Look::Miss(leaves) => {
                 self.pages.touch(at);
-                let access = self.from_memory(core, line, own, leaves, waiter);
+                let access = self.bring(core, line, own, leaves, waiter);
                 self.look_ahead(core, line, now);
                 access
             }
@@ -295,16 +313,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// Brings a line that no cache has.
-    fn from_memory(
-        &mut self,
-        core: usize,
-        line: u64,
-        own: bool,
-        leaves: Tick,
-        waiter: Waiter,
-    ) -> Access {
+    fn bring(&mut self, core: usize, line: u64, own: bool, leaves: Tick, waiter: Waiter) -> Access {
         if is_far(line) {
-            return self.from_device(core, line, own, leaves, waiter);
+            return self.bring_far(core, line, own, leaves, waiter);
         }
         let (done, data) = self.host_read(core, line, leaves);
         self.host.add(done - leaves, Tick::ZERO);
@@ -332,7 +343,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let (node, at) = split(line);
         let mut done = self.drams[node as usize].access(now, at).done;
         if self.cores[core].node != node {
-            done += self.away;
+            done += self.times.away;
         }
         (done, self.host_data(line))
     }

@@ -47,8 +47,8 @@ impl PageTable {
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Brings a line of the device through the cache of pages.
-    //= skybyte VI-H
-    pub(super) fn from_page_cache(
+    //= skybyte 6.8
+    pub(super) fn bring_cached(
         &mut self,
         core: usize,
         line: u64,
@@ -136,8 +136,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.write_line(line, &data, now, None);
             }
         }
-        for number in 0..self.threads.len() as u32 {
-            let thread = &mut self.threads[number as usize];
+        for number in 0..self.os.threads.len() as u32 {
+            let thread = &mut self.os.threads[number as usize];
             if thread.wants == Some(page) {
                 thread.wants = None;
                 self.enqueue(number, now);

@@ -331,7 +331,7 @@ fn hinted(threads: u64, pages: u64, flash: Ns, hints: bool) -> Metrics {
 
 #[test]
 fn other_threads_run_while_one_waits_for_flash() {
-    //= skybyte III-A
+    //= skybyte 3.1
     let flash = Ns::us(30);
     let waiting = hinted(1, 240, flash, false);
     let switching = hinted(12, 20, flash, true);
