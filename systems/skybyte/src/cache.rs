@@ -159,8 +159,8 @@ impl Cache {
         (&mut set.counts[slot.way()], &mut set.told[slot.way()])
     }
 
-    /// What has to go for `page`: a clean page among the oldest of its set, else the
-    /// oldest.
+    /// What has to go for `page`: a clean page among the oldest of its set, as `cflru` has
+    /// it, else the oldest.
     pub(crate) fn victim(&self, page: u32) -> Victim {
         let index = self.modulo.of(page);
         let set = &self.sets[index];

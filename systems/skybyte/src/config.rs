@@ -128,11 +128,11 @@ pub enum Prefetch {
 pub struct CacheConfig {
     /// Ways of a set; 16 in the paper's simulator and in that of its baseline.
     pub ways: u32,
-    /// Which page goes first. The baseline that `skybyte` 6.1 names has CFLRU; its
-    /// window is a choice of ours.
+    /// Which page goes first. The baseline that `skybyte` 6.1 names, `mqsim-cxl`, has
+    /// `cflru`; its window is a choice of ours.
     pub replacement: Replacement,
-    /// Which pages are fetched ahead. That baseline has the best-offset prefetcher with
-    /// 4 pages and offsets up to 16.
+    /// Which pages are fetched ahead. `mqsim-cxl` has the best-offset prefetcher with 4
+    /// pages and offsets up to 16.
     pub prefetch: Prefetch,
     /// Pages that may be on their way from flash; 2048 in `skybyte` Table II.
     pub mshrs: u32,

@@ -91,9 +91,10 @@ impl CxlSsd {
 
     /// Writes a line through the cache; whether there was room.
     fn take_in(&self, page: u32, at: u32, data: LineData) -> bool {
-        let now = self.shared.sim.now();
+        let start = self.shared.sim.now();
         let mut state = self.shared.state.borrow_mut();
-        self.shared.cached_write(&mut state, now, (page, at), data)
+        let place = (page, at);
+        self.shared.cached_write(&mut state, start, place, data)
     }
 
     /// Its configuration.
@@ -160,7 +161,7 @@ impl CxlSsd {
     /// flash does not have, a bit each: nothing but the host has them now, so it has to
     /// write these back one day even if it changes none of them.
     //= skybyte 3.3
-    pub fn drop_page(&mut self, _now: Ns, page: u64) -> u64 {
+    pub fn drop_page(&mut self, page: u64) -> u64 {
         let Ok(page) = u32::try_from(page) else {
             return 0;
         };
@@ -180,8 +181,8 @@ impl CxlSsd {
             _ => None,
         };
         if let Some(mshr) = state.mshrs.get_mut(page) {
+            // Reads that wait are still to find what was written before them.
             lines |= mshr.written();
-            mshr.writes.clear();
             (mshr.keep, mshr.dirty, mshr.contents) = (false, false, behind);
         }
         state.counters.dropped_pages += 1;
@@ -193,14 +194,14 @@ impl CxlSsd {
     /// once such a page has moved. `chunks` has a bit for each of 512. Of each chunk that
     /// is dropped, lines that flash does not have, as [`CxlSsd::drop_page`] says them.
     //= skybyte 4
-    pub fn drop_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
+    pub fn drop_chunks(&mut self, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
         let is_set = |&chunk: &u64| chunks[chunk as usize / 64] >> (chunk % 64) & 1 == 1;
         let dropped = (0..512)
             .filter(is_set)
             .map(|chunk| first.saturating_add(chunk));
         let pages: Vec<u64> = dropped.collect();
         let each = pages.into_iter();
-        each.map(|page| (page, self.drop_page(now, page))).collect()
+        each.map(|page| (page, self.drop_page(page))).collect()
     }
 
     /// Panics if an invariant of the front or of the drive does not hold.
@@ -302,12 +303,12 @@ impl Shared {
         }
     }
 
-    /// Writes a line through the cache, whose page is fetched if it is not there; whether
-    /// there was room.
+    /// Writes a line through the cache, whose page is fetched from `start` on if it is not
+    /// there; whether there was room.
     fn cached_write(
         self: &Rc<Self>,
         state: &mut State,
-        now: Ns,
+        start: Ns,
         (page, at): (u32, u32),
         data: LineData,
     ) -> bool {
@@ -344,7 +345,7 @@ impl Shared {
             return false;
         }
         state.counters.write_misses += 1;
-        let mut mshr = Mshr::new(now, now, false);
+        let mut mshr = Mshr::new(start, start + self.expect(page).time, false);
         mshr.writes.insert(at, data);
         self.open(state, page, mshr);
         true
@@ -393,8 +394,8 @@ impl Far for CxlSsd {
         self.shared.state.borrow_mut().events.pop_front()
     }
 
-    fn dropped(&mut self, now: Ns, page: u64) -> u64 {
-        self.drop_page(now, page)
+    fn dropped(&mut self, _: Ns, page: u64) -> u64 {
+        self.drop_page(page)
     }
 }
 
@@ -408,7 +409,7 @@ impl Shared {
         data: LineData,
     ) -> Option<Ns> {
         let start = self.before_write(state, now);
-        if !self.cached_write(state, now, (page, at), data) {
+        if !self.cached_write(state, start, (page, at), data) {
             state.refuse(now);
             return None;
         }

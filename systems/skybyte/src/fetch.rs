@@ -90,7 +90,7 @@ impl Shared {
     }
 
     /// What a read of flash that is queued now is expected to take.
-    fn expect(&self, page: u32) -> Estimate {
+    pub(crate) fn expect(&self, page: u32) -> Estimate {
         let load = self.drive.flash_load(page);
         let none = Estimate {
             time: Ns::ZERO,

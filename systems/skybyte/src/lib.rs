@@ -65,7 +65,7 @@
 //!   simulator, is the host's to decide.
 //! - **A write without a log** to a page that is not there fetches the page and is merged
 //!   with it as that comes; it is accepted at once, as it holds a register until then.
-//! - **Which pages are hot.** The counts and the threshold of FlatFlash: more than 7
+//! - **Which pages are hot.** The counts and the threshold of `flatflash`: more than 7
 //!   accesses, or fewer where most accesses go to pages that leave; a page is told of once
 //!   in 10,000 accesses, also if the host put it off.
 //! - **A page that leaves** with lines that flash does not have: the host is told which,

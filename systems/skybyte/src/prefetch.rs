@@ -1,6 +1,6 @@
 //! Which pages are fetched before they are asked for.
 //!
-//! The best-offset prefetcher is Michaud's (HPCA 2016): an offset scores when the page
+//! The best-offset prefetcher is that of `michaud2016`: an offset scores when the page
 //! asked for lies at that offset from one that was asked for not long ago, so that a fetch
 //! begun then would have been in time. Its constants (score 31, 100 rounds, at least 2
 //! points, 256 recent requests, offsets whose factors are 2, 3 and 5) are those of the

@@ -4,7 +4,7 @@
 //! Invariants: a page is told of at most once an epoch; the threshold stays between one
 //! and the largest; only pages in the cache are counted.
 //!
-//! The counts are those of FlatFlash, which the paper names as the policy it follows
+//! The counts are those of `flatflash`, which the paper names as the policy it follows
 //! without giving its numbers; those are of the paper's public simulator. That compares
 //! a ratio of integers, which stays 0 there, so that its threshold never moves.
 

@@ -1,5 +1,6 @@
 //! The CXL-SSD as its link sees it.
 
+mod curves;
 mod cuts;
 mod model;
 mod paths;

@@ -314,6 +314,16 @@ fn a_page_that_the_host_takes_goes_with_the_lines_that_flash_has_not() {
 }
 
 #[test]
+fn a_read_that_waits_finds_what_was_written_before_it_though_the_page_leaves() {
+    let mut rig = Rig::new(&config("skybyte-p", Profile::Default), Precondition::Full);
+    rig.write(7 * 64 + 3);
+    assert_eq!(rig.read(7 * 64 + 3), ReadReply::Waits);
+    rig.device.drop_page(7);
+    let written = Some([(7 * 64 + 3) as u8; 64]);
+    assert!(matches!(rig.rest()[..], [FarEvent::Data(_, _, data)] if data == written));
+}
+
+#[test]
 fn chunks_of_a_huge_page_are_dropped_by_their_bits() {
     let mut rig = Rig::new(&config("skybyte-wp", Profile::Default), Precondition::Full);
     for page in [512, 513, 512 + 100] {
@@ -321,8 +331,7 @@ fn chunks_of_a_huge_page_are_dropped_by_their_bits() {
     }
     let mut chunks = [0; 8];
     (chunks[0], chunks[1]) = (1, 1 << (100 - 64));
-    let now = rig.now();
-    let dropped = rig.device.drop_chunks(now, 512, &chunks);
+    let dropped = rig.device.drop_chunks(512, &chunks);
     assert_eq!(dropped, [(512, 1), (612, 1)]);
     assert!(
         matches!(rig.read(513 * 64), ReadReply::Data(..)),

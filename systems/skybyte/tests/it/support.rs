@@ -183,7 +183,7 @@ impl Driver {
             // Often one that was in use just now.
             let page = self.rng.below(self.pages / 8 + 1);
             if !self.world.borrow().held.contains_key(&page) {
-                let lines = self.device.drop_page(self.sim.now(), page);
+                let lines = self.device.drop_page(page);
                 self.world.borrow_mut().held.insert(page, lines);
             }
             return;
