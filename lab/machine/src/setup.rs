@@ -174,11 +174,47 @@ impl Setup {
             Ok(mut table) => table.remove("value").unwrap_or(toml::Value::Boolean(false)),
             Err(_) => toml::Value::String(value.clone()),
         };
-        self.knobs = tree.try_into().map_err(|e: toml::de::Error| {
-            refuse(e.message().replace('\n', " "))
-        })?;
+        self.knobs = tree
+            .try_into()
+            .map_err(|e: toml::de::Error| refuse(e.message().replace('\n', " ")))?;
         self.changes.push(told);
         Ok(self)
+    }
+
+    /// Gives the drive so much DRAM, and of it so much to the log, if it has one.
+    pub(crate) fn resize_ssd_dram(&mut self, dram: Bytes, log: Bytes) {
+        self.knobs.device.dram.bytes = dram;
+        self.resize_log(log);
+    }
+
+    /// Gives the log so much of the drive's DRAM, if there is one.
+    pub(crate) const fn resize_log(&mut self, log: Bytes) {
+        if self.knobs.device.has_log() {
+            self.knobs.device.log.bytes = log;
+        }
+    }
+
+    /// Lets the host hold so many bytes of the drive's pages, if it holds any.
+    pub(crate) const fn resize_host(&mut self, bytes: Bytes) {
+        match &mut self.knobs.machine.tiering {
+            Tiering::Hinted(moves) | Tiering::Sampled(moves, _) => moves.limit = bytes,
+            Tiering::Cached(cache) => cache.size = bytes,
+            Tiering::None => {}
+        }
+    }
+
+    /// Gives flash these times.
+    pub(crate) fn time_flash(&mut self, read: Ns, program: Ns, erase: Ns) {
+        let drive = &mut self.knobs.device.drive;
+        let timing = drive
+            .timing()
+            .expect("the presets have a part that is known");
+        drive.flash.timing = Some(ssd::Timing {
+            read,
+            program,
+            erase,
+            ..timing
+        });
     }
 
     /// The computer.
@@ -203,7 +239,11 @@ impl Setup {
 /// The computer of a design, but for the sizes of caches and memory.
 fn computer(design: &Design, profile: Profile, factor: u64) -> Config {
     let mut config = Config {
-        place: if design.drive { Place::Far } else { Place::Local },
+        place: if design.drive {
+            Place::Far
+        } else {
+            Place::Local
+        },
         tiering: tiering(design, factor),
         ..Config::default()
     };
