@@ -170,7 +170,7 @@ pub struct NodeConfig {
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// All on the device, in order of their addresses.
-    //= skybyte VI-A
+    //= skybyte 6.1
     #[default]
     Far,
     /// All in the host's DRAM.
@@ -178,7 +178,7 @@ pub enum Place {
 }
 
 /// Who runs next.
-//= skybyte III-A
+//= skybyte 3.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
@@ -278,7 +278,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    //= skybyte VI-A
+    //= skybyte 6.1
     fn default() -> Self {
         let cache = |size, ways, cycles, misses| CacheConfig {
             size: Bytes(size),
@@ -303,7 +303,7 @@ impl Default for Config {
             nodes: vec![NodeConfig {
                 memory: Bytes(16 * GIB),
             }],
-            // `skybyte` IV: less than 100 ns between sockets.
+            // `skybyte` 4: less than 100 ns between sockets.
             away: Ns(100),
             link: LinkConfig::default(),
             far: Bytes(128 * GIB),

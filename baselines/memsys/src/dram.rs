@@ -51,7 +51,7 @@ pub struct DramConfig {
 
 impl DramConfig {
     /// DDR5-4800 in eight channels.
-    //= skybyte VI-A
+    //= skybyte 6.1
     pub const DDR5_4800: Self = Self {
         channels: 8,
         banks: 64,
@@ -65,7 +65,7 @@ impl DramConfig {
     };
 
     /// LPDDR4-3200 in two channels.
-    //= skybyte VI-A
+    //= skybyte 6.1
     pub const LPDDR4_3200: Self = Self {
         channels: 2,
         banks: 8,
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn as_many_lines_saturate_a_channel_as_latency_times_bandwidth_says() {
         // 32 GB/s and 70 ns: 70 · 32 / 64 = 35 lines.
-        //= skybyte II-C
+        //= skybyte 2.3
         let mut config = DramConfig {
             channels: 1,
             megatransfers: 4_000,

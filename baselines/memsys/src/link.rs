@@ -30,7 +30,7 @@ pub enum Request {
 }
 
 /// A response without data.
-//= skybyte III-A
+//= skybyte 3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ndr {
     /// A write, a read or an invalidation is done.
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn opcodes_are_those_of_the_specification() {
-        //= skybyte III-A
+        //= skybyte 3.1
         assert_eq!(Ndr::SkyByteDelay.code(), 0b111);
         for code in 0..8 {
             if let Some(ndr) = Ndr::from_code(code) {
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn as_many_lines_fill_the_link_as_latency_times_bandwidth_says() {
         // 16 GB/s and 3 µs: 3,000 · 16 / 64 = 750 lines.
-        //= skybyte II-C
+        //= skybyte 2.3
         let config = LinkConfig {
             framing: false,
             protocol: Ns::ZERO,

@@ -68,6 +68,8 @@ counts! {
     first_tlb_misses,
     /// Translations that had to be read from the tables.
     walks,
+    /// And that no cache had; they are not among the misses of the last cache.
+    walk_misses,
     /// Rounds in which cores were told to forget translations.
     shootdowns,
     /// Switches of threads, of all reasons.
@@ -156,7 +158,7 @@ impl Metrics {
 
     /// The share of the time that threads had, in which nothing but memory kept them:
     /// a cycle in which other instructions run is bounded by compute.
-    //= skybyte II-C
+    //= skybyte 2.3
     #[must_use]
     pub fn memory_bound(&self) -> f64 {
         let memory = [
@@ -173,7 +175,7 @@ impl Metrics {
     }
 
     /// Average time of an access to memory.
-    //= skybyte VI-D
+    //= skybyte 6.4
     #[must_use]
     pub fn amat(&self) -> f64 {
         let kinds = [&self.host, &self.device, &self.flash];

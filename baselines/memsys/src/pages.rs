@@ -220,11 +220,6 @@ impl Pages {
         self.far_owners[frame] = page;
     }
 
-    /// Pages of the program.
-    pub(crate) fn count(&self) -> u64 {
-        self.pages.len() as u64
-    }
-
     /// Pages of 4,096 bytes in a page.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks
@@ -304,7 +299,7 @@ impl Pages {
     }
 
     /// Takes room for a page: at the device's node first, else where most is free.
-    //= skybyte IV
+    //= skybyte 4
     pub(crate) fn take_frame(&mut self) -> Option<u64> {
         if self.held >= self.limit {
             return None;

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | interrupt and handler | 2 µs | a choice of ours: a switch's worth of kernel, `skybyte` Table II |
 //! | shootdown | 4 µs, 1 µs where it only interrupts | a choice of ours: the range measured on Linux |
-//! | PLB | 64 entries | `skybyte` III-C |
+//! | PLB | 64 entries | `skybyte` 3.3 |
 //! | moved pages | 2 GiB | `skybyte` Table II |
 //! | sample | 65,536 pages each 100 ms | the TPP of `skybyte`'s code |
 //! | fault | 1 µs | a choice of ours: a minor fault of Linux |
@@ -62,7 +62,7 @@ pub struct Moves {
 }
 
 impl Default for Moves {
-    //= skybyte III-C
+    //= skybyte 3.3
     fn default() -> Self {
         Self {
             limit: Bytes(2 * GIB),
@@ -89,7 +89,7 @@ pub struct Sampling {
 }
 
 impl Default for Sampling {
-    //= skybyte VI-H
+    //= skybyte 6.8
     fn default() -> Self {
         Self {
             period: Ns::ms(100),
@@ -112,7 +112,7 @@ pub struct PageCache {
 }
 
 impl Default for PageCache {
-    //= skybyte VI-H
+    //= skybyte 6.8
     fn default() -> Self {
         Self {
             size: Bytes(2 * GIB),

@@ -75,6 +75,8 @@ pub(crate) const NOBODY: u64 = u64::MAX;
 pub(crate) struct Pending {
     /// The operation of the window, for stores.
     pub(crate) op: u64,
+    /// Which instruction it is.
+    pub(crate) index: u64,
     pub(crate) thread: u32,
     pub(crate) place: u64,
     pub(crate) at: u64,
@@ -83,6 +85,7 @@ pub(crate) struct Pending {
     /// When it has retired; never while unknown.
     pub(crate) retired: Tick,
     pub(crate) parts: u8,
+    /// When it was started, or when the latest of its lines is there.
     pub(crate) done: Tick,
     /// It waits for a line of which it is unknown when it comes.
     pub(crate) waits: bool,
@@ -358,10 +361,10 @@ impl Window {
         if self.flushes == 0 {
             return;
         }
-        let time = self.retired + self.slot.times(self.op(self.known).index);
         for entry in self.stores.iter_mut().filter(|entry| entry.flush) {
             if entry.op <= self.known && entry.retired == Tick::NEVER {
-                entry.retired = time;
+                let retired = self.retired + self.slot.times(entry.index);
+                entry.retired = retired.max(entry.done);
                 self.flushes -= 1;
             }
         }

@@ -61,9 +61,13 @@ impl Core {
         let coming = coming.saturating_sub(hanging);
         let stalled = state.stalled[group as usize];
         let wanted = reserve + policy.background_lines.max(u32::from(stalled > 0));
-        if coming >= wanted {
+        let batch = &self.in_batch[group as usize];
+        let goes_on = if batch.get() { policy.batch_lines } else { 0 };
+        if coming >= wanted.saturating_add(goes_on) {
+            batch.set(false);
             return None;
         }
+        batch.set(true);
         let Some((line, cause)) = self.pick(&state, group, coming >= reserve) else {
             let comes = state.reclaiming(&self.layout, group) > 0;
             let closing = state.is_closing(&self.layout, group);

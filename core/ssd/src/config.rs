@@ -140,6 +140,14 @@ pub enum VictimPolicy {
     Fifo,
 }
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// Garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -153,6 +161,10 @@ pub struct Collection {
     /// Free lines beyond the reserve below which collection runs in the
     /// background; 0 collects only when a write waits for space.
     pub background_lines: u32,
+    /// Free lines beyond those that background collection goes on for once it has begun;
+    /// 0 ends it as soon as there are as many as it begins below.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub batch_lines: u32,
     /// Page reads that collection keeps under way per die.
     pub reads_per_die: u32,
 }

@@ -114,6 +114,8 @@ pub(crate) struct Core {
     pub(crate) work: Vec<Signal>,
     /// By group: collection may have to run.
     pub(crate) collect: Vec<Signal>,
+    /// By group: collection has begun and goes on for its batch.
+    pub(crate) in_batch: Vec<Cell<bool>>,
     /// A line became free, or the drive read-only.
     pub(crate) space: Signal,
     /// A program or the last reader of a line has finished.
@@ -216,6 +218,7 @@ impl Drive {
                 .collect(),
             work: (0..frontiers).map(|_| Signal::default()).collect(),
             collect: (0..layout.groups).map(|_| Signal::default()).collect(),
+            in_batch: (0..layout.groups).map(|_| Cell::default()).collect(),
             space: Signal::default(),
             progress: Signal::default(),
             read_only: Cell::new(false),

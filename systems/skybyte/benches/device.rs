@@ -94,6 +94,11 @@ fn log(c: &mut Criterion) {
         .map(|_| lines[rng.below(50_000) as usize])
         .collect();
     group.bench_function("hits", |b| b.iter(|| black_box(read_all(&mut rig))));
+    let front = rig.device.metrics().front;
+    println!(
+        "{} of {} reads were hits of the log",
+        front.log_hits, front.reads
+    );
     group.bench_function("writes, compacted", |b| {
         b.iter_batched(
             || Seed(4).stream("lines"),

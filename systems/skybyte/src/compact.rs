@@ -31,7 +31,7 @@ impl Shared {
 
     /// Writes all pages of the older half, as many at a time as may be in work. False if
     /// the drive takes no writes any more.
-    //= skybyte III-B
+    //= skybyte 3.2
     async fn compact_half(self: &Rc<Self>) -> bool {
         let begun = self.sim.now();
         let next = Rc::new(Cell::new(0));

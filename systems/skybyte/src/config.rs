@@ -42,7 +42,7 @@ pub struct DeviceConfig {
 }
 
 /// The device's DRAM, all of which a battery keeps.
-//= skybyte VI-A
+//= skybyte 6.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DramConfig {
@@ -58,7 +58,7 @@ pub struct DramConfig {
     /// Million transfers a second; 3200 in Table II.
     pub mega_transfers: u32,
     /// Width of a channel; 16 bits in LPDDR4, which makes 12.8 GB/s, and the prototype of
-    /// `skybyte` V reached 11.93.
+    /// `skybyte` 5 reached 11.93.
     pub channel_bits: u32,
     /// Banks of a channel; 8 in LPDDR4.
     pub banks: u32,
@@ -128,7 +128,7 @@ pub enum Prefetch {
 pub struct CacheConfig {
     /// Ways of a set; 16 in the paper's simulator and in that of its baseline.
     pub ways: u32,
-    /// Which page goes first. The baseline that `skybyte` VI-A names has CFLRU; its
+    /// Which page goes first. The baseline that `skybyte` 6.1 names has CFLRU; its
     /// window is a choice of ours.
     pub replacement: Replacement,
     /// Which pages are fetched ahead. That baseline has the best-offset prefetcher with
@@ -157,7 +157,7 @@ impl Default for CacheConfig {
 }
 
 /// The log of lines.
-//= skybyte III-B
+//= skybyte 3.2
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
@@ -194,7 +194,7 @@ impl LogConfig {
 }
 
 /// What looking up costs, measured on the paper's prototype.
-//= skybyte V
+//= skybyte 5
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LookupConfig {
@@ -227,13 +227,13 @@ pub enum Queue {
 }
 
 /// Hints that an access takes long.
-//= skybyte III-A
+//= skybyte 3.1
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HintConfig {
     /// Whether any are sent.
     pub enabled: bool,
-    /// Estimates beyond this are long; 2 µs in `skybyte` III-A.
+    /// Estimates beyond this are long; 2 µs in `skybyte` 3.1.
     pub threshold: Ns,
     /// What is estimated over.
     pub queue: Queue,
@@ -250,7 +250,7 @@ impl Default for HintConfig {
 }
 
 /// Which pages are told to be hot.
-//= skybyte III-C
+//= skybyte 3.3
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PromotionConfig {
@@ -332,6 +332,87 @@ impl ConfigError {
 /// A knob, its value, whether it fits, and what would.
 type Check = (&'static str, u64, bool, &'static str);
 
+fn some(knob: &'static str, value: u32, most: u32, expected: &'static str) -> Check {
+    (
+        knob,
+        u64::from(value),
+        (1..=most).contains(&value),
+        expected,
+    )
+}
+
+impl DramConfig {
+    fn ranges(&self) -> Vec<Check> {
+        let (row, bits) = (self.row_bytes, self.channel_bits);
+        let whole = row >= LINE && row.is_multiple_of(LINE);
+        let width = bits >= 8 && bits.is_multiple_of(8) && bits <= 1024;
+        let cycles = |knob, cycles: u32| -> Check {
+            (knob, u64::from(cycles), cycles <= 1024, "up to 1024")
+        };
+        let fixed = self.fixed.unwrap_or_default();
+        let short = fixed <= Ns::secs(1);
+        vec![
+            ("dram.fixed", fixed.0, short, "up to a second"),
+            some("dram.channels", self.channels, 64, "1 to 64"),
+            some("dram.banks", self.banks, 1024, "1 to 1024"),
+            some(
+                "dram.mega_transfers",
+                self.mega_transfers,
+                1 << 20,
+                "1 to 1048576",
+            ),
+            cycles("dram.column", self.column),
+            cycles("dram.activate", self.activate),
+            cycles("dram.precharge", self.precharge),
+            ("dram.row_bytes", u64::from(row), whole, "a multiple of 64"),
+            (
+                "dram.channel_bits",
+                u64::from(bits),
+                width,
+                "a multiple of 8 up to 1024",
+            ),
+        ]
+    }
+}
+
+impl CacheConfig {
+    fn ranges(&self) -> Vec<Check> {
+        let (ahead, offset) = match self.prefetch {
+            Prefetch::None => (1, 1),
+            Prefetch::Next { pages } => (pages, 1),
+            Prefetch::BestOffset { pages, largest } => (pages, largest),
+        };
+        vec![
+            some("cache.ways", self.ways, MOST_WAYS, "1 to 16"),
+            some("cache.mshrs", self.mshrs, 1 << 20, "1 to 1048576"),
+            some("cache.prefetch.pages", ahead, 64, "1 to 64"),
+            some("cache.prefetch.largest", offset, 256, "1 to 256"),
+        ]
+    }
+}
+
+impl LogConfig {
+    fn ranges(&self) -> Vec<Check> {
+        let entry = self.entry_bytes;
+        let fits = (LINE..=4096).contains(&entry);
+        let mut checks = vec![
+            ("log.entry_bytes", u64::from(entry), fits, "64 to 4096"),
+            some(
+                "log.pages_in_work",
+                self.pages_in_work,
+                1 << 16,
+                "1 to 65536",
+            ),
+        ];
+        if self.bytes.0 > 0 {
+            let fits = (LEAST_ENTRIES..=MOST_ENTRIES / 2).contains(&self.half_entries());
+            let expected = "a log whose halves have 8 to 33554431 entries";
+            checks.push(("log.bytes", self.bytes.0, fits, expected));
+        }
+        checks
+    }
+}
+
 impl DeviceConfig {
     /// Whether there is a log.
     #[must_use]
@@ -401,63 +482,9 @@ impl DeviceConfig {
     }
 
     fn ranges(&self) -> Vec<Check> {
-        let (dram, cache, log) = (&self.dram, &self.cache, &self.log);
-        let some = |knob, value: u32, most: u32, expected| -> Check {
-            (
-                knob,
-                u64::from(value),
-                (1..=most).contains(&value),
-                expected,
-            )
-        };
-        let entries = log.half_entries();
-        let ahead = match cache.prefetch {
-            Prefetch::None => 1,
-            Prefetch::Next { pages } | Prefetch::BestOffset { pages, .. } => pages,
-        };
-        let offset = match cache.prefetch {
-            Prefetch::BestOffset { largest, .. } => largest,
-            _ => 1,
-        };
-        let bits = dram.channel_bits;
-        let mut checks = vec![
-            some("dram.channels", dram.channels, 64, "1 to 64"),
-            some("dram.banks", dram.banks, 1024, "1 to 1024"),
-            some(
-                "dram.mega_transfers",
-                dram.mega_transfers,
-                1 << 20,
-                "1 to 1048576",
-            ),
-            some("dram.column", dram.column.max(1), 1024, "up to 1024"),
-            some("dram.activate", dram.activate.max(1), 1024, "up to 1024"),
-            some("dram.precharge", dram.precharge.max(1), 1024, "up to 1024"),
-            some("cache.ways", cache.ways, MOST_WAYS, "1 to 16"),
-            some("cache.mshrs", cache.mshrs, 1 << 20, "1 to 1048576"),
-            some("cache.prefetch.pages", ahead, 64, "1 to 64"),
-            some("cache.prefetch.largest", offset, 256, "1 to 256"),
-            some(
-                "log.pages_in_work",
-                log.pages_in_work,
-                1 << 16,
-                "1 to 65536",
-            ),
-            some(
-                "promotion.epoch",
-                self.promotion.epoch,
-                u32::MAX,
-                "at least 1",
-            ),
-        ];
-        let row = dram.row_bytes;
-        let whole = row >= LINE && row.is_multiple_of(LINE);
-        checks.push(("dram.row_bytes", u64::from(row), whole, "a multiple of 64"));
-        let width = bits >= 8 && bits.is_multiple_of(8) && bits <= 1024;
-        let expected = "a multiple of 8 up to 1024";
-        checks.push(("dram.channel_bits", u64::from(bits), width, expected));
-        let entry = log.entry_bytes;
-        let fits = (LINE..=4096).contains(&entry);
-        checks.push(("log.entry_bytes", u64::from(entry), fits, "64 to 4096"));
+        let mut checks = self.dram.ranges();
+        checks.extend(self.cache.ranges());
+        checks.extend(self.log.ranges());
         let threshold = self.promotion.threshold;
         let fits = threshold > 0;
         checks.push((
@@ -466,22 +493,26 @@ impl DeviceConfig {
             fits,
             "at least 1",
         ));
-        if self.has_log() && fits && entry > 0 {
-            let fits = (LEAST_ENTRIES..=MOST_ENTRIES / 2).contains(&entries);
-            let expected = "a log whose halves have 8 to 33554431 entries";
-            checks.push(("log.bytes", log.bytes.0, fits, expected));
-        }
+        let epoch = self.promotion.epoch;
+        checks.push(("promotion.epoch", u64::from(epoch), epoch > 0, "at least 1"));
         checks
     }
 
     /// The same device with all sizes divided by `by`: capacity, DRAM and log. Times and
-    /// the number of channels and dies stay.
+    /// the number of channels and dies stay, and garbage is collected at the same shares of
+    /// the flash.
     #[must_use]
     pub fn scaled(&self, by: u64) -> Self {
         let by = by.max(1);
         let mut config = self.clone();
         let capacity = Bytes((self.drive.capacity.0 / by).max(4096) / 4096 * 4096);
         config.drive = self.drive.resized(capacity);
+        let lines = |drive: &DriveConfig| u64::from(drive.geometry.blocks_per_plane.max(1));
+        let (before, after) = (lines(&self.drive), lines(&config.drive));
+        let share = |count: u32| (u64::from(count) * after / before) as u32;
+        let collection = &mut config.drive.collection;
+        collection.background_lines = share(collection.background_lines);
+        collection.batch_lines = share(collection.batch_lines);
         config.dram.bytes = Bytes(self.dram.bytes.0 / by);
         config.log.bytes = Bytes(self.log.bytes.0 / by);
         config
@@ -519,6 +550,23 @@ mod tests {
 
     fn ssd_preset(name: &str) -> DriveConfig {
         (ssd::Preset::named(name).unwrap().config)()
+    }
+
+    #[test]
+    fn a_smaller_device_is_one_in_proportion() {
+        for profile in Profile::ALL {
+            let config = profile.device(Design::named("skybyte-full").unwrap());
+            for by in [1, 16, 64, 500] {
+                let small = config.scaled(by).checked().unwrap();
+                assert_eq!(small.dram.bytes.0, config.dram.bytes.0 / by);
+                let lines = f64::from(small.drive.geometry.blocks_per_plane);
+                let kept = f64::from(small.drive.collection.background_lines) / lines;
+                assert!((0.18..0.21).contains(&kept), "1/{by}: {kept} of the lines");
+                let raw = small.drive.geometry.bytes() as f64;
+                let used = small.drive.capacity.0 as f64 / raw;
+                assert!((0.4..0.51).contains(&used), "1/{by}: {used} for the host");
+            }
+        }
     }
 
     #[test]

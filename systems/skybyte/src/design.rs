@@ -31,8 +31,8 @@ pub struct Design {
 }
 
 /// All of them, in the order of the paper's figures.
-//= skybyte VI-A
-//= skybyte VI-H
+//= skybyte 6.1
+//= skybyte 6.8
 pub const DESIGNS: &[Design] = &[
     design(
         "base-cssd",

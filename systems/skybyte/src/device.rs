@@ -159,7 +159,7 @@ impl CxlSsd {
     /// The host holds a page elsewhere from now on: caches and log drop it. Lines that
     /// flash does not have, a bit each: nothing but the host has them now, so it has to
     /// write these back one day even if it changes none of them.
-    //= skybyte III-C
+    //= skybyte 3.3
     pub fn drop_page(&mut self, _now: Ns, page: u64) -> u64 {
         let Ok(page) = u32::try_from(page) else {
             return 0;
@@ -192,7 +192,7 @@ impl CxlSsd {
     /// The host holds chunks of 4 KiB of a huge page elsewhere: the command that it sends
     /// once such a page has moved. `chunks` has a bit for each of 512. Of each chunk that
     /// is dropped, lines that flash does not have, as [`CxlSsd::drop_page`] says them.
-    //= skybyte IV
+    //= skybyte 4
     pub fn drop_chunks(&mut self, now: Ns, first: u64, chunks: &[u64; 8]) -> Vec<(u64, u64)> {
         let is_set = |&chunk: &u64| chunks[chunk as usize / 64] >> (chunk % 64) & 1 == 1;
         let dropped = (0..512)
@@ -260,7 +260,7 @@ impl Shared {
     }
 
     /// Appends a line to the log, and updates the page if the cache has it.
-    //= skybyte III-B
+    //= skybyte 3.2
     fn logged_write(
         self: &Rc<Self>,
         state: &mut State,

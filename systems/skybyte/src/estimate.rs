@@ -21,7 +21,7 @@ pub struct Estimate {
 /// other. Or over that of its die, with what waits for the bus: what flash does whose dies
 /// work side by side. Reads that go first wait for what is in service and for no more
 /// programs, which neither form knows: both are upper bounds then.
-//= skybyte III-A
+//= skybyte 3.1
 #[must_use]
 pub fn estimate(load: &FlashLoad, timing: &Timing, page_bytes: u64, queue: Queue) -> Estimate {
     let sum = |reads: u32, programs: u32, erases: u32| {
@@ -53,7 +53,7 @@ pub fn estimate(load: &FlashLoad, timing: &Timing, page_bytes: u64, queue: Queue
 
 /// Whether the host is told that the access takes long. A time that is exactly the
 /// threshold is not long.
-//= skybyte III-A
+//= skybyte 3.1
 #[must_use]
 pub fn is_long(estimate: Estimate, hints: &HintConfig) -> bool {
     hints.enabled && (estimate.blocked || estimate.time > hints.threshold)

@@ -34,7 +34,7 @@ impl Shared {
                 expected
             }
         };
-        //= skybyte III-A
+        //= skybyte 3.1
         if is_long(expected, &self.config.hints) {
             state.counters.delays += 1;
             state.counters.delays_by_collection += u64::from(expected.blocked);
@@ -149,7 +149,7 @@ impl Shared {
     /// A page is there: whoever waits for it is answered. If lines of it are lost, it does
     /// not go to the cache, which knows only whole pages: what was written to it meanwhile
     /// is to go back at once, with the rest as it is.
-    //= skybyte III-B
+    //= skybyte 3.2
     fn arrive(&self, page: u32, is_lost: bool) -> Option<Option<Payload>> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;

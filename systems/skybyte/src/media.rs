@@ -34,7 +34,7 @@ impl DeviceMedia {
     ///
     /// # Errors
     /// If `config` cannot be built or have that past.
-    //= skybyte VI-A
+    //= skybyte 6.1
     pub fn new(config: &DeviceConfig, past: Precondition, seed: Seed) -> Result<Self, ConfigError> {
         Ok(Self {
             drive: past.media(&config.drive, seed)?,

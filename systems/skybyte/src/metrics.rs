@@ -92,7 +92,7 @@ pub struct Metrics {
 
 impl Counters {
     /// Mean time of a fetch that somebody asked for, ns; `skybyte` Table III.
-    //= skybyte VI-C
+    //= skybyte 6.3
     #[must_use]
     pub fn mean_fetch(&self) -> f64 {
         self.fetch_time.0 as f64 / self.fetches.max(1) as f64

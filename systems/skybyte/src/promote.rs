@@ -46,7 +46,7 @@ impl Promotion {
     }
 
     /// Counts an access to a page of the cache; whether the host is to be told of it.
-    //= skybyte III-C
+    //= skybyte 3.3
     #[inline]
     pub(crate) fn access(&mut self, (count, told): (&mut u16, &mut u8)) -> bool {
         *count = count.saturating_add(1);

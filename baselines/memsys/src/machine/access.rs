@@ -221,11 +221,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             Translated::First => now,
             Translated::Second => {
                 self.counts.first_tlb_misses += 1;
-                now + self.second_tlb
+                now + self.times.second_tlb
             }
             Translated::Nowhere => {
                 self.counts.first_tlb_misses += 1;
-                self.walk(core, page, now + self.second_tlb)
+                self.walk(core, page, now + self.times.second_tlb)
             }
         }
     }
@@ -239,6 +239,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             Look::Hit(done, _) => done,
             Look::Full(_) => self.host_read(core, line, now).0,
             Look::Miss(leaves) => {
+                self.caches.counts.llc_misses -= 1;
+                self.counts.walk_misses += 1;
                 let (done, data) = self.host_read(core, line, leaves);
                 self.caches.miss_until(core, done);
                 self.caches.fill(core, line, (false, false), done, &data);
@@ -330,7 +332,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let (node, at) = split(line);
         let mut done = self.drams[node as usize].access(now, at).done;
         if self.cores[core].node != node {
-            done += self.away;
+            done += self.times.away;
         }
         (done, self.host_data(line))
     }

@@ -47,7 +47,7 @@ impl PageTable {
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Brings a line of the device through the cache of pages.
-    //= skybyte VI-H
+    //= skybyte 6.8
     pub(super) fn from_page_cache(
         &mut self,
         core: usize,
@@ -136,8 +136,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.write_line(line, &data, now, None);
             }
         }
-        for number in 0..self.threads.len() as u32 {
-            let thread = &mut self.threads[number as usize];
+        for number in 0..self.os.threads.len() as u32 {
+            let thread = &mut self.os.threads[number as usize];
             if thread.wants == Some(page) {
                 thread.wants = None;
                 self.enqueue(number, now);

@@ -47,7 +47,7 @@ impl Copying {
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Begins to copy `lines` lines.
-    //= skybyte III-C
+    //= skybyte 3.3
     pub(super) fn copy(&mut self, page: Option<u64>, from: u64, to: u64, lines: u64, now: Tick) {
         let entry = Copying {
             page,

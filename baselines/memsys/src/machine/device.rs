@@ -166,7 +166,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if let Some(held) = self.held_by_host(line) {
             let (done, data) = match held {
                 Held::Copied(at) => self.host_read(core, at, leaves),
-                Held::Posted(data) => (leaves + self.cycle, data),
+                Held::Posted(data) => (leaves + self.times.cycle, data),
             };
             self.host.add(done - leaves, Tick::ZERO);
             self.known(core, line, own, done, &data, leaves);
@@ -198,7 +198,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let leaves = if self.cores[core].node == 0 {
             leaves
         } else {
-            leaves + self.away
+            leaves + self.times.away
         };
         let (there, reply) = self.ask(line, tag, leaves);
         match reply {
@@ -392,7 +392,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// Writes a line back.
-    //= skybyte III-C
+    //= skybyte 3.3
     pub(super) fn write_line(
         &mut self,
         line: u64,
@@ -498,7 +498,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.caches.fill(core, line, (true, false), now, &[0; 64]);
         self.send_out(now);
         self.write_line(line, &[0; 64], now, None);
-        Access::Known(now + self.l1_time, Cause::Device)
+        Access::Known(now + self.times.l1, Cause::Device)
     }
 
     /// What the host holds of a line of the device, if it is newer.

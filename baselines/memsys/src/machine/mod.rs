@@ -98,6 +98,75 @@ struct Core {
     strides: ahead::Strides,
 }
 
+impl Core {
+    fn new(config: &Config, number: u64, payloads: bool) -> Self {
+        let slot = Tick::cycles(1, config.hertz * config.width);
+        Self {
+            window: Window::new(config.window, slot, config.store_buffer, payloads),
+            tlb: Tlb::new(&config.tlb),
+            plan: Plan::Idle,
+            fault: Tick::NEVER,
+            drain: Tick::NEVER,
+            thread: NO_THREAD,
+            last: NO_THREAD,
+            since: Tick::ZERO,
+            slice_end: Tick::NEVER,
+            preempt: false,
+            flushed: Tick::ZERO,
+            flushes: 0,
+            // Cores are dealt out evenly over the nodes.
+            node: number * config.nodes.len() as u64 / config.cores,
+            strides: ahead::Strides::default(),
+        }
+    }
+}
+
+/// Threads, and which of them wait.
+struct Os {
+    threads: Vec<Thread>,
+    queue: VecDeque<u32>,
+    rng: Rng,
+    /// Threads that have not ended, have come to meet, have passed their preparation.
+    live: u32,
+    meeting: u32,
+    begun: u32,
+    measuring: bool,
+}
+
+impl Os {
+    fn new(threads: u32, seed: u64) -> Self {
+        Self {
+            threads: (0..threads).map(|_| Thread::default()).collect(),
+            queue: (0..threads).collect(),
+            rng: Seed(seed).stream("scheduler"),
+            live: threads,
+            meeting: 0,
+            begun: 0,
+            measuring: false,
+        }
+    }
+}
+
+/// Times of the configuration in ticks.
+struct Times {
+    l1: Tick,
+    second_tlb: Tick,
+    cycle: Tick,
+    away: Tick,
+}
+
+impl Times {
+    fn new(config: &Config) -> Self {
+        let cycles = |count| Tick::cycles(count, config.hertz);
+        Self {
+            l1: cycles(config.l1.cycles),
+            second_tlb: cycles(config.tlb.second_cycles),
+            cycle: cycles(1),
+            away: Tick::of(config.away),
+        }
+    }
+}
+
 /// A computer that runs a program.
 pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     kernel: &'k Kernel,
@@ -117,15 +186,11 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     requests: Requests,
     agenda: BinaryHeap<Reverse<(Tick, u64, Action)>>,
     sequence: u64,
-    threads: Vec<Thread>,
-    queue: VecDeque<u32>,
-    rng: Rng,
-    live: u32,
-    meeting: u32,
-    begun: u32,
-    measuring: bool,
+    os: Os,
+    times: Times,
     base: Option<Totals>,
     end: Tick,
+    now: Tick,
     /// What the host's DRAM holds, where contents are kept.
     memory: BTreeMap<u64, [u8; 64]>,
     posted: VecDeque<device::Posted>,
@@ -140,10 +205,6 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     flash: Accesses,
     failed: Option<RunError>,
     footprint: u64,
-    l1_time: Tick,
-    second_tlb: Tick,
-    cycle: Tick,
-    away: Tick,
 }
 
 impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
@@ -170,24 +231,6 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         let footprint = program.footprint().0;
         Invalid::zero("the footprint of a program", footprint)?;
         Invalid::zero("threads", u64::from(program.threads()))?;
-        let slot = Tick::cycles(1, config.hertz * config.width);
-        let nodes = config.nodes.len() as u64;
-        let core = |number: u64| Core {
-            window: Window::new(config.window, slot, config.store_buffer, W::KEPT),
-            tlb: Tlb::new(&config.tlb),
-            plan: Plan::Idle,
-            fault: Tick::NEVER,
-            drain: Tick::NEVER,
-            thread: NO_THREAD,
-            last: NO_THREAD,
-            since: Tick::ZERO,
-            slice_end: Tick::NEVER,
-            preempt: false,
-            flushed: Tick::ZERO,
-            flushes: 0,
-            node: number * nodes / config.cores,
-            strides: ahead::Strides::default(),
-        };
         let drams: Result<Vec<_>, _> = config
             .nodes
             .iter()
@@ -202,7 +245,9 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             program,
             values,
             promote,
-            cores: (0..config.cores).map(core).collect(),
+            cores: (0..config.cores)
+                .map(|core| Core::new(config, core, W::KEPT))
+                .collect(),
             next: vec![Tick::NEVER; config.cores as usize],
             caches: Hierarchy::new(config, W::KEPT),
             drams: drams?,
@@ -211,15 +256,11 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             requests: Requests::default(),
             agenda: BinaryHeap::new(),
             sequence: 0,
-            threads: (0..threads).map(|_| Thread::default()).collect(),
-            queue: (0..threads).collect(),
-            rng: Seed(config.seed).stream("scheduler"),
-            live: threads,
-            meeting: 0,
-            begun: 0,
-            measuring: false,
+            os: Os::new(threads, config.seed),
+            times: Times::new(config),
             base: None,
             end: Tick::ZERO,
+            now: Tick::ZERO,
             memory: BTreeMap::new(),
             posted: VecDeque::new(),
             copies: Vec::new(),
@@ -233,10 +274,6 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             flash: Accesses::default(),
             failed: None,
             footprint,
-            l1_time: Tick::cycles(config.l1.cycles, config.hertz),
-            second_tlb: Tick::cycles(config.tlb.second_cycles, config.hertz),
-            cycle: Tick::cycles(1, config.hertz),
-            away: Tick::of(config.away),
             config: config.clone(),
         };
         machine.start();
@@ -265,7 +302,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
     /// # Errors
     /// If the program asks for what can not be, or nothing goes on.
     pub fn run(&mut self) -> Result<Metrics, RunError> {
-        while self.live > 0 {
+        while self.os.live > 0 {
             self.step()?;
         }
         let base = self.base.take().unwrap_or_default();
@@ -297,6 +334,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             .agenda
             .peek()
             .map_or(Tick::NEVER, |Reverse(item)| item.0);
+        debug_assert!(first.min(due) >= self.now, "a step is due in the past");
         if self.kernel_next <= first.min(due) {
             if self.kernel_next == Tick::NEVER {
                 return Err(RunError::Stuck(self.sim.now()));
@@ -306,9 +344,11 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             self.refresh_kernel();
         } else if due <= first {
             if let Some(Reverse((time, _, action))) = self.agenda.pop() {
+                self.now = time;
                 self.act(time, action);
             }
         } else {
+            self.now = first;
             self.advance(core, first);
         }
         match self.failed.take() {

@@ -106,7 +106,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// A page has been copied: it lies in the host from now on.
-    //= skybyte III-C
+    //= skybyte 3.3
     pub(super) fn moved(&mut self, now: Tick, slot: u16, page: u64) {
         let Some(mut entry) = self.end_copy(slot) else {
             return;
@@ -159,7 +159,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// Sends the page back that was not referenced for longest. False if none can go.
-    //= skybyte III-C
+    //= skybyte 3.3
     fn demote(&mut self, now: Tick) -> bool {
         if self.posted.len() as u64 >= self.config.posted {
             return false;
@@ -190,7 +190,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// The kernel marks pages, to be told of the next access to each.
-    //= skybyte VI-H
+    //= skybyte 6.8
     pub(super) fn sample(&mut self, now: Tick) {
         let Tiering::Sampled(_, sampling) = self.config.tiering else {
             return;

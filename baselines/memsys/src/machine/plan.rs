@@ -53,8 +53,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 Plan::Settled(_) => self.order(core, now),
                 Plan::Begin(_) => {
                     let thread = self.cores[core].thread as usize;
-                    self.threads[thread].begun = true;
-                    self.begun += 1;
+                    self.os.threads[thread].begun = true;
+                    self.os.begun += 1;
                     self.start_measuring(now);
                 }
                 Plan::Again(_) | Plan::Blocked | Plan::Idle => {}
@@ -69,7 +69,15 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Decides what `core` does next, without doing it.
     pub(super) fn plan(&mut self, core: usize) {
-        self.cores[core].plan = self.next_plan(core);
+        let blocked = self.cores[core].plan == Plan::Blocked;
+        let mut plan = self.next_plan(core);
+        if let Plan::Start(time, _) = &mut plan
+            && blocked
+        {
+            // It could not start while it was unknown whether it could.
+            *time = self.now.max(*time);
+        }
+        self.cores[core].plan = plan;
     }
 
     fn next_plan(&mut self, core: usize) -> Plan {
@@ -78,13 +86,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if number == NO_THREAD {
             return Plan::Idle;
         }
-        if one.window.time() >= one.slice_end && !self.queue.is_empty() {
+        if one.window.time() >= one.slice_end && !self.os.queue.is_empty() {
             one.preempt = true;
         }
         if one.preempt {
             return self.settled(core);
         }
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.os.threads[number as usize];
         while let Some(&op) = thread.ops.get(thread.cursor) {
             match op {
                 Op::Compute(count) => {
@@ -112,7 +120,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Asks the program for more.
     fn refill(&mut self, core: usize, number: u32) -> Plan {
         let window = &self.cores[core].window;
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.os.threads[number as usize];
         // What has not retired may have to be done again.
         let oldest = if window.known < window.tail {
             (window.op(window.known).place - thread.base) as usize
@@ -148,12 +156,12 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Starts the operation at the cursor.
     fn begin(&mut self, core: usize, now: Tick, cause: Cause) {
         let one = &mut self.cores[core];
-        let thread = &mut self.threads[one.thread as usize];
+        let thread = &mut self.os.threads[one.thread as usize];
         let place = thread.base + thread.cursor as u64;
-        let (at, size, after, store) = match thread.ops[thread.cursor] {
-            Op::Load { at, size, after } => (at, size, after, false),
-            Op::Store { at, size, after } => (at, size, after, true),
-            Op::Flush { at } => (at, 1, 0, true),
+        let op = thread.ops[thread.cursor];
+        let (at, size, after) = match op {
+            Op::Load { at, size, after } | Op::Store { at, size, after } => (at, size, after),
+            Op::Flush { at } => (at, 1, 0),
             _ => return,
         };
         if !(1..=64).contains(&size) || at.saturating_add(u64::from(size)) > self.footprint {
@@ -166,40 +174,26 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return;
         }
         thread.cursor += 1;
-        let window = &mut one.window;
-        window.until(now, cause);
-        let flush = matches!(thread.ops[thread.cursor - 1], Op::Flush { .. });
-        if flush {
-            self.counts.flushes += 1;
-            window.index += 1;
-        } else if store {
-            self.counts.stores += 1;
+        one.window.until(now, cause);
+        if !matches!(op, Op::Load { .. }) {
+            self.buffer(core, (at, size), place, now);
+        }
+        let window = &mut self.cores[core].window;
+        let store = match op {
+            Op::Load { .. } => false,
+            Op::Store { .. } => true,
+            _ => {
+                self.counts.flushes += 1;
+                window.index += 1;
+                return self.learn(core);
+            }
+        };
+        let count = if store {
+            &mut self.counts.stores
         } else {
-            self.counts.loads += 1;
-        }
-        if store {
-            let parts = if at / 64 == (at + u64::from(size) - 1) / 64 {
-                1
-            } else {
-                3
-            };
-            window.push_store(Pending {
-                op: window.tail,
-                thread: one.thread,
-                place,
-                at,
-                size,
-                flush,
-                retired: Tick::NEVER,
-                parts,
-                done: Tick::ZERO,
-                waits: false,
-            });
-        }
-        if flush {
-            self.learn(core);
-            return;
-        }
+            &mut self.counts.loads
+        };
+        *count += 1;
         let number = window.push(at, size, store, place);
         let ready = window.depend(number, u64::from(after));
         if ready <= now {
@@ -209,11 +203,33 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
+    /// Gives a store or a flush, which is the thread's operation `place`, its place in
+    /// the buffer.
+    fn buffer(&mut self, core: usize, (at, size): (u64, u8), place: u64, now: Tick) {
+        let one = &mut self.cores[core];
+        let thread = &self.os.threads[one.thread as usize];
+        let flush = matches!(thread.ops[thread.cursor - 1], Op::Flush { .. });
+        let lines = (at + u64::from(size) - 1) / 64 - at / 64;
+        one.window.push_store(Pending {
+            op: one.window.tail,
+            index: one.window.index,
+            thread: one.thread,
+            place,
+            at,
+            size,
+            flush,
+            retired: Tick::NEVER,
+            parts: if lines == 0 { 1 } else { 3 },
+            done: now,
+            waits: false,
+        });
+    }
+
     /// Does what a settled thread waited for.
     fn order(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         let number = one.thread;
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.os.threads[number as usize];
         one.window.until(now, Cause::Order);
         if one.preempt {
             one.preempt = false;
@@ -227,8 +243,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             Some(Op::Meet) => {
                 thread.cursor += 1;
                 self.yield_core(core, now);
-                self.meeting += 1;
-                self.threads[number as usize].meets = true;
+                self.os.meeting += 1;
+                self.os.threads[number as usize].meets = true;
                 self.dispatch(core, now, Tick::of(self.config.os.switch));
                 self.part(now);
             }
@@ -239,12 +255,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Begins to measure once all threads have passed their preparation.
     pub(super) fn start_measuring(&mut self, now: Tick) {
         let ended = self
+            .os
             .threads
             .iter()
             .filter(|thread| thread.gone && !thread.begun);
-        let passed = self.begun as usize + ended.count() == self.threads.len();
-        if passed && self.begun > 0 && !self.measuring {
-            self.measuring = true;
+        let passed = self.os.begun as usize + ended.count() == self.os.threads.len();
+        if passed && self.os.begun > 0 && !self.os.measuring {
+            self.os.measuring = true;
             self.base = Some(self.totals(now));
             self.far.begin(now.ns());
             self.pages.forget_touched();

@@ -28,7 +28,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         let op = self.cores[core].window.op_mut(number);
         op.parts = 0;
-        op.so_far = now + self.cycle;
+        op.so_far = now + self.times.cycle;
         self.complete(core, number, now);
     }
 
@@ -57,7 +57,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return true;
         }
         self.counts.forwarded += 1;
-        let l1 = self.l1_time;
+        let l1 = self.times.l1;
         if W::KEPT {
             let value = stored_value(store.thread, store.place);
             let from = (op.at - store.at) as usize;
@@ -165,11 +165,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let Some(entry) = window.forget_store(0) else {
             return;
         };
-        if !entry.flush {
-            window.last_release = window.last_release.max(done);
-            window.releases.push_back(window.last_release);
-        }
-        window.drain_from = now + self.cycle;
+        window.last_release = window.last_release.max(done);
+        window.releases.push_back(window.last_release);
+        window.drain_from = now + self.times.cycle;
         if !window.stalled.is_empty() {
             self.unstall(core, now);
         }

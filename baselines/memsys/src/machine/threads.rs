@@ -37,7 +37,7 @@ pub(super) struct Thread {
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// An instruction that takes long would retire: its thread yields.
-    //= skybyte III-A
+    //= skybyte 3.1
     pub(super) fn take_exception(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         let number = one.window.known;
@@ -45,7 +45,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         one.fault = Tick::NEVER;
         one.preempt = false;
         let thread_number = one.thread;
-        let thread = &mut self.threads[thread_number as usize];
+        let thread = &mut self.os.threads[thread_number as usize];
         thread.cursor = (op.place - thread.base) as usize;
         self.counts.long_delays += 1;
         if thread.delayed_at == op.place + 1 {
@@ -68,7 +68,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         };
         let cost = Tick::of(cost);
         if cached && self.fetching(page) {
-            self.threads[thread_number as usize].wants = Some(page);
+            self.os.threads[thread_number as usize].wants = Some(page);
             self.dispatch_after(core, now, cost, true);
         } else {
             self.requeue(core, thread_number, now, cost);
@@ -77,11 +77,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Queues the thread that just left `core`, and gives the core to whoever is next.
     pub(super) fn requeue(&mut self, core: usize, number: u32, now: Tick, cost: Tick) {
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.os.threads[number as usize];
         if thread.stores > 0 {
             thread.queued_then = true;
         } else {
-            self.queue.push_back(number);
+            self.os.queue.push_back(number);
         }
         self.dispatch_after(core, now, cost, true);
         self.wake(now);
@@ -106,7 +106,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         let number = std::mem::replace(&mut one.thread, NO_THREAD);
         one.last = number;
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.os.threads[number as usize];
         thread.received += now.since(one.since);
         let mine = |entry: &&crate::window::Pending| entry.thread == number;
         thread.stores = one.window.stores.iter().filter(mine).count() as u32;
@@ -114,18 +114,18 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Lets a thread wait for a core, or gives it one that has none.
     pub(super) fn enqueue(&mut self, number: u32, now: Tick) {
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.os.threads[number as usize];
         if thread.stores > 0 {
             thread.queued_then = true;
             return;
         }
-        self.queue.push_back(number);
+        self.os.queue.push_back(number);
         self.wake(now);
     }
 
     /// Gives cores that have none the threads that wait.
     fn wake(&mut self, now: Tick) {
-        while let Some(&number) = self.queue.front() {
+        while let Some(&number) = self.os.queue.front() {
             let idle = |core: &super::Core| core.thread == NO_THREAD;
             let own = self
                 .cores
@@ -140,7 +140,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// A store of a thread that left its core has gone.
     pub(super) fn store_gone(&mut self, number: u32, now: Tick) {
-        let thread = &mut self.threads[number as usize];
+        let thread = &mut self.os.threads[number as usize];
         if thread.stores > 0 {
             thread.stores -= 1;
             if thread.stores == 0 && std::mem::take(&mut thread.queued_then) {
@@ -175,29 +175,29 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     /// Who runs next.
-    //= skybyte III-A
+    //= skybyte 3.1
     fn pick(&mut self) -> Option<u32> {
         let at = match self.config.os.policy {
             Policy::RoundRobin => 0,
-            Policy::Random if self.queue.is_empty() => 0,
-            Policy::Random => self.rng.below(self.queue.len() as u64) as usize,
+            Policy::Random if self.os.queue.is_empty() => 0,
+            Policy::Random => self.os.rng.below(self.os.queue.len() as u64) as usize,
             Policy::Cfs => {
-                let waiting = (0..self.queue.len()).rev();
-                let received = |&at: &usize| self.threads[self.queue[at] as usize].received;
+                let waiting = (0..self.os.queue.len()).rev();
+                let received = |&at: &usize| self.os.threads[self.os.queue[at] as usize].received;
                 waiting.min_by_key(|at| (received(at), *at)).unwrap_or(0)
             }
         };
-        self.queue.remove(at)
+        self.os.queue.remove(at)
     }
 
     /// Lets the threads go on that meet, once all have come.
     pub(super) fn part(&mut self, now: Tick) {
-        if self.meeting == 0 || self.meeting < self.live {
+        if self.os.meeting == 0 || self.os.meeting < self.os.live {
             return;
         }
-        self.meeting = 0;
-        for number in 0..self.threads.len() as u32 {
-            if std::mem::take(&mut self.threads[number as usize].meets) {
+        self.os.meeting = 0;
+        for number in 0..self.os.threads.len() as u32 {
+            if std::mem::take(&mut self.os.threads[number as usize].meets) {
                 self.enqueue(number, now);
             }
         }
@@ -207,10 +207,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     pub(super) fn end_thread(&mut self, core: usize, now: Tick) {
         let number = self.cores[core].thread;
         self.yield_core(core, now);
-        self.threads[number as usize].gone = true;
-        self.live -= 1;
+        self.os.threads[number as usize].gone = true;
+        self.os.live -= 1;
         self.end = self.end.max(now);
-        if self.live == 0 {
+        if self.os.live == 0 {
             // Cores that ran out of threads waited until here.
             for core in &mut self.cores {
                 core.window.until(now, Cause::Idle);

@@ -9,15 +9,15 @@ use units::Ns;
 
 /// What the device may do, as chances of a hundred.
 #[derive(Clone, Copy, Debug)]
-pub struct Odds {
-    pub waits: u64,
-    pub delays: u64,
-    pub refuses: u64,
-    pub hot: u64,
+pub(crate) struct Odds {
+    pub(crate) waits: u64,
+    pub(crate) delays: u64,
+    pub(crate) refuses: u64,
+    pub(crate) hot: u64,
 }
 
 impl Odds {
-    pub const WILD: Self = Self {
+    pub(crate) const WILD: Self = Self {
         waits: 25,
         delays: 15,
         refuses: 20,
@@ -42,7 +42,7 @@ impl State {
 }
 
 /// Such a device.
-pub struct Fake {
+pub(crate) struct Fake {
     sim: Sim,
     rng: Rng,
     odds: Odds,
@@ -53,7 +53,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    pub fn new(sim: &Sim, seed: u64, odds: Odds) -> Self {
+    pub(crate) fn new(sim: &Sim, seed: u64, odds: Odds) -> Self {
         Self {
             sim: sim.clone(),
             rng: Seed(seed).stream("fake"),

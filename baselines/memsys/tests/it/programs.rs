@@ -6,16 +6,16 @@ use units::Bytes;
 
 /// Threads whose operations are listed.
 #[derive(Clone)]
-pub struct Listed {
-    pub threads: Vec<Vec<Op>>,
-    pub footprint: u64,
+pub(crate) struct Listed {
+    pub(crate) threads: Vec<Vec<Op>>,
+    pub(crate) footprint: u64,
     /// How many operations are given at once.
-    pub batch: usize,
+    pub(crate) batch: usize,
     given: Vec<usize>,
 }
 
 impl Listed {
-    pub fn new(threads: Vec<Vec<Op>>, footprint: u64) -> Self {
+    pub(crate) fn new(threads: Vec<Vec<Op>>, footprint: u64) -> Self {
         let given = vec![0; threads.len()];
         Self {
             threads,
@@ -52,7 +52,13 @@ impl Program for Listed {
 const PIECE: u64 = 96;
 
 /// Threads that read and write pieces which change hands whenever they meet.
-pub fn without_races(seed: u64, threads: u32, footprint: u64, phases: u64, length: u64) -> Listed {
+pub(crate) fn without_races(
+    seed: u64,
+    threads: u32,
+    footprint: u64,
+    phases: u64,
+    length: u64,
+) -> Listed {
     let pieces = footprint / PIECE;
     let own = |piece: u64, phase: u64| {
         let hash = (piece * 31 + phase).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;

@@ -1,1 +1,461 @@
 //! How long things take: sums of parts, bounds, and the same time for the same work.
+
+use crate::programs::Listed;
+use memsys::{
+    Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics,
+    NodeConfig, Op, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError, Tag, TakeAll,
+    Tick, Tiering, TimeOnly,
+};
+use sim::{Kernel, Sim};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use units::{Bytes, MIB, Ns};
+
+const FOOTPRINT: u64 = 64 * MIB;
+
+fn load(at: u64, after: u16) -> Op {
+    Op::Load { at, size: 8, after }
+}
+
+fn store(at: u64) -> Op {
+    Op::Store {
+        at,
+        size: 8,
+        after: 0,
+    }
+}
+
+fn config(cores: u64, place: Place) -> Config {
+    Config {
+        cores,
+        place,
+        nodes: vec![NodeConfig {
+            memory: Bytes(FOOTPRINT * 2),
+        }],
+        far: Bytes(FOOTPRINT * 2),
+        page: PageSize::Huge,
+        ..Config::default()
+    }
+}
+
+fn plain() -> PlainDram {
+    PlainDram::new(&DramConfig::LPDDR4_3200, Ns(49)).unwrap()
+}
+
+fn run_on<F: Far>(config: &Config, kernel: &Kernel, far: F, threads: Vec<Vec<Op>>) -> Metrics {
+    let program = Listed::new(threads, FOOTPRINT);
+    let mut machine = Machine::new(config, kernel, far, program, TimeOnly, TakeAll).unwrap();
+    let metrics = machine.run().unwrap();
+    let spent: u64 = metrics.spent.iter().map(|spent| spent.0).sum();
+    let slots = metrics.compute.0 + metrics.memory_slots.0;
+    assert_eq!(metrics.core_time.0, spent + slots, "time that nobody had");
+    metrics
+}
+
+fn run(config: &Config, threads: Vec<Vec<Op>>) -> Metrics {
+    run_on(config, &Kernel::new(), plain(), threads)
+}
+
+fn cycles(metrics: &Metrics) -> f64 {
+    metrics.time.0 as f64 * 4.0
+}
+
+#[test]
+fn instructions_pass_at_the_width() {
+    let metrics = run(&config(1, Place::Local), vec![vec![Op::Compute(4_000_000)]]);
+    assert_eq!(
+        (metrics.time, metrics.instructions),
+        (Ns(250_000), 4_000_000)
+    );
+    assert!(metrics.memory_bound() < 1e-9);
+}
+
+/// The time of one of many loads that each need the one before, beyond the first few.
+fn chain(config: &Config, lines: impl Fn(u64) -> u64, length: u64) -> f64 {
+    let ops = |n| (0..n).map(|n| load(lines(n) * 64, 1)).collect::<Vec<_>>();
+    let long = run(config, vec![ops(2 * length)]);
+    let short = run(config, vec![ops(length)]);
+    (long.time.0 - short.time.0) as f64 / length as f64
+}
+
+#[test]
+fn a_chain_of_hits_takes_the_cycles_of_its_level() {
+    let local = config(1, Place::Local);
+    // 3; 3 + 8; 3 + 8 + 30 cycles at 4 GHz. Each set of L1 is walked past its ways,
+    // then each of L2.
+    assert!((chain(&local, |n| n % 100, 20_000) - 0.75).abs() < 0.01);
+    assert!((chain(&local, |n| n % 2_000, 20_000) - 2.75).abs() < 0.01);
+    assert!((chain(&local, |n| n % 20_000, 40_000) - 10.25).abs() < 0.05);
+}
+
+#[test]
+fn a_chain_of_misses_takes_the_sum_of_caches_link_and_dram() {
+    // Each line in a row of its own that another row has closed, or none was open.
+    let apart = |n: u64| n * 9_973 % (FOOTPRINT / 64);
+    let caches = 10.25;
+    let ns = |ticks: Tick| ticks.0 as f64 / Tick::PER_NS as f64;
+    let dram = Dram::new(&DramConfig::DDR5_4800).unwrap();
+    let local = chain(&config(1, Place::Local), apart, 2_000);
+    let fastest = caches + ns(dram.at_rest(Row::Hit));
+    let slowest = caches + ns(dram.at_rest(Row::Conflict));
+    assert!((fastest..=slowest).contains(&local), "{local}");
+
+    let far = chain(&config(1, Place::Far), apart, 2_000);
+    let link = Link::new(&config(1, Place::Far).link).unwrap();
+    let dram = Dram::new(&DramConfig::LPDDR4_3200).unwrap();
+    let around = caches + ns(link.at_rest()) + 49.0;
+    // The device counts whole nanoseconds: up to one is lost at either of its ends.
+    let fastest = around + ns(dram.at_rest(Row::Hit));
+    let slowest = around + ns(dram.at_rest(Row::Conflict)) + 2.0;
+    assert!((fastest..=slowest).contains(&far), "{far}");
+}
+
+#[test]
+fn amat_is_made_of_its_parts() {
+    let ops = (0..4_000)
+        .map(|n| load(n * 9_973 * 64 % FOOTPRINT, 1))
+        .collect();
+    let metrics = run(&config(1, Place::Far), vec![ops]);
+    let device = &metrics.device;
+    assert_eq!(device.count, metrics.caches.llc_misses);
+    let link = Link::new(&config(1, Place::Far).link).unwrap();
+    let each = Tick(device.outside.0 / device.count);
+    assert!(each.since(link.at_rest()) < Tick::of(Ns(2)) && each >= link.at_rest());
+    let all = (device.outside.0 + device.device.0) as f64;
+    assert!((metrics.amat() * Tick::PER_NS as f64 * device.count as f64 / all - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn registers_of_misses_bound_what_is_under_way() {
+    let ops: Vec<Op> = (0..8_000)
+        .map(|n| load(n * 9_973 * 64 % FOOTPRINT, 0))
+        .collect();
+    let mut few = config(1, Place::Far);
+    few.l1.misses = 2;
+    let mut many = few.clone();
+    many.l1.misses = 8;
+    let ratio = cycles(&run(&few, vec![ops.clone()])) / cycles(&run(&many, vec![ops]));
+    assert!((3.3..4.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn the_window_bounds_what_is_under_way() {
+    // A miss every 64 instructions: four of them fit into 256, sixteen into 1,024.
+    let one = |n: u64| [load(n * 9_973 * 64 % FOOTPRINT, 0), Op::Compute(63)];
+    let ops: Vec<Op> = (0..8_000).flat_map(one).collect();
+    let mut small = config(1, Place::Far);
+    small.window = 64;
+    let ratio =
+        cycles(&run(&small, vec![ops.clone()])) / cycles(&run(&config(1, Place::Far), vec![ops]));
+    assert!((3.3..4.2).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn misses_to_one_line_are_one_miss() {
+    let ops = (0..16).map(|n| load(n * 4 * 8 % 64, 0)).collect();
+    let metrics = run(&config(1, Place::Far), vec![ops]);
+    assert_eq!(
+        (metrics.counts.far_reads, metrics.caches.llc_misses),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_store_does_not_hold_its_core_up_until_the_buffer_is_full() {
+    let far = config(1, Place::Far);
+    let few = run(
+        &far,
+        vec![
+            (0..6)
+                .map(|n| store(n * 9_973 * 64))
+                .chain([Op::Compute(8_000)])
+                .collect(),
+        ],
+    );
+    assert!(cycles(&few) < 2_300.0, "{}", cycles(&few));
+    let many = run(
+        &far,
+        vec![
+            (0..4_000)
+                .map(|n| store(n * 9_973 * 64 % FOOTPRINT))
+                .collect(),
+        ],
+    );
+    assert!(many.spent_on(Cause::Stores) > Tick::of(Ns(10_000)));
+}
+
+#[test]
+fn a_fence_waits_until_flushed_lines_have_arrived() {
+    let ops = |order: &[Op]| {
+        let mut ops = vec![store(0), Op::Fence, Op::Flush { at: 0 }];
+        ops.extend_from_slice(order);
+        ops.push(Op::Compute(4));
+        ops
+    };
+    let far = config(1, Place::Far);
+    let loose = run(&far, vec![ops(&[])]).counts.far_writes;
+    assert_eq!(
+        loose, 1,
+        "a flush reaches the device by the end of its thread"
+    );
+    let time = |order: &[Op]| {
+        let mut ops = ops(order);
+        ops.push(load(MIB, 0));
+        run(&far, vec![ops]).time
+    };
+    let link = Link::new(&far.link).unwrap().at_rest().ns();
+    assert!(
+        time(&[Op::Fence]) >= time(&[]) + link,
+        "the fence did not wait"
+    );
+}
+
+#[test]
+fn threads_go_on_together_after_they_met() {
+    let quick = vec![Op::Meet, Op::Compute(400), Op::Meet];
+    let slow = vec![Op::Compute(400_000), Op::Meet, Op::Compute(400), Op::Meet];
+    let metrics = run(&config(2, Place::Local), vec![quick, slow]);
+    assert_eq!(metrics.time, Ns(25_000 + 25));
+    assert_eq!(metrics.counts.switches, 0, "each had a core of its own");
+}
+
+#[test]
+fn measuring_begins_once_all_have_passed() {
+    let thread = |n| vec![Op::Compute(n), Op::Begin, Op::Compute(4_000)];
+    let metrics = run(&config(2, Place::Local), vec![thread(400), thread(40_000)]);
+    assert_eq!(metrics.time, Ns(250));
+}
+
+#[test]
+fn more_threads_than_cores_share_them_by_slices() {
+    for policy in [Policy::Cfs, Policy::Random, Policy::RoundRobin] {
+        let mut shared = config(2, Place::Local);
+        shared.os.policy = policy;
+        let thread = |n: u64| {
+            let step = |m: u64| [Op::Compute(400), load(n * MIB + m % 64 * 64, 0)];
+            (0..8_000).flat_map(step).collect::<Vec<_>>()
+        };
+        // Six threads of 200 µs on two cores, by slices of 100 µs.
+        let metrics = run(&shared, (0..6).map(thread).collect());
+        let counts = &metrics.counts;
+        assert!((8..=14).contains(&counts.preemptions), "{counts:?}");
+        let spent = metrics.spent_on(Cause::Switch);
+        assert_eq!(spent, Tick::of(Ns::us(2)).times(counts.switches));
+    }
+}
+
+/// A device that reads flash for what it has not: a hint first, data from then on.
+#[derive(Default)]
+struct Pages {
+    ready: BTreeMap<u64, Ns>,
+}
+
+struct Hinting {
+    sim: Sim,
+    state: Rc<RefCell<Pages>>,
+    events: Rc<RefCell<VecDeque<FarEvent>>>,
+    flash: Ns,
+    hints: bool,
+}
+
+impl Hinting {
+    fn new(sim: &Sim, flash: Ns, hints: bool) -> Self {
+        Self {
+            sim: sim.clone(),
+            state: Rc::default(),
+            events: Rc::default(),
+            flash,
+            hints,
+        }
+    }
+}
+
+impl Far for Hinting {
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        let ready = now + self.flash;
+        let ready = *self
+            .state
+            .borrow_mut()
+            .ready
+            .entry(line.0 / 64)
+            .or_insert(ready);
+        if ready <= now {
+            return ReadReply::Data(now + Ns(100), None);
+        }
+        if self.hints {
+            return ReadReply::Delay(now + Ns(50));
+        }
+        let (sim, events) = (self.sim.clone(), Rc::clone(&self.events));
+        self.sim.spawn_detached(async move {
+            sim.sleep_until(ready).await;
+            events
+                .borrow_mut()
+                .push_back(FarEvent::Data(tag, ready, None));
+        });
+        ReadReply::Waits
+    }
+
+    fn write(&mut self, now: Ns, _: Line, _: LineData) -> Option<Ns> {
+        Some(now + Ns(40))
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        self.events.borrow_mut().pop_front()
+    }
+
+    fn dropped(&mut self, _: Ns, _: u64) -> u64 {
+        0
+    }
+}
+
+/// Threads that each load from pages of their own, one after the other.
+fn far_pages(threads: u64, pages: u64) -> Vec<Vec<Op>> {
+    let thread = |number: u64| {
+        let one = |n: u64| [load((number * pages + n) * 4_096, 1), Op::Compute(400)];
+        (0..pages).flat_map(one).collect()
+    };
+    (0..threads).map(thread).collect()
+}
+
+fn hinted(threads: u64, pages: u64, flash: Ns, hints: bool) -> Metrics {
+    let kernel = Kernel::new();
+    let far = Hinting::new(&kernel.sim(), flash, hints);
+    run_on(
+        &config(1, Place::Far),
+        &kernel,
+        far,
+        far_pages(threads, pages),
+    )
+}
+
+#[test]
+fn other_threads_run_while_one_waits_for_flash() {
+    //= skybyte 3.1
+    let flash = Ns::us(30);
+    let waiting = hinted(1, 240, flash, false);
+    let switching = hinted(12, 20, flash, true);
+    // 240 reads of flash in a row, or about one switch each with flash in parallel.
+    assert!(waiting.time > Ns(240 * 30_000));
+    assert!(switching.time < Ns(240 * 30_000 / 6), "{}", switching.time);
+    assert_eq!(
+        switching.flash.count, 0,
+        "what raised an exception is no access"
+    );
+    assert!(switching.counts.long_delays >= 240);
+    assert_eq!(switching.counts.hints, switching.counts.long_delays);
+    let spent = switching.spent_on(Cause::Switch);
+    assert_eq!(spent, Tick::of(Ns::us(2)).times(switching.counts.switches));
+}
+
+#[test]
+fn a_thread_alone_comes_back_until_its_data_are_there() {
+    let metrics = hinted(1, 10, Ns::us(7), true);
+    // After 2 µs each, the third or fourth return finds the page.
+    assert!(
+        (30..=40).contains(&metrics.counts.long_delays),
+        "{:?}",
+        metrics.counts
+    );
+    assert_eq!(
+        metrics.counts.repeated_delays,
+        metrics.counts.long_delays - 10
+    );
+}
+
+#[test]
+fn who_retires_late_gives_up_what_is_younger() {
+    // The load that takes long is followed by others of its page: one exception.
+    let ops: Vec<Op> = (0..8).map(|n| load(n * 64, 0)).collect();
+    let kernel = Kernel::new();
+    let far = Hinting::new(&kernel.sim(), Ns(1_500), true);
+    let metrics = run_on(&config(1, Place::Far), &kernel, far, vec![ops]);
+    assert_eq!(metrics.counts.long_delays, 1);
+    assert_eq!((metrics.counts.loads, metrics.counts.squashed), (8, 8));
+    assert_eq!(metrics.instructions, 8);
+}
+
+#[test]
+fn hints_for_what_retired_before_raise_nothing() {
+    let kernel = Kernel::new();
+    let far = Hinting::new(&kernel.sim(), Ns::us(20), true);
+    let ops = vec![store(0), Op::Compute(40_000)];
+    let metrics = run_on(&config(1, Place::Far), &kernel, far, vec![ops]);
+    assert_eq!(metrics.counts.long_delays, 0);
+    assert!(
+        metrics.time >= Ns::us(20),
+        "the buffer asked until it had the line"
+    );
+}
+
+#[test]
+fn another_nodes_memory_is_further_away() {
+    let mut two = config(2, Place::Local);
+    two.nodes = vec![
+        NodeConfig {
+            memory: Bytes(2 * FOOTPRINT)
+        };
+        2
+    ];
+    two.os.policy = Policy::RoundRobin;
+    let lines = |n: u64| load(n * 9_973 * 64 % (FOOTPRINT / 2), 1);
+    let near = run(&two, vec![(0..500).map(lines).collect(), vec![]]).time;
+    let away = run(&two, vec![vec![], (0..500).map(lines).collect()]).time;
+    let added = (away.0 - near.0) as f64 / 500.0;
+    assert!((99.0..101.0).contains(&added), "{added}");
+}
+
+#[test]
+fn huge_pages_are_translated_less_often() {
+    let ops: Vec<Op> = (0..4_000).map(|n| load(n * 4_096 % FOOTPRINT, 0)).collect();
+    let huge = run(&config(1, Place::Local), vec![ops.clone()]);
+    let small = Config {
+        page: PageSize::Small,
+        ..config(1, Place::Local)
+    };
+    let small = run(&small, vec![ops]);
+    assert_eq!((huge.counts.walks, small.counts.walks), (8, 4_000));
+}
+
+#[test]
+fn what_can_not_be_is_said_in_a_sentence() {
+    let machine = |config: &Config| {
+        let program = Listed::new(vec![vec![]], FOOTPRINT);
+        let kernel = Kernel::new();
+        let made = Machine::new(config, &kernel, plain(), program, TimeOnly, TakeAll);
+        made.err().map(|error| error.to_string())
+    };
+    let mut broken = config(1, Place::Local);
+    broken.dram.channels = 0;
+    let sentence = machine(&broken);
+    assert_eq!(
+        sentence.as_deref(),
+        Some("channels of a DRAM must not be zero")
+    );
+    let mut small = config(1, Place::Far);
+    small.far = Bytes(MIB);
+    assert!(machine(&small).is_some_and(|sentence| sentence.contains("0 fit")));
+
+    let program = Listed::new(vec![vec![load(FOOTPRINT - 4, 0)]], FOOTPRINT);
+    let kernel = Kernel::new();
+    let config = config(1, Place::Local);
+    let mut machine = Machine::new(&config, &kernel, plain(), program, TimeOnly, TakeAll).unwrap();
+    assert!(matches!(
+        machine.run(),
+        Err(RunError::Address { thread: 0, .. })
+    ));
+}
+
+#[test]
+fn a_configuration_is_the_same_after_it_was_written() {
+    let mut config = config(3, Place::Far);
+    config.tiering = Tiering::Hinted(memsys::Moves::default());
+    config.pinned = vec![(0, 4_096)];
+    let text = toml::to_string(&config).unwrap();
+    assert_eq!(toml::from_str::<Config>(&text).unwrap(), config);
+    assert!(toml::from_str::<Config>("speed = 3").is_err());
+    assert_eq!(
+        toml::from_str::<Config>("cores = 4").unwrap().llc,
+        Config::default().llc
+    );
+}

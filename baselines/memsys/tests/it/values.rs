@@ -69,10 +69,17 @@ fn small_moves(pages: u64, bytes: u64, demote: Demote) -> Moves {
     }
 }
 
-fn run(config: &Config, seed: u64, footprint: u64, threads: u32, odds: Odds) -> (Metrics, u64) {
+fn run(
+    config: &Config,
+    seed: u64,
+    footprint: u64,
+    threads: u32,
+    odds: Odds,
+    length: u64,
+) -> (Metrics, u64) {
     let kernel = Kernel::new();
     let far = Fake::new(&kernel.sim(), seed, odds);
-    let program = without_races(seed, threads, footprint, 4, 300);
+    let program = without_races(seed, threads, footprint, 4, length);
     let flat = Flat {
         bytes: vec![0; footprint as usize],
         loads: 0,
@@ -121,17 +128,17 @@ proptest! {
         config.os.policy = policy;
         config.os.free_on_squash = free_on_squash;
         config.os.slice = slice;
-        let (metrics, loads) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD);
+        let (metrics, loads) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD, 300);
         prop_assert!(loads > 0 && metrics.instructions > 0);
         // A run is a function of its inputs.
-        let (again, _) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD);
+        let (again, _) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD, 300);
         prop_assert_eq!(metrics, again);
     }
 
     #[test]
     fn local_memory_returns_what_was_stored_last(seed in any::<u64>(), threads in 1_u32..7) {
         let config = Config { place: Place::Local, ..tiny() };
-        let (metrics, _) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD);
+        let (metrics, _) = run(&config, seed, 24 * 4 * KIB, threads, Odds::WILD, 300);
         prop_assert_eq!(metrics.counts.far_reads, 0);
     }
 }
@@ -144,7 +151,7 @@ fn everything_happens_in_the_random_runs() {
         prefetch: Prefetch::NextLine,
         ..tiny()
     };
-    let (metrics, _) = run(&config, 11, 24 * 4 * KIB, 6, Odds::WILD);
+    let (metrics, _) = run(&config, 11, 24 * 4 * KIB, 6, Odds::WILD, 300);
     let counts = &metrics.counts;
     for (what, count) in [
         ("forwarded", counts.forwarded),
@@ -176,6 +183,6 @@ fn huge_pages_move_by_chunks() {
         delays: 1,
         ..Odds::WILD
     };
-    let (metrics, _) = run(&config, 5, 3 * PageSize::Huge.bytes(), 3, odds);
-    assert!(metrics.counts.copy_reads > 0);
+    let (metrics, _) = run(&config, 5, 3 * PageSize::Huge.bytes(), 3, odds, 40);
+    assert!(metrics.counts.promotions > 0 && metrics.counts.demotions > 0);
 }

@@ -1,7 +1,7 @@
 //! What operations take: the sum of their parts, to the nanosecond.
 
 use super::bench::{Bench, Ended, SHAPE, block, both, on_bus, tlc};
-use nand::{Faults, Geometry, NandError, Row};
+use nand::{Faults, Geometry, Load, NandError, Row};
 use sim::Discipline;
 use units::Ns;
 
@@ -164,4 +164,32 @@ fn a_copyback_that_breaks_a_rule_changes_nothing() {
     assert_eq!(copy(1, 0), Err(NandError::Unreadable));
     assert!(matches!(copy(0, 1), Err(NandError::OutOfOrder { .. })));
     assert_eq!(copy(0, 0), Ok(()));
+}
+
+#[test]
+fn what_waits_is_counted_until_it_has_ended() {
+    let (bench, t) = (Bench::new(), tlc());
+    let load = |reads, programs, erases| Load {
+        reads,
+        programs,
+        erases,
+    };
+    bench.programmed(page(0, 0), 1).unwrap();
+    let begun = bench.kernel.sim().now();
+    // Dies 0 and 2 share a channel.
+    let first = bench.read(page(0, 0), 4096);
+    let _second = bench.read(page(0, 0), 4096);
+    let _program = bench.program(page(2, 0), 1);
+    let _erase = bench.erase(page(1, 0));
+    bench.kernel.run_until(begun + Ns(1));
+    assert_eq!(bench.nand.die_load(0), load(2, 0, 0));
+    assert_eq!(bench.nand.die_load(2), load(0, 1, 0));
+    assert_eq!(bench.nand.channel_load(0), load(2, 1, 0));
+    assert_eq!(bench.nand.channel_load(1), load(0, 0, 1));
+    bench.kernel.run_until(begun + t.read + t.read);
+    assert!(first.is_over());
+    assert_eq!(bench.nand.die_load(0), load(1, 0, 0));
+    bench.kernel.run();
+    let loads = (0..4).map(|die| bench.nand.die_load(die));
+    assert!(loads.into_iter().all(|l| l == Load::default()));
 }

@@ -87,7 +87,7 @@ impl Default for LogConfig {
 pub struct CacheConfig {
     /// Its size; 0 for no cache, which is the default. 256 MiB in `bytefs` 5.1.
     pub bytes: Bytes,
-    /// Time to look a page up; 49 ns in `skybyte` V.
+    /// Time to look a page up; 49 ns in `skybyte` 5.
     pub lookup: Ns,
 }
 

@@ -44,7 +44,7 @@ impl Dram {
 
 impl Core {
     /// Looking up `pages` pages, in log and cache at the same time if there are both.
-    //= skybyte III-B
+    //= skybyte 3.2
     pub(super) fn lookups(front: &Front, pages: u32) -> Ns {
         let log = front.log.as_ref().map(|_| front.config.log.lookup);
         let cache = front.cache.as_ref().map(|_| front.config.cache.lookup);

@@ -4,6 +4,7 @@ mod bytes;
 mod cleaning;
 mod image;
 mod mapping;
+mod pages;
 mod placement;
 mod power;
 mod progress;

@@ -133,7 +133,7 @@ impl Index {
     }
 
     /// The offset of a line of a page.
-    //= skybyte III-B
+    //= skybyte 3.2
     #[inline]
     pub(crate) fn find(&self, page: u32, line: u32) -> Option<u32> {
         let pointer = self.pages[self.place(u64::from(page))].lines;
@@ -146,7 +146,7 @@ impl Index {
     }
 
     /// A line of a page is at `offset` from now on.
-    //= skybyte III-B
+    //= skybyte 3.2
     pub(crate) fn lay(&mut self, page: u32, line: u32, offset: u32) {
         let page = u64::from(page);
         let mut at = self.place(page);
@@ -226,7 +226,7 @@ impl Index {
     }
 
     /// The page has nothing in the log any more.
-    //= skybyte III-C
+    //= skybyte 3.3
     pub(crate) fn nullify(&mut self, page: u32) {
         let at = self.place(u64::from(page));
         let pointer = std::mem::replace(&mut self.pages[at].lines, Pointer::NULL);
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_worst_of_a_million_entries_is_32_mib_and_full_tables_are_272() {
-        // `skybyte` III-B: 1 M entries, each the only one of its page.
+        // `skybyte` 3.2: 1 M entries, each the only one of its page.
         let mut index = Index::default();
         let pages = 1 << 16;
         (0..pages).for_each(|page| index.lay(page, page % 64, page));

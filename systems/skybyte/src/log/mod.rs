@@ -131,7 +131,7 @@ impl Log {
     }
 
     /// Appends a line, for which there is room. Whether compaction has to begin.
-    //= skybyte III-B
+    //= skybyte 3.2
     pub(crate) fn append(&mut self, page: u32, at: u32, data: Option<[u8; 64]>) -> bool {
         let half = &mut self.halves[self.active];
         let offset = half.kept.tags.len() as u32;
@@ -179,7 +179,7 @@ impl Log {
     }
 
     /// The newest version of a line, and its address; none if the log has none.
-    //= skybyte III-B
+    //= skybyte 3.2
     #[inline]
     pub(crate) fn load(&self, page: u32, at: u32) -> Option<(u64, Option<[u8; 64]>)> {
         let (half, offset) = self.find(page, at)?;
@@ -189,7 +189,7 @@ impl Log {
     }
 
     /// Calls `lay` with the lines of a page that the log has, older ones first.
-    //= skybyte III-B
+    //= skybyte 3.2
     pub(crate) fn merge(&self, page: u32, mut lay: impl FnMut(u32, [u8; 64])) {
         if self.compacting {
             self.merge_half(1 - self.active, page, &mut lay);
@@ -211,7 +211,7 @@ impl Log {
     }
 
     /// Forgets a page. Which lines of it there were, a bit each.
-    //= skybyte III-C
+    //= skybyte 3.3
     pub(crate) fn nullify(&mut self, page: u32) -> u64 {
         let mask = self.mask(page);
         self.halves.iter_mut().for_each(|h| h.index.nullify(page));
@@ -241,7 +241,7 @@ impl Log {
 
     /// Ends compaction: its index goes, and its half is free. Another one begins at once if
     /// writes have filled the other half meanwhile.
-    //= skybyte III-B
+    //= skybyte 3.2
     pub(crate) fn finish(&mut self) {
         let half = &mut self.halves[1 - self.active];
         assert_eq!(half.index.pages(), 0, "all pages are on flash");

@@ -62,7 +62,7 @@ fn flash(config: &DeviceConfig) -> Ns {
 
 #[test]
 fn a_line_takes_its_look_up_its_dram_and_its_flash() {
-    //= skybyte V
+    //= skybyte 5
     for (profile, cache) in [(Profile::Paper, 49), (Profile::Artifact, 72)] {
         let config = config("skybyte-w", profile);
         let mut rig = Rig::new(&config, Precondition::Full);
@@ -107,7 +107,7 @@ fn without_a_log_only_the_cache_is_looked_up() {
 
 #[test]
 fn an_estimate_beyond_the_threshold_gives_a_hint_and_one_at_it_does_not() {
-    //= skybyte III-A
+    //= skybyte 3.1
     // 3 µs a read, of two in the queue of the channel.
     for (threshold, hints) in [(Ns::us(6), false), (Ns(5_999), true)] {
         let mut config = config("skybyte-c", Profile::Paper);
@@ -216,7 +216,7 @@ fn compaction(past: Precondition, cached: u64, lines: u64) -> (u64, u64) {
 
 #[test]
 fn compaction_reads_what_it_must_and_writes_each_page_once() {
-    //= skybyte III-B
+    //= skybyte 3.2
     assert_eq!(compaction(Precondition::Full, 0, 1), (16, 16));
     assert_eq!(
         compaction(Precondition::Full, 5, 1),
@@ -276,7 +276,7 @@ fn pages_that_nobody_wrote_are_written_back_only_if_asked_for() {
 
 #[test]
 fn a_page_that_the_host_takes_goes_with_the_lines_that_flash_has_not() {
-    //= skybyte III-C
+    //= skybyte 3.3
     let mut rig = Rig::new(&config("skybyte-wp", Profile::Default), Precondition::Full);
     for at in [3, 9] {
         rig.write(7 * 64 + at);
@@ -364,7 +364,7 @@ fn reads_wait_for_one_program_or_for_all_of_the_queue() {
 
 #[test]
 fn garbage_collection_in_the_way_gives_a_hint_at_once() {
-    //= skybyte III-A
+    //= skybyte 3.1
     let mut config = config("skybyte-c", Profile::Paper);
     config.hints.threshold = Ns::secs(1);
     let mut rig = Rig::new(&config, Precondition::Aged);

@@ -1,0 +1,301 @@
+//! Pages that move: when, where, what it costs, and the two designs that differ.
+
+use crate::programs::Listed;
+use memsys::{
+    Cause, Config, Demote, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, Moves,
+    NodeConfig, Offer, Op, PageCache, PageSize, PlainDram, Promote, ReadReply, Sampling, StoreMiss,
+    Tag, TakeAll, Tick, Tiering, TimeOnly,
+};
+use sim::Kernel;
+use std::collections::{BTreeMap, VecDeque};
+use units::{Bytes, KIB, MIB, Ns};
+
+const FOOTPRINT: u64 = 16 * MIB;
+const PAGE: u64 = 4 * KIB;
+
+/// Memory behind the link that calls a page hot at its fifth read.
+struct Counting {
+    dram: PlainDram,
+    reads: BTreeMap<u64, u32>,
+    events: VecDeque<FarEvent>,
+    dropped: Vec<u64>,
+    written: Vec<u64>,
+}
+
+impl Counting {
+    fn new() -> Self {
+        Self {
+            dram: PlainDram::new(&DramConfig::LPDDR4_3200, Ns(49)).unwrap(),
+            reads: BTreeMap::new(),
+            events: VecDeque::new(),
+            dropped: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+}
+
+impl Far for Counting {
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        let reads = self.reads.entry(line.0 / 64).or_default();
+        *reads += 1;
+        if *reads == 5 {
+            self.events.push_back(FarEvent::Hot(line.0 / 64, now));
+        }
+        self.dram.read(now, line, tag)
+    }
+
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
+        self.written.push(line.0);
+        self.dram.write(now, line, data)
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        self.events.pop_front()
+    }
+
+    fn dropped(&mut self, _: Ns, page: u64) -> u64 {
+        self.dropped.push(page);
+        self.reads.remove(&page);
+        // The last line of a page is newer than flash.
+        1 << 63
+    }
+}
+
+fn config(tiering: Tiering) -> Config {
+    let mut config = Config {
+        cores: 1,
+        nodes: vec![NodeConfig {
+            memory: Bytes(FOOTPRINT),
+        }],
+        far: Bytes(2 * FOOTPRINT),
+        tiering,
+        ..Config::default()
+    };
+    // Small caches, so that pages are read again and again.
+    config.l1.size = Bytes(1_024);
+    config.l2.size = Bytes(4_096);
+    config.llc.size = Bytes(16 * KIB);
+    config
+}
+
+fn moves(pages: u64) -> Moves {
+    Moves {
+        limit: Bytes(pages * PAGE),
+        ..Moves::default()
+    }
+}
+
+fn run_with<M: Promote>(config: &Config, ops: Vec<Op>, take: M) -> (Metrics, Counting) {
+    let kernel = Kernel::new();
+    let program = Listed::new(vec![ops], FOOTPRINT);
+    let mut far = Counting::new();
+    let made = Machine::new(config, &kernel, &mut far, program, TimeOnly, take);
+    let metrics = made.unwrap().run().unwrap();
+    (metrics, far)
+}
+
+fn run(config: &Config, ops: Vec<Op>) -> (Metrics, Counting) {
+    run_with(config, ops, TakeAll)
+}
+
+impl Far for &mut Counting {
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        (**self).read(now, line, tag)
+    }
+
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
+        (**self).write(now, line, data)
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        (**self).event()
+    }
+
+    fn dropped(&mut self, now: Ns, page: u64) -> u64 {
+        (**self).dropped(now, page)
+    }
+}
+
+fn load(at: u64) -> Op {
+    Op::Load {
+        at,
+        size: 8,
+        after: 1,
+    }
+}
+
+/// Rounds over all lines of the pages `from..to`, with a store to the first of each.
+fn rounds(from: u64, to: u64, times: u64) -> Vec<Op> {
+    let page = |page: u64| {
+        let store = Op::Store {
+            at: page * PAGE,
+            size: 8,
+            after: 0,
+        };
+        let loads = (0..64).map(move |line| load(page * PAGE + line * 64));
+        loads.chain([store])
+    };
+    (0..times).flat_map(|_| (from..to).flat_map(page)).collect()
+}
+
+#[test]
+fn hot_pages_are_read_from_the_host_once_they_have_moved() {
+    //= skybyte 3.3
+    let still = run(&config(Tiering::None), rounds(0, 16, 40)).0;
+    let (moved, far) = run(&config(Tiering::Hinted(moves(64))), rounds(0, 16, 40));
+    let counts = &moved.counts;
+    assert_eq!(
+        (counts.promotions, counts.demotions, moved.held),
+        (16, 0, 16)
+    );
+    assert_eq!(counts.copy_reads, 16 * 64);
+    assert_eq!(counts.shootdowns, 16);
+    assert_eq!(far.dropped, (0..16).collect::<Vec<_>>());
+    assert!(moved.host.count > 10 * moved.device.count, "{moved:?}");
+    assert!(moved.amat() < still.amat() && moved.time < still.time);
+    let kernel = Tick::of(Ns(16 * (2_000 + 4_000)));
+    assert_eq!(
+        moved.spent_on(Cause::Kernel),
+        kernel,
+        "a handler and a shootdown each"
+    );
+}
+
+#[test]
+fn the_hosts_share_holds_and_what_goes_back_are_lines_that_differ() {
+    //= skybyte 3.3
+    let ops = rounds(0, 64, 20);
+    let (metrics, far) = run(&config(Tiering::Hinted(moves(8))), ops.clone());
+    let counts = &metrics.counts;
+    assert!(counts.demotions > 20 && metrics.held <= 8, "{counts:?}");
+    // The line that was stored to, and the one that the device had newer.
+    assert!(counts.demoted_lines <= 2 * counts.demotions);
+    assert!(counts.demoted_lines > counts.demotions);
+    assert!(far.written.iter().all(|line| matches!(line % 64, 0 | 63)));
+
+    let whole = Moves {
+        demote: Demote::WholePage,
+        ..moves(8)
+    };
+    let (metrics, _) = run(&config(Tiering::Hinted(whole)), ops);
+    assert_eq!(metrics.counts.demoted_lines, 64 * metrics.counts.demotions);
+}
+
+#[test]
+fn pinned_pages_stay_on_the_device() {
+    //= skybyte 4
+    let mut config = config(Tiering::Hinted(moves(64)));
+    config.pinned = vec![(0, 8 * PAGE)];
+    let (metrics, far) = run(&config, rounds(0, 16, 40));
+    assert_eq!(metrics.counts.promotions, 8);
+    assert!(far.dropped.iter().all(|&page| page >= 8));
+}
+
+/// Takes nothing.
+struct Never;
+
+impl Promote for Never {
+    fn take(&mut self, offer: &Offer) -> bool {
+        assert!(offer.held <= offer.limit && offer.offers > 0);
+        false
+    }
+}
+
+#[test]
+fn the_host_may_refuse() {
+    let config = config(Tiering::Hinted(moves(64)));
+    let (metrics, _) = run_with(&config, rounds(0, 16, 10), Never);
+    assert_eq!((metrics.counts.promotions, metrics.counts.offers), (0, 16));
+    assert_eq!(metrics.spent_on(Cause::Kernel), Tick::ZERO);
+}
+
+#[test]
+fn as_many_pages_are_on_their_way_as_the_buffer_has_entries() {
+    let few = Moves {
+        entries: 1,
+        queue: 2,
+        ..moves(64)
+    };
+    // All pages become hot at about the same time.
+    let ops: Vec<Op> = (0..6 * 64)
+        .map(|n| load(n % 64 * PAGE + n / 64 * 64))
+        .collect();
+    let (metrics, _) = run(&config(Tiering::Hinted(few)), ops.clone());
+    assert!(metrics.counts.passed_over > 30, "{:?}", metrics.counts);
+    let (metrics, _) = run(&config(Tiering::Hinted(moves(64))), ops);
+    assert_eq!(metrics.counts.passed_over, 0);
+}
+
+#[test]
+fn a_huge_page_moves_as_one() {
+    //= skybyte 4
+    let mut huge = config(Tiering::Hinted(Moves {
+        limit: Bytes(4 * MIB),
+        ..Moves::default()
+    }));
+    huge.page = PageSize::Huge;
+    let (metrics, far) = run(&huge, rounds(0, 16, 400));
+    assert_eq!(
+        (metrics.counts.promotions, metrics.counts.shootdowns),
+        (1, 1)
+    );
+    assert_eq!(far.dropped, (0..512).collect::<Vec<_>>());
+    assert_eq!(metrics.counts.copy_reads, 512 * 64);
+}
+
+#[test]
+fn sampling_moves_what_is_accessed_twice() {
+    //= skybyte 6.8
+    let sampling = Sampling {
+        period: Ns::us(20),
+        pages: FOOTPRINT / PAGE,
+        fault: Ns::us(1),
+    };
+    let mut sampled = config(Tiering::Sampled(moves(64), sampling));
+    sampled.tlb.first = 8;
+    sampled.tlb.second = 8;
+    let (metrics, _) = run(&sampled, rounds(0, 16, 40));
+    assert_eq!(metrics.counts.promotions, 16);
+    assert_eq!(metrics.counts.offers, 0, "the device was not asked");
+    assert!(metrics.host.count > 0);
+}
+
+#[test]
+fn a_cache_of_pages_lets_threads_yield_until_the_page_is_there() {
+    //= skybyte 6.8
+    let cached = PageCache {
+        size: Bytes(64 * PAGE),
+        ..PageCache::default()
+    };
+    let (metrics, far) = run(&config(Tiering::Cached(cached)), rounds(0, 32, 10));
+    let counts = &metrics.counts;
+    assert_eq!(counts.page_misses, 32);
+    assert_eq!((counts.copy_reads, counts.far_reads), (32 * 64, 0));
+    assert!(counts.long_delays >= 32 && counts.page_hits > 10 * 32, "{counts:?}");
+    assert!(metrics.spent_on(Cause::Switch) <= Tick::of(Ns(200)).times(counts.switches));
+    assert!(far.dropped.is_empty() && far.written.is_empty());
+
+    // More pages than it holds: written lines go back.
+    let (metrics, far) = run(&config(Tiering::Cached(cached)), rounds(0, 256, 3));
+    assert!(metrics.counts.page_misses > 256);
+    assert!(!far.written.is_empty() && far.written.iter().all(|line| line % 64 == 0));
+}
+
+#[test]
+fn a_store_that_misses_can_be_sent_as_a_write() {
+    let ops: Vec<Op> = (0..100)
+        .map(|n| Op::Store {
+            at: n * PAGE,
+            size: 8,
+            after: 0,
+        })
+        .collect();
+    let mut sent = config(Tiering::None);
+    sent.store_miss = StoreMiss::Write;
+    let (metrics, _) = run(&sent, ops.clone());
+    assert_eq!(metrics.counts.far_reads, 0);
+    assert!(metrics.counts.far_writes >= 100);
+    let (metrics, _) = run(&config(Tiering::None), ops);
+    // A line may have to be read again that left the small caches before its store.
+    assert!(metrics.counts.far_reads >= 100);
+}
