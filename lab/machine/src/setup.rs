@@ -206,15 +206,10 @@ impl Setup {
     /// Gives flash these times.
     pub(crate) fn time_flash(&mut self, read: Ns, program: Ns, erase: Ns) {
         let drive = &mut self.knobs.device.drive;
-        let timing = drive
-            .timing()
-            .expect("the presets have a part that is known");
-        drive.flash.timing = Some(ssd::Timing {
-            read,
-            program,
-            erase,
-            ..timing
-        });
+        let timing = drive.timing();
+        let mut timing = timing.expect("the presets have a part that is known");
+        (timing.read, timing.program, timing.erase) = (read, program, erase);
+        drive.flash.timing = Some(timing);
     }
 
     /// The computer.
