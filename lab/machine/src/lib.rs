@@ -21,4 +21,4 @@ pub use outcome::{
     Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time, compare,
 };
 pub use run::{RunError, run};
-pub use setup::{Change, Setup, SetupError, threads_of};
+pub use setup::{Change, Setup, SetupError};
