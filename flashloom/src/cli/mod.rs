@@ -1,5 +1,6 @@
 //! The commands, each declared once: its parser, its help, what it does.
 
+mod accesses;
 mod bench;
 mod calls;
 mod chunks;
@@ -13,6 +14,7 @@ mod file;
 mod filesystem;
 mod knobs;
 mod lists;
+mod memory;
 mod mount;
 mod output;
 mod past;
@@ -72,6 +74,7 @@ enum Command {
     Snapshot(snapshot::Snapshot),
     Inspect(filesystem::Inspect),
     Crash(crash::Crash),
+    Memory(memory::Memory),
     Reproduce(reproduce::Reproduce),
 }
 
@@ -112,6 +115,7 @@ impl Command {
             Self::Mount(mount) => mount.run(),
             Self::Snapshot(snapshot) => snapshot.run(),
             Self::Inspect(inspect) => inspect.run(),
+            Self::Memory(memory) => memory.run(),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! `record`: runs a program and records its file calls.
+//! `record`: runs a program and records its file calls, or its memory accesses.
 
+use super::accesses;
 use super::failure::Failure;
 use super::file::{beside, check_place};
 use super::output::note;
@@ -14,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
-/// Run a program and record its file calls
+/// Run a program and record its file calls, or its memory accesses
 ///
 /// The program runs as usual, with a library in front of the C library that
 /// notes what it and its children do with regular files and directories: which
@@ -34,6 +35,10 @@ use std::process::{ExitCode, ExitStatus};
 /// start (sudo), requests through io_uring and libaio, direct system calls, and
 /// what the program's children do after it has ended. Loads and stores through
 /// mappings are known by the page, once the range is written back or unmapped.
+///
+/// With --memory the program runs under Valgrind's lackey instead, some hundred times
+/// slower, and each load, store and instruction goes to the trace as it happens. Threads
+/// become one stream; children are not followed.
 #[derive(Args)]
 pub(crate) struct Record {
     /// Where to write the trace
@@ -42,6 +47,9 @@ pub(crate) struct Record {
     /// Keep only what happens under this directory; paths are relative to it
     #[arg(long, value_name = "DIR")]
     under: Option<PathBuf>,
+    /// Record loads and stores, through Valgrind
+    #[arg(long, conflicts_with_all = ["under", "all"])]
+    memory: bool,
     /// Keep everything, files of the system too
     #[arg(long, conflicts_with = "under")]
     all: bool,
@@ -53,6 +61,9 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         check_place(&self.out)?;
+        if self.memory {
+            return accesses::record(&self.command, &self.out).map(code);
+        }
         let options = self.options()?;
         let spool = Spool::new()?;
         let (program, arguments) = self.command.split_first().expect("it is required");

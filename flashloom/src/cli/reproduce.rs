@@ -2,11 +2,14 @@
 
 use super::experiment::Experiment;
 use super::failure::Failure;
+use super::memory;
 use super::output::{self, Shown, note};
 use clap::Args;
+use machine::reproduce as memories;
 use report::claim::Reproduction;
 use report::table::{self, Side, listing};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use stack::reproduce::{Asked, Listed, PAPERS, Paper, prepare};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -66,19 +69,40 @@ impl Reproduce {
         let Some(what) = &self.what else {
             return Ok(output::emit(&self.list()?));
         };
+        let (paper, figure) = what
+            .split_once('/')
+            .map_or((&**what, None), |(p, f)| (p, Some(f)));
+        if paper == memories::PAPER {
+            return self.memory(what, figure);
+        }
         let prepared = prepare(self.asked(what)?)?;
         let plans = prepared.plans.clone();
         let (runs, paper) = (plans.len(), what);
         note(&format!("flashloom: {paper} takes {runs} runs"));
         let experiment = Experiment::of(plans)?;
         let reproduction = prepared.claims(experiment.sweep(super::threads(self.threads))?);
-        let shown = output::emit(&self.answer(&reproduction));
-        let missed = reproduction.claims.iter().any(|c| c.holds == Some(false));
-        Ok(if missed {
-            ExitCode::from(MISSED)
-        } else {
-            shown
-        })
+        Ok(self.show(&reproduction))
+    }
+
+    /// The paper whose systems are memory.
+    fn memory(&self, what: &str, figure: Option<&str>) -> Result<ExitCode, Failure> {
+        let prepared = memories::prepare(figure, &self.scale, self.seed)?;
+        let runs = prepared.setups.len();
+        note(&format!("flashloom: {what} takes {runs} runs"));
+        let runs = memory::sweep(&prepared.setups, super::threads(self.threads))?;
+        Ok(self.show(&prepared.claims(runs)))
+    }
+
+    fn show<R: Serialize + DeserializeOwned>(&self, reproduction: &Reproduction<R>) -> ExitCode {
+        let text = match self.shown.json {
+            true => report::to_json(reproduction),
+            false => table::claims(reproduction, Shown::style()),
+        };
+        let shown = output::emit(&text);
+        match reproduction.claims.iter().any(|c| c.holds == Some(false)) {
+            true => ExitCode::from(MISSED),
+            false => shown,
+        }
     }
 
     fn asked(&self, what: &str) -> Result<Asked, Failure> {
@@ -87,9 +111,9 @@ impl Reproduce {
             None => (what, None),
         };
         let names = || {
-            PAPERS
-                .iter()
-                .map(|paper| paper.name)
+            let names = PAPERS.iter().map(|paper| paper.name);
+            names
+                .chain([memories::PAPER])
                 .collect::<Vec<_>>()
                 .join(", ")
         };
@@ -111,13 +135,6 @@ impl Reproduce {
         })
     }
 
-    fn answer(&self, reproduction: &Reproduction) -> String {
-        match self.shown.json {
-            true => report::to_json(reproduction),
-            false => table::claims(reproduction, Shown::style()),
-        }
-    }
-
     fn list(&self) -> super::Answer {
         let mut papers = Vec::new();
         for paper in PAPERS {
@@ -133,6 +150,17 @@ impl Reproduce {
                 figures: paper.list()?.into_iter().map(entry).collect(),
             });
         }
+        let figures = memories::list()?.into_iter().map(|listed| FigureEntry {
+            name: listed.name,
+            title: listed.title,
+            source: listed.source,
+            claims: listed.claims,
+        });
+        papers.push(PaperEntry {
+            name: memories::PAPER,
+            title: memories::title()?,
+            figures: figures.collect(),
+        });
         let list = List { papers };
         self.shown.answer("flashloom.papers/1", &list, |style| {
             let rows = list.papers.iter().flat_map(|paper| {

@@ -1,6 +1,7 @@
 //! `trace`: looks into traces and converts them.
 
 use super::Answer;
+use super::accesses;
 use super::calls;
 use super::failure::Failure;
 use super::file::beside;
@@ -19,7 +20,7 @@ use workload::files::trace::{FileTrace, Form};
 use workload::trace::{Devices, Format, Notes, Options, Summarizer, Summary, Trace, write};
 use workload::{Labels, Op, Request};
 
-/// Look into traces of block requests or of file calls, or convert them
+/// Look into traces of block requests, file calls or memory accesses, or convert them
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Info(Info),
@@ -100,6 +101,9 @@ impl Info {
     fn run(&self) -> Answer {
         if let Some(trace) = self.input.calls()? {
             return calls::info(trace, &self.input.path, self.shown);
+        }
+        if self.input.format.is_none() && accesses::told(&self.input.path) {
+            return accesses::info(&self.input.path, self.shown);
         }
         let mut trace = self.input.open()?;
         let mut counter = Summarizer::default();

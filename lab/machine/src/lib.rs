@@ -11,6 +11,7 @@
 //! It must not know the command line, and how a report looks.
 
 mod outcome;
+pub mod reproduce;
 
 mod run;
 mod setup;
@@ -20,4 +21,4 @@ pub use outcome::{
     Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time, compare,
 };
 pub use run::{RunError, run};
-pub use setup::{Change, Setup, SetupError, threads_of};
+pub use setup::{Change, Setup, SetupError};

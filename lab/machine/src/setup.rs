@@ -1,17 +1,13 @@
 //! What is run: a design, a reading, a workload, and what is changed of them.
 
-use crate::size::{factor, period, shrink};
-use memsys::{Config, Moves, PageCache, Place, Policy, Sampling, StoreMiss, Tiering};
+use crate::size::{factor, shrink};
+use memsys::{Config, Tiering};
 use programs::{Workload, WorkloadError, published};
 use serde::{Deserialize, Serialize};
-use skybyte::{Design, DeviceConfig, Migration, Profile};
+use skybyte::{Design, DeviceConfig, Profile, host};
 use ssd::Precondition;
 use std::str::FromStr;
 use units::{Bytes, GIB, Ns};
-
-/// Threads of designs that switch between them, and of the others.
-//= skybyte VI-A
-const THREADS: (u64, u64) = (24, 8);
 
 /// What a computer and its drive are made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,13 +87,6 @@ impl FromStr for Change {
     }
 }
 
-/// Threads of a design where the workload names none.
-#[must_use]
-pub const fn threads_of(design: &Design) -> u64 {
-    let switches = design.switches || matches!(design.migration, Migration::HostCache);
-    if switches { THREADS.0 } else { THREADS.1 }
-}
-
 impl Setup {
     /// The design called `design` with `workload`, whose threads are the paper's unless
     /// it names them.
@@ -119,7 +108,7 @@ impl Setup {
         };
         let mut workload = workload;
         if workload.has("threads") && !workload.gives("threads") {
-            workload = workload.with("threads", &threads_of(design).to_string())?;
+            workload = workload.with("threads", &host::threads(design).to_string())?;
         }
         // What the paper does not run is taken to stand for its smallest workload.
         let paper = published(&workload.name()).map_or(8 * GIB, |row| row.footprint.0);
@@ -133,14 +122,16 @@ impl Setup {
             seed,
             changes: Vec::new(),
             knobs: Knobs {
-                machine: computer(design, profile, factor),
+                machine: host::computer(profile, design),
                 device: profile.device(design).scaled(factor),
                 past: Precondition::Full,
             },
         };
-        setup.knobs.machine.seed = seed;
-        setup.knobs.machine.far = setup.knobs.device.drive.capacity;
-        shrink(&mut setup.knobs.machine, factor, footprint);
+        let machine = &mut setup.knobs.machine;
+        machine.seed = seed;
+        machine.far = setup.knobs.device.drive.capacity;
+        host::shrink(machine, factor);
+        shrink(machine, factor, footprint);
         Ok(setup)
     }
 
@@ -181,6 +172,37 @@ impl Setup {
         Ok(self)
     }
 
+    /// Gives the drive so much DRAM, and of it so much to the log, if it has one.
+    pub(crate) fn resize_ssd_dram(&mut self, dram: Bytes, log: Bytes) {
+        self.knobs.device.dram.bytes = dram;
+        self.resize_log(log);
+    }
+
+    /// Gives the log so much of the drive's DRAM, if there is one.
+    pub(crate) const fn resize_log(&mut self, log: Bytes) {
+        if self.knobs.device.has_log() {
+            self.knobs.device.log.bytes = log;
+        }
+    }
+
+    /// Lets the host hold so many bytes of the drive's pages, if it holds any.
+    pub(crate) const fn resize_host(&mut self, bytes: Bytes) {
+        match &mut self.knobs.machine.tiering {
+            Tiering::Hinted(moves) | Tiering::Sampled(moves, _) => moves.limit = bytes,
+            Tiering::Cached(cache) => cache.size = bytes,
+            Tiering::None => {}
+        }
+    }
+
+    /// Gives flash these times.
+    pub(crate) fn time_flash(&mut self, read: Ns, program: Ns, erase: Ns) {
+        let drive = &mut self.knobs.device.drive;
+        let timing = drive.timing();
+        let mut timing = timing.expect("the presets have a part that is known");
+        (timing.read, timing.program, timing.erase) = (read, program, erase);
+        drive.flash.timing = Some(timing);
+    }
+
     /// The computer.
     #[must_use]
     pub const fn machine(&self) -> &Config {
@@ -197,52 +219,5 @@ impl Setup {
     #[must_use]
     pub const fn past(&self) -> Precondition {
         self.knobs.past
-    }
-}
-
-/// The computer of a design, but for the sizes of caches and memory.
-fn computer(design: &Design, profile: Profile, factor: u64) -> Config {
-    let mut config = Config {
-        place: if design.drive {
-            Place::Far
-        } else {
-            Place::Local
-        },
-        tiering: tiering(design, factor),
-        ..Config::default()
-    };
-    if profile == Profile::Artifact {
-        config.os.switch = Ns(1_300);
-        config.os.policy = Policy::RoundRobin;
-        config.store_miss = StoreMiss::Write;
-    }
-    config
-}
-
-fn tiering(design: &Design, factor: u64) -> Tiering {
-    let whole = Moves::default();
-    let moves = Moves {
-        limit: Bytes(whole.limit.0 / factor),
-        ..whole
-    };
-    match design.migration {
-        Migration::Stay => Tiering::None,
-        Migration::Counted => Tiering::Hinted(moves),
-        Migration::Sampled => {
-            let whole = Sampling::default();
-            let sampling = Sampling {
-                period: period(whole.period, factor),
-                pages: (whole.pages / factor).max(1),
-                ..whole
-            };
-            Tiering::Sampled(moves, sampling)
-        }
-        Migration::HostCache => {
-            let whole = PageCache::default();
-            Tiering::Cached(PageCache {
-                size: Bytes(whole.size.0 / factor),
-                ..whole
-            })
-        }
     }
 }

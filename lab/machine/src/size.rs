@@ -10,8 +10,8 @@
 //! shrink with its data. The floors are a choice of ours: at the smallest scale the
 //! last cache is a sixteenth of the drive's DRAM rather than a thirty-second.
 
-use memsys::{CacheConfig, Config, NodeConfig};
-use units::{Bytes, GIB, KIB, Ns};
+use memsys::{CacheConfig, Config, NodeConfig, Tiering};
+use units::{Bytes, GIB, KIB};
 
 /// Least bytes of the caches.
 const L1_LEAST: u64 = 4 * KIB;
@@ -42,16 +42,17 @@ pub(crate) fn shrink(config: &mut Config, factor: u64, footprint: Bytes) {
     let tlb = &mut config.tlb;
     tlb.first = (tlb.first / factor).max(FIRST_LEAST);
     tlb.second = (tlb.second / factor).max(SECOND_LEAST);
+    // A run is shorter as its memory is smaller: the share of pages that is sampled in a
+    // run stays.
+    if let Tiering::Sampled(_, sampling) = &mut config.tiering {
+        sampling.pages = (sampling.pages / factor).max(1);
+        sampling.period.0 = (sampling.period.0 / factor).max(1);
+    }
     // Enough for all of it, where there is no drive, and for moved pages.
     let memory = (16 * GIB / factor).max(2 * footprint.0.next_power_of_two());
     config.nodes = vec![NodeConfig {
         memory: Bytes(memory),
     }];
-}
-
-/// A span of time that pages are sampled over, with `factor` times fewer pages.
-pub(crate) fn period(whole: Ns, factor: u64) -> Ns {
-    Ns((whole.0 / factor).max(1))
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Document for Comparison {
     const SCHEMA: &'static str = COMPARE_SCHEMA;
 }
 
-impl Document for Reproduction {
+impl<R: Serialize + DeserializeOwned> Document for Reproduction<R> {
     const SCHEMA: &'static str = REPRODUCE_SCHEMA;
 }
 

@@ -304,7 +304,7 @@ impl Tpcc {
         let district = &mut *self.districts[district as usize].borrow_mut();
         district.done += 1;
         mem.compute(30);
-        //= tpcc 2.4
+        //= tpcc 5.2
         match rng.below(100) {
             0..45 => self.new_order(district, mem),
             45..88 => self.payment(district, &mut rng, mem),

@@ -1,0 +1,145 @@
+//! Traces of memory accesses: recorded through Valgrind, and looked into.
+
+use super::Answer;
+use super::failure::Failure;
+use super::file::beside;
+use super::output::{Shown, note};
+use programs::trace::{Format, Reader, Writer};
+use programs::{Character, Workload, characterise};
+use report::human;
+use report::table::facts;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use serde::Serialize;
+use sim::Seed;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+/// How often a reader is woken that Valgrind has left alone.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Runs `command` under Valgrind's lackey and writes its accesses to `out`, as they come.
+pub(super) fn record(command: &[OsString], out: &Path) -> Result<ExitStatus, Failure> {
+    let folder = tempfile::tempdir()?;
+    let pipe = folder.path().join("accesses");
+    let own = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &pipe, FileType::Fifo, own, 0).map_err(|e| Failure::at(&pipe, e))?;
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=lackey", "--trace-mem=yes"]);
+    valgrind.arg(format!("--log-file={}", pipe.display()));
+    let child = valgrind.arg("--").args(command).spawn();
+    let mut child = child.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Failure::new(
+            "expected valgrind, which records memory accesses: install the package valgrind",
+        ),
+        _ => Failure::at(Path::new("valgrind"), e),
+    })?;
+    let mut file = beside(out)?;
+    let written = thread::scope(|scope| {
+        let reader = scope.spawn(|| convert(&pipe, BufWriter::new(&mut file)));
+        let status = child.wait();
+        // If Valgrind never opened the pipe, the reader still waits for a writer.
+        while !reader.is_finished() {
+            drop(open(
+                &pipe,
+                OFlags::WRONLY | OFlags::NONBLOCK,
+                Mode::empty(),
+            ));
+            thread::sleep(PATIENCE);
+        }
+        let count = reader.join().expect("the reader does not panic")?;
+        Ok::<_, Failure>((status?, count))
+    });
+    let (status, count) = written?;
+    if count == 0 {
+        let program = Path::new(&command[0]);
+        return Err(Failure::at(
+            program,
+            "nothing was recorded; see what valgrind says above",
+        ));
+    }
+    file.persist(out).map_err(|e| Failure::at(out, e.error))?;
+    note(&format!(
+        "flashloom: {}: {} operations; the threads of the program are one stream, in the order in \
+         which Valgrind ran them, and what an address depends on is not known",
+        out.display(),
+        human::count(count as f64),
+    ));
+    Ok(status)
+}
+
+/// Makes our format of lackey's text; how many operations there were.
+fn convert(pipe: &Path, out: impl Write) -> Result<u64, Failure> {
+    let lackey = Some(Format::Lackey);
+    let mut reader = Reader::new("valgrind", File::open(pipe)?, lackey)?;
+    let mut writer = Writer::new(out)?;
+    let (mut ops, mut count) = (Vec::new(), 0);
+    while reader.step(&mut ops)? {
+        // What may still grow stays: instructions in a row are one operation.
+        let whole = ops.len().saturating_sub(1);
+        for op in ops.drain(..whole) {
+            writer.op(op)?;
+            count += 1;
+        }
+    }
+    for op in ops {
+        writer.op(op)?;
+        count += 1;
+    }
+    writer.finish()?.flush()?;
+    Ok(count)
+}
+
+/// Whether the file at `path` tells by itself that it is a trace of memory accesses.
+pub(super) fn told(path: &Path) -> bool {
+    let name = path.display().to_string();
+    let reader = File::open(path)
+        .ok()
+        .and_then(|file| Reader::new(&name, file, None).ok());
+    reader.is_some_and(|reader| matches!(reader.format(), Format::Flm | Format::Lackey))
+}
+
+/// The document of `trace info`.
+#[derive(Serialize)]
+struct Facts {
+    file: String,
+    threads: u32,
+    write_share: f64,
+    #[serde(flatten)]
+    character: Character,
+}
+
+/// Sums up a trace of memory accesses.
+pub(super) fn info(path: &Path, shown: Shown) -> Answer {
+    let workload = Workload::parse(&format!("{}:warm=0", path.display()))?;
+    let mut program = workload.program(Seed(1))?;
+    let character = characterise(&mut *program);
+    let found = Facts {
+        file: path.display().to_string(),
+        threads: program.threads(),
+        write_share: character.write_share(),
+        character,
+    };
+    shown.answer("flashloom.trace-info/1", &found, |style| {
+        let of = &found.character;
+        let share = |share: f64| format!("{:.1} %", share * 100.0);
+        let rows = vec![
+            ("trace", format!("{}, of memory accesses", found.file)),
+            ("threads", found.threads.to_string()),
+            ("instructions", human::count(of.instructions as f64)),
+            ("loads", human::count(of.loads as f64)),
+            ("stores", human::count(of.stores as f64)),
+            ("stores of accesses", share(found.write_share)),
+            ("pages touched", human::bytes(of.touched_bytes as f64)),
+            (
+                "pages with at most 40 % of their lines touched",
+                share(of.share_up_to(4)),
+            ),
+        ];
+        facts(rows, style)
+    })
+}

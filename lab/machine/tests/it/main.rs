@@ -1,0 +1,4 @@
+//! Runs of small memory systems, and plans of the paper.
+
+mod plans;
+mod runs;

@@ -1,0 +1,79 @@
+//! What designs do with one small workload.
+
+use machine::{Outcome, Setup, compare, run};
+use programs::Workload;
+use skybyte::{DESIGNS, Profile};
+
+fn ran(design: &str, workload: &str) -> Outcome {
+    let workload = Workload::parse(workload).unwrap();
+    let setup = Setup::new(design, Profile::Default, workload, 1).unwrap();
+    run(&setup, &|| 0.0).unwrap()
+}
+
+/// 16 MiB, which is the paper's footprint over 512: more than the drive's DRAM of 1 MiB.
+const WORKLOAD: &str = "ycsb:footprint=16MiB,ops=3000";
+
+#[test]
+fn every_design_runs_and_its_parts_do_what_they_are_for() {
+    let mut runs: Vec<Outcome> = DESIGNS.iter().map(|d| ran(d.name, WORKLOAD)).collect();
+    compare(&mut runs, "base-cssd");
+    let by = |name: &str| runs.iter().find(|run| run.design == name).unwrap();
+    let (base, full, dram) = (by("base-cssd"), by("skybyte-full"), by("dram-only"));
+    assert_eq!(base.speed_up, Some(1.0));
+    assert!(
+        full.speed_up > Some(1.0) && dram.speed_up > full.speed_up,
+        "{full:?}"
+    );
+    for (run, design) in runs.iter().zip(DESIGNS) {
+        assert_eq!(
+            run.switches.long_delays > 0,
+            design.switches,
+            "{}",
+            run.design
+        );
+        assert_eq!(run.flash.read_pages > 0, design.drive, "{}", run.design);
+        assert_eq!(run.log_bytes > 0, design.log, "{}", run.design);
+        let time = serde_json::to_value(&run.core_time).unwrap();
+        let shares = time.as_object().unwrap().values();
+        let whole: f64 = shares.filter_map(serde_json::Value::as_f64).sum();
+        assert!((whole - 1.0).abs() < 1e-6, "{}: {whole}", run.design);
+        let amat = &run.amat;
+        let parts = amat.host_dram.adds_ns + amat.ssd_dram.adds_ns + amat.flash.adds_ns;
+        assert!(
+            (parts - amat.mean_ns).abs() < 1e-6 * parts,
+            "{}",
+            run.design
+        );
+        let flash = &run.flash;
+        assert_eq!(flash.reads.values().sum::<u64>(), flash.read_pages);
+        assert_eq!(flash.programs.values().sum::<u64>(), flash.program_pages);
+    }
+    assert!(by("skybyte-p").moves.promotions > 0 && base.moves.promotions == 0);
+    assert!(by("astriflash-cxl").moves.page_hits > 0);
+    // The paper's prices and nothing else.
+    assert!((full.cost.cheaper - 4.28 / 0.27).abs() < 1e-9);
+    let share = dram.time_ns as f64 / full.time_ns as f64;
+    let effect = full.cost.cost_effectiveness.unwrap();
+    assert!((effect - full.cost.cheaper * share).abs() < 1e-6);
+}
+
+#[test]
+fn a_run_is_a_function_of_its_setup() {
+    let once = ran("skybyte-full", WORKLOAD);
+    assert_eq!(once, ran("skybyte-full", WORKLOAD));
+}
+
+#[test]
+fn preparation_is_not_measured() {
+    // A quarter of the operations comes before; what is measured reads less than all.
+    let run = ran(
+        "base-cssd",
+        "synthetic:footprint=16MiB,visits=400,lines=16,writes=0,threads=1",
+    );
+    let accesses = run.amat.host_dram.count + run.amat.ssd_dram.count + run.amat.flash.count;
+    assert!(
+        (400 * 16 * 9 / 10..=400 * 16 * 11 / 10).contains(&accesses),
+        "{accesses}"
+    );
+    assert!(run.flash.program_pages == 0, "nothing was written");
+}
