@@ -15,6 +15,7 @@ mod reproduce;
 mod runs;
 mod serve;
 mod space;
+mod tcp;
 mod zonefs;
 
 use serde_json::Value;

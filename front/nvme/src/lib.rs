@@ -1,4 +1,25 @@
-//! NVMe: a controller, and its way over TCP.
+//! A drive as NVMe namespaces: a controller that does no input or output, and its way
+//! over TCP. `docs/nvme.md` says what a host finds.
+//!
+//! # The idea
+//!
+//! 64 bytes come ([`Entry`]), are parsed once into a typed command, and owe one
+//! completion ([`Token`]). What a command does is an `async fn` over a [`Backend`]; the
+//! simulated drive is one ([`DriveBackend`]), and a row of bytes in a test is another.
+//! A [`Subsystem`] holds namespaces and the controllers of hosts, and lives with the
+//! drive on one thread. A transport parses its own units, moves data, and knows of a
+//! command no more than which way its data go.
+//!
+//! # Invariants
+//!
+//! - Dwords are seen in `entry` and `command`, structures that hosts are told in `layout`;
+//!   status codes have their numbers in [`Status`] alone.
+//! - What a host sends never panics, never waits for ever, and takes memory by limits of
+//!   ours only.
+//! - A host that is not allowed gets a refusal of its Connect and nothing else.
+//!
+//! It knows neither how a drive works nor how its file is kept: that is `ssd` and
+//! `engine`.
 
 pub mod backend;
 mod command;

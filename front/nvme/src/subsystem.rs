@@ -82,6 +82,15 @@ struct Seat {
     hang_up: Option<Box<dyn FnOnce() + Send>>,
 }
 
+impl Drop for Seat {
+    /// Nobody answers any more.
+    fn drop(&mut self) {
+        if let Some(hang_up) = self.hang_up.take() {
+            hang_up();
+        }
+    }
+}
+
 /// Namespaces and the controllers by which hosts reach them.
 pub struct Subsystem<B> {
     pub(crate) identity: Identity,

@@ -128,10 +128,11 @@ impl<B: Backend> Scope<B> {
             // Bit 2: it can be changed.
             return Ok(Answer::result(u64::from(is_changeable(feature)) << 2));
         }
-        let mut answer = Answer::result(match get.select {
+        let value = match get.select {
             Select::Current => features.value(feature),
             _ => default(feature),
-        } as u64);
+        };
+        let mut answer = Answer::result(value.into());
         answer.data = match feature {
             Feature::HostIdentifier => self.controller.host_id.to_vec(),
             Feature::Timestamp => features.time.to_vec(),

@@ -81,7 +81,8 @@ impl Errors {
 
 /// The part of `page` that was asked for; what lies behind the page is zeros.
 pub(super) fn part(page: &[u8], log: &GetLog) -> Result<Answer, Status> {
-    if log.len > TRANSFER as u64 || log.offset % 4 != 0 || log.offset > page.len() as u64 {
+    if log.len > TRANSFER as u64 || !log.offset.is_multiple_of(4) || log.offset > page.len() as u64
+    {
         return Err(Status::InvalidField);
     }
     let rest = &page[log.offset as usize..];

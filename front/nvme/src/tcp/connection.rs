@@ -4,7 +4,7 @@
 //! under way; at most twice as many are under way as the queue has entries, counted
 //! until their completions have left; data that wait here, for the rest of them, for
 //! the drive or for the host to read, are at most [`HELD_MAX`] bytes and one command
-//! more.
+//! more, besides what came in the capsules of those commands.
 
 use super::input::{DATA_MAX, Fatal, Input, Unit};
 use super::pdu::{self, Format, Kind};
@@ -391,7 +391,7 @@ impl Connection {
 
     /// A command was carried out. Gives the queue that the connection would have
     /// become, if it has ended meanwhile.
-    pub fn complete(&mut self, done: Completion) -> Option<Link> {
+    pub fn complete(&mut self, done: &Completion) -> Option<Link> {
         if self.is_over() {
             return match done.effect {
                 Effect::Joined { link, .. } => Some(link),

@@ -107,7 +107,8 @@ impl Target {
         self.address
     }
 
-    /// Takes no more connections. Those that are there go with the simulation.
+    /// Takes no more connections. Those that are there break with the end of the
+    /// simulation.
     pub fn stop(self) {
         self.ending.store(true, Ordering::Release);
         let mut address = self.address;
@@ -265,7 +266,7 @@ impl<B: Backend> Peer<B> {
         } = command;
         let peer = self.clone();
         let token = Token::new(entry.cid(), move |done| {
-            let missed = peer.shared.lock().complete(done);
+            let missed = peer.shared.lock().complete(&done);
             peer.shared.changed.notify_one();
             if let Some(link) = missed {
                 peer.leave(link);

@@ -75,7 +75,9 @@ impl Model {
                 let span = self.span(at, count)?;
                 self.bytes[span].fill(0);
             }
-            Op::Verify(at, count) => drop(self.span(at, count)?),
+            Op::Verify(at, count) => {
+                self.span(at, count)?;
+            }
             Op::Discard(ref places) => {
                 let spans: Result<Vec<_>, _> =
                     places.iter().map(|&(at, n)| self.span(at, n)).collect();

@@ -124,7 +124,7 @@ impl<B: Backend + Service> Local<B> {
     /// Lets the completions go that were held back.
     pub(crate) fn release(&mut self) {
         for done in std::mem::take(&mut self.held) {
-            if let Some(link) = self.connection.complete(done) {
+            if let Some(link) = self.connection.complete(&done) {
                 self.leave(link);
             }
         }

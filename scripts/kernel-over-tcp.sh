@@ -1,0 +1,253 @@
+#!/usr/bin/env bash
+# Lets a stock Linux kernel in a virtual machine use drives that flashloom serves by
+# NVMe/TCP, and says what held.
+#
+#   GUEST=PROGRAM scripts/kernel-over-tcp.sh [block|zns|fdp]...
+#
+# Without an argument it does all three. `block`: discover, connect and what nvme-cli
+# asks; a verified load with digests and without; a control that must fail; ext4 (make,
+# mount, copy, trim, mount again, compare, check); the loss of the connection under load,
+# by a reset of the controller; a host that is not allowed; what is there after a restart
+# of the server. `zns`: reports and states of zones, a verified load, zonefs, Btrfs in
+# zoned mode. `fdp`: what is told of placement handles, and that a hint of the lifetime
+# of data arrives as a handle.
+#
+# GUEST names a program that boots a Linux of 6.16 or later (for the hints; 6.12 for the
+# rest) with nvme-cli, fio, e2fsprogs, btrfs-progs and zonefs-tools, and runs a script in
+# it as root:
+#
+#   GUEST -n -t SECONDS -o DIR -M MODULE,… SCRIPT FILE…
+#
+# -n: it has a network in which 10.0.2.2 is this machine. -o: DIR of this machine is /out
+# there. -M: modules to load first. FILEs are in /job. Its exit code is that of the
+# script. Without such a program nothing is checked, and the script says so.
+#
+# FLASHLOOM names another flashloom than target/release's; PORT another port than 44200.
+# Takes about three minutes.
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+port=${PORT:-44200}
+
+stop() {
+  echo "kernel-over-tcp: $*" >&2
+  exit 1
+}
+
+if [ -z "${GUEST:-}" ]; then
+  echo "kernel-over-tcp: skipped, GUEST names no program that boots a Linux"
+  exit 0
+fi
+[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
+[ $# -gt 0 ] || set -- block zns fdp
+
+work=$(mktemp -d)
+server=
+
+clean() {
+  off
+  rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+
+# serve OPTION...: serves the drive and waits until it listens.
+serve() {
+  "$flashloom" serve "$work/d.flash" --nvme-tcp "127.0.0.1:$port" \
+    --nqn nqn.2026-01.org.example:drive "$@" 2>"$work/told" &
+  server=$!
+  for _ in $(seq 100); do
+    grep -q NVMe/TCP "$work/told" && return
+    kill -0 "$server" 2>/dev/null || stop "$(cat "$work/told")"
+    sleep 0.1
+  done
+  stop "the drive is not served"
+}
+
+off() {
+  [ -z "$server" ] && return
+  kill "$server" 2>/dev/null || true
+  wait "$server" || true
+  server=
+}
+
+# guest NAME MODULES: runs the script on standard input in the guest.
+guest() {
+  {
+    cat <<'HEAD'
+set -u
+D=/dev/nvme0n1
+NQN=nqn.2026-01.org.example:drive
+stop() { echo "GUEST: $*"; exit 1; }
+join() {
+  nvme connect -t tcp -a 10.0.2.2 -s "$(cat /job/port)" -n $NQN -i 2 "$@" >/out/connect 2>&1 || return 1
+  for i in 1 2 3 4 5 6 7 8 9 10; do [ -b $D ] && return 0; sleep 0.3; done
+  stop "no block device"
+}
+says() { # says TEXT COMMAND...
+  local text=$1; shift
+  "$@" >/out/said 2>&1 || stop "$*: $(tail -1 /out/said)"
+  grep -qE "$text" /out/said || stop "$* does not say $text"
+}
+refuses() { "$@" >/out/said 2>&1 && stop "$* works"; return 0; }
+verify() { # verify NAME OPTION...
+  local name=$1; shift
+  fio --name="$name" --filename=$D --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
+    --verify_fatal=1 --verify_state_save=0 --randseed=7 --minimal "$@" >/out/fio 2>&1
+}
+HEAD
+    cat
+  } >"$work/script"
+  echo "$port" >"$work/port"
+  mkdir -p "$work/out"
+  if "$GUEST" -n -t 240 -o "$work/out" -M "$2" "$work/script" "$work/port" >"$work/console" 2>&1; then
+    echo "$1: right"
+  else
+    tail -40 "$work/console" >&2
+    stop "$1: failed"
+  fi
+}
+
+create() {
+  "$flashloom" drive create "$work/d.flash" --preset "$1" --size 256MiB --force >/dev/null
+}
+
+block() {
+  create block
+  serve
+  guest "block: what nvme-cli asks, fio, ext4, a lost connection" nvme-tcp,ext4 <<'SCRIPT'
+says "subnqn: *$NQN" nvme discover -t tcp -a 10.0.2.2 -s "$(cat /job/port)"
+join || stop "no connection"
+says Flashloom nvme list
+says "nn *: 1" nvme id-ctrl /dev/nvme0
+says "lbads:12.*in use" nvme id-ns $D
+says "available_spare.*100" nvme smart-log /dev/nvme0
+says "Copy" nvme effects-log /dev/nvme0
+says "LID 0x9 " nvme supported-log-pages /dev/nvme0
+says "nguid" nvme ns-descs $D
+says "Enabled" nvme get-feature /dev/nvme0 -f 6 -H
+says "rdy|csts" nvme show-regs /dev/nvme0
+says "error_count" nvme error-log /dev/nvme0 -e 2
+says "Success" nvme write-zeroes $D -s 0 -c 7
+says "Success" nvme verify $D -s 0 -c 7
+head -c 8192 /dev/urandom >/tmp/x
+says "Success" nvme write $D -s 100 -c 1 -z 8192 -d /tmp/x
+says "success" nvme copy $D -s 100 -b 1 -d 200
+says "Success" nvme compare $D -s 200 -c 1 -z 8192 -d /tmp/x
+refuses nvme compare $D -s 201 -c 1 -z 8192 -d /tmp/x
+verify load --rw=randwrite --bsrange=4k-256k --size=32m || stop "$(tail -1 /out/fio)"
+# The control: one byte that is wrong must be seen.
+verify keep --rw=write --bs=64k --size=2m --do_verify=0 || stop "$(tail -1 /out/fio)"
+head -c 1 /dev/urandom | dd of=$D bs=1 seek=1000001 conv=notrunc status=none; sync
+printf '\001' | dd of=$D bs=1 seek=1000002 conv=notrunc status=none; sync
+if verify keep --rw=write --bs=64k --size=2m --verify_only=1; then stop "damage is not seen"; fi
+mkfs.ext4 -q $D || stop "mkfs"
+mkdir -p /mnt/a; mount $D /mnt/a || stop "mount"
+cp -r /bin /lib/x86_64-linux-gnu /mnt/a/ 2>/dev/null; sync
+(cd /mnt/a; find . -type f | sort | xargs md5sum) >/out/before
+rm -r /mnt/a/bin; says "bytes" fstrim -v /mnt/a
+(cd /mnt/a; find . -type f | sort | xargs md5sum) >/out/before
+umount /mnt/a; mount $D /mnt/a
+(cd /mnt/a; find . -type f | sort | xargs md5sum) | cmp -s - /out/before || stop "other contents after mounting again"
+umount /mnt/a
+# The connection is lost and made anew while a verified load goes on.
+(sleep 2; nvme reset /dev/nvme0) &
+verify lost --rw=randwrite --bs=16k --offset=128m --size=24m || stop "over a reset: $(tail -1 /out/fio)"
+wait
+nvme disconnect -n $NQN >/dev/null
+join -g -G || stop "no connection with digests"
+verify digests --rw=randwrite --bsrange=4k-256k --offset=128m --size=8m || stop "with digests: $(tail -1 /out/fio)"
+nvme disconnect -n $NQN >/dev/null
+SCRIPT
+  off
+  serve --allow nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555
+  guest "block: after a restart, for a host that is allowed" nvme-tcp,ext4 <<'SCRIPT'
+refuses nvme connect -t tcp -a 10.0.2.2 -s "$(cat /job/port)" -n $NQN
+refuses nvme discover -t tcp -a 10.0.2.2 -s "$(cat /job/port)"
+join -q nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555 || stop "not let in"
+mkdir -p /mnt/a; mount $D /mnt/a || stop "mount"
+(cd /mnt/a; find . -type f | sort | xargs md5sum) | cmp -s - /out/before || stop "other contents after a restart"
+umount /mnt/a
+SCRIPT
+  off
+  "$flashloom" fsck ext4 "$work/d.flash" >/dev/null || stop "flashloom fsck finds mistakes of Linux"
+}
+
+zns() {
+  create zns
+  serve
+  guest "zns: zones, fio, zonefs, Btrfs" nvme-tcp,zonefs,btrfs <<'SCRIPT'
+join || stop "no connection"
+grep -q host-managed /sys/block/nvme0n1/queue/zoned || stop "not zoned"
+says "lbafe.*zsze:0x[1-9].*in use" nvme zns id-ns $D
+says "SLBA: 0 .*State: 0x10 Type: 0x2" nvme zns report-zones $D -d 4
+says "SEQ_WRITE_REQUIRED" blkzone report $D
+for step in open-zone:0x30 close-zone:0x10 finish-zone:0xe0 reset-zone:0x10; do
+  action=${step%:*}
+  nvme zns $action $D -s 0 >/out/said 2>&1
+  says "SLBA: 0 .*State: ${step#*:}" nvme zns report-zones $D -d 1
+done
+head -c 8192 /dev/urandom >/tmp/x
+says "LBA 0" nvme zns zone-append $D -s 0 -z 8192 -d /tmp/x
+says "WP: 0x2 " nvme zns report-zones $D -d 1
+refuses dd if=/dev/zero of=$D bs=4096 count=1 seek=5 oflag=direct
+blkzone reset $D
+verify zones --zonemode=zbd --rw=write --bs=64k --size=24m --max_open_zones=4 || stop "$(tail -1 /out/fio)"
+blkzone reset $D
+mkzonefs $D >/dev/null 2>&1 || stop "mkzonefs"
+mount -t zonefs $D /mnt || stop "zonefs"
+dd if=/tmp/x of=/mnt/seq/0 bs=8k oflag=direct status=none || stop "a file of zonefs"
+cmp /mnt/seq/0 /tmp/x || stop "other contents in zonefs"
+umount /mnt
+blkzone reset $D
+if mkfs.btrfs -q -f -O zoned -d single -m single $D >/out/said 2>&1; then
+  mount $D /mnt || stop "Btrfs"
+  cp -r /bin /mnt/; sync
+  (cd /mnt; find . -type f | sort | xargs md5sum) >/out/before
+  umount /mnt; mount $D /mnt
+  (cd /mnt; find . -type f | sort | xargs md5sum) | cmp -s - /out/before || stop "other contents in Btrfs"
+  umount /mnt
+  says "no error found" btrfs check $D
+else
+  echo "Btrfs: skipped, $(tail -1 /out/said)"
+fi
+SCRIPT
+  off
+}
+
+fdp() {
+  create fdp
+  serve
+  guest "fdp: what is told, and hints" nvme-tcp <<'SCRIPT'
+join || stop "no connection"
+says "Number of Reclaim Unit Handles: 8" nvme fdp configs /dev/nvme0 -e 1
+says "Unit Handle 7 Attributes" nvme fdp usage /dev/nvme0 -e 1
+says "Placement Identifier 7" nvme fdp status $D
+says "FDPE.*: Yes" nvme fdp feature /dev/nvme0 -e 1
+says "HBMW.*: 0" nvme fdp stats /dev/nvme0 -e 1
+streams=/sys/block/nvme0n1/queue/max_write_streams
+if [ -e $streams ]; then
+  [ "$(cat $streams)" = 8 ] || stop "$(cat $streams) streams"
+  # Short-lived data are stream 2, which is the second handle. Of the handles that are
+  # moved on, only one that was written to leaves a unit that is not full.
+  fio --name=hint --filename=$D --direct=1 --ioengine=psync --rw=write --bs=64k --size=256k \
+    --write_hint=short --minimal >/out/fio 2>&1 || stop "$(tail -1 /out/fio)"
+  for handle in 1 5; do says success nvme fdp update $D -p $handle; done
+  says "PID\): 0x1$" nvme fdp events /dev/nvme0 -e 1 -E
+  grep -q "PID): 0x5$" /out/said && stop "a handle that nobody named was written to"
+else
+  echo "hints: skipped, this kernel sends none"
+fi
+
+exit 0
+SCRIPT
+  off
+}
+
+for what in "$@"; do
+  case $what in
+    block | zns | fdp) "$what" ;;
+    *) stop "expected block, zns or fdp, found $what" ;;
+  esac
+done
