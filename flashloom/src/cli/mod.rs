@@ -12,6 +12,7 @@ mod failure;
 mod file;
 mod filesystem;
 mod knobs;
+mod learn;
 mod lists;
 mod mount;
 mod output;
@@ -65,6 +66,7 @@ enum Command {
     Record(record::Record),
     #[command(subcommand)]
     Trace(trace::Command),
+    Learn(learn::Learn),
     Serve(serve::Serve),
     Mkfs(filesystem::Mkfs),
     Mount(mount::Mount),
@@ -107,6 +109,7 @@ impl Command {
             Self::Workloads(workloads) => workloads.run(),
             Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
+            Self::Learn(learn) => learn.run(),
             Self::Serve(serve) => serve.run(),
             Self::Mkfs(mkfs) => mkfs.run(),
             Self::Mount(mount) => mount.run(),

@@ -3,6 +3,7 @@
 mod compare;
 mod drives;
 mod filesystems;
+mod learn;
 mod malformed;
 mod mount;
 mod past;
