@@ -13,6 +13,7 @@ mod failure;
 mod file;
 mod filesystem;
 mod knobs;
+mod learn;
 mod lists;
 mod memory;
 mod mount;
@@ -67,6 +68,7 @@ enum Command {
     Record(record::Record),
     #[command(subcommand)]
     Trace(trace::Command),
+    Learn(learn::Learn),
     Serve(serve::Serve),
     Mkfs(filesystem::Mkfs),
     Mount(mount::Mount),
@@ -110,6 +112,7 @@ impl Command {
             Self::Workloads(workloads) => workloads.run(),
             Self::Drive(command) => command.run(),
             Self::Trace(command) => command.run(),
+            Self::Learn(learn) => learn.run(),
             Self::Serve(serve) => serve.run(),
             Self::Mkfs(mkfs) => mkfs.run(),
             Self::Mount(mount) => mount.run(),

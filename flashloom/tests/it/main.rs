@@ -4,6 +4,7 @@ mod compare;
 mod drives;
 mod filesystems;
 mod listeners;
+mod learn;
 mod malformed;
 mod mount;
 mod past;

@@ -4,6 +4,7 @@ mod calls;
 mod errors;
 mod files;
 mod fuzz;
+mod placed;
 mod readers;
 mod round_trip;
 mod workloads;

@@ -96,7 +96,7 @@ mod tests {
                     thread: 0,
                     file: FileKey(file as u64),
                     call,
-                })
+                });
             };
             let end = 10_000;
             push(end - life, Call::Open(path(name)));

@@ -21,6 +21,12 @@ pub(super) struct Kind {
     pub(super) files: Vec<usize>,
 }
 
+/// A folder, if the kind is of one, and a pattern of names.
+type Key = (Option<String>, String);
+
+/// The kind of a file, if it has one of this sort.
+type By<'f> = &'f dyn Fn(&FileLife) -> Option<Key>;
+
 /// A file or a few of one shape are a kind of their own if they wrote this part of all.
 const RARE: u64 = 256;
 
@@ -32,7 +38,7 @@ pub(super) fn kinds(files: &[FileLife], min_files: usize) -> Vec<Kind> {
     let all: u64 = files.iter().map(weight).sum();
     let mut kinds = Vec::new();
     let mut left: Vec<usize> = (0..files.len()).collect();
-    let by: [&dyn Fn(&FileLife) -> Option<(Option<String>, String)>; 3] = [
+    let by: [By<'_>; 3] = [
         &|file| Some((None, shapes.shape(split(&file.path).1))),
         &|file| extension(split(&file.path).1).map(|end| (None, format!("*.{end}"))),
         &|file| {
@@ -41,7 +47,7 @@ pub(super) fn kinds(files: &[FileLife], min_files: usize) -> Vec<Kind> {
         },
     ];
     for of in by {
-        let mut groups: BTreeMap<(Option<String>, String), Vec<usize>> = BTreeMap::new();
+        let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
         let mut none = Vec::new();
         for at in left {
             match of(&files[at]).filter(|(_, pattern)| Glob::new(pattern).is_ok()) {

@@ -95,7 +95,7 @@ impl Learned {
 struct Choice {
     apart: u64,
     streams: usize,
-    grouped: bool,
+    grouping: Grouping,
 }
 
 /// Learns rules from `events`.
@@ -103,7 +103,7 @@ struct Choice {
 /// # Errors
 /// If there is more in them than can be judged.
 pub fn learn<'a>(
-    events: impl Iterator<Item = Event<'a>> + Clone,
+    events: &(impl Iterator<Item = Event<'a>> + Clone),
     options: &Options,
 ) -> Result<Learned, JudgeError> {
     let files = lives(events.clone());
@@ -116,8 +116,13 @@ pub fn learn<'a>(
     let kinds = kinds(&files, options.min_files);
     let parts = parts(&files, &kinds, options.min_files);
     let mut best: Option<(Amplification, Plan)> = None;
+    let mut tried: Vec<RuleSet> = Vec::new();
     for choice in choices(options.streams) {
         let plan = Plan::new(&files, &kinds, &parts, choice, &options.name);
+        if tried.contains(&plan.rules) {
+            continue;
+        }
+        tried.push(plan.rules.clone());
         let with = bench.try_rules(&plan.rules, events.clone())?;
         let better = best
             .as_ref()
@@ -126,7 +131,8 @@ pub fn learn<'a>(
             best = Some((with, plan));
         }
     }
-    let (with, plan) = best.unwrap_or_default();
+    let (mut with, mut plan) = best.unwrap_or_default();
+    refine(&bench, events, &mut with, &mut plan)?;
     let unnamed = files.len() - kinds.iter().map(|kind| kind.files.len()).sum::<usize>();
     let mut learned = Learned {
         rules: plan.rules.clone(),
@@ -154,15 +160,43 @@ fn is_better(with: &Amplification, plan: &Plan, known: &Amplification, old: &Pla
 fn choices(streams: usize) -> impl Iterator<Item = Choice> {
     let apart = [2 * STEPS, STEPS, STEPS / 2, 1];
     let streams = [1, streams.div_ceil(2), streams];
-    apart.into_iter().flat_map(move |apart| {
-        streams.into_iter().flat_map(move |streams| {
-            [false, true].map(|grouped| Choice {
-                apart,
-                streams,
-                grouped,
+    [Grouping::One, Grouping::default()]
+        .into_iter()
+        .flat_map(move |grouping| {
+            apart.into_iter().flat_map(move |apart| {
+                streams.map(|streams| Choice {
+                    apart,
+                    streams,
+                    grouping,
+                })
             })
         })
-    })
+}
+
+/// Tries each stream by itself with groups instead of none, or with none, and keeps what is
+/// better.
+fn refine<'a>(
+    bench: &Bench,
+    events: &(impl Iterator<Item = Event<'a>> + Clone),
+    with: &mut Amplification,
+    plan: &mut Plan,
+) -> Result<(), JudgeError> {
+    for stream in 0..plan.rules.streams.len() {
+        if plan.in_place[stream] {
+            continue;
+        }
+        let mut other = plan.clone();
+        let grouping = &mut other.rules.streams[stream].grouping;
+        *grouping = match grouping {
+            Grouping::One => Grouping::default(),
+            _ => Grouping::One,
+        };
+        let found = bench.try_rules(&other.rules, events.clone())?;
+        if is_better(&found, &other, with, plan) {
+            (*with, *plan) = (found, other);
+        }
+    }
+    Ok(())
 }
 
 /// A leaf, and the kind it is of.
@@ -221,6 +255,8 @@ struct Plan {
     rules: RuleSet,
     /// The files of each stream.
     of_stream: Vec<Vec<usize>>,
+    /// Whether each stream is written in place.
+    in_place: Vec<bool>,
     /// The files of each rule.
     of_rule: Vec<Vec<usize>>,
 }
@@ -246,8 +282,13 @@ impl Plan {
             let wanted = kind.map_or_else(String::new, |kind| word(&kind.pattern));
             let name = plan.free_name(&wanted);
             let in_place = own().all(|(part, _)| part.point.in_place);
-            let grouped = choice.grouped && !in_place;
-            let stream = plan.stream(files, stream, name, grouped);
+            let grouping = if in_place {
+                Grouping::One
+            } else {
+                choice.grouping
+            };
+            let stream = plan.stream(files, stream, name, grouping);
+            plan.in_place.push(in_place);
             plan.rules.streams.push(stream);
         }
         let lives = ranks(&plan.rules.streams);
@@ -278,7 +319,13 @@ impl Plan {
         self.of_rule.push(files);
     }
 
-    fn stream(&self, files: &[FileLife], stream: usize, name: String, grouped: bool) -> Stream {
+    fn stream(
+        &self,
+        files: &[FileLife],
+        stream: usize,
+        name: String,
+        grouping: Grouping,
+    ) -> Stream {
         let own = &self.of_stream[stream];
         let all: u64 = self
             .of_stream
@@ -294,11 +341,7 @@ impl Plan {
             expect: Some(report::expect(files, own)),
             share: u32::try_from(share).unwrap_or(100).max(1),
             hint: None,
-            grouping: if grouped {
-                Grouping::default()
-            } else {
-                Grouping::One
-            },
+            grouping,
         }
     }
 

@@ -51,13 +51,13 @@ impl RuleSet {
             rule.modes.iter().map(|mode| format!("{mode:04o}")),
         );
         if let Some(size) = &rule.size {
-            ends(out, "size", (*size.start(), *size.end()), (0, u64::MAX));
+            ends(out, "size", (*size.start(), *size.end()), &(0, u64::MAX));
         }
         list(out, "program", rule.programs.iter().map(Glob::as_str));
         list(out, "thread", rule.threads.iter().map(Glob::as_str));
         list(out, "hint", rule.hints.iter().map(|hint| hint.word()));
         if let Some(level) = &rule.level {
-            ends(out, "level", (*level.start(), *level.end()), (0, u8::MAX));
+            ends(out, "level", (*level.start(), *level.end()), &(0, u8::MAX));
         }
         let stream = rule
             .stream
@@ -108,7 +108,7 @@ pub fn span(time: Ns) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let whole = units
         .into_iter()
-        .find(|(unit, _)| time.0 > 0 && time.0 % unit == 0);
+        .find(|(unit, _)| time.0 > 0 && time.0.is_multiple_of(*unit));
     let (unit, name) = whole.unwrap_or((1, "ns"));
     format!("{}{name}", time.0 / unit)
 }
@@ -133,7 +133,7 @@ fn list(out: &mut String, key: &str, values: impl Iterator<Item = impl AsRef<str
     }
 }
 
-fn ends<T: PartialEq + ToString>(out: &mut String, key: &str, (low, high): (T, T), open: (T, T)) {
+fn ends<T: PartialEq + ToString>(out: &mut String, key: &str, (low, high): (T, T), open: &(T, T)) {
     let low = if low == open.0 {
         String::new()
     } else {

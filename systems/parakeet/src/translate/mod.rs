@@ -89,7 +89,7 @@ impl Fdp {
     /// the group in the topmost bits, as many as there are groups to tell apart.
     ///
     /// `None` if there is no such group, or no room for the handle beside it.
-    //= nvme-fdp placement identifiers
+    //= nvme-2.1 8.1.10
     #[must_use]
     pub fn identifier(&self, directive: Option<Directive>, group: u16) -> Option<u16> {
         let bits = u16::BITS - (self.groups - 1).leading_zeros();
@@ -206,7 +206,7 @@ mod tests {
         );
     }
 
-    //= nvme-fdp placement identifiers
+    //= nvme-2.1 8.1.10
     #[test]
     fn an_identifier_has_the_group_above_the_handle() {
         let of = |groups| Fdp::new(&streams(5), 8, groups);

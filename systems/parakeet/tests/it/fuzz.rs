@@ -228,7 +228,7 @@ fn any_events_to_learn_from() {
             }
             // Writes beyond the model are refused; all others are learned from.
             let Ok(learned) = learn(
-                events.iter().copied(),
+                &events.iter().copied(),
                 &Options {
                     min_files: 1,
                     ..Options::default()

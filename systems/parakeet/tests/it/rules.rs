@@ -9,9 +9,8 @@ fn error(text: &str) -> String {
     RuleSet::read("r.toml", text).unwrap_err().to_string()
 }
 
-#[test]
-fn everything_that_a_file_can_say_is_read() {
-    let text = r##"
+/// Every key that there is.
+const WHOLE: &str = r##"
 name = "all"
 [[stream]]
 name = "a"
@@ -36,7 +35,10 @@ stream = "a"
 [[rule]]
 stream = "none"
 "##;
-    let set = RuleSet::read("r.toml", text).unwrap();
+
+#[test]
+fn everything_that_a_file_can_say_is_read() {
+    let set = RuleSet::read("r.toml", WHOLE).unwrap();
     let (a, b) = (&set.streams[0], &set.streams[1]);
     assert_eq!(
         (a.life, a.expect, a.share),
@@ -51,16 +53,26 @@ stream = "none"
         }
     );
     assert_eq!(b.grouping, Grouping::Bytes { size: 64 << 20 });
-    let facts = Facts {
-        path: b"/srv/db/000012.log",
-        flags: Flags::WRITE,
-        mode: 0o644,
-        size: 65_536,
-        program: b"/usr/bin/db_bench",
-        thread: b"rocksdb:low0",
-        hint: Hint::NotSet,
-        level: Some(3),
-    };
+    let printed = set.print(&Notes::default());
+    assert_eq!(RuleSet::read("r.toml", &printed).unwrap(), set, "{printed}");
+}
+
+/// What the first rule of [`WHOLE`] matches.
+const FACTS: Facts<'static> = Facts {
+    path: b"/srv/db/000012.log",
+    flags: Flags::WRITE,
+    mode: 0o644,
+    size: 65_536,
+    program: b"/usr/bin/db_bench",
+    thread: b"rocksdb:low0",
+    hint: Hint::NotSet,
+    level: Some(3),
+};
+
+#[test]
+fn each_condition_can_fail() {
+    let set = RuleSet::read("r.toml", WHOLE).unwrap();
+    let facts = FACTS;
     assert_eq!(set.classify(&facts), Some(StreamId(0)));
     // Each condition by itself can fail.
     let others = [
@@ -113,97 +125,99 @@ stream = "none"
         assert_eq!(set.find(&other), Some(1), "{other:?}");
         assert_eq!(set.classify(&other), None);
     }
-    let printed = set.print(&Notes::default());
-    assert_eq!(RuleSet::read("r.toml", &printed).unwrap(), set, "{printed}");
 }
+
+/// Texts, and what is said of them.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "[[streams]]\n",
+        "r.toml:1:3: expected one of name, stream, rule, found \"streams\"; did you mean stream",
+    ),
+    (
+        "[[stream]]\nnam = 1\n",
+        "r.toml:2:1: expected one of name, life, expect, share, hint, group, found \"nam\"; did you mean name",
+    ),
+    (
+        "[[stream]]\nlife = \"short\"\n",
+        "r.toml:1:1: expected name = a name, found no name",
+    ),
+    (
+        "[[stream]]\nname = \"none\"\n",
+        "r.toml:2:8: expected a name other than \"\" and \"none\", found \"none\"",
+    ),
+    (
+        "[[stream]]\nname = \"a\"\nlife = \"shrot\"\n",
+        "r.toml:3:8: expected one of short, medium, long, extreme, found \"shrot\"; did you mean short",
+    ),
+    (
+        "[[stream]]\nname = \"a\"\nexpect = \"soon\"\n",
+        "r.toml:3:10: expected a time above 0, such as \"1.5ms\" or \"20s\", found \"soon\"",
+    ),
+    (
+        "[[stream]]\nname = \"a\"\nshare = 0\n",
+        "r.toml:3:9: expected a share from 1 to 1000000, found 0",
+    ),
+    (
+        "[[stream]]\nname = \"a\"\nshare = \"1\"\n",
+        "r.toml:3:9: expected a share, found string",
+    ),
+    (
+        "[[stream]]\nname = \"a\"\ngroup = { by = \"epoch\", files = 3 }\n",
+        "r.toml:3:33: expected no files in a group by \"epoch\"",
+    ),
+    (
+        "[[stream]]\nname = \"a\"\ngroup = { by = \"epoch\" }\n",
+        "r.toml:3:9: expected every = \"10s\", found no every",
+    ),
+    (
+        "[[rule]]\nstream = \"x\"\npath = \"[\"\n",
+        "r.toml:3:8: expected ] after the [ at character 1; a bracket itself is [[]",
+    ),
+];
+
+/// Texts after a stream "wal", and a part of what is said of them.
+const WRONG_LATER: &[(&str, &str)] = &[
+    (
+        "[[rule]]\nstream = \"wall\"\n",
+        "r.toml:4:10: expected the name of a [[stream]], found \"wall\"; did you mean wal",
+    ),
+    (
+        "[[rule]]\npath = \"*.log\"\n",
+        "r.toml:3:1: expected stream = the name of a stream, found no stream",
+    ),
+    (
+        "[[rule]]\nstream = \"wal\"\nflags = \"!driect\"\n",
+        "did you mean direct",
+    ),
+    (
+        "[[rule]]\nstream = \"wal\"\nmode = \"0999\"\n",
+        "r.toml:5:8: expected permissions in octal, such as \"0644\", found \"0999\"",
+    ),
+    (
+        "[[rule]]\nstream = \"wal\"\nsize = \"2MiB..1MiB\"\n",
+        "r.toml:5:8: expected sizes such as",
+    ),
+    (
+        "[[rule]]\nstream = \"wal\"\npath = []\n",
+        "r.toml:5:8: expected one value or more, found an empty list",
+    ),
+    (
+        "[[rule]]\nstream = \"wal\"\n[[rule]]\nstream = \"wal\"\n",
+        "r.toml:5:1: expected no rule here: the one before has no conditions",
+    ),
+    (
+        "[[stream]]\nname = \"wal\"\n",
+        "r.toml:4:8: expected a new name, found \"wal\" again",
+    ),
+];
 
 #[test]
 fn errors_say_where_and_what_was_meant() {
     let stream = "[[stream]]\nname = \"wal\"\n";
-    let cases = [
-        (
-            "[[streams]]\n",
-            "r.toml:1:3: expected one of name, stream, rule, found \"streams\"; did you mean stream",
-        ),
-        (
-            "[[stream]]\nnam = 1\n",
-            "r.toml:2:1: expected one of name, life, expect, share, hint, group, found \"nam\"; did you mean name",
-        ),
-        (
-            "[[stream]]\nlife = \"short\"\n",
-            "r.toml:1:1: expected name = a name, found no name",
-        ),
-        (
-            "[[stream]]\nname = \"none\"\n",
-            "r.toml:2:8: expected a name other than \"\" and \"none\", found \"none\"",
-        ),
-        (
-            "[[stream]]\nname = \"a\"\nlife = \"shrot\"\n",
-            "r.toml:3:8: expected one of short, medium, long, extreme, found \"shrot\"; did you mean short",
-        ),
-        (
-            "[[stream]]\nname = \"a\"\nexpect = \"soon\"\n",
-            "r.toml:3:10: expected a time above 0, such as \"1.5ms\" or \"20s\", found \"soon\"",
-        ),
-        (
-            "[[stream]]\nname = \"a\"\nshare = 0\n",
-            "r.toml:3:9: expected a share from 1 to 1000000, found 0",
-        ),
-        (
-            "[[stream]]\nname = \"a\"\nshare = \"1\"\n",
-            "r.toml:3:9: expected a share, found string",
-        ),
-        (
-            "[[stream]]\nname = \"a\"\ngroup = { by = \"epoch\", files = 3 }\n",
-            "r.toml:3:33: expected no files in a group by \"epoch\"",
-        ),
-        (
-            "[[stream]]\nname = \"a\"\ngroup = { by = \"epoch\" }\n",
-            "r.toml:3:9: expected every = \"10s\", found no every",
-        ),
-        (
-            "[[rule]]\nstream = \"x\"\npath = \"[\"\n",
-            "r.toml:3:8: expected ] after the [ at character 1; a bracket itself is [[]",
-        ),
-    ];
-    for (text, expected) in cases {
-        assert_eq!(error(text), expected);
+    for (text, expected) in WRONG {
+        assert_eq!(error(text), *expected);
     }
-    let with_stream = [
-        (
-            "[[rule]]\nstream = \"wall\"\n",
-            "r.toml:4:10: expected the name of a [[stream]], found \"wall\"; did you mean wal",
-        ),
-        (
-            "[[rule]]\npath = \"*.log\"\n",
-            "r.toml:3:1: expected stream = the name of a stream, found no stream",
-        ),
-        (
-            "[[rule]]\nstream = \"wal\"\nflags = \"!driect\"\n",
-            "did you mean direct",
-        ),
-        (
-            "[[rule]]\nstream = \"wal\"\nmode = \"0999\"\n",
-            "r.toml:5:8: expected permissions in octal, such as \"0644\", found \"0999\"",
-        ),
-        (
-            "[[rule]]\nstream = \"wal\"\nsize = \"2MiB..1MiB\"\n",
-            "r.toml:5:8: expected sizes such as",
-        ),
-        (
-            "[[rule]]\nstream = \"wal\"\npath = []\n",
-            "r.toml:5:8: expected one value or more, found an empty list",
-        ),
-        (
-            "[[rule]]\nstream = \"wal\"\n[[rule]]\nstream = \"wal\"\n",
-            "r.toml:5:1: expected no rule here: the one before has no conditions",
-        ),
-        (
-            "[[stream]]\nname = \"wal\"\n",
-            "r.toml:4:8: expected a new name, found \"wal\" again",
-        ),
-    ];
-    for (text, expected) in with_stream {
+    for (text, expected) in WRONG_LATER {
         let found = error(&format!("{stream}{text}"));
         assert!(found.contains(expected), "{found}");
     }
@@ -224,98 +238,100 @@ fn of<'s>(set: &'s RuleSet, facts: &Facts<'_>) -> &'s str {
     stream.map_or("none", |id| &set.streams[usize::from(id.0)].name)
 }
 
+/// Sets, and the streams of files.
+const READY: &[(&str, &[(&str, &str)])] = &[
+    (
+        "rocksdb",
+        &[
+            ("000012.log", "wal"),
+            ("000012.sst", "deep"),
+            ("LOG", "none"),
+            ("MANIFEST-000004", "none"),
+            ("LOCK", "none"),
+        ],
+    ),
+    (
+        "rocksdb-tuned",
+        &[
+            ("000012.log", "wal"),
+            ("000012.sst", "deep"),
+            ("CURRENT", "none"),
+        ],
+    ),
+    (
+        "shimmer",
+        &[
+            ("000012.log", "log"),
+            ("000012.sst", "sstable"),
+            ("t-000001.lsm", "lsm"),
+            ("LOCK", "none"),
+        ],
+    ),
+    (
+        "wiredtiger",
+        &[
+            ("WiredTigerLog.0000000001", "log"),
+            ("WiredTigerPreplog.0000000002", "log"),
+            ("test-000001.lsm", "lsm"),
+            ("test-000001.bf", "lsm"),
+            ("WiredTigerHS.wt", "history"),
+            ("collection-0-12.wt", "table"),
+            ("WiredTiger.wt", "none"),
+            ("WiredTiger.turtle", "none"),
+            ("WiredTiger", "none"),
+        ],
+    ),
+    (
+        "cachelib",
+        &[
+            ("/cache/navy_soc0", "small"),
+            ("/cache/navy_loc1", "large"),
+            ("/cache/navy", "large"),
+            ("x", "none"),
+        ],
+    ),
+    (
+        "postgresql",
+        &[
+            ("pg_wal/00000001000000000000000A", "wal"),
+            ("pg_wal/archive_status/x.done", "none"),
+            ("base/5/16384", "relation"),
+            ("base/5/16384.1", "relation"),
+            ("base/5/16384_fsm", "state"),
+            ("base/pgsql_tmp/pgsql_tmp9.0", "temporary"),
+            ("base/5/t3_16390", "temporary"),
+            ("pg_xact/0000", "state"),
+            ("global/1262", "relation"),
+            ("postmaster.pid", "none"),
+        ],
+    ),
+    (
+        "sqlite",
+        &[
+            ("a.db", "database"),
+            ("a.db-wal", "journal"),
+            ("a.db-journal", "journal"),
+            ("a.db-shm", "none"),
+            ("/tmp/etilqs_aB3", "temporary"),
+        ],
+    ),
+    (
+        "kafka",
+        &[
+            ("t-0/00000000000000000000.log", "segment"),
+            ("t-0/00000000000000000000.timeindex", "index"),
+            ("__consumer_offsets-7/00000000000000000000.log", "offsets"),
+            ("t-0/00000000000000000009.log.deleted", "segment"),
+            ("t-0/00000000000000000009.log.cleaned", "compacted"),
+            ("meta.properties", "none"),
+        ],
+    ),
+];
+
 #[test]
 fn the_ready_sets_place_the_files_of_their_programs() {
-    let cases: &[(&str, &[(&str, &str)])] = &[
-        (
-            "rocksdb",
-            &[
-                ("000012.log", "wal"),
-                ("000012.sst", "deep"),
-                ("LOG", "none"),
-                ("MANIFEST-000004", "none"),
-                ("LOCK", "none"),
-            ],
-        ),
-        (
-            "rocksdb-tuned",
-            &[
-                ("000012.log", "wal"),
-                ("000012.sst", "deep"),
-                ("CURRENT", "none"),
-            ],
-        ),
-        (
-            "shimmer",
-            &[
-                ("000012.log", "log"),
-                ("000012.sst", "sstable"),
-                ("t-000001.lsm", "lsm"),
-                ("LOCK", "none"),
-            ],
-        ),
-        (
-            "wiredtiger",
-            &[
-                ("WiredTigerLog.0000000001", "log"),
-                ("WiredTigerPreplog.0000000002", "log"),
-                ("test-000001.lsm", "lsm"),
-                ("test-000001.bf", "lsm"),
-                ("WiredTigerHS.wt", "history"),
-                ("collection-0-12.wt", "table"),
-                ("WiredTiger.wt", "none"),
-                ("WiredTiger.turtle", "none"),
-                ("WiredTiger", "none"),
-            ],
-        ),
-        (
-            "cachelib",
-            &[
-                ("/cache/navy_soc0", "small"),
-                ("/cache/navy_loc1", "large"),
-                ("/cache/navy", "large"),
-                ("x", "none"),
-            ],
-        ),
-        (
-            "postgresql",
-            &[
-                ("pg_wal/00000001000000000000000A", "wal"),
-                ("pg_wal/archive_status/x.done", "none"),
-                ("base/5/16384", "relation"),
-                ("base/5/16384.1", "relation"),
-                ("base/5/16384_fsm", "state"),
-                ("base/pgsql_tmp/pgsql_tmp9.0", "temporary"),
-                ("base/5/t3_16390", "temporary"),
-                ("pg_xact/0000", "state"),
-                ("global/1262", "relation"),
-                ("postmaster.pid", "none"),
-            ],
-        ),
-        (
-            "sqlite",
-            &[
-                ("a.db", "database"),
-                ("a.db-wal", "journal"),
-                ("a.db-journal", "journal"),
-                ("a.db-shm", "none"),
-                ("/tmp/etilqs_aB3", "temporary"),
-            ],
-        ),
-        (
-            "kafka",
-            &[
-                ("t-0/00000000000000000000.log", "segment"),
-                ("t-0/00000000000000000000.timeindex", "index"),
-                ("__consumer_offsets-7/00000000000000000000.log", "offsets"),
-                ("t-0/00000000000000000009.log.deleted", "segment"),
-                ("t-0/00000000000000000009.log.cleaned", "compacted"),
-                ("meta.properties", "none"),
-            ],
-        ),
-    ];
-    assert_eq!(cases.len(), sets::ALL.len());
-    for (name, files) in cases {
+    assert_eq!(READY.len(), sets::ALL.len());
+    for (name, files) in READY {
         let set = RuleSet::read(name, sets::text(name).unwrap()).unwrap();
         assert_eq!(set.name, *name);
         for (path, stream) in *files {

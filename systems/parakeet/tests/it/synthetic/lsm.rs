@@ -177,7 +177,7 @@ impl Tree {
         let count = size.div_ceil(TABLE);
         for part in 0..count {
             let edge = |part: u64| {
-                low + ((high - low) as u128 * u128::from(part) / u128::from(count)) as u64
+                low + (u128::from(high - low) * u128::from(part) / u128::from(count)) as u64
             };
             let table = self.table(
                 level,

@@ -14,11 +14,16 @@
 //! remembered first and kinds that were used least recently are forgotten. Each event
 //! takes a bounded number of steps.
 
-use super::shape::{extension, shape, split};
+mod seen;
+#[cfg(test)]
+mod tests;
+
+use super::shape::shape;
 use crate::directive::{Directive, Grouping, Hint, Newest, StreamId};
 use crate::event::{Call, Event, FileKey, Opening};
 use crate::flags::Flags;
 use crate::translate::cheapest;
+use seen::{BUCKETS, FADE, LEVELS, Live, Seen, Traits, bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use units::Ns;
 
@@ -48,136 +53,12 @@ impl Default for OnlineLimits {
     }
 }
 
-/// Powers of two of nanoseconds.
-const BUCKETS: usize = 64;
-/// Lifetimes that a kind needs before it is believed: a choice of ours.
-const ENOUGH: u32 = 8;
-/// Lifetimes after which older ones count half, so that a kind may change: a choice of ours.
-const FADE: u32 = 256;
 /// Files that are looked at in one event because they outlived what was expected.
 const LOOKS: usize = 16;
 /// Files between cuts of the streams.
 const CUT_EVERY: u32 = 64;
 /// What is expected at least, where nothing is known: 2^20 ns, a millisecond.
 const FIRST: u8 = 20;
-
-/// How special a kind is: what it is made of, and from the first to the last less of it.
-const LEVELS: usize = 5;
-
-/// Lifetimes of a kind.
-#[derive(Clone, Debug)]
-struct Seen {
-    counts: [u32; BUCKETS],
-    total: u32,
-    used: u64,
-}
-
-impl Seen {
-    fn median(&self) -> Option<u8> {
-        let mut below = 0;
-        let at = self.counts.iter().position(|count| {
-            below += count;
-            below * 2 >= self.total
-        })?;
-        (self.total >= ENOUGH).then_some(at as u8)
-    }
-
-    fn note(&mut self, bucket: u8) {
-        if self.total >= FADE {
-            self.counts.iter_mut().for_each(|count| *count /= 2);
-            self.total = self.counts.iter().sum();
-        }
-        self.counts[usize::from(bucket)] += 1;
-        self.total += 1;
-    }
-
-    fn take_back(&mut self, bucket: u8) {
-        let count = &mut self.counts[usize::from(bucket)];
-        if *count > 0 {
-            *count -= 1;
-            self.total -= 1;
-        }
-    }
-}
-
-/// What makes a file of a kind, as hashes, so that no name is kept.
-#[derive(Clone, Copy, Debug)]
-struct Traits {
-    folder: u64,
-    shape: u64,
-    extension: u64,
-    thread: u64,
-    hint: Hint,
-}
-
-impl Traits {
-    fn kinds(&self) -> [u64; LEVELS] {
-        let hint = self.hint as u64;
-        [
-            hash(&[1, self.folder, self.shape, hint, self.thread]),
-            hash(&[2, self.shape, hint]),
-            hash(&[3, self.shape]),
-            hash(&[4, self.extension]),
-            hash(&[5]),
-        ]
-    }
-
-    fn name(&mut self, path: &[u8]) {
-        let (folder, name) = split(path);
-        self.folder = bytes(shape(folder).as_bytes());
-        self.shape = bytes(shape(name).as_bytes());
-        self.extension = extension(name).map_or(0, |end| bytes(end.as_bytes()));
-    }
-}
-
-/// FNV-1a: cheap, and the same on every machine.
-fn bytes(text: &[u8]) -> u64 {
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
-}
-
-fn hash(numbers: &[u64]) -> u64 {
-    let all: Vec<u8> = numbers
-        .iter()
-        .flat_map(|number| number.to_le_bytes())
-        .collect();
-    bytes(&all)
-}
-
-#[derive(Clone, Debug)]
-struct Live {
-    order: u64,
-    traits: Traits,
-    /// When it was first written.
-    born: Option<Ns>,
-    size: u64,
-    written: u64,
-    replaced: u64,
-    expected: Option<u8>,
-    /// The bucket that it is noted in although it has not died.
-    noted: Option<u8>,
-    due: Option<Ns>,
-    directive: Directive,
-}
-
-impl Live {
-    fn in_place(&self) -> bool {
-        self.replaced > 0 && self.replaced >= self.written / 2
-    }
-
-    /// How long its data live, by what was seen until `now`.
-    fn bucket(&self, now: Ns) -> u8 {
-        let age = now.since(self.born.unwrap_or(now)).0.max(1);
-        let life = if self.in_place() {
-            let stay = u128::from(age) * u128::from(self.size) / u128::from(self.replaced);
-            u64::try_from(stay).unwrap_or(age).clamp(1, age)
-        } else {
-            age
-        };
-        life.ilog2() as u8
-    }
-}
 
 /// Tells where files belong, and learns it.
 #[derive(Clone, Debug)]
@@ -292,7 +173,7 @@ impl Online {
         self.next += 1;
         self.files.insert(key, live);
         self.opened += 1;
-        if self.opened % CUT_EVERY == 0 {
+        if self.opened.is_multiple_of(CUT_EVERY) {
             self.cut();
         }
         self.expect(at, key);
@@ -516,135 +397,4 @@ impl Online {
 fn after(at: Ns, power: u8) -> Ns {
     let span = 1_u64.checked_shl(u32::from(power)).unwrap_or(u64::MAX);
     Ns(at.0.saturating_add(span))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Run {
-        online: Online,
-        now: u64,
-        next: u64,
-    }
-
-    impl Run {
-        fn new(limits: OnlineLimits) -> Self {
-            Self {
-                online: Online::new(limits),
-                now: 0,
-                next: 0,
-            }
-        }
-
-        fn tell(&mut self, file: u64, call: Call<'_>) {
-            let event = Event {
-                at: Ns(self.now),
-                thread: 1,
-                file: FileKey(file),
-                call,
-            };
-            self.online.tell(&event);
-            self.online.check();
-        }
-
-        /// A new file that is written once.
-        fn make(&mut self, end: &str) -> u64 {
-            self.next += 1;
-            let path = format!("d/{}.{end}", self.next);
-            let path = path.as_bytes();
-            self.tell(
-                self.next,
-                Call::Open(Opening {
-                    path,
-                    ..Opening::default()
-                }),
-            );
-            self.tell(self.next, Call::Write { offset: 0, len: 1 });
-            self.next
-        }
-
-        fn expected(&self, file: u64) -> Option<u8> {
-            self.online.expected(FileKey(file))
-        }
-    }
-
-    #[test]
-    fn a_kind_that_changes_is_learned_again() {
-        let mut run = Run::new(OnlineLimits::default());
-        for power in [12, 30, 5] {
-            for _ in 0..3 * FADE {
-                let file = run.make("x");
-                run.now += 1 << power;
-                run.tell(file, Call::Gone);
-            }
-            let file = run.make("x");
-            assert_eq!(run.expected(file), Some(power));
-            run.tell(file, Call::Gone);
-        }
-    }
-
-    #[test]
-    fn what_never_dies_is_expected_to_live_long() {
-        let mut run = Run::new(OnlineLimits::default());
-        let first = run.make("keep");
-        assert_eq!(run.expected(first), None);
-        for _ in 0..100 {
-            run.make("keep");
-            let short = run.make("tmp");
-            run.now += 1 << 22;
-            run.tell(short, Call::Gone);
-        }
-        run.now += 1 << 40;
-        // Each event looks at a few of the files that are older than was expected.
-        for _ in 0..40 {
-            run.tell(0, Call::Sync);
-        }
-        let (keep, short) = (run.make("keep"), run.make("tmp"));
-        assert!(
-            run.expected(keep).unwrap() >= 40,
-            "{:?}",
-            run.expected(keep)
-        );
-        assert_eq!(run.expected(short), Some(22));
-        let stream = |file| run.online.files[&FileKey(file)].directive.stream;
-        assert!(stream(keep) >= stream(short));
-    }
-
-    #[test]
-    fn data_that_are_replaced_live_shorter_than_their_file() {
-        let mut run = Run::new(OnlineLimits::default());
-        let files: Vec<u64> = (0..ENOUGH).map(|_| run.make("db")).collect();
-        for _ in 0..400 {
-            run.now += 1 << 16;
-            for &file in &files {
-                run.tell(file, Call::Write { offset: 0, len: 1 });
-            }
-        }
-        let new = run.make("db");
-        assert!(
-            (16..=17).contains(&run.expected(new).unwrap()),
-            "{:?}",
-            run.expected(new)
-        );
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let limits = OnlineLimits {
-            files: 10,
-            kinds: 12,
-            ..OnlineLimits::default()
-        };
-        let mut run = Run::new(limits);
-        for at in 0..499 {
-            let end = ["a", "b", "c", "d", "e", "f", "g"][at % 7];
-            let file = run.make(end);
-            run.now += 1;
-            if at % 3 > 0 {
-                run.tell(file, Call::Gone);
-            }
-        }
-        assert_eq!(run.online.remembered(), (10, 12));
-    }
 }

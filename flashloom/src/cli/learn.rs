@@ -1,0 +1,219 @@
+//! `learn`: rules of placement from a recording.
+
+use super::Answer;
+use super::failure::Failure;
+use super::file::beside;
+use super::output::Shown;
+use super::shipped::Asked;
+use clap::Args;
+use parakeet::event::Event;
+use parakeet::judge::{Device, Errors, amplification, by_rules, errors, peak};
+use parakeet::learn::{Learned, Options, learn};
+use parakeet::rules::{RuleSet, sets};
+use report::Style;
+use report::human;
+use report::table::facts;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use workload::files::placed;
+use workload::files::trace::{FileTrace, LoadedFiles};
+
+/// Learn from a recorded run which files live how long, as rules for their placement
+#[derive(Args)]
+pub(crate) struct Learn {
+    /// The recording of file calls, or the name of one that comes along
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The file that the rules are written to
+    #[arg(short, long, value_name = "RULES")]
+    output: PathBuf,
+    /// How many streams there may be: 7 are what eight placement handles leave
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=255))]
+    streams: u16,
+    /// Try the rules on this recording, which was not learned from
+    #[arg(long, value_name = "TRACE")]
+    on: Option<PathBuf>,
+    /// Set rules beside what is learned: a file, or the name of a set that comes along
+    #[arg(long, value_name = "RULES")]
+    against: Vec<String>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `learn`.
+#[derive(Serialize)]
+struct Found {
+    trace: String,
+    rules: String,
+    files: usize,
+    unnamed_files: usize,
+    rule_count: usize,
+    streams: Vec<Stream>,
+    tried_on: String,
+    /// On a small model of a drive: what it writes over what it is given.
+    write_amplification: Vec<Tried>,
+    lifetimes: Lifetimes,
+}
+
+#[derive(Serialize)]
+struct Stream {
+    name: String,
+    life: Option<&'static str>,
+    expect_ns: Option<u64>,
+    share_percent: u32,
+}
+
+#[derive(Serialize)]
+struct Tried {
+    by: String,
+    ratio: f64,
+}
+
+/// How far expected lifetimes are from those found.
+#[derive(Serialize)]
+struct Lifetimes {
+    files: u64,
+    outlived: u64,
+    unknown: u64,
+    median_factor: f64,
+}
+
+impl From<Errors> for Lifetimes {
+    fn from(errors: Errors) -> Self {
+        Self {
+            files: errors.files,
+            outlived: errors.outlived,
+            unknown: errors.unknown,
+            median_factor: errors.median_per_mille as f64 / 1000.0,
+        }
+    }
+}
+
+impl Learn {
+    pub(crate) fn run(&self) -> Answer {
+        let against = self.against.iter().map(|name| rules(name));
+        let against: Vec<RuleSet> = against.collect::<Result<_, _>>()?;
+        let recording = load(&self.trace)?;
+        let events = placed(&recording);
+        let options = Options {
+            name: stem(&self.output),
+            streams: usize::from(self.streams),
+            ..Options::default()
+        };
+        let learned = learn(&events.iter().copied(), &options)?;
+        write(&self.output, &learned.print())?;
+        let found = match &self.on {
+            None => self.found(&learned, &self.trace, &events, &against)?,
+            Some(path) => {
+                let other = load(path)?;
+                self.found(&learned, path, &placed(&other), &against)?
+            }
+        };
+        let text = |style| page(&found, style);
+        self.shown.answer("flashloom.learn/1", &found, text)
+    }
+
+    fn found(
+        &self,
+        learned: &Learned,
+        tried_on: &Path,
+        events: &[Event<'_>],
+        against: &[RuleSet],
+    ) -> Result<Found, Failure> {
+        let all = || events.iter().copied();
+        let device = Device::for_peak(peak(all())?);
+        let mut tried = vec![Tried {
+            by: "nothing".to_owned(),
+            ratio: amplification(&device, all(), |_| 0)?.per_mille() as f64 / 1000.0,
+        }];
+        let named = against.iter().zip(&self.against);
+        let named = named.map(|(rules, name)| (rules, name.clone()));
+        for (rules, name) in named.chain([(&learned.rules, "what was learned".to_owned())]) {
+            tried.push(Tried {
+                by: name,
+                ratio: by_rules(&device, rules, all())?.per_mille() as f64 / 1000.0,
+            });
+        }
+        let stream = |stream: &parakeet::directive::Stream| Stream {
+            name: stream.name.clone(),
+            life: stream.life.map(parakeet::directive::Life::word),
+            expect_ns: stream.expect.map(|expect| expect.0),
+            share_percent: stream.share,
+        };
+        Ok(Found {
+            trace: self.trace.display().to_string(),
+            rules: self.output.display().to_string(),
+            files: learned.files,
+            unnamed_files: learned.unnamed,
+            rule_count: learned.rules.rules.len(),
+            streams: learned.rules.streams.iter().map(stream).collect(),
+            tried_on: tried_on.display().to_string(),
+            write_amplification: tried,
+            lifetimes: errors(&learned.rules, all()).into(),
+        })
+    }
+}
+
+/// The recording at `path`.
+fn load(path: &Path) -> Result<LoadedFiles, Failure> {
+    let asked = Asked::new(&path.to_string_lossy())?;
+    Ok(FileTrace::open(&asked.text)?.load()?)
+}
+
+/// The rules of a set that comes along, or in a file.
+fn rules(name: &str) -> Result<RuleSet, Failure> {
+    let path = Path::new(name);
+    let ready = sets::text(name).filter(|_| !path.is_file());
+    let text = match ready {
+        Some(text) => text.to_owned(),
+        None => std::fs::read_to_string(path).map_err(|e| Failure::at(path, e))?,
+    };
+    Ok(RuleSet::read(name, &text)?)
+}
+
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut file = beside(path)?;
+    let wrote = file.write_all(text.as_bytes());
+    wrote.map_err(|e| Failure::at(path, e))?;
+    file.persist(path).map_err(|e| Failure::at(path, e.error))?;
+    Ok(())
+}
+
+fn page(found: &Found, style: Style) -> String {
+    let stream = |stream: &Stream| {
+        let life = stream
+            .expect_ns
+            .map_or_else(String::new, |ns| format!(" {}", human::time(ns as f64)));
+        format!("{}{life}", stream.name)
+    };
+    let streams: Vec<String> = found.streams.iter().map(stream).collect();
+    let mut rows = vec![
+        ("rules", format!("{}: {}", found.rules, found.rule_count)),
+        ("from", found.trace.clone()),
+        (
+            "files",
+            format!("{}, {} in no rule", found.files, found.unnamed_files),
+        ),
+        ("streams", streams.join(", ")),
+        ("tried on", found.tried_on.clone()),
+    ];
+    let tried = found.write_amplification.iter();
+    let tried: Vec<String> = tried
+        .map(|t| format!("{:.2} by {}", t.ratio, t.by))
+        .collect();
+    rows.push(("writes", tried.join(", ")));
+    if found.lifetimes.files > 0 {
+        let factor = found.lifetimes.median_factor;
+        rows.push((
+            "lifetimes",
+            format!("half are within a factor of {factor:.1}"),
+        ));
+    }
+    facts(rows, style)
+}
