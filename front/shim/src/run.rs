@@ -99,11 +99,11 @@ impl Placer {
     }
 
     /// A program that is to run with files placed by `rules` in `zones`, or with hints
-    /// where there are no zones.
+    /// where there are no zones. Rules are a file, or the name of ready ones.
     ///
     /// # Errors
-    /// If one of the paths leads nowhere: programs change their working directory, so
-    /// both are made whole.
+    /// If the folder of zones is not there: programs change their working directory, so
+    /// paths are made whole.
     pub fn command(
         &self,
         (program, arguments): (&OsStr, &[OsString]),
@@ -111,7 +111,7 @@ impl Placer {
         zones: Option<&Path>,
     ) -> io::Result<Command> {
         let mut command = command(program, arguments, self.library());
-        command.env(RULES, rules.canonicalize()?);
+        command.env(RULES, rules.canonicalize().unwrap_or_else(|_| rules.into()));
         match zones {
             Some(zones) => command.env(ZONES, zones.canonicalize()?),
             None => command.env_remove(ZONES),
