@@ -23,6 +23,7 @@ mod recover;
 mod reproduce;
 mod run;
 mod serve;
+mod shim;
 mod shipped;
 mod snapshot;
 mod trace;
@@ -63,6 +64,7 @@ enum Command {
     #[command(subcommand)]
     Drive(drive::Command),
     Record(record::Record),
+    Shim(shim::Shim),
     #[command(subcommand)]
     Trace(trace::Command),
     Serve(serve::Serve),
@@ -82,6 +84,7 @@ impl Command {
     fn run(&self) -> Result<ExitCode, Failure> {
         match self {
             Self::Record(record) => record.run(),
+            Self::Shim(shim) => shim.run(),
             Self::Fsck(fsck) => fsck.run(),
             Self::Crash(crash) => crash.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
@@ -93,9 +96,11 @@ impl Command {
     /// status of their own.
     fn answer(&self) -> Answer {
         match self {
-            Self::Record(_) | Self::Fsck(_) | Self::Crash(_) | Self::Reproduce(_) => {
-                Ok(String::new())
-            }
+            Self::Record(_)
+            | Self::Shim(_)
+            | Self::Fsck(_)
+            | Self::Crash(_)
+            | Self::Reproduce(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
             Self::Play(play) => play.run(),

@@ -17,6 +17,9 @@
 //!   lets go of it, so that what it opened for its child is the child's.
 //! - `io_uring`, `libaio` and `aio_*` would pass by: they answer that they are not there.
 //!
+//! - A signal handler that interrupts its thread within a call on a placed file gets
+//!   `EDEADLK` for one of its own.
+//!
 //! What is not covered: programs that are linked statically or make system calls on their
 //! own, descriptors above 65535, files with several names that a tool without the library
 //! reads (it sees zeros), and `exec` by the functions that take a list (`execl`), before

@@ -20,6 +20,8 @@ static READ: Entry = Entry::new(c"_IO_file_read", || read_entry as *const () as 
 static WRITE: Entry = Entry::new(c"_IO_file_write", || write_entry as *const () as usize);
 static SEEK: Entry = Entry::new(c"_IO_file_seek", || seek_entry as *const () as usize);
 static CLOSE: Entry = Entry::new(c"_IO_file_close", || close_entry as *const () as usize);
+// A seek from the end asks for the length.
+static STAT: Entry = Entry::new(c"_IO_file_stat", || stat_entry as *const () as usize);
 
 /// Whether streams are seen.
 static SEEN: AtomicBool = AtomicBool::new(false);
@@ -33,6 +35,7 @@ unsafe extern "C" {
     fn write(fd: c_int, from: *const c_void, len: usize) -> isize;
     fn lseek64(fd: c_int, to: off64_t, whence: c_int) -> off64_t;
     fn close(fd: c_int) -> c_int;
+    fn fstat64(fd: c_int, into: *mut libc::stat) -> c_int;
 }
 
 /// Run by the dynamic linker before a program's own code. It allocates nothing.
@@ -45,7 +48,7 @@ extern "C" fn constructor() {
     let zones = unsafe { !libc::getenv(c"FLASHLOOM_ZONES".as_ptr()).is_null() };
     if zones {
         raw::keeping_errno(|| {
-            let seen = stdio::replace([&READ, &WRITE, &SEEK, &CLOSE]);
+            let seen = stdio::replace(&[&READ, &WRITE, &SEEK, &CLOSE, &STAT]);
             SEEN.store(seen, Ordering::Release);
         });
     }
@@ -106,6 +109,13 @@ unsafe extern "C" fn seek_entry(stream: *mut FILE, to: off64_t, whence: c_int) -
 unsafe extern "C" fn close_entry(stream: *mut FILE) -> c_int {
     // SAFETY: as for the function. The C library's own does the same.
     unsafe { close(stdio::descriptor(stream)) }
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C" fn stat_entry(stream: *mut FILE, into: *mut libc::stat) -> c_int {
+    // SAFETY: as for the function. The C library's own does the same.
+    unsafe { fstat64(stdio::descriptor(stream), into) }
 }
 
 /// A stream over a path: its file may be placed, or may be from now on.

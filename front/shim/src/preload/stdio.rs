@@ -57,13 +57,13 @@ fn symbol(name: &CStr) -> *mut c_void {
 
 /// Replaces the entries.
 pub(super) fn begin() {
-    if cfg!(flashloom_preload) && !replace([&READ, &WRITE, &SEEK, &CLOSE]) {
+    if cfg!(flashloom_preload) && !replace(&[&READ, &WRITE, &SEEK, &CLOSE]) {
         unseen(b"streams of the C library (stdio)");
     }
 }
 
-/// Replaces the four entries that matter; false if they are not there.
-pub(crate) fn replace(entries: [&Entry; 4]) -> bool {
+/// Replaces entries; false if they are not there.
+pub(crate) fn replace(entries: &[&Entry]) -> bool {
     for entry in entries {
         entry.theirs.store(symbol(entry.name), Ordering::Release);
     }
@@ -83,7 +83,7 @@ pub(crate) fn replace(entries: [&Entry; 4]) -> bool {
 }
 
 /// Replaces the entries of one table, by one write.
-fn replace_in(memory: usize, table: *const usize, entries: [&Entry; 4]) -> bool {
+fn replace_in(memory: usize, table: *const usize, entries: &[&Entry]) -> bool {
     let mut held = [0; ENTRIES];
     // SAFETY: the table has this many entries in every version that has it.
     held.copy_from_slice(unsafe { core::slice::from_raw_parts(table, ENTRIES) });
