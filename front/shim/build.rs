@@ -30,6 +30,7 @@ fn main() {
         "src/wire.rs",
         "src/preload",
         "src/place",
+        "../../systems/parakeet/src",
         "../../systems/shimmer/src",
     ] {
         println!("cargo::rerun-if-changed={path}");

@@ -26,6 +26,7 @@ mod recover;
 mod reproduce;
 mod run;
 mod serve;
+mod shim;
 mod shipped;
 mod snapshot;
 mod trace;
@@ -66,6 +67,7 @@ enum Command {
     #[command(subcommand)]
     Drive(drive::Command),
     Record(record::Record),
+    Shim(shim::Shim),
     #[command(subcommand)]
     Trace(trace::Command),
     Learn(learn::Learn),
@@ -87,6 +89,7 @@ impl Command {
     fn run(&self) -> Result<ExitCode, Failure> {
         match self {
             Self::Record(record) => record.run(),
+            Self::Shim(shim) => shim.run(),
             Self::Fsck(fsck) => fsck.run(),
             Self::Crash(crash) => crash.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
@@ -98,9 +101,11 @@ impl Command {
     /// status of their own.
     fn answer(&self) -> Answer {
         match self {
-            Self::Record(_) | Self::Fsck(_) | Self::Crash(_) | Self::Reproduce(_) => {
-                Ok(String::new())
-            }
+            Self::Record(_)
+            | Self::Shim(_)
+            | Self::Fsck(_)
+            | Self::Crash(_)
+            | Self::Reproduce(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),
             Self::Play(play) => play.run(),

@@ -103,7 +103,7 @@ impl Record {
     }
 }
 
-fn code(status: ExitStatus) -> ExitCode {
+pub(super) fn code(status: ExitStatus) -> ExitCode {
     let signal = status.signal().map(|signal| signal + 128);
     let code = status.code().or(signal).unwrap_or(1);
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))

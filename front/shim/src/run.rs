@@ -99,11 +99,11 @@ impl Placer {
     }
 
     /// A program that is to run with files placed by `rules` in `zones`, or with hints
-    /// where there are no zones.
+    /// where there are no zones. Rules are a file, or the name of ready ones.
     ///
     /// # Errors
-    /// If one of the paths leads nowhere: programs change their working directory, so
-    /// both are made whole.
+    /// If the folder of zones is not there: programs change their working directory, so
+    /// paths are made whole.
     pub fn command(
         &self,
         (program, arguments): (&OsStr, &[OsString]),
@@ -111,7 +111,7 @@ impl Placer {
         zones: Option<&Path>,
     ) -> io::Result<Command> {
         let mut command = command(program, arguments, self.library());
-        command.env(RULES, rules.canonicalize()?);
+        command.env(RULES, rules.canonicalize().unwrap_or_else(|_| rules.into()));
         match zones {
             Some(zones) => command.env(ZONES, zones.canonicalize()?),
             None => command.env_remove(ZONES),
@@ -131,6 +131,44 @@ impl Placer {
     ) -> io::Result<ExitStatus> {
         wait(self.command(what, rules, zones)?)
     }
+}
+
+/// Why a library would see nothing of a program, or not all, if that can be told from its
+/// file.
+#[must_use]
+pub fn unseen(program: &OsStr) -> Option<&'static str> {
+    let found = |folder: PathBuf| Some(folder.join(program)).filter(|path| path.is_file());
+    let path = match Path::new(program).components().count() {
+        1 => std::env::split_paths(&std::env::var_os("PATH")?).find_map(found)?,
+        _ => PathBuf::from(program),
+    };
+    told(&fs::read(path).ok()?)
+}
+
+/// What the bytes of a program's file say.
+fn told(bytes: &[u8]) -> Option<&'static str> {
+    let word = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+    let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    // A program of 64 bits, little endian; anything else is for the system to judge.
+    if !bytes.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (first, size, count) = (long(32)?, word(54)?, word(56)?);
+    let header = |index: u16| {
+        usize::try_from(first)
+            .ok()?
+            .checked_add(usize::from(index) * usize::from(size))
+    };
+    // A header of type 3 names the dynamic linker.
+    let linked = (0..count)
+        .filter_map(header)
+        .any(|at| word(at) == Some(3) && word(at + 2) == Some(0));
+    if !linked {
+        return Some("it is linked statically, so no library is loaded into it");
+    }
+    let go = b".note.go.buildid";
+    let is_go = bytes.windows(go.len()).any(|part| part == go);
+    is_go.then_some("it is a Go program, which makes system calls on its own")
 }
 
 /// A program under a library, before others that are preloaded.
@@ -166,5 +204,41 @@ fn restore(signal: libc::c_int, handler: libc::sighandler_t) {
     if handler != libc::SIG_ERR {
         // SAFETY: the handler is the one that was there.
         unsafe { libc::signal(signal, handler) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file of a program with headers of these types.
+    fn program(kinds: &[u32], rest: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[32] = 64;
+        bytes[54] = 56;
+        bytes[56] = kinds.len() as u8;
+        for kind in kinds {
+            bytes.extend(kind.to_le_bytes());
+            bytes.extend([0; 52]);
+        }
+        bytes.extend(rest);
+        bytes
+    }
+
+    #[test]
+    fn programs_that_no_library_sees_are_told() {
+        assert_eq!(told(&program(&[1, 3], b"")), None);
+        assert!(told(&program(&[1, 1], b"")).unwrap().contains("statically"));
+        assert!(
+            told(&program(&[3], b"\0.note.go.buildid\0"))
+                .unwrap()
+                .contains("Go")
+        );
+        assert_eq!(told(b"#!/bin/sh"), None);
+        assert_eq!(unseen("/bin/sh".as_ref()), None);
+        for end in 0..120 {
+            let _ = told(&program(&[1, 3], b"")[..end]);
+        }
     }
 }

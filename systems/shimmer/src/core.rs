@@ -165,6 +165,17 @@ impl Core {
         Ok(id)
     }
 
+    /// Lets what is written to a file from now on go elsewhere. It is advice: it becomes
+    /// durable with a later snapshot, if ever.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn set_placement(&mut self, id: FileId, placement: Placement) -> Result<(), Refusal> {
+        let file = self.files.get_mut(&id).ok_or(Refusal::Missing)?;
+        file.placement = placement;
+        Ok(())
+    }
+
     /// Opens a file once more.
     ///
     /// # Errors

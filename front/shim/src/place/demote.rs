@@ -7,9 +7,15 @@ use super::table::{self, Kind, Open};
 use super::volume::{Fault, Volume};
 use crate::preload::next::Refusal;
 use crate::preload::{raw, start::quiet};
+use core::cell::Cell;
 use core::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+thread_local! {
+    /// Whether this thread is in a call on a placed file.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Files move one at a time.
 static MOVING: Mutex<()> = Mutex::new(());
@@ -92,20 +98,23 @@ pub(super) fn on<R: Answer>(
     }
 }
 
-#[cold]
 fn outcome<R: Answer>(
     fd: c_int,
     open: &Arc<Open>,
     work: impl FnOnce(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
-    let done = quiet(|| {
-        let done = open.volume().and_then(|volume| work(open, volume));
-        match done {
-            Err(Fault::Demote) => demote(fd, open).and(Err(Fault::Gone)),
-            done => done,
-        }
-    });
+    // A handler of a signal that comes upon its own thread in here could wait for itself:
+    // it is told so. Blocking signals instead would cost two calls of the system each time.
+    if INSIDE.replace(true) {
+        return refused(libc::EDEADLK);
+    }
+    let done = open.volume().and_then(|volume| work(open, volume));
+    let done = match done {
+        Err(Fault::Demote) => quiet(|| demote(fd, open)).and(Err(Fault::Gone)),
+        done => done,
+    };
+    INSIDE.set(false);
     match done {
         Ok(value) => R::of(value),
         // Another thread may have moved it: it is plain by now, or damaged.

@@ -25,6 +25,14 @@ struct Mapping {
 
 static MAPPINGS: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
 
+/// Whether there are any.
+pub(super) fn any() -> bool {
+    !MAPPINGS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .is_empty()
+}
+
 /// The parts of a file's zones from `offset` on, `len` bytes at most.
 fn cut(parts: &[Part], offset: u64, len: u64) -> Vec<Piece> {
     let mut at = 0;

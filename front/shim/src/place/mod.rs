@@ -7,14 +7,18 @@
 //!
 //! What holds:
 //! - Calls on files that no rule names go to the C library after one look at a byte.
-//! - What a zone cannot hold (a write to the past, a hole, a mapping that is written, a
-//!   stream of the C library) moves the file to the ordinary file system first: its bytes
+//! - What a zone cannot hold (a write to the past, a hole, a mapping that is written)
+//!   moves the file to the ordinary file system first: its bytes
 //!   are copied into the file that stands for it, which then is one like any other.
 //! - What was forced is there after the program, or the machine, has died at any moment.
 //!   What was not may be lost when the program is killed, as buffers are in its memory.
-//! - One process at a time has a folder of zones. Another one, also one that was forked,
-//!   gets an error for placed files, and places none, until the first has ended.
+//! - One process at a time has a folder of zones. Another one gets an error for placed
+//!   files, and places none, until the first has ended. A process of one thread that forks
+//!   lets go of it, so that what it opened for its child is the child's.
 //! - `io_uring`, `libaio` and `aio_*` would pass by: they answer that they are not there.
+//!
+//! - A signal handler that interrupts its thread within a call on a placed file gets
+//!   `EDEADLK` for one of its own.
 //!
 //! What is not covered: programs that are linked statically or make system calls on their
 //! own, descriptors above 65535, files with several names that a tool without the library
@@ -32,20 +36,22 @@ mod refuse;
 mod rules;
 mod start;
 mod stat;
+mod streams;
 mod sys;
 mod table;
 mod volume;
 mod zones;
 
-pub use rules::{Rules, Verdict};
+pub use rules::Rules;
 pub use start::{DESTRUCTOR, RULES, ZONES};
+pub use streams::CONSTRUCTOR;
 
 /// A hook: its name and where it is.
 pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 7] = [
+    let groups: [&[fn() -> Hook]; 8] = [
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,
@@ -53,6 +59,7 @@ pub fn hooks() -> impl Iterator<Item = Hook> {
         process::HOOKS,
         refuse::HOOKS,
         stat::HOOKS,
+        streams::HOOKS,
     ];
     groups.into_iter().flatten().map(|hook| hook())
 }

@@ -78,8 +78,12 @@ unsafe fn named(place: Place) -> Option<Named> {
 }
 
 fn gone(named: Named) {
-    if let Some(volume) = start::volume().filter(|_| named.only) {
-        volume.unlinked(named.id, named.folder);
+    let (id, only) = (named.id, named.only);
+    if let Some(volume) = start::volume().filter(|_| only) {
+        volume.unlinked(id, named.folder);
+    }
+    if let Some(rules) = start::rules().filter(|_| only) {
+        rules.gone(id.0);
     }
 }
 
@@ -119,7 +123,7 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
         // SAFETY: as for the function.
         let reached = unsafe { reach(to) };
         if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it))) {
-            if start::verdict(&path, 0, 0).is_none() {
+            if !start::may_name(&path) {
                 start::strayed();
             }
             if let Some(volume) = start::volume() {

@@ -1,8 +1,7 @@
 //! Opening, closing and copying descriptors.
 
-use super::demote::{demote, opening, placed, refused};
+use super::demote::{opening, placed, refused};
 use super::marks::Mark;
-use super::rules::Verdict;
 use super::start::{self, State};
 use super::sys::{self, Errno};
 use super::table::{self, Kind};
@@ -39,11 +38,10 @@ unsafe fn opens(
     }
     // SAFETY: as for the function.
     let said = unsafe { bytes(path) };
-    let verdict = start::verdict(said, flags, mode);
     if state == State::Hints {
         let fd = next();
-        if let Some(verdict) = verdict.filter(|_| fd >= 0 && writes(flags)) {
-            let _ = sys::hint(fd, verdict.hint.into());
+        if fd >= 0 && writes(flags) && start::may_name(said) {
+            raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
         }
         return fd;
     }
@@ -55,7 +53,7 @@ unsafe fn opens(
         table::plain(fd);
         return fd;
     }
-    match raw::keeping_errno(|| quiet(|| opened(fd, flags, verdict))) {
+    match raw::keeping_errno(|| quiet(|| opened(fd, flags, mode))) {
         Ok(()) => fd,
         Err(errno) => {
             sys::close(fd);
@@ -64,20 +62,32 @@ unsafe fn opens(
     }
 }
 
+/// A file was opened that gets a hint, if it has none.
+fn hints(fd: c_int, path: &[u8], flags: c_int, mode: mode_t) {
+    let (Some(rules), Ok(stat)) = (start::rules(), sys::stat(fd)) else {
+        return;
+    };
+    if let Some(directive) = rules.opened(stat.st_ino, path, flags, mode) {
+        // A file system that takes no hints says so to nobody who would mind.
+        let _ = sys::hint(fd, rules.hint(directive));
+    }
+    rules.closed(stat.st_ino);
+}
+
 /// A file was opened that may be placed, or may be from now on.
-fn opened(fd: c_int, flags: c_int, verdict: Option<Verdict>) -> Result<(), Errno> {
+pub(super) fn opened(fd: c_int, flags: c_int, mode: mode_t) -> Result<(), Errno> {
     table::plain(fd);
     let stat = sys::stat(fd)?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Ok(());
     }
-    let done = match (Mark::of(fd), verdict) {
-        (Some(mark), _) => existing(fd, flags, mark),
-        (None, Some(verdict)) if writes(flags) && stat.st_size == 0 && stat.st_nlink == 1 => {
-            fresh(fd, flags, verdict);
+    let done = match Mark::of(fd) {
+        Some(mark) => existing(fd, flags, mark),
+        None if writes(flags) && stat.st_size == 0 && stat.st_nlink == 1 => {
+            fresh(fd, flags, mode);
             Ok(())
         }
-        _ => Ok(()),
+        None => Ok(()),
     };
     done.map_err(|fault| match fault {
         Fault::Errno(errno) => errno,
@@ -113,9 +123,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
 fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
     let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
     let path = sys::path_of(fd)?;
-    let verdict = start::verdict(&path, 0, 0);
-    let placement = verdict.map_or_else(Placement::default, placement);
-    let id = volume.create(&path, placement)?;
+    let id = volume.create(&path, Placement::default())?;
     // Opening it counts of itself.
     volume.closed(id);
     let mark = Mark { id, ..old };
@@ -127,23 +135,22 @@ fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
     Ok(mark)
 }
 
-fn placement(verdict: Verdict) -> Placement {
-    Placement {
-        stream: verdict.stream,
-        group: verdict.group,
-    }
-}
-
-/// A file that a rule names is empty: it is placed, if that can be.
-fn fresh(fd: c_int, flags: c_int, verdict: Verdict) {
-    let Some(volume) = start::volume().filter(|_| !table::is_beyond(fd)) else {
+/// A file that a rule may name is empty: it is placed, if one does and that can be.
+fn fresh(fd: c_int, flags: c_int, mode: mode_t) {
+    let (Some(rules), Ok(path)) = (start::rules(), sys::path_of(fd)) else {
         return;
     };
-    let Ok(path) = sys::path_of(fd) else { return };
-    let id = match volume.create(&path, placement(verdict)) {
+    if !rules.may_name(&path) || table::is_beyond(fd) {
+        return;
+    }
+    let Some(volume) = start::volume() else {
+        return;
+    };
+    let id = match volume.create(&path, Placement::default()) {
         Ok(id) => id,
         Err(fault) => return sys::say(&format!("a file is not placed: {fault:?}")),
     };
+    let directive = rules.opened(id.0, &path, flags, mode);
     let mark = Mark {
         volume: volume.number,
         id,
@@ -151,15 +158,37 @@ fn fresh(fd: c_int, flags: c_int, verdict: Verdict) {
     let open = opening(mark, fd, flags, 0);
     open.volume
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
+    let Some(directive) = directive else {
+        // Its flags or permissions are not those of a rule: it goes with the opening.
+        return volume.unlinked(id, b"/".to_vec());
+    };
+    volume.belongs(id, rules.placement(directive, volume.zones.limits.open));
     if let Err(errno) = mark.set(fd) {
         sys::say(&format!(
             "a file is not placed: its file system takes no attribute, error {errno}"
         ));
-        // Nobody can find it: it goes once the opening does.
-        volume.unlinked(id, b"/".to_vec());
-        return;
+        return volume.unlinked(id, b"/".to_vec());
     }
     table::place(fd, Arc::new(open));
+}
+
+/// The program has said how long data of a file live.
+fn told(fd: c_int, argument: c_long) {
+    let (Some(open), Some(rules)) = (placed(fd), start::rules()) else {
+        return;
+    };
+    // SAFETY: the command takes a pointer to the hint. The kernel has read eight bytes;
+    // programs that pass four mean these, and nothing need lie behind them.
+    let hint = unsafe { (argument as *const u32).read_unaligned() };
+    let tell = || {
+        if let Some(directive) = rules.hinted(open.id.0, hint.into())
+            && let Ok(volume) = open.volume()
+        {
+            let placement = rules.placement(directive, volume.zones.limits.open);
+            volume.belongs(open.id, placement);
+        }
+    };
+    raw::keeping_errno(|| quiet(tell));
 }
 
 /// Lets the file that stands for a placed one be as long as that.
@@ -248,35 +277,16 @@ fn controls(fd: c_int, command: c_int, argument: c_long, next: impl FnOnce() -> 
             }
             done
         }
+        // F_SET_RW_HINT and F_SET_FILE_RW_HINT.
+        1036 | 1038 => {
+            let done = next();
+            // The kernel may know no hints; what was said holds all the same.
+            if argument != 0 && start::state() == State::Zones {
+                told(fd, argument);
+            }
+            done
+        }
         _ => next(),
-    }
-}
-
-/// A stream over a descriptor: the C library reads and writes it unseen.
-fn streams(fd: c_int) -> Result<(), c_int> {
-    let Some(open) = placed(fd) else {
-        return Ok(());
-    };
-    quiet(|| demote(fd, &open)).map_err(|_| libc::EIO)
-}
-
-/// A stream over a path.
-///
-/// # Safety
-/// The path is a string or null.
-unsafe fn streams_at(path: *const c_char) -> Result<(), c_int> {
-    if path.is_null() || start::state() != State::Zones {
-        return Ok(());
-    }
-    // SAFETY: it is a string.
-    let path = unsafe { core::ffi::CStr::from_ptr(path) };
-    raw::keeping_errno(|| quiet(|| super::demote::demote_at(path))).map_err(|_| libc::EIO)
-}
-
-fn stream<T>(allowed: Result<(), c_int>, next: impl FnOnce() -> *mut T) -> *mut T {
-    match allowed {
-        Ok(()) => next(),
-        Err(errno) => refused(errno),
     }
 }
 
@@ -330,21 +340,4 @@ hooks! {
     };
     fn [fcntl fcntl64](fd: c_int, command: c_int, argument: c_long) -> c_int, |next|
         controls(fd, command, argument, next);
-
-    fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut libc::FILE, |next| {
-        let _ = mode;
-        // SAFETY: as the caller vouches for the call.
-        stream(unsafe { streams_at(path) }, next)
-    };
-    fn [freopen freopen64](
-        path: *const c_char, mode: *const c_char, old: *mut libc::FILE
-    ) -> *mut libc::FILE, |next| {
-        let _ = (mode, old);
-        // SAFETY: as the caller vouches for the call.
-        stream(unsafe { streams_at(path) }, next)
-    };
-    fn [fdopen](fd: c_int, mode: *const c_char) -> *mut libc::FILE, |next| {
-        let _ = mode;
-        stream(streams(fd), next)
-    };
 }

@@ -17,15 +17,17 @@ fn saves() {
     }
 }
 
-/// Forks: what is placed belongs to the parent until it has ended.
+/// Forks: the volume goes to whoever uses it next, or stays with a parent of which other
+/// threads may be in it.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     if start::opened().is_none() {
         return next();
     }
     saves();
+    let goes = raw::keeping_errno(|| quiet(start::may_let_go));
     let child = table::unchanged(next);
-    if child == 0 {
-        start::forked();
+    if child == 0 || (goes && child > 0) {
+        raw::keeping_errno(|| quiet(start::let_go));
     }
     child
 }

@@ -1,99 +1,122 @@
-//! Which files are placed, and where.
+//! Which files are placed, and where: what Parakeet's rules say, asked as programs open
+//! files and say what they know of them.
 //!
-//! A rule is a line: a pattern, a stream, a lifetime group, and the kernel's write hint
-//! (0 to 5) that stands for them where there are no zones. A pattern may hold `*`; one
-//! without a slash is of the last part of a path. The first rule that fits counts. Empty
-//! lines and those that begin with `#` are left out.
+//! Invariant: whether a path may be a placed file's at all is a function of the path, so
+//! that a file is found however it is opened.
 
+use crate::preload::raw;
 use core::ffi::c_int;
+use parakeet::decide::{Decider, Limits};
+use parakeet::directive::{Directive, Hint};
+use parakeet::event::{Call, Event, FileKey, Opening};
+use parakeet::flags::Flags;
+use parakeet::rules::{RuleSet, sets};
+use parakeet::translate::{HintMap, HintPlan, ZonePools};
+use shimmer::Placement;
+use std::sync::{Mutex, PoisonError};
+use units::Ns;
 
-/// What the rules say of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Who writes it.
-    pub stream: u32,
-    /// When it is expected to go.
-    pub group: u32,
-    /// The kernel's hint for its writes, `RWH_WRITE_LIFE_*`.
-    pub hint: u8,
-}
+/// Zones that are written at once where the device has no limit: as many as the ZN540 of
+/// the dissertation lets be open.
+const OPEN_ZONES: u32 = 14;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Rule {
-    pattern: Vec<u8>,
-    verdict: Verdict,
-}
+/// Files whose openings are remembered: more than a program has open.
+const FILES: usize = 1 << 16;
 
-/// Rules.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Rules, and what they have said.
 pub struct Rules {
-    rules: Vec<Rule>,
-}
-
-/// Whether a text fits a pattern. Each star is tried at its first place, and further on
-/// only if the rest does not fit: no pattern takes longer than its length times the text's.
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut from) = (0, 0);
-    let mut retry = None;
-    while from < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                retry = Some((at + 1, from + 1));
-                at += 1;
-            }
-            Some(byte) if *byte == text[from] => (at, from) = (at + 1, from + 1),
-            _ => match retry {
-                Some((next, later)) => {
-                    (at, from) = (next, later);
-                    retry = Some((next, later + 1));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
-}
-
-fn rule(line: &str) -> Option<Rule> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [pattern, stream, group, hint] = words[..] else {
-        return None;
-    };
-    let verdict = Verdict {
-        stream: stream.parse().ok()?,
-        group: group.parse().ok()?,
-        hint: hint.parse().ok().filter(|hint| *hint <= 5)?,
-    };
-    Some(Rule {
-        pattern: pattern.into(),
-        verdict,
-    })
+    rules: RuleSet,
+    decider: Mutex<Decider>,
+    hints: HintPlan,
+    program: Vec<u8>,
 }
 
 impl Rules {
-    /// Reads rules.
+    /// The rules in a file, or the ready ones of that name, for a program.
     ///
     /// # Errors
-    /// The number of the first line that is none.
-    pub fn parse(text: &str) -> Result<Self, usize> {
-        let lines = (1..).zip(text.lines().map(str::trim));
-        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let rules: Result<_, usize> = lines
-            .map(|(number, line)| rule(line).ok_or(number))
-            .collect();
-        Ok(Self { rules: rules? })
+    /// A sentence with line and column.
+    pub fn read(name: &str, text: Option<&str>, program: &[u8]) -> Result<Self, String> {
+        let text = text.or_else(|| sets::text(name));
+        let text = text.ok_or_else(|| format!("{name}: no such file, nor ready rules"))?;
+        let rules = RuleSet::read(name, text).map_err(|error| error.to_string())?;
+        Ok(Self {
+            decider: Mutex::new(Decider::new(rules.clone(), Limits { files: FILES })),
+            hints: HintPlan::new(&rules.streams, HintMap::default()),
+            rules,
+            program: program.to_vec(),
+        })
     }
 
-    /// What becomes of a file that is opened with these flags and this mode; none if it
-    /// is not the rules' business.
+    /// Whether a file at this path may be one that rules name.
     #[must_use]
-    pub fn place(&self, path: &[u8], _flags: c_int, _mode: u32) -> Option<Verdict> {
-        let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let of = |rule: &&Rule| {
-            let whole = rule.pattern.contains(&b'/');
-            fits(&rule.pattern, if whole { path } else { last })
+    pub fn may_name(&self, path: &[u8]) -> bool {
+        self.rules.rules.iter().any(|rule| {
+            let fits = rule.paths.is_empty() || rule.paths.iter().any(|it| it.matches(path));
+            rule.stream.is_some() && fits
+        })
+    }
+
+    fn tell(&self, file: u64, call: Call<'_>) -> Option<Directive> {
+        let event = Event {
+            at: Ns(raw::now()),
+            thread: raw::id(libc::SYS_gettid),
+            file: FileKey(file),
+            call,
         };
-        self.rules.iter().find(of).map(|rule| rule.verdict)
+        let mut decider = self.decider.lock().unwrap_or_else(PoisonError::into_inner);
+        decider.tell(&event)
+    }
+
+    /// A file was opened; where it belongs, if it is the rules' business.
+    pub fn opened(&self, file: u64, path: &[u8], flags: c_int, mode: u32) -> Option<Directive> {
+        let opening = Opening {
+            path,
+            flags: Flags(flags as u32),
+            mode,
+            program: &self.program,
+            ..Opening::default()
+        };
+        self.tell(file, Call::Open(opening))
+    }
+
+    /// The program said how long data of a file live; where they belong now.
+    pub fn hinted(&self, file: u64, hint: u64) -> Option<Directive> {
+        let hint = usize::try_from(hint)
+            .ok()
+            .and_then(|hint| Hint::ALL.get(hint))?;
+        self.tell(file, Call::Hint(*hint))
+    }
+
+    /// A file was closed.
+    pub fn closed(&self, file: u64) {
+        self.tell(file, Call::Close);
+    }
+
+    /// A file is gone.
+    pub fn gone(&self, file: u64) {
+        self.tell(file, Call::Gone);
+    }
+
+    /// The kernel's hint that stands for it.
+    #[must_use]
+    pub fn hint(&self, directive: Directive) -> u64 {
+        self.hints.hint(Some(directive)).unwrap_or_default() as u64
+    }
+
+    /// The zones for it, on a device of which so many may be open; 0 is no limit.
+    #[must_use]
+    pub fn placement(&self, directive: Directive, open: u32) -> Placement {
+        let open = match open {
+            0 => OPEN_ZONES,
+            // The log has one of them.
+            open => (open - 1).max(1),
+        };
+        let pool = ZonePools::new(&self.rules.streams, open).pool(directive);
+        pool.map_or_else(Placement::default, |pool| Placement {
+            stream: pool.pool,
+            group: pool.writer,
+        })
     }
 }
 
@@ -102,36 +125,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_rule_that_fits_counts() {
-        let rules = Rules::parse("# all\n/db/x*.log 9 9 5\n*.log 1 2 3\n\n").unwrap();
-        let stream = |path: &str| rules.place(path.as_bytes(), 0, 0).map(|it| it.stream);
-        assert_eq!(stream("/db/x1.log"), Some(9));
-        assert_eq!(stream("/db/1.log"), Some(1));
-        assert_eq!(stream("1.log"), Some(1));
-        assert_eq!(stream("/1.log/sst"), None);
+    fn ready_rules_have_names_and_others_are_files() {
+        let rules = Rules::read("rocksdb", None, b"db_bench").unwrap();
+        assert!(rules.may_name(b"/db/000004.log") && rules.may_name(b"db/000009.sst"));
+        assert!(!rules.may_name(b"/db/CURRENT"));
+        assert!(Rules::read("nothing", None, b"").is_err());
     }
 
     #[test]
-    fn what_is_no_rule_is_named_by_its_line() {
-        for bad in ["*.log 1 2", "*.log 1 2 6", "*.log a 2 3", "*.log 1 2 3 4"] {
-            assert_eq!(Rules::parse(&format!("* 1 1 1\n{bad}")), Err(2), "{bad}");
-        }
+    fn a_path_is_named_whatever_the_flags_must_be() {
+        let text = "name = \"x\"\n[[stream]]\nname = \"a\"\n[[rule]]\npath = \"*.log\"\n\
+                    flags = [\"create\"]\nstream = \"a\"\n";
+        let rules = Rules::read("x", Some(text), b"").unwrap();
+        assert!(rules.may_name(b"a.log"));
+        assert_eq!(rules.opened(1, b"a.log", libc::O_RDONLY, 0), None);
+        let made = rules.opened(2, b"a.log", libc::O_CREAT | libc::O_WRONLY, 0o644);
+        assert!(made.is_some());
     }
 
     #[test]
-    fn stars_fit_any_text() {
-        for (pattern, text, good) in [
-            ("*", "", true),
-            ("a*b*c", "a-b-b-c", true),
-            ("a*b*c", "a-b-b-d", false),
-            ("**x", "aax", true),
-            ("a", "ab", false),
-        ] {
-            assert_eq!(
-                fits(pattern.as_bytes(), text.as_bytes()),
-                good,
-                "{pattern} {text}"
-            );
-        }
+    fn what_a_program_says_later_changes_where_a_file_belongs() {
+        let rules = Rules::read("rocksdb", None, b"").unwrap();
+        let flags = libc::O_CREAT | libc::O_WRONLY;
+        let deep = rules.opened(1, b"/db/000009.sst", flags, 0o644).unwrap();
+        let upper = rules.hinted(1, 3).unwrap();
+        assert_ne!(rules.placement(deep, 8), rules.placement(upper, 8));
+        assert_eq!((rules.hint(deep), rules.hint(upper)), (5, 3));
     }
 }

@@ -1,12 +1,12 @@
 //! What a process has once: rules, and the volume when the first file needs it.
 //!
-//! Nothing happens before a program opens a file, or uses one that it was started with.
+//! But for the streams of the C library, which are prepared at the start, nothing happens
+//! before a program opens a file, or uses one that it was started with.
 
-use super::rules::{Rules, Verdict};
+use super::rules::Rules;
 use super::sys;
 use super::table;
 use super::volume::Volume;
-use core::ffi::c_int;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -56,21 +56,14 @@ fn look() -> State {
     let Some(path) = sys::variable(c"FLASHLOOM_RULES") else {
         return State::Off;
     };
-    let text = match sys::contents(&path, 1 << 20) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(errno) => {
-            sys::say(&format!(
-                "rules {path:?} cannot be read: error {errno}; nothing is placed"
-            ));
-            return State::Off;
-        }
-    };
-    match Rules::parse(&text) {
+    let name = path.to_string_lossy().into_owned();
+    let text = sys::contents(&path, 1 << 20).ok();
+    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let program = sys::link(c"/proc/self/exe").unwrap_or_default();
+    match Rules::read(&name, text.as_deref(), &program) {
         Ok(rules) => drop(RULES_READ.set(rules)),
-        Err(line) => {
-            sys::say(&format!(
-                "rules {path:?}, line {line}: not a rule; nothing is placed"
-            ));
+        Err(why) => {
+            sys::say(&format!("rules {why}; nothing is placed"));
             return State::Off;
         }
     }
@@ -83,14 +76,19 @@ fn look() -> State {
     }
 }
 
-/// What the rules say of a file.
-pub(super) fn verdict(path: &[u8], flags: c_int, mode: u32) -> Option<Verdict> {
-    RULES_READ.get()?.place(path, flags, mode)
+/// The rules.
+pub(super) fn rules() -> Option<&'static Rules> {
+    RULES_READ.get()
+}
+
+/// Whether a rule may name a file at a path.
+pub(super) fn may_name(path: &[u8]) -> bool {
+    rules().is_some_and(|rules| rules.may_name(path))
 }
 
 /// Whether a path may be that of a placed file.
 pub(super) fn may_be_placed(path: &[u8]) -> bool {
-    state() == State::Zones && (STRAYS.load(Ordering::Relaxed) > 0 || verdict(path, 0, 0).is_some())
+    state() == State::Zones && (STRAYS.load(Ordering::Relaxed) > 0 || may_name(path))
 }
 
 /// A placed file has got a name that no rule names.
@@ -120,8 +118,11 @@ pub(super) fn volume() -> Option<&'static Volume> {
             let volume: &'static Volume = Box::leak(Box::new(volume));
             let strays = {
                 let guard = volume.lock();
-                let named = |path: &[u8]| verdict(path, 0, 0).is_some();
-                guard.core.files().filter(|(path, _)| !named(path)).count()
+                guard
+                    .core
+                    .files()
+                    .filter(|(path, _)| !may_name(path))
+                    .count()
             };
             STRAYS.fetch_add(strays, Ordering::Relaxed);
             // The start is durable before a file gets a number, so that no number is
@@ -142,15 +143,30 @@ pub(super) fn volume() -> Option<&'static Volume> {
     }
 }
 
-/// The process was forked: the volume is its parent's, until that has ended.
-pub(super) fn forked() {
+/// Lets go of the volume, of which all is durable: who needs it next opens it. A child
+/// does, and so does a parent that can, since it may have opened a file for its child.
+pub(super) fn let_go() {
     let volume = VOLUME.swap(core::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: as above.
     if let Some(volume) = unsafe { volume.as_ref() } {
+        volume.zones.close_all();
         table::disown(volume.folder);
         sys::close(volume.folder);
     }
     SAID.store(0, Ordering::Relaxed);
+}
+
+/// Whether the volume can be let go of: no other thread is in it, and nothing is kept in
+/// this process alone.
+pub(super) fn may_let_go() -> bool {
+    let alone = sys::list(c"/proc/self/task").is_ok_and(|tasks| tasks.len() == 3);
+    let unlinked = |volume: &Volume| {
+        let guard = volume.inner();
+        table::all()
+            .iter()
+            .any(|(_, open)| guard.core.path(open.id).is_none())
+    };
+    alone && !super::maps::any() && !opened().is_some_and(unlinked)
 }
 
 /// Makes all durable before the program ends or becomes another one.

@@ -129,7 +129,11 @@ pub(super) fn stat_at(at: c_int, path: &CStr, flags: c_int) -> Result<libc::stat
 
 /// The path of an open file.
 pub(super) fn path_of(fd: c_int) -> Result<Vec<u8>, Errno> {
-    let link = of(fd);
+    link(&of(fd))
+}
+
+/// Where a symbolic link leads.
+pub(super) fn link(link: &CStr) -> Result<Vec<u8>, Errno> {
     let mut path = vec![0; libc::PATH_MAX as usize];
     let place = path.as_mut_ptr() as usize;
     let here = libc::AT_FDCWD as usize;

@@ -71,6 +71,9 @@ impl Drop for Open {
         if let Some(volume) = start::opened().filter(|_| *self.volume.get_mut() == here) {
             volume.closed(self.id);
         }
+        if let Some(rules) = start::rules() {
+            rules.closed(self.id.0);
+        }
     }
 }
 

@@ -130,6 +130,10 @@ impl Volume {
         })
     }
 
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn lock(&'static self) -> Guard {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -284,6 +288,11 @@ impl Volume {
                 }
             }
         }
+    }
+
+    /// What is written to a file from now on belongs elsewhere.
+    pub(super) fn belongs(&'static self, id: FileId, placement: Placement) {
+        let _ = self.lock().core.set_placement(id, placement);
     }
 
     pub(super) fn opened(&'static self, id: FileId) -> Result<(), Fault> {

@@ -38,7 +38,7 @@ mod open;
 mod process;
 pub(crate) mod raw;
 pub(crate) mod start;
-mod stdio;
+pub(crate) mod stdio;
 mod unseen;
 mod watch;
 

@@ -29,14 +29,14 @@ const ENTRIES: usize = 21;
 const TABLES: [&CStr; 2] = [c"_IO_file_jumps", c"_IO_wfile_jumps"];
 
 /// An entry: the function that it holds, and ours.
-struct Entry {
+pub(crate) struct Entry {
     name: &'static CStr,
-    theirs: AtomicPtr<c_void>,
+    pub(crate) theirs: AtomicPtr<c_void>,
     ours: fn() -> usize,
 }
 
 impl Entry {
-    const fn new(name: &'static CStr, ours: fn() -> usize) -> Self {
+    pub(crate) const fn new(name: &'static CStr, ours: fn() -> usize) -> Self {
         Self {
             name,
             theirs: AtomicPtr::new(core::ptr::null_mut()),
@@ -57,13 +57,13 @@ fn symbol(name: &CStr) -> *mut c_void {
 
 /// Replaces the entries.
 pub(super) fn begin() {
-    if cfg!(flashloom_preload) && !replace() {
+    if cfg!(flashloom_preload) && !replace(&[&READ, &WRITE, &SEEK, &CLOSE]) {
         unseen(b"streams of the C library (stdio)");
     }
 }
 
-fn replace() -> bool {
-    let entries = [&READ, &WRITE, &SEEK, &CLOSE];
+/// Replaces entries; false if they are not there.
+pub(crate) fn replace(entries: &[&Entry]) -> bool {
     for entry in entries {
         entry.theirs.store(symbol(entry.name), Ordering::Release);
     }
@@ -83,7 +83,7 @@ fn replace() -> bool {
 }
 
 /// Replaces the entries of one table, by one write.
-fn replace_in(memory: usize, table: *const usize, entries: [&Entry; 4]) -> bool {
+fn replace_in(memory: usize, table: *const usize, entries: &[&Entry]) -> bool {
     let mut held = [0; ENTRIES];
     // SAFETY: the table has this many entries in every version that has it.
     held.copy_from_slice(unsafe { core::slice::from_raw_parts(table, ENTRIES) });
@@ -108,7 +108,7 @@ static FILENO: Next = Next::new(b"fileno\0");
 ///
 /// # Safety
 /// The stream is null or open.
-unsafe fn descriptor(stream: *mut FILE) -> c_int {
+pub(crate) unsafe fn descriptor(stream: *mut FILE) -> c_int {
     let found = FILENO.get();
     if stream.is_null() || found.is_null() {
         return -1;
@@ -162,7 +162,7 @@ unsafe extern "C" fn close_entry(stream: *mut FILE) -> c_int {
 }
 
 /// The flags of `open` that a mode of `fopen` stands for.
-fn flags(mode: &[u8]) -> c_int {
+pub(crate) fn flags(mode: &[u8]) -> c_int {
     let has = |letter| mode.contains(&letter);
     let (only, more) = match mode.first() {
         Some(b'w') => (libc::O_WRONLY, libc::O_CREAT | libc::O_TRUNC),

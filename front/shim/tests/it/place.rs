@@ -4,8 +4,9 @@ use super::Place;
 use super::programs::installed;
 use shim::run::Placer;
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = include_str!("place.c");
 const MIB: u64 = 1 << 20;
@@ -29,6 +30,14 @@ fn written(zones: &Path) -> u64 {
         .map_while(|zone| size(zone).ok())
         .map(|it| it.len())
         .sum()
+}
+
+/// A rule for files with an ending.
+fn rule(ending: &str) -> String {
+    format!(
+        "name = \"t\"\n[[stream]]\nname = \"s\"\nlife = \"short\"\n\
+         [[rule]]\npath = \"*.{ending}\"\nstream = \"s\"\n"
+    )
 }
 
 fn rules(place: &Place, text: &str) -> PathBuf {
@@ -77,7 +86,7 @@ fn compare(place: &Place, program: &Path, rules: &Path, zones: Option<&Path>) ->
 fn calls_on_files_that_no_rule_names_are_as_without_the_library() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
-    let (rules, zones) = (rules(&place, "*.sst 1 1 5\n"), zones(&place, 16));
+    let (rules, zones) = (rules(&place, &rule("sst")), zones(&place, 16));
     let with = compare(&place, &program, &rules, Some(&zones));
     assert_eq!(text(&with.stderr), "");
     assert_eq!(written(&zones), 0);
@@ -87,7 +96,7 @@ fn calls_on_files_that_no_rule_names_are_as_without_the_library() {
 fn calls_on_placed_files_are_as_without_the_library() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
-    let (rules, zones) = (rules(&place, "*.log 1 1 2\n"), zones(&place, 16));
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     let with = compare(&place, &program, &rules, Some(&zones));
     assert_eq!(text(&with.stderr), "");
     assert!(written(&zones) > 200_000, "{}", written(&zones));
@@ -97,7 +106,7 @@ fn calls_on_placed_files_are_as_without_the_library() {
 fn hints_change_nothing_that_a_program_sees() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
-    let rules = rules(&place, "*.log 1 1 2\n");
+    let rules = rules(&place, &rule("log"));
     let with = compare(&place, &program, &rules, None);
     assert_eq!(text(&with.stderr), "");
 }
@@ -116,7 +125,7 @@ fn script(place: &Place, script: &str, rules: &Path, zones: &Path) -> Output {
 #[test]
 fn tools_under_the_library_see_what_others_have_placed() {
     let place = Place::new();
-    let (rules, zones) = (rules(&place, "*.log 1 1 2\n"), zones(&place, 16));
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     let make = "head -c 3000000 /dev/urandom > x; cat x > a.log; cmp x a.log && cp a.log b.log \
                 && cmp x b.log && mv a.log c.log && cmp x c.log && wc -c < c.log && rm b.log && ls";
     let said = script(&place, make, &rules, &zones);
@@ -136,7 +145,7 @@ fn tools_under_the_library_see_what_others_have_placed() {
 fn rules_with_an_error_are_named_and_nothing_is_placed() {
     let place = Place::new();
     let (rules, zones) = (
-        rules(&place, "*.log 1 1 2\n*.sst one 1 5\n"),
+        rules(&place, "[[rule]]\nstream = \"none\"\npaht = \"x\"\n"),
         zones(&place, 8),
     );
     let said = script(
@@ -147,11 +156,86 @@ fn rules_with_an_error_are_named_and_nothing_is_placed() {
     );
     assert!(text(&said.stdout).starts_with("hello"));
     assert!(
-        text(&said.stderr).contains("line 2"),
+        text(&said.stderr).contains("paht"),
         "{}",
         text(&said.stderr)
     );
     assert_eq!(written(&zones), 0);
+}
+
+#[test]
+fn streams_and_shells_write_to_zones() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let words = "echo one > a.log; echo two >> a.log; (echo three; ls -d /) >> a.log; \
+                 cat a.log; sort -r < a.log > b.log; wc -l < b.log; sed -i s/t/T/ b.log; cat b.log";
+    let said = script(&place, words, &rules, &zones);
+    let expected = "one\ntwo\nthree\n/\n4\nTwo\nThree\none\n/\n";
+    assert_eq!(text(&said.stdout), expected, "{}", text(&said.stderr));
+    let bare = std::fs::read(place.path("work/a.log")).unwrap();
+    assert_eq!(bare, [0; 16], "the bytes are in zones");
+}
+
+#[test]
+fn what_was_forced_is_there_after_a_kill() {
+    let place = Place::new();
+    let program = place.build(include_str!("forced.c"), "forced");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let placer = Placer::new().unwrap();
+    let work = place.path("work");
+    std::fs::create_dir(&work).unwrap();
+    let mut least = 0;
+    for round in 1..=4 {
+        let what = (program.as_os_str(), &[][..]);
+        let mut command = placer.command(what, &rules, Some(&zones)).unwrap();
+        let mut child = command
+            .current_dir(&work)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        // It is killed in the middle of whatever follows its tenth word, or fortieth.
+        for _ in 0..10 * round {
+            said.next().unwrap().unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        least += 10 * round + said.count();
+        let read = script(&place, "cat wal.log", &rules, &zones).stdout;
+        let records: Vec<_> = read.chunks(600).collect();
+        assert!(records.len() >= least, "{} of {least}", records.len());
+        assert!(
+            records
+                .iter()
+                .all(|it| it.len() == 600 && it[8..].iter().all(|b| *b == it[8]))
+        );
+        least = records.len();
+    }
+}
+
+#[test]
+fn two_processes_do_not_share_zones_unawares() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let said = script(
+        &place,
+        "exec 5> a.log; echo kept >&5; sleep 1 & cat a.log; echo done",
+        &rules,
+        &zones,
+    );
+    // The shell let go of the zones when it forked, so that `cat` could have them.
+    assert_eq!(text(&said.stdout), "kept\ndone\n", "{}", text(&said.stderr));
+    let held = std::fs::File::open(&zones).unwrap();
+    held.lock().unwrap();
+    let said = script(
+        &place,
+        "cat a.log; echo plain > b.log; cat b.log",
+        &rules,
+        &zones,
+    );
+    assert_eq!(text(&said.stdout), "plain\n");
+    assert!(text(&said.stderr).contains("another process has it"));
+    drop(held);
 }
 
 const BENCH: &str = "--num=60000 --value_size=400 --write_buffer_size=2097152 --threads=2 \
@@ -163,12 +247,11 @@ fn a_database_finds_all_that_it_has_placed() {
         return;
     };
     let place = Place::new();
-    let rules = rules(&place, "*.sst 2 1 5\n*.log 1 1 2\n");
-    let zones = zones(&place, 64);
+    let (rules, zones) = (Path::new("rocksdb"), zones(&place, 64));
     let program = program.display();
     let fill =
         format!("{program} --benchmarks=fillrandom,overwrite,readrandom --db=db {BENCH} 2>&1");
-    let said = script(&place, &fill, &rules, &zones);
+    let said = script(&place, &fill, rules, &zones);
     assert!(
         said.status.success(),
         "{}{}",
@@ -179,7 +262,7 @@ fn a_database_finds_all_that_it_has_placed() {
     let again = format!(
         "{program} --use_existing_db=1 --benchmarks=readseq,verifychecksum,readwhilewriting --db=db {BENCH} 2>&1"
     );
-    let said = script(&place, &again, &rules, &zones);
+    let said = script(&place, &again, rules, &zones);
     assert!(
         said.status.success(),
         "{}{}",

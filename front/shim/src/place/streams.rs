@@ -1,0 +1,189 @@
+//! Streams of the C library over placed files.
+//!
+//! A stream reads and writes inside the C library, also one that was there before: what a
+//! shell prints after it has put a file in the place of descriptor 1. So the four entries
+//! by which streams reach the system are replaced in the C library's table, as the
+//! recording library does, before the program runs, if files are to be placed at all.
+
+use super::demote::{demote_at, placed, refused};
+use super::start::{self, State};
+use super::{open, sys, table};
+use crate::preload::next::hooks;
+use crate::preload::raw::{self, bytes};
+use crate::preload::start::quiet;
+use crate::preload::stdio::{self, Entry};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use libc::{FILE, off64_t, ssize_t};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static READ: Entry = Entry::new(c"_IO_file_read", || read_entry as *const () as usize);
+static WRITE: Entry = Entry::new(c"_IO_file_write", || write_entry as *const () as usize);
+static SEEK: Entry = Entry::new(c"_IO_file_seek", || seek_entry as *const () as usize);
+static CLOSE: Entry = Entry::new(c"_IO_file_close", || close_entry as *const () as usize);
+// A seek from the end asks for the length.
+static STAT: Entry = Entry::new(c"_IO_file_stat", || stat_entry as *const () as usize);
+
+/// Whether streams are seen.
+static SEEN: AtomicBool = AtomicBool::new(false);
+
+/// Where a stream keeps its offset: `_offset` in glibc's `struct _IO_FILE`, which is the
+/// same on every system of 64 bits (bits/types/struct_FILE.h).
+const OFFSET: usize = 144;
+
+unsafe extern "C" {
+    fn read(fd: c_int, to: *mut c_void, len: usize) -> isize;
+    fn write(fd: c_int, from: *const c_void, len: usize) -> isize;
+    fn lseek64(fd: c_int, to: off64_t, whence: c_int) -> off64_t;
+    fn close(fd: c_int) -> c_int;
+    fn fstat64(fd: c_int, into: *mut libc::stat) -> c_int;
+}
+
+/// Run by the dynamic linker before a program's own code. It allocates nothing.
+#[cfg_attr(flashloom_place, used)]
+#[cfg_attr(flashloom_place, unsafe(link_section = ".init_array"))]
+pub static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    // SAFETY: the name is a string.
+    let zones = unsafe { !libc::getenv(c"FLASHLOOM_ZONES".as_ptr()).is_null() };
+    if zones {
+        raw::keeping_errno(|| {
+            let seen = stdio::replace(&[&READ, &WRITE, &SEEK, &CLOSE, &STAT]);
+            SEEN.store(seen, Ordering::Release);
+        });
+    }
+}
+
+/// # Safety
+/// The C library calls this as it would call its own.
+unsafe extern "C" fn read_entry(stream: *mut FILE, to: *mut c_void, len: ssize_t) -> ssize_t {
+    type Theirs = unsafe extern "C" fn(*mut FILE, *mut c_void, ssize_t) -> ssize_t;
+    // SAFETY: as for the function.
+    unsafe {
+        let fd = stdio::descriptor(stream);
+        if placed(fd).is_some() {
+            return read(fd, to, len as usize);
+        }
+        let theirs = READ.theirs.load(Ordering::Acquire);
+        core::mem::transmute::<*mut c_void, Theirs>(theirs)(stream, to, len)
+    }
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C" fn write_entry(stream: *mut FILE, from: *const c_void, len: ssize_t) -> ssize_t {
+    type Theirs = unsafe extern "C" fn(*mut FILE, *const c_void, ssize_t) -> ssize_t;
+    // SAFETY: as for the function.
+    unsafe {
+        let fd = stdio::descriptor(stream);
+        if placed(fd).is_none() {
+            let theirs = WRITE.theirs.load(Ordering::Acquire);
+            return core::mem::transmute::<*mut c_void, Theirs>(theirs)(stream, from, len);
+        }
+        let mut done = 0;
+        while done < len {
+            let written = write(fd, from.byte_offset(done), (len - done) as usize);
+            if written <= 0 {
+                break;
+            }
+            done += written;
+        }
+        let offset = stream.byte_add(OFFSET).cast::<off64_t>();
+        if *offset >= 0 {
+            *offset += done as off64_t;
+        }
+        // Less than all, or an error, is what the C library makes an error of.
+        if done == 0 && len > 0 { -1 } else { done }
+    }
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C" fn seek_entry(stream: *mut FILE, to: off64_t, whence: c_int) -> off64_t {
+    // SAFETY: as for the function. The C library's own does the same.
+    unsafe { lseek64(stdio::descriptor(stream), to, whence) }
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C" fn close_entry(stream: *mut FILE) -> c_int {
+    // SAFETY: as for the function. The C library's own does the same.
+    unsafe { close(stdio::descriptor(stream)) }
+}
+
+/// # Safety
+/// As above.
+unsafe extern "C" fn stat_entry(stream: *mut FILE, into: *mut libc::stat) -> c_int {
+    // SAFETY: as for the function. The C library's own does the same.
+    unsafe { fstat64(stdio::descriptor(stream), into) }
+}
+
+/// A stream over a path: its file may be placed, or may be from now on.
+///
+/// # Safety
+/// The strings are strings or null.
+unsafe fn opens(
+    (path, mode): (*const c_char, *const c_char),
+    next: impl FnOnce() -> *mut FILE,
+) -> *mut FILE {
+    // SAFETY: as for the function.
+    let (said, how) = unsafe { (bytes(path), stdio::flags(bytes(mode))) };
+    if !start::may_be_placed(said) {
+        let stream = next();
+        if start::state() == State::Zones {
+            // SAFETY: it is null or was just opened.
+            table::disown(unsafe { stdio::descriptor(stream) });
+        }
+        return stream;
+    }
+    if !SEEN.load(Ordering::Acquire) {
+        // SAFETY: it is not empty, so it is a string.
+        let moved = quiet(|| demote_at(unsafe { CStr::from_ptr(path) }));
+        return if moved.is_ok() {
+            next()
+        } else {
+            refused(libc::EIO)
+        };
+    }
+    let stream = next();
+    // SAFETY: it is null or was just opened.
+    let fd = unsafe { stdio::descriptor(stream) };
+    if fd < 0 {
+        return stream;
+    }
+    match raw::keeping_errno(|| quiet(|| open::opened(fd, how, 0o666))) {
+        Ok(()) => stream,
+        Err(errno) => {
+            // SAFETY: the stream was just opened, and nobody else has it.
+            unsafe { libc::fclose(stream) };
+            refused(errno)
+        }
+    }
+}
+
+/// A stream over a descriptor.
+fn over(fd: c_int, next: impl FnOnce() -> *mut FILE) -> *mut FILE {
+    let unseen = !SEEN.load(Ordering::Acquire);
+    if unseen && placed(fd).is_some() {
+        sys::say("streams of this C library are not seen: they get no placed file");
+        return refused(libc::ENOTSUP);
+    }
+    next()
+}
+
+hooks! {
+    in flashloom_place:
+    fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut FILE, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { opens((path, mode), next) };
+    fn [freopen freopen64](path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE,
+        |next| {
+            let _ = old;
+            // SAFETY: as the caller vouches for the call.
+            unsafe { opens((path, mode), next) }
+        };
+    fn [fdopen](fd: c_int, mode: *const c_char) -> *mut FILE, |next| {
+        let _ = mode;
+        over(fd, next)
+    };
+}
