@@ -111,9 +111,19 @@ struct State {
     dirty: BTreeMap<u64, Dirty>,
     /// Stores so far.
     made: u64,
-    /// By task: lines that it has flushed since its last fence, and how many stores there
-    /// were then.
-    flushed: BTreeMap<TaskId, Vec<(u64, u64)>>,
+    /// Flushes of lines so far.
+    flushes: u64,
+    /// By task: flushes that none of its fences has waited for, oldest first.
+    flushed: BTreeMap<TaskId, Vec<Flush>>,
+}
+
+/// A line that was flushed.
+struct Flush {
+    /// Its number among all flushes.
+    number: u64,
+    line: u64,
+    /// Stores that there were then.
+    made: u64,
 }
 
 struct Shared {
@@ -139,6 +149,7 @@ impl Pm {
             media,
             dirty: BTreeMap::new(),
             made: 0,
+            flushes: 0,
             flushed: BTreeMap::new(),
         };
         let shared = Shared {
@@ -240,21 +251,33 @@ impl Pm {
             for (line, ..) in pieces(at, len) {
                 if state.dirty.contains_key(&line) {
                     let flushed = state.flushed.entry(task).or_default();
-                    flushed.push((line, state.made));
+                    flushed.push(Flush {
+                        number: state.flushes,
+                        line,
+                        made: state.made,
+                    });
+                    state.flushes += 1;
                 }
             }
         }
         self.take_time(self.shared.config.flush, at, len).await;
     }
 
-    /// Waits until everything that the current task has flushed is durable.
+    /// Waits until everything that the current task has flushed so far is durable.
     pub async fn fence(&self) {
         let shared = &self.shared;
+        // What the task flushes meanwhile, in another branch of it, is not waited for.
+        let until = shared.state.borrow().flushes;
         // An event, so that a cut can come before the end of it.
         shared.sim.spawn(async {}).await;
         let state = &mut *shared.state.borrow_mut();
-        let flushed = state.flushed.remove(&shared.sim.current());
-        for (line, made) in flushed.unwrap_or_default() {
+        let task = shared.sim.current();
+        let mut flushed = state.flushed.remove(&task).unwrap_or_default();
+        let later = flushed.split_off(flushed.partition_point(|flush| flush.number < until));
+        if !later.is_empty() {
+            state.flushed.insert(task, later);
+        }
+        for Flush { line, made, .. } in flushed {
             let Some(dirty) = state.dirty.get_mut(&line) else {
                 continue;
             };
