@@ -5,6 +5,7 @@ mod drives;
 mod filesystems;
 mod malformed;
 mod mount;
+mod ocssd;
 mod past;
 mod play;
 mod record;

@@ -12,7 +12,9 @@ use crate::keeper::Keeper;
 use crate::pacer::Pace;
 use crate::ranges::Ranges;
 use crate::thread::{Engine, Gone, Handle, Service, finish};
+use host::{Pm, PmMedia};
 use sim::{Kernel, Seed, Signal, Sim};
+use ssd::image::Memory;
 use ssd::{Content, Drive, DriveMedia, Health, IoError};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -68,6 +70,8 @@ pub struct Device {
     ranges: Rc<Ranges>,
     /// Whether a write is a promise.
     protected: bool,
+    /// Memory beside the drive that has no power yet.
+    memory: RefCell<Option<Memory>>,
 }
 
 /// The thread that a [`Device`] lives on. Its result is that of saving the drive.
@@ -107,7 +111,21 @@ impl Device {
             waiting: Cell::new(0),
             noted: Signal::default(),
             ranges: Rc::default(),
+            memory: RefCell::new(opened.memory),
         })
+    }
+
+    /// What the file has of memory beside the drive, once, for who powers it on.
+    #[must_use]
+    pub fn take_memory(&self) -> Option<PmMedia> {
+        self.memory.take().map(PmMedia::of)
+    }
+
+    /// Keeps that memory in the file as well, from now on: before the drive's kernel runs.
+    pub fn keep_memory(&self, pm: &Pm) {
+        if let Some(keeper) = &mut *self.keeper.borrow_mut() {
+            keeper.keep_memory(pm);
+        }
     }
 
     /// Bytes of the drive.

@@ -207,21 +207,22 @@ impl Below {
             .is_some_and(|mapping| mapping.ftl().is_cleaning())
     }
 
-    fn memory(&self) -> Option<&Lasting> {
-        self.mapped.as_ref()?.memory.as_ref()
+    /// Memory that survives power cuts, if its host has any.
+    pub(crate) fn memory(&self) -> Option<&Pm> {
+        let lasting = self.mapped.as_ref()?.memory.as_ref();
+        lasting.map(|lasting| &lasting.pm)
     }
 
     /// Whether stores to memory that survives power cuts may be lost now.
     pub(crate) fn has_unflushed(&self) -> bool {
-        self.memory()
-            .is_some_and(|lasting| lasting.pm.has_unflushed())
+        self.memory().is_some_and(Pm::has_unflushed)
     }
 
     /// What a power cut leaves in memory that survives it: any part of what was not flushed,
     /// by `rng`.
     pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
         match self.memory() {
-            Some(lasting) => Memory::Left(lasting.pm.at_power_cut(rng)),
+            Some(pm) => Memory::Left(pm.at_power_cut(rng)),
             None => Memory::Blank,
         }
     }

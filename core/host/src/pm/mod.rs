@@ -30,9 +30,10 @@ pub use regions::{PmError, Region, Regions};
 use crate::BlockDevice;
 use serde::{Deserialize, Serialize};
 use sim::{Rng, Sim, TaskId};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use ssd::image::Line;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
 use units::{Bytes, MIB, Ns};
 
 /// Bytes of a line.
@@ -115,6 +116,33 @@ struct State {
     flushes: u64,
     /// By task: flushes that none of its fences has waited for, oldest first.
     flushed: BTreeMap<TaskId, Vec<Flush>>,
+    /// Who is told which lines become durable.
+    watches: Vec<Weak<RefCell<BTreeSet<u64>>>>,
+}
+
+impl State {
+    /// Makes the first so many stores of a line durable.
+    fn write_back(&mut self, line: u64, count: usize) {
+        let Some(dirty) = self.dirty.get_mut(&line) else {
+            return;
+        };
+        if count == 0 {
+            return;
+        }
+        self.media.apply(line, dirty.stores.drain(..count));
+        if dirty.stores.is_empty() {
+            self.dirty.remove(&line);
+        }
+        for watch in self.watches.iter().filter_map(Weak::upgrade) {
+            watch.borrow_mut().insert(line);
+        }
+    }
+}
+
+/// Which lines became durable since somebody looked last.
+#[derive(Debug)]
+pub struct PmWatch {
+    lines: Rc<RefCell<BTreeSet<u64>>>,
 }
 
 /// A line that was flushed.
@@ -132,6 +160,8 @@ struct Shared {
     /// Whose cores are busy meanwhile.
     host: Option<BlockDevice>,
     state: RefCell<State>,
+    /// Whether fences end without having waited.
+    skips: Cell<bool>,
 }
 
 /// Persistent memory under power.
@@ -151,16 +181,24 @@ impl Pm {
             made: 0,
             flushes: 0,
             flushed: BTreeMap::new(),
+            watches: Vec::new(),
         };
         let shared = Shared {
             sim: sim.clone(),
             config,
             host: host.cloned(),
             state: RefCell::new(state),
+            skips: Cell::default(),
         };
         Self {
             shared: Rc::new(shared),
         }
+    }
+
+    /// From now on fences end without having waited, as if whoever uses it had left them
+    /// out: what is stored lasts by chance alone. For controls of those who cut the power.
+    pub fn skip_fences(&self) {
+        self.shared.skips.set(true);
     }
 
     /// How many bytes there are.
@@ -236,7 +274,7 @@ impl Pm {
                 state.made += 1;
             }
             let over = dirty.stores.len().saturating_sub(MOST_STORES);
-            media.apply(line, dirty.stores.drain(..over));
+            state.write_back(line, over);
         }
     }
 
@@ -277,15 +315,13 @@ impl Pm {
         if !later.is_empty() {
             state.flushed.insert(task, later);
         }
+        if shared.skips.get() {
+            return;
+        }
         for Flush { line, made, .. } in flushed {
-            let Some(dirty) = state.dirty.get_mut(&line) else {
-                continue;
-            };
-            let durable = dirty.stores.partition_point(|store| store.number < made);
-            state.media.apply(line, dirty.stores.drain(..durable));
-            if dirty.stores.is_empty() {
-                state.dirty.remove(&line);
-            }
+            let stores = state.dirty.get(&line).map(|dirty| &dirty.stores);
+            let durable = |stores: &Vec<Store>| stores.partition_point(|s| s.number < made);
+            state.write_back(line, stores.map_or(0, durable));
         }
     }
 
@@ -316,6 +352,30 @@ impl Pm {
             media.apply(line, dirty.stores[..kept as usize].iter().copied());
         }
         media
+    }
+
+    /// What is durable now.
+    #[must_use]
+    pub fn durable(&self) -> PmMedia {
+        self.shared.state.borrow().media.clone()
+    }
+
+    /// Notes which lines become durable from now on.
+    #[must_use]
+    pub fn watch(&self) -> PmWatch {
+        let lines = Rc::default();
+        let watches = &mut self.shared.state.borrow_mut().watches;
+        watches.retain(|watch| watch.strong_count() > 0);
+        watches.push(Rc::downgrade(&lines));
+        PmWatch { lines }
+    }
+
+    /// Lines that have become durable since the last call, as they are.
+    #[must_use]
+    pub fn changed(&self, watch: &PmWatch) -> Vec<Line> {
+        let lines = watch.lines.take();
+        let media = &self.shared.state.borrow().media;
+        lines.into_iter().map(|line| media.line(line)).collect()
     }
 
     /// Whether stores are not durable yet.

@@ -131,6 +131,16 @@ fn what_a_task_flushes_while_it_fences_is_for_its_next_fence() {
 }
 
 #[test]
+fn where_fences_are_skipped_nothing_has_to_last() {
+    let pm = after(|pm| async move {
+        pm.persist(0, &[1; 8]).await;
+        pm.skip_fences();
+        pm.persist(64, &[1; 8]).await;
+    });
+    assert_eq!(cuts(&pm, [0, 64]), [[1, 0], [1, 1]].into());
+}
+
+#[test]
 fn eight_aligned_bytes_are_never_torn() {
     let pm = after(|pm| async move {
         pm.persist(0, &[1; 24]).await;

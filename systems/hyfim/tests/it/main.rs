@@ -2,6 +2,7 @@
 
 mod adopt;
 mod cuts;
+mod fuzz;
 mod limits;
 mod shared;
 mod support;
