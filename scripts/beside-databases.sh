@@ -7,10 +7,11 @@
 #
 # ROUNDS (3) is how many times the mount is killed under pgbench. The status is 1 if a
 # transaction that was answered is gone, or a checksum, or the format, is wrong.
-# SUITES_KIND names another file system than bytefs: ext4, f2fs, nova, persimmon, pmfs;
+# SUITES_KIND names another file system than bytefs: btrfs, btrfs-nocow, ext4, f2fs, hyfim,
+# nova, persimmon, pmfs;
 # SUITES_PRESET another drive than its usual one, as `zns` for f2fs; FLASHLOOM another
 # flashloom than target/release's. Needs root, FUSE, e2fsprogs, PostgreSQL with pgbench,
-# db_bench (rocksdb-tools) and sqlite3; f2fs-tools for f2fs.
+# db_bench (rocksdb-tools) and sqlite3; f2fs-tools for f2fs, btrfs-progs for btrfs.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,6 +26,7 @@ rounds=${1:-3}
 [ "$(id -u)" = 0 ] || stop "the mount and the server need root and another user"
 need pgbench db_bench sqlite3 e2fsck
 [ "$kind" != f2fs ] || need fsck.f2fs
+case $kind in btrfs* | hyfim) need btrfs ;; esac
 server=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
 [ -n "$server" ] || stop "no server of PostgreSQL is installed"
 

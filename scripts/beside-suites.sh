@@ -10,9 +10,9 @@
 # lists the tests that do not pass with the reason; one that is not listed there and
 # fails ends this with status 1.
 #
-# SUITES_KIND names another file system than ext4: f2fs, persimmon on a drive of zones,
-# bytefs or nova on one that is read and written by bytes; SUITES_PRESET another drive
-# than that, as `zns` for f2fs. FLASHLOOM names another flashloom than target/release's.
+# SUITES_KIND names another file system than ext4: f2fs, btrfs, btrfs-nocow, persimmon on a
+# drive of zones, hyfim on one of chunks, bytefs or nova on one that is read and written by
+# bytes; SUITES_PRESET another drive than that, as `zns` for f2fs or `ocssd` for ext4. FLASHLOOM names another flashloom than target/release's.
 # PJDFSTEST and XFSTESTS name the directories in which these two suites were built (fsx
 # is taken from the latter); without PJDFSTEST, the `pjdfstest` of crates.io is run. A
 # suite that is not there is skipped and named. SUITES_OPS, SUITES_FIO_SIZE,
@@ -40,6 +40,7 @@ loops=
 [ "$(id -u)" = 0 ] || stop "the suites act as several users and need root"
 need e2fsck mkfs.ext4 timeout unshare
 [ "$kind" != f2fs ] || need fsck.f2fs
+case $kind in btrfs* | hyfim) need btrfs ;; esac
 
 # Nobody else sees the mounts: who looks at one while it is to be unmounted, as `df`
 # does, would make it busy.

@@ -19,7 +19,8 @@ new_drive() {
   local preset=${SUITES_PRESET:-} size=$2 zones=()
   if [ -z "$preset" ]; then
     case $kind in
-      ext4 | f2fs) preset=block ;;
+      ext4 | f2fs | btrfs | btrfs-nocow) preset=block ;;
+      hyfim) preset=ocssd ;;
       persimmon) preset=zns ;;
       *) preset=byte ;;
     esac
@@ -65,6 +66,9 @@ sound() {
       stop "fsck.f2fs finds something"
     # A checker that gives up does not come to its last line.
     grep -q 'other corrupted bugs.*Ok' "$work/$1.judged" || stop "$(tail -3 "$work/$1.judged")"
+  elif [ "$kind" = btrfs ] || [ "$kind" = btrfs-nocow ] || [ "$kind" = hyfim ]; then
+    btrfs check --check-data-csum "$work/$1.img" >"$work/$1.judged" 2>&1 ||
+      stop "$(cat "$work/$1.judged")"
   else
     e2fsck -fn "$work/$1.img" >"$work/$1.judged" 2>&1 || stop "$(cat "$work/$1.judged")"
   fi

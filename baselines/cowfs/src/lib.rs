@@ -82,6 +82,7 @@ mod snapshot;
 mod space;
 mod stats;
 mod sums;
+mod take_in;
 mod walk;
 mod write;
 mod xattrs;

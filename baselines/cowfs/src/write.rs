@@ -13,9 +13,10 @@ use crate::format::inode::NODATASUM;
 use crate::format::{SECTOR, SECTOR_BYTES};
 use crate::fs::{COMMITS, Core, File};
 use crate::inodes::is_dir;
-use crate::persist::{Overwrite, Persist, Replacement, Ticket, write_run};
+use crate::persist::{Overwrite, Persist, Replacement, write_run};
 use crate::pieces::{Found, piece_key};
 use crate::space::{Ranges, Use};
+use crate::take_in::{PIECE_ITEMS, Replaced, Written};
 use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
@@ -25,32 +26,6 @@ use vfs::{DirtyPage, Errno, Result};
 /// Bytes of an extent, at most.
 //= btrfs-format 3
 pub(crate) const EXTENT_MOST: u64 = 128 << 20;
-
-/// Items that a piece of a file changes: those around it, itself, its sums, the inode.
-const PIECE_ITEMS: u64 = 6;
-
-/// Contents that were written, and are not the file's yet.
-struct Written {
-    /// Where in the file.
-    at: u64,
-    /// Where on the medium.
-    part: Part,
-    /// Sums of its sectors; none without sums.
-    sums: Vec<u32>,
-    /// Whether its extent is nothing that anybody leads to before the file has it.
-    new: bool,
-    /// Whether the file has it there already, and but its sums may have changed.
-    stays: bool,
-    /// What the strategy calls contents that took the place of others.
-    ticket: Option<Ticket>,
-}
-
-impl Written {
-    /// Items that are changed, and need new nodes, once the file has it.
-    const fn items(&self) -> u64 {
-        if self.stays { 0 } else { PIECE_ITEMS }
-    }
-}
 
 /// Pages that follow each other.
 fn runs<'a>(pages: &'a [&'a DirtyPage]) -> impl Iterator<Item = &'a [&'a DirtyPage]> {
@@ -244,7 +219,7 @@ impl<S: Persist> Core<S> {
     }
 
     /// The file on the medium ends at `end` at least.
-    async fn grew(&self, file: &File, end: u64) -> Result<()> {
+    pub(crate) async fn grew(&self, file: &File, end: u64) -> Result<()> {
         let known = file.private.disk_size.get();
         file.private.disk_size.set(known.max(end));
         self.store_inode(file).await
@@ -324,7 +299,7 @@ impl<S: Persist> Core<S> {
         flagged || asked && (self.forest.in_place || !Self::has_sums(file))
     }
 
-    async fn is_own(&self, file: &File, at: u64, part: Part) -> Result<bool> {
+    pub(crate) async fn is_own(&self, file: &File, at: u64, part: Part) -> Result<bool> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let shared = self.with(|| self.forest.is_shared(tree, number, at, part));
         Ok(!shared.await?)
@@ -350,13 +325,14 @@ impl<S: Persist> Core<S> {
         let places = self.places(part.bytenr + part.offset, part.bytes)?;
         let at = *places.first().ok_or(Errno::EUCLEAN)?;
         let who = Self::owner_of(file);
-        let mut ticket = None;
+        let mut replaced = None;
         if part.written {
             let one = Replacement { at, contents };
-            ticket = self.persist.replace(&one, who).await?;
-            if ticket.is_none() {
+            let Some(ticket) = self.persist.replace(&one, who).await? else {
                 return self.write_anew(file, run, written).await;
-            }
+            };
+            let contents = one.contents;
+            replaced = Some(Replaced { ticket, contents });
         } else {
             let placement = self.persist.placement(file.hint.get());
             write_run(self.persist.port(), at, &contents, placement, who).await?;
@@ -371,13 +347,13 @@ impl<S: Persist> Core<S> {
                 ..part
             },
             sums,
-            ticket,
+            replaced,
         });
         Ok(())
     }
 
     /// Writes pages to new extents.
-    async fn write_anew(
+    pub(crate) async fn write_anew(
         &self,
         file: &File,
         run: &[&DirtyPage],
@@ -419,7 +395,7 @@ impl<S: Persist> Core<S> {
                 sums,
                 new: true,
                 stays: false,
-                ticket: None,
+                replaced: None,
             });
         }
         Ok(())
@@ -441,80 +417,6 @@ impl<S: Persist> Core<S> {
     pub(crate) fn take_extent(&self, wanted: u64) -> Result<(u64, u64)> {
         let taken = self.forest.space.borrow_mut().take_data(wanted);
         taken.ok_or_else(|| self.refuse_data(wanted))
-    }
-
-    /// Has the file have what was written, up to `end`. What it cannot have is free again.
-    async fn take_in(&self, file: &File, mut written: Vec<Written>, end: u64) -> Result<()> {
-        while !written.is_empty() {
-            let rest = written.split_off(some_of(&written));
-            let end = match (rest.is_empty(), written.last()) {
-                (false, Some(last)) => end.min(last.at + last.part.bytes),
-                _ => end,
-            };
-            let done = self.take_in_some(file, &written, end).await;
-            if done.is_err() {
-                let left = written.iter().chain(&rest).filter_map(|one| one.ticket);
-                left.for_each(|ticket| self.persist.forget(ticket));
-                let mut space = self.forest.space.borrow_mut();
-                for one in written.iter().chain(&rest).filter(|one| one.new) {
-                    space.give_back(one.part.bytenr, one.part.len);
-                }
-                return done;
-            }
-            written = rest;
-        }
-        Ok(())
-    }
-
-    /// The same of some that one operation has room for.
-    async fn take_in_some(&self, file: &File, some: &[Written], end: u64) -> Result<()> {
-        let items: u64 = some.iter().map(Written::items).sum();
-        let _operation = self.operate_to_free(items.max(PIECE_ITEMS)).await?;
-        for one in some {
-            let done = self.take_in_one(file, one).await;
-            self.noted(done)?;
-        }
-        self.grew(file, end).await
-    }
-
-    async fn take_in_one(&self, file: &File, one: &Written) -> Result<()> {
-        let forest = &self.forest;
-        let (tree, number) = (&file.private.tree, file.private.number);
-        let span = one.at..one.at + one.part.bytes;
-        let place = one.part.bytenr + one.part.offset;
-        self.replaced.borrow_mut().extend(one.ticket);
-        if !one.stays {
-            let part = Part {
-                generation: forest.transid.get(),
-                ..one.part
-            };
-            let by = part.owner(tree.id, number, one.at);
-            if one.new {
-                forest.refs.borrow_mut().make(part.bytenr, part.len, None);
-            }
-            // Held while the file has it neither here nor there.
-            forest
-                .refs
-                .borrow_mut()
-                .add(part.bytenr, part.len, None, by, 1);
-            let cut = self.cut(tree, number, span.clone()).await?;
-            let key = piece_key(number, one.at);
-            let item = part.item();
-            self.with(|| forest.insert(tree, key, &item)).await?;
-            let nbytes = file.private.nbytes.get();
-            file.private
-                .nbytes
-                .set((nbytes + part.bytes).saturating_sub(cut));
-        }
-        if !one.sums.is_empty() {
-            self.put_sums(&forest.csums, place, &one.sums).await?;
-        }
-        if !one.stays || !one.sums.is_empty() {
-            self.since.borrow_mut().wrote(file, span);
-        } else {
-            self.since.borrow_mut().rewrote(file);
-        }
-        Ok(())
     }
 
     /// Moves contents out of an item into an extent, as other contents come behind them.
@@ -541,18 +443,4 @@ impl<S: Persist> Core<S> {
         self.take_in(file, written, file.private.disk_size.get())
             .await
     }
-}
-
-/// Items that one operation changes for what was written, at most.
-const MOST_ITEMS: u64 = 24;
-
-/// How many of the first that were written one operation takes in. What stays where it was
-/// goes together: one replacement.
-fn some_of(written: &[Written]) -> usize {
-    let mut items = 0;
-    let fits = |one: &&Written| {
-        items += one.items();
-        items <= MOST_ITEMS
-    };
-    written.iter().take_while(fits).count().max(1)
 }

@@ -60,7 +60,8 @@ pub enum Home {
     Dram,
     /// In persistent memory.
     Pm(PmTable),
-    /// In persistent memory that has none yet: it is rebuilt as that in memory, once.
+    /// In persistent memory that has none yet, or none as a whole: it is rebuilt as that in
+    /// memory, once.
     Moving(PmTable),
 }
 

@@ -176,7 +176,7 @@ async fn adopt(
     sectors: u32,
 ) -> Result<Table, FtlError> {
     kept.check(sectors)?;
-    kept.check_drive(geometry).await?;
+    kept.check_drive(geometry)?;
     kept.read_all().await;
     let table = Table::Pm(kept);
     let all = geometry.all_chunks() * geometry.blocks;
@@ -206,7 +206,7 @@ async fn adopt(
     Ok(table)
 }
 
-/// Copies a table to persistent memory.
+/// Copies a table to persistent memory, where it is one once all of it is durable.
 async fn move_to(
     from: &Table,
     geometry: &RawGeometry,
@@ -215,11 +215,13 @@ async fn move_to(
     sectors: u32,
 ) -> Result<Table, FtlError> {
     kept.check(sectors)?;
-    kept.check_drive(geometry).await?;
-    let there: Vec<u32> = (0..shown).filter(|&s| from.get(s).is_some()).collect();
-    for &sector in &there {
-        kept.put(sector, from.get(sector));
+    let of = |sector: u32| (sector < shown).then(|| from.get(sector)).flatten();
+    // A cut may have left some of it here before.
+    let others: Vec<u32> = (0..sectors).filter(|&s| kept.get(s) != of(s)).collect();
+    for &sector in &others {
+        kept.put(sector, of(sector));
     }
-    kept.settle(there.into_iter()).await;
+    kept.settle(others.into_iter()).await;
+    kept.take_drive(geometry).await;
     Ok(Table::Pm(kept))
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | magic | u64, at byte 0; written last |
 //! | sectors | u64: that the table was made for |
-//! | drive | u64: the shape of the drive whose blocks the entries name; 0 until it has one |
+//! | drive | u64: the shape of the drive whose blocks the entries name; 0 until they do |
 //! | entries | from byte 64 on, for each sector u32 |
 //!
 //! Invariants: an entry is the number of a block on flash plus one, or 0 for a sector that is
@@ -60,8 +60,8 @@ impl PmTable {
         Self { pm, region }
     }
 
-    /// Makes the region a table of `sectors`, none of which is anywhere, for the drive that it
-    /// is mounted with first.
+    /// Makes the region a table of `sectors`, none of which is anywhere, for the drive whose
+    /// mapping is moved to it ([`Home::Moving`](crate::Home::Moving)).
     ///
     /// # Errors
     /// If the region is too small.
@@ -118,18 +118,26 @@ impl PmTable {
         Ok(())
     }
 
-    /// Whether its entries are of blocks of this drive; one that was not mounted before is
-    /// from now on.
-    pub(crate) async fn check_drive(&self, geometry: &RawGeometry) -> Result<(), FtlError> {
-        let (of, now) = (self.word(DRIVE), shape(geometry));
-        if of == 0 {
-            let at = self.region.at + DRIVE;
-            self.pm.persist(at, &now.to_le_bytes()).await;
-        } else if of != now {
-            let why = "it is of a drive of another shape".to_owned();
-            return Err(FtlError::Table(why));
+    /// Whether the mapping of a drive has moved here, as a whole.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.region.bytes >= HEAD && self.word(DRIVE) != 0
+    }
+
+    /// Whether its entries are of blocks of this drive.
+    pub(crate) fn check_drive(&self, geometry: &RawGeometry) -> Result<(), FtlError> {
+        let refuse = |why: &str| Err(FtlError::Table(why.to_owned()));
+        match self.word(DRIVE) {
+            0 => refuse("no mapping has moved to it, or none as a whole"),
+            of if of != shape(geometry) => refuse("it is of a drive of another shape"),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Its entries, which are durable, are those of this drive from now on.
+    pub(crate) async fn take_drive(&self, geometry: &RawGeometry) {
+        let now = shape(geometry).to_le_bytes();
+        self.pm.persist(self.region.at + DRIVE, &now).await;
     }
 
     /// Loads every entry, for the time that it takes.

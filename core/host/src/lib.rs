@@ -44,7 +44,7 @@ pub use ledger::{Grain, Ledger, Purpose, Traffic, Who};
 pub use linear::Linear;
 pub use link::{Direction, Link};
 pub use packing::Packing;
-pub use pm::{Pm, PmConfig, PmError, PmMedia, Region, Regions};
+pub use pm::{Pm, PmConfig, PmError, PmMedia, PmWatch, Region, Regions};
 pub use port::BlockPort;
 pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
 pub use raw::{RawDevice, RawMark, RawPort};

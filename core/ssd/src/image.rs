@@ -22,7 +22,7 @@
 //!
 //! | section | |
 //! | --- | --- |
-//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; before the end, if the drive has a front, 8 front, and if it has zones, 9 zones; in the log: 6 change, 7 end of a change |
+//! | kind | u32: 1 configuration, 2 counters, 3 blocks, 4 saved buffer, 5 end; before the end, if the drive has a front, 8 front, if it has zones, 9 zones, and if memory that lasts is kept beside an open-channel drive, 10 memory; in the log: 6 change, 7 end of a change |
 //! | length | u64: bytes of the payload, 1 to 1 MiB |
 //! | checksum | u32: CRC-32C of kind, length and payload |
 //! | payload | |
@@ -39,6 +39,7 @@
 //! | saved buffer | 0 u8, or 1 u8, count u32, *slot*s, count u64, *trim*s |
 //! | front | count u32, *write*s of the log, oldest first, count u32, numbers u32 of the transactions that have committed, count u32, *slot*s for the dirty pages of the cache, least recently used first |
 //! | zones | *zones* |
+//! | memory | bytes u64, count u32, then for each page of 4 KiB that holds anything, by growing number: number u32, 4096 bytes |
 //! | end | number of sections before it u64, CRC-32C of all bytes before it u32 |
 //!
 //! | record | |
@@ -63,6 +64,7 @@
 //! | saved buffer | 0 u8 as before; or 1 u8 none; or 2 u8, count u32, pages u32 that left it, count u32, *slot*s that came, 0 u8 or 1 u8, count u64, all *trim*s |
 //! | front, if the drive has one | count u32, *step*s of the log, count u32, pages u32 that are dirty no more, count u32, *slot*s of those that are |
 //! | zones, if the drive has any | *zones*: those that have changed, without sectors if nothing of them is saved any more, and all defects |
+//! | memory, if the file has any | count u32, then for each line of 64 bytes that has changed, by growing number: number u32, 64 bytes |
 //!
 //! | *step* | |
 //! | --- | --- |
@@ -75,10 +77,12 @@ mod blocks;
 mod dump;
 mod front;
 mod log;
+mod memory;
 mod stream;
 mod zones;
 
 pub use log::Log;
+pub use memory::{Line, Memory};
 pub use stream::{MAGIC, Mark, VERSION};
 
 use crate::config::{ConfigError, DriveConfig};
@@ -170,6 +174,20 @@ pub enum ImageError {
 /// Those of `out`, and [`io::ErrorKind::InvalidInput`] if `config` cannot be
 /// built or `media` are not those of such a drive.
 pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> io::Result<Mark> {
+    write_with(config, media, None, out)
+}
+
+/// The same of an open-channel drive with memory beside it, if there is any.
+///
+/// # Errors
+/// As [`write()`], and [`io::ErrorKind::InvalidInput`] if the memory is too large for such a
+/// drive, or the drive maps addresses itself.
+pub fn write_with(
+    config: &DriveConfig,
+    media: &DriveMedia,
+    memory: Option<&Memory>,
+    out: &mut impl Write,
+) -> io::Result<Mark> {
     let layout = Layout::new(config).map_err(invalid)?;
     if *media.cells.geometry() != config.geometry || config.geometry.blocks() > BLOCKS_MAX {
         let (has, wants) = (media.cells.geometry(), config.geometry);
@@ -188,6 +206,9 @@ pub fn write(config: &DriveConfig, media: &DriveMedia, out: &mut impl Write) -> 
     dump::put(&mut sections, &layout, config, media.dump.as_ref())?;
     front::put(&mut sections, &layout, config, &media.front)?;
     zones::put(&mut sections, config, &media.zones)?;
+    if let Some(memory) = memory {
+        memory::put(&mut sections, config, memory)?;
+    }
     sections.end()
 }
 
@@ -221,6 +242,8 @@ pub struct Opened {
     pub config: DriveConfig,
     /// What it holds without power.
     pub media: DriveMedia,
+    /// Memory that lasts beside it, if there is any.
+    pub memory: Option<Memory>,
     /// Where the file ends without its log.
     pub base: Mark,
     /// Where the last whole record of the log ends.
@@ -248,14 +271,17 @@ pub fn open(input: &mut impl Read) -> Result<Opened, ImageError> {
     let dump = dump::take(&mut reader, &layout, &config)?;
     let front = front::Replay::take(&mut reader, &layout, &config)?;
     let zones = zones::Replay::take(&mut reader, &config)?;
+    let memory = memory::take(&mut reader, &config)?;
     reader.end()?;
     let base = reader.mark();
-    let mut replay = Replay::new(&layout, &config, (cells, smart), dump, (front, zones));
+    let rest = (front, zones, memory);
+    let mut replay = Replay::new(&layout, &config, (cells, smart), dump, rest);
     let end = replay.run(&mut reader)?;
-    let media = replay.end(&reader)?;
+    let (media, memory) = replay.end(&reader)?;
     Ok(Opened {
         config,
         media,
+        memory,
         base,
         end,
     })

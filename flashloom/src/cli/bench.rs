@@ -3,9 +3,22 @@
 use super::failure::Failure;
 use super::file;
 use engine::{Access, DriveFile};
+use host::{BlockDevice, HostConfig, PmMedia};
 use sim::{Kernel, Seed};
+use ssd::image::Memory;
 use ssd::{Drive, DriveConfig, DriveMedia, IoError, Smart};
+use stack::{Attached, hosts};
 use std::path::Path;
+
+/// Why a command did not end.
+pub(super) const AT_REST: &str =
+    "the drive came to rest; its flash has no room to collect garbage in";
+
+/// The file system whose mapping is in memory beside its drive.
+const HYFIM: &str = "hyfim";
+
+/// Memory that lasts, as a host wants it, and what is in it.
+pub(super) type Beside = (Option<hosts::Persistent>, hosts::Memory);
 
 /// The drive in the file at `path`, under power on a clock of its own.
 pub(super) struct Bench {
@@ -13,6 +26,8 @@ pub(super) struct Bench {
     pub(super) drive: Drive,
     pub(super) config: DriveConfig,
     pub(super) smart: Smart,
+    /// Memory that the file keeps beside it, as it was.
+    pub(super) memory: Option<Memory>,
 }
 
 impl Bench {
@@ -22,11 +37,16 @@ impl Bench {
     }
 
     pub(super) fn load(path: &Path, file: &DriveFile) -> Result<Self, Failure> {
-        let (config, media) = file::load(path, file)?;
-        Self::ready(path, config, media)
+        let opened = file::load(path, file)?;
+        Self::ready(path, opened.config, opened.media, opened.memory)
     }
 
-    fn ready(path: &Path, config: DriveConfig, media: DriveMedia) -> Result<Self, Failure> {
+    fn ready(
+        path: &Path,
+        config: DriveConfig,
+        media: DriveMedia,
+        memory: Option<Memory>,
+    ) -> Result<Self, Failure> {
         let (kernel, smart) = (Kernel::new(), media.smart);
         let ready = Drive::ready(&kernel.sim(), &config, media, Seed(1));
         let drive = ready.map_err(|e| Failure::at(path, e))?;
@@ -35,7 +55,50 @@ impl Bench {
             drive,
             config,
             smart,
+            memory,
         })
+    }
+
+    /// The drive as a host has it that `wants` memory which lasts, and finds `memory` there:
+    /// an open-channel drive with its mapping.
+    pub(super) fn attach(&self, path: &Path, (wants, memory): Beside) -> Result<Attached, Failure> {
+        let (sim, host) = (self.kernel.sim(), HostConfig::default());
+        let device = BlockDevice::new(&sim, host, self.drive.clone())?;
+        let port = Attached::bare(&sim, &device, (wants, memory));
+        let opening = port.clone();
+        let opened = self.finish(async move { opening.open().await });
+        let opened = opened.ok_or_else(|| Failure::at(path, AT_REST))?;
+        opened.map_err(|e| Failure::at(path, e))?;
+        Ok(port)
+    }
+
+    /// The same as whoever has mapped it last has it.
+    pub(super) fn attach_as_is(&self, path: &Path) -> Result<Attached, Failure> {
+        let wants = self.memory.as_ref().and_then(|_| hosts::memory(HYFIM));
+        let memory = self.memory.clone().map(PmMedia::of);
+        self.attach(
+            path,
+            (
+                wants,
+                memory.map_or(hosts::Memory::Blank, hosts::Memory::Left),
+            ),
+        )
+    }
+
+    /// Powers off, and puts the drive into its file, with memory that `port` has.
+    pub(super) fn save(
+        &self,
+        path: &Path,
+        file: &mut DriveFile,
+        port: Option<&Attached>,
+    ) -> Result<(), Failure> {
+        let media = self.shutdown();
+        let memory = match port {
+            Some(port) => port.memory().map(|pm| pm.shutdown().kept()),
+            None => self.memory.clone(),
+        };
+        let saved = file.save(&self.config, &media, memory.as_ref());
+        saved.map_err(|e| Failure::at(path, e))
     }
 
     /// The same drive with another front, as a new firmware gives it: what the old
@@ -45,7 +108,7 @@ impl Bench {
             return Ok(self);
         }
         let media = self.shutdown();
-        Self::ready(path, config, media)
+        Self::ready(path, config, media, self.memory)
     }
 
     /// Runs `work` to its end. None if the drive comes to rest before: it has no
@@ -68,10 +131,9 @@ impl Bench {
         path: &Path,
         command: impl Future<Output = Result<T, IoError>> + 'static,
     ) -> Result<T, Failure> {
-        let done = self.finish(command).ok_or_else(|| {
-            let reason = "the drive came to rest; its flash has no room to collect garbage in";
-            Failure::at(path, reason)
-        })?;
+        let done = self
+            .finish(command)
+            .ok_or_else(|| Failure::at(path, AT_REST))?;
         done.map_err(|e| Failure::at(path, e))
     }
 

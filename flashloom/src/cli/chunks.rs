@@ -91,8 +91,8 @@ pub(super) fn mapped(path: &Path, config: &DriveConfig) -> Result<(), Failure> {
     if config.raw.is_none() {
         return Ok(());
     }
-    let reason = "expected a drive that maps addresses itself; of an open-channel drive the host \
-                  does, in a run of a stack such as ext4@ocssd";
+    let reason = "expected a drive that maps addresses itself; what an open-channel drive holds \
+                  is reached through `mount`, or `drive export`";
     Err(Failure::at(path, reason))
 }
 

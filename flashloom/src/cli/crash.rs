@@ -64,6 +64,10 @@ pub(crate) struct Crash {
     /// does nothing. What is lost then shows that the checks can fail
     #[arg(long)]
     lie: bool,
+    /// Skip the fences of persistent memory while the workload runs, so that what is stored
+    /// there lasts by chance alone: the judges must find it out, on hyfim
+    #[arg(long)]
+    skip_fences: bool,
     /// Change a knob of the drive; it has no power-loss protection unless it has a
     /// battery or controller.power_loss_protection=true says so
     #[arg(long, value_name = "KNOB=VALUE")]
@@ -178,6 +182,7 @@ impl Crash {
             outside: self.outside,
             memory: self.memory,
             lies: self.lie,
+            skips_fences: self.skip_fences,
         })
     }
 
@@ -197,7 +202,12 @@ impl Crash {
             .iter()
             .map(|size| format!(" --size {}", size.0))
             .collect();
-        let lie = if self.lie { " --lie" } else { "" };
+        let lie = match (self.lie, self.skip_fences) {
+            (false, false) => "",
+            (true, false) => " --lie",
+            (false, true) => " --skip-fences",
+            (true, true) => " --lie --skip-fences",
+        };
         let set: String = self.set.iter().map(|set| format!(" --set {set}")).collect();
         format!(
             "flashloom crash {stack} --workload '{workload}'{size} --memory {memory} \

@@ -9,11 +9,13 @@ use super::output::Shown;
 use super::zones;
 use clap::{Args, Subcommand};
 use engine::Access;
+use host::{BlockPort, Who};
 use report::table::facts;
 use report::{Style, human};
 use serde::Serialize;
 use sim::Seed;
 use ssd::{Content, DriveConfig, LineState, Precondition};
+use stack::Attached;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -134,7 +136,18 @@ struct Found {
     /// Of an open-channel drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     chunks: Option<chunks::Facts>,
+    /// Of memory that lasts beside an open-channel drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
     config: DriveConfig,
+}
+
+/// Memory that lasts beside a drive, in numbers.
+#[derive(Serialize)]
+struct Memory {
+    bytes: u64,
+    /// Bytes of pages of 4 KiB that hold anything.
+    used_bytes: u64,
 }
 
 impl Info {
@@ -174,6 +187,10 @@ fn inspect(path: &Path) -> Result<Found, Failure> {
         line_bytes: layout.bytes(layout.line_pages).0,
         zones,
         chunks,
+        memory: bench.memory.as_ref().map(|memory| Memory {
+            bytes: memory.bytes,
+            used_bytes: memory.pages.len() as u64 * HOLE as u64,
+        }),
         config: bench.config.clone(),
     })
 }
@@ -242,6 +259,14 @@ impl Found {
                 ("handles", self.config.placement.handles.to_string()),
             ]),
         }
+        let memory = self.memory.as_ref().map(|memory| {
+            let (all, used) = (bytes(memory.bytes), bytes(memory.used_bytes));
+            (
+                "memory",
+                format!("{all} beside it that last, {used} in use"),
+            )
+        });
+        lines.extend(memory);
         lines
     }
 }
@@ -361,7 +386,7 @@ impl Moved {
 impl Export {
     fn run(&self) -> Answer {
         let bench = Bench::open(&self.path)?;
-        chunks::mapped(&self.path, &bench.config)?;
+        let port = bench.attach_as_is(&self.path)?;
         let fault = |e| Failure::at(&self.out, e);
         let whole = |path: &Path| path.canonicalize().ok();
         if whole(&self.out).is_some_and(|out| whole(&self.path) == Some(out)) {
@@ -369,7 +394,7 @@ impl Export {
             return Err(Failure::at(&self.out, reason));
         }
         let mut out = file::beside(&self.out)?;
-        let data_bytes = export(&bench, &self.path, out.as_file_mut(), &self.out)?;
+        let data_bytes = export((&bench, &port), &self.path, out.as_file_mut(), &self.out)?;
         out.persist(&self.out).map_err(|e| fault(e.error))?;
         let moved = Moved {
             file: self.path.display().to_string(),
@@ -383,12 +408,17 @@ impl Export {
 }
 
 /// Writes what is not zeros and returns how much that is.
-fn export(bench: &Bench, path: &Path, out: &mut File, name: &Path) -> Result<u64, Failure> {
+fn export(
+    (bench, port): (&Bench, &Attached),
+    path: &Path,
+    out: &mut File,
+    name: &Path,
+) -> Result<u64, Failure> {
     let (capacity, mut at, mut data) = (bench.config.address_space().0, 0, 0);
     let fault = |e| Failure::at(name, e);
     out.set_len(capacity).map_err(fault)?;
     while at < capacity {
-        let bytes = read(bench, path, at, CHUNK.min(capacity - at))?;
+        let bytes = read((bench, port), path, at, CHUNK.min(capacity - at))?;
         for (from, piece) in pieces(&bytes) {
             out.seek(SeekFrom::Start(at + from)).map_err(fault)?;
             out.write_all(piece).map_err(fault)?;
@@ -399,11 +429,21 @@ fn export(bench: &Bench, path: &Path, out: &mut File, name: &Path) -> Result<u64
     Ok(data)
 }
 
-fn read(bench: &Bench, path: &Path, at: u64, len: u64) -> Result<Vec<u8>, Failure> {
-    let (drive, extent) = (bench.drive.clone(), extent(at, len));
+fn read(
+    (bench, port): (&Bench, &Attached),
+    path: &Path,
+    at: u64,
+    len: u64,
+) -> Result<Vec<u8>, Failure> {
+    let (port, drive, extent) = (port.clone(), bench.drive.clone(), extent(at, len));
     bench.carry_out(path, async move {
         let mut bytes = vec![0; extent.bytes() as usize];
-        drive.read(extent, &mut bytes.as_mut_slice()).await?;
+        let sink = &mut bytes.as_mut_slice();
+        match port.is_mapped() {
+            true => port.read(extent, sink, Who::default()).await?,
+            // Zones are read by the addresses of the drive.
+            false => drive.read(extent, sink).await?,
+        }
         Ok(bytes)
     })
 }
@@ -438,7 +478,7 @@ impl Import {
     fn run(&self) -> Answer {
         let mut file = file::open(&self.path, Access::Change)?;
         let bench = Bench::load(&self.path, &file)?;
-        chunks::mapped(&self.path, &bench.config)?;
+        let port = bench.attach_as_is(&self.path)?;
         let fault = |e| Failure::at(&self.input, e);
         let input = File::open(&self.input).map_err(fault)?;
         let (len, capacity) = (
@@ -454,10 +494,9 @@ impl Import {
         }
         let data_bytes = match bench.drive.zones() {
             Some(zones) => zones::import(&bench, zones, input, &self.path, &self.input)?,
-            None => import(&bench, input, &self.path, &self.input)?,
+            None => import((&bench, &port), input, &self.path, &self.input)?,
         };
-        let saved = file.save(&bench.config, &bench.shutdown());
-        saved.map_err(|e| Failure::at(&self.path, e))?;
+        bench.save(&self.path, &mut file, Some(&port))?;
         let moved = Moved {
             file: self.path.display().to_string(),
             image: self.input.display().to_string(),
@@ -470,8 +509,8 @@ impl Import {
 }
 
 /// Deallocates everything, then writes what is not zeros.
-fn import(bench: &Bench, input: File, path: &Path, name: &Path) -> Result<u64, Failure> {
-    clear(bench, path)?;
+fn import(on: (&Bench, &Attached), input: File, path: &Path, name: &Path) -> Result<u64, Failure> {
+    clear(on, path)?;
     let mut input = BufReader::new(input);
     let (mut at, mut data) = (0, 0);
     loop {
@@ -479,36 +518,53 @@ fn import(bench: &Bench, input: File, path: &Path, name: &Path) -> Result<u64, F
         let chunk = input.by_ref().take(CHUNK).read_to_end(&mut bytes);
         chunk.map_err(|e| Failure::at(name, e))?;
         if bytes.is_empty() {
+            // A mapping that a host holds has a buffer that nobody else empties.
+            if on.1.is_mapped() {
+                let port = on.1.clone();
+                on.0.carry_out(path, async move { port.flush().await })?;
+            }
             return Ok(data);
         }
         bytes.resize(bytes.len().next_multiple_of(SECTOR as usize), 0);
         for (from, piece) in pieces(&bytes) {
-            write(bench, path, at + from, piece.to_vec())?;
+            write(on, path, at + from, piece.to_vec())?;
             data += piece.len() as u64;
         }
         at += bytes.len() as u64;
     }
 }
 
-fn clear(bench: &Bench, path: &Path) -> Result<(), Failure> {
-    let (drive, capacity) = (bench.drive.clone(), bench.config.capacity.0);
+fn clear((bench, port): (&Bench, &Attached), path: &Path) -> Result<(), Failure> {
+    let (port, drive) = (port.clone(), bench.drive.clone());
+    let capacity = bench.config.capacity.0;
     bench.carry_out(path, async move {
         let mut at = 0;
         while at < capacity {
             let len = units::GIB.min(capacity - at);
-            drive.trim(extent(at, len)).await?;
+            match port.is_mapped() {
+                true => port.trim(extent(at, len)).await?,
+                false => drive.trim(extent(at, len)).await?,
+            }
             at += len;
         }
         Ok(())
     })
 }
 
-fn write(bench: &Bench, path: &Path, at: u64, bytes: Vec<u8>) -> Result<(), Failure> {
-    let (drive, extent) = (bench.drive.clone(), extent(at, bytes.len() as u64));
+fn write(
+    (bench, port): (&Bench, &Attached),
+    path: &Path,
+    at: u64,
+    bytes: Vec<u8>,
+) -> Result<(), Failure> {
+    let (port, drive) = (port.clone(), bench.drive.clone());
+    let extent = extent(at, bytes.len() as u64);
     bench.carry_out(path, async move {
-        let content = Content::Bytes(&bytes);
-        drive
-            .write(extent, content, Placement(0), Origin(0), false)
-            .await
+        let (content, all) = (Content::Bytes(&bytes), Placement(0));
+        if port.is_mapped() {
+            let write = port.write(extent, content, all, Who::default(), false);
+            return write.await;
+        }
+        drive.write(extent, content, all, Origin(0), false).await
     })
 }

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::output::note;
 use engine::{Access, DriveFile};
+use ssd::image::Opened;
 use ssd::{DriveConfig, DriveMedia};
 use std::fs::File;
 use std::io::Read;
@@ -40,10 +41,9 @@ pub(crate) fn wait_for_others(path: &Path) -> Result<(), Failure> {
     free.map(drop).map_err(|e| Failure::at(path, e))
 }
 
-/// The drive in `file`, which is at `path`.
-pub(crate) fn load(path: &Path, file: &DriveFile) -> Result<(DriveConfig, DriveMedia), Failure> {
-    let opened = file.load().map_err(|e| Failure::at(path, e))?;
-    Ok((opened.config, opened.media))
+/// What is in `file`, which is at `path`.
+pub(crate) fn load(path: &Path, file: &DriveFile) -> Result<Opened, Failure> {
+    file.load().map_err(|e| Failure::at(path, e))
 }
 
 /// Puts a drive into a file at `path`, in the place of another one that nobody

@@ -1,12 +1,13 @@
 //! `mkfs`, `fsck` and `inspect`: file systems on drives in files.
 
 use super::Answer;
-use super::bench::Bench;
+use super::bench::{AT_REST, Bench, Beside};
 use super::failure::Failure;
 use super::file;
 use super::output::{self, Shown};
 use super::recover::{
-    recover, recover_lines, recover_logs, replay, roll_forward, roll_zones_forward, undo_lines,
+    recover, recover_lines, recover_logs, replay, replay_exchanges, roll_forward,
+    roll_zones_forward, undo_lines,
 };
 use super::zonefs;
 use clap::{Args, ValueEnum};
@@ -14,11 +15,11 @@ use engine::{Access, DriveFile};
 use extfs::ext4;
 use extfs::lines::undo;
 use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check};
-use host::{BlockDevice, DrivePort, HostConfig};
+use host::{DrivePort, PmMedia};
 use serde::Serialize;
 use sim::{Seed, Sim};
 use ssd::DriveConfig;
-use stack::{DriveImage, hosts};
+use stack::{Attached, DriveImage, hosts};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -43,6 +44,10 @@ pub(crate) enum Kind {
     BtrfsNocow,
     /// F2FS, the log-structured file system
     F2fs,
+    /// HyFiM, Btrfs whose overwrites are made in the mapping of an open-channel drive, which
+    /// is in memory that lasts
+    #[value(name = "hyfim")]
+    HyFim,
     /// NOVA, in place on a drive that is read and written by bytes, in a format of ours
     Nova,
     /// Persimmon, F2FS that appends its tables and checkpoints too, on a zoned drive
@@ -65,6 +70,7 @@ impl Kind {
             Self::Btrfs => "btrfs",
             Self::BtrfsNocow => "btrfs-nocow",
             Self::F2fs => "f2fs",
+            Self::HyFim => "hyfim",
             Self::Nova => "nova",
             Self::Persimmon => "persimmon",
             Self::Pmfs => "pmfs",
@@ -79,7 +85,7 @@ impl Kind {
 
     /// Whether its format is that of Btrfs.
     const fn is_btrfs(self) -> bool {
-        matches!(self, Self::Btrfs | Self::BtrfsNocow)
+        matches!(self, Self::Btrfs | Self::BtrfsNocow | Self::HyFim)
     }
 
     /// Whether its body is that of F2FS.
@@ -91,7 +97,7 @@ impl Kind {
     const fn inode_size(self) -> u16 {
         match self {
             Self::Ext4 => 256,
-            Self::Btrfs | Self::BtrfsNocow => 160,
+            Self::Btrfs | Self::BtrfsNocow | Self::HyFim => 160,
             Self::F2fs | Self::Persimmon | Self::ZoneFs => BLOCK as u16,
             Self::ByteFs | Self::ByteFsDual | Self::Nova | Self::Pmfs => 128,
         }
@@ -100,8 +106,11 @@ impl Kind {
     /// The drive as this file system needs it: a new file system may come with a new
     /// firmware.
     fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
-        super::chunks::mapped(path, drive)?;
         let mut drive = drive.clone();
+        if drive.raw.is_none() && matches!(self, Self::HyFim) {
+            let reason = "hyfim needs an open-channel drive, such as one of the preset ocssd";
+            return Err(Failure::at(path, reason));
+        }
         let has_zones = drive.interface == ssd::Interface::Zoned;
         if !has_zones && matches!(self, Self::Persimmon) {
             let reason = "persimmon needs a drive of zones, such as one of the preset zns";
@@ -126,6 +135,17 @@ impl Kind {
         }
         hosts::fit(&mut drive, matches!(self, Self::ByteFs));
         Ok(drive)
+    }
+
+    /// What this file system finds in the memory beside a drive that has been made for it.
+    pub(super) fn beside(self, memory: Option<PmMedia>) -> Result<Beside, &'static str> {
+        match (hosts::memory(self.name()), memory) {
+            (None, None) => Ok((None, hosts::Memory::Blank)),
+            (Some(wants), Some(memory)) => Ok((Some(wants), hosts::Memory::Left(memory))),
+            (Some(_), None) => Err("there is no memory beside the drive: `mkfs` has to make it"),
+            (None, Some(_)) => Err("the mapping of the drive is in the memory beside it, as \
+                                    hyfim has it; another file system has to be made first"),
+        }
     }
 }
 
@@ -183,7 +203,7 @@ struct Made {
 }
 
 /// Makes a file system that has names.
-async fn make(kind: Kind, sim: Sim, port: BlockDevice, options: MkfsOptions) -> Result<(), String> {
+async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Result<(), String> {
     let said = |e: &dyn std::fmt::Display| e.to_string();
     match kind {
         Kind::Ext4 => ext4::format(&port, &options).await.map_err(|e| said(&e)),
@@ -199,7 +219,7 @@ async fn make(kind: Kind, sim: Sim, port: BlockDevice, options: MkfsOptions) -> 
             let made = lfs::format_drive(&sim, &port, &options).await;
             made.map_err(|e| said(&e))
         }
-        Kind::Btrfs | Kind::BtrfsNocow => {
+        Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim => {
             let options = cowfs::MkfsOptions {
                 uuid: options.uuid,
                 now: options.now,
@@ -249,10 +269,12 @@ impl Mkfs {
             journal_blocks: options.journal_blocks.unwrap_or(0),
             inode_size: options.inode_size,
         };
-        let format = make(self.kind, bench.kernel.sim(), attach(&bench)?, options);
+        // What was in memory beside the drive is lost as well.
+        let beside = (hosts::memory(self.kind.name()), hosts::Memory::Blank);
+        let port = bench.attach(&self.path, beside)?;
+        let format = make(self.kind, bench.kernel.sim(), port.clone(), options);
         finish(&bench, &self.path, format)?.map_err(|e| Failure::at(&self.path, e))?;
-        let saved = file.save(&bench.config, &bench.shutdown());
-        saved.map_err(|e| Failure::at(&self.path, e))?;
+        bench.save(&self.path, &mut file, Some(&port))?;
         let text = |_| made.told();
         self.shown.answer("flashloom.mkfs/1", &made, text)
     }
@@ -263,8 +285,7 @@ impl Mkfs {
         let uuid = stamped(self.identities()());
         let format = self.options.clone().unwrap_or_default();
         let made = zonefs::make(bench, &self.path, format.named(&self.label, uuid)?)?;
-        let saved = file.save(&bench.config, &bench.shutdown());
-        saved.map_err(|e| Failure::at(&self.path, e))?;
+        bench.save(&self.path, &mut file, None)?;
         let text = |_| made.told();
         self.shown.answer("flashloom.mkfs/1", &made, text)
     }
@@ -398,16 +419,18 @@ struct Checked {
 impl Fsck {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let bench = Bench::open(&self.path)?;
-        let (sim, port) = (bench.kernel.sim(), attach(&bench)?);
+        let port = attach(&bench, &self.path, self.kind)?;
+        let (sim, device) = (bench.kernel.sim(), port.device().clone());
         let recovery = match self.kind {
             Kind::Ext4 => finish(&bench, &self.path, recover(sim, port))?,
             Kind::ByteFs => finish(&bench, &self.path, recover_lines(sim, port))?,
             Kind::Btrfs | Kind::BtrfsNocow => finish(&bench, &self.path, replay(sim, port))?,
             Kind::F2fs => finish(&bench, &self.path, roll_forward(sim, port))?,
+            Kind::HyFim => finish(&bench, &self.path, replay_exchanges(sim, port))?,
             Kind::Nova => finish(&bench, &self.path, recover_logs(sim, port))?,
             Kind::Persimmon => finish(&bench, &self.path, roll_zones_forward(sim, port))?,
             Kind::Pmfs | Kind::ByteFsDual => finish(&bench, &self.path, undo_lines(sim, port))?,
-            Kind::ZoneFs => finish(&bench, &self.path, zonefs::check(sim, port))?,
+            Kind::ZoneFs => finish(&bench, &self.path, zonefs::check(sim, device))?,
         };
         let (replayed, mut findings) = match recovery {
             Ok(replayed) => (replayed, Vec::new()),
@@ -441,7 +464,7 @@ impl Fsck {
                 let found = lfs::check(image);
                 found.iter().map(ToString::to_string).collect()
             }
-            Kind::Btrfs | Kind::BtrfsNocow => {
+            Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim => {
                 let found = cowfs::check(image);
                 found.iter().map(ToString::to_string).collect()
             }
@@ -515,6 +538,7 @@ impl Inspect {
             return Err(Failure::new(reason));
         }
         let bench = Bench::open(&self.path)?;
+        attach(&bench, &self.path, self.kind)?;
         let image = DriveImage::new(&bench.drive);
         let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;
         let text = match self.what {
@@ -531,9 +555,10 @@ impl Inspect {
     }
 }
 
-fn attach(bench: &Bench) -> Result<BlockDevice, Failure> {
-    let (sim, host) = (bench.kernel.sim(), HostConfig::default());
-    Ok(BlockDevice::new(&sim, host, bench.drive.clone())?)
+/// The drive as this file system has it.
+fn attach(bench: &Bench, path: &Path, kind: Kind) -> Result<Attached, Failure> {
+    let beside = kind.beside(bench.memory.clone().map(PmMedia::of));
+    bench.attach(path, beside.map_err(|e| Failure::at(path, e))?)
 }
 
 /// Runs `work` to its end; `path` is the drive's file.
@@ -542,6 +567,5 @@ fn finish<T: 'static>(
     path: &Path,
     work: impl Future<Output = T> + 'static,
 ) -> Result<T, Failure> {
-    let rest = "the drive came to rest; its flash has no room to collect garbage in";
-    bench.finish(work).ok_or_else(|| Failure::at(path, rest))
+    bench.finish(work).ok_or_else(|| Failure::at(path, AT_REST))
 }

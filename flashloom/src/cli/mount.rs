@@ -12,6 +12,7 @@ use engine::{Device, Engine, FileError, Handle, Signals, finish};
 use fuse::{CloseError, MountOptions, Mounted, Show, Volume, VolumeFs};
 use host::{BlockDevice, HostConfig, HostError};
 use sim::Kernel;
+use stack::Attached;
 use stack::hosts::{self, Behaviour, Host, Visit};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -193,11 +194,11 @@ impl Visit for OnHost<'_> {
     fn on<H: Host>(self, host: H) -> Self::Out {
         let mount = self.mount;
         let at = |e: &dyn std::fmt::Display| Failure::at(&mount.path, e);
-        let (path, options) = (mount.path.clone(), mount.options.all);
+        let (path, options, kind) = (mount.path.clone(), mount.options.all, mount.kind);
         let started: Result<_, MountError> = Engine::start(
             mount.run.pace(),
-            move |kernel| mount_on(kernel, host, &path, options),
-            |kernel, volume: Rc<Volume<H::Body<BlockDevice>>>| volume.close(kernel),
+            move |kernel| mount_on(kernel, (kind, host), &path, options),
+            |kernel, volume: Rc<Volume<H::Body<Attached>>>| volume.close(kernel),
         );
         let (engine, volume): (Engine<Result<(), CloseError>>, _) = started.map_err(|e| at(&e))?;
         let shown = mount.show(volume.clone(), self.signals);
@@ -211,16 +212,25 @@ impl Visit for OnHost<'_> {
 /// Powers on the drive in the file at `path` and mounts what is on it.
 fn mount_on<H: Host>(
     kernel: &Kernel,
-    host: H,
+    (kind, host): (Kind, H),
     path: &Path,
     options: MountOptions,
-) -> Result<Volume<H::Body<BlockDevice>>, MountError> {
+) -> Result<Volume<H::Body<Attached>>, MountError> {
     let device = Device::open(kernel, path, engine::Show::Drive)?;
     let (sim, start) = (kernel.sim(), fuse::timestamp(SystemTime::now()));
-    let port = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;
+    let queues = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;
+    let beside = kind.beside(device.take_memory());
+    let beside = beside.map_err(|e| MountError::Mount(e.to_owned()))?;
+    let port = Attached::bare(&sim, &queues, beside);
+    if let Some(pm) = port.memory() {
+        device.keep_memory(pm);
+    }
     let work = {
         let sim = sim.clone();
-        async move { host.mount(&sim, &port, start).await }
+        async move {
+            port.open().await.map_err(|e| e.to_string())?;
+            host.mount(&sim, &port, start).await
+        }
     };
     let mounted = finish(kernel, work).ok_or(MountError::AtRest)?;
     let body = mounted.map_err(MountError::Mount)?;

@@ -2,14 +2,16 @@
 
 use extfs::ext4::{self, Options};
 use extfs::pmfs;
-use host::{BlockDevice, DrivePort};
+use host::DrivePort;
+use hyfim::Intra;
 use novafs::NovaFs;
 use sim::Sim;
+use stack::Attached;
 use vfs::Body;
 
 /// Replays the journal and finishes what was interrupted, if there is a journal
 /// that wants it. How many transactions were replayed.
-pub(super) async fn recover(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+pub(super) async fn recover(sim: Sim, port: Attached) -> Result<u64, String> {
     let wanted = ext4::has_to_recover(&port).await;
     if !wanted.map_err(|e| e.to_string())? {
         return Ok(0);
@@ -21,7 +23,7 @@ pub(super) async fn recover(sim: Sim, port: BlockDevice) -> Result<u64, String> 
 }
 
 /// Lets the drive recover and finishes what was interrupted.
-pub(super) async fn recover_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+pub(super) async fn recover_lines(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = bytefs::mount(&sim, &port, bytefs::Options::default()).await;
     let (body, _) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
@@ -30,7 +32,7 @@ pub(super) async fn recover_lines(sim: Sim, port: BlockDevice) -> Result<u64, St
 
 /// Undoes what did not commit and finishes what was interrupted: one journal, whoever
 /// has written it.
-pub(super) async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+pub(super) async fn undo_lines(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = pmfs::mount(&sim, &port, pmfs::Options::default()).await;
     let (body, undone) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
@@ -38,7 +40,7 @@ pub(super) async fn undo_lines(sim: Sim, port: BlockDevice) -> Result<u64, Strin
 }
 
 /// Rolls forward what was forced since the last checkpoint. How many files were.
-pub(super) async fn roll_forward(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+pub(super) async fn roll_forward(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = lfs::mount_drive(&sim, &port, lfs::MountOptions::default()).await;
     let (body, recovery) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
@@ -46,7 +48,7 @@ pub(super) async fn roll_forward(sim: Sim, port: BlockDevice) -> Result<u64, Str
 }
 
 /// The same of Persimmon.
-pub(super) async fn roll_zones_forward(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+pub(super) async fn roll_zones_forward(sim: Sim, port: Attached) -> Result<u64, String> {
     let zones = port.zones().ok_or("the drive has no zones")?;
     let mounted = persimmon::mount(&sim, &zones, persimmon::Options::default()).await;
     let (body, recovery) = mounted.map_err(|e| e.to_string())?;
@@ -55,7 +57,7 @@ pub(super) async fn roll_zones_forward(sim: Sim, port: BlockDevice) -> Result<u6
 }
 
 /// Undoes what the journals hold and walks the logs.
-pub(super) async fn recover_logs(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+pub(super) async fn recover_logs(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = NovaFs::mount(&sim, port, novafs::MountOptions::default()).await;
     let body = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
@@ -63,8 +65,17 @@ pub(super) async fn recover_logs(sim: Sim, port: BlockDevice) -> Result<u64, Str
 }
 
 /// Lays what was forced over the last commit. How many files were.
-pub(super) async fn replay(sim: Sim, port: BlockDevice) -> Result<u64, String> {
+pub(super) async fn replay(sim: Sim, port: Attached) -> Result<u64, String> {
     let mounted = cowfs::mount(&sim, &port, cowfs::MountOptions::default()).await;
+    let (body, recovery) = mounted.map_err(|e| e.to_string())?;
+    body.unmount().await.map_err(|e| e.to_string())?;
+    Ok(recovery.files)
+}
+
+/// The same of HyFiM.
+pub(super) async fn replay_exchanges(sim: Sim, port: Attached) -> Result<u64, String> {
+    let options = cowfs::MountOptions::default();
+    let mounted = cowfs::mount_with(&sim, Intra::new(port), options).await;
     let (body, recovery) = mounted.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
     Ok(recovery.files)

@@ -122,16 +122,21 @@ impl Run {
             Access::Look
         };
         let mut file = file::open(path, access)?;
-        let (config, media) = file::load(path, &file)?;
-        let plan = self.choices.plan_on(&self.stack, config, &source)?;
+        let opened = file::load(path, &file)?;
+        if opened.memory.is_some() {
+            let reason = "the mapping of the drive is in the memory beside it, of which a run \
+                          knows nothing; `mkfs` of another file system takes it away";
+            return Err(Failure::at(path, reason));
+        }
+        let plan = self.choices.plan_on(&self.stack, opened.config, &source)?;
         let experiment = Experiment {
             plans: vec![plan],
             sources: vec![source],
         };
-        let (mut run, left) = experiment.run_on(media)?;
+        let (mut run, left) = experiment.run_on(opened.media)?;
         KEPT.clone_into(&mut run.precondition);
         if self.save {
-            let saved = file.save(&experiment.plans[0].drive, &left);
+            let saved = file.save(&experiment.plans[0].drive, &left, None);
             saved.map_err(|e| Failure::at(path, e))?;
         }
         Ok((experiment, run))

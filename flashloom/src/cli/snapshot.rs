@@ -1,13 +1,14 @@
 //! `snapshot`: what the Btrfs on a drive holds, kept as it is now.
 
 use super::Answer;
-use super::bench::Bench;
+use super::bench::{AT_REST, Bench};
 use super::failure::Failure;
 use super::file;
 use super::output::Shown;
 use clap::Args;
+use cowfs::{Btrfs, Persist};
 use engine::Access;
-use host::{BlockDevice, HostConfig};
+use hyfim::Intra;
 use serde::Serialize;
 use sim::Sim;
 use std::path::PathBuf;
@@ -49,16 +50,15 @@ impl Snapshot {
         let mut file = file::open(&self.path, Access::Change)?;
         let bench = Bench::load(&self.path, &file)?;
         let sim = bench.kernel.sim();
-        let port = BlockDevice::new(&sim, HostConfig::default(), bench.drive.clone())?;
-        let how = (self.drop, self.read_only);
-        let work = change(sim, port, self.name.clone().into_bytes(), how);
-        let rest = "the drive came to rest; its flash has no room to collect garbage in";
-        let changed = bench
-            .finish(work)
-            .ok_or_else(|| Failure::at(&self.path, rest))?;
+        let port = bench.attach_as_is(&self.path)?;
+        let (name, how) = (self.name.clone().into_bytes(), (self.drop, self.read_only));
+        let changed = match port.memory() {
+            None => bench.finish(change(sim, Btrfs::new(port.clone(), false), name, how)),
+            Some(_) => bench.finish(change(sim, Intra::new(port.clone()), name, how)),
+        };
+        let changed = changed.ok_or_else(|| Failure::at(&self.path, AT_REST))?;
         changed.map_err(|e| Failure::at(&self.path, e))?;
-        let saved = file.save(&bench.config, &bench.shutdown());
-        saved.map_err(|e| Failure::at(&self.path, e))?;
+        bench.save(&self.path, &mut file, Some(&port))?;
         let done = Done {
             file: self.path.display().to_string(),
             name: self.name.clone(),
@@ -74,14 +74,14 @@ impl Snapshot {
 }
 
 /// Mounts the file system, makes or drops the snapshot, and unmounts it.
-async fn change(
+async fn change<S: Persist>(
     sim: Sim,
-    port: BlockDevice,
+    strategy: S,
     name: Vec<u8>,
     (drops, read_only): (bool, bool),
 ) -> Result<(), String> {
     let now = fuse::timestamp(SystemTime::now());
-    let mounted = cowfs::mount(&sim, &port, cowfs::MountOptions::default()).await;
+    let mounted = cowfs::mount_with(&sim, strategy, cowfs::MountOptions::default()).await;
     let (body, _) = mounted.map_err(|e| e.to_string())?;
     let done = match drops {
         true => body.drop_snapshot(&name, now).await,

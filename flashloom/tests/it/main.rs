@@ -7,6 +7,7 @@ mod listeners;
 mod learn;
 mod malformed;
 mod mount;
+mod ocssd;
 mod past;
 mod play;
 mod record;

@@ -28,7 +28,7 @@ fn prepared() -> Option<Served> {
 }
 
 /// What the tools of ext4 say of the drive.
-fn check(served: &Served) {
+pub(crate) fn check(served: &Served) {
     served.bench.done("drive export d.flash out.img");
     must("e2fsck", &["-fn", &served.at("out.img")]);
 }
@@ -146,6 +146,32 @@ fn a_killed_f2fs_has_every_forced_file_and_fsck_f2fs_is_content() {
 }
 
 #[test]
+fn a_killed_btrfs_has_every_forced_file_and_btrfs_check_is_content() {
+    for kind in ["btrfs", "btrfs-nocow"] {
+        if missing("/dev/fuse") {
+            return;
+        }
+        let line = format!("mount {kind} d.flash m --background");
+        let served = Served::prepared(Bench::new(), "--size 128MiB", &line);
+        served.bench.done(&format!("mkfs {kind} d.flash"));
+        kill_and_look(&served);
+        served.bench.done(&format!("fsck {kind} d.flash"));
+        check_btrfs(&served);
+    }
+}
+
+/// What the tools of Btrfs say of the drive.
+pub(crate) fn check_btrfs(served: &Served) {
+    served.bench.done("drive export d.flash out.img");
+    if tool("btrfs", &["--version"]).map_or(true, |output| !output.status.success()) {
+        eprintln!("skipped: btrfs is not installed");
+        return;
+    }
+    let image = served.at("out.img");
+    must("btrfs", &["check", "--check-data-csum", &image]);
+}
+
+#[test]
 fn a_killed_pmfs_has_every_forced_file_and_is_an_ext4() {
     a_killed_one_is_an_ext4("pmfs");
 }
@@ -161,7 +187,7 @@ fn a_killed_one_is_an_ext4(kind: &str) {
 }
 
 /// Forces files and kills the mount, again and again; then all of them are there.
-fn kill_and_look(served: &Served) {
+pub(crate) fn kill_and_look(served: &Served) {
     let root = served.bench.path("m");
     for life in 0..3 {
         served.start();

@@ -13,8 +13,10 @@ use crate::pacer::Pace;
 use crate::ranges::Ranges;
 use crate::surface::{Show, Surface};
 use crate::thread::{Engine, Gone, Handle, Service, finish};
+use host::{Pm, PmMedia};
 use remap::OpenError;
 use sim::{Kernel, Seed, Signal, Sim};
+use ssd::image::Memory;
 use ssd::{Drive, DriveMedia, Health, IoError};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -71,6 +73,8 @@ pub struct Device {
     ranges: Rc<Ranges>,
     /// Whether a write is a promise.
     protected: bool,
+    /// Memory beside the drive that has no power yet.
+    memory: RefCell<Option<Memory>>,
 }
 
 /// The thread that a [`Device`] lives on. Its result is that of saving the drive.
@@ -117,7 +121,21 @@ impl Device {
             waiting: Cell::new(0),
             noted: Signal::default(),
             ranges: Rc::default(),
+            memory: RefCell::new(opened.memory),
         })
+    }
+
+    /// What the file has of memory beside the drive, once, for who powers it on.
+    #[must_use]
+    pub fn take_memory(&self) -> Option<PmMedia> {
+        self.memory.take().map(PmMedia::of)
+    }
+
+    /// Keeps that memory in the file as well, from now on: before the drive's kernel runs.
+    pub fn keep_memory(&self, pm: &Pm) {
+        if let Some(keeper) = &mut *self.keeper.borrow_mut() {
+            keeper.keep_memory(pm);
+        }
     }
 
     /// Bytes that are shown.

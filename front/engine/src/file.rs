@@ -4,7 +4,7 @@
 //! drive under power nobody else opens its file; what is under a lock is what the
 //! path names.
 
-use ssd::image::{self, ImageError, Opened};
+use ssd::image::{self, ImageError, Memory, Opened};
 use ssd::{DriveConfig, DriveMedia};
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -155,7 +155,7 @@ impl DriveFile {
     /// # Errors
     /// If it can not be written.
     pub fn create(path: &Path, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
-        let (whole, _) = write_beside(path, config, media)?;
+        let (whole, _) = write_beside(path, config, media, None)?;
         whole.persist(path).map_err(|e| e.error)?;
         Ok(())
     }
@@ -168,12 +168,18 @@ impl DriveFile {
         Ok(image::open(&mut BufReader::new(&self.file))?)
     }
 
-    /// Puts a drive into the file, which is replaced when all is written.
+    /// Puts a drive into the file, with the memory beside it if it has any; the file is
+    /// replaced when all is written.
     ///
     /// # Errors
     /// If it can not be written; the old one is there then.
-    pub fn save(&mut self, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
-        self.replace(write_beside(&self.path, config, media)?.0)
+    pub fn save(
+        &mut self,
+        config: &DriveConfig,
+        media: &DriveMedia,
+        memory: Option<&Memory>,
+    ) -> Result<(), FileError> {
+        self.replace(write_beside(&self.path, config, media, memory)?.0)
     }
 
     /// Puts `whole` in the place of the file, and keeps the lock.
@@ -214,10 +220,11 @@ pub(crate) fn write_beside(
     path: &Path,
     config: &DriveConfig,
     media: &DriveMedia,
+    memory: Option<&Memory>,
 ) -> Result<(NamedTempFile, image::Mark), FileError> {
     let mut file = beside(path)?;
     let mut out = BufWriter::new(file.as_file_mut());
-    let mark = image::write(config, media, &mut out)?;
+    let mark = image::write_with(config, media, memory, &mut out)?;
     out.flush()?;
     drop(out);
     Ok((file, mark))

@@ -11,6 +11,9 @@
 //! - without it everything is there that was answered before a flush that was
 //!   answered; what came later is there in its old or its new form.
 //!
+//! Memory of a host that the file keeps beside a drive loses its power at the same instant:
+//! what was flushed and fenced by then is there, and nothing else.
+//!
 //! Whatever the operating system holds for the file when the process dies it
 //! writes later. So the contract does not cover the death of the machine below:
 //! for that the file is forced to the disk when the drive is shut down.
@@ -27,7 +30,8 @@
 //! some letters; it may be removed.
 
 use crate::file::{DriveFile, FileError, write_beside};
-use ssd::image::{Log, Mark, Opened};
+use host::{Pm, PmWatch};
+use ssd::image::{Log, Mark, Memory, Opened};
 use ssd::{Drive, DriveConfig, DriveMedia};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -50,6 +54,7 @@ pub struct Keeper {
     file: DriveFile,
     drive: Drive,
     log: Log,
+    beside: Beside,
     /// Where the file ends without its log.
     base: u64,
     /// Bytes of log, if the rest is shorter, after which the file is written anew.
@@ -67,6 +72,43 @@ struct Renewal {
     thread: JoinHandle<Written>,
     /// What changed since.
     log: Log,
+    watch: Option<PmWatch>,
+}
+
+/// What the file keeps beside the drive.
+enum Beside {
+    Nothing,
+    /// Memory that has no power.
+    AtRest(Memory),
+    /// Memory under power, and which of it is to be noted.
+    Powered(Pm, PmWatch),
+}
+
+impl Beside {
+    /// As a power cut leaves it.
+    fn left(&self) -> Option<Memory> {
+        match self {
+            Self::Nothing => None,
+            Self::AtRest(memory) => Some(memory.clone()),
+            Self::Powered(pm, _) => Some(pm.durable().kept()),
+        }
+    }
+
+    /// Tells `log` what has changed.
+    fn tell(&self, log: &mut Log) {
+        if let Self::Powered(pm, watch) = self {
+            log.remember(pm.changed(watch));
+        }
+    }
+}
+
+/// A log of the drive, and of memory beside it.
+fn new_log(drive: &Drive, media: &DriveMedia, mark: Mark, beside: &Beside) -> Log {
+    let log = Log::new(drive, media, mark);
+    match beside {
+        Beside::Nothing => log,
+        Beside::AtRest(_) | Beside::Powered(..) => log.with_memory(),
+    }
 }
 
 impl Keeper {
@@ -78,8 +120,11 @@ impl Keeper {
     pub fn new(file: DriveFile, opened: &Opened, drive: &Drive) -> Result<Self, FileError> {
         // What follows the last whole record never was.
         file.file.set_len(opened.end.offset)?;
+        let memory = opened.memory.clone();
+        let beside = memory.map_or(Beside::Nothing, Beside::AtRest);
         let mut keeper = Self {
-            log: Log::new(drive, &opened.media, opened.end),
+            log: new_log(drive, &opened.media, opened.end, &beside),
+            beside,
             drive: drive.clone(),
             file,
             base: opened.base.offset,
@@ -91,6 +136,14 @@ impl Keeper {
         };
         keeper.record(true)?;
         Ok(keeper)
+    }
+
+    /// Keeps the memory beside the drive, which has the bytes of the file's and power from
+    /// now on.
+    pub fn keep_memory(&mut self, pm: &Pm) {
+        if matches!(self.beside, Beside::AtRest(_)) {
+            self.beside = Beside::Powered(pm.clone(), pm.watch());
+        }
     }
 
     /// Writes the file anew when its log has `bytes` and is longer than the rest.
@@ -147,6 +200,7 @@ impl Keeper {
         let end = self.log.mark().offset;
         self.record.clear();
         self.noted = self.drive.flash_counters().program_pages;
+        self.beside.tell(&mut self.log);
         let written = append(&mut self.log, &mut self.record);
         let written = written.and_then(|()| self.file.file.write_all_at(&self.record, end));
         self.broken = written.is_err();
@@ -164,10 +218,16 @@ impl Keeper {
         }
         let (path, config) = (self.file.path.clone(), self.drive.config().clone());
         let media = self.drive.settled();
-        let log = Log::new(&self.drive, &media, Mark::default());
+        let log = new_log(&self.drive, &media, Mark::default(), &self.beside);
+        let memory = self.beside.left();
+        let watch = match &self.beside {
+            Beside::Powered(pm, _) => Some(pm.watch()),
+            Beside::Nothing | Beside::AtRest(_) => None,
+        };
         let thread = std::thread::Builder::new().name("renewal".to_owned());
-        let thread = thread.spawn(move || write_beside(&path, &config, &media))?;
-        self.renewal = Some(Renewal { thread, log });
+        let write = move || write_beside(&path, &config, &media, memory.as_ref());
+        let thread = thread.spawn(write)?;
+        self.renewal = Some(Renewal { thread, log, watch });
         Ok(())
     }
 
@@ -176,7 +236,11 @@ impl Keeper {
         let Some(renewal) = self.renewal.take_if(|renewal| renewal.thread.is_finished()) else {
             return Ok(());
         };
-        let Renewal { thread, mut log } = renewal;
+        let Renewal {
+            thread,
+            mut log,
+            watch,
+        } = renewal;
         let written = thread
             .join()
             .map_err(|_| io::Error::other("a thread died"))?;
@@ -185,6 +249,10 @@ impl Keeper {
             return Ok(());
         };
         log.set_mark(mark);
+        if let (Beside::Powered(_, noted), Some(watch)) = (&mut self.beside, watch) {
+            *noted = watch;
+        }
+        self.beside.tell(&mut log);
         self.record.clear();
         log.append(&mut self.record, true)?;
         whole.as_file_mut().write_all(&self.record)?;
@@ -206,7 +274,11 @@ impl Keeper {
         if !self.broken && self.put(Log::append_last).is_ok() {
             self.file.share()?;
         }
-        let (whole, _) = write_beside(&self.file.path, config, media)?;
+        let memory = match &self.beside {
+            Beside::Powered(pm, _) => Some(pm.shutdown().kept()),
+            Beside::Nothing | Beside::AtRest(_) => self.beside.left(),
+        };
+        let (whole, _) = write_beside(&self.file.path, config, media, memory.as_ref())?;
         whole.as_file().sync_all()?;
         self.file.replace(whole)
     }

@@ -11,7 +11,8 @@ use crate::hosts::{Memory, Persistent};
 use crate::layer::{Kind, Layer};
 use crate::name::StackName;
 use host::{
-    BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, SwapPort, Who, ZonedDevice,
+    BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, Pm, SwapPort, Who,
+    ZonedDevice,
 };
 use hyfim::HyfimError;
 use nand::Payload;
@@ -70,6 +71,22 @@ impl Attached {
             layer,
             keeps: Rc::default(),
         })
+    }
+
+    /// The drive behind `device`, which nobody else maps, without a layer.
+    #[must_use]
+    pub fn bare(sim: &Sim, device: &BlockDevice, memory: (Option<Persistent>, Memory)) -> Self {
+        Self {
+            below: Below::new(sim, device, memory),
+            layer: None,
+            keeps: Rc::default(),
+        }
+    }
+
+    /// Memory of its host that survives power cuts, under power; none if it has none.
+    #[must_use]
+    pub fn memory(&self) -> Option<&Pm> {
+        self.below.memory()
     }
 
     /// The same drive, with its layer as it is after a mount that is still to come.

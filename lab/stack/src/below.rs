@@ -44,8 +44,6 @@ impl Mapping {
 /// Memory that survives power cuts.
 struct Lasting {
     pm: Pm,
-    /// Whether it was made ready before.
-    ready: bool,
     config: HyfimConfig,
 }
 
@@ -91,8 +89,8 @@ impl Mapped {
                 let ftl = HostFtl::mount(&self.sim, raw, config, Home::Dram);
                 Mapping::Plain(ftl.await?)
             }
-            Some(Lasting { pm, ready, config }) => {
-                let mounted = match ready {
+            Some(Lasting { pm, config }) => {
+                let mounted = match HyFim::<RawDevice>::is_there(pm).await? {
                     true => HyFim::mount(&self.sim, raw, pm, *config)
                         .await
                         .map(|(hyfim, _)| hyfim),
@@ -162,12 +160,12 @@ impl Below {
     ) -> Self {
         let lasting = |wanted: Persistent| {
             let config = wanted.hyfim(device.drive().config());
-            let (media, ready) = match memory {
-                Memory::Blank => (PmMedia::new(config.memory()), false),
-                Memory::Left(media) => (media, true),
+            let media = match memory {
+                Memory::Blank => PmMedia::new(config.memory()),
+                Memory::Left(media) => media,
             };
             let pm = Pm::new(sim, wanted.pm, media, Some(device));
-            Lasting { pm, ready, config }
+            Lasting { pm, config }
         };
         let mapped = RawDevice::new(device).map(|raw| Mapped {
             sim: sim.clone(),
@@ -209,24 +207,23 @@ impl Below {
             .is_some_and(|mapping| mapping.ftl().is_cleaning())
     }
 
-    fn memory(&self) -> Option<&Lasting> {
-        self.mapped.as_ref()?.memory.as_ref()
+    /// Memory that survives power cuts, if its host has any.
+    pub(crate) fn memory(&self) -> Option<&Pm> {
+        let lasting = self.mapped.as_ref()?.memory.as_ref();
+        lasting.map(|lasting| &lasting.pm)
     }
 
     /// Whether stores to memory that survives power cuts may be lost now.
     pub(crate) fn has_unflushed(&self) -> bool {
-        self.memory()
-            .is_some_and(|lasting| lasting.pm.has_unflushed())
+        self.memory().is_some_and(Pm::has_unflushed)
     }
 
     /// What a power cut leaves in memory that survives it: any part of what was not flushed,
-    /// by `rng`. Memory that was not made ready is blank.
+    /// by `rng`.
     pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
         match self.memory() {
-            Some(lasting) if lasting.ready || self.mounted().is_some() => {
-                Memory::Left(lasting.pm.at_power_cut(rng))
-            }
-            _ => Memory::Blank,
+            Some(pm) => Memory::Left(pm.at_power_cut(rng)),
+            None => Memory::Blank,
         }
     }
 

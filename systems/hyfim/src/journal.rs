@@ -94,24 +94,30 @@ impl<P: RawPort> HyFim<P> {
         Ok(())
     }
 
-    /// Does again what a record says.
-    pub(crate) async fn redo(&self, changes: &[Change]) -> Result<(), HyfimError> {
+    /// Does again what a record says; gives how many sectors of nodes could not be read and
+    /// are not in it as a whole. Those hold zeros besides what is in it, so that the sum of
+    /// their node says that it is damaged: to leave them would bring back, should they be
+    /// readable again, a node that is older and looks whole.
+    ///
+    /// # Errors
+    /// If it makes no sense; if nothing can be written any more.
+    pub(crate) async fn redo(&self, changes: &[Change]) -> Result<u64, HyfimError> {
+        let mut lost = 0;
         for change in changes {
             if !change.fits(self.exported()) {
                 return Err(HyfimError::Damaged("of nodes"));
             }
-            let mut bytes = vec![0; change.sectors as usize * UNIT];
-            let at = u64::from(change.sector) * (UNIT as u64 / units::SECTOR);
-            let count = change.sectors * (UNIT as u64 / units::SECTOR) as u32;
-            let extent = units::Extent::new(at, count);
-            let sink = &mut bytes.as_mut_slice();
-            self.ftl().read(extent, sink, Who::default()).await?;
-            if let Some((at, generation)) = change.generation {
+            let (mut bytes, unread) = self.read_node(change.sector, change.sectors).await?;
+            let is_other = |&(at, generation): &(u32, u64)| {
                 let at = at as usize;
-                if bytes[at..at + 8] != generation.to_le_bytes() {
-                    continue;
-                }
+                let is_read =
+                    !unread.contains(&(at / UNIT)) && !unread.contains(&((at + 7) / UNIT));
+                is_read && bytes[at..at + 8] != generation.to_le_bytes()
+            };
+            if change.generation.as_ref().is_some_and(is_other) {
+                continue;
             }
+            lost += unread.iter().filter(|&&at| !change.has_all(at)).count() as u64;
             for (first, part) in &change.parts {
                 let first = *first as usize;
                 bytes[first..first + part.len()].copy_from_slice(part);
@@ -122,6 +128,21 @@ impl<P: RawPort> HyFim<P> {
             let sectors: Vec<(u32, Payload)> = (change.sector..).zip(sectors).collect();
             self.ftl().write_sectors(&sectors, Who::default()).await?;
         }
-        Ok(())
+        Ok(lost)
+    }
+
+    /// What sectors hold, and those of them that cannot be read, as zeros.
+    async fn read_node(&self, first: u32, count: u32) -> Result<(Vec<u8>, Vec<usize>), IoError> {
+        let mut bytes = vec![0; count as usize * UNIT];
+        let mut unread = Vec::new();
+        for (at, out) in bytes.chunks_exact_mut(UNIT).enumerate() {
+            let sector = first + at as u32;
+            match self.ftl().read_sectors(sector, 1, Who::default()).await {
+                Ok(held) if held[0].copy_to(0, out) => {}
+                Ok(_) | Err(IoError::Media(_)) => unread.push(at),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((bytes, unread))
     }
 }

@@ -20,6 +20,10 @@
 //! - What was staged and not published is not there.
 //! - No two sectors are in one block of the flash.
 //! - Other writes are as the mapping promises ([`hostftl`]).
+//! - A drive that is being taken over from another mapping is as that left it until it is
+//!   taken over as a whole ([`HyFim::is_there`]).
+//! - A node that cannot be read when a record is redone over it is damaged as its sum says
+//!   ([`Recovered::lost`]); nothing else is, and the file system has another copy.
 //!
 //! # What the paper leaves open, and what was chosen
 //!

@@ -4,7 +4,7 @@ use crate::HyfimError;
 use crate::overlay::Overlay;
 use crate::queue::{Found, Queue, RecordState};
 use crate::record::{exchange_bytes, take_changes, take_quadruples};
-use host::{BlockPort, Pm, RawPort, Region, Regions};
+use host::{BlockPort, Pm, PmError, RawPort, Region, Regions};
 use hostftl::{FtlConfig, Home, HostFtl, PmTable, table_bytes};
 use nand::UNIT;
 use sim::{Semaphore, Sim};
@@ -74,6 +74,9 @@ pub struct Recovered {
     pub changes: u64,
     /// Records of either that were released.
     pub released: u64,
+    /// Sectors of nodes that could not be read to change them: their nodes are damaged, and
+    /// say so by their sums.
+    pub lost: u64,
 }
 
 /// What was done since the mount.
@@ -126,29 +129,42 @@ impl<P> Clone for HyFim<P> {
 }
 
 impl<P: RawPort> HyFim<P> {
-    /// Makes persistent memory ready: an empty table and empty journals. What was there
-    /// before is lost.
+    /// Whether persistent memory has the mapping of a drive, as a whole: then it is to be
+    /// mounted, and else there is nothing in it that anybody was promised.
     ///
     /// # Errors
-    /// If there is too little of it.
-    pub async fn format(pm: &Pm, config: &HyfimConfig) -> Result<(), HyfimError> {
+    /// If it has something that makes no sense.
+    pub async fn is_there(pm: &Pm) -> Result<bool, HyfimError> {
+        match Regions::open(pm).await {
+            Ok(regions) => Ok(PmTable::new(pm.clone(), regions.get(TABLE)?).is_taken()),
+            Err(PmError::Blank) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes persistent memory ready: an empty table and empty journals.
+    async fn format(pm: &Pm, config: &HyfimConfig) -> Result<Regions, HyfimError> {
         let sectors = config.sectors().unwrap_or(u32::MAX);
         let wanted = [
             (TABLE, table_bytes(sectors)),
             (EXCHANGES, config.journal.0),
             (CHANGES, config.journal.0),
         ];
-        let regions = Regions::create(pm, &wanted).await?;
-        let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
-        table.make(sectors).await?;
-        for kind in [EXCHANGES, CHANGES] {
-            Queue::create(pm, regions.get(kind)?).await;
-        }
-        Ok(())
+        Regions::create(pm, &wanted, async |regions| {
+            let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
+            table.make(sectors).await?;
+            for kind in [EXCHANGES, CHANGES] {
+                Queue::create(pm, regions.get(kind)?).await;
+            }
+            Ok(())
+        })
+        .await
     }
 
-    /// Mounts a drive whose mapping was elsewhere so far, if it had any, with memory that is
-    /// made ready.
+    /// Mounts a drive whose mapping was elsewhere so far, if it had any, with persistent
+    /// memory that is made ready: what was there before is lost. Until this returns the
+    /// drive is as it was, and what a cut leaves in memory is not there
+    /// ([`HyFim::is_there`]).
     ///
     /// # Errors
     /// If there is too little memory, or the drive refuses something.
@@ -158,8 +174,7 @@ impl<P: RawPort> HyFim<P> {
         pm: &Pm,
         config: HyfimConfig,
     ) -> Result<Self, HyfimError> {
-        Self::format(pm, &config).await?;
-        let regions = Regions::open(pm).await?;
+        let regions = Self::format(pm, &config).await?;
         let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
         let (exchanges, _) = Queue::open(sim, pm, regions.get(EXCHANGES)?, OF_SECTORS).await?;
         let (changes, _) = Queue::open(sim, pm, regions.get(CHANGES)?, OF_NODES).await?;
@@ -232,7 +247,7 @@ impl<P: RawPort> HyFim<P> {
                 continue;
             }
             let changes = take_changes(&record.body).ok_or(HyfimError::Damaged(OF_NODES))?;
-            self.redo(&changes).await?;
+            told.lost += self.redo(&changes).await?;
             told.changes += 1;
         }
         self.inner.ftl.flush().await?;

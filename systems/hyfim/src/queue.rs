@@ -124,6 +124,9 @@ impl Queue {
         region: Region,
         name: &'static str,
     ) -> Result<(Self, Vec<Found>), HyfimError> {
+        if region.bytes < 2 * SLOT {
+            return Err(HyfimError::Damaged(name));
+        }
         let mut word = [0; 8];
         pm.load(region.at, &mut word).await;
         let tail = u64::from_le_bytes(word);

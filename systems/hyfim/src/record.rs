@@ -165,6 +165,15 @@ impl Change {
         })
     }
 
+    /// Whether it has all bytes of the sector of this number in its node.
+    pub(crate) fn has_all(&self, sector: usize) -> bool {
+        let (from, to) = (sector * UNIT, (sector + 1) * UNIT);
+        let has = |(first, bytes): &(u32, Vec<u8>)| {
+            *first as usize <= from && *first as usize + bytes.len() >= to
+        };
+        self.parts.iter().any(has)
+    }
+
     /// Whether it lies within its node, and the node below `sectors`.
     pub(crate) fn fits(&self, sectors: u32) -> bool {
         let bytes = u64::from(self.sectors) * UNIT as u64;

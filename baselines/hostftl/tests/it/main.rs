@@ -2,6 +2,7 @@
 
 mod cuts;
 mod faults;
+mod fuzz;
 mod model;
 mod port;
 mod races;

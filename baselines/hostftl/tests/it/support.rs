@@ -1,7 +1,9 @@
 //! Small drives, and a model of what a mapping promises.
 
 use crate::port::Port;
-use host::{BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmMedia, RawDevice, Regions, Who};
+use host::{
+    BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmError, PmMedia, RawDevice, Regions, Who,
+};
 use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmTable, table_bytes};
 use nand::{Geometry, Payload};
 use sim::{Kernel, Rng, Seed, Sim};
@@ -92,7 +94,10 @@ impl Rig {
     pub(crate) async fn mount_on(&self, port: Port, config: FtlConfig) -> Result<Ftl, FtlError> {
         let home = match &self.pm {
             None => Home::Dram,
-            Some(pm) => Home::Pm(table(pm).await),
+            Some(pm) => match table(pm).await {
+                table if table.is_taken() => Home::Pm(table),
+                table => Home::Moving(table),
+            },
         };
         HostFtl::mount(&self.sim, port, config, home).await
     }
@@ -124,12 +129,12 @@ fn memory() -> PmMedia {
     let making = pm.clone();
     kernel.block_on(async move {
         let wanted = [(TABLE, table_bytes(SECTORS))];
-        let regions = Regions::create(&making, &wanted)
-            .await
-            .expect("there is room");
-        let region = regions.get(TABLE).expect("it was made");
-        let made = PmTable::new(making, region).make(SECTORS).await;
-        made.expect("there is room");
+        let made = Regions::create(&making, &wanted, async |regions| {
+            let table = PmTable::new(making.clone(), regions.get(TABLE)?);
+            table.make(SECTORS).await.expect("there is room");
+            Ok::<(), PmError>(())
+        });
+        made.await.expect("there is room");
     });
     pm.shutdown()
 }

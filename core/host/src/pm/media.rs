@@ -4,6 +4,7 @@
 //! room.
 
 use super::{LINE, Store, WORD};
+use ssd::image::{Line, Memory};
 use std::sync::Arc;
 use units::Bytes;
 
@@ -33,6 +34,38 @@ impl PmMedia {
             bytes: bytes.0,
             pages: vec![None; pages],
         }
+    }
+
+    /// What the file of a drive keeps of it.
+    #[must_use]
+    pub fn kept(&self) -> Memory {
+        let pages = (0..).zip(&self.pages);
+        let used = pages.filter_map(|(page, held)| Some((page, Arc::clone(held.as_ref()?))));
+        Memory {
+            bytes: self.bytes,
+            pages: used.collect(),
+        }
+    }
+
+    /// What the file of a drive has kept.
+    #[must_use]
+    pub fn of(kept: Memory) -> Self {
+        let mut media = Self::new(Bytes(kept.bytes));
+        for (page, held) in kept.pages {
+            if let Some(place) = media.pages.get_mut(page as usize) {
+                *place = Some(held);
+            }
+        }
+        media
+    }
+
+    /// A line.
+    pub(super) fn line(&self, line: u64) -> Line {
+        let mut held = [0; LINE];
+        let at = line * LINE as u64;
+        let count = (self.bytes - at).min(LINE as u64) as usize;
+        self.read(at, &mut held[..count]);
+        (line as u32, held)
     }
 
     /// How many bytes there are.

@@ -30,9 +30,10 @@ pub use regions::{PmError, Region, Regions};
 use crate::BlockDevice;
 use serde::{Deserialize, Serialize};
 use sim::{Rng, Sim, TaskId};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use ssd::image::Line;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
 use units::{Bytes, MIB, Ns};
 
 /// Bytes of a line.
@@ -111,9 +112,46 @@ struct State {
     dirty: BTreeMap<u64, Dirty>,
     /// Stores so far.
     made: u64,
-    /// By task: lines that it has flushed since its last fence, and how many stores there
-    /// were then.
-    flushed: BTreeMap<TaskId, Vec<(u64, u64)>>,
+    /// Flushes of lines so far.
+    flushes: u64,
+    /// By task: flushes that none of its fences has waited for, oldest first.
+    flushed: BTreeMap<TaskId, Vec<Flush>>,
+    /// Who is told which lines become durable.
+    watches: Vec<Weak<RefCell<BTreeSet<u64>>>>,
+}
+
+impl State {
+    /// Makes the first so many stores of a line durable.
+    fn write_back(&mut self, line: u64, count: usize) {
+        let Some(dirty) = self.dirty.get_mut(&line) else {
+            return;
+        };
+        if count == 0 {
+            return;
+        }
+        self.media.apply(line, dirty.stores.drain(..count));
+        if dirty.stores.is_empty() {
+            self.dirty.remove(&line);
+        }
+        for watch in self.watches.iter().filter_map(Weak::upgrade) {
+            watch.borrow_mut().insert(line);
+        }
+    }
+}
+
+/// Which lines became durable since somebody looked last.
+#[derive(Debug)]
+pub struct PmWatch {
+    lines: Rc<RefCell<BTreeSet<u64>>>,
+}
+
+/// A line that was flushed.
+struct Flush {
+    /// Its number among all flushes.
+    number: u64,
+    line: u64,
+    /// Stores that there were then.
+    made: u64,
 }
 
 struct Shared {
@@ -122,6 +160,8 @@ struct Shared {
     /// Whose cores are busy meanwhile.
     host: Option<BlockDevice>,
     state: RefCell<State>,
+    /// Whether fences end without having waited.
+    skips: Cell<bool>,
 }
 
 /// Persistent memory under power.
@@ -139,17 +179,26 @@ impl Pm {
             media,
             dirty: BTreeMap::new(),
             made: 0,
+            flushes: 0,
             flushed: BTreeMap::new(),
+            watches: Vec::new(),
         };
         let shared = Shared {
             sim: sim.clone(),
             config,
             host: host.cloned(),
             state: RefCell::new(state),
+            skips: Cell::default(),
         };
         Self {
             shared: Rc::new(shared),
         }
+    }
+
+    /// From now on fences end without having waited, as if whoever uses it had left them
+    /// out: what is stored lasts by chance alone. For controls of those who cut the power.
+    pub fn skip_fences(&self) {
+        self.shared.skips.set(true);
     }
 
     /// How many bytes there are.
@@ -225,7 +274,7 @@ impl Pm {
                 state.made += 1;
             }
             let over = dirty.stores.len().saturating_sub(MOST_STORES);
-            media.apply(line, dirty.stores.drain(..over));
+            state.write_back(line, over);
         }
     }
 
@@ -240,29 +289,39 @@ impl Pm {
             for (line, ..) in pieces(at, len) {
                 if state.dirty.contains_key(&line) {
                     let flushed = state.flushed.entry(task).or_default();
-                    flushed.push((line, state.made));
+                    flushed.push(Flush {
+                        number: state.flushes,
+                        line,
+                        made: state.made,
+                    });
+                    state.flushes += 1;
                 }
             }
         }
         self.take_time(self.shared.config.flush, at, len).await;
     }
 
-    /// Waits until everything that the current task has flushed is durable.
+    /// Waits until everything that the current task has flushed so far is durable.
     pub async fn fence(&self) {
         let shared = &self.shared;
+        // What the task flushes meanwhile, in another branch of it, is not waited for.
+        let until = shared.state.borrow().flushes;
         // An event, so that a cut can come before the end of it.
         shared.sim.spawn(async {}).await;
         let state = &mut *shared.state.borrow_mut();
-        let flushed = state.flushed.remove(&shared.sim.current());
-        for (line, made) in flushed.unwrap_or_default() {
-            let Some(dirty) = state.dirty.get_mut(&line) else {
-                continue;
-            };
-            let durable = dirty.stores.partition_point(|store| store.number < made);
-            state.media.apply(line, dirty.stores.drain(..durable));
-            if dirty.stores.is_empty() {
-                state.dirty.remove(&line);
-            }
+        let task = shared.sim.current();
+        let mut flushed = state.flushed.remove(&task).unwrap_or_default();
+        let later = flushed.split_off(flushed.partition_point(|flush| flush.number < until));
+        if !later.is_empty() {
+            state.flushed.insert(task, later);
+        }
+        if shared.skips.get() {
+            return;
+        }
+        for Flush { line, made, .. } in flushed {
+            let stores = state.dirty.get(&line).map(|dirty| &dirty.stores);
+            let durable = |stores: &Vec<Store>| stores.partition_point(|s| s.number < made);
+            state.write_back(line, stores.map_or(0, durable));
         }
     }
 
@@ -293,6 +352,30 @@ impl Pm {
             media.apply(line, dirty.stores[..kept as usize].iter().copied());
         }
         media
+    }
+
+    /// What is durable now.
+    #[must_use]
+    pub fn durable(&self) -> PmMedia {
+        self.shared.state.borrow().media.clone()
+    }
+
+    /// Notes which lines become durable from now on.
+    #[must_use]
+    pub fn watch(&self) -> PmWatch {
+        let lines = Rc::default();
+        let watches = &mut self.shared.state.borrow_mut().watches;
+        watches.retain(|watch| watch.strong_count() > 0);
+        watches.push(Rc::downgrade(&lines));
+        PmWatch { lines }
+    }
+
+    /// Lines that have become durable since the last call, as they are.
+    #[must_use]
+    pub fn changed(&self, watch: &PmWatch) -> Vec<Line> {
+        let lines = watch.lines.take();
+        let media = &self.shared.state.borrow().media;
+        lines.into_iter().map(|line| media.line(line)).collect()
     }
 
     /// Whether stores are not durable yet.

@@ -60,26 +60,39 @@ pub struct Regions {
 
 impl Regions {
     /// Makes regions of these kinds and sizes, which are rounded up to pages. What was
-    /// there before is gone; the regions hold whatever there was.
+    /// there before is gone; the regions hold whatever there was until `make` has made
+    /// something of them. They are there as a whole after that, or not at all.
     ///
     /// # Errors
-    /// If there is too little memory for them.
-    pub async fn create(pm: &Pm, wanted: &[(u64, u64)]) -> Result<Self, PmError> {
+    /// If there is too little memory for them; those of `make`.
+    pub async fn create<E: From<PmError>>(
+        pm: &Pm,
+        wanted: &[(u64, u64)],
+        make: impl AsyncFnOnce(&Self) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let list = place(pm.bytes(), wanted)?;
+        let regions = Self { list };
+        pm.persist(0, &[0; 8]).await;
+        make(&regions).await?;
+        regions.write(pm).await;
+        Ok(regions)
+    }
+
+    /// Writes the superblock, of which there is none.
+    async fn write(&self, pm: &Pm) {
+        let list = &self.list;
         let mut bytes = [0; SUPERBLOCK];
         bytes[8..16].copy_from_slice(&pm.bytes().to_le_bytes());
         bytes[16..20].copy_from_slice(&(list.len() as u32).to_le_bytes());
-        for (entry, region) in bytes[HEAD..].chunks_exact_mut(ENTRY).zip(&list) {
+        for (entry, region) in bytes[HEAD..].chunks_exact_mut(ENTRY).zip(list) {
             for (field, number) in [region.kind, region.at, region.bytes].iter().enumerate() {
                 entry[field * 8..(field + 1) * 8].copy_from_slice(&number.to_le_bytes());
             }
         }
         let sum = crc32c::crc32c(&bytes[8..]).to_le_bytes();
         bytes[20..24].copy_from_slice(&sum);
-        pm.persist(0, &[0; 8]).await;
         pm.persist(8, &bytes[8..]).await;
         pm.persist(0, &MAGIC.to_le_bytes()).await;
-        Ok(Self { list })
     }
 
     /// The regions that were made.

@@ -1,7 +1,7 @@
 //! Persistent memory: what a load sees, and what a power cut keeps.
 
 use host::{Pm, PmConfig, PmError, PmMedia, Regions};
-use sim::{Cut, Kernel, Seed, Sim};
+use sim::{Cut, Kernel, Seed, Sim, join_all};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -12,6 +12,11 @@ const SIZE: Bytes = Bytes(16 * KIB);
 
 fn blank(sim: &Sim) -> Pm {
     Pm::new(sim, PmConfig::default(), PmMedia::new(SIZE), None)
+}
+
+/// Makes regions with nothing in them.
+async fn create(pm: &Pm, wanted: &[(u64, u64)]) -> Result<Regions, PmError> {
+    Regions::create(pm, wanted, async |_| Ok(())).await
 }
 
 /// Does `work` on new memory; gives it as it is then.
@@ -98,6 +103,41 @@ fn a_fence_of_another_task_makes_nothing_last() {
     assert_eq!(cuts(&pm, [0]), [[0], [1]].into());
     kernel.run();
     assert_eq!(cuts(&pm, [0]), [[1]].into());
+}
+
+#[test]
+fn what_a_task_flushes_while_it_fences_is_for_its_next_fence() {
+    let fence_beside = async |pm: &Pm, again: bool| {
+        let first = async {
+            pm.store(0, &[1; 8]).await;
+            pm.flush(0, 8).await;
+            pm.fence().await;
+        };
+        let second = async {
+            pm.store(64, &[1; 8]).await;
+            pm.flush(64, 8).await;
+        };
+        let branches: [std::pin::Pin<Box<dyn Future<Output = ()>>>; 2] =
+            [Box::pin(first), Box::pin(second)];
+        join_all(branches.into()).await;
+        if again {
+            pm.fence().await;
+        }
+    };
+    let once = after(async move |pm| fence_beside(&pm, false).await);
+    assert_eq!(cuts(&once, [0, 64]), [[1, 0], [1, 1]].into());
+    let twice = after(async move |pm| fence_beside(&pm, true).await);
+    assert_eq!(cuts(&twice, [0, 64]), [[1, 1]].into());
+}
+
+#[test]
+fn where_fences_are_skipped_nothing_has_to_last() {
+    let pm = after(|pm| async move {
+        pm.persist(0, &[1; 8]).await;
+        pm.skip_fences();
+        pm.persist(64, &[1; 8]).await;
+    });
+    assert_eq!(cuts(&pm, [0, 64]), [[1, 0], [1, 1]].into());
 }
 
 #[test]
@@ -190,23 +230,18 @@ fn regions_are_found_again_and_do_not_overlap() {
     let again = pm.clone();
     kernel.block_on(async move {
         assert_eq!(Regions::open(&pm).await, Err(PmError::Blank));
-        let made = Regions::create(&pm, &[(7, 5_000), (9, 100)]).await.unwrap();
+        let made = create(&pm, &[(7, 5_000), (9, 100)]).await.unwrap();
         let (a, b) = (made.get(7).unwrap(), made.get(9).unwrap());
         assert_eq!((a.at, a.bytes, b.at, b.bytes), (4096, 5_000, 12_288, 100));
         assert!(made.get(8).is_err());
         assert_eq!(Regions::open(&pm).await, Ok(made));
-        let full = Regions::create(&pm, &[(1, 4096), (2, 12_288)])
-            .await
-            .unwrap_err();
+        let full = create(&pm, &[(1, 4096), (2, 12_288)]).await.unwrap_err();
         assert!(
             full.to_string().contains("3 asked for, 2 of 3 free"),
             "{full}"
         );
         let many = vec![(1, 1); 17];
-        assert!(matches!(
-            Regions::create(&pm, &many).await,
-            Err(PmError::Full(_))
-        ));
+        assert!(matches!(create(&pm, &many).await, Err(PmError::Full(_))));
     });
     hostile_superblocks(&again.shutdown());
 }
@@ -232,8 +267,8 @@ fn a_superblock_is_there_as_a_whole_or_not_at_all() {
         let pm = blank(&kernel.sim());
         let making = pm.clone();
         kernel.sim().spawn_detached(async move {
-            Regions::create(&making, &[(1, 4096)]).await.unwrap();
-            Regions::create(&making, &[(2, 8192)]).await.unwrap();
+            create(&making, &[(1, 4096)]).await.unwrap();
+            create(&making, &[(2, 8192)]).await.unwrap();
         });
         let mut rng = Seed(event).stream("cut");
         let Cut::Off(media) = kernel.run_to_cut(event, || pm.at_power_cut(&mut rng)) else {

@@ -5,6 +5,7 @@
 //! instant of the last record may leave it; a record counts as a whole or not at
 //! all; records can be laid only over the file and the records that they follow.
 
+use super::memory::{self, LINE, Line, Memory};
 use super::stream::{Kind, Mark, Reader, Sections};
 use super::{ImageError, blocks, dump, front, zones};
 use crate::config::DriveConfig;
@@ -38,6 +39,8 @@ pub struct Log {
     stale: bool,
     front: Option<front::Watch>,
     zones: Option<zones::Watch>,
+    /// Lines of the memory beside the drive that have changed, if the file has such memory.
+    lines: Option<BTreeMap<u32, [u8; LINE]>>,
 }
 
 impl Log {
@@ -61,7 +64,25 @@ impl Log {
             stale: dump.is_some() && !protected,
             front: front::Watch::new(drive),
             zones: zones::Watch::new(drive, &media.zones),
+            lines: None,
         }
+    }
+
+    /// The log of a file that has memory beside the drive.
+    #[must_use]
+    pub fn with_memory(mut self) -> Self {
+        self.lines = Some(BTreeMap::new());
+        self
+    }
+
+    /// Lines of the memory beside the drive that have changed: the next record has them. The
+    /// caller sees to it that they are of the same instant.
+    ///
+    /// # Panics
+    /// If the file has no such memory.
+    pub fn remember(&mut self, lines: impl IntoIterator<Item = Line>) {
+        let kept = self.lines.as_mut().expect("the file has memory");
+        kept.extend(lines);
     }
 
     /// Where the file ends.
@@ -77,7 +98,7 @@ impl Log {
     }
 
     /// Puts the record of this instant at the end of `out`; nothing if neither
-    /// cells nor buffer have changed, unless `always`.
+    /// cells nor buffer nor memory have changed, unless `always`.
     ///
     /// # Errors
     /// Those of `out`. The log can not be used any more then.
@@ -102,8 +123,9 @@ impl Log {
         let zones = self.zones.as_mut().and_then(|watch| watch.take(drive));
         let deltas = self.watch.take(&self.drive.core.nand);
         let same_front = front.as_ref().is_none_or(front::FrontChange::is_empty);
+        let same_memory = self.lines.as_ref().is_none_or(BTreeMap::is_empty);
         let same = deltas.is_empty() && dump.is_none() && zones.is_none();
-        if same && same_front && !always {
+        if same && same_front && same_memory && !always {
             return Ok(());
         }
         let mut smart = self.drive.smart();
@@ -128,6 +150,10 @@ impl Log {
         }
         if let Some(watch) = &self.zones {
             watch.put(zones, &mut sections)?;
+        }
+        if let Some(lines) = &mut self.lines {
+            memory::put_lines(&mut sections, lines)?;
+            lines.clear();
         }
         (self.mark, self.memory) = sections.commit()?;
         Ok(())
@@ -222,7 +248,15 @@ pub(super) struct Replay<'a> {
     saved: bool,
     front: Option<front::Replay<'a>>,
     zones: Option<zones::Replay>,
+    memory: Option<Memory>,
 }
+
+/// What a file may have besides cells and buffer.
+type Rest<'a> = (
+    Option<front::Replay<'a>>,
+    Option<zones::Replay>,
+    Option<Memory>,
+);
 
 impl<'a> Replay<'a> {
     pub(super) fn new(
@@ -230,7 +264,7 @@ impl<'a> Replay<'a> {
         config: &'a DriveConfig,
         (cells, smart): (Media, Smart),
         dump: Option<Dump>,
-        (front, zones): (Option<front::Replay<'a>>, Option<zones::Replay>),
+        (front, zones, memory): Rest<'a>,
     ) -> Self {
         let mut replay = Self {
             layout,
@@ -243,6 +277,7 @@ impl<'a> Replay<'a> {
             saved: dump.is_some(),
             front,
             zones,
+            memory,
         };
         let dump = dump.unwrap_or_default();
         dump.slots.into_iter().for_each(|slot| replay.keep(slot));
@@ -284,6 +319,9 @@ impl<'a> Replay<'a> {
         let front = front.transpose()?;
         let zones = self.zones.as_ref().map(|zones| zones.take_change(reader));
         let zones = zones.transpose()?;
+        let memory = self.memory.as_ref();
+        let lines = memory.map(|memory| memory::take_lines(reader, memory));
+        let lines = lines.transpose()?;
         reader.commit()?;
         self.smart = smart;
         for (index, delta) in deltas {
@@ -301,6 +339,9 @@ impl<'a> Replay<'a> {
         }
         if let (Some(replay), Some(change)) = (&mut self.zones, zones) {
             replay.apply(change);
+        }
+        if let (Some(memory), Some(lines)) = (&mut self.memory, lines) {
+            memory::apply(memory, lines);
         }
         self.apply(change, reader)
     }
@@ -362,8 +403,11 @@ impl<'a> Replay<'a> {
         )
     }
 
-    /// The drive as the last record leaves it.
-    pub(super) fn end(self, reader: &Reader<'_, impl Read>) -> Result<DriveMedia, ImageError> {
+    /// The drive as the last record leaves it, and the memory beside it.
+    pub(super) fn end(
+        self,
+        reader: &Reader<'_, impl Read>,
+    ) -> Result<(DriveMedia, Option<Memory>), ImageError> {
         let mut slots: Vec<_> = self.slots.into_values().collect();
         slots.sort_unstable_by_key(|(turn, _)| *turn);
         let dump = Dump {
@@ -377,12 +421,13 @@ impl<'a> Replay<'a> {
             .zones
             .map(|zones| zones.end(reader, config))
             .transpose()?;
-        Ok(DriveMedia {
+        let media = DriveMedia {
             cells: self.cells,
             dump: self.saved.then_some(dump),
             front: front.unwrap_or_default(),
             zones: zones.unwrap_or_default(),
             smart: self.smart,
-        })
+        };
+        Ok((media, self.memory))
     }
 }

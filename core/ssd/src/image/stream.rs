@@ -30,6 +30,7 @@ pub(super) enum Kind {
     Commit = 7,
     Front = 8,
     Zones = 9,
+    Memory = 10,
 }
 
 /// The end of a drive file or of one of its records: what the next one follows.
@@ -53,6 +54,7 @@ impl Kind {
             Self::Commit => "end of a change",
             Self::Front => "front",
             Self::Zones => "zones",
+            Self::Memory => "memory",
         }
     }
 }
@@ -248,6 +250,15 @@ impl<'a, R: Read> Reader<'a, R> {
         )?;
         self.kind = kind;
         Ok(())
+    }
+
+    /// Whether the next section is of this kind; all of the last kind must have been taken.
+    pub(super) fn follows(&mut self, kind: Kind) -> Result<bool, ImageError> {
+        self.begin(kind)?;
+        let mut first = [0; 4];
+        let got = self.fill(&mut first)?;
+        self.ahead = first[..got].to_vec();
+        Ok(first[..got] == (kind as u32).to_le_bytes())
     }
 
     /// Reads the next section, whose checksum and kind must be right.

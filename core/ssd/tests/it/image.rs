@@ -3,6 +3,7 @@
 
 mod hostile;
 mod log;
+mod memory;
 
 use nand::Payload;
 use sim::{Kernel, Seed};

@@ -76,7 +76,7 @@ fn meta(number: u64) -> Meta {
 }
 
 /// Writes blocks that hold their addresses, and `tag`.
-async fn write(chunks: &Chunks, at: &[Ppa], tag: u64) -> Result<(), RawError> {
+pub(crate) async fn write(chunks: &Chunks, at: &[Ppa], tag: u64) -> Result<(), RawError> {
     let payload: Vec<Payload> = at
         .iter()
         .map(|ppa| Payload::Fill(ppa.0 ^ tag << 32))

@@ -1,6 +1,7 @@
 //! The file of a drive under power, read at any instant.
 
 use engine::{Access, DriveFile, FileError, Keeper};
+use host::{Pm, PmConfig, PmMedia};
 use sim::{Kernel, Rng, Seed};
 use ssd::{Content, Drive, DriveConfig, DriveMedia, Preset};
 use std::os::unix::fs::MetadataExt;
@@ -83,6 +84,72 @@ fn the_name_stands_for_the_whole_drive_at_every_instant() {
     assert!(renewed > 4, "it was written anew {renewed} times");
 }
 
+/// Memory beside a drive is in the file as a cut leaves it, whenever that is written anew.
+#[test]
+fn memory_beside_a_drive_is_kept_with_it() {
+    let folder = TempDir::new().expect("a directory");
+    let path = folder.path().join("d.flash");
+    let mut config = (Preset::named("ocssd").expect("a preset").config)();
+    config.flash.keep_contents = true;
+    config.geometry.blocks_per_plane = 20;
+    config.capacity = Bytes(16 * MIB);
+    let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
+    DriveFile::create(&path, &config, &media).expect("written");
+    let mut file = DriveFile::open(&path, Access::Change).expect("it is free");
+    let blank = PmMedia::new(Bytes(MIB));
+    let saved = file.save(&config, &media, Some(&blank.kept()));
+    saved.expect("written");
+    let kept = || {
+        let file = std::fs::File::open(&path).expect("it is there");
+        let opened = ssd::image::open(&mut std::io::BufReader::new(file));
+        opened.expect("a drive").memory.expect("it has memory")
+    };
+    let mut rng = Seed(1).stream("lines");
+    let (mut renewed, mut last, mut lines) = (0, 0, 0);
+    for _life in 0..3 {
+        let opened = file.load().expect("a drive");
+        let kernel = Kernel::new();
+        let media = opened.media.clone();
+        let drive = Drive::ready(&kernel.sim(), &config, media, Seed(2)).expect("it has power");
+        let mut keeper = Keeper::new(file, &opened, &drive).expect("it can be kept");
+        keeper.renew_after(256 * KIB);
+        let memory = PmMedia::of(opened.memory.expect("it has memory"));
+        let pm = Pm::new(&kernel.sim(), PmConfig::default(), memory, None);
+        keeper.keep_memory(&pm);
+        for turn in 0..4_000 {
+            let (at, pattern) = (rng.below(MIB - 200), rng.next_u64().to_le_bytes());
+            let (on, fenced) = (pm.clone(), rng.chance(3, 4));
+            kernel.block_on(async move {
+                match fenced {
+                    true => on.persist(at, &pattern.repeat(20)).await,
+                    false => on.store(at, &pattern).await,
+                }
+            });
+            keeper.note().expect("noted");
+            if turn % 400 == 0 {
+                assert_eq!(PmMedia::of(kept()), pm.durable(), "turn {turn}");
+                lines += u32::from(pm.has_unflushed());
+            }
+            let number = std::fs::metadata(&path).expect("it is there").ino();
+            renewed += u32::from(std::mem::replace(&mut last, number) != number);
+        }
+        // The keeper is dropped without having closed the file.
+        drop(keeper);
+        assert_eq!(PmMedia::of(kept()), pm.durable());
+        file = DriveFile::open(&path, Access::Change).expect("it is free");
+    }
+    assert!(renewed > 4 && lines > 10, "{renewed} {lines}");
+    let opened = file.load().expect("a drive");
+    let kernel = Kernel::new();
+    let media = opened.media.clone();
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(2)).expect("it has power");
+    let keeper = Keeper::new(file, &opened, &drive).expect("it can be kept");
+    // Nobody has powered it on: it stays what it was.
+    let left = drive.settled();
+    keeper.close(&config, &left).expect("it is written");
+    assert_eq!(Some(kept()), opened.memory);
+}
+
 #[test]
 fn who_puts_a_drive_away_is_waited_for() {
     let folder = TempDir::new().expect("a directory");
@@ -113,7 +180,7 @@ fn those_who_look_keep_out_those_who_change() {
     drop((first, second));
     let mut changes = open(Access::Change).expect("it is free");
     assert!(matches!(open(Access::Look), Err(FileError::InUse)));
-    changes.save(&config(), &media).expect("saved");
+    changes.save(&config(), &media, None).expect("saved");
     assert!(
         matches!(open(Access::Look), Err(FileError::InUse)),
         "still locked"

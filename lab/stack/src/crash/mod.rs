@@ -42,6 +42,9 @@ pub struct Cuts {
     /// Whether the drive answers flushes without doing them while the workload
     /// runs, which the judges must find out.
     pub lies: bool,
+    /// Whether stores to memory that survives power cuts last by chance alone while the
+    /// workload runs, which the judges must find out as well.
+    pub skips_fences: bool,
 }
 
 /// Runs the plan of `cuts` once and cuts the power at its points.
@@ -56,6 +59,11 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     };
     if plan.drive.capacity > LARGEST {
         return Err(refused("expected a drive of at most 4 GiB to be cut"));
+    }
+    if cuts.skips_fences && hosts::memory(&plan.stack.host).is_none() {
+        return Err(refused(
+            "expected a host with persistent memory, to skip its fences",
+        ));
     }
     if plan.stack.host == "raw" && plan.drive.zones.is_none() {
         let subject = blocks::Blocks::new(cuts)?;

@@ -4,11 +4,14 @@
 //! was forced is durable and leaves it in the drive's buffer, as drives that
 //! answer flushes for speed do; a judge of power cuts must find that out. By bytes it
 //! answers verifications without waiting for what was posted, and commits when the next
-//! store comes. What is to be published it publishes with the next state.
+//! store comes. What is to be published it publishes with the next state, and copies of the
+//! superblock of that, which would tell of it, it does not write.
 
 use super::zones::ZonePort;
 use crate::attached::Attached;
-use host::{BlockPort, BytePort, Computing, DrivePort, PageChange, SwapPort, Who, ZonedDevice};
+use host::{
+    BlockPort, BytePort, Computing, DrivePort, PageChange, Purpose, SwapPort, Who, ZonedDevice,
+};
 use nand::Payload;
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::{Cell, RefCell};
@@ -68,6 +71,10 @@ impl BlockPort for Port {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
+        let tells = who.purpose == Purpose::Superblock && self.unpublished.borrow().is_some();
+        if tells {
+            return Ok(());
+        }
         let fua = fua && !self.lies;
         let write = self.device.write(extent, content, placement, who, fua);
         write.await

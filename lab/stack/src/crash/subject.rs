@@ -14,7 +14,7 @@ use crate::image::DriveImage;
 use crate::layer::Kind;
 use crate::plan::Plan;
 use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
-use host::{BlockDevice, Posted};
+use host::{BlockDevice, Pm, Posted};
 use sim::{Kernel, Seed, Sim};
 use ssd::{Drive, DriveMedia};
 use std::cell::{Cell, RefCell};
@@ -36,6 +36,7 @@ pub(super) struct Files<H> {
     outside: u64,
     cache: CacheConfig,
     lies: bool,
+    skips_fences: bool,
     workload: FileWorkload,
     /// The drive with the tree that the workload needs.
     media: Rest,
@@ -112,6 +113,7 @@ impl<H: Host> Files<H> {
             outside: cuts.outside,
             cache,
             lies: cuts.lies,
+            skips_fences: cuts.skips_fences,
             workload,
             media,
             past,
@@ -359,6 +361,8 @@ impl<H: Host> Subject for Files<H> {
         let Rest(media, memory) = &self.media;
         let drive = self.ready(kernel, media);
         let port = self.attach(&kernel.sim(), &drive, memory.clone(), self.lies);
+        let skipping = port.device.memory().filter(|_| self.skips_fences);
+        skipping.into_iter().for_each(Pm::skip_fences);
         let live = Live {
             sim: kernel.sim(),
             device: port.device.clone(),

@@ -237,6 +237,22 @@ pub fn visit<V: Visit>(
     }
 }
 
+struct Wanted;
+
+impl Visit for Wanted {
+    type Out = Option<Persistent>;
+
+    fn on<H: Host>(self, host: H) -> Self::Out {
+        host.memory()
+    }
+}
+
+/// Memory that survives power cuts, as the host of this name wants it, if it does.
+#[must_use]
+pub fn memory(host: &str) -> Option<Persistent> {
+    visit(host, &[], Behaviour::default(), Wanted).flatten()
+}
+
 /// The switches of the host of this name.
 #[must_use]
 pub fn switches(host: &str) -> &'static [Switch] {

@@ -36,6 +36,7 @@ fn cuts_at(plan: Plan, points: u64, memory: Bytes, lies: bool) -> Exploration {
         outside: 0,
         memory,
         lies,
+        skips_fences: false,
     };
     explore(&cuts, &mut |_| ()).unwrap()
 }
@@ -127,6 +128,7 @@ fn others_refuse_what_an_undo_journal_has_to_bring_back() {
             outside: 1,
             memory: ROOMY,
             lies: false,
+            skips_fences: false,
         };
         if crash::e2fsck(0, std::iter::empty(), false).is_err() {
             println!("skipped: there is no e2fsck");

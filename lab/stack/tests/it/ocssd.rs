@@ -59,6 +59,10 @@ fn file_systems_run_on_it_end_well_and_recover() {
 }
 
 fn cuts(stack: &str, points: u64, lies: bool) -> crash::Exploration {
+    explored(stack, points, (lies, false))
+}
+
+fn explored(stack: &str, points: u64, (lies, skips_fences): (bool, bool)) -> crash::Exploration {
     let mut plan = on(stack, 64, "anything:ops=300");
     plan.drive.controller.power_loss_protection = false;
     let cuts = Cuts {
@@ -67,6 +71,7 @@ fn cuts(stack: &str, points: u64, lies: bool) -> crash::Exploration {
         outside: 0,
         memory: Bytes(64 * MIB),
         lies,
+        skips_fences,
     };
     explore(&cuts, &mut |_| ()).expect("it can be run")
 }
@@ -84,6 +89,22 @@ fn power_cuts_keep_what_was_forced() {
 fn a_mapping_that_does_not_flush_is_found_out() {
     let found = cuts("ext4@ocssd", 150, true);
     assert!(!found.holds());
+}
+
+#[test]
+fn a_publication_that_waits_for_the_next_is_found_out() {
+    let found = cuts("hyfim@ocssd", 100, true);
+    // What is lost is what was forced, and nothing else is wrong.
+    let lost = |failure: &crash::Failure| failure.fault == crash::Fault::Lost;
+    assert!(found.failures.iter().any(lost));
+    let other = found.failures.iter().find(|failure| !lost(failure));
+    assert_eq!(other, None);
+}
+
+#[test]
+fn memory_whose_fences_are_skipped_is_found_out() {
+    assert!(explored("hyfim@ocssd", 16, (false, false)).holds());
+    assert!(!explored("hyfim@ocssd", 16, (false, true)).holds());
 }
 
 #[test]

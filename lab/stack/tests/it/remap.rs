@@ -132,6 +132,7 @@ fn cuts(stack: &str, workload: &str, points: u64, lies: bool) -> crash::Explorat
         outside: 0,
         memory: Bytes(64 * MIB),
         lies,
+        skips_fences: false,
     };
     explore(&cuts, &mut |_| ()).expect("it can be run")
 }
@@ -167,6 +168,7 @@ fn power_cuts_keep_what_was_forced_of_files() {
             outside: 0,
             memory: Bytes(64 * MIB),
             lies: false,
+            skips_fences: false,
         };
         let found = explore(&cuts, &mut |_| ()).expect("it can be run");
         assert!(found.holds(), "{stack}: {:#?}", found.failures.first());

@@ -3,7 +3,7 @@
 use crate::support::{
     Known, Left, NODE, Rig, System, change, exchange, hyfim_config, payloads, read, tiny,
 };
-use host::{BlockPort, PageChange, Pm, PmConfig, PmError, PmMedia, RawDevice, SwapPort, Who};
+use host::{BlockPort, PageChange, PmError, PmMedia, SwapPort, Who};
 use hyfim::{HyFim, HyfimError};
 use nand::Payload;
 use sim::{Kernel, Seed};
@@ -131,21 +131,26 @@ async fn overwrite(system: &System, sector: u64, bytes: &[u8]) {
 
 #[test]
 fn memory_that_is_too_small_or_blank_is_refused() {
-    let kernel = Kernel::new();
-    let small = PmMedia::new(Bytes(12 * KIB));
-    let pm = Pm::new(&kernel.sim(), PmConfig::default(), small, None);
-    let refused =
-        kernel.block_on(async move { HyFim::<RawDevice>::format(&pm, &hyfim_config()).await });
+    let config = tiny();
+    let on = |memory: PmMedia, mounts: bool| {
+        let kernel = Kernel::new();
+        let left = Left {
+            memory,
+            ..Left::new(&config)
+        };
+        let rig = Rig::on(&kernel, &config, left);
+        kernel.block_on(async move {
+            let (port, pm, config) = (rig.port(), &rig.pm, hyfim_config());
+            match mounts {
+                true => HyFim::mount(&rig.sim, port, pm, config).await.map(drop),
+                false => HyFim::adopt(&rig.sim, port, pm, config).await.map(drop),
+            }
+        })
+    };
+    let refused = on(PmMedia::new(Bytes(12 * KIB)), false);
     let said = refused.unwrap_err().to_string();
     assert!(said.starts_with("persistent memory is full"), "{said}");
-    let config = tiny();
-    let kernel = Kernel::new();
-    let left = Left {
-        memory: PmMedia::new(Bytes(64 * KIB)),
-        ..Left::new(&config)
-    };
-    let rig = Rig::on(&kernel, &config, left);
-    let refused = kernel.block_on(async move { rig.mount().await.map(drop) });
+    let refused = on(PmMedia::new(Bytes(64 * KIB)), true);
     assert_eq!(refused, Err(HyfimError::Memory(PmError::Blank)));
 }
 

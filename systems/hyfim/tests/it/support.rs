@@ -3,7 +3,7 @@
 use host::{
     BlockDevice, BlockPort, HostConfig, PageChange, Pm, PmConfig, PmMedia, RawDevice, SwapPort, Who,
 };
-use hostftl::FtlConfig;
+use hostftl::{FtlConfig, Home, HostFtl};
 use hyfim::{HyFim, HyfimConfig, HyfimError, Recovered};
 use nand::{Geometry, Payload};
 use sim::{Kernel, Rng, Seed, Sim};
@@ -63,18 +63,11 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// A new drive, and memory that was made ready.
+    /// A new drive, and blank memory.
     pub(crate) fn new(config: &DriveConfig) -> Self {
-        let kernel = Kernel::new();
-        let memory = PmMedia::new(Bytes(64 * KIB));
-        let pm = Pm::new(&kernel.sim(), PmConfig::default(), memory, None);
-        let making = pm.clone();
-        let made = kernel
-            .block_on(async move { HyFim::<RawDevice>::format(&making, &hyfim_config()).await });
-        made.expect("there is room");
         Self {
             media: DriveMedia::new(config, Seed(1)).expect("it can be built"),
-            memory: pm.shutdown(),
+            memory: PmMedia::new(Bytes(64 * KIB)),
         }
     }
 }
@@ -97,10 +90,25 @@ impl Rig {
         Self { sim, drive, pm }
     }
 
-    pub(crate) async fn mount(&self) -> Result<(System, Recovered), HyfimError> {
+    pub(crate) fn port(&self) -> RawDevice {
         let device = BlockDevice::new(&self.sim, HostConfig::default(), self.drive.clone());
-        let port = RawDevice::new(&device.expect("the default can be")).expect("it is raw");
-        HyFim::mount(&self.sim, port, &self.pm, hyfim_config()).await
+        RawDevice::new(&device.expect("the default can be")).expect("it is raw")
+    }
+
+    /// The mapping of a host without persistent memory.
+    pub(crate) async fn plain(&self) -> HostFtl<RawDevice> {
+        let mounted = HostFtl::mount(&self.sim, self.port(), hyfim_config().ftl, Home::Dram);
+        mounted.await.expect("whatever is there")
+    }
+
+    /// Mounts what is there, or takes the drive over if nothing is.
+    pub(crate) async fn mount(&self) -> Result<(System, Recovered), HyfimError> {
+        let (sim, port, config) = (&self.sim, self.port(), hyfim_config());
+        if HyFim::<RawDevice>::is_there(&self.pm).await? {
+            return HyFim::mount(sim, port, &self.pm, config).await;
+        }
+        let taken = HyFim::adopt(sim, port, &self.pm, config).await?;
+        Ok((taken, Recovered::default()))
     }
 
     pub(crate) fn cut(&self, rng: &mut Rng) -> Left {

@@ -31,7 +31,7 @@ fn tiny_file() -> Vec<u8> {
 }
 
 /// A file as its sections, kind and payload.
-fn cut(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
+pub(super) fn cut(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut sections = Vec::new();
     let mut rest = &file[12..];
     while !rest.is_empty() {
@@ -45,7 +45,7 @@ fn cut(file: &[u8]) -> Vec<(u32, Vec<u8>)> {
 
 /// The file that has these sections, with every checksum right; a last one of
 /// kind 5 is made anew.
-fn seal(sections: &[(u32, Vec<u8>)]) -> Vec<u8> {
+pub(super) fn seal(sections: &[(u32, Vec<u8>)]) -> Vec<u8> {
     let mut file = b"FLASHLM\0".to_vec();
     file.extend(VERSION.to_le_bytes());
     for (number, (kind, payload)) in sections.iter().enumerate() {
@@ -65,7 +65,7 @@ fn seal(sections: &[(u32, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The file with the payload of its section `kind` changed and sealed again.
-fn changed(file: &[u8], kind: u32, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+pub(super) fn changed(file: &[u8], kind: u32, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut sections = cut(file);
     for (found, payload) in &mut sections {
         if *found == kind {
@@ -76,7 +76,7 @@ fn changed(file: &[u8], kind: u32, change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refusal(file: &[u8]) -> String {
+pub(super) fn refusal(file: &[u8]) -> String {
     read(file).map(|_| ()).unwrap_err().to_string()
 }
 
@@ -240,7 +240,7 @@ fn lengths_from_outside_are_compared_before_they_are_believed() {
 }
 
 /// Puts `bytes` at `at` of a section's payload.
-fn put(at: usize, bytes: &'static [u8]) -> impl Fn(&mut Vec<u8>) {
+pub(super) fn put(at: usize, bytes: &'static [u8]) -> impl Fn(&mut Vec<u8>) {
     move |payload: &mut Vec<u8>| payload[at..at + bytes.len()].copy_from_slice(bytes)
 }
 

@@ -1,0 +1,152 @@
+//! Taking a drive over whose mapping was elsewhere.
+
+use crate::support::{Left, Rig, hyfim_config, read, tiny};
+use host::{BlockPort, PageChange, SwapPort, Who};
+use hyfim::HyFim;
+use sim::{Cut, Kernel, Seed};
+use ssd::Content;
+use units::{Extent, Placement};
+
+/// Writes a pattern of ours to the first sectors, durably.
+async fn write(port: &impl BlockPort, pattern: u64) {
+    for sector in 0..40_u64 {
+        let content = Content::Fill(pattern + sector % 3);
+        let at = Extent::new(sector * 8, 8);
+        let write = port.write(at, content, Placement(0), Who::default(), false);
+        write.await.expect("there is room");
+    }
+    port.flush().await.expect("there is room");
+}
+
+/// A drive whose mapping is in memory, beside memory that has one of an earlier time.
+fn stale() -> Left {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config));
+    let on = rig.clone();
+    kernel.block_on(async move {
+        let (system, _) = on.mount().await.expect("a new drive");
+        write(&system, 100).await;
+        system.publish(&[], &[]).await.expect("there is room");
+    });
+    let left = rig.cut(&mut Seed(1).stream("none"));
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left);
+    let on = rig.clone();
+    kernel.block_on(async move { write(&on.plain().await, 200).await });
+    rig.cut(&mut Seed(1).stream("none"))
+}
+
+#[test]
+fn a_cut_while_a_drive_is_taken_over_loses_nothing_of_it() {
+    let (config, first) = (tiny(), stale());
+    let (mut before, mut begun, mut after) = (0, 0, 0);
+    for event in 0.. {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, first.clone());
+        let on = rig.clone();
+        kernel.sim().spawn_detached(async move {
+            let (sim, config) = (&on.sim, hyfim_config());
+            let taken = HyFim::adopt(sim, on.port(), &on.pm, config).await;
+            drop(taken.expect("there is room"));
+        });
+        let mut rng = Seed(event).stream("memory");
+        let Cut::Off(left) = kernel.run_to_cut(event, || rig.cut(&mut rng)) else {
+            break;
+        };
+        // What was there before is there until the first word of it is gone.
+        if left.memory == first.memory {
+            before += 1;
+            continue;
+        }
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, left);
+        let is_there = kernel.block_on(async move {
+            let there = HyFim::<host::RawDevice>::is_there(&rig.pm).await;
+            if there == Ok(false) {
+                let mounted = HyFim::mount(&rig.sim, rig.port(), &rig.pm, hyfim_config()).await;
+                assert!(mounted.is_err(), "event {event}: it is no whole");
+            }
+            let (system, _) = rig.mount().await.expect("what a cut left");
+            system.check();
+            for sector in 0..40 {
+                let held = read(&system, sector, 1).await[0];
+                assert_eq!(u32::from(held), 200 + sector % 3, "event {event}");
+            }
+            there.expect("it makes sense")
+        });
+        begun += u32::from(!is_there);
+        after += u32::from(is_there);
+    }
+    assert!(
+        before > 0 && begun > 10 && after > 0,
+        "{before} {begun} {after}"
+    );
+}
+
+/// A node with a value in its first bytes.
+fn node(value: u8) -> Vec<u8> {
+    let mut bytes = vec![1; 4 * 4096];
+    bytes[4..8].fill(value);
+    bytes[80..88].fill(0);
+    bytes
+}
+
+fn change(first: u64, value: u8, part: std::ops::Range<usize>) -> PageChange {
+    PageChange {
+        first,
+        contents: crate::support::payloads(&node(value)),
+        stamp: Some((80, 0)),
+        parts: vec![part],
+        who: Who::default(),
+    }
+}
+
+//= hyfim 3.4
+#[test]
+fn a_node_that_cannot_be_read_at_recovery_is_damaged_and_nothing_else_is() {
+    let config = tiny();
+    let left = {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, Left::new(&config));
+        let on = rig.clone();
+        kernel.block_on(async move {
+            let (system, _) = on.mount().await.expect("a new drive");
+            for first in [320, 330] {
+                let bytes = node(1);
+                let content = Content::Bytes(&bytes);
+                let at = Extent::new(first * 8, 32);
+                let write = system.write(at, content, Placement(0), Who::default(), true);
+                write.await.expect("there is room");
+            }
+            // Of one a part changes, of the other all of its first sector.
+            let changes = [change(320, 2, 4..8), change(330, 2, 0..4096)];
+            system.publish(&[], &changes).await.expect("there is room");
+        });
+        rig.cut(&mut Seed(1).stream("none"))
+    };
+    let mut unreadable = config.clone();
+    unreadable.faults.read_retries = 1_000_000;
+    let left = {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &unreadable, left);
+        let on = rig.clone();
+        kernel.block_on(async move {
+            let (_, recovered) = on.mount().await.expect("it is told, not refused");
+            assert_eq!((recovered.changes, recovered.lost), (1, 4 + 3));
+        });
+        rig.cut(&mut Seed(1).stream("none"))
+    };
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left);
+    kernel.block_on(async move {
+        let (system, recovered) = rig.mount().await.expect("what was left");
+        assert_eq!(recovered.lost, 0);
+        let mut torn = vec![0; 4 * 4096];
+        torn[4..8].fill(2);
+        assert!(read(&system, 320, 4).await == torn, "not as it was before");
+        torn[..4096].copy_from_slice(&node(2)[..4096]);
+        assert!(read(&system, 330, 4).await == torn);
+        system.check();
+    });
+}

@@ -1,0 +1,232 @@
+//! Recovery from whatever is in persistent memory: an error, or a system whose invariants
+//! hold, and that is the same when it is mounted again.
+
+use crate::support::{Known, Left, Rig, SECTORS, System, change, exchange, payloads, read, tiny};
+use bolero::TypeGenerator;
+use host::{PageChange, SwapPort, Who};
+use sim::{Cut, Kernel, Seed};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Where the regions of the table and of the journals begin, and bytes of a journal.
+const TABLE: u64 = 4096;
+const JOURNALS: [u64; 2] = [8192, 16384];
+const SLOTS: u64 = 8192 / 64 - 1;
+
+/// A record with a good sum.
+#[derive(Clone, Debug, TypeGenerator)]
+struct Record {
+    state: u8,
+    body: Body,
+    /// Whether bytes of the body are changed, sum and all.
+    edits: Vec<(u16, u8)>,
+}
+
+#[derive(Clone, Debug, TypeGenerator)]
+enum Body {
+    Exchange {
+        partner: u8,
+        quadruples: Vec<(u16, u16, u8, u16)>,
+    },
+    Changes(Vec<(u16, u8, u16, u8, Vec<(u16, u8)>)>),
+}
+
+impl Record {
+    /// Which journal it goes to, and its body.
+    fn body(&self) -> (usize, Vec<u8>) {
+        let mut body = Vec::new();
+        let word = |body: &mut Vec<u8>, word: u32| body.extend(word.to_le_bytes());
+        let journal = match &self.body {
+            Body::Exchange {
+                partner,
+                quadruples,
+            } => {
+                body.extend(u64::from(partner % 4).to_le_bytes());
+                word(&mut body, quadruples.len() as u32);
+                for &(sector, old, spare, new) in quadruples {
+                    word(&mut body, u32::from(sector) % (SECTORS + 4));
+                    word(&mut body, old.into());
+                    word(&mut body, SECTORS + u32::from(spare) % 18);
+                    word(&mut body, u32::from(new) % 1_700);
+                }
+                0
+            }
+            Body::Changes(changes) => {
+                word(&mut body, changes.len() as u32);
+                for (sector, sectors, at, generation, parts) in changes {
+                    word(&mut body, u32::from(*sector) % (SECTORS + 4));
+                    word(&mut body, u32::from(*sectors) % 18);
+                    let nowhere = at % 3 == 0;
+                    word(&mut body, if nowhere { u32::MAX } else { (*at).into() });
+                    body.extend(u64::from(*generation).to_le_bytes());
+                    word(&mut body, parts.len() as u32);
+                    for &(first, count) in parts {
+                        word(&mut body, first.into());
+                        word(&mut body, count.into());
+                        body.extend(vec![count; count.into()]);
+                    }
+                }
+                1
+            }
+        };
+        for &(at, byte) in &self.edits {
+            let at = usize::from(at) % body.len();
+            body[at] = byte;
+        }
+        (journal, body)
+    }
+}
+
+/// What is left of a system that was busy.
+fn busy() -> Left {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config));
+    let running = rig.clone();
+    kernel.sim().spawn_detached(async move {
+        let (system, _) = running.mount().await.expect("a new drive");
+        let known = || Rc::new(RefCell::new(Known::default()));
+        let on = (running.sim.clone(), system);
+        let rng = Seed(1).stream("exchange");
+        running
+            .sim
+            .spawn_detached(exchange(on.clone(), known(), rng, 0, 1_000));
+        change(on, known(), Seed(1).stream("change"), 1_000).await;
+    });
+    match kernel.run_to_cut(2_000, || rig.cut(&mut Seed(1).stream("none"))) {
+        Cut::Off(left) => left,
+        Cut::AtRest => panic!("there is more to do"),
+    }
+}
+
+/// Everything that can be read.
+async fn contents(system: &System) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for sector in 0..SECTORS {
+        all.push(read(system, sector, 1).await);
+    }
+    all
+}
+
+/// Mounts what is there, uses it, cuts the power and mounts it again; whether it was mounted.
+fn survive(left: Left) -> bool {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left);
+    let on = rig.clone();
+    let before = kernel.block_on(async move {
+        let Ok((system, _)) = on.mount().await else {
+            return None;
+        };
+        system.check();
+        let change = PageChange {
+            first: 320,
+            contents: payloads(&vec![5; 4 * 4096]),
+            stamp: None,
+            parts: std::iter::once(0..4 * 4096).collect(),
+            who: Who::default(),
+        };
+        // The journal need not have room for all of a node.
+        let change = PageChange {
+            contents: change.contents[..1].to_vec(),
+            parts: std::iter::once(0..4096).collect(),
+            ..change
+        };
+        system.publish(&[], &[change]).await.expect("there is room");
+        Some(contents(&system).await)
+    });
+    let Some(before) = before else { return false };
+    let left = rig.cut(&mut Seed(1).stream("none"));
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left);
+    kernel.block_on(async move {
+        let (system, _) = rig.mount().await.expect("it was mounted before");
+        system.check();
+        assert!(contents(&system).await == before);
+    });
+    true
+}
+
+#[test]
+fn whatever_bytes_memory_has_they_are_refused_or_sound() {
+    let good = busy();
+    bolero::check!()
+        .with_type::<Vec<(u8, u16, u8)>>()
+        .with_iterations(200)
+        .for_each(|edits| {
+            let mut left = good.clone();
+            for &(region, at, byte) in edits {
+                let at = match region % 4 {
+                    0 => u64::from(at) % 512,
+                    1 => TABLE + u64::from(at) % 3_000,
+                    journal => JOURNALS[usize::from(journal) - 2] + u64::from(at) % 8_192,
+                };
+                left.memory.write(at, &[byte]);
+            }
+            survive(left);
+        });
+}
+
+#[test]
+fn whatever_records_say_they_are_refused_or_done() {
+    let good = busy();
+    bolero::check!()
+        .with_type::<Vec<Record>>()
+        .with_iterations(200)
+        .for_each(|records| {
+            let mut left = good.clone();
+            let mut next = JOURNALS.map(|at| {
+                let mut word = [0; 8];
+                left.memory.read(at, &mut word);
+                u64::from_le_bytes(word)
+            });
+            for record in records {
+                let (journal, body) = record.body();
+                let (at, position) = (JOURNALS[journal], next[journal]);
+                let slots = 1 + (body.len() as u64).div_ceil(64);
+                if slots > SLOTS {
+                    continue;
+                }
+                let sum = crc32c::crc32c(&position.to_le_bytes());
+                let sum = crc32c::crc32c_append(sum, &(body.len() as u64).to_le_bytes());
+                let sum = crc32c::crc32c_append(sum, &body);
+                let state = 0x4859_4649_4d51_5500 | u64::from(record.state % 5);
+                let mut bytes = state.to_le_bytes().to_vec();
+                bytes.extend(position.to_le_bytes());
+                bytes.extend((body.len() as u32).to_le_bytes());
+                bytes.extend(sum.to_le_bytes());
+                bytes.resize(64, 0);
+                bytes.extend(body);
+                for (slot, part) in (position..).zip(bytes.chunks(64)) {
+                    left.memory.write(at + 64 + slot % SLOTS * 64, part);
+                }
+                next[journal] += slots;
+            }
+            survive(left);
+        });
+}
+
+/// Regions that overlap, reach past the end, or are too small for what is in them.
+#[test]
+fn whatever_regions_there_are_they_are_refused_or_sound() {
+    let good = busy();
+    bolero::check!()
+        .with_type::<Vec<(u8, u8, bool, u16)>>()
+        .with_iterations(200)
+        .for_each(|edits| {
+            let mut left = good.clone();
+            for &(region, field, pages, number) in edits {
+                let at = 24 + 24 * u64::from(region % 3) + 8 * u64::from(field % 3);
+                let each = if pages { 4096 } else { 1 };
+                // About as much as there is memory.
+                let number = u64::from(number) % (2 * 65_536 / each) * each;
+                left.memory.write(at, &number.to_le_bytes());
+            }
+            let mut head = [0; 24 + 16 * 24];
+            left.memory.read(0, &mut head);
+            head[20..24].fill(0);
+            let sum = crc32c::crc32c(&head[8..]);
+            left.memory.write(20, &sum.to_le_bytes());
+            survive(left);
+        });
+}
