@@ -13,7 +13,7 @@ use units::Bytes;
 pub const MEMORY_SCHEMA: &str = "flashloom.memory/1";
 
 /// Prices of a gigabyte in the summer of 2024: DDR5, and the SSD with ULL flash.
-//= skybyte VI-B
+//= skybyte 6.2
 const DRAM_USD: f64 = 4.28;
 const FLASH_USD: f64 = 0.27;
 
@@ -416,7 +416,7 @@ fn moves(metrics: &Metrics) -> Moves {
     }
 }
 
-//= skybyte II-C
+//= skybyte 2.3
 fn lines(metrics: &Metrics) -> Lines {
     let asked: u64 = metrics.touched.iter().skip(1).sum();
     // 25 of 64 lines are the last below 40 %.
@@ -427,7 +427,7 @@ fn lines(metrics: &Metrics) -> Lines {
     }
 }
 
-//= skybyte VI-B
+//= skybyte 6.2
 fn cost(setup: &Setup, footprint: u64, dram: u64) -> Cost {
     let gigabytes = |bytes: u64| (bytes * setup.factor) as f64 / 1e9;
     let dram_usd = gigabytes(footprint) * DRAM_USD;

@@ -8,15 +8,15 @@
 //! Processor caches shrink too, or they would be larger than the drive's DRAM; but not
 //! below a floor, as the small structures of a program, such as counts of digits, do not
 //! shrink with its data. The floors are a choice of ours: at the smallest scale the
-//! last cache is a sixteenth of the drive's DRAM rather than a thirty-second.
+//! last cache is an eighth of the drive's DRAM rather than a thirty-second.
 
 use memsys::{CacheConfig, Config, NodeConfig, Tiering};
 use units::{Bytes, GIB, KIB};
 
 /// Least bytes of the caches.
-const L1_LEAST: u64 = 4 * KIB;
-const L2_LEAST: u64 = 8 * KIB;
-const LLC_LEAST: u64 = 128 * KIB;
+const L1_LEAST: u64 = 2 * KIB;
+const L2_LEAST: u64 = 4 * KIB;
+const LLC_LEAST: u64 = 64 * KIB;
 /// Least entries of the TLBs.
 const FIRST_LEAST: u64 = 16;
 const SECOND_LEAST: u64 = 64;
@@ -63,8 +63,8 @@ mod tests {
     fn factors_are_powers_of_two_near_the_ratio() {
         for (paper, here, wanted) in [
             (9_130_000_000, 9_130_000_000, 1),
-            (9_130_000_000, 9_130_000_000 / 16, 16),
-            (9_130_000_000, 9_130_000_000 / 256, 256),
+            (9_130_000_000, 9_130_000_000 / 64, 64),
+            (9_130_000_000, 9_130_000_000 / 1_024, 1_024),
             (1_000, 2_000, 1),
             (1_000, 0, 1_024),
         ] {

@@ -127,7 +127,7 @@ const COMMON: [Param; 3] = [
         "scale",
         "small",
         Unit::Word(&["small", "medium", "paper"]),
-        "footprint: the paper's over 256, over 16, or the paper's",
+        "footprint: the paper's over 1024, over 64, or the paper's",
     ),
     param(
         "footprint",

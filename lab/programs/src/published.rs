@@ -24,7 +24,7 @@ const fn row(name: &'static str, hundredths: u64, writes: u64, misses: u64) -> P
     }
 }
 
-//= skybyte I
+//= skybyte table 1
 /// Table I of the paper.
 pub const PUBLISHED: [Published; 7] = [
     row("bfs", 913, 250, 1229),

@@ -162,8 +162,8 @@ impl Workload {
         let paper = published(self.preset.name).map_or(9 * GIB, |row| row.footprint.0);
         Some(Bytes(match self.text("scale") {
             "paper" => paper,
-            "medium" => paper / 16,
-            _ => paper / 256,
+            "medium" => paper / 64,
+            _ => paper / 1024,
         }))
     }
 

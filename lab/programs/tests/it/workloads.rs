@@ -48,8 +48,8 @@ fn scales_are_parts_of_the_published_footprints() {
     } in PUBLISHED
     {
         assert_eq!(footprint(&format!("{name}:scale=paper")), whole.0);
-        assert_eq!(footprint(&format!("{name}:scale=medium")), whole.0 / 16);
-        assert_eq!(footprint(name), whole.0 / 256);
+        assert_eq!(footprint(&format!("{name}:scale=medium")), whole.0 / 64);
+        assert_eq!(footprint(name), whole.0 / 1024);
     }
     assert_eq!(published("ycsb").unwrap().misses_per_10k, 922);
 }
