@@ -100,7 +100,7 @@ impl<'a> Follower<'a> {
             }
             Call::Hint { fd, life } => self.tell_of(event, fd, Done::Hint(hint(life))),
             Call::Fallocate { fd, how, at, len } => {
-                self.allocate(event, fd, how, at.saturating_add(len))
+                self.allocate(event, fd, how, at.saturating_add(len));
             }
             Call::Truncate { of, len } => self.truncate(event, of, len),
             Call::Rename { from, to, how } => self.rename(event, bytes(from), bytes(to), how),

@@ -1,7 +1,7 @@
 //! Recordings as what concerns the placement of files.
 
 use parakeet::event::Call;
-use parakeet::judge::{Device, by_rules, peak};
+use parakeet::judge::{Device, amplification, by_rules, peak};
 use parakeet::learn::{Options, learn};
 use parakeet::rules::{RuleSet, sets};
 use std::io::Cursor;
@@ -99,7 +99,8 @@ fn links_directories_and_files_without_names() {
     assert_eq!(done(&calls), expected);
 }
 
-/// The recording of RocksDB that ships, and the rules that are learned from it.
+/// The recording of RocksDB that ships: rules that are learned from its first half serve the
+/// second as well as those that were written by hand.
 #[test]
 fn rules_are_learned_from_a_real_program() {
     let path = concat!(
@@ -108,24 +109,19 @@ fn rules_are_learned_from_a_real_program() {
     );
     let loaded = FileTrace::open(path).unwrap().load().unwrap();
     let events = placed(&loaded);
-    let all = || events.iter().copied();
-    let learned = learn(&all(), &Options::default()).unwrap();
-    println!("{}", learned.print());
-    assert_eq!(
-        RuleSet::read("learned", &learned.print()).unwrap(),
-        learned.rules
-    );
+    let (seen, unseen) = events.split_at(events.len() / 2);
+    let learned = learn(&seen.iter().copied(), &Options::default()).unwrap();
+    let all = || unseen.iter().copied();
     let device = Device::for_peak(peak(all()).unwrap());
-    let hand = |name: &str| {
-        let rules = RuleSet::read(name, sets::text(name).unwrap()).unwrap();
-        by_rules(&device, &rules, all()).unwrap().per_mille()
-    };
-    let (native, tuned) = (hand("rocksdb"), hand("rocksdb-tuned"));
-    let (own, without) = (learned.with.per_mille(), learned.without.per_mille());
+    let by = |rules: &RuleSet| by_rules(&device, rules, all()).unwrap().per_mille();
+    let hand = |name: &str| by(&RuleSet::read(name, sets::text(name).unwrap()).unwrap());
+    let without = amplification(&device, all(), |_| 0).unwrap().per_mille();
+    let (native, tuned, own) = (hand("rocksdb"), hand("rocksdb-tuned"), by(&learned.rules));
     println!("without {without}, native {native}, tuned {tuned}, learned {own}");
-    assert!(own <= native && own <= without);
+    assert!(own <= native + 10 && own < without);
     // Logs and tables are told apart, and the hints of tables are made use of.
     let text = learned.print();
+    assert_eq!(RuleSet::read("learned", &text).unwrap(), learned.rules);
     assert!(
         text.contains("path = \"#.log\"") && text.contains("path = \"#.sst\""),
         "{text}"
