@@ -20,12 +20,11 @@ unsafe fn pieces<'a>(vectors: *const iovec, count: c_int) -> Result<&'a [iovec],
     if count > 1024 || (vectors.is_null() && count > 0) {
         return Err(Fault::Errno(libc::EINVAL));
     }
-    // SAFETY: as for the function; an empty row needs no place.
-    Ok(if count == 0 {
-        &[]
-    } else {
-        unsafe { core::slice::from_raw_parts(vectors, count) }
-    })
+    if count == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: as for the function.
+    Ok(unsafe { core::slice::from_raw_parts(vectors, count) })
 }
 
 /// # Safety

@@ -193,10 +193,9 @@ fn told(fd: c_int, argument: c_long) {
 
 /// Lets the file that stands for a placed one be as long as that.
 fn lengthen(fd: c_int, open: &table::Open) {
-    if let Some(size) = start::opened().and_then(|volume| volume.size(open.id)) {
-        if open.writes() {
-            let _ = sys::truncate(fd, size);
-        }
+    let size = start::opened().and_then(|volume| volume.size(open.id));
+    if let Some(size) = size.filter(|_| open.writes()) {
+        let _ = sys::truncate(fd, size);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Processes: what is in memory is made durable before it goes.
 
+#![allow(non_snake_case, reason = "the C library has such names")]
+
 use super::start;
 use super::table;
 use crate::preload::next::hooks;

@@ -58,10 +58,10 @@ fn queue_limit(device: u64, name: &str) -> Option<u32> {
 impl ZoneFiles {
     /// Looks at the zones in a folder.
     pub(super) fn new(folder: &[u8]) -> Result<Self, Errno> {
-        let list = sys::list(&*path(&[folder, b"/seq"])?)?;
+        let list = sys::list(&path(&[folder, b"/seq"])?)?;
         let number = |name: &Vec<u8>| std::str::from_utf8(name).ok()?.parse::<u32>().ok();
         let count = list.iter().filter_map(number).count() as u32;
-        let emulated = sys::contents(&*path(&[folder, b"/emulated"])?, 4096).ok();
+        let emulated = sys::contents(&path(&[folder, b"/emulated"])?, 4096).ok();
         let text = emulated.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let said = |name| text.as_deref().and_then(|text| setting(text, name));
         let mut reports = Vec::new();
