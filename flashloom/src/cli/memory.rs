@@ -115,12 +115,11 @@ impl Memory {
 pub(super) fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
     let (next, begin) = (AtomicUsize::new(0), Instant::now());
     let results: Vec<Mutex<Option<_>>> = setups.iter().map(|_| Mutex::default()).collect();
+    let clock = || begin.elapsed().as_secs_f64();
     let work = || {
-        let clock = || begin.elapsed().as_secs_f64();
-        while let Some(setup) = setups.get(next.load(Ordering::Relaxed)) {
+        loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let setup = setups.get(index).unwrap_or(setup);
-            let Some(slot) = results.get(index) else {
+            let (Some(setup), Some(slot)) = (setups.get(index), results.get(index)) else {
                 return;
             };
             let outcome = run(setup, &clock);

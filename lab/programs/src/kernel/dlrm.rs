@@ -240,9 +240,9 @@ impl Worker {
         let lower = self.forward(0, &dense);
         let bottom = self.forward(1, &lower);
         let mut vectors = [[0.0; ROW]; TABLES + 1];
-        for table in 0..TABLES {
-            self.gather(table, &rows[table]);
-            vectors[table] = dlrm.pooled(table, &rows[table]);
+        for (table, (rows, vector)) in rows.iter().zip(&mut vectors).enumerate() {
+            self.gather(table, rows);
+            *vector = dlrm.pooled(table, rows);
         }
         vectors[TABLES].copy_from_slice(&bottom);
         let crossed = self.cross(&vectors);
@@ -258,7 +258,7 @@ impl Worker {
         self.backward(0, &dense, &alive(&lower, &to_lower));
         Scatter {
             rows,
-            gradients: [0, 1, 2, 3, 4, 5, 6, 7].map(|table: usize| gradients[table]),
+            gradients: std::array::from_fn(|table| gradients[table]),
         }
     }
 

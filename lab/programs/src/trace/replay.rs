@@ -226,6 +226,10 @@ impl Program for Replay {
         let first = ops.len();
         let mut more = true;
         while more && ops.len() - first < BATCH && ops[first..].last() != Some(&Op::Meet) {
+            if thread.begin.is_some_and(|begin| thread.done >= begin) {
+                thread.begin = None;
+                ops.push(Op::Begin);
+            }
             let before = ops.len();
             more = match reader.step(ops) {
                 Ok(more) => more,
@@ -236,10 +240,6 @@ impl Program for Replay {
                 }
             };
             thread.done += ops[before..].iter().filter(|op| is_access(op)).count() as u64;
-            if thread.begin.is_some_and(|begin| thread.done >= begin) {
-                thread.begin = None;
-                ops.insert(before, Op::Begin);
-            }
         }
         for op in &mut ops[first..] {
             if let Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } = op {

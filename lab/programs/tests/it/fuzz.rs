@@ -67,7 +67,7 @@ fn blocks_survive_anything() {
 }
 
 #[derive(Debug, TypeGenerator)]
-struct Some {
+struct Drawn {
     kind: u8,
     at: u64,
     size: u8,
@@ -76,10 +76,10 @@ struct Some {
 
 #[test]
 fn any_operations_come_back() {
-    bolero::check!().with_type::<Vec<Some>>().for_each(|all| {
-        let op = |some: &Some| {
-            let (at, size, after) = (some.at >> 1, some.size % 64 + 1, some.after);
-            match some.kind % 7 {
+    bolero::check!().with_type::<Vec<Drawn>>().for_each(|all| {
+        let op = |drawn: &Drawn| {
+            let (at, size, after) = (drawn.at >> 1, drawn.size % 64 + 1, drawn.after);
+            match drawn.kind % 7 {
                 0 => Op::Compute(at as u32),
                 1 => Op::Load { at, size, after },
                 2 => Op::Store { at, size, after },
