@@ -127,3 +127,34 @@ fn sort(files: &[FileLife], kinds: &mut Vec<Kind>) {
     }
     *kinds = sorted;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Call, Event, FileKey, Opening};
+    use crate::learn::lives;
+    use units::Ns;
+
+    #[test]
+    fn a_pattern_that_matches_names_of_another_kind_comes_later() {
+        let names: [&[u8]; 2] = ["d/xab.log".as_bytes(), "d/x\u{e4}.log".as_bytes()];
+        let calls = |file: u64| {
+            let path = names[file as usize % 2];
+            let open = Opening {
+                path,
+                ..Opening::default()
+            };
+            let write = Call::Write { offset: 0, len: 1 };
+            [Call::Open(open), write].map(|call| Event {
+                at: Ns(file),
+                thread: 0,
+                file: FileKey(file),
+                call,
+            })
+        };
+        let files = lives((0..8).flat_map(calls));
+        let kinds = kinds(&files, 4);
+        let patterns: Vec<&str> = kinds.iter().map(|kind| kind.pattern.as_str()).collect();
+        assert_eq!(patterns, ["xab.log", "x??.log"]);
+    }
+}
