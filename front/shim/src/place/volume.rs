@@ -13,6 +13,7 @@ use shimmer::{
 };
 use std::collections::BTreeSet;
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Volume {
@@ -30,6 +31,9 @@ pub(super) struct Inner {
     /// Folders in which names of placed files went since the last batch.
     folders: BTreeSet<Vec<u8>>,
 }
+
+/// Whether it was said that there is no space.
+static FULL: AtomicBool = AtomicBool::new(false);
 
 type Guard = MutexGuard<'static, Inner>;
 
@@ -55,7 +59,9 @@ fn fault(refusal: &Refusal) -> Fault {
         Refusal::Demote(_) => Fault::Demote,
         Refusal::Missing => Fault::Gone,
         Refusal::NoSpace(why) => {
-            sys::say(&format!("no space in zones: {why}"));
+            if !FULL.swap(true, Ordering::Relaxed) {
+                sys::say(&format!("no space in zones: {why}"));
+            }
             Fault::Errno(libc::ENOSPC)
         }
         Refusal::Exists => Fault::Errno(libc::EEXIST),
@@ -113,9 +119,14 @@ impl Volume {
             sys::close(fd);
             return Err("another process has it".to_owned());
         }
+        let zones = ZoneFiles::new(folder.as_bytes()).map_err(|it| errno("it has no zones", it));
+        let opened = zones.and_then(|zones| {
+            let core = open_core(&zones);
+            core.inspect_err(|_| zones.close_all())
+                .map(|core| (zones, core))
+        });
+        let (zones, core) = opened.inspect_err(|_| sys::close(fd))?;
         super::table::own(fd);
-        let zones = ZoneFiles::new(folder.as_bytes()).map_err(|it| errno("it has no zones", it))?;
-        let core = open_core(&zones)?;
         let number = core.volume();
         let inner = Mutex::new(Inner {
             core,

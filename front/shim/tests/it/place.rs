@@ -238,6 +238,47 @@ fn two_processes_do_not_share_zones_unawares() {
     drop(held);
 }
 
+#[test]
+fn full_and_damaged_zones_are_told() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    let fill = "dd if=/dev/zero of=a.log bs=1M count=100 2>&1; rm a.log; \
+                dd if=/dev/zero of=b.log bs=1M count=30 2>/dev/null; wc -c < b.log";
+    let said = script(&place, fill, &rules, &zones);
+    let (out, error) = (text(&said.stdout), text(&said.stderr));
+    assert!(
+        out.contains("No space left") && out.ends_with("31457280\n"),
+        "{out}{error}"
+    );
+    assert!(
+        out.contains("blocks of zones") && out.contains("held by"),
+        "{out}"
+    );
+    for zone in ["seq/0", "seq/1"] {
+        let path = zones.join(zone);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes
+            .iter_mut()
+            .skip(100)
+            .step_by(4096)
+            .take(1)
+            .for_each(|byte| *byte ^= 1);
+        std::fs::write(path, bytes).unwrap();
+    }
+    let said = script(
+        &place,
+        "cat b.log; echo plain > c.log; cat c.log",
+        &rules,
+        &zones,
+    );
+    assert_eq!(text(&said.stdout), "plain\n");
+    let error = text(&said.stderr);
+    assert!(
+        error.contains("damaged") && !error.contains("another process"),
+        "{error}"
+    );
+}
+
 const BENCH: &str = "--num=60000 --value_size=400 --write_buffer_size=2097152 --threads=2 \
                      --compression_type=none --target_file_size_base=2097152";
 
