@@ -183,7 +183,7 @@ grep -q host-managed /sys/block/nvme0n1/queue/zoned || stop "not zoned"
 says "lbafe.*zsze:0x[1-9].*in use" nvme zns id-ns $D
 says "SLBA: 0 .*State: 0x10 Type: 0x2" nvme zns report-zones $D -d 4
 says "SEQ_WRITE_REQUIRED" blkzone report $D
-for step in open-zone:0x30 close-zone:0x10 finish-zone:0xe0 reset-zone:0x10; do
+for step in open-zone:0x30 close-zone:0x40 finish-zone:0xe0 reset-zone:0x10; do
   action=${step%:*}
   nvme zns $action $D -s 0 >/out/said 2>&1
   says "SLBA: 0 .*State: ${step#*:}" nvme zns report-zones $D -d 1
@@ -233,7 +233,7 @@ if [ -e $streams ]; then
   # moved on, only one that was written to leaves a unit that is not full.
   fio --name=hint --filename=$D --direct=1 --ioengine=psync --rw=write --bs=64k --size=256k \
     --write_hint=short --minimal >/out/fio 2>&1 || stop "$(tail -1 /out/fio)"
-  for handle in 1 5; do says success nvme fdp update $D -p $handle; done
+  for handle in 1 5; do says Success nvme fdp update $D -p $handle; done
   says "PID\): 0x1$" nvme fdp events /dev/nvme0 -e 1 -E
   grep -q "PID): 0x5$" /out/said && stop "a handle that nobody named was written to"
 else
