@@ -3,8 +3,8 @@
 mod compare;
 mod drives;
 mod filesystems;
-mod listeners;
 mod learn;
+mod listeners;
 mod malformed;
 mod mount;
 mod ocssd;

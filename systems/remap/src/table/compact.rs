@@ -3,8 +3,8 @@
 //!
 //! Invariants: a table of a part of its addresses has them in rows, one of nearly all has
 //! each at its own number; either takes at most a fifteenth more than 12 bytes an entry when it
-//! is made, but for the heads of rows. Between the two shares at which a table changes there are many
-//! addresses, so that none is turned to and fro.
+//! is made, but for the heads of rows. Between the two shares at which a table changes there
+//! are many addresses, so that none is turned to and fro.
 
 use super::flat::Flat;
 use super::rows::Rows;

@@ -199,7 +199,9 @@ mod tests {
                 let value = rng.below(1 << 30) as u32;
                 match round % 2 {
                     0 => assert_eq!(table.insert(orig, value), model.insert(orig, value)),
-                    _ if value.is_multiple_of(5) => assert_eq!(table.remove(orig), model.remove(&orig)),
+                    _ if value.is_multiple_of(5) => {
+                        assert_eq!(table.remove(orig), model.remove(&orig));
+                    }
                     _ => assert_eq!(table.get(orig), model.get(&orig).copied()),
                 }
                 let Kept::Compact(compact) = &table.0 else {
