@@ -170,8 +170,10 @@ pub(super) struct Reader<'a, R> {
     read: u64,
     count: u64,
     checksum: u32,
-    /// Bytes of the next section's header that have been read.
+    /// Bytes of the next section's header that have been read, and the checksum of all
+    /// before them.
     ahead: Vec<u8>,
+    before: u32,
 }
 
 impl<'a, R: Read> Reader<'a, R> {
@@ -186,6 +188,7 @@ impl<'a, R: Read> Reader<'a, R> {
             count: 0,
             checksum: 0,
             ahead: Vec::new(),
+            before: 0,
         };
         let mut magic = [0; MAGIC.len()];
         let got = reader.fill(&mut magic)?;
@@ -255,10 +258,17 @@ impl<'a, R: Read> Reader<'a, R> {
     /// Whether the next section is of this kind; all of the last kind must have been taken.
     pub(super) fn follows(&mut self, kind: Kind) -> Result<bool, ImageError> {
         self.begin(kind)?;
+        let (first, got) = self.look_ahead()?;
+        Ok(first[..got] == (kind as u32).to_le_bytes())
+    }
+
+    /// The first bytes of the next section, and how many there are.
+    fn look_ahead(&mut self) -> Result<([u8; 4], usize), ImageError> {
+        self.before = self.checksum;
         let mut first = [0; 4];
         let got = self.fill(&mut first)?;
         self.ahead = first[..got].to_vec();
-        Ok(first[..got] == (kind as u32).to_le_bytes())
+        Ok((first, got))
     }
 
     /// Reads the next section, whose checksum and kind must be right.
@@ -381,7 +391,11 @@ impl<'a, R: Read> Reader<'a, R> {
 
     fn sealed(&mut self, kind: Kind) -> Result<(), ImageError> {
         self.begin(kind)?;
-        let (count, checksum) = (self.count, self.checksum);
+        let checksum = match self.ahead.is_empty() {
+            true => self.checksum,
+            false => self.before,
+        };
+        let count = self.count;
         let found = self.u64()?;
         let expected = format_args!("{count}");
         self.require("the number of sections", found, expected, found == count)?;
@@ -404,9 +418,8 @@ impl<'a, R: Read> Reader<'a, R> {
     /// the next section must begin as one.
     pub(super) fn has_record(&mut self) -> Result<bool, ImageError> {
         self.begin(Kind::Change)?;
-        let (mut first, kind) = ([0; 4], Kind::Change as u32);
-        let got = self.fill(&mut first)?;
-        self.ahead = first[..got].to_vec();
+        let kind = Kind::Change as u32;
+        let (first, got) = self.look_ahead()?;
         let fits = first[..got] == kind.to_le_bytes()[..got];
         let expected = format_args!("none, or a change ({kind})");
         let found = u64::from(u32::from_le_bytes(first));

@@ -132,8 +132,9 @@ fn a_file_with_its_log_has_both_at_every_instant() {
         assert!(used.eq(has.pages.iter().filter(|(_, held)| held[..] != [0; 4096])));
         let kernel = Kernel::new();
         let drive = Drive::ready(&kernel.sim(), &config, found.media, Seed(1)).expect("it runs");
-        let info = drive.chunks().and_then(|chunks| chunks.info(0));
-        let there = info.expect("there is one").write_pointer;
+        let chunks = drive.chunks().expect("it has chunks");
+        let all = (0..geometry.all_chunks()).filter_map(|chunk| chunks.info(chunk));
+        let there: u32 = all.map(|info| info.write_pointer).sum();
         assert_eq!(there, turn as u32 * geometry.write_min);
     }
     // Nothing has changed, and so there is no record; then there is one of memory alone.
