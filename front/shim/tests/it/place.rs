@@ -274,7 +274,7 @@ fn full_and_damaged_zones_are_told() {
     assert_eq!(text(&said.stdout), "plain\n");
     let error = text(&said.stderr);
     assert!(
-        error.contains("damaged") && !error.contains("another process"),
+        error.contains("hold no log") && !error.contains("another process"),
         "{error}"
     );
 }
