@@ -84,6 +84,18 @@ fn the_name_stands_for_the_whole_drive_at_every_instant() {
     assert!(renewed > 4, "it was written anew {renewed} times");
 }
 
+/// Stores a pattern into memory, and fences it three times out of four.
+fn store(kernel: &Kernel, pm: &Pm, rng: &mut Rng) {
+    let (at, pattern) = (rng.below(MIB - 200), rng.next_u64().to_le_bytes());
+    let (on, fenced) = (pm.clone(), rng.chance(3, 4));
+    kernel.block_on(async move {
+        match fenced {
+            true => on.persist(at, &pattern.repeat(20)).await,
+            false => on.store(at, &pattern).await,
+        }
+    });
+}
+
 /// Memory beside a drive is in the file as a cut leaves it, whenever that is written anew.
 #[test]
 fn memory_beside_a_drive_is_kept_with_it() {
@@ -117,14 +129,7 @@ fn memory_beside_a_drive_is_kept_with_it() {
         let pm = Pm::new(&kernel.sim(), PmConfig::default(), memory, None);
         keeper.keep_memory(&pm);
         for turn in 0..4_000 {
-            let (at, pattern) = (rng.below(MIB - 200), rng.next_u64().to_le_bytes());
-            let (on, fenced) = (pm.clone(), rng.chance(3, 4));
-            kernel.block_on(async move {
-                match fenced {
-                    true => on.persist(at, &pattern.repeat(20)).await,
-                    false => on.store(at, &pattern).await,
-                }
-            });
+            store(&kernel, &pm, &mut rng);
             keeper.note().expect("noted");
             if turn % 400 == 0 {
                 assert_eq!(PmMedia::of(kept()), pm.durable(), "turn {turn}");
