@@ -64,7 +64,7 @@ fn a_change_reaches_its_knob() {
     assert_eq!(set.changes, ["device.hints.threshold=4us"]);
     assert_eq!(change("machine.cores=4").unwrap().machine().cores, 4);
     for (text, wanted) in [
-        ("machine.crores=4", "one of cores"),
+        ("machine.crores=4", "one of away, cores"),
         ("machine.os.policy=fifo", "round-robin"),
         ("machine.cores=many", "integer"),
     ] {
