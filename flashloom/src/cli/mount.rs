@@ -8,9 +8,9 @@ use super::filesystem::Kind;
 use super::output::note;
 use super::zonefs;
 use clap::{Args, ValueEnum};
-use engine::{Device, Engine, FileError, Handle, Signals, finish};
+use engine::{Access, Device, Engine, FileError, Handle, Signals, finish};
 use fuse::{CloseError, MountOptions, Mounted, Show, Volume, VolumeFs};
-use host::{BlockDevice, HostConfig, HostError};
+use host::{BlockDevice, HostConfig, HostError, PmMedia};
 use sim::Kernel;
 use stack::Attached;
 use stack::hosts::{self, Behaviour, Host, Visit};
@@ -195,6 +195,9 @@ impl Visit for OnHost<'_> {
         let mount = self.mount;
         let at = |e: &dyn std::fmt::Display| Failure::at(&mount.path, e);
         let (path, options, kind) = (mount.path.clone(), mount.options.all, mount.kind);
+        // Who is refused has not had the drive under power.
+        let found = file::load(&path, &file::open(&path, Access::Look)?)?.memory;
+        kind.beside(found.map(PmMedia::of)).map_err(|e| at(&e))?;
         let started: Result<_, MountError> = Engine::start(
             mount.run.pace(),
             move |kernel| mount_on(kernel, (kind, host), &path, options),

@@ -118,9 +118,15 @@ impl Serve {
             Some(Layer::Open) => Shown::Remapped,
             Some(Layer::Salvage) => Shown::Salvaged,
         };
+        // What cannot be had is said before the drive is under power.
+        let listener = self.nvme_tcp.map(|address| {
+            let bound = TcpListener::bind(address);
+            bound.map_err(|e| Failure::new(format!("{address}: {e}")))
+        });
+        let listener = listener.transpose()?;
         let powered = DriveBackend::start(&self.path, self.run.pace(), shown, self.identity());
         let (engine, drive) = powered.map_err(|e| Failure::at(&self.path, e))?;
-        let served = self.listen(&drive).and_then(|listeners| {
+        let served = self.listen(listener, &drive).and_then(|listeners| {
             let shown = self.wait(&drive, &listeners, signals);
             listeners.close();
             shown
@@ -151,17 +157,16 @@ impl Serve {
     }
 
     /// Listens where that was asked for.
-    fn listen(&self, drive: &Handle<Subsystem<DriveBackend>>) -> Result<Listeners, Failure> {
+    fn listen(
+        &self,
+        listener: Option<TcpListener>,
+        drive: &Handle<Subsystem<DriveBackend>>,
+    ) -> Result<Listeners, Failure> {
+        let target = listener.map(|listener| Target::start(listener, drive.clone()));
         let mut listeners = Listeners {
-            target: None,
+            target: target.transpose()?,
             servers: Vec::new(),
         };
-        if let Some(address) = self.nvme_tcp {
-            let listener = TcpListener::bind(address);
-            let target = listener.and_then(|listener| Target::start(listener, drive.clone()));
-            let target = target.map_err(|e| Failure::new(format!("{address}: {e}")))?;
-            listeners.target = Some(target);
-        }
         for address in &self.nbd {
             let device = drive.part(Subsystem::device);
             let export = nbd::Drive::new(device, self.path.display().to_string())?;

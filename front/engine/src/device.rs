@@ -110,7 +110,15 @@ impl Device {
         let drive = Drive::ready(&sim, &opened.config, opened.media.clone(), Seed(1))
             .map_err(ssd::image::ImageError::from)?;
         let keeper = Keeper::new(file, &opened, &drive)?;
-        let surface = Surface::open(kernel, &drive, show)?;
+        let surface = match Surface::open(kernel, &drive, show) {
+            Ok(surface) => surface,
+            Err(error) => {
+                // A layer that is refused is no power cut.
+                let media = shut_down(kernel, &drive, std::future::ready(()));
+                keeper.close(drive.config(), &media)?;
+                return Err(error);
+            }
+        };
         let protected = opened.config.controller.power_loss_protection;
         Ok(Self {
             sim,
@@ -300,12 +308,7 @@ impl Device {
     }
 
     fn shutdown(&self, kernel: &Kernel) -> DriveMedia {
-        let (drive, closing) = (self.drive.clone(), self.surface.closing());
-        let left = finish(kernel, async move {
-            closing.await;
-            drive.shutdown().await
-        });
-        left.unwrap_or_else(|| self.drive.at_power_cut())
+        shut_down(kernel, &self.drive, self.surface.closing())
     }
 
     async fn hold(&self, extent: Extent) -> crate::ranges::Held {
@@ -389,6 +392,20 @@ impl Service for Device {
             let _ = self.with_keeper(Keeper::note_much);
         }
     }
+}
+
+/// Powers a drive off in good order after `closing`, or as far as there is room for it.
+fn shut_down(
+    kernel: &Kernel,
+    drive: &Drive,
+    closing: impl Future<Output = ()> + 'static,
+) -> DriveMedia {
+    let own = drive.clone();
+    let left = finish(kernel, async move {
+        closing.await;
+        own.shutdown().await
+    });
+    left.unwrap_or_else(|| drive.at_power_cut())
 }
 
 /// The sectors that a range of bytes touches; none if it is empty.

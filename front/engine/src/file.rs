@@ -7,7 +7,7 @@
 use ssd::image::{self, ImageError, Memory, Opened};
 use ssd::{DriveConfig, DriveMedia};
 use std::fs::{File, Permissions, TryLockError};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -165,6 +165,8 @@ impl DriveFile {
     /// # Errors
     /// If the file holds none.
     pub fn load(&self) -> Result<Opened, FileError> {
+        // It may have been read, or written, before.
+        (&self.file).rewind()?;
         Ok(image::open(&mut BufReader::new(&self.file))?)
     }
 

@@ -169,9 +169,6 @@ pub const STACKS: &[Stack] = &[
 /// Hosts that are not built yet, and the drives that each will make sense on.
 const PLANNED: &[(&str, &[&str])] = &[("shimmer", &["zns"]), ("zenfs", &["zns"])];
 
-/// Drives that are not built yet.
-const PLANNED_DRIVES: &[&str] = &["skybyte"];
-
 /// The name of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackName {
@@ -244,7 +241,7 @@ pub(crate) fn kind_of(drive: &str) -> &str {
 fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     let drive = kind_of(drive);
     let built = drives_of("raw");
-    if !built.contains(&drive) && !PLANNED_DRIVES.contains(&drive) {
+    if !built.contains(&drive) {
         let drives = built.join(", ");
         return Some(format!(
             "expected a drive ({drives}) after the @, found {drive:?}"
@@ -256,11 +253,9 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     let drives = drives_of(host);
     if !drives.contains(&drive) {
         let drives = drives.join(", ");
-        let planned = PLANNED_DRIVES.contains(&drive) && !built.contains(&drive);
-        return Some(match planned {
-            true => format!("the {drive} drive is not built yet; {drives} are"),
-            false => format!("{host} makes no sense on a {drive} drive: it needs {drives}"),
-        });
+        return Some(format!(
+            "{host} makes no sense on a {drive} drive: it needs {drives}"
+        ));
     }
     let of_layer = |switch: &str| layer::SWITCHES.iter().any(|(name, _)| *name == switch);
     if let Some(switch) = switches.iter().find(|switch| of_layer(switch)) {
@@ -326,7 +321,7 @@ mod tests {
         assert!(says("f2fs+remap@zns").contains("+remap makes no sense here"));
         assert!(says("raw+remapped@block").contains("+remap-tree"));
         assert!(says("ext4@zns").contains("makes no sense on a zns drive"));
-        assert!(says("ext4@skybyte").contains("the skybyte drive is not built yet"));
+        assert!("ext4@skybyte".parse::<StackName>().is_ok());
         assert!("ext4+discard@hyfim-ocssd".parse::<StackName>().is_ok());
         assert!("f2fs+lfs@zn540".parse::<StackName>().is_ok());
         assert!("f2fs+lfs@bytefs-emulator".parse::<StackName>().is_ok());

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub(super) struct Volume {
     inner: Mutex<Inner>,
@@ -106,6 +107,21 @@ fn open_core(zones: &ZoneFiles) -> Result<Core, String> {
     .map_err(|why| why.to_string())
 }
 
+/// Times that the lock is tried for, a pause apart: half a second. Whoever has it may be a
+/// process that has forked and is about to let go, or one that is ending.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Takes the lock of the folder for this process; false if another one keeps it.
+fn locked(fd: libc::c_int) -> bool {
+    (0..TRIES).any(|time| {
+        if time > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        sys::lock(fd).is_ok()
+    })
+}
+
 impl Volume {
     /// Opens the volume in a folder.
     ///
@@ -115,7 +131,7 @@ impl Volume {
         let errno = |what: &str, errno| format!("{what}: error {errno}");
         let fd = sys::open(folder, libc::O_RDONLY | libc::O_DIRECTORY);
         let fd = sys::moved_up(fd.map_err(|it| errno("it cannot be opened", it))?);
-        if sys::lock(fd).is_err() {
+        if !locked(fd) {
             sys::close(fd);
             return Err("another process has it".to_owned());
         }
