@@ -28,8 +28,11 @@ enum Body {
         partner: u8,
         quadruples: Vec<(u16, u16, u8, u16)>,
     },
-    Changes(Vec<(u16, u8, u16, u8, Vec<(u16, u8)>)>),
+    Changes(Vec<Change>),
 }
+
+/// What a change of a node says of itself, and what it writes where.
+type Change = (u16, u8, u16, u8, Vec<(u16, u8)>);
 
 impl Record {
     /// Which journal it goes to, and its body.

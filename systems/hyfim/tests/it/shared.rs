@@ -114,10 +114,10 @@ fn a_snapshot_that_comes_between_keeps_what_it_has() {
         let vfs = mounted(&sim, &port).await;
         let p = Process::new(&vfs, Access::root());
         let (mut old, mut new) = (0, 0);
-        for (turn, held) in seen.borrow().iter() {
+        for (turn, held) in seen.take() {
             let kept = pattern(&p, &format!("/s{turn}/file")).await;
             // What could not be read then was on its way in, after the snapshot.
-            let is_new = *held == Ok(10 * turn + 4);
+            let is_new = held == Ok(10 * turn + 4);
             let expected = 10 * turn + if is_new { 4 } else { 3 };
             assert_eq!(kept, Ok(expected), "snapshot {turn}, which had {held:?}");
             old += u32::from(!is_new);
