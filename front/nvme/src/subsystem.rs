@@ -29,7 +29,7 @@ const CONTROLLERS: usize = 64;
 pub(crate) const QUEUES: u16 = 16;
 /// Entries of a queue: as many as Linux asks for.
 pub(crate) const ENTRIES: u16 = 128;
-/// Bytes of data of a command, at most. Two to the power of [`TRANSFER_POWER`] pages of
+/// Bytes of data of a command, at most. Two to the power of `TRANSFER_POWER` pages of
 /// 4 KiB.
 pub const TRANSFER: usize = 4096 << TRANSFER_POWER;
 /// See [`TRANSFER`].

@@ -1,7 +1,7 @@
 //! Builds a memory system with a CXL-SSD, runs a program on it, and says what came out.
 //!
 //! A [`Setup`] is a design, a reading of the paper, a workload and what is changed of
-//! them; [`run`] makes an [`Outcome`] of it. Designs that are compared share the
+//! them; [`run()`] makes an [`Outcome`] of it. Designs that are compared share the
 //! workload, the flash and all sizes.
 //!
 //! Invariants: sizes that belong together shrink together ([`Setup::factor`]); a run is
