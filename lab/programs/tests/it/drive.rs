@@ -42,7 +42,7 @@ pub(crate) fn drive(program: &mut dyn Program, turns: Turns, mut see: impl FnMut
 pub(crate) fn all(mut program: impl Program, turns: Turns) -> Vec<Vec<Op>> {
     let mut all = vec![Vec::new(); program.threads() as usize];
     drive(&mut program, turns, |thread, ops| {
-        all[thread].extend_from_slice(ops)
+        all[thread].extend_from_slice(ops);
     });
     all
 }
