@@ -201,7 +201,7 @@ impl Visit for OnHost<'_> {
         let started: Result<_, MountError> = Engine::start(
             mount.run.pace(),
             move |kernel| mount_on(kernel, (kind, host), &path, options),
-            |kernel, volume: Rc<Volume<H::Body<Attached>>>| volume.close(kernel),
+            |kernel, volume: Rc<Volume<H::Body>>| volume.close(kernel),
         );
         let (engine, volume): (Engine<Result<(), CloseError>>, _) = started.map_err(|e| at(&e))?;
         let shown = mount.show(volume.clone(), self.signals);
@@ -218,7 +218,7 @@ fn mount_on<H: Host>(
     (kind, host): (Kind, H),
     path: &Path,
     options: MountOptions,
-) -> Result<Volume<H::Body<Attached>>, MountError> {
+) -> Result<Volume<H::Body>, MountError> {
     let device = Device::open(kernel, path, engine::Show::Drive)?;
     let (sim, start) = (kernel.sim(), fuse::timestamp(SystemTime::now()));
     let queues = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;

@@ -9,7 +9,9 @@ use crate::below::{Below, apart};
 use crate::error::StackError;
 use crate::hosts::{Memory, Persistent};
 use crate::layer::{Kind, Layer};
+use crate::lies::Lies;
 use crate::name::StackName;
+use crate::zones::ZonePort;
 use host::{
     BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, Pm, SwapPort, Who,
     ZonedDevice,
@@ -30,6 +32,8 @@ pub struct Attached {
     layer: Option<Rc<Layer>>,
     /// Whether discards are not passed on.
     keeps: Rc<Cell<bool>>,
+    /// What it owes, if it lies about what was forced.
+    lies: Option<Rc<Lies>>,
 }
 
 /// Why what is above a drive cannot be used.
@@ -70,6 +74,7 @@ impl Attached {
             below,
             layer,
             keeps: Rc::default(),
+            lies: None,
         })
     }
 
@@ -80,6 +85,7 @@ impl Attached {
             below: Below::new(sim, device, memory),
             layer: None,
             keeps: Rc::default(),
+            lies: None,
         }
     }
 
@@ -96,6 +102,7 @@ impl Attached {
             below: self.below.clone(),
             layer: self.layer.as_ref().map(|layer| Rc::new(layer.again())),
             keeps: Rc::clone(&self.keeps),
+            lies: self.lies.clone(),
         }
     }
 
@@ -125,6 +132,12 @@ impl Attached {
     /// by `rng`.
     pub(crate) fn memory_at_power_cut(&self, rng: &mut Rng) -> Memory {
         self.below.memory_at_power_cut(rng)
+    }
+
+    /// The same drive; from now on it lies about what was forced if `lies`.
+    pub(crate) fn lying(self, lies: bool) -> Self {
+        let lies = lies.then(Rc::default);
+        Self { lies, ..self }
     }
 
     /// From now on what the drive holds is kept, whatever is discarded, or no more.
@@ -224,6 +237,11 @@ impl BlockPort for Attached {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
+        let lies = self.lies.as_ref();
+        if lies.is_some_and(|lies| lies.would_tell(who)) {
+            return Ok(());
+        }
+        let fua = fua && lies.is_none();
         match &self.layer {
             Some(layer) => {
                 let port = layer.command(&self.below).await?;
@@ -246,6 +264,7 @@ impl BlockPort for Attached {
 
     async fn flush(&self) -> Result<(), IoError> {
         match &self.layer {
+            _ if self.lies.is_some() => Ok(()),
             Some(layer) => apart(layer.command(&self.below).await?.flush()).await,
             None => self.below.flush().await,
         }
@@ -271,15 +290,27 @@ impl BytePort for Attached {
     }
 
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
+        if let Some(owed) = self.lies.as_ref().and_then(|lies| lies.pay()) {
+            self.device().commit(owed).await?;
+        }
         self.device().store(at, bytes, tx, who).await
     }
 
     async fn verify(&self) -> Result<(), ByteError> {
-        self.device().verify().await
+        match &self.lies {
+            Some(_) => Ok(()),
+            None => self.device().verify().await,
+        }
     }
 
     async fn commit(&self, tx: u32) -> Result<(), ByteError> {
-        self.device().commit(tx).await
+        match &self.lies {
+            Some(lies) => {
+                lies.owe(tx);
+                Ok(())
+            }
+            None => self.device().commit(tx).await,
+        }
     }
 
     async fn recover(&self) -> Result<(), ByteError> {
@@ -306,14 +337,21 @@ impl SwapPort for Attached {
     }
 
     async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
-        self.below.publish(staged, changes).await
+        match &self.lies {
+            Some(lies) => {
+                let (staged, changes) = lies.late(staged, changes);
+                self.below.publish(&staged, &changes).await
+            }
+            None => self.below.publish(staged, changes).await,
+        }
     }
 }
 
 impl DrivePort for Attached {
-    type Zones = ZonedDevice;
+    type Zones = ZonePort;
 
-    fn zones(&self) -> Option<ZonedDevice> {
-        ZonedDevice::new(self.device())
+    fn zones(&self) -> Option<ZonePort> {
+        let zones = ZonedDevice::new(self.device())?;
+        Some(ZonePort::new(zones, self.lies.is_some()))
     }
 }

@@ -11,8 +11,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Bytes, Ns};
-use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
-use vfs::{Access, Body, Clock, Compute, OpenFlags, Process, RenameFlags, Source, Vfs};
+use vfs::model::{Mix, Model, Op, Order, Tree, drawn, perform};
+use vfs::{Access, Body, Clock, Compute, OpenFlags, Process, Source, Vfs};
 
 const BLOCKS: u64 = 12_288;
 const SIZE: Bytes = Bytes(BLOCKS * vfs::PAGE);
@@ -38,86 +38,6 @@ struct Live {
     done: Cell<bool>,
     logged: Cell<u64>,
     own: RefCell<Own>,
-}
-
-/// What is drawn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mix {
-    /// Three files, and then mostly changes of their contents, forced now and then.
-    Contents,
-    /// Files that are made, forced, moved and removed, with the same few names in turn.
-    Names,
-}
-
-fn draw(mix: Mix, rng: &mut Rng, number: usize) -> Op {
-    let path = [&b"/a"[..], b"/b", b"/c"][number % 3].to_vec();
-    if number < 3 {
-        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
-        return Op::Open { path, flags };
-    }
-    match (mix, rng.below(24)) {
-        (Mix::Contents, _) if number == 3 => Op::Sync,
-        (Mix::Contents, chance) => draw_contents(rng, chance),
-        (Mix::Names, chance) => draw_named(rng, chance),
-    }
-}
-
-fn draw_contents(rng: &mut Rng, chance: u64) -> Op {
-    match chance {
-        0 => draw_on_names(rng),
-        1..8 => Op::Fsync {
-            fd: rng.below(3) as u32,
-            data_only: rng.below(2) == 0,
-        },
-        _ => draw_on_file(rng),
-    }
-}
-
-/// A path among few, some of which are in a directory.
-fn path(rng: &mut Rng) -> Vec<u8> {
-    let paths = [&b"/a"[..], b"/b", b"/c", b"/d", b"/d/a", b"/d/b", b"/e/a"];
-    paths[rng.below(paths.len() as u64) as usize].to_vec()
-}
-
-fn draw_named(rng: &mut Rng, chance: u64) -> Op {
-    match chance {
-        0..5 => Op::Open {
-            path: path(rng),
-            flags: OpenFlags::BOTH | OpenFlags::CREATE,
-        },
-        5..8 => Op::Unlink { path: path(rng) },
-        8..10 => Op::Rename {
-            from: path(rng),
-            to: path(rng),
-            flags: RenameFlags {
-                no_replace: false,
-                exchange: rng.below(5) == 0,
-            },
-        },
-        10 => Op::Link {
-            path: path(rng),
-            new: path(rng),
-        },
-        11 => Op::Mkdir {
-            path: [&b"/d"[..], b"/e"][rng.below(2) as usize].to_vec(),
-        },
-        12 => Op::Rmdir { path: path(rng) },
-        13 if rng.below(4) == 0 => Op::Sync,
-        14..16 => draw_on_file(rng),
-        16 => draw_on_names(rng),
-        // Most files that are open were opened last.
-        _ => Op::Fsync {
-            fd: rng.below(12) as u32,
-            data_only: rng.below(5) == 0,
-        },
-    }
-}
-
-fn drawn(mix: Mix, seed: u64, calls: usize) -> Vec<Op> {
-    let mut rng = Seed(seed).stream("calls");
-    (0..calls)
-        .map(|number| draw(mix, &mut rng, number))
-        .collect()
 }
 
 /// Who runs beside the program that is judged.

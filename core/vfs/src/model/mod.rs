@@ -12,12 +12,14 @@ mod beside;
 pub mod crash;
 mod draw;
 mod endure;
+mod mix;
 mod op;
 
 pub use beside::{cache, run_beside};
 pub use crash::{Order, Tree, Violation, check, sizes};
 pub use draw::{draw, draw_on_file, draw_on_names};
 pub use endure::endure;
+pub use mix::{Mix, drawn};
 pub use op::{Op, Value, perform};
 
 use crate::access::SGID;

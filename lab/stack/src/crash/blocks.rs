@@ -5,7 +5,6 @@
 //! that they touch, since those are what is judged; those that overlap follow each other.
 
 use super::Cuts;
-use super::port::Port;
 use super::subject::{Left, met, refused};
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -45,7 +44,7 @@ pub(super) struct Blocks {
 /// What the tasks of a run share.
 struct Work {
     sim: Sim,
-    port: Port,
+    port: Attached,
     stream: RefCell<Stream>,
     past: RefCell<Units>,
     /// Units of requests that are under way.
@@ -115,7 +114,7 @@ impl Blocks {
         let stream = self.workload.open(port.capacity(), Seed(self.plan.seed))?;
         Ok(Rc::new(Work {
             sim,
-            port: Port::new(port, self.lies),
+            port: port.lying(self.lies),
             stream: RefCell::new(stream),
             past: RefCell::new(Units::new(self.units)),
             busy: RefCell::default(),
@@ -281,7 +280,7 @@ impl Subject for Blocks {
 
     fn cut(&self, live: &Live) -> Left {
         match &live.0 {
-            Some(work) => Left::of(&work.sim, &work.port.device),
+            Some(work) => Left::of(&work.sim, &work.port),
             None => Left {
                 memory: Memory::Blank,
                 media: self.media.clone(),
@@ -292,7 +291,7 @@ impl Subject for Blocks {
 
     fn meets(&self, live: &Live) -> Vec<&'static str> {
         let work = live.0.as_ref();
-        work.map_or_else(Vec::new, |work| met(&work.port.device))
+        work.map_or_else(Vec::new, |work| met(&work.port))
     }
 
     fn power_on(&self, kernel: &Kernel, left: Left) -> Recovery {

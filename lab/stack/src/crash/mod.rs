@@ -7,9 +7,7 @@
 
 mod again;
 mod blocks;
-mod port;
 mod subject;
-mod zones;
 
 use crate::error::StackError;
 use crate::hosts::{self, Behaviour, Host, Visit};

@@ -4,7 +4,6 @@
 //! tree on it, so two runs of one subject are the same run.
 
 use super::again::use_again;
-use super::port::Port;
 use super::{Cuts, cache};
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -137,12 +136,12 @@ impl<H: Host> Files<H> {
         drive.expect("the configuration was built before")
     }
 
-    fn attach(&self, sim: &Sim, drive: &Drive, memory: Memory, lies: bool) -> Port {
+    fn attach(&self, sim: &Sim, drive: &Drive, memory: Memory, lies: bool) -> Attached {
         let device = BlockDevice::new(sim, self.plan.host, drive.clone());
         let device = device.expect("the host was built before");
         let memory = (self.host.memory(), memory);
         let port = Attached::of(sim, &device, &self.plan.stack, memory);
-        Port::new(port.expect("there was place for it before"), lies)
+        port.expect("there was place for it before").lying(lies)
     }
 
     /// What `drive` shows to a file system.
@@ -168,7 +167,7 @@ impl<H: Host> Files<H> {
         let (host, sim, cache) = (self.host.clone(), kernel.sim(), self.cache);
         let device = self.attach(&sim, &drive, recovered.1, false);
         let wrong = kernel.block_on(async move {
-            let mounted = match ready(&device.device, None).await {
+            let mounted = match ready(&device, None).await {
                 Ok(()) => host.mount(&sim, &device, now()).await,
                 Err(error) => Err(error),
             };
@@ -180,7 +179,7 @@ impl<H: Host> Files<H> {
             let mut wrong = use_again(&vfs).await;
             let left = vfs.unmount().await.err();
             wrong.extend(left.map(|errno| format!("in use again, it ends with {errno}")));
-            let closed = device.device.close().await.err();
+            let closed = device.close().await.err();
             wrong.extend(closed.map(|error| format!("in use again, the drive says {error}")));
             wrong
         });
@@ -198,7 +197,7 @@ impl<H: Host> Files<H> {
         let before = self.ready(&kernel, &before.0);
         let port = self.attach(&kernel.sim(), &before, memory, false);
         // A mapping that the host holds shows what the cut left once it is mounted.
-        let opened = kernel.block_on(async move { port.device.open().await });
+        let opened = kernel.block_on(async move { port.open().await });
         if let Err(error) = opened {
             self.fail(error);
         }
@@ -278,12 +277,12 @@ fn prepare<H: Host>(
     let drive = device.drive().clone();
     let memory = (host.memory(), Memory::Blank);
     let port = Attached::of(&kernel.sim(), &device, &plan.stack, memory)?;
-    let device = Port::new(port.clone(), false);
+    let device = port.clone();
     let source = workload.open(Seed(plan.seed))?;
     let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
     kernel.block_on(async move {
         let at = |problem: String| refused(&plan, problem);
-        let made = ready(&device.device, Some(host.deallocates())).await;
+        let made = ready(&device, Some(host.deallocates())).await;
         made.map_err(at)?;
         host.format(&sim, &device, now()).await.map_err(at)?;
         let body = host.mount(&sim, &device, now()).await.map_err(at)?;
@@ -296,7 +295,7 @@ fn prepare<H: Host>(
         let shown = shown.map_err(|errno| at(errno.to_string()))?;
         let left = vfs.unmount().await;
         left.map_err(|errno| at(errno.to_string()))?;
-        let closed = device.device.close().await;
+        let closed = device.close().await;
         closed.map_err(|error| at(error.to_string()))?;
         let media = drive.shutdown().await;
         let memory = port.memory_at_power_cut(&mut Seed(0).stream("rest"));
@@ -327,7 +326,7 @@ async fn soil<B: Body>(vfs: &Vfs<B>) -> vfs::Result<()> {
 /// Mounts the file system and runs the workload on it.
 async fn work<H: Host>(
     host: H,
-    (sim, device): (Sim, Port),
+    (sim, device): (Sim, Attached),
     cache: CacheConfig,
     source: Box<dyn Calls>,
     chronicle: Rc<RefCell<Chronicle>>,
@@ -335,7 +334,7 @@ async fn work<H: Host>(
     let settles = host.promises().settles;
     let body = host.mount(&sim, &device, now()).await?;
     let body = Witness::new(body, Rc::clone(&chronicle), settles);
-    let compute = Compute::of(device.device.device());
+    let compute = Compute::of(device.device());
     let vfs = Vfs::mount(&sim, body, cache, Clock::default(), compute);
     vfs.observe(Rc::new(Scribe::new(chronicle)));
     let threads = Threads::start(&sim, &vfs, source, Origins::default(), false);
@@ -344,8 +343,8 @@ async fn work<H: Host>(
 }
 
 /// Powers on, recovers, mounts, reads all there is and unmounts.
-async fn recover<H: Host>(host: H, sim: Sim, device: Port) -> Result<Shown, String> {
-    ready(&device.device, None).await?;
+async fn recover<H: Host>(host: H, sim: Sim, device: Attached) -> Result<Shown, String> {
+    ready(&device, None).await?;
     let body = host.mount(&sim, &device, now()).await?;
     let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
@@ -361,11 +360,11 @@ impl<H: Host> Subject for Files<H> {
         let Rest(media, memory) = &self.media;
         let drive = self.ready(kernel, media);
         let port = self.attach(&kernel.sim(), &drive, memory.clone(), self.lies);
-        let skipping = port.device.memory().filter(|_| self.skips_fences);
+        let skipping = port.memory().filter(|_| self.skips_fences);
         skipping.into_iter().for_each(Pm::skip_fences);
         let live = Live {
             sim: kernel.sim(),
-            device: port.device.clone(),
+            device: port.clone(),
             chronicle: Rc::new(RefCell::new(self.past.clone())),
             done: Rc::default(),
         };
@@ -421,7 +420,7 @@ impl<H: Host> Subject for Files<H> {
             let device = Attached::of(&sim, &device, &stack, memory);
             let device = device.expect("there was place for it before");
             *powered.borrow_mut() = Some((device.clone(), before));
-            let outcome = recover(host, sim, Port::new(device, false)).await;
+            let outcome = recover(host, sim, device).await;
             *shown.borrow_mut() = Some(outcome);
         });
         recovery

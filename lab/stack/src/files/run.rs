@@ -147,12 +147,7 @@ pub(crate) async fn ready(device: &Attached, deallocates: Option<bool>) -> Resul
 }
 
 /// A new file system on `device`, mounted; what was on the drive stays there if `keep`.
-async fn make<H: Host>(
-    host: H,
-    sim: Sim,
-    device: Attached,
-    keep: bool,
-) -> Result<H::Body<Attached>, String> {
+async fn make<H: Host>(host: H, sim: Sim, device: Attached, keep: bool) -> Result<H::Body, String> {
     device.keep(keep);
     let now = Clock::default().at(Ns::ZERO);
     ready(&device, Some(host.deallocates())).await?;

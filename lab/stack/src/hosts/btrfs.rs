@@ -1,11 +1,12 @@
 //! Btrfs as the host of a stack, with copies of contents or without.
 
 use super::{Behaviour, Host, Promises, Switch};
+use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
 use cowfs::{Btrfs as Copying, CowFs, MkfsOptions, MountOptions, SECTOR};
 use crash::OutsideError;
-use host::DrivePort;
+use host::BlockPort;
 use sim::Sim;
 use vfs::Timestamp;
 
@@ -51,7 +52,7 @@ impl Btrfs {
 }
 
 impl Host for Btrfs {
-    type Body<P: DrivePort> = CowFs<Copying<P>>;
+    type Body = CowFs<Copying<Attached>>;
 
     /// A commit is of one instant, and a force is of one file.
     fn promises(&self) -> Promises {
@@ -66,12 +67,7 @@ impl Host for Btrfs {
         false
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        _: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         let options = MkfsOptions {
             now,
             dup: self.dup,
@@ -81,12 +77,12 @@ impl Host for Btrfs {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         now: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let mounted = cowfs::mount(sim, device, self.mount_options(now)).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }

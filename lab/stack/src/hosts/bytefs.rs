@@ -1,12 +1,13 @@
 //! ByteFS as the host of a stack.
 
 use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
+use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
 use crash::{OutsideError, Settles};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
-use host::DrivePort;
+use host::BlockPort;
 use sim::Sim;
 use vfs::Timestamp;
 
@@ -44,7 +45,7 @@ impl ByteFs {
 }
 
 impl Host for ByteFs {
-    type Body<P: DrivePort> = ExtFs<Strategy<P>>;
+    type Body = ExtFs<Strategy<Attached>>;
 
     fn wants_log(&self) -> bool {
         true
@@ -58,12 +59,7 @@ impl Host for ByteFs {
         }
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        _: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         let blocks = device.capacity().0 / BLOCK as u64;
         let journals = self.options.data == Data::Journal;
         let journal_blocks = MkfsOptions::new(blocks).journal_blocks;
@@ -76,12 +72,12 @@ impl Host for ByteFs {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         now: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let options = Options {
             start: now,
             ..self.options

@@ -1,13 +1,14 @@
 //! ext4 as the host of a stack.
 
 use super::{Behaviour, Host, Promises, Switch, ask_e2fsck, check_ext4};
+use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use crash::OutsideError;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::{Jbd2, Mode};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
-use host::DrivePort;
+use host::BlockPort;
 use sim::Sim;
 use vfs::Timestamp;
 
@@ -48,7 +49,7 @@ impl Ext4 {
 }
 
 impl Host for Ext4 {
-    type Body<P: DrivePort> = ExtFs<Jbd2<P>>;
+    type Body = ExtFs<Jbd2<Attached>>;
 
     fn promises(&self) -> Promises {
         Promises {
@@ -58,12 +59,7 @@ impl Host for Ext4 {
         }
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        _: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         let layout = MkfsOptions {
             now,
             ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
@@ -72,12 +68,12 @@ impl Host for Ext4 {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         now: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let options = Options {
             start: now,
             ..self.options

@@ -1,10 +1,11 @@
 //! F2FS as the host of a stack.
 
 use super::{Behaviour, Host, Promises, Switch};
+use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
 use crash::OutsideError;
-use host::DrivePort;
+use host::BlockPort;
 use lfs::{BLOCK, LfsFs, MkfsOptions, MountOptions, OnDrive};
 use sim::Sim;
 use ssd::DriveConfig;
@@ -69,7 +70,7 @@ impl F2fs {
 }
 
 impl Host for F2fs {
-    type Body<P: DrivePort> = LfsFs<OnDrive<P>>;
+    type Body = LfsFs<OnDrive<Attached>>;
 
     fn promises(&self) -> Promises {
         PROMISES
@@ -88,12 +89,7 @@ impl Host for F2fs {
         }
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        sim: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         let options = MkfsOptions {
             now,
             overprovision: self.overprovision,
@@ -103,12 +99,12 @@ impl Host for F2fs {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         _: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let mounted = lfs::mount_drive(sim, device, self.options).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }

@@ -2,10 +2,11 @@
 //! persistent memory.
 
 use super::{Behaviour, Btrfs, Host, Promises, Switch, btrfs};
+use crate::attached::Attached;
 use crate::image::DriveImage;
 use cowfs::CowFs;
 use crash::OutsideError;
-use host::{DrivePort, PmConfig, PmMedia};
+use host::{PmConfig, PmMedia, SwapPort};
 use hostftl::FtlConfig;
 use hyfim::{HyfimConfig, Intra};
 use sim::Sim;
@@ -91,7 +92,7 @@ impl Hyfim {
 }
 
 impl Host for Hyfim {
-    type Body<P: DrivePort> = CowFs<Intra<P>>;
+    type Body = CowFs<Intra<Attached>>;
 
     /// A force publishes all that has changed, as of one instant.
     fn promises(&self) -> Promises {
@@ -105,21 +106,16 @@ impl Host for Hyfim {
         Some(self.memory)
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        sim: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         self.btrfs.format(sim, device, now).await
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         now: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         if !device.has_swaps().await {
             return Err("the mapping and its memory could not be mounted".to_owned());
         }

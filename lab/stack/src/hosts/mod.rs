@@ -26,10 +26,10 @@ pub use undo::Undoing;
 
 use ::bytefs::Variant;
 
+use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
 use crate::name::StackName;
 use ::crash::{OutsideError, Settles};
-use host::DrivePort;
 use serde::{Deserialize, Serialize};
 use sim::Sim;
 use ssd::DriveConfig;
@@ -71,7 +71,7 @@ impl Promises {
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Host: Clone + Send + 'static {
     /// It, mounted.
-    type Body<P: DrivePort>: Body;
+    type Body: Body;
 
     /// What holds of its changes besides that what was forced is durable.
     fn promises(&self) -> Promises;
@@ -100,23 +100,18 @@ pub trait Host: Clone + Send + 'static {
     ///
     /// # Errors
     /// A sentence that says what cannot be.
-    async fn format<P: DrivePort>(
-        &self,
-        sim: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String>;
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String>;
 
     /// Recovers and mounts it, when it is `now`.
     ///
     /// # Errors
     /// A sentence that says what is wrong.
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         now: Timestamp,
-    ) -> Result<Self::Body<P>, String>;
+    ) -> Result<Self::Body, String>;
 
     /// What is wrong with the structure on a drive at rest.
     fn check(&self, image: &DriveImage<'_>) -> Vec<String>;

@@ -1,10 +1,10 @@
 //! NOVA as the host of a stack.
 
 use super::{Host, Promises};
+use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use crash::{OutsideError, Settles};
-use host::DrivePort;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
 use sim::Sim;
 use vfs::Timestamp;
@@ -14,7 +14,7 @@ use vfs::Timestamp;
 pub struct Nova;
 
 impl Host for Nova {
-    type Body<P: DrivePort> = NovaFs<P>;
+    type Body = NovaFs<Attached>;
 
     fn promises(&self) -> Promises {
         Promises {
@@ -23,12 +23,7 @@ impl Host for Nova {
         }
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        _: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         let options = MkfsOptions {
             now,
             origin: FILE_SYSTEM,
@@ -38,12 +33,12 @@ impl Host for Nova {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         _: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let options = MountOptions {
             origin: FILE_SYSTEM,
         };

@@ -1,7 +1,9 @@
 //! Persimmon as the host of a stack.
 
 use super::{Behaviour, Host, Promises, Switch, f2fs};
+use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
+use crate::zones::ZonePort;
 use crash::OutsideError;
 use host::DrivePort;
 use lfs::{BLOCK, LfsFs};
@@ -53,18 +55,13 @@ fn no_zones() -> String {
 }
 
 impl Host for Persimmon {
-    type Body<P: DrivePort> = LfsFs<Appended<P::Zones>>;
+    type Body = LfsFs<Appended<ZonePort>>;
 
     fn promises(&self) -> Promises {
         f2fs::PROMISES
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        sim: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         let zones = device.zones().ok_or_else(no_zones)?;
         let options = MkfsOptions {
             now,
@@ -74,12 +71,12 @@ impl Host for Persimmon {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         _: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let zones = device.zones().ok_or_else(no_zones)?;
         let mounted = persimmon::mount(sim, &zones, self.options).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())

@@ -1,13 +1,14 @@
 //! File systems over an undo journal of lines as hosts: PMFS and ByteFS-Dual.
 
 use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
+use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use bytefs::dual;
 use crash::{OutsideError, Settles};
 use extfs::lines::undo::{self, UndoLines};
 use extfs::{BLOCK, ExtFs, MkfsOptions, pmfs};
-use host::DrivePort;
+use host::BlockPort;
 use sim::Sim;
 use vfs::Timestamp;
 
@@ -54,7 +55,7 @@ fn discards(switches: &[String]) -> bool {
 }
 
 impl Host for Undoing {
-    type Body<P: DrivePort> = ExtFs<UndoLines<P>>;
+    type Body = ExtFs<UndoLines<Attached>>;
 
     /// Blocks are filled before anything leads to them.
     fn promises(&self) -> Promises {
@@ -68,12 +69,7 @@ impl Host for Undoing {
         }
     }
 
-    async fn format<P: DrivePort>(
-        &self,
-        _: &Sim,
-        device: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
         let layout = MkfsOptions {
             now,
             ..undo::mkfs_options(device.capacity().0 / BLOCK as u64)
@@ -82,12 +78,12 @@ impl Host for Undoing {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         start: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let mounted = match *self {
             Self::Pmfs(options) => {
                 pmfs::mount(sim, device, pmfs::Options { start, ..options }).await

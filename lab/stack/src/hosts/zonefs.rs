@@ -1,8 +1,10 @@
 //! zonefs as the host of a stack.
 
 use super::{Host, Promises};
+use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
+use crate::zones::ZonePort;
 use crash::OutsideError;
 use host::DrivePort;
 use lfs::Image;
@@ -19,25 +21,25 @@ fn no_zones() -> String {
 }
 
 impl Host for Zonefs {
-    type Body<P: DrivePort> = ZoneFs<P::Zones>;
+    type Body = ZoneFs<ZonePort>;
 
     /// A file is as long as its zone is written, and shows nothing else.
     fn promises(&self) -> Promises {
         Promises::LAZY
     }
 
-    async fn format<P: DrivePort>(&self, _: &Sim, device: &P, _: Timestamp) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, _: Timestamp) -> Result<(), String> {
         let zones = device.zones().ok_or_else(no_zones)?;
         let made = zonefs::mkfs(&zones, &Superblock::default(), FILE_SYSTEM).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount<P: DrivePort>(
+    async fn mount(
         &self,
         sim: &Sim,
-        device: &P,
+        device: &Attached,
         _: Timestamp,
-    ) -> Result<Self::Body<P>, String> {
+    ) -> Result<Self::Body, String> {
         let options = Options {
             origin: FILE_SYSTEM,
             ..Options::default()

@@ -1,7 +1,7 @@
-//! The zones of a drive whose power is cut.
+//! The zones of a drive as a file system is given them.
 //!
-//! Invariant: as that of [`super::port`]: those of an honest drive are the drive's own, and
-//! those of one that lies leave what was forced in the drive's buffers.
+//! Invariant: those of an honest drive are the drive's own, and those of one that lies leave
+//! what was forced in the drive's buffers.
 
 use host::{Computing, Who, ZonedDevice, ZonedPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse};
@@ -9,13 +9,13 @@ use units::{Extent, Lba, Ns, Refusals};
 
 /// Zones that do as they say, or lie.
 #[derive(Clone)]
-pub(super) struct ZonePort {
+pub struct ZonePort {
     zones: ZonedDevice,
     lies: bool,
 }
 
 impl ZonePort {
-    pub(super) const fn new(zones: ZonedDevice, lies: bool) -> Self {
+    pub(crate) const fn new(zones: ZonedDevice, lies: bool) -> Self {
         Self { zones, lies }
     }
 }
