@@ -3,8 +3,8 @@
 
 use super::demote::{placed, refused};
 use super::start::{self, State};
-use super::sys;
 use crate::preload::next::hooks;
+use crate::sys;
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
