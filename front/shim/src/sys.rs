@@ -165,11 +165,18 @@ pub(crate) fn attribute_at(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<us
     )
 }
 
-pub(crate) fn set_attribute(fd: c_int, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+/// Sets an attribute; with `anew` it is refused with `EEXIST` if there is one.
+pub(crate) fn set_attribute(
+    fd: c_int,
+    name: &CStr,
+    value: &[u8],
+    anew: bool,
+) -> Result<(), Errno> {
     let (name, place) = (name.as_ptr() as usize, value.as_ptr() as usize);
+    let how = if anew { libc::XATTR_CREATE } else { 0 } as usize;
     call(
         libc::SYS_fsetxattr,
-        [fd as usize, name, place, value.len(), 0, 0],
+        [fd as usize, name, place, value.len(), how, 0],
     )
     .map(drop)
 }

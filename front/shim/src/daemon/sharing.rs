@@ -93,7 +93,8 @@ impl Sharing {
             Err(Fault::Demote) => libc::EIO,
         };
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.insert(id, errno);
+        // What follows a gap is refused for that; the first reason is the right one.
+        failed.entry(id).or_insert(errno);
     }
 
     /// What was written to a file and could not be kept.

@@ -40,9 +40,11 @@ impl Mark {
         Self::decode(bytes.get(..len)?)
     }
 
-    pub(super) fn set(&self, fd: c_int) -> Result<(), Errno> {
+    /// Marks an open file. With `anew` it must have no mark yet, which only one of those
+    /// who try at the same time finds.
+    pub(super) fn set(&self, fd: c_int, anew: bool) -> Result<(), Errno> {
         let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());
-        sys::set_attribute(fd, NAME, &[volume, id].concat())
+        sys::set_attribute(fd, NAME, &[volume, id].concat(), anew)
     }
 
     pub(super) fn remove(&self, fd: c_int) -> Result<(), Errno> {

@@ -84,8 +84,10 @@ pub(super) fn opened(fd: c_int, flags: c_int, mode: mode_t) -> Result<(), Errno>
     let done = match Mark::of(fd) {
         Some(mark) => again(|| existing(fd, flags, mark)),
         None if writes(flags) && stat.st_size == 0 && stat.st_nlink == 1 => {
-            fresh(fd, flags, mode);
-            Ok(())
+            match fresh(fd, flags, mode) {
+                Some(mark) => again(|| existing(fd, flags, mark)),
+                None => Ok(()),
+            }
         }
         None => Ok(()),
     };
@@ -135,7 +137,7 @@ fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
     // Opening it counts of itself.
     volume.closed(id);
     let mark = Mark { id, ..old };
-    mark.set(fd)?;
+    mark.set(fd, false)?;
     let file = sys::open(&sys::of(fd), libc::O_WRONLY)?;
     let cut = sys::truncate(file, 0);
     sys::close(file);
@@ -143,20 +145,20 @@ fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
     Ok(mark)
 }
 
-/// A file that a rule may name is empty: it is placed, if one does and that can be.
-fn fresh(fd: c_int, flags: c_int, mode: mode_t) {
-    let (Some(rules), Ok(path)) = (start::rules(), sys::path_of(fd)) else {
-        return;
-    };
+/// A file that a rule may name is empty: it is placed, if one does and that can be. Gives
+/// its mark if another process has placed it meanwhile.
+fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
+    let (rules, path) = (start::rules()?, sys::path_of(fd).ok()?);
     if !rules.may_name(&path) || table::is_beyond(fd) {
-        return;
+        return None;
     }
-    let Some(volume) = start::volume() else {
-        return;
-    };
+    let volume = start::volume()?;
     let id = match volume.create(&path, Placement::default()) {
         Ok(id) => id,
-        Err(fault) => return sys::say(&format!("a file is not placed: {fault:?}")),
+        Err(fault) => {
+            sys::say(&format!("a file is not placed: {fault:?}"));
+            return None;
+        }
     };
     let directive = rules.opened(id.0, &path, flags, mode);
     let mark = Mark {
@@ -168,16 +170,23 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) {
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
     let Some(directive) = directive else {
         // Its flags or permissions are not those of a rule: it goes with the opening.
-        return volume.unlinked(id, b"");
+        volume.unlinked(id, b"");
+        return None;
     };
     let _ = volume.belongs(id, rules.placement(directive, volume.link.open_zones));
-    if let Err(errno) = mark.set(fd) {
-        sys::say(&format!(
-            "a file is not placed: its file system takes no attribute, error {errno}"
-        ));
-        return volume.unlinked(id, b"");
+    if let Err(errno) = mark.set(fd, true) {
+        volume.unlinked(id, b"");
+        let first = Mark::of(fd).filter(|_| errno == libc::EEXIST);
+        match first {
+            Some(mark) => volume.renamed(mark.id, &path),
+            None => sys::say(&format!(
+                "a file is not placed: its file system takes no attribute, error {errno}"
+            )),
+        }
+        return first;
     }
     table::place(fd, Arc::new(open));
+    None
 }
 
 /// The program has said how long data of a file live.

@@ -328,7 +328,7 @@ fn zones_that_are_no_good_are_refused_with_the_reason() {
         std::fs::write(path, bytes).unwrap();
     }
     let why = refusal(&zones);
-    assert!(why.contains("hold no log"), "{why}");
+    assert!(why.contains("the log in zone 0 is damaged"), "{why}");
     for zone in 3..8 {
         std::fs::remove_file(zones.join(format!("seq/{zone}"))).unwrap();
     }
