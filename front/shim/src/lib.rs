@@ -35,3 +35,5 @@ pub mod run;
 mod share;
 #[cfg(not(flashloom_preload))]
 mod sys;
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
+pub mod view;
