@@ -41,6 +41,7 @@ mod open;
 mod process;
 mod refuse;
 mod rules;
+mod sieve;
 mod start;
 mod stat;
 mod streams;

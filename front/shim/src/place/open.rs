@@ -149,7 +149,7 @@ fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
 /// its mark if another process has placed it meanwhile.
 fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
     let (rules, path) = (start::rules()?, sys::path_of(fd).ok()?);
-    if !rules.may_name(&path) || table::is_beyond(fd) {
+    if !rules.names(&path) || table::is_beyond(fd) {
         return None;
     }
     let volume = start::volume()?;

@@ -86,11 +86,13 @@ pub(super) fn rules() -> Option<&'static Rules> {
 }
 
 /// Whether a rule may name a file at a path.
+#[inline]
 pub(super) fn may_name(path: &[u8]) -> bool {
     rules().is_some_and(|rules| rules.may_name(path))
 }
 
 /// Whether a path may be that of a placed file.
+#[inline]
 pub(super) fn may_be_placed(path: &[u8]) -> bool {
     state() == State::Zones && may_name(path)
 }
