@@ -141,7 +141,7 @@ static void dispatched(int signal, siginfo_t *info, void *context) {
 }
 
 extern char restore[];
-__asm__(".text\nrestore: mov $15, %eax\nsyscall\nrestore_end:\n");
+__asm__(".text\nrestore: mov $15, %eax\nsyscall\nnop\nrestore_end:\n");
 extern char restore_end[];
 
 static void by_dispatch(const char *name) {

@@ -155,8 +155,8 @@ pub const READY: &str = "ready";
 /// Pauses between attempts to start a daemon again: it may be the zones that are gone.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Times that a daemon is looked for which somebody else has begun to start.
-const TRIES: u32 = 50;
+/// Times that a daemon is started while another process has the zones: for some seconds.
+const TRIES: u32 = 8;
 
 impl Keeper {
     /// Sees to it that there is a daemon of the zones in a folder: `daemon` makes the
@@ -226,12 +226,31 @@ fn meet(zones: &Path) -> Result<i32, String> {
     }
 }
 
-/// The same, with a daemon that is started if there is none.
+/// The same, with a daemon that is started if there is none. One that has the zones still
+/// may be about to end, or another one about to come.
 fn attach(zones: &Path, daemon: &dyn Fn() -> Command) -> Result<i32, String> {
-    if let Ok(socket) = meet(zones) {
-        return Ok(socket);
+    for _ in 0..TRIES {
+        if let Ok(socket) = meet(zones) {
+            return Ok(socket);
+        }
+        let said = start(daemon())?;
+        if said == READY {
+            return meet(zones);
+        }
+        if said != BUSY {
+            return Err(if said.is_empty() {
+                "the daemon of the zones ended at once".to_owned()
+            } else {
+                said
+            });
+        }
+        std::thread::sleep(PAUSE);
     }
-    let mut command = daemon();
+    Err(BUSY.to_owned())
+}
+
+/// Starts a daemon; gives the line that it says.
+fn start(mut command: Command) -> Result<String, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(Stdio::null()).current_dir("/");
     // What a terminal sends to end a program is not meant for it.
@@ -242,25 +261,10 @@ fn attach(zones: &Path, daemon: &dyn Fn() -> Command) -> Result<i32, String> {
         let _ = BufReader::new(out).read_line(&mut line);
     }
     let line = line.trim();
-    if line == READY {
-        return meet(zones);
+    if line != READY {
+        let _ = child.wait();
     }
-    let _ = child.wait();
-    // Another one may have been started at the same time.
-    for _ in 0..TRIES {
-        if let Ok(socket) = meet(zones) {
-            return Ok(socket);
-        }
-        if line != BUSY {
-            break;
-        }
-        std::thread::sleep(PAUSE);
-    }
-    Err(if line.is_empty() {
-        "the daemon of the zones ended at once".to_owned()
-    } else {
-        line.to_owned()
-    })
+    Ok(line.to_owned())
 }
 
 /// Why a library would see nothing of a program, or not all, if that can be told from its

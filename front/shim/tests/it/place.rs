@@ -134,6 +134,48 @@ fn calls_on_placed_files_are_as_without_the_library() {
 }
 
 #[test]
+fn ways_around_the_library_are_refused_aloud() {
+    let place = Place::new();
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n\
+        #include <sys/syscall.h>\n#include <unistd.h>\nint main(void) {\n\
+        char p[120] = {0}; long a = syscall(SYS_io_uring_setup, 4, p);\n\
+        printf(\"%ld %d\\n\", a, errno); return 0; }";
+    let program = place.build(source, "ring");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    let said = script(&place, program.to_str().unwrap(), &rules, &zones);
+    assert_eq!(text(&said.stdout), format!("-1 {}\n", libc::ENOSYS));
+    let error = text(&said.stderr);
+    assert!(error.contains("io_uring is not seen"), "{error}");
+}
+
+/// Counts what is allocated before `main`, also by what is loaded before it.
+const ALLOCATES: &str = r#"
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+static long count;
+void *malloc(size_t size) { count++; return __libc_malloc(size); }
+void *calloc(size_t n, size_t size) { count++; return __libc_calloc(n, size); }
+int main(void) {
+    long before = count;
+    char line[30];
+    int len = snprintf(line, sizeof line, "%ld\n", before);
+    return write(1, line, len) != len;
+}
+"#;
+
+#[test]
+fn nothing_is_allocated_before_a_program_begins() {
+    let place = Place::new();
+    let program = place.build(ALLOCATES, "allocates");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    compare(&place, &program, &rules, Some(&zones));
+}
+
+#[test]
 fn hints_change_nothing_that_a_program_sees() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
