@@ -40,8 +40,11 @@ mounted= shim= victims="program daemon drive"
 # What serves the zones of this script alone.
 daemon() { pgrep -f "serve .*$zones" || true; }
 
+# The program, which has the same parent as a daemon that was started for it.
+program() { comm -23 <(pgrep -P "$shim" | sort) <(daemon | sort); }
+
 clean() {
-  [ -z "$shim" ] || kill -9 "$shim" $(pgrep -P "$shim") 2>/dev/null || true
+  [ -z "$shim" ] || kill -9 "$shim" $(program) 2>/dev/null || true
   local number
   for number in $(daemon); do kill -9 "$number" 2>/dev/null || true; done
   umount -l "$zones" 2>/dev/null || true
@@ -100,17 +103,17 @@ kill_after() {
   local victim=$1 seconds=$2 number
   sleep "$(awk -v r=$RANDOM -v s="$seconds" 'BEGIN { printf "%.3f", 0.4 + s * r / 32768 }')"
   case $victim in
-    program) kill -9 $(pgrep -P "$shim") 2>/dev/null || true ;;
+    program) kill -9 $(program) 2>/dev/null || true ;;
     daemon)
       for number in $(daemon); do kill -9 "$number" 2>/dev/null || true; done
       sleep 1
-      kill -9 $(pgrep -P "$shim") 2>/dev/null || true
+      kill -9 $(program) 2>/dev/null || true
       ;;
     drive)
       disown "$mounted"
       kill -9 "$mounted"
       sleep 0.5
-      kill -9 $(pgrep -P "$shim") 2>/dev/null || true
+      kill -9 $(program) 2>/dev/null || true
       umount -l "$zones"
       attach
       ;;
@@ -303,7 +306,7 @@ C
           cmp -s "$work/got" "$work/origin/$n" || wrong=$((wrong + 1))
         fi
       done
-      kill -9 $(pgrep -P "$shim")
+      kill -9 $(program)
       wait "$shim" 2>/dev/null || true
       shim=
       released

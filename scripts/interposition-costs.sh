@@ -85,6 +85,7 @@ static void measure(const char *name, int all) {
     LEAST("write of 100 bytes", ({ if (ftruncate(fd, 0)) exit(1); lseek(fd, 0, SEEK_SET); }),
           if (write(fd, bytes, 100) != 100) exit(1));
     if (all) {
+        if (fsync(fd)) exit(1);
         LEAST("pread of 100 bytes", (void)0, if (pread(fd, bytes, 100, 0) != 100) exit(1));
         LEAST("lseek", (void)0, lseek(fd, 0, SEEK_SET));
         LEAST("fstat", (void)0, fstat(fd, &st));
