@@ -84,7 +84,9 @@ fn keep(zones: &Path) -> Result<Keeper, Failure> {
     let of = zones.to_owned();
     let daemon = move || {
         let mut daemon = Command::new(&own);
-        daemon.args(["shim", "serve", "--while-used", "--"]).arg(&of);
+        daemon
+            .args(["shim", "serve", "--while-used", "--"])
+            .arg(&of);
         daemon
     };
     Keeper::new(zones, daemon).map_err(|why| Failure::at(zones, why))
@@ -172,8 +174,7 @@ impl Shown {
         };
         let show = Show::FileSystem(&name, options);
         let files = TreeFs::new(Files(View::new(&zones)));
-        let mounted = fuse::mount(files, &self.dir, show, signals)
-            .map_err(Failure::new)?;
+        let mounted = fuse::mount(files, &self.dir, show, signals).map_err(Failure::new)?;
         note(&format!("placed files are shown in {}", self.dir.display()));
         mounted.wait(|| note("someone still reads: waiting"))?;
         Ok(ExitCode::SUCCESS)

@@ -139,17 +139,19 @@ impl<T: Tree> TreeFs<T> {
         let file = self.tree.find(path);
         let (kind, size) = match file {
             Ok((_, size)) => (FileType::RegularFile, size),
-            Err(_) if path.is_empty() || !self.within(path)?.is_empty() => {
-                (FileType::Directory, 0)
-            }
+            Err(_) if path.is_empty() || !self.within(path)?.is_empty() => (FileType::Directory, 0),
             Err(error) => return Err(errno(&error)),
         };
         let real = standing(path);
         let mode = real.as_ref().map_or(0o500, |real| real.mode() & 0o555);
-        let (uid, gid) = real.as_ref().map_or((0, 0), |real| (real.uid(), real.gid()));
+        let (uid, gid) = real
+            .as_ref()
+            .map_or((0, 0), |real| (real.uid(), real.gid()));
         let time = |seconds: i64| {
             let since = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-            UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+            UNIX_EPOCH
+                .checked_add(since)
+                .unwrap_or(SystemTime::UNIX_EPOCH)
         };
         let changed = time(real.as_ref().map_or(0, MetadataExt::mtime));
         Ok(FileAttr {

@@ -138,7 +138,10 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        let socket = self.socket.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let socket = self
+            .socket
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
         socket.take().inspect(|socket| sys::close(*socket));
     }
 }

@@ -40,12 +40,11 @@ fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     match &words[..] {
         [word, zones] if word == "serve" => serve(Path::new(zones)),
-        [rules, zones, command @ ..] => {
-            run(Path::new(rules), Path::new(zones), command).unwrap_or_else(|why| {
+        [rules, zones, command @ ..] => run(Path::new(rules), Path::new(zones), command)
+            .unwrap_or_else(|why| {
                 eprintln!("{why}");
                 ExitCode::FAILURE
-            })
-        }
+            }),
         _ => {
             eprintln!("placed serve ZONES | placed RULES ZONES CMD ARGS…");
             ExitCode::FAILURE

@@ -12,8 +12,8 @@
 //! - The daemon ends once nobody uses it, and not before, unless it is told to stay.
 
 mod clients;
-mod sharing;
 mod session;
+mod sharing;
 mod volume;
 mod zones;
 
@@ -97,8 +97,8 @@ pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), Stri
     let name = CString::new(folder.as_os_str().as_bytes()).map_err(|it| it.to_string())?;
     let volume = Volume::open(&name)?;
     let door = share::name(volume.folder).map_err(|errno| format!("error {errno}"))?;
-    let listener = sys::listen(&door)
-        .map_err(|errno| format!("no socket can be had: error {errno}"))?;
+    let listener =
+        sys::listen(&door).map_err(|errno| format!("no socket can be had: error {errno}"))?;
     let first = CString::new([name.as_bytes(), b"/seq/0"].concat()).expect("it was a string");
     let owner = sys::stat_at(libc::AT_FDCWD, &first, 0).map_or(0, |stat| stat.st_uid);
     let sharing: &'static Sharing = Box::leak(Box::new(Sharing::new(volume)));

@@ -152,11 +152,11 @@ impl Session {
         parent: u64,
         began: &mut Option<impl FnOnce(&Arc<Client>) -> bool>,
     ) -> Result<(), sys::Errno> {
-            if !self.sharing.volume.clients.insert(Arc::clone(client)) {
-                return Err(libc::EMFILE);
-            }
-            self.inherit(client, parent);
-            // Without a thread nobody would empty the ring.
+        if !self.sharing.volume.clients.insert(Arc::clone(client)) {
+            return Err(libc::EMFILE);
+        }
+        self.inherit(client, parent);
+        // Without a thread nobody would empty the ring.
         let emptied = began.take().is_some_and(|began| began(client));
         if emptied { Ok(()) } else { Err(libc::EAGAIN) }
     }
@@ -279,7 +279,10 @@ impl Session {
             }
             _ => {
                 let guard = volume.lock();
-                let behind = guard.core.files().skip_while(|(path, _)| *path <= request.data);
+                let behind = guard
+                    .core
+                    .files()
+                    .skip_while(|(path, _)| *path <= request.data);
                 let mut data = Vec::new();
                 for (path, _) in behind {
                     if data.len() + path.len() + 1 > DATA_MAX {

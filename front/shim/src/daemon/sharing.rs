@@ -100,7 +100,9 @@ impl Sharing {
     /// What was written to a file and could not be kept.
     pub(super) fn sound(&self, id: FileId) -> Result<(), Fault> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.get(&id).map_or(Ok(()), |errno| Err(Fault::Errno(*errno)))
+        failed
+            .get(&id)
+            .map_or(Ok(()), |errno| Err(Fault::Errno(*errno)))
     }
 
     /// Waits until nobody else moves a file away, and takes out what was written to it.
@@ -119,7 +121,11 @@ impl Sharing {
     fn still(&self, id: FileId, who: Option<&Client>) -> Result<MutexGuard<'_, Table>, Fault> {
         let own = who.map(|who| who.token);
         let mut table = self.table();
-        while table.moving.get(&id).is_some_and(|token| Some(*token) != own) {
+        while table
+            .moving
+            .get(&id)
+            .is_some_and(|token| Some(*token) != own)
+        {
             let waited = self.settled.wait(table);
             table = waited.unwrap_or_else(PoisonError::into_inner);
         }

@@ -10,8 +10,8 @@ use super::clients::Clients;
 use super::zones::ZoneFiles;
 use crate::sys::{self, Errno};
 use shimmer::{
-    Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Placement, Refusal,
-    Status, SyncId,
+    Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Placement, Refusal, Status,
+    SyncId,
 };
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -56,7 +56,6 @@ impl From<Errno> for Fault {
         Self::Errno(errno)
     }
 }
-
 
 /// A number that no other volume has: the clock's and the process's.
 fn unique() -> u64 {
@@ -294,7 +293,10 @@ impl Volume {
     /// Where all of a file is, in zones alone.
     pub(super) fn in_zones(&'static self, id: FileId) -> Result<Vec<Part>, Fault> {
         let mut guard = self.lock();
-        let drained = guard.core.drain(id).map_err(|refusal| self.fault(&refusal))?;
+        let drained = guard
+            .core
+            .drain(id)
+            .map_err(|refusal| self.fault(&refusal))?;
         self.wait(guard, drained)?;
         let mut guard = self.lock();
         let parts = guard.core.read_stored(id);
@@ -323,7 +325,10 @@ impl Volume {
 
     pub(super) fn sync(&'static self, id: FileId) -> Result<(), Fault> {
         let mut guard = self.lock();
-        let sync = guard.core.sync(id).map_err(|refusal| self.fault(&refusal))?;
+        let sync = guard
+            .core
+            .sync(id)
+            .map_err(|refusal| self.fault(&refusal))?;
         self.wait(guard, sync)
     }
 

@@ -9,9 +9,9 @@ use super::volume::Volume;
 use crate::preload::next::Refusal;
 use crate::preload::{raw, start::quiet};
 use crate::sys;
-use shimmer::FileId;
 use core::cell::Cell;
 use core::ffi::{CStr, c_int};
+use shimmer::FileId;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

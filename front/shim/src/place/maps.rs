@@ -103,7 +103,11 @@ fn map_parts(
     (protection, flags): (c_int, c_int),
     offset: u64,
 ) -> Result<usize, Fault> {
-    let pieces = cut(&pinned.pieces, offset, len.next_multiple_of(BLOCK as usize) as u64);
+    let pieces = cut(
+        &pinned.pieces,
+        offset,
+        len.next_multiple_of(BLOCK as usize) as u64,
+    );
     let place = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE);
     let empty = (
         libc::PROT_NONE,

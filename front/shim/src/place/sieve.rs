@@ -196,7 +196,14 @@ mod tests {
     #[test]
     fn whatever_ready_rules_match_passes() {
         let mut seen = 0;
-        for name in ["rocksdb", "wiredtiger", "cachelib", "postgresql", "sqlite", "kafka"] {
+        for name in [
+            "rocksdb",
+            "wiredtiger",
+            "cachelib",
+            "postgresql",
+            "sqlite",
+            "kafka",
+        ] {
             let rules = RuleSet::read(name, sets::text(name).unwrap()).unwrap();
             let all = || rules.rules.iter().flat_map(|rule| &rule.paths);
             let sieve = Sieve::new(all().map(Glob::as_str));

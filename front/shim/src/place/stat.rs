@@ -57,11 +57,7 @@ unsafe fn found(place: Place, inode: (u64, u64), kind: u32) -> Option<FileId> {
 
 fn length(id: FileId) -> Option<u64> {
     let file = files::of(id);
-    let size = || {
-        start::volume()
-            .ok_or(Fault::Errno(libc::EIO))?
-            .size(&file)
-    };
+    let size = || start::volume().ok_or(Fault::Errno(libc::EIO))?.size(&file);
     again(size).ok()
 }
 

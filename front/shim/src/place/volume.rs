@@ -304,7 +304,11 @@ impl Volume {
             offset += len as u64;
             to = rest;
         }
-        if to.is_empty() { Ok(()) } else { Err(libc::EIO) }
+        if to.is_empty() {
+            Ok(())
+        } else {
+            Err(libc::EIO)
+        }
     }
 
     /// Asks where a file is in zones.

@@ -254,9 +254,8 @@ impl Memory {
                 let from = HEAD + (position % RING + STEP) as usize;
                 // SAFETY: the bytes are within the ring, and nobody writes there before
                 // the head has passed them, but a client that harms itself.
-                let data = unsafe {
-                    core::slice::from_raw_parts(self.start.add(from), len as usize)
-                };
+                let data =
+                    unsafe { core::slice::from_raw_parts(self.start.add(from), len as usize) };
                 each(Record {
                     file: slot.file.load(Ordering::Relaxed),
                     at: slot.at.load(Ordering::Relaxed),
@@ -454,12 +453,24 @@ mod tests {
         assert!(memory.put(1, 0, b"data"));
         let slot = memory.slot(0);
         slot.len.store(1 << 40, Ordering::Relaxed);
-        assert!(memory.take(memory.tail(), |_| panic!("no record")).is_none());
+        assert!(
+            memory
+                .take(memory.tail(), |_| panic!("no record"))
+                .is_none()
+        );
         memory.head().tail.0.store(u64::MAX, Ordering::Relaxed);
-        assert!(memory.take(memory.tail(), |_| panic!("no record")).is_none());
+        assert!(
+            memory
+                .take(memory.tail(), |_| panic!("no record"))
+                .is_none()
+        );
         memory.head().tail.0.store(64, Ordering::Relaxed);
         memory.head().head.0.store(3, Ordering::Relaxed);
-        assert!(memory.take(memory.tail(), |_| panic!("no record")).is_none());
+        assert!(
+            memory
+                .take(memory.tail(), |_| panic!("no record"))
+                .is_none()
+        );
     }
 
     #[test]

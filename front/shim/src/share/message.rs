@@ -219,7 +219,10 @@ mod tests {
         sys::close(fd.unwrap());
         sys::close(there);
         assert_eq!(sys::receive(here, &mut room).unwrap().0, 0);
-        assert!(request.send(here).is_err(), "nobody is there, and no signal comes");
+        assert!(
+            request.send(here).is_err(),
+            "nobody is there, and no signal comes"
+        );
         sys::close(here);
     }
 

@@ -307,7 +307,10 @@ fn without_a_daemon_a_program_is_told_and_goes_on() {
     let said = script(&place, "echo kept > a.log", &rules, &zones);
     assert!(said.status.success());
     let placer = Placer::new().unwrap();
-    let words = ["-c", "echo plain > b.log; read x < b.log; echo $x; read x < a.log"];
+    let words = [
+        "-c",
+        "echo plain > b.log; read x < b.log; echo $x; read x < a.log",
+    ];
     let words = words.map(OsString::from);
     let what = ("/bin/sh".as_ref(), &words[..]);
     let said = run(
@@ -317,7 +320,10 @@ fn without_a_daemon_a_program_is_told_and_goes_on() {
     assert_eq!(text(&said.stdout), "plain\n");
     let error = text(&said.stderr);
     assert!(error.contains("no daemon has them"), "{error}");
-    assert!(error.contains("a.log"), "a placed file is not read as zeros: {error}");
+    assert!(
+        error.contains("a.log"),
+        "a placed file is not read as zeros: {error}"
+    );
 }
 
 #[test]
@@ -353,7 +359,10 @@ fn zones_that_are_no_good_are_refused_with_the_reason() {
     let emulated = zones.join("emulated");
     let says = std::fs::read_to_string(&emulated).unwrap();
     for (limits, expected) in [
-        ("open=1\nactive=2", "open zones: 1 and active zones: 2 are too few"),
+        (
+            "open=1\nactive=2",
+            "open zones: 1 and active zones: 2 are too few",
+        ),
         ("open=0\nactive=2", "active zones: 2 are too few"),
     ] {
         let few = format!("capacity={}\n{limits}\n", 8 * MIB);

@@ -33,7 +33,10 @@ fn a_daemon_that_is_killed_is_followed_by_another_one_and_loses_nothing_forced()
     let keeper = Keeper::new(&zones, move || {
         let served = daemon(&of);
         let mut shell = std::process::Command::new("/bin/sh");
-        shell.arg("-c").arg("echo $$ > \"$0\"; exec \"$@\"").arg(&note);
+        shell
+            .arg("-c")
+            .arg("echo $$ > \"$0\"; exec \"$@\"")
+            .arg(&note);
         shell.arg(served.get_program()).args(served.get_args());
         shell
     });
@@ -54,7 +57,10 @@ fn a_daemon_that_is_killed_is_followed_by_another_one_and_loses_nothing_forced()
         if number.trim().is_empty() || number == last {
             continue;
         }
-        let killed = std::process::Command::new("kill").arg("-9").arg(number.trim()).status();
+        let killed = std::process::Command::new("kill")
+            .arg("-9")
+            .arg(number.trim())
+            .status();
         kills += usize::from(killed.unwrap().success());
         last = number;
     }
