@@ -372,26 +372,29 @@ impl Session {
                     ..Answer::default()
                 })
             }
-            Op::Pin => {
-                if client.held().pins.len() >= PINS_MAX {
-                    return Err(Fault::Errno(libc::ENOMEM));
-                }
-                let parts = volume.in_zones(id)?;
-                let pieces = pieces(&parts);
-                let mut held = client.held();
-                held.next_pin += 1;
-                let pin = held.next_pin;
-                held.pins.insert(pin, parts);
-                Ok(Answer {
-                    words: [pin, pieces.len() as u64, 0],
-                    data: encode(&pieces),
-                    ..Answer::default()
-                })
-            }
+            Op::Pin => self.pin(client, id),
             _ => {
                 let status = volume.status(id).ok_or(Fault::Gone)?;
                 Ok(Answer::of([status.size, status.stored, 0]))
             }
         }
+    }
+
+    /// Keeps a file in the zones as it is.
+    fn pin(&self, client: &Arc<Client>, id: FileId) -> Done {
+        if client.held().pins.len() >= PINS_MAX {
+            return Err(Fault::Errno(libc::ENOMEM));
+        }
+        let parts = self.sharing.volume.in_zones(id)?;
+        let pieces = pieces(&parts);
+        let mut held = client.held();
+        held.next_pin += 1;
+        let pin = held.next_pin;
+        held.pins.insert(pin, parts);
+        Ok(Answer {
+            words: [pin, pieces.len() as u64, 0],
+            data: encode(&pieces),
+            ..Answer::default()
+        })
     }
 }

@@ -27,7 +27,7 @@
 //! own, descriptors above 65535, files with several names that a tool without the library
 //! reads (it sees zeros), a file without a name that a program leaves open to the one that
 //! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
-//! more. Memory that is not there is a signal, as in any library, and not `EFAULT`.
+//! more. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
 
 mod data;
 mod demote;
@@ -39,6 +39,7 @@ mod marks;
 mod names;
 mod open;
 mod process;
+mod reach;
 mod refuse;
 mod rules;
 mod sieve;

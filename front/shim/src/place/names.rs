@@ -3,10 +3,11 @@
 use super::demote::{again, demote_marked, refused};
 use super::fault::Fault;
 use super::marks::Mark;
+use super::reach::said;
 use super::start::{self, State};
 use super::stat::reach;
 use crate::preload::next::hooks;
-use crate::preload::raw::{self, bytes};
+use crate::preload::raw;
 use crate::preload::start::quiet;
 use crate::sys;
 use core::ffi::{c_char, c_int, c_uint};
@@ -59,7 +60,7 @@ fn folder_of(path: &CStr) -> Option<Vec<u8>> {
 /// The path is a string or null.
 unsafe fn named(place: Place) -> Option<Named> {
     // SAFETY: as for the function.
-    if !start::may_be_placed(unsafe { bytes(place.1) }) {
+    if !start::may_be_placed(unsafe { said(place.1) }) {
         return None;
     }
     let look = || {
@@ -141,7 +142,7 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
 /// The paths are strings or null.
 unsafe fn stays_found(from: Place, to: Place) {
     // SAFETY: as for the function.
-    let (known, unknown) = unsafe { (bytes(from.1), bytes(to.1)) };
+    let (known, unknown) = unsafe { (said(from.1), said(to.1)) };
     if !start::may_be_placed(known) || start::may_be_placed(unknown) {
         return;
     }

@@ -36,17 +36,16 @@ unsafe fn opens(
     if state == State::Off {
         return next();
     }
-    // SAFETY: as for the function.
-    let said = unsafe { bytes(path) };
-    if state == State::Hints {
-        let fd = next();
-        if fd >= 0 && writes(flags) && start::may_name(said) {
-            raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
-        }
-        return fd;
-    }
     let fd = next();
     if fd < 0 {
+        return fd;
+    }
+    // SAFETY: as for the function; the system has just read it.
+    let said = unsafe { bytes(path) };
+    if state == State::Hints {
+        if writes(flags) && start::may_name(said) {
+            raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
+        }
         return fd;
     }
     if flags & OTHER != 0 || !start::may_be_placed(said) {

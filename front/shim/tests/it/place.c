@@ -335,6 +335,17 @@ static void others(void) {
     close(fd);
     sum("e.log");
     DO(open(".", O_RDWR | O_CREAT, 0600));
+    // What leads nowhere is the system's to refuse.
+    for (int i = 0; i < 2; i++) {
+        char *nowhere = i ? (char *)0xdeadc0de : NULL;
+        DO(open(nowhere, O_RDWR));
+        DO(rename(nowhere, "e.log"));
+        DO(rename("e.log", nowhere));
+        DO(link("e.log", nowhere));
+        DO(unlink(nowhere));
+        DO(truncate(nowhere, 5));
+        DO(stat(nowhere, &of));
+    }
     DO(close(-1));
     DO(close(12345));
     DO(read(12345, page, 1));
