@@ -116,8 +116,10 @@ pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), Stri
     }));
     spawn(move || accept(listener, owner, sharing, door));
     ready();
-    while stay {
-        std::thread::park();
+    if stay {
+        loop {
+            std::thread::park();
+        }
     }
     door.wait_until_unused();
     sys::shut(listener);

@@ -78,7 +78,7 @@ unsafe fn named(place: Place) -> Option<Named> {
     raw::keeping_errno(|| quiet(look))
 }
 
-fn gone(named: Named) {
+fn gone(named: &Named) {
     let (id, only) = (named.id, named.only);
     if let Some(volume) = start::volume().filter(|_| only) {
         volume.unlinked(id, &named.folder);
@@ -95,7 +95,7 @@ unsafe fn removes(place: Place, next: impl FnOnce() -> c_int) -> c_int {
     let named = unsafe { named(place) };
     let done = next();
     if let Some(named) = named.filter(|_| done == 0) {
-        raw::keeping_errno(|| quiet(|| gone(named)));
+        raw::keeping_errno(|| quiet(|| gone(&named)));
     }
     done
 }
@@ -121,14 +121,14 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
             return;
         }
         if let Some(over) = over {
-            gone(over);
+            gone(&over);
         }
         // SAFETY: as for the function.
         let reached = unsafe { reach(to) };
-        if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it))) {
-            if let Some(volume) = start::volume() {
-                volume.renamed(source.id, &path);
-            }
+        if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it)))
+            && let Some(volume) = start::volume()
+        {
+            volume.renamed(source.id, &path);
         }
     };
     raw::keeping_errno(|| quiet(tell));

@@ -249,7 +249,7 @@ impl Volume {
         while done < to.len() {
             let at = offset + done as u64;
             let rest = &mut to[done..];
-            if let Some(read) = self.from_zones(file, at, rest)? {
+            if let Some(read) = self.read_zones(file, at, rest)? {
                 done += read;
                 continue;
             }
@@ -270,7 +270,7 @@ impl Volume {
     }
 
     /// Reads what is known to be in zones; nothing if that is not known.
-    fn from_zones(
+    fn read_zones(
         &'static self,
         file: &File,
         offset: u64,

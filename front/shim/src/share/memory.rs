@@ -157,12 +157,10 @@ impl Memory {
                 return false;
             }
             let after = tail + pad + need;
-            let taken = (&head.tail.0).compare_exchange_weak(
-                tail,
-                after,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let taken =
+                head.tail
+                    .0
+                    .compare_exchange_weak(tail, after, Ordering::AcqRel, Ordering::Relaxed);
             match taken {
                 Ok(_) => break (tail, tail + pad),
                 Err(now) => tail = now,
