@@ -1,13 +1,17 @@
 //! `shim`: runs a program with its files placed.
 
 use super::failure::Failure;
-use super::output::note;
+use super::output::{emit, note};
 use super::record::code;
-use clap::Args;
-use shim::run::{Placer, unseen};
+use clap::{Args, Subcommand};
+use engine::Signals;
+use fuse::{MountOptions, Show, TreeFs};
+use shim::run::{Keeper, Placer, READY, unseen};
+use shim::view::View;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Run a program with its files placed in zones, or with hints
 ///
@@ -19,15 +23,19 @@ use std::process::ExitCode;
 /// rule names are left alone. The exit status is that of the program; 128 and the number of
 /// the signal if one ended it.
 ///
-/// What was forced is there after the program has been killed; what was not may be lost,
-/// as buffers are in its memory. One process at a time has the zones. Programs without
-/// the library see placed files as zeros. Programs that are linked statically, or written
-/// in Go, are not seen.
+/// A daemon has the zones, for all programs that use them. It is started if there is none,
+/// and again if it dies; it ends with the last who uses it. What was forced is there after
+/// the program, the daemon or the drive has been killed, and what was written after the
+/// program has. Programs without the library see placed files as zeros, or by `shim view`.
+/// Programs that are linked statically, or written in Go, are not seen.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Shim {
+    #[command(subcommand)]
+    part: Option<Part>,
     /// The rules: a file, or ready ones (rocksdb, wiredtiger, cachelib, kafka, …)
-    #[arg(long, value_name = "RULES")]
-    rules: PathBuf,
+    #[arg(long, required = true, value_name = "RULES")]
+    rules: Option<PathBuf>,
     /// A mounted zonefs, or a folder that does as one
     #[arg(long, value_name = "DIR")]
     zones: Option<PathBuf>,
@@ -36,23 +44,139 @@ pub(crate) struct Shim {
     command: Vec<OsString>,
 }
 
+#[derive(Subcommand)]
+enum Part {
+    Serve(Serve),
+    View(Shown),
+}
+
+/// Be the daemon of zones
+///
+/// Programs that run by `flashloom shim` find it, or start one. Who serves by hand can stop
+/// it while nobody uses it: what was not forced would be lost to those who do.
+#[derive(Args)]
+struct Serve {
+    /// A mounted zonefs, or a folder that does as one
+    #[arg(value_name = "ZONES")]
+    zones: PathBuf,
+    /// End with the last who uses it
+    #[arg(long)]
+    while_used: bool,
+}
+
+/// Show placed files to programs without the library, to be read
+///
+/// Each is at its whole path beneath the directory, with the rights of the file that stands
+/// for it.
+#[derive(Args)]
+struct Shown {
+    /// The zones
+    #[arg(value_name = "ZONES")]
+    zones: PathBuf,
+    /// The directory to mount on, until it is unmounted
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// A daemon of zones, as a process of this very program.
+fn keep(zones: &Path) -> Result<Keeper, Failure> {
+    let own = std::env::current_exe()?;
+    let of = zones.to_owned();
+    let daemon = move || {
+        let mut daemon = Command::new(&own);
+        daemon
+            .args(["shim", "serve", "--while-used", "--"])
+            .arg(&of);
+        daemon
+    };
+    Keeper::new(zones, daemon).map_err(|why| Failure::at(zones, why))
+}
+
+/// A folder of zones by its whole path.
+fn folder(zones: &Path) -> Result<PathBuf, Failure> {
+    if !zones.join("seq").is_dir() {
+        return Err(Failure::at(zones, "it has no folder `seq` of zones"));
+    }
+    zones.canonicalize().map_err(|e| Failure::at(zones, e))
+}
+
 impl Shim {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        match &self.part {
+            Some(Part::Serve(serve)) => serve.run(),
+            Some(Part::View(shown)) => shown.run(),
+            None => self.place(),
+        }
+    }
+
+    fn place(&self) -> Result<ExitCode, Failure> {
         let (program, arguments) = self.command.split_first().expect("it is required");
+        let rules = self.rules.as_deref().expect("they are required");
         if let Some(why) = unseen(program) {
             note(&format!(
                 "flashloom: {}: {why}",
                 Path::new(program).display()
             ));
         }
-        let zones = self.zones.as_deref();
-        if let Some(zones) = zones.filter(|zones| !zones.join("seq").is_dir()) {
-            return Err(Failure::at(zones, "it has no folder `seq` of zones"));
-        }
+        let zones = self.zones.as_deref().map(folder).transpose()?;
+        let _keeper = zones.as_deref().map(keep).transpose()?;
         let placer = Placer::new()?;
-        let status = placer.run((program, arguments), &self.rules, zones);
+        let status = placer.run((program, arguments), rules, zones.as_deref());
         Ok(code(
             status.map_err(|e| Failure::at(Path::new(program), e))?,
         ))
+    }
+}
+
+impl Serve {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let ready = || {
+            emit(&format!("{READY}\n"));
+        };
+        match shim::daemon::serve(&self.zones, !self.while_used, ready) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            // Who has started this reads why, and says it.
+            Err(why) if self.while_used => {
+                emit(&format!("{why}\n"));
+                Ok(ExitCode::FAILURE)
+            }
+            Err(why) => Err(Failure::at(&self.zones, why)),
+        }
+    }
+}
+
+/// Placed files, as the front that mounts them asks for them.
+struct Files(View);
+
+impl fuse::Tree for Files {
+    fn list(&self) -> io::Result<Vec<Vec<u8>>> {
+        self.0.list()
+    }
+
+    fn find(&self, path: &[u8]) -> io::Result<(u64, u64)> {
+        self.0.find(path)
+    }
+
+    fn read(&self, number: u64, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.0.read(number, offset, len)
+    }
+}
+
+impl Shown {
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let signals = Signals::hold()?;
+        let zones = folder(&self.zones)?;
+        let _keeper = keep(&zones)?;
+        let name = zones.display().to_string();
+        let options = MountOptions {
+            read_only: true,
+            ..MountOptions::default()
+        };
+        let show = Show::FileSystem(&name, options);
+        let files = TreeFs::new(Files(View::new(&zones)));
+        let mounted = fuse::mount(files, &self.dir, show, signals).map_err(Failure::new)?;
+        note(&format!("placed files are shown in {}", self.dir.display()));
+        mounted.wait(|| note("someone still reads: waiting"))?;
+        Ok(ExitCode::SUCCESS)
     }
 }

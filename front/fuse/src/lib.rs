@@ -1,6 +1,6 @@
 //! What the kernel sees of Flashloom through FUSE: a drive as one file
-//! ([`DriveFs`]), a file system of ours ([`VolumeFs`]), or its zones as files
-//! ([`ZonesFs`]).
+//! ([`DriveFs`]), a file system of ours ([`VolumeFs`]), its zones as files
+//! ([`ZonesFs`]), or files that another process keeps ([`TreeFs`]).
 //!
 //! This crate translates calls of the kernel to requests of [`engine`] and their
 //! errors to numbers.
@@ -64,6 +64,11 @@
 //! - `statfs` names FUSE as the type, and an `errors=` that made the file system
 //!   read-only is seen in `.zones.json` and not in the table of mounts.
 //! - The times of reads are not noted, and there are no swap files.
+//!
+//! # Files of others
+//!
+//! What somebody else keeps ([`Tree`]) can be shown to be read ([`TreeFs`]), with the rights
+//! of the files that stand for it. A file that is open goes once its keeper lets it go.
 
 mod answer;
 mod drive;
@@ -72,6 +77,7 @@ mod options;
 mod session;
 mod tasks;
 mod translate;
+mod tree;
 mod volume;
 mod wants;
 mod zones;
@@ -81,5 +87,6 @@ pub use drive::{DRIVE_NAME, DriveFs};
 pub use options::MountOptions;
 pub use session::{End, MountError, Mounted, Show, mount};
 pub use translate::timestamp;
+pub use tree::{Tree, TreeFs};
 pub use volume::{CloseError, Volume};
 pub use zones::{Zones, ZonesFs};

@@ -6,7 +6,8 @@
 //! C library ([`preload`]); it appends a raw record ([`wire`]) of each call to
 //! a file of the thread. With `flashloom_place` it is one that puts files in zones, or
 //! gives hints for them (`place`). Built as usual it carries both as bytes, runs
-//! programs under them (`run`), and makes one trace of all records (`convert`).
+//! programs under them (`run`), has the zones for all that place files (`daemon`), and
+//! makes one trace of all records (`convert`).
 //!
 //! Invariants:
 //! - A program that runs under the library does what it did without: results,
@@ -23,8 +24,16 @@ pub mod wire;
 #[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod convert;
 #[cfg(not(any(flashloom_preload, flashloom_place)))]
+pub mod daemon;
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod library;
 #[cfg(not(flashloom_preload))]
 pub mod place;
 #[cfg(not(any(flashloom_preload, flashloom_place)))]
 pub mod run;
+#[cfg(not(flashloom_preload))]
+mod share;
+#[cfg(not(flashloom_preload))]
+mod sys;
+#[cfg(not(any(flashloom_preload, flashloom_place)))]
+pub mod view;

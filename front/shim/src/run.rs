@@ -1,14 +1,20 @@
 //! Running a program under a library.
 
-use crate::library;
 use crate::place::{RULES, ZONES};
 use crate::preload::SPOOL;
-use std::ffi::{OsStr, OsString};
+use crate::share::message::{Answer, MESSAGE_MAX, Op, Request};
+use crate::{library, share, sys};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, Permissions};
-use std::io;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Folders into which programs write what they do, and the library. They are
@@ -23,6 +29,9 @@ pub struct Spool {
 
 /// The library's file.
 const LIBRARY: &str = "libflashloom.so";
+
+/// Why a daemon has not got zones that another process has.
+pub(crate) const BUSY: &str = "another process has it";
 
 /// Where Linux keeps files in memory.
 const MEMORY: &str = "/dev/shm";
@@ -131,6 +140,131 @@ impl Placer {
     ) -> io::Result<ExitStatus> {
         wait(self.command(what, rules, zones)?)
     }
+}
+
+/// Keeps the daemon of zones there while programs use them: it starts one if there is
+/// none, and another one when that dies.
+pub struct Keeper {
+    socket: Arc<AtomicI32>,
+    ends: Arc<AtomicBool>,
+}
+
+/// What a daemon says on its output once programs can come.
+pub const READY: &str = "ready";
+
+/// Pauses between attempts to start a daemon again: it may be the zones that are gone.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Times that a daemon is started while another process has the zones: for some seconds.
+const TRIES: u32 = 8;
+
+impl Keeper {
+    /// Sees to it that there is a daemon of the zones in a folder: `daemon` makes the
+    /// command that is one ([`crate::daemon::serve`], with a line [`READY`], or why not).
+    ///
+    /// # Errors
+    /// A sentence that says why there is none.
+    pub fn new(
+        zones: &Path,
+        daemon: impl Fn() -> Command + Send + 'static,
+    ) -> Result<Self, String> {
+        let first = attach(zones, &daemon)?;
+        let socket = Arc::new(AtomicI32::new(first));
+        let ends = Arc::new(AtomicBool::new(false));
+        let keeper = Self {
+            socket: Arc::clone(&socket),
+            ends: Arc::clone(&ends),
+        };
+        let zones = zones.to_owned();
+        std::thread::spawn(move || {
+            while !ends.load(Ordering::Acquire) {
+                let current = socket.load(Ordering::Acquire);
+                // Nothing ever comes but the end.
+                let _ = sys::receive(current, &mut [0; 64]);
+                if ends.load(Ordering::Acquire) {
+                    break;
+                }
+                match attach(&zones, &daemon) {
+                    Ok(next) => {
+                        socket.store(next, Ordering::Release);
+                        sys::close(current);
+                    }
+                    Err(_) => std::thread::sleep(PAUSE),
+                }
+            }
+            sys::close(socket.load(Ordering::Acquire));
+        });
+        Ok(keeper)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        sys::shut(self.socket.load(Ordering::Acquire));
+    }
+}
+
+/// A connection to the daemon of zones, if there is one.
+fn meet(zones: &Path) -> Result<i32, String> {
+    let errno = |errno| io::Error::from_raw_os_error(errno).to_string();
+    let path = CString::new(zones.as_os_str().as_bytes()).map_err(|it| it.to_string())?;
+    let folder = sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY).map_err(errno)?;
+    let name = share::name(folder);
+    sys::close(folder);
+    let socket = sys::connect(&name.map_err(errno)?).map_err(errno)?;
+    let mut room = vec![0; MESSAGE_MAX];
+    let said = Request::new(Op::Keep, 0)
+        .send(socket)
+        .and_then(|()| sys::receive(socket, &mut room));
+    match said {
+        Ok((len, _)) if Answer::decode(&room[..len]).is_some() => Ok(socket),
+        _ => {
+            sys::close(socket);
+            Err("the daemon of the zones does not answer".to_owned())
+        }
+    }
+}
+
+/// The same, with a daemon that is started if there is none. One that has the zones still
+/// may be about to end, or another one about to come.
+fn attach(zones: &Path, daemon: &dyn Fn() -> Command) -> Result<i32, String> {
+    for _ in 0..TRIES {
+        if let Ok(socket) = meet(zones) {
+            return Ok(socket);
+        }
+        let said = start(daemon())?;
+        if said == READY {
+            return meet(zones);
+        }
+        if said != BUSY {
+            return Err(if said.is_empty() {
+                "the daemon of the zones ended at once".to_owned()
+            } else {
+                said
+            });
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(BUSY.to_owned())
+}
+
+/// Starts a daemon; gives the line that it says.
+fn start(mut command: Command) -> Result<String, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::null()).current_dir("/");
+    // What a terminal sends to end a program is not meant for it.
+    command.process_group(0);
+    let mut child = command.spawn().map_err(|it| it.to_string())?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        let _ = BufReader::new(out).read_line(&mut line);
+    }
+    let line = line.trim();
+    if line != READY {
+        let _ = child.wait();
+    }
+    Ok(line.to_owned())
 }
 
 /// Why a library would see nothing of a program, or not all, if that can be told from its

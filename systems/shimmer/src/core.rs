@@ -57,6 +57,8 @@ pub struct Core {
 pub struct Status {
     /// Bytes.
     pub size: u64,
+    /// Bytes of these that are in zones; the rest is in memory.
+    pub stored: u64,
     /// Bytes that it takes in zones.
     pub allocated: u64,
     /// Where its data go.
@@ -105,10 +107,20 @@ impl Core {
         let mapped = file.runs.end() * BLOCK;
         Some(Status {
             size: file.size,
+            stored: file.stored.min(file.size),
             allocated: mapped,
             placement: file.placement,
             opens: file.opens,
         })
+    }
+
+    /// Bytes that may still be written, if they come in whole blocks.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        let room = self
+            .zones
+            .room(self.options.relocate, self.reserve().into());
+        room.saturating_sub(self.promised) * BLOCK
     }
 
     /// The path of a file; none once it is unlinked.

@@ -91,6 +91,11 @@ impl Core {
         if more <= left {
             return Ok(());
         }
+        // What is under way has its room in a zone, and is promised still: it may be counted
+        // twice until it is done.
+        if self.is_busy() {
+            return Err(Refusal::Busy);
+        }
         Err(Refusal::NoSpace(Box::new(self.zones.refuse(more, left))))
     }
 

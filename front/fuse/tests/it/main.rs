@@ -4,5 +4,6 @@
 mod file;
 mod mounts;
 mod support;
+mod tree;
 mod volume;
 mod zones;

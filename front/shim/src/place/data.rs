@@ -1,12 +1,14 @@
 //! Reads, writes, offsets, durability, lengths.
 
 use super::demote::{Answer, appends, offset, on, placed, refused};
+use super::fault::Fault;
 use super::start;
-use super::sys;
 use super::table::Open;
-use super::volume::{Fault, Volume};
+use super::volume::Volume;
 use crate::preload::next::hooks;
 use crate::preload::raw;
+use crate::preload::start::quiet;
+use crate::sys;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
 use std::sync::atomic::Ordering;
@@ -82,7 +84,7 @@ unsafe fn read_from(
     for piece in to {
         // SAFETY: as for the function.
         let to = unsafe { into(piece.iov_base, piece.iov_len) };
-        let read = volume.read(open.id, end, to)?;
+        let read = volume.read(&open.file, end, to)?;
         end += read as u64;
         if read < to.len() {
             break;
@@ -107,7 +109,7 @@ unsafe fn write_to(
     for piece in pieces {
         // SAFETY: as for the function.
         let data = unsafe { from(piece.iov_base, piece.iov_len) };
-        match volume.write(open.id, at, data) {
+        match volume.write(&open.file, at, data) {
             Ok((end, written)) => {
                 at = at.map(|_| end);
                 total += written as u64;
@@ -119,7 +121,10 @@ unsafe fn write_to(
             Err(fault) => return Err(fault),
         }
     }
-    let end = at.or_else(|| volume.size(open.id)).ok_or(Fault::Gone)?;
+    let end = match at {
+        Some(end) => end,
+        None => volume.size(&open.file)?,
+    };
     Ok((end, total))
 }
 
@@ -230,7 +235,7 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
     on(
         fd,
         |open, volume| {
-            let size = volume.size(open.id).ok_or(Fault::Gone)? as i64;
+            let size = volume.size(&open.file)? as i64;
             offset(open, |at| {
                 let new = match whence {
                     libc::SEEK_SET => Some(to),
@@ -258,7 +263,11 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
 //= dissertation 5.4.3
 fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     let force = |open: &Open, volume: &'static Volume| {
-        volume.sync(open.id)?;
+        let size = volume.sync(&open.file)?;
+        // Whoever sees the file that stands for it sees a length of what is durable.
+        if open.writes() {
+            let _ = sys::truncate(fd, size);
+        }
         if !open.forced.load(Ordering::Acquire) {
             // What stands for the file must be durable too, once.
             sys::force(fd)?;
@@ -274,7 +283,7 @@ fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
         if !open.writes() {
             return Err(Fault::Errno(libc::EINVAL));
         }
-        volume.truncate(open.id, at_offset(len)?)?;
+        volume.truncate(open.file.id, at_offset(len)?)?;
         Ok(0)
     };
     on(fd, cut, next)
@@ -293,7 +302,7 @@ fn allocates(
         if at < 0 || len <= 0 {
             return Err(Fault::Errno(libc::EINVAL));
         }
-        let size = volume.size(open.id).ok_or(Fault::Gone)?;
+        let size = volume.size(&open.file)?;
         match mode {
             libc::FALLOC_FL_KEEP_SIZE => Ok(0),
             0 if at as u64 + len as u64 <= size => Ok(0),
@@ -322,8 +331,7 @@ fn writes_back(fd: c_int, flags: c_uint, next: impl FnOnce() -> c_int) -> c_int 
     let wait = flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0;
     let back = |open: &Open, volume: &'static Volume| {
         if wait {
-            let parts = volume.in_zones(open.id)?;
-            volume.release(&parts);
+            volume.drain(&open.file)?;
         }
         Ok(0)
     };
@@ -377,7 +385,7 @@ unsafe fn transfers(
 }
 
 fn everything() {
-    start::finish();
+    raw::keeping_errno(|| quiet(start::sync));
 }
 
 hooks! {

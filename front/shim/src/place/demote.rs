@@ -1,14 +1,17 @@
 //! Doing something with a placed file, and moving it away where that is not possible.
 
+use super::fault::Fault;
+use super::files;
 use super::marks::Mark;
 use super::start::{self, State};
-use super::sys;
 use super::table::{self, Kind, Open};
-use super::volume::{Fault, Volume};
+use super::volume::Volume;
 use crate::preload::next::Refusal;
 use crate::preload::{raw, start::quiet};
+use crate::sys;
 use core::cell::Cell;
 use core::ffi::{CStr, c_int};
+use shimmer::FileId;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -75,7 +78,7 @@ fn look(fd: c_int) -> Option<Arc<Open>> {
 pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int, offset: u64) -> Open {
     let inode = sys::stat(fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
     Open {
-        id: mark.id,
+        file: files::of(mark.id),
         offset: Mutex::new(offset),
         flags,
         append: AtomicBool::new(flags & libc::O_APPEND != 0),
@@ -89,7 +92,7 @@ pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int, offset: u64) -> Open 
 #[inline]
 pub(super) fn on<R: Answer>(
     fd: c_int,
-    work: impl FnOnce(&Open, &'static Volume) -> Result<i64, Fault>,
+    work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
     match placed(fd) {
@@ -101,7 +104,7 @@ pub(super) fn on<R: Answer>(
 fn outcome<R: Answer>(
     fd: c_int,
     open: &Arc<Open>,
-    work: impl FnOnce(&Open, &'static Volume) -> Result<i64, Fault>,
+    work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
     // A handler of a signal that comes upon its own thread in here could wait for itself:
@@ -109,18 +112,61 @@ fn outcome<R: Answer>(
     if INSIDE.replace(true) {
         return refused(libc::EDEADLK);
     }
-    let done = open.volume().and_then(|volume| work(open, volume));
+    let before = raw::errno();
+    let done = again(|| work(open, open.volume()?));
     let done = match done {
         Err(Fault::Demote) => quiet(|| demote(fd, open)).and(Err(Fault::Gone)),
         done => done,
     };
     INSIDE.set(false);
     match done {
-        Ok(value) => R::of(value),
-        // Another thread may have moved it: it is plain by now, or damaged.
-        Err(Fault::Gone) if matches!(table::kind(fd), Kind::Plain) => next(),
-        Err(Fault::Gone | Fault::Demote) => refused(libc::EIO),
+        Ok(value) => {
+            raw::set_errno(before);
+            R::of(value)
+        }
+        Err(Fault::Gone) if is_plain(fd, open.file.id) => {
+            raw::set_errno(before);
+            next()
+        }
+        Err(Fault::Gone | Fault::Demote | Fault::Lost) => refused(libc::EIO),
         Err(Fault::Errno(errno)) => refused(errno),
+    }
+}
+
+/// Does `work` once more, if the daemon dies meanwhile, and the next one.
+pub(super) fn again<T>(work: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
+    let mut done = work();
+    for _ in 0..2 {
+        if !matches!(done, Err(Fault::Lost)) {
+            break;
+        }
+        done = work();
+    }
+    done
+}
+
+/// Whether a file that the zones do not know is one of the ordinary file system: another
+/// thread, or another process, has moved it there.
+fn is_plain(fd: c_int, id: FileId) -> bool {
+    let _one = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(table::kind(fd), Kind::Plain) {
+        return true;
+    }
+    let moved = sys::stat(fd).is_ok() && Mark::of(fd).is_none();
+    if moved {
+        make_plain(id);
+    }
+    moved
+}
+
+/// Makes all descriptors of a file plain ones, with the offsets that they had.
+fn make_plain(id: FileId) {
+    let of_it = |open: &(c_int, Arc<Open>)| open.1.file.id == id;
+    for (fd, open) in table::all().into_iter().filter(of_it) {
+        let offset = *open.offset.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sys::seek(fd, offset, libc::SEEK_SET);
+        table::forget(fd);
+        table::plain(fd);
     }
 }
 
@@ -130,7 +176,7 @@ pub(super) fn refused<R: Refusal>(errno: c_int) -> R {
 }
 
 /// Moves the file behind `fd` to the ordinary file system. All descriptors of it are
-/// plain ones then, with the offsets that they had.
+/// plain ones then.
 pub(super) fn demote(fd: c_int, open: &Open) -> Result<(), Fault> {
     let _one = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(table::kind(fd), Kind::Plain) {
@@ -138,25 +184,32 @@ pub(super) fn demote(fd: c_int, open: &Open) -> Result<(), Fault> {
     }
     let volume = open.volume()?;
     let mark = Mark {
-        volume: volume.number,
-        id: open.id,
+        volume: volume.number(),
+        id: open.file.id,
     };
     let target = sys::open(&sys::of(fd), libc::O_WRONLY)?;
-    let moved = volume.demote(open.id, target, &mark);
+    let moved = volume.demote(&open.file, target, &mark);
     sys::close(target);
-    moved?;
-    for (other, same) in table::all().into_iter().filter(|(_, it)| it.id == open.id) {
-        let offset = *same.offset.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = sys::seek(other, offset, libc::SEEK_SET);
-        table::forget(other);
-        table::plain(other);
+    match moved {
+        // Another process was first.
+        Err(Fault::Gone) if Mark::of(fd).is_none() => {}
+        moved => moved?,
     }
+    make_plain(open.file.id);
     Ok(())
 }
 
 /// Moves the file at a path, if it is a placed one, to the ordinary file system.
 pub(super) fn demote_at(path: &CStr) -> Result<(), Fault> {
-    if !start::may_be_placed(path.to_bytes()) || Mark::at(path).is_none() {
+    if !start::may_be_placed(path.to_bytes()) {
+        return Ok(());
+    }
+    demote_marked(path)
+}
+
+/// As above, whatever its name is.
+pub(super) fn demote_marked(path: &CStr) -> Result<(), Fault> {
+    if Mark::at(path).is_none() {
         return Ok(());
     }
     let fd = sys::open(path, libc::O_RDONLY)?;

@@ -4,41 +4,33 @@
 //! other. Their zones are not reset while the mapping is there. A mapping that is written
 //! and shared moves the file away first.
 
-use super::demote::{demote, placed, refused};
-use super::sys;
-use super::volume::{Fault, Volume, length};
+use super::demote::{again, demote, placed, refused};
+use super::fault::Fault;
+use super::volume::{Pinned, Volume};
 use crate::preload::next::hooks;
 use crate::preload::raw;
 use crate::preload::start::quiet;
+use crate::sys;
 use core::ffi::{c_int, c_void};
 use libc::{off_t, size_t};
-use shimmer::{BLOCK, Part, Piece};
+use shimmer::{BLOCK, Piece};
 use std::sync::{Mutex, PoisonError};
 
 /// A mapping, and what it keeps from being reset.
 struct Mapping {
     start: usize,
     len: usize,
-    parts: Vec<Part>,
+    pinned: Pinned,
     volume: &'static Volume,
 }
 
 static MAPPINGS: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
 
-/// Whether there are any.
-pub(super) fn any() -> bool {
-    !MAPPINGS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .is_empty()
-}
-
 /// The parts of a file's zones from `offset` on, `len` bytes at most.
-fn cut(parts: &[Part], offset: u64, len: u64) -> Vec<Piece> {
+fn cut(all: &[Piece], offset: u64, len: u64) -> Vec<Piece> {
     let mut at = 0;
     let mut pieces = Vec::new();
-    for part in parts {
-        let Part::Zone(piece) = part else { continue };
+    for piece in all {
         let (from, to) = (
             at.max(offset),
             (at + piece.len).min(offset.saturating_add(len)),
@@ -81,13 +73,19 @@ fn maps(
     }
     let map = || {
         let volume = open.volume()?;
-        let parts = volume.in_zones(open.id)?;
-        map_parts(volume, parts, (at, len), (protection, flags), offset as u64)
+        let pinned = volume.pin(&open.file)?;
+        map_parts(
+            volume,
+            pinned,
+            (at, len),
+            (protection, flags),
+            offset as u64,
+        )
     };
-    match raw::keeping_errno(|| quiet(map)) {
+    match raw::keeping_errno(|| quiet(|| again(map))) {
         Ok(place) => place as *mut c_void,
         Err(Fault::Errno(errno)) => failed(errno),
-        Err(Fault::Gone | Fault::Demote) => failed(libc::EIO),
+        Err(Fault::Gone | Fault::Demote | Fault::Lost) => failed(libc::EIO),
     }
 }
 
@@ -100,12 +98,16 @@ fn failed(errno: c_int) -> *mut c_void {
 /// Maps parts one beside the other; what is behind the end of the file is no memory.
 fn map_parts(
     volume: &'static Volume,
-    parts: Vec<Part>,
+    pinned: Pinned,
     (at, len): (usize, usize),
     (protection, flags): (c_int, c_int),
     offset: u64,
 ) -> Result<usize, Fault> {
-    let pieces = cut(&parts, offset, len.next_multiple_of(BLOCK as usize) as u64);
+    let pieces = cut(
+        &pinned.pieces,
+        offset,
+        len.next_multiple_of(BLOCK as usize) as u64,
+    );
     let place = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE);
     let empty = (
         libc::PROT_NONE,
@@ -114,7 +116,7 @@ fn map_parts(
     let start = match sys::map(at, len, empty, (-1, 0)) {
         Ok(start) => start,
         Err(errno) => {
-            volume.release(&parts);
+            volume.unpin(&pinned);
             return Err(errno.into());
         }
     };
@@ -124,20 +126,19 @@ fn map_parts(
     );
     let mut reached = start;
     for piece in pieces {
-        let zone = volume.zones.reader(piece.zone);
+        let zone = volume.zones.get(piece.zone);
         let mapped = zone.and_then(|fd| sys::map(reached, piece.len as usize, how, (fd, piece.at)));
         if let Err(errno) = mapped {
             sys::unmap(start, len);
-            volume.release(&parts);
+            volume.unpin(&pinned);
             return Err(errno.into());
         }
         reached += piece.len as usize;
     }
-    debug_assert!(reached - start <= length(&parts));
     let mapping = Mapping {
         start,
         len,
-        parts,
+        pinned,
         volume,
     };
     MAPPINGS
@@ -155,7 +156,7 @@ fn unmapped(start: usize, len: size_t) {
     let gone: Vec<_> = all.extract_if(.., within).collect();
     drop(all);
     for mapping in gone {
-        mapping.volume.release(&mapping.parts);
+        mapping.volume.unpin(&mapping.pinned);
     }
 }
 
@@ -184,7 +185,7 @@ mod tests {
             at: at * BLOCK,
             len: len * BLOCK,
         };
-        let parts = [Part::Zone(piece(2, 5, 3)), Part::Zone(piece(4, 0, 2))];
+        let parts = [piece(2, 5, 3), piece(4, 0, 2)];
         let all = cut(&parts, 0, u64::MAX);
         assert_eq!(all, [piece(2, 5, 3), piece(4, 0, 2)]);
         assert_eq!(

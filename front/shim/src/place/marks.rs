@@ -4,7 +4,7 @@
 //! renames and removals are what they always were. Their length is that of the placed
 //! file when it was last closed or forced.
 
-use super::sys::{self, Errno};
+use crate::sys::{self, Errno};
 use core::ffi::{CStr, c_int};
 use shimmer::FileId;
 
@@ -12,9 +12,9 @@ const NAME: &CStr = c"user.flashloom.placed";
 
 /// What the attribute says: the volume, and the number of the file in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     pub(super) volume: u64,
-    pub(super) id: FileId,
+    pub(crate) id: FileId,
 }
 
 impl Mark {
@@ -34,15 +34,17 @@ impl Mark {
     }
 
     /// That of the file at a path, which is not followed.
-    pub(super) fn at(path: &CStr) -> Option<Self> {
+    pub(crate) fn at(path: &CStr) -> Option<Self> {
         let mut bytes = [0; 16];
         let len = sys::attribute_at(path, NAME, &mut bytes).ok()?;
         Self::decode(bytes.get(..len)?)
     }
 
-    pub(super) fn set(&self, fd: c_int) -> Result<(), Errno> {
+    /// Marks an open file. With `anew` it must have no mark yet, which only one of those
+    /// who try at the same time finds.
+    pub(super) fn set(&self, fd: c_int, anew: bool) -> Result<(), Errno> {
         let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());
-        sys::set_attribute(fd, NAME, &[volume, id].concat())
+        sys::set_attribute(fd, NAME, &[volume, id].concat(), anew)
     }
 
     pub(super) fn remove(&self, fd: c_int) -> Result<(), Errno> {

@@ -5,16 +5,19 @@
 //! them). Descriptors, names, folders, locks and permissions are that file's; only calls
 //! about bytes and lengths are answered here.
 //!
+//! A daemon has the zones ([`crate::daemon`]), so that any number of processes have files
+//! in them, and the same ones.
+//!
 //! What holds:
 //! - Calls on files that no rule names go to the C library after one look at a byte.
 //! - What a zone cannot hold (a write to the past, a hole, a mapping that is written)
 //!   moves the file to the ordinary file system first: its bytes
-//!   are copied into the file that stands for it, which then is one like any other.
-//! - What was forced is there after the program, or the machine, has died at any moment.
-//!   What was not may be lost when the program is killed, as buffers are in its memory.
-//! - One process at a time has a folder of zones. Another one gets an error for placed
-//!   files, and places none, until the first has ended. A process of one thread that forks
-//!   lets go of it, so that what it opened for its child is the child's.
+//!   are copied into the file that stands for it, which then is one like any other. So
+//!   does a name that no rule names, by which nobody would find it.
+//! - What was forced is there after the program, the daemon or the machine has died at any
+//!   moment. What was written stays when the program is killed.
+//! - When the daemon dies, programs go on with the next one. A file of which something was
+//!   not forced then answers `EIO` until all have closed it: nothing is missing unawares.
 //! - `io_uring`, `libaio` and `aio_*` would pass by: they answer that they are not there.
 //!
 //! - A signal handler that interrupts its thread within a call on a placed file gets
@@ -22,28 +25,34 @@
 //!
 //! What is not covered: programs that are linked statically or make system calls on their
 //! own, descriptors above 65535, files with several names that a tool without the library
-//! reads (it sees zeros), and `exec` by the functions that take a list (`execl`), before
-//! which nothing is forced.
+//! reads (it sees zeros), a file without a name that a program leaves open to the one that
+//! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
+//! more. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
 
 mod data;
 mod demote;
+mod fault;
+mod files;
+mod link;
 mod maps;
 mod marks;
 mod names;
 mod open;
 mod process;
+mod reach;
 mod refuse;
 mod rules;
+mod sieve;
 mod start;
 mod stat;
 mod streams;
-mod sys;
 mod table;
 mod volume;
 mod zones;
 
+pub(crate) use marks::Mark;
 pub use rules::Rules;
-pub use start::{DESTRUCTOR, RULES, ZONES};
+pub use start::{RULES, ZONES};
 pub use streams::CONSTRUCTOR;
 
 /// A hook: its name and where it is.

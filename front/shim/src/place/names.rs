@@ -1,14 +1,15 @@
 //! Names of placed files: the ordinary file system has them, and the volume is told.
 
-use super::demote::refused;
+use super::demote::{again, demote_marked, refused};
+use super::fault::Fault;
 use super::marks::Mark;
+use super::reach::said;
 use super::start::{self, State};
 use super::stat::reach;
-use super::sys;
-use super::volume::Fault;
 use crate::preload::next::hooks;
-use crate::preload::raw::{self, bytes};
+use crate::preload::raw;
 use crate::preload::start::quiet;
+use crate::sys;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::off_t;
 use shimmer::FileId;
@@ -59,7 +60,7 @@ fn folder_of(path: &CStr) -> Option<Vec<u8>> {
 /// The path is a string or null.
 unsafe fn named(place: Place) -> Option<Named> {
     // SAFETY: as for the function.
-    if !start::may_be_placed(unsafe { bytes(place.1) }) {
+    if !start::may_be_placed(unsafe { said(place.1) }) {
         return None;
     }
     let look = || {
@@ -77,10 +78,10 @@ unsafe fn named(place: Place) -> Option<Named> {
     raw::keeping_errno(|| quiet(look))
 }
 
-fn gone(named: Named) {
+fn gone(named: &Named) {
     let (id, only) = (named.id, named.only);
     if let Some(volume) = start::volume().filter(|_| only) {
-        volume.unlinked(id, named.folder);
+        volume.unlinked(id, &named.folder);
     }
     if let Some(rules) = start::rules().filter(|_| only) {
         rules.gone(id.0);
@@ -94,7 +95,7 @@ unsafe fn removes(place: Place, next: impl FnOnce() -> c_int) -> c_int {
     let named = unsafe { named(place) };
     let done = next();
     if let Some(named) = named.filter(|_| done == 0) {
-        raw::keeping_errno(|| quiet(|| gone(named)));
+        raw::keeping_errno(|| quiet(|| gone(&named)));
     }
     done
 }
@@ -105,6 +106,8 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
     if start::state() != State::Zones {
         return next();
     }
+    // SAFETY: as for the function.
+    unsafe { stays_found(from, to) };
     // SAFETY: as for the function.
     let (source, over) = unsafe { (named(from), named(to)) };
     let done = next();
@@ -118,21 +121,35 @@ unsafe fn renames(from: Place, to: Place, flags: c_uint, next: impl FnOnce() -> 
             return;
         }
         if let Some(over) = over {
-            gone(over);
+            gone(&over);
         }
         // SAFETY: as for the function.
         let reached = unsafe { reach(to) };
-        if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it))) {
-            if !start::may_name(&path) {
-                start::strayed();
-            }
-            if let Some(volume) = start::volume() {
-                volume.renamed(source.id, &path);
-            }
+        if let (Some(source), Some(path)) = (source, reached.and_then(|it| absolute(&it)))
+            && let Some(volume) = start::volume()
+        {
+            volume.renamed(source.id, &path);
         }
     };
     raw::keeping_errno(|| quiet(tell));
     done
+}
+
+/// A placed file that is about to get a name by which nobody would find it moves to the
+/// ordinary file system.
+///
+/// # Safety
+/// The paths are strings or null.
+unsafe fn stays_found(from: Place, to: Place) {
+    // SAFETY: as for the function.
+    let (known, unknown) = unsafe { (said(from.1), said(to.1)) };
+    if !start::may_be_placed(known) || start::may_be_placed(unknown) {
+        return;
+    }
+    // SAFETY: as for the function.
+    if let Some(path) = unsafe { reach(from) } {
+        let _ = raw::keeping_errno(|| quiet(|| again(|| demote_marked(&path))));
+    }
 }
 
 /// A length for a file that need not be open.
@@ -148,7 +165,7 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
         return refused(libc::EINVAL);
     };
     let cut = || {
-        let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
+        let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
         match volume.truncate(named.id, len) {
             Err(Fault::Demote) => {
                 // SAFETY: as for the function; it is not null, since it was found.
@@ -158,11 +175,11 @@ unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) ->
             done => done,
         }
     };
-    match raw::keeping_errno(|| quiet(cut)) {
+    match raw::keeping_errno(|| quiet(|| again(cut))) {
         Ok(()) => 0,
         Err(Fault::Demote) => next(),
         Err(Fault::Errno(errno)) => refused(errno),
-        Err(Fault::Gone) => refused(libc::EIO),
+        Err(Fault::Gone | Fault::Lost) => refused(libc::EIO),
     }
 }
 
@@ -184,6 +201,19 @@ hooks! {
     ) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { renames((at, from), (to_at, to), flags, next) };
+    fn [link](from: *const c_char, to: *const c_char) -> c_int, |next| {
+        // SAFETY: as the caller vouches for the call.
+        unsafe { stays_found((HERE, from), (HERE, to)) };
+        next()
+    };
+    fn [linkat](
+        at: c_int, from: *const c_char, to_at: c_int, to: *const c_char, flags: c_int
+    ) -> c_int, |next| {
+        let _ = flags;
+        // SAFETY: as the caller vouches for the call.
+        unsafe { stays_found((at, from), (to_at, to)) };
+        next()
+    };
     fn [unlink](path: *const c_char) -> c_int, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { removes((HERE, path), next) };

@@ -1,14 +1,14 @@
 //! Opening, closing and copying descriptors.
 
-use super::demote::{opening, placed, refused};
+use super::demote::{again, opening, placed, refused};
+use super::fault::Fault;
 use super::marks::Mark;
 use super::start::{self, State};
-use super::sys::{self, Errno};
 use super::table::{self, Kind};
-use super::volume::Fault;
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
 use crate::preload::start::quiet;
+use crate::sys::{self, Errno};
 use core::ffi::{c_char, c_int, c_long, c_uint};
 use libc::mode_t;
 use shimmer::Placement;
@@ -36,17 +36,16 @@ unsafe fn opens(
     if state == State::Off {
         return next();
     }
-    // SAFETY: as for the function.
-    let said = unsafe { bytes(path) };
-    if state == State::Hints {
-        let fd = next();
-        if fd >= 0 && writes(flags) && start::may_name(said) {
-            raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
-        }
-        return fd;
-    }
     let fd = next();
     if fd < 0 {
+        return fd;
+    }
+    // SAFETY: as for the function; the system has just read it.
+    let said = unsafe { bytes(path) };
+    if state == State::Hints {
+        if writes(flags) && start::may_name(said) {
+            raw::keeping_errno(|| quiet(|| hints(fd, said, flags, mode)));
+        }
         return fd;
     }
     if flags & OTHER != 0 || !start::may_be_placed(said) {
@@ -82,16 +81,18 @@ pub(super) fn opened(fd: c_int, flags: c_int, mode: mode_t) -> Result<(), Errno>
         return Ok(());
     }
     let done = match Mark::of(fd) {
-        Some(mark) => existing(fd, flags, mark),
+        Some(mark) => again(|| existing(fd, flags, mark)),
         None if writes(flags) && stat.st_size == 0 && stat.st_nlink == 1 => {
-            fresh(fd, flags, mode);
-            Ok(())
+            match fresh(fd, flags, mode) {
+                Some(mark) => again(|| existing(fd, flags, mark)),
+                None => Ok(()),
+            }
         }
         None => Ok(()),
     };
     done.map_err(|fault| match fault {
         Fault::Errno(errno) => errno,
-        Fault::Gone | Fault::Demote => libc::EIO,
+        Fault::Gone | Fault::Demote | Fault::Lost => libc::EIO,
     })
 }
 
@@ -100,18 +101,26 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
     if table::is_beyond(fd) {
         return Err(Fault::Errno(libc::EMFILE));
     }
-    let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
-    if volume.number != mark.volume {
+    let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
+    if volume.number() != mark.volume {
         sys::say("a file is placed in other zones than those given");
         return Err(Fault::Errno(libc::EIO));
     }
-    let mark = match volume.size(mark.id) {
-        Some(_) => mark,
-        // It was never forced, and its program or the machine died: it is empty.
-        None => renewed(fd, mark)?,
-    };
     let open = Arc::new(opening(mark, fd, flags, 0));
-    open.volume()?;
+    let known = open.volume();
+    let (mark, open) = match known {
+        Ok(_) => (mark, open),
+        // Somebody has just moved it to the ordinary file system.
+        Err(Fault::Gone) if Mark::of(fd).is_none() => return Ok(()),
+        // It was never forced, and the daemon or the machine died: it is empty.
+        Err(Fault::Gone) => {
+            let mark = renewed(fd, mark)?;
+            let open = Arc::new(opening(mark, fd, flags, 0));
+            open.volume()?;
+            (mark, open)
+        }
+        Err(fault) => return Err(fault),
+    };
     if flags & libc::O_TRUNC != 0 && writes(flags) {
         volume.truncate(mark.id, 0)?;
     }
@@ -121,13 +130,13 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
 
 /// Gives a file whose number nobody knows a new one.
 fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
-    let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
+    let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
     let path = sys::path_of(fd)?;
     let id = volume.create(&path, Placement::default())?;
     // Opening it counts of itself.
     volume.closed(id);
     let mark = Mark { id, ..old };
-    mark.set(fd)?;
+    mark.set(fd, false)?;
     let file = sys::open(&sys::of(fd), libc::O_WRONLY)?;
     let cut = sys::truncate(file, 0);
     sys::close(file);
@@ -135,24 +144,24 @@ fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
     Ok(mark)
 }
 
-/// A file that a rule may name is empty: it is placed, if one does and that can be.
-fn fresh(fd: c_int, flags: c_int, mode: mode_t) {
-    let (Some(rules), Ok(path)) = (start::rules(), sys::path_of(fd)) else {
-        return;
-    };
-    if !rules.may_name(&path) || table::is_beyond(fd) {
-        return;
+/// A file that a rule may name is empty: it is placed, if one does and that can be. Gives
+/// its mark if another process has placed it meanwhile.
+fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
+    let (rules, path) = (start::rules()?, sys::path_of(fd).ok()?);
+    if !rules.names(&path) || table::is_beyond(fd) {
+        return None;
     }
-    let Some(volume) = start::volume() else {
-        return;
-    };
+    let volume = start::volume()?;
     let id = match volume.create(&path, Placement::default()) {
         Ok(id) => id,
-        Err(fault) => return sys::say(&format!("a file is not placed: {fault:?}")),
+        Err(fault) => {
+            sys::say(&format!("a file is not placed: {fault:?}"));
+            return None;
+        }
     };
     let directive = rules.opened(id.0, &path, flags, mode);
     let mark = Mark {
-        volume: volume.number,
+        volume: volume.number(),
         id,
     };
     let open = opening(mark, fd, flags, 0);
@@ -160,16 +169,23 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) {
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
     let Some(directive) = directive else {
         // Its flags or permissions are not those of a rule: it goes with the opening.
-        return volume.unlinked(id, b"/".to_vec());
+        volume.unlinked(id, b"");
+        return None;
     };
-    volume.belongs(id, rules.placement(directive, volume.zones.limits.open));
-    if let Err(errno) = mark.set(fd) {
-        sys::say(&format!(
-            "a file is not placed: its file system takes no attribute, error {errno}"
-        ));
-        return volume.unlinked(id, b"/".to_vec());
+    let _ = volume.belongs(id, rules.placement(directive, volume.link.open_zones));
+    if let Err(errno) = mark.set(fd, true) {
+        volume.unlinked(id, b"");
+        let first = Mark::of(fd).filter(|_| errno == libc::EEXIST);
+        match first {
+            Some(mark) => volume.renamed(mark.id, &path),
+            None => sys::say(&format!(
+                "a file is not placed: its file system takes no attribute, error {errno}"
+            )),
+        }
+        return first;
     }
     table::place(fd, Arc::new(open));
+    None
 }
 
 /// The program has said how long data of a file live.
@@ -181,11 +197,11 @@ fn told(fd: c_int, argument: c_long) {
     // programs that pass four mean these, and nothing need lie behind them.
     let hint = unsafe { (argument as *const u32).read_unaligned() };
     let tell = || {
-        if let Some(directive) = rules.hinted(open.id.0, hint.into())
+        if let Some(directive) = rules.hinted(open.file.id.0, hint.into())
             && let Ok(volume) = open.volume()
         {
-            let placement = rules.placement(directive, volume.zones.limits.open);
-            volume.belongs(open.id, placement);
+            let placement = rules.placement(directive, volume.link.open_zones);
+            let _ = volume.belongs(open.file.id, placement);
         }
     };
     raw::keeping_errno(|| quiet(tell));
@@ -193,8 +209,8 @@ fn told(fd: c_int, argument: c_long) {
 
 /// Lets the file that stands for a placed one be as long as that.
 fn lengthen(fd: c_int, open: &table::Open) {
-    let size = start::opened().and_then(|volume| volume.size(open.id));
-    if let Some(size) = size.filter(|_| open.writes()) {
+    let size = start::opened().map(|volume| volume.size(&open.file));
+    if let Some(Ok(size)) = size.filter(|_| open.writes()) {
         let _ = sys::truncate(fd, size);
     }
 }

@@ -1,36 +1,31 @@
-//! Processes: what is in memory is made durable before it goes.
+//! Processes: a child has what its parent has open, by a way to the daemon of its own.
 
-#![allow(non_snake_case, reason = "the C library has such names")]
-
-use super::start;
-use super::table;
+use super::{files, start, table};
 use crate::preload::next::hooks;
 use crate::preload::raw;
 use crate::preload::start::quiet;
-use core::ffi::{c_char, c_int};
+use core::ptr::null_mut;
 use libc::pid_t;
 
-type Strings = *const *const c_char;
-
-/// Brings everything to the zones, so that nothing is in the memory of this process alone.
-fn saves() {
-    if start::opened().is_some() {
-        raw::keeping_errno(|| quiet(start::finish));
-    }
-}
-
-/// Forks: the volume goes to whoever uses it next, or stays with a parent of which other
-/// threads may be in it.
+/// Forks. The child's way is made before, so that a file which has no name any more is
+/// open in one of both at any time.
 fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
-    if start::opened().is_none() {
+    let Some(volume) = start::opened() else {
         return next();
-    }
-    saves();
-    let goes = raw::keeping_errno(|| quiet(start::may_let_go));
-    let child = table::unchanged(next);
-    if child == 0 || (goes && child > 0) {
-        raw::keeping_errno(|| quiet(start::let_go));
-    }
+    };
+    let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
+    let parent = core::ptr::from_ref(volume).cast_mut();
+    // No other thread is within a lock that the child will need.
+    let child = table::unchanged(|| {
+        let child = files::still(|| volume.link.still(next));
+        if child != 0 {
+            return (child, None);
+        }
+        raw::keeping_errno(|| start::inherit(heir.take()));
+        let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
+        (child, Some([parent, own]))
+    });
+    raw::keeping_errno(|| drop(heir));
     child
 }
 
@@ -42,31 +37,4 @@ hooks! {
     fn [vfork]() -> pid_t, |_next|
         // SAFETY: it takes nothing.
         unsafe { fork() };
-    fn [_exit _Exit](status: c_int) -> (), |next| {
-        let _ = status;
-        saves();
-        next();
-    };
-    fn [execve](program: *const c_char, arguments: Strings, environment: Strings) -> c_int,
-        |next| {
-            let _ = (program, arguments, environment);
-            saves();
-            next()
-        };
-    fn [execv execvp](program: *const c_char, arguments: Strings) -> c_int, |next| {
-        let _ = (program, arguments);
-        saves();
-        next()
-    };
-    fn [execvpe](program: *const c_char, arguments: Strings, environment: Strings) -> c_int,
-        |next| {
-            let _ = (program, arguments, environment);
-            saves();
-            next()
-        };
-    fn [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int, |next| {
-        let _ = (fd, arguments, environment);
-        saves();
-        next()
-    };
 }

@@ -3,8 +3,8 @@
 
 use super::demote::{placed, refused};
 use super::start::{self, State};
-use super::sys;
 use crate::preload::next::hooks;
+use crate::sys;
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +19,9 @@ unsafe extern "C" {
     fn pwrite(fd: c_int, from: *const c_void, len: usize, off: i64) -> isize;
     fn openat(at: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     fn close(fd: c_int) -> c_int;
+    fn lseek(fd: c_int, to: i64, whence: c_int) -> i64;
+    fn readv(fd: c_int, to: *const libc::iovec, n: c_int) -> isize;
+    fn writev(fd: c_int, data: *const libc::iovec, n: c_int) -> isize;
     fn sync_file_range(fd: c_int, off: i64, len: i64, flags: c_uint) -> c_int;
 }
 
@@ -50,6 +53,9 @@ unsafe fn by_number(number: c_long, args: [usize; 6], next: impl FnOnce() -> c_l
             libc::SYS_write => write(fd, b as *const c_void, c),
             libc::SYS_pread64 => pread(fd, b as *mut c_void, c, d as i64),
             libc::SYS_pwrite64 => pwrite(fd, b as *const c_void, c, d as i64),
+            libc::SYS_lseek => lseek(fd, b as i64, c as c_int) as isize,
+            libc::SYS_readv => readv(fd, b as *const libc::iovec, c as c_int),
+            libc::SYS_writev => writev(fd, b as *const libc::iovec, c as c_int),
             libc::SYS_fallocate => fallocate(fd, b as c_int, c as i64, d as i64) as isize,
             libc::SYS_ftruncate => ftruncate(fd, b as i64) as isize,
             libc::SYS_sync_file_range => {

@@ -4,13 +4,14 @@
 //! Invariant: whether a path may be a placed file's at all is a function of the path, so
 //! that a file is found however it is opened.
 
+use super::sieve::Sieve;
 use crate::preload::raw;
 use core::ffi::c_int;
 use parakeet::decide::{Decider, Limits};
 use parakeet::directive::{Directive, Hint};
 use parakeet::event::{Call, Event, FileKey, Opening};
 use parakeet::flags::Flags;
-use parakeet::rules::{RuleSet, sets};
+use parakeet::rules::{Glob, RuleSet, sets};
 use parakeet::translate::{HintMap, HintPlan, ZonePools};
 use shimmer::Placement;
 use std::sync::{Mutex, PoisonError};
@@ -26,6 +27,7 @@ const FILES: usize = 1 << 16;
 /// Rules, and what they have said.
 pub struct Rules {
     rules: RuleSet,
+    sieve: Sieve,
     decider: Mutex<Decider>,
     hints: HintPlan,
     program: Vec<u8>,
@@ -41,6 +43,7 @@ impl Rules {
         let text = text.ok_or_else(|| format!("{name}: no such file, nor ready rules"))?;
         let rules = RuleSet::read(name, text).map_err(|error| error.to_string())?;
         Ok(Self {
+            sieve: sieve(&rules),
             decider: Mutex::new(Decider::new(rules.clone(), Limits { files: FILES })),
             hints: HintPlan::new(&rules.streams, HintMap::default()),
             rules,
@@ -48,9 +51,17 @@ impl Rules {
         })
     }
 
-    /// Whether a file at this path may be one that rules name.
+    /// Whether a file at this path, as a program says it, may be one that rules name. This
+    /// is what calls on all other files pay for.
+    #[inline]
     #[must_use]
     pub fn may_name(&self, path: &[u8]) -> bool {
+        self.sieve.passes(path)
+    }
+
+    /// Whether a file at this path from the root may be one that rules name.
+    #[must_use]
+    pub fn names(&self, path: &[u8]) -> bool {
         self.rules.rules.iter().any(|rule| {
             let fits = rule.paths.is_empty() || rule.paths.iter().any(|it| it.matches(path));
             rule.stream.is_some() && fits
@@ -120,6 +131,16 @@ impl Rules {
     }
 }
 
+/// What lets through all paths that rules place.
+fn sieve(rules: &RuleSet) -> Sieve {
+    let placing = || rules.rules.iter().filter(|rule| rule.stream.is_some());
+    if placing().any(|rule| rule.paths.is_empty()) {
+        return Sieve::open();
+    }
+    let paths = placing().flat_map(|rule| &rule.paths);
+    Sieve::new(paths.map(Glob::as_str))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +150,7 @@ mod tests {
         let rules = Rules::read("rocksdb", None, b"db_bench").unwrap();
         assert!(rules.may_name(b"/db/000004.log") && rules.may_name(b"db/000009.sst"));
         assert!(!rules.may_name(b"/db/CURRENT"));
+        assert!(rules.names(b"/db/000009.sst") && !rules.names(b"/db/000009.sst/x"));
         assert!(Rules::read("nothing", None, b"").is_err());
     }
 

@@ -4,12 +4,12 @@
 //! before a program opens a file, or uses one that it was started with.
 
 use super::rules::Rules;
-use super::sys;
-use super::table;
 use super::volume::Volume;
-use std::ffi::CString;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use crate::sys;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The variable that names the file of rules.
 pub const RULES: &str = "FLASHLOOM_RULES";
@@ -32,8 +32,12 @@ static FOLDER: OnceLock<CString> = OnceLock::new();
 static VOLUME: AtomicPtr<Volume> = AtomicPtr::new(core::ptr::null_mut());
 static OPENING: Mutex<()> = Mutex::new(());
 static SAID: AtomicU8 = AtomicU8::new(0);
-/// Placed files whose names no rule names.
-static STRAYS: AtomicUsize = AtomicUsize::new(0);
+static COMPLAINED: AtomicBool = AtomicBool::new(false);
+
+/// How long a daemon is waited for, if it was there or must be about to come: whoever
+/// started the program starts another one.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(25);
 
 #[inline]
 pub(super) fn state() -> State {
@@ -82,18 +86,15 @@ pub(super) fn rules() -> Option<&'static Rules> {
 }
 
 /// Whether a rule may name a file at a path.
+#[inline]
 pub(super) fn may_name(path: &[u8]) -> bool {
     rules().is_some_and(|rules| rules.may_name(path))
 }
 
 /// Whether a path may be that of a placed file.
+#[inline]
 pub(super) fn may_be_placed(path: &[u8]) -> bool {
-    state() == State::Zones && (STRAYS.load(Ordering::Relaxed) > 0 || may_name(path))
-}
-
-/// A placed file has got a name that no rule names.
-pub(super) fn strayed() {
-    STRAYS.fetch_add(1, Ordering::Relaxed);
+    state() == State::Zones && may_name(path)
 }
 
 /// The volume, if it was opened.
@@ -103,84 +104,77 @@ pub(super) fn opened() -> Option<&'static Volume> {
     unsafe { volume.as_ref() }
 }
 
-/// The volume, opened now if it is not yet; none if that cannot be, which is said once.
+/// The volume, opened now if it is not yet, and anew if its daemon has died; none if that
+/// cannot be, which is said once.
 pub(super) fn volume() -> Option<&'static Volume> {
-    if let Some(volume) = opened() {
-        return Some(volume);
+    match opened() {
+        Some(volume) if !volume.link.is_lost() => Some(volume),
+        _ => open(),
     }
+}
+
+#[cold]
+fn open() -> Option<&'static Volume> {
     let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(volume) = opened() {
+    if let Some(volume) = opened().filter(|volume| !volume.link.is_lost()) {
         return Some(volume);
     }
     let folder = FOLDER.get()?;
-    match Volume::open(folder) {
-        Ok(volume) => {
-            let volume: &'static Volume = Box::leak(Box::new(volume));
-            let strays = {
-                let guard = volume.lock();
-                guard
-                    .core
-                    .files()
-                    .filter(|(path, _)| !may_name(path))
-                    .count()
-            };
-            STRAYS.fetch_add(strays, Ordering::Relaxed);
-            // The start is durable before a file gets a number, so that no number is
-            // given twice.
-            if volume.sync_all().is_err() {
-                sys::say(&format!("zones in {folder:?} cannot be written"));
-                return None;
-            }
-            VOLUME.store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
-            Some(volume)
-        }
-        Err(why) => {
-            if SAID.swap(1, Ordering::Relaxed) == 0 {
-                sys::say(&format!("zones in {folder:?}: {why}; files are not placed"));
-            }
-            None
-        }
-    }
-}
-
-/// Lets go of the volume, of which all is durable: who needs it next opens it. A child
-/// does, and so does a parent that can, since it may have opened a file for its child.
-pub(super) fn let_go() {
-    let volume = VOLUME.swap(core::ptr::null_mut(), Ordering::AcqRel);
-    // SAFETY: as above.
-    if let Some(volume) = unsafe { volume.as_ref() } {
-        volume.zones.close_all();
-        table::disown(volume.folder);
-        sys::close(volume.folder);
-    }
-    SAID.store(0, Ordering::Relaxed);
-}
-
-/// Whether the volume can be let go of: no other thread is in it, and nothing is kept in
-/// this process alone.
-pub(super) fn may_let_go() -> bool {
-    let alone = sys::list(c"/proc/self/task").is_ok_and(|tasks| tasks.len() == 3);
-    let unlinked = |volume: &Volume| {
-        let guard = volume.inner();
-        table::all()
-            .iter()
-            .any(|(_, open)| guard.core.path(open.id).is_none())
+    // Once it was in vain, nobody waits again.
+    let tries = if SAID.load(Ordering::Relaxed) == 0 {
+        TRIES
+    } else {
+        1
     };
-    alone && !super::maps::any() && !opened().is_some_and(unlinked)
+    for time in 0..tries {
+        if time > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        match Volume::open(folder) {
+            Ok(volume) => {
+                let volume: &'static Volume = Box::leak(Box::new(volume));
+                VOLUME.store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
+                SAID.store(0, Ordering::Relaxed);
+                return Some(volume);
+            }
+            Err(libc::ECONNREFUSED | libc::EPIPE | libc::ECONNRESET) => {}
+            Err(errno) => return refused(folder, &format!("error {errno}")),
+        }
+    }
+    refused(folder, "no daemon has them")
 }
 
-/// Makes all durable before the program ends or becomes another one.
-pub(super) fn finish() {
+fn refused(folder: &CStr, why: &str) -> Option<&'static Volume> {
+    if SAID.swap(1, Ordering::Relaxed) == 0 {
+        sys::say(&format!("zones in {folder:?}: {why}; files are not placed"));
+    }
+    None
+}
+
+/// Says once what the daemon says of an error.
+pub(super) fn complain(why: &[u8]) {
+    if !why.is_empty() && !COMPLAINED.swap(true, Ordering::Relaxed) {
+        sys::say(&String::from_utf8_lossy(why));
+    }
+}
+
+/// A child begins with a volume of its own, in which it has open what its parent has. All
+/// by which it could be taken for its parent is closed.
+pub(super) fn inherit(heir: Option<Volume>) {
+    let parent = VOLUME.swap(core::ptr::null_mut(), Ordering::AcqRel);
+    if let Some(heir) = heir {
+        let volume: &'static mut Volume = Box::leak(Box::new(heir));
+        VOLUME.store(core::ptr::from_mut(volume), Ordering::Release);
+    }
+    // SAFETY: a volume is leaked.
+    if let Some(parent) = unsafe { parent.as_ref() } {
+        parent.link.close();
+    }
+}
+
+/// Makes everything durable.
+pub(super) fn sync() {
     if let Some(volume) = opened() {
         let _ = volume.sync_all();
     }
 }
-
-extern "C" fn destructor() {
-    finish();
-}
-
-/// Run by the dynamic linker when a program ends.
-#[cfg_attr(flashloom_place, used)]
-#[cfg_attr(flashloom_place, unsafe(link_section = ".fini_array"))]
-pub static DESTRUCTOR: extern "C" fn() = destructor;

@@ -1,6 +1,8 @@
 //! Lengths that `stat` by any name says.
 
-use super::demote::placed;
+use super::demote::{again, placed};
+use super::fault::Fault;
+use super::files;
 use super::marks::Mark;
 use super::start;
 use super::table;
@@ -46,7 +48,7 @@ unsafe fn found(place: Place, inode: (u64, u64), kind: u32) -> Option<FileId> {
         .into_iter()
         .find(|(_, open)| open.inode == inode);
     if let Some((_, open)) = open {
-        return Some(open.id);
+        return Some(open.file.id);
     }
     // SAFETY: as for the function.
     let path = unsafe { reach(place)? };
@@ -54,7 +56,9 @@ unsafe fn found(place: Place, inode: (u64, u64), kind: u32) -> Option<FileId> {
 }
 
 fn length(id: FileId) -> Option<u64> {
-    start::volume()?.size(id)
+    let file = files::of(id);
+    let size = || start::volume().ok_or(Fault::Errno(libc::EIO))?.size(&file);
+    again(size).ok()
 }
 
 /// Puts the length of the placed file at a path into what the system said.
@@ -86,7 +90,7 @@ fn put(stat: &mut Stat, size: u64) {
 
 fn size_of(fd: c_int) -> Option<u64> {
     let open = placed(fd)?;
-    raw::keeping_errno(|| quiet(|| open.volume().ok()?.size(open.id)))
+    raw::keeping_errno(|| quiet(|| again(|| open.volume()?.size(&open.file)).ok()))
 }
 
 /// # Safety

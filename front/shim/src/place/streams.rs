@@ -7,11 +7,12 @@
 
 use super::demote::{demote_at, placed, refused};
 use super::start::{self, State};
-use super::{open, sys, table};
+use super::{open, table};
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
 use crate::preload::start::quiet;
 use crate::preload::stdio::{self, Entry};
+use crate::sys;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use libc::{FILE, off64_t, ssize_t};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,10 +4,11 @@
 //! up any further. Descriptors that were copied share what is known, as they share their
 //! offset.
 
+use super::fault::Fault;
+use super::files::File;
 use super::start;
-use super::volume::{Fault, Volume};
+use super::volume::Volume;
 use core::ffi::c_int;
-use shimmer::FileId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -29,7 +30,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// An opening of a placed file.
 pub(super) struct Open {
-    pub(super) id: FileId,
+    pub(super) file: Arc<File>,
     pub(super) offset: Mutex<u64>,
     pub(super) flags: c_int,
     pub(super) append: AtomicBool,
@@ -50,16 +51,29 @@ impl Open {
         self.flags & libc::O_ACCMODE != libc::O_RDONLY
     }
 
-    /// The volume, in which it is open after this. A process that was forked opens it
-    /// anew, once it can.
+    /// The volume, in which it is open after this. With another daemon than before it is
+    /// opened anew, unless something was lost.
     pub(super) fn volume(&self) -> Result<&'static Volume, Fault> {
-        let volume = start::volume().ok_or(Fault::Errno(libc::EBUSY))?;
+        let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
         let here = core::ptr::from_ref(volume).cast_mut();
-        if self.volume.load(Ordering::Acquire) != here {
-            volume.opened(self.id)?;
+        let before = self.volume.load(Ordering::Acquire);
+        if before != here {
+            if !before.is_null() {
+                self.file.daemon_died();
+            }
+            volume.opened(self.file.id)?;
             self.volume.store(here, Ordering::Release);
         }
+        if self.file.is_lost() {
+            return Err(Fault::Errno(libc::EIO));
+        }
         Ok(volume)
+    }
+
+    /// A child has it open as its parent has, in a volume of its own.
+    fn inherited(&self, parent: *mut Volume, child: *mut Volume) {
+        let (old, order) = (parent, Ordering::AcqRel);
+        let _ = (self.volume).compare_exchange(old, child, order, Ordering::Relaxed);
     }
 }
 
@@ -69,10 +83,10 @@ impl Drop for Open {
             core::ptr::from_ref(volume).cast_mut()
         });
         if let Some(volume) = start::opened().filter(|_| *self.volume.get_mut() == here) {
-            volume.closed(self.id);
+            volume.closed(self.file.id);
         }
         if let Some(rules) = start::rules() {
-            rules.closed(self.id.0);
+            rules.closed(self.file.id.0);
         }
     }
 }
@@ -151,10 +165,17 @@ pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
     Some(open)
 }
 
-/// Forks while nobody changes what is placed.
-pub(super) fn unchanged<T>(work: impl FnOnce() -> T) -> T {
-    let _files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    work()
+/// Forks by `work` while nobody changes what is placed. In the child, which `work` says it
+/// is by the volumes of both, what was open there is open here.
+pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>)) -> T {
+    let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    let (done, volumes) = work();
+    if let Some([parent, child]) = volumes {
+        for open in files.values() {
+            open.inherited(parent, child);
+        }
+    }
+    done
 }
 
 /// All that is placed.

@@ -1,373 +1,422 @@
-//! The volume of this process: the core under a lock, and whoever calls does its commands.
+//! The volume, as a program has it: writes go to the ring, reads to the zones, and all
+//! else to the daemon.
 //!
-//! Invariants: commands are done without the lock, by the thread that takes them out, so
-//! calls of other threads go on meanwhile; one process has a folder of zones, for it holds
-//! its lock; what a batch of the log says of names that are gone is forced in the
-//! folders of these names first, so that no name comes back without its file.
+//! Invariants: a write is in the ring, or with the daemon, before its call returns, so that
+//! whoever asks the daemon finds it; what was read from a zone counts only if the zones
+//! had not begun to change by then.
 
+use super::fault::Fault;
+use super::files::{File, Map};
+use super::link::Link;
 use super::marks::Mark;
-use super::sys::{self, Errno};
-use super::zones::ZoneFiles;
-use shimmer::{
-    Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Placement, Refusal, SyncId,
-};
-use std::collections::BTreeSet;
-use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use super::zones::Readers;
+use crate::share;
+use crate::share::memory::{Lease, RECORD_MAX};
+use crate::share::message::{Answer, DATA_MAX, END, NO_LEASE, Op, Request};
+use crate::sys::{self, Errno};
+use shimmer::{BLOCK, FileId, Piece, Placement};
+use std::ffi::CStr;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// A write by the ring may take this much more of the zones than its bytes: the block
+/// before it, and the rest of its last one.
+const ROUNDING: i64 = 2 * BLOCK as i64;
+
+/// Times that a full ring is waited for, of at most 20 ms, before the daemon is asked
+/// whether it is there.
+const WAITS: u32 = 25;
 
 pub(super) struct Volume {
-    inner: Mutex<Inner>,
-    changed: Condvar,
-    pub(super) zones: ZoneFiles,
-    /// What tells it from others.
-    pub(super) number: u64,
-    /// Of the folder, with its lock.
-    pub(super) folder: i32,
+    pub(super) link: Link,
+    pub(super) zones: Readers,
 }
 
-pub(super) struct Inner {
-    pub(super) core: Core,
-    /// Folders in which names of placed files went since the last batch.
-    folders: BTreeSet<Vec<u8>>,
+/// Where all of a file is in zones, which stay as they are.
+pub(super) struct Pinned {
+    pub(super) pieces: Vec<Piece>,
+    pin: u64,
 }
 
-/// Whether it was said that there is no space.
-static FULL: AtomicBool = AtomicBool::new(false);
-
-type Guard = MutexGuard<'static, Inner>;
-
-/// A call that zones cannot do, or that failed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The file must go to the ordinary file system.
-    Demote,
-    /// It is there already.
-    Gone,
-    /// An error.
-    Errno(Errno),
-}
-
-impl From<Errno> for Fault {
-    fn from(errno: Errno) -> Self {
-        Self::Errno(errno)
-    }
-}
-
-fn fault(refusal: &Refusal) -> Fault {
-    match refusal {
-        Refusal::Demote(_) => Fault::Demote,
-        Refusal::Missing => Fault::Gone,
-        Refusal::NoSpace(why) => {
-            if !FULL.swap(true, Ordering::Relaxed) {
-                sys::say(&format!("no space in zones: {why}"));
-            }
-            Fault::Errno(libc::ENOSPC)
-        }
-        Refusal::Exists => Fault::Errno(libc::EEXIST),
-        Refusal::Path => Fault::Errno(libc::ENAMETOOLONG),
-        Refusal::Failed(_) | Refusal::Busy | Refusal::Tail(_) => Fault::Errno(libc::EIO),
-    }
-}
-
-/// A number that no other volume has: the clock's and the process's.
-fn unique() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the clock exists, and the time is there to be written.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
-    let process = std::process::id();
-    (time.tv_sec as u64) << 32 ^ (time.tv_nsec as u64) << 12 ^ u64::from(process)
-}
-
-/// Opens the core over zones, or makes one if they are blank.
-fn open_core(zones: &ZoneFiles) -> Result<Core, String> {
-    let options = Options::default();
-    let log = |zone: u32| {
-        let written = zones
-            .reports
-            .get(zone as usize)
-            .map_or(0, |report| report.written);
-        // More than this no log is: what is behind it was finished.
-        zones.bytes(zone, written.min(1 << 30))
-    };
-    let logs = (log(0), log(1));
-    let (Ok(first), Ok(second)) = logs else {
-        return Err("the zones of the log cannot be read".to_owned());
-    };
-    match Core::open(options, zones.limits, &zones.reports, [&first, &second]) {
-        Err(OpenError::Unformatted { blank: true }) => {
-            Core::format(options, zones.limits, &zones.reports, unique())
-        }
-        other => other,
-    }
-    .map_err(|why| why.to_string())
-}
-
-/// Times that the lock is tried for, a pause apart: half a second. Whoever has it may be a
-/// process that has forked and is about to let go, or one that is ending.
-const TRIES: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// Takes the lock of the folder for this process; false if another one keeps it.
-fn locked(fd: libc::c_int) -> bool {
-    (0..TRIES).any(|time| {
-        if time > 0 {
-            std::thread::sleep(PAUSE);
-        }
-        sys::lock(fd).is_ok()
+fn decode(bytes: &[u8]) -> impl Iterator<Item = Piece> {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    bytes.chunks_exact(24).map(move |piece| Piece {
+        zone: word(&piece[..8]) as u32,
+        at: word(&piece[8..16]),
+        len: word(&piece[16..]),
     })
 }
 
 impl Volume {
-    /// Opens the volume in a folder.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(super) fn open(folder: &CString) -> Result<Self, String> {
-        let errno = |what: &str, errno| format!("{what}: error {errno}");
-        let fd = sys::open(folder, libc::O_RDONLY | libc::O_DIRECTORY);
-        let fd = sys::moved_up(fd.map_err(|it| errno("it cannot be opened", it))?);
-        if !locked(fd) {
-            sys::close(fd);
-            return Err("another process has it".to_owned());
-        }
-        let zones = ZoneFiles::new(folder.as_bytes()).map_err(|it| errno("it has no zones", it));
-        let opened = zones.and_then(|zones| {
-            let core = open_core(&zones);
-            core.inspect_err(|_| zones.close_all())
-                .map(|core| (zones, core))
-        });
-        let (zones, core) = opened.inspect_err(|_| sys::close(fd))?;
-        super::table::own(fd);
-        let number = core.volume();
-        let inner = Mutex::new(Inner {
-            core,
-            folders: BTreeSet::new(),
-        });
-        Ok(Self {
-            inner,
-            changed: Condvar::new(),
-            zones,
-            number,
-            folder: fd,
-        })
+    /// Connects to the daemon of a folder of zones.
+    pub(super) fn open(folder: &CStr) -> Result<Self, Errno> {
+        let fd = sys::open(folder, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let name = share::name(fd);
+        sys::close(fd);
+        let link = Link::new(&name?, 0)?;
+        let zones = Readers::new(folder);
+        Ok(Self { link, zones })
     }
 
-    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One for the child of this process.
+    pub(super) fn heir(&self) -> Result<Self, Errno> {
+        let (link, zones) = (self.link.heir()?, self.zones.heir());
+        Ok(Self { link, zones })
     }
 
-    pub(super) fn lock(&'static self) -> Guard {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What tells it from others.
+    pub(super) fn number(&self) -> u64 {
+        self.link.number
     }
 
-    /// Does the next command, or waits until somebody has done one.
-    fn one(&'static self, mut guard: Guard) -> Guard {
-        let Some((ticket, command)) = guard.core.next_command() else {
-            return self
-                .changed
-                .wait(guard)
-                .unwrap_or_else(PoisonError::into_inner);
-        };
-        let of_log = matches!(command, Command::Write { zone, .. } if zone < LOG_ZONES);
-        let folders = if of_log {
-            std::mem::take(&mut guard.folders)
-        } else {
-            BTreeSet::new()
-        };
-        drop(guard);
-        folders.iter().for_each(|folder| force_folder(folder));
-        let result = self.zones.run(&command);
-        let mut guard = self.lock();
-        guard.core.complete(ticket, result);
-        self.changed.notify_all();
-        guard
+    fn ask(&self, op: Op, id: FileId) -> Result<Answer, Fault> {
+        self.link.ask(Request::new(op, id.0))
     }
 
-    /// Does what there is to be done.
-    fn all(&'static self, mut guard: Guard) {
-        while guard.core.has_command() {
-            guard = self.one(guard);
-        }
-    }
-
-    fn wait(&'static self, mut guard: Guard, sync: SyncId) -> Result<(), Fault> {
-        loop {
-            match guard.core.poll_sync(sync) {
-                Some(outcome) => {
-                    self.all(guard);
-                    return outcome.map_err(|refusal| fault(&refusal));
-                }
-                None => guard = self.one(guard),
-            }
-        }
+    fn ask_with(&self, op: Op, id: FileId, (a, b): (u64, u64)) -> Result<Answer, Fault> {
+        let request = Request::new(op, id.0);
+        self.link.ask(Request { a, b, ..request })
     }
 
     /// Makes a file that is open, at a path that may have been another's.
-    pub(super) fn create(
-        &'static self,
-        path: &[u8],
-        placement: Placement,
-    ) -> Result<FileId, Fault> {
-        let mut guard = self.lock();
-        if let Some(other) = guard.core.lookup(path) {
-            // The other one is called something else by now, without our doing.
-            let stale = format!("?/{}", other.0).into_bytes();
-            guard
-                .core
-                .rename(path, &stale)
-                .map_err(|refusal| fault(&refusal))?;
+    pub(super) fn create(&self, path: &[u8], placement: Placement) -> Result<FileId, Fault> {
+        let answer = self.link.ask(Request {
+            a: placement.stream.into(),
+            b: placement.group.into(),
+            data: path,
+            ..Request::new(Op::Create, 0)
+        })?;
+        Ok(FileId(answer.words[0]))
+    }
+
+    /// What is written to a file from now on belongs elsewhere.
+    pub(super) fn belongs(&self, id: FileId, placement: Placement) -> Result<(), Fault> {
+        let Placement { stream, group } = placement;
+        self.ask_with(Op::Place, id, (stream.into(), group.into()))
+            .map(drop)
+    }
+
+    pub(super) fn opened(&self, id: FileId) -> Result<(), Fault> {
+        self.ask(Op::Open, id).map(drop)
+    }
+
+    pub(super) fn closed(&self, id: FileId) {
+        let _ = self.ask(Op::Close, id);
+    }
+
+    pub(super) fn size(&'static self, file: &File) -> Result<u64, Fault> {
+        if let Some(lease) = file.lease(self) {
+            let size = file.size.load(Ordering::Acquire);
+            if self.link.memory.holds(lease) {
+                return Ok(size);
+            }
         }
-        guard
-            .core
-            .create(path, placement)
-            .map_err(|refusal| fault(&refusal))
+        Ok(self.ask(Op::Size, file.id)?.words[0])
     }
 
     /// Writes at `offset`, or at the end; gives where it ended and how much was written.
+    //= dissertation 5.3.2
     pub(super) fn write(
         &'static self,
-        id: FileId,
+        file: &File,
         offset: Option<u64>,
         data: &[u8],
     ) -> Result<(u64, usize), Fault> {
-        let mut guard = self.lock();
-        let status = guard.core.status(id).ok_or(Fault::Gone)?;
-        let start = offset.unwrap_or(status.size);
         let mut done = 0;
+        let mut end = None;
         while done < data.len() {
-            match guard.core.write(id, start + done as u64, &data[done..]) {
-                Ok(more) => done += more,
-                Err(Refusal::Busy) => guard = self.one(guard),
-                Err(Refusal::Tail(piece)) => {
-                    let mut tail = vec![0; piece.len as usize];
-                    self.zones.read(piece, &mut tail)?;
-                    guard.core.load_tail(id, &tail);
+            let at = offset.map(|at| at + done as u64);
+            let part = &data[done..data.len().min(done + RECORD_MAX)];
+            file.writes();
+            let written = match self.by_ring(file, at, part) {
+                Ok(Some(end)) => Ok((end, part.len())),
+                Ok(None) => self.by_message(file, at, part),
+                Err(fault) => Err(fault),
+            };
+            match written {
+                Ok((to, count)) => {
+                    done += count;
+                    end = Some(to);
+                    if count == 0 {
+                        break;
+                    }
                 }
                 Err(_) if done > 0 => break,
-                Err(refusal) => return Err(fault(&refusal)),
+                Err(fault) => return Err(fault),
             }
         }
-        self.all(guard);
-        Ok((start + done as u64, done))
+        let end = match (end, offset) {
+            (Some(end), _) | (None, Some(end)) => end,
+            (None, None) => self.size(file)?,
+        };
+        Ok((end, done))
+    }
+
+    /// Writes by the ring, if that is possible: to the end, by a lease, and while there is
+    /// surely room for it. Gives the end.
+    #[inline]
+    fn by_ring(
+        &'static self,
+        file: &File,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Result<Option<u64>, Fault> {
+        let memory = &self.link.memory;
+        let cost = data.len() as i64 + ROUNDING;
+        let (mut busy, mut waits) = (0, 0);
+        loop {
+            let Some(lease) = file.lease(self) else {
+                if file.waits() || !self.ask_for_lease(file)? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            match memory.enter(lease) {
+                Lease::Taken => {}
+                Lease::Gone => {
+                    file.drop_lease(lease);
+                    continue;
+                }
+                Lease::Busy => {
+                    busy += 1;
+                    if busy % 64 == 0 {
+                        sys::yields();
+                    }
+                    core::hint::spin_loop();
+                    continue;
+                }
+            }
+            let size = file.size.load(Ordering::Relaxed);
+            let at = offset.unwrap_or(size);
+            if at != size || !memory.spend(cost) {
+                memory.leave(lease);
+                return Ok(None);
+            }
+            let end = at + data.len() as u64;
+            if memory.put(file.id.0, at, data) {
+                file.size.store(end, Ordering::Release);
+                memory.leave(lease);
+                return Ok(Some(end));
+            }
+            memory.spend(-cost);
+            memory.leave(lease);
+            waits += 1;
+            memory.wait_for_room();
+            if waits % WAITS == 0 {
+                self.ask(Op::Size, file.id)?;
+            }
+        }
+    }
+
+    #[cold]
+    fn ask_for_lease(&'static self, file: &File) -> Result<bool, Fault> {
+        let _one = file.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.lease(self).is_some() {
+            return Ok(true);
+        }
+        let [size, lease, _] = self.ask(Op::Lease, file.id)?.words;
+        if lease == NO_LEASE {
+            file.refused();
+            return Ok(false);
+        }
+        file.take_lease(self, lease as usize, size);
+        Ok(true)
+    }
+
+    #[cold]
+    fn by_message(
+        &self,
+        file: &File,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Result<(u64, usize), Fault> {
+        let answer = self.link.ask(Request {
+            a: offset.unwrap_or(END),
+            data: &data[..data.len().min(DATA_MAX)],
+            ..Request::new(Op::Write, file.id.0)
+        })?;
+        Ok((answer.words[0], answer.words[1] as usize))
     }
 
     /// Reads from `offset`; gives how much.
     pub(super) fn read(
         &'static self,
-        id: FileId,
+        file: &File,
         offset: u64,
         to: &mut [u8],
     ) -> Result<usize, Fault> {
-        let parts = self.lock().core.read(id, offset, to.len() as u64);
-        let parts = parts.map_err(|refusal| fault(&refusal))?;
-        let len = length(&parts);
-        let outcome = self.zones.gather(&parts, &mut to[..len]);
-        self.release(&parts);
-        outcome?;
-        Ok(len)
-    }
-
-    /// Where all of a file is, in zones alone.
-    pub(super) fn in_zones(&'static self, id: FileId) -> Result<Vec<Part>, Fault> {
-        let mut guard = self.lock();
-        let drained = guard.core.drain(id).map_err(|refusal| fault(&refusal))?;
-        self.wait(guard, drained)?;
-        let mut guard = self.lock();
-        let parts = guard.core.read_stored(id);
-        parts.map_err(|refusal| fault(&refusal))
-    }
-
-    pub(super) fn release(&'static self, parts: &[Part]) {
-        let mut guard = self.lock();
-        guard.core.release(parts);
-        self.all(guard);
-    }
-
-    pub(super) fn size(&'static self, id: FileId) -> Option<u64> {
-        Some(self.lock().core.status(id)?.size)
-    }
-
-    pub(super) fn sync(&'static self, id: FileId) -> Result<(), Fault> {
-        let mut guard = self.lock();
-        let sync = guard.core.sync(id).map_err(|refusal| fault(&refusal))?;
-        self.wait(guard, sync)
-    }
-
-    pub(super) fn sync_all(&'static self) -> Result<(), Fault> {
-        let mut guard = self.lock();
-        let sync = guard.core.sync_all();
-        self.wait(guard, sync)
-    }
-
-    pub(super) fn truncate(&'static self, id: FileId, size: u64) -> Result<(), Fault> {
-        let mut guard = self.lock();
-        loop {
-            match guard.core.truncate(id, size) {
-                Err(Refusal::Busy) => guard = self.one(guard),
-                outcome => {
-                    self.all(guard);
-                    return outcome.map_err(|refusal| fault(&refusal));
-                }
+        let mut done = 0;
+        while done < to.len() {
+            let at = offset + done as u64;
+            let rest = &mut to[done..];
+            if let Some(read) = self.read_zones(file, at, rest)? {
+                done += read;
+                continue;
             }
+            let asked = rest.len().min(DATA_MAX);
+            let answer = self.ask_with(Op::Read, file.id, (at, asked as u64))?;
+            let read = answer.data.len().min(asked);
+            rest[..read].copy_from_slice(&answer.data[..read]);
+            done += read;
+            if read < asked {
+                break;
+            }
+            let [_, stored, _] = answer.words;
+            if stored >= at + read as u64 {
+                self.look(file)?;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads what is known to be in zones; nothing if that is not known.
+    fn read_zones(
+        &'static self,
+        file: &File,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<Option<usize>, Fault> {
+        let map = file.map.read().unwrap_or_else(PoisonError::into_inner);
+        let here = core::ptr::from_ref(self).addr();
+        let generation = self.link.memory.generation();
+        if map.of != here || map.generation != generation || offset >= map.stored {
+            return Ok(None);
+        }
+        let len = (to.len() as u64).min(map.stored - offset) as usize;
+        let read = self.gather(&map, offset, &mut to[..len]);
+        if self.link.memory.generation() != generation {
+            return Ok(None);
+        }
+        read?;
+        Ok(Some(len))
+    }
+
+    fn gather(&self, map: &Map, mut offset: u64, mut to: &mut [u8]) -> Result<(), Errno> {
+        let first = map.pieces.partition_point(|(start, _)| *start <= offset);
+        for (start, piece) in &map.pieces[first.saturating_sub(1)..] {
+            if to.is_empty() {
+                break;
+            }
+            let skip = offset - start;
+            let len = (piece.len.saturating_sub(skip)).min(to.len() as u64) as usize;
+            let (here, rest) = to.split_at_mut(len);
+            sys::pread_all(self.zones.get(piece.zone)?, here, piece.at + skip)?;
+            offset += len as u64;
+            to = rest;
+        }
+        if to.is_empty() {
+            Ok(())
+        } else {
+            Err(libc::EIO)
         }
     }
 
-    /// What is written to a file from now on belongs elsewhere.
-    pub(super) fn belongs(&'static self, id: FileId, placement: Placement) {
-        let _ = self.lock().core.set_placement(id, placement);
+    /// Asks where a file is in zones.
+    #[cold]
+    fn look(&'static self, file: &File) -> Result<(), Fault> {
+        let mut map = Map {
+            of: core::ptr::from_ref(self).addr(),
+            generation: self.link.memory.generation(),
+            ..Map::default()
+        };
+        let mut at = 0;
+        loop {
+            let from = map.pieces.len() as u64;
+            let answer = self.ask_with(Op::Map, file.id, (from, 0))?;
+            for piece in decode(&answer.data) {
+                map.pieces.push((at, piece));
+                at += piece.len;
+            }
+            let [_, stored, count] = answer.words;
+            if map.pieces.len() as u64 >= count || answer.data.is_empty() {
+                map.stored = stored.min(at);
+                break;
+            }
+        }
+        *file.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+        Ok(())
     }
 
-    pub(super) fn opened(&'static self, id: FileId) -> Result<(), Fault> {
-        self.lock()
-            .core
-            .open_file(id)
-            .map_err(|refusal| fault(&refusal))
+    /// Where all of a file is, in zones alone, which stay as they are until it is let go.
+    pub(super) fn pin(&self, file: &File) -> Result<Pinned, Fault> {
+        let answer = self.ask(Op::Pin, file.id)?;
+        let [pin, count, _] = answer.words;
+        let mut pieces: Vec<_> = decode(&answer.data).collect();
+        while (pieces.len() as u64) < count {
+            let asked = self.ask_with(Op::Pinned, file.id, (pin, pieces.len() as u64));
+            let more = asked.inspect_err(|_| self.unpin_number(pin))?;
+            if more.data.is_empty() {
+                break;
+            }
+            pieces.extend(decode(&more.data));
+        }
+        Ok(Pinned { pieces, pin })
     }
 
-    pub(super) fn closed(&'static self, id: FileId) {
-        let mut guard = self.lock();
-        guard.core.close_file(id);
-        self.all(guard);
+    fn unpin_number(&self, pin: u64) {
+        let _ = self.ask_with(Op::Unpin, FileId(0), (pin, 0));
+    }
+
+    /// Lets go of what was pinned.
+    pub(super) fn unpin(&self, pinned: &Pinned) {
+        self.unpin_number(pinned.pin);
+    }
+
+    /// Brings a file to the zones, so that none of it is in memory alone.
+    pub(super) fn drain(&self, file: &File) -> Result<(), Fault> {
+        self.unpin(&self.pin(file)?);
+        Ok(())
+    }
+
+    //= dissertation 5.4.3
+    pub(super) fn sync(&self, file: &File) -> Result<u64, Fault> {
+        let written = file.written();
+        let size = self.ask(Op::Sync, file.id)?.words[0];
+        file.forced(written);
+        Ok(size)
+    }
+
+    pub(super) fn sync_all(&self) -> Result<(), Fault> {
+        self.ask(Op::SyncAll, FileId(0)).map(drop)
+    }
+
+    pub(super) fn truncate(&self, id: FileId, size: u64) -> Result<(), Fault> {
+        self.ask_with(Op::Truncate, id, (size, 0)).map(drop)
     }
 
     /// The last name of a file is gone from `folder`.
-    pub(super) fn unlinked(&'static self, id: FileId, folder: Vec<u8>) {
-        let mut guard = self.lock();
-        let Some(path) = guard.core.path(id).map(<[u8]>::to_vec) else {
-            return;
-        };
-        guard.folders.insert(folder);
-        let _ = guard.core.unlink(&path);
-        self.all(guard);
+    pub(super) fn unlinked(&self, id: FileId, folder: &[u8]) {
+        let request = Request::new(Op::Unlinked, id.0);
+        let _ = self.link.ask(Request {
+            data: folder,
+            ..request
+        });
     }
 
     /// A file has another name.
-    pub(super) fn renamed(&'static self, id: FileId, to: &[u8]) {
-        let mut guard = self.lock();
-        let Some(from) = guard.core.path(id).map(<[u8]>::to_vec) else {
-            return;
-        };
-        if let Some(other) = guard.core.lookup(to).filter(|other| *other != id) {
-            let stale = format!("?/{}", other.0).into_bytes();
-            let _ = guard.core.rename(to, &stale);
-        }
-        let _ = guard.core.rename(&from, to);
-        self.all(guard);
+    pub(super) fn renamed(&self, id: FileId, to: &[u8]) {
+        let request = Request::new(Op::Renamed, id.0);
+        let _ = self.link.ask(Request {
+            data: to,
+            ..request
+        });
     }
 
     /// Copies a file to the file `fd`, which stands for it, and forgets it here. That file
-    /// is the truth once its attribute is gone.
-    pub(super) fn demote(&'static self, id: FileId, fd: i32, mark: &Mark) -> Result<(), Fault> {
-        let size = self.size(id).ok_or(Fault::Gone)?;
+    /// is the truth once its attribute is gone. Nobody else does anything with it meanwhile.
+    pub(super) fn demote(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
+        self.ask(Op::MoveBegin, file.id)?;
+        let moved = self.copy_out(file, fd, mark);
+        self.ask_with(Op::MoveEnd, file.id, (moved.is_ok().into(), 0))?;
+        moved
+    }
+
+    fn copy_out(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
+        let size = self.ask(Op::Size, file.id)?.words[0];
         let mut room = vec![0; 1 << 20];
         let mut at = 0;
         while at < size {
-            let read = self.read(id, at, &mut room)?;
+            let read = self.read(file, at, &mut room)?;
             if read == 0 {
                 return Err(Fault::Errno(libc::EIO));
             }
@@ -378,29 +427,6 @@ impl Volume {
         sys::force(fd)?;
         mark.remove(fd)?;
         sys::force(fd)?;
-        let mut guard = self.lock();
-        if let Some(path) = guard.core.path(id).map(<[u8]>::to_vec) {
-            let _ = guard.core.unlink(&path);
-        }
-        self.all(guard);
         Ok(())
-    }
-}
-
-pub(super) fn length(parts: &[Part]) -> usize {
-    let len = |part: &Part| match part {
-        Part::Zone(piece) => piece.len as usize,
-        Part::Memory(data) => data.len(),
-    };
-    parts.iter().map(len).sum()
-}
-
-fn force_folder(folder: &[u8]) {
-    let Ok(path) = CString::new(folder) else {
-        return;
-    };
-    if let Ok(fd) = sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY) {
-        let _ = sys::force(fd);
-        sys::close(fd);
     }
 }

@@ -1,268 +1,50 @@
-//! Zones as files: what a folder of a zonefs holds, and commands to it.
-//!
-//! The size of `seq/N` is how far zone N is written; it is written at its end, cut to
-//! nothing, which empties it, or made as long as it can be, which finishes it. A plain
-//! folder does as well, if a file `emulated` beside `seq` says what the zones would allow:
-//! `capacity` in bytes, and `open` and `active`, which may be missing.
+//! Zones to read from, as files of a folder.
 
-use super::sys::{self, Errno};
+use super::table;
+use crate::sys::{self, Errno};
 use core::ffi::c_int;
-use shimmer::{Command, Failure, Limits, Part, Piece, ZoneReport};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock};
 
-/// Bytes that are written by one call, from memory that suits direct writes.
-const PART: usize = 256 << 10;
-
-/// Zones that may be open on the ZN540.
-const OPEN_ZONES: u32 = 14;
-
-#[repr(C, align(4096))]
-struct Page([u8; 4096]);
-
-/// What is open.
-#[derive(Default)]
-struct Open {
-    reading: BTreeMap<u32, c_int>,
-    writing: BTreeMap<u32, c_int>,
-    /// Zones with writes that were not forced.
-    unforced: BTreeSet<u32>,
-    spare: Vec<Box<[Page]>>,
-}
-
-pub(super) struct ZoneFiles {
+pub(super) struct Readers {
     folder: Vec<u8>,
-    pub(super) reports: Vec<ZoneReport>,
-    pub(super) limits: Limits,
-    open: Mutex<Open>,
+    open: RwLock<BTreeMap<u32, c_int>>,
 }
 
-fn path(parts: &[&[u8]]) -> Result<CString, Errno> {
-    CString::new(parts.concat()).map_err(|_| libc::EINVAL)
-}
-
-/// The number behind a name in the file that makes a folder zones.
-fn setting(text: &str, name: &str) -> Option<u64> {
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
-    line?.trim().parse().ok()
-}
-
-/// A limit of the block device on which a zonefs is.
-fn queue_limit(device: u64, name: &str) -> Option<u32> {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let path = CString::new(format!("/sys/dev/block/{major}:{minor}/queue/{name}")).ok()?;
-    let text = String::from_utf8(sys::contents(&path, 64).ok()?).ok()?;
-    text.trim().parse().ok()
-}
-
-impl ZoneFiles {
-    /// Looks at the zones in a folder.
-    pub(super) fn new(folder: &[u8]) -> Result<Self, Errno> {
-        let list = sys::list(&path(&[folder, b"/seq"])?)?;
-        let number = |name: &Vec<u8>| std::str::from_utf8(name).ok()?.parse::<u32>().ok();
-        let count = list.iter().filter_map(number).count() as u32;
-        let emulated = sys::contents(&path(&[folder, b"/emulated"])?, 4096).ok();
-        let text = emulated.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let said = |name| text.as_deref().and_then(|text| setting(text, name));
-        let mut reports = Vec::new();
-        let mut device = 0;
-        for zone in 0..count {
-            let name = path(&[folder, b"/seq/", zone.to_string().as_bytes()])?;
-            let stat = sys::stat_at(libc::AT_FDCWD, &name, 0)?;
-            device = stat.st_dev;
-            // zonefs says by its blocks how much a zone can hold.
-            let capacity = said("capacity").unwrap_or(stat.st_blocks as u64 * 512);
-            reports.push(ZoneReport {
-                capacity,
-                written: stat.st_size as u64,
-            });
+impl Readers {
+    pub(super) fn new(folder: &CStr) -> Self {
+        Self {
+            folder: folder.to_bytes().to_vec(),
+            open: RwLock::default(),
         }
-        let real = |name| {
-            if text.is_some() {
-                None
-            } else {
-                queue_limit(device, name)
-            }
-        };
-        // A device that does not say, as one behind FUSE, may have any: then that of the
-        // dissertation, a ZN540.
-        let other = if text.is_some() { 0 } else { OPEN_ZONES };
-        let limit = |said: Option<u64>, real: Option<u32>| {
-            said.map(|it| it as u32).or(real).unwrap_or(other)
-        };
-        let limits = Limits {
-            open: limit(said("open"), real("max_open_zones")),
-            active: limit(said("active"), real("max_active_zones")),
-        };
-        let open = Mutex::new(Open::default());
-        Ok(Self {
-            folder: folder.to_vec(),
-            reports,
-            limits,
-            open,
-        })
     }
 
-    fn state(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn name(&self, zone: u32) -> CString {
-        let name = [&self.folder[..], b"/seq/", zone.to_string().as_bytes()].concat();
-        CString::new(name).expect("the folder was a string")
+    /// The same for a child, which has what its parent has open.
+    pub(super) fn heir(&self) -> Self {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            folder: self.folder.clone(),
+            open: RwLock::new(open.clone()),
+        }
     }
 
     /// A descriptor that reads a zone.
-    pub(super) fn reader(&self, zone: u32) -> Result<c_int, Errno> {
-        let mut open = self.state();
-        if let Some(fd) = open.reading.get(&zone) {
+    pub(super) fn get(&self, zone: u32) -> Result<c_int, Errno> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fd) = open.get(&zone) {
             return Ok(*fd);
         }
-        let fd = own(&self.name(zone), libc::O_RDONLY)?;
-        open.reading.insert(zone, fd);
-        Ok(fd)
-    }
-
-    fn writer(&self, zone: u32) -> Result<c_int, Errno> {
-        let mut open = self.state();
-        if let Some(fd) = open.writing.get(&zone) {
+        drop(open);
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fd) = open.get(&zone) {
             return Ok(*fd);
         }
-        // zonefs takes direct writes alone; not every plain folder takes them.
-        let name = self.name(zone);
-        let direct = own(&name, libc::O_WRONLY | libc::O_DIRECT);
-        let fd = direct.or_else(|_| own(&name, libc::O_WRONLY))?;
-        open.writing.insert(zone, fd);
+        let name = [&self.folder[..], b"/seq/", zone.to_string().as_bytes()].concat();
+        let name = CString::new(name).map_err(|_| libc::EINVAL)?;
+        let fd = sys::moved_up(sys::open(&name, libc::O_RDONLY)?);
+        table::own(fd);
+        open.insert(zone, fd);
         Ok(fd)
     }
-
-    fn close_writer(&self, zone: u32) {
-        let mut open = self.state();
-        if !open.unforced.contains(&zone)
-            && let Some(fd) = open.writing.remove(&zone)
-        {
-            drop(open);
-            super::table::disown(fd);
-            sys::close(fd);
-        }
-    }
-
-    /// Gives back all descriptors. Nobody uses these zones after this.
-    pub(super) fn close_all(&self) {
-        let open = std::mem::take(&mut *self.state());
-        for fd in open.reading.into_values().chain(open.writing.into_values()) {
-            super::table::disown(fd);
-            sys::close(fd);
-        }
-    }
-
-    /// What is written in a zone.
-    pub(super) fn bytes(&self, zone: u32, len: u64) -> Result<Vec<u8>, Errno> {
-        let mut bytes = vec![0; len as usize];
-        sys::pread_all(self.reader(zone)?, &mut bytes, 0)?;
-        Ok(bytes)
-    }
-
-    pub(super) fn read(&self, piece: Piece, to: &mut [u8]) -> Result<(), Errno> {
-        sys::pread_all(self.reader(piece.zone)?, to, piece.at)
-    }
-
-    /// The bytes of parts, one after the other, into `to`, which has their length.
-    pub(super) fn gather(&self, parts: &[Part], to: &mut [u8]) -> Result<(), Errno> {
-        let mut rest = to;
-        for part in parts {
-            let len = match part {
-                Part::Zone(piece) => piece.len as usize,
-                Part::Memory(data) => data.len(),
-            };
-            let (here, more) = rest.split_at_mut(len);
-            match part {
-                Part::Zone(piece) => self.read(*piece, here)?,
-                Part::Memory(data) => here.copy_from_slice(data),
-            }
-            rest = more;
-        }
-        Ok(())
-    }
-
-    /// Writes at the end of a zone.
-    fn append(
-        &self,
-        zone: u32,
-        at: u64,
-        len: usize,
-        mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        let fd = self.writer(zone)?;
-        let spare = self.state().spare.pop();
-        let fresh = || (0..PART / 4096).map(|_| Page([0; 4096])).collect();
-        let mut pages: Box<[Page]> = spare.unwrap_or_else(fresh);
-        // SAFETY: pages are bytes without gaps, and `PART` of them.
-        let buffer =
-            unsafe { core::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), PART) };
-        let mut done = 0;
-        let mut outcome = Ok(());
-        self.state().unforced.insert(zone);
-        while done < len && outcome.is_ok() {
-            let part = &mut buffer[..PART.min(len - done)];
-            outcome = fill(done, part).and_then(|()| sys::pwrite_all(fd, part, at + done as u64));
-            done += part.len();
-        }
-        self.state().spare.push(pages);
-        outcome
-    }
-
-    /// Does a command.
-    pub(super) fn run(&self, command: &Command) -> Result<(), Failure> {
-        let outcome = match *command {
-            Command::Write { zone, at, ref data } => {
-                self.append(zone, at, data.len(), |from, to| {
-                    to.copy_from_slice(&data[from..from + to.len()]);
-                    Ok(())
-                })
-            }
-            Command::Copy { from, zone, at } => {
-                self.append(zone, at, from.len as usize, |done, to| {
-                    let piece = Piece {
-                        at: from.at + done as u64,
-                        len: to.len() as u64,
-                        ..from
-                    };
-                    self.read(piece, to)
-                })
-            }
-            Command::Flush => self.flush(),
-            Command::Reset { zone } => self.writer(zone).and_then(|fd| sys::truncate(fd, 0)),
-            Command::Finish { zone } => {
-                let capacity = self.reports[zone as usize].capacity;
-                self.writer(zone).and_then(|fd| sys::truncate(fd, capacity))
-            }
-            Command::Close { zone } => {
-                self.close_writer(zone);
-                Ok(())
-            }
-        };
-        outcome.map_err(|errno| {
-            sys::say(&format!("{command:.0?}: error {errno}"));
-            Failure
-        })
-    }
-
-    fn flush(&self) -> Result<(), Errno> {
-        let unforced = std::mem::take(&mut self.state().unforced);
-        for zone in unforced {
-            sys::force(self.writer(zone)?)?;
-        }
-        Ok(())
-    }
-}
-
-/// Opens a file for this library itself.
-fn own(name: &CStr, flags: c_int) -> Result<c_int, Errno> {
-    let fd = sys::moved_up(sys::open(name, flags)?);
-    super::table::own(fd);
-    Ok(fd)
 }

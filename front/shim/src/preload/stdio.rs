@@ -12,7 +12,9 @@
 //! The entries are found by what they hold, which are exported functions; if
 //! they are not there, as in other C libraries, nothing is replaced and that
 //! streams are not seen is noted. The tables are read-only, so the kernel's
-//! view of our memory is written instead (`/proc/self/mem`).
+//! view of our memory is written instead (`/proc/self/mem`); where the kernel
+//! does not let that pass over rights, as newer ones, they are changed for a
+//! moment.
 
 use super::next::{Next, hooks};
 use super::open::{close_with, open_at, opened, unseen};
@@ -20,7 +22,7 @@ use super::raw::{self, bytes};
 use super::watch;
 use crate::wire::{Head, Op};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use libc::{FILE, off64_t, ssize_t};
 
 /// Entries of a table, with room to spare for what may be added.
@@ -71,19 +73,19 @@ pub(crate) fn replace(entries: &[&Entry]) -> bool {
     let path = c"/proc/self/mem".as_ptr() as usize;
     let here = libc::AT_FDCWD as usize;
     let memory = raw::call(libc::SYS_openat, [here, path, flags, 0, 0, 0]);
-    let Ok(memory) = usize::try_from(memory) else {
-        return false;
-    };
+    let memory = usize::try_from(memory).ok();
     let replaced = TABLES.map(|table| {
         let table = symbol(table).cast::<usize>();
         !table.is_null() && replace_in(memory, table, entries)
     });
-    raw::call(libc::SYS_close, [memory, 0, 0, 0, 0, 0]);
+    if let Some(memory) = memory {
+        raw::call(libc::SYS_close, [memory, 0, 0, 0, 0, 0]);
+    }
     replaced == [true; TABLES.len()]
 }
 
 /// Replaces the entries of one table, by one write.
-fn replace_in(memory: usize, table: *const usize, entries: &[&Entry]) -> bool {
+fn replace_in(memory: Option<usize>, table: *const usize, entries: &[&Entry]) -> bool {
     let mut held = [0; ENTRIES];
     // SAFETY: the table has this many entries in every version that has it.
     held.copy_from_slice(unsafe { core::slice::from_raw_parts(table, ENTRIES) });
@@ -99,7 +101,29 @@ fn replace_in(memory: usize, table: *const usize, entries: &[&Entry]) -> bool {
     let bytes = (last - first) * size_of::<usize>();
     let from = held[first..].as_ptr() as usize;
     let to = table as usize + first * size_of::<usize>();
-    raw::call(libc::SYS_pwrite64, [memory, from, bytes, to, 0, 0]) == bytes as isize
+    let write =
+        |memory| raw::call(libc::SYS_pwrite64, [memory, from, bytes, to, 0, 0]) == bytes as isize;
+    memory.is_some_and(write) || write_by_right(to, &held[first..last])
+}
+
+/// Writes words to memory that is only to be read, and is so again afterwards.
+fn write_by_right(to: usize, words: &[usize]) -> bool {
+    // SAFETY: the call takes no memory.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let start = to & !(page - 1);
+    let len = to + size_of_val(words) - start;
+    let allow =
+        |rights: c_int| raw::call(libc::SYS_mprotect, [start, len, rights as usize, 0, 0, 0]) == 0;
+    if !allow(libc::PROT_READ | libc::PROT_WRITE) {
+        return false;
+    }
+    for (place, word) in (to..).step_by(size_of::<usize>()).zip(words) {
+        // SAFETY: the caller vouches for the place, which is a word that may be written
+        // now; whoever reads it meanwhile finds the one or the other.
+        let place = unsafe { AtomicUsize::from_ptr(place as *mut usize) };
+        place.store(*word, Ordering::Release);
+    }
+    allow(libc::PROT_READ)
 }
 
 static FILENO: Next = Next::new(b"fileno\0");
@@ -254,6 +278,21 @@ mod tests {
         let append = libc::O_RDWR | libc::O_CREAT | libc::O_APPEND;
         assert_eq!(flags(b"a+"), append);
         assert_eq!(flags(b"wx") & libc::O_EXCL, libc::O_EXCL);
+    }
+
+    #[test]
+    fn words_are_written_where_nobody_may_write() {
+        let page = [0, 4096, libc::PROT_READ as usize, 0x22, usize::MAX, 0];
+        let start = raw::call(libc::SYS_mmap, page) as usize;
+        assert!(write_by_right(start + 16, &[7, 8]));
+        // SAFETY: the page was just mapped.
+        let words = unsafe { core::slice::from_raw_parts(start as *const usize, 5) };
+        assert_eq!(words, [0, 0, 7, 8, 0]);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let of = maps
+            .lines()
+            .find(|line| line.starts_with(&format!("{start:x}-")));
+        assert!(of.unwrap().contains(" r--p "), "{of:?}");
     }
 
     #[test]

@@ -9,9 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char big[200000];
@@ -275,6 +278,84 @@ static void streams(void) {
     sum("q.log");
 }
 
+// What goes around the usual calls, and what others do with what they are given.
+static void others(void) {
+    static char page[8192] __attribute__((aligned(4096)));
+    struct stat of;
+    memset(page, 'p', sizeof page);
+    int fd = open("d.log", O_RDWR | O_CREAT | O_DIRECT, 0640);
+    DO(fd >= 0);
+    DO(write(fd, page, 8192));
+    DO(pread(fd, page, 4096, 4096));
+    DO(fcntl(fd, F_GETFL) & O_DIRECT ? 1 : 0);
+    close(fd);
+    fd = open("e.log", O_RDWR | O_CREAT, 0640);
+    DO(syscall(SYS_write, fd, "by number", 9));
+    DO(syscall(SYS_pwrite64, fd, "!", 1, 9L));
+    DO(syscall(SYS_fsync, fd));
+    DO(syscall(SYS_lseek, fd, 3L, SEEK_SET));
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(fchmod(fd, 0600));
+    DO(fstat(fd, &of));
+    DO(of.st_mode);
+    DO(flock(fd, LOCK_EX | LOCK_NB));
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 5};
+    DO(fcntl(fd, F_SETLK, &lock));
+    struct timespec times[2] = {{1000, 0}, {2000, 0}};
+    DO(futimens(fd, times));
+    DO(fstat(fd, &of));
+    DO(of.st_mtime);
+    // A program that a child becomes reads what it was given, at its offset.
+    fflush(stdout);
+    lseek(fd, 3, SEEK_SET);
+    if (fork() == 0) {
+        dup2(fd, 0);
+        execlp("cat", "cat", (char *)NULL);
+        _exit(1);
+    }
+    int status;
+    DO(wait(&status) > 0);
+    puts("");
+    DO(status);
+    fflush(stdout);
+    if (fork() == 0) {
+        int out = open("g.log", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(out, 1);
+        execlp("sh", "sh", "-c", "echo one; echo two; cat e.log", (char *)NULL);
+        _exit(1);
+    }
+    DO(wait(&status) > 0);
+    DO(status);
+    sum("g.log");
+    // Both share the offset of what was open before.
+    lseek(fd, 0, SEEK_END);
+    if (fork() == 0) _exit(write(fd, "from the child", 14) == 14 ? 0 : 1);
+    DO(wait(&status) > 0);
+    DO(status);
+    close(fd);
+    sum("e.log");
+    DO(open(".", O_RDWR | O_CREAT, 0600));
+    // What leads nowhere is the system's to refuse.
+    for (int i = 0; i < 2; i++) {
+        char *nowhere = i ? (char *)0xdeadc0de : NULL;
+        DO(open(nowhere, O_RDWR));
+        DO(rename(nowhere, "e.log"));
+        DO(rename("e.log", nowhere));
+        DO(link("e.log", nowhere));
+        DO(unlink(nowhere));
+        DO(truncate(nowhere, 5));
+        DO(stat(nowhere, &of));
+    }
+    DO(close(-1));
+    DO(close(12345));
+    DO(read(12345, page, 1));
+    DO(write(-1, page, 1));
+    DO(fsync(12345));
+    DO(ftruncate(12345, 0));
+    DO(dup(12345));
+    DO(fcntl(12345, F_GETFL));
+}
+
 int main(void) {
     for (size_t i = 0; i < sizeof big; i++) big[i] = (char)(i * 7 + i / 251);
     offsets();
@@ -286,5 +367,6 @@ int main(void) {
     names();
     transfers();
     streams();
+    others();
     return 0;
 }

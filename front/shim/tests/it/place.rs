@@ -2,7 +2,7 @@
 
 use super::Place;
 use super::programs::installed;
-use shim::run::Placer;
+use shim::run::{Keeper, Placer};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const PROGRAM: &str = include_str!("place.c");
 const MIB: u64 = 1 << 20;
 
 /// A folder that does as zones do: `count` of 8 MiB.
-fn zones(place: &Place, count: u32) -> PathBuf {
+pub(super) fn zones(place: &Place, count: u32) -> PathBuf {
     let folder = place.path("zones");
     std::fs::create_dir_all(folder.join("seq")).unwrap();
     let says = format!("capacity={}\nopen=8\nactive=10\n", 8 * MIB);
@@ -24,7 +24,7 @@ fn zones(place: &Place, count: u32) -> PathBuf {
 }
 
 /// Bytes in zones for data.
-fn written(zones: &Path) -> u64 {
+pub(super) fn written(zones: &Path) -> u64 {
     let size = |zone: u32| std::fs::metadata(zones.join(format!("seq/{zone}")));
     (2..)
         .map_while(|zone| size(zone).ok())
@@ -33,27 +33,56 @@ fn written(zones: &Path) -> u64 {
 }
 
 /// A rule for files with an ending.
-fn rule(ending: &str) -> String {
+pub(super) fn rule(ending: &str) -> String {
     format!(
         "name = \"t\"\n[[stream]]\nname = \"s\"\nlife = \"short\"\n\
          [[rule]]\npath = \"*.{ending}\"\nstream = \"s\"\n"
     )
 }
 
-fn rules(place: &Place, text: &str) -> PathBuf {
+pub(super) fn rules(place: &Place, text: &str) -> PathBuf {
     let path = place.path("rules");
     std::fs::write(&path, text).unwrap();
     path
 }
 
 /// A program that places, or does not, in a folder of its own.
-fn run(mut command: Command, folder: &Path) -> Output {
+pub(super) fn run(mut command: Command, folder: &Path) -> Output {
     std::fs::create_dir_all(folder).unwrap();
     command.current_dir(folder).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The daemon of zones, for as long as this is there, and until it has ended.
+pub(super) struct Served {
+    keeper: Option<Keeper>,
+    zones: PathBuf,
+}
+
+pub(super) fn daemon(zones: &Path) -> Command {
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_placed"));
+    daemon.arg("serve").arg(zones);
+    daemon
+}
+
+pub(super) fn serve(zones: &Path) -> Served {
+    let of = zones.to_owned();
+    let keeper = Keeper::new(zones, move || daemon(&of));
+    Served {
+        keeper: Some(keeper.unwrap()),
+        zones: zones.to_owned(),
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.keeper.take());
+        // The daemon has the lock until all is in the zones.
+        std::fs::File::open(&self.zones).unwrap().lock().unwrap();
+    }
 }
 
 /// What a program says without the library, and with it.
@@ -64,7 +93,9 @@ fn compare(place: &Place, program: &Path, rules: &Path, zones: Option<&Path>) ->
     let with = placer
         .command((program.as_os_str(), &[]), rules, zones)
         .unwrap();
+    let served = zones.map(serve);
     let with = run(with, &place.path("with"));
+    drop(served);
     for (number, (with, plain)) in text(&with.stdout)
         .lines()
         .zip(text(&plain.stdout).lines())
@@ -103,6 +134,48 @@ fn calls_on_placed_files_are_as_without_the_library() {
 }
 
 #[test]
+fn ways_around_the_library_are_refused_aloud() {
+    let place = Place::new();
+    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n\
+        #include <sys/syscall.h>\n#include <unistd.h>\nint main(void) {\n\
+        char p[120] = {0}; long a = syscall(SYS_io_uring_setup, 4, p);\n\
+        printf(\"%ld %d\\n\", a, errno); return 0; }";
+    let program = place.build(source, "ring");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    let said = script(&place, program.to_str().unwrap(), &rules, &zones);
+    assert_eq!(text(&said.stdout), format!("-1 {}\n", libc::ENOSYS));
+    let error = text(&said.stderr);
+    assert!(error.contains("io_uring is not seen"), "{error}");
+}
+
+/// Counts what is allocated before `main`, also by what is loaded before it.
+const ALLOCATES: &str = r#"
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+static long count;
+void *malloc(size_t size) { count++; return __libc_malloc(size); }
+void *calloc(size_t n, size_t size) { count++; return __libc_calloc(n, size); }
+int main(void) {
+    long before = count;
+    char line[30];
+    int len = snprintf(line, sizeof line, "%ld\n", before);
+    return write(1, line, len) != len;
+}
+"#;
+
+#[test]
+fn nothing_is_allocated_before_a_program_begins() {
+    let place = Place::new();
+    let program = place.build(ALLOCATES, "allocates");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    compare(&place, &program, &rules, Some(&zones));
+}
+
+#[test]
 fn hints_change_nothing_that_a_program_sees() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
@@ -112,7 +185,8 @@ fn hints_change_nothing_that_a_program_sees() {
 }
 
 /// Runs a shell script with files placed; gives what it says.
-fn script(place: &Place, script: &str, rules: &Path, zones: &Path) -> Output {
+pub(super) fn script(place: &Place, script: &str, rules: &Path, zones: &Path) -> Output {
+    let _served = serve(zones);
     let placer = Placer::new().unwrap();
     let words = [OsString::from("-c"), script.into()];
     let what = ("/bin/sh".as_ref(), &words[..]);
@@ -186,6 +260,7 @@ fn what_was_forced_is_there_after_a_kill() {
     std::fs::create_dir(&work).unwrap();
     let mut least = 0;
     for round in 1..=4 {
+        let served = serve(&zones);
         let what = (program.as_os_str(), &[][..]);
         let mut command = placer.command(what, &rules, Some(&zones)).unwrap();
         let mut child = command
@@ -201,6 +276,7 @@ fn what_was_forced_is_there_after_a_kill() {
         child.kill().unwrap();
         child.wait().unwrap();
         least += 10 * round + said.count();
+        drop(served);
         let read = script(&place, "cat wal.log", &rules, &zones).stdout;
         let records: Vec<_> = read.chunks(600).collect();
         assert!(records.len() >= least, "{} of {least}", records.len());
@@ -214,32 +290,44 @@ fn what_was_forced_is_there_after_a_kill() {
 }
 
 #[test]
-fn two_processes_do_not_share_zones_unawares() {
+fn zones_that_another_process_has_are_not_had() {
     let place = Place::new();
-    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
-    let said = script(
-        &place,
-        "exec 5> a.log; echo kept >&5; sleep 1 & cat a.log; echo done",
-        &rules,
-        &zones,
-    );
-    // The shell let go of the zones when it forked, so that `cat` could have them.
-    assert_eq!(text(&said.stdout), "kept\ndone\n", "{}", text(&said.stderr));
+    let zones = zones(&place, 8);
     let held = std::fs::File::open(&zones).unwrap();
     held.lock().unwrap();
-    let said = script(
-        &place,
-        "cat a.log; echo plain > b.log; cat b.log",
-        &rules,
-        &zones,
-    );
-    assert_eq!(text(&said.stdout), "plain\n");
-    assert!(text(&said.stderr).contains("another process has it"));
-    drop(held);
+    let of = zones.clone();
+    let why = Keeper::new(&zones, move || daemon(&of)).err().unwrap();
+    assert_eq!(why, "another process has it");
 }
 
 #[test]
-fn full_and_damaged_zones_are_told() {
+fn without_a_daemon_a_program_is_told_and_goes_on() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    let said = script(&place, "echo kept > a.log", &rules, &zones);
+    assert!(said.status.success());
+    let placer = Placer::new().unwrap();
+    let words = [
+        "-c",
+        "echo plain > b.log; read x < b.log; echo $x; read x < a.log",
+    ];
+    let words = words.map(OsString::from);
+    let what = ("/bin/sh".as_ref(), &words[..]);
+    let said = run(
+        placer.command(what, &rules, Some(&zones)).unwrap(),
+        &place.path("work"),
+    );
+    assert_eq!(text(&said.stdout), "plain\n");
+    let error = text(&said.stderr);
+    assert!(error.contains("no daemon has them"), "{error}");
+    assert!(
+        error.contains("a.log"),
+        "a placed file is not read as zeros: {error}"
+    );
+}
+
+#[test]
+fn full_zones_are_told_with_who_has_them() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     let fill = "dd if=/dev/zero of=a.log bs=1M count=100 2>&1; rm a.log; \
@@ -254,29 +342,52 @@ fn full_and_damaged_zones_are_told() {
         out.contains("blocks of zones") && out.contains("held by"),
         "{out}"
     );
+}
+
+/// Why zones are not had.
+fn refusal(zones: &Path) -> String {
+    let of = zones.to_owned();
+    let why = Keeper::new(zones, move || daemon(&of));
+    why.err().expect("the zones are no good")
+}
+
+#[test]
+fn zones_that_are_no_good_are_refused_with_the_reason() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    script(&place, "echo kept > b.log; sync", &rules, &zones);
+    let emulated = zones.join("emulated");
+    let says = std::fs::read_to_string(&emulated).unwrap();
+    for (limits, expected) in [
+        (
+            "open=1\nactive=2",
+            "open zones: 1 and active zones: 2 are too few",
+        ),
+        ("open=0\nactive=2", "active zones: 2 are too few"),
+    ] {
+        let few = format!("capacity={}\n{limits}\n", 8 * MIB);
+        std::fs::write(&emulated, few).unwrap();
+        let why = refusal(&zones);
+        assert!(why.contains(expected), "{why}");
+    }
+    std::fs::write(&emulated, says).unwrap();
     for zone in ["seq/0", "seq/1"] {
         let path = zones.join(zone);
         let mut bytes = std::fs::read(&path).unwrap();
-        bytes
-            .iter_mut()
-            .skip(100)
-            .step_by(4096)
-            .take(1)
-            .for_each(|byte| *byte ^= 1);
+        let heads = bytes.iter_mut().skip(100).step_by(4096).take(1);
+        heads.for_each(|byte| *byte ^= 1);
         std::fs::write(path, bytes).unwrap();
     }
-    let said = script(
-        &place,
-        "cat b.log; echo plain > c.log; cat c.log",
-        &rules,
-        &zones,
-    );
-    assert_eq!(text(&said.stdout), "plain\n");
-    let error = text(&said.stderr);
-    assert!(
-        error.contains("hold no log") && !error.contains("another process"),
-        "{error}"
-    );
+    let why = refusal(&zones);
+    assert!(why.contains("the log in zone 0 is damaged"), "{why}");
+    for zone in 3..8 {
+        std::fs::remove_file(zones.join(format!("seq/{zone}"))).unwrap();
+    }
+    let why = refusal(&zones);
+    assert!(why.contains("3 zones are too few"), "{why}");
+    std::fs::remove_dir_all(zones.join("seq")).unwrap();
+    let why = refusal(&zones);
+    assert!(why.contains("it has no zones"), "{why}");
 }
 
 const BENCH: &str = "--num=60000 --value_size=400 --write_buffer_size=2097152 --threads=2 \

@@ -167,3 +167,16 @@ fn zenfs_fits_lifetimes_where_streams_would_take_a_zone() {
     let streams = zones_of(OPTIONS, &[5, 1, 5, 1]);
     assert_eq!(streams, [2, 3, 2, 3]);
 }
+
+#[test]
+fn what_is_under_way_is_counted_once() {
+    let mut volume = Volume::new(OPTIONS, LIMITS, 8);
+    let id = volume.create("/a", 1);
+    // Five of six zones, written while commands wait as long as they may.
+    let all = bytes(1, 5 * BLOCKS * B);
+    volume.append(id, &all).unwrap();
+    volume.sync(id).unwrap();
+    assert_eq!(volume.all(id), all);
+    let more = volume.append(id, &[1]);
+    assert!(matches!(more, Err(Refusal::NoSpace(_))), "{more:?}");
+}

@@ -1,0 +1,121 @@
+//! Who is connected, what each has open, and what it may write by its ring.
+//!
+//! Invariant: what a client holds (openings, leases, pins) ends with the last of its
+//! connections, however that ends.
+
+use crate::share::memory::{LEASES, Memory};
+use crate::sys;
+use core::ffi::c_int;
+use shimmer::{FileId, Part};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Clients at a time; each takes memory for its ring.
+pub(super) const CLIENTS_MAX: usize = 1024;
+
+/// A process.
+pub(super) struct Client {
+    pub(super) token: u64,
+    pub(super) memory: Memory,
+    /// One takes records out of the ring at a time.
+    pub(super) taking: Mutex<()>,
+    pub(super) held: Mutex<Held>,
+    gone: AtomicBool,
+}
+
+/// What a client holds.
+#[derive(Default)]
+pub(super) struct Held {
+    pub(super) sockets: Vec<c_int>,
+    pub(super) opens: BTreeMap<FileId, u32>,
+    pub(super) leases: BTreeMap<FileId, usize>,
+    pub(super) pins: BTreeMap<u64, Vec<Part>>,
+    pub(super) next_pin: u64,
+}
+
+impl Client {
+    /// A client with a memory, of which the descriptor is given too.
+    pub(super) fn new(token: u64, key: u64) -> Result<(Self, c_int), sys::Errno> {
+        let fd = sys::memory(Memory::LEN)?;
+        let memory = Memory::map(fd).inspect_err(|_| sys::close(fd))?;
+        memory.begin(key);
+        let client = Self {
+            token,
+            memory,
+            taking: Mutex::default(),
+            held: Mutex::default(),
+            gone: AtomicBool::new(false),
+        };
+        Ok((client, fd))
+    }
+
+    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub(super) fn goes(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.memory.rouse();
+    }
+
+    /// Cuts off a client that does what no client does, or nothing any more.
+    pub(super) fn cut_off(&self) {
+        self.goes();
+        for socket in &self.held().sockets {
+            sys::shut(*socket);
+        }
+    }
+}
+
+impl Held {
+    /// A lease that nobody has.
+    pub(super) fn free_lease(&self) -> Option<usize> {
+        (0..LEASES).find(|lease| self.leases.values().all(|it| it != lease))
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Clients {
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one in; false if there are too many.
+    pub(super) fn insert(&self, client: Arc<Client>) -> bool {
+        let mut all = self.all();
+        let room = all.len() < CLIENTS_MAX;
+        if room {
+            all.insert(client.token, client);
+        }
+        room
+    }
+
+    pub(super) fn get(&self, token: u64) -> Option<Arc<Client>> {
+        self.all().get(&token).cloned()
+    }
+
+    pub(super) fn remove(&self, token: u64) {
+        self.all().remove(&token);
+    }
+
+    pub(super) fn every(&self) -> Vec<Arc<Client>> {
+        self.all().values().cloned().collect()
+    }
+
+    /// Tells all that what zones hold is about to change under who reads it.
+    pub(super) fn zones_change(&self) {
+        for client in self.all().values() {
+            client.memory.changes();
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A connection: what is asked is done, one after the other.
+
+use super::clients::Client;
+use super::sharing::Sharing;
+use super::volume::{Fault, pieces};
+use crate::share::message::{
+    Answer, DATA_MAX, DEMOTE, END, GONE, MESSAGE_MAX, NO_LEASE, Op, Request,
+};
+use crate::sys;
+use core::ffi::c_int;
+use shimmer::{FileId, Piece, Placement};
+use std::sync::Arc;
+
+/// Pinned files of one client.
+const PINS_MAX: usize = 4096;
+/// Connections of one client.
+const SOCKETS_MAX: usize = 256;
+/// Bytes of a piece in an answer.
+const PIECE: usize = 24;
+
+type Done = Result<Answer, Fault>;
+
+/// Who is at the other end.
+pub(super) enum Who {
+    /// Not said yet.
+    Nobody,
+    /// One that only keeps the daemon from ending.
+    Keeper,
+    Client(Arc<Client>),
+}
+
+pub(super) struct Session {
+    sharing: &'static Sharing,
+    socket: c_int,
+    who: Who,
+}
+
+fn bad() -> Fault {
+    Fault::Errno(libc::EPROTO)
+}
+
+/// Random bytes that nobody guesses.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the bytes are there to be written.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), 8, 0) };
+    assert_eq!(got, 8, "the system has eight random bytes");
+    u64::from_ne_bytes(bytes)
+}
+
+fn encode(pieces: &[Piece]) -> Vec<u8> {
+    let most = DATA_MAX / PIECE;
+    let words = |piece: &Piece| [u64::from(piece.zone), piece.at, piece.len];
+    let pieces = pieces.iter().take(most).flat_map(words);
+    pieces.flat_map(u64::to_le_bytes).collect()
+}
+
+impl Session {
+    pub(super) fn new(sharing: &'static Sharing, socket: c_int) -> Self {
+        let who = Who::Nobody;
+        Self {
+            sharing,
+            socket,
+            who,
+        }
+    }
+
+    /// Does what is asked until the other end is gone.
+    pub(super) fn run(mut self, began: impl FnOnce(&Arc<Client>) -> bool) {
+        let mut room = vec![0; MESSAGE_MAX];
+        let mut began = Some(began);
+        while let Ok((len, fd)) = sys::receive(self.socket, &mut room) {
+            if let Some(fd) = fd {
+                sys::close(fd);
+            }
+            let request = Request::decode(&room[..len]);
+            let Some(request) = request.filter(|_| len > 0) else {
+                break;
+            };
+            let sent = match self.who {
+                Who::Nobody => self.hello(request, &mut began),
+                _ => {
+                    let answer = self.answer(request);
+                    answer.send(self.socket, None)
+                }
+            };
+            if sent.is_err() {
+                break;
+            }
+        }
+        if let Who::Client(client) = &self.who {
+            let last = {
+                let mut held = client.held();
+                held.sockets.retain(|socket| *socket != self.socket);
+                held.sockets.is_empty()
+            };
+            if last {
+                self.sharing.gone(client);
+            }
+        }
+        sys::close(self.socket);
+    }
+
+    fn hello(
+        &mut self,
+        request: Request<'_>,
+        began: &mut Option<impl FnOnce(&Arc<Client>) -> bool>,
+    ) -> Result<(), sys::Errno> {
+        if request.op == Op::Keep {
+            self.who = Who::Keeper;
+            return Answer::default().send(self.socket, None);
+        }
+        if request.op != Op::Hello {
+            return Err(libc::EPROTO);
+        }
+        let (client, memory) = match self.sharing.volume.clients.get(request.a) {
+            Some(client) => (client, None),
+            None if request.a == 0 => {
+                let (client, memory) = Client::new(random() | 1, random())?;
+                (Arc::new(client), Some(memory))
+            }
+            None => return Err(libc::EPROTO),
+        };
+        {
+            let mut held = client.held();
+            if client.is_gone() || held.sockets.len() >= SOCKETS_MAX {
+                return Err(libc::EPROTO);
+            }
+            held.sockets.push(self.socket);
+        }
+        self.who = Who::Client(Arc::clone(&client));
+        if let Some(memory) = memory {
+            let sent = self.welcome(&client, request.b, began);
+            let answer = self.greeting(&client);
+            let sent = sent.and_then(|()| answer.send(self.socket, Some(memory)));
+            sys::close(memory);
+            return sent;
+        }
+        self.greeting(&client).send(self.socket, None)
+    }
+
+    fn greeting(&self, client: &Client) -> Answer {
+        let volume = &self.sharing.volume;
+        let open = u64::from(volume.zones.limits.open);
+        Answer::of([client.token, volume.number, open])
+    }
+
+    /// Takes a new client in.
+    fn welcome(
+        &self,
+        client: &Arc<Client>,
+        parent: u64,
+        began: &mut Option<impl FnOnce(&Arc<Client>) -> bool>,
+    ) -> Result<(), sys::Errno> {
+        if !self.sharing.volume.clients.insert(Arc::clone(client)) {
+            return Err(libc::EMFILE);
+        }
+        self.inherit(client, parent);
+        // Without a thread nobody would empty the ring.
+        let emptied = began.take().is_some_and(|began| began(client));
+        if emptied { Ok(()) } else { Err(libc::EAGAIN) }
+    }
+
+    /// What a process has open its child has open.
+    fn inherit(&self, child: &Client, parent: u64) {
+        let Some(parent) = self.sharing.volume.clients.get(parent) else {
+            return;
+        };
+        let opens = parent.held().opens.clone();
+        for (id, count) in opens {
+            let opened = (0..count).filter(|_| self.sharing.volume.opened(id).is_ok());
+            let count = opened.count() as u32;
+            if count > 0 {
+                child.held().opens.insert(id, count);
+            }
+        }
+    }
+
+    fn answer(&self, request: Request<'_>) -> Answer {
+        let Who::Client(client) = &self.who else {
+            return Answer {
+                status: libc::EPROTO as u64,
+                ..Answer::default()
+            };
+        };
+        match self.serve(client, request) {
+            Ok(answer) => answer,
+            Err(Fault::Demote) => Answer {
+                status: DEMOTE,
+                ..Answer::default()
+            },
+            Err(Fault::Gone) => Answer {
+                status: GONE,
+                ..Answer::default()
+            },
+            Err(Fault::Errno(errno)) => {
+                let why = match errno {
+                    libc::ENOSPC => self.sharing.volume.why_full(),
+                    _ => String::new(),
+                };
+                Answer {
+                    status: errno as u64,
+                    data: why.into_bytes(),
+                    ..Answer::default()
+                }
+            }
+        }
+    }
+
+    fn serve(&self, client: &Arc<Client>, request: Request<'_>) -> Done {
+        let id = FileId(request.file);
+        let sharing = self.sharing;
+        match request.op {
+            Op::Hello | Op::Keep => Err(bad()),
+            Op::Create | Op::Open | Op::Find | Op::List => self.names(client, request),
+            Op::Close => {
+                sharing.closed(id, client);
+                Ok(Answer::default())
+            }
+            Op::SyncAll => {
+                for client in sharing.volume.clients.every() {
+                    sharing.drain(&client);
+                }
+                sharing.volume.sync_all()?;
+                Ok(Answer::default())
+            }
+            Op::Unpin => {
+                let parts = client.held().pins.remove(&request.a);
+                sharing.volume.release(&parts.ok_or_else(bad)?);
+                Ok(Answer::default())
+            }
+            Op::Pinned => {
+                let held = client.held();
+                let parts = held.pins.get(&request.a).ok_or_else(bad)?;
+                let pieces = pieces(parts);
+                let from = pieces.get(request.b as usize..).unwrap_or_default();
+                Ok(Answer {
+                    data: encode(from),
+                    ..Answer::default()
+                })
+            }
+            Op::Unlinked => {
+                sharing.volume.unlinked(id, request.data);
+                Ok(Answer::default())
+            }
+            Op::Renamed => {
+                sharing.volume.renamed(id, request.data);
+                Ok(Answer::default())
+            }
+            _ => self.with_file(client, id, request),
+        }
+    }
+
+    fn names(&self, client: &Arc<Client>, request: Request<'_>) -> Done {
+        let volume = &self.sharing.volume;
+        match request.op {
+            Op::Create => {
+                let placement = Placement {
+                    stream: request.a as u32,
+                    group: request.b as u32,
+                };
+                let id = volume.create(request.data, placement)?;
+                client.held().opens.insert(id, 1);
+                Ok(Answer::of([id.0, 0, 0]))
+            }
+            Op::Open => {
+                let id = FileId(request.file);
+                self.sharing.settle(id, client)?;
+                volume.opened(id)?;
+                *client.held().opens.entry(id).or_default() += 1;
+                let status = volume.status(id).ok_or(Fault::Gone)?;
+                Ok(Answer::of([status.size, 0, 0]))
+            }
+            Op::Find => {
+                let id = volume.lock().core.lookup(request.data).ok_or(Fault::Gone)?;
+                self.sharing.settle(id, client)?;
+                let status = volume.status(id).ok_or(Fault::Gone)?;
+                Ok(Answer::of([id.0, status.size, 0]))
+            }
+            _ => {
+                let guard = volume.lock();
+                let behind = guard
+                    .core
+                    .files()
+                    .skip_while(|(path, _)| *path <= request.data);
+                let mut data = Vec::new();
+                for (path, _) in behind {
+                    if data.len() + path.len() + 1 > DATA_MAX {
+                        break;
+                    }
+                    data.extend_from_slice(path);
+                    data.push(0);
+                }
+                Ok(Answer {
+                    data,
+                    ..Answer::default()
+                })
+            }
+        }
+    }
+
+    fn with_file(&self, client: &Arc<Client>, id: FileId, request: Request<'_>) -> Done {
+        let (sharing, volume) = (self.sharing, &self.sharing.volume);
+        match request.op {
+            Op::Lease => {
+                let may = client.held().opens.contains_key(&id);
+                let (size, lease) = sharing.lease(id, client)?;
+                let lease = lease.filter(|_| may).map_or(NO_LEASE, |it| it as u64);
+                Ok(Answer::of([size, lease, 0]))
+            }
+            Op::Write => {
+                let _alone = sharing.alone(id)?;
+                let offset = (request.a != END).then_some(request.a);
+                let (end, done) = volume.write(id, offset, request.data)?;
+                sharing.fill_purse(client);
+                Ok(Answer::of([end, done as u64, 0]))
+            }
+            Op::Truncate => {
+                let _alone = sharing.alone(id)?;
+                volume.truncate(id, request.a)?;
+                volume.clients.zones_change();
+                Ok(Answer::default())
+            }
+            Op::MoveBegin => sharing.move_begins(id, client).map(|()| Answer::default()),
+            Op::MoveEnd => {
+                sharing.move_ends(id, client, request.a != 0);
+                Ok(Answer::default())
+            }
+            _ => {
+                sharing.settle(id, client)?;
+                self.reads(client, id, request)
+            }
+        }
+    }
+
+    fn reads(&self, client: &Arc<Client>, id: FileId, request: Request<'_>) -> Done {
+        let volume = &self.sharing.volume;
+        match request.op {
+            Op::Place => {
+                let placement = Placement {
+                    stream: request.a as u32,
+                    group: request.b as u32,
+                };
+                volume.belongs(id, placement);
+                Ok(Answer::default())
+            }
+            Op::Sync => {
+                self.sharing.sound(id)?;
+                volume.sync(id)?;
+                self.sharing.sound(id)?;
+                let size = volume.status(id).ok_or(Fault::Gone)?.size;
+                Ok(Answer::of([size, 0, 0]))
+            }
+            Op::Read => {
+                let mut data = vec![0; (request.b as usize).min(DATA_MAX)];
+                let read = volume.read(id, request.a, &mut data)?;
+                data.truncate(read);
+                let status = volume.status(id).ok_or(Fault::Gone)?;
+                Ok(Answer {
+                    words: [status.size, status.stored, 0],
+                    data,
+                    ..Answer::default()
+                })
+            }
+            Op::Map => {
+                let pieces = volume.pieces(id)?;
+                let status = volume.status(id).ok_or(Fault::Gone)?;
+                let from = pieces.get(request.a as usize..).unwrap_or_default();
+                Ok(Answer {
+                    words: [status.size, status.stored, pieces.len() as u64],
+                    data: encode(from),
+                    ..Answer::default()
+                })
+            }
+            Op::Pin => self.pin(client, id),
+            _ => {
+                let status = volume.status(id).ok_or(Fault::Gone)?;
+                Ok(Answer::of([status.size, status.stored, 0]))
+            }
+        }
+    }
+
+    /// Keeps a file in the zones as it is.
+    fn pin(&self, client: &Arc<Client>, id: FileId) -> Done {
+        if client.held().pins.len() >= PINS_MAX {
+            return Err(Fault::Errno(libc::ENOMEM));
+        }
+        let parts = self.sharing.volume.in_zones(id)?;
+        let pieces = pieces(&parts);
+        let mut held = client.held();
+        held.next_pin += 1;
+        let pin = held.next_pin;
+        held.pins.insert(pin, parts);
+        Ok(Answer {
+            words: [pin, pieces.len() as u64, 0],
+            data: encode(&pieces),
+            ..Answer::default()
+        })
+    }
+}

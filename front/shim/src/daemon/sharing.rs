@@ -1,0 +1,299 @@
+//! Files that several clients have open: who may write by its ring, who moves a file away,
+//! what failed.
+//!
+//! Invariants: at most one client has a lease of a file; whoever changes a file otherwise
+//! has taken the lease away, and taken out what was written by it, before; while a client
+//! moves a file, nobody else does anything with it.
+
+use super::clients::Client;
+use super::volume::{Fault, Volume};
+use crate::place::Mark;
+use crate::share::memory::Record;
+use crate::sys::{self, Errno};
+use shimmer::FileId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest that a client may take for a write to its ring. One that was stopped in the
+/// middle of it is cut off, so that others go on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most that a client may write by its ring before it asks again.
+const CREDIT_MAX: u64 = 64 << 20;
+
+/// What clients do with files.
+#[derive(Default)]
+struct Table {
+    leases: BTreeMap<FileId, u64>,
+    /// Files that a client moves away.
+    moving: BTreeMap<FileId, u64>,
+    /// Files that were, and that somebody has open still.
+    moved: BTreeSet<FileId>,
+}
+
+/// The volume, and who has what of it.
+pub(super) struct Sharing {
+    pub(super) volume: Volume,
+    table: Mutex<Table>,
+    settled: Condvar,
+    /// Files of which a write by a ring was not done. Those who wrote were told that it
+    /// was, so they are told of it by the next call that can.
+    failed: Mutex<BTreeMap<FileId, Errno>>,
+}
+
+/// A file that nobody else changes.
+pub(super) struct Alone<'a> {
+    table: MutexGuard<'a, Table>,
+}
+
+impl Sharing {
+    pub(super) fn new(volume: Volume) -> Self {
+        Self {
+            volume,
+            table: Mutex::default(),
+            settled: Condvar::new(),
+            failed: Mutex::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes out what a client has written by its ring up to now.
+    pub(super) fn drain(&'static self, client: &Client) {
+        let _one = client.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = client.memory.tail();
+        let begun = Instant::now();
+        loop {
+            let came = client
+                .memory
+                .take(end, |record| self.write_record(client, &record));
+            match came {
+                Some(at) if at >= end => return,
+                Some(_) if client.is_gone() => return,
+                Some(_) if begun.elapsed() < PATIENCE => sys::yields(),
+                _ => return client.cut_off(),
+            }
+        }
+    }
+
+    fn write_record(&'static self, client: &Client, record: &Record<'_>) {
+        let id = FileId(record.file);
+        if !client.held().opens.contains_key(&id) {
+            return;
+        }
+        let errno = match self.volume.write(id, Some(record.at), record.data) {
+            Ok((_, done)) if done == record.data.len() => return,
+            Err(Fault::Gone) => return,
+            Ok(_) => libc::ENOSPC,
+            Err(Fault::Errno(errno)) => errno,
+            Err(Fault::Demote) => libc::EIO,
+        };
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        // What follows a gap is refused for that; the first reason is the right one.
+        failed.entry(id).or_insert(errno);
+    }
+
+    /// What was written to a file and could not be kept.
+    pub(super) fn sound(&self, id: FileId) -> Result<(), Fault> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed
+            .get(&id)
+            .map_or(Ok(()), |errno| Err(Fault::Errno(*errno)))
+    }
+
+    /// Waits until nobody else moves a file away, and takes out what was written to it.
+    /// What is moved is gone.
+    pub(super) fn settle(&'static self, id: FileId, who: &Client) -> Result<(), Fault> {
+        let table = self.still(id, Some(who))?;
+        let writer = table.leases.get(&id).copied();
+        drop(table);
+        if let Some(client) = writer.and_then(|token| self.volume.clients.get(token)) {
+            self.drain(&client);
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody moves a file away, but for `who` if it only reads it.
+    fn still(&self, id: FileId, who: Option<&Client>) -> Result<MutexGuard<'_, Table>, Fault> {
+        let own = who.map(|who| who.token);
+        let mut table = self.table();
+        while table
+            .moving
+            .get(&id)
+            .is_some_and(|token| Some(*token) != own)
+        {
+            let waited = self.settled.wait(table);
+            table = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if table.moved.contains(&id) {
+            return Err(Fault::Gone);
+        }
+        Ok(table)
+    }
+
+    /// Sees to it that nobody else changes a file while the answer is kept.
+    pub(super) fn alone(&'static self, id: FileId) -> Result<Alone<'static>, Fault> {
+        let mut table = self.still(id, None)?;
+        self.sound(id)?;
+        self.revoke(&mut table, id);
+        Ok(Alone { table })
+    }
+
+    fn revoke(&'static self, table: &mut Table, id: FileId) {
+        let Some(token) = table.leases.remove(&id) else {
+            return;
+        };
+        let Some(client) = self.volume.clients.get(token) else {
+            return;
+        };
+        let lease = client.held().leases.get(&id).copied();
+        let Some(lease) = lease else { return };
+        let begun = Instant::now();
+        while !client.memory.revoke(lease) && !client.is_gone() {
+            if begun.elapsed() > PATIENCE {
+                client.cut_off();
+            }
+            sys::yields();
+        }
+        client.held().leases.remove(&id);
+        self.drain(&client);
+    }
+
+    /// Gives a client a lease of a file that it writes, unless another one has it; and the
+    /// length that the file has then.
+    pub(super) fn lease(
+        &'static self,
+        id: FileId,
+        who: &Arc<Client>,
+    ) -> Result<(u64, Option<usize>), Fault> {
+        let mut table = self.still(id, None)?;
+        self.sound(id)?;
+        self.fill_purse(who);
+        let free = match table.leases.get(&id) {
+            Some(_) => None,
+            None => who.held().free_lease(),
+        };
+        let size = self.volume.status(id).ok_or(Fault::Gone)?.size;
+        if let Some(lease) = free {
+            table.leases.insert(id, who.token);
+            who.held().leases.insert(id, lease);
+            who.memory.grant(lease);
+        }
+        Ok((size, free))
+    }
+
+    /// Says how much a client may write by its ring: what others may write too is not
+    /// counted twice.
+    pub(super) fn fill_purse(&'static self, who: &Client) {
+        let mut spoken = 0;
+        for client in self.volume.clients.every() {
+            let credit = client.memory.credit().max(0) as u64;
+            let own = client.token == who.token;
+            let credit = if own { 0 } else { credit.min(CREDIT_MAX) };
+            spoken += credit + 2 * client.memory.waiting().min(CREDIT_MAX);
+        }
+        let room = self.volume.lock().core.room().saturating_sub(spoken);
+        who.memory.grant_credit((room / 2).min(CREDIT_MAX) as i64);
+    }
+
+    /// A client has closed a file.
+    pub(super) fn closed(&'static self, id: FileId, who: &Client) {
+        let mut table = self.table();
+        let last = {
+            let mut held = who.held();
+            let Some(count) = held.opens.get_mut(&id) else {
+                return;
+            };
+            *count -= 1;
+            *count == 0
+        };
+        if last {
+            if table.leases.get(&id) == Some(&who.token) {
+                self.revoke(&mut table, id);
+            }
+            who.held().opens.remove(&id);
+        }
+        self.volume.closed(id);
+        self.forget(&mut table, id);
+    }
+
+    fn forget(&'static self, table: &mut Table, id: FileId) {
+        if self.volume.status(id).is_none() {
+            table.moved.remove(&id);
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.remove(&id);
+        }
+    }
+
+    /// A client begins to move a file away.
+    pub(super) fn move_begins(&'static self, id: FileId, who: &Client) -> Result<(), Fault> {
+        let mut alone = self.alone(id)?;
+        alone.table.moving.insert(id, who.token);
+        Ok(())
+    }
+
+    /// It has, or has not.
+    pub(super) fn move_ends(&'static self, id: FileId, who: &Client, done: bool) {
+        let mut table = self.table();
+        if table.moving.get(&id) == Some(&who.token) {
+            table.moving.remove(&id);
+            if done {
+                self.has_moved(&mut table, id);
+            }
+            self.settled.notify_all();
+        }
+    }
+
+    fn has_moved(&'static self, table: &mut Table, id: FileId) {
+        table.moved.insert(id);
+        self.volume.unlinked(id, b"");
+        self.volume.clients.zones_change();
+        self.forget(table, id);
+    }
+
+    /// Takes in what a client that is gone has written, and what it held.
+    pub(super) fn gone(&'static self, who: &Client) {
+        who.goes();
+        self.drain(who);
+        let mut table = self.table();
+        let moving: Vec<_> = table
+            .moving
+            .extract_if(.., |_, token| *token == who.token)
+            .map(|(id, _)| id)
+            .collect();
+        for id in moving {
+            if self.was_moved(id) {
+                self.has_moved(&mut table, id);
+            }
+        }
+        table.leases.retain(|_, token| *token != who.token);
+        self.settled.notify_all();
+        let held = std::mem::take(&mut *who.held());
+        for (id, count) in held.opens {
+            for _ in 0..count {
+                self.volume.closed(id);
+            }
+            self.forget(&mut table, id);
+        }
+        drop(table);
+        for parts in held.pins.into_values() {
+            self.volume.release(&parts);
+        }
+        self.volume.clients.remove(who.token);
+    }
+
+    /// Whether who died moving a file had finished: then the file that stood for it stands
+    /// for itself.
+    fn was_moved(&'static self, id: FileId) -> bool {
+        let path = self.volume.lock().core.path(id).map(<[u8]>::to_vec);
+        let Some(path) = path.and_then(|path| CString::new(path).ok()) else {
+            return false;
+        };
+        let there = sys::stat_at(libc::AT_FDCWD, &path, libc::AT_SYMLINK_NOFOLLOW).is_ok();
+        there && Mark::at(&path).is_none_or(|mark| mark.id != id)
+    }
+}

@@ -1,0 +1,425 @@
+//! The volume: the core under a lock, and whoever calls does its commands.
+//!
+//! Invariants: commands are done without the lock, by the thread that takes them out, so
+//! calls of other threads go on meanwhile; one process has a folder of zones, for it holds
+//! its lock; what a batch of the log says of names that are gone is forced in the
+//! folders of these names first, so that no name comes back without its file; who reads
+//! zones by itself is told before one is emptied.
+
+use super::clients::Clients;
+use super::zones::ZoneFiles;
+use crate::sys::{self, Errno};
+use shimmer::{
+    Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Placement, Refusal, Status,
+    SyncId,
+};
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(super) struct Volume {
+    /// Who reads zones by itself.
+    pub(super) clients: Clients,
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    pub(super) zones: ZoneFiles,
+    /// What tells it from others.
+    pub(super) number: u64,
+    /// Of the folder, with its lock.
+    pub(super) folder: i32,
+    /// Why there was no space, when that was last asked.
+    why: Mutex<String>,
+}
+
+pub(super) struct Inner {
+    pub(super) core: Core,
+    /// Folders in which names of placed files went since the last batch.
+    folders: BTreeSet<Vec<u8>>,
+}
+
+type Guard = MutexGuard<'static, Inner>;
+
+/// A call that zones cannot do, or that failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The file must go to the ordinary file system.
+    Demote,
+    /// It is there already.
+    Gone,
+    /// An error.
+    Errno(Errno),
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+/// A number that no other volume has: the clock's and the process's.
+fn unique() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock exists, and the time is there to be written.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    let process = std::process::id();
+    (time.tv_sec as u64) << 32 ^ (time.tv_nsec as u64) << 12 ^ u64::from(process)
+}
+
+/// Opens the core over zones, or makes one if they are blank.
+fn open_core(zones: &ZoneFiles) -> Result<Core, String> {
+    let options = Options::default();
+    let log = |zone: u32| {
+        let written = zones
+            .reports
+            .get(zone as usize)
+            .map_or(0, |report| report.written);
+        // More than this no log is: what is behind it was finished.
+        zones.bytes(zone, written.min(1 << 30))
+    };
+    let logs = (log(0), log(1));
+    let (Ok(first), Ok(second)) = logs else {
+        return Err("the zones of the log cannot be read".to_owned());
+    };
+    match Core::open(options, zones.limits, &zones.reports, [&first, &second]) {
+        Err(OpenError::Unformatted { blank: true }) => {
+            Core::format(options, zones.limits, &zones.reports, unique())
+        }
+        other => other,
+    }
+    .map_err(|why| why.to_string())
+}
+
+/// Times that the lock is tried for, a pause apart: half a second. Whoever has it may be a
+/// daemon that is ending.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Takes the lock of the folder for this process; false if another one keeps it.
+fn locked(fd: libc::c_int) -> bool {
+    (0..TRIES).any(|time| {
+        if time > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        sys::lock(fd).is_ok()
+    })
+}
+
+impl Volume {
+    /// Opens the volume in a folder.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn open(folder: &CString) -> Result<Self, String> {
+        let errno = |what: &str, errno| format!("{what}: error {errno}");
+        let fd = sys::open(folder, libc::O_RDONLY | libc::O_DIRECTORY);
+        let fd = fd.map_err(|it| errno("it cannot be opened", it))?;
+        if !locked(fd) {
+            sys::close(fd);
+            return Err(crate::run::BUSY.to_owned());
+        }
+        let zones = ZoneFiles::new(folder.as_bytes()).map_err(|it| errno("it has no zones", it));
+        let opened = zones.and_then(|zones| {
+            let core = open_core(&zones);
+            core.inspect_err(|_| zones.close_all())
+                .map(|core| (zones, core))
+        });
+        let (zones, core) = opened.inspect_err(|_| sys::close(fd))?;
+        let number = core.volume();
+        let inner = Mutex::new(Inner {
+            core,
+            folders: BTreeSet::new(),
+        });
+        Ok(Self {
+            clients: Clients::default(),
+            why: Mutex::default(),
+            inner,
+            changed: Condvar::new(),
+            zones,
+            number,
+            folder: fd,
+        })
+    }
+
+    fn fault(&self, refusal: &Refusal) -> Fault {
+        match refusal {
+            Refusal::Demote(_) => Fault::Demote,
+            Refusal::Missing => Fault::Gone,
+            Refusal::NoSpace(why) => {
+                let mut place = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+                *place = format!("no space in zones: {why}");
+                Fault::Errno(libc::ENOSPC)
+            }
+            Refusal::Exists => Fault::Errno(libc::EEXIST),
+            Refusal::Path => Fault::Errno(libc::ENAMETOOLONG),
+            Refusal::Failed(_) | Refusal::Busy | Refusal::Tail(_) => Fault::Errno(libc::EIO),
+        }
+    }
+
+    /// Why there is no space.
+    pub(super) fn why_full(&self) -> String {
+        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        why.clone()
+    }
+
+    pub(super) fn lock(&'static self) -> Guard {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the next command, or waits until somebody has done one.
+    fn one(&'static self, mut guard: Guard) -> Guard {
+        let Some((ticket, command)) = guard.core.next_command() else {
+            return self
+                .changed
+                .wait(guard)
+                .unwrap_or_else(PoisonError::into_inner);
+        };
+        let of_log = matches!(command, Command::Write { zone, .. } if zone < LOG_ZONES);
+        let folders = if of_log {
+            std::mem::take(&mut guard.folders)
+        } else {
+            BTreeSet::new()
+        };
+        drop(guard);
+        if matches!(command, Command::Reset { .. }) {
+            self.clients.zones_change();
+        }
+        folders.iter().for_each(|folder| force_folder(folder));
+        let result = self.zones.run(&command);
+        let mut guard = self.lock();
+        guard.core.complete(ticket, result);
+        self.changed.notify_all();
+        guard
+    }
+
+    /// Does commands as they come, for ever.
+    pub(super) fn work(&'static self) -> ! {
+        let mut guard = self.lock();
+        loop {
+            guard = self.one(guard);
+        }
+    }
+
+    /// Does what there is to be done.
+    fn all(&'static self, mut guard: Guard) {
+        while guard.core.has_command() {
+            guard = self.one(guard);
+        }
+    }
+
+    fn wait(&'static self, mut guard: Guard, sync: SyncId) -> Result<(), Fault> {
+        loop {
+            match guard.core.poll_sync(sync) {
+                Some(outcome) => {
+                    self.all(guard);
+                    return outcome.map_err(|refusal| self.fault(&refusal));
+                }
+                None => guard = self.one(guard),
+            }
+        }
+    }
+
+    /// Makes a file that is open, at a path that may have been another's.
+    pub(super) fn create(
+        &'static self,
+        path: &[u8],
+        placement: Placement,
+    ) -> Result<FileId, Fault> {
+        let mut guard = self.lock();
+        if let Some(other) = guard.core.lookup(path) {
+            // The other one is called something else by now, without our doing.
+            let stale = format!("?/{}", other.0).into_bytes();
+            guard
+                .core
+                .rename(path, &stale)
+                .map_err(|refusal| self.fault(&refusal))?;
+        }
+        guard
+            .core
+            .create(path, placement)
+            .map_err(|refusal| self.fault(&refusal))
+    }
+
+    /// Writes at `offset`, or at the end; gives where it ended and how much was written.
+    /// Others do the commands that come of it.
+    pub(super) fn write(
+        &'static self,
+        id: FileId,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Result<(u64, usize), Fault> {
+        let mut guard = self.lock();
+        let status = guard.core.status(id).ok_or(Fault::Gone)?;
+        let start = offset.unwrap_or(status.size);
+        let mut done = 0;
+        while done < data.len() {
+            match guard.core.write(id, start + done as u64, &data[done..]) {
+                Ok(more) => done += more,
+                Err(Refusal::Busy) => guard = self.one(guard),
+                Err(Refusal::Tail(piece)) => {
+                    let mut tail = vec![0; piece.len as usize];
+                    self.zones.read(piece, &mut tail)?;
+                    guard.core.load_tail(id, &tail);
+                }
+                Err(_) if done > 0 => break,
+                Err(refusal) => return Err(self.fault(&refusal)),
+            }
+        }
+        if guard.core.has_command() {
+            self.changed.notify_all();
+        }
+        Ok((start + done as u64, done))
+    }
+
+    /// Reads from `offset`; gives how much.
+    pub(super) fn read(
+        &'static self,
+        id: FileId,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<usize, Fault> {
+        let parts = self.lock().core.read(id, offset, to.len() as u64);
+        let parts = parts.map_err(|refusal| self.fault(&refusal))?;
+        let len = length(&parts);
+        let outcome = self.zones.gather(&parts, &mut to[..len]);
+        self.release(&parts);
+        outcome?;
+        Ok(len)
+    }
+
+    /// Where all of a file is, in zones alone.
+    pub(super) fn in_zones(&'static self, id: FileId) -> Result<Vec<Part>, Fault> {
+        let mut guard = self.lock();
+        let drained = guard
+            .core
+            .drain(id)
+            .map_err(|refusal| self.fault(&refusal))?;
+        self.wait(guard, drained)?;
+        let mut guard = self.lock();
+        let parts = guard.core.read_stored(id);
+        parts.map_err(|refusal| self.fault(&refusal))
+    }
+
+    pub(super) fn release(&'static self, parts: &[Part]) {
+        let mut guard = self.lock();
+        guard.core.release(parts);
+        self.all(guard);
+    }
+
+    /// Where a file is in zones by now, from a piece on; and how many there are.
+    pub(super) fn pieces(&'static self, id: FileId) -> Result<Vec<Piece>, Fault> {
+        let mut guard = self.lock();
+        let parts = guard.core.read_stored(id);
+        let parts = parts.map_err(|refusal| self.fault(&refusal))?;
+        guard.core.release(&parts);
+        self.all(guard);
+        Ok(pieces(&parts))
+    }
+
+    pub(super) fn status(&'static self, id: FileId) -> Option<Status> {
+        self.lock().core.status(id)
+    }
+
+    pub(super) fn sync(&'static self, id: FileId) -> Result<(), Fault> {
+        let mut guard = self.lock();
+        let sync = guard
+            .core
+            .sync(id)
+            .map_err(|refusal| self.fault(&refusal))?;
+        self.wait(guard, sync)
+    }
+
+    pub(super) fn sync_all(&'static self) -> Result<(), Fault> {
+        let mut guard = self.lock();
+        let sync = guard.core.sync_all();
+        self.wait(guard, sync)
+    }
+
+    pub(super) fn truncate(&'static self, id: FileId, size: u64) -> Result<(), Fault> {
+        let mut guard = self.lock();
+        loop {
+            match guard.core.truncate(id, size) {
+                Err(Refusal::Busy) => guard = self.one(guard),
+                outcome => {
+                    self.all(guard);
+                    return outcome.map_err(|refusal| self.fault(&refusal));
+                }
+            }
+        }
+    }
+
+    /// What is written to a file from now on belongs elsewhere.
+    pub(super) fn belongs(&'static self, id: FileId, placement: Placement) {
+        let _ = self.lock().core.set_placement(id, placement);
+    }
+
+    pub(super) fn opened(&'static self, id: FileId) -> Result<(), Fault> {
+        self.lock()
+            .core
+            .open_file(id)
+            .map_err(|refusal| self.fault(&refusal))
+    }
+
+    pub(super) fn closed(&'static self, id: FileId) {
+        let mut guard = self.lock();
+        guard.core.close_file(id);
+        self.all(guard);
+    }
+
+    /// The last name of a file is gone from `folder`, or from nowhere.
+    pub(super) fn unlinked(&'static self, id: FileId, folder: &[u8]) {
+        let mut guard = self.lock();
+        let Some(path) = guard.core.path(id).map(<[u8]>::to_vec) else {
+            return;
+        };
+        if !folder.is_empty() {
+            guard.folders.insert(folder.to_vec());
+        }
+        let _ = guard.core.unlink(&path);
+        self.all(guard);
+    }
+
+    /// A file has another name.
+    pub(super) fn renamed(&'static self, id: FileId, to: &[u8]) {
+        let mut guard = self.lock();
+        let Some(from) = guard.core.path(id).map(<[u8]>::to_vec) else {
+            return;
+        };
+        if let Some(other) = guard.core.lookup(to).filter(|other| *other != id) {
+            let stale = format!("?/{}", other.0).into_bytes();
+            let _ = guard.core.rename(to, &stale);
+        }
+        let _ = guard.core.rename(&from, to);
+        self.all(guard);
+    }
+}
+
+/// Those of the parts that are in zones.
+pub(super) fn pieces(parts: &[Part]) -> Vec<Piece> {
+    let piece = |part: &Part| match part {
+        Part::Zone(piece) => Some(*piece),
+        Part::Memory(_) => None,
+    };
+    parts.iter().filter_map(piece).collect()
+}
+
+fn length(parts: &[Part]) -> usize {
+    let len = |part: &Part| match part {
+        Part::Zone(piece) => piece.len as usize,
+        Part::Memory(data) => data.len(),
+    };
+    parts.iter().map(len).sum()
+}
+
+fn force_folder(folder: &[u8]) {
+    let Ok(path) = CString::new(folder) else {
+        return;
+    };
+    if let Ok(fd) = sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY) {
+        let _ = sys::force(fd);
+        sys::close(fd);
+    }
+}

@@ -1,0 +1,303 @@
+//! Zones as files: what a folder of a zonefs holds, and commands to it.
+//!
+//! The size of `seq/N` is how far zone N is written; it is written at its end, cut to
+//! nothing, which empties it, or made as long as it can be, which finishes it. A plain
+//! folder does as well, if a file `emulated` beside `seq` says what the zones would allow:
+//! `capacity` in bytes, and `open` and `active`, which may be missing.
+
+use crate::sys::{self, Errno};
+use core::ffi::c_int;
+use shimmer::{Command, Failure, Limits, Part, Piece, ZoneReport};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Bytes that are written by one call, from memory that suits direct writes.
+const PART: usize = 256 << 10;
+
+/// Zones that may be open on the ZN540.
+const OPEN_ZONES: u32 = 14;
+
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+/// What is open.
+#[derive(Default)]
+struct Open {
+    reading: BTreeMap<u32, c_int>,
+    writing: BTreeMap<u32, c_int>,
+    /// Zones with writes that were not forced.
+    unforced: BTreeSet<u32>,
+    spare: Vec<Box<[Page]>>,
+}
+
+pub(super) struct ZoneFiles {
+    folder: Vec<u8>,
+    pub(super) reports: Vec<ZoneReport>,
+    pub(super) limits: Limits,
+    open: Mutex<Open>,
+}
+
+fn path(parts: &[&[u8]]) -> Result<CString, Errno> {
+    CString::new(parts.concat()).map_err(|_| libc::EINVAL)
+}
+
+/// The number behind a name in the file that makes a folder zones.
+fn setting(text: &str, name: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+    line?.trim().parse().ok()
+}
+
+/// A number of the document in which our zonefs says what it allows.
+fn document(text: &str, name: &str) -> Option<u64> {
+    let rest = text.split_once(&format!("\"{name}\":"))?.1.trim_start();
+    let end = rest.find(|c: char| !c.is_ascii_digit())?;
+    rest[..end].parse().ok()
+}
+
+/// A limit of the block device on which a zonefs is.
+fn queue_limit(device: u64, name: &str) -> Option<u32> {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let path = CString::new(format!("/sys/dev/block/{major}:{minor}/queue/{name}")).ok()?;
+    let text = String::from_utf8(sys::contents(&path, 64).ok()?).ok()?;
+    text.trim().parse().ok()
+}
+
+impl ZoneFiles {
+    /// Looks at the zones in a folder.
+    pub(super) fn new(folder: &[u8]) -> Result<Self, Errno> {
+        let list = sys::list(&path(&[folder, b"/seq"])?)?;
+        let number = |name: &Vec<u8>| std::str::from_utf8(name).ok()?.parse::<u32>().ok();
+        let count = list.iter().filter_map(number).count() as u32;
+        let text = |name: &[u8]| {
+            let bytes = sys::contents(&path(&[folder, name]).ok()?, 4096).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (text, told) = (text(b"/emulated"), text(b"/.zones.json"));
+        let said = |name: &str| text.as_deref().and_then(|text| setting(text, name));
+        let mut reports = Vec::new();
+        let mut device = 0;
+        for zone in 0..count {
+            let name = path(&[folder, b"/seq/", zone.to_string().as_bytes()])?;
+            let stat = sys::stat_at(libc::AT_FDCWD, &name, 0)?;
+            device = stat.st_dev;
+            // zonefs says by its blocks how much a zone can hold.
+            let capacity = said("capacity").unwrap_or(stat.st_blocks as u64 * 512);
+            reports.push(ZoneReport {
+                capacity,
+                written: stat.st_size as u64,
+            });
+        }
+        let limit = |emulated: &str, ours: &str, kernels: &str| {
+            if text.is_some() {
+                return said(emulated).map_or(0, |it| it as u32);
+            }
+            let ours = told.as_deref().and_then(|text| document(text, ours));
+            let found = ours.map(|it| it as u32);
+            // A device that does not say may allow any: then that of the dissertation.
+            found
+                .or_else(|| queue_limit(device, kernels))
+                .unwrap_or(OPEN_ZONES)
+        };
+        let limits = Limits {
+            open: limit("open", "max_wro_seq_files", "max_open_zones"),
+            active: limit("active", "max_active_seq_files", "max_active_zones"),
+        };
+        let open = Mutex::new(Open::default());
+        Ok(Self {
+            folder: folder.to_vec(),
+            reports,
+            limits,
+            open,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, zone: u32) -> CString {
+        let name = [&self.folder[..], b"/seq/", zone.to_string().as_bytes()].concat();
+        CString::new(name).expect("the folder was a string")
+    }
+
+    /// A descriptor that reads a zone.
+    pub(super) fn reader(&self, zone: u32) -> Result<c_int, Errno> {
+        let mut open = self.state();
+        if let Some(fd) = open.reading.get(&zone) {
+            return Ok(*fd);
+        }
+        let fd = sys::open(&self.name(zone), libc::O_RDONLY)?;
+        open.reading.insert(zone, fd);
+        Ok(fd)
+    }
+
+    fn writer(&self, zone: u32) -> Result<c_int, Errno> {
+        let mut open = self.state();
+        if let Some(fd) = open.writing.get(&zone) {
+            return Ok(*fd);
+        }
+        // zonefs takes direct writes alone; not every plain folder takes them.
+        let name = self.name(zone);
+        let direct = sys::open(&name, libc::O_WRONLY | libc::O_DIRECT);
+        let fd = direct.or_else(|_| sys::open(&name, libc::O_WRONLY))?;
+        open.writing.insert(zone, fd);
+        Ok(fd)
+    }
+
+    fn close_writer(&self, zone: u32) {
+        let mut open = self.state();
+        if !open.unforced.contains(&zone)
+            && let Some(fd) = open.writing.remove(&zone)
+        {
+            drop(open);
+            sys::close(fd);
+        }
+    }
+
+    /// Gives back all descriptors. Nobody uses these zones after this.
+    pub(super) fn close_all(&self) {
+        let open = std::mem::take(&mut *self.state());
+        for fd in open.reading.into_values().chain(open.writing.into_values()) {
+            sys::close(fd);
+        }
+    }
+
+    /// What is written in a zone.
+    pub(super) fn bytes(&self, zone: u32, len: u64) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; len as usize];
+        sys::pread_all(self.reader(zone)?, &mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn read(&self, piece: Piece, to: &mut [u8]) -> Result<(), Errno> {
+        sys::pread_all(self.reader(piece.zone)?, to, piece.at)
+    }
+
+    /// The bytes of parts, one after the other, into `to`, which has their length.
+    pub(super) fn gather(&self, parts: &[Part], to: &mut [u8]) -> Result<(), Errno> {
+        let mut rest = to;
+        for part in parts {
+            let len = match part {
+                Part::Zone(piece) => piece.len as usize,
+                Part::Memory(data) => data.len(),
+            };
+            let (here, more) = rest.split_at_mut(len);
+            match part {
+                Part::Zone(piece) => self.read(*piece, here)?,
+                Part::Memory(data) => here.copy_from_slice(data),
+            }
+            rest = more;
+        }
+        Ok(())
+    }
+
+    /// Writes at the end of a zone.
+    fn append(
+        &self,
+        zone: u32,
+        at: u64,
+        len: usize,
+        mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let fd = self.writer(zone)?;
+        let spare = self.state().spare.pop();
+        let fresh = || (0..PART / 4096).map(|_| Page([0; 4096])).collect();
+        let mut pages: Box<[Page]> = spare.unwrap_or_else(fresh);
+        // SAFETY: pages are bytes without gaps, and `PART` of them.
+        let buffer =
+            unsafe { core::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), PART) };
+        let mut done = 0;
+        let mut outcome = Ok(());
+        self.state().unforced.insert(zone);
+        while done < len && outcome.is_ok() {
+            let part = &mut buffer[..PART.min(len - done)];
+            outcome = fill(done, part).and_then(|()| sys::pwrite_all(fd, part, at + done as u64));
+            done += part.len();
+        }
+        self.state().spare.push(pages);
+        outcome
+    }
+
+    /// Does a command.
+    pub(super) fn run(&self, command: &Command) -> Result<(), Failure> {
+        let outcome = match *command {
+            Command::Write { zone, at, ref data } => {
+                self.append(zone, at, data.len(), |from, to| {
+                    to.copy_from_slice(&data[from..from + to.len()]);
+                    Ok(())
+                })
+            }
+            Command::Copy { from, zone, at } => {
+                self.append(zone, at, from.len as usize, |done, to| {
+                    let piece = Piece {
+                        at: from.at + done as u64,
+                        len: to.len() as u64,
+                        ..from
+                    };
+                    self.read(piece, to)
+                })
+            }
+            Command::Flush => self.flush(),
+            Command::Reset { zone } => self.writer(zone).and_then(|fd| sys::truncate(fd, 0)),
+            Command::Finish { zone } => {
+                let capacity = self.reports[zone as usize].capacity;
+                self.writer(zone).and_then(|fd| sys::truncate(fd, capacity))
+            }
+            Command::Close { zone } => {
+                self.close_writer(zone);
+                Ok(())
+            }
+        };
+        outcome.map_err(|errno| {
+            sys::say(&format!("{command:.0?}: error {errno}"));
+            Failure
+        })
+    }
+
+    fn flush(&self) -> Result<(), Errno> {
+        let unforced = std::mem::take(&mut self.state().unforced);
+        for zone in unforced {
+            sys::force(self.writer(zone)?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_from_what_the_zonefs_says() {
+        let text = "{\n  \"schema\": \"flashloom.zones/1\",\n  \"max_wro_seq_files\": 14,\n  \
+                    \"max_active_seq_files\":28,\n \"files\": []}";
+        assert_eq!(document(text, "max_wro_seq_files"), Some(14));
+        assert_eq!(document(text, "max_active_seq_files"), Some(28));
+        assert_eq!(document(text, "max"), None);
+        assert_eq!(document("\"max\": ", "max"), None);
+        assert_eq!(setting("capacity=5\n open = 3\n", "open"), None);
+        assert_eq!(setting("capacity=5\n open= 3\n", "open"), Some(3));
+    }
+
+    #[test]
+    fn a_folder_says_what_its_zones_allow() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("seq")).unwrap();
+        for zone in 0..6 {
+            std::fs::write(at(&format!("seq/{zone}")), vec![1; 4096 * zone]).unwrap();
+        }
+        std::fs::write(at(".zones.json"), "{\"max_wro_seq_files\": 2,\n\"x\": 1}").unwrap();
+        let name = folder.path().as_os_str().as_encoded_bytes();
+        let zones = ZoneFiles::new(name).unwrap();
+        assert_eq!((zones.limits.open, zones.limits.active), (2, OPEN_ZONES));
+        assert_eq!(zones.reports.len(), 6);
+        std::fs::write(at("emulated"), "capacity=8192\nopen=3\n").unwrap();
+        let zones = ZoneFiles::new(name).unwrap();
+        assert_eq!((zones.limits.open, zones.limits.active), (3, 0));
+        assert_eq!(zones.reports[1].capacity, 8192);
+    }
+}

@@ -1,0 +1,144 @@
+//! Placed files that this process has open, each once, however often it is open.
+
+use super::volume::Volume;
+use core::ptr::null_mut;
+use shimmer::{FileId, Piece};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+const NONE: usize = usize::MAX;
+
+/// Writes that are not by the ring, after a lease was refused, before it is asked for again.
+const REFUSED: u32 = 64;
+
+/// A placed file, as this process knows it.
+pub(super) struct File {
+    pub(super) id: FileId,
+    /// The lease by which it is written, and the volume that gave it.
+    lease: AtomicUsize,
+    giver: AtomicPtr<Volume>,
+    /// Its length while there is a lease.
+    pub(super) size: AtomicU64,
+    /// One asks for a lease at a time.
+    pub(super) asking: Mutex<()>,
+    /// Writes for which no lease is asked for.
+    pub(super) patience: AtomicU32,
+    /// How often it was written to, and how much of that was forced.
+    written: AtomicU64,
+    forced: AtomicU64,
+    /// The daemon has died with something that was not forced.
+    lost: AtomicBool,
+    pub(super) map: RwLock<Map>,
+}
+
+/// Where a file is in zones.
+#[derive(Default)]
+pub(super) struct Map {
+    /// The volume that said so.
+    pub(super) of: usize,
+    pub(super) generation: u64,
+    /// Bytes of the file that are there.
+    pub(super) stored: u64,
+    /// Where each piece begins in the file, and in which zone.
+    pub(super) pieces: Vec<(u64, Piece)>,
+}
+
+static FILES: Mutex<BTreeMap<FileId, Weak<File>>> = Mutex::new(BTreeMap::new());
+
+/// The file of a number.
+pub(super) fn of(id: FileId) -> Arc<File> {
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = files.get(&id).and_then(Weak::upgrade) {
+        return file;
+    }
+    files.retain(|_, file| file.strong_count() > 0);
+    let file = Arc::new(File {
+        id,
+        lease: AtomicUsize::new(NONE),
+        giver: AtomicPtr::new(null_mut()),
+        size: AtomicU64::new(0),
+        asking: Mutex::default(),
+        patience: AtomicU32::new(0),
+        written: AtomicU64::new(0),
+        forced: AtomicU64::new(0),
+        lost: AtomicBool::new(false),
+        map: RwLock::default(),
+    });
+    files.insert(id, Arc::downgrade(&file));
+    file
+}
+
+/// Does `work` while no other thread changes which there are.
+pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
+    let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    work()
+}
+
+impl File {
+    /// The lease that a volume has given.
+    #[inline]
+    pub(super) fn lease(&self, volume: &'static Volume) -> Option<usize> {
+        let lease = self.lease.load(Ordering::Acquire);
+        let here = core::ptr::from_ref(volume).cast_mut();
+        (lease != NONE && self.giver.load(Ordering::Acquire) == here).then_some(lease)
+    }
+
+    /// Notes a lease, and how long the file is.
+    pub(super) fn take_lease(&self, volume: &'static Volume, lease: usize, size: u64) {
+        self.size.store(size, Ordering::Relaxed);
+        self.giver
+            .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
+        self.lease.store(lease, Ordering::Release);
+    }
+
+    /// Forgets the lease.
+    pub(super) fn drop_lease(&self, lease: usize) {
+        let (to, order) = (NONE, Ordering::AcqRel);
+        let _ = (self.lease).compare_exchange(lease, to, order, Ordering::Relaxed);
+    }
+
+    /// No lease was given.
+    pub(super) fn refused(&self) {
+        self.patience.store(REFUSED, Ordering::Relaxed);
+    }
+
+    /// Whether a lease should not be asked for now.
+    pub(super) fn waits(&self) -> bool {
+        let left = self.patience.load(Ordering::Relaxed);
+        if left > 0 {
+            self.patience.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
+    }
+
+    /// It is written to.
+    #[inline]
+    pub(super) fn writes(&self) {
+        self.written.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was written to.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// As often as this is durable.
+    pub(super) fn forced(&self, written: u64) {
+        self.forced.fetch_max(written, Ordering::AcqRel);
+    }
+
+    /// The daemon has died, which may have had something that was not forced.
+    pub(super) fn daemon_died(&self) {
+        if self.written() != self.forced.load(Ordering::Acquire) {
+            self.lost.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether something was lost: nothing is done with the file then until all have
+    /// closed it.
+    #[inline]
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+}

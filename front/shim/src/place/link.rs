@@ -1,0 +1,172 @@
+//! The way to the daemon: sockets for questions, memory for writes.
+//!
+//! Invariants: a socket is used by one thread at a time, so that answers find who asked;
+//! once something has failed on the way, nothing is asked any more: whoever needs the
+//! daemon connects anew.
+
+use super::fault::Fault;
+use super::{start, table};
+use crate::share::memory::Memory;
+use crate::share::message::{Answer, DEMOTE, GONE, MESSAGE_MAX, Op, Request};
+use crate::sys::{self, Errno};
+use core::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A socket, and room for an answer.
+struct Socket {
+    fd: c_int,
+    room: Box<[u8]>,
+}
+
+#[derive(Default)]
+struct Sockets {
+    idle: Vec<Socket>,
+    all: Vec<c_int>,
+}
+
+pub(super) struct Link {
+    pub(super) memory: Memory,
+    /// What tells the volume from others.
+    pub(super) number: u64,
+    /// How many zones may be open; 0 is no limit.
+    pub(super) open_zones: u32,
+    token: u64,
+    name: Vec<u8>,
+    sockets: Mutex<Sockets>,
+    lost: AtomicBool,
+}
+
+/// A socket under a number that programs do not come upon soon.
+fn socket(name: &[u8]) -> Result<Socket, Errno> {
+    let fd = sys::moved_up(sys::connect(name)?);
+    table::own(fd);
+    let room = vec![0; MESSAGE_MAX].into_boxed_slice();
+    Ok(Socket { fd, room })
+}
+
+fn forget(fd: c_int) {
+    table::disown(fd);
+    sys::close(fd);
+}
+
+/// Asks by a socket; the answer may come with a descriptor.
+fn ask_by(socket: &mut Socket, request: Request<'_>) -> Result<(Answer, Option<c_int>), Errno> {
+    request.send(socket.fd)?;
+    let (len, fd) = sys::receive(socket.fd, &mut socket.room)?;
+    let answer = Answer::decode(&socket.room[..len]);
+    match answer {
+        Some(answer) => Ok((answer, fd)),
+        None => {
+            fd.inspect(|fd| sys::close(*fd));
+            Err(libc::EPIPE)
+        }
+    }
+}
+
+impl Link {
+    /// Connects to the daemon at a name, as a process that has open what that with the
+    /// token has, if it is not 0.
+    pub(super) fn new(name: &[u8], parent: u64) -> Result<Self, Errno> {
+        let mut first = socket(name)?;
+        let request = Request {
+            b: parent,
+            ..Request::new(Op::Hello, 0)
+        };
+        let asked = ask_by(&mut first, request);
+        let (answer, fd) = asked.inspect_err(|_| forget(first.fd))?;
+        let mapped = fd.map_or(Err(libc::EPROTO), |fd| {
+            let mapped = Memory::map(fd);
+            sys::close(fd);
+            mapped
+        });
+        let memory = mapped.inspect_err(|_| forget(first.fd))?;
+        let [token, number, open] = answer.words;
+        let all = vec![first.fd];
+        let idle = vec![first];
+        Ok(Self {
+            memory,
+            number,
+            open_zones: open as u32,
+            token,
+            name: name.to_vec(),
+            sockets: Mutex::new(Sockets { idle, all }),
+            lost: AtomicBool::new(false),
+        })
+    }
+
+    /// One for the child of this process.
+    pub(super) fn heir(&self) -> Result<Self, Errno> {
+        Self::new(&self.name, self.token)
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Sockets> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn another(&self) -> Result<Socket, Errno> {
+        let mut more = socket(&self.name)?;
+        let request = Request {
+            a: self.token,
+            ..Request::new(Op::Hello, 0)
+        };
+        ask_by(&mut more, request).inspect_err(|_| forget(more.fd))?;
+        self.sockets().all.push(more.fd);
+        Ok(more)
+    }
+
+    /// Whether the daemon is known to be gone.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn lose(&self) -> Fault {
+        self.lost.store(true, Ordering::Relaxed);
+        Fault::Lost
+    }
+
+    /// Asks for something.
+    pub(super) fn ask(&self, request: Request<'_>) -> Result<Answer, Fault> {
+        if self.is_lost() {
+            return Err(Fault::Lost);
+        }
+        let idle = self.sockets().idle.pop();
+        let mut socket = match idle {
+            Some(socket) => socket,
+            None => self.another().map_err(|_| self.lose())?,
+        };
+        let Ok((answer, fd)) = ask_by(&mut socket, request) else {
+            return Err(self.lose());
+        };
+        fd.inspect(|fd| sys::close(*fd));
+        self.sockets().idle.push(socket);
+        match answer.status {
+            0 => Ok(answer),
+            DEMOTE => Err(Fault::Demote),
+            GONE => Err(Fault::Gone),
+            errno => {
+                start::complain(&answer.data);
+                Err(Fault::Errno(errno as Errno))
+            }
+        }
+    }
+
+    /// Does `work` while no other thread changes which sockets there are.
+    pub(super) fn still<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _sockets = self.sockets();
+        work()
+    }
+
+    /// Closes all sockets, which a child has from its parent: nobody asks by them any more.
+    pub(super) fn close(&self) {
+        for fd in std::mem::take(&mut self.sockets().all) {
+            forget(fd);
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

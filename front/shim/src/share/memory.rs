@@ -1,0 +1,496 @@
+//! The memory that a client and the daemon share: a ring of writes, and what the daemon
+//! lets the client know without being asked.
+//!
+//! Many threads of one client put records into the ring, one at a time takes them out.
+//! A thread reserves room by moving the tail, copies, and publishes its record by a stamp
+//! that fits this place in this lap alone. No thread waits for another one there, unless
+//! the ring is full.
+//!
+//! A *lease* lets a client write to the end of a file by the ring. Its word is taken for
+//! the time of a write and given back; the daemon takes it away and waits until nobody
+//! has it, after which all that was written by it is in the ring.
+//!
+//! Invariants: the client writes nothing but its own memory, so that it can harm itself
+//! alone; the daemon believes no length that it finds here; what is published is taken out
+//! in the order of the tail.
+
+use crate::sys;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of the ring: four of the parts in which zones are written, times eight.
+const RING: u64 = 8 << 20;
+/// Records begin at multiples of this, and their heads are as long.
+const STEP: u64 = 32;
+/// The most bytes of one record.
+pub(crate) const RECORD_MAX: usize = 1 << 20;
+/// Bytes before the ring: counters and leases.
+const HEAD: usize = 1 << 14;
+/// Leases of one client.
+pub(crate) const LEASES: usize = 1024;
+/// Bytes that wait before a daemon that naps is woken.
+const ENOUGH: u64 = RING / 4;
+
+const GRANTED: u32 = 1;
+const BUSY: u32 = 2;
+const REVOKED: u32 = 4;
+
+const AWAKE: u32 = 0;
+const NAPS: u32 = 1;
+const SLEEPS: u32 = 2;
+
+#[repr(C, align(64))]
+struct Lined<T>(T);
+
+#[repr(C)]
+struct Head {
+    key: u64,
+    /// Rises before a zone is emptied or bytes of a file go.
+    generation: Lined<AtomicU64>,
+    /// Bytes that may be written by the ring.
+    credit: Lined<AtomicI64>,
+    tail: Lined<AtomicU64>,
+    head: Lined<AtomicU64>,
+    /// How deep the daemon sleeps, and the word it sleeps on.
+    sleep: Lined<AtomicU32>,
+    bell: AtomicU32,
+    /// Threads that wait for room, and the word they wait on.
+    waiting: Lined<AtomicU32>,
+    room: AtomicU32,
+    leases: [AtomicU32; LEASES],
+}
+
+const _: () = assert!(size_of::<Head>() <= HEAD);
+
+/// A record's head. The stamp is written last.
+#[repr(C)]
+struct Slot {
+    stamp: AtomicU64,
+    file: AtomicU64,
+    at: AtomicU64,
+    /// Bytes that follow; [`PAD`] if the rest of the ring is passed over.
+    len: AtomicU64,
+}
+
+const PAD: u64 = u64::MAX;
+
+/// A write, as it was found: its bytes may change while they are read.
+pub(crate) struct Record<'a> {
+    /// The file.
+    pub(crate) file: u64,
+    /// Where in it.
+    pub(crate) at: u64,
+    /// Its bytes.
+    pub(crate) data: &'a [u8],
+}
+
+/// A mapping of that memory.
+pub(crate) struct Memory {
+    start: *mut u8,
+}
+
+// SAFETY: all that threads share behind the pointer is atomic, or handed over by a stamp.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// How a lease was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lease {
+    Taken,
+    Busy,
+    Gone,
+}
+
+impl Memory {
+    /// Bytes of it.
+    pub(crate) const LEN: usize = HEAD + RING as usize;
+
+    /// Maps the memory behind a descriptor, which must have the length.
+    pub(crate) fn map(fd: c_int) -> Result<Self, sys::Errno> {
+        let stat = sys::stat(fd)?;
+        if stat.st_size != Self::LEN as i64 {
+            return Err(libc::EPROTO);
+        }
+        let how = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let start = sys::map(0, Self::LEN, how, (fd, 0))?;
+        Ok(Self {
+            start: start as *mut u8,
+        })
+    }
+
+    /// Makes it ready, before anyone else has it. `key` is what nobody guesses.
+    pub(crate) fn begin(&self, key: u64) {
+        // SAFETY: nobody else has the memory yet, and it is as long as a head.
+        unsafe { (*self.start.cast::<Head>()).key = key };
+        self.head().sleep.0.store(SLEEPS, Ordering::Release);
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the mapping begins with a head, and all of it is atomic but for the key,
+        // which does not change.
+        unsafe { &*self.start.cast() }
+    }
+
+    fn slot(&self, position: u64) -> &Slot {
+        let at = HEAD + (position % RING) as usize;
+        // SAFETY: positions are multiples of 32 within the ring.
+        unsafe { &*self.start.add(at).cast() }
+    }
+
+    fn stamp(&self, position: u64) -> u64 {
+        self.head().key ^ position.wrapping_add(1)
+    }
+
+    /// Publishes bytes for a file; false if the ring has no room now.
+    #[inline]
+    pub(crate) fn put(&self, file: u64, at: u64, data: &[u8]) -> bool {
+        debug_assert!(data.len() <= RECORD_MAX);
+        let head = self.head();
+        let need = (data.len() as u64).next_multiple_of(STEP) + STEP;
+        let mut tail = head.tail.0.load(Ordering::Relaxed);
+        let (gap, position) = loop {
+            let left = RING - tail % RING;
+            let pad = if left < need { left } else { 0 };
+            let done = head.head.0.load(Ordering::Acquire);
+            if tail + pad + need - done > RING {
+                return false;
+            }
+            let after = tail + pad + need;
+            let taken =
+                head.tail
+                    .0
+                    .compare_exchange_weak(tail, after, Ordering::AcqRel, Ordering::Relaxed);
+            match taken {
+                Ok(_) => break (tail, tail + pad),
+                Err(now) => tail = now,
+            }
+        };
+        if gap != position {
+            let slot = self.slot(gap);
+            slot.len.store(PAD, Ordering::Relaxed);
+            slot.stamp.store(self.stamp(gap), Ordering::Release);
+        }
+        let slot = self.slot(position);
+        let to = HEAD + (position % RING + STEP) as usize;
+        // SAFETY: the room was reserved for this thread, and is not cut by the ring's end.
+        unsafe {
+            core::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(to), data.len());
+        }
+        slot.file.store(file, Ordering::Relaxed);
+        slot.at.store(at, Ordering::Relaxed);
+        slot.len.store(data.len() as u64, Ordering::Relaxed);
+        slot.stamp.store(self.stamp(position), Ordering::SeqCst);
+        self.ring_bell();
+        true
+    }
+
+    /// Wakes the daemon, if it sleeps so that it would not see what waits.
+    #[inline]
+    fn ring_bell(&self) {
+        let head = self.head();
+        let depth = head.sleep.0.load(Ordering::SeqCst);
+        if depth == AWAKE || (depth == NAPS && self.waiting() < ENOUGH) {
+            return;
+        }
+        if head.sleep.0.swap(AWAKE, Ordering::SeqCst) != AWAKE {
+            head.bell.fetch_add(1, Ordering::SeqCst);
+            sys::wake(&head.bell);
+        }
+    }
+
+    /// Bytes of the ring that were not taken out yet.
+    pub(crate) fn waiting(&self) -> u64 {
+        let head = self.head();
+        let tail = head.tail.0.load(Ordering::SeqCst);
+        tail.wrapping_sub(head.head.0.load(Ordering::SeqCst))
+    }
+
+    /// Waits a moment for room in the ring.
+    #[cold]
+    pub(crate) fn wait_for_room(&self) {
+        let head = self.head();
+        let seen = head.room.load(Ordering::SeqCst);
+        head.waiting.0.fetch_add(1, Ordering::SeqCst);
+        // Whatever depth: the daemon is needed now.
+        if head.sleep.0.swap(AWAKE, Ordering::SeqCst) != AWAKE {
+            head.bell.fetch_add(1, Ordering::SeqCst);
+            sys::wake(&head.bell);
+        }
+        if self.waiting() > RING / 2 {
+            sys::wait(&head.room, seen, 20);
+        }
+        head.waiting.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// How far records were reserved.
+    pub(crate) fn tail(&self) -> u64 {
+        self.head().tail.0.load(Ordering::SeqCst)
+    }
+
+    /// Takes out records that begin before `end`, as far as they are published; gives how
+    /// far it came, or nothing if what is found is no record.
+    pub(crate) fn take(&self, end: u64, mut each: impl FnMut(Record<'_>)) -> Option<u64> {
+        let head = self.head();
+        let mut position = head.head.0.load(Ordering::Relaxed);
+        if end.wrapping_sub(position) > RING || !position.is_multiple_of(STEP) {
+            return None;
+        }
+        while position < end {
+            let slot = self.slot(position);
+            if slot.stamp.load(Ordering::SeqCst) != self.stamp(position) {
+                break;
+            }
+            let left = RING - position % RING;
+            let len = slot.len.load(Ordering::Relaxed);
+            if len == PAD {
+                position += left;
+            } else {
+                if len > RECORD_MAX as u64 || len.next_multiple_of(STEP) + STEP > left {
+                    return None;
+                }
+                let from = HEAD + (position % RING + STEP) as usize;
+                // SAFETY: the bytes are within the ring, and nobody writes there before
+                // the head has passed them, but a client that harms itself.
+                let data =
+                    unsafe { core::slice::from_raw_parts(self.start.add(from), len as usize) };
+                each(Record {
+                    file: slot.file.load(Ordering::Relaxed),
+                    at: slot.at.load(Ordering::Relaxed),
+                    data,
+                });
+                position += len.next_multiple_of(STEP) + STEP;
+            }
+            head.head.0.store(position, Ordering::SeqCst);
+            let half = end.wrapping_sub(position) <= RING / 2;
+            if half && head.waiting.0.load(Ordering::SeqCst) > 0 {
+                head.room.fetch_add(1, Ordering::SeqCst);
+                sys::wake(&head.room);
+            }
+        }
+        Some(position)
+    }
+
+    /// Sleeps until there is something to take out: at all, or, for `millis`, so much that
+    /// it would not do to wait.
+    pub(crate) fn sleep(&self, millis: Option<u32>) {
+        let head = self.head();
+        let seen = head.bell.load(Ordering::SeqCst);
+        let depth = if millis.is_some() { NAPS } else { SLEEPS };
+        head.sleep.0.store(depth, Ordering::SeqCst);
+        let enough = if millis.is_some() { ENOUGH } else { 1 };
+        if self.waiting() < enough {
+            // Now and then it looks by itself, so that nothing that a client does to its
+            // memory keeps it asleep.
+            sys::wait(&head.bell, seen, millis.unwrap_or(1000));
+        }
+        head.sleep.0.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// Wakes the one who sleeps, whatever there is.
+    pub(crate) fn rouse(&self) {
+        let head = self.head();
+        head.bell.fetch_add(1, Ordering::SeqCst);
+        sys::wake(&head.bell);
+    }
+
+    /// How often what zones hold has changed under those who read them.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.head().generation.0.load(Ordering::SeqCst)
+    }
+
+    /// Says that it is about to change.
+    pub(crate) fn changes(&self) {
+        self.head().generation.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Takes bytes from what may be written by the ring.
+    #[inline]
+    pub(crate) fn spend(&self, bytes: i64) -> bool {
+        let credit = &self.head().credit.0;
+        if credit.fetch_sub(bytes, Ordering::Relaxed) >= bytes {
+            return true;
+        }
+        credit.fetch_add(bytes, Ordering::Relaxed);
+        false
+    }
+
+    /// What may be written by the ring.
+    pub(crate) fn credit(&self) -> i64 {
+        self.head().credit.0.load(Ordering::Relaxed)
+    }
+
+    /// Says how much may be written by the ring from now on.
+    pub(crate) fn grant_credit(&self, bytes: i64) {
+        self.head().credit.0.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives a lease.
+    pub(crate) fn grant(&self, lease: usize) {
+        self.head().leases[lease].store(GRANTED, Ordering::Release);
+    }
+
+    /// Takes a lease for the time of a write.
+    #[inline]
+    pub(crate) fn enter(&self, lease: usize) -> Lease {
+        let Some(word) = self.head().leases.get(lease) else {
+            return Lease::Gone;
+        };
+        let taken = word.compare_exchange(
+            GRANTED,
+            GRANTED | BUSY,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        match taken {
+            Ok(_) => Lease::Taken,
+            Err(found) if found & GRANTED != 0 && found & REVOKED == 0 => Lease::Busy,
+            Err(_) => Lease::Gone,
+        }
+    }
+
+    /// Whether a lease still is.
+    #[inline]
+    pub(crate) fn holds(&self, lease: usize) -> bool {
+        let word = self.head().leases.get(lease);
+        word.is_some_and(|word| word.load(Ordering::SeqCst) & (GRANTED | REVOKED) == GRANTED)
+    }
+
+    /// Gives a lease back that was taken.
+    #[inline]
+    pub(crate) fn leave(&self, lease: usize) {
+        self.head().leases[lease].fetch_and(!BUSY, Ordering::Release);
+    }
+
+    /// Takes a lease away. False while somebody writes by it.
+    pub(crate) fn revoke(&self, lease: usize) -> bool {
+        let word = &self.head().leases[lease];
+        word.fetch_or(REVOKED, Ordering::SeqCst) & BUSY == 0
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        sys::unmap(self.start as usize, Self::LEN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory() -> Memory {
+        let fd = sys::memory(Memory::LEN).unwrap();
+        let memory = Memory::map(fd).unwrap();
+        sys::close(fd);
+        memory.begin(0x5eed_5eed_5eed_5eed);
+        memory
+    }
+
+    #[test]
+    fn records_of_many_threads_come_out_whole_and_in_their_order() {
+        let memory = memory();
+        let writer = |file: u64| {
+            for at in 0..20_000 {
+                let data = [file as u8; 900];
+                let data = &data[..(at * 37 % 901) as usize];
+                while !memory.put(file, at, data) {
+                    memory.wait_for_room();
+                }
+            }
+        };
+        let mut next = [0; 4];
+        std::thread::scope(|scope| {
+            for file in 0..4 {
+                let writer = &writer;
+                scope.spawn(move || writer(file));
+            }
+            while next != [20_000; 4] {
+                let each = |record: Record<'_>| {
+                    let at = &mut next[record.file as usize];
+                    assert_eq!(record.at, *at);
+                    assert_eq!(record.data.len() as u64, *at * 37 % 901);
+                    assert!(record.data.iter().all(|byte| *byte == record.file as u8));
+                    *at += 1;
+                };
+                memory.take(memory.tail(), each).unwrap();
+                if memory.waiting() == 0 {
+                    memory.sleep(Some(1));
+                }
+            }
+        });
+        assert_eq!(memory.waiting(), 0);
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_has_room_again() {
+        let memory = memory();
+        let data = vec![7; RECORD_MAX];
+        let mut count = 0;
+        while memory.put(1, count, &data) {
+            count += 1;
+        }
+        assert_eq!(count, 7, "a record and its head, seven times");
+        let mut seen = 0;
+        memory.take(memory.tail(), |record| {
+            assert_eq!(record.at, seen);
+            seen += 1;
+        });
+        assert_eq!(seen, count);
+        // The end of the ring is passed over.
+        assert!(memory.put(1, 9, &data));
+        let mut found = 0;
+        memory.take(memory.tail(), |record| found = record.at);
+        assert_eq!((found, memory.waiting()), (9, 0));
+    }
+
+    #[test]
+    fn what_is_no_record_is_not_believed() {
+        let memory = memory();
+        assert!(memory.put(1, 0, b"data"));
+        let slot = memory.slot(0);
+        slot.len.store(1 << 40, Ordering::Relaxed);
+        assert!(
+            memory
+                .take(memory.tail(), |_| panic!("no record"))
+                .is_none()
+        );
+        memory.head().tail.0.store(u64::MAX, Ordering::Relaxed);
+        assert!(
+            memory
+                .take(memory.tail(), |_| panic!("no record"))
+                .is_none()
+        );
+        memory.head().tail.0.store(64, Ordering::Relaxed);
+        memory.head().head.0.store(3, Ordering::Relaxed);
+        assert!(
+            memory
+                .take(memory.tail(), |_| panic!("no record"))
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_lease_is_taken_by_one_and_taken_away_once_it_is_given_back() {
+        let memory = memory();
+        assert!(memory.enter(3) == Lease::Gone);
+        memory.grant(3);
+        assert!(memory.enter(3) == Lease::Taken);
+        assert!(memory.enter(3) == Lease::Busy);
+        assert!(!memory.revoke(3), "somebody writes");
+        assert!(memory.enter(3) == Lease::Gone, "nobody else comes in");
+        memory.leave(3);
+        assert!(memory.revoke(3));
+        assert!(memory.enter(3) == Lease::Gone);
+        assert!(memory.enter(LEASES + 5) == Lease::Gone);
+    }
+
+    #[test]
+    fn credit_is_spent_once() {
+        let memory = memory();
+        memory.grant_credit(100);
+        assert!(memory.spend(60) && !memory.spend(60) && memory.spend(40));
+        assert_eq!(memory.credit(), 0);
+    }
+}

@@ -1,0 +1,207 @@
+// Several processes and the same placed files. Says "ok" at the end of each part.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(it) do { if (!(it)) { perror(#it); fprintf(stderr, "line %d\n", __LINE__); \
+    _exit(1); } } while (0)
+
+static void join(int children) {
+    for (int i = 0; i < children; i++) {
+        int status;
+        CHECK(wait(&status) > 0);
+        CHECK(status == 0);
+    }
+}
+
+// Appends of many processes at once: none is lost, none is torn.
+static void appends(int before) {
+    enum { WRITERS = 4, RECORDS = 1500, SIZE = 97 };
+    int shared = before ? open("a.log", O_CREAT | O_WRONLY | O_APPEND, 0644) : -1;
+    for (int w = 0; w < WRITERS; w++) {
+        if (fork() == 0) {
+            int fd = before ? shared : open("a.log", O_CREAT | O_WRONLY | O_APPEND, 0644);
+            char record[SIZE];
+            memset(record, 'a' + w, sizeof record);
+            for (int i = 0; i < RECORDS; i++) {
+                CHECK(write(fd, record, sizeof record) == sizeof record);
+                if (i % 500 == w) CHECK(fsync(fd) == 0);
+            }
+            _exit(0);
+        }
+    }
+    join(WRITERS);
+    int count[WRITERS] = {0}, fd = open("a.log", O_RDONLY);
+    char record[SIZE];
+    ssize_t got;
+    while ((got = read(fd, record, sizeof record)) > 0) {
+        CHECK(got == SIZE);
+        for (int i = 1; i < SIZE; i++) CHECK(record[i] == record[0]);
+        count[record[0] - 'a']++;
+    }
+    for (int w = 0; w < WRITERS; w++) CHECK(count[w] == RECORDS);
+    close(fd);
+    if (before) close(shared);
+    CHECK(unlink("a.log") == 0);
+}
+
+// What one has written another one finds at once, by any call.
+static void at_once(void) {
+    enum { ROUNDS = 1500, SIZE = 333 };
+    int to[2], back[2];
+    CHECK(pipe(to) == 0 && pipe(back) == 0);
+    int fd = open("o.log", O_CREAT | O_WRONLY | O_TRUNC, 0644);
+    char record[SIZE], seen[SIZE], word;
+    if (fork() == 0) {
+        int own = open("o.log", O_RDONLY);
+        for (int i = 0; i < ROUNDS; i++) {
+            struct stat of;
+            CHECK(read(to[0], &word, 1) == 1);
+            CHECK(fstat(own, &of) == 0 && of.st_size == (i + 1) * SIZE);
+            CHECK(stat("o.log", &of) == 0 && of.st_size == (i + 1) * SIZE);
+            CHECK(pread(own, seen, SIZE, (off_t)i * SIZE) == SIZE);
+            memset(record, i, SIZE);
+            CHECK(memcmp(record, seen, SIZE) == 0);
+            CHECK(pread(own, seen, SIZE, (off_t)(i + 1) * SIZE) == 0);
+            CHECK(write(back[1], &word, 1) == 1);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        memset(record, i, SIZE);
+        CHECK(write(fd, record, SIZE) == SIZE);
+        CHECK(write(to[1], "x", 1) == 1 && read(back[0], &word, 1) == 1);
+    }
+    join(1);
+    close(fd);
+}
+
+// A file without a name is there while any process has it open.
+static void nameless(void) {
+    int fd = open("u.log", O_CREAT | O_RDWR, 0644), to[2];
+    CHECK(pipe(to) == 0);
+    CHECK(write(fd, "kept here", 9) == 9);
+    CHECK(unlink("u.log") == 0);
+    if (fork() == 0) {
+        char text[9], word;
+        CHECK(read(to[0], &word, 1) == 1);
+        CHECK(pread(fd, text, 9, 0) == 9 && memcmp(text, "kept here", 9) == 0);
+        CHECK(pwrite(fd, ", and more", 10, 9) == 10);
+        CHECK(lseek(fd, 0, SEEK_END) == 19);
+        _exit(0);
+    }
+    close(fd);
+    usleep(20000);
+    CHECK(write(to[1], "x", 1) == 1);
+    join(1);
+}
+
+// One moves a file to the ordinary file system, by what it does to it, and the other one
+// goes on as if nothing had been.
+static void moved(void) {
+    char data[9000], seen[9000];
+    memset(data, 'd', sizeof data);
+    int fd = open("m.log", O_CREAT | O_RDWR, 0644);
+    CHECK(write(fd, data, sizeof data) == sizeof data);
+    CHECK(fsync(fd) == 0);
+    if (fork() == 0) {
+        int own = open("m.log", O_RDWR);
+        CHECK(pwrite(own, "past", 4, 100) == 4);
+        _exit(0);
+    }
+    join(1);
+    memcpy(data + 100, "past", 4);
+    CHECK(pread(fd, seen, sizeof seen, 0) == sizeof seen);
+    CHECK(memcmp(data, seen, sizeof data) == 0);
+    CHECK(write(fd, "end", 3) == 3);
+    CHECK(lseek(fd, 0, SEEK_CUR) == 9003);
+    struct stat of;
+    CHECK(stat("m.log", &of) == 0 && of.st_size == 9003);
+    close(fd);
+}
+
+// One cuts and writes anew what another one has read and mapped.
+static void cut(void) {
+    enum { SIZE = 50000 };
+    static char data[SIZE], seen[SIZE];
+    int to[2], back[2];
+    char word;
+    CHECK(pipe(to) == 0 && pipe(back) == 0);
+    int fd = open("c.log", O_CREAT | O_RDWR, 0644);
+    memset(data, 'a', SIZE);
+    CHECK(write(fd, data, SIZE) == SIZE && fsync(fd) == 0);
+    if (fork() == 0) {
+        int own = open("c.log", O_RDONLY);
+        for (int i = 0; i < 30; i++) {
+            CHECK(pread(own, seen, SIZE, 0) == SIZE);
+            for (int at = 0; at < SIZE; at++) CHECK(seen[at] == 'a' + i % 26);
+            CHECK(pread(own, seen, 100, 4096) == 100);
+            CHECK(write(back[1], "x", 1) == 1 && read(to[0], &word, 1) == 1);
+        }
+        _exit(0);
+    }
+    for (int i = 1; i <= 30; i++) {
+        CHECK(read(back[0], &word, 1) == 1);
+        CHECK(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+        memset(data, 'a' + i % 26, SIZE);
+        CHECK(write(fd, data, SIZE) == SIZE && fsync(fd) == 0);
+        CHECK(write(to[1], "x", 1) == 1);
+    }
+    join(1);
+    close(fd);
+}
+
+// It is killed with much that was never forced.
+static void killed(void) {
+    if (fork() == 0) {
+        int fd = open("k.log", O_CREAT | O_WRONLY, 0644);
+        char data[1000];
+        for (int i = 0; i < 3000; i++) {
+            memset(data, i, sizeof data);
+            CHECK(write(fd, data, sizeof data) == sizeof data);
+        }
+        kill(getpid(), SIGKILL);
+    }
+    int status;
+    CHECK(wait(&status) > 0 && WIFSIGNALED(status));
+    int fd = open("k.log", O_RDONLY);
+    char data[1000];
+    for (int i = 0; i < 3000; i++) {
+        CHECK(read(fd, data, sizeof data) == sizeof data);
+        for (int at = 0; at < 1000; at++) CHECK(data[at] == (char)i);
+    }
+    CHECK(read(fd, data, 1) == 0);
+    close(fd);
+}
+
+int main(void) {
+    appends(0);
+    puts("ok appends");
+    fflush(stdout);
+    appends(1);
+    puts("ok appends by what was inherited");
+    fflush(stdout);
+    at_once();
+    puts("ok at once");
+    fflush(stdout);
+    nameless();
+    puts("ok nameless");
+    fflush(stdout);
+    moved();
+    puts("ok moved");
+    fflush(stdout);
+    cut();
+    puts("ok cut");
+    fflush(stdout);
+    killed();
+    puts("ok killed");
+    return 0;
+}

@@ -1,0 +1,73 @@
+//! Several programs with files in the same zones, and daemons that die.
+
+use super::Place;
+use super::place::{daemon, rule, rules, run, serve, text, zones};
+use shim::run::{Keeper, Placer};
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::time::Duration;
+
+#[test]
+fn processes_share_files_as_if_these_were_ordinary_ones() {
+    let place = Place::new();
+    let program = place.build(include_str!("share.c"), "share");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let _served = serve(&zones);
+    let placer = Placer::new().unwrap();
+    let what = (program.as_os_str(), &[][..]);
+    let command = placer.command(what, &rules, Some(&zones)).unwrap();
+    let said = run(command, &place.path("work"));
+    let (out, error) = (text(&said.stdout), text(&said.stderr));
+    assert!(said.status.success(), "{out}{error}");
+    assert_eq!(out.lines().count(), 7, "{out}{error}");
+}
+
+#[test]
+fn a_daemon_that_is_killed_is_followed_by_another_one_and_loses_nothing_forced() {
+    let place = Place::new();
+    let program = place.build(include_str!("survive.c"), "survive");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 24));
+    let (of, notes) = (zones.clone(), place.path("daemons"));
+    let note = notes.clone();
+    // Each daemon says its number, so that it can be killed.
+    let keeper = Keeper::new(&zones, move || {
+        let served = daemon(&of);
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell
+            .arg("-c")
+            .arg("echo $$ > \"$0\"; exec \"$@\"")
+            .arg(&note);
+        shell.arg(served.get_program()).args(served.get_args());
+        shell
+    });
+    let keeper = keeper.unwrap();
+    let placer = Placer::new().unwrap();
+    let words = [OsString::from("2500")];
+    let what = (program.as_os_str(), &words[..]);
+    let mut command = placer.command(what, &rules, Some(&zones)).unwrap();
+    let work = place.path("work");
+    std::fs::create_dir(&work).unwrap();
+    let child = command.current_dir(&work).stdout(Stdio::piped()).spawn();
+    let child = child.unwrap();
+    let mut last = String::new();
+    let mut kills = 0;
+    for pause in [150, 230, 370, 410] {
+        std::thread::sleep(Duration::from_millis(pause));
+        let number = std::fs::read_to_string(&notes).unwrap();
+        if number.trim().is_empty() || number == last {
+            continue;
+        }
+        let killed = std::process::Command::new("kill")
+            .arg("-9")
+            .arg(number.trim())
+            .status();
+        kills += usize::from(killed.unwrap().success());
+        last = number;
+    }
+    let said = child.wait_with_output().unwrap();
+    let out = text(&said.stdout);
+    assert!(said.status.success(), "{} {out}", said.status);
+    let forced: u64 = out.split(' ').next().unwrap().parse().unwrap();
+    assert!(kills >= 2 && forced > 50, "{kills} kills, {out}");
+    drop(keeper);
+}

@@ -1,0 +1,342 @@
+#!/usr/bin/env bash
+# Programs with their files in zones, killed with what is below them: db_bench, WiredTiger,
+# SQLite, nginx's cache. The program, the daemon of the zones, or the drive is killed with
+# signal 9 at a random moment; what was forced must be there, and the program's own check
+# must find nothing.
+#
+#   scripts/beside-placed.sh [ROUNDS] [PART...]
+#
+# ROUNDS (3) is how often each part is killed with each victim. PARTS are rocksdb
+# (fillrandom, overwrite, readwhilewriting and readrandom, and forced writes that are
+# counted), wiredtiger, sqlite, nginx, and suites: pjdfstest and fsx under the library, on
+# files that no rule names, if PJDFSTEST and FSX say where they are. All that can run do
+# by default. The zones are a mounted zonefs of ours; with EMULATED set they are a plain
+# folder, which cannot be killed. FLASHLOOM names another flashloom than target/release's,
+# SEED another seed of moments. Needs root, FUSE and a C compiler.
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+rounds=${1:-3}
+shift || true
+parts=${*:-rocksdb wiredtiger sqlite nginx suites}
+RANDOM=${SEED:-1}
+
+# shellcheck source=suites/common.sh
+. "$repository/scripts/suites/common.sh"
+
+[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
+[ "$(id -u)" = 0 ] || stop "the mount needs root"
+[ -n "${PLACED_ALONE:-}" ] ||
+  PLACED_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$rounds" $parts
+
+work=$(mktemp -d)
+chmod 755 "$work"
+zones=$work/zones
+mkdir "$zones"
+mounted= shim= victims="program daemon drive"
+[ -z "${EMULATED:-}" ] || victims="program daemon"
+
+# What serves the zones of this script alone.
+daemon() { pgrep -f "serve .*$zones" || true; }
+
+# The program, which has the same parent as a daemon that was started for it.
+program() { comm -23 <(pgrep -P "$shim" | sort) <(daemon | sort); }
+
+clean() {
+  [ -z "$shim" ] || kill -9 "$shim" $(program) 2>/dev/null || true
+  local number
+  for number in $(daemon); do kill -9 "$number" 2>/dev/null || true; done
+  umount -l "$zones" 2>/dev/null || true
+  [ -z "$mounted" ] || kill -9 "$mounted" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap clean EXIT
+
+attach() {
+  "$flashloom" mount zonefs "$work/drive" "$zones" >"$work/mount.log" 2>&1 &
+  mounted=$!
+  for _ in $(seq 600); do
+    if mountpoint -q "$zones"; then return; fi
+    sleep 0.1
+  done
+  stop "the drive is not mounted: $(cat "$work/mount.log")"
+}
+
+# Zones that nothing was written to.
+fresh() {
+  if [ -n "${EMULATED:-}" ]; then
+    rm -rf "$zones" && mkdir -p "$zones/seq"
+    printf 'capacity=%d\nopen=14\nactive=14\n' $((16 << 20)) > "$zones/emulated"
+    for zone in $(seq 0 95); do : > "$zones/seq/$zone"; done
+    return
+  fi
+  if [ -n "$mounted" ]; then
+    umount "$zones"
+    wait "$mounted" || true
+  fi
+  rm -f "$work/drive"
+  "$flashloom" drive create "$work/drive" --preset zns --size "${PLACED_SIZE:-2GiB}" --force >/dev/null
+  "$flashloom" mkfs zonefs "$work/drive" >/dev/null
+  attach
+}
+
+# Waits until no daemon has the zones.
+released() {
+  for _ in $(seq 600); do
+    [ -n "$(daemon)" ] || return 0
+    sleep 0.1
+  done
+  stop "the daemon does not end"
+}
+
+placed() { "$flashloom" shim --rules "$rules" --zones "$zones" -- "$@"; }
+
+# Starts a program with its files placed, in the background.
+begin() {
+  "$flashloom" shim --rules "$rules" --zones "$zones" -- "$@" >"$work/said" 2>"$work/error" &
+  shim=$!
+}
+
+# Kills a victim after a random part of SECONDS, and sees to it that all else ends too.
+kill_after() {
+  local victim=$1 seconds=$2 number
+  sleep "$(awk -v r=$RANDOM -v s="$seconds" 'BEGIN { printf "%.3f", 0.4 + s * r / 32768 }')"
+  case $victim in
+    program) kill -9 $(program) 2>/dev/null || true ;;
+    daemon)
+      for number in $(daemon); do kill -9 "$number" 2>/dev/null || true; done
+      sleep 1
+      kill -9 $(program) 2>/dev/null || true
+      ;;
+    drive)
+      disown "$mounted"
+      kill -9 "$mounted"
+      sleep 0.5
+      kill -9 $(program) 2>/dev/null || true
+      umount -l "$zones"
+      attach
+      ;;
+  esac
+  wait "$shim" 2>/dev/null || true
+  shim=
+  released
+}
+
+# The least that RocksDB says it has done, and how many records there are.
+forced() { tr '\r' '\n' <"$work/error" | grep -o 'finished [0-9]* ops' | tail -1 | grep -o '[0-9]*' || echo 0; }
+
+rocksdb() {
+  local victim round bench said count least total=0
+  rules=rocksdb
+  local base="--db=$work/db --num=200000 --value_size=400 --write_buffer_size=4194304 \
+    --target_file_size_base=4194304 --max_bytes_for_level_base=16777216 --compression_type=none"
+  for bench in fillrandom overwrite readwhilewriting readrandom; do
+    for victim in $victims; do
+      fresh
+      rm -rf "$work/db"
+      placed db_bench $base --num=20000 --benchmarks=fillrandom >/dev/null 2>"$work/error" ||
+        stop "db_bench fails: $(cat "$work/error")"
+      released
+      for round in $(seq "$rounds"); do
+        begin db_bench $base --use_existing_db=1 --duration=30 --benchmarks="$bench"
+        kill_after "$victim" 4
+        said=$(placed db_bench $base --use_existing_db=1 --benchmarks=readseq,verifychecksum \
+          --verify_checksum=true 2>&1) || stop "RocksDB, $victim killed in $bench: $said"
+        grep -qi "corrupt" <<<"$said" && stop "RocksDB, $victim killed in $bench: $said"
+        total=$((total + 1))
+        released
+      done
+    done
+  done
+  echo "RocksDB: killed $total times ($victims; four workloads), every check passed"
+  for victim in $victims; do
+    fresh
+    for round in $(seq "$rounds"); do
+      rm -rf "$work/db"
+      begin db_bench --db="$work/db" --benchmarks=fillseq --sync=1 --num=10000000 --value_size=200
+      kill_after "$victim" 5
+      least=$(forced)
+      said=$(placed db_bench --db="$work/db" --use_existing_db=1 --num=10000000 \
+        --benchmarks=readseq --verify_checksum=true 2>&1) || stop "RocksDB: $said"
+      count=$(grep -o '[0-9]* operations' <<<"$said" | head -1 | grep -o '[0-9]*')
+      echo "RocksDB, forced writes, $victim killed: at least $least answered, $count found"
+      [ "$count" -ge "$least" ] || stop "records are gone"
+      released
+    done
+  done
+}
+
+# Writes numbered records in transactions that are forced, and says each.
+wiredtiger() {
+  [ -e /usr/include/wiredtiger.h ] || { echo "WiredTiger: not installed"; return; }
+  local victim round
+  cat > "$work/wt.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wiredtiger.h>
+#define CHECK(it) do { int e = (it); if (e) { \
+    fprintf(stderr, #it ": %s\n", wiredtiger_strerror(e)); exit(1); } } while (0)
+int main(int argc, char **argv) {
+    WT_CONNECTION *db; WT_SESSION *s; WT_CURSOR *c;
+    int writes = !strcmp(argv[2], "write");
+    CHECK(wiredtiger_open(argv[1], NULL,
+        "create,cache_size=32MB,log=(enabled,file_max=4MB),"
+        "transaction_sync=(enabled,method=fsync),checkpoint=(wait=2)", &db));
+    CHECK(db->open_session(db, NULL, NULL, &s));
+    if (writes) CHECK(s->create(s, "table:t", argv[3]));
+    else CHECK(s->verify(s, "table:t", NULL));
+    CHECK(s->open_cursor(s, "table:t", NULL, NULL, &c));
+    char value[401];
+    memset(value, 'v', 400);
+    value[400] = 0;
+    long count = 0;
+    if (writes) {
+        for (long n = 0;; n++) {
+            CHECK(s->begin_transaction(s, NULL));
+            c->set_key(c, (int64_t)n);
+            c->set_value(c, value);
+            CHECK(c->insert(c));
+            CHECK(s->commit_transaction(s, NULL));
+            printf("%ld\n", n + 1);
+            fflush(stdout);
+        }
+    }
+    while (c->next(c) == 0) {
+        int64_t key; const char *found;
+        CHECK(c->get_key(c, &key));
+        CHECK(c->get_value(c, &found));
+        if (key != count || strcmp(found, value)) return 2;
+        count++;
+    }
+    printf("%ld\n", count);
+    return 0;
+}
+C
+  cc -O2 -w -o "$work/wt" "$work/wt.c" -lwiredtiger
+  rules=wiredtiger
+  fresh
+  for victim in $victims; do
+    for round in $(seq "$rounds"); do
+      for kind in "type=lsm," ""; do
+        rm -rf "$work/wtdb" && mkdir "$work/wtdb"
+        begin "$work/wt" "$work/wtdb" write "${kind}key_format=q,value_format=S"
+        kill_after "$victim" 5
+        answered=$(tail -1 "$work/said" | grep -o '^[0-9]*' || echo 0)
+        found=$(placed "$work/wt" "$work/wtdb" verify) || stop "WiredTiger does not open it"
+        echo "WiredTiger (${kind:-type=file,}) $victim killed: ${answered:-0} answered, $found found"
+        [ "$found" -ge "${answered:-0}" ] || stop "records are gone"
+        released
+      done
+    done
+  done
+}
+
+sqlite() {
+  local victim round answered found
+  rules=sqlite
+  fresh
+  for victim in $victims; do
+    for round in $(seq "$rounds"); do
+      rm -f "$work"/s.db*
+      { echo "pragma journal_mode=delete; pragma synchronous=full; create table t(a, b);"
+        for n in $(seq 20000); do
+          echo "insert into t values($n, randomblob(300)); select $n;"
+        done; } >"$work/sql"
+      begin sqlite3 "$work/s.db" ".read $work/sql"
+      kill_after "$victim" 4
+      answered=$(grep -x '[0-9]*' "$work/said" | tail -1 || true)
+      found=$(placed sqlite3 "$work/s.db" "pragma integrity_check; select count(*) from t;" | tr '\n' ' ')
+      echo "SQLite, $victim killed: ${answered:-0} answered, $found"
+      case $found in "ok "*) ;; *) stop "SQLite's check fails" ;; esac
+      [ "$(awk '{ print $2 }' <<<"$found")" -ge "${answered:-0}" ] || stop "rows are gone"
+      released
+    done
+  done
+}
+
+# A cache in files: whatever it answers with after it was killed is right.
+nginx() {
+  command -v nginx >/dev/null || { echo "nginx: not installed"; return; }
+  local victim round wrong=0 asked=0 hits=0 n
+  cat > "$work/rules.cache" <<'R'
+name = "cache"
+[[stream]]
+name = "objects"
+life = "medium"
+[[rule]]
+path = ["cache/**/[0-9a-f]*", "fill/**"]
+stream = "objects"
+R
+  rules=$work/rules.cache
+  mkdir -p "$work/origin"
+  for n in $(seq 200); do head -c $((1000 * n)) /dev/urandom >"$work/origin/$n"; done
+  fresh
+  cat > "$work/nginx.conf" <<C
+daemon off; master_process off; user root; pid $work/nginx.pid; error_log $work/nginx.err;
+events {}
+http {
+  access_log off;
+  proxy_cache_path $work/cache levels=1:2 keys_zone=c:1m use_temp_path=off;
+  server { listen unix:$work/origin.sock; root $work/origin; }
+  server { listen unix:$work/front.sock;
+    location / { proxy_pass http://unix:$work/origin.sock; proxy_cache c;
+      proxy_cache_valid 200 1h; add_header X-Cache \$upstream_cache_status; } }
+}
+C
+  ask() { curl -s -m 5 --unix-socket "$work/front.sock" -D "$work/head" -o "$work/got" "http://x/$1"; }
+  for victim in $victims; do
+    for round in $(seq "$rounds"); do
+      rm -f "$work"/*.sock
+      begin nginx -c "$work/nginx.conf"
+      sleep 1
+      (for _ in $(seq 5); do for n in $(seq 200); do ask "$n" || true; done; done) &
+      local clients=$!
+      kill_after "$victim" 3
+      kill "$clients" 2>/dev/null || true
+      wait "$clients" 2>/dev/null || true
+      rm -f "$work"/*.sock
+      begin nginx -c "$work/nginx.conf"
+      sleep 2
+      for n in $(seq 200); do
+        if ask "$n"; then
+          asked=$((asked + 1))
+          grep -q "X-Cache: HIT" "$work/head" && hits=$((hits + 1))
+          cmp -s "$work/got" "$work/origin/$n" || wrong=$((wrong + 1))
+        fi
+      done
+      kill -9 $(program)
+      wait "$shim" 2>/dev/null || true
+      shim=
+      released
+    done
+  done
+  echo "nginx: $asked answers after kills, $hits from its cache, $wrong wrong"
+  [ "$wrong" = 0 ] || stop "nginx answers with what is wrong"
+  [ "$hits" -gt 0 ] || stop "nothing came from the cache"
+}
+
+# Suites on files that no rule names say under the library what they say without.
+suites() {
+  rules=rocksdb
+  fresh
+  if [ -x "${FSX:-}" ]; then
+    # Its file has a name that no rule has.
+    placed "$FSX" -q -N "${FSX_COUNT:-20000}" "$work/fsx" >"$work/said" 2>&1 ||
+      stop "fsx: $(tail -5 "$work/said")"
+    echo "fsx under the library, ${FSX_COUNT:-20000} operations: $(tail -1 "$work/said")"
+  fi
+  if [ -d "${PJDFSTEST:-}" ]; then
+    mkdir -p "$work/pjd"
+    (cd "$work/pjd" && prove -r "$PJDFSTEST/tests") >"$work/alone" 2>&1 || true
+    (cd "$work/pjd" && placed prove -r "$PJDFSTEST/tests") >"$work/with" 2>&1 || true
+    echo "pjdfstest alone: $(tail -2 "$work/alone" | tr '\n' ' ')"
+    echo "pjdfstest under the library: $(tail -2 "$work/with" | tr '\n' ' ')"
+    # Times differ, and nothing else.
+    diff <(grep -E '^[^ ]+/[0-9]+\.t' "$work/alone") <(grep -E '^[^ ]+/[0-9]+\.t' "$work/with") ||
+      stop "pjdfstest differs"
+  fi
+}
+
+for part in $parts; do "$part"; done
