@@ -1,6 +1,6 @@
 //! Identify: what there is, and what it can do.
 
-use super::{Scope, VERSION, events, features};
+use super::{Scope, VERSION, Way, events, features};
 use crate::backend::{Backend, Placements};
 use crate::command::admin::Identify;
 use crate::layout::identify::{IDENTIFY_BYTES, controller, independent, namespace, set, zoned};
@@ -109,11 +109,16 @@ impl<B: Backend> Scope<B> {
         field::VWC.put(p, 0b110 | u8::from(self.has_cache()));
         field::OCFS.put(p, 1);
         field::SUBNQN.put(p, ended(&identity.nqn));
-        field::IOCCSZ.put(p, ((64 + INLINE_BYTES) / 16) as u32);
-        field::IORCSZ.put(p, 1);
-        field::MSDBD.put(p, 1);
-        // A queue can be left.
-        field::OFCS.put(p, 1);
+        if self.controller.way == Way::Bus {
+            field::VID.put(p, crate::pci::VENDOR);
+            field::SSVID.put(p, crate::pci::VENDOR);
+        } else {
+            field::IOCCSZ.put(p, ((64 + INLINE_BYTES) / 16) as u32);
+            field::IORCSZ.put(p, 1);
+            field::MSDBD.put(p, 1);
+            // A queue can be left.
+            field::OFCS.put(p, 1);
+        }
         // 25 W, in hundredths: what a drive of two and a half inches may take.
         field::MP.put(p, 2500);
         page
@@ -135,8 +140,13 @@ impl<B: Backend> Scope<B> {
         // Keep-alive timers go in steps of 100 ms.
         field::KAS.put(p, 1);
         field::MAXCMD.put(p, ENTRIES);
-        // Lists of segments, of which an address may be an offset.
-        field::SGLS.put(p, 1 | 1 << 20);
+        // Lists of segments; in a capsule an address may be an offset, and in memory they
+        // may be longer than the data.
+        let segments = match self.controller.way {
+            Way::Address(_) => 1 << 20,
+            Way::Bus => 1 << 18,
+        };
+        field::SGLS.put(p, 1 | segments);
         page
     }
 

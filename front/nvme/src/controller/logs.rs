@@ -2,7 +2,7 @@
 
 use super::events::Event;
 use super::identify::{EVERY, SET_BLOCKS, SET_ZONES, SPARE_LOW};
-use super::{Kind, Scope};
+use super::{Kind, Scope, Way};
 use crate::backend::Backend;
 use crate::command::admin::{Feature, GetLog};
 use crate::entry::Entry;
@@ -53,7 +53,7 @@ pub(crate) struct Errors {
 impl Errors {
     /// Notes how a command failed.
     //= nvme-2.1 5.1.12.1.2
-    pub(super) fn note(&mut self, queue: u16, entry: &Entry, status: Status) {
+    pub(super) fn note(&mut self, way: Way, queue: u16, entry: &Entry, status: Status) {
         self.count += 1;
         let mut bytes = [0; error::BYTES];
         error::COUNT.put(&mut bytes, self.count);
@@ -66,8 +66,8 @@ impl Errors {
             error::LBA.put(&mut bytes, entry.address());
         }
         error::NSID.put(&mut bytes, entry.nsid());
-        // TCP.
-        error::TRTYPE.put(&mut bytes, 3);
+        // TCP; what comes by a bus is not told.
+        error::TRTYPE.put(&mut bytes, if way == Way::Bus { 0 } else { 3 });
         self.entries.truncate(ERRORS - 1);
         self.entries.push_front(bytes);
     }
@@ -282,6 +282,14 @@ const ADMIN_EFFECTS: [(u8, u32); 11] = [
     (0x84, SUPPORTED | CHANGES_BLOCKS | ALL_ALONE),
 ];
 
+/// How queues are made and deleted where they lie in memory.
+const QUEUE_EFFECTS: [(u8, u32); 4] = [
+    (0x00, SUPPORTED),
+    (0x01, SUPPORTED),
+    (0x04, SUPPORTED),
+    (0x05, SUPPORTED),
+];
+
 const IO_EFFECTS: [(u8, u32); 8] = [
     (0x00, SUPPORTED),
     (0x01, SUPPORTED | CHANGES_BLOCKS),
@@ -342,7 +350,9 @@ impl<B: Backend> Scope<B> {
         let placement = FDP_EFFECTS.iter().filter(|_| self.has_fdp());
         let bytes = BYTE_EFFECTS.iter().filter(|_| self.has_bytes());
         let io = IO_EFFECTS.iter().chain(placement).chain(bytes).chain(zones);
-        let mut page = table(ADMIN_EFFECTS.into_iter());
+        let on_bus = self.controller.way == Way::Bus;
+        let queues = QUEUE_EFFECTS.into_iter().filter(|_| on_bus);
+        let mut page = table(ADMIN_EFFECTS.into_iter().chain(queues));
         page.extend(table(io.copied()));
         page.resize(LIST_BYTES, 0);
         Ok(page)

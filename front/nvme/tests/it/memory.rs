@@ -2,12 +2,19 @@
 
 use engine::Service;
 use nvme::{Backend, Failure, Manner, Placements, Shape, Span};
+use sim::Sim;
 use ssd::Health;
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use units::Ns;
 
 pub(crate) struct Memory {
     shape: Shape,
     bytes: RefCell<Vec<u8>>,
+    /// How long a write takes, and how many are under way.
+    slow: Option<(Sim, Ns)>,
+    pub(crate) writing: Arc<AtomicUsize>,
 }
 
 impl Memory {
@@ -30,6 +37,16 @@ impl Memory {
         Self {
             bytes: RefCell::new(vec![0; shape.bytes as usize]),
             shape,
+            slow: None,
+            writing: Arc::default(),
+        }
+    }
+
+    /// One whose writes take so long.
+    pub(crate) fn slow(self, sim: Sim, time: Ns) -> Self {
+        Self {
+            slow: Some((sim, time)),
+            ..self
         }
     }
 }
@@ -50,8 +67,13 @@ impl Backend for Memory {
     }
 
     async fn write(&self, at: u64, data: &[u8], _: Manner) -> Result<(), Failure> {
+        self.writing.fetch_add(1, Ordering::SeqCst);
+        if let Some((sim, time)) = &self.slow {
+            sim.sleep(*time).await;
+        }
         let at = at as usize;
         self.bytes.borrow_mut()[at..at + data.len()].copy_from_slice(data);
+        self.writing.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }
 
