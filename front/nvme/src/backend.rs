@@ -161,6 +161,12 @@ pub trait Backend: Sized + 'static {
         async { Err(Failure::Unsupported) }
     }
 
+    /// Makes what the random write area of a zone holds part of it, up to byte `end`.
+    fn commit_zone(&self, end: u64) -> impl Future<Output = Done<()>> {
+        let _ = end;
+        async { Err(Failure::Unsupported) }
+    }
+
     /// Appends to a zone, and gives the byte where the data have come to.
     fn append(&self, zone: u32, data: &[u8], how: Manner) -> impl Future<Output = Done<u64>> {
         let _ = (zone, data, how);

@@ -324,6 +324,13 @@ impl Backend for DriveBackend {
         Ok(self.device.promise().await?)
     }
 
+    async fn commit_zone(&self, end: u64) -> Result<(), Failure> {
+        let zones = self.drive().zones().filter(|_| self.shape.zones.is_some());
+        let zones = zones.ok_or(Failure::Unsupported)?;
+        zones.commit(Lba((self.base + end) / SECTOR)).await?;
+        Ok(self.device.promise().await?)
+    }
+
     async fn append(&self, zone: u32, data: &[u8], how: Manner) -> Result<u64, Failure> {
         let zones = self.drive().zones().filter(|_| self.shape.zones.is_some());
         let zones = zones.ok_or(Failure::Unsupported)?;

@@ -341,6 +341,8 @@ fn zoned_page<B: Backend>(namespace: &Namespace<B>) -> Page {
         zoned::NUMZRWA.put(p, less_one(limits.random_write_zones));
         zoned::ZRWAFG.put(p, blocks(limits.random_write_step) as u16);
         zoned::ZRWASZ.put(p, blocks(limits.random_write_area) as u16);
+        // What an area holds can be committed by command.
+        zoned::ZRWACAP.put(p, 1);
     }
     let at = usize::from(namespace.format()) * crate::layout::identify::zoned::LBAFE_BYTES;
     zoned::ZSZE.put(&mut p[at..], blocks(limits.size));

@@ -17,7 +17,7 @@ use units::{Bytes, MIB};
 
 const BLOCK: usize = 4096;
 
-fn config(preset: &str) -> DriveConfig {
+pub(crate) fn config(preset: &str) -> DriveConfig {
     let mut config = (Preset::named(preset).expect("a preset").config)();
     config.flash.keep_contents = true;
     config.geometry.channels = 2;
@@ -29,13 +29,13 @@ fn config(preset: &str) -> DriveConfig {
 }
 
 /// A drive in a file, under power.
-struct Power {
+pub(crate) struct Power {
     folder: TempDir,
     running: Option<(DeviceEngine, Handle<Subsystem<DriveBackend>>, Target)>,
 }
 
 impl Power {
-    fn new(config: &DriveConfig) -> Self {
+    pub(crate) fn new(config: &DriveConfig) -> Self {
         let folder = TempDir::new().expect("a directory");
         let mut power = Self {
             folder,
@@ -69,7 +69,7 @@ impl Power {
     }
 
     /// An admin queue and one of I/O.
-    fn host(&self) -> (Host<TcpStream>, Host<TcpStream>) {
+    pub(crate) fn host(&self) -> (Host<TcpStream>, Host<TcpStream>) {
         let (_, _, target) = self.running.as_ref().expect("it has power");
         let mut admin = Host::new(dial(target.address()));
         let controller = admin.begin();
@@ -84,7 +84,7 @@ impl Drop for Power {
     }
 }
 
-fn word(page: &[u8], at: usize) -> u64 {
+pub(crate) fn word(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("eight"))
 }
 
@@ -312,7 +312,7 @@ fn carry_out(
 }
 
 /// Descriptors from a block on, those of a state only.
-fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u8> {
+pub(crate) fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u8> {
     let sqe = Sqe::new(0x7a).nsid(1).put(40, &first.to_le_bytes());
     let sqe = sqe.dword(12, 1023).dword(13, filter << 8);
     let reply = io.call(sqe, &[], 4096);

@@ -1,5 +1,6 @@
 //! The controller and its ways over TCP and vfio-user, as a host sees them.
 
+mod areas;
 mod commands;
 mod connect;
 mod drives;
@@ -12,4 +13,5 @@ mod protocol;
 mod slot;
 mod slot_fuzz;
 mod sockets;
+mod verified;
 mod wire;

@@ -4,7 +4,7 @@ use engine::Service;
 use nvme::{Backend, Failure, Manner, Placements, Shape, Span};
 use sim::Sim;
 use ssd::Health;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use units::Ns;
@@ -15,6 +15,9 @@ pub(crate) struct Memory {
     /// How long a write takes, and how many are under way.
     slow: Option<(Sim, Ns)>,
     pub(crate) writing: Arc<AtomicUsize>,
+    /// In every how many reads a bit is changed, and how many there were.
+    lies: Option<usize>,
+    reads: Cell<usize>,
 }
 
 impl Memory {
@@ -39,6 +42,16 @@ impl Memory {
             shape,
             slow: None,
             writing: Arc::default(),
+            lies: None,
+            reads: Cell::new(0),
+        }
+    }
+
+    /// One that changes a bit in one of so many reads.
+    pub(crate) fn lying(self, every: usize) -> Self {
+        Self {
+            lies: Some(every),
+            ..self
         }
     }
 
@@ -63,6 +76,14 @@ impl Backend for Memory {
     async fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
         let at = at as usize;
         into.copy_from_slice(&self.bytes.borrow()[at..at + into.len()]);
+        self.reads.set(self.reads.get() + 1);
+        if self
+            .lies
+            .is_some_and(|every| self.reads.get().is_multiple_of(every))
+        {
+            let middle = into.len() / 2;
+            into[middle] ^= 1;
+        }
         Ok(())
     }
 

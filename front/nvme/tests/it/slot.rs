@@ -26,14 +26,20 @@ pub(crate) struct Slot {
 
 /// A drive of 4 MiB, whose writes take so long.
 fn served(pace: Pace, write: Ns) -> Slot {
+    plug(pace, move |kernel| {
+        Memory::new(4 << 20).slow(kernel.sim(), write)
+    })
+}
+
+pub(crate) fn serve_drive(drive: fn() -> Memory) -> Slot {
+    plug(Pace::Free, move |_| drive())
+}
+
+fn plug(pace: Pace, drive: impl FnOnce(&sim::Kernel) -> Memory + Send + 'static) -> Slot {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("slot");
     let build = move |kernel: &sim::Kernel| {
-        let mut drive = Memory::new(4 << 20);
-        if write > Ns::ZERO {
-            drive = drive.slow(kernel.sim(), write);
-        }
-        let namespaces = vec![Namespace::new(drive)];
+        let namespaces = vec![Namespace::new(drive(kernel))];
         Ok::<_, io::Error>(Subsystem::new(identity(), namespaces))
     };
     let (engine, handle) = Engine::start(pace, build, |_, _| ()).expect("a thread");
@@ -52,7 +58,7 @@ fn served(pace: Pace, write: Ns) -> Slot {
 }
 
 pub(crate) fn serve() -> Slot {
-    served(Pace::Free, Ns::ZERO)
+    serve_drive(|| Memory::new(4 << 20))
 }
 
 impl Slot {
@@ -121,7 +127,7 @@ fn a_machine_finds_a_drive_and_its_driver_asks_what_it_is() {
 }
 
 /// Numbers that look like chance, and are the same each time.
-fn numbers(seed: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed;
     std::iter::from_fn(move || {
         state = state
