@@ -178,6 +178,13 @@ pub trait Backend: Sized + 'static {
         None
     }
 
+    /// Bytes that the reclaim unit of a placement handle still takes; none if that is not
+    /// known.
+    fn writable_in_unit(&self, placement: u16) -> Option<u64> {
+        let _ = placement;
+        None
+    }
+
     /// Makes a placement handle refer to an empty reclaim unit.
     fn renew_unit(&self, placement: u16) -> impl Future<Output = Done<()>> {
         let _ = placement;

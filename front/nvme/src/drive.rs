@@ -347,6 +347,11 @@ impl Backend for DriveBackend {
         self.drive().fdp()
     }
 
+    fn writable_in_unit(&self, placement: u16) -> Option<u64> {
+        let left = self.drive().writable_in_unit(Placement(placement));
+        left.map(|bytes| bytes.0)
+    }
+
     async fn renew_unit(&self, placement: u16) -> Result<(), Failure> {
         Ok(self.drive().update_handle(Placement(placement)).await?)
     }

@@ -389,6 +389,12 @@ fn conventional_zones_are_a_namespace_of_their_own() {
     assert_eq!(io.call(report.nsid(1), &[], 128).status, 0x01);
 }
 
+/// Blocks that the unit of a handle still takes.
+fn writable(io: &mut Host<TcpStream>, handle: usize) -> u64 {
+    let status = Sqe::new(0x12).nsid(1).dword(10, 1).dword(11, 67);
+    word(&io.call(status, &[], 272).data, 16 + handle * 32 + 8)
+}
+
 //= nvme-2.1 8.1.10
 #[test]
 fn placement_handles_are_told_of_written_by_and_renewed() {
@@ -417,9 +423,20 @@ fn placement_handles_are_told_of_written_by_and_renewed() {
         let sqe = Sqe::new(1).blocks(first, 16).dword(12, 2 << 20 | 15);
         sqe.dword(13, placement << 16)
     };
+    let all = word(&units, 16 + 3 * 32 + 8);
+    assert_eq!(
+        all * BLOCK as u64,
+        word(&configs, 32),
+        "a whole unit"
+    );
     assert_eq!(io.call(write(0, 3), &[1; 16 * BLOCK], 0).status, 0);
+    assert_eq!(
+        (writable(&mut io, 3), writable(&mut io, 2)),
+        (all - 16, all)
+    );
     let update = Sqe::new(0x1d).nsid(1).dword(10, 1);
     assert_eq!(io.call(update, &3_u16.to_le_bytes(), 0).status, 0);
+    assert_eq!(writable(&mut io, 3), all, "another unit");
     assert_eq!(io.call(update, &9_u16.to_le_bytes(), 0).status, 0x2a);
     assert_eq!(
         io.call(write(16, 77), &[2; 16 * BLOCK], 0).status,
