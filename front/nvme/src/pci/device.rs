@@ -17,7 +17,7 @@ use crate::namespace::Watch;
 use crate::status::Status;
 use crate::subsystem::{Subsystem, TRANSFER};
 use crate::token::{Completion, Link, Token};
-use engine::{Gone, Handle};
+use engine::Handle;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -163,7 +163,7 @@ impl<B: Backend> Device<B> {
             .ask(
                 move |subsystem: Rc<Subsystem<B>>| async move { subsystem.add_queue(admin, queue) },
             );
-        asked.unwrap_or_else(|Gone| Err(Status::InternalError))
+        asked.unwrap_or(Err(Status::InternalError))
     }
 
     /// Lets the subsystem forget a queue.
@@ -251,11 +251,13 @@ impl<B: Backend> Device<B> {
         self.open.values_mut().for_each(|open| open.stale = true);
     }
 
-    /// The controller can not go on until it is reset.
+    /// The controller can not go on until it is reset. Who waits for a reset that has
+    /// failed is told too.
     fn fail(&mut self) {
         self.forget();
         self.phase = Phase::Failed;
         self.shared.registers().set_state(State::Failed);
+        self.shared.settle(self.resets);
     }
 
     /// Has the controller itself be as `configuration` says.
@@ -335,7 +337,8 @@ impl<B: Backend> Device<B> {
         let Some(completions) = self.completions.get_mut(&own.completions) else {
             return false;
         };
-        if !is_event && !(completions.has_room() && fits) {
+        let may_wait = is_event || completions.has_room() && fits;
+        if !may_wait {
             return false;
         }
         own.advance();

@@ -424,11 +424,7 @@ fn placement_handles_are_told_of_written_by_and_renewed() {
         sqe.dword(13, placement << 16)
     };
     let all = word(&units, 16 + 3 * 32 + 8);
-    assert_eq!(
-        all * BLOCK as u64,
-        word(&configs, 32),
-        "a whole unit"
-    );
+    assert_eq!(all * BLOCK as u64, word(&configs, 32), "a whole unit");
     assert_eq!(io.call(write(0, 3), &[1; 16 * BLOCK], 0).status, 0);
     assert_eq!(
         (writable(&mut io, 3), writable(&mut io, 2)),
