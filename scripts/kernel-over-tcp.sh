@@ -113,7 +113,7 @@ HEAD
   } >"$work/script"
   echo "$port" >"$work/port"
   mkdir -p "$work/out"
-  if "$GUEST" -n -t 500 -o "$work/out" -M "$2" "$work/script" "$work/port" >"$work/console" 2>&1; then
+  if "$GUEST" -n -t 600 -o "$work/out" -M "$2" "$work/script" "$work/port" >"$work/console" 2>&1; then
     echo "$1: right"
   else
     tail -40 "$work/console" >&2

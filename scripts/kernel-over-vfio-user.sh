@@ -107,7 +107,7 @@ HEAD
     cat
   } >"$work/script"
   mkdir -p "$work/out"
-  MACHINE=q35,memory-backend=ram "$GUEST" -t 420 -m $mib -o "$work/out" -M "$1" \
+  MACHINE=q35,memory-backend=ram "$GUEST" -t 600 -m $mib -o "$work/out" -M "$1" \
     -a "-object memory-backend-memfd,id=ram,size=${mib}M,share=on" \
     -a "-device {\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$slot\"}}" \
     "$work/script" >"$work/console" 2>&1

@@ -3,37 +3,152 @@
 //!
 //! One thread for each connection keeps so many commands under way. Whatever is measured
 //! is both sides on the same processors.
-#![allow(
-    dead_code,
-    reason = "the host of the tests can do more than this needs"
-)]
-
-#[path = "../tests/it/host.rs"]
-mod host;
-#[path = "../tests/it/memory.rs"]
-mod memory;
-#[path = "../tests/it/wire.rs"]
-mod wire;
 
 use engine::{DriveFile, Engine, Handle, Pace, Service, Show};
-use host::{Host, Sqe, identity};
-use memory::Memory;
 use nvme::tcp::Target;
-use nvme::tcp::pdu::{self, Kind};
-use nvme::{Backend, DriveBackend, Namespace, Subsystem};
+use nvme::tcp::pdu::{self, Format, Kind};
+use nvme::{
+    Allowed, Backend, DriveBackend, Failure, Identity, Manner, Namespace, Placements, Shape, Span,
+    Subsystem,
+};
 use sim::Seed;
-use ssd::{DriveMedia, Preset};
+use ssd::{DriveMedia, Health, Preset};
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use units::{Bytes, MIB};
-use wire::dial;
+
+const NQN: &str = "nqn.2026-01.org.example:drive";
 
 /// How long each row takes.
 const SPAN: Duration = Duration::from_secs(2);
 /// Blocks that are read and written.
 const BLOCKS: u64 = 4096;
 const BLOCK: usize = 4096;
+
+/// A namespace in memory.
+struct Memory {
+    shape: Shape,
+    bytes: RefCell<Vec<u8>>,
+}
+
+impl Memory {
+    fn new(bytes: u64) -> Self {
+        Self {
+            bytes: RefCell::new(vec![0; bytes as usize]),
+            shape: Shape {
+                bytes,
+                capacity: bytes,
+                id: *b"sixteen bytes id",
+                volatile_cache: true,
+                granule: 4096,
+                spare_blocks: 0,
+                zones: None,
+                placements: Placements::None,
+                bytes_too: false,
+            },
+        }
+    }
+}
+
+impl Service for Memory {
+    fn settle(&self) {}
+}
+
+impl Backend for Memory {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    async fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
+        let at = at as usize;
+        into.copy_from_slice(&self.bytes.borrow()[at..at + into.len()]);
+        Ok(())
+    }
+
+    async fn write(&self, at: u64, data: &[u8], _: Manner) -> Result<(), Failure> {
+        let at = at as usize;
+        self.bytes.borrow_mut()[at..at + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    async fn zero(&self, span: Span, _: Manner) -> Result<(), Failure> {
+        self.bytes.borrow_mut()[span.at as usize..span.end() as usize].fill(0);
+        Ok(())
+    }
+
+    async fn deallocate(&self, span: Span) -> Result<(), Failure> {
+        self.zero(span, Manner::default()).await
+    }
+
+    async fn flush(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn health(&self) -> Option<Health> {
+        None
+    }
+}
+
+/// A command that says where its data are: behind it, or with the transport.
+fn command(opcode: u8, cid: u16, len: usize, behind: bool) -> [u8; 64] {
+    let mut entry = [0; 64];
+    (entry[0], entry[1]) = (opcode, 0x40);
+    entry[2..4].copy_from_slice(&cid.to_le_bytes());
+    entry[32..36].copy_from_slice(&(len as u32).to_le_bytes());
+    entry[39] = if behind { 0x01 } else { 0x5a };
+    entry
+}
+
+/// Appends a command to what is sent.
+fn put(bytes: &mut Vec<u8>, entry: [u8; 64], data: &[u8]) {
+    let mut head = pdu::header(Kind::Command);
+    head[8..].copy_from_slice(&entry);
+    Format::default().append(bytes, head, data);
+}
+
+/// Carries out a command that only answers. Gives the first word of the answer.
+fn call(socket: &mut TcpStream, entry: [u8; 64], data: &[u8]) -> u16 {
+    let mut bytes = Vec::new();
+    put(&mut bytes, entry, data);
+    socket.write_all(&bytes).expect("it is taken");
+    let mut answer = [0; 24];
+    socket.read_exact(&mut answer).expect("an answer");
+    assert_eq!(
+        u16::from_le_bytes([answer[22], answer[23]]) >> 1,
+        0,
+        "it works"
+    );
+    u16::from_le_bytes([answer[8], answer[9]])
+}
+
+/// A queue of a controller, or that for the admin commands of a new one. Gives the number
+/// of the controller.
+fn connect(address: SocketAddr, queue: u16, controller: u16) -> (TcpStream, u16) {
+    let mut socket = TcpStream::connect(address).expect("it listens");
+    socket.set_nodelay(true).expect("an option");
+    socket
+        .write_all(&pdu::header(Kind::OpenRequest))
+        .expect("it is taken");
+    socket.read_exact(&mut [0; 128]).expect("an answer");
+    let mut entry = command(0x7f, 1, 1024, true);
+    entry[4] = 1;
+    entry[42..44].copy_from_slice(&queue.to_le_bytes());
+    entry[44..46].copy_from_slice(&31_u16.to_le_bytes());
+    let mut data = vec![0; 1024];
+    data[16..18].copy_from_slice(&controller.to_le_bytes());
+    data[256..256 + NQN.len()].copy_from_slice(NQN.as_bytes());
+    data[512..512 + NQN.len()].copy_from_slice(NQN.as_bytes());
+    let number = call(&mut socket, entry, &data);
+    if queue == 0 {
+        let mut enable = command(0x7f, 2, 0, false);
+        enable[44] = 0x14;
+        enable[48..52].copy_from_slice(&0x46_0061_u32.to_le_bytes());
+        call(&mut socket, enable, &[]);
+    }
+    (socket, number)
+}
 
 /// A queue that always does the same.
 struct Load {
@@ -44,11 +159,8 @@ struct Load {
 
 impl Load {
     fn new(address: SocketAddr, controller: u16, queue: u16, writes: bool) -> Self {
-        let mut host = Host::new(dial(address));
-        host.open(0, 0);
-        assert_eq!(host.connect(queue, controller).status, 0);
         Self {
-            socket: host.wire,
+            socket: connect(address, queue, controller).0,
             writes,
             next: u64::from(queue) * 1237,
         }
@@ -58,13 +170,12 @@ impl Load {
     fn put(&mut self, bytes: &mut Vec<u8>, cid: u16) {
         self.next = self.next.wrapping_mul(25_214_903_917).wrapping_add(11);
         let opcode = if self.writes { 1 } else { 2 };
-        let sqe = Sqe::new(opcode).blocks((self.next >> 16) % BLOCKS, 1);
-        let kind = if self.writes { 0x01 } else { 0x5a };
-        let sqe = sqe.put(2, &cid.to_le_bytes()).sgl(0, BLOCK as u32, kind);
-        let mut head = pdu::header(Kind::Command);
-        head[8..].copy_from_slice(&sqe.0);
+        let mut entry = command(opcode, cid, BLOCK, self.writes);
+        entry[4] = 1;
+        let block = (self.next >> 16) % BLOCKS;
+        entry[40..48].copy_from_slice(&block.to_le_bytes());
         let data: &[u8] = if self.writes { &[7; BLOCK] } else { &[] };
-        pdu::Format::default().append(bytes, head, data);
+        put(bytes, entry, data);
     }
 
     /// Keeps `depth` commands under way until `end`. How many were answered.
@@ -96,8 +207,7 @@ impl Load {
 
 /// One row: so many connections, each with so many commands under way.
 fn row(name: &str, address: SocketAddr, connections: u16, depth: u16, writes: bool) {
-    let mut admin = Host::new(dial(address));
-    let controller = admin.begin();
+    let (_admin, controller) = connect(address, 0, u16::MAX);
     let loads = 1..=connections;
     let loads: Vec<Load> = loads
         .map(|queue| Load::new(address, controller, queue, writes))
@@ -126,6 +236,15 @@ fn rows<B: Backend + Service>(name: &str, handle: &Handle<Subsystem<B>>) {
     }
     target.stop();
     handle.stop();
+}
+
+fn identity() -> Identity {
+    Identity {
+        nqn: NQN.to_owned(),
+        serial: "SERIAL".to_owned(),
+        model: "A drive".to_owned(),
+        allowed: Allowed::Anyone,
+    }
 }
 
 fn main() {

@@ -11,8 +11,8 @@ pub(super) const HEADER_BYTES: usize = 16;
 pub(super) const ACCESS_MAX: usize = 32 << 10;
 /// Bytes of a message, at most.
 pub(super) const MESSAGE_MAX: usize = 64 << 10;
-/// Descriptors that one message may bring.
-pub(super) const FILES_MAX: usize = 32;
+/// Descriptors that one message may bring: more than that QEMU does not believe.
+pub(super) const FILES_MAX: usize = 16;
 
 /// The revision of the protocol that is spoken: 0.1.
 //= vfio-user 2
@@ -126,8 +126,10 @@ impl Header {
 /// What a monitor asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request<'a> {
-    /// Which revision is spoken.
-    Version,
+    /// Which revision is spoken: of version 0, at most this one.
+    Version {
+        minor: u16,
+    },
     /// Take in a range of memory, with its file.
     Map {
         at: u64,
@@ -241,9 +243,10 @@ fn access(len: u32) -> Result<usize, Refusal> {
 }
 
 fn version(body: &[u8]) -> Result<Request<'_>, Refusal> {
-    let known = field::<u16>(body, 0)? == VERSION.0;
+    let (major, minor) = (field::<u16>(body, 0)?, field(body, 2)?);
+    let known = major == VERSION.0;
     known
-        .then_some(Request::Version)
+        .then_some(Request::Version { minor })
         .ok_or(Refusal::Unsupported)
 }
 
@@ -278,9 +281,11 @@ fn set_interrupts(body: &[u8]) -> Result<SetInterrupts, Refusal> {
     Ok(SetInterrupts { start, count, what })
 }
 
-/// What is told of versions: as much as a monitor may send at a time.
-pub(super) fn told_version(ranges: usize) -> Vec<u8> {
-    let mut bytes = [VERSION.0.to_le_bytes(), VERSION.1.to_le_bytes()].concat();
+/// What is told to a monitor that speaks revision `minor` at most: the one that is spoken,
+/// and how much it may send at a time.
+pub(super) fn told_version(minor: u16, ranges: usize) -> Vec<u8> {
+    let minor = minor.min(VERSION.1);
+    let mut bytes = [VERSION.0.to_le_bytes(), minor.to_le_bytes()].concat();
     let capabilities = format!(
         "{{\"capabilities\":{{\"max_msg_fds\":{FILES_MAX},\
          \"max_data_xfer_size\":{ACCESS_MAX},\"max_dma_maps\":{ranges},\

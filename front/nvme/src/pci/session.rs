@@ -185,9 +185,9 @@ impl Session {
     //= vfio-user 2
     fn answer(&mut self, request: Request<'_>, files: Vec<File>) -> Result<Vec<u8>, Refusal> {
         match request {
-            Request::Version => {
+            Request::Version { minor } => {
                 self.agreed = true;
-                Ok(told_version(RANGES_MAX))
+                Ok(told_version(minor, RANGES_MAX))
             }
             _ if !self.agreed => Err(Refusal::Invalid),
             Request::Map { .. } => self.map(request, files),

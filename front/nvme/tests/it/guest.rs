@@ -88,7 +88,7 @@ impl Guest {
     /// A machine whose monitor has plugged the drive in.
     pub(crate) fn plugged(path: &Path) -> Self {
         let mut guest = Self::silent(path);
-        let told = guest.version(0).expect("it is spoken");
+        let told = guest.version(0, 1).expect("it is spoken");
         assert!(told.starts_with(&[0, 0, 1, 0, b'{']) && told.ends_with(b"}\0"));
         guest.map(BASE, MEMORY, 0).expect("new");
         guest.assign().expect("interrupts");
@@ -112,8 +112,8 @@ impl Guest {
         guest
     }
 
-    pub(crate) fn version(&mut self, major: u16) -> Result<Vec<u8>, u32> {
-        let mut body = [major.to_le_bytes(), 1_u16.to_le_bytes()].concat();
+    pub(crate) fn version(&mut self, major: u16, minor: u16) -> Result<Vec<u8>, u32> {
+        let mut body = [major.to_le_bytes(), minor.to_le_bytes()].concat();
         body.extend(b"{\"capabilities\":{\"max_msg_fds\":8}}\0");
         self.ask(1, &body, &[])
     }
