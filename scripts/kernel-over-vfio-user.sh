@@ -134,8 +134,8 @@ says Flashloom nvme list
 says "sn +: FL" nvme id-ctrl $C
 says "lbads:12.*in use" nvme id-ns $D
 says "available_spare.*100" nvme smart-log $C
-says "Create I/O" nvme effects-log $C -H
-says "csts|CSTS" nvme show-regs $C
+says "LID 0x9 " nvme supported-log-pages $C
+says "pcie" nvme list-subsys
 head -c 8192 /dev/urandom >/tmp/x
 says "Success" nvme write $D -s 100 -c 1 -z 8192 -d /tmp/x
 says "Success" nvme compare $D -s 100 -c 1 -z 8192 -d /tmp/x

@@ -20,8 +20,8 @@ const VERSION: (u16, u16) = (0, 1);
 /// Regions of a PCI device: six of memory, one each of a ROM, of the configuration and
 /// of a display.
 const REGIONS: u32 = 9;
-/// Kinds of interrupts of a PCI device.
-const INTERRUPTS: u32 = 5;
+/// Kinds of interrupts that it is asked about: by a wire, by messages and by more messages.
+const INTERRUPTS: u32 = 3;
 
 /// The region of the registers.
 pub(super) const REGISTERS: u32 = 0;

@@ -94,7 +94,7 @@ fn a_machine_finds_a_drive_and_its_driver_asks_what_it_is() {
     let slot = serve();
     let mut guest = Guest::plugged(&slot.path);
     let told = guest.ask(4, &[16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]);
-    let device = [16_u32, 3, 9, 5].map(u32::to_le_bytes).concat();
+    let device = [16_u32, 3, 9, 3].map(u32::to_le_bytes).concat();
     assert_eq!(told, Ok(device));
     assert_eq!(
         guest.config(8) >> 8,
