@@ -82,7 +82,7 @@ impl<B: Backend> Scope<B> {
         field::RAB.put(p, 6);
         // The subsystem may have several ports and controllers.
         field::CMIC.put(p, 0b11);
-        field::OAES.put(p, events::KNOWN);
+        field::OAES.put(p, events::NOTICES);
         field::CTRATT.put(p, self.attributes());
         field::CNTRLTYPE.put(p, 1);
         field::OACS.put(p, 1 << 1 | u16::from(self.has_streams()) << 5);

@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 
 /// Errors that are kept.
 pub(super) const ERRORS: usize = 64;
+/// Number of the page on health.
+pub(super) const HEALTH: u64 = 0x02;
 /// Number of the page of namespaces that have changed.
 pub(super) const CHANGED_NAMESPACES: u64 = 0x04;
 /// Number of the page of zones that have changed.
@@ -108,7 +110,7 @@ impl<B: Backend> Scope<B> {
             // Each is there, and can be read from an offset on.
             0x00 => table(self.pages().map(|page| (page, 1))),
             0x01 => self.controller.errors.borrow().page(),
-            0x02 => self.health(log.nsid)?,
+            page if u64::from(page) == HEALTH => self.health(log.nsid, log.retain_event)?,
             0x03 => firmware_page(),
             page if u64::from(page) == CHANGED_NAMESPACES => self.changed(log.retain_event),
             0x05 => self.effects(log.set)?,
@@ -128,7 +130,7 @@ impl<B: Backend> Scope<B> {
 
     /// How the drive is: that of a namespace, or of all.
     //= nvme-2.1 5.1.12.1.3
-    fn health(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+    fn health(&self, nsid: u32, retain: bool) -> Result<Vec<u8>, Status> {
         let mut page = vec![0; smart::BYTES];
         let p = &mut page;
         let namespaces: Vec<_> = match nsid {
@@ -152,6 +154,10 @@ impl<B: Backend> Scope<B> {
         smart::UNSAFE_SHUTDOWNS.put(p, sum(|h| h.unsafe_shutdowns));
         smart::MEDIA_ERRORS.put(p, sum(|h| h.media_errors));
         smart::ERRORS.put(p, wide(self.controller.errors.borrow().count));
+        if !retain {
+            let mut events = self.controller.events.borrow_mut();
+            events.looked(Event::ReadOnly);
+        }
         Ok(page)
     }
 
@@ -356,6 +362,16 @@ impl<B: Backend> Scope<B> {
         page.extend(table(io.copied()));
         page.resize(LIST_BYTES, 0);
         Ok(page)
+    }
+
+    /// Tells every host that nothing can be written any more.
+    //= nvme-2.1 5.1.2
+    pub(super) fn tell_read_only(&self) {
+        for controller in self.subsystem.controllers() {
+            let mut events = controller.events.borrow_mut();
+            let wanted = controller.features.borrow().events();
+            events.happened(Event::ReadOnly, wanted);
+        }
     }
 
     /// Tells every host but this one that a namespace is not what it was.

@@ -186,6 +186,10 @@ impl<B: Backend> Scope<B> {
         if let Err(status) = ended {
             let mut errors = self.controller.errors.borrow_mut();
             errors.note(self.controller.way, self.queue, entry, status);
+            drop(errors);
+            if status == Status::WriteProtected {
+                self.tell_read_only();
+            }
         }
         token.complete(ended);
     }

@@ -18,6 +18,8 @@ pub(crate) struct Memory {
     /// In every how many reads a bit is changed, and how many there were.
     lies: Option<usize>,
     reads: Cell<usize>,
+    /// Nothing is written.
+    pub(crate) worn: Cell<bool>,
 }
 
 impl Memory {
@@ -44,6 +46,7 @@ impl Memory {
             writing: Arc::default(),
             lies: None,
             reads: Cell::new(0),
+            worn: Cell::new(false),
         }
     }
 
@@ -88,6 +91,9 @@ impl Backend for Memory {
     }
 
     async fn write(&self, at: u64, data: &[u8], _: Manner) -> Result<(), Failure> {
+        if self.worn.get() {
+            return Err(Failure::ReadOnly);
+        }
         self.writing.fetch_add(1, Ordering::SeqCst);
         if let Some((sim, time)) = &self.slow {
             sim.sleep(*time).await;
