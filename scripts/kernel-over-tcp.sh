@@ -5,10 +5,10 @@
 #   GUEST=PROGRAM scripts/kernel-over-tcp.sh [block|zns|fdp]...
 #
 # Without an argument it does all three. `block`: discover, connect and what nvme-cli
-# asks; a verified load with digests and without; a control that must fail; ext4 (make,
-# mount, copy, trim, mount again, compare, check); the loss of the connection under load,
-# by a reset of the controller; a host that is not allowed; what is there after a restart
-# of the server. `zns`: reports and states of zones, a verified load, zonefs, Btrfs in
+# asks; a verified load with digests and without; a control that must fail; ext4, XFS, Btrfs
+# and F2FS (make, mount, copy, trim, mount again, compare); the loss of the connection under
+# load, by a reset of the controller and by a restart of the server; a host that is not
+# allowed; what is there after another restart. `zns`: reports and states of zones, a verified load, zonefs, Btrfs in
 # zoned mode. `fdp`: what is told of placement handles, and that a hint of the lifetime
 # of data arrives as a handle.
 #
@@ -23,7 +23,7 @@
 # script. Without such a program nothing is checked, and the script says so.
 #
 # FLASHLOOM names another flashloom than target/release's; PORT another port than 44200.
-# Takes about three minutes.
+# Takes about five minutes.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -91,6 +91,18 @@ says() { # says TEXT COMMAND...
   grep -qE "$text" /out/said || stop "$* does not say $text"
 }
 refuses() { "$@" >/out/said 2>&1 && stop "$* works"; return 0; }
+sums() { (cd "$1" && find . -type f | sort | xargs md5sum); }
+# round NAME MAKE... : makes a file system, fills it, and compares after another mount.
+round() {
+  local name=$1; shift
+  "$@" >/out/said 2>&1 || stop "$name: $(tail -1 /out/said)"
+  mkdir -p /mnt/a; mount -t "$name" $D /mnt/a || stop "$name is not mounted"
+  cp -r /bin /mnt/a/ || stop "$name: no copy"
+  sync; rm -r /mnt/a/bin/b*; says bytes fstrim -v /mnt/a; sums /mnt/a >/out/before
+  umount /mnt/a; mount -t "$name" $D /mnt/a || stop "$name is not mounted again"
+  sums /mnt/a | cmp -s - /out/before || stop "$name: other contents after mounting again"
+  umount /mnt/a
+}
 verify() { # verify NAME OPTION...
   local name=$1; shift
   fio --name="$name" --filename=$D --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
@@ -101,7 +113,7 @@ HEAD
   } >"$work/script"
   echo "$port" >"$work/port"
   mkdir -p "$work/out"
-  if "$GUEST" -n -t 240 -o "$work/out" -M "$2" "$work/script" "$work/port" >"$work/console" 2>&1; then
+  if "$GUEST" -n -t 600 -o "$work/out" -M "$2" "$work/script" "$work/port" >"$work/console" 2>&1; then
     echo "$1: right"
   else
     tail -40 "$work/console" >&2
@@ -110,13 +122,13 @@ HEAD
 }
 
 create() {
-  "$flashloom" drive create "$work/d.flash" --preset "$1" --size 256MiB --force >/dev/null
+  "$flashloom" drive create "$work/d.flash" --preset "$1" --size "${2:-256MiB}" --force >/dev/null
 }
 
 block() {
-  create block
+  create block 512MiB
   serve
-  guest "block: what nvme-cli asks, fio, ext4, a lost connection" nvme-tcp,ext4 <<'SCRIPT'
+  guest "block: what nvme-cli asks, fio, four file systems, a lost connection" nvme-tcp,ext4,xfs,btrfs,f2fs <<'SCRIPT'
 says "subnqn: *$NQN" nvme discover -t tcp -a 10.0.2.2 -s "$(cat /job/port)"
 join || stop "no connection"
 says Flashloom nvme list
@@ -142,24 +154,33 @@ verify keep --rw=write --bs=64k --size=2m --do_verify=0 || stop "$(tail -1 /out/
 head -c 1 /dev/urandom | dd of=$D bs=1 seek=1000001 conv=notrunc status=none; sync
 printf '\001' | dd of=$D bs=1 seek=1000002 conv=notrunc status=none; sync
 if verify keep --rw=write --bs=64k --size=2m --verify_only=1; then stop "damage is not seen"; fi
-mkfs.ext4 -q $D || stop "mkfs"
-mkdir -p /mnt/a; mount $D /mnt/a || stop "mount"
-cp -r /bin /lib/x86_64-linux-gnu /mnt/a/ 2>/dev/null; sync
-(cd /mnt/a; find . -type f | sort | xargs md5sum) >/out/before
-rm -r /mnt/a/bin; says "bytes" fstrim -v /mnt/a
-(cd /mnt/a; find . -type f | sort | xargs md5sum) >/out/before
-umount /mnt/a; mount $D /mnt/a
-(cd /mnt/a; find . -type f | sort | xargs md5sum) | cmp -s - /out/before || stop "other contents after mounting again"
-umount /mnt/a
 # The connection is lost and made anew while a verified load goes on.
-(sleep 2; nvme reset /dev/nvme0) &
-verify lost --rw=randwrite --bs=16k --offset=128m --size=24m || stop "over a reset: $(tail -1 /out/fio)"
+(for i in 1 2 3; do sleep 2; nvme reset /dev/nvme0; done) &
+verify lost --rw=randwrite --bs=16k --offset=128m --size=24m --rate_iops=150 || stop "over resets: $(tail -1 /out/fio)"
 wait
+round xfs mkfs.xfs -q -f $D
+round btrfs mkfs.btrfs -q -f $D
+round f2fs mkfs.f2fs -q -f $D
 nvme disconnect -n $NQN >/dev/null
 join -g -G || stop "no connection with digests"
 verify digests --rw=randwrite --bsrange=4k-256k --offset=128m --size=8m || stop "with digests: $(tail -1 /out/fio)"
 nvme disconnect -n $NQN >/dev/null
 SCRIPT
+  rm -f "$work/out/go"
+  guest "block: a restart of the server under load" nvme-tcp,ext4 <<'SCRIPT' &
+join --reconnect-delay=1 --ctrl-loss-tmo=200 || stop "no connection"
+(sleep 2; touch /out/go) &
+verify restart --rw=randwrite --bs=16k --offset=64m --size=24m --rate_iops=150 || stop "over a restart: $(tail -1 /out/fio)"
+verify restart --rw=randwrite --bs=16k --offset=64m --size=24m --verify_only=1 || stop "after a restart: $(tail -1 /out/fio)"
+grep -q live /sys/class/nvme/nvme0/state || stop "not connected"
+round ext4 mkfs.ext4 -q -F $D
+nvme disconnect -n $NQN >/dev/null
+SCRIPT
+  local machine=$!
+  until [ -e "$work/out/go" ] || ! kill -0 "$machine" 2>/dev/null; do sleep 0.2; done
+  off
+  serve
+  wait "$machine" || exit 1
   off
   serve --allow nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555
   guest "block: after a restart, for a host that is allowed" nvme-tcp,ext4 <<'SCRIPT'

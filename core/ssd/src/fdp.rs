@@ -166,6 +166,32 @@ impl Drive {
         })
     }
 
+    /// User data that the reclaim unit of a handle of an FDP drive still takes (RUAMW);
+    /// what waits in the buffer for it is counted as written. None if there is no such
+    /// handle.
+    //= nvme-2.1 7.3
+    #[must_use]
+    pub fn writable_in_unit(&self, placement: Placement) -> Option<Bytes> {
+        let (core, frontier) = (&self.core, usize::from(placement.0));
+        let handles = core.layout.handles * core.layout.groups;
+        core.fdp
+            .as_ref()
+            .filter(|_| u32::from(placement.0) < handles)?;
+        let state = core.state.borrow();
+        let queue = state.frontiers.get(frontier)?;
+        let free = match queue.open {
+            NONE => core.layout.line_data,
+            open => {
+                let line = &state.lines.lines[open as usize];
+                let behind = core.layout.units_per_line.saturating_sub(line.issued);
+                (behind + line.holes.len() as u32) * core.layout.unit
+            }
+        };
+        let pages = free.min(core.layout.line_data);
+        let left = pages.saturating_sub(queue.pending.len() as u32);
+        Some(Bytes(u64::from(left) * core.layout.page_bytes()))
+    }
+
     /// Makes a handle of an FDP drive refer to an empty reclaim unit. What was
     /// written to it before goes to the unit that it leaves, of which the rest
     /// stays unused.

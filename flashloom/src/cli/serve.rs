@@ -27,7 +27,13 @@ use units::Bytes;
 /// drive, unless --allow names hosts: there is no authentication.
 ///
 /// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
-/// may be given several times. Several of these fronts may show one drive.
+/// may be given several times.
+///
+/// --vfio-user makes it a PCIe drive of virtual machines: QEMU 10.1 and later, with memory
+/// that is shared (memory-backend-memfd, share=on) and
+/// -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"}}'.
+///
+/// Several of these fronts may show one drive.
 #[derive(Args)]
 #[command(group(ArgGroup::new("front").required(true).multiple(true)))]
 pub(crate) struct Serve {
@@ -43,6 +49,9 @@ pub(crate) struct Serve {
     /// Serve the network block device at a socket (unix:PATH) or an address
     #[arg(long, value_name = "ADDR", group = "front")]
     nbd: Vec<nbd::Address>,
+    /// Be a PCIe drive of virtual machines, by this socket
+    #[arg(long, value_name = "SOCKET", group = "front")]
+    vfio_user: Option<PathBuf>,
     /// Let only hosts of these qualified names in
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     allow: Vec<String>,
@@ -78,6 +87,7 @@ enum Layer {
 /// What clients are listened for with.
 struct Listeners {
     target: Option<Target>,
+    slot: Option<nvme::pci::Server>,
     servers: Vec<nbd::Server>,
 }
 
@@ -85,6 +95,7 @@ impl Listeners {
     /// Hangs up on everybody.
     fn close(self) {
         self.target.into_iter().for_each(Target::stop);
+        self.slot.into_iter().for_each(nvme::pci::Server::stop);
         self.servers.into_iter().for_each(nbd::Server::close);
     }
 }
@@ -165,8 +176,18 @@ impl Serve {
         let target = listener.map(|listener| Target::start(listener, drive.clone()));
         let mut listeners = Listeners {
             target: target.transpose()?,
+            slot: None,
             servers: Vec::new(),
         };
+        if let Some(path) = &self.vfio_user {
+            match nvme::pci::Server::start(path, drive.clone()) {
+                Ok(slot) => listeners.slot = Some(slot),
+                Err(error) => {
+                    listeners.close();
+                    return Err(Failure::at(path, error));
+                }
+            }
+        }
         for address in &self.nbd {
             let device = drive.part(Subsystem::device);
             let export = nbd::Drive::new(device, self.path.display().to_string())?;
@@ -186,9 +207,11 @@ impl Serve {
         let target = listeners.target.iter();
         let nqn = || self.identity().nqn;
         let target = target.map(|t| format!("{} at {} (NVMe/TCP)", nqn(), t.address()));
+        let slot = listeners.slot.iter();
+        let slot = slot.map(|slot| format!("{} (vfio-user)", slot.path().display()));
         let servers = listeners.servers.iter();
         let servers = servers.map(|server| format!("{} (NBD)", server.address()));
-        target.chain(servers).collect()
+        target.chain(slot).chain(servers).collect()
     }
 
     /// Shows the drive where that was asked for, and waits for the end.

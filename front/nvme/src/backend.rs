@@ -161,6 +161,12 @@ pub trait Backend: Sized + 'static {
         async { Err(Failure::Unsupported) }
     }
 
+    /// Makes what the random write area of a zone holds part of it, up to byte `end`.
+    fn commit_zone(&self, end: u64) -> impl Future<Output = Done<()>> {
+        let _ = end;
+        async { Err(Failure::Unsupported) }
+    }
+
     /// Appends to a zone, and gives the byte where the data have come to.
     fn append(&self, zone: u32, data: &[u8], how: Manner) -> impl Future<Output = Done<u64>> {
         let _ = (zone, data, how);
@@ -169,6 +175,13 @@ pub trait Backend: Sized + 'static {
 
     /// What has happened to reclaim units.
     fn fdp(&self) -> Option<FdpLog> {
+        None
+    }
+
+    /// Bytes that the reclaim unit of a placement handle still takes; none if that is not
+    /// known.
+    fn writable_in_unit(&self, placement: u16) -> Option<u64> {
+        let _ = placement;
         None
     }
 

@@ -324,6 +324,13 @@ impl Backend for DriveBackend {
         Ok(self.device.promise().await?)
     }
 
+    async fn commit_zone(&self, end: u64) -> Result<(), Failure> {
+        let zones = self.drive().zones().filter(|_| self.shape.zones.is_some());
+        let zones = zones.ok_or(Failure::Unsupported)?;
+        zones.commit(Lba((self.base + end) / SECTOR)).await?;
+        Ok(self.device.promise().await?)
+    }
+
     async fn append(&self, zone: u32, data: &[u8], how: Manner) -> Result<u64, Failure> {
         let zones = self.drive().zones().filter(|_| self.shape.zones.is_some());
         let zones = zones.ok_or(Failure::Unsupported)?;
@@ -338,6 +345,11 @@ impl Backend for DriveBackend {
 
     fn fdp(&self) -> Option<FdpLog> {
         self.drive().fdp()
+    }
+
+    fn writable_in_unit(&self, placement: u16) -> Option<u64> {
+        let left = self.drive().writable_in_unit(Placement(placement));
+        left.map(|bytes| bytes.0)
     }
 
     async fn renew_unit(&self, placement: u16) -> Result<(), Failure> {

@@ -62,6 +62,17 @@ impl Entry {
         Self(bytes)
     }
 
+    /// The command of fabrics that writes a property of a controller: what a write of a
+    /// register comes to.
+    //= nvme-2.1 6.6
+    pub(crate) fn property_set(offset: u32, value: u64) -> Self {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[0] = FABRICS;
+        Field::at(44).put(&mut bytes, offset);
+        Field::at(48).put(&mut bytes, value);
+        Self(bytes)
+    }
+
     /// Its bytes.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; ENTRY_BYTES] {

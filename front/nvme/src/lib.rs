@@ -1,5 +1,6 @@
-//! A drive as NVMe namespaces: a controller that does no input or output, and its way
-//! over TCP. `docs/nvme.md` says what a host finds.
+//! A drive as NVMe namespaces: a controller that does no input or output, and its ways
+//! over TCP and, as a drive of a virtual machine, over vfio-user. `docs/nvme.md` says what a
+//! host finds.
 //!
 //! # The idea
 //!
@@ -28,6 +29,7 @@ mod drive;
 mod entry;
 mod layout;
 mod namespace;
+pub mod pci;
 mod status;
 mod subsystem;
 pub mod tcp;

@@ -4,18 +4,30 @@ use crate::backend::{Backend, Placements, Shape, Span};
 use crate::command::io::{Blocks, Hint, Writing};
 use crate::status::Status;
 use crate::{Failure, Manner};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use units::SECTOR;
 
 /// Powers of two of the sizes of blocks, by the number of their format.
 pub(crate) const FORMATS: [u8; 2] = [9, 12];
 
+/// The format of the blocks of a namespace, seen from another thread.
+pub(crate) struct Watch(Arc<AtomicU8>);
+
+impl Watch {
+    /// Bytes of a block.
+    pub(crate) fn block(&self) -> u64 {
+        1 << FORMATS[usize::from(self.0.load(Ordering::Relaxed))]
+    }
+}
+
 /// A backend by a number.
 pub struct Namespace<B> {
     backend: B,
     /// Index in [`FORMATS`].
-    format: Cell<u8>,
+    format: Arc<AtomicU8>,
     /// Streams that are open, and the placement of each.
     pub(crate) streams: RefCell<BTreeMap<u16, u16>>,
 }
@@ -27,7 +39,7 @@ impl<B: Backend> Namespace<B> {
     pub fn new(backend: B) -> Self {
         Self {
             backend,
-            format: Cell::new(1),
+            format: Arc::new(AtomicU8::new(1)),
             streams: RefCell::default(),
         }
     }
@@ -44,12 +56,12 @@ impl<B: Backend> Namespace<B> {
 
     /// Bytes of a block.
     pub(crate) fn block(&self) -> u64 {
-        1 << FORMATS[usize::from(self.format.get())]
+        1 << FORMATS[usize::from(self.format())]
     }
 
     /// The number of the format of its blocks.
     pub(crate) fn format(&self) -> u8 {
-        self.format.get()
+        self.format.load(Ordering::Relaxed)
     }
 
     /// Formats that it can have: zones are of sizes that blocks of 4,096 bytes make.
@@ -59,7 +71,13 @@ impl<B: Backend> Namespace<B> {
     }
 
     pub(crate) fn set_format(&self, format: u8) {
-        self.format.set(format);
+        self.format.store(format, Ordering::Relaxed);
+    }
+
+    /// The format, for a transport on another thread that has to know how long data are.
+    /// One that is changing gives a length that the command refuses.
+    pub(crate) fn watch_format(&self) -> Watch {
+        Watch(Arc::clone(&self.format))
     }
 
     fn smallest_block(&self) -> u64 {

@@ -36,6 +36,14 @@ pub enum Status {
     SglTypeInvalid,
     /// Data in the capsule that are not in the capsule.
     SglOffsetInvalid,
+    /// Memory of the host that is not there, or not as it is used.
+    DataTransfer,
+    /// A page, or a list of pages, that begins where none may.
+    PrpOffset,
+    /// A segment that is none, or has no end.
+    SglSegment,
+    /// More descriptors of data than a command may have.
+    SglCount,
     /// Nothing can be written to the namespace any more.
     WriteProtected,
     /// There are no placement handles.
@@ -46,6 +54,14 @@ pub enum Status {
     LbaOutOfRange,
     /// There is no such queue.
     InvalidQueue,
+    /// There is no such queue for completions.
+    InvalidCompletionQueue,
+    /// No queue has so many entries.
+    InvalidQueueSize,
+    /// There is no such interrupt.
+    InvalidVector,
+    /// Other queues need it.
+    InvalidQueueDeletion,
     /// More requests for events than may wait.
     TooManyEventRequests,
     /// There is no such log page.
@@ -93,22 +109,30 @@ impl Status {
             Self::InvalidOpcode => (GENERIC, 0x01),
             Self::InvalidField => (GENERIC, 0x02),
             Self::CommandIdConflict => (GENERIC, 0x03),
+            Self::DataTransfer => (GENERIC, 0x04),
             Self::InternalError => (GENERIC, 0x06),
             Self::AbortRequested => (GENERIC, 0x07),
             Self::InvalidNamespace => (GENERIC, 0x0b),
             Self::CommandSequence => (GENERIC, 0x0c),
+            Self::SglSegment => (GENERIC, 0x0d),
+            Self::SglCount => (GENERIC, 0x0e),
             Self::DataLengthInvalid => (GENERIC, 0x0f),
             Self::SglTypeInvalid => (GENERIC, 0x11),
+            Self::PrpOffset => (GENERIC, 0x13),
             Self::SglOffsetInvalid => (GENERIC, 0x16),
             Self::WriteProtected => (GENERIC, 0x20),
             Self::TransientTransport => (GENERIC, 0x22),
             Self::FdpDisabled => (GENERIC, 0x29),
             Self::InvalidPlacementHandles => (GENERIC, 0x2a),
             Self::LbaOutOfRange => (GENERIC, 0x80),
+            Self::InvalidCompletionQueue => (SPECIFIC, 0x00),
             Self::InvalidQueue => (SPECIFIC, 0x01),
+            Self::InvalidQueueSize => (SPECIFIC, 0x02),
             Self::TooManyEventRequests => (SPECIFIC, 0x05),
+            Self::InvalidVector => (SPECIFIC, 0x08),
             Self::InvalidLogPage => (SPECIFIC, 0x09),
             Self::InvalidFormat => (SPECIFIC, 0x0a),
+            Self::InvalidQueueDeletion => (SPECIFIC, 0x0c),
             Self::FeatureNotSaveable => (SPECIFIC, 0x0d),
             Self::FeatureNotChangeable => (SPECIFIC, 0x0e),
             Self::CommandSetCombination => (SPECIFIC, 0x2b),

@@ -8,9 +8,9 @@
 use crate::backend::Backend;
 use crate::command::fabrics::{Connect, ConnectData};
 use crate::command::{self, Command, Fabrics, QueueKind};
-use crate::controller::{Controller, Kind, Scope};
+use crate::controller::{Controller, Kind, Scope, Way};
 use crate::entry::Entry;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Watch};
 use crate::status::Status;
 use crate::token::{Answer, Effect, Link, Token};
 use engine::Service;
@@ -72,14 +72,17 @@ pub struct Visitor {
     /// The address that it was reached at.
     pub portal: SocketAddr,
     /// Breaks the connection.
-    pub hang_up: Box<dyn FnOnce() + Send>,
+    pub hang_up: HangUp,
 }
+
+/// Breaks a connection.
+pub(crate) type HangUp = Box<dyn FnOnce() + Send>;
 
 /// A queue that a host is connected to.
 struct Seat {
     controller: Rc<Controller>,
     queue: u16,
-    hang_up: Option<Box<dyn FnOnce() + Send>>,
+    hang_up: Option<HangUp>,
 }
 
 impl Drop for Seat {
@@ -158,16 +161,8 @@ impl<B: Backend> Subsystem<B> {
         } else {
             self.find(connect.queue, &data)?
         };
-        let link = Link(self.next_link.get());
-        self.next_link.set(link.0 + 1);
-        controller.queues.borrow_mut().insert(connect.queue);
         let id = controller.id;
-        let seat = Seat {
-            controller,
-            queue: connect.queue,
-            hang_up: Some(visitor.hang_up),
-        };
-        self.seats.borrow_mut().insert(link, seat);
+        let link = self.seat(controller, connect.queue, Some(visitor.hang_up));
         Ok(Answer {
             result: id.into(),
             effect: Effect::Joined {
@@ -181,6 +176,42 @@ impl<B: Backend> Subsystem<B> {
         })
     }
 
+    /// Gives a queue of a controller its name.
+    fn seat(&self, controller: Rc<Controller>, queue: u16, hang_up: Option<HangUp>) -> Link {
+        let link = Link(self.next_link.get());
+        self.next_link.set(link.0 + 1);
+        controller.queues.borrow_mut().insert(queue);
+        let seat = Seat {
+            controller,
+            queue,
+            hang_up,
+        };
+        self.seats.borrow_mut().insert(link, seat);
+        link
+    }
+
+    /// A new controller as a drive of a computer, which `hang_up` takes out of it. Gives
+    /// its admin queue, and the formats of the namespaces. Who may have it is for whoever
+    /// plugs it in to say: a bus has no names of hosts.
+    pub(crate) fn plug(&self, hang_up: HangUp) -> Result<(Link, Vec<Watch>), Status> {
+        let new = |id| Controller::new(id, Kind::Io, String::new(), [0; 16], Way::Bus);
+        let controller = self.add(new)?;
+        let formats = self.namespaces.iter().map(Namespace::watch_format);
+        let link = self.seat(controller, 0, Some(hang_up));
+        Ok((link, formats.collect()))
+    }
+
+    /// Another queue of the controller that `admin` is the admin queue of. The transport
+    /// sees to it that each is there once.
+    pub(crate) fn add_queue(&self, admin: Link, queue: u16) -> Result<Link, Status> {
+        let controller = {
+            let seats = self.seats.borrow();
+            let seat = seats.get(&admin).ok_or(Status::CommandSequence)?;
+            Rc::clone(&seat.controller)
+        };
+        Ok(self.seat(controller, queue, None))
+    }
+
     /// A new controller for a host.
     fn admit(&self, data: ConnectData, portal: SocketAddr) -> Result<Rc<Controller>, Status> {
         let kind = match data.subsystem.as_str() {
@@ -192,6 +223,12 @@ impl<B: Backend> Subsystem<B> {
         if data.controller != u16::MAX {
             return Err(ConnectData::NO_CONTROLLER);
         }
+        let (host, host_id, way) = (data.host, data.host_id, Way::Address(portal));
+        self.add(|id| Controller::new(id, kind, host, host_id, way))
+    }
+
+    /// Makes a controller with a number that none has.
+    fn add(&self, new: impl FnOnce(u16) -> Controller) -> Result<Rc<Controller>, Status> {
         let mut controllers = self.controllers.borrow_mut();
         if controllers.len() >= CONTROLLERS {
             return Err(Status::ConnectBusy);
@@ -202,7 +239,7 @@ impl<B: Backend> Subsystem<B> {
             id = id.wrapping_add(1);
         }
         self.next_controller.set(id.wrapping_add(1));
-        let controller = Rc::new(Controller::new(id, kind, data.host, data.host_id, portal));
+        let controller = Rc::new(new(id));
         controllers.insert(id, Rc::clone(&controller));
         Ok(controller)
     }

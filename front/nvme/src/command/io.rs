@@ -65,6 +65,10 @@ pub(crate) enum Io {
         /// None if there is no such action.
         action: Option<ZoneAction>,
     },
+    /// Makes what a random write area holds, up to a block, part of its zone.
+    CommitZone {
+        last: u64,
+    },
     /// None if there is no such report.
     ReportZones(Option<Report>),
     Append(Blocks, Writing),
@@ -201,8 +205,11 @@ fn manage_zone(entry: &Entry) -> Io {
         0x03 => Some(ZoneAction::Open),
         0x04 => Some(ZoneAction::Reset),
         0x05 => Some(ZoneAction::Offline),
-        // Descriptor extensions are not announced, and what a random write area holds is
-        // written out by a finish.
+        0x11 if !dword.is_set(8) => {
+            let last = entry.address();
+            return Io::CommitZone { last };
+        }
+        // Descriptor extensions are not announced.
         _ => None,
     };
     let first = (!dword.is_set(8)).then(|| entry.address());

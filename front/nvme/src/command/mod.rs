@@ -3,10 +3,12 @@
 pub(crate) mod admin;
 pub(crate) mod fabrics;
 pub(crate) mod io;
+mod length;
 
 pub(crate) use admin::Admin;
 pub(crate) use fabrics::Fabrics;
 pub(crate) use io::Io;
+pub(crate) use length::data_len;
 
 use crate::entry::Entry;
 use crate::status::Status;

@@ -1,7 +1,7 @@
 //! A discovery controller: which subsystem is here, and how it is reached.
 
-use super::Scope;
 use super::logs::{part, table};
+use super::{Scope, Way};
 use crate::backend::Backend;
 use crate::command::admin::{Admin, Feature, GetLog};
 use crate::layout::discovery::{BYTES, header, record};
@@ -56,7 +56,11 @@ impl<B: Backend> Scope<B> {
     }
 
     fn record(&self, kind: u8, subsystem: &str) -> Vec<u8> {
-        let (mut bytes, portal) = (vec![0; BYTES], self.controller.portal);
+        let mut bytes = vec![0; BYTES];
+        // Whoever has a drive in its computer need not look for one.
+        let Way::Address(portal) = self.controller.way else {
+            return bytes;
+        };
         let b = &mut bytes;
         // TCP, by IPv4 or IPv6.
         record::TRANSPORT.put(b, 3);

@@ -17,6 +17,8 @@ pub(super) const REQUESTS: usize = 4;
 pub(crate) enum Event {
     /// A namespace is not what it was.
     NamespaceChanged,
+    /// Nothing can be written any more.
+    ReadOnly,
 }
 
 impl Event {
@@ -25,6 +27,8 @@ impl Event {
     const fn wanted_by(self) -> u32 {
         match self {
             Self::NamespaceChanged => 1 << 8,
+            // The bit of the warning in the page on health.
+            Self::ReadOnly => 1 << 3,
         }
     }
 
@@ -32,12 +36,16 @@ impl Event {
     const fn result(self) -> u64 {
         match self {
             Self::NamespaceChanged => 0x2 | super::logs::CHANGED_NAMESPACES << 16,
+            // Health: the media can not be relied on.
+            Self::ReadOnly => 0x1 | super::logs::HEALTH << 16,
         }
     }
 }
 
-/// All events: what a controller says that it can tell.
-pub(super) const KNOWN: u32 = Event::NamespaceChanged.wanted_by();
+/// Notices: what a controller says that it can tell.
+pub(super) const NOTICES: u32 = Event::NamespaceChanged.wanted_by();
+/// All events that can be wanted; warnings on health need not be announced.
+pub(super) const KNOWN: u32 = NOTICES | Event::ReadOnly.wanted_by();
 
 /// Requests and events, at least one of which is not there.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Identify: what there is, and what it can do.
 
-use super::{Scope, VERSION, events, features};
+use super::{Scope, VERSION, Way, events, features};
 use crate::backend::{Backend, Placements};
 use crate::command::admin::Identify;
 use crate::layout::identify::{IDENTIFY_BYTES, controller, independent, namespace, set, zoned};
@@ -82,7 +82,7 @@ impl<B: Backend> Scope<B> {
         field::RAB.put(p, 6);
         // The subsystem may have several ports and controllers.
         field::CMIC.put(p, 0b11);
-        field::OAES.put(p, events::KNOWN);
+        field::OAES.put(p, events::NOTICES);
         field::CTRATT.put(p, self.attributes());
         field::CNTRLTYPE.put(p, 1);
         field::OACS.put(p, 1 << 1 | u16::from(self.has_streams()) << 5);
@@ -109,11 +109,16 @@ impl<B: Backend> Scope<B> {
         field::VWC.put(p, 0b110 | u8::from(self.has_cache()));
         field::OCFS.put(p, 1);
         field::SUBNQN.put(p, ended(&identity.nqn));
-        field::IOCCSZ.put(p, ((64 + INLINE_BYTES) / 16) as u32);
-        field::IORCSZ.put(p, 1);
-        field::MSDBD.put(p, 1);
-        // A queue can be left.
-        field::OFCS.put(p, 1);
+        if self.controller.way == Way::Bus {
+            field::VID.put(p, crate::pci::VENDOR);
+            field::SSVID.put(p, crate::pci::VENDOR);
+        } else {
+            field::IOCCSZ.put(p, ((64 + INLINE_BYTES) / 16) as u32);
+            field::IORCSZ.put(p, 1);
+            field::MSDBD.put(p, 1);
+            // A queue can be left.
+            field::OFCS.put(p, 1);
+        }
         // 25 W, in hundredths: what a drive of two and a half inches may take.
         field::MP.put(p, 2500);
         page
@@ -135,8 +140,13 @@ impl<B: Backend> Scope<B> {
         // Keep-alive timers go in steps of 100 ms.
         field::KAS.put(p, 1);
         field::MAXCMD.put(p, ENTRIES);
-        // Lists of segments, of which an address may be an offset.
-        field::SGLS.put(p, 1 | 1 << 20);
+        // Lists of segments; in a capsule an address may be an offset, and in memory they
+        // may be longer than the data.
+        let segments = match self.controller.way {
+            Way::Address(_) => 1 << 20,
+            Way::Bus => 1 << 18,
+        };
+        field::SGLS.put(p, 1 | segments);
         page
     }
 
@@ -331,6 +341,8 @@ fn zoned_page<B: Backend>(namespace: &Namespace<B>) -> Page {
         zoned::NUMZRWA.put(p, less_one(limits.random_write_zones));
         zoned::ZRWAFG.put(p, blocks(limits.random_write_step) as u16);
         zoned::ZRWASZ.put(p, blocks(limits.random_write_area) as u16);
+        // What an area holds can be committed by command.
+        zoned::ZRWACAP.put(p, 1);
     }
     let at = usize::from(namespace.format()) * crate::layout::identify::zoned::LBAFE_BYTES;
     zoned::ZSZE.put(&mut p[at..], blocks(limits.size));

@@ -2,6 +2,7 @@
 
 use super::Scope;
 use super::identify::{COPY_MAX, COPY_RANGE_MAX, COPY_RANGES, EVERY};
+use super::zones::commit_zone;
 use crate::backend::{Backend, Manner, Span};
 use crate::command::io::{Blocks, COPY_RANGE, DATASET_RANGE, Io, Writing, dataset, sources};
 use crate::namespace::Namespace;
@@ -54,6 +55,7 @@ impl<B: Backend> Scope<B> {
             Io::ManageZone { first, action } => {
                 self.manage_zone(namespace, first, action).await?;
             }
+            Io::CommitZone { last } => commit_zone(namespace, last).await?,
             Io::ReportZones(report) => return self.report_zones(namespace, report),
             Io::Append(blocks, how) => return self.append(namespace, blocks, how, data).await,
             Io::ReportUnits { len } => return self.report_units(namespace, len),

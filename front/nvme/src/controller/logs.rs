@@ -2,7 +2,7 @@
 
 use super::events::Event;
 use super::identify::{EVERY, SET_BLOCKS, SET_ZONES, SPARE_LOW};
-use super::{Kind, Scope};
+use super::{Kind, Scope, Way};
 use crate::backend::Backend;
 use crate::command::admin::{Feature, GetLog};
 use crate::entry::Entry;
@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 
 /// Errors that are kept.
 pub(super) const ERRORS: usize = 64;
+/// Number of the page on health.
+pub(super) const HEALTH: u64 = 0x02;
 /// Number of the page of namespaces that have changed.
 pub(super) const CHANGED_NAMESPACES: u64 = 0x04;
 /// Number of the page of zones that have changed.
@@ -53,7 +55,7 @@ pub(crate) struct Errors {
 impl Errors {
     /// Notes how a command failed.
     //= nvme-2.1 5.1.12.1.2
-    pub(super) fn note(&mut self, queue: u16, entry: &Entry, status: Status) {
+    pub(super) fn note(&mut self, way: Way, queue: u16, entry: &Entry, status: Status) {
         self.count += 1;
         let mut bytes = [0; error::BYTES];
         error::COUNT.put(&mut bytes, self.count);
@@ -66,8 +68,8 @@ impl Errors {
             error::LBA.put(&mut bytes, entry.address());
         }
         error::NSID.put(&mut bytes, entry.nsid());
-        // TCP.
-        error::TRTYPE.put(&mut bytes, 3);
+        // TCP; what comes by a bus is not told.
+        error::TRTYPE.put(&mut bytes, if way == Way::Bus { 0 } else { 3 });
         self.entries.truncate(ERRORS - 1);
         self.entries.push_front(bytes);
     }
@@ -108,7 +110,7 @@ impl<B: Backend> Scope<B> {
             // Each is there, and can be read from an offset on.
             0x00 => table(self.pages().map(|page| (page, 1))),
             0x01 => self.controller.errors.borrow().page(),
-            0x02 => self.health(log.nsid)?,
+            page if u64::from(page) == HEALTH => self.health(log.nsid, log.retain_event)?,
             0x03 => firmware_page(),
             page if u64::from(page) == CHANGED_NAMESPACES => self.changed(log.retain_event),
             0x05 => self.effects(log.set)?,
@@ -128,7 +130,7 @@ impl<B: Backend> Scope<B> {
 
     /// How the drive is: that of a namespace, or of all.
     //= nvme-2.1 5.1.12.1.3
-    fn health(&self, nsid: u32) -> Result<Vec<u8>, Status> {
+    fn health(&self, nsid: u32, retain: bool) -> Result<Vec<u8>, Status> {
         let mut page = vec![0; smart::BYTES];
         let p = &mut page;
         let namespaces: Vec<_> = match nsid {
@@ -152,6 +154,10 @@ impl<B: Backend> Scope<B> {
         smart::UNSAFE_SHUTDOWNS.put(p, sum(|h| h.unsafe_shutdowns));
         smart::MEDIA_ERRORS.put(p, sum(|h| h.media_errors));
         smart::ERRORS.put(p, wide(self.controller.errors.borrow().count));
+        if !retain {
+            let mut events = self.controller.events.borrow_mut();
+            events.looked(Event::ReadOnly);
+        }
         Ok(page)
     }
 
@@ -282,6 +288,14 @@ const ADMIN_EFFECTS: [(u8, u32); 11] = [
     (0x84, SUPPORTED | CHANGES_BLOCKS | ALL_ALONE),
 ];
 
+/// How queues are made and deleted where they lie in memory.
+const QUEUE_EFFECTS: [(u8, u32); 4] = [
+    (0x00, SUPPORTED),
+    (0x01, SUPPORTED),
+    (0x04, SUPPORTED),
+    (0x05, SUPPORTED),
+];
+
 const IO_EFFECTS: [(u8, u32); 8] = [
     (0x00, SUPPORTED),
     (0x01, SUPPORTED | CHANGES_BLOCKS),
@@ -342,10 +356,22 @@ impl<B: Backend> Scope<B> {
         let placement = FDP_EFFECTS.iter().filter(|_| self.has_fdp());
         let bytes = BYTE_EFFECTS.iter().filter(|_| self.has_bytes());
         let io = IO_EFFECTS.iter().chain(placement).chain(bytes).chain(zones);
-        let mut page = table(ADMIN_EFFECTS.into_iter());
+        let on_bus = self.controller.way == Way::Bus;
+        let queues = QUEUE_EFFECTS.into_iter().filter(|_| on_bus);
+        let mut page = table(ADMIN_EFFECTS.into_iter().chain(queues));
         page.extend(table(io.copied()));
         page.resize(LIST_BYTES, 0);
         Ok(page)
+    }
+
+    /// Tells every host that nothing can be written any more.
+    //= nvme-2.1 5.1.2
+    pub(super) fn tell_read_only(&self) {
+        for controller in self.subsystem.controllers() {
+            let mut events = controller.events.borrow_mut();
+            let wanted = controller.features.borrow().events();
+            events.happened(Event::ReadOnly, wanted);
+        }
     }
 
     /// Tells every host but this one that a namespace is not what it was.

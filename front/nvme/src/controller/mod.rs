@@ -40,11 +40,31 @@ pub(crate) const VERSION: u32 = 0x2_0100;
 //= nvme-2.1 3.1.4.1
 const READY_TIMEOUT: u64 = 1;
 
+/// The bit of the capabilities that says that there are several command sets.
+const SEVERAL_SETS: u64 = 1 << 43;
+
+/// What a controller with namespaces can do; it is ready after `timeout` half-seconds at
+/// most.
+//= nvme-2.1 3.1.4.1
+pub(crate) const fn capabilities(timeout: u64) -> u64 {
+    // Queues are contiguous; the command set of blocks, and several at once.
+    (ENTRIES as u64 - 1) | 1 << 16 | timeout << 24 | 1 << 37 | SEVERAL_SETS
+}
+
 /// What a controller is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Io,
     Discovery,
+}
+
+/// How a host reaches a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At this address.
+    Address(SocketAddr),
+    /// As a drive of its own computer.
+    Bus,
 }
 
 /// Where a controller is in its life.
@@ -62,8 +82,8 @@ pub(crate) struct Controller {
     pub(crate) kind: Kind,
     pub(crate) host: String,
     pub(crate) host_id: [u8; 16],
-    /// The address that the host reached it at.
-    portal: SocketAddr,
+    /// How the host has reached it.
+    pub(crate) way: Way,
     life: Cell<Life>,
     configuration: Cell<u32>,
     /// Queues that the host is connected to.
@@ -81,19 +101,13 @@ pub(crate) struct Scope<B> {
 }
 
 impl Controller {
-    pub(crate) fn new(
-        id: u16,
-        kind: Kind,
-        host: String,
-        host_id: [u8; 16],
-        portal: SocketAddr,
-    ) -> Self {
+    pub(crate) fn new(id: u16, kind: Kind, host: String, host_id: [u8; 16], way: Way) -> Self {
         Self {
             id,
             kind,
             host,
             host_id,
-            portal,
+            way,
             life: Cell::new(Life::Disabled),
             configuration: Cell::new(0),
             queues: RefCell::default(),
@@ -110,14 +124,10 @@ impl Controller {
     //= nvme-2.1 3.1.4
     fn property(&self, property: Property) -> u64 {
         match property {
-            Property::Capabilities => {
-                // Queues are contiguous; command sets: of blocks, and several at once.
-                let sets = match self.kind {
-                    Kind::Io => 1 | 1 << 6,
-                    Kind::Discovery => 1,
-                };
-                u64::from(ENTRIES - 1) | 1 << 16 | READY_TIMEOUT << 24 | sets << 37
-            }
+            Property::Capabilities => match self.kind {
+                Kind::Io => capabilities(READY_TIMEOUT),
+                Kind::Discovery => capabilities(READY_TIMEOUT) & !SEVERAL_SETS,
+            },
             Property::Version => VERSION.into(),
             Property::Configuration => self.configuration.get().into(),
             Property::State => match self.life.get() {
@@ -175,7 +185,11 @@ impl<B: Backend> Scope<B> {
         };
         if let Err(status) = ended {
             let mut errors = self.controller.errors.borrow_mut();
-            errors.note(self.queue, entry, status);
+            errors.note(self.controller.way, self.queue, entry, status);
+            drop(errors);
+            if status == Status::WriteProtected {
+                self.tell_read_only();
+            }
         }
         token.complete(ended);
     }
@@ -267,7 +281,8 @@ mod tests {
 
     fn controller() -> Controller {
         let portal = "127.0.0.1:4420".parse().expect("an address");
-        Controller::new(1, Kind::Io, "host".to_owned(), [0; 16], portal)
+        let way = Way::Address(portal);
+        Controller::new(1, Kind::Io, "host".to_owned(), [0; 16], way)
     }
 
     //= nvme-2.1 3.1.4.5

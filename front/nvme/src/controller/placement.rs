@@ -131,7 +131,9 @@ impl<B: Backend> Scope<B> {
             let mut bytes = [0; unit::BYTES];
             unit::PLACEMENT.put(&mut bytes, handles.id(placement));
             unit::HANDLE.put(&mut bytes, placement % handles.handles);
-            unit::WRITABLE.put(&mut bytes, handles.unit / namespace.block());
+            let left = namespace.backend().writable_in_unit(placement);
+            let left = left.unwrap_or(handles.unit);
+            unit::WRITABLE.put(&mut bytes, left / namespace.block());
             data.extend(bytes);
         }
         data.resize(len as usize, 0);

@@ -98,6 +98,20 @@ impl<B: Backend> Scope<B> {
     }
 }
 
+/// Commits what a random write area holds up to block `last`, that one too.
+//= zns 3.4.3
+pub(super) async fn commit_zone<B: Backend>(
+    namespace: &Namespace<B>,
+    last: u64,
+) -> Result<(), Status> {
+    namespace.shape().zones.ok_or(Status::InvalidOpcode)?;
+    let span = namespace.span(Blocks {
+        first: last,
+        count: 1,
+    })?;
+    Ok(namespace.backend().commit_zone(span.end()).await?)
+}
+
 fn put(bytes: &mut [u8], info: &ZoneInfo, block: u64) {
     let blocks = |sectors: u64| sectors * SECTOR / block;
     // Sequential write required is the only kind that the specification has; a zone that

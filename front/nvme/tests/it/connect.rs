@@ -174,3 +174,37 @@ fn an_event_comes_when_another_host_formats() {
     let missed = host.call(Sqe::new(8).dword(10, 99 << 16), &[], 0);
     assert_eq!(missed.result, 1);
 }
+
+//= nvme-2.1 5.1.2
+#[test]
+fn an_event_comes_when_nothing_can_be_written_any_more() {
+    let mut host = memory(&[1 << 20]);
+    let subsystem = Rc::clone(&host.wire.subsystem);
+    let mut io = queue(&host, 1, 1);
+    let mut other = Host::new(Local::new(&subsystem));
+    other.begin();
+    // The warning is wanted by one of them, and is no notice that is announced.
+    host.call(Sqe::new(9).dword(10, 0x0b).dword(11, 1 << 3), &[], 0);
+    let page = host.call(Sqe::identify(1, 0), &[], 4096).data;
+    assert_eq!(page[92..96], [0, 1, 0, 0]);
+    let name = host.post(Sqe::new(0x0c), &[], 0);
+    other.post(Sqe::new(0x0c), &[], 0);
+    subsystem.namespaces()[0].backend().worn.set(true);
+    for _ in 0..2 {
+        assert_eq!(
+            io.call(Sqe::new(1).blocks(0, 1), &[1; 4096], 0).status,
+            0x20
+        );
+    }
+    assert_eq!(host.reap(name, &[]).result, 0x02_0001);
+    assert_eq!(other.unit(), None, "it did not want to know");
+    // It is told again once the page on health was read.
+    let next = host.post(Sqe::new(0x0c), &[], 0);
+    assert_eq!(host.unit(), None);
+    assert_eq!(host.call(Sqe::log(2, 512), &[], 512).status, 0);
+    assert_eq!(
+        io.call(Sqe::new(1).blocks(0, 1), &[1; 4096], 0).status,
+        0x20
+    );
+    assert_eq!(host.reap(next, &[]).result, 0x02_0001);
+}

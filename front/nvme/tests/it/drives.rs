@@ -17,7 +17,7 @@ use units::{Bytes, MIB};
 
 const BLOCK: usize = 4096;
 
-fn config(preset: &str) -> DriveConfig {
+pub(crate) fn config(preset: &str) -> DriveConfig {
     let mut config = (Preset::named(preset).expect("a preset").config)();
     config.flash.keep_contents = true;
     config.geometry.channels = 2;
@@ -29,13 +29,13 @@ fn config(preset: &str) -> DriveConfig {
 }
 
 /// A drive in a file, under power.
-struct Power {
+pub(crate) struct Power {
     folder: TempDir,
     running: Option<(DeviceEngine, Handle<Subsystem<DriveBackend>>, Target)>,
 }
 
 impl Power {
-    fn new(config: &DriveConfig) -> Self {
+    pub(crate) fn new(config: &DriveConfig) -> Self {
         let folder = TempDir::new().expect("a directory");
         let mut power = Self {
             folder,
@@ -69,7 +69,7 @@ impl Power {
     }
 
     /// An admin queue and one of I/O.
-    fn host(&self) -> (Host<TcpStream>, Host<TcpStream>) {
+    pub(crate) fn host(&self) -> (Host<TcpStream>, Host<TcpStream>) {
         let (_, _, target) = self.running.as_ref().expect("it has power");
         let mut admin = Host::new(dial(target.address()));
         let controller = admin.begin();
@@ -84,7 +84,7 @@ impl Drop for Power {
     }
 }
 
-fn word(page: &[u8], at: usize) -> u64 {
+pub(crate) fn word(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().expect("eight"))
 }
 
@@ -312,7 +312,7 @@ fn carry_out(
 }
 
 /// Descriptors from a block on, those of a state only.
-fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u8> {
+pub(crate) fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u8> {
     let sqe = Sqe::new(0x7a).nsid(1).put(40, &first.to_le_bytes());
     let sqe = sqe.dword(12, 1023).dword(13, filter << 8);
     let reply = io.call(sqe, &[], 4096);
@@ -389,6 +389,12 @@ fn conventional_zones_are_a_namespace_of_their_own() {
     assert_eq!(io.call(report.nsid(1), &[], 128).status, 0x01);
 }
 
+/// Blocks that the unit of a handle still takes.
+fn writable(io: &mut Host<TcpStream>, handle: usize) -> u64 {
+    let status = Sqe::new(0x12).nsid(1).dword(10, 1).dword(11, 67);
+    word(&io.call(status, &[], 272).data, 16 + handle * 32 + 8)
+}
+
 //= nvme-2.1 8.1.10
 #[test]
 fn placement_handles_are_told_of_written_by_and_renewed() {
@@ -417,9 +423,16 @@ fn placement_handles_are_told_of_written_by_and_renewed() {
         let sqe = Sqe::new(1).blocks(first, 16).dword(12, 2 << 20 | 15);
         sqe.dword(13, placement << 16)
     };
+    let all = word(&units, 16 + 3 * 32 + 8);
+    assert_eq!(all * BLOCK as u64, word(&configs, 32), "a whole unit");
     assert_eq!(io.call(write(0, 3), &[1; 16 * BLOCK], 0).status, 0);
+    assert_eq!(
+        (writable(&mut io, 3), writable(&mut io, 2)),
+        (all - 16, all)
+    );
     let update = Sqe::new(0x1d).nsid(1).dword(10, 1);
     assert_eq!(io.call(update, &3_u16.to_le_bytes(), 0).status, 0);
+    assert_eq!(writable(&mut io, 3), all, "another unit");
     assert_eq!(io.call(update, &9_u16.to_le_bytes(), 0).status, 0x2a);
     assert_eq!(
         io.call(write(16, 77), &[2; 16 * BLOCK], 0).status,

@@ -1,12 +1,17 @@
-//! The controller and its way over TCP, as a host sees them.
+//! The controller and its ways over TCP and vfio-user, as a host sees them.
 
+mod areas;
 mod commands;
 mod connect;
 mod drives;
 mod fuzz;
+mod guest;
 mod host;
 mod identify;
 mod memory;
 mod protocol;
+mod slot;
+mod slot_fuzz;
 mod sockets;
+mod verified;
 mod wire;

@@ -2,7 +2,7 @@
 
 use crate::host::{Host, NQN, Reply, Sqe, identity};
 use crate::memory::Memory;
-use crate::wire::dial;
+use crate::wire::{Wire, dial};
 use engine::{Engine, Handle, Pace};
 use nvme::tcp::Target;
 use nvme::{Namespace, Subsystem};
@@ -18,10 +18,16 @@ pub(crate) struct Served {
 }
 
 pub(crate) fn serve(sizes: &'static [u64]) -> Served {
+    serve_drives(|| sizes.iter().map(|&bytes| Memory::new(bytes)).collect())
+}
+
+pub(crate) fn serve_drive(drive: fn() -> Memory) -> Served {
+    serve_drives(move || vec![drive()])
+}
+
+fn serve_drives(drives: impl FnOnce() -> Vec<Memory> + Send + 'static) -> Served {
     let build = |_: &_| {
-        let backends = sizes
-            .iter()
-            .map(|&bytes| Namespace::new(Memory::new(bytes)));
+        let backends = drives().into_iter().map(Namespace::new);
         Ok::<_, io::Error>(Subsystem::new(identity(), backends.collect()))
     };
     let (engine, handle) = Engine::start(Pace::Free, build, |_, _| ()).expect("a thread");
@@ -120,6 +126,37 @@ fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
     assert_eq!(reply.status, 0);
     assert_eq!(admin.unit(), None, "the controller hangs up");
     await_links(&served, 0);
+}
+
+/// Connections that say nothing take none of those that talk, and their room is given
+/// back.
+#[test]
+fn thousands_of_idle_connections_disturb_nobody() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut io = queue(served.address, controller, 1);
+    let mut is_well = || {
+        let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
+        assert_eq!(reply.status, 0);
+    };
+    // More than there may be at a time: some are hung up on.
+    let idle: Vec<TcpStream> = (0..400).map(|_| dial(served.address)).collect();
+    is_well();
+    for _ in 0..2000 {
+        dial(served.address);
+    }
+    is_well();
+    drop(idle);
+    let admitted = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let mut late = Host::new(dial(served.address));
+        late.wire
+            .send(&nvme::tcp::pdu::header(nvme::tcp::pdu::Kind::OpenRequest));
+        late.unit().is_some()
+    });
+    assert!(admitted, "there is room again");
+    is_well();
 }
 
 #[test]

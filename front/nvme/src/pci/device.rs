@@ -1,0 +1,509 @@
+//! The thread of a controller of a guest: takes commands out of its memory, has them
+//! carried out, and puts what comes of them back.
+//!
+//! Invariants: a command that was taken is answered once, or forgotten by a reset; a
+//! reset is complete when no command from before it is under way; data that wait here for
+//! the drive or for the guest are at most [`HELD_MAX`] bytes and one command more.
+
+use super::guest::Memory;
+use super::pointer::{Piece, pieces};
+use super::queues::{Completions, Posting, Submissions};
+use super::registers::State;
+use super::session::Shared;
+use crate::backend::Backend;
+use crate::command::{QueueKind, data_len};
+use crate::entry::{Direction, Entry};
+use crate::namespace::Watch;
+use crate::status::Status;
+use crate::subsystem::{Subsystem, TRANSFER};
+use crate::token::{Completion, Link, Token};
+use engine::Handle;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+/// Bytes of data that may wait.
+const HELD_MAX: u64 = 16 << 20;
+/// Events that are looked at before what came of them is told.
+const BATCH: usize = 64;
+/// A request for events, which may wait for ever.
+const AWAIT_EVENT: u8 = 0x0c;
+/// Where a host says how a controller is to be.
+const CONFIGURATION: u32 = 0x14;
+
+/// Something that the thread is to look at.
+pub(super) enum Event {
+    /// The guest has written a register or a doorbell.
+    Kick,
+    /// What was asked for by this number was carried out.
+    Done(u64, Completion),
+    /// The connection is over.
+    End,
+}
+
+/// A command that is under way.
+struct Open {
+    queue: u16,
+    /// Where data for the guest go.
+    pieces: Vec<Piece>,
+    held: u64,
+    /// Whether room for its completion is kept.
+    expected: bool,
+    /// Whether it was forgotten by a reset.
+    stale: bool,
+}
+
+/// Where the controller is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Off,
+    Starting,
+    Ready,
+    ShuttingDown,
+    ShutDown,
+    /// Being reset; whether the controller itself is.
+    Stopping(bool),
+    Failed,
+}
+
+/// A controller of a guest.
+pub(super) struct Device<B> {
+    shared: Arc<Shared>,
+    subsystem: Handle<Subsystem<B>>,
+    inbox: Receiver<Event>,
+    tell: Sender<Event>,
+    /// The admin queue, as the subsystem knows it.
+    admin: Link,
+    formats: Vec<Watch>,
+    phase: Phase,
+    /// Resets that were begun.
+    resets: u64,
+    pub(super) submissions: BTreeMap<u16, Submissions>,
+    pub(super) completions: BTreeMap<u16, Completions>,
+    open: BTreeMap<u64, Open>,
+    /// The change of the controller that is under way.
+    change: Option<u64>,
+    next: u64,
+    held: u64,
+}
+
+impl<B: Backend> Device<B> {
+    /// A controller that is plugged into `subsystem`, for the guest of `shared`.
+    ///
+    /// # Errors
+    /// If the drive has stopped, or has as many controllers as it may.
+    pub(super) fn plug(
+        shared: Arc<Shared>,
+        subsystem: Handle<Subsystem<B>>,
+        inbox: Receiver<Event>,
+        tell: Sender<Event>,
+    ) -> Result<Self, Status> {
+        let broken = Arc::clone(&shared);
+        let hang_up = Box::new(move || broken.hang_up());
+        let plugged =
+            subsystem.ask(|subsystem: Rc<Subsystem<B>>| async move { subsystem.plug(hang_up) });
+        let (admin, formats) = plugged.unwrap_or(Err(Status::InternalError))?;
+        Ok(Self {
+            shared,
+            subsystem,
+            inbox,
+            tell,
+            admin,
+            formats,
+            phase: Phase::Off,
+            resets: 0,
+            submissions: BTreeMap::new(),
+            completions: BTreeMap::new(),
+            open: BTreeMap::new(),
+            change: None,
+            next: 0,
+            held: 0,
+        })
+    }
+
+    /// Works until the connection is over.
+    pub(super) fn run(mut self) {
+        while let Ok(event) = self.inbox.recv() {
+            let mut next = Some(event);
+            for _ in 0..BATCH {
+                match next {
+                    Some(Event::End) => return self.unplug(),
+                    Some(event) => self.take(event),
+                    None => break,
+                }
+                next = self.inbox.try_recv().ok();
+            }
+            match next {
+                Some(Event::End) => return self.unplug(),
+                Some(event) => self.take(event),
+                None => {}
+            }
+            self.settle();
+        }
+    }
+
+    fn unplug(&mut self) {
+        let links: Vec<Link> = self.submissions.values().map(|queue| queue.link).collect();
+        links.into_iter().for_each(|link| self.leave(link));
+        self.leave(self.admin);
+        self.shared.settle(u64::MAX);
+    }
+
+    fn leave(&self, link: Link) {
+        self.subsystem
+            .submit(move |subsystem: Rc<Subsystem<B>>| async move { subsystem.leave(link) });
+    }
+
+    /// Asks for another queue of the controller.
+    pub(super) fn seat(&self, queue: u16) -> Result<Link, Status> {
+        let admin = self.admin;
+        let asked = self
+            .subsystem
+            .ask(
+                move |subsystem: Rc<Subsystem<B>>| async move { subsystem.add_queue(admin, queue) },
+            );
+        asked.unwrap_or(Err(Status::InternalError))
+    }
+
+    /// Lets the subsystem forget a queue.
+    pub(super) fn unseat(&self, link: Link) {
+        if link != self.admin {
+            self.leave(link);
+        }
+    }
+
+    /// A new queue of commands has no entries.
+    pub(super) fn forget_tail(&self, queue: u16) {
+        self.shared.forget_tail(queue);
+    }
+
+    /// Of a new queue of completions nothing was read.
+    pub(super) fn forget_head(&self, queue: u16) {
+        self.shared.forget_head(queue);
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Kick => self.shared.heard(),
+            Event::Done(number, done) if self.change == Some(number) => self.changed(&done),
+            Event::Done(number, done) => self.done(number, &done),
+            Event::End => {}
+        }
+    }
+
+    /// Does what can be done now.
+    fn settle(&mut self) {
+        self.control();
+        self.hear();
+        while self.phase == Phase::Ready && self.fetch() {}
+        self.deliver();
+    }
+
+    /// Begins with what the guest wants of the controller.
+    fn control(&mut self) {
+        let wanted = self.shared.registers().wanted();
+        let busy = self.change.is_some() || matches!(self.phase, Phase::Stopping(_));
+        if busy {
+            return;
+        }
+        if wanted.resets != self.resets {
+            self.resets = wanted.resets;
+            self.forget();
+            self.phase = Phase::Stopping(false);
+            return self.change_to(0);
+        }
+        match self.phase {
+            Phase::Off if wanted.enabled() => self.start(wanted.configuration),
+            Phase::Ready if wanted.shut_down() => {
+                self.phase = Phase::ShuttingDown;
+                self.change_to(wanted.configuration);
+            }
+            _ => {}
+        }
+    }
+
+    //= nvme-2.1 3.5.1
+    fn start(&mut self, configuration: u32) {
+        let queues = self.shared.registers().admin_queues();
+        let Some(queues) = queues else {
+            return self.fail();
+        };
+        self.forget_tail(0);
+        self.forget_head(0);
+        let submissions =
+            Submissions::new(queues.submission, queues.submission_entries, 0, self.admin);
+        let mut completions =
+            Completions::new(queues.completion, queues.completion_entries, Some(0));
+        completions.users = 1;
+        self.submissions.insert(0, submissions);
+        self.completions.insert(0, completions);
+        self.phase = Phase::Starting;
+        self.change_to(configuration);
+    }
+
+    /// Forgets all queues; what is under way is answered to nobody.
+    fn forget(&mut self) {
+        for queue in std::mem::take(&mut self.submissions).into_values() {
+            self.unseat(queue.link);
+        }
+        self.completions.clear();
+        self.open.values_mut().for_each(|open| open.stale = true);
+    }
+
+    /// The controller can not go on until it is reset. Who waits for a reset that has
+    /// failed is told too.
+    fn fail(&mut self) {
+        self.forget();
+        self.phase = Phase::Failed;
+        self.shared.registers().set_state(State::Failed);
+        self.shared.settle(self.resets);
+    }
+
+    /// Has the controller itself be as `configuration` says.
+    fn change_to(&mut self, configuration: u32) {
+        let entry = Entry::property_set(CONFIGURATION, configuration.into());
+        let number = self.submit(self.admin, entry, Vec::new(), 0);
+        self.change = Some(number);
+    }
+
+    /// The controller itself has changed.
+    fn changed(&mut self, done: &Completion) {
+        self.change = None;
+        if done.status.is_some() {
+            return self.fail();
+        }
+        let (phase, state) = match self.phase {
+            Phase::Starting => (Phase::Ready, State::Ready),
+            Phase::ShuttingDown => (Phase::ShutDown, State::ShutDown),
+            Phase::Stopping(_) => {
+                self.phase = Phase::Stopping(true);
+                return self.stopped();
+            }
+            other => {
+                self.phase = other;
+                return;
+            }
+        };
+        self.phase = phase;
+        self.shared.registers().set_state(state);
+    }
+
+    /// A reset is complete if nothing from before it is under way.
+    //= nvme-2.1 3.7.2
+    fn stopped(&mut self) {
+        if self.phase == Phase::Stopping(true) && self.open.is_empty() {
+            self.phase = Phase::Off;
+            self.shared.registers().set_state(State::Off);
+            self.shared.settle(self.resets);
+        }
+    }
+
+    /// Looks at the doorbells.
+    fn hear(&mut self) {
+        for (number, queue) in &mut self.submissions {
+            queue.ring(self.shared.tail(*number));
+        }
+        for (number, queue) in &mut self.completions {
+            queue.ring(self.shared.head(*number));
+        }
+    }
+
+    /// Takes a command of each queue that has one. Whether there was any.
+    fn fetch(&mut self) -> bool {
+        let queues: Vec<u16> = self.submissions.keys().copied().collect();
+        let mut any = false;
+        for queue in queues {
+            any |= self.fetch_of(queue);
+        }
+        any
+    }
+
+    fn fetch_of(&mut self, queue: u16) -> bool {
+        let (Some(own), shared) = (self.submissions.get_mut(&queue), &self.shared) else {
+            return false;
+        };
+        if own.is_busy() {
+            return false;
+        }
+        let Ok(found) = own.peek(&*shared.guest()) else {
+            self.fail();
+            return false;
+        };
+        let Some(entry) = found else { return false };
+        let is_event = queue == 0 && entry.opcode() == AWAIT_EVENT;
+        let len = data_len(&entry, kind(queue), |nsid| block(&self.formats, nsid));
+        let fits = self.held == 0 || self.held.saturating_add(len) <= HELD_MAX;
+        let Some(completions) = self.completions.get_mut(&own.completions) else {
+            return false;
+        };
+        let may_wait = is_event || completions.has_room() && fits;
+        if !may_wait {
+            return false;
+        }
+        own.advance();
+        own.under_way += 1;
+        if !is_event {
+            completions.expect();
+        }
+        let begun = self.begin(queue, &entry, len, !is_event);
+        if let Some(ended) = begun {
+            self.answer(queue, entry.cid(), !is_event, ended);
+        }
+        true
+    }
+
+    /// Begins with a command that moves `len` bytes. Gives how it ended, if it has.
+    fn begin(
+        &mut self,
+        queue: u16,
+        entry: &Entry,
+        len: u64,
+        expected: bool,
+    ) -> Option<Result<u64, Status>> {
+        // Those of fabrics are the transport's own here.
+        if entry.is_fabrics() {
+            return Some(Err(Status::InvalidOpcode));
+        }
+        if queue == 0
+            && let Some(ended) = self.manage(entry)
+        {
+            return ended;
+        }
+        let (pieces, data) = match self.data_of(entry, len) {
+            Ok(found) => found,
+            Err(status) => return Some(Err(status)),
+        };
+        let link = self.submissions.get(&queue)?.link;
+        let room = if data.is_empty() { len as usize } else { 0 };
+        let number = self.submit(link, *entry, data, room);
+        self.held += len;
+        let open = Open {
+            queue,
+            pieces,
+            held: len,
+            expected,
+            stale: false,
+        };
+        self.open.insert(number, open);
+        None
+    }
+
+    /// Where the data of a command are, and the data themselves if they are the guest's.
+    fn data_of(&self, entry: &Entry, len: u64) -> Result<(Vec<Piece>, Vec<u8>), Status> {
+        if len > TRANSFER as u64 {
+            return Err(Status::InvalidField);
+        }
+        let guest = self.shared.guest();
+        let pieces = pieces(entry, len, &*guest)?;
+        if entry.direction() != Direction::ToController {
+            return Ok((pieces, Vec::new()));
+        }
+        let mut data = vec![0; len as usize];
+        let mut rest = &mut data[..];
+        for piece in &pieces {
+            let (part, behind) = rest.split_at_mut(piece.len as usize);
+            guest.read(piece.at, part)?;
+            rest = behind;
+        }
+        Ok((Vec::new(), data))
+    }
+
+    /// Has a command carried out. Gives the number by which it will be done.
+    fn submit(&mut self, link: Link, entry: Entry, data: Vec<u8>, room: usize) -> u64 {
+        let (number, tell) = (self.next, self.tell.clone());
+        self.next += 1;
+        let token = Token::new(entry.cid(), move |done| {
+            // The connection may be over.
+            let _ = tell.send(Event::Done(number, done));
+        });
+        self.subsystem
+            .submit(move |subsystem| Subsystem::submit(subsystem, link, entry, data, room, token));
+        number
+    }
+
+    /// A command was carried out.
+    fn done(&mut self, number: u64, done: &Completion) {
+        let Some(open) = self.open.remove(&number) else {
+            return;
+        };
+        self.held -= open.held;
+        if open.stale {
+            return self.stopped();
+        }
+        let ended = match done.status {
+            Some(status) => Err(status),
+            None => self.put(&open.pieces, &done.data).map(|()| done.result),
+        };
+        self.answer(open.queue, done.cid, open.expected, ended);
+    }
+
+    /// Puts data where the guest wants them.
+    fn put(&self, pieces: &[Piece], mut data: &[u8]) -> Result<(), Status> {
+        let guest = self.shared.guest();
+        for piece in pieces {
+            let (part, rest) = data.split_at(data.len().min(piece.len as usize));
+            guest.write(piece.at, part)?;
+            data = rest;
+        }
+        Ok(())
+    }
+
+    /// Answers a command.
+    fn answer(&mut self, queue: u16, cid: u16, expected: bool, ended: Result<u64, Status>) {
+        let Some(own) = self.submissions.get_mut(&queue) else {
+            return;
+        };
+        own.under_way -= 1;
+        if let Some(completions) = self.completions.get_mut(&own.completions) {
+            if expected {
+                completions.come();
+            }
+            completions.post(Posting {
+                result: ended.unwrap_or_else(Status::result),
+                head: own.head(),
+                queue,
+                cid,
+                status: ended.err().map_or(0, Status::field),
+            });
+        }
+        if own.under_way == 0
+            && let Some(by) = own.deleted_by
+        {
+            self.delete_now(queue);
+            self.answer(0, by, true, Ok(0));
+        }
+    }
+
+    /// Posts completions, and raises the interrupts of queues that have got some.
+    fn deliver(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let guest = shared.guest();
+        let mut reached = true;
+        for queue in self.completions.values_mut() {
+            reached &= queue.flush(&*guest).is_ok();
+            let vector = queue.vector.filter(|_| queue.news);
+            queue.news = false;
+            if let Some(vector) = vector {
+                shared.raise(vector.into());
+            }
+        }
+        drop(guest);
+        if !reached {
+            self.fail();
+        }
+    }
+}
+
+const fn kind(queue: u16) -> QueueKind {
+    match queue {
+        0 => QueueKind::Admin,
+        _ => QueueKind::Io,
+    }
+}
+
+/// Bytes of a block of a namespace.
+fn block(formats: &[Watch], nsid: u32) -> Option<u64> {
+    let index = nsid.checked_sub(1)?;
+    formats.get(index as usize).map(Watch::block)
+}

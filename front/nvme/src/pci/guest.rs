@@ -1,0 +1,251 @@
+//! The memory of a guest: ranges of its addresses, each a part of a file.
+//!
+//! Invariants: ranges do not overlap, and their ends are numbers; an access is within
+//! them, over as many as it touches.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Ranges that there may be: each holds a descriptor.
+pub(super) const RANGES_MAX: usize = 128;
+
+/// It can not be accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unreachable;
+
+/// Why a range is not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It has no bytes, or no end.
+    Shape,
+    /// Some of it is there already.
+    Overlap,
+    /// There are as many as there may be.
+    TooMany,
+}
+
+/// Some memory that addresses of a guest name.
+pub(super) trait Memory {
+    /// Reads from `at` on.
+    ///
+    /// # Errors
+    /// If some of it is not there, or not to be read.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Unreachable>;
+
+    /// Writes from `at` on.
+    ///
+    /// # Errors
+    /// If some of it is not there, or not to be written.
+    fn write(&self, at: u64, from: &[u8]) -> Result<(), Unreachable>;
+}
+
+/// Which part of a file, and what may be done with it.
+#[derive(Debug)]
+pub(super) struct Range {
+    /// Bytes.
+    pub(super) len: u64,
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    /// None if the monitor keeps it for itself.
+    pub(super) file: Option<File>,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+}
+
+/// The ranges that a guest has.
+#[derive(Debug, Default)]
+pub(super) struct Guest {
+    /// By their first address.
+    ranges: BTreeMap<u64, Range>,
+}
+
+impl Guest {
+    /// Takes in the range from `at` on.
+    pub(super) fn map(&mut self, at: u64, range: Range) -> Result<(), Refused> {
+        let end = at.checked_add(range.len).ok_or(Refused::Shape)?;
+        let end_in_file = range.offset.checked_add(range.len);
+        let fits = end_in_file.is_some_and(|end| i64::try_from(end).is_ok());
+        if range.len == 0 || !fits {
+            return Err(Refused::Shape);
+        }
+        let before = self.ranges.range(..end).next_back();
+        if before.is_some_and(|(start, before)| start + before.len > at) {
+            return Err(Refused::Overlap);
+        }
+        if self.ranges.len() >= RANGES_MAX {
+            return Err(Refused::TooMany);
+        }
+        self.ranges.insert(at, range);
+        Ok(())
+    }
+
+    /// Forgets the ranges that lie within `len` bytes from `at` on. None if one lies
+    /// there in part, or none at all.
+    pub(super) fn unmap(&mut self, at: u64, len: u64) -> Option<()> {
+        let end = at.checked_add(len)?;
+        let touched: Vec<u64> = self
+            .ranges
+            .range(..end)
+            .filter(|(start, range)| *start + range.len > at)
+            .map(|(start, _)| *start)
+            .collect();
+        let whole = |start: &u64| *start >= at && start + self.ranges[start].len <= end;
+        if touched.is_empty() || !touched.iter().all(whole) {
+            return None;
+        }
+        for start in touched {
+            self.ranges.remove(&start);
+        }
+        Some(())
+    }
+
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// The range that address `at` is in, the bytes from there to its end, and where in
+    /// the file they begin.
+    fn find(&self, at: u64) -> Result<(&Range, u64, u64), Unreachable> {
+        let (start, range) = self.ranges.range(..=at).next_back().ok_or(Unreachable)?;
+        let within = at - start;
+        let left = range.len.checked_sub(within).filter(|left| *left > 0);
+        Ok((range, left.ok_or(Unreachable)?, range.offset + within))
+    }
+}
+
+impl Memory for Guest {
+    fn read(&self, mut at: u64, mut into: &mut [u8]) -> Result<(), Unreachable> {
+        while !into.is_empty() {
+            let (range, left, offset) = self.find(at)?;
+            let len = left.min(into.len() as u64);
+            let (part, rest) = into.split_at_mut(len as usize);
+            let file = range.file.as_ref().filter(|_| range.readable);
+            let read = file.ok_or(Unreachable)?.read_exact_at(part, offset);
+            read.map_err(|_| Unreachable)?;
+            (at, into) = (at.wrapping_add(len), rest);
+        }
+        Ok(())
+    }
+
+    fn write(&self, mut at: u64, mut from: &[u8]) -> Result<(), Unreachable> {
+        while !from.is_empty() {
+            let (range, left, offset) = self.find(at)?;
+            let len = left.min(from.len() as u64);
+            let (part, rest) = from.split_at(len as usize);
+            let file = range.file.as_ref().filter(|_| range.writable);
+            let written = file.ok_or(Unreachable)?.write_all_at(part, offset);
+            written.map_err(|_| Unreachable)?;
+            (at, from) = (at.wrapping_add(len), rest);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(len: u64, offset: u64) -> Range {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(1 << 16).expect("room");
+        Range {
+            len,
+            offset,
+            file: Some(file),
+            readable: true,
+            writable: true,
+        }
+    }
+
+    #[test]
+    fn an_access_goes_over_ranges_that_touch_and_not_over_gaps() {
+        let mut guest = Guest::default();
+        guest.map(0x1000, range(0x1000, 0x100)).expect("new");
+        guest.map(0x2000, range(0x1000, 0)).expect("new");
+        guest.map(0x4000, range(0x1000, 0)).expect("new");
+        guest.write(0x1ffe, b"abcd").expect("it is there");
+        let mut read = [0; 4];
+        guest.read(0x1ffe, &mut read).expect("it is there");
+        assert_eq!(&read, b"abcd");
+        for (at, len) in [(0xffe, 4), (0x2ffe, 4), (0x5000, 1), (u64::MAX, 2)] {
+            let mut bytes = vec![0; len];
+            assert_eq!(guest.read(at, &mut bytes), Err(Unreachable), "{at:x}");
+            assert_eq!(guest.write(at, &bytes), Err(Unreachable), "{at:x}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_to_be_read_or_kept_by_the_monitor_is_not_written() {
+        let mut guest = Guest::default();
+        let read_only = Range {
+            writable: false,
+            ..range(0x1000, 0)
+        };
+        let kept = Range {
+            file: None,
+            ..range(0x1000, 0)
+        };
+        guest.map(0, read_only).expect("new");
+        guest.map(0x1000, kept).expect("new");
+        assert_eq!(guest.read(0, &mut [0; 8]), Ok(()));
+        assert_eq!(guest.write(0, &[0; 8]), Err(Unreachable));
+        assert_eq!(guest.read(0x1000, &mut [0; 8]), Err(Unreachable));
+    }
+
+    #[test]
+    fn shapes_without_an_end_are_refused() {
+        let mut guest = Guest::default();
+        for (at, len, offset) in [
+            (0, 0, 0),
+            (u64::MAX, 2, 0),
+            (0, 2, u64::MAX),
+            (0, 1, i64::MAX as u64),
+        ] {
+            assert_eq!(guest.map(at, range(len, offset)), Err(Refused::Shape));
+        }
+        for number in 0..RANGES_MAX as u64 {
+            guest.map(number * 2, range(1, 0)).expect("room");
+        }
+        assert_eq!(guest.map(1, range(1, 0)), Err(Refused::TooMany));
+    }
+
+    proptest! {
+        /// Which addresses are there is what a row of flags says.
+        #[test]
+        fn ranges_come_and_go_as_in_a_row_of_flags(
+            steps in prop::collection::vec((any::<bool>(), 0_u64..32, 0_u64..8), 1..40),
+        ) {
+            let (mut guest, mut model) = (Guest::default(), [0_usize; 48]);
+            for (number, (maps, at, len)) in steps.into_iter().enumerate() {
+                let span = at as usize..(at + len) as usize;
+                if maps {
+                    let free = model[span.clone()].iter().all(|owner| *owner == 0);
+                    let mapped = guest.map(at, range(len, 0)).is_ok();
+                    prop_assert_eq!(mapped, free && len > 0);
+                    if mapped {
+                        model[span].fill(number + 1);
+                    }
+                    continue;
+                }
+                let mut owners: Vec<usize> = model[span.clone()].to_vec();
+                owners.retain(|owner| *owner > 0);
+                let beyond = |owner: &usize| {
+                    let all = model.iter().filter(|other| *other == owner).count();
+                    all != owners.iter().filter(|other| *other == owner).count()
+                };
+                let expected = !owners.is_empty() && !owners.iter().any(beyond);
+                prop_assert_eq!(guest.unmap(at, len).is_some(), expected);
+                if expected {
+                    model[span].fill(0);
+                }
+            }
+            for (at, owner) in model.iter().enumerate() {
+                let there = guest.read(at as u64, &mut [0]).is_ok();
+                prop_assert_eq!(there, *owner > 0, "{}", at);
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! One connection of a monitor: what is asked is answered at once, from what the two
+//! threads of the connection share.
+//!
+//! Invariants: nothing is answered before the revision of the protocol is agreed on; a
+//! kick that the other thread has not heard is not sent twice, so that a flood of
+//! doorbells takes no memory; memory that is unmapped is not accessed once that is
+//! answered.
+
+use super::config::{CONFIG_BYTES, Config};
+use super::device::Event;
+use super::guest::{Guest, RANGES_MAX, Range, Refused};
+use super::message::{
+    CONFIG, Interrupts, REGISTERS, Refusal, Request, SetInterrupts, told_access, told_device,
+    told_interrupts, told_region, told_version,
+};
+use super::registers::{Doorbell, PAIRS, REGISTER_BYTES, Registers, VECTORS, doorbell};
+use super::socket::{Message, receive};
+use std::fs::File;
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use std::time::Duration;
+
+/// How long a monitor may take to say which revision it speaks.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long nothing may be taken of what is answered.
+const WRITE_TIME: Duration = Duration::from_secs(30);
+
+/// What the threads of a connection share.
+pub(super) struct Shared {
+    socket: UnixStream,
+    registers: Mutex<Registers>,
+    guest: RwLock<Guest>,
+    tails: [AtomicU32; PAIRS],
+    heads: [AtomicU32; PAIRS],
+    /// A kick is on its way.
+    kicked: AtomicBool,
+    /// By what interrupts are raised.
+    vectors: Mutex<Vec<Option<File>>>,
+    /// Resets that are complete.
+    resets: Mutex<u64>,
+    settled: Condvar,
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self {
+            socket,
+            registers: Mutex::default(),
+            guest: RwLock::default(),
+            tails: Default::default(),
+            heads: Default::default(),
+            kicked: AtomicBool::new(false),
+            vectors: Mutex::new((0..VECTORS).map(|_| None).collect()),
+            resets: Mutex::new(0),
+            settled: Condvar::new(),
+        }
+    }
+
+    /// Ends the connection.
+    pub(super) fn hang_up(&self) {
+        // It may be broken already.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    pub(super) fn registers(&self) -> MutexGuard<'_, Registers> {
+        lock(&self.registers)
+    }
+
+    /// The memory of the guest, which stays as long as this is held.
+    pub(super) fn guest(&self) -> RwLockReadGuard<'_, Guest> {
+        self.guest.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_guest(&self) -> RwLockWriteGuard<'_, Guest> {
+        self.guest.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The doorbell of the submissions of a queue.
+    pub(super) fn tail(&self, queue: u16) -> u32 {
+        self.tails[usize::from(queue)].load(Ordering::Acquire)
+    }
+
+    /// The doorbell of the completions of a queue.
+    pub(super) fn head(&self, queue: u16) -> u32 {
+        self.heads[usize::from(queue)].load(Ordering::Acquire)
+    }
+
+    /// A new queue of commands has no entries.
+    pub(super) fn forget_tail(&self, queue: u16) {
+        self.tails[usize::from(queue)].store(0, Ordering::Release);
+    }
+
+    /// Of a new queue of completions nothing was read.
+    pub(super) fn forget_head(&self, queue: u16) {
+        self.heads[usize::from(queue)].store(0, Ordering::Release);
+    }
+
+    /// A kick was heard: what is written from now on is worth another.
+    pub(super) fn heard(&self) {
+        self.kicked.store(false, Ordering::SeqCst);
+    }
+
+    /// Raises an interrupt, if there is anything to raise it by.
+    pub(super) fn raise(&self, vector: usize) {
+        let vectors = lock(&self.vectors);
+        if let Some(mut by) = vectors.get(vector).and_then(Option::as_ref) {
+            // Whoever closes it does not want to hear of anything.
+            let _ = by.write_all(&1_u64.to_ne_bytes());
+        }
+    }
+
+    /// So many resets are complete.
+    pub(super) fn settle(&self, resets: u64) {
+        *lock(&self.resets) = resets;
+        self.settled.notify_all();
+    }
+
+    /// Waits until so many resets are complete.
+    fn await_resets(&self, count: u64) {
+        let mut resets = lock(&self.resets);
+        while *resets < count {
+            let woken = self.settled.wait(resets);
+            resets = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The side of a connection that answers.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    config: Config,
+    device: Sender<Event>,
+    /// Whether the revision is agreed on.
+    agreed: bool,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>, device: Sender<Event>) -> Self {
+        Self {
+            shared,
+            config: Config::default(),
+            device,
+            agreed: false,
+        }
+    }
+
+    /// Answers until the connection is over.
+    pub(super) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut socket = &shared.socket;
+        let timed = socket.set_read_timeout(Some(PATIENCE)).is_ok()
+            && socket.set_write_timeout(Some(WRITE_TIME)).is_ok();
+        while timed && let Ok(Some(message)) = receive(socket) {
+            let Message {
+                header,
+                body,
+                files,
+            } = message;
+            let request = Request::parse(header, &body);
+            let ended = request.and_then(|request| self.answer(request, files));
+            let reply = header.reply(ended);
+            if reply.is_some_and(|reply| socket.write_all(&reply).is_err()) {
+                break;
+            }
+            // A guest may rest for as long as it likes.
+            if !self.agreed || socket.set_read_timeout(None).is_err() {
+                break;
+            }
+        }
+        shared.hang_up();
+        // The other thread may have ended before.
+        let _ = self.device.send(Event::End);
+    }
+
+    //= vfio-user 2
+    fn answer(&mut self, request: Request<'_>, files: Vec<File>) -> Result<Vec<u8>, Refusal> {
+        match request {
+            Request::Version { minor } => {
+                self.agreed = true;
+                Ok(told_version(minor, RANGES_MAX))
+            }
+            _ if !self.agreed => Err(Refusal::Invalid),
+            Request::Map { .. } => self.map(request, files),
+            Request::Unmap { at, len, all } => self.unmap(at, len, all),
+            Request::DeviceInfo => Ok(told_device()),
+            Request::RegionInfo { region } => told_region(region, region_len(region)),
+            Request::InterruptInfo { kind } => told_interrupts(kind, VECTORS as u32),
+            Request::SetInterrupts(set) => self.set_interrupts(set, files),
+            Request::Read { region, at, len } => self.read(region, at, len),
+            Request::Write { region, at, data } => self.write(region, at, data),
+            Request::Reset => Ok(self.reset()),
+        }
+    }
+
+    fn map(&self, request: Request<'_>, mut files: Vec<File>) -> Result<Vec<u8>, Refusal> {
+        let Request::Map {
+            at,
+            len,
+            offset,
+            readable,
+            writable,
+        } = request
+        else {
+            return Err(Refusal::Invalid);
+        };
+        let file = files.pop();
+        if !files.is_empty() {
+            return Err(Refusal::Invalid);
+        }
+        let range = Range {
+            len,
+            offset,
+            file,
+            readable,
+            writable,
+        };
+        let mapped = self.shared.change_guest().map(at, range);
+        mapped
+            .map(|()| Vec::new())
+            .map_err(|refused| match refused {
+                Refused::Shape => Refusal::Invalid,
+                Refused::Overlap => Refusal::Exists,
+                Refused::TooMany => Refusal::Full,
+            })
+    }
+
+    /// Forgets memory. That the other thread does not access it any more is what the lock
+    /// is for.
+    fn unmap(&self, at: u64, len: u64, all: bool) -> Result<Vec<u8>, Refusal> {
+        let mut guest = self.shared.change_guest();
+        if all {
+            guest.clear();
+        } else {
+            guest.unmap(at, len).ok_or(Refusal::Missing)?;
+        }
+        // The request, without its flags.
+        let mut told = [24_u32.to_le_bytes(), [0; 4]].concat();
+        told.extend([at.to_le_bytes(), len.to_le_bytes()].concat());
+        Ok(told)
+    }
+
+    fn set_interrupts(&self, set: SetInterrupts, files: Vec<File>) -> Result<Vec<u8>, Refusal> {
+        let SetInterrupts { start, count, what } = set;
+        let end = (start as usize).saturating_add(count as usize);
+        let fits = end <= VECTORS;
+        match what {
+            Interrupts::Nothing => {}
+            Interrupts::Disable => lock(&self.shared.vectors).fill_with(|| None),
+            _ if !fits => return Err(Refusal::Invalid),
+            Interrupts::Raise => {
+                (start as usize..end).for_each(|vector| self.shared.raise(vector));
+            }
+            Interrupts::Assign => {
+                if !files.is_empty() && files.len() != count as usize {
+                    return Err(Refusal::Invalid);
+                }
+                let mut files = files.into_iter();
+                for vector in &mut lock(&self.shared.vectors)[start as usize..end] {
+                    *vector = files.next();
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn read(&self, region: u32, at: u64, len: usize) -> Result<Vec<u8>, Refusal> {
+        let data = match region {
+            REGISTERS => self.shared.registers().read(at, len),
+            CONFIG => self.config.read(at, len).map(<[u8]>::to_vec),
+            _ => None,
+        };
+        let data = data.ok_or(Refusal::Invalid)?;
+        Ok(told_access(region, at, len, &data))
+    }
+
+    fn write(&mut self, region: u32, at: u64, data: &[u8]) -> Result<Vec<u8>, Refusal> {
+        match region {
+            REGISTERS => self.write_register(at, data),
+            CONFIG => self.config.write(at, data),
+            _ => None,
+        }
+        .ok_or(Refusal::Invalid)?;
+        Ok(told_access(region, at, data.len(), &[]))
+    }
+
+    fn write_register(&self, at: u64, data: &[u8]) -> Option<()> {
+        let shared = &self.shared;
+        match doorbell(at, data) {
+            Some((Doorbell::Tail(queue), value)) => {
+                shared.tails[queue].store(value, Ordering::Release);
+                self.kick();
+            }
+            Some((Doorbell::Head(queue), value)) => {
+                shared.heads[queue].store(value, Ordering::Release);
+                self.kick();
+            }
+            None => {
+                if shared.registers().write(at, data)? {
+                    self.kick();
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn kick(&self) {
+        if !self.shared.kicked.swap(true, Ordering::SeqCst) {
+            // The other thread may have ended.
+            let _ = self.device.send(Event::Kick);
+        }
+    }
+
+    /// Everything but the memory is as after power-on.
+    fn reset(&mut self) -> Vec<u8> {
+        let count = {
+            let mut registers = self.shared.registers();
+            registers.reset();
+            registers.wanted().resets
+        };
+        self.kick();
+        self.shared.await_resets(count);
+        self.config = Config::default();
+        lock(&self.shared.vectors).fill_with(|| None);
+        Vec::new()
+    }
+}
+
+const fn region_len(region: u32) -> u64 {
+    match region {
+        REGISTERS => REGISTER_BYTES as u64,
+        CONFIG => CONFIG_BYTES as u64,
+        _ => 0,
+    }
+}
