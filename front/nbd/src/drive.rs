@@ -2,7 +2,7 @@
 
 use crate::export::{Answer, Done, Export, Job, Piece, Refusal};
 use crate::wire::Code;
-use engine::{Device, Fault, Gone, Handle, Medium};
+use engine::{Desk, Device, Fault, Medium};
 use std::rc::Rc;
 use units::{KIB, MIB};
 
@@ -14,26 +14,23 @@ const ZEROS: u64 = MIB;
 /// A drive under power.
 #[derive(Clone)]
 pub struct Drive {
-    device: Handle<Device>,
-    name: String,
+    desk: Desk<Device>,
+    name: Rc<str>,
     size: u64,
     page: u32,
 }
 
 impl Drive {
-    /// The drive behind `device`, under a name.
-    ///
-    /// # Errors
-    /// If its thread has ended.
-    pub fn new(device: Handle<Device>, name: String) -> Result<Self, Gone> {
-        let (size, page) =
-            device.ask(|device: Rc<Device>| async move { (device.capacity(), device.grain()) })?;
-        Ok(Self {
-            device,
-            name,
-            size,
-            page: (page as u32).next_power_of_two().max(512),
-        })
+    /// The drive that lives where `desk` is, under a name.
+    #[must_use]
+    pub fn new(desk: &Desk<Device>, name: &str) -> Self {
+        let device = desk.value();
+        Self {
+            name: name.into(),
+            size: device.capacity(),
+            page: (device.grain() as u32).next_power_of_two().max(512),
+            desk: desk.clone(),
+        }
     }
 }
 
@@ -51,7 +48,8 @@ impl Export for Drive {
     }
 
     fn begin(&self, job: Job, done: Done) {
-        self.device.submit(move |device| async move {
+        let device = Rc::clone(self.desk.value());
+        self.desk.begin(async move {
             let answer = carry_out(&device, job).await;
             done.answer(answer.map_err(|fault| refusal(&fault)));
         });
