@@ -5,16 +5,18 @@ use super::bench::Bench;
 use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
+use super::live::{Event, Live, Powered};
+use super::metrics;
 use super::output::note;
 use clap::{ArgGroup, Args, ValueEnum};
-use engine::{Device, Handle, Show as Shown, Signals};
+use engine::{Desk, Device, Handle, Show as Shown, Signals};
 use fuse::{DRIVE_NAME, DriveFs, Show};
 use nvme::tcp::Target;
 use nvme::{Allowed, DriveBackend, Identity, Subsystem};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use units::Bytes;
 
 /// Put a drive under power and let real clients use it
@@ -28,6 +30,9 @@ use units::Bytes;
 ///
 /// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
 /// may be given several times. Several of these fronts may show one drive.
+///
+/// While it is served, `flashloom drive stats|smart|cut|fault` and `flashloom why` with the
+/// name of the drive file ask it and tell it what to do.
 #[derive(Args)]
 #[command(group(ArgGroup::new("front").required(true).multiple(true)))]
 pub(crate) struct Serve {
@@ -43,6 +48,13 @@ pub(crate) struct Serve {
     /// Serve the network block device at a socket (unix:PATH) or an address
     #[arg(long, value_name = "ADDR", group = "front")]
     nbd: Vec<nbd::Address>,
+    /// Show what the drive does to Prometheus at this address; a port alone is one of this
+    /// computer only
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    metrics: Option<SocketAddr>,
+    /// Say each second on standard error what the drive does
+    #[arg(long)]
+    watch: bool,
     /// Let only hosts of these qualified names in
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     allow: Vec<String>,
@@ -119,23 +131,42 @@ impl Serve {
             Some(Layer::Salvage) => Shown::Salvaged,
         };
         // What cannot be had is said before the drive is under power.
-        let listener = self.nvme_tcp.map(|address| {
-            let bound = TcpListener::bind(address);
-            bound.map_err(|e| Failure::new(format!("{address}: {e}")))
-        });
-        let listener = listener.transpose()?;
-        let powered = DriveBackend::start(&self.path, self.run.pace(), shown, self.identity());
-        let (engine, drive) = powered.map_err(|e| Failure::at(&self.path, e))?;
-        let served = self.listen(listener, &drive).and_then(|listeners| {
-            let shown = self.wait(&drive, &listeners, signals);
-            listeners.close();
-            shown
-        });
-        // Who still uses the drive gets errors from here on.
-        drive.stop();
-        let closed = engine.join()?;
-        closed.map_err(|e| Failure::at(&self.path, e))?;
-        served
+        let metrics = self.metrics.map(bind).transpose()?;
+        let powered = Powered::default();
+        if let Some(listener) = metrics {
+            metrics::serve(listener, powered.clone())?;
+        }
+        if self.watch {
+            metrics::watch(powered.clone())?;
+        }
+        let (tell, told) = channel();
+        let (mut signals, mut outcome) = (Some(signals), None);
+        let mut live = None;
+        loop {
+            let listener = self.nvme_tcp.map(bind).transpose()?;
+            let started = DriveBackend::start(&self.path, self.run.pace(), shown, self.identity());
+            let (engine, drive) = started.map_err(|e| Failure::at(&self.path, e))?;
+            powered.set(Some(drive.part(Subsystem::device)));
+            if signals.is_some() {
+                live = Live::start(&self.path, &powered, self.cuts(&tell));
+            }
+            let served = self.listen(listener, &drive).and_then(|listeners| {
+                let again = outcome.take();
+                let ended = self.wait(&drive, &listeners, signals.take(), again, (&tell, &told));
+                listeners.close();
+                ended
+            });
+            powered.set(None);
+            // Who still uses the drive gets errors from here on.
+            drive.stop();
+            let closed = engine.join()?;
+            closed.map_err(|e| Failure::at(&self.path, e))?;
+            outcome = served?;
+            if outcome.is_none() {
+                drop(live);
+                return Ok(());
+            }
+        }
     }
 
     /// What the drive is called, and who may use it.
@@ -168,9 +199,12 @@ impl Serve {
             servers: Vec::new(),
         };
         for address in &self.nbd {
-            let device = drive.part(Subsystem::device);
-            let export = nbd::Drive::new(device, self.path.display().to_string())?;
-            match nbd::Server::start(address, export) {
+            let (device, name) = (
+                drive.part(Subsystem::device),
+                self.path.display().to_string(),
+            );
+            let made = move |desk: &Desk<Device>| nbd::Drive::new(desk, &name);
+            match nbd::Server::start(address, &device, made) {
                 Ok(server) => listeners.servers.push(server),
                 Err(error) => {
                     listeners.close();
@@ -191,13 +225,22 @@ impl Serve {
         target.chain(servers).collect()
     }
 
-    /// Shows the drive where that was asked for, and waits for the end.
+    /// Who is told of a cut. A drive that is shown as a file can not come back: the kernel
+    /// has it open.
+    fn cuts(&self, tell: &Sender<Event>) -> Option<Sender<Event>> {
+        self.file.is_none().then(|| tell.clone())
+    }
+
+    /// Shows the drive where that was asked for, and waits for the end: none, or who waits
+    /// for the drive to have its power back. `again` waits since the cut before.
     fn wait(
         &self,
         drive: &Handle<Subsystem<DriveBackend>>,
         listeners: &Listeners,
-        signals: Signals,
-    ) -> Result<(), Failure> {
+        signals: Option<Signals>,
+        again: Option<Sender<()>>,
+        (tell, told): (&Sender<Event>, &Receiver<Event>),
+    ) -> Result<Option<Sender<()>>, Failure> {
         let device = drive.part(Subsystem::device);
         let ask = |device: Rc<Device>| async move {
             let damage = device.damage().iter().map(ToString::to_string);
@@ -209,31 +252,50 @@ impl Serve {
             .iter()
             .for_each(|what| note(&format!("{name}: {what}")));
         let mut places = self.places(listeners);
-        let mounted = match &self.file {
-            Some(dir) => {
+        let mut mounted = None;
+        match (&self.file, signals) {
+            (Some(dir), Some(signals)) => {
                 let filesystem = DriveFs::new(device, name.clone(), size);
                 places.push(dir.join(DRIVE_NAME).display().to_string());
-                Ok(fuse::mount(filesystem, dir, Show::Drive(&name), signals)?)
+                mounted = Some(fuse::mount(filesystem, dir, Show::Drive(&name), signals)?);
             }
-            None => {
-                let (tell, told) = channel();
-                signals.watch(move || tell.send(()).is_ok())?;
-                Err(told)
+            (None, Some(signals)) => {
+                let tell = tell.clone();
+                signals.watch(move || tell.send(Event::Signal).is_ok())?;
             }
-        };
+            (_, None) => {}
+        }
+        match again {
+            // Whoever had the power cut may have left.
+            Some(again) => drop(again.send(())),
+            None => self.run.tell(&self.sentence(size, &places)),
+        }
+        match mounted {
+            Some(mounted) => self.run.wait(mounted, &self.path).map(|()| None),
+            None => Ok(match told.recv()? {
+                Event::Signal => None,
+                Event::Cut(again) => Some(again),
+            }),
+        }
+    }
+
+    /// What is served, where, and until when.
+    fn sentence(&self, size: u64, places: &[String]) -> String {
         let until = self.file.as_ref().map_or(String::new(), |dir| {
             format!("{} is unmounted or ", dir.display())
         });
-        self.run.tell(&format!(
-            "{name} ({}) is {}; it is served until {until}this is interrupted",
+        format!(
+            "{} ({}) is {}; it is served until {until}this is interrupted",
+            self.path.display(),
             Bytes(size),
             places.join(" and ")
-        ));
-        match mounted {
-            Ok(mounted) => self.run.wait(mounted, &self.path),
-            Err(told) => Ok(told.recv()?),
-        }
+        )
     }
+}
+
+/// Listens at `address`.
+fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|e| Failure::new(format!("{address}: {e}")))
 }
 
 /// The serial number of the drive in the file at `path`: the same each time.

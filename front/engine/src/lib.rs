@@ -13,8 +13,10 @@
 //!   drive under power, [`Device`] answers requests for bytes out of both.
 
 mod device;
+mod faults;
 mod file;
 mod keeper;
+mod lateness;
 mod pacer;
 mod process;
 mod ranges;
@@ -23,8 +25,10 @@ mod surface;
 mod thread;
 
 pub use device::{Device, DeviceEngine, Fault, Medium};
+pub use faults::Injected;
 pub use file::{Access, DriveFile, FileError, beside};
 pub use keeper::Keeper;
+pub use lateness::Late;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
 pub use reactor::{Caller, Next, Source};

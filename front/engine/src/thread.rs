@@ -8,10 +8,11 @@
 //! Requests come from other threads through a [`Handle`], or from a [`Source`] that lives on
 //! this thread and has its [`Desk`]: then no thread has to be woken for them.
 
+use crate::lateness::{Late, Lateness};
 use crate::pacer::{Pace, WallClock};
 use crate::reactor::{Caller, Files, Reactor, Source, Wake};
 use sim::{Kernel, Pacer, Semaphore, Sim};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
@@ -98,6 +99,7 @@ pub struct Desk<T> {
     /// Has no permits, but for those to be dropped.
     leave: Semaphore,
     reactor: Rc<Reactor>,
+    late: Rc<Watch>,
 }
 
 impl<T> Clone for Desk<T> {
@@ -108,6 +110,31 @@ impl<T> Clone for Desk<T> {
             open: Rc::clone(&self.open),
             leave: self.leave.clone(),
             reactor: Rc::clone(&self.reactor),
+            late: Rc::clone(&self.late),
+        }
+    }
+}
+
+/// Notes how late answers are, where they are paced.
+struct Watch {
+    clock: WallClock,
+    noted: Option<RefCell<Lateness>>,
+}
+
+impl Watch {
+    fn new(pace: Pace, clock: WallClock) -> Self {
+        let is_paced = pace == Pace::Wall;
+        Self {
+            clock,
+            noted: is_paced.then(|| RefCell::new(Lateness::new())),
+        }
+    }
+
+    /// Notes an answer, by the model at `due`, to a request of `arrival`.
+    fn note(&self, arrival: Ns, due: Ns) {
+        if let Some(noted) = &self.noted {
+            let late = Ns(self.clock.now().0.saturating_sub(due.0));
+            noted.borrow_mut().note(Ns(due.0 - arrival.0), late);
         }
     }
 }
@@ -157,14 +184,17 @@ impl<T: 'static> Desk<T> {
     /// tens of kilobytes, which would be copied into each one around them.
     fn start(&self, arrival: Ns, work: impl Future<Output = ()> + 'static) {
         let (sim, leave) = (self.sim.clone(), self.leave.clone());
+        let late = Rc::clone(&self.late);
         let open = Open::new(&self.open);
         let mut work = Box::pin(work);
         self.sim.spawn_detached(async move {
             let _open = open;
             sim.sleep_until(arrival).await;
+            let arrival = sim.now();
             let mut left = pin!(leave.take(1));
             poll_fn(|context| {
                 if work.as_mut().poll(context).is_ready() {
+                    late.note(arrival, sim.now());
                     return Poll::Ready(());
                 }
                 left.as_mut().poll(context)
@@ -181,6 +211,7 @@ impl<T: 'static> Desk<T> {
             open: Rc::clone(&self.open),
             leave: self.leave.clone(),
             reactor: Rc::clone(&self.reactor),
+            late: Rc::clone(&self.late),
         }
     }
 
@@ -261,6 +292,20 @@ impl<T: 'static> Handle<T> {
         (self.jobs)(Some(Box::new(move |desk, _| open(desk))));
     }
 
+    /// How late answers were until now; none if nothing paces them.
+    ///
+    /// # Errors
+    /// If the thread has ended.
+    pub fn lateness(&self) -> Result<Option<Late>, Gone> {
+        let (reply, answer) = channel();
+        self.open(move |desk| {
+            let noted = desk.late.noted.as_ref();
+            // Nobody waits only if the caller has panicked.
+            let _ = reply.send(noted.map(|noted| noted.borrow().told()));
+        });
+        answer.recv().map_err(|_| Gone)
+    }
+
     /// Ends the thread when the requests sent before are answered.
     pub fn stop(&self) {
         (self.jobs)(None);
@@ -324,8 +369,13 @@ fn serve<T: Service>(
 ) {
     let sim = kernel.sim();
     let reactor = Reactor::new(files);
+    let clock = WallClock::new();
+    if pace == Pace::Wall {
+        // Timers are late by as much, by default by 50 µs.
+        let _ = nix::sys::prctl::set_timerslack(1);
+    }
     let mut driver = Driver {
-        clock: WallClock::new(),
+        clock,
         leap: pace.leap(),
         desk: Desk {
             leave: Semaphore::new(&sim, 0),
@@ -333,6 +383,7 @@ fn serve<T: Service>(
             value: Rc::clone(value),
             open: Rc::default(),
             reactor: Rc::clone(&reactor),
+            late: Rc::new(Watch::new(pace, clock)),
         },
         reactor,
         inbox,

@@ -217,6 +217,10 @@ impl<E: Export> Source for Ear<E> {
             // What was asked for before is answered all the same.
             connection.ending.set(true);
         }
+        if connection.ending.get() {
+            let broken_off = connection.session.borrow_mut().abandon();
+            connection.held.set(connection.held.get() - broken_off);
+        }
         connection.send();
         let waits = connection.output.borrow().bytes() > 0;
         let open = connection.held.get() > 0;

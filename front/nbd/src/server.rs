@@ -9,7 +9,7 @@ use crate::connection::{Common, Connection, Ear, INPUT};
 use crate::export::Export;
 use engine::{Caller, Desk, Handle, Next, Source};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -237,9 +237,10 @@ impl<T: 'static, E: Export> Source for Bell<T, E> {
         match (&self.line).read(&mut [0]) {
             Ok(0) => {}
             Ok(_) => {
-                *self.hall.listener.borrow_mut() = None;
-                self.hall.caller.call();
+                self.close();
                 self.hall.each(Connection::end);
+                // Whoever asked may have gone.
+                let _ = (&self.line).write(&[1]);
                 return Next::Wait {
                     read: true,
                     write: false,
@@ -253,10 +254,19 @@ impl<T: 'static, E: Export> Source for Bell<T, E> {
             }
             Err(_) => {}
         }
-        *self.hall.listener.borrow_mut() = None;
-        self.hall.caller.call();
+        self.close();
         self.hall.each(Connection::hang_up);
         Next::Leave
+    }
+}
+
+impl<T: 'static, E: Export> Bell<T, E> {
+    /// Takes no more clients.
+    fn close(&self) {
+        *self.hall.listener.borrow_mut() = None;
+        // Also while somebody still has the file.
+        let _ = shutdown(&self.hall.file, Shutdown::Both);
+        self.hall.caller.call();
     }
 }
 
@@ -323,7 +333,11 @@ impl Server {
 
     /// Hangs up on all clients, when what they asked for is answered, and takes no more.
     pub fn close(mut self) {
-        if self.line.write_all(&[1]).is_ok() {
+        // Without the thread of the drive there is nobody left to wait for.
+        let told = self.line.set_read_timeout(Some(FAREWELL)).is_ok()
+            && self.line.write_all(&[1]).is_ok()
+            && self.line.read_exact(&mut [0]).is_ok();
+        if told {
             let count = self.crowd.count.lock();
             let count = count.unwrap_or_else(PoisonError::into_inner);
             let any = |count: &mut usize| *count > 0;

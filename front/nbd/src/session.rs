@@ -91,6 +91,21 @@ impl Session {
         )
     }
 
+    /// Takes nothing more in: gives what the request holds whose data have not all come.
+    pub(crate) fn abandon(&mut self) -> u64 {
+        match self.state {
+            State::Data { cost, .. } => {
+                self.state = State::Request;
+                cost
+            }
+            State::Refused { .. } => {
+                self.state = State::Request;
+                REQUEST_COST
+            }
+            _ => 0,
+        }
+    }
+
     /// Takes of `input` what makes one step; answers of the handshake are put to `out`.
     /// `admit` says whether there is room for so many bytes, and takes it.
     ///
