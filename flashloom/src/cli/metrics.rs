@@ -71,114 +71,108 @@ fn page(request: &str, stats: impl FnOnce() -> Result<Stats, String>) -> (&'stat
     }
 }
 
+/// A metric: its name, what it is, and its number.
+type Metric = (&'static str, &'static str, fn(&Stats) -> f64);
+
+/// What only grows.
+const COUNTERS: [Metric; 11] = [
+    (
+        "host_read_bytes_total",
+        "Bytes that hosts read over the life of the drive.",
+        |stats| stats.life.host_read_bytes as f64,
+    ),
+    (
+        "host_written_bytes_total",
+        "Bytes that hosts wrote over the life of the drive.",
+        |stats| stats.life.host_write_bytes as f64,
+    ),
+    (
+        "programmed_bytes_total",
+        "Bytes of mapped pages programmed over the life of the drive.",
+        |stats| stats.life.programmed_bytes as f64,
+    ),
+    (
+        "read_commands_total",
+        "Read commands over the life of the drive.",
+        |stats| stats.life.read_commands as f64,
+    ),
+    (
+        "write_commands_total",
+        "Write commands over the life of the drive.",
+        |stats| stats.life.write_commands as f64,
+    ),
+    (
+        "media_errors_total",
+        "Reads that could not be answered.",
+        |stats| stats.life.media_errors as f64,
+    ),
+    (
+        "power_cycles_total",
+        "Times the drive was powered on.",
+        |stats| stats.life.power_cycles as f64,
+    ),
+    (
+        "unsafe_shutdowns_total",
+        "Times the power had gone without a shutdown.",
+        |stats| stats.life.unsafe_shutdowns as f64,
+    ),
+    (
+        "trimmed_bytes_total",
+        "Bytes that hosts deallocated since power-on.",
+        |stats| stats.host_trim_bytes as f64,
+    ),
+    ("flushes_total", "Flush commands since power-on.", |stats| {
+        stats.flushes as f64
+    }),
+    (
+        "lines_collected_total",
+        "Lines reclaimed since power-on.",
+        |stats| stats.lines_collected as f64,
+    ),
+];
+
+/// What goes up and down.
+const GAUGES: [Metric; 6] = [
+    ("capacity_bytes", "Bytes that hosts may use.", |stats| {
+        stats.capacity_bytes as f64
+    }),
+    ("free_lines", "Lines that are erased.", |stats| {
+        f64::from(stats.free_lines)
+    }),
+    ("bad_blocks", "Blocks out of service.", |stats| {
+        stats.life.bad_blocks as f64
+    }),
+    ("mean_erases", "Mean erases of the good blocks.", |stats| {
+        stats.life.mean_erases
+    }),
+    (
+        "used_ratio",
+        "Mean erases over the rated cycles.",
+        |stats| stats.life.percentage_used / 100.0,
+    ),
+    (
+        "stall_seconds",
+        "Virtual time since power-on in which writes waited for a free line.",
+        |stats| stats.stall_ns as f64 / 1e9,
+    ),
+];
+
 /// The text format of Prometheus.
 fn text(stats: &Stats) -> String {
     let mut out = String::new();
-    let life = &stats.life;
-    let one = |out: &mut String, kind: &str, name: &str, help: &str, value: f64| {
+    let counters = COUNTERS.iter().map(|metric| ("counter", metric));
+    let gauges = GAUGES.iter().map(|metric| ("gauge", metric));
+    for (kind, (name, help, number)) in counters.chain(gauges) {
+        let head = head(kind, name, help);
         // A string takes whatever is written to it.
-        let _ = writeln!(
-            out,
-            "# HELP flashloom_{name} {help}\n# TYPE flashloom_{name} {kind}\nflashloom_{name} {value}"
-        );
-    };
-    for (name, help, value) in [
-        (
-            "host_read_bytes_total",
-            "Bytes that hosts read over the life of the drive.",
-            life.host_read_bytes,
-        ),
-        (
-            "host_written_bytes_total",
-            "Bytes that hosts wrote over the life of the drive.",
-            life.host_write_bytes,
-        ),
-        (
-            "programmed_bytes_total",
-            "Bytes of mapped pages programmed over the life of the drive.",
-            life.programmed_bytes,
-        ),
-        (
-            "read_commands_total",
-            "Read commands over the life of the drive.",
-            life.read_commands,
-        ),
-        (
-            "write_commands_total",
-            "Write commands over the life of the drive.",
-            life.write_commands,
-        ),
-        (
-            "media_errors_total",
-            "Reads that could not be answered.",
-            life.media_errors,
-        ),
-        (
-            "power_cycles_total",
-            "Times the drive was powered on.",
-            life.power_cycles,
-        ),
-        (
-            "unsafe_shutdowns_total",
-            "Times the power had gone without a shutdown.",
-            life.unsafe_shutdowns,
-        ),
-        (
-            "trimmed_bytes_total",
-            "Bytes that hosts deallocated since power-on.",
-            stats.host_trim_bytes,
-        ),
-        (
-            "flushes_total",
-            "Flush commands since power-on.",
-            stats.flushes,
-        ),
-        (
-            "lines_collected_total",
-            "Lines reclaimed since power-on.",
-            stats.lines_collected,
-        ),
-    ] {
-        one(&mut out, "counter", name, help, value as f64);
+        let _ = writeln!(out, "{head}flashloom_{name} {}", number(stats));
     }
-    let gauges = [
-        (
-            "capacity_bytes",
-            "Bytes that hosts may use.",
-            stats.capacity_bytes as f64,
-        ),
-        (
-            "free_lines",
-            "Lines that are erased.",
-            f64::from(stats.free_lines),
-        ),
-        (
-            "bad_blocks",
-            "Blocks out of service.",
-            life.bad_blocks as f64,
-        ),
-        (
-            "mean_erases",
-            "Mean erases of the good blocks.",
-            life.mean_erases,
-        ),
-        (
-            "used_ratio",
-            "Mean erases over the rated cycles.",
-            life.percentage_used / 100.0,
-        ),
-        (
-            "stall_seconds",
-            "Virtual time since power-on in which writes waited for a free line.",
-            stats.stall_ns as f64 / 1e9,
-        ),
-    ];
-    for (name, help, value) in gauges {
-        one(&mut out, "gauge", name, help, value);
-    }
-    let help = "Bytes programmed for each byte written since power-on.";
     if let Some(value) = stats.write_amplification {
-        one(&mut out, "gauge", "write_amplification", help, value);
+        let (name, help) = (
+            "write_amplification",
+            "Bytes programmed for each byte written.",
+        );
+        let _ = writeln!(out, "{}flashloom_{name} {value}", head("gauge", name, help));
     }
     for (name, help, pages) in [
         (
@@ -192,26 +186,24 @@ fn text(stats: &Stats) -> String {
             &stats.read_pages,
         ),
     ] {
-        let _ = writeln!(
-            out,
-            "# HELP flashloom_{name} {help}\n# TYPE flashloom_{name} counter"
-        );
+        out += &head("counter", name, help);
         for (cause, count) in pages {
             let _ = writeln!(out, "flashloom_{name}{{cause=\"{cause}\"}} {count}");
         }
     }
     if let Some(late) = &stats.lateness {
         let name = "flashloom_lateness_seconds";
-        let _ = writeln!(
-            out,
-            "# HELP {name} How late answers were, since power-on.\n# TYPE {name} summary\n\
-             {name}{{quantile=\"0.5\"}} {}\n{name}{{quantile=\"0.99\"}} {}\n{name}_count {}",
-            late.median_ns as f64 / 1e9,
-            late.p99_ns as f64 / 1e9,
-            late.answers
-        );
+        out += &head("summary", "lateness_seconds", "How late answers were.");
+        for (quantile, ns) in [("0.5", late.median_ns), ("0.99", late.p99_ns)] {
+            let _ = writeln!(out, "{name}{{quantile=\"{quantile}\"}} {}", ns as f64 / 1e9);
+        }
+        let _ = writeln!(out, "{name}_count {}", late.answers);
     }
     out
+}
+
+fn head(kind: &str, name: &str, help: &str) -> String {
+    format!("# HELP flashloom_{name} {help}\n# TYPE flashloom_{name} {kind}\n")
 }
 
 /// Says each second on standard error what the drive does, until the process ends.

@@ -12,6 +12,8 @@ use units::Ns;
 const DIGITS: u8 = 2;
 /// Relative errors are counted in these.
 const MILLIONTH: u64 = 1_000_000;
+/// What is more counts as this: a quarter of an hour, or a million times the model's time.
+const MOST: u64 = 1_000_000_000_000;
 
 /// Answers by how late they were.
 pub(crate) struct Lateness {
@@ -39,7 +41,7 @@ pub struct Late {
 
 impl Lateness {
     pub(crate) fn new() -> Self {
-        let empty = || Histogram::new(DIGITS).expect("two digits are possible");
+        let empty = || Histogram::new_with_max(MOST, DIGITS).expect("these are possible");
         Self {
             late: empty(),
             error: empty(),
@@ -48,7 +50,6 @@ impl Lateness {
 
     /// Notes an answer to a request that takes `span` by the model.
     pub(crate) fn note(&mut self, span: Ns, late: Ns) {
-        // It grows with what is put into it, which is less than what it can hold.
         self.late.saturating_record(late.0);
         if span > Ns::ZERO {
             let error = u128::from(late.0) * u128::from(MILLIONTH) / u128::from(span.0);
