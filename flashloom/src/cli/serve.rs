@@ -29,7 +29,7 @@ use units::Bytes;
 /// drive, unless --allow names hosts: there is no authentication.
 ///
 /// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
-/// may be given several times. Several of these fronts may show one drive.
+/// may be given several times; --vhost-user for a virtual machine. Several of these fronts may show one drive.
 ///
 /// While it is served, `flashloom drive stats|smart|cut|fault` and `flashloom why` with the
 /// name of the drive file ask it and tell it what to do.
@@ -48,6 +48,12 @@ pub(crate) struct Serve {
     /// Serve the network block device at a socket (unix:PATH) or an address
     #[arg(long, value_name = "ADDR", group = "front")]
     nbd: Vec<nbd::Address>,
+    /// Serve a virtual machine at this socket, as vhost-user-blk
+    ///
+    /// In QEMU: -chardev socket,id=c,path=PATH -device vhost-user-blk-pci,chardev=c,num-queues=4
+    /// and memory that is shared (memory-backend-memfd,share=on).
+    #[arg(long, value_name = "PATH", group = "front")]
+    vhost_user: Option<PathBuf>,
     /// Show what the drive does to Prometheus at this address; a port alone is one of this
     /// computer only
     #[arg(long, value_name = "ADDR", value_parser = address)]
@@ -91,6 +97,7 @@ enum Layer {
 struct Listeners {
     target: Option<Target>,
     servers: Vec<nbd::Server>,
+    machines: Option<vhost::Server>,
 }
 
 impl Listeners {
@@ -98,6 +105,7 @@ impl Listeners {
     fn close(self) {
         self.target.into_iter().for_each(Target::stop);
         self.servers.into_iter().for_each(nbd::Server::close);
+        self.machines.into_iter().for_each(vhost::Server::close);
     }
 }
 
@@ -197,7 +205,17 @@ impl Serve {
         let mut listeners = Listeners {
             target: target.transpose()?,
             servers: Vec::new(),
+            machines: None,
         };
+        if let Some(path) = &self.vhost_user {
+            match vhost::Server::start(path, &drive.part(Subsystem::device)) {
+                Ok(machines) => listeners.machines = Some(machines),
+                Err(error) => {
+                    listeners.close();
+                    return Err(Failure::at(path, error));
+                }
+            }
+        }
         for address in &self.nbd {
             let (device, name) = (
                 drive.part(Subsystem::device),
@@ -222,7 +240,9 @@ impl Serve {
         let target = target.map(|t| format!("{} at {} (NVMe/TCP)", nqn(), t.address()));
         let servers = listeners.servers.iter();
         let servers = servers.map(|server| format!("{} (NBD)", server.address()));
-        target.chain(servers).collect()
+        let machines = self.vhost_user.iter();
+        let machines = machines.map(|path| format!("{} (vhost-user-blk)", path.display()));
+        target.chain(servers).chain(machines).collect()
     }
 
     /// Who is told of a cut. A drive that is shown as a file can not come back: the kernel

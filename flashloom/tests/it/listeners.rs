@@ -112,6 +112,10 @@ fn an_address_that_is_none_or_taken_is_said() {
             "serve d.flash --nbd unix:none/n.sock",
             "unix:none/n.sock: No such file",
         ),
+        (
+            "serve d.flash --vhost-user none/v.sock",
+            "none/v.sock: No such file",
+        ),
         ("serve d.flash", "--nbd <ADDR>"),
     ] {
         let Said { code, err, out, .. } = bench.run(line);

@@ -8,8 +8,9 @@ use crate::memory::{Bad, Memory};
 use crate::request::Request;
 use crate::wire::{DESCRIPTOR, DESCRIPTORS_MAX, Descriptor, INDIRECT, NEXT, NO_INTERRUPT, u16_at};
 use engine::{Caller, Desk, Device, Next, Source};
-use rustix::io::{read, write};
+use rustix::io::{Errno, ReadWriteFlags, ioctl_fionbio, preadv2, write};
 use std::cell::{Cell, RefCell};
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
@@ -70,24 +71,30 @@ impl Queue {
         }
         let mut told = [0; 2];
         parts.memory.read(used + 2, &mut told)?;
-        Ok(Self {
+        let queue = Self {
             desk,
             caller,
             session,
             memory: RefCell::new(parts.memory),
             place: parts.place,
             kick: parts.kick,
-            call: RefCell::new(parts.call),
+            call: RefCell::default(),
             taken: Cell::new(parts.base),
             told: Cell::new(u16::from_le_bytes(told)),
             done: RefCell::default(),
             open: Cell::new(0),
             stopping: Cell::new(false),
-        })
+        };
+        queue.set_call(parts.call);
+        Ok(queue)
     }
 
     /// Interrupts by another file from now on.
     pub(crate) fn set_call(&self, call: Option<OwnedFd>) {
+        if let Some(call) = &call {
+            // A counter that is full need not be waited for.
+            let _ = ioctl_fionbio(call, true);
+        }
         *self.call.borrow_mut() = call;
     }
 
@@ -102,6 +109,18 @@ impl Queue {
         self.caller.call();
         let is_over = self.open.get() == 0 && self.done.borrow().is_empty();
         is_over.then(|| self.taken.get())
+    }
+
+    /// Counts kicks anew. The file is the machine's: nothing it does to it may make the thread
+    /// wait.
+    fn forget_kicks(&self) -> Result<(), Bad> {
+        let mut count = [0; 8];
+        let slices = &mut [IoSliceMut::new(&mut count)];
+        let here = u64::MAX;
+        match preadv2(&self.kick, slices, here, ReadWriteFlags::NOWAIT) {
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(_) => Err(Bad),
+        }
     }
 
     /// Takes what the machine has put in.
@@ -205,12 +224,9 @@ impl Source for Ear {
 
     fn turn(&self) -> Next {
         let queue = &self.0;
-        // What it has counted is of no interest, and may be nothing.
-        let _ = read(&queue.kick, &mut [0; 8]);
-        let taken = if queue.stopping.get() {
-            Ok(())
-        } else {
-            queue.take()
+        let taken = match queue.stopping.get() {
+            true => Ok(()),
+            false => queue.forget_kicks().and_then(|()| queue.take()),
         };
         if queue.tell().and(taken).is_err() {
             queue.stopping.set(true);

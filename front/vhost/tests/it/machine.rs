@@ -1,5 +1,6 @@
 //! The other side: a machine with its memory and a driver.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
@@ -219,7 +220,14 @@ impl Machine {
                 return (u32::from_le_bytes(word(0)), u32::from_le_bytes(word(4)));
             }
             let call = &self.queues[index as usize].call;
-            (&*call).read_exact(&mut [0; 8]).expect("interrupted");
+            let mut files = [PollFd::new(call, PollFlags::IN)];
+            let patience = Timespec {
+                tv_sec: 20,
+                tv_nsec: 0,
+            };
+            let ready = poll(&mut files, Some(&patience)).expect("it waits");
+            assert_eq!(ready, 1, "interrupted");
+            (&*call).read_exact(&mut [0; 8]).expect("a count");
         }
     }
 
