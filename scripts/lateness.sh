@@ -43,6 +43,7 @@ for rw in randread randwrite; do
         --bs=1m --iodepth=4 --size=256m > /dev/null
     kill "$pid"
     wait "$pid" || true
+    rm -f n.sock
     "$program" serve d.flash --nbd unix:n.sock --latency model > /dev/null 2>&1 &
     pid=$!
     until [ -S n.sock ]; do sleep 0.1; done
@@ -53,6 +54,7 @@ for rw in randread randwrite; do
     kill "$pid"
     wait "$pid" || true
     pid=
+    rm -f n.sock
     python3 - "$rw" << 'END' || status=1
 import json, os, sys
 late = json.load(open("stats.json"))["lateness"]

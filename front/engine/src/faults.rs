@@ -72,7 +72,7 @@ impl Faults {
     pub(crate) fn read(&self, range: &Range<u64>) -> Read {
         let number = self.reads.get() + 1;
         self.reads.set(number);
-        let is_turn = |every: u64| every > 0 && number % every == 0;
+        let is_turn = |every: u64| every > 0 && number.is_multiple_of(every);
         if is_turn(self.fail.get()) {
             return Read::Fails(range.start / SECTOR);
         }

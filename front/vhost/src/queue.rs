@@ -165,7 +165,7 @@ impl Queue {
         }
         let len = first.len as usize;
         let most = self.place.num as usize * DESCRIPTOR;
-        if len % DESCRIPTOR != 0 || len > most.max(1024 * DESCRIPTOR) {
+        if !len.is_multiple_of(DESCRIPTOR) || len > most.max(1024 * DESCRIPTOR) {
             return Err(Bad);
         }
         let mut own = vec![0; len];

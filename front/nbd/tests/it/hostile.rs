@@ -142,7 +142,7 @@ fn ask_for_much(place: &Place, count: u64) -> Client<UnixStream> {
 #[test]
 fn who_does_not_read_has_no_more_taken_in() {
     let memory = Place::new(1 << 20);
-    let count = 2 * TOTAL >> 20;
+    let count = (2 * TOTAL) >> 20;
     let mut slow = ask_for_much(&memory, count);
     let slower: Vec<_> = (0..4).map(|_| ask_for_much(&memory, count)).collect();
     // Others are not concerned.

@@ -6,7 +6,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -40,7 +40,7 @@ struct Driver {
 
 fn event() -> File {
     let flags = rustix::event::EventfdFlags::CLOEXEC;
-    OwnedFd::from(rustix::event::eventfd(0, flags).expect("a file")).into()
+    rustix::event::eventfd(0, flags).expect("a file").into()
 }
 
 pub(crate) fn words(values: &[u64]) -> Vec<u8> {
