@@ -3,11 +3,11 @@
 use crate::config::ConfigError;
 use crate::drive::Drive;
 use crate::ledger::Smart;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::SECTOR;
 
 /// What a drive has done and how worn it is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Health {
     /// Bytes that hosts read.
     pub host_read_bytes: u64,

@@ -33,7 +33,8 @@ pub(crate) struct Run {
 enum Latency {
     /// As short as this machine can
     Off,
-    /// As the model of the drive says
+    /// As the model of the drive says: a thread sleeps until 90 µs before an answer is due, and
+    /// looks at the clock from there on
     Model,
 }
 

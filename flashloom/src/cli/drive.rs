@@ -5,7 +5,9 @@ use super::bench::Bench;
 use super::chunks;
 use super::failure::Failure;
 use super::file;
+use super::live::{self, Ask};
 use super::output::Shown;
+use super::told;
 use super::zones;
 use clap::{Args, Subcommand};
 use engine::Access;
@@ -36,6 +38,9 @@ pub(crate) enum Command {
     Chunks(chunks::Show),
     Export(Export),
     Import(Import),
+    Stats(told::Stats),
+    Cut(told::Cut),
+    Fault(told::Fault),
 }
 
 impl Command {
@@ -48,6 +53,9 @@ impl Command {
             Self::Chunks(show) => show.run(),
             Self::Export(export) => export.run(),
             Self::Import(import) => import.run(),
+            Self::Stats(stats) => stats.run(),
+            Self::Cut(cut) => cut.run(),
+            Self::Fault(fault) => fault.run(),
         }
     }
 }
@@ -271,7 +279,7 @@ impl Found {
     }
 }
 
-/// Show the counters of a drive over its life, and its wear
+/// Show the counters of a drive over its life, and its wear, also while it is served
 #[derive(Args)]
 pub(crate) struct Health {
     /// The drive file
@@ -298,6 +306,12 @@ impl Health {
 }
 
 fn counters(path: &Path) -> Result<Counters, Failure> {
+    if live::is_served(path) {
+        return Ok(Counters {
+            file: path.display().to_string(),
+            health: serde_json::from_value(live::ask(path, &Ask::Smart)?)?,
+        });
+    }
     let bench = Bench::open(path)?;
     Ok(Counters {
         file: path.display().to_string(),

@@ -3,6 +3,7 @@
 use super::Answer;
 use super::failure::Failure;
 use super::output::Shown;
+use super::told;
 use clap::Args;
 use report::record::Run;
 use report::store::{Entry, Filter, Store, Stored};
@@ -63,9 +64,11 @@ impl Database {
 }
 
 /// Show who caused what a run programmed, and what garbage collection moved
+///
+/// Of a drive that is served right now this is what it did since it has power.
 #[derive(Args)]
 pub(crate) struct Why {
-    /// Number of a past run as in `flashloom history`, or `latest`
+    /// Number of a past run as in `flashloom history`, or `latest`, or a drive file
     #[arg(default_value = "latest")]
     run: String,
     #[command(flatten)]
@@ -92,6 +95,9 @@ struct Attribution<'a> {
 
 impl Why {
     pub(crate) fn run(&self) -> Answer {
+        if Path::new(&self.run).is_file() {
+            return told::why(Path::new(&self.run), self.shown);
+        }
         let Stored { id, run, .. } = self.database.run(&self.run)?;
         self.shown
             .answer("flashloom.why/1", &attribution(id, &run), |style| {

@@ -5,16 +5,18 @@ use super::bench::Bench;
 use super::daemon::Run;
 use super::failure::Failure;
 use super::file;
+use super::live::{Event, Live, Powered};
+use super::metrics;
 use super::output::note;
 use clap::{ArgGroup, Args, ValueEnum};
-use engine::{Device, Handle, Show as Shown, Signals};
+use engine::{Desk, Device, Handle, Show as Shown, Signals};
 use fuse::{DRIVE_NAME, DriveFs, Show};
 use nvme::tcp::Target;
 use nvme::{Allowed, DriveBackend, Identity, Subsystem};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use units::Bytes;
 
 /// Put a drive under power and let real clients use it
@@ -27,13 +29,16 @@ use units::Bytes;
 /// drive, unless --allow names hosts: there is no authentication.
 ///
 /// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
-/// may be given several times.
+/// may be given several times; --vhost-user for a virtual machine.
 ///
 /// --vfio-user makes it a PCIe drive of virtual machines: QEMU 10.1 and later, with memory
 /// that is shared (memory-backend-memfd, share=on) and
 /// -device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"}}'.
 ///
 /// Several of these fronts may show one drive.
+///
+/// While it is served, `flashloom drive stats|smart|cut|fault` and `flashloom why` with the
+/// name of the drive file ask it and tell it what to do.
 #[derive(Args)]
 #[command(group(ArgGroup::new("front").required(true).multiple(true)))]
 pub(crate) struct Serve {
@@ -52,6 +57,19 @@ pub(crate) struct Serve {
     /// Be a PCIe drive of virtual machines, by this socket
     #[arg(long, value_name = "SOCKET", group = "front")]
     vfio_user: Option<PathBuf>,
+    /// Serve a virtual machine at this socket, as vhost-user-blk
+    ///
+    /// In QEMU: -chardev socket,id=c,path=PATH -device vhost-user-blk-pci,chardev=c,num-queues=4
+    /// and memory that is shared (memory-backend-memfd,share=on).
+    #[arg(long, value_name = "PATH", group = "front")]
+    vhost_user: Option<PathBuf>,
+    /// Show what the drive does to Prometheus at this address; a port alone is one of this
+    /// computer only
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    metrics: Option<SocketAddr>,
+    /// Say each second on standard error what the drive does
+    #[arg(long)]
+    watch: bool,
     /// Let only hosts of these qualified names in
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     allow: Vec<String>,
@@ -89,6 +107,7 @@ struct Listeners {
     target: Option<Target>,
     slot: Option<nvme::pci::Server>,
     servers: Vec<nbd::Server>,
+    machines: Option<vhost::Server>,
 }
 
 impl Listeners {
@@ -97,6 +116,7 @@ impl Listeners {
         self.target.into_iter().for_each(Target::stop);
         self.slot.into_iter().for_each(nvme::pci::Server::stop);
         self.servers.into_iter().for_each(nbd::Server::close);
+        self.machines.into_iter().for_each(vhost::Server::close);
     }
 }
 
@@ -130,23 +150,42 @@ impl Serve {
             Some(Layer::Salvage) => Shown::Salvaged,
         };
         // What cannot be had is said before the drive is under power.
-        let listener = self.nvme_tcp.map(|address| {
-            let bound = TcpListener::bind(address);
-            bound.map_err(|e| Failure::new(format!("{address}: {e}")))
-        });
-        let listener = listener.transpose()?;
-        let powered = DriveBackend::start(&self.path, self.run.pace(), shown, self.identity());
-        let (engine, drive) = powered.map_err(|e| Failure::at(&self.path, e))?;
-        let served = self.listen(listener, &drive).and_then(|listeners| {
-            let shown = self.wait(&drive, &listeners, signals);
-            listeners.close();
-            shown
-        });
-        // Who still uses the drive gets errors from here on.
-        drive.stop();
-        let closed = engine.join()?;
-        closed.map_err(|e| Failure::at(&self.path, e))?;
-        served
+        let metrics = self.metrics.map(bind).transpose()?;
+        let powered = Powered::default();
+        if let Some(listener) = metrics {
+            metrics::serve(listener, powered.clone())?;
+        }
+        if self.watch {
+            metrics::watch(powered.clone())?;
+        }
+        let (tell, told) = channel();
+        let (mut signals, mut outcome) = (Some(signals), None);
+        let mut live = None;
+        loop {
+            let listener = self.nvme_tcp.map(bind).transpose()?;
+            let started = DriveBackend::start(&self.path, self.run.pace(), shown, self.identity());
+            let (engine, drive) = started.map_err(|e| Failure::at(&self.path, e))?;
+            powered.set(Some(drive.part(Subsystem::device)));
+            if signals.is_some() {
+                live = Live::start(&self.path, &powered, self.cuts(&tell));
+            }
+            let served = self.listen(listener, &drive).and_then(|listeners| {
+                let again = outcome.take();
+                let ended = self.wait(&drive, &listeners, signals.take(), again, (&tell, &told));
+                listeners.close();
+                ended
+            });
+            powered.set(None);
+            // Who still uses the drive gets errors from here on.
+            drive.stop();
+            let closed = engine.join()?;
+            closed.map_err(|e| Failure::at(&self.path, e))?;
+            outcome = served?;
+            if outcome.is_none() {
+                drop(live);
+                return Ok(());
+            }
+        }
     }
 
     /// What the drive is called, and who may use it.
@@ -178,28 +217,40 @@ impl Serve {
             target: target.transpose()?,
             slot: None,
             servers: Vec::new(),
+            machines: None,
         };
-        if let Some(path) = &self.vfio_user {
-            match nvme::pci::Server::start(path, drive.clone()) {
-                Ok(slot) => listeners.slot = Some(slot),
-                Err(error) => {
-                    listeners.close();
-                    return Err(Failure::at(path, error));
-                }
-            }
-        }
-        for address in &self.nbd {
-            let device = drive.part(Subsystem::device);
-            let export = nbd::Drive::new(device, self.path.display().to_string())?;
-            match nbd::Server::start(address, export) {
-                Ok(server) => listeners.servers.push(server),
-                Err(error) => {
-                    listeners.close();
-                    return Err(Failure::new(format!("{address}: {error}")));
-                }
-            }
+        if let Err(failure) = self.listen_beside(drive, &mut listeners) {
+            listeners.close();
+            return Err(failure);
         }
         Ok(listeners)
+    }
+
+    /// Listens to virtual machines and to clients of the network block device.
+    fn listen_beside(
+        &self,
+        drive: &Handle<Subsystem<DriveBackend>>,
+        listeners: &mut Listeners,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.vfio_user {
+            let slot = nvme::pci::Server::start(path, drive.clone());
+            listeners.slot = Some(slot.map_err(|error| Failure::at(path, error))?);
+        }
+        if let Some(path) = &self.vhost_user {
+            let machines = vhost::Server::start(path, &drive.part(Subsystem::device));
+            listeners.machines = Some(machines.map_err(|error| Failure::at(path, error))?);
+        }
+        for address in &self.nbd {
+            let (device, name) = (
+                drive.part(Subsystem::device),
+                self.path.display().to_string(),
+            );
+            let made = move |desk: &Desk<Device>| nbd::Drive::new(desk, &name);
+            let server = nbd::Server::start(address, &device, made);
+            let server = server.map_err(|error| Failure::new(format!("{address}: {error}")))?;
+            listeners.servers.push(server);
+        }
+        Ok(())
     }
 
     /// Where clients find the drive.
@@ -211,16 +262,28 @@ impl Serve {
         let slot = slot.map(|slot| format!("{} (vfio-user)", slot.path().display()));
         let servers = listeners.servers.iter();
         let servers = servers.map(|server| format!("{} (NBD)", server.address()));
-        target.chain(slot).chain(servers).collect()
+        let machines = self.vhost_user.iter();
+        let machines = machines.map(|path| format!("{} (vhost-user-blk)", path.display()));
+        let virtual_machines = slot.chain(machines);
+        target.chain(virtual_machines).chain(servers).collect()
     }
 
-    /// Shows the drive where that was asked for, and waits for the end.
+    /// Who is told of a cut. A drive that is shown as a file can not come back: the kernel
+    /// has it open.
+    fn cuts(&self, tell: &Sender<Event>) -> Option<Sender<Event>> {
+        self.file.is_none().then(|| tell.clone())
+    }
+
+    /// Shows the drive where that was asked for, and waits for the end: none, or who waits
+    /// for the drive to have its power back. `again` waits since the cut before.
     fn wait(
         &self,
         drive: &Handle<Subsystem<DriveBackend>>,
         listeners: &Listeners,
-        signals: Signals,
-    ) -> Result<(), Failure> {
+        signals: Option<Signals>,
+        again: Option<Sender<()>>,
+        (tell, told): (&Sender<Event>, &Receiver<Event>),
+    ) -> Result<Option<Sender<()>>, Failure> {
         let device = drive.part(Subsystem::device);
         let ask = |device: Rc<Device>| async move {
             let damage = device.damage().iter().map(ToString::to_string);
@@ -232,31 +295,50 @@ impl Serve {
             .iter()
             .for_each(|what| note(&format!("{name}: {what}")));
         let mut places = self.places(listeners);
-        let mounted = match &self.file {
-            Some(dir) => {
+        let mut mounted = None;
+        match (&self.file, signals) {
+            (Some(dir), Some(signals)) => {
                 let filesystem = DriveFs::new(device, name.clone(), size);
                 places.push(dir.join(DRIVE_NAME).display().to_string());
-                Ok(fuse::mount(filesystem, dir, Show::Drive(&name), signals)?)
+                mounted = Some(fuse::mount(filesystem, dir, Show::Drive(&name), signals)?);
             }
-            None => {
-                let (tell, told) = channel();
-                signals.watch(move || tell.send(()).is_ok())?;
-                Err(told)
+            (None, Some(signals)) => {
+                let tell = tell.clone();
+                signals.watch(move || tell.send(Event::Signal).is_ok())?;
             }
-        };
+            (_, None) => {}
+        }
+        match again {
+            // Whoever had the power cut may have left.
+            Some(again) => drop(again.send(())),
+            None => self.run.tell(&self.sentence(size, &places)),
+        }
+        match mounted {
+            Some(mounted) => self.run.wait(mounted, &self.path).map(|()| None),
+            None => Ok(match told.recv()? {
+                Event::Signal => None,
+                Event::Cut(again) => Some(again),
+            }),
+        }
+    }
+
+    /// What is served, where, and until when.
+    fn sentence(&self, size: u64, places: &[String]) -> String {
         let until = self.file.as_ref().map_or(String::new(), |dir| {
             format!("{} is unmounted or ", dir.display())
         });
-        self.run.tell(&format!(
-            "{name} ({}) is {}; it is served until {until}this is interrupted",
+        format!(
+            "{} ({}) is {}; it is served until {until}this is interrupted",
+            self.path.display(),
             Bytes(size),
             places.join(" and ")
-        ));
-        match mounted {
-            Ok(mounted) => self.run.wait(mounted, &self.path),
-            Err(told) => Ok(told.recv()?),
-        }
+        )
     }
+}
+
+/// Listens at `address`.
+fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|e| Failure::new(format!("{address}: {e}")))
 }
 
 /// The serial number of the drive in the file at `path`: the same each time.

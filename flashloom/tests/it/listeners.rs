@@ -1,7 +1,7 @@
 //! `serve --nbd`: a drive for clients of the network block device, whose process is killed.
 
 use crate::serve::Served;
-use crate::{Bench, Said};
+use crate::{Bench, Said, number};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -65,6 +65,41 @@ fn what_clients_flushed_outlives_the_process() {
 }
 
 #[test]
+fn a_drive_that_is_served_is_asked_and_told_what_to_do() {
+    let line = "serve d.flash --nbd unix:n.sock --background --latency model";
+    let served = Served::prepared(Bench::new(), "--size 16MiB --preset plain.toml", line);
+    let bench = &served.bench;
+    let Said { code, err, .. } = bench.run("drive stats d.flash");
+    assert_eq!(code, Some(2));
+    assert!(err.contains("nobody serves the drive"), "{err}");
+    served.start();
+    let mut client = Client::connect(&served);
+    client.call(WRITE, 0, 4096, &[5; 4096]);
+    client.call(FLUSH, 0, 0, b"");
+    let stats = bench.json("drive stats d.flash", "flashloom.drive-stats/1");
+    assert_eq!(number(&stats, "/host_write_bytes"), 4096);
+    assert_eq!(number(&stats, "/lateness/answers"), 2);
+    let why = bench.json("why d.flash", "flashloom.drive-why/1");
+    assert_eq!(number(&why, "/programmed_pages/host"), 1);
+    bench.done("drive fault d.flash --flip-reads 1");
+    assert_eq!(client.call(READ, 0, 1, b""), [4]);
+    bench.done("drive fault d.flash --heal");
+    assert_eq!(client.call(READ, 0, 1, b""), [5]);
+    // The power goes, and comes back for who connects again.
+    let back = bench.json("drive cut d.flash", "flashloom.drive-cut/1");
+    assert!(number(&back, "/off_ns") > 0);
+    assert_eq!(client.0.read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(Client::connect(&served).call(READ, 0, 1, b""), [5]);
+    let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
+    assert_eq!(number(&smart, "/unsafe_shutdowns"), 1);
+    served.signal("-TERM");
+    served.ended();
+    assert!(!bench.path("d.flash.live").exists());
+    let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
+    assert_eq!(number(&smart, "/unsafe_shutdowns"), 1);
+}
+
+#[test]
 fn an_address_that_is_none_or_taken_is_said() {
     let bench = Bench::new();
     bench.done("drive create d.flash --size 16MiB");
@@ -77,6 +112,10 @@ fn an_address_that_is_none_or_taken_is_said() {
             "serve d.flash --nbd unix:none/n.sock",
             "unix:none/n.sock: No such file",
         ),
+        (
+            "serve d.flash --vhost-user none/v.sock",
+            "none/v.sock: No such file",
+        ),
         ("serve d.flash", "--nbd <ADDR>"),
     ] {
         let Said { code, err, out, .. } = bench.run(line);
@@ -84,5 +123,5 @@ fn an_address_that_is_none_or_taken_is_said() {
         assert!(err.contains(reason), "{line}: {err}");
     }
     let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
-    assert_eq!(crate::number(&smart, "/unsafe_shutdowns"), 0);
+    assert_eq!(number(&smart, "/unsafe_shutdowns"), 0);
 }

@@ -7,6 +7,7 @@
 //! Requests go to the drive itself and not through the model of a host: the host
 //! is the one that asks, with a processor of its own.
 
+use crate::faults::{Faults, Injected, Read};
 use crate::file::{Access, DriveFile, FileError};
 use crate::keeper::Keeper;
 use crate::pacer::Pace;
@@ -23,6 +24,9 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use units::{Extent, SECTOR};
+
+/// Zeros that are written at a time.
+const ZEROS: u64 = units::MIB;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +79,7 @@ pub struct Device {
     protected: bool,
     /// Memory beside the drive that has no power yet.
     memory: RefCell<Option<Memory>>,
+    faults: Faults,
 }
 
 /// The thread that a [`Device`] lives on. Its result is that of saving the drive.
@@ -130,6 +135,7 @@ impl Device {
             noted: Signal::default(),
             ranges: Rc::default(),
             memory: RefCell::new(opened.memory),
+            faults: Faults::default(),
         })
     }
 
@@ -191,6 +197,38 @@ impl Device {
         Ok(Health::of(&self.drive, self.drive.smart())?)
     }
 
+    /// Lets `fault` happen to requests for bytes from now on; false if there are too many.
+    pub fn inject(&self, fault: Injected) -> bool {
+        self.faults.inject(fault)
+    }
+
+    /// Takes away all faults that were injected.
+    pub fn heal(&self) {
+        self.faults.heal();
+    }
+
+    /// The power goes: nothing more is promised, and the file stays as it is at this
+    /// instant, which is as a cut leaves it. Every request fails from here on, and so does
+    /// saving the drive; what remains to be done is to end the thread.
+    pub fn cut(&self) {
+        drop(self.keeper.borrow_mut().take());
+    }
+
+    /// Whether it has power.
+    fn is_powered(&self) -> Result<(), Fault> {
+        let powered = self.keeper.borrow().is_some();
+        powered.then_some(()).ok_or(Fault::Gone(Gone))
+    }
+
+    /// Refuses a write of what cannot be written.
+    fn may_write(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        self.check(offset, len)?;
+        match self.faults.write(&(offset..offset + len)) {
+            Some(_) => Err(io::Error::other("a write was told to fail").into()),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses what reaches past the end.
     fn check(&self, offset: u64, len: u64) -> Result<(), Fault> {
         let capacity = self.capacity();
@@ -208,6 +246,19 @@ impl Device {
     /// Past the end, or if the flash can not be read.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Fault> {
         self.check(offset, len as u64)?;
+        self.is_powered()?;
+        let fate = self.faults.read(&(offset..offset + len as u64));
+        if let Read::Fails(sector) = fate {
+            return Err(IoError::Media(sector).into());
+        }
+        let mut bytes = self.truth(offset, len).await?;
+        if let (Read::Flipped, Some(first)) = (fate, bytes.first_mut()) {
+            *first ^= 1;
+        }
+        Ok(bytes)
+    }
+
+    async fn truth(&self, offset: u64, len: usize) -> Result<Vec<u8>, Fault> {
         let mut bytes = vec![0; len];
         let Some(extent) = covering(offset, len as u64) else {
             return Ok(bytes);
@@ -229,7 +280,7 @@ impl Device {
     /// Past the end, on a drive that has become read-only, or if the drive's file
     /// can not keep what this promises.
     pub async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
-        self.check(offset, bytes.len() as u64)?;
+        self.may_write(offset, bytes.len() as u64)?;
         let Some(extent) = covering(offset, bytes.len() as u64) else {
             return Ok(());
         };
@@ -244,7 +295,7 @@ impl Device {
     /// # Errors
     /// As [`Device::write`].
     pub async fn zero(&self, offset: u64, len: u64) -> Result<(), Fault> {
-        self.check(offset, len)?;
+        self.may_write(offset, len)?;
         let page = self.surface.grain();
         let end = offset + len;
         let (first, last) = (offset.next_multiple_of(page), end / page * page);
@@ -257,6 +308,35 @@ impl Device {
         self.lay_zeros(last, end - last).await?;
         self.trim(first, last).await?;
         self.promise().await
+    }
+
+    /// Makes `len` bytes from `offset` on read as zeros that are written, and stay allocated.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    pub async fn write_zeros(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        let zeros = vec![0; len.min(ZEROS) as usize];
+        let (mut at, end) = (offset, offset.saturating_add(len));
+        while at < end {
+            let len = (end - at).min(ZEROS);
+            self.write(at, &zeros[..len as usize]).await?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Deallocates the mapped pages that lie wholly in a range, and leaves the rest as it is.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Fault> {
+        self.check(offset, len)?;
+        let page = self.grain();
+        let (first, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
+        if first < end {
+            self.zero(first, end - first).await?;
+        }
+        Ok(())
     }
 
     /// Deallocates whole pages, as many at a time as a command can name.

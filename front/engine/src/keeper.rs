@@ -43,9 +43,9 @@ use units::MIB;
 /// for: what a record takes of memory, and of the time of the request that it
 /// delays.
 const UNNOTED_MAX: u64 = 8 * MIB;
-/// A log shorter than this is not worth a new file: reading it takes less than a
-/// second.
-const LOG_MIN: u64 = 256 * MIB;
+/// A log shorter than this is not worth a new file: reading it takes some seconds at most,
+/// and the new file takes as much writing as its drive is large each time.
+const LOG_MIN: u64 = 1024 * MIB;
 
 type Written = Result<(NamedTempFile, Mark), FileError>;
 

@@ -6,24 +6,31 @@
 //!
 //! - [`Engine`] owns one thread with one kernel and one value that is not shared
 //!   with any other thread. Requests reach it as closures, in their order.
+//! - [`Source`] is a file of the outside, such as a socket, that this thread itself listens to.
 //! - [`Show`] says whether the addresses of a drive are shown or those of a layer above it
 //!   that remaps them.
 //! - [`DriveFile`] is a drive's file under a lock, [`Keeper`] keeps it up with a
 //!   drive under power, [`Device`] answers requests for bytes out of both.
 
 mod device;
+mod faults;
 mod file;
 mod keeper;
+mod lateness;
 mod pacer;
 mod process;
 mod ranges;
+mod reactor;
 mod surface;
 mod thread;
 
 pub use device::{Device, DeviceEngine, Fault, Medium};
+pub use faults::Injected;
 pub use file::{Access, DriveFile, FileError, beside};
 pub use keeper::Keeper;
+pub use lateness::Late;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
+pub use reactor::{Caller, Next, Source};
 pub use surface::Show;
-pub use thread::{Engine, Gone, Handle, Service, finish};
+pub use thread::{Desk, Engine, Gone, Handle, Service, finish};

@@ -38,6 +38,7 @@ impl Pace {
 const LATE: Duration = Duration::from_micros(90);
 
 /// Virtual time as a wall clock shows it.
+#[derive(Clone, Copy)]
 pub(crate) struct WallClock {
     start: Instant,
     /// What was skipped.

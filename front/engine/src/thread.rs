@@ -4,18 +4,24 @@
 //! thread; requests begin in the order in which they were sent; a request that
 //! can never be answered, because everything is at rest and it still waits, is
 //! dropped, so that whoever asked is told instead of waiting for ever.
+//!
+//! Requests come from other threads through a [`Handle`], or from a [`Source`] that lives on
+//! this thread and has its [`Desk`]: then no thread has to be woken for them.
 
+use crate::lateness::{Late, Lateness};
 use crate::pacer::{Pace, WallClock};
+use crate::reactor::{Caller, Files, Reactor, Source, Wake};
 use sim::{Kernel, Pacer, Semaphore, Sim};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::task::Poll;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 use units::Ns;
 
 /// Events between two looks at whether requests have come.
@@ -62,14 +68,75 @@ pub struct Engine<R> {
     thread: JoinHandle<Option<R>>,
 }
 
-/// Where the thread takes requests in.
-struct Desk<T> {
+/// Sends jobs to the thread. The last one wakes it when it is dropped.
+struct Outbox<T> {
+    jobs: Option<Sender<Job<T>>>,
+    wake: Arc<Wake>,
+}
+
+impl<T> Outbox<T> {
+    fn send(&self, job: Job<T>) {
+        // If the thread is gone, the job tells by being dropped.
+        let _ = self.jobs.as_ref().map(|jobs| jobs.send(job));
+        self.wake.wake();
+    }
+}
+
+impl<T> Drop for Outbox<T> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        self.wake.wake();
+    }
+}
+
+/// Where the thread takes requests in: what a [`Source`] has of the simulation. It does not
+/// keep the thread from ending.
+pub struct Desk<T> {
     sim: Sim,
     value: Rc<T>,
     /// Requests that are not answered.
     open: Rc<Cell<usize>>,
     /// Has no permits, but for those to be dropped.
     leave: Semaphore,
+    reactor: Rc<Reactor>,
+    late: Rc<Watch>,
+}
+
+impl<T> Clone for Desk<T> {
+    fn clone(&self) -> Self {
+        Self {
+            sim: self.sim.clone(),
+            value: Rc::clone(&self.value),
+            open: Rc::clone(&self.open),
+            leave: self.leave.clone(),
+            reactor: Rc::clone(&self.reactor),
+            late: Rc::clone(&self.late),
+        }
+    }
+}
+
+/// Notes how late answers are, where they are paced.
+struct Watch {
+    clock: WallClock,
+    noted: Option<RefCell<Lateness>>,
+}
+
+impl Watch {
+    fn new(pace: Pace, clock: WallClock) -> Self {
+        let is_paced = pace == Pace::Wall;
+        Self {
+            clock,
+            noted: is_paced.then(|| RefCell::new(Lateness::new())),
+        }
+    }
+
+    /// Notes an answer, by the model at `due`, to a request of `arrival`.
+    fn note(&self, arrival: Ns, due: Ns) {
+        if let Some(noted) = &self.noted {
+            let late = Ns(self.clock.now().0.saturating_sub(due.0));
+            noted.borrow_mut().note(Ns(due.0 - arrival.0), late);
+        }
+    }
 }
 
 /// Counts a request as open.
@@ -89,19 +156,45 @@ impl Drop for Open {
 }
 
 impl<T: 'static> Desk<T> {
+    /// What lives on the thread.
+    #[must_use]
+    pub fn value(&self) -> &Rc<T> {
+        &self.value
+    }
+
+    /// Begins a request, which has come in this turn of a source. Whatever `work` owns is
+    /// dropped if it can not be carried out.
+    pub fn begin(&self, work: impl Future<Output = ()> + 'static) {
+        self.start(self.reactor.arrival(), work);
+    }
+
+    /// Lets the thread listen to the source that `make` makes.
+    ///
+    /// # Errors
+    /// That of `make`, and if the system takes no more.
+    pub fn attach<S: Source + 'static>(
+        &self,
+        make: impl FnOnce(Rc<Caller>) -> io::Result<Rc<S>>,
+    ) -> io::Result<Rc<S>> {
+        self.reactor.attach(make)
+    }
+
     /// Starts `work` as a task that goes on at `arrival`, and is dropped if it is
     /// told to leave. It is boxed at once: some calls of a file system are futures of
     /// tens of kilobytes, which would be copied into each one around them.
     fn start(&self, arrival: Ns, work: impl Future<Output = ()> + 'static) {
         let (sim, leave) = (self.sim.clone(), self.leave.clone());
+        let late = Rc::clone(&self.late);
         let open = Open::new(&self.open);
         let mut work = Box::pin(work);
         self.sim.spawn_detached(async move {
             let _open = open;
             sim.sleep_until(arrival).await;
+            let arrival = sim.now();
             let mut left = pin!(leave.take(1));
             poll_fn(|context| {
                 if work.as_mut().poll(context).is_ready() {
+                    late.note(arrival, sim.now());
                     return Poll::Ready(());
                 }
                 left.as_mut().poll(context)
@@ -117,6 +210,8 @@ impl<T: 'static> Desk<T> {
             value: part(&self.value),
             open: Rc::clone(&self.open),
             leave: self.leave.clone(),
+            reactor: Rc::clone(&self.reactor),
+            late: Rc::clone(&self.late),
         }
     }
 
@@ -143,6 +238,8 @@ impl<R: Send + 'static> Engine<R> {
     ) -> Result<(Self, Handle<T>), E> {
         let (jobs, inbox) = channel();
         let (report, built) = channel();
+        let files = Files::new()?;
+        let wake = files.wake();
         let body = move || {
             let kernel = Kernel::new();
             // Nobody waits for the report only if the caller is gone as well.
@@ -154,16 +251,15 @@ impl<R: Send + 'static> Engine<R> {
                 }
             };
             let _ = report.send(Ok(()));
-            serve(pace, &kernel, &value, &inbox);
+            serve(pace, &kernel, &value, &inbox, files);
             Some(end(&kernel, value))
         };
         let thread = Builder::new().name("engine".to_owned()).spawn(body)?;
         let died = || Err(io::Error::other(Gone).into());
         built.recv().unwrap_or_else(|_| died())?;
-        let jobs = Arc::new(move |job| {
-            // If the thread is gone, the job tells by being dropped.
-            let _ = jobs.send(job);
-        });
+        let jobs = Some(jobs);
+        let outbox = Outbox { jobs, wake };
+        let jobs = Arc::new(move |job| outbox.send(job));
         Ok((Self { thread }, Handle { jobs }))
     }
 
@@ -188,6 +284,26 @@ impl<T: 'static> Handle<T> {
             desk.start(arrival, work(Rc::clone(&desk.value)));
         });
         (self.jobs)(Some(job));
+    }
+
+    /// Has `open` called on the thread, to let it listen to sources. Whatever that owns is
+    /// dropped if it can not be.
+    pub fn open(&self, open: impl FnOnce(&Desk<T>) + Send + 'static) {
+        (self.jobs)(Some(Box::new(move |desk, _| open(desk))));
+    }
+
+    /// How late answers were until now; none if nothing paces them.
+    ///
+    /// # Errors
+    /// If the thread has ended.
+    pub fn lateness(&self) -> Result<Option<Late>, Gone> {
+        let (reply, answer) = channel();
+        self.open(move |desk| {
+            let noted = desk.late.noted.as_ref();
+            // Nobody waits only if the caller has panicked.
+            let _ = reply.send(noted.map(|noted| noted.borrow().told()));
+        });
+        answer.recv().map_err(|_| Gone)
     }
 
     /// Ends the thread when the requests sent before are answered.
@@ -244,33 +360,53 @@ pub fn finish<T: 'static>(kernel: &Kernel, work: impl Future<Output = T> + 'stat
 }
 
 /// Takes requests until the end.
-fn serve<T: Service>(pace: Pace, kernel: &Kernel, value: &Rc<T>, inbox: &Receiver<Job<T>>) {
+fn serve<T: Service>(
+    pace: Pace,
+    kernel: &Kernel,
+    value: &Rc<T>,
+    inbox: &Receiver<Job<T>>,
+    files: Files,
+) {
     let sim = kernel.sim();
+    let reactor = Reactor::new(files);
+    let clock = WallClock::new();
+    if pace == Pace::Wall {
+        // Timers are late by as much, by default by 50 µs.
+        let _ = nix::sys::prctl::set_timerslack(1);
+    }
     let mut driver = Driver {
-        clock: WallClock::new(),
+        clock,
         leap: pace.leap(),
         desk: Desk {
             leave: Semaphore::new(&sim, 0),
             sim,
             value: Rc::clone(value),
             open: Rc::default(),
+            reactor: Rc::clone(&reactor),
+            late: Rc::new(Watch::new(pace, clock)),
         },
+        reactor,
         inbox,
         over: false,
+        next: None,
         credit: 0,
         bursts: 0,
     };
     loop {
+        driver.take_all();
         kernel.run_paced(&mut driver);
         driver.desk.value.settle();
         if !driver.over && driver.desk.sim.next_time().is_some() {
             continue;
         }
         driver.desk.dismiss(kernel);
+        driver.reactor.turn_called();
         if driver.over {
-            return;
+            break;
         }
-        driver.sleep();
+        if driver.desk.sim.next_time().is_none() {
+            driver.sleep(None);
+        }
     }
 }
 
@@ -280,13 +416,23 @@ struct Driver<'a, T> {
     /// Events so near are not held back.
     leap: Ns,
     desk: Desk<T>,
+    reactor: Rc<Reactor>,
     inbox: &'a Receiver<Job<T>>,
+    /// Came when the thread was about to sleep.
+    next: Option<Job<T>>,
     /// Nothing is taken in any more; what is under way takes its time.
     over: bool,
     /// Near events before the next look at anything else.
     credit: u32,
     /// Such looks since the last time to settle.
     bursts: u32,
+}
+
+impl<T> Drop for Driver<'_, T> {
+    /// Sources know the reactor that knows them. Also after a panic nobody is left to wait.
+    fn drop(&mut self) {
+        self.reactor.clear();
+    }
 }
 
 impl<T: Service> Driver<'_, T> {
@@ -305,6 +451,10 @@ impl<T: Service> Driver<'_, T> {
     /// Takes in what has come. Says whether anything had.
     fn take_all(&mut self) -> bool {
         let mut came = false;
+        if let Some(job) = self.next.take() {
+            came |= job.is_some();
+            self.take_in(job);
+        }
         while !self.over {
             match self.inbox.try_recv() {
                 Ok(job) => {
@@ -315,37 +465,53 @@ impl<T: Service> Driver<'_, T> {
                 Err(TryRecvError::Empty) => break,
             }
         }
+        self.reactor.turn_called();
+        if !self.over {
+            let (reactor, now) = (Rc::clone(&self.reactor), self.reading());
+            reactor.look(now);
+        }
         came
     }
 
-    /// Waits for a request while nothing else is to be done.
-    fn sleep(&mut self) {
-        match self.inbox.recv() {
-            Ok(job) => self.take_in(job),
-            Err(_) => self.over = true,
+    /// Reads the clock for what has come from outside.
+    fn reading(&mut self) -> impl FnOnce() -> Ns {
+        let (free, now) = (self.leap > Ns::ZERO, self.desk.sim.now());
+        move || {
+            if free {
+                self.clock.catch_up(now);
+            }
+            self.clock.now()
+        }
+    }
+
+    /// Waits for something from outside, for ever or so long.
+    fn sleep(&mut self, patience: Option<Duration>) {
+        let (reactor, inbox) = (Rc::clone(&self.reactor), self.inbox);
+        let mut found = Err(TryRecvError::Empty);
+        let is_idle = || {
+            found = inbox.try_recv();
+            matches!(found, Err(TryRecvError::Empty))
+        };
+        reactor.sleep(patience, self.reading(), is_idle);
+        match found {
+            Ok(job) => self.next = Some(job),
+            Err(TryRecvError::Disconnected) => self.over = true,
+            Err(TryRecvError::Empty) => {}
         }
     }
 
     /// Waits until `time`, or for a request. Says whether one came.
     fn wait(&mut self, time: Ns) -> bool {
         let Some(span) = self.clock.sleep_before(time) else {
-            std::thread::yield_now();
-            return false;
+            std::hint::spin_loop();
+            return !self.over && self.take_all();
         };
         if self.over {
             std::thread::sleep(span);
             return false;
         }
-        match self.inbox.recv_timeout(span) {
-            Ok(job) => {
-                let came = job.is_some();
-                self.take_in(job);
-                return came;
-            }
-            Err(RecvTimeoutError::Disconnected) => self.over = true,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        false
+        self.sleep(Some(span));
+        self.take_all()
     }
 
     /// Whether an event is so near that it is not held back.

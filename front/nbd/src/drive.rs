@@ -2,38 +2,33 @@
 
 use crate::export::{Answer, Done, Export, Job, Piece, Refusal};
 use crate::wire::Code;
-use engine::{Device, Fault, Gone, Handle, Medium};
+use engine::{Desk, Device, Fault, Medium};
 use std::rc::Rc;
-use units::{KIB, MIB};
+use units::KIB;
 
 /// Most pieces of one answer about what is allocated.
 const PIECES_MAX: usize = 64 * KIB as usize;
-/// Zeros that are written at a time.
-const ZEROS: u64 = MIB;
 
 /// A drive under power.
 #[derive(Clone)]
 pub struct Drive {
-    device: Handle<Device>,
-    name: String,
+    desk: Desk<Device>,
+    name: Rc<str>,
     size: u64,
     page: u32,
 }
 
 impl Drive {
-    /// The drive behind `device`, under a name.
-    ///
-    /// # Errors
-    /// If its thread has ended.
-    pub fn new(device: Handle<Device>, name: String) -> Result<Self, Gone> {
-        let (size, page) =
-            device.ask(|device: Rc<Device>| async move { (device.capacity(), device.grain()) })?;
-        Ok(Self {
-            device,
-            name,
-            size,
-            page: (page as u32).next_power_of_two().max(512),
-        })
+    /// The drive that lives where `desk` is, under a name.
+    #[must_use]
+    pub fn new(desk: &Desk<Device>, name: &str) -> Self {
+        let device = desk.value();
+        Self {
+            name: name.into(),
+            size: device.capacity(),
+            page: (device.grain() as u32).next_power_of_two().max(512),
+            desk: desk.clone(),
+        }
     }
 }
 
@@ -51,7 +46,8 @@ impl Export for Drive {
     }
 
     fn begin(&self, job: Job, done: Done) {
-        self.device.submit(move |device| async move {
+        let device = Rc::clone(self.desk.value());
+        self.desk.begin(async move {
             let answer = carry_out(&device, job).await;
             done.answer(answer.map_err(|fault| refusal(&fault)));
         });
@@ -85,7 +81,10 @@ async fn carry_out(device: &Device, job: Job) -> Result<Answer, Fault> {
             hole,
             force,
         } => {
-            zero(device, offset, u64::from(length), hole).await?;
+            match hole {
+                true => device.zero(offset, length.into()).await?,
+                false => device.write_zeros(offset, length.into()).await?,
+            }
             force
         }
         Job::Trim {
@@ -93,7 +92,7 @@ async fn carry_out(device: &Device, job: Job) -> Result<Answer, Fault> {
             length,
             force,
         } => {
-            trim(device, offset, u64::from(length)).await?;
+            device.discard(offset, length.into()).await?;
             force
         }
         Job::Flush => true,
@@ -102,33 +101,6 @@ async fn carry_out(device: &Device, job: Job) -> Result<Answer, Fault> {
         device.flush().await?;
     }
     Ok(Answer::Done)
-}
-
-async fn zero(device: &Device, offset: u64, length: u64, hole: bool) -> Result<(), Fault> {
-    if hole {
-        return device.zero(offset, length).await;
-    }
-    let zeros = vec![0; length.min(ZEROS) as usize];
-    let (mut at, end) = (offset, offset + length);
-    while at < end {
-        let len = (end - at).min(ZEROS);
-        device.write(at, &zeros[..len as usize]).await?;
-        at += len;
-    }
-    Ok(())
-}
-
-/// Deallocates the whole pages of a range; the rest stays.
-async fn trim(device: &Device, offset: u64, length: u64) -> Result<(), Fault> {
-    let page = device.grain();
-    let (first, end) = (
-        offset.next_multiple_of(page),
-        (offset + length) / page * page,
-    );
-    if first < end {
-        device.zero(first, end - first).await?;
-    }
-    Ok(())
 }
 
 /// What is allocated, as far as `most` pieces tell.

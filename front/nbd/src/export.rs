@@ -1,6 +1,8 @@
 //! What is served.
 
+use crate::session::Reply;
 use crate::wire::Code;
+use std::rc::Rc;
 
 /// A request on its way to what is served. Ranges are within it, and data are not longer
 /// than [`crate::wire::DATA_MAX`].
@@ -84,39 +86,48 @@ pub struct Refusal {
     pub why: String,
 }
 
-/// What an answer is given to.
-type Take = Box<dyn FnOnce(Result<Answer, Refusal>) + Send>;
+/// What answers are given to.
+pub(crate) trait Take {
+    /// Gives the answer that `reply` is the head of.
+    fn take(&self, reply: Reply, answer: Result<Answer, Refusal>);
+}
 
 /// Takes the answer to a job. Dropped, it says that the drive is gone.
-pub struct Done(Option<Take>);
+pub struct Done {
+    taker: Option<Rc<dyn Take>>,
+    reply: Reply,
+}
 
 impl Done {
-    /// Has `take` called once.
-    pub fn new(take: impl FnOnce(Result<Answer, Refusal>) + Send + 'static) -> Self {
-        Self(Some(Box::new(take)))
+    pub(crate) fn new(taker: Rc<dyn Take>, reply: Reply) -> Self {
+        Self {
+            taker: Some(taker),
+            reply,
+        }
     }
 
     /// Gives the answer.
     pub fn answer(mut self, answer: Result<Answer, Refusal>) {
-        if let Some(take) = self.0.take() {
-            take(answer);
+        if let Some(taker) = self.taker.take() {
+            taker.take(self.reply, answer);
         }
     }
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        if let Some(take) = self.0.take() {
-            take(Err(Refusal {
+        if let Some(taker) = self.taker.take() {
+            let refusal = Refusal {
                 code: Code::Shutdown,
                 why: "the drive is powered off".to_owned(),
-            }));
+            };
+            taker.take(self.reply, Err(refusal));
         }
     }
 }
 
-/// What is served to clients.
-pub trait Export: Clone + Send + 'static {
+/// What is served to clients, on the thread that listens to them.
+pub trait Export: Clone + 'static {
     /// Bytes of it, which do not change.
     fn size(&self) -> u64;
 
@@ -126,6 +137,6 @@ pub trait Export: Clone + Send + 'static {
     /// The length that serves it best, a power of two of at least 512 bytes.
     fn preferred(&self) -> u32;
 
-    /// Begins a job; the answer may come from any thread, at once or later.
+    /// Begins a job; the answer may come at once or later.
     fn begin(&self, job: Job, done: Done);
 }

@@ -1,84 +1,33 @@
 //! Where clients are listened for.
 //!
-//! Invariants: at most [`CLIENTS_MAX`] are served at a time, and one more is hung up on;
-//! after [`Server::close`] nobody is served any more, and what had been asked for is
-//! answered as far as the client reads it.
+//! Invariants: all clients are served on the thread of the drive; at most [`CLIENTS_MAX`] are
+//! there at a time, and one more takes the place of the first that has not finished its
+//! handshake, or is hung up on; after [`Server::close`] nobody is served any more, and what
+//! had been asked for is answered as far as the client reads it.
 
+use crate::connection::{Common, Connection, Ear, INPUT};
 use crate::export::Export;
-use crate::session::serve_client;
+use engine::{Caller, Desk, Handle, Next, Source};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Clients at a time.
-pub const CLIENTS_MAX: usize = 256;
+/// Clients at a time. Each takes a file of the process, which often has 1,024.
+pub const CLIENTS_MAX: usize = 512;
 /// How long a client that is hung up on may take to read what it asked for.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Until one more try after the system had no room for a client.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// Both directions of a connection.
-pub trait Stream: Read + Write + Send + Sized + 'static {
-    /// The same connection once more.
-    ///
-    /// # Errors
-    /// If the system gives no more.
-    fn another(&self) -> io::Result<Self>;
-
-    /// How long to wait for the other side; none for ever.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    fn set_patience(&self, patience: Option<Duration>) -> io::Result<()>;
-
-    /// Ends it.
-    fn hang_up(&self);
-
-    /// Takes nothing more in.
-    fn stop_listening(&self);
-
-    /// How long an answer may take to be taken.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    fn set_farewell(&self, patience: Duration) -> io::Result<()>;
-}
-
-macro_rules! stream {
-    ($stream:ty) => {
-        impl Stream for $stream {
-            fn another(&self) -> io::Result<Self> {
-                self.try_clone()
-            }
-
-            fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
-                self.set_read_timeout(patience)
-            }
-
-            fn hang_up(&self) {
-                // Whoever has hung up already can not be hung up on.
-                let _ = self.shutdown(Shutdown::Both);
-            }
-
-            fn stop_listening(&self) {
-                let _ = self.shutdown(Shutdown::Read);
-            }
-
-            fn set_farewell(&self, patience: Duration) -> io::Result<()> {
-                self.set_write_timeout(Some(patience))
-            }
-        }
-    };
-}
-
-stream!(TcpStream);
-stream!(UnixStream);
+/// Clients that are taken in together.
+const TAKEN: usize = 64;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,51 +70,258 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Listens for clients until it is closed.
-pub struct Server {
-    address: Address,
-    closing: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+/// Clients, counted where whoever closes the server can wait for them to leave.
+#[derive(Default)]
+struct Crowd {
+    count: Mutex<usize>,
+    left: Condvar,
 }
 
-impl Server {
-    /// Serves `export` to whoever connects to `address`.
-    ///
-    /// # Errors
-    /// If the address is taken, or not there.
-    pub fn start<E: Export>(address: &Address, export: E) -> io::Result<Self> {
-        match address {
-            Address::Unix(path) => {
-                let listener = bind_unix(path)?;
-                let accept = move || listener.accept().map(|(stream, _)| stream);
-                Self::listen(address.clone(), accept, export)
-            }
+/// Counts as one client until it is dropped.
+pub(crate) struct Guest(Arc<Crowd>);
+
+impl Guest {
+    fn new(crowd: &Arc<Crowd>) -> Self {
+        *crowd.count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self(Arc::clone(crowd))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.left.notify_all();
+    }
+}
+
+/// What listens to the outside.
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn bind(address: &Address) -> io::Result<(Self, Address)> {
+        let (listener, address) = match address {
+            Address::Unix(path) => (Self::Unix(bind_unix(path)?), address.clone()),
             Address::Tcp(wanted) => {
                 let listener = TcpListener::bind(wanted)?;
                 let address = Address::Tcp(listener.local_addr()?);
-                let accept = move || {
-                    let (stream, _) = listener.accept()?;
-                    stream.set_nodelay(true)?;
-                    Ok(stream)
-                };
-                Self::listen(address, accept, export)
+                (Self::Tcp(listener), address)
             }
+        };
+        match &listener {
+            Self::Unix(listener) => listener.set_nonblocking(true)?,
+            Self::Tcp(listener) => listener.set_nonblocking(true)?,
         }
+        Ok((listener, address))
     }
 
-    fn listen<S: Stream, E: Export>(
-        address: Address,
-        accept: impl Fn() -> io::Result<S> + Send + 'static,
-        export: E,
+    fn accept(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = accept_with(self.file(), flags)?;
+        if matches!(self, Self::Tcp(_)) {
+            // It is slower without.
+            let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+        }
+        Ok(socket)
+    }
+
+    fn file(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// Takes clients in, on the thread of the drive.
+struct Hall<T, E> {
+    desk: Desk<T>,
+    caller: Rc<Caller>,
+    /// None once the server is closed.
+    listener: RefCell<Option<Listener>>,
+    /// The same file, for as long as somebody may ask for it.
+    file: OwnedFd,
+    export: E,
+    clients: RefCell<Vec<Weak<Connection<E>>>>,
+    common: Rc<Common>,
+    crowd: Arc<Crowd>,
+    /// A file to close for a client that is to be hung up on although there is none left.
+    spare: Cell<Option<File>>,
+}
+
+impl<T: 'static, E: Export> Hall<T, E> {
+    fn take(&self, socket: OwnedFd) {
+        let all = &self.clients;
+        all.borrow_mut().retain(|client| client.strong_count() > 0);
+        if all.borrow().len() >= CLIENTS_MAX {
+            let found = all
+                .borrow()
+                .iter()
+                .find_map(|client| client.upgrade().filter(|client| client.is_stranger()));
+            let Some(stranger) = found else { return };
+            stranger.hang_up();
+        }
+        let (export, common) = (self.export.clone(), Rc::clone(&self.common));
+        let guest = Guest::new(&self.crowd);
+        // Who can not be listened to has been hung up on.
+        let _ = self.desk.attach(|caller| {
+            let connection = Connection::new(socket, export, common, caller, guest);
+            let connection = Rc::new(connection);
+            all.borrow_mut().push(Rc::downgrade(&connection));
+            Ok(Rc::new(Ear(connection)))
+        });
+    }
+
+    /// Hangs up on a client for whom there is no file.
+    fn refuse(&self, listener: &Listener) {
+        drop(self.spare.take());
+        drop(listener.accept());
+        self.spare.set(File::open("/dev/null").ok());
+    }
+
+    fn each(&self, act: impl Fn(&Connection<E>)) {
+        let all = self.clients.borrow().clone();
+        all.iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|client| act(&client));
+    }
+}
+
+/// What listens for clients.
+struct Door<T, E>(Rc<Hall<T, E>>);
+
+impl<T: 'static, E: Export> Source for Door<T, E> {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.0.file.as_fd()
+    }
+
+    fn turn(&self) -> Next {
+        let hall = &self.0;
+        let listener = hall.listener.borrow();
+        let Some(listener) = &*listener else {
+            return Next::Leave;
+        };
+        for _ in 0..TAKEN {
+            match listener.accept() {
+                Ok(socket) => hall.take(socket),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                    hall.refuse(listener);
+                    break;
+                }
+                // There is nobody, or he has left already.
+                Err(_) => break,
+            }
+        }
+        Next::Wait {
+            read: true,
+            write: false,
+        }
+    }
+}
+
+/// What listens to whoever closes the server: a byte asks all to end, and the end of the line
+/// hangs up on whoever is left.
+struct Bell<T, E> {
+    line: UnixStream,
+    hall: Rc<Hall<T, E>>,
+}
+
+impl<T: 'static, E: Export> Source for Bell<T, E> {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+
+    fn turn(&self) -> Next {
+        match (&self.line).read(&mut [0]) {
+            Ok(0) => {}
+            Ok(_) => {
+                self.close();
+                self.hall.each(Connection::end);
+                // Whoever asked may have gone.
+                let _ = (&self.line).write(&[1]);
+                return Next::Wait {
+                    read: true,
+                    write: false,
+                };
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Next::Wait {
+                    read: true,
+                    write: false,
+                };
+            }
+            Err(_) => {}
+        }
+        self.close();
+        self.hall.each(Connection::hang_up);
+        Next::Leave
+    }
+}
+
+impl<T: 'static, E: Export> Bell<T, E> {
+    /// Takes no more clients.
+    fn close(&self) {
+        *self.hall.listener.borrow_mut() = None;
+        // Also while somebody still has the file.
+        let _ = shutdown(&self.hall.file, Shutdown::Both);
+        self.hall.caller.call();
+    }
+}
+
+/// Listens for clients until it is closed, or dropped, which hangs up on all at once.
+pub struct Server {
+    address: Address,
+    line: UnixStream,
+    crowd: Arc<Crowd>,
+}
+
+impl Server {
+    /// Serves what `export` makes to whoever connects to `address`.
+    ///
+    /// # Errors
+    /// If the address is taken, or not there.
+    pub fn start<T: 'static, E: Export>(
+        address: &Address,
+        handle: &Handle<T>,
+        export: impl FnOnce(&Desk<T>) -> E + Send + 'static,
     ) -> io::Result<Self> {
-        let closing = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&closing);
-        let body = move || take_clients(&accept, &export, &told);
-        let thread = thread::Builder::new().name("nbd".to_owned()).spawn(body)?;
+        let (listener, address) = Listener::bind(address)?;
+        let file = listener.file().try_clone_to_owned()?;
+        let (line, end) = UnixStream::pair()?;
+        end.set_nonblocking(true)?;
+        let crowd = Arc::<Crowd>::default();
+        let counted = Arc::clone(&crowd);
+        handle.open(move |desk| {
+            let mut hall = None;
+            let made = desk.attach(|caller| {
+                let own = Rc::new(Hall {
+                    export: export(desk),
+                    desk: desk.clone(),
+                    caller,
+                    listener: RefCell::new(Some(listener)),
+                    file,
+                    clients: RefCell::default(),
+                    common: Rc::new(Common {
+                        pool: Default::default(),
+                        input: RefCell::new(vec![0; INPUT]),
+                    }),
+                    crowd: counted,
+                    spare: Cell::new(File::open("/dev/null").ok()),
+                });
+                hall = Some(Rc::clone(&own));
+                Ok(Rc::new(Door(own)))
+            });
+            if let (Some(hall), Ok(_)) = (hall, made) {
+                // Without it nobody can be told, and all end with the drive.
+                let _ = desk.attach(|_| Ok(Rc::new(Bell { line: end, hall })));
+            }
+        });
         Ok(Self {
             address,
-            closing,
-            thread,
+            line,
+            crowd,
         })
     }
 
@@ -175,16 +331,19 @@ impl Server {
         &self.address
     }
 
-    /// Hangs up on all clients and takes no more.
-    pub fn close(self) {
-        self.closing.store(true, Ordering::SeqCst);
-        // Whoever waits for a client gets one.
-        match &self.address {
-            Address::Unix(path) => drop(UnixStream::connect(path)),
-            Address::Tcp(address) => drop(TcpStream::connect(address)),
+    /// Hangs up on all clients, when what they asked for is answered, and takes no more.
+    pub fn close(mut self) {
+        // Without the thread of the drive there is nobody left to wait for.
+        let told = self.line.set_read_timeout(Some(FAREWELL)).is_ok()
+            && self.line.write_all(&[1]).is_ok()
+            && self.line.read_exact(&mut [0]).is_ok();
+        if told {
+            let count = self.crowd.count.lock();
+            let count = count.unwrap_or_else(PoisonError::into_inner);
+            let any = |count: &mut usize| *count > 0;
+            // Who does not read his answers is not waited for.
+            drop(self.crowd.left.wait_timeout_while(count, FAREWELL, any));
         }
-        // If it has panicked there is nobody left to wait for.
-        let _ = self.thread.join();
         if let Address::Unix(path) = &self.address {
             let _ = std::fs::remove_file(path);
         }
@@ -205,56 +364,4 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         }
         bound => bound,
     }
-}
-
-/// A client that is being served.
-struct Client<S> {
-    stream: S,
-    thread: JoinHandle<()>,
-}
-
-fn take_clients<S: Stream, E: Export>(
-    accept: &impl Fn() -> io::Result<S>,
-    export: &E,
-    closing: &AtomicBool,
-) {
-    let clients: Mutex<Vec<Client<S>>> = Mutex::default();
-    let all = || clients.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let taken = accept();
-        if closing.load(Ordering::SeqCst) {
-            break;
-        }
-        let mut all = all();
-        all.retain(|client| !client.thread.is_finished());
-        match taken {
-            Ok(stream) if all.len() < CLIENTS_MAX => {
-                // Without a thread for it the client is hung up on.
-                all.extend(take_client(stream, export).ok());
-            }
-            Ok(stream) => stream.hang_up(),
-            Err(_) => thread::sleep(PAUSE),
-        }
-    }
-    for client in &*all() {
-        // Who does not read his answers is not waited for.
-        let _ = client.stream.set_farewell(FAREWELL);
-        client.stream.stop_listening();
-    }
-    for client in all().drain(..) {
-        let _ = client.thread.join();
-    }
-}
-
-fn take_client<S: Stream, E: Export>(stream: S, export: &E) -> io::Result<Client<S>> {
-    let (own, export) = (stream.another()?, export.clone());
-    let body = move || {
-        // What it did wrong is its own business.
-        let _ = serve_client(&own, &export);
-    };
-    let thread = thread::Builder::new().name("nbd-client".to_owned());
-    Ok(Client {
-        thread: thread.spawn(body)?,
-        stream,
-    })
 }

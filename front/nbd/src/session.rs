@@ -1,159 +1,311 @@
-//! One client: the handshake, and then its requests.
+//! One client: the handshake, and then its requests, out of bytes as they come.
 //!
-//! Invariants: requests are taken in one after the other and answered in any order; whoever
-//! does not read his answers has no more taken in once [`BUDGET`] is used up.
+//! Invariants: what bytes mean does not depend on how they are cut up; a request is taken in
+//! once there is room for what it and its answer hold, and not before.
 
 mod handshake;
-mod replies;
+mod reply;
 
-use crate::export::{Done, Export, Job};
-use crate::server::Stream;
-use crate::wire::{Code, Command, REQUEST_BYTES, Request, flag};
-use handshake::Agreed;
-use replies::{Reply, write_replies};
-use std::io::{self, BufReader, Read};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use crate::export::{Export, Job, Refusal};
+use crate::wire::{Code, Command, Fields, OPTION, OPTION_MAX, REQUEST_BYTES, Request, flag};
+use crate::wire::{option, put_option_reply, reply as kind};
+use handshake::{Agreed, Next};
+pub(crate) use reply::Reply;
+use std::io;
 
-/// Bytes that the requests of one connection and their answers may hold at a time; a
-/// single larger one is let through alone.
-pub const BUDGET: u64 = 64 << 20;
-/// Bytes that a request counts for beside its data.
+/// Bytes that a request counts for beside its data: its task, its answer's head, and why it
+/// failed.
 const REQUEST_COST: u64 = 4096;
-/// How long a client may think during the handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that are read from a client at a time.
-const INPUT: usize = 256 << 10;
+/// Options of one client: who asks for more is not here to be served.
+const OPTIONS_MAX: u32 = 1024;
+/// Longest data of an option that are skipped to say that they are too long.
+const SKIP_MAX: u32 = 1 << 20;
+/// Bytes before the data of an option.
+const OPTION_BYTES: usize = 16;
 
-/// What is under way of one connection.
-#[derive(Default)]
-struct Budget {
-    used: Mutex<u64>,
-    freed: Condvar,
+/// What comes next of a client.
+enum State {
+    /// Its flags.
+    Flags,
+    /// An option.
+    Option,
+    /// So many bytes more of an option that is too long, of this number.
+    TooLong { number: u32, left: u32 },
+    /// A request.
+    Request,
+    /// The rest of the data of a write.
+    Data {
+        request: Request,
+        cost: u64,
+        bytes: Vec<u8>,
+    },
+    /// So many bytes more of a write that is refused.
+    Refused {
+        request: Request,
+        code: Code,
+        left: u32,
+    },
 }
 
-impl Budget {
-    /// Waits for room for `cost` bytes, and takes it.
-    fn take(&self, cost: u64) {
-        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |used: &mut u64| *used > 0 && *used + cost > BUDGET;
-        let used = self.freed.wait_while(used, full);
-        *used.unwrap_or_else(PoisonError::into_inner) += cost;
-    }
-
-    fn put(&self, cost: u64) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used -= cost;
-        drop(used);
-        self.freed.notify_one();
-    }
+/// What the bytes of a client have come to.
+pub(crate) enum Step {
+    /// More are needed.
+    More,
+    /// There is no room for the request that they begin with.
+    Full,
+    /// A request to be begun.
+    Begin(Job, Reply),
+    /// A request that is answered.
+    Say(Result<(), Refusal>, Reply),
+    /// The client leaves.
+    Leave,
 }
 
-/// Serves one client until it leaves or breaks the protocol. What it had asked for before
-/// is answered first.
-///
-/// # Errors
-/// Those of the stream, and `InvalidData` for what makes no sense.
-pub fn serve_client<S: Stream, E: Export>(stream: &S, export: &E) -> io::Result<()> {
-    let served = serve(stream, export);
-    stream.hang_up();
-    served
-}
-
-fn serve<S: Stream, E: Export>(stream: &S, export: &E) -> io::Result<()> {
-    stream.set_patience(Some(PATIENCE))?;
-    let mut output = stream.another()?;
-    let mut input = BufReader::with_capacity(INPUT, stream.another()?);
-    let Some(agreed) = handshake::negotiate(&mut input, &mut output, export)? else {
-        return Ok(());
-    };
-    stream.set_patience(None)?;
-    let budget = Arc::new(Budget::default());
-    let (replies, outbox) = channel();
-    let freed = Arc::clone(&budget);
-    let writer = thread::Builder::new().name("nbd-replies".to_owned());
-    let writer = writer.spawn(move || {
-        let written = write_replies(&mut output, &outbox, |cost| freed.put(cost));
-        // Nobody hears the rest: the client is not listened to any more either.
-        if written.is_err() {
-            output.hang_up();
-        }
-        for reply in outbox {
-            freed.put(reply.cost);
-        }
-    })?;
-    let done = take_requests(&mut input, export, agreed, &budget, &replies);
-    drop(replies);
-    // It ends when the last answer is out.
-    let _ = writer.join();
-    done
-}
-
-/// Takes requests in until the client leaves.
-fn take_requests<E: Export>(
-    input: &mut impl Read,
-    export: &E,
+/// A client.
+pub(crate) struct Session {
+    state: State,
     agreed: Agreed,
-    budget: &Arc<Budget>,
-    replies: &Sender<Reply>,
-) -> io::Result<()> {
-    let mut header = [0; REQUEST_BYTES];
-    loop {
-        match input.read_exact(&mut header) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(error),
+    /// Whether it wants zeros after the export.
+    zeros: bool,
+    /// Options that it had.
+    options: u32,
+}
+
+impl Session {
+    /// One that has just connected; `out` greets it.
+    pub(crate) fn new(out: &mut Vec<u8>) -> Self {
+        handshake::greet(out);
+        Self {
+            state: State::Flags,
+            agreed: Agreed::default(),
+            zeros: false,
+            options: 0,
         }
-        let request = Request::parse(&header).ok_or_else(|| broken("no request"))?;
+    }
+
+    /// Whether it sends requests already.
+    pub(crate) fn is_served(&self) -> bool {
+        matches!(
+            self.state,
+            State::Request | State::Data { .. } | State::Refused { .. }
+        )
+    }
+
+    /// Takes nothing more in: gives what the request holds whose data have not all come.
+    pub(crate) fn abandon(&mut self) -> u64 {
+        match self.state {
+            State::Data { cost, .. } => {
+                self.state = State::Request;
+                cost
+            }
+            State::Refused { .. } => {
+                self.state = State::Request;
+                REQUEST_COST
+            }
+            _ => 0,
+        }
+    }
+
+    /// Takes of `input` what makes one step; answers of the handshake are put to `out`.
+    /// `admit` says whether there is room for so many bytes, and takes it.
+    ///
+    /// # Errors
+    /// If the client does not keep to the protocol.
+    pub(crate) fn step<E: Export>(
+        &mut self,
+        input: &mut &[u8],
+        out: &mut Vec<u8>,
+        export: &E,
+        admit: impl FnOnce(u64) -> bool,
+    ) -> io::Result<Step> {
+        while !self.is_served() {
+            let left = input.len();
+            match self.negotiate(input, out, export)? {
+                Next::Leave => return Ok(Step::Leave),
+                Next::Serve => self.state = State::Request,
+                Next::More if input.len() == left => return Ok(Step::More),
+                Next::More => {}
+            }
+        }
+        match &mut self.state {
+            State::Data { bytes, request, .. } => {
+                let missing = request.length as usize - bytes.len();
+                bytes.extend(take_most(input, missing));
+            }
+            State::Refused { left, .. } => *left -= take_most(input, *left as usize).len() as u32,
+            _ => return self.request(input, export, admit),
+        }
+        Ok(self.end_of_data())
+    }
+
+    /// Takes a part of the handshake, if it is whole.
+    fn negotiate<E: Export>(
+        &mut self,
+        input: &mut &[u8],
+        out: &mut Vec<u8>,
+        export: &E,
+    ) -> io::Result<Next> {
+        match &mut self.state {
+            State::Flags => {
+                let Some(flags) = take(input, 4) else {
+                    return Ok(Next::More);
+                };
+                self.zeros = handshake::wants_zeros(Fields(flags).u32().unwrap_or(0))?;
+                self.state = State::Option;
+                Ok(Next::More)
+            }
+            State::TooLong { number, left } => {
+                *left -= take_most(input, *left as usize).len() as u32;
+                if *left == 0 {
+                    put_option_reply(out, *number, kind::ERR_TOO_BIG, b"");
+                    self.state = State::Option;
+                }
+                Ok(Next::More)
+            }
+            _ => self.option(input, out, export),
+        }
+    }
+
+    fn option<E: Export>(
+        &mut self,
+        input: &mut &[u8],
+        out: &mut Vec<u8>,
+        export: &E,
+    ) -> io::Result<Next> {
+        let mut head = Fields(input);
+        let (Some(magic), Some(number), Some(len)) = (head.u64(), head.u32(), head.u32()) else {
+            return Ok(Next::More);
+        };
+        if magic != OPTION {
+            return Err(broken("no option"));
+        }
+        let too_long = len > OPTION_MAX;
+        if len > SKIP_MAX || too_long && number == option::EXPORT_NAME {
+            return Err(broken("an option is too long"));
+        }
+        if !too_long && input.len() < OPTION_BYTES + len as usize {
+            return Ok(Next::More);
+        }
+        self.options += 1;
+        if self.options > OPTIONS_MAX {
+            return Err(broken("options without end"));
+        }
+        let _ = take(input, OPTION_BYTES);
+        if too_long {
+            self.state = State::TooLong { number, left: len };
+            return Ok(Next::More);
+        }
+        let data = take(input, len as usize).unwrap_or_default();
+        if number == option::EXPORT_NAME {
+            let zeros = if self.zeros { 124 } else { 0 };
+            return handshake::export_name(out, export, data, self.agreed, zeros);
+        }
+        Ok(handshake::answer(
+            out,
+            export,
+            number,
+            data,
+            &mut self.agreed,
+        ))
+    }
+
+    /// Takes the head of a request.
+    fn request<E: Export>(
+        &mut self,
+        input: &mut &[u8],
+        export: &E,
+        admit: impl FnOnce(u64) -> bool,
+    ) -> io::Result<Step> {
+        let Some(head) = input.first_chunk::<REQUEST_BYTES>() else {
+            return Ok(Step::More);
+        };
+        let request = Request::parse(head).ok_or_else(|| broken("no request"))?;
         if request.command == Command::Disconnect {
-            return Ok(());
+            return Ok(Step::Leave);
         }
         let refused = request.check(export.size()).err();
-        let refused = refused.or_else(|| agreed.refuses(&request));
+        let refused = refused.or_else(|| self.agreed.refuses(&request));
         let holds = match request.command {
             Command::Read | Command::Write if refused.is_none() => u64::from(request.length),
             _ => 0,
         };
         let cost = REQUEST_COST + holds;
-        budget.take(cost);
-        let reply = Reply::begin(&request, agreed.structured, cost);
-        let data = take_data(input, &request, refused)?;
-        match refused {
-            None => begin(export, &request, data, reply, replies.clone()),
-            Some(code) => send(replies, reply.refused(code)),
+        if !admit(cost) {
+            return Ok(Step::Full);
+        }
+        *input = &input[REQUEST_BYTES..];
+        let is_write = request.command == Command::Write;
+        let left = if is_write { request.length } else { 0 };
+        self.state = match refused {
+            Some(code) => State::Refused {
+                request,
+                code,
+                left: left - take_most(input, left as usize).len() as u32,
+            },
+            None => State::Data {
+                request,
+                cost,
+                // What has not come takes no memory yet.
+                bytes: {
+                    let mut bytes = Vec::with_capacity(left as usize);
+                    bytes.extend(take_most(input, left as usize));
+                    bytes
+                },
+            },
+        };
+        Ok(self.end_of_data())
+    }
+
+    /// The request, if its data are whole.
+    fn end_of_data(&mut self) -> Step {
+        let structured = self.agreed.structured;
+        let is_whole = match &self.state {
+            State::Data { request, bytes, .. } => {
+                request.command != Command::Write || bytes.len() == request.length as usize
+            }
+            State::Refused { left, .. } => *left == 0,
+            _ => false,
+        };
+        if !is_whole {
+            return Step::More;
+        }
+        match std::mem::replace(&mut self.state, State::Request) {
+            State::Data {
+                request,
+                cost,
+                bytes,
+            } => {
+                let reply = Reply::to(&request, structured, cost);
+                match job(&request, bytes) {
+                    Some(job) => Step::Begin(job, reply),
+                    None => Step::Say(Ok(()), reply),
+                }
+            }
+            State::Refused { request, code, .. } => {
+                let reply = Reply::to(&request, structured, REQUEST_COST);
+                Step::Say(Err(reply::refusal(code)), reply)
+            }
+            _ => Step::More,
         }
     }
 }
 
-/// The data that follow a request; they are skipped if it is refused.
-fn take_data(
-    input: &mut impl Read,
-    request: &Request,
-    refused: Option<Code>,
-) -> io::Result<Vec<u8>> {
-    if request.command != Command::Write {
-        return Ok(Vec::new());
-    }
-    let length = u64::from(request.length);
-    if refused.is_some() {
-        let skipped = io::copy(&mut input.take(length), &mut io::sink())?;
-        let whole = skipped == length;
-        return whole.then(Vec::new).ok_or_else(|| broken("data end early"));
-    }
-    let mut bytes = vec![0; request.length as usize];
-    input.read_exact(&mut bytes)?;
-    Ok(bytes)
+/// Takes so many bytes, if they are there.
+fn take<'a>(input: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = input.split_at_checked(len)?;
+    *input = rest;
+    Some(taken)
 }
 
-fn begin<E: Export>(
-    export: &E,
-    request: &Request,
-    bytes: Vec<u8>,
-    reply: Reply,
-    replies: Sender<Reply>,
-) {
+/// Takes up to so many bytes.
+fn take_most<'a>(input: &mut &'a [u8], len: usize) -> &'a [u8] {
+    let (taken, rest) = input.split_at(len.min(input.len()));
+    *input = rest;
+    taken
+}
+
+/// What is to be done; none if that is nothing.
+fn job(request: &Request, bytes: Vec<u8>) -> Option<Job> {
     let (offset, length) = (request.offset, request.length);
     let has = |bit| request.flags & bit != 0;
     let force = has(flag::FUA);
@@ -182,17 +334,9 @@ fn begin<E: Export>(
         },
         Command::Flush => Job::Flush,
         // What is at hand is the drive's own business.
-        Command::Cache | Command::Disconnect | Command::Unknown(_) => {
-            return send(&replies, reply);
-        }
+        Command::Cache | Command::Disconnect | Command::Unknown(_) => return None,
     };
-    let done = Done::new(move |answer| send(&replies, reply.answered(answer)));
-    export.begin(job, done);
-}
-
-fn send(replies: &Sender<Reply>, reply: Reply) {
-    // If nobody writes replies any more, nobody waits for room either.
-    let _ = replies.send(reply);
+    Some(job)
 }
 
 fn broken(what: &str) -> io::Error {

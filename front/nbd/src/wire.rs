@@ -3,8 +3,6 @@
 //! Numbers are big endian. Names of constants are those of the specification.
 //= nbd 2
 
-use std::io::{self, Read, Write};
-
 /// First of the handshake: `NBDMAGIC`.
 pub const INIT: u64 = 0x4e42_444d_4147_4943;
 /// Before each option, and after [`INIT`]: `IHAVEOPT`.
@@ -22,8 +20,8 @@ pub const STRUCTURED_REPLY: u32 = 0x668e_33ef;
 pub const HANDSHAKE: u16 = 0b11;
 /// Longest data of an option: names have at most 4,096 bytes.
 pub const OPTION_MAX: u32 = 16 * 1024;
-/// Longest request of data, in bytes: what clients assume if nothing is said, and twice that.
-pub const DATA_MAX: u32 = 64 << 20;
+/// Longest request of data, in bytes: what clients assume if nothing is said.
+pub const DATA_MAX: u32 = 32 << 20;
 /// Bytes of a request's header.
 pub const REQUEST_BYTES: usize = 28;
 /// The name of the context that says what is allocated.
@@ -258,43 +256,13 @@ pub fn name<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     fields.take(len as usize)
 }
 
-/// Reads a number of four bytes.
-///
-/// # Errors
-/// Those of `input`.
-pub fn read_u32(input: &mut impl Read) -> io::Result<u32> {
-    let mut bytes = [0; 4];
-    input.read_exact(&mut bytes)?;
-    Ok(u32::from_be_bytes(bytes))
-}
-
-/// Reads a number of eight bytes.
-///
-/// # Errors
-/// Those of `input`.
-pub fn read_u64(input: &mut impl Read) -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    input.read_exact(&mut bytes)?;
-    Ok(u64::from_be_bytes(bytes))
-}
-
 /// Answers an option.
-///
-/// # Errors
-/// Those of `out`.
-pub fn put_option_reply(
-    out: &mut impl Write,
-    option: u32,
-    kind: u32,
-    data: &[u8],
-) -> io::Result<()> {
-    let mut head = Vec::with_capacity(20 + data.len());
-    head.extend(OPTION_REPLY.to_be_bytes());
-    head.extend(option.to_be_bytes());
-    head.extend(kind.to_be_bytes());
-    head.extend((data.len() as u32).to_be_bytes());
-    head.extend(data);
-    out.write_all(&head)
+pub fn put_option_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
+    out.extend(OPTION_REPLY.to_be_bytes());
+    out.extend(option.to_be_bytes());
+    out.extend(kind.to_be_bytes());
+    out.extend((data.len() as u32).to_be_bytes());
+    out.extend(data);
 }
 
 /// The head of a simple reply; data of a read follow it.

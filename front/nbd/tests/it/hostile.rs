@@ -1,27 +1,27 @@
 //! Clients that do not keep to the protocol.
 
 use crate::client::{Client, READ, WRITE, option, request};
-use crate::memory::Memory;
-use crate::model::connected;
-use nbd::serve_client;
+use crate::memory::Place;
+use nbd::{CLIENTS_MAX, TOTAL};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-/// Sends `bytes` and hangs up; gives what was answered. The server ends by itself.
-fn against(bytes: &[u8]) -> Vec<u8> {
-    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
-    let served = thread::spawn(move || serve_client(&theirs, &Memory::new(16 * 512)));
+/// Sends `bytes`, in pieces of so many, and hangs up; gives what was answered. The server
+/// ends it by itself.
+fn against(place: &Place, bytes: &[u8], piece: usize) -> Vec<u8> {
+    let mut ours = place.stream();
     let (mut sender, bytes) = (ours.try_clone().expect("another"), bytes.to_vec());
     let sent = thread::spawn(move || {
-        // The server may have hung up before all of it was sent.
-        let _ = sender.write_all(&bytes);
+        for piece in bytes.chunks(piece.max(1)) {
+            // The server may have hung up before all of it was sent.
+            let _ = sender.write_all(piece);
+        }
         let _ = sender.shutdown(std::net::Shutdown::Write);
     });
     let mut answered = Vec::new();
     let _ = ours.read_to_end(&mut answered);
     sent.join().expect("no panic");
-    let _ = served.join().expect("no panic");
     answered
 }
 
@@ -33,6 +33,7 @@ fn any_bytes_end_the_connection_and_nothing_else() {
         option(7, &[0; 6]),
     ]
     .concat();
+    let place = std::panic::AssertUnwindSafe(Place::new(16 * 512));
     bolero::check!()
         .with_type::<(u8, Vec<(u8, u8, u16, u16, Vec<u8>)>)>()
         .with_iterations(300)
@@ -53,15 +54,18 @@ fn any_bytes_end_the_connection_and_nothing_else() {
                     }
                 }
             }
-            let answered = against(&bytes);
+            let (place, piece) = (&place, usize::from(how >> 2));
+            let answered = against(place, &bytes, if piece == 0 { 1 << 20 } else { piece });
             assert_eq!(&answered[..8], b"NBDMAGIC");
         });
+    // Nobody else was concerned.
+    place.connected().go(true);
 }
 
 #[test]
 fn options_that_make_no_sense_are_refused_and_the_next_one_is_answered() {
-    let memory = Memory::new(8192);
-    let mut client = connected(&memory);
+    let memory = Place::new(8192);
+    let mut client = memory.connected();
     let invalid = (1 << 31) + 3;
     for (number, data, kind) in [
         (99, &b""[..], (1 << 31) + 1),
@@ -97,9 +101,9 @@ fn options_that_make_no_sense_are_refused_and_the_next_one_is_answered() {
 
 #[test]
 fn a_length_is_checked_before_anything_is_kept_for_it() {
-    let memory = Memory::new(8192);
+    let memory = Place::new(8192);
     for (kind, len) in [(READ, u32::MAX), (WRITE, u32::MAX)] {
-        let mut client = connected(&memory);
+        let mut client = memory.connected();
         client.go(true);
         let cookie = client.send(0, kind, 0, len, b"");
         if kind == READ {
@@ -118,35 +122,66 @@ fn a_length_is_checked_before_anything_is_kept_for_it() {
         );
     }
     // An option of 4 GiB.
-    let mut endless = Client::hello({
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
-        let memory = memory.clone();
-        thread::spawn(move || serve_client(&theirs, &memory));
-        ours
-    });
+    let mut endless = memory.connected();
     let head = [b"IHAVEOPT".as_slice(), &[0, 0, 0, 7], &[0xff; 4]].concat();
     endless.stream.write_all(&head).expect("sent");
     assert_eq!(endless.stream.read(&mut [0]).expect("the end"), 0);
 }
 
+/// Asks for so many answers of a MiB, and does not read them.
+fn ask_for_much(place: &Place, count: u64) -> Client<UnixStream> {
+    let mut client = place.connected();
+    client.go(false);
+    // In one piece, which takes little of what the socket holds.
+    let requests = (0..count).flat_map(|cookie| request(0, READ, cookie, 0, 1 << 20));
+    let requests: Vec<u8> = requests.collect();
+    client.stream.write_all(&requests).expect("sent");
+    client
+}
+
 #[test]
 fn who_does_not_read_has_no_more_taken_in() {
-    const LEN: u32 = 1 << 20;
-    let memory = Memory::new(LEN as usize);
-    let mut client = connected(&memory);
-    client.go(false);
-    let mut sender = client.stream.try_clone().expect("another");
-    let count = 4 * nbd::BUDGET / u64::from(LEN);
-    let asked = thread::spawn(move || {
-        for cookie in 0..count {
-            sender
-                .write_all(&request(0, READ, cookie, 0, LEN))
-                .expect("sent");
-        }
-    });
-    asked.join().expect("requests are small");
-    // All of them are answered once they are read, whatever had to wait.
-    for _ in 0..count {
-        assert_eq!(client.reply(|_| LEN).bytes.len(), LEN as usize);
+    let memory = Place::new(1 << 20);
+    let count = (2 * TOTAL) >> 20;
+    let mut slow = ask_for_much(&memory, count);
+    let slower: Vec<_> = (0..4).map(|_| ask_for_much(&memory, count)).collect();
+    // Others are not concerned.
+    let mut client = memory.connected();
+    client.go(true);
+    for _ in 0..100 {
+        assert_eq!(client.call(0, READ, 0, 4096, b"").error, 0);
     }
+    assert_eq!(client.call(0, WRITE, 0, 8192, &[1; 8192]).error, 0);
+    // All of it is answered once it is read, whatever had to wait.
+    for _ in 0..count {
+        assert_eq!(slow.reply(|_| 1 << 20).bytes.len(), 1 << 20);
+    }
+    drop(slower);
+    assert_eq!(
+        client.call(0, WRITE, 0, 1 << 20, &vec![1; 1 << 20]).error,
+        0
+    );
+}
+
+#[test]
+fn who_says_nothing_makes_room_for_who_does() {
+    let memory = Place::new(8192);
+    let mut first = memory.connected();
+    first.go(true);
+    // Some have greeted, and some not even that.
+    let silent: Vec<_> = (0..CLIENTS_MAX / 4 + CLIENTS_MAX)
+        .map(|n| {
+            let stream = memory.stream();
+            if n % 2 == 0 {
+                let _ = (&stream).write_all(&3_u32.to_be_bytes());
+            }
+            stream
+        })
+        .collect();
+    let mut last = memory.connected();
+    last.go(true);
+    for client in [&mut first, &mut last] {
+        assert_eq!(client.call(0, READ, 0, 512, b"").error, 0);
+    }
+    drop(silent);
 }

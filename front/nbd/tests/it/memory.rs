@@ -1,8 +1,16 @@
 //! Bytes in memory as an export, which knows what was asked of it.
 
+use crate::client::Client;
+use engine::{Desk, Engine, Handle, Pace, Service};
+use nbd::Server;
 use nbd::wire::Code;
 use nbd::{Answer, Done, Export, Job, Piece, Refusal};
-use std::sync::{Arc, Mutex};
+use std::cell::RefCell;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use tempfile::TempDir;
 
 /// Pages that are allocated or not.
 pub(crate) const PAGE: usize = 512;
@@ -16,23 +24,89 @@ pub(crate) struct Inner {
     pub(crate) held: Option<Vec<(Job, Done)>>,
 }
 
+/// What lives on the thread.
+pub(crate) struct Memory(RefCell<Inner>);
+
+impl Service for Memory {
+    fn settle(&self) {}
+}
+
+/// It, as clients see it.
 #[derive(Clone)]
-pub(crate) struct Memory {
-    pub(crate) inner: Arc<Mutex<Inner>>,
+pub(crate) struct Shown {
+    desk: Desk<Memory>,
     size: u64,
 }
 
-impl Memory {
-    pub(crate) fn new(size: usize) -> Self {
-        let inner = Inner {
+impl Shown {
+    pub(crate) fn new(desk: &Desk<Memory>) -> Self {
+        Self {
+            desk: desk.clone(),
+            size: desk.value().0.borrow().bytes.len() as u64,
+        }
+    }
+}
+
+/// A thread with bytes in memory.
+pub(crate) fn start(size: usize) -> (Engine<()>, Handle<Memory>) {
+    let build = move |_: &sim::Kernel| {
+        Ok::<_, io::Error>(Memory(RefCell::new(Inner {
             bytes: vec![0; size],
             mapped: vec![false; size.div_ceil(PAGE)],
             ..Inner::default()
-        };
+        })))
+    };
+    Engine::start(Pace::Free, build, |_, _| ()).expect("it starts")
+}
+
+/// A server of bytes in memory.
+pub(crate) struct Place {
+    handle: Handle<Memory>,
+    _server: Server,
+    _engine: Engine<()>,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new(size: usize) -> Self {
+        let (engine, handle) = start(size);
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("n.sock");
+        let address = nbd::Address::Unix(path.clone());
+        let server = Server::start(&address, &handle, Shown::new).expect("it listens");
         Self {
-            inner: Arc::new(Mutex::new(inner)),
-            size: size as u64,
+            handle,
+            _server: server,
+            _engine: engine,
+            path,
+            _folder: folder,
         }
+    }
+
+    pub(crate) fn stream(&self) -> UnixStream {
+        UnixStream::connect(&self.path).expect("connected")
+    }
+
+    /// A client that has greeted it.
+    pub(crate) fn connected(&self) -> Client<UnixStream> {
+        Client::hello(self.stream())
+    }
+
+    /// Looks at the bytes, or lets jobs go on.
+    pub(crate) fn with<A: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Inner) -> A + Send + 'static,
+    ) -> A {
+        let acted = self
+            .handle
+            .ask(|memory: Rc<Memory>| async move { act(&mut memory.0.borrow_mut()) });
+        acted.expect("it runs")
+    }
+
+    /// The drive loses its power.
+    pub(crate) fn stop(&self) {
+        self.handle.stop();
     }
 }
 
@@ -110,7 +184,7 @@ impl Inner {
     }
 }
 
-impl Export for Memory {
+impl Export for Shown {
     fn size(&self) -> u64 {
         self.size
     }
@@ -124,7 +198,7 @@ impl Export for Memory {
     }
 
     fn begin(&self, job: Job, done: Done) {
-        let mut inner = self.inner.lock().expect("nobody has panicked");
+        let mut inner = self.desk.value().0.borrow_mut();
         if let Some(held) = &mut inner.held {
             held.push((job, done));
             return;

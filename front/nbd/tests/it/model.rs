@@ -1,21 +1,11 @@
 //! What clients read is what was written, in either form of reply.
 
-use crate::client::{CACHE, Client, FLUSH, LEAVE, READ, STATUS, TRIM, WRITE, ZERO};
-use crate::memory::{Memory, PAGE};
-use nbd::serve_client;
+use crate::client::{CACHE, FLUSH, LEAVE, READ, STATUS, TRIM, WRITE, ZERO};
+use crate::memory::{PAGE, Place};
 use std::io::Read;
-use std::os::unix::net::UnixStream;
 use std::thread;
 
 const SIZE: usize = 64 * PAGE;
-
-/// A client of `memory` that has greeted it.
-pub(crate) fn connected(memory: &Memory) -> Client<UnixStream> {
-    let (ours, theirs) = UnixStream::pair().expect("a pair");
-    let memory = memory.clone();
-    thread::spawn(move || serve_client(&theirs, &memory));
-    Client::hello(ours)
-}
 
 /// A stream of numbers.
 struct Numbers(u64);
@@ -33,8 +23,8 @@ impl Numbers {
 #[test]
 fn what_is_read_is_what_was_written() {
     for structured in [false, true] {
-        let memory = Memory::new(SIZE);
-        let mut client = connected(&memory);
+        let memory = Place::new(SIZE);
+        let mut client = memory.connected();
         let (size, flags) = client.go(structured);
         assert_eq!(size, SIZE as u64);
         let parts = if structured { 1 << 7 } else { 0 };
@@ -69,8 +59,8 @@ fn what_is_read_is_what_was_written() {
 
 #[test]
 fn what_is_allocated_is_told_in_pieces() {
-    let memory = Memory::new(SIZE);
-    let mut client = connected(&memory);
+    let memory = Place::new(SIZE);
+    let mut client = memory.connected();
     client.go(true);
     client.call(0, WRITE, 1024, 512, &[1; 512]);
     let said = client.call(0, STATUS, 100, 4000, b"");
@@ -78,17 +68,17 @@ fn what_is_allocated_is_told_in_pieces() {
     assert_eq!(client.call(8, STATUS, 100, 4000, b"").pieces, [(924, 3)]);
     assert_eq!(client.call(0, STATUS, 100, 0, b"").error, 22);
     // Without the context nothing is told.
-    let mut other = connected(&memory);
+    let mut other = memory.connected();
     other.go(false);
     assert_eq!(other.call(0, STATUS, 0, 512, b"").error, 22);
 }
 
 #[test]
 fn what_is_forced_is_flushed_before_it_is_answered() {
-    let memory = Memory::new(SIZE);
-    let mut client = connected(&memory);
+    let memory = Place::new(SIZE);
+    let mut client = memory.connected();
     client.go(true);
-    let flushes = || memory.inner.lock().expect("no panic").flushes;
+    let flushes = || memory.with(|inner| inner.flushes);
     for (count, (flags, kind)) in [(1, WRITE), (1, ZERO), (1, TRIM), (0, FLUSH)]
         .into_iter()
         .enumerate()
@@ -105,8 +95,8 @@ fn what_is_forced_is_flushed_before_it_is_answered() {
 #[test]
 fn requests_that_can_not_be_are_refused_and_the_next_one_is_answered() {
     for structured in [false, true] {
-        let memory = Memory::new(SIZE);
-        let mut client = connected(&memory);
+        let memory = Place::new(SIZE);
+        let mut client = memory.connected();
         client.go(structured);
         let end = SIZE as u64;
         for (flags, kind, at, len, error) in [
@@ -125,44 +115,33 @@ fn requests_that_can_not_be_are_refused_and_the_next_one_is_answered() {
             let said = client.call(flags, kind, at, len, &data);
             assert_eq!(said.error, error, "{flags} {kind} {at} {len}");
         }
-        assert!(
-            memory
-                .inner
-                .lock()
-                .expect("no panic")
-                .bytes
-                .iter()
-                .all(|&b| b == 0)
-        );
+        assert!(memory.with(|inner| inner.bytes.iter().all(|&b| b == 0)));
         assert_eq!(client.call(0, READ, 0, 512, b"").bytes, [0; 512]);
     }
 }
 
 #[test]
 fn answers_come_as_they_are_ready_and_once_if_the_drive_goes() {
-    let memory = Memory::new(SIZE);
-    let mut client = connected(&memory);
+    let memory = Place::new(SIZE);
+    let mut client = memory.connected();
     client.go(false);
-    memory.inner.lock().expect("no panic").held = Some(Vec::new());
+    memory.with(|inner| inner.held = Some(Vec::new()));
     let cookies: Vec<u64> = (0..3)
         .map(|n| client.send(0, READ, n * 512, 512, b""))
         .collect();
-    let held = loop {
-        let mut inner = memory.inner.lock().expect("no panic");
-        if inner.held.as_ref().is_some_and(|held| held.len() == 3) {
-            break inner.held.take().expect("held");
-        }
-        drop(inner);
+    while memory.with(|inner| inner.held.as_ref().map(Vec::len)) < Some(3) {
         thread::yield_now();
-    };
-    let mut held = held.into_iter().rev();
-    let (job, done) = held.next().expect("the last one");
-    let answer = memory.inner.lock().expect("no panic").carry_out(job);
-    done.answer(answer);
+    }
+    memory.with(|inner| {
+        let last = inner.held.as_mut().and_then(Vec::pop);
+        let (job, done) = last.expect("the last one");
+        let answer = inner.carry_out(job);
+        done.answer(answer);
+    });
     let said = client.reply(|_| 512);
     assert_eq!((said.cookie, said.error), (cookies[2], 0));
     // The others are dropped, as by a drive that has lost its power.
-    drop(held);
+    memory.with(|inner| inner.held = None);
     let mut gone: Vec<u64> = Vec::new();
     for _ in 0..2 {
         let said = client.reply(|_| 512);
@@ -171,4 +150,6 @@ fn answers_come_as_they_are_ready_and_once_if_the_drive_goes() {
     }
     gone.sort_unstable();
     assert_eq!(gone, cookies[..2]);
+    memory.stop();
+    assert_eq!(client.stream.read(&mut [0]).unwrap_or(0), 0);
 }

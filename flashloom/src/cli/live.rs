@@ -1,0 +1,389 @@
+//! A drive that is served right now: what it can be asked, and told to do.
+//!
+//! Invariants: whoever serves a drive listens at a socket beside its file, which only its
+//! owner may use; an answer is about the drive as it is at one instant; nobody who asks can
+//! make the clients of the drive wait for longer than the answer takes to be made.
+
+use super::failure::Failure;
+use super::output::note;
+use engine::{Device, Fault, Handle, Injected, Late};
+use serde::{Deserialize, Serialize};
+use ssd::{Cause, Health, ReadCause};
+use std::collections::BTreeMap;
+use std::fs::{Permissions, remove_file, set_permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one who asks may take to say what.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a drive may take to have power again.
+const POWER_ON: Duration = Duration::from_secs(120);
+/// Longest question, in bytes.
+const QUESTION_MAX: u64 = 4096;
+
+/// What can be asked of a served drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Ask {
+    /// What it does.
+    Stats,
+    /// Its counters.
+    Smart,
+    /// Who caused what.
+    Why,
+    /// To lose its power and get it back.
+    Cut,
+    /// To have no injected faults.
+    Heal,
+    /// To fail to read these bytes, from the first to before the last.
+    Unreadable(u64, u64),
+    /// To fail to write them.
+    Unwritable(u64, u64),
+    /// To fail each read of which the number is a multiple.
+    FailReads(u64),
+    /// To turn a bit of each such read.
+    FlipReads(u64),
+}
+
+/// What comes back.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Told {
+    Answer(serde_json::Value),
+    Refusal(String),
+}
+
+/// What happens to who serves a drive.
+pub(crate) enum Event {
+    /// A signal asks the process to end.
+    Signal,
+    /// The power was cut; takes word of the drive being back.
+    Cut(Sender<()>),
+}
+
+/// How late answers are, as a document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Lateness {
+    pub(crate) answers: u64,
+    pub(crate) median_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) max_ns: u64,
+    /// In relation to the time of the model.
+    pub(crate) median_error: f64,
+    pub(crate) p99_error: f64,
+}
+
+impl From<Late> for Lateness {
+    fn from(late: Late) -> Self {
+        Self {
+            answers: late.count,
+            median_ns: late.median.0,
+            p99_ns: late.p99.0,
+            max_ns: late.most.0,
+            median_error: late.median_error,
+            p99_error: late.p99_error,
+        }
+    }
+}
+
+/// What a served drive does: its counters since it has power, and over its life.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Stats {
+    pub(crate) capacity_bytes: u64,
+    pub(crate) free_lines: u32,
+    /// Bytes since power-on.
+    pub(crate) host_read_bytes: u64,
+    pub(crate) host_write_bytes: u64,
+    pub(crate) host_trim_bytes: u64,
+    pub(crate) flushes: u64,
+    pub(crate) lines_collected: u64,
+    pub(crate) stall_ns: u64,
+    /// Mapped pages since power-on, by cause.
+    pub(crate) programmed_pages: BTreeMap<&'static str, u64>,
+    /// Flash pages since power-on, by cause.
+    pub(crate) read_pages: BTreeMap<&'static str, u64>,
+    /// Bytes programmed for each byte that hosts wrote, since power-on; none if they wrote
+    /// nothing.
+    pub(crate) write_amplification: Option<f64>,
+    /// Of a drive whose answers are paced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lateness: Option<Lateness>,
+    /// Over its life.
+    pub(crate) life: Health,
+}
+
+fn stats(device: &Device) -> Result<Stats, Fault> {
+    let (drive, ledger) = (device.drive(), device.drive().ledger());
+    let programmed = ledger.programmed.iter().map(|pages| pages.iter().sum());
+    let named = Cause::ALL.iter().map(|cause| cause.name());
+    let programmed_pages: BTreeMap<_, u64> = named.zip(programmed).collect();
+    let reads = ReadCause::ALL.iter().map(|cause| cause.name());
+    let written = ledger.host_write_sectors * units::SECTOR;
+    let bytes = programmed_pages.values().sum::<u64>() * drive.layout().page_bytes();
+    Ok(Stats {
+        capacity_bytes: device.capacity(),
+        free_lines: drive.free_lines(),
+        host_read_bytes: ledger.host_read_sectors * units::SECTOR,
+        host_write_bytes: written,
+        host_trim_bytes: ledger.host_trim_sectors * units::SECTOR,
+        flushes: ledger.flushes,
+        lines_collected: ledger.lines_collected,
+        stall_ns: ledger.stall_ns,
+        programmed_pages,
+        read_pages: reads.zip(ledger.reads).collect(),
+        write_amplification: (written > 0).then(|| bytes as f64 / written as f64),
+        lateness: None,
+        life: device.health()?,
+    })
+}
+
+/// Who caused what of a served drive, as a document.
+#[derive(Serialize)]
+struct Why {
+    programmed_pages: BTreeMap<&'static str, u64>,
+    shares: BTreeMap<&'static str, f64>,
+    read_pages: BTreeMap<&'static str, u64>,
+    lines_collected: u64,
+    lines_collected_while_a_write_waited: u64,
+    /// Valid pages of the lines that were collected, in the mean.
+    valid_pages_a_line: Option<f64>,
+    stall_ns: u64,
+}
+
+fn why(device: &Device) -> Result<Why, Fault> {
+    let Stats {
+        programmed_pages,
+        read_pages,
+        lines_collected,
+        stall_ns,
+        ..
+    } = stats(device)?;
+    let ledger = device.drive().ledger();
+    let all = programmed_pages.values().sum::<u64>().max(1) as f64;
+    let share = |(&cause, &pages): (&&'static str, &u64)| (cause, pages as f64 / all);
+    let mean = ledger.victim_pages as f64 / lines_collected.max(1) as f64;
+    Ok(Why {
+        shares: programmed_pages.iter().map(share).collect(),
+        programmed_pages,
+        read_pages,
+        lines_collected,
+        lines_collected_while_a_write_waited: ledger.lines_collected_foreground,
+        valid_pages_a_line: (lines_collected > 0).then_some(mean),
+        stall_ns,
+    })
+}
+
+/// The drive that is served, while it has power.
+#[derive(Clone, Default)]
+pub(crate) struct Powered(Arc<Mutex<Option<Handle<Device>>>>);
+
+impl Powered {
+    pub(crate) fn set(&self, handle: Option<Handle<Device>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = handle;
+    }
+
+    fn handle(&self) -> Result<Handle<Device>, String> {
+        let handle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        handle
+            .clone()
+            .ok_or_else(|| "the drive has no power".into())
+    }
+
+    fn ask<A: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Device) -> A + Send + 'static,
+    ) -> Result<A, String> {
+        let asked = self.handle()?;
+        let asked = asked.ask(|device: Rc<Device>| async move { ask(&device) });
+        asked.map_err(|gone| gone.to_string())
+    }
+
+    /// What the drive does.
+    ///
+    /// # Errors
+    /// If it has no power.
+    pub(crate) fn stats(&self) -> Result<Stats, String> {
+        let stats = self.ask(|device| stats(device).map_err(|fault| fault.to_string()))??;
+        let late = self.handle()?.lateness().map_err(|gone| gone.to_string())?;
+        let lateness = late.map(Lateness::from);
+        Ok(Stats { lateness, ..stats })
+    }
+}
+
+/// Listens for who asks.
+pub(crate) struct Live(PathBuf);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // If it is gone already, all the better.
+        let _ = remove_file(&self.0);
+    }
+}
+
+/// The socket of who serves the drive in the file at `path`.
+fn socket(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".live");
+    name.into()
+}
+
+impl Live {
+    /// Answers questions about the drive in the file at `path`, which is under a lock. A cut
+    /// is told to `tell`, if there is anyone to give the drive its power back. A drive
+    /// that cannot be asked is served all the same.
+    pub(crate) fn start(
+        path: &Path,
+        powered: &Powered,
+        tell: Option<Sender<Event>>,
+    ) -> Option<Self> {
+        let at = socket(path);
+        // Who serves the drive has its lock: what lies there is left by the dead.
+        let _ = remove_file(&at);
+        let bound = UnixListener::bind(&at).and_then(|listener| {
+            set_permissions(&at, Permissions::from_mode(0o600))?;
+            let powered = powered.clone();
+            let body = move || {
+                for stream in listener.incoming().flatten() {
+                    // Who does not listen to the answer does not want it.
+                    let _ = answer(&stream, &powered, tell.as_ref());
+                }
+            };
+            thread::Builder::new().name("live".to_owned()).spawn(body)
+        });
+        match bound {
+            Ok(_) => Some(Self(at)),
+            Err(error) => {
+                note(&format!(
+                    "{}: {error}; the drive cannot be asked anything",
+                    at.display()
+                ));
+                None
+            }
+        }
+    }
+}
+
+fn answer(stream: &UnixStream, powered: &Powered, tell: Option<&Sender<Event>>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(QUESTION_MAX)).read_line(&mut line)?;
+    let told = serde_json::from_str(&line)
+        .map_err(|error| error.to_string())
+        .and_then(|ask| carry_out(ask, powered, tell));
+    let told = match told {
+        Ok(answer) => Told::Answer(answer),
+        Err(why) => Told::Refusal(why),
+    };
+    let mut out = stream;
+    serde_json::to_writer(&mut out, &told)?;
+    out.write_all(b"\n")
+}
+
+fn carry_out(
+    ask: Ask,
+    powered: &Powered,
+    tell: Option<&Sender<Event>>,
+) -> Result<serde_json::Value, String> {
+    let fault = match ask {
+        Ask::Stats => return document(powered.stats()),
+        Ask::Smart => return document(powered.stats().map(|stats| stats.life)),
+        Ask::Why => return document(powered.ask(|device| why(device).map_err(|f| f.to_string()))?),
+        Ask::Cut => return document(cut(powered, tell)),
+        Ask::Heal => return document(powered.ask(Device::heal)),
+        Ask::Unreadable(from, to) => Injected::Unreadable(from..to),
+        Ask::Unwritable(from, to) => Injected::Unwritable(from..to),
+        Ask::FailReads(every) => Injected::ReadsFail(every),
+        Ask::FlipReads(every) => Injected::ReadsFlip(every),
+    };
+    let injected = powered.ask(move |device| device.inject(fault))?;
+    let injected = injected.then_some(()).ok_or("there are too many faults");
+    document(injected.map_err(str::to_owned))
+}
+
+fn document<T: Serialize>(found: Result<T, String>) -> Result<serde_json::Value, String> {
+    serde_json::to_value(found?).map_err(|error| error.to_string())
+}
+
+/// What a cut took.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Back {
+    /// Until clients were listened for again.
+    pub(crate) off_ns: u64,
+}
+
+fn cut(powered: &Powered, tell: Option<&Sender<Event>>) -> Result<Back, String> {
+    let tell = tell.ok_or("a drive that is shown as a file loses its power with its process")?;
+    let begun = Instant::now();
+    powered.ask(Device::cut)?;
+    let (reply, back) = channel();
+    tell.send(Event::Cut(reply))
+        .map_err(|_| "nobody serves the drive any more")?;
+    back.recv_timeout(POWER_ON)
+        .map_err(|_| "the drive did not come back")?;
+    let off = begun.elapsed().as_nanos();
+    Ok(Back {
+        off_ns: u64::try_from(off).unwrap_or(u64::MAX),
+    })
+}
+
+/// Whether somebody serves the drive in the file at `path`.
+pub(crate) fn is_served(path: &Path) -> bool {
+    UnixStream::connect(socket(path)).is_ok()
+}
+
+/// Asks whoever serves the drive in the file at `path`.
+///
+/// # Errors
+/// If nobody does, or if it cannot be done.
+pub(crate) fn ask(path: &Path, ask: &Ask) -> Result<serde_json::Value, Failure> {
+    let nobody = "nobody serves the drive; `flashloom serve` does";
+    let mut stream = UnixStream::connect(socket(path)).map_err(|_| Failure::at(path, nobody))?;
+    let mut question = serde_json::to_vec(ask)?;
+    question.push(b'\n');
+    stream.write_all(&question)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_to_string(&mut line)?;
+    match serde_json::from_str(&line) {
+        Ok(Told::Answer(answer)) => Ok(answer),
+        Ok(Told::Refusal(why)) => Err(Failure::at(path, why)),
+        Err(_) => Err(Failure::at(path, "who served the drive has just ended")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_lines_and_answers_say_what_is_wrong() {
+        for ask in [Ask::Stats, Ask::Unreadable(0, 512), Ask::FlipReads(500)] {
+            let line = serde_json::to_string(&ask).expect("a line");
+            assert_eq!(serde_json::from_str::<Ask>(&line).expect("the same"), ask);
+        }
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        for (question, said) in [
+            ("\"stats\"\n", "the drive has no power"),
+            ("\"cut\"\n", "loses its power with its process"),
+            ("nonsense\n", "expected"),
+        ] {
+            (&ours).write_all(question.as_bytes()).expect("asked");
+            answer(&theirs, &Powered::default(), None).expect("answered");
+            let mut line = String::new();
+            BufReader::new(&ours)
+                .read_line(&mut line)
+                .expect("an answer");
+            assert!(
+                line.starts_with("{\"refusal\":") && line.contains(said),
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What a served drive does, for those who watch: as metrics over HTTP, and in the terminal.
+//!
+//! Invariants: one who asks gets one answer and is hung up on; who says nothing for two
+//! seconds, or too much, gets none.
+
+use super::live::{Powered, Stats};
+use super::output::note;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+/// How long one who asks may take to say what, and to hear it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest request that is read, in bytes.
+const REQUEST_MAX: u64 = 8192;
+/// Between two lines in the terminal.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Serves metrics to who connects to `listener`, until the process ends.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(crate) fn serve(listener: TcpListener, powered: Powered) -> io::Result<()> {
+    let body = move || {
+        for stream in listener.incoming() {
+            match stream {
+                // Who does not listen to the answer does not want it.
+                Ok(stream) => drop(answer(&stream, &powered)),
+                // As if no file is left for a client.
+                Err(_) => thread::sleep(PATIENCE),
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("metrics".to_owned())
+        .spawn(body)?;
+    Ok(())
+}
+
+fn answer(mut stream: &TcpStream, powered: &Powered) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut input = BufReader::new(stream.take(REQUEST_MAX));
+    let mut request = String::new();
+    input.read_line(&mut request)?;
+    let mut line = String::new();
+    // The rest is of no interest, but who is hung up on before it is read may lose the answer.
+    while input.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let (status, body) = page(&request, || powered.stats());
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn page(request: &str, stats: impl FnOnce() -> Result<Stats, String>) -> (&'static str, String) {
+    let mut words = request.split_ascii_whitespace();
+    match (words.next(), words.next()) {
+        (Some("GET"), Some("/metrics" | "/")) => match stats() {
+            Ok(stats) => ("200 OK", text(&stats)),
+            Err(why) => ("503 Service Unavailable", why + "\n"),
+        },
+        (Some("GET"), Some(_)) => ("404 Not Found", "the metrics are at /metrics\n".into()),
+        _ => ("400 Bad Request", "expected GET /metrics\n".into()),
+    }
+}
+
+/// A metric: its name, what it is, and its number.
+type Metric = (&'static str, &'static str, fn(&Stats) -> f64);
+
+/// What only grows.
+const COUNTERS: [Metric; 11] = [
+    (
+        "host_read_bytes_total",
+        "Bytes that hosts read over the life of the drive.",
+        |stats| stats.life.host_read_bytes as f64,
+    ),
+    (
+        "host_written_bytes_total",
+        "Bytes that hosts wrote over the life of the drive.",
+        |stats| stats.life.host_write_bytes as f64,
+    ),
+    (
+        "programmed_bytes_total",
+        "Bytes of mapped pages programmed over the life of the drive.",
+        |stats| stats.life.programmed_bytes as f64,
+    ),
+    (
+        "read_commands_total",
+        "Read commands over the life of the drive.",
+        |stats| stats.life.read_commands as f64,
+    ),
+    (
+        "write_commands_total",
+        "Write commands over the life of the drive.",
+        |stats| stats.life.write_commands as f64,
+    ),
+    (
+        "media_errors_total",
+        "Reads that could not be answered.",
+        |stats| stats.life.media_errors as f64,
+    ),
+    (
+        "power_cycles_total",
+        "Times the drive was powered on.",
+        |stats| stats.life.power_cycles as f64,
+    ),
+    (
+        "unsafe_shutdowns_total",
+        "Times the power had gone without a shutdown.",
+        |stats| stats.life.unsafe_shutdowns as f64,
+    ),
+    (
+        "trimmed_bytes_total",
+        "Bytes that hosts deallocated since power-on.",
+        |stats| stats.host_trim_bytes as f64,
+    ),
+    ("flushes_total", "Flush commands since power-on.", |stats| {
+        stats.flushes as f64
+    }),
+    (
+        "lines_collected_total",
+        "Lines reclaimed since power-on.",
+        |stats| stats.lines_collected as f64,
+    ),
+];
+
+/// What goes up and down.
+const GAUGES: [Metric; 6] = [
+    ("capacity_bytes", "Bytes that hosts may use.", |stats| {
+        stats.capacity_bytes as f64
+    }),
+    ("free_lines", "Lines that are erased.", |stats| {
+        f64::from(stats.free_lines)
+    }),
+    ("bad_blocks", "Blocks out of service.", |stats| {
+        stats.life.bad_blocks as f64
+    }),
+    ("mean_erases", "Mean erases of the good blocks.", |stats| {
+        stats.life.mean_erases
+    }),
+    (
+        "used_ratio",
+        "Mean erases over the rated cycles.",
+        |stats| stats.life.percentage_used / 100.0,
+    ),
+    (
+        "stall_seconds",
+        "Virtual time since power-on in which writes waited for a free line.",
+        |stats| stats.stall_ns as f64 / 1e9,
+    ),
+];
+
+/// The text format of Prometheus.
+fn text(stats: &Stats) -> String {
+    let mut out = String::new();
+    let counters = COUNTERS.iter().map(|metric| ("counter", metric));
+    let gauges = GAUGES.iter().map(|metric| ("gauge", metric));
+    for (kind, (name, help, number)) in counters.chain(gauges) {
+        let head = head(kind, name, help);
+        // A string takes whatever is written to it.
+        let _ = writeln!(out, "{head}flashloom_{name} {}", number(stats));
+    }
+    if let Some(value) = stats.write_amplification {
+        let (name, help) = (
+            "write_amplification",
+            "Bytes programmed for each byte written.",
+        );
+        let _ = writeln!(out, "{}flashloom_{name} {value}", head("gauge", name, help));
+    }
+    for (name, help, pages) in [
+        (
+            "programmed_pages_total",
+            "Mapped pages programmed since power-on.",
+            &stats.programmed_pages,
+        ),
+        (
+            "flash_read_pages_total",
+            "Flash pages read since power-on.",
+            &stats.read_pages,
+        ),
+    ] {
+        out += &head("counter", name, help);
+        for (cause, count) in pages {
+            let _ = writeln!(out, "flashloom_{name}{{cause=\"{cause}\"}} {count}");
+        }
+    }
+    if let Some(late) = &stats.lateness {
+        let name = "flashloom_lateness_seconds";
+        out += &head("summary", "lateness_seconds", "How late answers were.");
+        for (quantile, ns) in [("0.5", late.median_ns), ("0.99", late.p99_ns)] {
+            let _ = writeln!(out, "{name}{{quantile=\"{quantile}\"}} {}", ns as f64 / 1e9);
+        }
+        let _ = writeln!(out, "{name}_count {}", late.answers);
+    }
+    out
+}
+
+fn head(kind: &str, name: &str, help: &str) -> String {
+    format!("# HELP flashloom_{name} {help}\n# TYPE flashloom_{name} {kind}\n")
+}
+
+/// Says each second on standard error what the drive does, until the process ends.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(crate) fn watch(powered: Powered) -> io::Result<()> {
+    let body = move || {
+        let mut before: Option<Stats> = None;
+        loop {
+            thread::sleep(SECOND);
+            // Without power there is nothing to say.
+            let now = powered.stats().ok();
+            if let (Some(before), Some(now)) = (&before, &now) {
+                note(&line(before, now));
+            }
+            before = now;
+        }
+    };
+    thread::Builder::new()
+        .name("watch".to_owned())
+        .spawn(body)?;
+    Ok(())
+}
+
+/// What happened within a second.
+fn line(before: &Stats, now: &Stats) -> String {
+    // After a cut the counters of a power-on begin anew.
+    let less = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+    let life = |of: fn(&Stats) -> u64| less(of(now), of(before));
+    let mib = |bytes: u64| bytes as f64 / units::MIB as f64;
+    let moved = |stats: &Stats| stats.programmed_pages.get("gc").copied().unwrap_or(0);
+    let (read, written) = (
+        life(|stats| stats.life.host_read_bytes),
+        life(|stats| stats.life.host_write_bytes),
+    );
+    let programmed = life(|stats| stats.life.programmed_bytes);
+    let mut line = format!(
+        "{:>7} reads {:>7.1} MiB/s  {:>7} writes {:>7.1} MiB/s  programmed {:>7.1} MiB/s  \
+         moved {:>6} pages  {} lines free",
+        life(|stats| stats.life.read_commands),
+        mib(read),
+        life(|stats| stats.life.write_commands),
+        mib(written),
+        mib(programmed),
+        less(moved(now), moved(before)),
+        now.free_lines
+    );
+    if let Some(late) = &now.lateness {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let (median, p99) = (us(late.median_ns), us(late.p99_ns));
+        let error = late.median_error * 100.0;
+        let _ = write!(
+            line,
+            "  late {median:.1} µs ({error:.1} %), p99 {p99:.0} µs"
+        );
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn stats() -> Stats {
+        let life = ssd::Health {
+            host_read_bytes: 4096,
+            host_write_bytes: 8192,
+            programmed_bytes: 16384,
+            read_commands: 1,
+            write_commands: 2,
+            power_cycles: 1,
+            unsafe_shutdowns: 0,
+            media_errors: 0,
+            percentage_used: 50.0,
+            rated_cycles: 3000,
+            mean_erases: 1500.0,
+            min_erases: 0,
+            max_erases: 3000,
+            bad_blocks: 0,
+        };
+        Stats {
+            capacity_bytes: 1 << 20,
+            free_lines: 3,
+            host_read_bytes: 4096,
+            host_write_bytes: 8192,
+            host_trim_bytes: 0,
+            flushes: 0,
+            lines_collected: 0,
+            stall_ns: 1_500_000_000,
+            programmed_pages: BTreeMap::from([("gc", 1), ("host", 2)]),
+            read_pages: BTreeMap::from([("host", 1)]),
+            write_amplification: Some(2.0),
+            lateness: None,
+            life,
+        }
+    }
+
+    #[test]
+    fn every_metric_has_help_and_a_type_and_a_number() {
+        let text = text(&stats());
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| !line.starts_with('#'))
+        {
+            let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            let name = name.split('{').next().unwrap_or_default();
+            let before = &lines[..at];
+            let kind = format!("# TYPE {name} ");
+            assert!(before.iter().any(|line| line.starts_with(&kind)), "{line}");
+        }
+        assert!(
+            text.contains("\nflashloom_programmed_pages_total{cause=\"gc\"} 1\n"),
+            "{text}"
+        );
+        assert!(text.contains("\nflashloom_stall_seconds 1.5\n"), "{text}");
+    }
+
+    #[test]
+    fn who_asks_for_something_else_is_told() {
+        let status = |request: &str| page(request, || Ok(stats())).0;
+        assert_eq!(status("GET /metrics HTTP/1.1\r\n"), "200 OK");
+        assert_eq!(status("GET /else HTTP/1.1\r\n"), "404 Not Found");
+        for request in ["", "POST /metrics HTTP/1.1", "\u{1}"] {
+            assert_eq!(status(request), "400 Bad Request");
+        }
+        let off = page("GET /metrics", || Err("the drive has no power".into()));
+        assert_eq!(off.0, "503 Service Unavailable");
+    }
+
+    #[test]
+    fn a_second_is_what_it_added_also_after_a_cut() {
+        let (before, mut now) = (stats(), stats());
+        now.life.host_write_bytes += 3 << 20;
+        now.programmed_pages = BTreeMap::from([("gc", 0)]);
+        let line = line(&before, &now);
+        assert!(line.contains("3.0 MiB/s  programmed"), "{line}");
+        assert!(line.contains("moved      0 pages"), "{line}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Commands for a drive that is served right now.
+
+use super::Answer;
+use super::failure::Failure;
+use super::live::{self, Ask, Back};
+use super::output::Shown;
+use clap::{ArgGroup, Args};
+use report::Style;
+use report::table::facts;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use units::{Bytes, Ns};
+
+/// Show what a drive does that is served right now
+#[derive(Args)]
+pub(crate) struct Stats {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+impl Stats {
+    pub(crate) fn run(&self) -> Answer {
+        let found = live::ask(&self.path, &Ask::Stats)?;
+        show(self.shown, "flashloom.drive-stats/1", &found)
+    }
+}
+
+/// Cut the power of a drive that is served right now, and give it back
+///
+/// What was promised is there afterwards; what was not is there in its old or its new form.
+/// Clients lose their connections, as if the server had been killed, and may connect again.
+#[derive(Args)]
+pub(crate) struct Cut {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+impl Cut {
+    pub(crate) fn run(&self) -> Answer {
+        let back: Back = serde_json::from_value(live::ask(&self.path, &Ask::Cut)?)?;
+        let path = self.path.display();
+        self.shown.answer("flashloom.drive-cut/1", &back, |_| {
+            format!("{path} had no power for {}\n", Ns(back.off_ns))
+        })
+    }
+}
+
+/// Let requests to a drive fail that is served right now
+///
+/// The faults lie over what the drive holds, which does not change; they hit clients of NBD
+/// and of the drive as a file, and end with --heal, with a power cut and with the server.
+#[derive(Args)]
+#[command(group(ArgGroup::new("fault").required(true)))]
+pub(crate) struct Fault {
+    /// The drive file
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// Fail to read any of these bytes: the first and how many, as 1MiB+4KiB
+    #[arg(long, group = "fault", value_name = "OFFSET+LENGTH", value_parser = range)]
+    unreadable: Option<(u64, u64)>,
+    /// Fail to write any of them
+    #[arg(long, group = "fault", value_name = "OFFSET+LENGTH", value_parser = range)]
+    unwritable: Option<(u64, u64)>,
+    /// Fail each N-th read
+    #[arg(long, group = "fault", value_name = "N")]
+    fail_reads: Option<u64>,
+    /// Turn a bit of what each N-th read gives
+    #[arg(long, group = "fault", value_name = "N")]
+    flip_reads: Option<u64>,
+    /// Take all faults away
+    #[arg(long, group = "fault")]
+    heal: bool,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// The document of `drive fault`.
+#[derive(Serialize)]
+struct Set<'a> {
+    fault: &'a Ask,
+}
+
+impl Fault {
+    pub(crate) fn run(&self) -> Answer {
+        let unreadable = self.unreadable.map(|(from, to)| Ask::Unreadable(from, to));
+        let unwritable = self.unwritable.map(|(from, to)| Ask::Unwritable(from, to));
+        let fail = self.fail_reads.map(Ask::FailReads);
+        let flip = self.flip_reads.map(Ask::FlipReads);
+        let fault = unreadable.or(unwritable).or(fail).or(flip);
+        let fault = fault.unwrap_or(Ask::Heal);
+        live::ask(&self.path, &fault)?;
+        let set = Set { fault: &fault };
+        self.shown
+            .answer("flashloom.drive-fault/1", &set, |_| String::new())
+    }
+}
+
+/// The first byte, and one past the last.
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || "expected an offset and a length, as 1MiB+4KiB".to_owned();
+    let (from, len) = text.split_once('+').ok_or_else(wrong)?;
+    let number = |text: &str| text.parse::<Bytes>().map_err(|_| wrong());
+    let (from, len) = (number(from)?.0, number(len)?.0);
+    let end = from.checked_add(len).filter(|&end| end > from);
+    Ok((from, end.ok_or_else(wrong)?))
+}
+
+/// The answer to `flashloom why` about the drive in the file at `path`.
+///
+/// # Errors
+/// If nobody serves it.
+pub(crate) fn why(path: &Path, shown: Shown) -> Result<String, Failure> {
+    let found = live::ask(path, &Ask::Why)?;
+    show(shown, "flashloom.drive-why/1", &found)
+}
+
+fn show(shown: Shown, schema: &str, found: &Value) -> Answer {
+    shown.answer(schema, found, |style| text(found, style))
+}
+
+/// A line for each number, those of groups behind the name of the group.
+fn text(found: &Value, style: Style) -> String {
+    let empty = Map::new();
+    let mut lines = Vec::new();
+    for (name, value) in found.as_object().unwrap_or(&empty) {
+        match value {
+            Value::Object(group) => {
+                let set = group.iter().filter(|(_, value)| **value != json!(0));
+                lines.extend(set.map(|(part, value)| (format!("{name} {part}"), value)));
+            }
+            Value::Null => {}
+            _ => lines.push((name.clone(), value)),
+        }
+    }
+    let lines = lines
+        .iter()
+        .map(|(name, value)| (name.replace('_', " "), value.to_string()));
+    let lines: Vec<(String, String)> = lines.collect();
+    facts(
+        lines.iter().map(|(name, value)| (&name[..], value.clone())),
+        style,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_have_a_start_and_a_length() {
+        assert_eq!(range("1MiB+4KiB"), Ok((1 << 20, (1 << 20) + 4096)));
+        for text in ["", "5", "5+0", "+", "a+1", "18446744073709551615+1"] {
+            assert!(range(text).is_err(), "{text}");
+        }
+    }
+}

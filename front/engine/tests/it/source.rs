@@ -1,0 +1,137 @@
+//! Files that the thread of a simulation listens to.
+
+use engine::{Caller, Desk, Engine, Handle, Next, Pace, Service, Source};
+use sim::{Kernel, Sim};
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use units::Ns;
+
+struct Place(Sim);
+
+impl Service for Place {
+    fn settle(&self) {}
+}
+
+fn start(pace: Pace) -> (Engine<()>, Handle<Place>) {
+    let build = |kernel: &Kernel| Ok::<_, io::Error>(Place(kernel.sim()));
+    Engine::start(pace, build, |_, _| ()).expect("it starts")
+}
+
+/// Gives each byte back after so much virtual time.
+struct Echo {
+    stream: UnixStream,
+    desk: Desk<Place>,
+    caller: Rc<Caller>,
+    after: Ns,
+    answers: RefCell<Vec<u8>>,
+    open: Cell<u32>,
+    over: Cell<bool>,
+}
+
+struct Ear(Rc<Echo>);
+
+impl Source for Ear {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.0.stream.as_fd()
+    }
+
+    fn turn(&self) -> Next {
+        let echo = &self.0;
+        let mut bytes = [0; 64];
+        match (&echo.stream).read(&mut bytes) {
+            Ok(0) => echo.over.set(true),
+            Ok(len) => {
+                for &byte in &bytes[..len] {
+                    let (answer, sim) = (Rc::clone(echo), echo.desk.value().0.clone());
+                    echo.open.set(echo.open.get() + 1);
+                    echo.desk.begin(async move {
+                        sim.sleep(answer.after).await;
+                        answer.open.set(answer.open.get() - 1);
+                        answer.answers.borrow_mut().push(byte);
+                        answer.caller.call();
+                    });
+                }
+            }
+            Err(_) => {}
+        }
+        let answers = echo.answers.take();
+        (&echo.stream).write_all(&answers).expect("it is small");
+        if echo.over.get() && echo.open.get() == 0 {
+            return Next::Leave;
+        }
+        Next::Wait {
+            read: !echo.over.get(),
+            write: false,
+        }
+    }
+}
+
+fn echo(handle: &Handle<Place>, after: Ns) -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    theirs.set_nonblocking(true).expect("no waiting");
+    handle.open(move |desk| {
+        let attached = desk.attach(|caller| {
+            Ok(Rc::new(Ear(Rc::new(Echo {
+                stream: theirs,
+                desk: desk.clone(),
+                caller,
+                after,
+                answers: RefCell::default(),
+                open: Cell::new(0),
+                over: Cell::new(false),
+            }))))
+        });
+        attached.expect("listened to");
+    });
+    ours.set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("patience");
+    ours
+}
+
+#[test]
+fn what_comes_is_answered_when_the_model_says() {
+    for (pace, least) in [(Pace::Free, 0), (Pace::Wall, 20)] {
+        let (engine, handle) = start(pace);
+        let mut streams = [(); 3].map(|()| echo(&handle, Ns::us(20_000)));
+        for round in 0..3 {
+            let begun = Instant::now();
+            for stream in &mut streams {
+                stream.write_all(&[round, round + 1]).expect("sent");
+            }
+            for stream in &mut streams {
+                let mut bytes = [0; 2];
+                stream.read_exact(&mut bytes).expect("an answer");
+                assert_eq!(bytes, [round, round + 1]);
+            }
+            assert!(begun.elapsed() >= Duration::from_millis(least));
+        }
+        let late = handle.lateness().expect("it runs");
+        assert_eq!(late.map(|late| late.count), (least > 0).then_some(18));
+        // Requests of other threads are taken in beside those of sources.
+        assert_eq!(handle.ask(|_| async { 7 }), Ok(7));
+        // Who has hung up is answered first, and left then.
+        let [mut first, mut second, _] = streams;
+        first.write_all(&[9]).expect("sent");
+        first.shutdown(std::net::Shutdown::Write).expect("hung up");
+        let mut all = Vec::new();
+        first.read_to_end(&mut all).expect("the end");
+        assert_eq!(all, [9]);
+        // The end of the thread is one for all.
+        handle.stop();
+        engine.join().expect("it ends");
+        assert_eq!(second.read(&mut [0]).expect("the end"), 0);
+    }
+}
+
+#[test]
+fn a_thread_that_dies_leaves_nobody_waiting() {
+    let (engine, handle) = start(Pace::Free);
+    let mut stream = echo(&handle, Ns::us(1));
+    handle.submit(|_| async { panic!("as a bug would") });
+    assert_eq!(stream.read(&mut [0]).expect("the end"), 0);
+    assert!(engine.join().is_err());
+}

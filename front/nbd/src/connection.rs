@@ -1,0 +1,247 @@
+//! A client's socket.
+//!
+//! Invariants: it is read only while there is room for what comes, and written only as far
+//! as the client takes it, so that nobody waits for it; what was asked for is answered
+//! before the socket is closed, unless the client takes no answer.
+
+use crate::export::{Answer, Done, Export, Refusal, Take};
+use crate::output::Output;
+use crate::pool::Pool;
+use crate::server::Guest;
+use crate::session::{Reply, Session, Step};
+use engine::{Caller, Next, Source};
+use rustix::io::{Errno, read};
+use rustix::net::{Shutdown, shutdown};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+/// Bytes that are read from a client at a time.
+pub(crate) const INPUT: usize = 256 << 10;
+
+/// What all clients of a server use.
+pub(crate) struct Common {
+    pub(crate) pool: Pool,
+    /// Where bytes are read to.
+    pub(crate) input: RefCell<Vec<u8>>,
+}
+
+/// A client.
+pub(crate) struct Connection<E> {
+    socket: OwnedFd,
+    export: E,
+    common: Rc<Common>,
+    caller: Rc<Caller>,
+    session: RefCell<Session>,
+    /// Bytes that are read and not taken yet: the beginning of something.
+    rest: RefCell<Vec<u8>>,
+    output: RefCell<Output>,
+    /// Bytes that requests hold which are not answered.
+    held: Cell<u64>,
+    /// Bytes that the pool knows of.
+    counted: Cell<u64>,
+    /// Whether it waits for room.
+    full: Cell<bool>,
+    /// Nothing is taken in any more.
+    ending: Cell<bool>,
+    /// Nothing can be sent any more either.
+    dead: Cell<bool>,
+    /// Counts it as a client.
+    _guest: Guest,
+}
+
+impl<E: Export> Connection<E> {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        export: E,
+        common: Rc<Common>,
+        caller: Rc<Caller>,
+        guest: Guest,
+    ) -> Self {
+        let mut output = Output::default();
+        let mut session = None;
+        output.put(|out| session = Some(Session::new(out)));
+        Self {
+            socket,
+            export,
+            common,
+            caller,
+            session: RefCell::new(session.expect("it was made")),
+            rest: RefCell::default(),
+            output: RefCell::new(output),
+            held: Cell::new(0),
+            counted: Cell::new(0),
+            full: Cell::new(false),
+            ending: Cell::new(false),
+            dead: Cell::new(false),
+            _guest: guest,
+        }
+    }
+
+    /// Tells the pool what it holds.
+    fn count(&self) {
+        let now = self.held.get() + self.output.borrow().bytes();
+        let before = self.counted.replace(now);
+        if now != before {
+            self.common.pool.change(before, now);
+        }
+    }
+
+    /// Takes room for so many bytes, if there is.
+    fn admit(&self, cost: u64) -> bool {
+        self.count();
+        let is_admitted = self.common.pool.admits(self.counted.get(), cost);
+        if is_admitted {
+            self.held.set(self.held.get() + cost);
+        }
+        is_admitted
+    }
+
+    fn send(&self) {
+        if self.dead.get() || self.output.borrow_mut().send(self.socket.as_fd()).is_err() {
+            self.dead.set(true);
+            *self.output.borrow_mut() = Output::default();
+        }
+        self.count();
+    }
+
+    /// Takes what is left, and then what has come.
+    fn take_in(self: &Rc<Self>) -> io::Result<()> {
+        let mut rest = self.rest.take();
+        let mut left = &rest[..];
+        self.steps(&mut left)?;
+        let taken = rest.len() - left.len();
+        rest.drain(..taken);
+        if !self.full.get() && !self.ending.get() {
+            self.read(&mut rest)?;
+        }
+        // What comes in pieces is whole soon, and the memory is for others.
+        rest.shrink_to(0);
+        *self.rest.borrow_mut() = rest;
+        Ok(())
+    }
+
+    /// Reads once, behind `rest`, which keeps what is not taken.
+    fn read(self: &Rc<Self>, rest: &mut Vec<u8>) -> io::Result<()> {
+        let mut input = self.common.input.borrow_mut();
+        input.resize(INPUT, 0);
+        input[..rest.len()].copy_from_slice(rest);
+        let len = match read(&self.socket, &mut input[rest.len()..]) {
+            Ok(0) => {
+                self.ending.set(true);
+                return Ok(());
+            }
+            Ok(len) => len,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut left = &input[..rest.len() + len];
+        self.steps(&mut left)?;
+        rest.clear();
+        rest.extend(left);
+        Ok(())
+    }
+
+    /// Does what the bytes say, as far as they do.
+    fn steps(self: &Rc<Self>, input: &mut &[u8]) -> io::Result<()> {
+        self.full.set(false);
+        let mut said = Vec::new();
+        while !self.ending.get() {
+            let admit = |cost| self.admit(cost);
+            let step = self
+                .session
+                .borrow_mut()
+                .step(input, &mut said, &self.export, admit)?;
+            if !said.is_empty() {
+                self.output.borrow_mut().put(|out| out.append(&mut said));
+            }
+            match step {
+                Step::More => break,
+                Step::Full => {
+                    self.full.set(true);
+                    self.common.pool.wait(&self.caller);
+                    break;
+                }
+                Step::Begin(job, reply) => {
+                    let taker = Rc::clone(self) as Rc<dyn Take>;
+                    self.export.begin(job, Done::new(taker, reply));
+                }
+                Step::Say(said, reply) => self.take(reply, said.map(|()| Answer::Done)),
+                Step::Leave => self.ending.set(true),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it has not finished its handshake, and is not hung up on either.
+    pub(crate) fn is_stranger(&self) -> bool {
+        !self.dead.get() && !self.session.borrow().is_served()
+    }
+
+    /// Takes nothing more in.
+    pub(crate) fn end(&self) {
+        self.ending.set(true);
+        self.caller.call();
+    }
+
+    /// Gives nothing more out either.
+    pub(crate) fn hang_up(&self) {
+        self.dead.set(true);
+        self.end();
+    }
+}
+
+impl<E: Export> Take for Connection<E> {
+    fn take(&self, reply: Reply, answer: Result<Answer, Refusal>) {
+        self.held.set(self.held.get() - reply.cost);
+        if !self.dead.get() {
+            reply.put(answer, &mut self.output.borrow_mut());
+        }
+        self.caller.call();
+    }
+}
+
+/// What listens to a client.
+pub(crate) struct Ear<E>(pub(crate) Rc<Connection<E>>);
+
+impl<E: Export> Source for Ear<E> {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.0.socket.as_fd()
+    }
+
+    fn turn(&self) -> Next {
+        let connection = &self.0;
+        connection.send();
+        if !connection.ending.get() && connection.take_in().is_err() {
+            // What was asked for before is answered all the same.
+            connection.ending.set(true);
+        }
+        if connection.ending.get() {
+            let broken_off = connection.session.borrow_mut().abandon();
+            connection.held.set(connection.held.get() - broken_off);
+        }
+        connection.send();
+        let waits = connection.output.borrow().bytes() > 0;
+        let open = connection.held.get() > 0;
+        if connection.dead.get() || connection.ending.get() && !waits && !open {
+            connection.hang_up();
+            // It may be gone already.
+            let _ = shutdown(&connection.socket, Shutdown::Both);
+            return Next::Leave;
+        }
+        if !waits && !open {
+            connection.output.borrow_mut().rest();
+        }
+        Next::Wait {
+            read: !connection.ending.get() && !connection.full.get(),
+            write: waits,
+        }
+    }
+}
+
+impl<E> Drop for Connection<E> {
+    fn drop(&mut self) {
+        self.common.pool.change(self.counted.get(), 0);
+    }
+}

@@ -1,0 +1,140 @@
+//! Bytes on their way to a client.
+
+use rustix::io::{Errno, writev};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+
+/// Bytes of answers that are gathered into one piece.
+const GATHERED: usize = 256 << 10;
+/// What is longer stays where it is.
+const COPIED: usize = 32 << 10;
+/// Pieces that are sent at a time.
+const PIECES: usize = 16;
+/// What a piece that is sent may keep of its memory, to be used again.
+const KEPT: usize = GATHERED + COPIED;
+
+/// Pieces that wait to be sent, none of them empty.
+#[derive(Default)]
+pub(crate) struct Output {
+    pieces: VecDeque<Vec<u8>>,
+    /// What is sent of the first piece.
+    sent: usize,
+    bytes: u64,
+    /// The memory of a piece that was sent.
+    spare: Vec<u8>,
+}
+
+impl Output {
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Lets `put` append to what waits.
+    pub(crate) fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
+        if self.pieces.back().is_none_or(|last| last.len() >= GATHERED) {
+            self.pieces.push_back(std::mem::take(&mut self.spare));
+        }
+        if let Some(last) = self.pieces.back_mut() {
+            let before = last.len();
+            put(last);
+            self.bytes += (last.len() - before) as u64;
+        }
+    }
+
+    /// Appends `data`.
+    pub(crate) fn push(&mut self, data: Vec<u8>) {
+        if data.len() <= COPIED {
+            return self.put(|out| out.extend(data));
+        }
+        self.bytes += data.len() as u64;
+        self.pieces.push_back(data);
+    }
+
+    /// Sends what can be without waiting.
+    ///
+    /// # Errors
+    /// If the client takes nothing more.
+    pub(crate) fn send(&mut self, to: BorrowedFd<'_>) -> io::Result<()> {
+        while self.bytes > 0 {
+            let mut slices = [IoSlice::new(&[]); PIECES];
+            let mut count = 0;
+            for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+                let from = if count == 0 { self.sent } else { 0 };
+                *slice = IoSlice::new(&piece[from..]);
+                count += 1;
+            }
+            match writev(to, &slices[..count]) {
+                Ok(sent) => self.take(sent),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, mut sent: usize) {
+        self.bytes -= sent as u64;
+        while let Some(first) = self.pieces.front() {
+            let left = first.len() - self.sent;
+            if sent < left {
+                self.sent += sent;
+                return;
+            }
+            sent -= left;
+            self.sent = 0;
+            let mut done = self.pieces.pop_front().unwrap_or_default();
+            if done.capacity() <= KEPT && self.spare.capacity() == 0 {
+                done.clear();
+                self.spare = done;
+            }
+        }
+    }
+
+    /// Gives memory back that an idle client does not need.
+    pub(crate) fn rest(&mut self) {
+        if self.pieces.is_empty() {
+            (self.pieces, self.spare) = Default::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_is_put_is_sent_once_and_in_order_however_little_is_taken() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("no waiting");
+        let (mut output, mut expected) = (Output::default(), Vec::new());
+        let (mut got, mut chunk) = (Vec::<u8>::new(), [0; 70_000]);
+        for round in 0..200_usize {
+            let data = vec![round as u8; round * 997 % (2 * COPIED)];
+            output.put(|out| out.extend([1, 2, 3]));
+            expected.extend([1, 2, 3]);
+            expected.extend(&data);
+            output.push(data);
+            output.send(ours.as_fd()).expect("taken");
+            // What is not sent waits.
+            assert!(output.bytes() <= (expected.len() - got.len()) as u64);
+            let len = theirs
+                .read(&mut chunk[..9_001])
+                .expect("something is there");
+            got.extend(&chunk[..len]);
+        }
+        while output.bytes() > 0 || got.len() < expected.len() {
+            let len = theirs.read(&mut chunk).expect("something is there");
+            got.extend(&chunk[..len]);
+            output.send(ours.as_fd()).expect("taken");
+        }
+        assert_eq!(got, expected);
+        output.rest();
+        assert_eq!(output.spare.capacity(), 0);
+    }
+}

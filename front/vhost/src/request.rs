@@ -1,0 +1,143 @@
+//! What a machine asks of the drive.
+
+use crate::memory::{Bad, Memory};
+use crate::wire::{DATA_MAX, Descriptor, NAME, Status, WRITE, ZEROS_MAX, u32_at, u64_at, want};
+use engine::Device;
+use std::rc::Rc;
+
+/// Bytes of a sector, as requests count.
+const SECTOR: u64 = 512;
+/// Bytes of what a request wants and where.
+const HEAD: usize = 16;
+/// Bytes of a range to be deallocated or made zeros.
+const RANGE: usize = 16;
+/// A flag of such a range: that it may be deallocated.
+const UNMAP: u32 = 1;
+
+/// A chain of descriptors.
+pub(crate) struct Request {
+    /// The number of its first descriptor.
+    pub(crate) head: u16,
+    want: u32,
+    sector: u64,
+    /// What the device reads, behind the head.
+    out: Vec<Descriptor>,
+    /// What it writes, before the status.
+    into: Vec<Descriptor>,
+    /// Where the status goes.
+    status: u64,
+}
+
+impl Request {
+    /// The request in `chain`. There is no place for an answer to one that makes no sense.
+    pub(crate) fn parse(memory: &Memory, head: u16, chain: &[Descriptor]) -> Result<Self, Bad> {
+        let first_written = chain.iter().position(|part| part.flags & WRITE != 0);
+        let (out, into) = chain.split_at(first_written.unwrap_or(chain.len()));
+        let (mut out, mut into) = (out.to_vec(), into.to_vec());
+        let is_ordered = into.iter().all(|part| part.flags & WRITE != 0);
+        let bytes = chain.iter().map(|part| u64::from(part.len)).sum::<u64>();
+        if !is_ordered || bytes > DATA_MAX + 2 * SECTOR {
+            return Err(Bad);
+        }
+        let mut start = [0; HEAD];
+        take(memory, &mut out, &mut start)?;
+        let last = into.iter_mut().rev().find(|part| part.len > 0).ok_or(Bad)?;
+        last.len -= 1;
+        Ok(Self {
+            head,
+            want: u32_at(&start, 0),
+            sector: u64_at(&start, 8),
+            status: last.address.checked_add(last.len.into()).ok_or(Bad)?,
+            out,
+            into,
+        })
+    }
+
+    /// Carries it out; gives how many bytes were written for the machine.
+    pub(crate) async fn carry_out(&self, device: &Device, memory: &Rc<Memory>) -> u32 {
+        let (status, written) = match self.act(device, memory).await {
+            Ok(written) => (Status::Ok, written),
+            Err(status) => (status, 0),
+        };
+        // A machine that has no place for it does not want it.
+        let _ = memory.write(self.status, &[status as u8]);
+        written + 1
+    }
+
+    async fn act(&self, device: &Device, memory: &Rc<Memory>) -> Result<u32, Status> {
+        let len = |parts: &[Descriptor]| parts.iter().map(|part| u64::from(part.len)).sum::<u64>();
+        let at = self.sector.checked_mul(SECTOR).ok_or(Status::Failed)?;
+        match self.want {
+            want::IN => {
+                let bytes = device.read(at, len(&self.into) as usize).await;
+                self.give(memory, &bytes.map_err(|_| Status::Failed)?)
+            }
+            want::OUT => {
+                let mut bytes = vec![0; len(&self.out) as usize];
+                take(memory, &mut self.out.clone(), &mut bytes).map_err(|Bad| Status::Failed)?;
+                let written = device.write(at, &bytes).await;
+                written.map(|()| 0).map_err(|_| Status::Failed)
+            }
+            want::FLUSH => {
+                let flushed = device.flush().await;
+                flushed.map(|()| 0).map_err(|_| Status::Failed)
+            }
+            want::GET_ID => {
+                let mut name = [0; NAME];
+                name[..9].copy_from_slice(b"flashloom");
+                let len = len(&self.into).min(NAME as u64);
+                self.give(memory, &name[..len as usize])
+            }
+            want::DISCARD | want::WRITE_ZEROES => self.clear(device, memory).await,
+            _ => Err(Status::Unknown),
+        }
+    }
+
+    /// Deallocates a range, or makes it zeros.
+    async fn clear(&self, device: &Device, memory: &Rc<Memory>) -> Result<u32, Status> {
+        let mut range = [0; RANGE];
+        take(memory, &mut self.out.clone(), &mut range).map_err(|Bad| Status::Failed)?;
+        let (sector, count, flags) = (u64_at(&range, 0), u32_at(&range, 8), u32_at(&range, 12));
+        let may_unmap = self.want == want::WRITE_ZEROES && flags == UNMAP;
+        if count > ZEROS_MAX {
+            return Err(Status::Failed);
+        }
+        if flags != 0 && !may_unmap {
+            return Err(Status::Unknown);
+        }
+        let at = sector.checked_mul(SECTOR).ok_or(Status::Failed)?;
+        let len = u64::from(count) * SECTOR;
+        let done = match (self.want, may_unmap) {
+            (want::DISCARD, _) => device.discard(at, len).await,
+            (_, true) => device.zero(at, len).await,
+            (_, false) => device.write_zeros(at, len).await,
+        };
+        done.map(|()| 0).map_err(|_| Status::Failed)
+    }
+
+    /// Gives bytes to the machine.
+    fn give(&self, memory: &Memory, mut bytes: &[u8]) -> Result<u32, Status> {
+        let all = bytes.len() as u32;
+        for part in &self.into {
+            let (now, later) = bytes.split_at(bytes.len().min(part.len as usize));
+            memory
+                .write(part.address, now)
+                .map_err(|Bad| Status::Failed)?;
+            bytes = later;
+        }
+        Ok(all)
+    }
+}
+
+/// Takes bytes from the front of `parts`.
+fn take(memory: &Memory, parts: &mut [Descriptor], mut bytes: &mut [u8]) -> Result<(), Bad> {
+    for part in parts {
+        let now = bytes.len().min(part.len as usize);
+        let (first, rest) = bytes.split_at_mut(now);
+        memory.read(part.address, first)?;
+        part.address = part.address.checked_add(now as u64).ok_or(Bad)?;
+        part.len -= now as u32;
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(()).ok_or(Bad)
+}

@@ -1,0 +1,194 @@
+//! A drive as the block device of a machine, which is played by the test.
+
+mod machine;
+
+use engine::{Device, DeviceEngine, DriveFile, Handle, Pace, Show};
+use machine::{Machine, NUM, pair, words};
+use sim::Seed;
+use ssd::{DriveMedia, Preset};
+use std::io::Read;
+use std::path::PathBuf;
+use tempfile::TempDir;
+use units::{Bytes, KIB, MIB};
+use vhost::Server;
+use vhost::wire::{NEED_REPLY, say, want};
+
+/// A drive of 16 MiB that is served.
+struct Place {
+    folder: TempDir,
+    device: Handle<Device>,
+    engine: Option<DeviceEngine>,
+    server: Option<Server>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let mut config = (Preset::named("block").expect("a preset").config)();
+        config.flash.keep_contents = true;
+        config.geometry.channels = 2;
+        config.geometry.chips_per_channel = 1;
+        config.geometry.blocks_per_plane = 20;
+        config.controller.write_buffer = Bytes(512 * KIB);
+        config.capacity = Bytes(16 * MIB);
+        let media = DriveMedia::new(&config, Seed(1)).expect("a drive");
+        let file = folder.path().join("d.flash");
+        DriveFile::create(&file, &config, &media).expect("made");
+        let (engine, device) = Device::start(&file, Pace::Free, Show::Drive).expect("powered");
+        let server = Server::start(&folder.path().join("v.sock"), &device).expect("it listens");
+        Self {
+            folder,
+            device,
+            engine: Some(engine),
+            server: Some(server),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("v.sock")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.server.take().into_iter().for_each(Server::close);
+        self.device.stop();
+        let engine = self.engine.take().expect("it ran");
+        engine.join().expect("no panic").expect("saved");
+    }
+}
+
+#[test]
+fn a_machine_reads_what_it_wrote_and_is_told_what_it_has() {
+    let place = Place::new();
+    let mut machine = Machine::running(&place.path(), 1);
+    let config = machine.config();
+    assert_eq!(config[..8], (16 * MIB / 512).to_le_bytes());
+    assert_eq!(config[34..36], 8_u16.to_le_bytes());
+    let data: Vec<u8> = (0..20_000)
+        .map(|at| (at % 251) as u8)
+        .take(39 * 512)
+        .collect();
+    assert_eq!(machine.call(0, want::OUT, 7, &data, 0), (0, vec![]));
+    assert_eq!(machine.call(0, want::FLUSH, 0, b"", 0).0, 0);
+    assert_eq!(
+        machine.call(0, want::IN, 7, b"", 39 * 512),
+        (0, data.clone())
+    );
+    let (status, name) = machine.call(0, want::GET_ID, 0, b"", 20);
+    assert_eq!((status, &name[..9]), (0, &b"flashloom"[..]));
+    // The pages that are whole in a range go, and the rest stays.
+    let range = |sector: u64, count: u32, flags: u32| {
+        let mut range = words(&[sector]);
+        range.extend(count.to_le_bytes());
+        range.extend(flags.to_le_bytes());
+        range
+    };
+    assert_eq!(machine.call(0, want::DISCARD, 0, &range(7, 12, 0), 0).0, 0);
+    let mut expected = data;
+    expected[512..512 + 4096].fill(0);
+    assert_eq!(machine.call(0, want::IN, 7, b"", 39 * 512).1, expected);
+    for (sector, flags) in [(20, 0), (30, 1)] {
+        let zeros = range(sector, 3, flags);
+        assert_eq!(machine.call(0, want::WRITE_ZEROES, 0, &zeros, 0).0, 0);
+        let from = (sector as usize - 7) * 512;
+        expected[from..from + 3 * 512].fill(0);
+    }
+    assert_eq!(machine.call(0, want::IN, 7, b"", 39 * 512).1, expected);
+    let end = 16 * MIB / 512;
+    assert_eq!(machine.call(0, want::IN, end, b"", 512).0, 1);
+    assert_eq!(machine.call(0, want::OUT, u64::MAX, &[1; 512], 0).0, 1);
+    assert_eq!(machine.call(0, want::DISCARD, 0, &range(0, 8, 1), 0).0, 2);
+    assert_eq!(
+        machine
+            .call(0, want::DISCARD, 0, &range(0, u32::MAX, 0), 0)
+            .0,
+        1
+    );
+    assert_eq!(machine.call(0, 99, 0, b"", 0).0, 2);
+}
+
+#[test]
+fn queues_stop_and_go_on_where_they_were() {
+    let place = Place::new();
+    let mut machine = Machine::running(&place.path(), 3);
+    for round in 0..u16::from(NUM as u8) * 2 {
+        for queue in 0..3 {
+            let data = vec![round as u8 + queue as u8; 4096];
+            let sector = u64::from(queue) * 8;
+            assert_eq!(machine.call(queue, want::OUT, sector, &data, 0).0, 0);
+        }
+    }
+    assert_eq!(machine.stop(1), NUM * 2);
+    // The others do not notice, and it goes on from there.
+    assert_eq!(machine.call(0, want::IN, 8, b"", 1).1, [NUM as u8 * 2]);
+    machine.share();
+    machine.start(1, NUM * 2);
+    assert_eq!(machine.call(1, want::IN, 16, b"", 1).1, [NUM as u8 * 2 + 1]);
+    assert_eq!(machine.stop(1), NUM * 2 + 1);
+    assert_eq!(machine.stop(5), 0, "one that never ran");
+}
+
+#[test]
+fn a_machine_that_talks_nonsense_is_hung_up_on_and_the_next_one_is_served() {
+    let place = Place::new();
+    for (kind, payload) in [
+        (77, vec![]),
+        (say::SET_VRING_NUM, pair(99, 1)),
+        (say::SET_MEM_TABLE, words(&[u64::MAX; 5])),
+        (say::SET_MEM_TABLE, words(&[1, u64::MAX, 2, 0, 0])),
+        (say::SET_VRING_KICK, words(&[0])),
+        (say::GET_CONFIG, vec![0xff; 12]),
+        (say::GET_CONFIG, vec![]),
+    ] {
+        let machine = Machine::connect(&place.path());
+        machine.tell(kind, &payload);
+        let end = (&machine.socket).read(&mut [0; 600]);
+        assert!(
+            matches!(end, Ok(0) | Err(_)) || payload.is_empty(),
+            "{kind}: {end:?}"
+        );
+    }
+    let machine = Machine::connect(&place.path());
+    machine.send(say::SET_FEATURES, NEED_REPLY, &[0; 4096], &[]);
+    assert_eq!((&machine.socket).read(&mut [0]).unwrap_or(0), 0, "too long");
+    // One at a time.
+    let mut machine = Machine::running(&place.path(), 1);
+    let other = Machine::connect(&place.path());
+    assert_eq!((&other.socket).read(&mut [0]).unwrap_or(0), 0);
+    assert_eq!(machine.call(0, want::FLUSH, 0, b"", 0).0, 0);
+}
+
+#[test]
+fn chains_that_make_no_sense_stop_their_queue_and_nothing_else() {
+    let data = Machine::data(0);
+    let chains: [&[(u64, u32, u16, u16)]; 8] = [
+        &[(data, 16, 1, 0)],                          // a circle
+        &[(data, 16, 1, 999)],                        // the next one is not there
+        &[(data, 16, 0, 0)],                          // no place for a status
+        &[(u64::MAX - 3, 16, 1, 1), (data, 1, 2, 0)], // no such memory
+        &[(data, 8, 1, 1), (data, 1, 2, 0)],          // too short to be a request
+        &[(data, u32::MAX, 1, 1), (data, 1, 2, 0)],   // too long
+        &[(data, 1, 3, 1), (data, 16, 0, 0)],         // read behind what is written
+        &[(data, 32, 4, 0)],                          // a table in which all are in circles
+    ];
+    let place = Place::new();
+    for (number, chain) in chains.iter().enumerate() {
+        let mut machine = Machine::running(&place.path(), 2);
+        if number == 7 {
+            machine.put(
+                0,
+                data - 0x4000_0000,
+                &words(&[data, 16 | 5 << 32, data, 1 << 32]),
+            );
+        }
+        for (slot, &part) in chain.iter().enumerate() {
+            machine.descriptor(0, slot as u16, part);
+        }
+        machine.offer(0, 0);
+        assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0, "{number}");
+        assert_eq!(machine.stop(0), 1, "{number}");
+        assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0, "{number}");
+        drop(machine);
+    }
+}
