@@ -20,9 +20,9 @@ use crate::describe::spec::Spec;
 use crate::describe::unit::{length, lengths, percent, size, theta, time};
 use crate::describe::{PRESETS, WorkloadError, existing};
 use crate::generate::Theta;
-use crate::suggest::did_you_mean;
 use sim::Seed;
 use units::Ns;
+use units::did_you_mean;
 
 /// A workload in the language of files, ready to be opened.
 #[derive(Clone, Debug)]
