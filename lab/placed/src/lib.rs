@@ -24,7 +24,8 @@
 //!
 //! - *Which ordinary file system*: ext4, on conventional zones of the same drive.
 //! - *What of it on a drive without zones*: hint-only mode (5.2). Each file that a rule names
-//!   gets the kernel's hint for its stream; the file system makes a handle of it.
+//!   gets the kernel's hint for its stream, and the placement handle for it on a drive that
+//!   has some, as the dissertation would if there were a way to the drive (6.1.1).
 //! - *Times of placed files* become durable when the file is let go of, not with each write:
 //!   a write to the ordinary file system for each write to zones would undo what is won.
 
@@ -36,7 +37,7 @@ mod state;
 mod volume;
 mod zones;
 
-pub use body::{Hinted, MARK, Mode, Placed};
+pub use body::{MARK, Placed};
 pub use choose::{Chooser, Policy};
 pub use ordinary::Ordinary;
 pub use volume::{VolumeError, check, format};

@@ -191,6 +191,9 @@ mod tests {
         let short = payloads(&[5; 10]);
         let mut out = [1; UNIT];
         assert!(short[0].copy_to(0, &mut out));
-        assert_eq!((&out[..10], &out[10..]), (&[5; 10][..], &[0; UNIT - 10][..]));
+        assert_eq!(
+            (&out[..10], &out[10..]),
+            (&[5; 10][..], &[0; UNIT - 10][..])
+        );
     }
 }

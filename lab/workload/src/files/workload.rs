@@ -254,6 +254,13 @@ fn lsm_of(spec: &Spec) -> ycsb::Engine {
         memtable: spec.value("memtable", length),
         table: spec.value("table", length),
         base: spec.value("base", length),
+        multiplier: spec.number("multiplier"),
+        lifetimes: match spec.text("lifetimes") {
+            "tuned" => ycsb::Lifetimes::Tuned,
+            "none" => ycsb::Lifetimes::Unsaid,
+            _ => ycsb::Lifetimes::Native,
+        },
+        keep: (spec.text("compaction") == "fifo").then(|| spec.value("keep", length)),
     }
 }
 
