@@ -8,8 +8,8 @@ use crate::zones::{Reader, Zones, limits_of};
 use host::ZonedPort;
 use nand::UNIT;
 use shimmer::{
-    BLOCK, Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Refusal, SyncId, Ticket,
-    ZoneReport,
+    BLOCK, Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Refusal, SyncId,
+    Ticket, ZoneReport,
 };
 use sim::{Signal, Sim};
 use ssd::ZoneLimits;
@@ -22,6 +22,9 @@ use vfs::{Body, Errno, Result};
 
 /// The longest log that is read: more than this no log is, as what is behind it was finished.
 const LONGEST_LOG: u64 = 1 << 30;
+
+/// Bytes of a log that are read at once.
+const READ: u64 = 1 << 20;
 
 /// Why zones have no placed files.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -112,6 +115,22 @@ pub fn check(
         .collect()
 }
 
+/// The first `written` bytes of a zone, up to the first block that cannot be read: whoever
+/// replays them sees what is missing.
+async fn log_of<Z: ZonedPort>(zones: &Zones<Z>, zone: u32, written: u64, who: Origin) -> Vec<u8> {
+    let (mut bytes, mut most) = (Vec::new(), READ);
+    while (bytes.len() as u64) < written {
+        let at = bytes.len() as u64;
+        let len = most.min(written - at);
+        match zones.read(Piece { zone, at, len }, who).await {
+            Ok(more) => bytes.extend(more),
+            Err(_) if most > BLOCK => most = BLOCK,
+            Err(_) => break,
+        }
+    }
+    bytes
+}
+
 impl<Z: ZonedPort> Volume<Z> {
     /// The volume in the zones of a drive.
     pub(crate) async fn open(
@@ -123,13 +142,8 @@ impl<Z: ZonedPort> Volume<Z> {
         let reports = zones.reports();
         let mut logs = Vec::new();
         for (zone, report) in reports.iter().enumerate().take(LOG_ZONES as usize) {
-            let piece = shimmer::Piece {
-                zone: zone as u32,
-                at: 0,
-                len: report.written.min(LONGEST_LOG),
-            };
-            // A log that cannot be read to its end is told by what is missing.
-            logs.push(zones.read(piece, origin).await.unwrap_or_default());
+            let written = report.written.min(LONGEST_LOG);
+            logs.push(log_of(&zones, zone as u32, written, origin).await);
         }
         let log = |at: usize| logs.get(at).map_or(&[][..], |bytes| &bytes[..]);
         let core = Core::open(options, zones.limits(), &reports, [log(0), log(1)])?;
