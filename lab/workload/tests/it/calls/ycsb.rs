@@ -157,7 +157,7 @@ fn the_tuned_map_calls_more_levels_medium_and_says_as_much() {
     assert_eq!(native[0], tuned[0], "logs are short to both");
     assert!(tuned[1] > native[1], "{native:?} {tuned:?}");
     assert!(tuned[2] > 0 && tuned[3] > 0, "the tree has six levels");
-    assert_eq!(native.iter().sum::<usize>(), tuned.iter().sum());
+    assert_eq!(native.iter().sum::<usize>(), tuned.iter().sum::<usize>());
     assert_eq!(lifetimes("none"), [0; 4]);
 }
 
