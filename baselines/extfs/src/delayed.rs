@@ -343,7 +343,7 @@ impl<P: Persist> ExtFs<P> {
             pages,
             held,
             end,
-            placement: self.options.placer.data(node.hint.get()),
+            placement: self.options.placer.data_of(node),
             who: self.who(node),
         }
     }

@@ -85,7 +85,7 @@ impl<P: Persist> ExtFs<P> {
         let len = (piece.len.saturating_mul(SIZE) - within).min(bytes.len() as u64);
         if let State::Written(start) = piece.state {
             let part = &bytes[..len as usize];
-            let placement = self.options.placer.data(node.hint.get());
+            let placement = self.options.placer.data_of(node);
             let booked = self.who(node);
             let write = self
                 .persist
@@ -307,7 +307,7 @@ impl<P: Persist> ExtFs<P> {
             pages: &[page],
             held: 0,
             end: u64::MAX,
-            placement: self.options.placer.data(node.hint.get()),
+            placement: self.options.placer.data_of(node),
             who: self.who(node),
         };
         self.persist.write_data(None, &[write]).await.map(|_| ())
@@ -325,7 +325,7 @@ impl<P: Persist> ExtFs<P> {
             return Ok(());
         }
         bytes.fill(0);
-        let to = self.options.placer.data(node.hint.get());
+        let to = self.options.placer.data_of(node);
         self.persist
             .write_direct(start, range.start, &bytes, to, who)
             .await

@@ -1,7 +1,7 @@
 //! Where the drive shall put what: a table from hints to placement handles.
 
 use units::Placement;
-use vfs::Hint;
+use vfs::{Hint, Inode};
 
 /// Placement handles by what is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,13 @@ impl Placer {
     #[must_use]
     pub const fn data(&self, hint: Hint) -> Placement {
         self.data[hint as usize]
+    }
+
+    /// That of contents of `inode`: what was decided for it, or what its hint says.
+    #[must_use]
+    pub fn data_of<P>(&self, inode: &Inode<P>) -> Placement {
+        let decided = inode.handle.get();
+        decided.unwrap_or_else(|| self.data(inode.hint.get()))
     }
 
     /// That of metadata and journal.

@@ -1,5 +1,5 @@
 //! Quantities of the storage field as types: time, bytes, addresses, placements, and
-//! what there was too little of.
+//! what there was too little of; and which word was meant by whoever wrote another one.
 //!
 //! Invariants: every quantity is an integer; a quantity that is printed can be
 //! parsed back ([`Bytes`], [`Ns`]); arithmetic that would leave the range is a
@@ -11,11 +11,13 @@ pub mod layout;
 mod parse;
 mod refusal;
 mod size;
+mod suggest;
 mod time;
 
 pub use parse::ParseError;
 pub use refusal::{Holder, NoSpace, Refusals, Refused};
 pub use size::{Bytes, GIB, KIB, MIB, TIB};
+pub use suggest::did_you_mean;
 pub use time::Ns;
 
 /// Bytes of one host-visible sector, the unit in which [`Lba`] counts: 512.

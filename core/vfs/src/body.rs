@@ -103,6 +103,23 @@ pub trait Body: 'static {
         false
     }
 
+    /// Whether a write of `len` bytes at `offset` goes around the cache to
+    /// [`Body::write_direct`], whatever its offset and length, because the body has
+    /// buffers of its own for this file; reads are cached all the same. Asked before each
+    /// write, with the file locked: a body may let go of the file and say no.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EIO`: then nothing is written.
+    async fn takes_write(
+        &self,
+        _who: &Access,
+        _inode: &Inode<Self::Private>,
+        _offset: u64,
+        _len: u64,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Largest size of a file in bytes.
     fn max_size(&self) -> u64;
 

@@ -2,7 +2,7 @@
 
 use crate::types::{Attr, Hint, Ino};
 use std::cell::Cell;
-use units::Origin;
+use units::{Origin, Placement};
 
 /// A file in use. `P` is what its body keeps with it.
 pub struct Inode<P> {
@@ -12,6 +12,9 @@ pub struct Inode<P> {
     pub attr: Cell<Attr>,
     /// How long its data are expected to live.
     pub hint: Cell<Hint>,
+    /// Where the drive shall put its data, if somebody has decided that: it goes before
+    /// what a body makes of the hint.
+    pub handle: Cell<Option<Placement>>,
     /// Whom its data are booked under.
     pub origin: Cell<Origin>,
     /// How many calls make what was written of it durable: what is written back
@@ -28,6 +31,7 @@ impl<P> Inode<P> {
             ino,
             attr: Cell::new(attr),
             hint: Cell::new(Hint::NotSet),
+            handle: Cell::new(None),
             origin: Cell::new(Origin(0)),
             forcing: Cell::new(0),
             private,

@@ -57,8 +57,9 @@ impl<B: Body> Vfs<B> {
         ensure(end <= size.next_multiple_of(PAGE), Errno::ENXIO)?;
         let mut change = core.stamp_written(&file.who, node).await?;
         let source = source.cut(size.saturating_sub(offset));
-        let done = core.write_told(&file, false, offset, source).await?;
-        if core.body.is_dax() {
+        let around = core.goes_around(&file, offset, source).await?;
+        let done = core.write_told(&file, around, offset, source).await?;
+        if around {
             change = core.body.change(&node.inode);
         }
         drop(guard);
@@ -96,8 +97,9 @@ impl<B: Body> Core<B> {
             self.seal_end(node).await?;
         }
         let direct = file.has(OpenFlags::DIRECT);
-        let done = self.write_told(file, direct, offset, source).await?;
-        if direct || self.body.is_dax() {
+        let around = self.goes_around(file, offset, source).await? || direct;
+        let done = self.write_told(file, around, offset, source).await?;
+        if around {
             change = self.body.change(&node.inode);
         }
         drop(guard);
@@ -112,11 +114,23 @@ impl<B: Body> Core<B> {
         Ok((offset, done))
     }
 
-    /// Writes, around the cache or not, with the lock held, and tells of it.
+    /// Whether the body wants a write around the cache.
+    async fn goes_around(
+        &self,
+        file: &OpenFile<B::Private>,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<bool> {
+        let (body, inode) = (&self.body, &file.node.inode);
+        let takes = body.takes_write(&file.who, inode, offset, source.len());
+        Ok(body.is_dax() || takes.await?)
+    }
+
+    /// Writes, `around` the cache or not, with the lock held, and tells of it.
     async fn write_told(
         &self,
         file: &OpenFile<B::Private>,
-        direct: bool,
+        around: bool,
         offset: u64,
         source: Source<'_>,
     ) -> Result<u64> {
@@ -126,7 +140,7 @@ impl<B: Body> Core<B> {
             offset,
             source,
         });
-        let done = if direct || self.body.is_dax() {
+        let done = if around {
             Box::pin(self.write_around(file, offset, source)).await
         } else {
             self.write_pages_of(file, offset, source).await

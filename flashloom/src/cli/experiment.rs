@@ -4,17 +4,20 @@
 use super::failure::Failure;
 use super::file;
 use super::knobs;
+use super::learn;
 use super::output::note;
 use super::past::Database;
 use super::progress::Meter;
 use super::shipped::{Asked, with};
 use clap::Args;
+use parakeet::rules::RuleSet;
 use report::record::Run;
 use report::store::{RunMeta, Store};
 use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
 use stack::hosts::Behaviour;
 use stack::{Ending, Plan, Progress, Sampling, StackError, StackName};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
 use workload::Workload;
@@ -39,6 +42,10 @@ pub(crate) struct Choices {
     /// host or its page cache, as `flashloom stacks` does
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
+    /// On a host that places files, such as shimmer: the rules that say where, a file or the
+    /// name of a set that comes along [default: those of the stack's switches, or rocksdb]
+    #[arg(long, value_name = "RULES")]
+    rules: Option<String>,
     /// Format of a trace whose contents do not tell: csv, msr, mqsim, fio, blktrace, blkparse, ftrace
     #[arg(long)]
     format: Option<Format>,
@@ -87,6 +94,7 @@ impl Choices {
             ("--drive", self.drive.is_some()),
             ("--size", self.size.is_some()),
             ("--set", !self.set.is_empty()),
+            ("--rules", self.rules.is_some()),
             ("--format", self.format.is_some()),
             ("--seed", self.seed.is_some()),
             ("--timeline", self.timeline.is_some()),
@@ -158,9 +166,17 @@ impl Choices {
             sample: self.timeline.map(Sampling::each),
             host: knobs::host(&self.set)?,
             page_cache: knobs::page_cache(&self.set)?,
-            behaviour: Behaviour::default(),
+            behaviour: Behaviour {
+                rules: self.rules()?,
+                ..Behaviour::default()
+            },
             ending: Ending::default(),
         })
+    }
+
+    fn rules(&self) -> Result<Option<Arc<RuleSet>>, Failure> {
+        let named = self.rules.as_deref().map(learn::rules);
+        Ok(named.transpose()?.map(Arc::new))
     }
 
     /// The database, found fit before anything runs and not made before there is

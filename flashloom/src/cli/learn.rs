@@ -8,8 +8,9 @@ use super::shipped::Asked;
 use clap::Args;
 use parakeet::event::Event;
 use parakeet::judge::{Device, Errors, amplification, by_rules, errors, peak};
-use parakeet::learn::{Learned, Options, learn};
+use parakeet::learn::{Learned, Online, OnlineLimits, Options, learn};
 use parakeet::rules::{RuleSet, sets};
+use parakeet::translate::{Fdp, HintMap, HintPlan, Loss, NvmeStreams, ZonePools};
 use report::Style;
 use report::human;
 use report::table::facts;
@@ -54,7 +55,36 @@ struct Found {
     /// On a small model of a drive: what it writes over what it is given.
     write_amplification: Vec<Tried>,
     lifetimes: Lifetimes,
+    /// What is lost of the rules when each interface is told, in sentences.
+    lost: Vec<Lost>,
 }
+
+/// An interface that is told of the streams, and what of them it cannot be told.
+#[derive(Serialize)]
+struct Lost {
+    interface: &'static str,
+    what: Vec<String>,
+}
+
+impl Lost {
+    /// For each interface, with what a drive of the generic presets has of it.
+    fn all(streams: &[parakeet::directive::Stream]) -> Vec<Self> {
+        let lost = |interface, what: Vec<Loss>| Self {
+            interface,
+            what: what.iter().map(ToString::to_string).collect(),
+        };
+        vec![
+            lost("hints", HintPlan::new(streams, HintMap::ByName).lost()),
+            lost("8 streams", NvmeStreams::new(streams, HANDLES).lost()),
+            lost("8 handles", Fdp::new(streams, HANDLES, 1).lost()),
+            lost("14 zones", ZonePools::new(streams, OPEN_ZONES).lost()),
+        ]
+    }
+}
+
+/// Streams or handles of the generic drives, and their open zones.
+const HANDLES: u16 = 8;
+const OPEN_ZONES: u32 = 14;
 
 #[derive(Serialize)]
 struct Stream {
@@ -135,6 +165,16 @@ impl Learn {
                 ratio: by_rules(&device, rules, all())?.per_mille() as f64 / 1000.0,
             });
         }
+        // It has learned nothing before the first of these events.
+        let mut online = Online::new(OnlineLimits::default());
+        let running = amplification(&device, all(), |event| {
+            let told = online.tell(event);
+            told.map_or(0, |directive| u32::from(directive.stream.0))
+        })?;
+        tried.push(Tried {
+            by: "learning meanwhile".to_owned(),
+            ratio: running.per_mille() as f64 / 1000.0,
+        });
         let stream = |stream: &parakeet::directive::Stream| Stream {
             name: stream.name.clone(),
             life: stream.life.map(parakeet::directive::Life::word),
@@ -151,6 +191,7 @@ impl Learn {
             tried_on: tried_on.display().to_string(),
             write_amplification: tried,
             lifetimes: errors(&learned.rules, all()).into(),
+            lost: Lost::all(&learned.rules.streams),
         })
     }
 }
@@ -162,7 +203,7 @@ fn load(path: &Path) -> Result<LoadedFiles, Failure> {
 }
 
 /// The rules of a set that comes along, or in a file.
-fn rules(name: &str) -> Result<RuleSet, Failure> {
+pub(crate) fn rules(name: &str) -> Result<RuleSet, Failure> {
     let path = Path::new(name);
     let ready = sets::text(name).filter(|_| !path.is_file());
     let text = match ready {
@@ -215,5 +256,16 @@ fn page(found: &Found, style: Style) -> String {
             format!("half are within a factor of {factor:.1}"),
         ));
     }
+    for lost in &found.lost {
+        rows.push((lost.interface, told(&lost.what)));
+    }
     facts(rows, style)
+}
+
+/// What is lost, in one cell.
+fn told(what: &[String]) -> String {
+    match what {
+        [] => "told everything".to_owned(),
+        some => some.join("; "),
+    }
 }

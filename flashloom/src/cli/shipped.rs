@@ -31,6 +31,40 @@ pub(crate) static RECORDING: Shipped = Shipped {
     contents: include_bytes!("../../traces/rocksdb.flt"),
 };
 
+/// Recordings of other stores, which are small.
+static STORES: [Shipped; 4] = [
+    store(
+        "rocksdb-fifo",
+        "a recording that comes along: RocksDB's db_bench with FIFO compaction",
+        include_bytes!("../../traces/rocksdb-fifo.flt"),
+    ),
+    store(
+        "wiredtiger",
+        "a recording that comes along: WiredTiger's LSM tree, loaded, written over and read",
+        include_bytes!("../../traces/wiredtiger.flt"),
+    ),
+    store(
+        "postgresql",
+        "a recording that comes along: PostgreSQL under pgbench, its file calls",
+        include_bytes!("../../traces/postgresql.flt"),
+    ),
+    store(
+        "sqlite",
+        "a recording that comes along: SQLite's shell with a write-ahead log",
+        include_bytes!("../../traces/sqlite.flt"),
+    ),
+];
+
+const fn store(name: &'static str, help: &'static str, contents: &'static [u8]) -> Shipped {
+    Shipped {
+        name,
+        help,
+        params: &CALLS,
+        size: Some(Bytes(512 * MIB)),
+        contents,
+    }
+}
+
 /// The requests of a program and a file system, which is what `run` takes for a
 /// stack that knows no files.
 pub(crate) static REQUESTS: Shipped = Shipped {
@@ -42,7 +76,9 @@ pub(crate) static REQUESTS: Shipped = Shipped {
 };
 
 /// All of it.
-pub(crate) static ALL: [&Shipped; 2] = [&RECORDING, &REQUESTS];
+pub(crate) static ALL: [&Shipped; 6] = [
+    &RECORDING, &STORES[0], &STORES[1], &STORES[2], &STORES[3], &REQUESTS,
+];
 
 /// A workload as it was asked for, and as the library reads it: what is shipped
 /// lies in a file for as long as this lives.
@@ -131,6 +167,17 @@ mod tests {
         let workload = workload::Workload::parse(&asked.text).unwrap();
         let stream = workload.open(Bytes(4 << 30), Seed(1)).unwrap();
         assert!(stream.filter(Result::is_ok).count() > 200_000);
+    }
+
+    #[test]
+    fn the_other_recordings_are_whole() {
+        for store in &STORES {
+            let asked = Asked::new(store.name).unwrap();
+            let mut trace = FileTrace::open(&asked.text).unwrap();
+            let calls = (&mut trace).filter(Result::is_ok).count();
+            assert!(calls > 100_000, "{}: {calls}", store.name);
+            assert_eq!(trace.about().notes.len(), 0, "{}", store.name);
+        }
     }
 
     /// Nothing of the machine that recorded it is in there, nothing was missed, and

@@ -16,7 +16,22 @@ fn rules_are_learned_and_set_beside_others() {
     assert_eq!(found["files"], 16);
     let tried = found["write_amplification"].as_array().unwrap();
     let by: Vec<&str> = tried.iter().map(|t| t["by"].as_str().unwrap()).collect();
-    assert_eq!(by, ["nothing", "rocksdb", "what was learned"]);
+    let all = [
+        "nothing",
+        "rocksdb",
+        "what was learned",
+        "learning meanwhile",
+    ];
+    assert_eq!(by, all);
+    // Two streams: nothing is lost but how long each lives, which no hint says.
+    let told = found["lost"].as_array().unwrap();
+    assert_eq!(told.len(), 4);
+    // They place files in a run as they do on paper.
+    let run = bench.json(
+        "run shimmer@zns --rules r.toml --workload t.flt --size 192MiB",
+        "flashloom.run/1",
+    );
+    assert_eq!(run["errors"].as_object().unwrap().len(), 0);
     let rules = bench.text("r.toml");
     assert!(rules.contains("path = \"#.log\""), "{rules}");
     assert!(rules.contains("path = \"#.sst\""), "{rules}");

@@ -70,7 +70,14 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
 const LINES: &[(&str, &str)] = &[
     ("run raw@blok --workload randread", "block, streams, fdp"),
     ("run block --workload randread", "HOST@DRIVE"),
-    ("run zenfs@zns --workload randread", "not built yet"),
+    (
+        "run zenfs@fdp --workload varmail:ops=9",
+        "zenfs makes no sense on a fdp drive",
+    ),
+    (
+        "run shimmer@zns --rules none.toml --workload varmail:ops=9",
+        "none.toml",
+    ),
     (
         "run ext4@block --workload zipfwrite",
         "zipfwrite asks for blocks",

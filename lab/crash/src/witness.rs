@@ -258,6 +258,16 @@ impl<B: Body> Body for Witness<B> {
         self.body.is_dax()
     }
 
+    async fn takes_write(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool> {
+        self.body.takes_write(who, inode, offset, len).await
+    }
+
     fn max_size(&self) -> u64 {
         self.body.max_size()
     }

@@ -68,6 +68,29 @@ impl<'a> DriveImage<'a> {
     }
 }
 
+/// The drive's zones, as they are at rest.
+impl DriveImage<'_> {
+    /// What its zones allow, and how far those are written that are written in order; none
+    /// of a drive without zones.
+    pub(crate) fn zones_at_rest(&self) -> Option<(ZoneLimits, Vec<shimmer::ZoneReport>)> {
+        let zones = self.bare.0.zones()?;
+        let limits = zones.limits();
+        let infos = (0..limits.zones).filter_map(|zone| zones.info(zone));
+        Some((limits, placed::reports(infos)))
+    }
+}
+
+impl placed::Reader for DriveImage<'_> {
+    fn read(&self, zone: u32, block: u64, out: &mut [u8; BLOCK]) -> bool {
+        let Some(zones) = self.bare.0.zones() else {
+            return false;
+        };
+        let limits = zones.limits();
+        let start = u64::from(limits.conventional + zone) * limits.size;
+        self.bare.peek(start / (BLOCK as u64 / SECTOR) + block, out)
+    }
+}
+
 /// The drive itself.
 struct Bare<'a>(&'a Drive);
 
@@ -98,7 +121,13 @@ impl remap::Image for Bare<'_> {
         if block >= self.count() {
             return false;
         }
-        let block = self.place(block);
+        self.peek(self.place(block), out)
+    }
+}
+
+impl Bare<'_> {
+    /// Reads a block by its place on the drive.
+    fn peek(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         let per_page = self.0.layout().page_bytes() / BLOCK as u64;
         let (page, sector) = (block / per_page, block % per_page);
         let page = u32::try_from(page).ok().and_then(|page| self.0.peek(page));

@@ -10,7 +10,6 @@ pub mod describe;
 pub mod files;
 pub mod generate;
 pub mod request;
-mod suggest;
 pub mod trace;
 
 pub use classify::{Placer, Placing, classify};

@@ -67,6 +67,16 @@ impl Core {
         !self.ready.is_empty()
     }
 
+    /// The file whose data a command that was given out writes or moves; none of a command
+    /// for the log or for a zone as a whole.
+    #[must_use]
+    pub fn file_of(&self, ticket: Ticket) -> Option<FileId> {
+        match self.flights.get(&ticket)? {
+            Flight::Chunk { file, .. } | Flight::Move { file, .. } => Some(*file),
+            Flight::Manage { .. } | Flight::Log { .. } | Flight::Force => None,
+        }
+    }
+
     /// Whether commands were given out that are not answered, or are to be given out.
     #[must_use]
     pub fn is_busy(&self) -> bool {

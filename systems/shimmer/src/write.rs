@@ -104,22 +104,26 @@ impl Core {
         u32::from(self.options.relocate)
     }
 
+    /// Why a write that begins at `offset` could not stay in zones, if it could not.
+    #[must_use]
+    pub fn demotes(&self, id: FileId, offset: u64) -> Option<Demote> {
+        let file = self.files.get(&id)?;
+        let first = file.filling.as_ref().map_or(file.size, |it| it.offset);
+        match () {
+            () if offset > file.size => Some(Demote::Hole),
+            () if offset < first => Some(Demote::Past),
+            () => None,
+        }
+    }
+
     /// Sees to it that the file has a buffer into which `offset` falls.
     fn ready_to_fill(&mut self, id: FileId, offset: u64) -> Result<(), Refusal> {
         let file = self.files.get(&id).ok_or(Refusal::Missing)?;
-        if offset > file.size {
-            return Err(Refusal::Demote(Demote::Hole));
+        if let Some(why) = self.demotes(id, offset) {
+            return Err(Refusal::Demote(why));
         }
-        if let Some(filling) = &file.filling {
-            let past = offset < filling.offset;
-            return if past {
-                Err(Refusal::Demote(Demote::Past))
-            } else {
-                Ok(())
-            };
-        }
-        if offset < file.size {
-            return Err(Refusal::Demote(Demote::Past));
+        if file.filling.is_some() {
+            return Ok(());
         }
         if self.sealed >= self.options.buffers {
             self.pump();

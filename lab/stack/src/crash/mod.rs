@@ -70,7 +70,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     }
     let behaviour = Behaviour {
         commit_interval: Some(HURRIED.2),
-        ..plan.behaviour
+        ..plan.behaviour.clone()
     };
     let none = "expected a stack with a file system or with blocks, by which cuts are judged";
     let explored = hosts::visit(

@@ -46,6 +46,35 @@ impl Ext4 {
         };
         Self { options }
     }
+
+    /// Makes it on blocks, wherever they are.
+    pub(super) async fn format_on<P: BlockPort>(
+        &self,
+        port: &P,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let layout = MkfsOptions {
+            now,
+            ..MkfsOptions::new(port.capacity().0 / BLOCK as u64)
+        };
+        let made = ext4::format(port, &layout).await;
+        made.map_err(|error| error.to_string())
+    }
+
+    /// Mounts what is on blocks.
+    pub(super) async fn mount_on<P: BlockPort>(
+        &self,
+        sim: &Sim,
+        port: &P,
+        now: Timestamp,
+    ) -> Result<ExtFs<Jbd2<P>>, String> {
+        let options = Options {
+            start: now,
+            ..self.options
+        };
+        let mounted = ext4::mount(sim, port, options).await;
+        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    }
 }
 
 impl Host for Ext4 {
@@ -60,12 +89,7 @@ impl Host for Ext4 {
     }
 
     async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
-        let layout = MkfsOptions {
-            now,
-            ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
-        };
-        let made = ext4::format(device, &layout).await;
-        made.map_err(|error| error.to_string())
+        self.format_on(device, now).await
     }
 
     async fn mount(
@@ -74,12 +98,7 @@ impl Host for Ext4 {
         device: &Attached,
         now: Timestamp,
     ) -> Result<Self::Body, String> {
-        let options = Options {
-            start: now,
-            ..self.options
-        };
-        let mounted = ext4::mount(sim, device, options).await;
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+        self.mount_on(sim, device, now).await
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

@@ -11,6 +11,7 @@ mod f2fs;
 mod hyfim;
 mod nova;
 mod persimmon;
+mod shimmer;
 mod undo;
 mod zonefs;
 
@@ -22,6 +23,7 @@ pub use f2fs::F2fs;
 pub use hyfim::{Hyfim, Memory, Persistent};
 pub use nova::Nova;
 pub use persimmon::Persimmon;
+pub use shimmer::Shimmer;
 pub use undo::Undoing;
 
 use ::bytefs::Variant;
@@ -30,9 +32,11 @@ use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
 use crate::name::StackName;
 use ::crash::{OutsideError, Settles};
+use parakeet::rules::RuleSet;
 use serde::{Deserialize, Serialize};
 use sim::Sim;
 use ssd::DriveConfig;
+use std::sync::Arc;
 use units::{Bytes, Ns};
 use vfs::{Body, Timestamp};
 
@@ -181,7 +185,7 @@ pub fn fit(drive: &mut DriveConfig, wants_log: bool) {
 }
 
 /// How hosts are to behave in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Behaviour {
     /// Age at which what has changed is made durable of its own accord; none for that of
@@ -197,6 +201,10 @@ pub struct Behaviour {
     /// plan.
     #[serde(skip)]
     pub read_only: bool,
+    /// Which files are placed where, on a host that places files and whose switches name no
+    /// rules; none for the usual ones.
+    #[serde(skip)]
+    pub rules: Option<Arc<RuleSet>>,
 }
 
 /// Something that is done with a host, whichever it is.
@@ -227,6 +235,8 @@ pub fn visit<V: Visit>(
         "nova" => Some(visit.on(Nova)),
         "persimmon" => Some(visit.on(Persimmon::new(switches, behaviour))),
         "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
+        "shimmer" => Some(visit.on(Shimmer::shimmer(switches, &behaviour))),
+        "zenfs" => Some(visit.on(Shimmer::zenfs(switches, &behaviour))),
         "zonefs" => Some(visit.on(Zonefs)),
         _ => None,
     }
@@ -269,5 +279,7 @@ pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("nova", &[]),
     ("persimmon", persimmon::SWITCHES),
     ("pmfs", undo::SWITCHES),
+    ("shimmer", shimmer::SWITCHES),
+    ("zenfs", shimmer::SWITCHES),
     ("zonefs", &[]),
 ];

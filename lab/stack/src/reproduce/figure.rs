@@ -295,7 +295,9 @@ impl Reader<'_> {
             let problem = "expected form = \"alone\", or something to compare with";
             return Err(self.error(&claimed.id, problem));
         }
-        let refusal = |host: &String| Some(self.setup.stack(host).err()?.to_string());
+        let setting = claimed.settings.first();
+        let setting = setting.map_or(BASE, |setting| setting.as_ref().as_str());
+        let refusal = |host: &String| Some(self.setup.stack(host, setting).err()?.to_string());
         let named = std::iter::once(&claimed.stack).chain(hosts);
         let missing: Vec<String> = named.filter_map(refusal).collect();
         let others = hosts.iter().filter(|host| refusal(host).is_none());

@@ -107,6 +107,24 @@ pub const PAPERS: &[Paper] = &[
             file!("remap", "overhead"),
         ],
     },
+    Paper {
+        name: "shimmer",
+        setup: file!("shimmer", "setup"),
+        figures: &[
+            file!("shimmer", "fig5.1"),
+            file!("shimmer", "fig6.6"),
+            file!("shimmer", "fig7.1"),
+            file!("shimmer", "fig7.2"),
+            file!("shimmer", "fig7.3"),
+            file!("shimmer", "fig7.4"),
+            file!("shimmer", "fig7.5"),
+            file!("shimmer", "fig7.6"),
+            file!("shimmer", "table7.1"),
+            file!("shimmer", "table7.2"),
+            file!("shimmer", "levels"),
+            file!("shimmer", "other"),
+        ],
+    },
 ];
 
 impl Paper {

@@ -21,6 +21,7 @@
 //! [settings."cut"]
 //! ending = "power-cut"        # or remount, else unmount
 //! capacity = "{2GiB}"         # of the drive, else that of all
+//! preset = "fdp"              # the drive itself, else that of all
 //!
 //! [workloads]                 # by the names that claims use
 //! varmail = "varmail:files={1000000}"
@@ -82,6 +83,8 @@ struct Setting {
     ending: Ending,
     past: Option<Spanned<String>>,
     capacity: Option<Spanned<String>>,
+    /// Another drive than that of all.
+    preset: Option<Spanned<String>>,
 }
 
 /// The setup of a paper.
@@ -124,12 +127,15 @@ impl Setup {
         &self.file.quantities
     }
 
-    /// The stack of `host` on the paper's drive.
+    /// The stack of `host` on the drive of a setting.
     ///
     /// # Errors
     /// Why it cannot be run, as the table of stacks has it.
-    pub(super) fn stack(&self, host: &str) -> Result<StackName, StackError> {
-        format!("{host}@{}", self.file.drive.as_ref()).parse()
+    pub(super) fn stack(&self, host: &str, setting: &str) -> Result<StackName, StackError> {
+        let setting = self.file.settings.get(setting);
+        let own = setting.and_then(|setting| setting.preset.as_ref());
+        let drive = own.unwrap_or(&self.file.drive);
+        format!("{host}@{}", drive.as_ref()).parse()
     }
 
     /// The plan of the run that `key` names, which this setup has been found to have.
@@ -145,7 +151,7 @@ impl Setup {
         let behaviour = self.overlay(usual, layers.map(|s| &s.file_system), factor)?;
         Ok(Plan {
             label: key.setting.clone(),
-            stack: self.stack(&key.host)?,
+            stack: self.stack(&key.host, &key.setting)?,
             drive: self.drive(setting, factor)?,
             precondition: self.past(setting)?,
             workload: self.scaled(workload, factor)?,
@@ -176,14 +182,21 @@ impl Setup {
     /// The drive of a setting: what differs from the preset first, and then its size, as
     /// zones are counted.
     fn drive(&self, setting: &Setting, factor: u64) -> Result<DriveConfig, StackError> {
-        let (name, of_all) = (&self.file.drive, &self.file.capacity);
+        let (usual, of_all) = (&self.file.drive, &self.file.capacity);
+        let name = setting.preset.as_ref().unwrap_or(usual);
         let capacity = setting.capacity.as_ref().unwrap_or(of_all);
         let at = |at: usize| move |e: &dyn std::fmt::Display| self.source.error(at, e.to_string());
         let size: Result<Bytes, _> = self.scaled(capacity, factor)?.parse();
         let size = size.map_err(|e| at(capacity.span().start)(&e))?;
         let base = drive::resolve(name.as_ref(), None);
         let base = base.map_err(|e| at(name.span().start)(&e))?;
-        let layers = [&self.file.base.drive, &setting.drive];
+        // Knobs of the drive of all mean nothing on another one.
+        let none = Knobs::new();
+        let base_knobs = match setting.preset {
+            Some(_) => &none,
+            None => &self.file.base.drive,
+        };
+        let layers = [base_knobs, &setting.drive];
         let table = drive::as_table(&base);
         let config = self.overlay((table, base), layers, factor)?;
         drive::checked(name.as_ref(), config.resized(size))

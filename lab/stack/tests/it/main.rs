@@ -8,6 +8,7 @@ mod files;
 mod fuzz;
 mod limits;
 mod ocssd;
+mod placed;
 mod placement;
 mod remap;
 mod repeat;

@@ -19,13 +19,13 @@ pub use unit::Unit;
 use crate::classify::Placing;
 use crate::files::flow::script::ScriptError;
 use crate::generate::{Logs, NoRoom, Synthetic};
-use crate::suggest::did_you_mean;
 use crate::trace::{Format, Options, TraceError};
 use job::Job;
 use spec::Spec;
 use std::path::{Path, PathBuf};
 use table::Shape;
 use units::Ns;
+use units::did_you_mean;
 
 /// How requests are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

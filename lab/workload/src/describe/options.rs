@@ -6,7 +6,7 @@
 use super::unit::{part, percent, size, sizes, theta};
 use crate::generate::{Arrivals, Limit, Order, Part, Sizes, Synthetic, Theta};
 use crate::request::Op;
-use crate::suggest::did_you_mean;
+use units::did_you_mean;
 use units::{Bytes, Ns};
 
 /// What one job asks for.

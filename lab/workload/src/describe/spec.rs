@@ -6,9 +6,9 @@ use super::{Pacing, WorkloadError};
 use crate::classify::Placing;
 use crate::generate::{Arrivals, Limit, Logs, Order, Part, Synthetic};
 use crate::request::Op;
-use crate::suggest::did_you_mean;
 use crate::trace::{Format, Options};
 use std::collections::BTreeMap;
+use units::did_you_mean;
 use units::{Bytes, Ns};
 
 /// A preset and the values that were given. Each has been checked against its

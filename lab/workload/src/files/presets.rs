@@ -228,7 +228,7 @@ const TPCC: [Param; 12] = [
 ];
 
 /// Of `db_bench`.
-const DB_BENCH: [Param; 9] = [
+const DB_BENCH: [Param; 13] = [
     param(
         "benchmarks",
         "fillseq:overwrite:readrandom",
@@ -248,10 +248,14 @@ const DB_BENCH: [Param; 9] = [
     YCSB[8],
     YCSB[9],
     YCSB[10],
+    YCSB[13],
+    YCSB[14],
+    YCSB[15],
+    YCSB[16],
 ];
 
 /// Of YCSB's workloads.
-const YCSB: [Param; 13] = [
+const YCSB: [Param; 17] = [
     param(
         "engine",
         "lsm",
@@ -286,7 +290,7 @@ const YCSB: [Param; 13] = [
         "base",
         "4m",
         Unit::Length,
-        "LSM: most bytes of the first level; each further one has 10 times as many",
+        "LSM: most bytes of the first level",
     ),
     param(
         "cache",
@@ -299,6 +303,30 @@ const YCSB: [Param; 13] = [
         "16m",
         Unit::Length,
         "B-tree: bytes of log between checkpoints",
+    ),
+    param(
+        "multiplier",
+        "10",
+        Unit::Count,
+        "LSM: how many times as many bytes each further level has",
+    ),
+    param(
+        "lifetimes",
+        "native",
+        Unit::Choice(&["native", "tuned", "none"]),
+        "LSM: what files are said to live: RocksDB's map of levels, that of its users, or nothing",
+    ),
+    param(
+        "compaction",
+        "leveled",
+        Unit::Choice(&["leveled", "fifo"]),
+        "LSM: tables are merged into levels, or the oldest ones are dropped",
+    ),
+    param(
+        "keep",
+        "1g",
+        Unit::Length,
+        "LSM with fifo: bytes of tables that are kept",
     ),
 ];
 

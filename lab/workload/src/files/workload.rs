@@ -20,9 +20,9 @@ use crate::describe::spec::Spec;
 use crate::describe::unit::{length, lengths, percent, size, theta, time};
 use crate::describe::{PRESETS, WorkloadError, existing};
 use crate::generate::Theta;
-use crate::suggest::did_you_mean;
 use sim::Seed;
 use units::Ns;
+use units::did_you_mean;
 
 /// A workload in the language of files, ready to be opened.
 #[derive(Clone, Debug)]
@@ -254,6 +254,13 @@ fn lsm_of(spec: &Spec) -> ycsb::Engine {
         memtable: spec.value("memtable", length),
         table: spec.value("table", length),
         base: spec.value("base", length),
+        multiplier: spec.number("multiplier"),
+        lifetimes: match spec.text("lifetimes") {
+            "tuned" => ycsb::Lifetimes::Tuned,
+            "none" => ycsb::Lifetimes::Unsaid,
+            _ => ycsb::Lifetimes::Native,
+        },
+        keep: (spec.text("compaction") == "fifo").then(|| spec.value("keep", length)),
     }
 }
 

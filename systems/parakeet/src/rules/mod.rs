@@ -8,7 +8,6 @@ mod glob;
 mod print;
 mod read;
 pub mod sets;
-mod suggest;
 mod value;
 
 pub use error::RuleError;

@@ -3,13 +3,13 @@
 //! Invariants: whatever the text, it ends in a rule set that keeps the invariants of
 //! [`super`] or in one error with its place; nothing is allocated by a number of the file.
 
-use super::suggest::did_you_mean;
 use super::value::{Entries, Source, Value};
 use super::{Glob, GlobError, Rule, RuleError, RuleSet};
 use crate::directive::{BATCH_FILES, BATCH_GAP, Grouping, Hint, Life, Stream, StreamId};
 use crate::flags::{FlagTest, words};
 use std::ops::RangeInclusive;
 use toml::de::DeTable;
+use units::did_you_mean;
 use units::{Bytes, Ns};
 
 /// The most streams of a file.

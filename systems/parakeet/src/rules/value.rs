@@ -1,10 +1,10 @@
 //! Values of a rule file, each where it stands.
 
 use super::RuleError;
-use super::suggest::did_you_mean;
 use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
+use units::did_you_mean;
 
 /// A file that is being read.
 #[derive(Clone, Copy)]

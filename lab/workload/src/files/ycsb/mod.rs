@@ -46,11 +46,29 @@ pub(super) enum Engine {
         memtable: u64,
         table: u64,
         base: u64,
+        /// How much larger a level is than the one above
+        /// (`max_bytes_for_level_multiplier`).
+        multiplier: u64,
+        lifetimes: Lifetimes,
+        /// Most bytes of tables, where none are merged and the oldest ones are dropped
+        /// (`CompactionOptionsFIFO::max_table_files_size`).
+        keep: Option<u64>,
     },
     BTree {
         cache: u64,
         checkpoint: u64,
     },
+}
+
+/// How long files are said to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lifetimes {
+    /// As `RocksDB` says it.
+    Native,
+    /// As its users have measured it for trees of six levels.
+    Tuned,
+    /// Nothing is said.
+    Unsaid,
 }
 
 /// Which operations, in which shares.

@@ -20,9 +20,6 @@ const PROPERTIES: u64 = 1_024;
 pub(super) const FOOTER: u64 = 53;
 /// Levels, the default of `RocksDB` (`num_levels`).
 pub(super) const LEVELS: usize = 7;
-/// How much larger a level is than the one above
-/// (`max_bytes_for_level_multiplier`).
-const MULTIPLIER: u64 = 10;
 /// Tables of level 0 that are merged (`level0_file_num_compaction_trigger`).
 pub(super) const L0_MERGE: usize = 4;
 /// Tables of level 0 at which writes wait (`level0_stop_writes_trigger`).
@@ -37,18 +34,20 @@ pub(super) struct Shape {
     pub(super) block: u64,
     /// Bytes of a table, all blocks.
     table: u64,
-    /// Bytes of level 1.
+    /// Bytes of level 1, and how much larger each further level is.
     base: u64,
+    multiplier: u64,
 }
 
 impl Shape {
-    pub(super) fn new(value: u64, table: u64, base: u64) -> Self {
+    pub(super) fn new(value: u64, table: u64, (base, multiplier): (u64, u64)) -> Self {
         let entry = entry_bytes(value);
         Self {
             per_block: (BLOCK / entry).max(1),
             block: BLOCK.max(entry),
             table,
             base,
+            multiplier,
         }
     }
 
@@ -117,12 +116,15 @@ pub(super) struct Tables {
     pub(super) levels: [Vec<u32>; LEVELS],
     /// No longer in a level, to be deleted once nobody reads them.
     pub(super) obsolete: Vec<u32>,
+    /// Most bytes of them, where all stay in level 0 and the oldest are dropped.
+    pub(super) keep: Option<u64>,
 }
 
 impl Tables {
-    pub(super) fn new(shape: Shape) -> Self {
+    pub(super) fn new(shape: Shape, keep: Option<u64>) -> Self {
         Self {
             shape,
+            keep,
             all: BTreeMap::new(),
             levels: std::array::from_fn(|_| Vec::new()),
             obsolete: Vec::new(),
@@ -141,7 +143,7 @@ impl Tables {
         let mut level = LEVELS - 1;
         targets[level] = self.bytes(level).max(self.shape.base);
         while targets[level] > self.shape.base && level > 1 {
-            targets[level - 1] = targets[level] / MULTIPLIER;
+            targets[level - 1] = targets[level] / self.shape.multiplier;
             level -= 1;
         }
         (targets, level)
@@ -176,6 +178,9 @@ impl Tables {
     /// or the level that is fullest for its size. Of that, the table that
     /// overlaps least in proportion (`kMinOverlappingRatio`).
     pub(super) fn compaction(&self) -> Option<Compaction> {
+        if let Some(keep) = self.keep {
+            return self.oldest(keep);
+        }
         let (targets, base) = self.targets();
         let level0 = self.levels[0].len() * 1_000 / L0_MERGE;
         let score =
@@ -196,6 +201,28 @@ impl Tables {
         };
         let table = *self.levels[from].iter().min_by_key(|t| cost(t))?;
         Some(self.down(from, vec![table], to))
+    }
+
+    /// The oldest tables, without which no more than `keep` bytes are left; none if no more
+    /// are there (`CompactionOptionsFIFO`).
+    //= rocksdb 2
+    fn oldest(&self, keep: u64) -> Option<Compaction> {
+        let mut bytes = self.bytes(0);
+        let mut inputs = Vec::new();
+        for table in self.levels[0].iter().rev() {
+            if bytes <= keep {
+                break;
+            }
+            bytes -= self.all[table].bytes;
+            inputs.push(*table);
+        }
+        let drops = |inputs| Compaction {
+            from: 0,
+            to: 0,
+            inputs,
+            below: Vec::new(),
+        };
+        Some(inputs).filter(|inputs| !inputs.is_empty()).map(drops)
     }
 
     fn down(&self, from: usize, inputs: Vec<u32>, to: usize) -> Compaction {
@@ -231,8 +258,10 @@ impl Tables {
         let to = compaction.to;
         self.levels[to].retain(|t| !compaction.below.contains(t));
         self.levels[to].extend(outputs);
-        let all = &self.all;
-        self.levels[to].sort_unstable_by_key(|t| all[t].keys[0]);
+        if to > 0 {
+            let all = &self.all;
+            self.levels[to].sort_unstable_by_key(|t| all[t].keys[0]);
+        }
         let gone = compaction.inputs.iter().chain(&compaction.below);
         self.obsolete.extend(gone.filter(|t| !outputs.contains(t)));
     }

@@ -129,3 +129,50 @@ fn shares_of_operations_are_those_of_the_mixes() {
         assert!((share - writes).abs() < 0.018, "{mix}: {share}");
     }
 }
+
+/// How many tables are said to live how long.
+fn lifetimes(map: &str) -> [usize; 4] {
+    let text = format!("ycsb-a:{SMALL},base=64k,multiplier=2,ops=100000,lifetimes={map}");
+    let run = run(&text, 1);
+    let said = |wanted: WriteHint| {
+        let hints = run.made.iter().filter(|m| match m.call {
+            Call::Hint { life, .. } => life == wanted,
+            _ => false,
+        });
+        hints.count()
+    };
+    [
+        said(WriteHint::Short),
+        said(WriteHint::Medium),
+        said(WriteHint::Long),
+        said(WriteHint::Extreme),
+    ]
+}
+
+//= rocksdb-hints 1
+//= rocksdb-hints 2
+#[test]
+fn the_tuned_map_calls_more_levels_medium_and_says_as_much() {
+    let (native, tuned) = (lifetimes("native"), lifetimes("tuned"));
+    assert_eq!(native[0], tuned[0], "logs are short to both");
+    assert!(tuned[1] > native[1], "{native:?} {tuned:?}");
+    assert!(tuned[2] > 0 && tuned[3] > 0, "the tree has six levels");
+    assert_eq!(native.iter().sum::<usize>(), tuned.iter().sum::<usize>());
+    assert_eq!(lifetimes("none"), [0; 4]);
+}
+
+#[test]
+fn fifo_keeps_so_many_bytes_and_merges_nothing() {
+    let most = std::cell::Cell::new(0);
+    let text = "db-bench:benchmarks=fillrandom:overwrite,records=40000,value=100,threads=2,\
+                memtable=64k,table=64k,compaction=fifo,keep=1m";
+    let run = run_watched(text, 1, |_: &Made, model: &Model| {
+        most.set(most.get().max(model.bytes()));
+    });
+    // Beside the tables two logs, and what is dropped while a reader has it.
+    assert!(most.get() < (1 << 20) + 6 * (64 << 10), "{}", most.get());
+    // Each record once to a log and once to a table.
+    let written = run.model.written as f64 / (80_000.0 * 136.0);
+    assert!((1.9..2.5).contains(&written), "{written}");
+    assert!(run.count("unlink") > 100, "{}", run.count("unlink"));
+}

@@ -5,9 +5,9 @@ use super::ScriptError;
 use super::attr::{self, Attr, Value};
 use super::lex::{Placed, Token};
 use crate::files::{Amount, FilesetSpec};
-use crate::suggest::did_you_mean;
 use std::collections::BTreeMap;
 use units::Ns;
+use units::did_you_mean;
 
 /// How long a run takes that does not say so: a minute, filebench's own default.
 const RUN: Ns = Ns::secs(60);

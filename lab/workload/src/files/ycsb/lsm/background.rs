@@ -1,6 +1,7 @@
 //! What the flusher and the one that merges do.
 
-use super::{Effect, Lsm, hint, open};
+use super::{Effect, Lsm, open};
+use crate::files::ycsb::Lifetimes;
 use crate::files::ycsb::job::{Job, Todo};
 use crate::files::ycsb::tables::{FOOTER, Shape, Table};
 use crate::files::{Call, OpenFlags, Turn, WriteHint};
@@ -67,7 +68,10 @@ impl Lsm {
             OpenFlags::WRITE.and(OpenFlags::CREATE),
         ));
         let base = self.tables.base_level();
-        job.call(hint(fd, life(level, base)));
+        // With FIFO all tables are alike to RocksDB, and it says nothing of them.
+        if self.tables.keep.is_none() {
+            self.hint(job, fd, life(self.lifetimes, level, base));
+        }
         job.chunks(0, table.bytes, WRITE, |_, len| Call::Write { fd, len });
         job.call(Call::Fsync { fd });
         job.call(Call::Close { fd });
@@ -87,6 +91,11 @@ impl Lsm {
     fn merge(&mut self) -> Option<Job<Effect>> {
         let compaction = self.tables.compaction()?;
         let mut job = Job::default();
+        if self.tables.keep.is_some() {
+            self.edit(&mut job, compaction.inputs.len());
+            job.effect(Effect::Compacted(compaction, Vec::new()));
+            return Some(job);
+        }
         if compaction.below.is_empty() && self.tables.are_apart(&compaction.inputs) {
             let outputs = compaction.inputs.clone();
             self.edit(&mut job, 2 * outputs.len());
@@ -126,11 +135,19 @@ impl Lsm {
 }
 
 /// The lifetime that tables of `level` are given, where `base` is the first level
-/// below 0 that is used (`CalculateSSTWriteHint`).
-const fn life(level: usize, base: usize) -> WriteHint {
-    match level.saturating_sub(base) {
-        0 => WriteHint::Medium,
-        1 => WriteHint::Long,
+/// below 0 that is used: by RocksDB itself (`CalculateSSTWriteHint`), or by its users, who
+/// speak of trees of six levels, of which `base` is the first.
+//= rocksdb-hints 1
+//= rocksdb-hints 2
+const fn life(lifetimes: Lifetimes, level: usize, base: usize) -> WriteHint {
+    let depth = level.saturating_sub(base);
+    let (medium, long) = match lifetimes {
+        Lifetimes::Native | Lifetimes::Unsaid => (0, 1),
+        Lifetimes::Tuned => (2, 3),
+    };
+    match depth {
+        depth if depth <= medium => WriteHint::Medium,
+        depth if depth <= long => WriteHint::Long,
         _ => WriteHint::Extreme,
     }
 }

@@ -20,7 +20,7 @@ use super::clients::{Clients, Request, THINK, entry_bytes};
 use super::commit::Commit;
 use super::job::{Job, Slots, Todo};
 use super::tables::{Compaction, L0_STOP, LEVELS, Shape, Table, Tables};
-use super::{Mix, Ycsb};
+use super::{Lifetimes, Mix, Ycsb};
 use crate::files::fileset::{DIR_MODE, FILE_MODE};
 use crate::files::{
     Call, Entry, EntryKind, Errno, Fd, Name, Names, OpenFlags, Setup, Source, ThreadId, Turn,
@@ -109,6 +109,7 @@ pub(super) struct Lsm {
     numbers: u32,
     entry: u64,
     memtable: u64,
+    lifetimes: Lifetimes,
     sync: bool,
     /// Whether keys are as the numbers of records, and not scattered.
     ordered: bool,
@@ -120,6 +121,9 @@ impl Lsm {
             memtable,
             table,
             base,
+            multiplier,
+            lifetimes,
+            keep,
         } = ycsb.engine
         else {
             unreachable!("chosen by the engine");
@@ -135,7 +139,7 @@ impl Lsm {
             setup: Setup::default(),
             states: vec![Client::default(); ycsb.threads as usize],
             clients: Clients::new(ycsb, 2, seed),
-            tables: Tables::new(Shape::new(ycsb.value, table, base)),
+            tables: Tables::new(Shape::new(ycsb.value, table, (base, multiplier)), keep),
             mem: BTreeSet::new(),
             mem_bytes: 0,
             full: None,
@@ -151,6 +155,7 @@ impl Lsm {
             numbers: 1,
             entry: entry_bytes(ycsb.value),
             memtable,
+            lifetimes,
             sync: ycsb.sync,
             ordered: matches!(ycsb.mix, Mix::Bench(_)),
         };
@@ -195,7 +200,7 @@ impl Lsm {
             self.log.path,
             append.and(OpenFlags::CREATE),
         ));
-        job.call(hint(self.log.fd, WriteHint::Short));
+        self.hint(&mut job, self.log.fd, WriteHint::Short);
         for table in self.tables.all.values() {
             background::open_table(&mut job, table, self.tables.shape);
         }
@@ -305,7 +310,15 @@ impl Lsm {
 
     fn must_stall(&self) -> bool {
         let full = self.mem_bytes >= self.memtable && self.full.is_some();
-        full || self.tables.levels[0].len() >= L0_STOP
+        let merges = self.tables.keep.is_none();
+        full || (merges && self.tables.levels[0].len() >= L0_STOP)
+    }
+
+    /// Says how long a file will live, if anything is said.
+    fn hint(&self, job: &mut Job<Effect>, fd: Fd, life: WriteHint) {
+        if self.lifetimes != Lifetimes::Unsaid {
+            job.call(Call::Hint { fd, life });
+        }
     }
 
     /// Writes the group that the client leads, to a new log if the table in
@@ -322,7 +335,7 @@ impl Lsm {
             };
             let flags = OpenFlags::WRITE.and(OpenFlags::APPEND);
             job.call(open(log.fd, log.path, flags.and(OpenFlags::CREATE)));
-            job.call(hint(log.fd, WriteHint::Short));
+            self.hint(&mut job, log.fd, WriteHint::Short);
             job.effect(Effect::Switched(log));
             fd = log.fd;
         }
@@ -416,10 +429,6 @@ pub(in crate::files::ycsb) const fn open(fd: Fd, path: Name, flags: OpenFlags) -
         flags,
         mode: FILE_MODE,
     }
-}
-
-const fn hint(fd: Fd, life: WriteHint) -> Call {
-    Call::Hint { fd, life }
 }
 
 impl Source for Lsm {

@@ -1,7 +1,8 @@
 //! "Did you mean": the nearest of some names.
 
 /// `; did you mean x`, or nothing if no name is near `word`.
-pub(crate) fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn did_you_mean<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = names
         .into_iter()
         .map(|name| (distance(word, name), name))
@@ -37,10 +38,11 @@ mod tests {
 
     #[test]
     fn only_near_names_are_suggested() {
-        let names = ["stream", "share", "life"];
-        assert_eq!(did_you_mean("streams", names), "; did you mean stream");
-        assert_eq!(did_you_mean("lief", names), "; did you mean life");
-        assert_eq!(did_you_mean("pattern", names), "");
+        let names = ["randwrite", "randread", "logs"];
+        assert_eq!(did_you_mean("randwrit", names), "; did you mean randwrite");
+        assert_eq!(did_you_mean("log", names), "; did you mean logs");
+        assert_eq!(did_you_mean("fileserver", names), "");
+        assert_eq!(did_you_mean("", names), "");
         assert_eq!(did_you_mean(&"x".repeat(1 << 20), names), "");
     }
 }

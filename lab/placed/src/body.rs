@@ -1,0 +1,578 @@
+//! Placed files under the file API.
+//!
+//! Whatever is not about the bytes or the length of a placed file is the ordinary file
+//! system's.
+
+use crate::choose::Chooser;
+use crate::names::Paths;
+use crate::state::{State, inode_of, of_key};
+use crate::volume::{Volume, VolumeError};
+use crate::zones::payload;
+use host::ZonedPort;
+use nand::Payload;
+use shimmer::Options;
+use sim::Sim;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use units::{Origin, Refusals};
+use vfs::{
+    Access, Attr, Body, Change, Cleaning, DirEntry, DirtyPage, ExtentCounts, FallocateMode,
+    FileKind, Ino, Inode, Loaded, LogStats, NewInode, PAGE, Rename, Result, SeekWhat, StatFs,
+    Timestamp, TreeStats, XattrFlags,
+};
+
+pub use crate::state::MARK;
+
+/// Bytes of memory that the core has for a zone.
+//= dissertation 5.3.1
+const ZONE_ROW: u64 = 16;
+
+/// An ordinary file system `B`, with placed files in zones `Z` if there are any.
+pub struct Placed<B, Z> {
+    state: Rc<State<B, Z>>,
+}
+
+impl<B: Body, Z: ZonedPort> Placed<B, Z> {
+    /// Placed files beside `below`, in `zones` that hold a volume; without zones files get
+    /// hints. Where there is no file, `origin` is asking.
+    ///
+    /// # Errors
+    /// If the zones hold none, or fail.
+    pub async fn mount(
+        sim: &Sim,
+        below: B,
+        zones: Option<Z>,
+        (chooser, options): (Chooser, Options),
+        origin: Origin,
+    ) -> std::result::Result<Self, VolumeError> {
+        let volume = match zones {
+            None => None,
+            Some(port) => Some(Volume::open(port, options, origin).await?),
+        };
+        let state = Rc::new(State {
+            below,
+            sim: sim.clone(),
+            volume,
+            chooser,
+            paths: Paths::default(),
+            files: RefCell::default(),
+            refusals: RefCell::default(),
+            origin,
+        });
+        let placed = Self { state };
+        placed.drop_strays().await?;
+        placed.state.pump();
+        Ok(placed)
+    }
+
+    /// The ordinary file system.
+    #[must_use]
+    pub fn below(&self) -> &B {
+        &self.state.below
+    }
+
+    /// Bytes of zones that files have.
+    #[must_use]
+    pub fn in_zones(&self) -> u64 {
+        let Some(volume) = &self.state.volume else {
+            return 0;
+        };
+        let core = volume.core.borrow();
+        let held = core.files().filter_map(|(_, id)| core.status(id));
+        held.map(|status| status.allocated).sum()
+    }
+
+    /// Has the core forget the files that no file stands for.
+    async fn drop_strays(&self) -> std::result::Result<(), VolumeError> {
+        let Some(volume) = &self.state.volume else {
+            return Ok(());
+        };
+        let files = volume.core.borrow();
+        let keys: Vec<Vec<u8>> = files.files().map(|(key, _)| key.to_vec()).collect();
+        drop(files);
+        for key in keys {
+            if !self.stands(&key).await? {
+                // The name is gone durably, or never was there.
+                let _ = volume.core.borrow_mut().unlink(&key);
+            }
+        }
+        Ok(())
+    }
+
+    async fn stands(&self, key: &[u8]) -> Result<bool> {
+        let Some((ino, generation)) = of_key(key) else {
+            return Ok(false);
+        };
+        let below = &self.state.below;
+        let loaded = match below.load(ino).await {
+            Ok(loaded) => loaded,
+            Err(vfs::Errno::ENOENT) => return Ok(false),
+            Err(errno) => return Err(errno),
+        };
+        let attr = loaded.attr;
+        let inode = inode_of(loaded);
+        let same = attr.kind == FileKind::Regular && attr.generation == generation;
+        let stands = same && below.get_xattr(&inode, MARK).await.is_ok();
+        below.evict(&inode).await?;
+        Ok(stands)
+    }
+
+    fn is_regular(attr: &Attr) -> bool {
+        attr.kind == FileKind::Regular
+    }
+}
+
+impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
+    type Private = B::Private;
+
+    fn wants_duplicates(&self) -> bool {
+        self.state.below.wants_duplicates()
+    }
+
+    fn is_dax(&self) -> bool {
+        self.state.below.is_dax()
+    }
+
+    //= dissertation 5.4.2
+    async fn takes_write(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool> {
+        let state = &self.state;
+        state.look(inode);
+        state
+            .chooser
+            .wrote(state.sim.now(), inode.ino, (offset, len));
+        let (Some(id), Some(volume)) = (state.kept(inode.ino), &state.volume) else {
+            return state.below.takes_write(who, inode, offset, len).await;
+        };
+        let demotes = volume.core.borrow().demotes(id, offset);
+        if demotes.is_some() {
+            state.demote(who, inode, inode.attr.get().size).await?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn max_size(&self) -> u64 {
+        self.state.below.max_size()
+    }
+
+    fn max_links(&self) -> u32 {
+        self.state.below.max_links()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.state.below.is_read_only()
+    }
+
+    fn root(&self) -> Ino {
+        self.state.below.root()
+    }
+
+    async fn load(&self, ino: Ino) -> Result<Loaded<B::Private>> {
+        let mut loaded = self.state.below.load(ino).await?;
+        if !Self::is_regular(&loaded.attr) {
+            return Ok(loaded);
+        }
+        if self.state.files.borrow().contains_key(&ino) {
+            if let Some(id) = self.state.kept(ino) {
+                let inode = inode_of(loaded);
+                self.state.show(&inode, id);
+                loaded = crate::state::loaded_of(inode);
+            }
+            return Ok(loaded);
+        }
+        self.state.met(loaded, false).await
+    }
+
+    async fn evict(&self, inode: &Inode<B::Private>) -> Result<()> {
+        self.state.paths.forget(inode.ino);
+        let left = self.state.left(inode).await;
+        self.state.below.evict(inode).await.and(left)
+    }
+
+    async fn lookup(&self, dir: &Inode<B::Private>, name: &[u8]) -> Result<Option<Ino>> {
+        let found = self.state.below.lookup(dir, name).await?;
+        if let Some(ino) = found {
+            self.state.paths.learn(ino, dir.ino, name);
+        }
+        Ok(found)
+    }
+
+    //= dissertation 5.4.1
+    async fn create(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        new: NewInode<'_>,
+    ) -> Result<Loaded<B::Private>> {
+        let loaded = self.state.below.create(dir, name, new).await?;
+        self.state.paths.learn(loaded.ino, dir.ino, name);
+        match Self::is_regular(&loaded.attr) {
+            true => self.state.met(loaded, true).await,
+            false => Ok(loaded),
+        }
+    }
+
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<B::Private>> {
+        self.state.below.create_unnamed(new).await
+    }
+
+    async fn link(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        inode: &Inode<B::Private>,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.state.below.link(dir, name, inode, now).await?;
+        self.state.unforce(inode.ino);
+        Ok(())
+    }
+
+    async fn unlink(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        inode: &Inode<B::Private>,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.state.below.unlink(dir, name, inode, now).await?;
+        self.state.unforce(inode.ino);
+        Ok(())
+    }
+
+    async fn rmdir(
+        &self,
+        dir: &Inode<B::Private>,
+        name: &[u8],
+        inode: &Inode<B::Private>,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.state.below.rmdir(dir, name, inode, now).await
+    }
+
+    async fn rename(&self, rename: Rename<'_, B::Private>) -> Result<()> {
+        let state = &self.state;
+        let (from, to, moved) = (rename.from.ino, rename.to.ino, rename.moved);
+        let (from_name, to_name) = (rename.from_name, rename.to_name);
+        let other = rename.replaced.filter(|_| rename.exchange);
+        state.below.rename(rename).await?;
+        let places = [(Some(moved), to, to_name), (other, from, from_name)];
+        for (inode, dir, name) in places {
+            let Some(inode) = inode else { continue };
+            state.paths.learn(inode.ino, dir, name);
+            state.unforce(inode.ino);
+            if Self::is_regular(&inode.attr.get()) {
+                let path = state.paths.of(inode.ino);
+                let directive = state.chooser.renamed(state.sim.now(), inode.ino, &path);
+                state.moved(inode.ino, directive);
+            }
+        }
+        Ok(())
+    }
+
+    async fn readlink(&self, inode: &Inode<B::Private>) -> Result<Vec<u8>> {
+        self.state.below.readlink(inode).await
+    }
+
+    async fn read_dir(
+        &self,
+        dir: &Inode<B::Private>,
+        cookie: u64,
+        most: usize,
+    ) -> Result<Vec<DirEntry>> {
+        self.state.below.read_dir(dir, cookie, most).await
+    }
+
+    async fn parent(&self, dir: &Inode<B::Private>) -> Result<Ino> {
+        self.state.below.parent(dir).await
+    }
+
+    async fn store(&self, inode: &Inode<B::Private>) -> Result<()> {
+        if self.state.holds_back(inode) {
+            return Ok(());
+        }
+        self.state.below.store(inode).await
+    }
+
+    async fn truncate(&self, inode: &Inode<B::Private>, old: u64) -> Result<()> {
+        let state = &self.state;
+        let size = inode.attr.get().size;
+        if let Some(id) = state.kept(inode.ino) {
+            if size <= old {
+                state.cut(id, size).await?;
+                state.show(inode, id);
+                return Ok(());
+            }
+            state.demote(&Access::root(), inode, old).await?;
+        }
+        state.below.truncate(inode, old).await
+    }
+
+    async fn seal_end(&self, inode: &Inode<B::Private>) -> Result<()> {
+        match self.state.kept(inode.ino) {
+            Some(_) => Ok(()),
+            None => self.state.below.seal_end(inode).await,
+        }
+    }
+
+    fn end_on_medium(&self, inode: &Inode<B::Private>) -> u64 {
+        match self.state.kept(inode.ino) {
+            Some(_) => inode.attr.get().size,
+            None => self.state.below.end_on_medium(inode),
+        }
+    }
+
+    //= dissertation 5.4.2
+    async fn read_pages(
+        &self,
+        inode: &Inode<B::Private>,
+        first: u64,
+        pages: &mut [Payload],
+    ) -> Result<()> {
+        let Some(id) = self.state.kept(inode.ino) else {
+            return self.state.below.read_pages(inode, first, pages).await;
+        };
+        let len = pages.len() as u64 * PAGE;
+        let bytes = self.state.get(id, first * PAGE, len).await?;
+        let mut read = bytes.chunks(PAGE as usize);
+        for page in pages {
+            *page = read.next().map_or(Payload::Zero, payload);
+        }
+        Ok(())
+    }
+
+    async fn reserve(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        pages: Range<u64>,
+    ) -> Result<()> {
+        match self.state.kept(inode.ino) {
+            Some(_) => Ok(()),
+            None => self.state.below.reserve(who, inode, pages).await,
+        }
+    }
+
+    /// Of a placed file the only page that is ever dirty is one that was cut, whose bytes
+    /// the core has.
+    async fn write_pages(&self, inode: &Inode<B::Private>, pages: &[DirtyPage]) -> Result<()> {
+        match self.state.kept(inode.ino) {
+            Some(_) => Ok(()),
+            None => self.state.below.write_pages(inode, pages).await,
+        }
+    }
+
+    async fn read_direct(
+        &self,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let Some(id) = self.state.kept(inode.ino) else {
+            return self.state.below.read_direct(inode, offset, out).await;
+        };
+        let bytes = self.state.get(id, offset, out.len() as u64).await?;
+        let (read, rest) = out.split_at_mut(bytes.len());
+        read.copy_from_slice(&bytes);
+        rest.fill(0);
+        Ok(())
+    }
+
+    async fn write_direct(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64> {
+        let state = &self.state;
+        let (Some(id), Some(volume)) = (state.kept(inode.ino), &state.volume) else {
+            return state.below.write_direct(who, inode, offset, bytes).await;
+        };
+        let demotes = volume.core.borrow().demotes(id, offset);
+        if demotes.is_some() {
+            // Since it was asked, its buffer went to another file.
+            state.demote(who, inode, inode.attr.get().size).await?;
+            return state.patch_below(who, inode, offset, bytes).await;
+        }
+        let written = state.put(id, offset, bytes).await;
+        state.show(inode, id);
+        written
+    }
+
+    async fn fallocate(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        mode: FallocateMode,
+        range: Range<u64>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let (state, size) = (&self.state, inode.attr.get().size);
+        if state.kept(inode.ino).is_some() {
+            let keeps = matches!(mode, FallocateMode::Allocate { keep_size } if keep_size || range.end <= size);
+            if keeps {
+                // Room is taken when data are written (5.4.3.1).
+                let directive = state
+                    .chooser
+                    .allocated(state.sim.now(), inode.ino, range.end);
+                state.moved(inode.ino, directive);
+                return Ok(());
+            }
+            state.demote(who, inode, size).await?;
+        }
+        state.below.fallocate(who, inode, mode, range, now).await
+    }
+
+    fn clones(&self) -> bool {
+        self.state.below.clones()
+    }
+
+    async fn clone_range(
+        &self,
+        from: &Inode<B::Private>,
+        span: Range<u64>,
+        to: &Inode<B::Private>,
+        place: u64,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let state = &self.state;
+        if state.kept(from.ino).is_some() || state.kept(to.ino).is_some() {
+            return Ok(false);
+        }
+        state.below.clone_range(from, span, to, place, now).await
+    }
+
+    async fn seek(
+        &self,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        what: SeekWhat,
+    ) -> Result<Option<u64>> {
+        if self.state.kept(inode.ino).is_none() {
+            return self.state.below.seek(inode, offset, what).await;
+        }
+        let size = inode.attr.get().size;
+        Ok(match what {
+            SeekWhat::Data => Some(offset).filter(|&offset| offset < size),
+            SeekWhat::Hole => Some(size.max(offset)),
+        })
+    }
+
+    fn change(&self, inode: &Inode<B::Private>) -> Change {
+        self.state.below.change(inode)
+    }
+
+    async fn settle(&self, change: Change) -> Result<()> {
+        self.state.below.settle(change).await
+    }
+
+    async fn sync(&self, inode: &Inode<B::Private>, data_only: bool) -> Result<()> {
+        match self.state.kept(inode.ino) {
+            Some(id) => self.state.sync_kept(inode, id, data_only).await,
+            None => self.state.below.sync(inode, data_only).await,
+        }
+    }
+
+    async fn sync_all(&self) -> Result<()> {
+        if self.state.volume.is_some() {
+            self.state.force(None).await?;
+        }
+        self.state.below.sync_all().await
+    }
+
+    async fn unmount(&self) -> Result<()> {
+        if self.state.volume.is_some() {
+            self.state.force(None).await?;
+            self.state.rest(&self.state.sim).await;
+        }
+        self.state.below.unmount().await
+    }
+
+    async fn get_xattr(&self, inode: &Inode<B::Private>, name: &[u8]) -> Result<Vec<u8>> {
+        self.state.below.get_xattr(inode, name).await
+    }
+
+    async fn set_xattr(
+        &self,
+        inode: &Inode<B::Private>,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+        now: Timestamp,
+    ) -> Result<()> {
+        let below = &self.state.below;
+        below.set_xattr(inode, name, value, flags, now).await?;
+        self.state.unforce(inode.ino);
+        Ok(())
+    }
+
+    async fn remove_xattr(
+        &self,
+        inode: &Inode<B::Private>,
+        name: &[u8],
+        now: Timestamp,
+    ) -> Result<()> {
+        self.state.below.remove_xattr(inode, name, now).await?;
+        self.state.unforce(inode.ino);
+        Ok(())
+    }
+
+    async fn list_xattrs(&self, inode: &Inode<B::Private>) -> Result<Vec<Vec<u8>>> {
+        let mut names = self.state.below.list_xattrs(inode).await?;
+        names.retain(|name| name != MARK);
+        Ok(names)
+    }
+
+    fn stat(&self) -> StatFs {
+        let mut stat = self.state.below.stat();
+        if let Some(volume) = &self.state.volume {
+            let block = u64::from(stat.block_size).max(1);
+            let free = volume.capacity.saturating_sub(self.in_zones()) / block;
+            stat.blocks += volume.capacity / block;
+            stat.blocks_free += free;
+            stat.blocks_available += free;
+        }
+        stat
+    }
+
+    fn refusals(&self) -> Refusals {
+        let own = self.state.refusals.borrow();
+        match own.met().is_empty() {
+            true => self.state.below.refusals(),
+            false => own.clone(),
+        }
+    }
+
+    async fn count_extents(&self) -> Result<Option<ExtentCounts>> {
+        self.state.below.count_extents().await
+    }
+
+    fn tree_stats(&self) -> Option<TreeStats> {
+        self.state.below.tree_stats()
+    }
+
+    fn log_stats(&self) -> Option<LogStats> {
+        let Some(volume) = &self.state.volume else {
+            return self.state.below.log_stats();
+        };
+        let counts = volume.core.borrow().counts();
+        let zones = volume.zones.reports().len() as u64;
+        Some(LogStats {
+            memory: zones * ZONE_ROW,
+            background: Cleaning {
+                calls: volume.resets.get(),
+                moved_bytes: counts.moved,
+            },
+            checkpoints: counts.epochs,
+            ..LogStats::default()
+        })
+    }
+}

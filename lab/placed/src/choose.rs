@@ -1,0 +1,190 @@
+//! Which file goes where: Parakeet's decisions, as placements of the core and as hints.
+//!
+//! Invariant: a decision is a function of the rules and of what was told so far; what a file
+//! system is not told of an opening (flags other than those that make a file, the program,
+//! the thread) no rule can ask about here.
+
+use parakeet::decide::{Decider, Limits};
+use parakeet::directive::{Directive, Hint as Said};
+use parakeet::event::{Call, Event, FileKey, Opening};
+use parakeet::flags::Flags;
+use parakeet::rules::RuleSet;
+use parakeet::translate::{Fdp, HintMap, HintPlan, ZonePools};
+use shimmer::Placement;
+use std::cell::RefCell;
+use units::{Ns, Placement as Handle};
+use vfs::{Hint, Ino};
+
+/// Zones that are written at once where the device has no limit: as many as the ZN540 of
+/// the dissertation lets be open.
+const OPEN_ZONES: u32 = 14;
+
+/// How a directive becomes a placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Streams have pools of zones, and groups zones within them.
+    //= dissertation 6.1.1
+    Pools,
+    /// All that is told is how long a file lives, as the kernel's hints say it: what `ZenFS`
+    /// is told by RocksDB.
+    Lifetimes,
+}
+
+/// Says where files go.
+pub struct Chooser {
+    decider: RefCell<Decider>,
+    policy: Policy,
+    hints: HintPlan,
+    pools: ZonePools,
+    /// Of a drive that has more handles than one for contents.
+    handles: Option<Fdp>,
+}
+
+impl Chooser {
+    /// By `rules`, on a drive that lets `open` zones be open; 0 is no limit.
+    #[must_use]
+    pub fn new(rules: &RuleSet, policy: Policy, open: u32) -> Self {
+        let open = match open {
+            0 => OPEN_ZONES,
+            // The log has one of them.
+            open => (open - 1).max(1),
+        };
+        Self {
+            decider: RefCell::new(Decider::new(rules.clone(), Limits::default())),
+            policy,
+            hints: HintPlan::new(&rules.streams, HintMap::default()),
+            pools: ZonePools::new(&rules.streams, open),
+            handles: None,
+        }
+    }
+
+    /// The same for a drive with so many placement handles, of which the first is left to
+    /// what no rule names, and the last to the structures of the file system.
+    #[must_use]
+    pub fn with_handles(mut self, handles: u16) -> Self {
+        let streams = &self.decider.get_mut().rules().streams;
+        self.handles = (handles > 2).then(|| Fdp::new(streams, handles - 1, 1));
+        self
+    }
+
+    fn tell(&self, at: Ns, ino: Ino, call: Call<'_>) -> Option<Directive> {
+        let event = Event {
+            at,
+            thread: 0,
+            file: FileKey(ino.0),
+            call,
+        };
+        self.decider.borrow_mut().tell(&event)
+    }
+
+    /// A file is in use, that was made if its size is none.
+    pub(crate) fn opened(&self, at: Ns, ino: Ino, open: (&[u8], u16, u64)) -> Option<Directive> {
+        let (path, mode, size) = open;
+        let made = if size == 0 {
+            Flags::WRITE.and(Flags::CREATE)
+        } else {
+            Flags::READ_WRITE
+        };
+        let opening = Opening {
+            path,
+            flags: made,
+            mode: u32::from(mode),
+            size,
+            ..Opening::default()
+        };
+        self.tell(at, ino, Call::Open(opening))
+    }
+
+    /// The program said how long its data live.
+    pub(crate) fn hinted(&self, at: Ns, ino: Ino, hint: Hint) -> Option<Directive> {
+        let said = Said::ALL[hint as usize];
+        self.tell(at, ino, Call::Hint(said))
+    }
+
+    /// It has another path.
+    pub(crate) fn renamed(&self, at: Ns, ino: Ino, to: &[u8]) -> Option<Directive> {
+        self.tell(at, ino, Call::Rename { to })
+    }
+
+    /// Room was set aside for it.
+    pub(crate) fn allocated(&self, at: Ns, ino: Ino, len: u64) -> Option<Directive> {
+        self.tell(at, ino, Call::Allocate { len })
+    }
+
+    /// Bytes were written to it.
+    pub(crate) fn wrote(&self, at: Ns, ino: Ino, (offset, len): (u64, u64)) {
+        self.tell(at, ino, Call::Write { offset, len });
+    }
+
+    /// Nobody uses it any more; its data are dead if it is `gone`.
+    pub(crate) fn left(&self, at: Ns, ino: Ino, gone: bool) {
+        self.tell(at, ino, if gone { Call::Gone } else { Call::Close });
+    }
+
+    /// Where the core puts what is written.
+    pub(crate) fn placement(&self, directive: Directive) -> Placement {
+        match self.policy {
+            Policy::Lifetimes => Placement {
+                stream: 0,
+                group: self.hint(directive) as u32,
+            },
+            Policy::Pools => {
+                let pool = self.pools.pool(directive);
+                pool.map_or_else(Placement::default, |pool| Placement {
+                    stream: pool.pool,
+                    group: pool.writer,
+                })
+            }
+        }
+    }
+
+    /// What the drive is told, if it has handles.
+    //= dissertation 6.1.1
+    pub(crate) fn handle(&self, directive: Directive) -> Option<Handle> {
+        let handles = self.handles.as_ref()?;
+        Some(Handle(handles.handle(Some(directive))))
+    }
+
+    /// What the kernel is told.
+    //= dissertation 5.2
+    pub(crate) fn hint(&self, directive: Directive) -> Hint {
+        let said = self.hints.hint(Some(directive)).unwrap_or(Said::NotSet);
+        Hint::of_number(said as u64).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parakeet::rules::sets;
+
+    fn chooser(policy: Policy) -> Chooser {
+        let text = sets::text("rocksdb").unwrap();
+        Chooser::new(&RuleSet::read("rocksdb", text).unwrap(), policy, 8)
+    }
+
+    #[test]
+    fn what_a_program_says_moves_a_table_to_another_pool() {
+        for policy in [Policy::Pools, Policy::Lifetimes] {
+            let chooser = chooser(policy);
+            let table = |ino, hint| {
+                let deep = chooser.opened(Ns(0), ino, (b"/db/000009.sst", 0o644, 0));
+                let said = chooser.hinted(Ns(1), ino, hint).unwrap();
+                (
+                    chooser.placement(deep.unwrap()).group,
+                    chooser.placement(said),
+                    chooser.hint(said),
+                )
+            };
+            let (_, upper, short) = table(Ino(7), Hint::Medium);
+            let (_, deep, long) = table(Ino(8), Hint::Extreme);
+            assert_ne!(upper, deep);
+            assert_eq!((short, long), (Hint::Medium, Hint::Extreme));
+            if policy == Policy::Lifetimes {
+                assert_eq!((upper.group, deep.group), (3, 5), "longer is larger");
+            }
+            let other = chooser.opened(Ns(2), Ino(9), (b"/db/MANIFEST-000001", 0o644, 0));
+            assert_eq!(other, None);
+        }
+    }
+}

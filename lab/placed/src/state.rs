@@ -1,0 +1,444 @@
+//! What is known of files in use, and what is done with placed ones.
+//!
+//! Invariants: a file in use has an entry; the entry of a placed file leads to a file that
+//! the core has open; nothing is borrowed while anybody waits.
+
+use crate::choose::Chooser;
+use crate::names::Paths;
+use crate::volume::Volume;
+use crate::zones::payloads;
+use host::ZonedPort;
+use nand::Payload;
+use parakeet::directive::Directive;
+use shimmer::FileId;
+use sim::Sim;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::{Origin, Refusals};
+use vfs::{Access, Attr, Body, DirtyPage, Errno, Hint, Ino, Inode, Loaded, PAGE, Result};
+
+/// The attribute of files that stand for placed ones, as the preload library calls it.
+pub const MARK: &[u8] = b"user.flashloom.placed";
+
+/// Pages that are copied at once when a file moves: 1 MiB.
+const AT_ONCE: u64 = 256;
+
+/// All there is.
+pub(crate) struct State<B, Z> {
+    /// The ordinary file system.
+    pub(crate) below: B,
+    pub(crate) sim: Sim,
+    /// Where placed files are; none in hint-only mode.
+    pub(crate) volume: Option<Volume<Z>>,
+    pub(crate) chooser: Chooser,
+    pub(crate) paths: Paths,
+    pub(crate) files: RefCell<BTreeMap<Ino, Entry>>,
+    pub(crate) refusals: RefCell<Refusals>,
+    /// Who is asking where no file is.
+    pub(crate) origin: Origin,
+}
+
+/// A regular file in use.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    directive: Option<Directive>,
+    /// The hint that the inode had when it was looked at last.
+    seen: Hint,
+    kept: Option<Kept>,
+}
+
+/// What a placed file is to the core.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) id: FileId,
+    /// What the core calls it.
+    key: Vec<u8>,
+    /// What the ordinary file system was told of it last.
+    told: Attr,
+    /// Whether that is durable.
+    forced: bool,
+}
+
+/// What the core calls the file of an inode.
+pub(crate) fn key(ino: Ino, generation: u32) -> Vec<u8> {
+    format!("{}.{generation}", ino.0).into_bytes()
+}
+
+/// The inode and the generation that the core calls a file by.
+pub(crate) fn of_key(key: &[u8]) -> Option<(Ino, u32)> {
+    let (ino, generation) = std::str::from_utf8(key).ok()?.split_once('.')?;
+    Some((Ino(ino.parse().ok()?), generation.parse().ok()?))
+}
+
+/// Whether two states of a placed file differ in what an ordinary file system shall know at
+/// once: all but its length and its times.
+fn differ(one: &Attr, other: &Attr) -> bool {
+    let same = Attr {
+        size: one.size,
+        sectors: one.sectors,
+        atime: one.atime,
+        mtime: one.mtime,
+        ctime: one.ctime,
+        ..*other
+    };
+    same != *one
+}
+
+/// An inode that nobody else has, for a call.
+pub(crate) fn inode_of<P>(loaded: Loaded<P>) -> Inode<P> {
+    Inode::new(loaded.ino, loaded.attr, loaded.private)
+}
+
+/// What was in it.
+pub(crate) fn loaded_of<P>(inode: Inode<P>) -> Loaded<P> {
+    Loaded {
+        ino: inode.ino,
+        attr: inode.attr.get(),
+        private: inode.private,
+    }
+}
+
+impl<B: Body, Z: ZonedPort> State<B, Z> {
+    /// The core's number of a placed file.
+    pub(crate) fn kept(&self, ino: Ino) -> Option<FileId> {
+        let files = self.files.borrow();
+        Some(files.get(&ino)?.kept.as_ref()?.id)
+    }
+
+    fn with_kept<T>(&self, ino: Ino, change: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        let mut files = self.files.borrow_mut();
+        files.get_mut(&ino)?.kept.as_mut().map(change)
+    }
+
+    /// A regular file is in use that was not: has what was made anew placed if a rule names
+    /// it, and finds what is placed.
+    pub(crate) async fn met(
+        self: &Rc<Self>,
+        loaded: Loaded<B::Private>,
+        made: bool,
+    ) -> Result<Loaded<B::Private>> {
+        let ino = loaded.ino;
+        let (path, now) = (self.paths.of(ino), self.sim.now());
+        let inode = inode_of(loaded);
+        let kept = match made {
+            true => None,
+            false => self.find(&inode).await?,
+        };
+        let attr = inode.attr.get();
+        let directive = self.chooser.opened(now, ino, (&path, attr.mode, attr.size));
+        let kept = match directive.filter(|_| made) {
+            Some(directive) => self.place(&inode, directive).await,
+            None => kept,
+        };
+        let entry = Entry {
+            directive,
+            seen: Hint::NotSet,
+            kept,
+        };
+        self.files.borrow_mut().insert(ino, entry);
+        Ok(loaded_of(inode))
+    }
+
+    /// Has the core keep a file that was made; none if that cannot be.
+    async fn place(
+        self: &Rc<Self>,
+        inode: &Inode<B::Private>,
+        directive: Directive,
+    ) -> Option<Kept> {
+        let volume = self.volume.as_ref()?;
+        let attr = inode.attr.get();
+        let key = key(inode.ino, attr.generation);
+        let placement = self.chooser.placement(directive);
+        let created = {
+            let mut core = volume.core.borrow_mut();
+            // One of the same name was never forced, or the file system has lost it.
+            let _ = core.unlink(&key);
+            core.create(&key, placement)
+        };
+        let id = created.ok()?;
+        let flags = vfs::XattrFlags::Any;
+        let marked = self
+            .below
+            .set_xattr(inode, MARK, &[], flags, attr.ctime)
+            .await;
+        if marked.is_err() {
+            self.forget(id, &key);
+            return None;
+        }
+        Some(Kept {
+            id,
+            key,
+            told: inode.attr.get(),
+            forced: false,
+        })
+    }
+
+    /// The placed file that an inode stands for, if it does; one that was never forced is
+    /// empty.
+    async fn find(self: &Rc<Self>, inode: &Inode<B::Private>) -> Result<Option<Kept>> {
+        let Some(volume) = &self.volume else {
+            return Ok(None);
+        };
+        if self.below.get_xattr(inode, MARK).await.is_err() {
+            return Ok(None);
+        }
+        let attr = inode.attr.get();
+        let key = key(inode.ino, attr.generation);
+        let found = volume.core.borrow().lookup(&key);
+        let Some(id) = found else {
+            inode.update(|attr| attr.size = 0);
+            return Ok(None);
+        };
+        let opened = volume.core.borrow_mut().open_file(id);
+        opened.map_err(|_| Errno::EIO)?;
+        let kept = Kept {
+            id,
+            key,
+            told: attr,
+            forced: true,
+        };
+        self.show(inode, id);
+        Ok(Some(kept))
+    }
+
+    /// Shows the length of a placed file. The sectors that it occupies are not shown: that
+    /// attribute is the ordinary file system's account of its own.
+    pub(crate) fn show(&self, inode: &Inode<B::Private>, id: FileId) {
+        let Some(volume) = &self.volume else { return };
+        if let Some(status) = volume.core.borrow().status(id) {
+            inode.update(|attr| attr.size = status.size);
+        }
+    }
+
+    /// Looks at what the program says of a file that it is about to write, and sees to it
+    /// that the file goes where it belongs.
+    pub(crate) fn look(&self, inode: &Inode<B::Private>) {
+        let (ino, said) = (inode.ino, inode.hint.get());
+        let Some((id, directive)) = self.heard(ino, said) else {
+            return;
+        };
+        let Some(volume) = &self.volume else {
+            if let Some(directive) = directive {
+                inode.handle.set(self.chooser.handle(directive));
+                inode.hint.set(self.chooser.hint(directive));
+                self.heard_own(ino, inode.hint.get());
+            }
+            return;
+        };
+        if let Some(directive) = directive {
+            self.belongs(id, directive);
+        }
+        if let Some(id) = id {
+            volume.origins.borrow_mut().insert(id, inode.origin.get());
+        }
+    }
+
+    /// Takes in the hint of a file; gives what is known of it.
+    fn heard(&self, ino: Ino, said: Hint) -> Option<(Option<FileId>, Option<Directive>)> {
+        let mut files = self.files.borrow_mut();
+        let entry = files.get_mut(&ino)?;
+        if said != entry.seen {
+            entry.seen = said;
+            entry.directive = self.chooser.hinted(self.sim.now(), ino, said);
+        }
+        let id = entry.kept.as_ref().map(|kept| kept.id);
+        Some((id, entry.directive))
+    }
+
+    /// The hint of a file is one that was set here.
+    fn heard_own(&self, ino: Ino, hint: Hint) {
+        if let Some(entry) = self.files.borrow_mut().get_mut(&ino) {
+            entry.seen = hint;
+        }
+    }
+
+    fn belongs(&self, id: Option<FileId>, directive: Directive) {
+        if let (Some(volume), Some(id)) = (&self.volume, id) {
+            let placement = self.chooser.placement(directive);
+            let _ = volume.core.borrow_mut().set_placement(id, placement);
+        }
+    }
+
+    /// A file has another path, or room was set aside for it: what the rules say now.
+    pub(crate) fn moved(&self, ino: Ino, directive: Option<Directive>) {
+        let mut files = self.files.borrow_mut();
+        let Some(entry) = files.get_mut(&ino) else {
+            return;
+        };
+        entry.directive = directive;
+        let id = entry.kept.as_ref().map(|kept| kept.id);
+        drop(files);
+        if let Some(directive) = directive {
+            self.belongs(id, directive);
+        }
+    }
+
+    /// Its name, or something else that the ordinary file system has of it, is not durable.
+    pub(crate) fn unforce(&self, ino: Ino) {
+        self.with_kept(ino, |kept| kept.forced = false);
+    }
+
+    /// Whether the ordinary file system need not be told of the attributes of a file now.
+    pub(crate) fn holds_back(&self, inode: &Inode<B::Private>) -> bool {
+        let attr = inode.attr.get();
+        let told = self.with_kept(inode.ino, |kept| {
+            let held = !differ(&attr, &kept.told);
+            if !held {
+                (kept.told, kept.forced) = (attr, false);
+            }
+            held
+        });
+        told.unwrap_or(false)
+    }
+
+    /// Makes durable what is written of a placed file, then what leads to it.
+    //= dissertation 5.4.3
+    pub(crate) async fn sync_kept(
+        self: &Rc<Self>,
+        inode: &Inode<B::Private>,
+        id: FileId,
+        data_only: bool,
+    ) -> Result<()> {
+        self.force(Some(id)).await?;
+        let forced = self.with_kept(inode.ino, |kept| std::mem::replace(&mut kept.forced, true));
+        if forced != Some(false) {
+            return Ok(());
+        }
+        let synced = self.below.sync(inode, data_only).await;
+        if synced.is_err() {
+            self.unforce(inode.ino);
+        }
+        synced
+    }
+
+    /// A file is not in use any more; it is freed if it has no name.
+    pub(crate) async fn left(self: &Rc<Self>, inode: &Inode<B::Private>) -> Result<()> {
+        let entry = self.files.borrow_mut().remove(&inode.ino);
+        let Some(entry) = entry else { return Ok(()) };
+        let attr = inode.attr.get();
+        self.chooser
+            .left(self.sim.now(), inode.ino, attr.nlink == 0);
+        let (Some(kept), Some(volume)) = (entry.kept, &self.volume) else {
+            return Ok(());
+        };
+        if attr.nlink == 0 {
+            self.forget(kept.id, &kept.key);
+            return Ok(());
+        }
+        volume.origins.borrow_mut().remove(&kept.id);
+        volume.core.borrow_mut().close_file(kept.id);
+        self.pump();
+        match attr == kept.told {
+            true => Ok(()),
+            false => self.below.store(inode).await,
+        }
+    }
+
+    /// The core has no such file any more.
+    fn forget(self: &Rc<Self>, id: FileId, key: &[u8]) {
+        let Some(volume) = &self.volume else { return };
+        volume.forgets();
+        let mut core = volume.core.borrow_mut();
+        let _ = core.unlink(key);
+        core.close_file(id);
+        drop(core);
+        volume.origins.borrow_mut().remove(&id);
+        self.pump();
+    }
+
+    /// Moves the `size` bytes of a placed file to the ordinary file system, where it is a
+    /// file like any other from then on.
+    pub(crate) async fn demote(
+        self: &Rc<Self>,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        size: u64,
+    ) -> Result<()> {
+        let found = self.with_kept(inode.ino, |kept| (kept.id, kept.key.clone()));
+        let Some((id, key)) = found else {
+            return Ok(());
+        };
+        let mut at = 0;
+        while at < size {
+            let bytes = self.get(id, at, AT_ONCE * PAGE).await?;
+            if bytes.is_empty() {
+                return Err(Errno::EIO);
+            }
+            self.put_below(who, inode, at / PAGE, payloads(&bytes))
+                .await?;
+            at += bytes.len() as u64;
+        }
+        self.below.store(inode).await?;
+        self.below.sync(inode, false).await?;
+        let now = inode.attr.get().ctime;
+        self.below.remove_xattr(inode, MARK, now).await?;
+        self.below.sync(inode, false).await?;
+        if let Some(entry) = self.files.borrow_mut().get_mut(&inode.ino) {
+            entry.kept = None;
+        }
+        self.forget(id, &key);
+        Ok(())
+    }
+
+    async fn put_below(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        first: u64,
+        pages: Vec<Payload>,
+    ) -> Result<()> {
+        let range = first..first + pages.len() as u64;
+        self.below.reserve(who, inode, range.clone()).await?;
+        let page = |(index, now)| DirtyPage {
+            index,
+            now,
+            before: None,
+        };
+        let pages: Vec<_> = range.zip(pages).map(page).collect();
+        self.below.write_pages(inode, &pages).await
+    }
+
+    /// Writes bytes to a file that the ordinary file system has, around the cache, whatever
+    /// their offset.
+    pub(crate) async fn patch_below(
+        &self,
+        who: &Access,
+        inode: &Inode<B::Private>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64> {
+        let (size, end) = (inode.attr.get().size, offset + bytes.len() as u64);
+        let first = offset / PAGE;
+        let count = end.div_ceil(PAGE) - first;
+        let mut pages = vec![Payload::Zero; count as usize];
+        let there = size.div_ceil(PAGE).saturating_sub(first).min(count) as usize;
+        self.below
+            .read_pages(inode, first, &mut pages[..there])
+            .await?;
+        let mut all = vec![0; (count * PAGE) as usize];
+        for (page, out) in pages.iter().zip(all.chunks_mut(PAGE as usize)) {
+            if !page.copy_to(0, out) {
+                return Err(Errno::EIO);
+            }
+        }
+        let from = (offset - first * PAGE) as usize;
+        all[from..from + bytes.len()].copy_from_slice(bytes);
+        inode.update(|attr| attr.size = attr.size.max(end));
+        self.put_below(who, inode, first, payloads(&all)).await?;
+        Ok(bytes.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_leads_back_to_its_inode() {
+        assert_eq!(of_key(&key(Ino(12), 7)), Some((Ino(12), 7)));
+        for other in [&b"12"[..], b"x.7", b"12.-1", b"\xff.1", b""] {
+            assert_eq!(of_key(other), None);
+        }
+    }
+}

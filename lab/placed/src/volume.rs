@@ -1,0 +1,323 @@
+//! The core with its zones, and the tasks that do its commands.
+//!
+//! Invariants: the core is borrowed by nobody who waits; each command is done by a task of
+//! its own, which says what became of it and then gives out what that made possible.
+
+use crate::state::State;
+use crate::zones::{Reader, Zones, limits_of};
+use host::ZonedPort;
+use nand::UNIT;
+use shimmer::{
+    BLOCK, Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Refusal, SyncId,
+    Ticket, ZoneReport,
+};
+use sim::{Signal, Sim};
+use ssd::ZoneLimits;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use thiserror::Error;
+use units::Origin;
+use vfs::{Body, Errno, Result};
+
+/// The longest log that is read: more than this no log is, as what is behind it was finished.
+const LONGEST_LOG: u64 = 1 << 30;
+
+/// Bytes of a log that are read at once.
+const READ: u64 = 1 << 20;
+
+/// Why zones have no placed files.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum VolumeError {
+    /// The core refuses them.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The drive failed.
+    #[error("the log of placed files: {0}")]
+    Failed(#[from] shimmer::Failure),
+    /// The ordinary file system failed.
+    #[error("the files that stand for placed ones: {0}")]
+    Ordinary(#[from] Errno),
+}
+
+/// The core, and what it is done with.
+pub(crate) struct Volume<Z> {
+    pub(crate) zones: Zones<Z>,
+    pub(crate) core: RefCell<Core>,
+    /// A command was answered.
+    done: Signal,
+    /// Names are gone, whose files the core forgets with its next batch.
+    gone: Cell<bool>,
+    /// Zones that were emptied to be used again.
+    pub(crate) resets: Cell<u64>,
+    /// Whose bytes are whose.
+    pub(crate) origins: RefCell<BTreeMap<FileId, Origin>>,
+    /// Bytes of all zones of data.
+    pub(crate) capacity: u64,
+}
+
+fn capacity(reports: &[ZoneReport]) -> u64 {
+    let data = reports.iter().skip(LOG_ZONES as usize);
+    data.map(|report| report.capacity).sum()
+}
+
+/// Makes a volume of the zones of a drive that are written in order; they are empty.
+///
+/// # Errors
+/// If they are too few, or fail.
+pub async fn format<Z: ZonedPort>(
+    port: Z,
+    options: Options,
+    volume: u64,
+) -> std::result::Result<(), VolumeError> {
+    let zones = Zones::new(port);
+    let mut core = Core::format(options, zones.limits(), &zones.reports(), volume)?;
+    let sync = core.sync_all();
+    loop {
+        while let Some((ticket, command)) = core.next_command() {
+            let done = zones.run(&command, Origin::default()).await;
+            core.complete(ticket, done);
+        }
+        if let Some(outcome) = core.poll_sync(sync) {
+            return outcome.map_err(|_| shimmer::Failure.into());
+        }
+    }
+}
+
+/// What is wrong with the volume in zones at rest.
+#[must_use]
+pub fn check(
+    reader: &impl Reader,
+    limits: &ZoneLimits,
+    reports: &[ZoneReport],
+    options: Options,
+) -> Vec<String> {
+    let log = |zone: u32| {
+        let written = reports
+            .get(zone as usize)
+            .map_or(0, |report| report.written);
+        let mut bytes = Vec::new();
+        let mut block = [0; UNIT];
+        for at in 0..written.min(LONGEST_LOG) / BLOCK {
+            if !reader.read(zone, at, &mut block) {
+                break;
+            }
+            bytes.extend(block);
+        }
+        bytes
+    };
+    let (first, second) = (log(0), log(1));
+    let opened = Core::open(options, limits_of(limits), reports, [&first, &second]);
+    opened
+        .err()
+        .map(|why| why.to_string())
+        .into_iter()
+        .collect()
+}
+
+/// The first `written` bytes of a zone, up to the first block that cannot be read: whoever
+/// replays them sees what is missing.
+async fn log_of<Z: ZonedPort>(zones: &Zones<Z>, zone: u32, written: u64, who: Origin) -> Vec<u8> {
+    let (mut bytes, mut most) = (Vec::new(), READ);
+    while (bytes.len() as u64) < written {
+        let at = bytes.len() as u64;
+        let len = most.min(written - at);
+        match zones.read(Piece { zone, at, len }, who).await {
+            Ok(more) => bytes.extend(more),
+            Err(_) if most > BLOCK => most = BLOCK,
+            Err(_) => break,
+        }
+    }
+    bytes
+}
+
+impl<Z: ZonedPort> Volume<Z> {
+    /// The volume in the zones of a drive.
+    pub(crate) async fn open(
+        port: Z,
+        options: Options,
+        origin: Origin,
+    ) -> std::result::Result<Self, VolumeError> {
+        let zones = Zones::new(port);
+        let reports = zones.reports();
+        let mut logs = Vec::new();
+        for (zone, report) in reports.iter().enumerate().take(LOG_ZONES as usize) {
+            let written = report.written.min(LONGEST_LOG);
+            logs.push(log_of(&zones, zone as u32, written, origin).await);
+        }
+        let log = |at: usize| logs.get(at).map_or(&[][..], |bytes| &bytes[..]);
+        let core = Core::open(options, zones.limits(), &reports, [log(0), log(1)])?;
+        Ok(Self {
+            capacity: capacity(&reports),
+            zones,
+            core: RefCell::new(core),
+            done: Signal::default(),
+            gone: Cell::new(false),
+            resets: Cell::new(0),
+            origins: RefCell::default(),
+        })
+    }
+
+    /// Files whose names are gone are forgotten with the next batch of the log.
+    pub(crate) fn forgets(&self) {
+        self.gone.set(true);
+    }
+}
+
+impl<B: Body, Z: ZonedPort> State<B, Z> {
+    /// Gives out the commands that can be done now.
+    pub(crate) fn pump(self: &Rc<Self>) {
+        let Some(volume) = &self.volume else { return };
+        loop {
+            let next = volume.core.borrow_mut().next_command();
+            let Some((ticket, command)) = next else {
+                return;
+            };
+            self.sim
+                .spawn_detached(Rc::clone(self).run(ticket, command));
+        }
+    }
+
+    async fn run(self: Rc<Self>, ticket: Ticket, command: Command) {
+        let Some(volume) = &self.volume else { return };
+        let of_log = matches!(command, Command::Write { zone, .. } if zone < LOG_ZONES);
+        let settled = match of_log && volume.gone.replace(false) {
+            true => self.below.sync_all().await,
+            false => Ok(()),
+        };
+        let result = match settled {
+            Ok(()) => {
+                let file = volume.core.borrow().file_of(ticket);
+                let origin = file.and_then(|id| volume.origins.borrow().get(&id).copied());
+                let origin = origin.unwrap_or(self.origin);
+                volume.zones.run(&command, origin).await
+            }
+            Err(_) => {
+                volume.gone.set(true);
+                Err(shimmer::Failure)
+            }
+        };
+        if matches!(command, Command::Reset { .. }) && result.is_ok() {
+            volume.resets.set(volume.resets.get() + 1);
+        }
+        volume.core.borrow_mut().complete(ticket, result);
+        volume.done.notify(&self.sim);
+        self.pump();
+    }
+
+    fn core(&self) -> Result<&Volume<Z>> {
+        self.volume.as_ref().ok_or(Errno::EIO)
+    }
+
+    /// Makes an error of a refusal, and notes a limit that was met.
+    fn refused(&self, refusal: Refusal) -> Errno {
+        match refusal {
+            Refusal::NoSpace(why) => {
+                let (now, limit) = (self.sim.now(), why.limit);
+                self.refusals.borrow_mut().note(now, limit, || *why);
+                Errno::ENOSPC
+            }
+            Refusal::Exists => Errno::EEXIST,
+            Refusal::Path => Errno::ENAMETOOLONG,
+            _ => Errno::EIO,
+        }
+    }
+
+    /// Does `call` until it need not wait for commands or for the end of the file.
+    async fn until_done<T>(
+        self: &Rc<Self>,
+        id: FileId,
+        mut call: impl FnMut(&mut Core) -> std::result::Result<T, Refusal>,
+    ) -> Result<T> {
+        let volume = self.core()?;
+        loop {
+            let outcome = call(&mut volume.core.borrow_mut());
+            self.pump();
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(Refusal::Busy) => volume.done.wait(&self.sim).await,
+                Err(Refusal::Tail(piece)) => {
+                    let tail = volume.zones.read(piece, self.origin).await;
+                    let tail = tail.map_err(|_| Errno::EIO)?;
+                    volume.core.borrow_mut().load_tail(id, &tail);
+                }
+                Err(refusal) => return Err(self.refused(refusal)),
+            }
+        }
+    }
+
+    /// Writes bytes at `offset`; gives how many, one at least.
+    pub(crate) async fn put(self: &Rc<Self>, id: FileId, offset: u64, data: &[u8]) -> Result<u64> {
+        let mut done = 0;
+        while done < data.len() {
+            let (at, rest) = (offset + done as u64, &data[done..]);
+            let taken = self.until_done(id, |core| core.write(id, at, rest)).await;
+            match taken {
+                Ok(more) => done += more,
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(done as u64)
+    }
+
+    /// Reads up to `len` bytes at `offset`: fewer at the end of the file.
+    pub(crate) async fn get(self: &Rc<Self>, id: FileId, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let volume = self.core()?;
+        let parts = volume.core.borrow_mut().read(id, offset, len);
+        let parts = parts.map_err(|refusal| self.refused(refusal))?;
+        let origin = volume.origins.borrow().get(&id).copied();
+        let origin = origin.unwrap_or(self.origin);
+        let (mut bytes, mut failed) = (Vec::new(), false);
+        for part in &parts {
+            match part {
+                Part::Memory(data) => bytes.extend_from_slice(data),
+                Part::Zone(piece) => match volume.zones.read(*piece, origin).await {
+                    Ok(read) => bytes.extend(read),
+                    Err(_) => failed = true,
+                },
+            }
+        }
+        volume.core.borrow_mut().release(&parts);
+        self.pump();
+        if failed { Err(Errno::EIO) } else { Ok(bytes) }
+    }
+
+    /// Makes a file shorter.
+    pub(crate) async fn cut(self: &Rc<Self>, id: FileId, size: u64) -> Result<()> {
+        self.until_done(id, |core| core.truncate(id, size)).await
+    }
+
+    /// Makes a file durable, or all of them.
+    pub(crate) async fn force(self: &Rc<Self>, id: Option<FileId>) -> Result<()> {
+        let volume = self.core()?;
+        let begun = {
+            let mut core = volume.core.borrow_mut();
+            match id {
+                Some(id) => core.sync(id),
+                None => Ok(core.sync_all()),
+            }
+        };
+        let sync = begun.map_err(|refusal| self.refused(refusal))?;
+        self.wait_for(volume, sync).await
+    }
+
+    async fn wait_for(self: &Rc<Self>, volume: &Volume<Z>, sync: SyncId) -> Result<()> {
+        loop {
+            let outcome = volume.core.borrow_mut().poll_sync(sync);
+            self.pump();
+            match outcome {
+                Some(outcome) => return outcome.map_err(|refusal| self.refused(refusal)),
+                None => volume.done.wait(&self.sim).await,
+            }
+        }
+    }
+
+    /// Waits until nothing is under way.
+    pub(crate) async fn rest(self: &Rc<Self>, sim: &Sim) {
+        let Some(volume) = &self.volume else { return };
+        while volume.core.borrow().is_busy() {
+            volume.done.wait(sim).await;
+        }
+    }
+}

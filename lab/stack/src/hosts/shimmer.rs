@@ -1,0 +1,186 @@
+//! Shimmer as the host of a stack, and `ZenFS`, which places by lifetimes and moves nothing:
+//! placed files in zones beside ext4 on conventional ones; on a drive of blocks ext4 whose
+//! files get hints.
+
+use super::{Behaviour, Ext4, Host, Promises, Switch, ask_e2fsck, check_ext4};
+use crate::attached::Attached;
+use crate::files::FILE_SYSTEM;
+use crate::image::DriveImage;
+use crate::zones::ZonePort;
+use ::shimmer::Options;
+use crash::OutsideError;
+use extfs::ExtFs;
+use extfs::jbd2::Jbd2;
+use host::{BlockPort, DrivePort, ZonedPort};
+use parakeet::rules::{RuleSet, sets};
+use placed::{Chooser, Ordinary, Placed, Policy};
+use sim::Sim;
+use ssd::{DriveConfig, ZoneLimits};
+use std::sync::Arc;
+use units::{Bytes, MIB, SECTOR};
+use vfs::Timestamp;
+
+/// The switches of both: which rules say what is placed, and how much is not.
+pub(super) const SWITCHES: &[Switch] = &[
+    (
+        "rocksdb",
+        "files go where the rules for RocksDB say; the default",
+    ),
+    (
+        "rocksdb-tuned",
+        "by the rules for RocksDB with the tuned map of levels",
+    ),
+    ("cachelib", "by the rules for CacheLib's cache in files"),
+    ("kafka", "by the rules for logs as Kafka keeps them"),
+    ("postgresql", "by the rules for PostgreSQL"),
+    ("shimmer", "by the extensions that the dissertation places"),
+    ("sqlite", "by the rules for SQLite"),
+    ("wiredtiger", "by the rules for WiredTiger"),
+    (
+        "half",
+        "half of the zones are conventional, for programs that write over most of what they have",
+    ),
+];
+
+/// The rules of a stack that names none.
+const USUAL: &str = "rocksdb";
+/// Of so many bytes one is in conventional zones: 4 GB of 512 GB.
+//= dissertation 7
+const SHARE: u64 = 128;
+/// The least in conventional zones, of our choice: ext4 with its journal and what programs
+/// keep beside their logs.
+const LEAST: u64 = 48 * MIB;
+/// What tells a volume from others, where there is one to a drive.
+const VOLUME: u64 = 1;
+
+/// One of the two, with these options.
+#[derive(Clone)]
+pub struct Shimmer {
+    ext4: Ext4,
+    rules: Arc<RuleSet>,
+    policy: Policy,
+    options: Options,
+    half: bool,
+}
+
+/// The rules of a set that comes along.
+fn ready(name: &str) -> RuleSet {
+    let text = sets::text(name).expect("a switch is the name of a set");
+    RuleSet::read(name, text).expect("the sets that come along are read by tests")
+}
+
+impl Shimmer {
+    fn new(switches: &[String], behaviour: &Behaviour, policy: Policy, options: Options) -> Self {
+        let is_set = |name: &&String| sets::text(name).is_some();
+        let named = switches.iter().find(is_set);
+        let given = behaviour.rules.clone().filter(|_| named.is_none());
+        let usual = || Arc::new(ready(named.map_or(USUAL, |name| name)));
+        Self {
+            ext4: Ext4::new(&[], behaviour.clone()),
+            rules: given.unwrap_or_else(usual),
+            policy,
+            options,
+            half: switches.iter().any(|switch| switch == "half"),
+        }
+    }
+
+    /// Shimmer: pools of zones for streams, data moved where that must be.
+    pub(super) fn shimmer(switches: &[String], behaviour: &Behaviour) -> Self {
+        Self::new(switches, behaviour, Policy::Pools, Options::default())
+    }
+
+    /// `ZenFS`: zones by lifetimes, and nothing is moved.
+    pub(super) fn zenfs(switches: &[String], behaviour: &Behaviour) -> Self {
+        Self::new(switches, behaviour, Policy::Lifetimes, Options::zenfs())
+    }
+
+    /// An extent is no larger than a zone.
+    fn options(&self, limits: &ZoneLimits) -> Options {
+        let zone = (limits.capacity * SECTOR).max(::shimmer::BLOCK);
+        let whole = 1 << zone.ilog2();
+        Options {
+            extent: self.options.extent.min(Bytes(whole)),
+            ..self.options
+        }
+    }
+}
+
+fn no_conventional() -> String {
+    "placed files need conventional zones beside the others, for what is not placed".to_owned()
+}
+
+impl Host for Shimmer {
+    type Body = Placed<ExtFs<Jbd2<Ordinary<Attached>>>, ZonePort>;
+
+    /// Names are ext4's, and contents come before what leads to them.
+    fn promises(&self) -> Promises {
+        self.ext4.promises()
+    }
+
+    /// What is not placed is written in place: of a drive of zones some become
+    /// conventional.
+    //= dissertation 7
+    fn shape(&self, drive: &mut DriveConfig) {
+        let Some(zones) = drive.zones.filter(|zones| zones.conventional == 0) else {
+            return;
+        };
+        let bytes = match self.half {
+            true => drive.capacity.0 / 2,
+            false => (drive.capacity.0 / SHARE).max(LEAST),
+        };
+        let wanted = bytes.div_ceil(zones.size.0.max(1)) as u32;
+        // What is too small for them is refused when the volume is made.
+        if let Ok(shaped) = drive.with_conventional(wanted) {
+            *drive = shaped;
+        }
+    }
+
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+        if let Some(zones) = device.zones() {
+            let limits = zones.limits();
+            if limits.conventional == 0 {
+                return Err(no_conventional());
+            }
+            let cleared = host::Linear::new(sim, zones.clone()).clear().await;
+            cleared.map_err(|error| error.to_string())?;
+            let made = placed::format(zones, self.options(&limits), VOLUME).await;
+            made.map_err(|error| error.to_string())?;
+        }
+        let ordinary = Ordinary::of(sim, device);
+        self.ext4.format_on(&ordinary, now).await
+    }
+
+    async fn mount(
+        &self,
+        sim: &Sim,
+        device: &Attached,
+        now: Timestamp,
+    ) -> Result<Self::Body, String> {
+        let ordinary = Ordinary::of(sim, device);
+        let below = self.ext4.mount_on(sim, &ordinary, now).await?;
+        let zones = device.zones();
+        let limits = zones.as_ref().map_or(ZoneLimits::NONE, ZonedPort::limits);
+        let chooser = Chooser::new(&self.rules, self.policy, limits.max_open);
+        let chooser = chooser.with_handles(device.handles());
+        let how = (chooser, self.options(&limits));
+        let mounted = Placed::mount(sim, below, zones, how, FILE_SYSTEM).await;
+        mounted.map_err(|error| error.to_string())
+    }
+
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        let mut findings = check_ext4(image);
+        if let Some((limits, reports)) = image.zones_at_rest() {
+            let options = self.options(&limits);
+            findings.extend(placed::check(image, &limits, &reports, options));
+        }
+        findings
+    }
+
+    fn ask_outside(
+        &self,
+        image: &DriveImage<'_>,
+        recover: bool,
+    ) -> Result<Option<String>, OutsideError> {
+        ask_e2fsck(image, recover)
+    }
+}

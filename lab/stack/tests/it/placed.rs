@@ -1,0 +1,147 @@
+//! Files that rules place, in zones and by hints: under cuts of the power, and beside the
+//! file systems that they are compared with.
+
+use crate::{done, plan};
+use crash::{Exploration, Points};
+use parakeet::rules::RuleSet;
+use report::record::Run;
+use ssd::Precondition;
+use stack::Plan;
+use stack::crash::{Cuts, explore};
+use std::sync::Arc;
+use units::{Bytes, MIB};
+
+/// A store that forces its log with each write, and soon has tables.
+const STORE: &str = "ycsb-a:records=300,value=400,threads=4,ops=1500,memtable=32k,table=32k,\
+                     base=128k,sync=yes";
+
+/// The same without forces, large enough that zones are used again.
+const LARGE: &str = "db-bench:benchmarks=fillrandom:overwrite:overwrite,records=40000,value=1000,\
+                     threads=4,memtable=2m,table=2m,base=8m";
+
+/// Rules by which everything is placed.
+const ALL: &str = "name = \"all\"\n[[stream]]\nname = \"all\"\ngroup = { by = \"file\" }\n\
+                   [[rule]]\npath = \"**\"\nstream = \"all\"\n";
+
+fn plan_of(stack: &str, mib: u64, workload: &str) -> Plan {
+    let mut plan = plan(stack, mib, Precondition::Fresh, workload);
+    plan.drive.controller.power_loss_protection = false;
+    plan
+}
+
+fn cut(plan: Plan, points: u64, outside: u64, lies: bool) -> Exploration {
+    let cuts = Cuts {
+        plan,
+        points: Points::Some(points),
+        outside,
+        memory: Bytes(64 * MIB),
+        lies,
+        skips_fences: false,
+    };
+    explore(&cuts, &mut |_| ()).unwrap()
+}
+
+fn holds(plan: Plan, points: u64) {
+    let (stack, workload) = (plan.stack.to_string(), plan.workload.clone());
+    let found = cut(plan, points, 0, false);
+    let first = found.failures.first();
+    assert!(found.holds(), "{stack} {workload}: {first:#?}");
+    assert_eq!(found.points, points);
+}
+
+#[test]
+fn what_a_store_forced_is_there_after_any_cut() {
+    for stack in ["shimmer@zns", "zenfs@zns"] {
+        holds(plan_of(stack, 256, STORE), 60);
+    }
+    holds(plan_of("shimmer@fdp", 64, STORE), 20);
+}
+
+/// Most of these calls move files to the ordinary file system, at any moment of which the
+/// power may go.
+#[test]
+fn files_that_are_moved_out_of_zones_survive_cuts() {
+    let rules = Arc::new(RuleSet::read("all", ALL).unwrap());
+    for seed in 1..4 {
+        let mut plan = plan_of("shimmer@zns", 256, "anything:ops=300,threads=3,size=256k");
+        plan.behaviour.rules = Some(Arc::clone(&rules));
+        plan.seed = seed;
+        holds(plan, 40);
+    }
+}
+
+#[test]
+fn a_drive_that_does_not_flush_is_found_out() {
+    let found = cut(plan_of("shimmer@zns", 256, STORE), 40, 0, true);
+    assert!(found.lost > 0, "{found:?}");
+}
+
+#[test]
+fn others_find_the_ordinary_file_system_sound() {
+    if crash::e2fsck(0, std::iter::empty(), false).is_err() {
+        println!("skipped: there is no e2fsck");
+        return;
+    }
+    let found = cut(plan_of("shimmer@zns", 256, STORE), 6, 1, false);
+    let first = found.failures.first();
+    assert!(found.holds() && found.outside >= 6, "{first:#?}");
+}
+
+fn store_on(stack: &str) -> Run {
+    let mut plan = plan_of(stack, 192, LARGE);
+    plan.page_cache.memory = Bytes(16 * MIB);
+    let run = done(&plan);
+    assert!(run.errors.is_empty(), "{stack}: {:?}", run.errors);
+    run
+}
+
+/// Bytes that the host moved to make room, and zones that were emptied for it.
+fn cleaned(run: &Run) -> (u64, u64) {
+    let log = run.file_system.as_ref().and_then(|fs| fs.log.as_ref());
+    let log = log.expect("it is one that cleans");
+    let all = [log.foreground, log.background, log.metadata];
+    (
+        all.iter().map(|part| part.moved_bytes).sum(),
+        all.iter().map(|part| part.calls).sum(),
+    )
+}
+
+#[test]
+fn zones_by_rules_are_emptied_without_moving_what_f2fs_moves() {
+    let (placed, logs) = (store_on("shimmer@zns"), store_on("f2fs@zns"));
+    assert!(cleaned(&placed).1 > 0, "zones were used again");
+    assert!(cleaned(&placed).0 <= cleaned(&logs).0);
+    assert_eq!(placed.ops, logs.ops);
+    let written = |run: &Run| run.app.as_ref().expect("of programs").write_bytes;
+    // Padding to blocks, the log of the core and ext4's journal.
+    assert!(placed.host.write_bytes < written(&placed) * 11 / 10);
+}
+
+/// What no rule names goes to conventional zones, which are as large as they are.
+#[test]
+fn a_full_ordinary_part_says_which_limit_it_is() {
+    let workload = "append:files=4,size=1,bs=64k,ops=4000,threads=2";
+    let mut plan = plan_of("shimmer@zns", 192, workload);
+    plan.page_cache.memory = Bytes(16 * MIB);
+    plan.page_cache.dirty_ratio = 5;
+    let run = done(&plan);
+    assert!(
+        run.errors.keys().any(|why| why.contains("ENOSPC")),
+        "{:?}",
+        run.errors
+    );
+    assert!(!run.refusals.is_empty());
+}
+
+/// A program that says nothing of its files gets what the rules say, by hints alone.
+#[test]
+fn rules_keep_a_log_apart_on_a_drive_with_handles() {
+    let workload = format!("{LARGE},lifetimes=none");
+    let handles = |stack: &str| {
+        let run = done(&plan_of(stack, 192, &workload));
+        assert!(run.errors.is_empty(), "{stack}: {:?}", run.errors);
+        run.waf.device
+    };
+    let (plain, placed) = (handles("ext4@fdp"), handles("shimmer@fdp"));
+    assert!(placed < plain, "{placed} {plain}");
+}
