@@ -121,21 +121,25 @@ remapped() {
 # Trees that are copied, and those that are changed in their place through a mapping in
 # persistent memory: also with journals and spare sectors that are used up.
 copies() {
-  local one stack
-  for stack in btrfs@block btrfs-nocow@block btrfs+dup@block btrfs@ocssd hyfim@ocssd \
-    hyfim+lean@ocssd hyfim+lean+dup+discard@ocssd; do
+  local one stack times
+  for stack in hyfim@ocssd hyfim+lean@ocssd hyfim+lean+dup+discard@ocssd btrfs@ocssd \
+    btrfs-nocow@ocssd btrfs@block btrfs-nocow@block btrfs+dup@block; do
     if ! has "$stack"; then continue; fi
+    # What is new is cut more often than what it is compared with.
+    case $stack in hyfim*) times=2 ;; *) times=1 ;; esac
     for one in "$@"; do
-      echo "1 $stack $one"
+      echo "$times $stack $one"
     done
     for one in a b c d e f; do
-      echo "1 $stack ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes"
+      echo "$times $stack ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes"
     done
-    echo "2 $stack iozone:size=1m,make=64k,bs=4k,order=random"
-    echo "8 $stack anything:ops=900,size=256k,room=64k"
-    echo "8 $stack anything:ops=1200,threads=8"
-    echo "4 $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
-    echo "2 $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
+    echo "$((2 * times)) $stack iozone:size=1m,make=64k,bs=4k,order=random"
+    echo "$((8 * times)) $stack anything:ops=900,size=256k,room=64k"
+    echo "$((8 * times)) $stack anything:ops=1200,threads=8"
+    echo "$((4 * times)) $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
+    echo "$((2 * times)) $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
+    # Drives that are full, so that the mapping is cleaned beneath.
+    echo "$((4 * times)) $stack anything:ops=1200,threads=8 --past aged"
   done
 }
 

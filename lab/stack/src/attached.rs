@@ -111,9 +111,9 @@ impl Attached {
         self.below.is_mapped() || self.layer.is_some()
     }
 
-    /// Whether a mapping that its host holds is being cleaned.
-    pub(crate) fn is_cleaning(&self) -> bool {
-        self.below.is_cleaning()
+    /// What a power cut meets in a mapping that its host holds.
+    pub(crate) fn meets(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.below.meets().into_iter()
     }
 
     /// Whether stores to memory that survives power cuts may be lost now.
