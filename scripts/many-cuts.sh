@@ -138,8 +138,8 @@ copies() {
     echo "$((8 * times)) $stack anything:ops=1200,threads=8"
     echo "$((4 * times)) $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
     echo "$((2 * times)) $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
-    # Drives that are full, so that the mapping is cleaned beneath.
-    echo "$((4 * times)) $stack anything:ops=1200,threads=8 --past aged"
+    # Each force is a unit of flash, so that the mapping is cleaned beneath.
+    echo "$((4 * times)) $stack overwrite:bs=4k,size=8m,threads=2,fsync=1,ops=6000"
   done
 }
 
