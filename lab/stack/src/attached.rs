@@ -21,7 +21,7 @@ use sim::{Rng, Sim};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::Cell;
 use std::rc::Rc;
-use units::{Bytes, Extent, Ns, Placement};
+use units::{Bytes, Extent, Ns, Placement, Refusals};
 
 /// A drive behind a host, with what maps it and what remaps it.
 #[derive(Clone)]
@@ -109,6 +109,16 @@ impl Attached {
     #[must_use]
     pub const fn is_mapped(&self) -> bool {
         self.below.is_mapped() || self.layer.is_some()
+    }
+
+    /// Lines that a mapping that its host holds has cleaned.
+    pub(crate) fn lines_cleaned(&self) -> u64 {
+        self.below.lines_cleaned()
+    }
+
+    /// Limits that a mapping that its host holds has met.
+    pub(crate) fn mapping_refusals(&self) -> Refusals {
+        self.below.refusals()
     }
 
     /// What a power cut meets in a mapping that its host holds.

@@ -15,7 +15,7 @@ use ssd::{Content, IoError, Sink};
 use std::cell::{Cell, OnceCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use units::{Bytes, Extent, Ns, Placement};
+use units::{Bytes, Extent, Ns, Placement, Refusals};
 
 /// A drive behind a host, with what maps it.
 #[derive(Clone)]
@@ -204,6 +204,18 @@ impl Below {
             Mapping::Swapping(hyfim) => Some(hyfim),
             Mapping::Plain(_) => None,
         }
+    }
+
+    /// Lines that a mapping of its host has cleaned.
+    pub(crate) fn lines_cleaned(&self) -> u64 {
+        let ftl = self.mounted().map(Mapping::ftl);
+        ftl.map_or(0, |ftl| ftl.stats().cleaned)
+    }
+
+    /// Limits that a mapping of its host has met.
+    pub(crate) fn refusals(&self) -> Refusals {
+        let ftl = self.mounted().map(Mapping::ftl);
+        ftl.map(HostFtl::refusals).unwrap_or_default()
     }
 
     /// What a power cut meets in a mapping that its host holds, by name, and whether it is
