@@ -73,7 +73,7 @@ judge_with_pjdfstest() {
   chmod 755 "$work/p/pjd"
   if [ -n "${PJDFSTEST:-}" ]; then
     (cd "$work/p/pjd" && prove -r "$PJDFSTEST/tests") >"$work/pjd.log" 2>&1 ||
-      { grep -i fail "$work/pjd.log" >&2; stop "pjdfstest is not content"; }
+      only_links || { grep -i fail "$work/pjd.log" >&2; stop "pjdfstest is not content"; }
   elif command -v pjdfstest >/dev/null; then
     pjdfstest_of_crates
   else
@@ -83,6 +83,14 @@ judge_with_pjdfstest() {
   unmounted p
   sound p
   echo "pjdfstest: $(tail -2 "$work/pjd.log" | tr '\n' ' ')"
+}
+
+# Whether all that failed are the links of directories, of which Btrfs counts one always:
+# pjdfstest allows that, but does not know Btrfs behind FUSE.
+only_links() {
+  case $kind in btrfs* | hyfim) ;; *) return 1 ;; esac
+  [ "$(grep -c 'Failed: [1-9]' "$work/pjd.log")" = 1 ] &&
+    grep -A 1 'rename/24\.t .*Failed: 4)' "$work/pjd.log" | grep -q 'Failed tests:  4-5, 8-9'
 }
 
 pjdfstest_of_crates() {

@@ -9,8 +9,9 @@
 # are shared among the cases, and a short run has fewer events to cut at. SEED (1) is
 # the first seed: the same numbers try the same cuts. One line for each case, then the
 # totals; the status is 1 if anything was lost or corrupt, and the commands that repeat
-# the first three of a case are shown. Then what the cuts met of logs in drives: it is
-# 1 too if ByteFS was cut 10000 times and any of that was never met. FLASHLOOM names
+# the first three of a case are shown. Then what the cuts met of logs in drives, and of
+# HyFiM's journals and mapping: it is 1 too if ByteFS or HyFiM was cut 10000 times and any
+# of that was never met. FLASHLOOM names
 # another flashloom than target/release's, RECORDINGS a directory of `.flt` files, which
 # are cut as well as that of RocksDB, and ONLY an extended regular expression that cases
 # have to match. No path may have a space in it. Needs e2fsprogs, f2fs-tools,
@@ -121,21 +122,25 @@ remapped() {
 # Trees that are copied, and those that are changed in their place through a mapping in
 # persistent memory: also with journals and spare sectors that are used up.
 copies() {
-  local one stack
-  for stack in btrfs@block btrfs-nocow@block btrfs+dup@block btrfs@ocssd hyfim@ocssd \
-    hyfim+lean@ocssd hyfim+lean+dup+discard@ocssd; do
+  local one stack times
+  for stack in hyfim@ocssd hyfim+lean@ocssd hyfim+lean+dup+discard@ocssd btrfs@ocssd \
+    btrfs-nocow@ocssd btrfs@block btrfs-nocow@block btrfs+dup@block; do
     if ! has "$stack"; then continue; fi
+    # What is new is cut more often than what it is compared with.
+    case $stack in hyfim*) times=2 ;; *) times=1 ;; esac
     for one in "$@"; do
-      echo "1 $stack $one"
+      echo "$times $stack $one"
     done
     for one in a b c d e f; do
-      echo "1 $stack ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes"
+      echo "$times $stack ycsb-$one:records=400,threads=4,ops=500,memtable=64k,table=64k,base=128k,sync=yes"
     done
-    echo "2 $stack iozone:size=1m,make=64k,bs=4k,order=random"
-    echo "8 $stack anything:ops=900,size=256k,room=64k"
-    echo "8 $stack anything:ops=1200,threads=8"
-    echo "4 $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
-    echo "2 $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
+    echo "$((2 * times)) $stack iozone:size=1m,make=64k,bs=4k,order=random"
+    echo "$((8 * times)) $stack anything:ops=900,size=256k,room=64k"
+    echo "$((8 * times)) $stack anything:ops=1200,threads=8"
+    echo "$((4 * times)) $stack anything:ops=3000,threads=8,size=256k --memory 256KiB"
+    echo "$((2 * times)) $stack overwrite:bs=4k,size=16m,threads=2,fsync=3000,ops=12000"
+    # Each force is a unit of flash, so that the mapping is cleaned beneath.
+    echo "$((4 * times)) $stack overwrite:bs=4k,size=8m,threads=2,fsync=1,ops=6000"
   done
 }
 
@@ -235,12 +240,14 @@ while read -r share _; do total=$((total + share)); done < <(cases | grep -E -- 
 
 list=$(mktemp)
 met=$(mktemp)
-trap 'rm -f "$list" "$met"' EXIT
+met_hyfim=$(mktemp)
+trap 'rm -f "$list" "$met" "$met_hyfim"' EXIT
 cases | grep -E -- "${ONLY:-.}" >"$list"
 
 printf '%8s %8s %8s %6s %7s  %s\n' cuts recovery outside lost corrupt case
 sums=(0 0 0 0 0)
 bytefs=(0 0)
+hyfim=(0 0)
 while read -r share stack workload rest; do
   # A quarter of a case's cuts are of each of four seeds.
   points=$(((cuts * share / total + 3) / 4))
@@ -256,20 +263,38 @@ while read -r share stack workload rest; do
   if [[ $stack = bytefs* ]]; then
     jq -c '.met' <<<"$document" >>"$met"
     bytefs=($((bytefs[0] + found[0])) $((bytefs[1] + found[2])))
+  elif [[ $stack = hyfim* ]]; then
+    jq -c '.met' <<<"$document" >>"$met_hyfim"
+    hyfim=($((hyfim[0] + found[0])) $((hyfim[1] + found[2])))
   fi
 done <"$list"
 
 printf '%8d %8d %8d %6d %7d  %s\n' "${sums[@]}" "in all"
 printf '%8d %8s %8d %6s %7s  %s\n' "${bytefs[0]}" "" "${bytefs[1]}" "" "" "of ByteFS"
 
+# covered FILE CUTS WHAT...: how many cuts met each of these, and whether any is missing.
 missing=0
-if [ "${bytefs[0]}" -gt 0 ]; then
-  for what in "stores on their way" "lines of open transactions" "commits in the log" \
-    "a cleaning under way" "a store that waits for a full log" \
-    "a commit that waits for a full log" "a recovery of the log under way"; do
-    times=$(jq -s --arg what "$what" 'map(.[$what] // 0) | add' "$met")
+covered() {
+  local file=$1 of=$2 what times
+  shift 2
+  for what in "$@"; do
+    times=$(jq -s --arg what "$what" 'map(.[$what] // 0) | add' "$file")
     printf '%8d cuts met %s\n' "$times" "$what"
-    if [ "$times" = 0 ] && [ "${bytefs[0]}" -ge 10000 ]; then missing=1; fi
+    if [ "$times" = 0 ] && [ "$of" -ge 10000 ]; then missing=1; fi
   done
+}
+
+if [ "${bytefs[0]}" -gt 0 ]; then
+  covered "$met" "${bytefs[0]}" "stores on their way" "lines of open transactions" \
+    "commits in the log" "a cleaning under way" "a store that waits for a full log" \
+    "a commit that waits for a full log" "a recovery of the log under way"
+fi
+if [ "${hyfim[0]}" -gt 0 ]; then
+  printf '%8d %8s %8d %6s %7s  %s\n' "${hyfim[0]}" "" "${hyfim[1]}" "" "" "of HyFiM"
+  covered "$met_hyfim" "${hyfim[0]}" "stores to persistent memory" \
+    "a record of a journal being written" "a committed record" "a record to be redone" \
+    "entries of the host's mapping on their way to memory" \
+    "a line of the host's mapping being cleaned" \
+    "cleaning of a line with a sector that a journal names" "a mapping being recovered"
 fi
 [ "$((sums[3] + sums[4] + missing))" = 0 ]

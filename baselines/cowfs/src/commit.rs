@@ -110,7 +110,7 @@ impl<S: Persist> Core<S> {
         let own = [&forest.extents, &forest.devices, &forest.csums];
         let trees = self.trees.borrow();
         let all = own.into_iter().chain(trees.values());
-        all.filter(|tree| tree.changed.get()).cloned().collect()
+        all.filter(|tree| tree.is_unsaid()).cloned().collect()
     }
 
     /// Has the item of a tree's root say where it is.

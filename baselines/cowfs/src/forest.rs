@@ -55,7 +55,7 @@ pub(crate) struct Tree {
     /// The generation until which nodes may be shared with a snapshot.
     pub(crate) last_snapshot: Cell<u64>,
     pub(crate) bytes_used: Cell<u64>,
-    /// Whether the item of its root says something else.
+    /// Whether the item of its root says something else, besides how many nodes there are.
     pub(crate) changed: Cell<bool>,
     pub(crate) item: RefCell<RootItem>,
 }
@@ -113,6 +113,12 @@ impl Tree {
             level: start.level,
             first: None,
         }
+    }
+
+    /// Whether the item of its root is not up to date: where nodes are changed in their
+    /// place, a tree may grow below a root that stays what it is.
+    pub(crate) fn is_unsaid(&self) -> bool {
+        self.changed.get() || self.item.borrow().bytes_used() != self.bytes_used.get()
     }
 
     fn grow(&self, nodes: i64) {

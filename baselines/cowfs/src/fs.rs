@@ -15,6 +15,7 @@ use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, kind, node};
 use crate::nodes::{Dirt, Node};
 use crate::persist::{Persist, Ticket, read_run};
 use crate::space::{Ranges, Use};
+use crate::staged::Staged;
 use crate::sums::PatternSums;
 use host::{BlockPort, Purpose, Who};
 use nand::Payload;
@@ -75,6 +76,8 @@ pub(crate) struct Core<S: Persist> {
     pub(crate) failed: Cell<bool>,
     /// Contents that took the place of others, and whose sums are in the trees.
     pub(crate) replaced: RefCell<Vec<Ticket>>,
+    /// Contents that take the place of others, and whose sums are not.
+    pub(crate) staged: Rc<Staged>,
     /// Runs of pages that space is promised for, and those that begin a file.
     pub(crate) runs: Cell<(u64, u64)>,
     /// Limits that allocations have met.
@@ -168,6 +171,7 @@ impl<S: Persist> Core<S> {
             armed: Cell::new(false),
             failed: Cell::new(false),
             replaced: RefCell::default(),
+            staged: Staged::new(sim),
             runs: Cell::default(),
             refusals: RefCell::default(),
             sums: PatternSums::new(),

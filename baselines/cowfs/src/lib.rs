@@ -80,6 +80,7 @@ mod refusals;
 mod replay;
 mod snapshot;
 mod space;
+mod staged;
 mod stats;
 mod sums;
 mod take_in;

@@ -71,23 +71,37 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Reads a part of an extent.
+    /// Reads a part of an extent. What does not fit its sums may be what a snapshot has come
+    /// to share while it was being replaced.
     async fn read_part(&self, file: &File, part: Part, out: &mut [Payload]) -> Result<()> {
+        if self.read_once(file, part, out).await? {
+            return Ok(());
+        }
+        self.staged
+            .wait(part.bytenr + part.offset, part.bytes)
+            .await;
+        match self.read_once(file, part, out).await? {
+            true => Ok(()),
+            false => Err(Errno::EIO),
+        }
+    }
+
+    /// Reads a part of an extent, and whether it fits its sums.
+    async fn read_once(&self, file: &File, part: Part, out: &mut [Payload]) -> Result<bool> {
         let at = part.bytenr + part.offset;
         let places = self.places(at, part.bytes)?;
         let place = *places.first().ok_or(Errno::EUCLEAN)?;
         let who = Self::owner_of(file);
         read_run(self.persist.port(), place, out, who).await?;
         if !Self::has_sums(file) {
-            return Ok(());
+            return Ok(true);
         }
         let sums = self.sums(&self.forest.csums, at, out.len()).await?;
-        let same = out.iter().zip(&sums).all(|(payload, sum)| {
+        Ok(out.iter().zip(&sums).all(|(payload, sum)| {
             let found = self.sums.of(payload);
             // What has no sum was written while sums were not wanted.
             sum.is_none_or(|sum| found == Some(sum))
-        });
-        if same { Ok(()) } else { Err(Errno::EIO) }
+        }))
     }
 
     /// What can be seen of a page of a file of this size.

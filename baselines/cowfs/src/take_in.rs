@@ -8,6 +8,7 @@ use crate::format::extent::Part;
 use crate::fs::{Core, File};
 use crate::persist::{Persist, Ticket};
 use crate::pieces::piece_key;
+use crate::staged::Stage;
 use nand::Payload;
 use vfs::{DirtyPage, Result};
 
@@ -35,6 +36,8 @@ pub(crate) struct Replaced {
     /// What the strategy calls them.
     pub(crate) ticket: Ticket,
     pub(crate) contents: Vec<Payload>,
+    /// Held until the sums are in the trees, or what was there before is there again.
+    pub(crate) _stage: Stage,
 }
 
 impl Written {

@@ -327,12 +327,18 @@ impl<S: Persist> Core<S> {
         let who = Self::owner_of(file);
         let mut replaced = None;
         if part.written {
+            let stage = self.staged.begin(part.bytenr + part.offset, part.bytes);
             let one = Replacement { at, contents };
             let Some(ticket) = self.persist.replace(&one, who).await? else {
+                drop(stage);
                 return self.write_anew(file, run, written).await;
             };
             let contents = one.contents;
-            replaced = Some(Replaced { ticket, contents });
+            replaced = Some(Replaced {
+                ticket,
+                contents,
+                _stage: stage,
+            });
         } else {
             let placement = self.persist.placement(file.hint.get());
             write_run(self.persist.port(), at, &contents, placement, who).await?;

@@ -52,6 +52,7 @@ impl<P: RawPort> HostFtl<P> {
             moving: 0,
             shifted: Vec::new(),
             pins: Pins::default(),
+            settling: 0,
             stats,
             refusals: Refusals::default(),
         };

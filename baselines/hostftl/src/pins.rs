@@ -37,6 +37,11 @@ impl Pins {
         self.pinned.contains(&sector)
     }
 
+    /// All pinned sectors.
+    pub(crate) fn pinned(&self) -> impl Iterator<Item = u32> {
+        self.pinned.iter().copied()
+    }
+
     /// Whether a sector may not be written or deallocated now.
     pub(crate) fn is_held(&self, sector: u32) -> bool {
         self.is_pinned(sector) || self.parts.contains(&sector)

@@ -7,7 +7,7 @@
 
 use crate::buffer::Buffer;
 use crate::config::FtlConfig;
-use crate::lines::Lines;
+use crate::lines::{LineState, Lines};
 use crate::meta::Trimmed;
 use crate::pins::Pins;
 use crate::table::Table;
@@ -123,6 +123,8 @@ pub(crate) struct State {
     /// What cleaning has moved and the table does not know yet, and where it is.
     pub(crate) shifted: Vec<(What, u32)>,
     pub(crate) pins: Pins,
+    /// Changes of the table that are being made durable.
+    pub(crate) settling: u32,
     pub(crate) stats: FtlStats,
     pub(crate) refusals: Refusals,
 }
@@ -193,7 +195,24 @@ impl<P: RawPort> HostFtl<P> {
     pub fn is_cleaning(&self) -> bool {
         let state = self.inner.state.borrow();
         let mut lines = state.lines.lines.iter();
-        lines.any(|line| line.state == crate::lines::LineState::Cleaning)
+        lines.any(|line| line.state == LineState::Cleaning)
+    }
+
+    /// Whether lines are being cleaned on which there are sectors that are pinned.
+    #[must_use]
+    pub fn is_cleaning_pinned(&self) -> bool {
+        let state = self.inner.state.borrow();
+        let mut places = state.pins.pinned().filter_map(|s| state.table.get(s));
+        places.any(|place| {
+            let line = state.lines.of(place);
+            state.lines.lines[line].state == LineState::Cleaning
+        })
+    }
+
+    /// Whether entries of a table that lasts were stored and may be lost.
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        self.inner.state.borrow().settling > 0
     }
 
     /// What a sector of 4 KiB holds, at once and without cost: for oracles. None if it cannot

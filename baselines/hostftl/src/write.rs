@@ -38,6 +38,15 @@ impl<P> Drop for Flushing<'_, P> {
     }
 }
 
+/// Entries that are being made durable, until it is dropped.
+struct Settling<'a, P>(&'a Inner<P>);
+
+impl<P> Drop for Settling<'_, P> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().settling -= 1;
+    }
+}
+
 impl<P: RawPort> Inner<P> {
     /// Takes in a version of a sector, once there is room for it and nobody has the sector
     /// but the writer of a part of it, who shows that.
@@ -380,6 +389,8 @@ impl<P: RawPort> Inner<P> {
             Table::Pm(table) => table.clone(),
         };
         if !sectors.is_empty() {
+            self.state.borrow_mut().settling += 1;
+            let _settling = Settling(self);
             table.settle(sectors.into_iter()).await;
         }
     }

@@ -23,7 +23,7 @@ use sim::{Rng, Sim};
 use ssd::{ByteError, Content, IoError, Sink};
 use std::cell::Cell;
 use std::rc::Rc;
-use units::{Bytes, Extent, Ns, Placement};
+use units::{Bytes, Extent, Ns, Placement, Refusals};
 
 /// A drive behind a host, with what maps it and what remaps it.
 #[derive(Clone)]
@@ -118,9 +118,19 @@ impl Attached {
         self.below.is_mapped() || self.layer.is_some()
     }
 
-    /// Whether a mapping that its host holds is being cleaned.
-    pub(crate) fn is_cleaning(&self) -> bool {
-        self.below.is_cleaning()
+    /// Lines that a mapping that its host holds has cleaned.
+    pub(crate) fn lines_cleaned(&self) -> u64 {
+        self.below.lines_cleaned()
+    }
+
+    /// Limits that a mapping that its host holds has met.
+    pub(crate) fn mapping_refusals(&self) -> Refusals {
+        self.below.refusals()
+    }
+
+    /// What a power cut meets in a mapping that its host holds.
+    pub(crate) fn meets(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.below.meets().into_iter()
     }
 
     /// Whether stores to memory that survives power cuts may be lost now.

@@ -8,14 +8,14 @@
 use crate::hosts::{Memory, Persistent};
 use host::{BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, SwapPort, Who};
 use hostftl::{FtlConfig, Home, HostFtl};
-use hyfim::{HyFim, HyfimConfig, HyfimError};
+use hyfim::{HyFim, HyfimConfig, HyfimError, RecordState};
 use nand::Payload;
 use sim::{Rng, Semaphore, Sim};
 use ssd::{Content, IoError, Sink};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::pin::Pin;
 use std::rc::Rc;
-use units::{Bytes, Extent, Ns, Placement};
+use units::{Bytes, Extent, Ns, Placement, Refusals};
 
 /// A drive behind a host, with what maps it.
 #[derive(Clone)]
@@ -54,6 +54,8 @@ struct Mapped {
     raw: RawDevice,
     memory: Option<Lasting>,
     mapping: OnceCell<Result<Mapping, HyfimError>>,
+    /// Whether it is being mounted.
+    mounting: Cell<bool>,
 }
 
 impl Mapped {
@@ -69,7 +71,9 @@ impl Mapped {
         if self.mapping.get().is_none() {
             let _turn = self.turn.acquire(1).await;
             if self.mapping.get().is_none() {
+                self.mounting.set(true);
                 let mounted = self.mount().await;
+                self.mounting.set(false);
                 let _ = self.mapping.set(mounted);
             }
         }
@@ -173,6 +177,7 @@ impl Below {
             raw,
             memory: wanted.map(lasting),
             mapping: OnceCell::new(),
+            mounting: Cell::default(),
         });
         Self {
             device: device.clone(),
@@ -201,10 +206,50 @@ impl Below {
         }
     }
 
-    /// Whether a mapping that its host holds is being cleaned.
-    pub(crate) fn is_cleaning(&self) -> bool {
-        self.mounted()
-            .is_some_and(|mapping| mapping.ftl().is_cleaning())
+    /// Lines that a mapping of its host has cleaned.
+    pub(crate) fn lines_cleaned(&self) -> u64 {
+        let ftl = self.mounted().map(Mapping::ftl);
+        ftl.map_or(0, |ftl| ftl.stats().cleaned)
+    }
+
+    /// Limits that a mapping of its host has met.
+    pub(crate) fn refusals(&self) -> Refusals {
+        let ftl = self.mounted().map(Mapping::ftl);
+        ftl.map(HostFtl::refusals).unwrap_or_default()
+    }
+
+    /// What a power cut meets in a mapping that its host holds, by name, and whether it is
+    /// so now.
+    pub(crate) fn meets(&self) -> [(&'static str, bool); 7] {
+        let ftl = self.mounted().map(Mapping::ftl);
+        let of_ftl = |is: fn(&HostFtl<RawDevice>) -> bool| ftl.is_some_and(is);
+        let hyfim = self.swapping();
+        let record = |state| hyfim.is_some_and(|hyfim| hyfim.has_record(state));
+        let mounting = |mapped: &Rc<Mapped>| mapped.mounting.get();
+        [
+            (
+                "a line of the host's mapping being cleaned",
+                of_ftl(HostFtl::is_cleaning),
+            ),
+            (
+                "cleaning of a line with a sector that a journal names",
+                of_ftl(HostFtl::is_cleaning_pinned),
+            ),
+            (
+                "entries of the host's mapping on their way to memory",
+                of_ftl(HostFtl::is_settling),
+            ),
+            (
+                "a record of a journal being written",
+                record(RecordState::Committing),
+            ),
+            ("a committed record", record(RecordState::Committed)),
+            ("a record to be redone", record(RecordState::Checkpointing)),
+            (
+                "a mapping being recovered",
+                self.mapped.as_ref().is_some_and(mounting),
+            ),
+        ]
     }
 
     /// Memory that survives power cuts, if its host has any.

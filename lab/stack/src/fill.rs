@@ -46,12 +46,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         nand: nand(outcome, &ledger, &served.labels),
         waf: waf(&host, asked(outcome), ledger.programmed_pages() * page),
         host,
-        gc: gc(
-            &ledger,
-            page,
-            u64::from(drive.layout().line_data),
-            outcome.stall,
-        ),
+        gc: gc(outcome, &ledger, page),
         wear: wear(outcome, span, &ledger),
         utilisation: utilisation(outcome, span),
         timeline: outcome.samples.clone(),
@@ -311,12 +306,13 @@ fn tag_name(tag: usize, tags: usize, labels: &Labels) -> String {
     labels.name(origin).to_owned()
 }
 
-fn gc(ledger: &Ledger, page: u64, line_pages: u64, stall: Ns) -> Gc {
+fn gc(outcome: &Outcome, ledger: &Ledger, page: u64) -> Gc {
+    let line_pages = u64::from(outcome.device.drive().layout().line_data);
     Gc {
-        lines: ledger.lines_collected,
+        lines: ledger.lines_collected + outcome.lines_cleaned,
         moved_bytes: ledger.by_cause(Cause::Gc) * page,
         foreground_lines: ledger.lines_collected_foreground,
-        stall_ns: stall.0,
+        stall_ns: outcome.stall.0,
         mean_valid: (ledger.lines_collected > 0)
             .then(|| ratio(ledger.victim_pages, ledger.lines_collected * line_pages)),
         victim_valid_histogram: ledger.victims.to_vec(),

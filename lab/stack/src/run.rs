@@ -56,6 +56,8 @@ pub(crate) struct Served {
 #[derive(Default)]
 pub(crate) struct Before {
     pub(crate) remap: remap::Metrics,
+    /// Lines that the host's mapping had cleaned.
+    lines_cleaned: u64,
     pub(crate) host: host::Ledger,
     pub(crate) drive: ssd::Ledger,
     pub(crate) erased_blocks: u64,
@@ -74,6 +76,7 @@ impl Before {
         let layer = port.layer().map(remap::Remap::metrics);
         Self {
             remap: layer.unwrap_or_default(),
+            lines_cleaned: port.lines_cleaned(),
             host: device.ledger(),
             erased_blocks: drive.flash_counters().erase_blocks,
             erases: fill::mean(&drive.wear().0),
@@ -111,15 +114,25 @@ pub(crate) struct Outcome {
     pub(crate) refusals: Vec<Refused>,
     /// What a layer that remaps addresses says of itself, where there is one.
     pub(crate) remap: Option<Remapped>,
+    /// Lines that the mapping of an open-channel drive has cleaned.
+    pub(crate) lines_cleaned: u64,
 }
 
-/// Limits that a file system, a layer and the drive below them met, in the order of the first times,
+impl Outcome {
+    /// Takes in what a mapping that the host holds has done by now.
+    pub(crate) fn look_at_mapping(&mut self, port: &Attached) {
+        self.lines_cleaned = port.lines_cleaned() - self.before.lines_cleaned;
+    }
+}
+
+/// Limits that a file system, a layer, a mapping and the drive below them met, in the order of the first times,
 /// which are counted from `origin`.
 pub(crate) fn refusals(of_body: &Refusals, port: &Attached, origin: Ns) -> Vec<Refused> {
     let zones = port.device().drive().zones();
     let of_drive = zones.map_or_else(Refusals::default, ssd::Zones::refusals);
     let layer = port.layer().map(remap::Remap::refusals).unwrap_or_default();
-    let mut met = [of_body.met(), layer.met(), of_drive.met()].concat();
+    let mapping = port.mapping_refusals();
+    let mut met = [of_body.met(), layer.met(), mapping.met(), of_drive.met()].concat();
     for refused in &mut met {
         refused.first_at = Ns(refused.first_at.0.saturating_sub(origin.0));
     }
@@ -163,6 +176,7 @@ pub(crate) fn outcome(
         remount: None,
         refusals: Vec::new(),
         remap: None,
+        lines_cleaned: 0,
         before,
         device: device.clone(),
     }
@@ -256,6 +270,7 @@ fn run_blocks_on(
     let _ = close(&kernel, &port)?;
     outcome.refusals = refusals(&Refusals::default(), &port, origin);
     outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+    outcome.look_at_mapping(&port);
     let left = write_out(&kernel, outcome.device.drive());
     Ok((fill::record(&outcome), left))
 }

@@ -261,6 +261,12 @@ impl<P: RawPort> HyFim<P> {
         &self.inner.ftl
     }
 
+    /// Whether a record of a journal is in this state.
+    #[must_use]
+    pub fn has_record(&self, state: RecordState) -> bool {
+        self.inner.exchanges.has(state) || self.inner.changes.has(state)
+    }
+
     /// Spare sectors that nobody has.
     #[must_use]
     pub fn spares(&self) -> usize {

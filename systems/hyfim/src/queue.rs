@@ -336,6 +336,11 @@ impl Queue {
         self.room.notify(&self.sim);
     }
 
+    /// Whether a record is in this state.
+    pub(crate) fn has(&self, state: RecordState) -> bool {
+        self.open.borrow().values().any(|open| open.1 == state)
+    }
+
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
         let open = self.open.borrow();

@@ -256,6 +256,39 @@ fn forced_overwrites_stay_where_they_are() {
     judge(&kept.to_image());
 }
 
+/// A tree may grow while its root stays what and where it is: then nothing but the size of
+/// the tree has changed in the item of that root.
+#[test]
+fn trees_that_grow_below_their_roots_say_so() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(BLOCKS)));
+    let kept = disk.clone();
+    kernel.block_on(async move {
+        let vfs = mounted(&sim, &disk, &Journal::default()).await;
+        let process = Process::new(&vfs, Access::root());
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+        let fd = process.open(b"/file", flags, 0o600).await.unwrap();
+        for turn in 0..1_600_u64 {
+            // Every other page, so that each is an extent of its own.
+            let source = Source::Fill {
+                pattern: 1 + turn,
+                len: 4_096,
+            };
+            process.pwrite(fd, turn * 8_192, source).await.unwrap();
+            if turn % 50 == 0 {
+                process.fsync(fd).await.unwrap();
+            }
+        }
+        process.fsync(fd).await.unwrap();
+        let extents = vfs.body().count_extents().await.unwrap().unwrap().extents;
+        assert_eq!(extents, 1_600);
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    judge(&kept.to_image());
+}
+
 struct Live {
     disk: RamDisk,
     journal: Journal,

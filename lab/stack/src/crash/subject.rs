@@ -238,17 +238,14 @@ pub(super) fn met(port: &Attached) -> Vec<&'static str> {
         ("a recovery of the log under way", log.is_unrecovered),
         ("stores to persistent memory", port.has_unflushed()),
         (
-            "a line of the host's mapping being cleaned",
-            port.is_cleaning(),
-        ),
-        (
             "a layer that has cleaned",
             layer.passes + layer.foreground_passes > 0,
         ),
         ("a layer with a checkpoint", layer.checkpoints > 0),
         ("a layer that dropped tables", layer.tables_dropped > 0),
     ];
-    let met = all.into_iter().filter(|(_, is_met)| *is_met);
+    let all = all.into_iter().chain(port.meets());
+    let met = all.filter(|(_, is_met)| *is_met);
     met.map(|(what, _)| what).collect()
 }
 

@@ -96,6 +96,7 @@ impl Visit for OnHost<'_> {
         outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
         outcome.file_system = Some(told::file_system(vfs.body(), counted, None));
         outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+        outcome.look_at_mapping(&port);
         if plan.ending == Ending::PowerCut {
             let (recovery, mounted, left) = cut_and_recover(again, plan, &port)?;
             outcome.recovery = Some(recovery);
@@ -120,6 +121,7 @@ impl Visit for OnHost<'_> {
             }
         };
         outcome.remount = remount;
+        outcome.look_at_mapping(&port);
         let extents = count_extents(&kernel, plan, &vfs)?;
         outcome.file_system = Some(told::file_system(vfs.body(), counted, extents));
         outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);

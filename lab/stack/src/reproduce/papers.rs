@@ -67,6 +67,7 @@ pub const PAPERS: &[Paper] = &[
             file!("hyfim", "fig5"),
             file!("hyfim", "fig6"),
             file!("hyfim", "fig7"),
+            file!("hyfim", "costs"),
         ],
     },
     Paper {

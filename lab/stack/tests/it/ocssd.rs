@@ -17,6 +17,12 @@ fn requests_go_through_the_mapping_and_what_it_adds_has_its_causes() {
     assert_eq!((run.ops, run.errors.len()), (60_000, 0));
     let programmed = &run.nand.by_cause;
     assert!(programmed["gc"] > 0, "{programmed:?}");
+    // A line has more than one block, all of which are erased when it has been cleaned.
+    let (lines, blocks) = (run.gc.lines, run.nand.erase_blocks);
+    assert!(
+        lines > 0 && 2 * lines <= blocks,
+        "{lines} lines, {blocks} blocks"
+    );
     let all: u64 = programmed.values().sum();
     assert_eq!(all % (24 * 4096), 0, "whole programs");
     // What was overwritten in the buffer has not come to the drive.

@@ -2,26 +2,101 @@
 
 use crate::support::tiny;
 use cowfs::{CowFs, MkfsOptions, MountOptions, mount_with};
-use host::{BlockDevice, HostConfig, Pm, PmConfig, PmMedia, RawDevice};
+use host::{
+    BlockDevice, BlockPort, Computing, HostConfig, PageChange, Pm, PmConfig, PmMedia, RawDevice,
+    SwapPort, Who,
+};
 use hostftl::FtlConfig;
 use hyfim::{HyFim, HyfimConfig, Intra};
+use nand::Payload;
 use sim::{Kernel, Seed, Sim};
-use ssd::{Drive, DriveMedia};
-use std::cell::RefCell;
+use ssd::{Content, Drive, DriveMedia, IoError, Sink};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use units::{Bytes, MIB, Ns};
+use units::{Bytes, Extent, MIB, Ns, Placement};
 use vfs::model::cache;
 use vfs::{Access, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs};
 
 type Port = HyFim<RawDevice>;
-type Fs = CowFs<Intra<Port>>;
+type Fs = CowFs<Intra<Slow>>;
 
 const BLOCKS: u64 = 16_384;
 /// Bytes of the file.
 const LEN: u64 = 512 << 10;
 
+/// It, where staging takes as long as is wanted.
+#[derive(Clone)]
+struct Slow {
+    sim: Sim,
+    port: Port,
+    wait: Rc<Cell<Ns>>,
+}
+
+impl BlockPort for Slow {
+    fn capacity(&self) -> Bytes {
+        self.port.capacity()
+    }
+
+    fn handles(&self) -> u16 {
+        self.port.handles()
+    }
+
+    async fn read(&self, at: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
+        self.port.read(at, sink, who).await
+    }
+
+    async fn write(
+        &self,
+        at: Extent,
+        content: Content<'_>,
+        to: Placement,
+        who: Who,
+        fua: bool,
+    ) -> Result<(), IoError> {
+        self.port.write(at, content, to, who, fua).await
+    }
+
+    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
+        self.port.trim(extent).await
+    }
+
+    async fn flush(&self) -> Result<(), IoError> {
+        BlockPort::flush(&self.port).await
+    }
+
+    fn compute(&self, span: Ns) -> Computing {
+        self.port.compute(span)
+    }
+}
+
+impl SwapPort for Slow {
+    async fn has_swaps(&self) -> bool {
+        self.port.has_swaps().await
+    }
+
+    fn most_changes(&self) -> usize {
+        self.port.most_changes()
+    }
+
+    async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
+        let staged = self.port.stage(first, all, who).await;
+        if self.wait.get() > Ns::ZERO {
+            self.sim.sleep(self.wait.get()).await;
+        }
+        staged
+    }
+
+    fn unstage(&self, number: u64) {
+        self.port.unstage(number);
+    }
+
+    async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
+        self.port.publish(staged, changes).await
+    }
+}
+
 /// HyFiM on a new drive, with a file system on it.
-async fn made(sim: &Sim) -> Port {
+async fn made(sim: &Sim) -> Slow {
     let mut config = tiny();
     config.geometry.blocks_per_plane = 340;
     config.capacity = Bytes(BLOCKS * 4096);
@@ -42,10 +117,14 @@ async fn made(sim: &Sim) -> Port {
     let port = port.expect("there is room");
     let formatted = cowfs::format(&port, &MkfsOptions::new(BLOCKS)).await;
     formatted.expect("there is room");
-    port
+    Slow {
+        sim: sim.clone(),
+        port,
+        wait: Rc::default(),
+    }
 }
 
-async fn mounted(sim: &Sim, port: &Port) -> Vfs<Fs> {
+async fn mounted(sim: &Sim, port: &Slow) -> Vfs<Fs> {
     let options = MountOptions::default();
     let mounted = mount_with(sim, Intra::new(port.clone()), options).await;
     let (body, _) = mounted.expect("it is sound");
@@ -116,14 +195,57 @@ fn a_snapshot_that_comes_between_keeps_what_it_has() {
         let (mut old, mut new) = (0, 0);
         for (turn, held) in seen.take() {
             let kept = pattern(&p, &format!("/s{turn}/file")).await;
-            // What could not be read then was on its way in, after the snapshot.
+            // What was on its way in is waited for, and is not the snapshot's.
             let is_new = held == Ok(10 * turn + 4);
             let expected = 10 * turn + if is_new { 4 } else { 3 };
-            assert_eq!(kept, Ok(expected), "snapshot {turn}, which had {held:?}");
+            assert_eq!(
+                (held, kept),
+                (Ok(expected), Ok(expected)),
+                "snapshot {turn}"
+            );
             old += u32::from(!is_new);
             new += u32::from(is_new);
         }
         assert!(old > 3 && new > 3, "{old} {new}");
+        p.exit().await;
+        vfs.unmount().await.unwrap();
+        vfs.check();
+    });
+}
+
+/// A snapshot of a file whose contents have been staged and whose sums have not changed is
+/// read while that is so: who reads waits, and sees what the snapshot is of.
+//= hyfim 3.2
+#[test]
+fn a_snapshot_is_read_while_what_it_shares_is_staged() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    kernel.block_on(async move {
+        let port = made(&sim).await;
+        let vfs = mounted(&sim, &port).await;
+        let p = Process::new(&vfs, Access::root());
+        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+        let fd = p.open(b"/file", flags, 0o644).await.unwrap();
+        p.pwrite(fd, 0, of(1)).await.unwrap();
+        p.sync().await.unwrap();
+        p.pwrite(fd, 0, of(2)).await.unwrap();
+        port.wait.set(Ns::ms(50));
+        let (clock, body, until) = (sim.clone(), vfs.clone(), sim.now() + Ns::ms(50));
+        let reading = sim.spawn(async move {
+            clock.sleep(Ns::ms(10)).await;
+            let made = body.body().snapshot(b"s", false, Timestamp::default());
+            made.await.expect("there is room");
+            assert!(clock.now() < until, "what was staged has its sums");
+            let p = Process::new(&body, Access::root());
+            let held = pattern(&p, "/s/file").await;
+            p.exit().await;
+            held
+        });
+        let begun = sim.now();
+        p.fsync(fd).await.unwrap();
+        assert!(sim.now() >= begun + Ns::ms(50));
+        assert_eq!(reading.await, Ok(1), "what the snapshot has");
+        assert_eq!(pattern(&p, "/file").await, Ok(2));
         p.exit().await;
         vfs.unmount().await.unwrap();
         vfs.check();
