@@ -284,6 +284,38 @@ fn a_cache_of_pages_lets_threads_yield_until_the_page_is_there() {
     assert!(!far.written.is_empty() && far.written.iter().all(|line| line % 64 == 0));
 }
 
+/// Threads of one core, each of which reads its own pages in turn.
+fn sharing(threads: u64, pages: u64, misses: u64) -> Metrics {
+    let cached = PageCache {
+        size: Bytes(64 * PAGE),
+        misses,
+        ..PageCache::default()
+    };
+    let thread = |number: u64| {
+        let page = |n: u64| [load((number * pages + n) * PAGE), Op::Compute(400)];
+        (0..pages).flat_map(page).collect()
+    };
+    let kernel = Kernel::new();
+    let program = Listed::new((0..threads).map(thread).collect(), FOOTPRINT);
+    let config = config(Tiering::Cached(cached));
+    let mut far = Counting::new();
+    let made = Machine::new(&config, &kernel, &mut far, program, TimeOnly, TakeAll);
+    made.unwrap().run().unwrap()
+}
+
+#[test]
+fn threads_of_a_cache_of_pages_switch_without_the_kernel_also_when_the_core_was_idle() {
+    //= skybyte 6.8
+    let metrics = sharing(3, 3, 64);
+    assert_eq!(metrics.counts.page_misses, 9);
+    assert!(metrics.spent_on(Cause::Idle) > Tick::ZERO);
+    let switches = metrics.counts.switches;
+    let each = Tick::of(config(Tiering::None).os.user_switch);
+    assert!(switches > 3);
+    assert_eq!(metrics.spent_on(Cause::Switch), each.times(switches));
+}
+
+
 #[test]
 fn a_store_that_misses_can_be_sent_as_a_write() {
     let ops: Vec<Op> = (0..100)
