@@ -8,6 +8,7 @@
 //! | moved pages | 2 GiB | `skybyte` Table II |
 //! | sample | 65,536 pages each 100 ms | the TPP of `skybyte`'s code |
 //! | fault | 1 µs | a choice of ours: a minor fault of Linux |
+//! | pages that the page cache has on their way | 1,024 | the registers of the last cache, `skybyte` Table II: each begins as a miss there |
 //! | page cache | 8 ways | the AstriFlash of `skybyte`'s code |
 
 use crate::config::Invalid;
@@ -107,7 +108,7 @@ pub struct PageCache {
     pub size: Bytes,
     /// Pages of a set.
     pub ways: u64,
-    /// Pages on their way at once.
+    /// Pages on their way at once; whoever misses beyond that yields and asks again.
     pub misses: u64,
 }
 
@@ -117,7 +118,7 @@ impl Default for PageCache {
         Self {
             size: Bytes(2 * GIB),
             ways: 8,
-            misses: 64,
+            misses: 1_024,
         }
     }
 }

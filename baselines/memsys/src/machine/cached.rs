@@ -72,11 +72,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         let first = line / 64 * 64;
         if !self.is_copied(first) {
-            if self.copying.len() >= self.page_cache.misses {
-                return Access::Full(Tick::NEVER);
+            // Who finds no register yields too, and asks again when it runs next.
+            if self.copying.len() < self.page_cache.misses {
+                self.counts.page_misses += 1;
+                self.copy(None, first, first, 64, leaves);
             }
-            self.counts.page_misses += 1;
-            self.copy(None, first, first, 64, leaves);
         }
         debug_assert!(waiter != Waiter::Ahead, "nothing is fetched ahead here");
         Access::Delayed(leaves)

@@ -317,6 +317,16 @@ fn threads_of_a_cache_of_pages_switch_without_the_kernel_also_when_the_core_was_
 
 
 #[test]
+fn who_finds_no_register_of_the_cache_of_pages_yields_too() {
+    let few = sharing(3, 3, 1);
+    let many = sharing(3, 3, 64);
+    assert_eq!((few.counts.page_misses, many.counts.page_misses), (9, 9));
+    assert_eq!(many.counts.repeated_delays, 0);
+    assert!(few.counts.repeated_delays > 0, "{:?}", few.counts);
+}
+
+
+#[test]
 fn a_store_that_misses_can_be_sent_as_a_write() {
     let ops: Vec<Op> = (0..100)
         .map(|n| Op::Store {
