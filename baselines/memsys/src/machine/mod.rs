@@ -10,7 +10,7 @@ mod plan;
 mod stores;
 mod threads;
 
-use crate::config::{Config, Invalid, StoreMiss};
+use crate::config::{Config, Invalid, MOST_MEMORY, StoreMiss};
 use crate::dram::Dram;
 use crate::far::Far;
 use crate::hierarchy::Hierarchy;
@@ -220,7 +220,7 @@ fn check_made(config: &Config, footprint: u64, threads: u32, kept: bool) -> Resu
                 .into(),
         ));
     }
-    Invalid::most("footprint of a program", footprint, 1 << 44)?;
+    Invalid::most("footprint of a program", footprint, MOST_MEMORY)?;
     Invalid::zero("the footprint of a program", footprint)?;
     Invalid::zero("threads", u64::from(threads))
 }

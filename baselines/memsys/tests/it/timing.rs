@@ -2,9 +2,9 @@
 
 use crate::programs::Listed;
 use memsys::{
-    Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics,
-    NodeConfig, Op, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError, Tag, TakeAll,
-    Tick, Tiering, TimeOnly,
+    Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics, Moves,
+    NodeConfig, Op, PageCache, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError,
+    Sampling, Tag, TakeAll, Tick, Tiering, TimeOnly,
 };
 use sim::{Kernel, Sim};
 use std::cell::RefCell;
@@ -417,6 +417,66 @@ fn huge_pages_are_translated_less_often() {
     assert_eq!((huge.counts.walks, small.counts.walks), (8, 4_000));
 }
 
+/// Changes that would take more memory, or time, than there is.
+type Impossible = (&'static str, fn(&mut Config));
+const IMPOSSIBLE: [Impossible; 25] = [
+    ("channels of a DRAM", |c| c.dram.channels = u64::MAX),
+    ("banks of a DRAM", |c| c.dram.banks = u64::MAX),
+    ("bus_bytes of a DRAM", |c| c.dram.bus_bytes = u64::MAX),
+    ("cl of a DRAM", |c| c.dram.cl = u64::MAX),
+    ("controller of a DRAM", |c| c.dram.controller = NEVER),
+    ("misses of l1", |c| c.l1.misses = u64::MAX),
+    ("misses of l2", |c| c.l2.misses = u64::MAX),
+    ("size of l2", |c| c.l2.size = Bytes(1 << 30)),
+    ("l1 of", |c| c.l1.ways = 1 << 60),
+    ("cycles of llc", |c| c.llc.cycles = u64::MAX),
+    ("cycles of the second TLB", |c| {
+        c.tlb.second_cycles = u64::MAX
+    }),
+    ("entries of the first TLB", |c| c.tlb.first = 1 << 40),
+    ("hertz is 1 ", |c| c.hertz = 1),
+    ("bytes of a memory", |c| c.nodes[0].memory = Bytes(16 << 40)),
+    ("bytes of the device", |c| c.far = Bytes(16 << 40)),
+    ("slice is", |c| c.os.slice = NEVER),
+    ("switch is", |c| c.os.switch = NEVER),
+    ("ask_again is", |c| c.os.ask_again = NEVER),
+    ("away is", |c| c.away = NEVER),
+    ("protocol of the link", |c| c.link.protocol = NEVER),
+    ("bytes_per_second of the link", |c| {
+        c.link.bytes_per_second = 1
+    }),
+    ("handler is", |c| {
+        let handler = NEVER;
+        c.tiering = Tiering::Hinted(Moves {
+            handler,
+            ..Moves::default()
+        });
+    }),
+    ("period of samples", |c| {
+        let period = NEVER;
+        let sampling = Sampling {
+            period,
+            ..Sampling::default()
+        };
+        c.tiering = Tiering::Sampled(Moves::default(), sampling);
+    }),
+    ("size of the page cache", |c| {
+        let size = Bytes(1 << 40);
+        c.tiering = Tiering::Cached(PageCache {
+            size,
+            ..PageCache::default()
+        });
+    }),
+    ("a page cache of", |c| {
+        let ways = 1 << 60;
+        c.tiering = Tiering::Cached(PageCache {
+            ways,
+            ..PageCache::default()
+        });
+    }),
+];
+const NEVER: Ns = Ns(u64::MAX);
+
 #[test]
 fn what_can_not_be_is_said_in_a_sentence() {
     let machine = |config: &Config| {
@@ -432,6 +492,12 @@ fn what_can_not_be_is_said_in_a_sentence() {
         sentence.as_deref(),
         Some("channels of a DRAM must not be zero")
     );
+    for (what, change) in IMPOSSIBLE {
+        let mut broken = config(1, Place::Local);
+        change(&mut broken);
+        let sentence = machine(&broken).unwrap_or_default();
+        assert!(sentence.contains(what), "{what}: {sentence:?}");
+    }
     let mut small = config(1, Place::Far);
     small.far = Bytes(MIB);
     assert!(machine(&small).is_some_and(|sentence| sentence.contains("0 fit")));
