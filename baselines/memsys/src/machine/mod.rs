@@ -342,11 +342,11 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             .agenda
             .peek()
             .map_or(Tick::NEVER, |Reverse(item)| item.0);
+        if first.min(self.kernel_next) == Tick::NEVER && self.only_samples() {
+            return Err(RunError::Stuck(self.sim.now()));
+        }
         debug_assert!(first.min(due) >= self.now, "a step is due in the past");
         if self.kernel_next <= first.min(due) {
-            if self.kernel_next == Tick::NEVER {
-                return Err(RunError::Stuck(self.sim.now()));
-            }
             self.kernel.step();
             self.listen();
             self.refresh_kernel();
@@ -363,6 +363,12 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Whether all that is put down is the kernel's next sample, which moves nobody on.
+    fn only_samples(&self) -> bool {
+        let sample = |item: &Reverse<(Tick, u64, Action)>| item.0.2 == Action::Sample;
+        self.agenda.iter().all(sample)
     }
 
     fn act(&mut self, now: Tick, action: Action) {

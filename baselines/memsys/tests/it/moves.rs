@@ -3,8 +3,8 @@
 use crate::programs::Listed;
 use memsys::{
     Cause, Config, Demote, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, Moves,
-    NodeConfig, Offer, Op, PageCache, PageSize, PlainDram, Promote, ReadReply, Sampling, StoreMiss,
-    Tag, TakeAll, Tick, Tiering, TimeOnly,
+    NodeConfig, Offer, Op, PageCache, PageSize, PlainDram, Promote, ReadReply, RunError, Sampling,
+    StoreMiss, Tag, TakeAll, Tick, Tiering, TimeOnly,
 };
 use sim::Kernel;
 use std::collections::{BTreeMap, VecDeque};
@@ -325,6 +325,40 @@ fn who_finds_no_register_of_the_cache_of_pages_yields_too() {
     assert!(few.counts.repeated_delays > 0, "{:?}", few.counts);
 }
 
+
+/// A device that never answers.
+struct Mute;
+
+impl Far for Mute {
+    fn read(&mut self, _: Ns, _: Line, _: Tag) -> ReadReply {
+        ReadReply::Waits
+    }
+
+    fn write(&mut self, now: Ns, _: Line, _: LineData) -> Option<Ns> {
+        Some(now)
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        None
+    }
+
+    fn dropped(&mut self, _: Ns, _: u64) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_run_that_is_stuck_ends_though_the_kernel_samples() {
+    for tiering in [
+        Tiering::None,
+        Tiering::Sampled(moves(8), Sampling::default()),
+    ] {
+        let (config, kernel) = (config(tiering), Kernel::new());
+        let program = Listed::new(vec![vec![load(0)]], FOOTPRINT);
+        let made = Machine::new(&config, &kernel, Mute, program, TimeOnly, TakeAll);
+        assert!(matches!(made.unwrap().run(), Err(RunError::Stuck(_))));
+    }
+}
 
 #[test]
 fn a_store_that_misses_can_be_sent_as_a_write() {
