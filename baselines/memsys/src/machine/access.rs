@@ -317,6 +317,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if is_far(line) {
             return self.bring_far(core, line, own, leaves, waiter);
         }
+        self.pages.used(line);
         let (done, data) = self.host_read(core, line, leaves);
         self.host.add(done - leaves, Tick::ZERO);
         self.known(core, line, own, done, &data, leaves);

@@ -326,6 +326,25 @@ fn who_finds_no_register_of_the_cache_of_pages_yields_too() {
 }
 
 
+#[test]
+fn a_page_in_use_is_not_sent_back_though_its_translation_stays() {
+    // Page 0 is read between all others, whose rounds take more than the host may hold.
+    let cold = (1..40).flat_map(|page| (0..64).map(move |line| page * PAGE + line * 64));
+    let cold = (0..10).flat_map(|_| cold.clone());
+    // One in nine loads is of page 0: its lines have left the caches when they come again.
+    let cold: Vec<u64> = cold.collect();
+    let both = |(n, at): (usize, &[u64])| {
+        let at = at.iter().map(|&at| load(at));
+        at.chain([load(n as u64 % 64 * 64)]).collect::<Vec<_>>()
+    };
+    let ops = cold.chunks(8).enumerate().flat_map(both).collect();
+    let (metrics, far) = run(&config(Tiering::Hinted(moves(8))), ops);
+    assert!(metrics.counts.demotions > 100, "{:?}", metrics.counts);
+    let moved = far.dropped.iter().filter(|&&page| page == 0).count();
+    assert_eq!(moved, 1, "it came once and stayed");
+}
+
+
 /// A device that never answers.
 struct Mute;
 
