@@ -236,14 +236,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     fn translate(&mut self, core: usize, at: u64, now: Tick) -> Tick {
         let page = self.pages.page_of(at);
         match self.cores[core].tlb.look(page) {
-            Translated::First => now,
+            Translated::First => self.cores[core].tlb.ready(page, now),
             Translated::Second => {
                 self.counts.first_tlb_misses += 1;
-                now + self.times.second_tlb
+                let looked = now + self.times.second_tlb;
+                self.cores[core].tlb.ready(page, looked)
             }
             Translated::Nowhere => {
                 self.counts.first_tlb_misses += 1;
-                self.walk(core, page, now + self.times.second_tlb)
+                let ready = self.walk(core, page, now + self.times.second_tlb);
+                self.cores[core].tlb.walks(page, now, ready);
+                ready
             }
         }
     }

@@ -152,6 +152,16 @@ fn the_window_bounds_what_is_under_way() {
 }
 
 #[test]
+fn all_that_need_a_translation_wait_for_its_walk() {
+    let three = vec![load(64, 0), load(128, 1), load(192, 1)];
+    let four = [vec![load(0, 0)], three.clone()].concat();
+    let config = config(1, Place::Local);
+    let (alone, behind) = (run(&config, vec![three]), run(&config, vec![four]));
+    assert_eq!((alone.counts.walks, behind.counts.walks), (1, 1));
+    assert!(behind.time >= alone.time, "{} {}", behind.time, alone.time);
+}
+
+#[test]
 fn misses_to_one_line_are_one_miss() {
     let ops = (0..16).map(|n| load(n * 4 * 8 % 64, 0)).collect();
     let metrics = run(&config(1, Place::Far), vec![ops]);
