@@ -45,6 +45,13 @@ pub trait Far {
     /// Reads `line` for a request that has arrived at the device.
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply;
 
+    /// Reads `line` to copy its page to the host, which says nothing of how often the
+    /// page is asked for.
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.read(now, line, tag)
+    }
+
+
     /// Takes a line that was written back. The time at which it is accepted, or
     /// `None` when there is no room: [`FarEvent::Room`] will tell when to come again.
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns>;

@@ -128,9 +128,20 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Sends a read and gives the device's answer, with the time the request came.
     pub(super) fn ask(&mut self, line: u64, tag: u16, leaves: Tick) -> (Tick, ReadReply) {
+        self.ask_by(line, tag, leaves, F::read)
+    }
+
+    /// The same by the call of the device that says what the read is for.
+    pub(super) fn ask_by(
+        &mut self,
+        line: u64,
+        tag: u16,
+        leaves: Tick,
+        read: fn(&mut F, Ns, Line, Tag) -> ReadReply,
+    ) -> (Tick, ReadReply) {
         let there = self.link.down(leaves, Request::MemRd(Tag(tag)));
         let now = self.at_device(there);
-        let reply = self.far.read(now, Line(split(line).1), Tag(tag));
+        let reply = read(&mut self.far, now, Line(split(line).1), Tag(tag));
         self.listen();
         (there, reply)
     }

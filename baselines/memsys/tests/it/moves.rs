@@ -20,6 +20,7 @@ struct Counting {
     events: VecDeque<FarEvent>,
     dropped: Vec<u64>,
     written: Vec<u64>,
+    copied: u64,
 }
 
 impl Counting {
@@ -30,6 +31,7 @@ impl Counting {
             events: VecDeque::new(),
             dropped: Vec::new(),
             written: Vec::new(),
+            copied: 0,
         }
     }
 }
@@ -47,6 +49,11 @@ impl Far for Counting {
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
         self.written.push(line.0);
         self.dram.write(now, line, data)
+    }
+
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.copied += 1;
+        self.dram.read(now, line, tag)
     }
 
     fn event(&mut self) -> Option<FarEvent> {
@@ -107,6 +114,10 @@ impl Far for &mut Counting {
         (**self).write(now, line, data)
     }
 
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        (**self).copy_read(now, line, tag)
+    }
+
     fn event(&mut self) -> Option<FarEvent> {
         (**self).event()
     }
@@ -148,7 +159,7 @@ fn hot_pages_are_read_from_the_host_once_they_have_moved() {
         (counts.promotions, counts.demotions, moved.held),
         (16, 0, 16)
     );
-    assert_eq!(counts.copy_reads, 16 * 64);
+    assert_eq!((counts.copy_reads, far.copied), (16 * 64, 16 * 64));
     assert_eq!(counts.shootdowns, 16);
     assert_eq!(far.dropped, (0..16).collect::<Vec<_>>());
     assert!(moved.host.count > 10 * moved.device.count, "{moved:?}");
@@ -271,6 +282,7 @@ fn a_cache_of_pages_lets_threads_yield_until_the_page_is_there() {
     let counts = &metrics.counts;
     assert_eq!(counts.page_misses, 32);
     assert_eq!((counts.copy_reads, counts.far_reads), (32 * 64, 0));
+    assert_eq!(far.copied, 0, "its pages come because they are asked for");
     assert!(
         counts.long_delays >= 8 && counts.page_hits > 10 * 32,
         "{counts:?}"
