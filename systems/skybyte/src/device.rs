@@ -353,7 +353,32 @@ impl Shared {
     }
 }
 
+impl CxlSsd {
+    /// Reads a line that is in the device's DRAM to copy it, without a trace of use: the
+    /// page that leaves is neither asked for nor to stay.
+    //= skybyte 3.3
+    fn copy_at_hand(&self, now: Ns, line: Line) -> Option<ReadReply> {
+        let (page, at) = self.split(line)?;
+        let mut state = self.shared.state.borrow_mut();
+        let state = &mut *state;
+        if let Some(slot) = state.cache.find(page) {
+            let looked = now + self.shared.config.lookup.cache;
+            let time = state.dram.access(looked, State::address(slot, at));
+            return Some(ReadReply::Data(time, state.cache.line(slot, at)));
+        }
+        let (address, data) = state.log.as_ref()?.load(page, at)?;
+        let looked = now + self.shared.both_lookups(state);
+        let time = state.dram.access(looked, state.log_address() + address);
+        Some(ReadReply::Data(time, data))
+    }
+}
+
 impl Far for CxlSsd {
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        let copied = self.copy_at_hand(now, line);
+        copied.unwrap_or_else(|| self.read(now, line, tag))
+    }
+
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         let place = self.split(line);
         let mut state = self.shared.state.borrow_mut();
@@ -389,6 +414,12 @@ impl Far for CxlSsd {
         };
         state.counters.writes += u64::from(written.is_some());
         written
+    }
+
+    fn expected(&self, line: Line) -> Option<Ns> {
+        let (page, _) = self.split(line)?;
+        let state = self.shared.state.borrow();
+        state.mshrs.get(page).map(|mshr| mshr.expected)
     }
 
     fn event(&mut self) -> Option<FarEvent> {
