@@ -475,7 +475,7 @@ const IMPOSSIBLE: [Impossible; 25] = [
     ("misses of l1", |c| c.l1.misses = u64::MAX),
     ("misses of l2", |c| c.l2.misses = u64::MAX),
     ("size of l2", |c| c.l2.size = Bytes(1 << 30)),
-    ("l1 of", |c| c.l1.ways = 1 << 60),
+    ("l1", |c| c.l1.ways = 1 << 60),
     ("cycles of llc", |c| c.llc.cycles = u64::MAX),
     ("cycles of the second TLB", |c| {
         c.tlb.second_cycles = u64::MAX
@@ -514,7 +514,7 @@ const IMPOSSIBLE: [Impossible; 25] = [
             ..PageCache::default()
         });
     }),
-    ("a page cache of", |c| {
+    ("page cache", |c| {
         let ways = 1 << 60;
         c.tiering = Tiering::Cached(PageCache {
             ways,
