@@ -139,8 +139,14 @@ impl Shared {
     async fn fetch(self: Rc<Self>, page: u32) {
         let since = self.state.borrow().mshrs.get(page).map(|mshr| mshr.since);
         self.sim.sleep_until(since.unwrap_or_default()).await;
-        let read = self.drive.fetch_page(page, ReadCause::CacheFetch).await;
-        if self.arrive(page, read.is_err()) {
+        // What is written as a whole needs nothing of flash.
+        let waiting = |state: &State| state.mshrs.get(page).map_or(0, Mshr::waiting);
+        let is_read = waiting(&self.state.borrow()) != u64::MAX;
+        let is_lost = is_read && {
+            let read = self.drive.fetch_page(page, ReadCause::CacheFetch).await;
+            read.is_err()
+        };
+        if self.arrive(page, is_read, is_lost) {
             self.install(page).await;
         } else {
             self.give_back(page).await;
@@ -151,7 +157,7 @@ impl Shared {
     /// it does not go to the cache then, which knows only whole pages, and what was written
     /// to it meanwhile is to go back, with the rest as it is.
     //= skybyte 3.2
-    fn arrive(&self, page: u32, is_lost: bool) -> bool {
+    fn arrive(&self, page: u32, is_read: bool, is_lost: bool) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let now = self.sim.now();
@@ -179,7 +185,7 @@ impl Shared {
             let data = data.filter(|_| mshr.lost >> at & 1 == 0);
             state.events.push_back(FarEvent::Data(tag, time, data));
         }
-        if !mshr.ahead {
+        if is_read && !mshr.ahead {
             state.counters.fetches += 1;
             state.counters.fetch_time += now.since(mshr.since);
         }

@@ -96,6 +96,8 @@ pub(super) struct Posted {
     pub(super) data: Block,
     /// The core whose flush it is.
     pub(super) flusher: Option<usize>,
+    /// Whether it is one of the 64 lines of a page that are written together.
+    pub(super) whole: bool,
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
@@ -465,6 +467,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 line,
                 data: *data,
                 flusher,
+                whole: false,
             };
             if self.posted.is_empty() && self.send(&post, now) {
                 return;
@@ -503,18 +506,28 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.learn(core);
     }
 
-    /// The device has room again.
-    pub(super) fn room(&mut self, now: Tick) {
+    /// Sends what the host holds as far as the device has room.
+    pub(super) fn send_posted(&mut self, now: Tick) {
         while let Some(&post) = self.posted.front() {
             if self.redirect(post.line, &post.data, now, false) {
                 if let Some(core) = post.flusher {
                     self.acknowledge(core, now);
                 }
+            } else if self.page_is_first() {
+                if !self.send_page(now) {
+                    break;
+                }
+                continue;
             } else if !self.send(&post, now) {
                 break;
             }
             self.posted.pop_front();
         }
+    }
+
+    /// The device has room again.
+    pub(super) fn room(&mut self, now: Tick) {
+        self.send_posted(now);
         if (self.posted.len() as u64) < self.config.posted {
             self.promote_next(now);
             for core in 0..self.cores.len() {

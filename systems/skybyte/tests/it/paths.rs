@@ -476,3 +476,21 @@ fn a_page_that_cannot_be_read_and_waits_for_room_takes_what_is_written() {
     assert_eq!(data(&mut rig, 67), line(67));
     assert_eq!(data(&mut rig, 66), None);
 }
+
+#[test]
+fn a_page_that_is_written_as_a_whole_is_not_read() {
+    //= skybyte 6.8
+    let config = config("base-cssd", Profile::Default);
+    let mut rig = Rig::new(&config, Precondition::Full);
+    let page: [[u8; 64]; 64] = std::array::from_fn(|line| [line as u8; 64]);
+    assert!(rig.device.write_page(Ns(0), 3, Some(&page)).is_some());
+    assert!(rig.write(4 * 64).is_some());
+    rig.rest();
+    rig.device.check();
+    let metrics = rig.device.metrics();
+    assert_eq!(metrics.front.fetches, 1, "of the page with one new line");
+    assert_eq!(metrics.cached_pages, 2);
+    for line in 0..64 {
+        assert_eq!(data(&mut rig, 3 * 64 + line), Some([line as u8; 64]));
+    }
+}
