@@ -19,6 +19,12 @@ use crate::tiering::Tiering;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
+/// Longest time that something costs. The clock ends after 52 days, and what costs is
+/// paid over and over.
+pub(crate) const LONGEST: Ns = Ns::ms(10);
+/// Most bytes of a memory: what is noted of each of its pages takes memory as well.
+pub(crate) const MOST_MEMORY: u64 = 1 << 40;
+
 /// A value that can not be, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -42,6 +48,25 @@ impl Invalid {
         }
         Ok(())
     }
+
+    pub(crate) fn least(name: &str, value: u64, least: u64) -> Result<(), Self> {
+        if value < least {
+            return Err(Self(format!(
+                "{name} is {value} and must be {least} at least"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Refuses times after which the clock could run over.
+    pub(crate) fn long(times: &[(&str, Ns, Ns)]) -> Result<(), Self> {
+        match times.iter().find(|(_, time, most)| time > most) {
+            Some((name, time, most)) => {
+                Err(Self(format!("{name} is {time} and can be {most} at most")))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// One cache.
@@ -63,11 +88,15 @@ impl CacheConfig {
         self.size.0 / 64 / self.ways
     }
 
-    fn check(&self, name: &str) -> Result<(), Invalid> {
+    fn check(&self, name: &str, most: u64) -> Result<(), Invalid> {
         Invalid::zero(&format!("ways of {name}"), self.ways)?;
         Invalid::zero(&format!("misses of {name}"), self.misses)?;
-        Invalid::most(&format!("size of {name}"), self.size.0, GIB)?;
-        if !self.size.0.is_multiple_of(64 * self.ways) || !self.sets().is_power_of_two() {
+        Invalid::most(&format!("misses of {name}"), self.misses, 1 << 15)?;
+        Invalid::most(&format!("cycles of {name}"), self.cycles, 1 << 16)?;
+        Invalid::most(&format!("size of {name}"), self.size.0, most)?;
+        if !self.size.0.is_multiple_of(self.ways.saturating_mul(64))
+            || !self.sets().is_power_of_two()
+        {
             return Err(Invalid(format!(
                 "{name} of {} in {} ways does not make a power of two of sets",
                 self.size, self.ways
@@ -336,20 +365,30 @@ impl Config {
             Invalid::zero(name, value)?;
             Invalid::most(name, value, most)?;
         }
-        self.l1.check("l1")?;
-        self.l2.check("l2")?;
-        self.llc.check("llc")?;
-        Invalid::most("misses of llc", self.llc.misses, 1 << 15)?;
+        Invalid::least("hertz", self.hertz, 1_000_000)?;
+        // Each core has the first two.
+        self.l1.check("l1", 16 * MIB)?;
+        self.l2.check("l2", 16 * MIB)?;
+        self.llc.check("llc", GIB)?;
         self.check_tlb()?;
         self.dram.check()?;
         self.link.check()?;
         self.tiering.check()?;
         Invalid::zero("slice", self.os.slice.0)?;
         Invalid::zero("ask_again", self.os.ask_again.0)?;
-        let memory = self.nodes.iter().map(|node| node.memory.0);
-        for memory in memory.chain([self.far.0]) {
-            Invalid::most("bytes of a memory", memory, 1 << 44)?;
+        Invalid::long(&[
+            ("away", self.away, LONGEST),
+            ("switch", self.os.switch, LONGEST),
+            ("user_switch", self.os.user_switch, LONGEST),
+            ("ask_again", self.os.ask_again, LONGEST),
+            ("slice", self.os.slice, Ns::secs(3_600)),
+        ])?;
+        for memory in self.nodes.iter().map(|node| node.memory) {
+            Invalid::most("bytes of a memory", memory.0, MOST_MEMORY)?;
         }
+        let nodes = self.nodes.iter().map(|node| node.memory.0);
+        Invalid::most("bytes of all nodes", nodes.sum(), MOST_MEMORY)?;
+        Invalid::most("bytes of the device", self.far.0, MOST_MEMORY)?;
         match self.pinned.iter().find(|range| range.0 >= range.1) {
             Some(range) => Err(Invalid(format!("the pinned range {range:?} is empty"))),
             None => Ok(()),
@@ -358,12 +397,13 @@ impl Config {
 
     fn check_tlb(&self) -> Result<(), Invalid> {
         let tlb = &self.tlb;
+        Invalid::most("cycles of the second TLB", tlb.second_cycles, 1 << 16)?;
         for (name, entries, ways) in [
             ("first", tlb.first, tlb.first_ways),
             ("second", tlb.second, tlb.second_ways),
         ] {
             Invalid::zero(&format!("ways of the {name} TLB"), ways)?;
-            Invalid::most(&format!("entries of the {name} TLB"), entries, 1 << 24)?;
+            Invalid::most(&format!("entries of the {name} TLB"), entries, 1 << 18)?;
             if !entries.is_multiple_of(ways) || !(entries / ways).is_power_of_two() {
                 return Err(Invalid(format!(
                     "a {name} TLB of {entries} entries in {ways} ways does not make a power of \

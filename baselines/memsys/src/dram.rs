@@ -17,7 +17,7 @@
 //! | bytes of a row | 8,192 | 2,048 | JESD79-5 of eight chips by 1 KiB; JESD209-4 |
 //! | controller | 10 ns | 10 ns | a choice of ours: queues and wires either way |
 
-use crate::config::Invalid;
+use crate::config::{Invalid, LONGEST};
 use crate::tick::Tick;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Ns};
@@ -93,6 +93,19 @@ impl DramConfig {
         Invalid::zero("banks of a DRAM", self.banks)?;
         Invalid::zero("megatransfers of a DRAM", self.megatransfers)?;
         Invalid::zero("bus_bytes of a DRAM", self.bus_bytes)?;
+        for (name, value, most) in [
+            ("channels", self.channels, 64),
+            ("banks", self.banks, 1_024),
+            ("megatransfers", self.megatransfers, 1 << 20),
+            ("bus_bytes", self.bus_bytes, 1_024),
+            ("row", self.row.0, 1 << 32),
+            ("cl", self.cl, 1_024),
+            ("rcd", self.rcd, 1_024),
+            ("rp", self.rp, 1_024),
+        ] {
+            Invalid::most(&format!("{name} of a DRAM"), value, most)?;
+        }
+        Invalid::long(&[("controller of a DRAM", self.controller, LONGEST)])?;
         if self.row.0 == 0 || !self.row.0.is_multiple_of(64 * INTERLEAVE_LINES) {
             return Err(Invalid(format!(
                 "a row of {} can not be: rows are multiples of {} bytes",

@@ -17,6 +17,9 @@ pub struct Tag(pub u16);
 /// What a line holds. Runs that only ask for time leave it out.
 pub type LineData = Option<[u8; 64]>;
 
+/// The lines of a page of 4,096 bytes.
+pub type PageData = [[u8; 64]; 64];
+
 /// How a read is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadReply {
@@ -45,9 +48,32 @@ pub trait Far {
     /// Reads `line` for a request that has arrived at the device.
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply;
 
+    /// Reads `line` to copy its page to the host, which says nothing of how often the
+    /// page is asked for.
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.read(now, line, tag)
+    }
+
+    /// When a line is expected of which was said that it takes long, if that is known.
+    fn expected(&self, line: Line) -> Option<Ns> {
+        let _ = line;
+        None
+    }
+
     /// Takes a line that was written back. The time at which it is accepted, or
     /// `None` when there is no room: [`FarEvent::Room`] will tell when to come again.
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns>;
+
+    /// Takes a page of 4,096 bytes, counted from the start, whose lines have all arrived;
+    /// otherwise as [`Far::write`]. A page that is refused comes again as a whole.
+    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
+        let mut done = now;
+        for at in 0..64 {
+            let line = data.map(|lines| lines[at as usize]);
+            done = done.max(self.write(now, Line(page * 64 + at), line)?);
+        }
+        Some(done)
+    }
 
     /// The next thing that the device tells, up to now.
     fn event(&mut self) -> Option<FarEvent>;

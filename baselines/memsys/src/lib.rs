@@ -59,7 +59,7 @@ pub use config::{
     StoreMiss, TlbConfig,
 };
 pub use dram::{Dram, DramConfig, DramCounts, Row, Served};
-pub use far::{Far, FarEvent, Line, LineData, ReadReply, Tag};
+pub use far::{Far, FarEvent, Line, LineData, PageData, ReadReply, Tag};
 pub use hierarchy::CacheCounts;
 pub use link::{Link, LinkBytes, LinkConfig, Ndr, Request, Response};
 pub use machine::{Machine, RunError, TimeOnly, Values, stored_value};

@@ -14,7 +14,7 @@
 //! | flit | 68 bytes for 64 | CXL 3.0, 4.2 |
 //! | slots | 16 bytes | CXL 3.0, 4.2 |
 
-use crate::config::Invalid;
+use crate::config::{Invalid, LONGEST};
 use crate::far::Tag;
 use crate::tick::Tick;
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,10 @@ impl LinkConfig {
     /// # Errors
     /// Says which value can not be.
     pub fn check(&self) -> Result<(), Invalid> {
-        Invalid::zero("bytes_per_second of the link", self.bytes_per_second)
+        let rate = self.bytes_per_second;
+        Invalid::zero("bytes_per_second of the link", rate)?;
+        Invalid::least("bytes_per_second of the link", rate, 1_000_000)?;
+        Invalid::long(&[("protocol of the link", self.protocol, LONGEST)])
     }
 }
 

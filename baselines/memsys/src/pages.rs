@@ -362,14 +362,29 @@ impl Pages {
         }
     }
 
+    /// The moved page of a physical line of the host, if one lies there.
+    #[inline]
+    fn moved_at(&self, line: u64) -> Option<u32> {
+        let (node, at) = split(line);
+        let owners = &self.owners[node as usize];
+        let number = *owners.get((at / 64 / self.chunks) as usize)?;
+        (number != NONE).then_some(number)
+    }
+
+    /// Notes that a physical line of the host is brought to the caches: a page whose
+    /// translation never leaves its buffer is in use as well.
+    #[inline]
+    pub(crate) fn used(&mut self, line: u64) {
+        if let Some(number) = self.moved_at(line) {
+            self.moved[number as usize].referenced = true;
+        }
+    }
+
     /// Notes that a physical line of the host was written.
     #[inline]
     pub(crate) fn mark_dirty(&mut self, line: u64) {
-        let (node, at) = split(line);
-        let Some(&number) = self.owners[node as usize].get((at / 64 / self.chunks) as usize) else {
-            return;
-        };
-        if number != NONE {
+        if let Some(number) = self.moved_at(line) {
+            let at = split(line).1;
             let chunk = at / 64 % self.chunks;
             self.dirty[(u64::from(number) * self.chunks + chunk) as usize] |= 1 << (at % 64);
         }

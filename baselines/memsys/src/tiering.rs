@@ -8,9 +8,10 @@
 //! | moved pages | 2 GiB | `skybyte` Table II |
 //! | sample | 65,536 pages each 100 ms | the TPP of `skybyte`'s code |
 //! | fault | 1 µs | a choice of ours: a minor fault of Linux |
+//! | pages that the page cache has on their way | 1,024 | the registers of the last cache, `skybyte` Table II: each begins as a miss there |
 //! | page cache | 8 ways | the AstriFlash of `skybyte`'s code |
 
-use crate::config::Invalid;
+use crate::config::{Invalid, LONGEST};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, Ns};
 
@@ -107,7 +108,7 @@ pub struct PageCache {
     pub size: Bytes,
     /// Pages of a set.
     pub ways: u64,
-    /// Pages on their way at once.
+    /// Pages on their way at once; whoever misses beyond that yields and asks again.
     pub misses: u64,
 }
 
@@ -117,7 +118,7 @@ impl Default for PageCache {
         Self {
             size: Bytes(2 * GIB),
             ways: 8,
-            misses: 64,
+            misses: 1_024,
         }
     }
 }
@@ -148,16 +149,29 @@ impl Tiering {
                 ));
             }
         }
+        if let Some(moves) = self.moves() {
+            Invalid::long(&[
+                ("handler", moves.handler, LONGEST),
+                ("shootdown", moves.shootdown, LONGEST),
+                ("interrupted", moves.interrupted, LONGEST),
+            ])?;
+        }
         match self {
             Self::Sampled(_, sampling) => {
                 Invalid::zero("period of samples", sampling.period.0)?;
+                Invalid::long(&[
+                    ("period of samples", sampling.period, Ns::secs(3_600)),
+                    ("fault of a sample", sampling.fault, LONGEST),
+                ])?;
                 Invalid::zero("pages of a sample", sampling.pages)
             }
             Self::Cached(cache) => {
                 Invalid::zero("ways of the page cache", cache.ways)?;
                 Invalid::zero("misses of the page cache", cache.misses)?;
-                let whole = cache.size.0.is_multiple_of(4_096 * cache.ways);
-                if !whole || !cache.sets().is_power_of_two() || cache.size.0 > 1 << 40 {
+                Invalid::most("misses of the page cache", cache.misses, 1 << 15)?;
+                Invalid::most("size of the page cache", cache.size.0, 64 * GIB)?;
+                let set = cache.ways.saturating_mul(4_096);
+                if !cache.size.0.is_multiple_of(set) || !cache.sets().is_power_of_two() {
                     return Err(Invalid(format!(
                         "a page cache of {} in {} ways does not make a power of two of sets",
                         cache.size, cache.ways

@@ -1,6 +1,10 @@
 //! Translations that a core remembers: two levels of sets in order of use.
+//!
+//! A page has its place in them from the first access on, so that those that follow join
+//! its walk; they wait until that ends.
 
 use crate::config::TlbConfig;
+use crate::tick::Tick;
 
 const EMPTY: u64 = u64::MAX;
 
@@ -65,6 +69,8 @@ pub(crate) enum Translated {
 pub(crate) struct Tlb {
     first: Table,
     second: Table,
+    /// Pages whose walks have not ended, and when they do.
+    walking: Vec<(u64, Tick)>,
 }
 
 impl Tlb {
@@ -72,6 +78,7 @@ impl Tlb {
         Self {
             first: Table::new(config.first, config.first_ways),
             second: Table::new(config.second, config.second_ways),
+            walking: Vec::new(),
         }
     }
 
@@ -89,10 +96,24 @@ impl Tlb {
         Translated::Nowhere
     }
 
+    /// Notes that a walk for `page` ends at `ready`.
+    pub(crate) fn walks(&mut self, page: u64, now: Tick, ready: Tick) {
+        self.walking.retain(|walk| walk.1 > now && walk.0 != page);
+        self.walking.push((page, ready));
+    }
+
+    /// When the translation of a page is there that was found at `looked`.
+    #[inline]
+    pub(crate) fn ready(&self, page: u64, looked: Tick) -> Tick {
+        let walk = self.walking.iter().find(|walk| walk.0 == page);
+        walk.map_or(looked, |walk| walk.1.max(looked))
+    }
+
     /// Forgets a page.
     pub(crate) fn forget(&mut self, page: u64) {
         self.first.remove(page);
         self.second.remove(page);
+        self.walking.retain(|walk| walk.0 != page);
     }
 }
 
@@ -111,5 +132,17 @@ mod tests {
         assert_eq!(tlb.look(7), Translated::Second);
         tlb.forget(7);
         assert_eq!(tlb.look(7), Translated::Nowhere);
+    }
+
+    #[test]
+    fn who_finds_a_walk_under_way_waits_for_its_end() {
+        let mut tlb = Tlb::new(&TlbConfig::default());
+        tlb.walks(7, Tick(0), Tick(50));
+        tlb.walks(8, Tick(10), Tick(60));
+        assert_eq!(tlb.ready(7, Tick(20)), Tick(50));
+        assert_eq!(tlb.ready(8, Tick(70)), Tick(70));
+        assert_eq!(tlb.ready(9, Tick(20)), Tick(20));
+        tlb.forget(7);
+        assert_eq!(tlb.ready(7, Tick(20)), Tick(20));
     }
 }

@@ -122,8 +122,16 @@ impl Far for Watched {
         self.device.read(now, line, tag)
     }
 
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.device.copy_read(now, line, tag)
+    }
+
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
         self.device.write(now, line, data)
+    }
+
+    fn expected(&self, line: Line) -> Option<Ns> {
+        self.device.expected(line)
     }
 
     fn event(&mut self) -> Option<FarEvent> {

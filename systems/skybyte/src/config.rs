@@ -10,6 +10,8 @@ use units::{Bytes, MIB, Ns};
 
 /// Most entries of a log: an offset has 26 bits, of which one value is no entry.
 pub(crate) const MOST_ENTRIES: u64 = (1 << 26) - 1;
+/// Most bytes of DRAM: a page of it takes memory of whoever runs this.
+const MOST_DRAM: Bytes = Bytes(64 * units::GIB);
 /// Least entries of one half of a log.
 const LEAST_ENTRIES: u64 = 8;
 /// Bytes of a line.
@@ -351,7 +353,9 @@ impl DramConfig {
         };
         let fixed = self.fixed.unwrap_or_default();
         let short = fixed <= Ns::secs(1);
+        let bytes = self.bytes;
         vec![
+            ("dram.bytes", bytes.0, bytes <= MOST_DRAM, "up to 64 GiB"),
             ("dram.fixed", fixed.0, short, "up to a second"),
             some("dram.channels", self.channels, 64, "1 to 64"),
             some("dram.banks", self.banks, 1024, "1 to 1024"),
@@ -543,6 +547,7 @@ mod tests {
         assert!(says(|c| c.log.bytes = Bytes(512 * MIB)).contains("leaves 0"));
         assert!(says(|c| c.log.bytes = Bytes(100)).contains("8 to 33554431 entries"));
         assert!(says(|c| c.log.entry_bytes = 0).contains("log.entry_bytes: 0 given"));
+        assert!(says(|c| c.dram.bytes = Bytes(16 << 40)).contains("up to 64 GiB"));
         assert!(says(|c| c.dram.channels = 0).contains("dram.channels: 0 given"));
         assert!(says(|c| c.dram.row_bytes = 100).contains("dram.row_bytes"));
         assert!(says(|c| c.cache.ways = 17).contains("1 to 16"));

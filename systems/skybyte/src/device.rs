@@ -1,6 +1,6 @@
 //! The device as the link sees it.
 
-use crate::cache::{LINES, PAGE, Slot, Victim};
+use crate::cache::{LINES, PAGE, Slot, Victim, line_of};
 use crate::config::{ConfigError, DeviceConfig};
 use crate::log::Log;
 use crate::media::{DeviceMedia, FrontMedia};
@@ -141,8 +141,8 @@ impl CxlSsd {
             let written = mshr.writes.iter();
             lines.extend(written.map(|(&at, &data)| (page, at, data)));
             if mshr.stage == Stage::Arrived && mshr.dirty {
-                for at in 0..LINES {
-                    let line = crate::cache::line_of(mshr.contents.as_ref(), at);
+                for at in (0..LINES).filter(|at| mshr.lost >> at & 1 == 0) {
+                    let line = line_of(mshr.contents.as_ref(), at);
                     lines.push((page, at, keeps.then_some(line)));
                 }
             }
@@ -177,13 +177,19 @@ impl CxlSsd {
             state.cache.remove(slot);
         }
         let behind = match state.mshrs.get(page).map(|mshr| mshr.stage) {
-            Some(Stage::Arrived) => state.contents_behind(&self.shared.drive, page),
-            _ => None,
+            Some(Stage::Arrived) => {
+                let drive = &self.shared.drive;
+                let lost = state.lost_behind(drive, page);
+                (state.contents_behind(drive, page), lost)
+            }
+            _ => (None, 0),
         };
         if let Some(mshr) = state.mshrs.get_mut(page) {
             // Reads that wait are still to find what was written before them.
-            lines |= mshr.written();
-            (mshr.keep, mshr.dirty, mshr.contents) = (false, false, behind);
+            lines |= mshr.alone();
+            (mshr.keep, mshr.dirty) = (false, false);
+            mshr.contents = behind.0;
+            mshr.lost |= behind.1;
         }
         state.counters.dropped_pages += 1;
         state.counters.dropped_lines += u64::from(lines.count_ones());
@@ -288,9 +294,9 @@ impl Shared {
             time = time.max(updated);
             self.used(state, start, slot, page, time);
         } else if let Some(mshr) = state.mshrs.get_mut(page)
-            && let (Stage::Arrived, Some(data)) = (mshr.stage, data)
+            && mshr.stage == Stage::Arrived
         {
-            crate::cache::set_line(&mut mshr.contents, at, &data);
+            mshr.set_line(at, data);
         }
         Some(time)
     }
@@ -318,16 +324,11 @@ impl Shared {
                 return false;
             }
             (mshr.keep, mshr.ahead) = (true, false);
-            match (mshr.stage, data) {
-                (Stage::Arrived, data) => {
-                    mshr.dirty = true;
-                    if let Some(data) = data {
-                        crate::cache::set_line(&mut mshr.contents, at, &data);
-                    }
-                }
-                (_, data) => {
-                    mshr.writes.insert(at, data);
-                }
+            if mshr.stage == Stage::Arrived {
+                mshr.dirty = true;
+                mshr.set_line(at, data);
+            } else {
+                mshr.writes.insert(at, data);
             }
             return true;
         }
@@ -352,7 +353,32 @@ impl Shared {
     }
 }
 
+impl CxlSsd {
+    /// Reads a line that is in the device's DRAM to copy it, without a trace of use: the
+    /// page that leaves is neither asked for nor to stay.
+    //= skybyte 3.3
+    fn copy_at_hand(&self, now: Ns, line: Line) -> Option<ReadReply> {
+        let (page, at) = self.split(line)?;
+        let mut state = self.shared.state.borrow_mut();
+        let state = &mut *state;
+        if let Some(slot) = state.cache.find(page) {
+            let looked = now + self.shared.config.lookup.cache;
+            let time = state.dram.access(looked, State::address(slot, at));
+            return Some(ReadReply::Data(time, state.cache.line(slot, at)));
+        }
+        let (address, data) = state.log.as_ref()?.load(page, at)?;
+        let looked = now + self.shared.both_lookups(state);
+        let time = state.dram.access(looked, state.log_address() + address);
+        Some(ReadReply::Data(time, data))
+    }
+}
+
 impl Far for CxlSsd {
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        let copied = self.copy_at_hand(now, line);
+        copied.unwrap_or_else(|| self.read(now, line, tag))
+    }
+
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         let place = self.split(line);
         let mut state = self.shared.state.borrow_mut();
@@ -388,6 +414,12 @@ impl Far for CxlSsd {
         };
         state.counters.writes += u64::from(written.is_some());
         written
+    }
+
+    fn expected(&self, line: Line) -> Option<Ns> {
+        let (page, _) = self.split(line)?;
+        let state = self.shared.state.borrow();
+        state.mshrs.get(page).map(|mshr| mshr.expected)
     }
 
     fn event(&mut self) -> Option<FarEvent> {

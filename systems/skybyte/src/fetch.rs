@@ -1,9 +1,9 @@
 //! Misses: pages that come from flash, on demand or ahead of it.
 
-use crate::cache::{LINES, PAGE, line_of, set_line};
+use crate::cache::{LINES, PAGE, line_of};
 use crate::estimate::{Estimate, estimate, is_long};
 use crate::mshr::{Mshr, Stage};
-use crate::state::{Shared, State};
+use crate::state::{Shared, State, payload};
 use memsys::{FarEvent, ReadReply, Tag};
 use nand::Payload;
 use ssd::{Cause, ReadCause};
@@ -52,13 +52,14 @@ impl Shared {
         let time = state.dram.access(looked, staged(page, at));
         let mut data = None;
         if self.config.drive.flash.keep_contents {
-            let contents = match state.mshrs.get_mut(page) {
-                Some(mshr) => mshr.contents.clone(),
-                None => state.contents_behind(&self.drive, page),
+            let (contents, lost) = match state.mshrs.get(page) {
+                Some(mshr) => (mshr.contents.clone(), mshr.lost),
+                None => {
+                    let lost = state.lost_behind(&self.drive, page);
+                    (state.contents_behind(&self.drive, page), lost)
+                }
             };
-            let is_lost = state.lost_behind(&self.drive, page) >> at & 1 == 1;
-            let arrived = state.mshrs.get(page).is_some();
-            data = (arrived || !is_lost).then(|| line_of(contents.as_ref(), at));
+            data = (lost >> at & 1 == 0).then(|| line_of(contents.as_ref(), at));
         }
         match state.mshrs.get_mut(page) {
             Some(mshr) => (mshr.keep, mshr.ahead) = (true, false),
@@ -138,23 +139,29 @@ impl Shared {
     async fn fetch(self: Rc<Self>, page: u32) {
         let since = self.state.borrow().mshrs.get(page).map(|mshr| mshr.since);
         self.sim.sleep_until(since.unwrap_or_default()).await;
-        let read = self.drive.fetch_page(page, ReadCause::CacheFetch).await;
-        let lost = self.arrive(page, read.is_err());
-        match lost {
-            None => self.install(page).await,
-            Some(payload) => self.give_back(page, payload).await,
+        // What is written as a whole needs nothing of flash.
+        let waiting = |state: &State| state.mshrs.get(page).map_or(0, Mshr::waiting);
+        let is_read = waiting(&self.state.borrow()) != u64::MAX;
+        let is_lost = is_read && {
+            let read = self.drive.fetch_page(page, ReadCause::CacheFetch).await;
+            read.is_err()
+        };
+        if self.arrive(page, is_read, is_lost) {
+            self.install(page).await;
+        } else {
+            self.give_back(page).await;
         }
     }
 
-    /// A page is there: whoever waits for it is answered. If lines of it are lost, it does
-    /// not go to the cache, which knows only whole pages: what was written to it meanwhile
-    /// is to go back at once, with the rest as it is.
+    /// A page is there: whoever waits for it is answered. False if lines of it are lost:
+    /// it does not go to the cache then, which knows only whole pages, and what was written
+    /// to it meanwhile is to go back, with the rest as it is.
     //= skybyte 3.2
-    fn arrive(&self, page: u32, is_lost: bool) -> Option<Option<Payload>> {
+    fn arrive(&self, page: u32, is_read: bool, is_lost: bool) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let now = self.sim.now();
-        let mut contents = state.contents_behind(&self.drive, page);
+        let contents = state.contents_behind(&self.drive, page);
         let logged = state.log.as_ref().map_or(0, |log| log.mask(page));
         let lines = u64::from(LINES) + u64::from(logged.count_ones());
         let lost = match is_lost {
@@ -162,37 +169,29 @@ impl Shared {
             false => state.lost_behind(&self.drive, page),
         };
         state.dram.move_lines(now, lines);
-        let mshr = state.mshrs.get_mut(page)?;
+        let Some(mshr) = state.mshrs.get_mut(page) else {
+            return true;
+        };
         mshr.stage = Stage::Arrived;
-        let written = mshr.written();
-        mshr.dirty |= written != 0;
+        (mshr.contents, mshr.lost) = (contents, lost);
+        mshr.dirty |= !mshr.writes.is_empty();
         for (at, line) in std::mem::take(&mut mshr.writes) {
-            if let Some(line) = line {
-                set_line(&mut contents, at, &line);
-            }
+            mshr.set_line(at, line);
         }
         for (tag, at) in mshr.waiters.drain(..) {
             let time = state.dram.access(now, staged(page, at));
             let keeps = self.config.drive.flash.keep_contents;
-            let data = keeps.then(|| line_of(contents.as_ref(), at));
-            let data = data.filter(|_| (lost & !written) >> at & 1 == 0);
+            let data = keeps.then(|| line_of(mshr.contents.as_ref(), at));
+            let data = data.filter(|_| mshr.lost >> at & 1 == 0);
             state.events.push_back(FarEvent::Data(tag, time, data));
         }
-        if !mshr.ahead {
+        if is_read && !mshr.ahead {
             state.counters.fetches += 1;
             state.counters.fetch_time += now.since(mshr.since);
         }
         state.prefetcher.came(page, mshr.ahead);
-        mshr.contents = contents;
-        if lost == 0 {
-            return None;
-        }
-        state.counters.media_errors += u64::from(is_lost);
-        let bytes = mshr.contents.as_ref().map_or([0; PAGE], |bytes| **bytes);
-        Some(
-            mshr.dirty
-                .then(|| Payload::with_lost(bytes, lost & !written)),
-        )
+        state.counters.media_errors += u64::from(is_lost && lost != 0);
+        lost == 0
     }
 
     /// Moves a page that has arrived to the cache, once there is a place for it.
@@ -252,15 +251,26 @@ impl Shared {
         }
     }
 
-    /// Writes the lines of a page back whose other ones can not be read.
-    async fn give_back(self: &Rc<Self>, page: u32, payload: Option<Payload>) {
-        if let Some(payload) = payload {
-            if self.drive.take_room().await.is_err() {
-                return;
-            }
-            self.drive.put_page(page, Some(payload), Cause::Eviction);
+    /// Writes the lines of a page back whose other ones can not be read, with those that
+    /// are written to it while it waits for room.
+    async fn give_back(self: &Rc<Self>, page: u32) {
+        let is_dirty = |state: &State| state.mshrs.get(page).is_some_and(|mshr| mshr.dirty);
+        let waits = is_dirty(&self.state.borrow());
+        if waits && self.drive.take_room().await.is_err() {
+            self.stay(page);
+            return;
         }
-        self.end(&mut self.state.borrow_mut(), page);
+        let mut state = self.state.borrow_mut();
+        let dirty = is_dirty(&state);
+        let Some(mshr) = self.end(&mut state, page) else {
+            return;
+        };
+        if dirty {
+            let payload = Payload::with_lost(payload(mshr.contents).to_bytes(), mshr.lost);
+            self.drive.put_page(page, Some(payload), Cause::Eviction);
+        } else if waits {
+            self.drive.give_room_back();
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! there are registers, and only then others queue; what a register that is not queued
 //! has taken in of writes is kept by the battery.
 
-use crate::cache::Contents;
+use crate::cache::{Contents, set_line};
 use memsys::{LineData, Tag};
 use std::collections::{BTreeMap, VecDeque};
 use units::Ns;
@@ -37,6 +37,8 @@ pub(crate) struct Mshr {
     pub(crate) keep: bool,
     /// What it holds, once it has arrived.
     pub(crate) contents: Contents,
+    /// Lines of that which cannot be read and which nobody has written since, a bit each.
+    pub(crate) lost: u64,
     /// Whether that is more than what flash and log hold.
     pub(crate) dirty: bool,
 }
@@ -52,14 +54,31 @@ impl Mshr {
             ahead,
             keep: true,
             contents: None,
+            lost: 0,
             dirty: false,
         }
     }
 
-    /// The lines written to it that nothing else has, a bit each.
-    pub(crate) fn written(&self) -> u64 {
-        let written = self.writes.keys().fold(0, |mask, at| mask | 1 << at);
-        if self.dirty { u64::MAX } else { written }
+    /// Lines written to it that are not yet part of its contents, a bit each.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.writes.keys().fold(0, |mask, at| mask | 1 << at)
+    }
+
+    /// The lines of it that nothing else has, a bit each.
+    pub(crate) fn alone(&self) -> u64 {
+        if self.dirty {
+            !self.lost
+        } else {
+            self.waiting()
+        }
+    }
+
+    /// Writes a line of a page that has arrived.
+    pub(crate) fn set_line(&mut self, at: u32, data: LineData) {
+        self.lost &= !(1 << at);
+        if let Some(data) = data {
+            set_line(&mut self.contents, at, &data);
+        }
     }
 }
 

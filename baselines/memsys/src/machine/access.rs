@@ -140,6 +140,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     let one = &mut self.cores[core];
                     one.window.waiting.push_back(number);
                     one.retry = one.retry.min(time);
+                    if time == Tick::NEVER && self.holds_delayed() {
+                        // Older instructions go first, or nobody would ever retire.
+                        self.free_delayed(core, now, |held| held > number);
+                    }
                     return;
                 }
             }
@@ -212,6 +216,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         let before = one.window.known;
         one.fault = one.window.advance();
+        let retired = one.window.known;
         if W::KEPT && one.thread != NO_THREAD {
             for number in before..one.window.known {
                 let op = *one.window.op(number);
@@ -223,6 +228,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     self.values.loaded(one.thread, op.at, &value[..size]);
                 }
             }
+        }
+        if retired > before && self.holds_delayed() {
+            // A store may have retired before its hint came.
+            self.free_delayed(core, self.now, |held| held < retired);
         }
         self.next_drain(core);
         if self.cores[core].plan == super::plan::Plan::Blocked {
@@ -236,14 +245,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     fn translate(&mut self, core: usize, at: u64, now: Tick) -> Tick {
         let page = self.pages.page_of(at);
         match self.cores[core].tlb.look(page) {
-            Translated::First => now,
+            Translated::First => self.cores[core].tlb.ready(page, now),
             Translated::Second => {
                 self.counts.first_tlb_misses += 1;
-                now + self.times.second_tlb
+                let looked = now + self.times.second_tlb;
+                self.cores[core].tlb.ready(page, looked)
             }
             Translated::Nowhere => {
                 self.counts.first_tlb_misses += 1;
-                self.walk(core, page, now + self.times.second_tlb)
+                let ready = self.walk(core, page, now + self.times.second_tlb);
+                self.cores[core].tlb.walks(page, now, ready);
+                ready
             }
         }
     }
@@ -317,6 +329,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if is_far(line) {
             return self.bring_far(core, line, own, leaves, waiter);
         }
+        self.pages.used(line);
         let (done, data) = self.host_read(core, line, leaves);
         self.host.add(done - leaves, Tick::ZERO);
         self.known(core, line, own, done, &data, leaves);

@@ -2,14 +2,16 @@
 //! (AstriFlash over CXL).
 //!
 //! Every access to the device goes through it. A page comes as a whole, by 64 reads of
-//! lines, and goes by the lines that were written.
+//! lines, and if any was written it goes as a whole.
 
 use super::access::Access;
-use super::device::Waiter;
+use super::device::{Posted, Waiter};
 use super::{Machine, Values};
 use crate::cache::{Block, Cache, Gone};
-use crate::far::Far;
+use crate::far::{Far, Tag};
+use crate::link::{Ndr, Request, Response};
 use crate::op::Program;
+use crate::pages::split;
 use crate::tick::Tick;
 use crate::tiering::{Promote, Tiering};
 use crate::window::Cause;
@@ -72,11 +74,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         let first = line / 64 * 64;
         if !self.is_copied(first) {
-            if self.copying.len() >= self.page_cache.misses {
-                return Access::Full(Tick::NEVER);
+            // Who finds no register yields too, and asks again when it runs next.
+            if self.copying.len() < self.page_cache.misses {
+                self.counts.page_misses += 1;
+                self.copy(None, first, first, 64, leaves);
             }
-            self.counts.page_misses += 1;
-            self.copy(None, first, first, 64, leaves);
         }
         debug_assert!(waiter != Waiter::Ahead, "nothing is fetched ahead here");
         Access::Delayed(leaves)
@@ -126,15 +128,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         };
         let cache = self.page_cache.cache.as_mut();
         let gone = cache.and_then(|cache| cache.insert(&new));
-        if let Some(gone) = gone {
-            let mut dirty = gone.holders;
-            self.counts.demoted_lines += u64::from(dirty.count_ones());
-            while dirty != 0 {
-                let line = gone.line * 64 + u64::from(dirty.trailing_zeros());
-                dirty &= dirty - 1;
-                let data = self.host_data(line);
-                self.write_line(line, &data, now, None);
-            }
+        if let Some(gone) = gone.filter(|gone| gone.holders != 0) {
+            self.counts.demoted_lines += 64;
+            self.write_page(gone.line * 64, now);
         }
         for number in 0..self.os.threads.len() as u32 {
             let thread = &mut self.os.threads[number as usize];
@@ -143,5 +139,67 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.enqueue(number, now);
             }
         }
+    }
+
+    /// Writes the page of the device that begins at `first` back as a whole.
+    //= skybyte 6.8
+    pub(super) fn write_page(&mut self, first: u64, now: Tick) {
+        let idle = self.posted.is_empty();
+        for line in first..first + 64 {
+            let data = self.host_data(line);
+            self.posted.push_back(Posted {
+                line,
+                data,
+                flusher: None,
+                whole: true,
+            });
+        }
+        if idle {
+            self.send_posted(now);
+        }
+        let left = self
+            .posted
+            .iter()
+            .filter(|post| post.line / 64 == first / 64);
+        self.counts.refused_writes += left.count() as u64;
+    }
+
+    /// Whether the first writes that the host holds are all of a page.
+    pub(super) fn page_is_first(&self) -> bool {
+        let first = self.posted.front().map_or(0, |post| post.line);
+        let page = self.posted.iter().zip(first..first + 64);
+        first % 64 == 0
+            && page
+                .filter(|(post, line)| post.whole && post.line == *line)
+                .count()
+                == 64
+    }
+
+    /// Sends the page that is first; false if the device has no room.
+    pub(super) fn send_page(&mut self, now: Tick) -> bool {
+        let mut there = now;
+        for _ in 0..64 {
+            there = there.max(self.link.down(now, Request::MemWr(Tag(0))));
+        }
+        let at = self.at_device(there);
+        let first = self.posted.front().map_or(0, |post| post.line);
+        let mut data = [[0; 64]; 64];
+        for (line, post) in data.iter_mut().zip(&self.posted) {
+            *line = post.data;
+        }
+        let data = W::KEPT.then_some(&data);
+        let taken = self.far.write_page(at, split(first).1 / 64, data);
+        self.listen();
+        let Some(time) = taken else { return false };
+        self.counts.far_writes += 64;
+        let sent: Vec<Posted> = self.posted.drain(..64).collect();
+        for post in sent {
+            let done = Response::NoData(Ndr::Cmp, Tag(0));
+            let known = self.link.up(Tick::of(time), done);
+            if let Some(core) = post.flusher {
+                self.acknowledge(core, known);
+            }
+        }
+        true
     }
 }

@@ -145,6 +145,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             None => return,
         };
         let line = entry.from + index;
+        // Of a cache of pages, the copy is what was asked for.
+        let demanded = entry.page.is_none();
         if entry.sent < entry.lines || !entry.again.is_empty() {
             let rate = self.config.link.bytes_per_second;
             let bytes = self.config.link.response_bytes(Response::MemData(Tag(0)));
@@ -163,7 +165,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return self.copy_again(slot, index, now);
         };
         self.counts.copy_reads += 1;
-        match self.ask(line, tag, now).1 {
+        let read = if demanded { F::read } else { F::copy_read };
+        match self.ask_by(line, tag, now, read).1 {
             ReadReply::Data(time, data) => {
                 self.requests.give(tag);
                 let there = self.link.up(Tick::of(time), Response::MemData(Tag(tag)));

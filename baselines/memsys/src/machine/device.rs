@@ -64,6 +64,8 @@ pub(super) struct Requests {
     active: Vec<(u64, u16)>,
     /// Lines of which a hint is on its way, and when it comes.
     delayed: Vec<(u64, Tick)>,
+    /// Instructions that hold registers of such lines: core and operation.
+    held: Vec<(usize, u64)>,
 }
 
 impl Requests {
@@ -94,6 +96,8 @@ pub(super) struct Posted {
     pub(super) data: Block,
     /// The core whose flush it is.
     pub(super) flusher: Option<usize>,
+    /// Whether it is one of the 64 lines of a page that are written together.
+    pub(super) whole: bool,
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
@@ -128,9 +132,20 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Sends a read and gives the device's answer, with the time the request came.
     pub(super) fn ask(&mut self, line: u64, tag: u16, leaves: Tick) -> (Tick, ReadReply) {
+        self.ask_by(line, tag, leaves, F::read)
+    }
+
+    /// The same by the call of the device that says what the read is for.
+    pub(super) fn ask_by(
+        &mut self,
+        line: u64,
+        tag: u16,
+        leaves: Tick,
+        read: fn(&mut F, Ns, Line, Tag) -> ReadReply,
+    ) -> (Tick, ReadReply) {
         let there = self.link.down(leaves, Request::MemRd(Tag(tag)));
         let now = self.at_device(there);
-        let reply = self.far.read(now, Line(split(line).1), Tag(tag));
+        let reply = read(&mut self.far, now, Line(split(line).1), Tag(tag));
         self.listen();
         (there, reply)
     }
@@ -226,11 +241,56 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.requests.give(tag);
                 let hint = Response::NoData(Ndr::SkyByteDelay, Tag(tag));
                 let known = self.link.up(Tick::of(time), hint);
-                self.caches.miss_until(core, known);
+                self.hold_delayed(core, line, waiter, known);
                 self.requests.delayed.push((line, known));
                 Access::Delayed(known)
             }
         }
+    }
+
+    /// Takes the registers of a line that takes long: until its instruction is squashed,
+    /// or, if that does not free them, until the line is expected. What has retired is
+    /// never squashed, and asks again.
+    //= skybyte 3.1
+    fn hold_delayed(&mut self, core: usize, line: u64, waiter: Waiter, known: Tick) {
+        let number = match waiter {
+            Waiter::Load(number, _) | Waiter::Own(number) => number,
+            Waiter::Drain | Waiter::Ahead => return self.caches.miss_until(core, known),
+        };
+        if self.config.os.free_on_squash {
+            self.requests.held.push((core, number));
+            self.caches.hold(core);
+            self.caches.last_misses().hold();
+        } else {
+            let expected = self.far.expected(Line(split(line).1)).map(Tick::of);
+            let until = expected.map_or(known, |expected| expected.max(known));
+            self.caches.miss_until(core, until);
+        }
+    }
+
+    /// Frees the registers of delayed lines that `core` holds for operations of which
+    /// `given_up` is true; the others may go on that waited for one.
+    pub(super) fn free_delayed(&mut self, core: usize, now: Tick, given_up: impl Fn(u64) -> bool) {
+        let before = self.requests.held.len();
+        let caches = &mut self.caches;
+        self.requests.held.retain(|&(holder, number)| {
+            let freed = holder == core && given_up(number);
+            if freed {
+                caches.release(core);
+                caches.last_misses().release();
+            }
+            !freed
+        });
+        if self.requests.held.len() < before {
+            for core in 0..self.cores.len() {
+                self.unstall(core, now);
+            }
+        }
+    }
+
+    /// Whether any register is held of which the hint has been asked for.
+    pub(super) fn holds_delayed(&self) -> bool {
+        !self.requests.held.is_empty()
     }
 
     /// Whether a read of the line is under way.
@@ -407,6 +467,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 line,
                 data: *data,
                 flusher,
+                whole: false,
             };
             if self.posted.is_empty() && self.send(&post, now) {
                 return;
@@ -445,18 +506,28 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.learn(core);
     }
 
-    /// The device has room again.
-    pub(super) fn room(&mut self, now: Tick) {
+    /// Sends what the host holds as far as the device has room.
+    pub(super) fn send_posted(&mut self, now: Tick) {
         while let Some(&post) = self.posted.front() {
             if self.redirect(post.line, &post.data, now, false) {
                 if let Some(core) = post.flusher {
                     self.acknowledge(core, now);
                 }
+            } else if self.page_is_first() {
+                if !self.send_page(now) {
+                    break;
+                }
+                continue;
             } else if !self.send(&post, now) {
                 break;
             }
             self.posted.pop_front();
         }
+    }
+
+    /// The device has room again.
+    pub(super) fn room(&mut self, now: Tick) {
+        self.send_posted(now);
         if (self.posted.len() as u64) < self.config.posted {
             self.promote_next(now);
             for core in 0..self.cores.len() {

@@ -10,7 +10,7 @@ mod plan;
 mod stores;
 mod threads;
 
-use crate::config::{Config, Invalid, StoreMiss};
+use crate::config::{Config, Invalid, MOST_MEMORY, StoreMiss};
 use crate::dram::Dram;
 use crate::far::Far;
 use crate::hierarchy::Hierarchy;
@@ -220,7 +220,7 @@ fn check_made(config: &Config, footprint: u64, threads: u32, kept: bool) -> Resu
                 .into(),
         ));
     }
-    Invalid::most("footprint of a program", footprint, 1 << 44)?;
+    Invalid::most("footprint of a program", footprint, MOST_MEMORY)?;
     Invalid::zero("the footprint of a program", footprint)?;
     Invalid::zero("threads", u64::from(threads))
 }
@@ -342,11 +342,11 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             .agenda
             .peek()
             .map_or(Tick::NEVER, |Reverse(item)| item.0);
+        if first.min(self.kernel_next) == Tick::NEVER && self.only_samples() {
+            return Err(RunError::Stuck(self.sim.now()));
+        }
         debug_assert!(first.min(due) >= self.now, "a step is due in the past");
         if self.kernel_next <= first.min(due) {
-            if self.kernel_next == Tick::NEVER {
-                return Err(RunError::Stuck(self.sim.now()));
-            }
             self.kernel.step();
             self.listen();
             self.refresh_kernel();
@@ -363,6 +363,12 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Whether all that is put down is the kernel's next sample, which moves nobody on.
+    fn only_samples(&self) -> bool {
+        let sample = |item: &Reverse<(Tick, u64, Action)>| item.0.2 == Action::Sample;
+        self.agenda.iter().all(sample)
     }
 
     fn act(&mut self, now: Tick, action: Action) {

@@ -237,7 +237,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             one.preempt = false;
             self.counts.preemptions += 1;
             self.yield_core(core, now);
-            self.requeue(core, number, now, Tick::of(self.config.os.switch));
+            self.requeue(core, number, now);
             return;
         }
         match thread.ops.get(thread.cursor) {
@@ -247,7 +247,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.yield_core(core, now);
                 self.os.meeting += 1;
                 self.os.threads[number as usize].meets = true;
-                self.dispatch(core, now, Tick::of(self.config.os.switch));
+                self.dispatch(core, now, self.switch_cost());
                 self.part(now);
             }
             _ => self.end_thread(core, now),

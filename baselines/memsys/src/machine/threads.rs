@@ -58,32 +58,37 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.squash_waiters(core, number);
         if self.config.os.free_on_squash {
             self.caches.squash(core);
+            self.free_delayed(core, now, |held| held >= number);
         }
         self.yield_core(core, now);
         let cached = matches!(self.config.tiering, Tiering::Cached(_));
-        let cost = if cached {
-            self.config.os.user_switch
-        } else {
-            self.config.os.switch
-        };
-        let cost = Tick::of(cost);
         if cached && self.fetching(page) {
             self.os.threads[thread_number as usize].wants = Some(page);
-            self.dispatch_after(core, now, cost, true);
+            self.dispatch_after(core, now, self.switch_cost(), true);
         } else {
-            self.requeue(core, thread_number, now, cost);
+            self.requeue(core, thread_number, now);
         }
     }
 
+    /// What a switch costs: threads of a cache of pages in hardware are the user's, all
+    /// others the kernel's.
+    //= skybyte 6.8
+    pub(super) fn switch_cost(&self) -> Tick {
+        Tick::of(match self.config.tiering {
+            Tiering::Cached(_) => self.config.os.user_switch,
+            _ => self.config.os.switch,
+        })
+    }
+
     /// Queues the thread that just left `core`, and gives the core to whoever is next.
-    pub(super) fn requeue(&mut self, core: usize, number: u32, now: Tick, cost: Tick) {
+    pub(super) fn requeue(&mut self, core: usize, number: u32, now: Tick) {
         let thread = &mut self.os.threads[number as usize];
         if thread.stores > 0 {
             thread.queued_then = true;
         } else {
             self.os.queue.push_back(number);
         }
-        self.dispatch_after(core, now, cost, true);
+        self.dispatch_after(core, now, self.switch_cost(), true);
         self.wake(now);
     }
 
@@ -134,7 +139,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             let Some(core) = own.or_else(|| self.cores.iter().position(idle)) else {
                 return;
             };
-            self.dispatch(core, now, Tick::of(self.config.os.switch));
+            self.dispatch(core, now, self.switch_cost());
         }
     }
 
@@ -217,7 +222,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             }
         }
         self.start_measuring(now);
-        self.dispatch(core, now, Tick::of(self.config.os.switch));
+        self.dispatch(core, now, self.switch_cost());
         self.part(now);
     }
 }

@@ -1,6 +1,6 @@
 //! A device that answers by chance: at once, late, with a hint, or not at all.
 
-use memsys::{Far, FarEvent, Line, LineData, ReadReply, Tag};
+use memsys::{Far, FarEvent, Line, LineData, PageData, ReadReply, Tag};
 use sim::{Rng, Seed, Sim};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -71,6 +71,28 @@ impl Fake {
         state.last = now;
     }
 
+    fn refuses(&mut self) -> bool {
+        let refuses = self.refusing || self.rng.chance(self.odds.refuses, 100);
+        if refuses && !self.refusing {
+            self.refusing = true;
+            let span = Ns(200 + self.rng.below(3_000));
+            self.later(span, |state, _| state.events.push_back(FarEvent::Room));
+        }
+        refuses
+    }
+
+    fn take(&mut self, Line(line): Line, data: LineData) {
+        let flushed = self.rng.chance(1, 2);
+        let mut state = self.state.borrow_mut();
+        let data = data.expect("contents are kept");
+        if flushed {
+            state.newer.remove(&line);
+            state.flash.insert(line, data);
+        } else {
+            state.newer.insert(line, data);
+        }
+    }
+
     fn later(&self, span: Ns, then: impl FnOnce(&mut State, Ns) + 'static) {
         let (sim, state) = (self.sim.clone(), Rc::clone(&self.state));
         self.sim.spawn_detached(async move {
@@ -112,24 +134,22 @@ impl Far for Fake {
         ReadReply::Data(now + after, self.state.borrow().line(line))
     }
 
-    fn write(&mut self, now: Ns, Line(line): Line, data: LineData) -> Option<Ns> {
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
         self.arrives(now);
-        if self.refusing || self.rng.chance(self.odds.refuses, 100) {
-            if !self.refusing {
-                self.refusing = true;
-                let span = Ns(200 + self.rng.below(3_000));
-                self.later(span, |state, _| state.events.push_back(FarEvent::Room));
-            }
+        if self.refuses() {
             return None;
         }
-        let flushed = self.rng.chance(1, 2);
-        let mut state = self.state.borrow_mut();
-        let data = data.expect("contents are kept");
-        if flushed {
-            state.newer.remove(&line);
-            state.flash.insert(line, data);
-        } else {
-            state.newer.insert(line, data);
+        self.take(line, data);
+        Some(now + Ns(40))
+    }
+
+    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
+        self.arrives(now);
+        if self.refuses() {
+            return None;
+        }
+        for (at, line) in data.into_iter().flatten().enumerate() {
+            self.take(Line(page * 64 + at as u64), Some(*line));
         }
         Some(now + Ns(40))
     }

@@ -3,8 +3,8 @@
 use crate::programs::Listed;
 use memsys::{
     Cause, Config, Demote, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, Moves,
-    NodeConfig, Offer, Op, PageCache, PageSize, PlainDram, Promote, ReadReply, Sampling, StoreMiss,
-    Tag, TakeAll, Tick, Tiering, TimeOnly,
+    NodeConfig, Offer, Op, PageCache, PageData, PageSize, PlainDram, Promote, ReadReply, RunError,
+    Sampling, StoreMiss, Tag, TakeAll, Tick, Tiering, TimeOnly,
 };
 use sim::Kernel;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +20,8 @@ struct Counting {
     events: VecDeque<FarEvent>,
     dropped: Vec<u64>,
     written: Vec<u64>,
+    pages: Vec<u64>,
+    copied: u64,
 }
 
 impl Counting {
@@ -30,6 +32,8 @@ impl Counting {
             events: VecDeque::new(),
             dropped: Vec::new(),
             written: Vec::new(),
+            pages: Vec::new(),
+            copied: 0,
         }
     }
 }
@@ -47,6 +51,16 @@ impl Far for Counting {
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
         self.written.push(line.0);
         self.dram.write(now, line, data)
+    }
+
+    fn write_page(&mut self, now: Ns, page: u64, _: Option<&PageData>) -> Option<Ns> {
+        self.pages.push(page);
+        Some(now + Ns(40))
+    }
+
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        self.copied += 1;
+        self.dram.read(now, line, tag)
     }
 
     fn event(&mut self) -> Option<FarEvent> {
@@ -107,6 +121,14 @@ impl Far for &mut Counting {
         (**self).write(now, line, data)
     }
 
+    fn write_page(&mut self, now: Ns, page: u64, data: Option<&PageData>) -> Option<Ns> {
+        (**self).write_page(now, page, data)
+    }
+
+    fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        (**self).copy_read(now, line, tag)
+    }
+
     fn event(&mut self) -> Option<FarEvent> {
         (**self).event()
     }
@@ -148,7 +170,7 @@ fn hot_pages_are_read_from_the_host_once_they_have_moved() {
         (counts.promotions, counts.demotions, moved.held),
         (16, 0, 16)
     );
-    assert_eq!(counts.copy_reads, 16 * 64);
+    assert_eq!((counts.copy_reads, far.copied), (16 * 64, 16 * 64));
     assert_eq!(counts.shootdowns, 16);
     assert_eq!(far.dropped, (0..16).collect::<Vec<_>>());
     assert!(moved.host.count > 10 * moved.device.count, "{moved:?}");
@@ -271,6 +293,7 @@ fn a_cache_of_pages_lets_threads_yield_until_the_page_is_there() {
     let counts = &metrics.counts;
     assert_eq!(counts.page_misses, 32);
     assert_eq!((counts.copy_reads, counts.far_reads), (32 * 64, 0));
+    assert_eq!(far.copied, 0, "its pages come because they are asked for");
     assert!(
         counts.long_delays >= 8 && counts.page_hits > 10 * 32,
         "{counts:?}"
@@ -278,10 +301,103 @@ fn a_cache_of_pages_lets_threads_yield_until_the_page_is_there() {
     assert!(metrics.spent_on(Cause::Switch) <= Tick::of(Ns(200)).times(counts.switches));
     assert!(far.dropped.is_empty() && far.written.is_empty());
 
-    // More pages than it holds: written lines go back.
+    // More pages than it holds: those that were written go back, as they came.
     let (metrics, far) = run(&config(Tiering::Cached(cached)), rounds(0, 256, 3));
     assert!(metrics.counts.page_misses > 256);
-    assert!(!far.written.is_empty() && far.written.iter().all(|line| line % 64 == 0));
+    assert!(far.pages.len() > 256, "{}", far.pages.len());
+    assert!(far.written.len() < far.pages.len() / 8, "{:?}", far.written);
+}
+
+/// Threads of one core, each of which reads its own pages in turn.
+fn sharing(threads: u64, pages: u64, misses: u64) -> Metrics {
+    let cached = PageCache {
+        size: Bytes(64 * PAGE),
+        misses,
+        ..PageCache::default()
+    };
+    let thread = |number: u64| {
+        let page = |n: u64| [load((number * pages + n) * PAGE), Op::Compute(400)];
+        (0..pages).flat_map(page).collect()
+    };
+    let kernel = Kernel::new();
+    let program = Listed::new((0..threads).map(thread).collect(), FOOTPRINT);
+    let config = config(Tiering::Cached(cached));
+    let mut far = Counting::new();
+    let made = Machine::new(&config, &kernel, &mut far, program, TimeOnly, TakeAll);
+    made.unwrap().run().unwrap()
+}
+
+#[test]
+fn threads_of_a_cache_of_pages_switch_without_the_kernel_also_when_the_core_was_idle() {
+    //= skybyte 6.8
+    let metrics = sharing(3, 3, 64);
+    assert_eq!(metrics.counts.page_misses, 9);
+    assert!(metrics.spent_on(Cause::Idle) > Tick::ZERO);
+    let switches = metrics.counts.switches;
+    let each = Tick::of(config(Tiering::None).os.user_switch);
+    assert!(switches > 3);
+    assert_eq!(metrics.spent_on(Cause::Switch), each.times(switches));
+}
+
+#[test]
+fn who_finds_no_register_of_the_cache_of_pages_yields_too() {
+    let few = sharing(3, 3, 1);
+    let many = sharing(3, 3, 64);
+    assert_eq!((few.counts.page_misses, many.counts.page_misses), (9, 9));
+    assert_eq!(many.counts.repeated_delays, 0);
+    assert!(few.counts.repeated_delays > 0, "{:?}", few.counts);
+}
+
+#[test]
+fn a_page_in_use_is_not_sent_back_though_its_translation_stays() {
+    // Page 0 is read between all others, whose rounds take more than the host may hold.
+    let cold = (1..40).flat_map(|page| (0..64).map(move |line| page * PAGE + line * 64));
+    let cold = (0..10).flat_map(|_| cold.clone());
+    // One in nine loads is of page 0: its lines have left the caches when they come again.
+    let cold: Vec<u64> = cold.collect();
+    let both = |(n, at): (usize, &[u64])| {
+        let at = at.iter().map(|&at| load(at));
+        at.chain([load(n as u64 % 64 * 64)]).collect::<Vec<_>>()
+    };
+    let ops = cold.chunks(8).enumerate().flat_map(both).collect();
+    let (metrics, far) = run(&config(Tiering::Hinted(moves(8))), ops);
+    assert!(metrics.counts.demotions > 100, "{:?}", metrics.counts);
+    let moved = far.dropped.iter().filter(|&&page| page == 0).count();
+    assert_eq!(moved, 1, "it came once and stayed");
+}
+
+/// A device that never answers.
+struct Mute;
+
+impl Far for Mute {
+    fn read(&mut self, _: Ns, _: Line, _: Tag) -> ReadReply {
+        ReadReply::Waits
+    }
+
+    fn write(&mut self, now: Ns, _: Line, _: LineData) -> Option<Ns> {
+        Some(now)
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        None
+    }
+
+    fn dropped(&mut self, _: Ns, _: u64) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_run_that_is_stuck_ends_though_the_kernel_samples() {
+    for tiering in [
+        Tiering::None,
+        Tiering::Sampled(moves(8), Sampling::default()),
+    ] {
+        let (config, kernel) = (config(tiering), Kernel::new());
+        let program = Listed::new(vec![vec![load(0)]], FOOTPRINT);
+        let made = Machine::new(&config, &kernel, Mute, program, TimeOnly, TakeAll);
+        assert!(matches!(made.unwrap().run(), Err(RunError::Stuck(_))));
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use crate::programs::Listed;
 use memsys::{
-    Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics,
-    NodeConfig, Op, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError, Tag, TakeAll,
-    Tick, Tiering, TimeOnly,
+    Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics, Moves,
+    NodeConfig, Op, PageCache, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError,
+    Sampling, Tag, TakeAll, Tick, Tiering, TimeOnly,
 };
 use sim::{Kernel, Sim};
 use std::cell::RefCell;
@@ -149,6 +149,16 @@ fn the_window_bounds_what_is_under_way() {
     let ratio =
         cycles(&run(&small, vec![ops.clone()])) / cycles(&run(&config(1, Place::Far), vec![ops]));
     assert!((3.3..4.2).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn all_that_need_a_translation_wait_for_its_walk() {
+    let three = vec![load(64, 0), load(128, 1), load(192, 1)];
+    let four = [vec![load(0, 0)], three.clone()].concat();
+    let config = config(1, Place::Local);
+    let (alone, behind) = (run(&config, vec![three]), run(&config, vec![four]));
+    assert_eq!((alone.counts.walks, behind.counts.walks), (1, 1));
+    assert!(behind.time >= alone.time, "{} {}", behind.time, alone.time);
 }
 
 #[test]
@@ -300,6 +310,10 @@ impl Far for Hinting {
         Some(now + Ns(40))
     }
 
+    fn expected(&self, line: Line) -> Option<Ns> {
+        self.state.borrow().ready.get(&(line.0 / 64)).copied()
+    }
+
     fn event(&mut self) -> Option<FarEvent> {
         self.events.borrow_mut().pop_front()
     }
@@ -375,6 +389,39 @@ fn who_retires_late_gives_up_what_is_younger() {
     assert_eq!(metrics.instructions, 8);
 }
 
+/// Eight pages of flash, whose loads can not retire before a chain of loads has that
+/// takes some microseconds.
+fn behind_a_chain(frees: bool, registers: u64) -> Metrics {
+    let mut config = config(1, Place::Far);
+    (config.l1.misses, config.os.free_on_squash) = (registers, frees);
+    let chain = (1..21).map(|n| load(n * 64, 1));
+    let far = (1..9).map(|n| load(n * 4_096, 0));
+    let begin = [load(0, 0), Op::Fence];
+    let ops = begin.into_iter().chain(chain).chain(far).collect();
+    let kernel = Kernel::new();
+    let device = Hinting::new(&kernel.sim(), Ns::us(20), true);
+    run_on(&config, &kernel, device, vec![ops])
+}
+
+#[test]
+fn a_delayed_load_has_its_register_until_it_is_squashed() {
+    //= skybyte 3.1
+    // With registers for all, all pages are asked for behind the chain and come together.
+    let (few, many) = (behind_a_chain(true, 4), behind_a_chain(true, 16));
+    let (few, many) = (few.time, many.time);
+    assert!(few > many + Ns::us(10), "{few} with few, {many} with many");
+}
+
+#[test]
+fn registers_that_a_squash_does_not_free_are_taken_until_the_data_would_have_come() {
+    let (kept, freed) = (behind_a_chain(false, 16), behind_a_chain(true, 16));
+    let (kept, freed) = (kept.counts.long_delays, freed.counts.long_delays);
+    assert!(
+        kept + 4 <= freed,
+        "{kept} exceptions, {freed} where they are freed"
+    );
+}
+
 #[test]
 fn hints_for_what_retired_before_raise_nothing() {
     let kernel = Kernel::new();
@@ -417,6 +464,66 @@ fn huge_pages_are_translated_less_often() {
     assert_eq!((huge.counts.walks, small.counts.walks), (8, 4_000));
 }
 
+/// Changes that would take more memory, or time, than there is.
+type Impossible = (&'static str, fn(&mut Config));
+const IMPOSSIBLE: [Impossible; 25] = [
+    ("channels of a DRAM", |c| c.dram.channels = u64::MAX),
+    ("banks of a DRAM", |c| c.dram.banks = u64::MAX),
+    ("bus_bytes of a DRAM", |c| c.dram.bus_bytes = u64::MAX),
+    ("cl of a DRAM", |c| c.dram.cl = u64::MAX),
+    ("controller of a DRAM", |c| c.dram.controller = NEVER),
+    ("misses of l1", |c| c.l1.misses = u64::MAX),
+    ("misses of l2", |c| c.l2.misses = u64::MAX),
+    ("size of l2", |c| c.l2.size = Bytes(1 << 30)),
+    ("l1", |c| c.l1.ways = 1 << 60),
+    ("cycles of llc", |c| c.llc.cycles = u64::MAX),
+    ("cycles of the second TLB", |c| {
+        c.tlb.second_cycles = u64::MAX
+    }),
+    ("entries of the first TLB", |c| c.tlb.first = 1 << 40),
+    ("hertz is 1 ", |c| c.hertz = 1),
+    ("bytes of a memory", |c| c.nodes[0].memory = Bytes(16 << 40)),
+    ("bytes of the device", |c| c.far = Bytes(16 << 40)),
+    ("slice is", |c| c.os.slice = NEVER),
+    ("switch is", |c| c.os.switch = NEVER),
+    ("ask_again is", |c| c.os.ask_again = NEVER),
+    ("away is", |c| c.away = NEVER),
+    ("protocol of the link", |c| c.link.protocol = NEVER),
+    ("bytes_per_second of the link", |c| {
+        c.link.bytes_per_second = 1
+    }),
+    ("handler is", |c| {
+        let handler = NEVER;
+        c.tiering = Tiering::Hinted(Moves {
+            handler,
+            ..Moves::default()
+        });
+    }),
+    ("period of samples", |c| {
+        let period = NEVER;
+        let sampling = Sampling {
+            period,
+            ..Sampling::default()
+        };
+        c.tiering = Tiering::Sampled(Moves::default(), sampling);
+    }),
+    ("size of the page cache", |c| {
+        let size = Bytes(1 << 40);
+        c.tiering = Tiering::Cached(PageCache {
+            size,
+            ..PageCache::default()
+        });
+    }),
+    ("page cache", |c| {
+        let ways = 1 << 60;
+        c.tiering = Tiering::Cached(PageCache {
+            ways,
+            ..PageCache::default()
+        });
+    }),
+];
+const NEVER: Ns = Ns(u64::MAX);
+
 #[test]
 fn what_can_not_be_is_said_in_a_sentence() {
     let machine = |config: &Config| {
@@ -432,6 +539,12 @@ fn what_can_not_be_is_said_in_a_sentence() {
         sentence.as_deref(),
         Some("channels of a DRAM must not be zero")
     );
+    for (what, change) in IMPOSSIBLE {
+        let mut broken = config(1, Place::Local);
+        change(&mut broken);
+        let sentence = machine(&broken).unwrap_or_default();
+        assert!(sentence.contains(what), "{what}: {sentence:?}");
+    }
     let mut small = config(1, Place::Far);
     small.far = Bytes(MIB);
     assert!(machine(&small).is_some_and(|sentence| sentence.contains("0 fit")));

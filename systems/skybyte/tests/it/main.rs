@@ -3,5 +3,6 @@
 mod curves;
 mod cuts;
 mod model;
+mod moves;
 mod paths;
 mod support;

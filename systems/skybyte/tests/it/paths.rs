@@ -1,7 +1,7 @@
 //! What each way through the device costs, and which one is taken.
 
 use crate::support::small;
-use memsys::{Far, FarEvent, Line, ReadReply, Tag};
+use memsys::{Far, FarEvent, Line, LineData, ReadReply, Tag};
 use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DeviceConfig, DeviceMedia, Prefetch, Profile};
 use ssd::Precondition;
@@ -413,6 +413,24 @@ fn what_lies_beyond_the_end_is_refused_without_harm() {
     assert_eq!(rig.device.metrics().front.out_of_range, 4);
 }
 
+/// What comes for a line, at once or later.
+fn data(rig: &mut Rig, line: u64) -> LineData {
+    match rig.read(line) {
+        ReadReply::Data(_, data) => data,
+        _ => match rig.rest()[..] {
+            [FarEvent::Data(_, _, data)] => data,
+            _ => panic!("one answer"),
+        },
+    }
+}
+
+/// A device of `config` that finds these media.
+fn after(config: &DeviceConfig, media: DeviceMedia) -> Rig {
+    let kernel = Kernel::new();
+    let device = CxlSsd::ready(&kernel.sim(), config, media, Seed(1)).unwrap();
+    Rig { kernel, device }
+}
+
 #[test]
 fn a_page_that_cannot_be_read_is_poison_and_what_is_written_to_it_is_kept() {
     for design in ["base-cssd", "skybyte-w"] {
@@ -426,18 +444,53 @@ fn a_page_that_cannot_be_read_is_poison_and_what_is_written_to_it_is_kept() {
         rig.rest();
         assert!(rig.device.metrics().front.media_errors > 0);
         // The flash recovers. What was written back in part is lost for the rest.
-        let media = rig.device.at_power_cut();
-        let kernel = Kernel::new();
-        let device = CxlSsd::ready(&kernel.sim(), &good, media, Seed(1)).unwrap();
-        let mut rig = Rig { kernel, device };
-        let mut data = |line| match rig.read(line) {
-            ReadReply::Data(_, data) => data,
-            _ => match rig.rest()[..] {
-                [FarEvent::Data(_, _, data)] => data,
-                _ => panic!("one answer"),
-            },
-        };
-        assert_eq!(data(65), Some([65; 64]), "{design}");
-        assert_eq!(data(66).is_none(), design == "base-cssd", "{design}");
+        let mut rig = after(&good, rig.device.at_power_cut());
+        assert_eq!(data(&mut rig, 65), Some([65; 64]), "{design}");
+        let lost = data(&mut rig, 66).is_none();
+        assert_eq!(lost, design == "base-cssd", "{design}");
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_read_and_waits_for_room_takes_what_is_written() {
+    let good = config("base-cssd", Profile::Default);
+    let mut faulty = good.clone();
+    faulty.drive.faults.read_retries = 1_000_000;
+    let mut rig = Rig::new(&faulty, Precondition::Full);
+    let drive = rig.device.drive().clone();
+    let room = std::iter::from_fn(|| drive.try_room().then_some(())).count();
+    assert!(rig.write(65).is_some());
+    rig.rest();
+    assert!(rig.write(67).is_some(), "it is there, and waits");
+    assert_eq!(data(&mut rig, 65), Some([65; 64]));
+    assert_eq!(data(&mut rig, 66), None);
+    // A cut here keeps the two lines, and does not make zeros of the others.
+    let mut cut = after(&faulty, rig.device.at_power_cut());
+    assert_eq!(data(&mut cut, 67), Some([67; 64]));
+    assert_eq!(data(&mut cut, 66), None);
+    (0..room).for_each(|_| drive.give_room_back());
+    rig.rest();
+    let mut rig = after(&good, rig.device.at_power_cut());
+    let line = |line: u64| Some([line as u8; 64]);
+    assert_eq!(data(&mut rig, 65), line(65));
+    assert_eq!(data(&mut rig, 67), line(67));
+    assert_eq!(data(&mut rig, 66), None);
+}
+
+#[test]
+fn a_page_that_is_written_as_a_whole_is_not_read() {
+    //= skybyte 6.8
+    let config = config("base-cssd", Profile::Default);
+    let mut rig = Rig::new(&config, Precondition::Full);
+    let page: [[u8; 64]; 64] = std::array::from_fn(|line| [line as u8; 64]);
+    assert!(rig.device.write_page(Ns(0), 3, Some(&page)).is_some());
+    assert!(rig.write(4 * 64).is_some());
+    rig.rest();
+    rig.device.check();
+    let metrics = rig.device.metrics();
+    assert_eq!(metrics.front.fetches, 1, "of the page with one new line");
+    assert_eq!(metrics.cached_pages, 2);
+    for line in 0..64 {
+        assert_eq!(data(&mut rig, 3 * 64 + line), Some([line as u8; 64]));
     }
 }
