@@ -4,6 +4,5 @@
 mod file;
 mod mounts;
 mod support;
-mod tree;
 mod volume;
 mod zones;
