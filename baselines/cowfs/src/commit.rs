@@ -85,21 +85,24 @@ impl<S: Persist> Core<S> {
                 self.store_root(tree).await?;
             }
             let done = trees.is_empty() && forest.refs.borrow().len() == 0;
-            if done && !self.renew_root()? {
+            if done && !self.renew_root().await? {
                 return Ok(());
             }
         }
     }
 
     /// Where nodes are changed in their place, copies the root of the tree of roots if
-    /// there is to be a new superblock, whose generation is that of this node.
-    fn renew_root(&self) -> Result<bool> {
+    /// there is to be a new superblock, whose generation is that of this node. A tree that
+    /// has shrunk may have a root that is older than the one before.
+    async fn renew_root(&self) -> Result<bool> {
         let forest = &self.forest;
         let (roots, now) = (&forest.roots, forest.transid.get());
-        let old = roots.start.get().generation < now;
-        let renews = forest.in_place && old && forest.nodes.borrow().has_fresh();
+        let start = roots.start.get();
+        let moved = start != self.committed.borrow().root;
+        let is_due = moved || forest.nodes.borrow().has_fresh();
+        let renews = forest.in_place && start.generation < now && is_due;
         if renews {
-            forest.copy_root(roots)?;
+            self.with(|| forest.copy_root(roots)).await?;
         }
         Ok(renews)
     }

@@ -168,7 +168,9 @@ impl Forest {
         let beside = |at: Option<usize>| {
             let at = at.filter(|at| *at < above.items())?;
             let other = self.child(&above, at).ok()?;
-            fit_together(&node, &other).then_some((at, other))
+            // A damaged node may lead to another one twice.
+            let joins = !Rc::ptr_eq(&node, &other) && fit_together(&node, &other);
+            joins.then_some((at, other))
         };
         let (left_slot, right_slot) = if let Some((at, left)) = beside(slot.checked_sub(1)) {
             let Ok(left) = self.own(tree, left, Some((&above, at))) else {

@@ -327,7 +327,7 @@ impl Forest {
         Ok(copy)
     }
 
-    /// Copies the root of a tree, which is in memory and belongs to nobody else.
+    /// Copies the root of a tree, which belongs to nobody else.
     pub(crate) fn copy_root(&self, tree: &Tree) -> Try<()> {
         let of = self.root(tree)?;
         let copy = self.new_node(tree, of.level())?;

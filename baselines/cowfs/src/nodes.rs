@@ -232,14 +232,26 @@ impl NodeCache {
     pub(crate) fn insert(&mut self, node: Rc<Node>) {
         match node.dirt() {
             Dirt::Clean => {
-                self.line.push_back(node.bytenr);
                 self.shrink();
+                self.nodes.insert(node.bytenr, Rc::clone(&node));
+                self.line_up(node.bytenr);
             }
             _ => {
                 self.dirty.insert(node.bytenr);
+                self.nodes.insert(node.bytenr, node);
             }
         }
-        self.nodes.insert(node.bytenr, node);
+    }
+
+    /// Puts a node that is here at the end of the line. Those that are in it again, or no
+    /// more, leave it once they are about half of it.
+    fn line_up(&mut self, bytenr: u64) {
+        self.line.push_back(bytenr);
+        if self.line.len() > 2 * self.nodes.len() + 256 {
+            let (nodes, mut met) = (&self.nodes, BTreeSet::new());
+            self.line
+                .retain(|at| nodes.contains_key(at) && met.insert(*at));
+        }
     }
 
     /// A node that was clean is changed in its place from now on.
@@ -284,7 +296,7 @@ impl NodeCache {
         for node in &taken {
             self.dirty.remove(&node.bytenr);
             self.changed -= usize::from(node.dirt() == Dirt::Changed);
-            self.line.push_back(node.bytenr);
+            self.line_up(node.bytenr);
         }
         taken
     }
@@ -345,5 +357,28 @@ mod tests {
             cache.insert(Rc::new(node));
         }
         assert!(cache.nodes.len() < 300 && cache.get(7).is_some());
+    }
+
+    #[test]
+    fn the_line_is_no_longer_than_what_is_here() {
+        let mut cache = NodeCache::new(0);
+        let node = |at: u64| Node::new(at, node::blank(), Dirt::Clean);
+        for at in 0..20 {
+            cache.insert(Rc::new(node(at)));
+        }
+        for turn in 0..10_000 {
+            // One that stays, and one that goes and comes again elsewhere.
+            let kept = Rc::clone(cache.get(7).expect("it is here"));
+            cache.change(&kept);
+            cache.take_dirty(|_| true);
+            kept.seal();
+            cache.remove(1_000 + turn);
+            cache.insert(Rc::new(node(1_001 + turn)));
+        }
+        assert!(cache.line.len() < 1_000, "{}", cache.line.len());
+        for at in 20_000..21_000 {
+            cache.insert(Rc::new(node(at)));
+        }
+        assert!(cache.nodes.len() < 300, "{}", cache.nodes.len());
     }
 }

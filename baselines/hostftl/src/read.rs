@@ -23,6 +23,14 @@ struct Reads<'a, P: RawPort> {
     all: Vec<Read>,
 }
 
+impl<P: RawPort> Reads<'_, P> {
+    /// From which one of those that were asked for, up to which.
+    fn span(&self) -> Option<(u32, u32)> {
+        let (first, last) = (self.all.first()?, self.all.last()?);
+        Some((first.index as u32, last.index as u32 + 1))
+    }
+}
+
 impl<P: RawPort> Drop for Reads<'_, P> {
     fn drop(&mut self) {
         let state = &mut *self.inner.state.borrow_mut();
@@ -43,6 +51,13 @@ impl<P: RawPort> Inner<P> {
         who: Who,
     ) -> Result<Vec<Payload>, IoError> {
         let (mut contents, reads) = self.look_up(first, count);
+        // The time of that, once it is known where everything is: nothing of it moves away.
+        if let Some((from, to)) = reads.span() {
+            let table = self.state.borrow().table.lasting();
+            if let Some(table) = table {
+                table.pass(first + from, to - from).await;
+            }
+        }
         let parts = reads.all.chunks(MOST_ADDRESSES);
         let read = parts.map(|part| self.read_blocks(first, part, who));
         let read = join_all(read.collect()).await;

@@ -20,6 +20,8 @@ struct Versions {
     numbers: Vec<u64>,
     /// By block: what a record of deallocations says.
     records: BTreeMap<u32, Vec<Trimmed>>,
+    /// The same ranges with their blocks, in the order in which they were read.
+    trims: Vec<(Trimmed, u32)>,
     /// By sector: the block of the newest such record plus one, or 0 if data are newer.
     tombs: Vec<u32>,
     /// The highest number of all.
@@ -41,14 +43,7 @@ pub(crate) async fn rebuild<P: RawPort>(
     sectors: u32,
     stats: &mut FtlStats,
 ) -> Result<(Table, u64), FtlError> {
-    let mut versions = Versions {
-        table: Table::dram(sectors),
-        numbers: vec![0; sectors as usize],
-        records: BTreeMap::new(),
-        tombs: vec![0; sectors as usize],
-        last: 0,
-        foreign: 0,
-    };
+    let mut versions = Versions::new(sectors);
     for line in in_turn(lines) {
         let mut unreadable = 0;
         let places = written(lines, line);
@@ -70,6 +65,7 @@ pub(crate) async fn rebuild<P: RawPort>(
             lines.step(line, Step::Lose);
         }
     }
+    versions.bury();
     versions.tell(lines);
     stats.foreign = versions.foreign;
     // A version with a higher number may lie where nothing could be read.
@@ -123,7 +119,29 @@ fn written(lines: &Lines, line: usize) -> Vec<u32> {
     blocks.collect()
 }
 
+/// The first from `from` on that leads to itself; the way there becomes shorter.
+fn find(next: &mut [u32], from: u32) -> u32 {
+    let mut at = from as usize;
+    while next[at] as usize != at {
+        next[at] = next[next[at] as usize];
+        at = next[at] as usize;
+    }
+    at as u32
+}
+
 impl Versions {
+    fn new(sectors: u32) -> Self {
+        Self {
+            table: Table::dram(sectors),
+            numbers: vec![0; sectors as usize],
+            records: BTreeMap::new(),
+            trims: Vec::new(),
+            tombs: vec![0; sectors as usize],
+            last: 0,
+            foreign: 0,
+        }
+    }
+
     /// Takes in a block.
     fn take(&mut self, place: u32, block: &RawBlock) {
         let beside = Beside::parse(&block.meta);
@@ -139,7 +157,6 @@ impl Versions {
                     return;
                 }
                 self.table.put(sector, Some(place));
-                self.tombs[sector as usize] = 0;
             }
             Kind::Trims => self.take_record(place, &take_ranges(&block.payload)),
         }
@@ -159,14 +176,29 @@ impl Versions {
         self.foreign += u64::from(ranges != all);
         for range in &ranges {
             self.last = self.last.max(range.number);
-            for sector in range.first..range.first + range.count {
+            self.trims.push((*range, place));
+        }
+        self.records.insert(place, ranges);
+    }
+
+    /// Has deallocations count that are newer than data, once all blocks are taken in: of a
+    /// sector only the newest is looked at, however many there are.
+    fn bury(&mut self) {
+        let mut trims = std::mem::take(&mut self.trims);
+        trims.sort_by_key(|(range, _)| std::cmp::Reverse(range.number));
+        // By sector: itself, or one behind it up to which all have been looked at.
+        let mut next: Vec<u32> = (0..=self.tombs.len() as u32).collect();
+        for (range, place) in trims {
+            let mut sector = find(&mut next, range.first);
+            while sector < range.first + range.count {
                 if self.see(sector, range.number) {
                     self.table.put(sector, None);
                     self.tombs[sector as usize] = place + 1;
                 }
+                next[sector as usize] = sector + 1;
+                sector = find(&mut next, sector);
             }
         }
-        self.records.insert(place, ranges);
     }
 
     /// Whether a version of a sector is the newest so far; of two of the same number the
@@ -197,6 +229,81 @@ impl Versions {
         for (place, sectors) in newest {
             let ranges = self.records.remove(&place).unwrap_or_default();
             lines.note(place, ranges, &sectors);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::{MOST_RANGES, put_ranges};
+    use nand::Payload;
+
+    /// What a drive of some GiB may hold if somebody has written it who means harm: to look at
+    /// each range of each record sector by sector would take days.
+    #[test]
+    fn records_that_all_name_every_sector_are_taken_in() {
+        let sectors = 1 << 20;
+        let mut versions = Versions::new(sectors);
+        for place in 0..2_000 {
+            let range = |turn: usize| Trimmed {
+                number: 1 + (u64::from(place) * 7_919 + turn as u64 * 31) % 100_000,
+                first: 0,
+                count: u32::MAX,
+            };
+            let ranges: Vec<Trimmed> = (0..MOST_RANGES).map(range).collect();
+            versions.take_record(place, &take_ranges(&put_ranges(&ranges)));
+        }
+        versions.bury();
+        let newest = versions.last + 1;
+        assert!(versions.numbers.iter().all(|&number| number == newest));
+        assert!(versions.tombs.iter().all(|&tomb| tomb == versions.tombs[0]));
+    }
+
+    /// Against the same sector by sector, in any order of data and records.
+    #[test]
+    fn the_newest_version_of_each_sector_counts() {
+        let mut rng = sim::Seed(1).stream("versions");
+        for _ in 0..300 {
+            let sectors = 40;
+            let mut versions = Versions::new(sectors);
+            let mut expected = vec![(0, None, 0); sectors as usize];
+            let mut numbers: Vec<u64> = (1..80).collect();
+            for place in 0..30_u32 {
+                let mut draw = || numbers.swap_remove(rng.below(numbers.len() as u64) as usize);
+                let (one, two) = (draw(), draw());
+                let mut note = |sector: u32, number, at, tomb| {
+                    let known = &mut expected[sector as usize];
+                    if known.0 < number {
+                        *known = (number, at, tomb);
+                    }
+                };
+                if rng.below(2) == 0 {
+                    let sector = rng.below(sectors.into()) as u32;
+                    let kind = Kind::Data(sector);
+                    let meta = Beside { kind, number: one }.bytes();
+                    let payload = Payload::Zero;
+                    versions.take(place, &RawBlock { payload, meta });
+                    note(sector, one, Some(place), 0);
+                    continue;
+                }
+                let ranges = [one, two].map(|number| Trimmed {
+                    number,
+                    first: rng.below(sectors.into()) as u32,
+                    count: 1 + rng.below(50) as u32,
+                });
+                versions.take_record(place, &ranges);
+                for range in ranges {
+                    let end = sectors.min(range.first + range.count);
+                    (range.first..end).for_each(|s| note(s, range.number, None, place + 1));
+                }
+            }
+            versions.bury();
+            for (sector, (number, at, tomb)) in (0..).zip(expected) {
+                let seen = versions.numbers[sector as usize].saturating_sub(1);
+                assert_eq!((seen, versions.table.get(sector)), (number, at));
+                assert_eq!(versions.tombs[sector as usize], tomb);
+            }
         }
     }
 }

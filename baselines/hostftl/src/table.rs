@@ -151,6 +151,14 @@ impl PmTable {
         }
     }
 
+    /// Takes the time that it takes to load the entries of these sectors.
+    pub(crate) async fn pass(&self, first: u32, count: u32) {
+        let mut bytes = vec![0; 4 * count as usize];
+        self.pm
+            .load(self.region.at + entry(first), &mut bytes)
+            .await;
+    }
+
     /// The entry of a sector, without cost.
     #[must_use]
     pub fn get(&self, sector: u32) -> Option<u32> {
@@ -182,6 +190,14 @@ pub(crate) enum Table {
 impl Table {
     pub(crate) fn dram(sectors: u32) -> Self {
         Self::Dram(vec![0; sectors as usize])
+    }
+
+    /// That in persistent memory.
+    pub(crate) fn lasting(&self) -> Option<PmTable> {
+        match self {
+            Self::Dram(_) => None,
+            Self::Pm(table) => Some(table.clone()),
+        }
     }
 
     pub(crate) fn get(&self, sector: u32) -> Option<u32> {

@@ -112,7 +112,7 @@ impl<P: RawPort> HyFim<P> {
         // At the instant at which the entries are set: nothing is waited for in between.
         self.overlay_mut().end(staged);
         self.ftl().remap(&entries).await;
-        self.overlay_mut().release(swap.spares);
+        self.overlay_mut().release(swap);
     }
 
     fn quadruples(&self, swap: &Swap) -> Vec<Quadruple> {

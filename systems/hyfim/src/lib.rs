@@ -23,7 +23,8 @@
 //! - A drive that is being taken over from another mapping is as that left it until it is
 //!   taken over as a whole ([`HyFim::is_there`]).
 //! - A node that cannot be read when a record is redone over it is damaged as its sum says
-//!   ([`Recovered::lost`]); nothing else is, and the file system has another copy.
+//!   ([`Recovered::lost`]); nothing else is. The file system has another copy if it was made
+//!   with copies of nodes.
 //!
 //! # What the paper leaves open, and what was chosen
 //!

@@ -9,7 +9,7 @@ use hostftl::{FtlConfig, Home, HostFtl, PmTable, table_bytes};
 use nand::UNIT;
 use sim::{Semaphore, Sim};
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use units::{Bytes, MIB};
 
@@ -230,7 +230,10 @@ impl<P: RawPort> HyFim<P> {
         let redone = found.iter().filter(|record| record.state.is_redone());
         let partners: BTreeSet<u64> = redone.map(|record| record.position).collect();
         let mut recovered = Recovered::default();
-        repair(&table, &config, (&swaps, &partners), &mut recovered).await?;
+        let geometry = port.geometry();
+        let blocks = u64::from(geometry.all_chunks()) * u64::from(geometry.blocks);
+        let redone = exchanges_of(&table, &config, blocks, (&swaps, &partners), &mut recovered)?;
+        repair(&table, &config, redone).await;
         exchanges.clear().await;
         let ftl = HostFtl::mount(sim, port, config.ftl, Home::Pm(table)).await?;
         let hyfim = Self::of(sim, ftl, (exchanges, changes), config)?;
@@ -341,19 +344,19 @@ impl<P: RawPort> HyFim<P> {
     }
 }
 
-/// Does again what records of exchanges say, and takes spare sectors back: before the mapping
-/// is mounted, which finds a table without any block twice. A record that is a part of changes
-/// that are done again is done with them.
-async fn repair(
+/// What records of exchanges make the entries of sectors, if they are done again: of each
+/// that is, the last. A record that is a part of changes that are done again is done with
+/// them. It makes no sense if a block does not exist, or if two sectors would have it.
+fn exchanges_of(
     table: &PmTable,
     config: &HyfimConfig,
+    blocks: u64,
     (found, partners): (&[Found], &BTreeSet<u64>),
     told: &mut Recovered,
-) -> Result<(), HyfimError> {
-    let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
-    let all = exported + config.ftl.hidden;
+) -> Result<BTreeMap<u32, Option<u32>>, HyfimError> {
+    let (exported, all) = spans(config);
     table.check(all)?;
-    let mut named = Vec::new();
+    let mut entries = BTreeMap::new();
     for record in found {
         if record.state < RecordState::Committed || record.state == RecordState::Checkpointed {
             told.released += 1;
@@ -366,24 +369,44 @@ async fn repair(
             told.released += 1;
             continue;
         }
-        let fits = quadruples
-            .iter()
-            .all(|q| q.sector < exported && (exported..all).contains(&q.spare));
+        let fits = quadruples.iter().all(|q| {
+            let is_there = q.new.is_none_or(|block| u64::from(block) < blocks);
+            q.sector < exported && (exported..all).contains(&q.spare) && is_there
+        });
         if !fits {
             return Err(HyfimError::Damaged(OF_SECTORS));
         }
-        for quadruple in quadruples {
-            table.put(quadruple.sector, quadruple.new);
-            named.push(quadruple.sector);
-        }
+        entries.extend(quadruples.iter().map(|q| (q.sector, q.new)));
         told.exchanges += 1;
     }
-    for spare in exported..all {
-        if table.get(spare).is_some() {
-            table.put(spare, None);
-            named.push(spare);
-        }
+    let mut taken = BTreeSet::new();
+    let twice = entries
+        .values()
+        .flatten()
+        .any(|&block| !taken.insert(block));
+    let others = (0..if taken.is_empty() { 0 } else { exported })
+        .filter(|sector| !entries.contains_key(sector))
+        .filter_map(|sector| table.get(sector));
+    if twice || others.into_iter().any(|block| taken.contains(&block)) {
+        return Err(HyfimError::Damaged(OF_SECTORS));
     }
-    table.settle(named.into_iter()).await;
-    Ok(())
+    Ok(entries)
+}
+
+/// Sets these entries, and takes spare sectors back: before the mapping is mounted, which
+/// finds a table without any block twice.
+async fn repair(table: &PmTable, config: &HyfimConfig, mut entries: BTreeMap<u32, Option<u32>>) {
+    let (exported, all) = spans(config);
+    let held = (exported..all).filter(|&spare| table.get(spare).is_some());
+    entries.extend(held.map(|spare| (spare, None)));
+    for (&sector, &place) in &entries {
+        table.put(sector, place);
+    }
+    table.settle(entries.into_keys()).await;
+}
+
+/// Sectors that are not hidden, and all of them.
+const fn spans(config: &HyfimConfig) -> (u32, u32) {
+    let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
+    (exported, exported + config.ftl.hidden)
 }

@@ -49,6 +49,8 @@ pub(crate) struct Swap {
     pub(crate) pairs: Vec<(u32, u32)>,
     /// All spare sectors that nobody has afterwards.
     pub(crate) spares: Vec<u32>,
+    /// How many of them, the first, had been left before.
+    left: usize,
 }
 
 impl Overlay {
@@ -119,6 +121,7 @@ impl Overlay {
         Swap {
             pairs: newest.into_iter().collect(),
             spares,
+            left: self.left.len(),
         }
     }
 
@@ -130,9 +133,10 @@ impl Overlay {
     }
 
     /// The spare sectors of a publication are nobody's any more.
-    pub(crate) fn release(&mut self, spares: Vec<u32>) {
-        self.left.retain(|spare| !spares.contains(spare));
-        self.give(spares);
+    pub(crate) fn release(&mut self, swap: Swap) {
+        // Those that were left since are behind them.
+        self.left.drain(..swap.left);
+        self.give(swap.spares);
     }
 
     /// A node is read here.
@@ -197,7 +201,7 @@ mod tests {
         assert_eq!(swap.pairs.len(), 2);
         assert!(!swap.spares.contains(&newest));
         overlay.end(&[first]);
-        overlay.release(swap.spares);
+        overlay.release(swap);
         assert!(matches!(overlay.place(7), Place::Own));
         assert!(matches!(overlay.place(8), Place::Spare(at) if at == newest));
         overlay.unstage(second);
@@ -205,8 +209,41 @@ mod tests {
         // It is free with the next publication.
         let swap = overlay.swap_of(&[]);
         assert_eq!(swap.spares, [newest]);
-        overlay.release(swap.spares);
+        overlay.release(swap);
         assert_eq!(overlay.free().len(), 4);
+    }
+
+    /// As many as there can be: to look each up among all others would take hours.
+    #[test]
+    fn many_spares_that_were_left_are_given_back() {
+        let mut overlay = Overlay::new(0..1 << 20);
+        let all = overlay.take(1 << 20).unwrap();
+        let number = overlay.stage(1 << 21, all);
+        overlay.unstage(number);
+        let swap = overlay.swap_of(&[]);
+        overlay.release(swap);
+        assert_eq!((overlay.free().len(), overlay.left.len()), (1 << 20, 0));
+    }
+
+    /// What is given up while a publication is under way is free with the next one.
+    #[test]
+    fn what_is_left_during_a_publication_stays_left() {
+        let mut overlay = Overlay::new(100..104);
+        let numbers: Vec<u64> = (0..3)
+            .map(|sector| {
+                let spares = overlay.take(1).unwrap();
+                overlay.stage(sector, spares)
+            })
+            .collect();
+        overlay.unstage(numbers[0]);
+        let swap = overlay.swap_of(&numbers[1..2]);
+        overlay.unstage(numbers[2]);
+        overlay.end(&numbers[1..2]);
+        overlay.release(swap);
+        assert_eq!((overlay.free().len(), overlay.left.len()), (3, 1));
+        let swap = overlay.swap_of(&[]);
+        overlay.release(swap);
+        assert_eq!((overlay.free().len(), overlay.left.len()), (4, 0));
     }
 
     #[test]

@@ -110,11 +110,22 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Makes an empty queue of a region.
+    /// Makes an empty queue of a region. Whatever was there is gone: a record of an earlier
+    /// queue may be at the position behind one of ours.
     pub(crate) async fn create(pm: &Pm, region: Region) {
-        pm.persist(region.at, &[0; SLOT as usize]).await;
-        // Whatever was in the first slot is not the first record.
-        pm.persist(region.at + SLOT, &[0; SLOT as usize]).await;
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let (mut at, end) = (region.at, region.at + region.bytes);
+        while at < end {
+            let count = (end - at).min(4096) as usize;
+            let mut held = [0; 4096];
+            pm.load(at, &mut held[..count]).await;
+            if held != ZEROS {
+                pm.store(at, &ZEROS[..count]).await;
+                pm.flush(at, count).await;
+            }
+            at += count as u64;
+        }
+        pm.fence().await;
     }
 
     /// The queue in a region, and what it holds from the oldest record on.

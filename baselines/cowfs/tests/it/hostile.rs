@@ -1,8 +1,11 @@
 //! Images that somebody has tampered with who knows the format: sums are made to fit again.
 //! An error or some answer, never a panic, and always an end.
 
-use crate::bench::{Fs, cache, made, with_root};
-use cowfs::{Image, MkfsOptions, MountOptions, NODE, SECTOR, check, mount};
+use crate::bench::{cache, made, with_root};
+use crate::seam::{Exchange, Journal};
+use cowfs::{
+    Btrfs, CowFs, Image, MkfsOptions, MountOptions, NODE, Persist, SECTOR, check, mount, mount_with,
+};
 use host::RamDisk;
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Sim};
@@ -105,10 +108,23 @@ impl Image for Blocks<'_> {
 /// Steps of all that is done to an image, at most; some thousands are usual.
 const STEPS: u64 = 3_000_000;
 
-/// Mounts an image, reads all of it, writes to it, and asks the checker; gives whether it
-/// could be mounted.
+/// Mounts an image, reads all of it, writes to it, and asks the checker: once where nodes
+/// are copied, and once where they are changed in their place. Gives whether it could be
+/// mounted.
 pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) -> bool {
     let _ = check(&Blocks(&contents, blocks));
+    let journal = Journal::default();
+    let in_place = move |disk: &RamDisk| Exchange::new(disk, &journal);
+    let copied = |disk: &RamDisk| Btrfs::new(disk.clone(), false);
+    let mounted = survive_with(contents.clone(), blocks, copied);
+    survive_with(contents, blocks, in_place) && mounted
+}
+
+fn survive_with<S: Persist>(
+    contents: BTreeMap<u64, Payload>,
+    blocks: u64,
+    strategy: impl Fn(&RamDisk) -> S + 'static,
+) -> bool {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::holding(&sim, Bytes(blocks * SECTOR as u64), contents);
@@ -120,11 +136,11 @@ pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) -> bool {
             cache: Bytes(0),
             ..MountOptions::default()
         };
-        if let Ok((body, _)) = mount(&sim, &disk, options).await {
+        if let Ok((body, _)) = mount_with(&sim, strategy(&disk), options).await {
             was.set(true);
             use_all(&sim, body).await;
         }
-        if let Ok((body, _)) = mount(&sim, &disk, options).await {
+        if let Ok((body, _)) = mount_with(&sim, strategy(&disk), options).await {
             let _ = body.snapshot(b"copy", false, Timestamp::default()).await;
             let _ = body.count_extents().await;
             let _ = body.drop_snapshot(b"copy", Timestamp::default()).await;
@@ -140,7 +156,7 @@ pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) -> bool {
 }
 
 /// Reads all there is, and changes some of it.
-async fn use_all(sim: &Sim, body: Fs) {
+async fn use_all<S: Persist>(sim: &Sim, body: CowFs<S>) {
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     let vfs = Vfs::mount(sim, body, cache(true), clock, compute);
     let process = Process::new(&vfs, Access::root());
@@ -310,6 +326,27 @@ fn tampering_is_no_reason_to_panic_or_to_hang() {
             tamper(&mut image, nodes, &mut rng);
         }
         mounted += u64::from(survive_bytes(&image));
+    }
+    assert!(mounted > 5, "{mounted} were mounted");
+}
+
+/// A node that leads to one node twice, as its neighbour: were they one, it would be made one
+/// with itself.
+#[test]
+fn a_node_may_be_its_own_neighbour() {
+    let (whole, nodes) = image();
+    let word = |at: usize| u32::from_le_bytes(whole[at..at + 4].try_into().unwrap());
+    let inner = nodes.iter().filter(|&&at| whole[at + 100] == 1);
+    let mut mounted = 0;
+    for &node in inner {
+        for slot in 0..(word(node + 96) as usize - 1).min(2) {
+            let mut image = whole.clone();
+            // Where the next slot leads to, and of which generation that is.
+            let at = node + 101 + 33 * slot + 17;
+            image.copy_within(at..at + 16, at + 33);
+            seal(&mut image, node, NODE);
+            mounted += u64::from(survive_bytes(&image));
+        }
     }
     assert!(mounted > 5, "{mounted} were mounted");
 }

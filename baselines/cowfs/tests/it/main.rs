@@ -3,6 +3,7 @@
 mod bench;
 mod cuts;
 mod forces;
+mod generations;
 mod hostile;
 mod large;
 mod mkfs;

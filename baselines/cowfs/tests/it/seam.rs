@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{Bytes, Ns, Placement};
 use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
-use vfs::{Access, Body, Clock, Compute, OpenFlags, Process, Result, Source, Vfs};
+use vfs::{Access, Body, Clock, Compute, Errno, OpenFlags, Process, Result, Source, Vfs};
 
 const BLOCKS: u64 = 12_288;
 
@@ -25,7 +25,7 @@ type Writes = Vec<(u64, Vec<u8>)>;
 
 /// What survives beside the disk.
 #[derive(Clone, Default)]
-struct Journal {
+pub(crate) struct Journal {
     /// What is done again.
     redo: Rc<RefCell<Writes>>,
     /// What was there before contents were replaced, whose sums are not published yet, by
@@ -34,7 +34,12 @@ struct Journal {
 }
 
 impl Journal {
-    fn left(&self) -> Self {
+    /// Whether nothing is to be done again.
+    pub(crate) fn is_done(&self) -> bool {
+        self.redo.borrow().is_empty()
+    }
+
+    pub(crate) fn left(&self) -> Self {
         Self {
             redo: Rc::new(RefCell::new(self.redo.borrow().clone())),
             undo: Rc::new(RefCell::new(self.undo.borrow().clone())),
@@ -54,7 +59,7 @@ struct Asked {
     refused: u64,
 }
 
-struct Exchange {
+pub(crate) struct Exchange {
     disk: RamDisk,
     journal: Journal,
     asked: Rc<Cell<Asked>>,
@@ -68,19 +73,28 @@ fn bytes_of(node: &FreshNode, range: &Range<usize>) -> Vec<u8> {
 }
 
 impl Exchange {
+    pub(crate) fn new(disk: &RamDisk, journal: &Journal) -> Self {
+        Self {
+            disk: disk.clone(),
+            journal: journal.clone(),
+            asked: Rc::default(),
+            next: Cell::new(1),
+        }
+    }
+
     fn count(&self, change: impl FnOnce(&mut Asked)) {
         let mut asked = self.asked.get();
         change(&mut asked);
         self.asked.set(asked);
     }
 
-    async fn read(&self, page: u64) -> [u8; 4096] {
+    async fn read(&self, page: u64) -> Result<[u8; 4096]> {
         let mut old = [Payload::Zero];
         let mut sink = &mut old[..];
         let extent = units::Extent::new(page * 8, 8);
         let read = self.disk.read(extent, &mut sink, Who::default());
-        read.await.unwrap();
-        old[0].to_bytes()
+        read.await.map_err(|_| Errno::EIO)?;
+        Ok(old[0].to_bytes())
     }
 
     /// Does these writes, as often as need be.
@@ -88,7 +102,7 @@ impl Exchange {
         for (at, bytes) in all {
             let end = at + bytes.len() as u64;
             for page in at / 4096..end.div_ceil(4096) {
-                let mut new = self.read(page).await;
+                let mut new = self.read(page).await?;
                 let (from, to) = ((*at).max(page * 4096), end.min((page + 1) * 4096));
                 let own = &bytes[(from - at) as usize..(to - at) as usize];
                 new[(from - page * 4096) as usize..][..own.len()].copy_from_slice(own);
@@ -136,7 +150,7 @@ impl Persist for Exchange {
         self.next.set(ticket + 1);
         let mut old = Vec::new();
         for turn in 0..one.contents.len() as u64 {
-            let page = self.read(one.at / 4096 + turn).await;
+            let page = self.read(one.at / 4096 + turn).await?;
             old.push((one.at + turn * 4096, page.to_vec()));
         }
         self.journal.undo.borrow_mut().insert(ticket, old);
@@ -160,7 +174,6 @@ impl Persist for Exchange {
         let mut writes = Vec::new();
         for changed in &batch.changed {
             assert!(changed.ranges.is_sorted_by_key(|range| range.start));
-            assert!(changed.generation > 0);
             for range in &changed.ranges {
                 self.count(|asked| asked.changed_bytes += range.len() as u64);
                 for place in &changed.node.places {
@@ -169,9 +182,10 @@ impl Persist for Exchange {
                 }
             }
         }
-        for (at, block) in &batch.superblocks {
-            writes.push((*at, block.to_vec()));
-        }
+        let superblocks = batch.superblocks.iter();
+        let mut superblocks = superblocks.map(|(at, block)| (*at, block.to_vec()));
+        // The first counts, the others follow.
+        writes.extend(superblocks.next());
         self.count(|asked| {
             asked.forced += u64::from(batch.reason == Reason::Forced);
             asked.changed += batch.changed.len() as u64;
@@ -182,24 +196,24 @@ impl Persist for Exchange {
         for ticket in &batch.replaced {
             self.journal.undo.borrow_mut().remove(&ticket.0);
         }
-        self.redo().await
+        self.redo().await?;
+        self.play(&superblocks.collect()).await
     }
 }
 
 type Fs = CowFs<Exchange>;
 
-async fn mounted(sim: &Sim, disk: &RamDisk, journal: &Journal) -> Vfs<Fs> {
-    let strategy = Exchange {
-        disk: disk.clone(),
-        journal: journal.clone(),
-        asked: Rc::default(),
-        next: Cell::new(1),
-    };
+pub(crate) async fn body(sim: &Sim, disk: &RamDisk, journal: &Journal) -> Fs {
     let options = MountOptions {
         interval: Ns::us(900),
         ..MountOptions::default()
     };
-    let (body, _) = mount_with(sim, strategy, options).await.unwrap();
+    let strategy = Exchange::new(disk, journal);
+    mount_with(sim, strategy, options).await.unwrap().0
+}
+
+pub(crate) async fn mounted(sim: &Sim, disk: &RamDisk, journal: &Journal) -> Vfs<Fs> {
+    let body = body(sim, disk, journal).await;
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     Vfs::mount(sim, body, cache(false), clock, compute)
 }

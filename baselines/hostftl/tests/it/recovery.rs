@@ -1,7 +1,7 @@
 //! What a mount makes of blocks that cannot be read, and of such that somebody else wrote.
 
 use crate::support::{Ftl, Left, Rig, SECTORS, ftl_config, read, sectors, tiny, value};
-use host::{BlockPort, RawMark, RawPort, Who};
+use host::{BlockPort, Pm, PmConfig, RawMark, RawPort, Who};
 use hostftl::{FtlConfig, FtlError};
 use sim::{Kernel, Rng, Seed};
 use ssd::{Cause, Content, DriveConfig, IoError, Meta, VictimPolicy};
@@ -379,4 +379,34 @@ fn the_least_worn_lines_are_taken_first() {
         assert_eq!(worn.count(), 0);
         ftl.check();
     });
+}
+
+/// A read waits for the entries of its sectors, by line, if memory takes time.
+#[test]
+fn a_read_takes_the_time_of_its_entries() {
+    let span = |times: PmConfig, count: u32| {
+        let config = tiny();
+        let kernel = Kernel::new();
+        let left = Left::new(&config, true);
+        let memory = left.memory.clone().expect("it has some");
+        let rig = Rig {
+            pm: Some(Pm::new(&kernel.sim(), times, memory, None)),
+            ..Rig::on(&kernel, &config, left)
+        };
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+            for sector in 0..40 {
+                let written = write(&ftl, sector, 1, false).await;
+                written.expect("there is room");
+            }
+            ftl.flush().await.expect("there is room");
+            let begun = rig.sim.now();
+            read(&ftl, 0, count).await.expect("it can be read");
+            rig.sim.now().0 - begun.0
+        })
+    };
+    let (none, some) = (PmConfig::default(), PmConfig::default().optane());
+    for (count, lines) in [(1, 1), (16, 1), (17, 2), (40, 3)] {
+        assert_eq!(span(some, count), span(none, count) + 300 * lines);
+    }
 }

@@ -59,13 +59,18 @@ impl PmMedia {
         media
     }
 
-    /// A line.
+    /// A line as a log has it.
     pub(super) fn line(&self, line: u64) -> Line {
+        (line as u32, self.held(line))
+    }
+
+    /// What a line holds; the last one has zeros where there are no more bytes.
+    pub(super) fn held(&self, line: u64) -> [u8; LINE] {
         let mut held = [0; LINE];
         let at = line * LINE as u64;
         let count = (self.bytes - at).min(LINE as u64) as usize;
         self.read(at, &mut held[..count]);
-        (line as u32, held)
+        held
     }
 
     /// How many bytes there are.

@@ -253,13 +253,9 @@ impl Pm {
         assert!(end <= state.media.bytes(), "there are fewer bytes");
         for (line, within, part) in pieces(at, bytes.len()) {
             let media = &mut state.media;
-            let dirty = state.dirty.entry(line).or_insert_with(|| {
-                let mut newest = [0; LINE];
-                media.read(line * LINE as u64, &mut newest);
-                Dirty {
-                    newest,
-                    stores: Vec::new(),
-                }
+            let dirty = state.dirty.entry(line).or_insert_with(|| Dirty {
+                newest: media.held(line),
+                stores: Vec::new(),
             });
             let end = within + part.len();
             dirty.newest[within..end].copy_from_slice(&bytes[part]);
@@ -401,10 +397,8 @@ impl Pm {
         for (&line, dirty) in &state.dirty {
             let mut media = state.media.clone();
             media.apply(line, dirty.stores.iter().copied());
-            let mut held = [0; LINE];
-            media.read(line * LINE as u64, &mut held);
             assert!(
-                held == dirty.newest && !dirty.stores.is_empty(),
+                media.held(line) == dirty.newest && !dirty.stores.is_empty(),
                 "line {line}"
             );
         }

@@ -282,3 +282,37 @@ fn a_superblock_is_there_as_a_whole_or_not_at_all() {
         }
     }
 }
+
+/// Memory of any size, also of no whole number of words, lines or pages, as the file of a
+/// drive may say: its last bytes are like all others.
+#[test]
+fn memory_may_end_within_a_line() {
+    for size in (1..300).chain(4_090..4_110).chain(8_190..8_200) {
+        let kernel = Kernel::new();
+        let kept = PmMedia::new(Bytes(size)).kept();
+        let pm = Pm::new(&kernel.sim(), PmConfig::default(), PmMedia::of(kept), None);
+        let (on, watch) = (pm.clone(), pm.watch());
+        kernel.block_on(async move {
+            let first = size.saturating_sub(70);
+            let bytes: Vec<u8> = (first..size).map(|at| at as u8 | 1).collect();
+            on.store(first, &bytes).await;
+            on.check();
+            let mut seen = vec![0; bytes.len()];
+            on.load(first, &mut seen).await;
+            assert_eq!(seen, bytes);
+            let left = on.at_power_cut(&mut Seed(size).stream("cut"));
+            assert_eq!(left.bytes(), size);
+            on.persist(first, &bytes).await;
+            on.durable().read(first, &mut seen);
+            assert_eq!(seen, bytes, "{size}");
+            let made = create(&on, &[(1, 1)]).await;
+            assert_eq!(made.is_ok(), size >= 8_192, "{size}");
+            let opened = Regions::open(&on).await;
+            assert_eq!(opened.ok(), made.ok());
+        });
+        pm.check();
+        let (line, held) = pm.changed(&watch).pop().expect("it has changed");
+        let within = size as usize - line as usize * 64;
+        assert!(within <= 64 && held[within..].iter().all(|&byte| byte == 0));
+    }
+}

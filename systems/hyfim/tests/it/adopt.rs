@@ -150,3 +150,34 @@ fn a_node_that_cannot_be_read_at_recovery_is_damaged_and_nothing_else_is() {
         system.check();
     });
 }
+
+/// Records of an earlier time, at the positions behind those of ours, are not taken for ours.
+#[test]
+fn records_of_an_earlier_time_are_gone() {
+    let config = tiny();
+    let mut left = Left::new(&config);
+    for life in [1, 2] {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, left);
+        let on = rig.clone();
+        kernel.block_on(async move {
+            let (sim, config) = (&on.sim, hyfim_config());
+            let taken = HyFim::adopt(sim, on.port(), &on.pm, config).await;
+            let system = taken.expect("there is room");
+            // Of the same length each, and none of them is written back.
+            for first in (320..).step_by(4).take(3 - life) {
+                let change = change(first, life as u8, 4..8);
+                system.publish(&[], &[change]).await.expect("there is room");
+            }
+        });
+        left = rig.cut(&mut Seed(1).stream("none"));
+    }
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left);
+    kernel.block_on(async move {
+        let (system, recovered) = rig.mount().await.expect("what was left");
+        assert_eq!(recovered.changes, 1);
+        assert_eq!(read(&system, 320, 1).await[4], 2);
+        assert_eq!(read(&system, 324, 1).await[4], 0, "it is of the first time");
+    });
+}

@@ -3,10 +3,12 @@
 
 use crate::support::{Known, Left, Rig, SECTORS, System, change, exchange, payloads, read, tiny};
 use bolero::TypeGenerator;
-use host::{PageChange, SwapPort, Who};
+use host::{PageChange, PmMedia, SwapPort, Who};
+use hyfim::HyfimError;
 use sim::{Cut, Kernel, Seed};
 use std::cell::RefCell;
 use std::rc::Rc;
+use units::Bytes;
 
 /// Where the regions of the table and of the journals begin, and bytes of a journal.
 const TABLE: u64 = 4096;
@@ -77,6 +79,23 @@ impl Record {
             body[at] = byte;
         }
         (journal, body)
+    }
+}
+
+/// Writes a record with a good sum to the journal at `at`.
+fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) {
+    let sum = crc32c::crc32c(&position.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, &(body.len() as u64).to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, body);
+    let state = 0x4859_4649_4d51_5500 | u64::from(state);
+    let mut bytes = state.to_le_bytes().to_vec();
+    bytes.extend(position.to_le_bytes());
+    bytes.extend((body.len() as u32).to_le_bytes());
+    bytes.extend(sum.to_le_bytes());
+    bytes.resize(64, 0);
+    bytes.extend(body);
+    for (slot, part) in (position..).zip(bytes.chunks(64)) {
+        left.memory.write(at + 64 + slot % SLOTS * 64, part);
     }
 }
 
@@ -190,23 +209,48 @@ fn whatever_records_say_they_are_refused_or_done() {
                 if slots > SLOTS {
                     continue;
                 }
-                let sum = crc32c::crc32c(&position.to_le_bytes());
-                let sum = crc32c::crc32c_append(sum, &(body.len() as u64).to_le_bytes());
-                let sum = crc32c::crc32c_append(sum, &body);
-                let state = 0x4859_4649_4d51_5500 | u64::from(record.state % 5);
-                let mut bytes = state.to_le_bytes().to_vec();
-                bytes.extend(position.to_le_bytes());
-                bytes.extend((body.len() as u32).to_le_bytes());
-                bytes.extend(sum.to_le_bytes());
-                bytes.resize(64, 0);
-                bytes.extend(body);
-                for (slot, part) in (position..).zip(bytes.chunks(64)) {
-                    left.memory.write(at + 64 + slot % SLOTS * 64, part);
-                }
+                put(&mut left, (at, position), record.state % 5, &body);
                 next[journal] += slots;
             }
             survive(left);
         });
+}
+
+/// Memory of any size, as the file of a drive may have it, also one that ends within a line.
+#[test]
+fn whatever_size_memory_has_it_is_refused_or_sound() {
+    let good = busy();
+    let mut sound = 0;
+    for size in (24_500..24_700).chain(12_280..12_300).chain(0..70) {
+        let mut left = good.clone();
+        left.memory = PmMedia::new(Bytes(size));
+        for at in 0..size {
+            let mut byte = [0];
+            good.memory.read(at, &mut byte);
+            left.memory.write(at, &byte);
+        }
+        if size >= 24 + 16 * 24 {
+            // The superblock is of memory of this size, and the last region ends there.
+            let last = 24 + 2 * 24;
+            let mut word = [0; 8];
+            left.memory.read(last + 8, &mut word);
+            let bytes = size.saturating_sub(u64::from_le_bytes(word));
+            left.memory.write(8, &size.to_le_bytes());
+            left.memory.write(last + 16, &bytes.to_le_bytes());
+            seal(&mut left);
+        }
+        sound += u32::from(survive(left));
+    }
+    assert!(sound > 0, "some of it is large enough");
+}
+
+/// Has the sum of the superblock fit.
+fn seal(left: &mut Left) {
+    let mut head = [0; 24 + 16 * 24];
+    left.memory.read(0, &mut head);
+    head[20..24].fill(0);
+    let sum = crc32c::crc32c(&head[8..]);
+    left.memory.write(20, &sum.to_le_bytes());
 }
 
 /// Regions that overlap, reach past the end, or are too small for what is in them.
@@ -225,11 +269,54 @@ fn whatever_regions_there_are_they_are_refused_or_sound() {
                 let number = u64::from(number) % (2 * 65_536 / each) * each;
                 left.memory.write(at, &number.to_le_bytes());
             }
-            let mut head = [0; 24 + 16 * 24];
-            left.memory.read(0, &mut head);
-            head[20..24].fill(0);
-            let sum = crc32c::crc32c(&head[8..]);
-            left.memory.write(20, &sum.to_le_bytes());
+            seal(&mut left);
             survive(left);
         });
+}
+
+/// Blocks that the drive does not have, or that two sectors would have: nothing of such a
+/// record is done, and the table stays what it was.
+#[test]
+fn a_record_that_makes_no_sense_changes_nothing() {
+    let good = busy();
+    let number = |at: u64| {
+        let mut word = [0; 4];
+        good.memory.read(at, &mut word);
+        u32::from_le_bytes(word)
+    };
+    let entry = |sector: u32| number(TABLE + 64 + 4 * u64::from(sector));
+    let written = (0..300).filter(|&sector| entry(sector) != 0);
+    let [one, two, other] = written.collect::<Vec<u32>>()[..3] else {
+        panic!("more was written")
+    };
+    let wrong = [
+        [(one, entry(one)), (two, 1_700)],
+        [(one, u32::MAX), (two, entry(two))],
+        [(one, entry(two)), (two, entry(two))],
+        [(one, entry(two)), (two, entry(other))],
+    ];
+    let right = [(one, entry(two)), (two, entry(one))];
+    for (all, makes_sense) in wrong.into_iter().map(|w| (w, false)).chain([(right, true)]) {
+        let mut body = 0_u64.to_le_bytes().to_vec();
+        body.extend(2_u32.to_le_bytes());
+        for (spare, (sector, new)) in (SECTORS..).zip(all) {
+            for word in [sector, 0, spare, new] {
+                body.extend(word.to_le_bytes());
+            }
+        }
+        let mut left = good.clone();
+        let tail = u64::from(number(JOURNALS[0]));
+        put(&mut left, (JOURNALS[0], tail), 3, &body);
+        let config = tiny();
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, left.clone());
+        let on = rig.clone();
+        let mounted = kernel.block_on(async move { on.mount().await.map(drop) });
+        assert_eq!(mounted.is_ok(), makes_sense, "{all:?}: {mounted:?}");
+        if makes_sense {
+            continue;
+        }
+        assert_eq!(mounted, Err(HyfimError::Damaged("of sectors")));
+        assert!(rig.cut(&mut Seed(1).stream("none")).memory == left.memory);
+    }
 }

@@ -1,0 +1,106 @@
+//! Where nodes are changed in their place: a tree of roots that grows and shrinks, and the
+//! generation of the superblock.
+
+use crate::bench::{judge, made};
+use crate::seam::{Journal, body, mounted};
+use cowfs::MkfsOptions;
+use host::RamDisk;
+use nand::Payload;
+use sim::{Kernel, Seed, Sim};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::Bytes;
+use vfs::model::Tree;
+use vfs::{Access, Body, Process, Timestamp};
+
+/// So many that a second superblock lies at 64 MiB.
+const BLOCKS: u64 = 17_408;
+/// The blocks of both.
+const SUPERBLOCKS: [u64; 2] = [16, 16_384];
+/// As many as the tree of roots needs several leaves for.
+const SNAPSHOTS: u64 = 60;
+
+/// What both superblocks say of their generation.
+fn generations(blocks: &BTreeMap<u64, Payload>) -> [u64; 2] {
+    SUPERBLOCKS.map(|block| {
+        let bytes = blocks[&block].to_bytes();
+        u64::from_le_bytes(bytes[72..80].try_into().unwrap())
+    })
+}
+
+/// How many snapshots there are after so many calls.
+fn left_after(calls: u64) -> u64 {
+    calls.min((2 * SNAPSHOTS).saturating_sub(calls))
+}
+
+/// Makes all, and drops all again.
+async fn make_and_drop(sim: Sim, disk: RamDisk, journal: Journal, done: Rc<Cell<u64>>) {
+    let body = body(&sim, &disk, &journal).await;
+    for turn in 0..2 * SNAPSHOTS {
+        let name = format!("s{}", turn % SNAPSHOTS);
+        let (name, now) = (name.as_bytes(), Timestamp::default());
+        match turn < SNAPSHOTS {
+            true => drop(body.snapshot(name, false, now).await.unwrap()),
+            false => body.drop_snapshot(name, now).await.unwrap(),
+        }
+        done.set(turn + 1);
+    }
+    body.unmount().await.unwrap();
+    done.set(2 * SNAPSHOTS + 1);
+}
+
+/// How many snapshots there are in what a cut left, which is sound.
+fn snapshots_in(blocks: BTreeMap<u64, Payload>, journal: Journal) -> u64 {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::holding(&sim, Bytes(BLOCKS * 4_096), blocks);
+    let port = disk.clone();
+    let tree = kernel.block_on(async move {
+        let vfs = mounted(&sim, &port, &journal).await;
+        let process = Process::new(&vfs, Access::root());
+        let tree = Tree::read(&process).await.unwrap();
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+        tree
+    });
+    assert_eq!(cowfs::check(&disk.to_image()[..]), []);
+    tree.0.keys().filter(|path| path.starts_with(b"/s")).count() as u64
+}
+
+/// The generation never falls; and wherever the power is cut while the second superblock is
+/// not what the first is, the newer one is found.
+#[test]
+fn the_generation_rises_while_snapshots_are_made_and_dropped() {
+    let kernel = Kernel::new();
+    let disk = RamDisk::from_image(&kernel.sim(), &made(&MkfsOptions::new(BLOCKS)));
+    let (journal, done) = (Journal::default(), Rc::new(Cell::new(0)));
+    let task = make_and_drop(
+        kernel.sim(),
+        disk.clone(),
+        journal.clone(),
+        Rc::clone(&done),
+    );
+    kernel.sim().spawn_detached(task);
+    let mut rng = Seed(1).stream("cuts");
+    let (mut last, mut cuts) = (0, 0);
+    while done.get() <= 2 * SNAPSHOTS {
+        let left = disk.after_cut(&mut rng);
+        let [first, second] = generations(&left);
+        // Unless what was published is still to be done.
+        if journal.is_done() {
+            assert!(first >= last, "{first} after {last}");
+            last = first;
+        }
+        if first != second {
+            let calls = done.get();
+            let found = snapshots_in(left, journal.left());
+            let possible = [left_after(calls), left_after(calls + 1)];
+            assert!(possible.contains(&found), "{found} after {calls} calls");
+            cuts += 1;
+        }
+        assert!(kernel.step());
+    }
+    assert!(cuts > 40, "{cuts}");
+    judge(&disk.to_image());
+}
