@@ -165,7 +165,8 @@ impl Below {
         let lasting = |wanted: Persistent| {
             let config = wanted.hyfim(device.drive().config());
             let media = match memory {
-                Memory::Blank => PmMedia::new(config.memory()),
+                // Should it want more than there is, it says so when it makes its regions.
+                Memory::Blank => PmMedia::new(config.memory().min(wanted.pm.bytes)),
                 Memory::Left(media) => media,
             };
             let pm = Pm::new(sim, wanted.pm, media, Some(device));
@@ -220,13 +221,16 @@ impl Below {
 
     /// What a power cut meets in a mapping that its host holds, by name, and whether it is
     /// so now.
-    pub(crate) fn meets(&self) -> [(&'static str, bool); 7] {
+    pub(crate) fn meets(&self) -> [(&'static str, bool); 9] {
         let ftl = self.mounted().map(Mapping::ftl);
         let of_ftl = |is: fn(&HostFtl<RawDevice>) -> bool| ftl.is_some_and(is);
         let hyfim = self.swapping();
         let record = |state| hyfim.is_some_and(|hyfim| hyfim.has_record(state));
+        let stats = hyfim.map(HyFim::stats).unwrap_or_default();
         let mounting = |mapped: &Rc<Mapped>| mapped.mounting.get();
         [
+            ("a journal that was full", stats.waits > 0),
+            ("a lack of spare sectors", stats.refused > 0),
             (
                 "a line of the host's mapping being cleaned",
                 of_ftl(HostFtl::is_cleaning),

@@ -25,7 +25,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
     (
         "lean",
-        "journals of 256 KiB and 128 spare sectors, so that both are full at times",
+        "journals of 256 KiB and 128 spare sectors, so that a cut can meet either full",
     ),
 ];
 
