@@ -277,7 +277,7 @@ fn answer(stream: &UnixStream, powered: &Powered, tell: Option<&Sender<Event>>) 
     BufReader::new(stream.take(QUESTION_MAX)).read_line(&mut line)?;
     let told = serde_json::from_str(&line)
         .map_err(|error| error.to_string())
-        .and_then(|ask| carry_out(ask, powered, tell));
+        .and_then(|ask| carry_out(&ask, powered, tell));
     let told = match told {
         Ok(answer) => Told::Answer(answer),
         Err(why) => Told::Refusal(why),
@@ -288,7 +288,7 @@ fn answer(stream: &UnixStream, powered: &Powered, tell: Option<&Sender<Event>>) 
 }
 
 fn carry_out(
-    ask: Ask,
+    ask: &Ask,
     powered: &Powered,
     tell: Option<&Sender<Event>>,
 ) -> Result<serde_json::Value, String> {

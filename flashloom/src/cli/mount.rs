@@ -135,7 +135,7 @@ impl Mount {
             read_only: self.options.all.read_only,
             ..Behaviour::default()
         };
-        let mounted = hosts::visit(self.kind.name(), &switches, behaviour, on);
+        let mounted = hosts::visit(self.kind.name(), &switches, &behaviour, on);
         mounted.unwrap_or_else(|| Err(Failure::new("there is no such file system")))
     }
 

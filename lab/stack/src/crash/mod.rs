@@ -76,7 +76,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     let explored = hosts::visit(
         &plan.stack.host,
         &plan.stack.switches,
-        behaviour,
+        &behaviour,
         OnHost { cuts, progress },
     );
     explored.unwrap_or_else(|| Err(refused(none)))

@@ -51,13 +51,7 @@ pub(crate) fn run_on(
         progress,
     };
     let none = || refused(&plan.stack.to_string(), &"there is no such file system");
-    hosts::visit(
-        &plan.stack.host,
-        &plan.stack.switches,
-        plan.behaviour.clone(),
-        run,
-    )
-    .ok_or_else(none)?
+    hosts::visit(&plan.stack.host, &plan.stack.switches, &plan.behaviour, run).ok_or_else(none)?
 }
 
 /// A run, once its host is known.

@@ -26,7 +26,7 @@ pub struct Btrfs {
 
 impl Btrfs {
     /// The file system; `in_place` if contents are overwritten in their place.
-    pub(super) fn new(switches: &[String], behaviour: Behaviour, in_place: bool) -> Self {
+    pub(super) fn new(switches: &[String], behaviour: &Behaviour, in_place: bool) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let usual = MountOptions::default();
         Self {

@@ -29,7 +29,7 @@ pub struct Ext4 {
 }
 
 impl Ext4 {
-    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
+    pub(super) fn new(switches: &[String], behaviour: &Behaviour) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let usual = Options::default();
         let options = Options {

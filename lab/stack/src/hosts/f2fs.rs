@@ -45,7 +45,7 @@ pub struct F2fs {
 }
 
 /// How the body of F2FS is mounted for these switches, where it has them.
-pub(super) fn body(switches: &[String], behaviour: Behaviour) -> MountOptions {
+pub(super) fn body(switches: &[String], behaviour: &Behaviour) -> MountOptions {
     let has = |name: &str| switches.iter().any(|switch| switch == name);
     let usual = MountOptions::default();
     MountOptions {
@@ -60,7 +60,7 @@ pub(super) fn body(switches: &[String], behaviour: Behaviour) -> MountOptions {
 }
 
 impl F2fs {
-    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
+    pub(super) fn new(switches: &[String], behaviour: &Behaviour) -> Self {
         let tenth = switches.iter().any(|switch| switch == "op10");
         Self {
             options: body(switches, behaviour),

@@ -78,7 +78,7 @@ pub struct Hyfim {
 
 impl Hyfim {
     /// The file system.
-    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
+    pub(super) fn new(switches: &[String], behaviour: &Behaviour) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let pm = PmConfig::default();
         Self {

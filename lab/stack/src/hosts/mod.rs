@@ -165,7 +165,7 @@ impl Visit for Shaped {
 /// `drive` as the file system of `stack` needs it; none if that is no file system.
 pub(crate) fn drive_for(stack: &StackName, drive: &DriveConfig) -> Option<DriveConfig> {
     let shaped = Shaped(drive.clone());
-    visit(&stack.host, &stack.switches, Behaviour::default(), shaped)
+    visit(&stack.host, &stack.switches, &Behaviour::default(), shaped)
 }
 
 /// Gives the DRAM of a drive that is read and written by bytes the form that a host is
@@ -220,7 +220,7 @@ pub trait Visit {
 pub fn visit<V: Visit>(
     host: &str,
     switches: &[String],
-    behaviour: Behaviour,
+    behaviour: &Behaviour,
     visit: V,
 ) -> Option<V::Out> {
     match host {
@@ -235,8 +235,8 @@ pub fn visit<V: Visit>(
         "nova" => Some(visit.on(Nova)),
         "persimmon" => Some(visit.on(Persimmon::new(switches, behaviour))),
         "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
-        "shimmer" => Some(visit.on(Shimmer::shimmer(switches, &behaviour))),
-        "zenfs" => Some(visit.on(Shimmer::zenfs(switches, &behaviour))),
+        "shimmer" => Some(visit.on(Shimmer::pools(switches, behaviour))),
+        "zenfs" => Some(visit.on(Shimmer::zenfs(switches, behaviour))),
         "zonefs" => Some(visit.on(Zonefs)),
         _ => None,
     }
@@ -255,7 +255,7 @@ impl Visit for Wanted {
 /// Memory that survives power cuts, as the host of this name wants it, if it does.
 #[must_use]
 pub fn memory(host: &str) -> Option<Persistent> {
-    visit(host, &[], Behaviour::default(), Wanted).flatten()
+    visit(host, &[], &Behaviour::default(), Wanted).flatten()
 }
 
 /// The switches of the host of this name.

@@ -34,7 +34,7 @@ pub struct Persimmon {
 }
 
 impl Persimmon {
-    pub(super) fn new(switches: &[String], behaviour: Behaviour) -> Self {
+    pub(super) fn new(switches: &[String], behaviour: &Behaviour) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let options = Options {
             pages: if has("paired") {

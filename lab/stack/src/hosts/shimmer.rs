@@ -76,7 +76,7 @@ impl Shimmer {
         let given = behaviour.rules.clone().filter(|_| named.is_none());
         let usual = || Arc::new(ready(named.map_or(USUAL, |name| name)));
         Self {
-            ext4: Ext4::new(&[], behaviour.clone()),
+            ext4: Ext4::new(&[], behaviour),
             rules: given.unwrap_or_else(usual),
             policy,
             options,
@@ -85,7 +85,7 @@ impl Shimmer {
     }
 
     /// Shimmer: pools of zones for streams, data moved where that must be.
-    pub(super) fn shimmer(switches: &[String], behaviour: &Behaviour) -> Self {
+    pub(super) fn pools(switches: &[String], behaviour: &Behaviour) -> Self {
         Self::new(switches, behaviour, Policy::Pools, Options::default())
     }
 
