@@ -54,11 +54,6 @@ pub trait Far {
         self.read(now, line, tag)
     }
 
-    /// When a line is expected of which was said that it takes long, if that is known.
-    fn expected(&self, line: Line) -> Option<Ns> {
-        let _ = line;
-        None
-    }
 
     /// Takes a line that was written back. The time at which it is accepted, or
     /// `None` when there is no room: [`FarEvent::Room`] will tell when to come again.

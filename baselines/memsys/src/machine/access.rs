@@ -140,10 +140,6 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     let one = &mut self.cores[core];
                     one.window.waiting.push_back(number);
                     one.retry = one.retry.min(time);
-                    if time == Tick::NEVER && self.holds_delayed() {
-                        // Older instructions go first, or nobody would ever retire.
-                        self.free_delayed(core, now, |held| held > number);
-                    }
                     return;
                 }
             }
@@ -216,7 +212,6 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         let before = one.window.known;
         one.fault = one.window.advance();
-        let retired = one.window.known;
         if W::KEPT && one.thread != NO_THREAD {
             for number in before..one.window.known {
                 let op = *one.window.op(number);
@@ -228,10 +223,6 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     self.values.loaded(one.thread, op.at, &value[..size]);
                 }
             }
-        }
-        if retired > before && self.holds_delayed() {
-            // A store may have retired before its hint came.
-            self.free_delayed(core, self.now, |held| held < retired);
         }
         self.next_drain(core);
         if self.cores[core].plan == super::plan::Plan::Blocked {

@@ -64,8 +64,6 @@ pub(super) struct Requests {
     active: Vec<(u64, u16)>,
     /// Lines of which a hint is on its way, and when it comes.
     delayed: Vec<(u64, Tick)>,
-    /// Instructions that hold registers of such lines: core and operation.
-    held: Vec<(usize, u64)>,
 }
 
 impl Requests {
@@ -241,56 +239,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.requests.give(tag);
                 let hint = Response::NoData(Ndr::SkyByteDelay, Tag(tag));
                 let known = self.link.up(Tick::of(time), hint);
-                self.hold_delayed(core, line, waiter, known);
+                self.caches.miss_until(core, known);
                 self.requests.delayed.push((line, known));
                 Access::Delayed(known)
             }
         }
-    }
-
-    /// Takes the registers of a line that takes long: until its instruction is squashed,
-    /// or, if that does not free them, until the line is expected. What has retired is
-    /// never squashed, and asks again.
-    //= skybyte 3.1
-    fn hold_delayed(&mut self, core: usize, line: u64, waiter: Waiter, known: Tick) {
-        let number = match waiter {
-            Waiter::Load(number, _) | Waiter::Own(number) => number,
-            Waiter::Drain | Waiter::Ahead => return self.caches.miss_until(core, known),
-        };
-        if self.config.os.free_on_squash {
-            self.requests.held.push((core, number));
-            self.caches.hold(core);
-            self.caches.last_misses().hold();
-        } else {
-            let expected = self.far.expected(Line(split(line).1)).map(Tick::of);
-            let until = expected.map_or(known, |expected| expected.max(known));
-            self.caches.miss_until(core, until);
-        }
-    }
-
-    /// Frees the registers of delayed lines that `core` holds for operations of which
-    /// `given_up` is true; the others may go on that waited for one.
-    pub(super) fn free_delayed(&mut self, core: usize, now: Tick, given_up: impl Fn(u64) -> bool) {
-        let before = self.requests.held.len();
-        let caches = &mut self.caches;
-        self.requests.held.retain(|&(holder, number)| {
-            let freed = holder == core && given_up(number);
-            if freed {
-                caches.release(core);
-                caches.last_misses().release();
-            }
-            !freed
-        });
-        if self.requests.held.len() < before {
-            for core in 0..self.cores.len() {
-                self.unstall(core, now);
-            }
-        }
-    }
-
-    /// Whether any register is held of which the hint has been asked for.
-    pub(super) fn holds_delayed(&self) -> bool {
-        !self.requests.held.is_empty()
     }
 
     /// Whether a read of the line is under way.

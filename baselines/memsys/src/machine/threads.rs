@@ -58,7 +58,6 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.squash_waiters(core, number);
         if self.config.os.free_on_squash {
             self.caches.squash(core);
-            self.free_delayed(core, now, |held| held >= number);
         }
         self.yield_core(core, now);
         let cached = matches!(self.config.tiering, Tiering::Cached(_));

@@ -310,10 +310,6 @@ impl Far for Hinting {
         Some(now + Ns(40))
     }
 
-    fn expected(&self, line: Line) -> Option<Ns> {
-        self.state.borrow().ready.get(&(line.0 / 64)).copied()
-    }
-
     fn event(&mut self) -> Option<FarEvent> {
         self.events.borrow_mut().pop_front()
     }
@@ -387,39 +383,6 @@ fn who_retires_late_gives_up_what_is_younger() {
     assert_eq!(metrics.counts.long_delays, 1);
     assert_eq!((metrics.counts.loads, metrics.counts.squashed), (8, 8));
     assert_eq!(metrics.instructions, 8);
-}
-
-/// Eight pages of flash, whose loads can not retire before a chain of loads has that
-/// takes some microseconds.
-fn behind_a_chain(frees: bool, registers: u64) -> Metrics {
-    let mut config = config(1, Place::Far);
-    (config.l1.misses, config.os.free_on_squash) = (registers, frees);
-    let chain = (1..21).map(|n| load(n * 64, 1));
-    let far = (1..9).map(|n| load(n * 4_096, 0));
-    let begin = [load(0, 0), Op::Fence];
-    let ops = begin.into_iter().chain(chain).chain(far).collect();
-    let kernel = Kernel::new();
-    let device = Hinting::new(&kernel.sim(), Ns::us(20), true);
-    run_on(&config, &kernel, device, vec![ops])
-}
-
-#[test]
-fn a_delayed_load_has_its_register_until_it_is_squashed() {
-    //= skybyte 3.1
-    // With registers for all, all pages are asked for behind the chain and come together.
-    let (few, many) = (behind_a_chain(true, 4), behind_a_chain(true, 16));
-    let (few, many) = (few.time, many.time);
-    assert!(few > many + Ns::us(10), "{few} with few, {many} with many");
-}
-
-#[test]
-fn registers_that_a_squash_does_not_free_are_taken_until_the_data_would_have_come() {
-    let (kept, freed) = (behind_a_chain(false, 16), behind_a_chain(true, 16));
-    let (kept, freed) = (kept.counts.long_delays, freed.counts.long_delays);
-    assert!(
-        kept + 4 <= freed,
-        "{kept} exceptions, {freed} where they are freed"
-    );
 }
 
 #[test]
