@@ -130,10 +130,6 @@ impl Far for Watched {
         self.device.write(now, line, data)
     }
 
-    fn expected(&self, line: Line) -> Option<Ns> {
-        self.device.expected(line)
-    }
-
     fn event(&mut self) -> Option<FarEvent> {
         self.device.event()
     }

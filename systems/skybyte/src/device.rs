@@ -416,12 +416,6 @@ impl Far for CxlSsd {
         written
     }
 
-    fn expected(&self, line: Line) -> Option<Ns> {
-        let (page, _) = self.split(line)?;
-        let state = self.shared.state.borrow();
-        state.mshrs.get(page).map(|mshr| mshr.expected)
-    }
-
     fn event(&mut self) -> Option<FarEvent> {
         self.shared.state.borrow_mut().events.pop_front()
     }
