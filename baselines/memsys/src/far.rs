@@ -54,7 +54,6 @@ pub trait Far {
         self.read(now, line, tag)
     }
 
-
     /// Takes a line that was written back. The time at which it is accepted, or
     /// `None` when there is no room: [`FarEvent::Room`] will tell when to come again.
     fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns>;

@@ -339,7 +339,6 @@ fn threads_of_a_cache_of_pages_switch_without_the_kernel_also_when_the_core_was_
     assert_eq!(metrics.spent_on(Cause::Switch), each.times(switches));
 }
 
-
 #[test]
 fn who_finds_no_register_of_the_cache_of_pages_yields_too() {
     let few = sharing(3, 3, 1);
@@ -348,7 +347,6 @@ fn who_finds_no_register_of_the_cache_of_pages_yields_too() {
     assert_eq!(many.counts.repeated_delays, 0);
     assert!(few.counts.repeated_delays > 0, "{:?}", few.counts);
 }
-
 
 #[test]
 fn a_page_in_use_is_not_sent_back_though_its_translation_stays() {
@@ -367,7 +365,6 @@ fn a_page_in_use_is_not_sent_back_though_its_translation_stays() {
     let moved = far.dropped.iter().filter(|&&page| page == 0).count();
     assert_eq!(moved, 1, "it came once and stayed");
 }
-
 
 /// A device that never answers.
 struct Mute;

@@ -5,12 +5,12 @@
 //!
 //! The monitor of a machine connects to a socket ([`Server`]) and says where the memory
 //! of its guest is: files, by their descriptors. It passes on what the guest reads and
-//! writes of the drive's configuration space ([`config`]) and registers
-//! ([`registers`]). Queues and data are in the memory of the guest, which is read and
-//! written as the files that it is ([`guest`]); nothing of it is mapped here.
+//! writes of the drive's configuration space (`config`) and registers
+//! (`registers`). Queues and data are in the memory of the guest, which is read and
+//! written as the files that it is (`guest`); nothing of it is mapped here.
 //!
-//! One thread of a connection answers messages ([`session`]) and never waits for the
-//! drive; another ([`device`]) fetches entries, moves data, posts completions and raises
+//! One thread of a connection answers messages (`session`) and never waits for the
+//! drive; another (`device`) fetches entries, moves data, posts completions and raises
 //! interrupts.
 //!
 //! # Invariants

@@ -1,8 +1,10 @@
 //! Runs a program with its files placed, as `flashloom shim` does, or is the daemon of
 //! zones: what a program needs that embeds the library.
 //!
-//!     placed serve ZONES
-//!     placed RULES ZONES CMD ARGS…
+//! ```text
+//! placed serve ZONES
+//! placed RULES ZONES CMD ARGS…
+//! ```
 
 use shim::run::{Keeper, Placer, READY};
 use std::ffi::OsString;

@@ -100,21 +100,17 @@ impl Visit for OnHost<'_> {
             return Ok((fill::record(&outcome), left));
         }
         let remount = match plan.ending {
-            Ending::Remount => {
-                let (remount, mounted) = remount(&kernel, plan, &vfs, (again, &port))?;
-                outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
-                if let Some(remap) = &mut outcome.remap {
-                    layer::mounted(remap, &mounted);
-                }
-                Some(remount)
-            }
+            Ending::Remount => Some(remount(&kernel, plan, &vfs, (again, &port))?),
             _ => {
                 unmount(&kernel, plan, (&vfs, &port))?;
-                outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
                 None
             }
         };
-        outcome.remount = remount;
+        outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+        if let (Some((_, mounted)), Some(remap)) = (&remount, &mut outcome.remap) {
+            layer::mounted(remap, mounted);
+        }
+        outcome.remount = remount.map(|(remount, _)| remount);
         outcome.look_at_mapping(&port);
         let extents = count_extents(&kernel, plan, &vfs)?;
         outcome.file_system = Some(told::file_system(vfs.body(), counted, extents));

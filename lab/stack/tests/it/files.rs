@@ -228,10 +228,6 @@ fn bad_plan_files_name_file_line_and_expectation() {
             format!("{good}[page_cache]\nsize = 4"),
             "plan.toml:4: page_cache.size: unknown field",
         ),
-        (
-            "stacks = [\"zenfs@zns\"]\nworkloads = [\"randread\"]".to_owned(),
-            "plan.toml:1: zenfs@zns: ",
-        ),
     ];
     for (text, expected) in cases {
         let error = plans(&text).expect_err("it is refused");
