@@ -292,7 +292,7 @@ fn carry_out(
     powered: &Powered,
     tell: Option<&Sender<Event>>,
 ) -> Result<serde_json::Value, String> {
-    let fault = match ask {
+    let fault = match *ask {
         Ask::Stats => return document(powered.stats()),
         Ask::Smart => return document(powered.stats().map(|stats| stats.life)),
         Ask::Why => return document(powered.ask(|device| why(device).map_err(|f| f.to_string()))?),
