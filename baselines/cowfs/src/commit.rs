@@ -29,7 +29,6 @@ impl<S: Persist> Core<S> {
 
     /// The same because somebody has forced a file.
     pub(crate) async fn commit_forced(&self) -> Result<()> {
-        self.tally(|counts| counts.forced_commits += 1);
         self.publish(Reason::Forced).await
     }
 
@@ -40,6 +39,9 @@ impl<S: Persist> Core<S> {
         // Somebody else may have done it meanwhile.
         if self.settled.get() >= changes {
             return Ok(());
+        }
+        if reason == Reason::Forced {
+            self.tally(|counts| counts.forced_commits += 1);
         }
         let alone = self.alone().await;
         self.ensure_sound()?;
@@ -204,17 +206,16 @@ impl<S: Persist> Core<S> {
                 tree,
             };
             if dirt == Dirt::Fresh {
+                stats.written[tree as usize] += 1;
                 batch.fresh.push(written);
             } else if !ranges.is_empty() {
+                stats.handed[tree as usize] += 1;
                 batch.changed.push(ChangedNode {
                     node: written,
                     generation,
                     ranges,
                 });
-            } else {
-                continue;
             }
-            stats.written[tree as usize] += 1;
         }
         self.forest.stats.set(stats);
         self.forest.nodes.borrow_mut().shrink();

@@ -137,8 +137,10 @@ pub(crate) struct NodeStats {
     pub(crate) changed: [u64; TreeKind::ALL.len()],
     /// Nodes that were split.
     pub(crate) split: [u64; TreeKind::ALL.len()],
-    /// Nodes that were written.
+    /// Nodes that were written to new places.
     pub(crate) written: [u64; TreeKind::ALL.len()],
+    /// Nodes of which a publication had what is changed in their place.
+    pub(crate) handed: [u64; TreeKind::ALL.len()],
 }
 
 /// The trees.

@@ -101,8 +101,7 @@ impl Node {
 
     /// Whether it can be the node that is expected.
     fn is(&self, expected: &Expected) -> bool {
-        let bytes = self.bytes();
-        node::level(&bytes) == expected.level && node::generation(&bytes) == expected.generation
+        node::is(&self.bytes(), expected)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::names::Named;
 use crate::nodes::Node;
 use crate::persist::Persist;
 use sim::Permit;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Ino, Result, Timestamp};
 
@@ -220,6 +221,7 @@ impl<S: Persist> Core<S> {
     async fn own_references(&self, tree: &Tree) -> Result<u64> {
         let forest = &self.forest;
         let (mut left, mut count) = (vec![self.with(|| forest.root(tree)).await?], 0);
+        let mut met = BTreeSet::new();
         while let Some(one) = left.pop() {
             count += one.items() as u64;
             let level = one.level();
@@ -227,6 +229,7 @@ impl<S: Persist> Core<S> {
                 let below = self.with(|| forest.child(&one, slot)).await?;
                 let refs = self.with(|| forest.extent_refs(below.bytenr, level - 1));
                 if refs.await?.0 == 1 {
+                    ensure_new(&mut met, &below)?;
                     left.push(below);
                 }
             }
@@ -281,14 +284,17 @@ impl<S: Persist> Core<S> {
         let forest = &self.forest;
         let level = top.level();
         let (_, flags) = self.with(|| forest.extent_refs(top.bytenr, level)).await?;
-        let mut left = vec![(Rc::clone(top), flags)];
+        let (mut left, mut met) = (vec![(Rc::clone(top), flags)], BTreeSet::new());
         while let Some((one, flags)) = left.pop() {
             let level = one.level();
             for slot in 0..if level > 0 { one.items() } else { 0 } {
                 let below = self.with(|| forest.child(&one, slot)).await?;
                 let refs = self.with(|| forest.extent_refs(below.bytenr, level - 1));
                 match refs.await? {
-                    (1, flags) => left.push((below, flags)),
+                    (1, flags) => {
+                        ensure_new(&mut met, &below)?;
+                        left.push((below, flags));
+                    }
                     _ => self.hand_over(tree, below).await?,
                 }
             }
@@ -318,6 +324,12 @@ impl<S: Persist> Core<S> {
         }
         Ok(())
     }
+}
+
+/// Refuses a node that is met again, though one alone is said to lead to it.
+fn ensure_new(met: &mut BTreeSet<u64>, node: &Node) -> Result<()> {
+    let new = met.insert(node.bytenr);
+    new.then_some(()).ok_or(Errno::EUCLEAN)
 }
 
 /// The keys of the name of a subvolume, in either direction.

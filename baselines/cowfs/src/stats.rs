@@ -70,6 +70,7 @@ impl<S: Persist> Core<S> {
             changed,
             split,
             written,
+            handed,
         } = forest.stats.get();
         let levels = |tree: &crate::forest::Tree| u64::from(tree.start.get().level) + 1;
         TreeStats {
@@ -80,6 +81,7 @@ impl<S: Persist> Core<S> {
             changed: by_tree(&changed),
             split: by_tree(&split),
             written: by_tree(&written),
+            handed: by_tree(&handed),
             copied_pages: counts.copied_pages,
             replaced_pages: counts.replaced_pages,
             files_levels: self.tree(id::FS_TREE).map_or(0, |tree| levels(&tree)),

@@ -221,7 +221,11 @@ impl<S: Persist> Core<S> {
     /// The file on the medium ends at `end` at least.
     pub(crate) async fn grew(&self, file: &File, end: u64) -> Result<()> {
         let known = file.private.disk_size.get();
-        file.private.disk_size.set(known.max(end));
+        if end > known {
+            file.private.disk_size.set(end);
+            // A force of data alone has to bring the size along.
+            self.since.borrow_mut().wrote(file, 0..0);
+        }
         self.store_inode(file).await
     }
 

@@ -330,8 +330,11 @@ pub struct TreeStats {
     pub changed: NodesByTree,
     /// Nodes that were split.
     pub split: NodesByTree,
-    /// Nodes that were written.
+    /// Nodes that were written to new places.
     pub written: NodesByTree,
+    /// Nodes of which a publication had what is changed in their place: who keeps them writes
+    /// them there when that suits.
+    pub handed: NodesByTree,
     /// Pages of contents that were written to new places.
     pub copied_pages: u64,
     /// Pages of contents that were written in their place.

@@ -13,6 +13,7 @@ use crate::pages::Piece;
 use crate::pool::state;
 use crate::types::{AROUND, FileKind, MAX_TRANSFER, PAGE};
 use crate::vfs::{Core, NodeOf, Vfs};
+use crate::writeback::Forcing;
 use std::ops::Range;
 use std::rc::Rc;
 use units::Ns;
@@ -141,6 +142,9 @@ impl<B: Body> Core<B> {
             source,
         });
         let done = if around {
+            // Somebody waits for it as for a force: it is written in one of the same ways.
+            let waited = file.has(OpenFlags::DATA_SYNC);
+            let _forcing = waited.then(|| Forcing::new(&file.node.inode.forcing));
             Box::pin(self.write_around(file, offset, source)).await
         } else {
             self.write_pages_of(file, offset, source).await

@@ -53,10 +53,10 @@ impl Flusher {
 }
 
 /// A call that makes something durable, and is counted while it does.
-struct Forcing<'a>(&'a Cell<u32>);
+pub(crate) struct Forcing<'a>(&'a Cell<u32>);
 
 impl<'a> Forcing<'a> {
-    fn new(count: &'a Cell<u32>) -> Self {
+    pub(crate) fn new(count: &'a Cell<u32>) -> Self {
         count.set(count.get() + 1);
         Self(count)
     }
@@ -383,10 +383,10 @@ impl<B: Body> Core<B> {
             end => end.div_ceil(PAGE),
         };
         let pages = range.start / PAGE..end;
-        let forcing = &node.inode.forcing;
-        forcing.set(forcing.get() + 1);
-        self.write_back(node, pages, true).await;
-        forcing.set(forcing.get() - 1);
+        {
+            let _waited = Forcing::new(&node.inode.forcing);
+            self.write_back(node, pages, true).await;
+        }
         let told = node.failures.tell(known);
         let done = self.body.sync(&node.inode, data_only).await.and(told);
         self.ends(act, done.ok().map(|()| 0));

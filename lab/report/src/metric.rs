@@ -5,7 +5,7 @@
 //! record's document, so that everything shown can be checked against it.
 
 use crate::human;
-use crate::record::{Extents, Front, LogFacts, Remapped, Run, TreeFacts};
+use crate::record::{Extents, Front, LogFacts, Remapped, Run, SwapFacts, TreeFacts};
 
 /// A value as the record holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -255,6 +255,11 @@ fn log(run: &Run, count: fn(&LogFacts) -> u64) -> Value {
     log_of(run).map_or(Value::Absent, |log| N(count(log)))
 }
 
+fn swaps(run: &Run, count: fn(&SwapFacts) -> u64) -> Value {
+    let swaps = run.file_system.as_ref().and_then(|fs| fs.swaps.as_ref());
+    swaps.map_or(Value::Absent, |swaps| N(count(swaps)))
+}
+
 fn trees(run: &Run, count: fn(&TreeFacts) -> u64) -> Value {
     let trees = run.file_system.as_ref().and_then(|fs| fs.trees.as_ref());
     trees.map_or(Value::Absent, |trees| N(count(trees)))
@@ -368,7 +373,17 @@ pub static GROUPS: &[Group] = &[
         metric(("/file_system/extents/most", "… of one file"), Count, Less, Detail, |r| extents(r, |e| e.most),
             "Those of the file that has the most."),
         metric(("/file_system/trees/written/all", "nodes written"), Count, Less, Compared, |r| trees(r, |t| t.written.all),
-            "Nodes of trees that it wrote, of 16 KiB."),
+            "Nodes of trees that it wrote to new places, of 16 KiB."),
+        metric(("/file_system/trees/handed/all", "nodes by journal"), Count, Less, Compared, |r| trees(r, |t| t.handed.all),
+            "Nodes of which a publication had what is changed in their place, once for each."),
+        metric(("/file_system/swaps/journaled_bytes", "… bytes of changes"), Bytes, Less, Compared, |r| swaps(r, |s| s.journaled_bytes),
+            "Bytes of changes of nodes that went to the journal in persistent memory."),
+        metric(("/file_system/swaps/written_back", "… nodes written back"), Count, Less, Compared, |r| swaps(r, |s| s.written_back),
+            "Nodes that were written in their places."),
+        metric(("/file_system/swaps/exchanged", "sectors exchanged"), Count, Neither, Detail, |r| swaps(r, |s| s.exchanged),
+            "Sectors of 4 KiB that took the place of what was there, inside the mapping."),
+        metric(("/file_system/swaps/refused", "… refused"), Count, Less, Detail, |r| swaps(r, |s| s.refused),
+            "Batches that were copied for lack of spare sectors."),
         metric(("/file_system/trees/written/logs", "… of logs"), Count, Less, Detail, |r| trees(r, |t| t.written.logs),
             "Those of what was forced since a commit."),
         metric(("/file_system/trees/written/files", "… of files"), Count, Less, Detail, |r| trees(r, |t| t.written.files),

@@ -16,7 +16,7 @@ use host::{
     BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, Pm, SwapPort, Who,
     ZonedDevice,
 };
-use hyfim::HyfimError;
+use hyfim::{HyfimError, HyfimStats};
 use nand::Payload;
 use remap::{FormatError, OpenError, Remap};
 use sim::{Rng, Sim};
@@ -121,6 +121,11 @@ impl Attached {
     /// Lines that a mapping that its host holds has cleaned.
     pub(crate) fn lines_cleaned(&self) -> u64 {
         self.below.lines_cleaned()
+    }
+
+    /// What a mapping that exchanges pages has counted.
+    pub(crate) fn swap_stats(&self) -> Option<HyfimStats> {
+        self.below.swap_stats()
     }
 
     /// Limits that a mapping that its host holds has met.

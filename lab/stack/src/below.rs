@@ -8,7 +8,7 @@
 use crate::hosts::{Memory, Persistent};
 use host::{BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, SwapPort, Who};
 use hostftl::{FtlConfig, Home, HostFtl};
-use hyfim::{HyFim, HyfimConfig, HyfimError, RecordState};
+use hyfim::{HyFim, HyfimConfig, HyfimError, HyfimStats, RecordState};
 use nand::Payload;
 use sim::{Rng, Semaphore, Sim};
 use ssd::{Content, IoError, Sink};
@@ -213,6 +213,11 @@ impl Below {
         ftl.map_or(0, |ftl| ftl.stats().cleaned)
     }
 
+    /// What a mapping that exchanges pages has counted.
+    pub(crate) fn swap_stats(&self) -> Option<HyfimStats> {
+        self.swapping().map(HyFim::stats)
+    }
+
     /// Limits that a mapping of its host has met.
     pub(crate) fn refusals(&self) -> Refusals {
         let ftl = self.mounted().map(Mapping::ftl);
@@ -226,11 +231,16 @@ impl Below {
         let of_ftl = |is: fn(&HostFtl<RawDevice>) -> bool| ftl.is_some_and(is);
         let hyfim = self.swapping();
         let record = |state| hyfim.is_some_and(|hyfim| hyfim.has_record(state));
-        let stats = hyfim.map(HyFim::stats).unwrap_or_default();
         let mounting = |mapped: &Rc<Mapped>| mapped.mounting.get();
         [
-            ("a journal that was full", stats.waits > 0),
-            ("a lack of spare sectors", stats.refused > 0),
+            (
+                "a publication that waits for a full journal",
+                hyfim.is_some_and(HyFim::is_waiting),
+            ),
+            (
+                "copies for lack of spare sectors",
+                hyfim.is_some_and(HyFim::is_short),
+            ),
             (
                 "a line of the host's mapping being cleaned",
                 of_ftl(HostFtl::is_cleaning),

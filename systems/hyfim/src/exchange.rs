@@ -23,6 +23,7 @@ impl<P: RawPort> HyFim<P> {
     ) -> Result<Option<u64>, IoError> {
         let Some(spares) = self.overlay_mut().take(contents.len()) else {
             self.tally(|stats| stats.refused += 1);
+            self.short().set(true);
             return Ok(None);
         };
         let all: Vec<(u32, Payload)> = spares.iter().copied().zip(contents.to_vec()).collect();
@@ -65,6 +66,7 @@ impl<P: RawPort> HyFim<P> {
         if let Some(position) = done? {
             self.hold(position, changes);
         }
+        self.short().set(false);
         self.tally(|stats| stats.published += 1);
         Ok(())
     }

@@ -89,7 +89,10 @@ impl<P: RawPort> HyFim<P> {
         self.changes().check_size(body)?;
         if !self.changes().has_room(body) {
             self.tally(|stats| stats.waits += 1);
-            self.write_back().await?;
+            self.waiting().set(true);
+            let written = self.write_back().await;
+            self.waiting().set(false);
+            written?;
         }
         Ok(())
     }

@@ -112,6 +112,10 @@ struct Inner<P> {
     /// Records of nodes that need not be on flash, oldest first.
     pending: RefCell<VecDeque<u64>>,
     stats: Cell<HyfimStats>,
+    /// Whether a publication waits for room in the journal of nodes.
+    waiting: Cell<bool>,
+    /// Whether a batch was refused for lack of spare sectors since the last publication.
+    short: Cell<bool>,
     config: HyfimConfig,
 }
 
@@ -178,6 +182,7 @@ impl<P: RawPort> HyFim<P> {
         let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
         let (exchanges, _) = Queue::open(sim, pm, regions.get(EXCHANGES)?, OF_SECTORS).await?;
         let (changes, _) = Queue::open(sim, pm, regions.get(CHANGES)?, OF_NODES).await?;
+        check_sizes(&exchanges, &changes, &config)?;
         let ftl = HostFtl::mount(sim, port, config.ftl, Home::Moving(table)).await?;
         Self::of(sim, ftl, (exchanges, changes), config)
     }
@@ -189,8 +194,7 @@ impl<P: RawPort> HyFim<P> {
         (exchanges, changes): (Queue, Queue),
         config: HyfimConfig,
     ) -> Result<Self, HyfimError> {
-        changes.check_size(UNIT + 128)?;
-        exchanges.check_size(exchange_bytes(config.ftl.hidden as usize))?;
+        check_sizes(&exchanges, &changes, &config)?;
         let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
         let inner = Inner {
             sim: sim.clone(),
@@ -202,6 +206,8 @@ impl<P: RawPort> HyFim<P> {
             writing: Semaphore::new(sim, 1),
             leaving: Cell::default(),
             stats: Cell::default(),
+            waiting: Cell::default(),
+            short: Cell::default(),
             pending: RefCell::default(),
             config,
         };
@@ -280,6 +286,26 @@ impl<P: RawPort> HyFim<P> {
     #[must_use]
     pub fn stats(&self) -> HyfimStats {
         self.inner.stats.get()
+    }
+
+    /// Whether a publication waits for room in the journal of nodes.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.inner.waiting.get()
+    }
+
+    /// Whether what is to be published next has copies for lack of spare sectors.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.inner.short.get()
+    }
+
+    pub(crate) fn waiting(&self) -> &Cell<bool> {
+        &self.inner.waiting
+    }
+
+    pub(crate) fn short(&self) -> &Cell<bool> {
+        &self.inner.short
     }
 
     pub(crate) fn tally(&self, count: impl FnOnce(&mut HyfimStats)) {
@@ -409,4 +435,10 @@ async fn repair(table: &PmTable, config: &HyfimConfig, mut entries: BTreeMap<u32
 const fn spans(config: &HyfimConfig) -> (u32, u32) {
     let exported = (config.ftl.capacity.0 / UNIT as u64) as u32;
     (exported, exported + config.ftl.hidden)
+}
+
+/// Refuses journals that could not say what one publication may bring.
+fn check_sizes(exchanges: &Queue, changes: &Queue, config: &HyfimConfig) -> Result<(), HyfimError> {
+    changes.check_size(UNIT + 128)?;
+    exchanges.check_size(exchange_bytes(config.ftl.hidden as usize))
 }

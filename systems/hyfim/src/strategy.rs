@@ -4,7 +4,8 @@
 //!   ([`Overwrite::Replace`]); what is written back otherwise is copied, as ever.
 //!   //= hyfim 3.2
 //! - Nodes that nobody shares are changed in their place, by the bytes that differ. One that
-//!   is split or shared, or comes when a journal could not take more of them, is copied.
+//!   is shared, or comes when a journal could not take more of them, is copied. What a split
+//!   takes off a node is a new node; the rest stays in its place.
 //!   //= hyfim 3.3
 //! - A state is published as a whole: contents, the sums of these, nodes and superblock.
 

@@ -2,9 +2,9 @@
 //! to is walked, and set beside what the trees of extents, chunks and sums say. What was
 //! forced since is for a mount to lay over it, and not looked at.
 //!
-//! Invariant: a node is looked at once for what it refers to, and once more in each tree
-//! of files that leads to it, no deeper than its level; so a walk ends whatever the image
-//! says.
+//! Invariants: no two trees have one root, and a walk of a tree looks at a node once; what a
+//! node refers to is counted once. So the work is bounded by trees times nodes, whatever the
+//! image says.
 
 mod files;
 mod space;
@@ -156,8 +156,7 @@ impl<I: Image + ?Sized> Check<'_, I> {
         let bytenr = expected.bytenr;
         if let Some(known) = self.nodes.get(&bytenr) {
             let known = known.clone()?;
-            let same = node::level(&known) == expected.level
-                && node::generation(&known) == expected.generation;
+            let same = node::is(&known, expected);
             if !same {
                 self.say(format!("node {bytenr} is not the one that is led to"));
             }
@@ -195,22 +194,33 @@ impl<I: Image + ?Sized> Check<'_, I> {
         }
     }
 
-    /// Does `visit` with each item of a tree, in order.
-    fn items(&mut self, start: Start, visit: &mut dyn FnMut(Key, &[u8])) {
-        let mut left = vec![Self::root(start)];
+    /// Does `visit` with each node of a tree, in order.
+    fn walk(&mut self, start: Start, visit: &mut dyn FnMut(&node::Bytes)) {
+        let (mut left, mut met) = (vec![Self::root(start)], BTreeSet::new());
         while let Some(expected) = left.pop() {
+            if !met.insert(expected.bytenr) {
+                self.say(format!("node {} is twice in a tree", expected.bytenr));
+                continue;
+            }
             let Some(bytes) = self.node(&expected) else {
                 continue;
             };
-            let count = node::items(&bytes);
+            visit(&bytes);
             if expected.level > 0 {
-                left.extend((0..count).rev().map(|slot| Self::child(&bytes, slot)));
-                continue;
-            }
-            for slot in 0..count {
-                visit(node::key(&bytes, slot), node::data(&bytes, slot));
+                let below = (0..node::items(&bytes)).rev();
+                left.extend(below.map(|slot| Self::child(&bytes, slot)));
             }
         }
+    }
+
+    /// Does `visit` with each item of a tree, in order.
+    fn items(&mut self, start: Start, visit: &mut dyn FnMut(Key, &[u8])) {
+        self.walk(start, &mut |bytes| {
+            let count = if node::level(bytes) == 0 { node::items(bytes) } else { 0 };
+            for slot in 0..count {
+                visit(node::key(bytes, slot), node::data(bytes, slot));
+            }
+        });
     }
 
     /// Reads chunks; gives whether they can be used.
@@ -248,8 +258,13 @@ impl<I: Image + ?Sized> Check<'_, I> {
             }
         });
         let (mut extents, mut sums, mut devices) = (None, None, None);
+        let mut known = BTreeSet::new();
         for (tree, item) in &roots {
             let start = start_of(item);
+            if !known.insert(start.bytenr) {
+                self.say(format!("tree {tree} has the root of another one"));
+                continue;
+            }
             let place = match *tree {
                 id::EXTENT_TREE => &mut extents,
                 id::CSUM_TREE => &mut sums,
@@ -276,16 +291,8 @@ impl<I: Image + ?Sized> Check<'_, I> {
 
     /// Sets the nodes of a tree beside how many it says that it has.
     fn count_nodes(&mut self, tree: u64, start: Start, said: u64) {
-        let (mut nodes, mut left) = (0_u64, vec![Self::root(start)]);
-        while let Some(expected) = left.pop() {
-            let Some(bytes) = self.node(&expected) else {
-                continue;
-            };
-            nodes += NODE as u64;
-            if expected.level > 0 {
-                left.extend((0..node::items(&bytes)).map(|slot| Self::child(&bytes, slot)));
-            }
-        }
+        let mut nodes = 0_u64;
+        self.walk(start, &mut |_| nodes += NODE as u64);
         // Dropping a shared node changes what others lead to without their knowing it.
         if nodes != said && !id::is_subvolume(tree) {
             self.say(format!(

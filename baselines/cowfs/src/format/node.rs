@@ -337,6 +337,15 @@ pub(crate) struct Expected {
     pub(crate) first: Option<Key>,
 }
 
+/// Whether a node that is whole can be the one that is expected. One that is being split has
+/// no items yet, and the keys of no item.
+pub(crate) fn is(bytes: &Bytes, expected: &Expected) -> bool {
+    let leads = |first| items(bytes) == 0 || key(bytes, 0) == first;
+    level(bytes) == expected.level
+        && generation(bytes) == expected.generation
+        && expected.first.is_none_or(leads)
+}
+
 /// Whether a node is whole, and the one that it is expected to be.
 ///
 /// # Errors
@@ -353,6 +362,7 @@ pub(crate) fn verify(
     let here = head::BYTENR.get(bytes) == expected.bytenr;
     ensure(here, "belongs elsewhere")?;
     ensure(level(bytes) == expected.level, "has another level")?;
+    ensure(usize::from(expected.level) < LEVELS, "is too high")?;
     let born = generation(bytes) == expected.generation;
     ensure(born, "is of another generation")?;
     let count = items(bytes);

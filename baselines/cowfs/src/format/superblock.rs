@@ -4,6 +4,7 @@
 //! the sizes that this crate knows, with features that it has.
 //= btrfs-format 1.1
 
+use super::node::LEVELS;
 use super::tree::Chunk;
 use super::{Block, Key, NODE_BYTES, SECTOR, SECTOR_BYTES, Uuid, id, kind, sum};
 
@@ -318,6 +319,13 @@ impl Superblock {
         let starts = [field::ROOT.get(bytes), field::CHUNK_ROOT.get(bytes)];
         let aligned = |start: &u64| *start > 0 && start.is_multiple_of(SECTOR_BYTES);
         ensure(starts.iter().all(aligned), "address of a tree")?;
+        let levels = [
+            field::ROOT_LEVEL.get(bytes),
+            field::CHUNK_ROOT_LEVEL.get(bytes),
+            field::LOG_ROOT_LEVEL.get(bytes),
+        ];
+        let built = |level: &u8| usize::from(*level) < LEVELS;
+        ensure(levels.iter().all(built), "level of a tree")?;
         let features = field::INCOMPAT.get(bytes);
         if features & !HARMLESS != FEATURES {
             return Err(SuperError::Features(features));

@@ -77,7 +77,7 @@ impl Visit for OnHost<'_> {
         let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
         let (before, origin, cached) = (Before::now(&port), sim.now(), vfs.stats());
         let was = before.remap;
-        let counted = Counted::of(vfs.body());
+        let counted = Counted::of(vfs.body(), &port);
         let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
         let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
         drive_to_end(&kernel, &*drive, origin, self.progress)?;
@@ -88,7 +88,7 @@ impl Visit for OnHost<'_> {
         let at = (before, &device, samples, sim.events());
         let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
         outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
-        outcome.file_system = Some(told::file_system(vfs.body(), counted, None));
+        outcome.file_system = Some(told::file_system((vfs.body(), &port), counted, None));
         outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
         outcome.look_at_mapping(&port);
         if plan.ending == Ending::PowerCut {
@@ -113,7 +113,7 @@ impl Visit for OnHost<'_> {
         outcome.remount = remount.map(|(remount, _)| remount);
         outcome.look_at_mapping(&port);
         let extents = count_extents(&kernel, plan, &vfs)?;
-        outcome.file_system = Some(told::file_system(vfs.body(), counted, extents));
+        outcome.file_system = Some(told::file_system((vfs.body(), &port), counted, extents));
         outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
         if let Some(app) = &mut outcome.served.app {
             // As the traffic: with what was dirty after the last call.

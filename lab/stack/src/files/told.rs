@@ -1,6 +1,8 @@
 //! What a file system says of itself.
 
-use report::record::{Cleaning, Extents, FileSystem, LogFacts, Nodes, TreeFacts};
+use crate::attached::Attached;
+use hyfim::HyfimStats;
+use report::record::{Cleaning, Extents, FileSystem, LogFacts, Nodes, SwapFacts, TreeFacts};
 use vfs::{Body, ExtentCounts, LogStats, NodesByTree, TreeStats};
 
 /// What a file system has counted at some moment.
@@ -8,14 +10,16 @@ use vfs::{Body, ExtentCounts, LogStats, NodesByTree, TreeStats};
 pub(super) struct Counted {
     log: Option<LogStats>,
     trees: Option<TreeStats>,
+    swaps: Option<HyfimStats>,
 }
 
 impl Counted {
-    /// What it has counted by now.
-    pub(super) fn of<B: Body>(body: &B) -> Self {
+    /// What it and what is below it have counted by now.
+    pub(super) fn of<B: Body>(body: &B, port: &Attached) -> Self {
         Self {
             log: body.log_stats(),
             trees: body.tree_stats(),
+            swaps: port.swap_stats(),
         }
     }
 }
@@ -23,11 +27,11 @@ impl Counted {
 /// What a file system says of itself at the end; of what it counts, what was done since it
 /// was `before`.
 pub(super) fn file_system<B: Body>(
-    body: &B,
+    (body, port): (&B, &Attached),
     before: Counted,
     extents: Option<ExtentCounts>,
 ) -> FileSystem {
-    let (stat, now) = (body.stat(), Counted::of(body));
+    let (stat, now) = (body.stat(), Counted::of(body, port));
     let bytes = |blocks: u64| blocks * u64::from(stat.block_size);
     FileSystem {
         usable_bytes: bytes(stat.blocks),
@@ -40,6 +44,9 @@ pub(super) fn file_system<B: Body>(
             .trees
             .zip(before.trees)
             .map(|(now, before)| trees(now, before)),
+        swaps: now
+            .swaps
+            .map(|now| swaps(now, before.swaps.unwrap_or_default())),
         extents: extents.map(|counts| Extents {
             files: counts.files,
             pieces: counts.pieces,
@@ -79,6 +86,18 @@ fn nodes(now: NodesByTree, before: NodesByTree) -> Nodes {
     nodes
 }
 
+const fn swaps(now: HyfimStats, before: HyfimStats) -> SwapFacts {
+    SwapFacts {
+        published: now.published - before.published,
+        staged: now.staged - before.staged,
+        exchanged: now.exchanged - before.exchanged,
+        refused: now.refused - before.refused,
+        journaled_bytes: now.journaled_bytes - before.journaled_bytes,
+        written_back: now.written_back - before.written_back,
+        waits: now.waits - before.waits,
+    }
+}
+
 fn trees(now: TreeStats, before: TreeStats) -> TreeFacts {
     TreeFacts {
         commits: now.commits - before.commits,
@@ -88,6 +107,7 @@ fn trees(now: TreeStats, before: TreeStats) -> TreeFacts {
         changed: nodes(now.changed, before.changed),
         split: nodes(now.split, before.split),
         written: nodes(now.written, before.written),
+        handed: nodes(now.handed, before.handed),
         copied_pages: now.copied_pages - before.copied_pages,
         replaced_pages: now.replaced_pages - before.replaced_pages,
         files_levels: now.files_levels,

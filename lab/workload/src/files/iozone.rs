@@ -3,7 +3,9 @@
 //! Each write is durable before the next one (`O_SYNC`), or all of them at the end, or
 //! none. Records that are written over at random are a permutation of those of the file,
 //! so that each is written once a pass, as by IOZone. The writing of the file and what
-//! follows are told apart as operations `write` and `rewrite`.
+//! follows are told apart as operations `write` and `rewrite`. Where all is made durable at
+//! the end, `rewrite-all` is one more: from the first `rewrite` until all of them are
+//! durable, as IOZone times it with `-e`.
 //!
 //! Invariant: a pass covers the whole file, each byte of it once.
 
@@ -63,8 +65,10 @@ struct Running {
     /// The order of the pass that is under way.
     order: Option<Shuffle>,
     rng: Rng,
-    /// The kind of the write that is under way, and when it began.
+    /// The kind of the write or force that is under way, and when it began.
     begun: Option<(&'static str, Ns)>,
+    /// When the first write over the file began.
+    rewriting: Option<Ns>,
     /// Its bytes.
     len: u64,
     finished: Option<(&'static str, Ns)>,
@@ -89,6 +93,7 @@ impl IoZone {
             order: None,
             rng: seed.stream("iozone"),
             begun: None,
+            rewriting: None,
             len: 0,
             finished: None,
             failure: None,
@@ -154,13 +159,18 @@ impl Running {
             }
             Step::Rewrite(done) if done < total => {
                 self.begun = Some(("rewrite", now));
+                self.rewriting.get_or_insert(now);
                 let (at, len) = self.place(done);
                 self.len = len;
                 // The last record of a pass counts as a whole, so that the next one begins.
                 let next = done + self.iozone.record;
                 (Call::Pwrite { fd, at, len }, Step::Rewrite(next))
             }
-            Step::Rewrite(_) if force => (Call::Fsync { fd }, Step::Rewritten),
+            Step::Rewrite(_) if force => {
+                self.begun = self.rewriting.map(|since| ("rewrite-all", since));
+                self.len = 0;
+                (Call::Fsync { fd }, Step::Rewritten)
+            }
             Step::Rewrite(_) | Step::Rewritten => (Call::Close { fd }, Step::Close),
             Step::Close | Step::End => {
                 self.step = Step::End;
@@ -295,7 +305,7 @@ mod tests {
     fn writes_are_forced_one_by_one_or_all_at_the_end_or_never() {
         for durable in [Durable::Each, Durable::End, Durable::No] {
             let random = false;
-            let (calls, _) = calls(IoZone {
+            let (calls, operations) = calls(IoZone {
                 durable,
                 random,
                 ..BASE
@@ -306,6 +316,10 @@ mod tests {
             assert_eq!(flags.has(OpenFlags::SYNC), durable == Durable::Each);
             let forces = calls.iter().filter(|c| matches!(c, Call::Fsync { .. }));
             assert_eq!(forces.count(), if durable == Durable::End { 2 } else { 0 });
+            // 26 writes and a force, a microsecond each.
+            let whole = operations.iter().filter(|o| o.0 == "rewrite-all");
+            let expected = (durable == Durable::End).then_some(Ns::us(27));
+            assert_eq!(whole.map(|o| o.1).next(), expected);
             let all = writes(&calls);
             assert!(
                 all[4..17].is_sorted() && all[4..17] == all[17..],
