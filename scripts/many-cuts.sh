@@ -142,6 +142,12 @@ copies() {
     # Each force is a unit of flash, so that the mapping is cleaned beneath.
     echo "$((4 * times)) $stack overwrite:bs=4k,size=8m,threads=2,fsync=1,ops=6000"
   done
+  # Memory that takes its time, on a drive that is cleaned nearly always: so sectors of a
+  # publication are on lines that are being cleaned.
+  for stack in hyfim+optane@ocssd hyfim+optane+lean@ocssd; do
+    if ! has "$stack"; then continue; fi
+    echo "16 $stack overwrite:bs=4k,size=20m,threads=2,fsync=4,ops=16000 --size 64MiB"
+  done
 }
 
 # Files of several batches of write-back.
@@ -295,6 +301,7 @@ if [ "${hyfim[0]}" -gt 0 ]; then
     "a record of a journal being written" "a committed record" "a record to be redone" \
     "entries of the host's mapping on their way to memory" \
     "a line of the host's mapping being cleaned" \
-    "cleaning of a line with a sector that a journal names" "a mapping being recovered"
+    "cleaning of a line with a sector that a journal names" "a mapping being recovered" \
+    "a publication that waits for a full journal" "copies for lack of spare sectors"
 fi
 [ "$((sums[3] + sums[4] + missing))" = 0 ]

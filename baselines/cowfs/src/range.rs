@@ -278,11 +278,18 @@ impl<S: Persist> Core<S> {
         let (pages, old) = (touched(&range), file.attr.get().size);
         self.reserve(file, pages.clone()).await?;
         let mut dirty = Vec::new();
-        for index in pages {
+        for index in pages.clone() {
             let part = within(&range, index);
             let mut page = match part.len() {
                 SECTOR => [0; SECTOR],
-                _ => self.visible(file, index, old).await?,
+                _ => match self.visible(file, index, old).await {
+                    Ok(page) => page,
+                    Err(errno) => {
+                        let end = pages.end * SECTOR_BYTES;
+                        self.release(file, pages.start * SECTOR_BYTES..end);
+                        return Err(errno);
+                    }
+                },
             };
             let from = (index * SECTOR_BYTES + part.start as u64 - offset) as usize;
             page[part.clone()].copy_from_slice(&bytes[from..from + part.len()]);

@@ -74,6 +74,11 @@ impl<S: Persist> Core<S> {
     /// Reads a part of an extent. What does not fit its sums may be what a snapshot has come
     /// to share while it was being replaced.
     async fn read_part(&self, file: &File, part: Part, out: &mut [Payload]) -> Result<()> {
+        if !Self::has_sums(file) {
+            // Nothing would say what was read, so it is waited for first.
+            let at = part.bytenr + part.offset;
+            self.staged.wait(at, part.bytes).await;
+        }
         if self.read_once(file, part, out).await? {
             return Ok(());
         }

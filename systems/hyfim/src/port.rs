@@ -12,13 +12,19 @@ use units::{Bytes, Extent, Ns, Placement, SECTOR};
 /// Sectors of 512 bytes in one that is mapped.
 const PER_SECTOR: u64 = UNIT as u64 / SECTOR;
 
-/// The mapped sectors that an extent touches.
-const fn touched(extent: Extent) -> (u32, u32) {
-    let (start, end) = (extent.start.0, extent.end());
-    ((start / PER_SECTOR) as u32, end.div_ceil(PER_SECTOR) as u32)
-}
-
 impl<P: RawPort> HyFim<P> {
+    /// The mapped sectors that an extent touches.
+    ///
+    /// # Errors
+    /// If it reaches past the end.
+    fn touched(&self, extent: Extent) -> Result<(u32, u32), IoError> {
+        let (first, end) = (extent.start.0, extent.end().div_ceil(PER_SECTOR));
+        if end > u64::from(self.exported()) {
+            return Err(self.past(first, end));
+        }
+        Ok(((first / PER_SECTOR) as u32, end as u32))
+    }
+
     /// Reads sectors some of which are not under their own addresses.
     async fn read_over(&self, first: u32, end: u32, who: Who) -> Result<Vec<Payload>, IoError> {
         let mut contents = Vec::with_capacity((end - first) as usize);
@@ -78,12 +84,9 @@ impl<P: RawPort> BlockPort for HyFim<P> {
     }
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        let (first, end) = touched(extent);
+        let (first, end) = self.touched(extent)?;
         if self.overlay_mut().is_plain(first, end) {
             return self.ftl().read(extent, sink, who).await;
-        }
-        if end > self.exported() {
-            return Err(self.past(extent.start.0, end.into()));
         }
         let contents = self.read_over(first, end, who).await?;
         hand_over(extent, first, &contents, sink);
@@ -98,14 +101,14 @@ impl<P: RawPort> BlockPort for HyFim<P> {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
-        let (first, end) = touched(extent);
+        let (first, end) = self.touched(extent)?;
         self.leave_nodes(first, end).await?;
         let write = self.ftl().write(extent, content, placement, who, fua);
         write.await
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        let (first, end) = touched(extent);
+        let (first, end) = self.touched(extent)?;
         self.leave_nodes(first, end).await?;
         self.ftl().trim(extent).await
     }

@@ -216,7 +216,11 @@ impl<I: Image + ?Sized> Check<'_, I> {
     /// Does `visit` with each item of a tree, in order.
     fn items(&mut self, start: Start, visit: &mut dyn FnMut(Key, &[u8])) {
         self.walk(start, &mut |bytes| {
-            let count = if node::level(bytes) == 0 { node::items(bytes) } else { 0 };
+            let count = if node::level(bytes) == 0 {
+                node::items(bytes)
+            } else {
+                0
+            };
             for slot in 0..count {
                 visit(node::key(bytes, slot), node::data(bytes, slot));
             }

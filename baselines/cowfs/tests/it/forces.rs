@@ -169,6 +169,18 @@ fn what_is_written_in_its_place_is_forced_with_the_data() {
 }
 
 #[test]
+fn a_size_that_grows_within_a_page_is_forced_with_what_is_written_in_its_place() {
+    for (attr, bytes) in after_cuts(true, true, |process, file| async move {
+        let (pattern, len) = (9, 500);
+        let write = process.pwrite(file, 5_000, Source::Fill { pattern, len });
+        write.await.unwrap();
+    }) {
+        assert_eq!(attr.size, 5_500);
+        assert_eq!(bytes[5_000..5_008], 9_u64.to_le_bytes());
+    }
+}
+
+#[test]
 fn a_size_that_reaches_into_what_is_allocated_is_forced() {
     for (attr, _) in after_cuts(false, false, |process, file| async move {
         let mode = |keep_size| FallocateMode::Allocate { keep_size };

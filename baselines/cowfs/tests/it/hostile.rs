@@ -351,6 +351,73 @@ fn a_node_may_be_its_own_neighbour() {
     assert!(mounted > 0, "{mounted} were mounted");
 }
 
+fn long(image: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(image[at..at + 8].try_into().unwrap())
+}
+
+/// Where the superblock has the address of a tree and its level: of roots, chunks, the log.
+const TREES: [(usize, usize); 3] = [(80, 198), (88, 199), (96, 200)];
+
+#[test]
+fn a_tree_may_say_that_it_has_any_number_of_levels() {
+    let (whole, nodes) = image();
+    for (start, level) in TREES.map(|(start, level)| (65_536 + start, 65_536 + level)) {
+        let root = nodes
+            .iter()
+            .find(|&&at| long(whole, at + 48) == long(whole, start));
+        let root = *root.expect("it is there");
+        for high in [1, 7, 8, 9, 255] {
+            let mut image = whole.clone();
+            (image[level], image[root + 100]) = (high, high);
+            seal(&mut image, root, NODE);
+            seal(&mut image, 65_536, SECTOR);
+            survive_bytes(&image);
+        }
+    }
+}
+
+/// Builds an inner node behind the root of a tree and has the superblock lead to it: it leads
+/// to `below` twice, the second time for keys that are above all there are.
+fn lead_twice(image: &mut [u8], (start, level): (usize, usize), at: usize) {
+    let (below, to) = (at, at + NODE);
+    let own = long(image, below + 48) + NODE as u64;
+    image.copy_within(below..below + 101, to);
+    let (first, generation) = (
+        image[below + 101..below + 118].to_vec(),
+        long(image, below + 80),
+    );
+    let mut last = first.clone();
+    last[9..17].fill(0xF7);
+    for (slot, key) in [first, last].into_iter().enumerate() {
+        let pointer = to + 101 + 33 * slot;
+        image[pointer..pointer + 17].copy_from_slice(&key);
+        let place = own - NODE as u64;
+        image[pointer + 17..pointer + 25].copy_from_slice(&place.to_le_bytes());
+        image[pointer + 25..pointer + 33].copy_from_slice(&generation.to_le_bytes());
+    }
+    image[to + 48..to + 56].copy_from_slice(&own.to_le_bytes());
+    image[to + 96..to + 100].copy_from_slice(&2_u32.to_le_bytes());
+    image[to + 100] = image[below + 100] + 1;
+    seal(image, to, NODE);
+    image[65_536 + start..65_536 + start + 8].copy_from_slice(&own.to_le_bytes());
+    image[65_536 + level] = image[to + 100];
+    seal(image, 65_536, SECTOR);
+}
+
+/// A tree that comes round to a leaf again: who follows its keys would for ever.
+#[test]
+fn a_tree_may_lead_to_one_leaf_twice() {
+    let (whole, nodes) = image();
+    for (start, level) in TREES {
+        let root = long(whole, 65_536 + start);
+        let root = nodes.iter().find(|&&at| long(whole, at + 48) == root);
+        let mut image = whole.clone();
+        lead_twice(&mut image, (start, level), *root.expect("it is there"));
+        survive_bytes(&image);
+        assert_ne!(check(&image[..]), [], "the checker says so");
+    }
+}
+
 #[test]
 fn every_field_of_the_superblock_may_say_anything() {
     let (whole, _) = image();

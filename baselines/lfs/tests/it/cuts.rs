@@ -242,18 +242,18 @@ fn what_was_forced_survives_and_the_rest_is_in_order() {
         (tried, rolled) = (tried + done.0, rolled + done.1);
     }
     println!("{tried} cuts, {rolled} rolled forward");
-    assert!(tried > 1_000 && rolled > 100, "{tried} {rolled}");
+    assert!(tried > 400 && rolled > 40, "{tried} {rolled}");
 }
 
 #[test]
 fn files_that_were_made_and_forced_have_their_names() {
     let (mut tried, mut rolled) = (0, 0);
-    for seed in 0..24 {
+    for seed in 0..8 {
         let done = cut(seed, drawn(Mix::Names, seed, 100));
         (tried, rolled) = (tried + done.0, rolled + done.1);
     }
     println!("{tried} cuts, {rolled} rolled forward");
-    assert!(tried > 1_000 && rolled > 100, "{tried} {rolled}");
+    assert!(tried > 400 && rolled > 40, "{tried} {rolled}");
 }
 
 fn open(path: &str) -> Op {
@@ -344,14 +344,14 @@ fn habits() -> Vec<Vec<Op>> {
 fn what_programs_do_to_names_is_kept_at_each_event() {
     let (mut tried, mut rolled) = (0, 0);
     for (number, habit) in (0..).zip(habits()) {
-        for seed in 0..6 {
+        for seed in 0..2 {
             println!("habit {number}, seed {seed}");
             let done = cut(seed, habit.clone());
             (tried, rolled) = (tried + done.0, rolled + done.1);
         }
     }
     println!("{tried} cuts, {rolled} rolled forward");
-    assert!(rolled > 100, "{tried} {rolled}");
+    assert!(rolled > 40, "{tried} {rolled}");
 }
 
 /// Pages behind nodes that lead to nodes, which a force does not write.

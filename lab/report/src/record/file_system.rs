@@ -31,10 +31,6 @@ pub struct SwapFacts {
     pub exchanged: u64,
     /// Batches that were refused for lack of spare sectors.
     pub refused: u64,
-    /// Bytes of changes of nodes that went to the journal.
-    pub journaled_bytes: u64,
-    /// Nodes of 16 KiB that were written in their places.
-    pub written_back: u64,
     /// Publications that waited for room in the journal of nodes.
     pub waits: u64,
 }
@@ -93,6 +89,12 @@ pub struct TreeFacts {
     /// Nodes of which a publication had what is changed in their place, once for each.
     #[serde(default)]
     pub handed: Nodes,
+    /// Bytes of these changes in a journal in persistent memory.
+    #[serde(default)]
+    pub journaled_bytes: u64,
+    /// Nodes that were written in their places, some time after.
+    #[serde(default)]
+    pub written_back: u64,
     /// Pages of contents that were written to new places.
     pub copied_pages: u64,
     /// Pages of contents that were written in their place.

@@ -32,6 +32,10 @@ pub(super) fn file_system<B: Body>(
     extents: Option<ExtentCounts>,
 ) -> FileSystem {
     let (stat, now) = (body.stat(), Counted::of(body, port));
+    let below = (
+        now.swaps.unwrap_or_default(),
+        before.swaps.unwrap_or_default(),
+    );
     let bytes = |blocks: u64| blocks * u64::from(stat.block_size);
     FileSystem {
         usable_bytes: bytes(stat.blocks),
@@ -43,10 +47,12 @@ pub(super) fn file_system<B: Body>(
         trees: now
             .trees
             .zip(before.trees)
-            .map(|(now, before)| trees(now, before)),
-        swaps: now
-            .swaps
-            .map(|now| swaps(now, before.swaps.unwrap_or_default())),
+            .map(|(now, before)| TreeFacts {
+                journaled_bytes: below.0.journaled_bytes - below.1.journaled_bytes,
+                written_back: below.0.written_back - below.1.written_back,
+                ..trees(now, before)
+            }),
+        swaps: now.swaps.map(|now| swaps(now, below.1)),
         extents: extents.map(|counts| Extents {
             files: counts.files,
             pieces: counts.pieces,
@@ -92,8 +98,6 @@ const fn swaps(now: HyfimStats, before: HyfimStats) -> SwapFacts {
         staged: now.staged - before.staged,
         exchanged: now.exchanged - before.exchanged,
         refused: now.refused - before.refused,
-        journaled_bytes: now.journaled_bytes - before.journaled_bytes,
-        written_back: now.written_back - before.written_back,
         waits: now.waits - before.waits,
     }
 }
@@ -108,6 +112,8 @@ fn trees(now: TreeStats, before: TreeStats) -> TreeFacts {
         split: nodes(now.split, before.split),
         written: nodes(now.written, before.written),
         handed: nodes(now.handed, before.handed),
+        journaled_bytes: 0,
+        written_back: 0,
         copied_pages: now.copied_pages - before.copied_pages,
         replaced_pages: now.replaced_pages - before.replaced_pages,
         files_levels: now.files_levels,

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod cuts;
+mod direct;
 mod fuzz;
 mod limits;
 mod shared;

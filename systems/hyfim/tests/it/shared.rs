@@ -18,7 +18,7 @@ use vfs::model::cache;
 use vfs::{Access, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs};
 
 type Port = HyFim<RawDevice>;
-type Fs = CowFs<Intra<Slow>>;
+pub(crate) type Fs = CowFs<Intra<Slow>>;
 
 const BLOCKS: u64 = 16_384;
 /// Bytes of the file.
@@ -26,10 +26,17 @@ const LEN: u64 = 512 << 10;
 
 /// It, where staging takes as long as is wanted.
 #[derive(Clone)]
-struct Slow {
+pub(crate) struct Slow {
     sim: Sim,
     port: Port,
     wait: Rc<Cell<Ns>>,
+}
+
+impl Slow {
+    /// Sectors that were exchanged.
+    pub(crate) fn exchanged(&self) -> u64 {
+        self.port.stats().exchanged
+    }
 }
 
 impl BlockPort for Slow {
@@ -96,7 +103,7 @@ impl SwapPort for Slow {
 }
 
 /// HyFiM on a new drive, with a file system on it.
-async fn made(sim: &Sim) -> Slow {
+pub(crate) async fn made(sim: &Sim) -> Slow {
     let mut config = tiny();
     config.geometry.blocks_per_plane = 340;
     config.capacity = Bytes(BLOCKS * 4096);
@@ -124,7 +131,7 @@ async fn made(sim: &Sim) -> Slow {
     }
 }
 
-async fn mounted(sim: &Sim, port: &Slow) -> Vfs<Fs> {
+pub(crate) async fn mounted(sim: &Sim, port: &Slow) -> Vfs<Fs> {
     let options = MountOptions::default();
     let mounted = mount_with(sim, Intra::new(port.clone()), options).await;
     let (body, _) = mounted.expect("it is sound");
