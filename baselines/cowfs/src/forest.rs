@@ -304,6 +304,12 @@ impl Forest {
         self.extent_refs(of.bytenr, of.level()).map(Some)
     }
 
+    /// Whether nodes may have to be copied that would be changed in their place, if so many
+    /// more are.
+    pub(crate) fn may_copy(&self, more: usize) -> bool {
+        self.in_place && self.nodes.borrow().changed() + more > self.most_changed
+    }
+
     /// Makes a node one that may be changed: itself, or a copy that takes its place.
     pub(crate) fn own(&self, tree: &Tree, of: Rc<Node>, above: Above<'_>) -> Try<Rc<Node>> {
         if !of.is_clean() {

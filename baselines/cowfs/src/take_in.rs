@@ -15,6 +15,9 @@ use vfs::{DirtyPage, Result};
 /// Items that a piece of a file changes: those around it, itself, its sums, the inode.
 pub(crate) const PIECE_ITEMS: u64 = 6;
 
+/// Items that its sums are at most: those of two leaves, of which one is split.
+const SUM_ITEMS: u64 = 3;
+
 /// Contents that were written, and are not the file's yet.
 pub(crate) struct Written {
     /// Where in the file.
@@ -41,9 +44,14 @@ pub(crate) struct Replaced {
 }
 
 impl Written {
-    /// Items that are changed, and need new nodes, once the file has it.
-    const fn items(&self) -> u64 {
-        if self.stays { 0 } else { PIECE_ITEMS }
+    /// Items that are changed, and may need new nodes, once the file has it. What stays has
+    /// new sums alone, in nodes that are changed in their place unless they are `copied`.
+    const fn items(&self, copied: bool) -> u64 {
+        match (self.stays, copied && !self.sums.is_empty()) {
+            (true, false) => 0,
+            (true, true) => SUM_ITEMS,
+            (false, _) => PIECE_ITEMS,
+        }
     }
 
     fn ticket(&self) -> Option<Ticket> {
@@ -60,12 +68,14 @@ impl<S: Persist> Core<S> {
         end: u64,
     ) -> Result<()> {
         while !written.is_empty() {
-            let mut rest = written.split_off(some_of(&written));
+            // Leaves of sums, each with what is above it, and the inode.
+            let copied = self.forest.may_copy(3 * written.len());
+            let mut rest = written.split_off(some_of(&written, copied));
             let end = match (rest.is_empty(), written.last()) {
                 (false, Some(last)) => end.min(last.at + last.part.bytes),
                 _ => end,
             };
-            let done = match self.take_in_some(file, &written, end).await {
+            let done = match self.take_in_some(file, (&written, copied), end).await {
                 Ok(true) => Ok(()),
                 Ok(false) => {
                     let copied = self.copy_shared(file, &mut written).await;
@@ -93,8 +103,13 @@ impl<S: Persist> Core<S> {
 
     /// The same of some that one operation has room for; false, and nothing done, if somebody
     /// shares by now what was to be replaced.
-    async fn take_in_some(&self, file: &File, some: &[Written], end: u64) -> Result<bool> {
-        let items: u64 = some.iter().map(Written::items).sum();
+    async fn take_in_some(
+        &self,
+        file: &File,
+        (some, copied): (&[Written], bool),
+        end: u64,
+    ) -> Result<bool> {
+        let items: u64 = some.iter().map(|one| one.items(copied)).sum();
         let _operation = self.operate_to_free(items.max(PIECE_ITEMS)).await?;
         for one in some {
             if !self.may_replace(file, one).await? {
@@ -187,11 +202,11 @@ impl<S: Persist> Core<S> {
 const MOST_ITEMS: u64 = 24;
 
 /// How many of the first that were written one operation takes in. What stays where it was
-/// goes together: one replacement.
-fn some_of(written: &[Written]) -> usize {
+/// goes together, unless its sums need new nodes: one replacement.
+fn some_of(written: &[Written], copied: bool) -> usize {
     let mut items = 0;
     let fits = |one: &&Written| {
-        items += one.items();
+        items += one.items(copied);
         items <= MOST_ITEMS
     };
     written.iter().take_while(fits).count().max(1)

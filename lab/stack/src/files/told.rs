@@ -44,14 +44,11 @@ pub(super) fn file_system<B: Body>(
             .log
             .zip(before.log)
             .map(|(now, before)| log(now, before)),
-        trees: now
-            .trees
-            .zip(before.trees)
-            .map(|(now, before)| TreeFacts {
-                journaled_bytes: below.0.journaled_bytes - below.1.journaled_bytes,
-                written_back: below.0.written_back - below.1.written_back,
-                ..trees(now, before)
-            }),
+        trees: now.trees.zip(before.trees).map(|(now, before)| TreeFacts {
+            journaled_bytes: below.0.journaled_bytes - below.1.journaled_bytes,
+            written_back: below.0.written_back - below.1.written_back,
+            ..trees(now, before)
+        }),
         swaps: now.swaps.map(|now| swaps(now, below.1)),
         extents: extents.map(|counts| Extents {
             files: counts.files,
