@@ -14,25 +14,23 @@
 # db_bench (rocksdb-tools) and sqlite3; f2fs-tools for f2fs, btrfs-progs for btrfs.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
 kind=${SUITES_KIND:-bytefs}
 rounds=${1:-3}
 
 # shellcheck source=suites/common.sh
 . "$repository/scripts/suites/common.sh"
 
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ "$(id -u)" = 0 ] || stop "the mount and the server need root and another user"
+built
+root "the mount, and a server that is another user,"
 need pgbench db_bench sqlite3 e2fsck
 [ "$kind" != f2fs ] || need fsck.f2fs
 case $kind in btrfs* | hyfim) need btrfs ;; esac
 server=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
 [ -n "$server" ] || stop "no server of PostgreSQL is installed"
 
-# Nobody else sees the mount, so nobody keeps it busy.
-[ -n "${SUITES_ALONE:-}" ] ||
-  SUITES_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$@"
+alone "$@"
 
 work=$(mktemp -d)
 chmod 755 "$work"
@@ -48,15 +46,7 @@ clean() {
 }
 trap clean EXIT
 
-attach() {
-  "$flashloom" mount "$kind" "$work/drive.flash" "$work/mnt" >"$work/mount.log" 2>&1 &
-  mounted=$!
-  for _ in $(seq 300); do
-    if mountpoint -q "$work/mnt"; then return; fi
-    sleep 0.1
-  done
-  stop "the drive is not mounted: $(cat "$work/mount.log")"
-}
+attach() { in_front "$kind" "$work/drive.flash" "$work/mnt"; }
 
 # Kills the mount and mounts the drive again, once nobody looks at what it was.
 cut_off() {

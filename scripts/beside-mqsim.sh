@@ -21,22 +21,15 @@
 # is left of a time less than a fifth of the start-up is not shown.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
 commit=7ec40e3
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
 work=$repository/target/beside-mqsim
 inputs=$repository/docs/mqsim
 mkdir -p "$work"
 
-stop() {
-  echo "beside-mqsim: $*" >&2
-  exit 1
-}
-
 [ $# -le 1 ] || stop "expected at most one argument, a checkout of MQSim"
-for tool in awk sed make; do
-  command -v "$tool" >/dev/null || stop "$tool is not installed"
-done
+need awk sed make
 [ -x /usr/bin/time ] || stop "GNU time is not installed (on Debian: apt-get install time)"
 
 if [ $# -eq 1 ]; then

@@ -15,8 +15,8 @@
 # SEED another seed of moments. Needs root, FUSE and a C compiler.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
 rounds=${1:-3}
 shift || true
 parts=${*:-rocksdb wiredtiger sqlite nginx suites}
@@ -25,10 +25,9 @@ RANDOM=${SEED:-1}
 # shellcheck source=suites/common.sh
 . "$repository/scripts/suites/common.sh"
 
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ "$(id -u)" = 0 ] || stop "the mount needs root"
-[ -n "${PLACED_ALONE:-}" ] ||
-  PLACED_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$rounds" $parts
+built
+root "mounts"
+alone "$rounds" $parts
 
 work=$(mktemp -d)
 chmod 755 "$work"
@@ -53,22 +52,13 @@ clean() {
 }
 trap clean EXIT
 
-attach() {
-  "$flashloom" mount zonefs "$work/drive" "$zones" >"$work/mount.log" 2>&1 &
-  mounted=$!
-  for _ in $(seq 600); do
-    if mountpoint -q "$zones"; then return; fi
-    sleep 0.1
-  done
-  stop "the drive is not mounted: $(cat "$work/mount.log")"
-}
+attach() { in_front zonefs "$work/drive" "$zones"; }
 
 # Zones that nothing was written to.
 fresh() {
   if [ -n "${EMULATED:-}" ]; then
-    rm -rf "$zones" && mkdir -p "$zones/seq"
-    printf 'capacity=%d\nopen=14\nactive=14\n' $((16 << 20)) > "$zones/emulated"
-    for zone in $(seq 0 95); do : > "$zones/seq/$zone"; done
+    rm -rf "$zones"
+    emulated_zones "$zones" 96 16
     return
   fi
   if [ -n "$mounted" ]; then

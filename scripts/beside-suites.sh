@@ -23,8 +23,8 @@
 # away at the end, also after a failure.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
 kind=${SUITES_KIND:-ext4}
 helper=/sbin/mount.fuse.flashloom
 loops=
@@ -36,16 +36,13 @@ loops=
 # shellcheck source=suites/xfstests.sh
 . "$repository/scripts/suites/xfstests.sh"
 
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ "$(id -u)" = 0 ] || stop "the suites act as several users and need root"
+built
+root "the suites, which act as several users,"
 need e2fsck mkfs.ext4 timeout unshare
 [ "$kind" != f2fs ] || need fsck.f2fs
 case $kind in btrfs* | hyfim) need btrfs ;; esac
 
-# Nobody else sees the mounts: who looks at one while it is to be unmounted, as `df`
-# does, would make it busy.
-[ -n "${SUITES_ALONE:-}" ] ||
-  SUITES_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$@"
+alone "$@"
 
 work=$(mktemp -d)
 chmod 755 "$work"

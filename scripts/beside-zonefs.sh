@@ -11,24 +11,15 @@
 # target/release's. Needs root, FUSE, fio, jq and a C compiler.
 set -euo pipefail
 
-stop() {
-  echo "beside-zonefs: $*" >&2
-  exit 1
-}
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
 tools=${ZONEFS_TOOLS:-}
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
+built
 [ -e "$tools/tests/scripts/test_lib" ] || stop "ZONEFS_TOOLS names no checkout of zonefs-tools"
-[ "$(id -u)" = 0 ] || stop "the tests need root"
-for tool in cc fio jq; do
-  command -v "$tool" >/dev/null || stop "$tool is not installed"
-done
-
-# Nobody else sees the mounts, so that nobody makes them busy.
-[ -n "${ZONEFS_ALONE:-}" ] ||
-  ZONEFS_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$@"
+root "the tests"
+need cc fio jq
+alone "$@"
 
 # They act on a device beneath the file system, need swap on a mount, or a drive that is
 # told to fail: the tests of front/fuse do the latter.

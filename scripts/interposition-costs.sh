@@ -11,9 +11,9 @@
 # device, FUSE), mkfs.ext4 and a C compiler.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
-[ -x "$flashloom" ] || { echo "$flashloom is not built (cargo build --release)" >&2; exit 1; }
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+built
 
 work=$(mktemp -d)
 image=/dev/shm/interposition-costs.$$
@@ -316,9 +316,7 @@ mkdir "$zones"
 mount -t tmpfs -o size=3g none "$zones"
 trap 'umount -l "$work/fuse" 2>/dev/null || true; umount -l "$zones" 2>/dev/null || true
   umount "$work/disk" 2>/dev/null || true; rm -rf "$work" "$image"' EXIT
-mkdir "$zones/seq"
-printf 'capacity=%d\nopen=14\nactive=14\n' $((64 << 20)) > "$zones/emulated"
-for zone in $(seq 0 31); do : > "$zones/seq/$zone"; done
+emulated_zones "$zones" 32 64
 
 cat > "$work/rules" <<'R'
 name = "costs"

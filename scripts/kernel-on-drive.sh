@@ -17,25 +17,19 @@
 # end, also after a failure. Takes about two minutes.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+
 size=${SIZE:-512MiB}
 what=${1:-all}
 
-stop() {
-  echo "kernel-on-drive: $*" >&2
-  exit 1
-}
-
 case $what in all | checks | speed) ;; *) stop "expected checks or speed, found $what" ;; esac
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ "$(id -u)" = 0 ] || stop "loop devices and mounts need root"
+built
+root "loop devices and mounts"
 for file in /dev/fuse /dev/loop-control; do
   [ -e $file ] || stop "there is no $file here"
 done
-for tool in awk fio losetup blkdiscard fstrim fusermount3 mkfs.ext4 md5sum timeout; do
-  command -v "$tool" >/dev/null || stop "$tool is not installed"
-done
+need awk fio losetup blkdiscard fstrim fusermount3 mkfs.ext4 md5sum timeout
 
 work=$(mktemp -d)
 device=

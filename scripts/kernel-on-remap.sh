@@ -21,30 +21,20 @@
 # after a failure.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+
 size=${SIZE:-512MiB}
 kills=${KILLS:-3}
 io=${IO:-64M}
 
-stop() {
-  echo "kernel-on-remap: $*" >&2
-  exit 1
-}
-
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ "$(id -u)" = 0 ] || stop "loop devices and mounts need root"
+built
+root "loop devices and mounts"
 for file in /dev/fuse /dev/loop-control; do
   [ -e $file ] || stop "there is no $file here"
 done
-for tool in fio losetup blkdiscard fstrim fusermount3 timeout; do
-  command -v "$tool" >/dev/null || stop "$tool is not installed"
-done
-
-# Nobody else sees the mounts: who looks at one while it is to be unmounted, as `df`
-# does, would make it busy.
-[ -n "${REMAP_ALONE:-}" ] ||
-  REMAP_ALONE=yes exec unshare --mount --propagation private "$BASH" "$0" "$@"
+need fio losetup blkdiscard fstrim fusermount3 timeout
+alone "$@"
 
 work=$(mktemp -d)
 device=

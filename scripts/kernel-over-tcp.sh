@@ -26,103 +26,27 @@
 # Takes about five minutes.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
+# shellcheck source=kernel-over.sh
+. "$(dirname "$0")/kernel-over.sh"
+
+all="block zns fdp"
 port=${PORT:-44200}
-
-stop() {
-  echo "kernel-over-tcp: $*" >&2
-  exit 1
-}
-
-if [ -z "${GUEST:-}" ]; then
-  echo "kernel-over-tcp: skipped, GUEST names no program that boots a Linux"
-  exit 0
-fi
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ $# -gt 0 ] || set -- block zns fdp
-
-work=$(mktemp -d)
-server=
-
-clean() {
-  off
-  rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-# serve OPTION...: serves the drive and waits until it listens.
-serve() {
-  "$flashloom" serve "$work/d.flash" --nvme-tcp "127.0.0.1:$port" \
-    --nqn nqn.2026-01.org.example:drive "$@" 2>"$work/told" &
-  server=$!
-  for _ in $(seq 100); do
-    grep -q NVMe/TCP "$work/told" && return
-    kill -0 "$server" 2>/dev/null || stop "$(cat "$work/told")"
-    sleep 0.1
-  done
-  stop "the drive is not served"
-}
-
-off() {
-  [ -z "$server" ] && return
-  kill "$server" 2>/dev/null || true
-  wait "$server" || true
-  server=
-}
-
-# guest NAME MODULES: runs the script on standard input in the guest.
-guest() {
-  {
-    cat <<'HEAD'
-set -u
-D=/dev/nvme0n1
+head='D=/dev/nvme0n1
 NQN=nqn.2026-01.org.example:drive
-stop() { echo "GUEST: $*"; exit 1; }
 join() {
   nvme connect -t tcp -a 10.0.2.2 -s "$(cat /job/port)" -n $NQN -i 2 "$@" >/out/connect 2>&1 || return 1
   for i in 1 2 3 4 5 6 7 8 9 10; do [ -b $D ] && return 0; sleep 0.3; done
   stop "no block device"
 }
-says() { # says TEXT COMMAND...
-  local text=$1; shift
-  "$@" >/out/said 2>&1 || stop "$*: $(tail -1 /out/said)"
-  grep -qE "$text" /out/said || stop "$* does not say $text"
-}
-refuses() { "$@" >/out/said 2>&1 && stop "$* works"; return 0; }
-sums() { (cd "$1" && find . -type f | sort | xargs md5sum); }
-# round NAME MAKE... : makes a file system, fills it, and compares after another mount.
-round() {
-  local name=$1; shift
-  "$@" >/out/said 2>&1 || stop "$name: $(tail -1 /out/said)"
-  mkdir -p /mnt/a; mount -t "$name" $D /mnt/a || stop "$name is not mounted"
-  cp -r /bin /mnt/a/ || stop "$name: no copy"
-  sync; rm -r /mnt/a/bin/b*; says bytes fstrim -v /mnt/a; sums /mnt/a >/out/before
-  umount /mnt/a; mount -t "$name" $D /mnt/a || stop "$name is not mounted again"
-  sums /mnt/a | cmp -s - /out/before || stop "$name: other contents after mounting again"
-  umount /mnt/a
-}
-verify() { # verify NAME OPTION...
-  local name=$1; shift
-  fio --name="$name" --filename=$D --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
-    --verify_fatal=1 --verify_state_save=0 --randseed=7 --minimal "$@" >/out/fio 2>&1
-}
-HEAD
-    cat
-  } >"$work/script"
-  echo "$port" >"$work/port"
-  mkdir -p "$work/out"
-  if "$GUEST" -n -t 600 -o "$work/out" -M "$2" "$work/script" "$work/port" >"$work/console" 2>&1; then
-    echo "$1: right"
-  else
-    tail -40 "$work/console" >&2
-    stop "$1: failed"
-  fi
+refuses() { "$@" >/out/said 2>&1 && stop "$* works"; return 0; }'
+
+serve() {
+  served NVMe/TCP --nvme-tcp "127.0.0.1:$port" --nqn nqn.2026-01.org.example:drive "$@"
 }
 
-create() {
-  "$flashloom" drive create "$work/d.flash" --preset "$1" --size "${2:-256MiB}" --force >/dev/null
+machine() {
+  echo "$port" >"$work/port"
+  "$GUEST" -n -t 600 -o "$work/out" -M "$1" "$work/script" "$work/port"
 }
 
 block() {
@@ -188,7 +112,7 @@ refuses nvme connect -t tcp -a 10.0.2.2 -s "$(cat /job/port)" -n $NQN
 refuses nvme discover -t tcp -a 10.0.2.2 -s "$(cat /job/port)"
 join -q nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555 || stop "not let in"
 mkdir -p /mnt/a; mount $D /mnt/a || stop "mount"
-(cd /mnt/a; find . -type f | sort | xargs md5sum) | cmp -s - /out/before || stop "other contents after a restart"
+sums /mnt/a | cmp -s - /out/before || stop "other contents after a restart"
 umount /mnt/a
 SCRIPT
   off
@@ -225,9 +149,9 @@ blkzone reset $D
 if mkfs.btrfs -q -f -O zoned -d single -m single $D >/out/said 2>&1; then
   mount $D /mnt || stop "Btrfs"
   cp -r /bin /mnt/; sync
-  (cd /mnt; find . -type f | sort | xargs md5sum) >/out/before
+  sums /mnt >/out/before
   umount /mnt; mount $D /mnt
-  (cd /mnt; find . -type f | sort | xargs md5sum) | cmp -s - /out/before || stop "other contents in Btrfs"
+  sums /mnt | cmp -s - /out/before || stop "other contents in Btrfs"
   umount /mnt
   says "no error found" btrfs check $D
 else
@@ -266,9 +190,4 @@ SCRIPT
   off
 }
 
-for what in "$@"; do
-  case $what in
-    block | zns | fdp) "$what" ;;
-    *) stop "expected block, zns or fdp, found $what" ;;
-  esac
-done
+parts "$@"

@@ -24,106 +24,24 @@
 # four minutes.
 set -euo pipefail
 
-repository=$(cd "$(dirname "$0")/.." && pwd)
-flashloom=${FLASHLOOM:-$repository/target/release/flashloom}
-mib=1024
+# shellcheck source=kernel-over.sh
+. "$(dirname "$0")/kernel-over.sh"
 
-stop() {
-  echo "kernel-over-vfio-user: $*" >&2
-  exit 1
-}
-
-if [ -z "${GUEST:-}" ]; then
-  echo "kernel-over-vfio-user: skipped, GUEST names no program that boots a Linux"
-  exit 0
-fi
-[ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
-[ $# -gt 0 ] || set -- block zns control
-
-work=$(mktemp -d)
+all="block zns control"
 slot=$work/slot
-server=
-
-clean() {
-  off
-  rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-# serve OPTION...: serves the drive and waits until machines can have it.
-serve() {
-  "$flashloom" serve "$work/d.flash" --vfio-user "$slot" "$@" 2>"$work/told" &
-  server=$!
-  for _ in $(seq 100); do
-    grep -q vfio-user "$work/told" && return
-    kill -0 "$server" 2>/dev/null || stop "$(cat "$work/told")"
-    sleep 0.1
-  done
-  stop "the drive is not served"
-}
-
-off() {
-  [ -z "$server" ] && return
-  kill "$server" 2>/dev/null || true
-  wait "$server" || true
-  server=
-}
-
-# boot NAME MODULES: runs the script on standard input in the guest. Its exit code.
-boot() {
-  {
-    cat <<'HEAD'
-set -u
-D=$(ls /dev/by-serial/FL*-1 | head -1)
+mib=1024
+head='D=$(ls /dev/by-serial/FL*-1 | head -1)
 D=$(readlink -f "$D")
 C=${D%n1}
-stop() { echo "GUEST: $*"; exit 1; }
-[ -b "$D" ] || stop "no drive"
-says() { # says TEXT COMMAND...
-  local text=$1; shift
-  "$@" >/out/said 2>&1 || stop "$*: $(tail -1 /out/said)"
-  grep -qE "$text" /out/said || stop "$* does not say $text"
-}
-verify() { # verify NAME OPTION...
-  local name=$1; shift
-  fio --name="$name" --filename=$D --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
-    --verify_fatal=1 --verify_state_save=0 --randseed=7 --minimal "$@" >/out/fio 2>&1
-}
-sums() { (cd "$1" && find . -type f | sort | xargs md5sum); }
-# round NAME MAKE... : makes a file system, fills it, and compares after another mount.
-round() {
-  local name=$1; shift
-  "$@" >/out/said 2>&1 || stop "$name: $(tail -1 /out/said)"
-  mkdir -p /mnt/a; mount -t "$name" $D /mnt/a || stop "$name is not mounted"
-  cp -r /bin /mnt/a/ || stop "$name: no copy"
-  sync; sums /mnt/a >/out/before
-  rm -r /mnt/a/bin/b*; fstrim /mnt/a; sums /mnt/a >/out/before
-  umount /mnt/a; mount -t "$name" $D /mnt/a || stop "$name is not mounted again"
-  sums /mnt/a | cmp -s - /out/before || stop "$name: other contents after mounting again"
-  umount /mnt/a
-}
-HEAD
-    cat
-  } >"$work/script"
-  mkdir -p "$work/out"
+[ -b "$D" ] || stop "no drive"'
+
+serve() { served vfio-user --vfio-user "$slot" "$@"; }
+
+machine() {
   MACHINE=q35,memory-backend=ram "$GUEST" -t 600 -m $mib -o "$work/out" -M "$1" \
     -a "-object memory-backend-memfd,id=ram,size=${mib}M,share=on" \
     -a "-device {\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$slot\"}}" \
-    "$work/script" >"$work/console" 2>&1
-}
-
-guest() {
-  if boot "$2"; then
-    echo "$1: right"
-  else
-    tail -40 "$work/console" >&2
-    stop "$1: failed"
-  fi
-}
-
-create() {
-  "$flashloom" drive create "$work/d.flash" --preset "$1" --size "$2" --force >/dev/null
+    "$work/script"
 }
 
 block() {
@@ -193,9 +111,4 @@ SCRIPT
   off
 }
 
-for what in "$@"; do
-  case $what in
-    block | zns | control) "$what" ;;
-    *) stop "expected block, zns or control, found $what" ;;
-  esac
-done
+parts "$@"

@@ -47,35 +47,17 @@ LEVEL_1=${LEVEL_1:-$((16 << 20))}     # bytes of the first level; each next is 8
 CACHE=${CACHE:-$((32 << 20))}         # bytes of rows that the store keeps in memory
 
 # ------------------------------------------------------- checks and clean-up
-die() { echo "record-rocksdb: $*" >&2; exit 1; }
-say() { echo "[$(date +%T)] $*" >&2; }
-
-[ "$(id -u)" = 0 ] || die "must run as root"
+# shellcheck source=record.sh
+. "$(dirname "$0")/record.sh"
 for p in "$FLASHLOOM" "$DB_BENCH" zstd mount; do
   command -v "$p" >/dev/null || die "$p is missing"
 done
-[ ! -e "$PLACE" ] || [ -z "$(ls -A "$PLACE")" ] || die "$PLACE is not empty"
-
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/record-rocksdb.XXXXXX")
-MOUNTED=''
-cleanup() {
-  set +e
-  cd /
-  [ -n "$MOUNTED" ] && umount "$PLACE"
-  rm -rf "$WORK"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
-mkdir -p "$PLACE"
-mount -t tmpfs -o "size=$MEMORY,mode=755" record-rocksdb "$PLACE"
-MOUNTED=yes
+occupy
 cd "$PLACE"
 
 # ------------------------------------------------------------- the recording
 say "db_bench in $PLACE"
-"$FLASHLOOM" record --under "$(dirname "$PLACE")" -o "$WORK/raw.flt" -- \
-  "$DB_BENCH" --db="$PLACE" --benchmarks=fillrandom,overwrite,readwhilewriting \
+record "$DB_BENCH" --db="$PLACE" --benchmarks=fillrandom,overwrite,readwhilewriting \
   --num="$KEYS" --writes="$WRITES" --reads="$READS" --threads="$THREADS" \
   --value_size="$VALUE" --batch_size="$BATCH" --sync=1 --compression_type=none \
   --benchmark_write_rate_limit="$RATE" --benchmark_read_rate_limit="$READ_RATE" \
@@ -83,21 +65,8 @@ say "db_bench in $PLACE"
   --max_bytes_for_level_base="$LEVEL_1" --max_bytes_for_level_multiplier=8 \
   --level_compaction_dynamic_level_bytes=true --bloom_bits=10 \
   --cache_size="$CACHE" --use_direct_reads=1 \
-  --compaction_readahead_size=$((2 << 20)) --seed=1 >"$WORK/said" 2>&1 ||
-  { tail -n 20 "$WORK/said" >&2; die "db_bench failed"; }
+  --compaction_readahead_size=$((2 << 20)) --seed=1
 cd /
-tr '\r' '\n' <"$WORK/said" | grep -E '^(fillrandom|overwrite|readwhilewriting) |^flashloom: ' >&2
+told '^(fillrandom|overwrite|readwhilewriting) |^flashloom: '
 say "store: $(du -sm "$PLACE" | cut -f 1) MiB"
-
-# ------------------------------------------------------------------ the trace
-# The magic, then one frame.
-{ head -c 8 "$WORK/raw.flt"; tail -c +9 "$WORK/raw.flt" | zstd -dc | zstd -19 -c; } >"$WORK/out.flt"
-"$FLASHLOOM" trace info "$WORK/out.flt" >"$WORK/info"
-! grep '^not recorded: ' "$WORK/info" || die "something was missed"
-"$FLASHLOOM" trace convert "$WORK/out.flt" "$WORK/text" --to flt-text >/dev/null
-[ -s "$WORK/text" ] || die "the recording has no text"
-! grep -m 1 -F -e "$(uname -n)" -e "$WORK" "$WORK/text" || die "a name of this machine is in it"
-mkdir -p "$(dirname "$OUT")"
-mv "$WORK/out.flt" "$OUT"
-chmod 644 "$OUT"
-say "$(stat -c %s "$OUT") bytes: $OUT"
+publish "$OUT"

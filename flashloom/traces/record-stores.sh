@@ -30,23 +30,9 @@ MEMORY=${MEMORY:-3G}                  # at most for the file system in memory
 SEED=${SEED:-1}
 POSTGRES=${POSTGRES:-/usr/lib/postgresql/15/bin}
 
-die() { echo "record-stores: $*" >&2; exit 1; }
-say() { echo "[$(date +%T)] $*" >&2; }
-
-[ "$(id -u)" = 0 ] || die "must run as root"
-[ ! -e "$PLACE" ] || [ -z "$(ls -A "$PLACE")" ] || die "$PLACE is not empty"
-
-WORK=$(mktemp -d "${TMPDIR:-/tmp}/record-stores.XXXXXX")
+# shellcheck source=record.sh
+. "$(dirname "$0")/record.sh"
 chmod 777 "$WORK"
-MOUNTED=''
-cleanup() {
-  set +e
-  cd /
-  [ -n "$MOUNTED" ] && umount "$PLACE"
-  rm -rf "$WORK"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
 
 # Rows for wt and sqlite3: keys in any order, then keys to write over, then keys to read.
 rows() {
@@ -130,33 +116,15 @@ E
   record sh "$PLACE/../run.sh"
 }
 
-record() {
-  local command=("$FLASHLOOM" record --under "$(dirname "$PLACE")" -o "$WORK/raw.flt" -- "$@")
-  if [ -n "${AS:-}" ]; then
-    command=(setpriv --reuid "$AS" --regid "$AS" --init-groups "${command[@]}")
-  fi
-  "${command[@]}" >"$WORK/said" 2>&1 || { tail -n 20 "$WORK/said" >&2; die "$1 failed"; }
-  tr '\r' '\n' <"$WORK/said" | grep '^flashloom: ' >&2
-}
-
 for store in "${@:-rocksdb-fifo wiredtiger postgresql sqlite}"; do
   # shellcheck disable=SC2086
   for one in $store; do
     say "$one"
-    mkdir -p "$PLACE"
-    mount -t tmpfs -o "size=$MEMORY,mode=755" record-stores "$PLACE"
-    MOUNTED=yes
+    occupy
     (cd "$PLACE" && "${one//-/_}")
     rm -f "$PLACE/../run.sh"
-    umount "$PLACE"
-    MOUNTED=''
-    { head -c 8 "$WORK/raw.flt"; tail -c +9 "$WORK/raw.flt" | zstd -dc | zstd -19 -c; } >"$WORK/$one.flt"
-    "$FLASHLOOM" trace info "$WORK/$one.flt" >"$WORK/info"
-    ! grep '^not recorded: ' "$WORK/info" || die "something was missed"
-    "$FLASHLOOM" trace convert "$WORK/$one.flt" "$WORK/text" --to flt-text >/dev/null
-    ! grep -m 1 -w -F -e "$(uname -n)" -e "$WORK" "$WORK/text" || die "a name of this machine is in it"
-    mv "$WORK/$one.flt" "$OUT/$one.flt"
-    chmod 644 "$OUT/$one.flt"
-    say "$(stat -c %s "$OUT/$one.flt") bytes: $OUT/$one.flt"
+    told '^flashloom: '
+    leave
+    publish "$OUT/$one.flt"
   done
 done

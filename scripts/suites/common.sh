@@ -1,17 +1,7 @@
 # What the suites share: a drive with a file system of Flashloom, mounted, and
-# judged by others afterwards. Is read by `beside-suites.sh`, its parts and
-# `beside-databases.sh`, which set `flashloom`, `kind` and `work` first.
-
-stop() {
-  echo "$(basename "$0" .sh): $*" >&2
-  exit 1
-}
-
-need() {
-  for tool in "$@"; do
-    command -v "$tool" >/dev/null || stop "$tool is not installed"
-  done
-}
+# judged by others afterwards. Is read by `beside-suites.sh`, its parts,
+# `beside-databases.sh` and `beside-placed.sh`, which set `kind` and `work` and read
+# `../common.sh` first.
 
 # new_drive NAME SIZE: a drive with an empty file system of Flashloom. One of zones is
 # not made smaller than a file system of several logs can use.
@@ -39,6 +29,17 @@ new_drive() {
 mounted() {
   mkdir -p "$work/$1"
   timeout 60 "$flashloom" mount "$kind" "$work/$1.flash" "$work/$1" --background
+}
+
+# in_front KIND DRIVE DIR: the same by a process that can be killed, `mounted`.
+in_front() {
+  "$flashloom" mount "$1" "$2" "$3" >"$work/mount.log" 2>&1 &
+  mounted=$!
+  for _ in $(seq 600); do
+    if mountpoint -q "$3"; then return; fi
+    sleep 0.1
+  done
+  stop "the drive is not mounted: $(cat "$work/mount.log")"
 }
 
 # unmounted NAME: unmounts it, and waits until the drive is saved.

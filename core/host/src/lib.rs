@@ -28,6 +28,7 @@ mod ledger;
 mod linear;
 mod link;
 mod packing;
+mod pass;
 mod pm;
 mod port;
 mod ram;
@@ -49,4 +50,6 @@ pub use port::BlockPort;
 pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
 pub use raw::{RawDevice, RawMark, RawPort};
 pub use swap::{PageChange, SwapPort};
+#[doc(hidden)]
+pub use units::pass_on;
 pub use zoned::{DrivePort, ZonedDevice, ZonedPort};

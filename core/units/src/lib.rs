@@ -1,5 +1,6 @@
 //! Quantities of the storage field as types: time, bytes, addresses, placements, and
-//! what there was too little of; and which word was meant by whoever wrote another one.
+//! what there was too little of; which word was meant by whoever wrote another one; and
+//! what is passed on to somebody else as it is ([`pass_on`]).
 //!
 //! Invariants: every quantity is an integer; a quantity that is printed can be
 //! parsed back ([`Bytes`], [`Ns`]); arithmetic that would leave the range is a
@@ -9,6 +10,7 @@
 
 pub mod layout;
 mod parse;
+mod pass;
 mod refusal;
 mod size;
 mod suggest;

@@ -103,6 +103,7 @@ mod names;
 mod node;
 mod observe;
 mod pages;
+mod pass;
 mod pool;
 mod process;
 mod radix;
@@ -138,4 +139,6 @@ pub use types::{
     MAX_TRANSFER, NodesByTree, PAGE, SeekWhat, SetAttr, SetTime, StatFs, Timestamp, TreeStats,
     XattrFlags,
 };
+#[doc(hidden)]
+pub use units::pass_on;
 pub use vfs::Vfs;

@@ -74,88 +74,54 @@ fn page(request: &str, stats: impl FnOnce() -> Result<Stats, String>) -> (&'stat
 /// A metric: its name, what it is, and its number.
 type Metric = (&'static str, &'static str, fn(&Stats) -> f64);
 
+/// Metrics; the comment before each is its help.
+macro_rules! metrics {
+    ($(#[doc = $help:literal] $name:ident = $number:expr;)+) => {
+        &[$((stringify!($name), $help, $number)),+]
+    };
+}
+
 /// What only grows.
-const COUNTERS: [Metric; 11] = [
-    (
-        "host_read_bytes_total",
-        "Bytes that hosts read over the life of the drive.",
-        |stats| stats.life.host_read_bytes as f64,
-    ),
-    (
-        "host_written_bytes_total",
-        "Bytes that hosts wrote over the life of the drive.",
-        |stats| stats.life.host_write_bytes as f64,
-    ),
-    (
-        "programmed_bytes_total",
-        "Bytes of mapped pages programmed over the life of the drive.",
-        |stats| stats.life.programmed_bytes as f64,
-    ),
-    (
-        "read_commands_total",
-        "Read commands over the life of the drive.",
-        |stats| stats.life.read_commands as f64,
-    ),
-    (
-        "write_commands_total",
-        "Write commands over the life of the drive.",
-        |stats| stats.life.write_commands as f64,
-    ),
-    (
-        "media_errors_total",
-        "Reads that could not be answered.",
-        |stats| stats.life.media_errors as f64,
-    ),
-    (
-        "power_cycles_total",
-        "Times the drive was powered on.",
-        |stats| stats.life.power_cycles as f64,
-    ),
-    (
-        "unsafe_shutdowns_total",
-        "Times the power had gone without a shutdown.",
-        |stats| stats.life.unsafe_shutdowns as f64,
-    ),
-    (
-        "trimmed_bytes_total",
-        "Bytes that hosts deallocated since power-on.",
-        |stats| stats.host_trim_bytes as f64,
-    ),
-    ("flushes_total", "Flush commands since power-on.", |stats| {
-        stats.flushes as f64
-    }),
-    (
-        "lines_collected_total",
-        "Lines reclaimed since power-on.",
-        |stats| stats.lines_collected as f64,
-    ),
-];
+const COUNTERS: &[Metric] = metrics! {
+    /// Bytes that hosts read over the life of the drive.
+    host_read_bytes_total = |stats| stats.life.host_read_bytes as f64;
+    /// Bytes that hosts wrote over the life of the drive.
+    host_written_bytes_total = |stats| stats.life.host_write_bytes as f64;
+    /// Bytes of mapped pages programmed over the life of the drive.
+    programmed_bytes_total = |stats| stats.life.programmed_bytes as f64;
+    /// Read commands over the life of the drive.
+    read_commands_total = |stats| stats.life.read_commands as f64;
+    /// Write commands over the life of the drive.
+    write_commands_total = |stats| stats.life.write_commands as f64;
+    /// Reads that could not be answered.
+    media_errors_total = |stats| stats.life.media_errors as f64;
+    /// Times the drive was powered on.
+    power_cycles_total = |stats| stats.life.power_cycles as f64;
+    /// Times the power had gone without a shutdown.
+    unsafe_shutdowns_total = |stats| stats.life.unsafe_shutdowns as f64;
+    /// Bytes that hosts deallocated since power-on.
+    trimmed_bytes_total = |stats| stats.host_trim_bytes as f64;
+    /// Flush commands since power-on.
+    flushes_total = |stats| stats.flushes as f64;
+    /// Lines reclaimed since power-on.
+    lines_collected_total = |stats| stats.lines_collected as f64;
+};
 
 /// What goes up and down.
-const GAUGES: [Metric; 6] = [
-    ("capacity_bytes", "Bytes that hosts may use.", |stats| {
-        stats.capacity_bytes as f64
-    }),
-    ("free_lines", "Lines that are erased.", |stats| {
-        f64::from(stats.free_lines)
-    }),
-    ("bad_blocks", "Blocks out of service.", |stats| {
-        stats.life.bad_blocks as f64
-    }),
-    ("mean_erases", "Mean erases of the good blocks.", |stats| {
-        stats.life.mean_erases
-    }),
-    (
-        "used_ratio",
-        "Mean erases over the rated cycles.",
-        |stats| stats.life.percentage_used / 100.0,
-    ),
-    (
-        "stall_seconds",
-        "Virtual time since power-on in which writes waited for a free line.",
-        |stats| stats.stall_ns as f64 / 1e9,
-    ),
-];
+const GAUGES: &[Metric] = metrics! {
+    /// Bytes that hosts may use.
+    capacity_bytes = |stats| stats.capacity_bytes as f64;
+    /// Lines that are erased.
+    free_lines = |stats| f64::from(stats.free_lines);
+    /// Blocks out of service.
+    bad_blocks = |stats| stats.life.bad_blocks as f64;
+    /// Mean erases of the good blocks.
+    mean_erases = |stats| stats.life.mean_erases;
+    /// Mean erases over the rated cycles.
+    used_ratio = |stats| stats.life.percentage_used / 100.0;
+    /// Virtual time since power-on in which writes waited for a free line.
+    stall_seconds = |stats| stats.stall_ns as f64 / 1e9;
+};
 
 /// The text format of Prometheus.
 fn text(stats: &Stats) -> String {
@@ -203,6 +169,7 @@ fn text(stats: &Stats) -> String {
 }
 
 fn head(kind: &str, name: &str, help: &str) -> String {
+    let help = help.trim();
     format!("# HELP flashloom_{name} {help}\n# TYPE flashloom_{name} {kind}\n")
 }
 
@@ -324,6 +291,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("\nflashloom_stall_seconds 1.5\n"), "{text}");
+        let help = "\n# HELP flashloom_bad_blocks Blocks out of service.\n";
+        assert!(text.contains(help), "{text}");
     }
 
     #[test]

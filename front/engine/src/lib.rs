@@ -6,6 +6,7 @@
 //!
 //! - [`Engine`] owns one thread with one kernel and one value that is not shared
 //!   with any other thread. Requests reach it as closures, in their order.
+//! - [`listen`] opens a socket in the file system.
 //! - [`Source`] is a file of the outside, such as a socket, that this thread itself listens to.
 //! - [`Show`] says whether the addresses of a drive are shown or those of a layer above it
 //!   that remaps them.
@@ -21,6 +22,7 @@ mod pacer;
 mod process;
 mod ranges;
 mod reactor;
+mod socket;
 mod surface;
 mod thread;
 
@@ -32,5 +34,6 @@ pub use lateness::Late;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
 pub use reactor::{Caller, Next, Source};
+pub use socket::listen;
 pub use surface::Show;
 pub use thread::{Desk, Engine, Gone, Handle, Service, finish};

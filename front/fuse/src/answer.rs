@@ -5,12 +5,26 @@ use crate::translate::{bytes, errno, open_flags, who};
 use crate::volume::Volume;
 use engine::Handle;
 use fuser::{
-    Errno, FileHandle, FopenFlags, INodeNo, OpenFlags, ReplyAttr, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyXattr, Request,
+    Errno, FileHandle, FileType, FopenFlags, INodeNo, OpenFlags, ReplyAttr, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr, Request,
 };
 use std::ffi::OsStr;
 use std::rc::Rc;
 use vfs::{Attr, Body, FileKind, Ino, Result};
+
+/// Answers with as many of `entries` as the kernel takes; `offset` others came before them.
+pub(crate) fn list(
+    mut reply: ReplyDirectory,
+    offset: u64,
+    entries: impl Iterator<Item = (INodeNo, FileType, impl AsRef<OsStr>)>,
+) {
+    for ((ino, kind, name), next) in entries.zip(offset.saturating_add(1)..) {
+        if reply.add(ino, next, kind, name) {
+            break;
+        }
+    }
+    reply.ok();
+}
 
 /// A mounted file system, to be shown in a directory.
 pub struct VolumeFs<B: Body> {

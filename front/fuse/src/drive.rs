@@ -1,5 +1,6 @@
 //! A directory of two files: the drive and its counters.
 
+use crate::answer::list;
 use crate::wants::ask_for;
 use engine::{Device, Fault, Handle, Medium};
 use fuser::{
@@ -357,7 +358,7 @@ impl Filesystem for DriveFs {
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
         if ino != ROOT {
             return reply.error(Errno::ENOTDIR);
@@ -369,12 +370,7 @@ impl Filesystem for DriveFs {
             (DRIVE, file, DRIVE_NAME),
             (SMART, file, SMART_NAME),
         ];
-        for (next, (ino, kind, name)) in (1..).zip(entries).skip(offset as usize) {
-            if reply.add(ino, next, kind, name) {
-                break;
-            }
-        }
-        reply.ok();
+        list(reply, offset, entries.into_iter().skip(offset as usize));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

@@ -4,16 +4,16 @@
 //! Invariants: nothing is written; whoever may not read the file that stands at a path may
 //! not read it here; nothing is kept by the kernel, so that what was written is seen.
 
+use crate::answer::list;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
-    OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, Request,
+    OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEntry, ReplyOpen, Request,
 };
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -229,26 +229,13 @@ impl<T: Tree> Filesystem for TreeFs<T> {
         }
     }
 
-    fn release(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
-    }
-
     fn readdir(
         &self,
         _: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
         let names = match self.path(ino).and_then(|path| self.within(&path)) {
             Ok(names) => names,
@@ -256,17 +243,15 @@ impl<T: Tree> Filesystem for TreeFs<T> {
         };
         let own = [(b".".to_vec(), true), (b"..".to_vec(), true)];
         let all = own.into_iter().chain(names);
-        for (next, (name, folder)) in (1..).zip(all).skip(offset as usize) {
+        let entry = |(name, folder)| {
             let kind = if folder {
                 FileType::Directory
             } else {
                 FileType::RegularFile
             };
             // The number is told by a lookup.
-            if reply.add(INodeNo(u64::MAX), next, kind, OsStr::from_bytes(&name)) {
-                break;
-            }
-        }
-        reply.ok();
+            (INodeNo(u64::MAX), kind, OsString::from_vec(name))
+        };
+        list(reply, offset, all.skip(offset as usize).map(entry));
     }
 }

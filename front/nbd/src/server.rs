@@ -16,7 +16,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -103,7 +103,7 @@ enum Listener {
 impl Listener {
     fn bind(address: &Address) -> io::Result<(Self, Address)> {
         let (listener, address) = match address {
-            Address::Unix(path) => (Self::Unix(bind_unix(path)?), address.clone()),
+            Address::Unix(path) => (Self::Unix(engine::listen(path)?), address.clone()),
             Address::Tcp(wanted) => {
                 let listener = TcpListener::bind(wanted)?;
                 let address = Address::Tcp(listener.local_addr()?);
@@ -347,21 +347,5 @@ impl Server {
         if let Address::Unix(path) = &self.address {
             let _ = std::fs::remove_file(path);
         }
-    }
-}
-
-/// A socket at `path`, also if one lies there that nobody listens to.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let left = UnixStream::connect(path)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !left {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
-        bound => bound,
     }
 }

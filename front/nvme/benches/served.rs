@@ -4,16 +4,16 @@
 //! One thread for each connection keeps so many commands under way. Whatever is measured
 //! is both sides on the same processors.
 
+#[path = "../tests/it/plain.rs"]
+mod plain;
+
 use engine::{DriveFile, Engine, Handle, Pace, Service, Show};
 use nvme::tcp::Target;
 use nvme::tcp::pdu::{self, Format, Kind};
-use nvme::{
-    Allowed, Backend, DriveBackend, Failure, Identity, Manner, Namespace, Placements, Shape, Span,
-    Subsystem,
-};
+use nvme::{Allowed, Backend, DriveBackend, Identity, Namespace, Subsystem};
+use plain::Plain;
 use sim::Seed;
-use ssd::{DriveMedia, Health, Preset};
-use std::cell::RefCell;
+use ssd::{DriveMedia, Preset};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -26,70 +26,6 @@ const SPAN: Duration = Duration::from_secs(2);
 /// Blocks that are read and written.
 const BLOCKS: u64 = 4096;
 const BLOCK: usize = 4096;
-
-/// A namespace in memory.
-struct Memory {
-    shape: Shape,
-    bytes: RefCell<Vec<u8>>,
-}
-
-impl Memory {
-    fn new(bytes: u64) -> Self {
-        Self {
-            bytes: RefCell::new(vec![0; bytes as usize]),
-            shape: Shape {
-                bytes,
-                capacity: bytes,
-                id: *b"sixteen bytes id",
-                volatile_cache: true,
-                granule: 4096,
-                spare_blocks: 0,
-                zones: None,
-                placements: Placements::None,
-                bytes_too: false,
-            },
-        }
-    }
-}
-
-impl Service for Memory {
-    fn settle(&self) {}
-}
-
-impl Backend for Memory {
-    fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    async fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
-        let at = at as usize;
-        into.copy_from_slice(&self.bytes.borrow()[at..at + into.len()]);
-        Ok(())
-    }
-
-    async fn write(&self, at: u64, data: &[u8], _: Manner) -> Result<(), Failure> {
-        let at = at as usize;
-        self.bytes.borrow_mut()[at..at + data.len()].copy_from_slice(data);
-        Ok(())
-    }
-
-    async fn zero(&self, span: Span, _: Manner) -> Result<(), Failure> {
-        self.bytes.borrow_mut()[span.at as usize..span.end() as usize].fill(0);
-        Ok(())
-    }
-
-    async fn deallocate(&self, span: Span) -> Result<(), Failure> {
-        self.zero(span, Manner::default()).await
-    }
-
-    async fn flush(&self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn health(&self) -> Option<Health> {
-        None
-    }
-}
 
 /// A command that says where its data are: behind it, or with the transport.
 fn command(opcode: u8, cid: u16, len: usize, behind: bool) -> [u8; 64] {
@@ -250,7 +186,7 @@ fn identity() -> Identity {
 fn main() {
     println!("drive    kind   connections  depth  requests/s");
     let build = |_: &_| {
-        let memory = Namespace::new(Memory::new(BLOCKS * BLOCK as u64));
+        let memory = Namespace::new(Plain::new(BLOCKS * BLOCK as u64));
         Ok::<_, std::io::Error>(Subsystem::new(identity(), vec![memory]))
     };
     let (engine, handle) = Engine::start(Pace::Free, build, |_, _| ()).expect("a thread");

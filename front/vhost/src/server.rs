@@ -107,7 +107,7 @@ impl Server {
     /// # Errors
     /// If there can be no socket there, or somebody listens to one.
     pub fn start(path: &Path, handle: &Handle<Device>) -> io::Result<Self> {
-        let listener = bind(path)?;
+        let listener = engine::listen(path)?;
         listener.set_nonblocking(true)?;
         let (line, end) = UnixStream::pair()?;
         end.set_nonblocking(true)?;
@@ -142,20 +142,5 @@ impl Server {
         let told = self.line.write_all(&[1]);
         let _ = told.and_then(|()| self.line.read_exact(&mut [0]));
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let left = UnixStream::connect(path)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !left {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
-        bound => bound,
     }
 }

@@ -180,6 +180,11 @@ impl<B: Body> Witness<B> {
 impl<B: Body> Body for Witness<B> {
     type Private = B::Private;
 
+    vfs::pass_body!([|own| &own.body] wants_duplicates, is_dax, takes_write, max_size, max_links,
+        is_read_only, root, load, evict, lookup, readlink, read_dir, parent, truncate, seal_end,
+        end_on_medium, read_pages, reserve, write_pages, read_direct, write_direct, fallocate,
+        seek, sync, sync_all, unmount, get_xattr, list_xattrs, stat);
+
     async fn create(
         &self,
         dir: &Inode<B::Private>,
@@ -250,147 +255,11 @@ impl<B: Body> Body for Witness<B> {
         self.end(ticket, done, &leads)
     }
 
-    fn wants_duplicates(&self) -> bool {
-        self.body.wants_duplicates()
-    }
-
-    fn is_dax(&self) -> bool {
-        self.body.is_dax()
-    }
-
-    async fn takes_write(
-        &self,
-        who: &Access,
-        inode: &Inode<B::Private>,
-        offset: u64,
-        len: u64,
-    ) -> Result<bool> {
-        self.body.takes_write(who, inode, offset, len).await
-    }
-
-    fn max_size(&self) -> u64 {
-        self.body.max_size()
-    }
-
-    fn max_links(&self) -> u32 {
-        self.body.max_links()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.body.is_read_only()
-    }
-
-    fn root(&self) -> Ino {
-        self.body.root()
-    }
-
-    async fn load(&self, ino: Ino) -> Result<Loaded<B::Private>> {
-        self.body.load(ino).await
-    }
-
-    async fn evict(&self, inode: &Inode<B::Private>) -> Result<()> {
-        self.body.evict(inode).await
-    }
-
-    async fn lookup(&self, dir: &Inode<B::Private>, name: &[u8]) -> Result<Option<Ino>> {
-        self.body.lookup(dir, name).await
-    }
-
-    async fn readlink(&self, inode: &Inode<B::Private>) -> Result<Vec<u8>> {
-        self.body.readlink(inode).await
-    }
-
-    async fn read_dir(
-        &self,
-        dir: &Inode<B::Private>,
-        cookie: u64,
-        most: usize,
-    ) -> Result<Vec<DirEntry>> {
-        self.body.read_dir(dir, cookie, most).await
-    }
-
-    async fn parent(&self, dir: &Inode<B::Private>) -> Result<Ino> {
-        self.body.parent(dir).await
-    }
-
     async fn store(&self, inode: &Inode<B::Private>) -> Result<()> {
         let attr = inode.attr.get();
         let ticket = self.begin_attributes(inode.ino, |attributes| attributes.take_over(&attr));
         let done = self.body.store(inode).await;
         self.end_attributes(ticket, done)
-    }
-
-    async fn truncate(&self, inode: &Inode<B::Private>, old: u64) -> Result<()> {
-        self.body.truncate(inode, old).await
-    }
-
-    async fn seal_end(&self, inode: &Inode<B::Private>) -> Result<()> {
-        self.body.seal_end(inode).await
-    }
-
-    fn end_on_medium(&self, inode: &Inode<B::Private>) -> u64 {
-        self.body.end_on_medium(inode)
-    }
-
-    async fn read_pages(
-        &self,
-        inode: &Inode<B::Private>,
-        first: u64,
-        pages: &mut [Payload],
-    ) -> Result<()> {
-        self.body.read_pages(inode, first, pages).await
-    }
-
-    async fn reserve(
-        &self,
-        who: &Access,
-        inode: &Inode<B::Private>,
-        pages: Range<u64>,
-    ) -> Result<()> {
-        self.body.reserve(who, inode, pages).await
-    }
-
-    async fn write_pages(&self, inode: &Inode<B::Private>, pages: &[DirtyPage]) -> Result<()> {
-        self.body.write_pages(inode, pages).await
-    }
-
-    async fn read_direct(
-        &self,
-        inode: &Inode<B::Private>,
-        offset: u64,
-        out: &mut [u8],
-    ) -> Result<()> {
-        self.body.read_direct(inode, offset, out).await
-    }
-
-    async fn write_direct(
-        &self,
-        who: &Access,
-        inode: &Inode<B::Private>,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<u64> {
-        self.body.write_direct(who, inode, offset, bytes).await
-    }
-
-    async fn fallocate(
-        &self,
-        who: &Access,
-        inode: &Inode<B::Private>,
-        mode: FallocateMode,
-        range: Range<u64>,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.body.fallocate(who, inode, mode, range, now).await
-    }
-
-    async fn seek(
-        &self,
-        inode: &Inode<B::Private>,
-        offset: u64,
-        what: SeekWhat,
-    ) -> Result<Option<u64>> {
-        self.body.seek(inode, offset, what).await
     }
 
     fn change(&self, inode: &Inode<B::Private>) -> Change {
@@ -420,22 +289,6 @@ impl<B: Body> Body for Witness<B> {
         settled
     }
 
-    async fn sync(&self, inode: &Inode<B::Private>, data_only: bool) -> Result<()> {
-        self.body.sync(inode, data_only).await
-    }
-
-    async fn sync_all(&self) -> Result<()> {
-        self.body.sync_all().await
-    }
-
-    async fn unmount(&self) -> Result<()> {
-        self.body.unmount().await
-    }
-
-    async fn get_xattr(&self, inode: &Inode<B::Private>, name: &[u8]) -> Result<Vec<u8>> {
-        self.body.get_xattr(inode, name).await
-    }
-
     async fn set_xattr(
         &self,
         inode: &Inode<B::Private>,
@@ -462,13 +315,5 @@ impl<B: Body> Body for Witness<B> {
         });
         let done = self.body.remove_xattr(inode, name, now).await;
         self.end_attributes(ticket, done)
-    }
-
-    async fn list_xattrs(&self, inode: &Inode<B::Private>) -> Result<Vec<Vec<u8>>> {
-        self.body.list_xattrs(inode).await
-    }
-
-    fn stat(&self) -> StatFs {
-        self.body.stat()
     }
 }

@@ -123,13 +123,9 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
 impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     type Private = B::Private;
 
-    fn wants_duplicates(&self) -> bool {
-        self.state.below.wants_duplicates()
-    }
-
-    fn is_dax(&self) -> bool {
-        self.state.below.is_dax()
-    }
+    vfs::pass_body!([|own| &own.state.below] wants_duplicates, is_dax, max_size, max_links,
+        is_read_only, root, create_unnamed, rmdir, readlink, read_dir, parent, clones, change,
+        settle, get_xattr, count_extents, tree_stats);
 
     //= dissertation 5.4.2
     async fn takes_write(
@@ -153,22 +149,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
             return Ok(false);
         }
         Ok(true)
-    }
-
-    fn max_size(&self) -> u64 {
-        self.state.below.max_size()
-    }
-
-    fn max_links(&self) -> u32 {
-        self.state.below.max_links()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.state.below.is_read_only()
-    }
-
-    fn root(&self) -> Ino {
-        self.state.below.root()
     }
 
     async fn load(&self, ino: Ino) -> Result<Loaded<B::Private>> {
@@ -216,10 +196,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         }
     }
 
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<B::Private>> {
-        self.state.below.create_unnamed(new).await
-    }
-
     async fn link(
         &self,
         dir: &Inode<B::Private>,
@@ -244,16 +220,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         Ok(())
     }
 
-    async fn rmdir(
-        &self,
-        dir: &Inode<B::Private>,
-        name: &[u8],
-        inode: &Inode<B::Private>,
-        now: Timestamp,
-    ) -> Result<()> {
-        self.state.below.rmdir(dir, name, inode, now).await
-    }
-
     async fn rename(&self, rename: Rename<'_, B::Private>) -> Result<()> {
         let state = &self.state;
         let (from, to, moved) = (rename.from.ino, rename.to.ino, rename.moved);
@@ -272,23 +238,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
             }
         }
         Ok(())
-    }
-
-    async fn readlink(&self, inode: &Inode<B::Private>) -> Result<Vec<u8>> {
-        self.state.below.readlink(inode).await
-    }
-
-    async fn read_dir(
-        &self,
-        dir: &Inode<B::Private>,
-        cookie: u64,
-        most: usize,
-    ) -> Result<Vec<DirEntry>> {
-        self.state.below.read_dir(dir, cookie, most).await
-    }
-
-    async fn parent(&self, dir: &Inode<B::Private>) -> Result<Ino> {
-        self.state.below.parent(dir).await
     }
 
     async fn store(&self, inode: &Inode<B::Private>) -> Result<()> {
@@ -428,10 +377,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         state.below.fallocate(who, inode, mode, range, now).await
     }
 
-    fn clones(&self) -> bool {
-        self.state.below.clones()
-    }
-
     async fn clone_range(
         &self,
         from: &Inode<B::Private>,
@@ -463,14 +408,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         })
     }
 
-    fn change(&self, inode: &Inode<B::Private>) -> Change {
-        self.state.below.change(inode)
-    }
-
-    async fn settle(&self, change: Change) -> Result<()> {
-        self.state.below.settle(change).await
-    }
-
     async fn sync(&self, inode: &Inode<B::Private>, data_only: bool) -> Result<()> {
         match self.state.kept(inode.ino) {
             Some(id) => self.state.sync_kept(inode, id, data_only).await,
@@ -491,10 +428,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
             self.state.rest(&self.state.sim).await;
         }
         self.state.below.unmount().await
-    }
-
-    async fn get_xattr(&self, inode: &Inode<B::Private>, name: &[u8]) -> Result<Vec<u8>> {
-        self.state.below.get_xattr(inode, name).await
     }
 
     async fn set_xattr(
@@ -546,14 +479,6 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
             true => self.state.below.refusals(),
             false => own.clone(),
         }
-    }
-
-    async fn count_extents(&self) -> Result<Option<ExtentCounts>> {
-        self.state.below.count_extents().await
-    }
-
-    fn tree_stats(&self) -> Option<TreeStats> {
-        self.state.below.tree_stats()
     }
 
     fn log_stats(&self) -> Option<LogStats> {

@@ -30,59 +30,13 @@ impl<P: DrivePort> Ordinary<P> {
 }
 
 impl<P: DrivePort> BlockPort for Ordinary<P> {
+    host::pass_block!([Self::Whole(port) => port, Self::Conventional(port, _) => port]
+        handles, read, write, trim, flush, compute);
+
     fn capacity(&self) -> Bytes {
         match self {
             Self::Whole(port) => port.capacity(),
             Self::Conventional(_, bytes) => *bytes,
-        }
-    }
-
-    fn handles(&self) -> u16 {
-        match self {
-            Self::Whole(port) => port.handles(),
-            Self::Conventional(port, _) => port.handles(),
-        }
-    }
-
-    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        match self {
-            Self::Whole(port) => port.read(extent, sink, who).await,
-            Self::Conventional(port, _) => port.read(extent, sink, who).await,
-        }
-    }
-
-    async fn write(
-        &self,
-        extent: Extent,
-        content: Content<'_>,
-        placement: Placement,
-        who: Who,
-        fua: bool,
-    ) -> Result<(), IoError> {
-        match self {
-            Self::Whole(port) => port.write(extent, content, placement, who, fua).await,
-            Self::Conventional(port, _) => port.write(extent, content, placement, who, fua).await,
-        }
-    }
-
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        match self {
-            Self::Whole(port) => port.trim(extent).await,
-            Self::Conventional(port, _) => port.trim(extent).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        match self {
-            Self::Whole(port) => port.flush().await,
-            Self::Conventional(port, _) => port.flush().await,
-        }
-    }
-
-    fn compute(&self, span: Ns) -> Computing {
-        match self {
-            Self::Whole(port) => port.compute(span),
-            Self::Conventional(port, _) => port.compute(span),
         }
     }
 }

@@ -6,6 +6,7 @@
 use crate::record::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The schema of [`Reproduction`].
 pub const REPRODUCE_SCHEMA: &str = "flashloom.reproduce/1";
@@ -86,6 +87,33 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Claim `id` of the plan `figure`, as the paper has it in `source`: that of `what`
+    /// there is what is `expected`. Nothing was measured of it.
+    #[must_use]
+    pub fn unmeasured(
+        id: &str,
+        figure: &str,
+        source: &str,
+        what: String,
+        expected: Expectation,
+    ) -> Self {
+        Self {
+            id: id.to_owned(),
+            figure: figure.to_owned(),
+            source: source.to_owned(),
+            what,
+            stack: String::new(),
+            versus: String::new(),
+            expected,
+            paper: expected.paper(),
+            measured: None,
+            ratio: None,
+            tolerance: expected.tolerance(),
+            holds: None,
+            reason: None,
+        }
+    }
+
     /// This claim with `measured` beside it; `known` is why it is missed, if it is
     /// and somebody has found out.
     #[must_use]
@@ -309,6 +337,45 @@ impl Combine {
             Self::Min => all.reduce(f64::min),
             Self::ShareBelowOne => Some(all.filter(|&x| x < 1.0).count() as f64 / count),
         }
+    }
+}
+
+/// What it takes to measure a claim, of runs that are called by `K`.
+#[derive(Debug)]
+pub struct Measure<K> {
+    /// What is read of each run.
+    pub quantity: Quantity,
+    /// What becomes of two runs.
+    pub form: Form,
+    /// What becomes of all pairs.
+    pub combine: Combine,
+    /// What the value is divided by.
+    pub unit: f64,
+    /// Runs, each with the one that it is compared with.
+    pub pairs: Vec<(K, Option<K>)>,
+}
+
+impl<K: Ord> Measure<K> {
+    /// The runs that it takes.
+    pub fn runs(&self) -> impl Iterator<Item = &K> {
+        let pairs = self.pairs.iter();
+        let both = pairs.flat_map(|(run, other)| [Some(run), other.as_ref()]);
+        both.flatten()
+    }
+
+    /// The value in `documents`, which hold each of the runs, `times` as large.
+    ///
+    /// # Errors
+    /// If a run has nothing of the quantity, or if there would be a division by 0.
+    pub fn of(&self, documents: &BTreeMap<&K, Document>, times: f64) -> Result<f64, String> {
+        let value = |run: &K| self.quantity.value(&documents[run]);
+        let mut values = Vec::new();
+        for (run, other) in &self.pairs {
+            let other = other.as_ref().map_or(Ok(1.0), value)?;
+            values.push(self.form.of(value(run)?, other)?);
+        }
+        let combined = self.combine.of(&values);
+        Ok(combined.ok_or("there is no run of it")? * times / self.unit)
     }
 }
 

@@ -223,15 +223,13 @@ impl Layer {
 }
 
 impl BlockPort for Attached {
+    host::pass_block!([|own| &own.below] handles, compute);
+
     fn capacity(&self) -> Bytes {
         match &self.layer {
             Some(layer) => layer.offered(),
             None => self.below.capacity(),
         }
-    }
-
-    fn handles(&self) -> u16 {
-        self.below.handles()
     }
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
@@ -284,25 +282,11 @@ impl BlockPort for Attached {
             None => self.below.flush().await,
         }
     }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.below.compute(span)
-    }
 }
 
 /// By bytes a layer is gone past; so no stack has one where a host does.
 impl BytePort for Attached {
-    fn has_transactions(&self) -> bool {
-        self.device().has_transactions()
-    }
-
-    fn transaction_lines(&self) -> u64 {
-        self.device().transaction_lines()
-    }
-
-    async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
-        self.device().load(at, out, who).await
-    }
+    host::pass_bytes!([|own| own.device()] has_transactions, transaction_lines, load, recover);
 
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
         if let Some(owed) = self.lies.as_ref().and_then(|lies| lies.pay()) {
@@ -327,28 +311,14 @@ impl BytePort for Attached {
             None => self.device().commit(tx).await,
         }
     }
-
-    async fn recover(&self) -> Result<(), ByteError> {
-        self.device().recover().await
-    }
 }
 
 /// A layer swaps nothing; so no stack has one where its host wants that.
 impl SwapPort for Attached {
+    host::pass_swaps!([|own| &own.below] most_changes, stage, unstage);
+
     async fn has_swaps(&self) -> bool {
         self.layer.is_none() && self.below.has_swaps().await
-    }
-
-    fn most_changes(&self) -> usize {
-        self.below.most_changes()
-    }
-
-    async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
-        self.below.stage(first, all, who).await
-    }
-
-    fn unstage(&self, number: u64) {
-        self.below.unstage(number);
     }
 
     async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {

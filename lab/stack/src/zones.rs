@@ -21,29 +21,8 @@ impl ZonePort {
 }
 
 impl ZonedPort for ZonePort {
-    fn limits(&self) -> ZoneLimits {
-        self.zones.limits()
-    }
-
-    fn zone(&self, zone: u32) -> Option<ZoneInfo> {
-        self.zones.zone(zone)
-    }
-
-    fn in_use(&self) -> ZoneUse {
-        self.zones.in_use()
-    }
-
-    fn refusals(&self) -> Refusals {
-        self.zones.refusals()
-    }
-
-    async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
-        self.zones.report(first, count).await
-    }
-
-    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), ZoneStatus> {
-        self.zones.read(extent, sink, who).await
-    }
+    host::pass_zoned!([|own| &own.zones] limits, zone, in_use, refusals, report, read, copy, manage,
+        commit, compute);
 
     async fn write(
         &self,
@@ -68,26 +47,10 @@ impl ZonedPort for ZonePort {
         self.zones.append(zone, sectors, content, who, fua).await
     }
 
-    async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus> {
-        self.zones.copy(sources, to).await
-    }
-
-    async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
-        self.zones.manage(zone, action).await
-    }
-
-    async fn commit(&self, end: Lba) -> Result<(), ZoneStatus> {
-        self.zones.commit(end).await
-    }
-
     async fn flush(&self) -> Result<(), ZoneStatus> {
         if self.lies {
             return Ok(());
         }
         self.zones.flush().await
-    }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.zones.compute(span)
     }
 }

@@ -102,13 +102,7 @@ impl Late {
 }
 
 impl BlockPort for Late {
-    fn capacity(&self) -> Bytes {
-        self.disk.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        self.disk.handles()
-    }
+    host::pass_block!([|own| &own.disk] capacity, handles, trim, compute);
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
         self.wait().await;
@@ -127,16 +121,8 @@ impl BlockPort for Late {
         self.disk.write(extent, content, placement, who, fua).await
     }
 
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        self.disk.trim(extent).await
-    }
-
     async fn flush(&self) -> Result<(), IoError> {
         self.wait().await;
         self.disk.flush().await
-    }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.disk.compute(span)
     }
 }

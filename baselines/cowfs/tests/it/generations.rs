@@ -2,7 +2,7 @@
 //! generation of the superblock.
 
 use crate::bench::{judge, made};
-use crate::seam::{Journal, body, mounted};
+use crate::seam::{Journal, Left, body, files_on};
 use cowfs::MkfsOptions;
 use host::RamDisk;
 use nand::Payload;
@@ -10,9 +10,7 @@ use sim::{Kernel, Seed, Sim};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::Bytes;
-use vfs::model::Tree;
-use vfs::{Access, Body, Process, Timestamp};
+use vfs::{Body, Timestamp};
 
 /// So many that a second superblock lies at 64 MiB.
 const BLOCKS: u64 = 17_408;
@@ -51,20 +49,8 @@ async fn make_and_drop(sim: Sim, disk: RamDisk, journal: Journal, done: Rc<Cell<
 }
 
 /// How many snapshots there are in what a cut left, which is sound.
-fn snapshots_in(blocks: BTreeMap<u64, Payload>, journal: Journal) -> u64 {
-    let kernel = Kernel::new();
-    let sim = kernel.sim();
-    let disk = RamDisk::holding(&sim, Bytes(BLOCKS * 4_096), blocks);
-    let port = disk.clone();
-    let tree = kernel.block_on(async move {
-        let vfs = mounted(&sim, &port, &journal).await;
-        let process = Process::new(&vfs, Access::root());
-        let tree = Tree::read(&process).await.unwrap();
-        process.exit().await;
-        vfs.unmount().await.unwrap();
-        tree
-    });
-    assert_eq!(cowfs::check(&disk.to_image()[..]), []);
+fn snapshots_in(left: Left) -> u64 {
+    let tree = files_on(left, BLOCKS, "a cut");
     tree.0.keys().filter(|path| path.starts_with(b"/s")).count() as u64
 }
 
@@ -94,7 +80,7 @@ fn the_generation_rises_while_snapshots_are_made_and_dropped() {
         }
         if first != second {
             let calls = done.get();
-            let found = snapshots_in(left, journal.left());
+            let found = snapshots_in((left, journal.left()));
             let possible = [left_after(calls), left_after(calls + 1)];
             assert!(possible.contains(&found), "{found} after {calls} calls");
             cuts += 1;

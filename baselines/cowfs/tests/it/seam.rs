@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{Bytes, Ns, Placement};
 use vfs::model::{Model, Op, Order, Tree, draw_on_file, draw_on_names, perform};
-use vfs::{Access, Body, Clock, Compute, Errno, OpenFlags, Process, Result, Source, Vfs};
+use vfs::{Access, Body, Clock, Compute, Errno, Fd, OpenFlags, Process, Result, Source, Vfs};
 
 const BLOCKS: u64 = 12_288;
 
@@ -218,9 +218,8 @@ pub(crate) async fn mounted(sim: &Sim, disk: &RamDisk, journal: &Journal) -> Vfs
     Vfs::mount(sim, body, cache(false), clock, compute)
 }
 
-/// Overwrites that are forced change neither the extents of a file nor where nodes are.
-#[test]
-fn forced_overwrites_stay_where_they_are() {
+/// Does `work` with a new file on a new disk, which is sound afterwards.
+fn on_new_file(work: impl AsyncFnOnce(&Process<Fs>, Fd) + 'static) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(BLOCKS)));
@@ -230,6 +229,40 @@ fn forced_overwrites_stay_where_they_are() {
         let process = Process::new(&vfs, Access::root());
         let flags = OpenFlags::BOTH | OpenFlags::CREATE;
         let fd = process.open(b"/file", flags, 0o600).await.unwrap();
+        work(&process, fd).await;
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+    judge(&kept.to_image());
+}
+
+/// What a cut left on a disk, by block, and beside it.
+pub(crate) type Left = (BTreeMap<u64, Payload>, Journal);
+
+/// The files on a disk of `size` blocks that was cut at an instant, once it is mounted; it is
+/// sound then.
+pub(crate) fn files_on((blocks, journal): Left, size: u64, instant: &str) -> Tree {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let disk = RamDisk::holding(&sim, Bytes(size * 4_096), blocks);
+    let port = disk.clone();
+    let tree = kernel.block_on(async move {
+        let vfs = mounted(&sim, &port, &journal).await;
+        let process = Process::new(&vfs, Access::root());
+        let tree = Tree::read(&process).await.unwrap();
+        process.exit().await;
+        vfs.unmount().await.unwrap();
+        tree
+    });
+    assert_eq!(cowfs::check(&disk.to_image()[..]), [], "{instant}");
+    tree
+}
+
+/// Overwrites that are forced change neither the extents of a file nor where nodes are.
+#[test]
+fn forced_overwrites_stay_where_they_are() {
+    on_new_file(async |process, fd| {
+        let vfs = process.vfs();
         let source = Source::Fill {
             pattern: 1,
             len: 4 << 20,
@@ -264,25 +297,15 @@ fn forced_overwrites_stay_where_they_are() {
             vfs.body().count_extents().await.unwrap().unwrap().extents,
             1
         );
-        process.exit().await;
-        vfs.unmount().await.unwrap();
     });
-    judge(&kept.to_image());
 }
 
 /// A tree may grow while its root stays what and where it is: then nothing but the size of
 /// the tree has changed in the item of that root.
 #[test]
 fn trees_that_grow_below_their_roots_say_so() {
-    let kernel = Kernel::new();
-    let sim = kernel.sim();
-    let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(BLOCKS)));
-    let kept = disk.clone();
-    kernel.block_on(async move {
-        let vfs = mounted(&sim, &disk, &Journal::default()).await;
-        let process = Process::new(&vfs, Access::root());
-        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
-        let fd = process.open(b"/file", flags, 0o600).await.unwrap();
+    on_new_file(async |process, fd| {
+        let vfs = process.vfs();
         for turn in 0..1_600_u64 {
             // Every other page, so that each is an extent of its own.
             let source = Source::Fill {
@@ -297,10 +320,7 @@ fn trees_that_grow_below_their_roots_say_so() {
         process.fsync(fd).await.unwrap();
         let extents = vfs.body().count_extents().await.unwrap().unwrap().extents;
         assert_eq!(extents, 1_600);
-        process.exit().await;
-        vfs.unmount().await.unwrap();
     });
-    judge(&kept.to_image());
 }
 
 struct Live {
@@ -368,25 +388,12 @@ fn what_was_forced_survives_where_nodes_are_changed_in_place() {
         kernel.sim().spawn_detached(task);
         let mut rng = Seed(seed).stream("cuts");
         while !live.done.get() {
-            let left: BTreeMap<u64, Payload> = live.disk.after_cut(&mut rng);
-            let journal = live.journal.left();
-            let other = Kernel::new();
-            let disk = RamDisk::holding(&other.sim(), Bytes(BLOCKS * 4_096), left);
-            let (port, sim) = (disk.clone(), other.sim());
-            let tree = other.block_on(async move {
-                let vfs = mounted(&sim, &port, &journal).await;
-                let process = Process::new(&vfs, Access::root());
-                let tree = Tree::read(&process).await.unwrap();
-                process.exit().await;
-                vfs.unmount().await.unwrap();
-                tree
-            });
-            let events = kernel.sim().events();
-            let found = cowfs::check(&disk.to_image()[..]);
-            assert_eq!(found, [], "seed {seed}, event {events}");
+            let left = (live.disk.after_cut(&mut rng), live.journal.left());
+            let instant = format!("seed {seed}, event {}", kernel.sim().events());
+            let tree = files_on(left, BLOCKS, &instant);
             if !live.busy.get() {
                 let wrong = vfs::model::check(&live.model.borrow(), &tree);
-                assert_eq!(wrong, [], "seed {seed}, event {events}");
+                assert_eq!(wrong, [], "{instant}");
             }
             assert!(kernel.step());
         }

@@ -27,53 +27,18 @@ impl Failing {
 }
 
 impl BlockPort for Failing {
-    fn capacity(&self) -> Bytes {
-        self.disk.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        1
-    }
-
-    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        self.disk.read(extent, sink, who).await
-    }
-
-    async fn write(
-        &self,
-        extent: Extent,
-        content: Content<'_>,
-        placement: Placement,
-        who: Who,
-        fua: bool,
-    ) -> Result<(), IoError> {
-        self.disk.write(extent, content, placement, who, fua).await
-    }
-
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        self.disk.trim(extent).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.disk.flush().await
-    }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.disk.compute(span)
-    }
+    host::pass_block!([|own| &own.disk] capacity, handles, read, write, trim, flush, compute);
 }
 
 impl BytePort for Failing {
+    host::pass_bytes!([|own| &own.disk] load, commit, recover);
+
     fn has_transactions(&self) -> bool {
         false
     }
 
     fn transaction_lines(&self) -> u64 {
         0
-    }
-
-    async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
-        self.disk.load(at, out, who).await
     }
 
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
@@ -84,14 +49,6 @@ impl BytePort for Failing {
     async fn verify(&self) -> Result<(), ByteError> {
         self.spend()?;
         self.disk.verify().await
-    }
-
-    async fn commit(&self, tx: u32) -> Result<(), ByteError> {
-        self.disk.commit(tx).await
-    }
-
-    async fn recover(&self) -> Result<(), ByteError> {
-        self.disk.recover().await
     }
 }
 

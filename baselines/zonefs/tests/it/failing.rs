@@ -35,15 +35,8 @@ impl Failing {
 }
 
 impl ZonedPort for Failing {
-    fn limits(&self) -> ZoneLimits {
-        self.device.limits()
-    }
-    fn zone(&self, zone: u32) -> Option<ZoneInfo> {
-        self.device.zone(zone)
-    }
-    fn in_use(&self) -> ZoneUse {
-        self.device.in_use()
-    }
+    host::pass_zoned!([|own| &own.device] limits, zone, in_use);
+
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
         if self.silent.get() {
             return Err(ZoneStatus::InvalidField);

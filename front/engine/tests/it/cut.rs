@@ -1,22 +1,16 @@
 //! The power of a drive that is cut while it is used, and faults that are injected.
 
-use crate::keep::config;
+use crate::keep::{config, made};
 use engine::{Access, Device, DriveFile, Injected, Pace, Show};
-use sim::Seed;
-use ssd::DriveMedia;
 use std::rc::Rc;
-use tempfile::TempDir;
 use units::KIB;
 
 #[test]
 fn a_cut_takes_what_was_not_promised_and_nothing_else() {
     for protected in [false, true] {
-        let folder = TempDir::new().expect("a directory");
-        let path = folder.path().join("d.flash");
         let mut config = config();
         config.controller.power_loss_protection = protected;
-        let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
-        DriveFile::create(&path, &config, &media).expect("written");
+        let (_folder, path, _) = made(&config);
         let (engine, handle) = Device::start(&path, Pace::Free, Show::Drive).expect("powered");
         let wrote = handle.ask(|device: Rc<Device>| async move {
             device.write(0, &[1; 4096]).await.expect("written");
@@ -62,11 +56,7 @@ fn a_cut_takes_what_was_not_promised_and_nothing_else() {
 
 #[test]
 fn injected_faults_lie_over_what_is_there() {
-    let folder = TempDir::new().expect("a directory");
-    let path = folder.path().join("d.flash");
-    let config = config();
-    let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
-    DriveFile::create(&path, &config, &media).expect("written");
+    let (_folder, path, _) = made(&config());
     let (engine, handle) = Device::start(&path, Pace::Free, Show::Drive).expect("powered");
     let told = handle.ask(|device: Rc<Device>| async move {
         device.write(0, &[8; 8192]).await.expect("written");

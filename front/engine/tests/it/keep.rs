@@ -5,7 +5,7 @@ use host::{Pm, PmConfig, PmMedia};
 use sim::{Kernel, Rng, Seed};
 use ssd::{Content, Drive, DriveConfig, DriveMedia, Preset};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use units::{Bytes, Extent, KIB, MIB, Origin, Placement};
 
@@ -18,6 +18,15 @@ pub(crate) fn config() -> DriveConfig {
     config.controller.write_buffer = Bytes(512 * KIB);
     config.capacity = Bytes(16 * MIB);
     config
+}
+
+/// A drive that nothing was written to, in a file of a folder.
+pub(crate) fn made(config: &DriveConfig) -> (TempDir, PathBuf, DriveMedia) {
+    let folder = TempDir::new().expect("a directory");
+    let path = folder.path().join("d.flash");
+    let media = DriveMedia::new(config, Seed(1)).expect("it can be built");
+    DriveFile::create(&path, config, &media).expect("written");
+    (folder, path, media)
 }
 
 /// Writes a page of one pattern, and gives the two.
@@ -52,11 +61,8 @@ fn words(path: &Path) -> Vec<u64> {
 
 #[test]
 fn the_name_stands_for_the_whole_drive_at_every_instant() {
-    let folder = TempDir::new().expect("a directory");
-    let path = folder.path().join("d.flash");
     let config = config();
-    let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
-    DriveFile::create(&path, &config, &media).expect("written");
+    let (_folder, path, _) = made(&config);
     let mut expected = vec![0; (16 * MIB / 4096) as usize];
     let mut rng = Seed(1).stream("pages");
     let (mut renewed, mut last) = (0, 0);
@@ -99,14 +105,11 @@ fn store(kernel: &Kernel, pm: &Pm, rng: &mut Rng) {
 /// Memory beside a drive is in the file as a cut leaves it, whenever that is written anew.
 #[test]
 fn memory_beside_a_drive_is_kept_with_it() {
-    let folder = TempDir::new().expect("a directory");
-    let path = folder.path().join("d.flash");
     let mut config = (Preset::named("ocssd").expect("a preset").config)();
     config.flash.keep_contents = true;
     config.geometry.blocks_per_plane = 20;
     config.capacity = Bytes(16 * MIB);
-    let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
-    DriveFile::create(&path, &config, &media).expect("written");
+    let (_folder, path, media) = made(&config);
     let mut file = DriveFile::open(&path, Access::Change).expect("it is free");
     let blank = PmMedia::new(Bytes(MIB));
     let saved = file.save(&config, &media, Some(&blank.kept()));
@@ -157,10 +160,7 @@ fn memory_beside_a_drive_is_kept_with_it() {
 
 #[test]
 fn who_puts_a_drive_away_is_waited_for() {
-    let folder = TempDir::new().expect("a directory");
-    let path = folder.path().join("d.flash");
-    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
-    DriveFile::create(&path, &config(), &media).expect("written");
+    let (_folder, path, _) = made(&config());
     // Whoever has served a drive shares it until it is in its file.
     let others = DriveFile::open(&path, Access::Look).expect("it is free");
     let mut others = Some(others);
@@ -174,10 +174,7 @@ fn who_puts_a_drive_away_is_waited_for() {
 
 #[test]
 fn those_who_look_keep_out_those_who_change() {
-    let folder = TempDir::new().expect("a directory");
-    let path = folder.path().join("d.flash");
-    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
-    DriveFile::create(&path, &config(), &media).expect("written");
+    let (_folder, path, media) = made(&config());
     let open = |access| DriveFile::open(&path, access);
     let first = open(Access::Look).expect("it is free");
     let second = open(Access::Look).expect("it is free");

@@ -1,21 +1,13 @@
 //! A layer that remaps addresses, above a drive in a file.
 
-use crate::keep::config;
-use engine::{Device, DeviceEngine, DriveFile, Fault, FileError, Handle, Medium, Pace, Show};
+use crate::keep::{config, made};
+use engine::{Device, DeviceEngine, Fault, FileError, Handle, Medium, Pace, Show};
 use sim::Seed;
-use ssd::{DriveMedia, IoError};
-use std::path::{Path, PathBuf};
+use ssd::IoError;
+use std::path::Path;
 use std::rc::Rc;
-use tempfile::TempDir;
 
 const UNIT: u64 = 4096;
-
-fn made(folder: &TempDir) -> PathBuf {
-    let path = folder.path().join("d.flash");
-    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
-    DriveFile::create(&path, &config(), &media).expect("written");
-    path
-}
 
 /// A drive under power.
 struct Powered(DeviceEngine, Handle<Device>);
@@ -68,8 +60,7 @@ impl Powered {
 
 #[test]
 fn what_was_flushed_through_a_layer_is_in_the_file() {
-    let folder = TempDir::new().expect("a directory");
-    let path = made(&folder);
+    let (folder, path, _) = made(&config());
     let (mut rng, mut model) = (Seed(5).stream("writes"), vec![0; 800]);
     for life in 0..3 {
         let powered = Powered::start(&path, Show::Remapped).expect("it has power");
@@ -98,8 +89,7 @@ fn what_was_flushed_through_a_layer_is_in_the_file() {
 
 #[test]
 fn a_drive_with_data_and_no_layer_is_refused_and_stays_as_it_is() {
-    let folder = TempDir::new().expect("a directory");
-    let path = made(&folder);
+    let (_folder, path, _) = made(&config());
     let powered = Powered::start(&path, Show::Drive).expect("it has power");
     powered.write(7, 42).expect("written");
     powered.end();
@@ -114,8 +104,7 @@ fn a_drive_with_data_and_no_layer_is_refused_and_stays_as_it_is() {
 
 #[test]
 fn a_layer_that_is_salvaged_takes_no_writes_and_says_what_it_has() {
-    let folder = TempDir::new().expect("a directory");
-    let path = made(&folder);
+    let (_folder, path, _) = made(&config());
     let powered = Powered::start(&path, Show::Remapped).expect("it has power");
     powered.write(3, 9).expect("written");
     powered.end();

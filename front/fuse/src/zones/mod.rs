@@ -10,6 +10,7 @@ mod tree;
 
 pub use tree::Zones;
 
+use crate::answer::list;
 use crate::translate::errno;
 use crate::wants::ask_for;
 use engine::Handle;
@@ -300,19 +301,15 @@ impl Filesystem for ZonesFs {
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
         self.submit(move |zones| async move {
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             let entries = node(ino).and_then(|node| zones.entries(node, from));
             match entries {
                 Ok(entries) => {
-                    for (next, (ino, kind, name)) in (offset + 1..).zip(entries) {
-                        if reply.add(INodeNo(ino), next, kind, name) {
-                            break;
-                        }
-                    }
-                    reply.ok();
+                    let entries = entries.map(|(ino, kind, name)| (INodeNo(ino), kind, name));
+                    list(reply, offset, entries);
                 }
                 Err(error) => reply.error(errno(error)),
             }

@@ -62,13 +62,9 @@ fn a_socket_is_taken_over_from_the_dead_alone() {
 fn a_drive_keeps_what_was_written_to_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, socket) = (folder.path().join("d.flash"), folder.path().join("n.sock"));
-    let mut config = (Preset::named("block").expect("a preset").config)();
+    let preset = (Preset::named("block").expect("a preset").config)();
+    let mut config = preset.resized(Bytes(16 * MIB));
     config.flash.keep_contents = true;
-    config.geometry.channels = 2;
-    config.geometry.chips_per_channel = 1;
-    config.geometry.blocks_per_plane = 20;
-    config.controller.write_buffer = Bytes(512 * KIB);
-    config.capacity = Bytes(16 * MIB);
     let media = DriveMedia::new(&config, Seed(1)).expect("a drive");
     DriveFile::create(&file, &config, &media).expect("made");
     let address = Address::Unix(socket.clone());

@@ -35,7 +35,7 @@ impl Server {
     /// # Errors
     /// If there is something at the path, or the system gives no thread.
     pub fn start<B: Backend>(path: &Path, subsystem: Handle<Subsystem<B>>) -> io::Result<Self> {
-        let listener = bind(path)?;
+        let listener = engine::listen(path)?;
         let ending = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ending);
         let accept = move || accept(&listener, &subsystem, &told);
@@ -67,22 +67,6 @@ impl Server {
         }
         // Somebody may have removed it before.
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Listens at `path`, also if a server that has died has left its socket there.
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let left = UnixStream::connect(path)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !left {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
-        bound => bound,
     }
 }
 

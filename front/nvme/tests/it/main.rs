@@ -9,6 +9,7 @@ mod guest;
 mod host;
 mod identify;
 mod memory;
+mod plain;
 mod protocol;
 mod slot;
 mod slot_fuzz;

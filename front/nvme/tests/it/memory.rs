@@ -1,17 +1,20 @@
-//! A namespace in memory.
+//! A namespace in memory that is slow, lies, or is worn out.
 
-use engine::Service;
-use nvme::{Backend, Failure, Manner, Placements, Shape, Span};
-use sim::Sim;
+use crate::host::identity;
+use crate::plain::Plain;
+use engine::{Engine, Handle, Pace, Service};
+use nvme::{Backend, Failure, Manner, Namespace, Shape, Span, Subsystem};
+use sim::{Kernel, Sim};
 use ssd::Health;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use units::Ns;
 
 pub(crate) struct Memory {
-    shape: Shape,
-    bytes: RefCell<Vec<u8>>,
+    plain: Plain,
     /// How long a write takes, and how many are under way.
     slow: Option<(Sim, Ns)>,
     pub(crate) writing: Arc<AtomicUsize>,
@@ -24,24 +27,8 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(bytes: u64) -> Self {
-        let shape = Shape {
-            bytes,
-            capacity: bytes,
-            id: *b"sixteen bytes id",
-            volatile_cache: true,
-            granule: 4096,
-            spare_blocks: 0,
-            zones: None,
-            placements: Placements::None,
-            bytes_too: false,
-        };
-        Self::of(shape)
-    }
-
-    pub(crate) fn of(shape: Shape) -> Self {
         Self {
-            bytes: RefCell::new(vec![0; shape.bytes as usize]),
-            shape,
+            plain: Plain::new(bytes),
             slow: None,
             writing: Arc::default(),
             lies: None,
@@ -67,18 +54,55 @@ impl Memory {
     }
 }
 
+/// A subsystem of such namespaces on its thread, until it is dropped.
+pub(crate) struct Alive {
+    engine: Option<Engine<()>>,
+    pub(crate) handle: Handle<Subsystem<Memory>>,
+}
+
+impl Alive {
+    pub(crate) fn start(
+        pace: Pace,
+        drives: impl FnOnce(&Kernel) -> Vec<Memory> + Send + 'static,
+    ) -> Self {
+        let build = |kernel: &Kernel| {
+            let backends = drives(kernel).into_iter().map(Namespace::new);
+            Ok::<_, io::Error>(Subsystem::new(identity(), backends.collect()))
+        };
+        let (engine, handle) = Engine::start(pace, build, |_, _| ()).expect("a thread");
+        Self {
+            engine: Some(engine),
+            handle,
+        }
+    }
+
+    /// Queues that somebody has.
+    pub(crate) fn links(&self) -> usize {
+        let links = |subsystem: Rc<Subsystem<Memory>>| async move { subsystem.links() };
+        self.handle.ask(links).expect("it runs")
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(engine) = self.engine.take() {
+            engine.join().expect("it ends");
+        }
+    }
+}
+
 impl Service for Memory {
     fn settle(&self) {}
 }
 
 impl Backend for Memory {
     fn shape(&self) -> &Shape {
-        &self.shape
+        self.plain.shape()
     }
 
     async fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
-        let at = at as usize;
-        into.copy_from_slice(&self.bytes.borrow()[at..at + into.len()]);
+        self.plain.read(at, into).await?;
         self.reads.set(self.reads.get() + 1);
         if self
             .lies
@@ -90,7 +114,7 @@ impl Backend for Memory {
         Ok(())
     }
 
-    async fn write(&self, at: u64, data: &[u8], _: Manner) -> Result<(), Failure> {
+    async fn write(&self, at: u64, data: &[u8], how: Manner) -> Result<(), Failure> {
         if self.worn.get() {
             return Err(Failure::ReadOnly);
         }
@@ -98,26 +122,24 @@ impl Backend for Memory {
         if let Some((sim, time)) = &self.slow {
             sim.sleep(*time).await;
         }
-        let at = at as usize;
-        self.bytes.borrow_mut()[at..at + data.len()].copy_from_slice(data);
+        let written = self.plain.write(at, data, how).await;
         self.writing.fetch_sub(1, Ordering::SeqCst);
-        Ok(())
+        written
     }
 
-    async fn zero(&self, span: Span, _: Manner) -> Result<(), Failure> {
-        self.bytes.borrow_mut()[span.at as usize..span.end() as usize].fill(0);
-        Ok(())
+    async fn zero(&self, span: Span, how: Manner) -> Result<(), Failure> {
+        self.plain.zero(span, how).await
     }
 
     async fn deallocate(&self, span: Span) -> Result<(), Failure> {
-        self.zero(span, Manner::default()).await
+        self.plain.deallocate(span).await
     }
 
     async fn flush(&self) -> Result<(), Failure> {
-        Ok(())
+        self.plain.flush().await
     }
 
     fn health(&self) -> Option<Health> {
-        None
+        self.plain.health()
     }
 }

@@ -1,12 +1,12 @@
 //! A drive in a machine, through a real socket.
 
 use crate::guest::{ADMIN_ENTRIES, BASE, DATA, Guest, MEMORY, map_body, prp};
-use crate::host::{Sqe, identity};
-use crate::memory::Memory;
-use engine::{Engine, Handle, Pace};
+use crate::host::Sqe;
+use crate::memory::{Alive, Memory};
+use engine::Pace;
+use nvme::Subsystem;
 use nvme::pci::Server;
-use nvme::{Namespace, Subsystem};
-use std::io;
+use sim::Kernel;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ use std::time::Duration;
 use units::Ns;
 
 pub(crate) struct Slot {
-    engine: Option<Engine<()>>,
-    handle: Handle<Subsystem<Memory>>,
+    drive: Alive,
     server: Option<Server>,
     pub(crate) path: PathBuf,
     /// Writes that are under way.
@@ -35,22 +34,17 @@ pub(crate) fn serve_drive(drive: fn() -> Memory) -> Slot {
     plug(Pace::Free, move |_| drive())
 }
 
-fn plug(pace: Pace, drive: impl FnOnce(&sim::Kernel) -> Memory + Send + 'static) -> Slot {
+fn plug(pace: Pace, drive: impl FnOnce(&Kernel) -> Memory + Send + 'static) -> Slot {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("slot");
-    let build = move |kernel: &sim::Kernel| {
-        let namespaces = vec![Namespace::new(drive(kernel))];
-        Ok::<_, io::Error>(Subsystem::new(identity(), namespaces))
-    };
-    let (engine, handle) = Engine::start(pace, build, |_, _| ()).expect("a thread");
-    let server = Server::start(&path, handle.clone()).expect("a socket");
+    let drive = Alive::start(pace, |kernel| vec![drive(kernel)]);
+    let server = Server::start(&path, drive.handle.clone()).expect("a socket");
     let writing = |subsystem: Rc<Subsystem<Memory>>| async move {
         Arc::clone(&subsystem.namespaces()[0].backend().writing)
     };
     Slot {
-        writing: handle.ask(writing).expect("it runs"),
-        engine: Some(engine),
-        handle,
+        writing: drive.handle.ask(writing).expect("it runs"),
+        drive,
         server: Some(server),
         path,
         _dir: dir,
@@ -61,23 +55,10 @@ pub(crate) fn serve() -> Slot {
     serve_drive(|| Memory::new(4 << 20))
 }
 
-impl Slot {
-    fn links(&self) -> usize {
-        let asked = self
-            .handle
-            .ask(|subsystem: Rc<Subsystem<Memory>>| async move { subsystem.links() });
-        asked.expect("it runs")
-    }
-}
-
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
-        }
-        self.handle.stop();
-        if let Some(engine) = self.engine.take() {
-            engine.join().expect("it ends");
         }
         assert!(!self.path.exists(), "the socket is gone");
     }
@@ -304,7 +285,7 @@ fn a_reset_is_complete_when_nothing_from_before_is_under_way() {
         guest.await_state(0);
         assert_eq!(slot.writing.load(Ordering::SeqCst), 0, "turn {turn}");
         assert_eq!(guest.completion(queue), None, "nobody is told any more");
-        assert_eq!(slot.links(), 1, "queues are gone");
+        assert_eq!(slot.drive.links(), 1, "queues are gone");
         guest.enable();
         assert_eq!(guest.make_queue(32), queue);
     }
@@ -404,7 +385,7 @@ fn queues_that_can_not_be_are_refused() {
     );
     assert_eq!(guest.call(0, make(0, queue, 0, 0)).status, 0);
     assert_eq!(guest.call(0, make(4, queue, 0, 0)).status, 0);
-    assert_eq!(slot.links(), 1);
+    assert_eq!(slot.drive.links(), 1);
 }
 
 #[test]
@@ -559,8 +540,8 @@ fn one_machine_too_many_is_not_let_in_and_others_are_not_disturbed() {
     drop(guests);
     let left = (0..2000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
-        slot.links() == 0
+        slot.drive.links() == 0
     });
-    assert!(left, "{} controllers are left", slot.links());
+    assert!(left, "{} controllers are left", slot.drive.links());
     told_version(&slot, 0);
 }

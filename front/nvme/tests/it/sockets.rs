@@ -1,18 +1,14 @@
 //! Through real sockets, with the simulation on its thread.
 
-use crate::host::{Host, NQN, Reply, Sqe, identity};
-use crate::memory::Memory;
+use crate::host::{Host, NQN, Reply, Sqe};
+use crate::memory::{Alive, Memory};
 use crate::wire::{Wire, dial};
-use engine::{Engine, Handle, Pace};
+use engine::Pace;
 use nvme::tcp::Target;
-use nvme::{Namespace, Subsystem};
-use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::rc::Rc;
 
 pub(crate) struct Served {
-    engine: Option<Engine<()>>,
-    handle: Handle<Subsystem<Memory>>,
+    drives: Alive,
     target: Option<Target>,
     pub(crate) address: SocketAddr,
 }
@@ -26,27 +22,13 @@ pub(crate) fn serve_drive(drive: fn() -> Memory) -> Served {
 }
 
 fn serve_drives(drives: impl FnOnce() -> Vec<Memory> + Send + 'static) -> Served {
-    let build = |_: &_| {
-        let backends = drives().into_iter().map(Namespace::new);
-        Ok::<_, io::Error>(Subsystem::new(identity(), backends.collect()))
-    };
-    let (engine, handle) = Engine::start(Pace::Free, build, |_, _| ()).expect("a thread");
+    let drives = Alive::start(Pace::Free, |_| drives());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let target = Target::start(listener, handle.clone()).expect("a thread");
+    let target = Target::start(listener, drives.handle.clone()).expect("a thread");
     Served {
-        engine: Some(engine),
-        handle,
+        drives,
         address: target.address(),
         target: Some(target),
-    }
-}
-
-impl Served {
-    pub(crate) fn links(&self) -> usize {
-        let asked = self
-            .handle
-            .ask(|subsystem: Rc<Subsystem<Memory>>| async move { subsystem.links() });
-        asked.expect("it runs")
     }
 }
 
@@ -54,10 +36,6 @@ impl Drop for Served {
     fn drop(&mut self) {
         if let Some(target) = self.target.take() {
             target.stop();
-        }
-        self.handle.stop();
-        if let Some(engine) = self.engine.take() {
-            engine.join().expect("it ends");
         }
     }
 }
@@ -100,9 +78,9 @@ fn await_links(served: &Served, count: usize) {
     let tries = 0..1000;
     let found = tries.into_iter().any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
-        served.links() == count
+        served.drives.links() == count
     });
-    assert!(found, "{} queues are left", served.links());
+    assert!(found, "{} queues are left", served.drives.links());
 }
 
 #[test]
@@ -111,7 +89,7 @@ fn a_connection_that_breaks_takes_its_controller_along() {
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
     let mut io = queue(served.address, controller, 1);
-    assert_eq!(served.links(), 2);
+    assert_eq!(served.drives.links(), 2);
     drop(admin);
     assert_eq!(io.unit(), None, "the other queue is told");
     await_links(&served, 0);

@@ -55,6 +55,13 @@ fn encode(pieces: &[Piece]) -> Vec<u8> {
     pieces.flat_map(u64::to_le_bytes).collect()
 }
 
+const fn placement(request: &Request<'_>) -> Placement {
+    Placement {
+        stream: request.a as u32,
+        group: request.b as u32,
+    }
+}
+
 impl Session {
     pub(super) fn new(sharing: &'static Sharing, socket: c_int) -> Self {
         let who = Who::Nobody;
@@ -255,11 +262,7 @@ impl Session {
         let volume = &self.sharing.volume;
         match request.op {
             Op::Create => {
-                let placement = Placement {
-                    stream: request.a as u32,
-                    group: request.b as u32,
-                };
-                let id = volume.create(request.data, placement)?;
+                let id = volume.create(request.data, placement(&request))?;
                 client.held().opens.insert(id, 1);
                 Ok(Answer::of([id.0, 0, 0]))
             }
@@ -337,11 +340,7 @@ impl Session {
         let volume = &self.sharing.volume;
         match request.op {
             Op::Place => {
-                let placement = Placement {
-                    stream: request.a as u32,
-                    group: request.b as u32,
-                };
-                volume.belongs(id, placement);
+                volume.belongs(id, placement(&request));
                 Ok(Answer::default())
             }
             Op::Sync => {

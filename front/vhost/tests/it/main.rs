@@ -9,7 +9,7 @@ use ssd::{DriveMedia, Preset};
 use std::io::Read;
 use std::path::PathBuf;
 use tempfile::TempDir;
-use units::{Bytes, KIB, MIB};
+use units::{Bytes, MIB};
 use vhost::Server;
 use vhost::wire::{NEED_REPLY, say, want};
 
@@ -24,13 +24,9 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let folder = TempDir::new().expect("a folder");
-        let mut config = (Preset::named("block").expect("a preset").config)();
+        let preset = (Preset::named("block").expect("a preset").config)();
+        let mut config = preset.resized(Bytes(16 * MIB));
         config.flash.keep_contents = true;
-        config.geometry.channels = 2;
-        config.geometry.chips_per_channel = 1;
-        config.geometry.blocks_per_plane = 20;
-        config.controller.write_buffer = Bytes(512 * KIB);
-        config.capacity = Bytes(16 * MIB);
         let media = DriveMedia::new(&config, Seed(1)).expect("a drive");
         let file = folder.path().join("d.flash");
         DriveFile::create(&file, &config, &media).expect("made");

@@ -29,7 +29,7 @@
 
 use super::plan::{Key, Plan};
 use super::source::{PlanError, Source};
-use report::claim::{Claim, Combine, Document, Expectation, Form, Quantity};
+use report::claim::{Claim, Combine, Document, Expectation, Form, Measure};
 use serde::Deserialize;
 use skybyte::{Design, Profile};
 use std::collections::BTreeMap;
@@ -81,18 +81,8 @@ struct NotMeasured {
 #[derive(Debug)]
 pub(super) struct Row {
     claim: Claim,
-    measure: Option<Measure>,
+    measure: Option<Measure<Key>>,
     known: Option<String>,
-}
-
-#[derive(Debug)]
-struct Measure {
-    quantity: Quantity,
-    form: Form,
-    combine: Combine,
-    unit: f64,
-    /// A run, and the one that it is compared with.
-    pairs: Vec<(Key, Option<Key>)>,
 }
 
 /// A figure that has been read.
@@ -115,7 +105,13 @@ pub(super) fn read(plan: &Plan, source: &Source) -> Result<Figure, PlanError> {
         rows.extend(reader.rows(claimed)?);
     }
     rows.extend(file.not_measured.iter().map(|not| Row {
-        claim: reader.blank(&not.id, not.what.clone(), &file.source, Expectation::Other),
+        claim: Claim::unmeasured(
+            &not.id,
+            source.name,
+            &file.source,
+            not.what.clone(),
+            Expectation::Other,
+        ),
         measure: None,
         known: Some(not.reason.clone()),
     }));
@@ -272,7 +268,8 @@ impl Reader<'_> {
         let place = claimed.source.as_deref().unwrap_or(self.place);
         let comma = if suffix.is_empty() { "" } else { ", " };
         let what = format!("{}{comma}{suffix} [{}]", claimed.what, profile.name());
-        let mut claim = self.blank(claimed.id.as_ref(), what, place, expected);
+        let (id, figure) = (claimed.id.as_ref(), self.source.name);
+        let mut claim = Claim::unmeasured(id, figure, place, what, expected);
         claim.stack.clone_from(design);
         if let Some(versus) = &claimed.versus {
             claim.versus.clone_from(versus.as_ref());
@@ -289,33 +286,12 @@ impl Reader<'_> {
             known: claimed.reason.clone(),
         }
     }
-
-    fn blank(&self, id: &str, what: String, place: &str, expected: Expectation) -> Claim {
-        Claim {
-            id: id.to_owned(),
-            figure: self.source.name.to_owned(),
-            source: place.to_owned(),
-            what,
-            stack: String::new(),
-            versus: String::new(),
-            expected,
-            paper: expected.paper(),
-            measured: None,
-            ratio: None,
-            tolerance: expected.tolerance(),
-            holds: None,
-            reason: None,
-        }
-    }
 }
 
 impl Row {
     /// The runs that it takes.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
-        let pairs = self.measure.iter().flat_map(|measure| &measure.pairs);
-        pairs
-            .flat_map(|(run, other)| [Some(run), other.as_ref()])
-            .flatten()
+        self.measure.iter().flat_map(Measure::runs)
     }
 
     /// It, with what `documents` say, which hold each of its runs.
@@ -328,22 +304,9 @@ impl Row {
         let Some(measure) = &self.measure else {
             return unmeasured(self.known.clone());
         };
-        match measure.of(documents) {
+        match measure.of(documents, 1.0) {
             Ok(measured) => claim.with(measured, self.known.as_deref()),
             Err(problem) => unmeasured(Some(problem)),
         }
-    }
-}
-
-impl Measure {
-    fn of(&self, documents: &BTreeMap<&Key, Document>) -> Result<f64, String> {
-        let value = |key: &Key| self.quantity.value(&documents[key]);
-        let mut values = Vec::new();
-        for (run, other) in &self.pairs {
-            let other = other.as_ref().map_or(Ok(1.0), value)?;
-            values.push(self.form.of(value(run)?, other)?);
-        }
-        let combined = self.combine.of(&values);
-        Ok(combined.ok_or("there is no run of it")? / self.unit)
     }
 }

@@ -1,9 +1,12 @@
 //! What single calls do with placed files.
 
-use crate::bench::on;
-use vfs::{FallocateMode, Hint, OpenFlags, Source};
+use crate::bench::{Fs, on};
+use vfs::{FallocateMode, Fd, Hint, OpenFlags, Process, Source};
 
-const NEW: OpenFlags = OpenFlags::BOTH;
+async fn made(process: &Process<Fs>, path: &str) -> Fd {
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+    process.open(path.as_bytes(), flags, 0o644).await.unwrap()
+}
 
 fn fill(pattern: u64, len: u64) -> Source<'static> {
     Source::Fill { pattern, len }
@@ -15,18 +18,12 @@ fn a_file_that_a_rule_names_takes_no_room_of_the_ordinary_file_system() {
         let body = process.vfs().clone();
         let below = || vfs::Body::stat(body.body().below()).blocks_free;
         let before = below();
-        let fd = process
-            .open(b"/a", NEW | OpenFlags::CREATE, 0o644)
-            .await
-            .unwrap();
+        let fd = made(&process, "/a").await;
         process.write(fd, fill(5, 3 << 20)).await.unwrap();
         process.fsync(fd).await.unwrap();
         assert_eq!(below(), before);
         assert_eq!(body.body().in_zones(), 3 << 20);
-        let other = process
-            .open(b"/c", NEW | OpenFlags::CREATE, 0o644)
-            .await
-            .unwrap();
+        let other = made(&process, "/c").await;
         process.write(other, fill(5, 1 << 20)).await.unwrap();
         process.fsync(other).await.unwrap();
         assert_eq!(before - below(), 256);
@@ -37,10 +34,7 @@ fn a_file_that_a_rule_names_takes_no_room_of_the_ordinary_file_system() {
 #[test]
 fn a_write_to_the_past_moves_the_file_with_all_its_bytes() {
     on(16, async |process| {
-        let fd = process
-            .open(b"/a", NEW | OpenFlags::CREATE, 0o644)
-            .await
-            .unwrap();
+        let fd = made(&process, "/a").await;
         process.write(fd, fill(5, 300_001)).await.unwrap();
         process.fsync(fd).await.unwrap();
         let vfs = process.vfs().clone();
@@ -62,10 +56,7 @@ fn a_write_to_the_past_moves_the_file_with_all_its_bytes() {
 #[test]
 fn room_that_is_set_aside_is_taken_when_data_come() {
     on(16, async |process| {
-        let fd = process
-            .open(b"/a", NEW | OpenFlags::CREATE, 0o644)
-            .await
-            .unwrap();
+        let fd = made(&process, "/a").await;
         let keep = FallocateMode::Allocate { keep_size: true };
         process.fallocate(fd, keep, 0, 1 << 20).await.unwrap();
         process.write(fd, fill(9, 5_000)).await.unwrap();
@@ -87,10 +78,7 @@ fn zones_whose_files_are_gone_are_used_again_without_moving() {
         let vfs = process.vfs().clone();
         for round in 0..40_u32 {
             let path = format!("/log{round}");
-            let fd = process
-                .open(path.as_bytes(), NEW | OpenFlags::CREATE, 0o644)
-                .await
-                .unwrap();
+            let fd = made(&process, &path).await;
             process.set_hint(fd, Hint::Short).unwrap();
             process
                 .write(fd, fill(1 + u64::from(round), 6 << 20))
@@ -100,10 +88,7 @@ fn zones_whose_files_are_gone_are_used_again_without_moving() {
             process.close(fd).await.unwrap();
             if round % 8 == 0 {
                 let kept = format!("/table{round}");
-                let fd = process
-                    .open(kept.as_bytes(), NEW | OpenFlags::CREATE, 0o644)
-                    .await
-                    .unwrap();
+                let fd = made(&process, &kept).await;
                 process.write(fd, fill(77, 1 << 20)).await.unwrap();
                 process.fsync(fd).await.unwrap();
                 process.close(fd).await.unwrap();

@@ -147,19 +147,9 @@ mod tests {
 
     fn claim(id: &str, expected: Expectation) -> Claim {
         Claim {
-            id: id.to_owned(),
-            figure: "fig6".to_owned(),
-            source: "Figure 6".to_owned(),
-            what: "throughput".to_owned(),
             stack: "bytefs".to_owned(),
             versus: "ext4".to_owned(),
-            expected,
-            paper: expected.paper(),
-            measured: None,
-            ratio: None,
-            tolerance: expected.tolerance(),
-            holds: None,
-            reason: None,
+            ..Claim::unmeasured(id, "fig6", "Figure 6", "throughput".to_owned(), expected)
         }
     }
 

@@ -1,11 +1,10 @@
 //! Btrfs as the host of a stack, with copies of contents or without.
 
-use super::{Behaviour, Host, Promises, Switch};
+use super::{Behaviour, Host, Made, Promises, Said, Switch};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
 use cowfs::{Btrfs as Copying, CowFs, MkfsOptions, MountOptions, SECTOR};
-use crash::OutsideError;
 use host::BlockPort;
 use sim::Sim;
 use vfs::Timestamp;
@@ -67,7 +66,7 @@ impl Host for Btrfs {
         false
     }
 
-    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let options = MkfsOptions {
             now,
             dup: self.dup,
@@ -77,12 +76,7 @@ impl Host for Btrfs {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        now: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
         let mounted = cowfs::mount(sim, device, self.mount_options(now)).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
@@ -93,7 +87,7 @@ impl Host for Btrfs {
     }
 
     /// What a cut leaves is sound as of the last commit, whatever was forced since.
-    fn ask_outside(&self, image: &DriveImage<'_>, _: bool) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, _: bool) -> Said {
         let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
         crash::btrfs_check(image.count() * SECTOR as u64, pieces)

@@ -1,11 +1,11 @@
 //! ByteFS as the host of a stack.
 
-use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
+use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
-use crash::{OutsideError, Settles};
+use crash::Settles;
 use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::BlockPort;
 use sim::Sim;
@@ -59,7 +59,7 @@ impl Host for ByteFs {
         }
     }
 
-    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let blocks = device.capacity().0 / BLOCK as u64;
         let journals = self.options.data == Data::Journal;
         let journal_blocks = MkfsOptions::new(blocks).journal_blocks;
@@ -72,12 +72,7 @@ impl Host for ByteFs {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        now: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
         let options = Options {
             start: now,
             ..self.options
@@ -92,11 +87,7 @@ impl Host for ByteFs {
 
     /// What a cut leaves is, once the drive has power, an image without uncommitted
     /// lines: others need no more than their own rules for unlinked inodes.
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         ask_e2fsck(image, recover)
     }
 }

@@ -1,10 +1,9 @@
 //! ext4 as the host of a stack.
 
-use super::{Behaviour, Host, Promises, Switch, ask_e2fsck, check_ext4};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use crash::OutsideError;
 use extfs::ext4::{self, Options};
 use extfs::jbd2::{Jbd2, Mode};
 use extfs::{BLOCK, ExtFs, MkfsOptions};
@@ -48,11 +47,7 @@ impl Ext4 {
     }
 
     /// Makes it on blocks, wherever they are.
-    pub(super) async fn format_on<P: BlockPort>(
-        &self,
-        port: &P,
-        now: Timestamp,
-    ) -> Result<(), String> {
+    pub(super) async fn format_on<P: BlockPort>(&self, port: &P, now: Timestamp) -> Made<()> {
         let layout = MkfsOptions {
             now,
             ..MkfsOptions::new(port.capacity().0 / BLOCK as u64)
@@ -67,7 +62,7 @@ impl Ext4 {
         sim: &Sim,
         port: &P,
         now: Timestamp,
-    ) -> Result<ExtFs<Jbd2<P>>, String> {
+    ) -> Made<ExtFs<Jbd2<P>>> {
         let options = Options {
             start: now,
             ..self.options
@@ -88,16 +83,11 @@ impl Host for Ext4 {
         }
     }
 
-    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         self.format_on(device, now).await
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        now: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
         self.mount_on(sim, device, now).await
     }
 
@@ -105,11 +95,7 @@ impl Host for Ext4 {
         check_ext4(image)
     }
 
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         ask_e2fsck(image, recover)
     }
 }

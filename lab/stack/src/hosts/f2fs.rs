@@ -1,10 +1,9 @@
 //! F2FS as the host of a stack.
 
-use super::{Behaviour, Host, Promises, Switch};
+use super::{Behaviour, Host, Made, Promises, Said, Switch};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
-use crash::OutsideError;
 use host::BlockPort;
 use lfs::{BLOCK, LfsFs, MkfsOptions, MountOptions, OnDrive};
 use sim::Sim;
@@ -89,7 +88,7 @@ impl Host for F2fs {
         }
     }
 
-    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let options = MkfsOptions {
             now,
             overprovision: self.overprovision,
@@ -99,12 +98,7 @@ impl Host for F2fs {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        _: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
         let mounted = lfs::mount_drive(sim, device, self.options).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
@@ -115,11 +109,7 @@ impl Host for F2fs {
     }
 
     /// What a cut leaves is sound as of the last checkpoint, whatever was forced since.
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         let pieces = pieces_of(image);
         let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
         crash::fsck_f2fs(image.count() * BLOCK as u64, pieces, recover)

@@ -1,11 +1,10 @@
 //! HyFiM as the host of a stack: Btrfs whose overwrites and nodes go through a mapping in
 //! persistent memory.
 
-use super::{Behaviour, Btrfs, Host, Promises, Switch, btrfs};
+use super::{Behaviour, Btrfs, Host, Made, Promises, Said, Switch, btrfs};
 use crate::attached::Attached;
 use crate::image::DriveImage;
 use cowfs::CowFs;
-use crash::OutsideError;
 use host::{PmConfig, PmMedia, SwapPort};
 use hostftl::FtlConfig;
 use hyfim::{HyfimConfig, Intra};
@@ -106,16 +105,11 @@ impl Host for Hyfim {
         Some(self.memory)
     }
 
-    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         self.btrfs.format(sim, device, now).await
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        now: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
         if !device.has_swaps().await {
             return Err("the mapping and its memory could not be mounted".to_owned());
         }
@@ -128,11 +122,7 @@ impl Host for Hyfim {
         self.btrfs.check(image)
     }
 
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         self.btrfs.ask_outside(image, recover)
     }
 }

@@ -71,6 +71,12 @@ impl Promises {
     };
 }
 
+/// What was made, or a sentence that says why it cannot be.
+pub type Made<T> = Result<T, String>;
+
+/// What somebody else's checker says, if anything; or why it cannot be asked.
+pub type Said = Result<Option<String>, OutsideError>;
+
 /// A file system that can be the host of a stack.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Host: Clone + Send + 'static {
@@ -104,18 +110,13 @@ pub trait Host: Clone + Send + 'static {
     ///
     /// # Errors
     /// A sentence that says what cannot be.
-    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String>;
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()>;
 
     /// Recovers and mounts it, when it is `now`.
     ///
     /// # Errors
     /// A sentence that says what is wrong.
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        now: Timestamp,
-    ) -> Result<Self::Body, String>;
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body>;
 
     /// What is wrong with the structure on a drive at rest.
     fn check(&self, image: &DriveImage<'_>) -> Vec<String>;
@@ -130,11 +131,7 @@ pub trait Host: Clone + Send + 'static {
     ///
     /// # Errors
     /// If that checker cannot be asked.
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError>;
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said;
 }
 
 /// What is wrong with a structure in the format of ext4.
@@ -144,7 +141,7 @@ fn check_ext4(image: &DriveImage<'_>) -> Vec<String> {
 }
 
 /// What `e2fsck` says of it; if `recover`, once it has replayed the journal.
-fn ask_e2fsck(image: &DriveImage<'_>, recover: bool) -> Result<Option<String>, OutsideError> {
+fn ask_e2fsck(image: &DriveImage<'_>, recover: bool) -> Said {
     let pieces = pieces_of(image);
     let pieces = pieces.iter().map(|(at, bytes)| (*at, &bytes[..]));
     ::crash::e2fsck(image.count() * extfs::BLOCK as u64, pieces, recover)

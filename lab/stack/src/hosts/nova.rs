@@ -1,10 +1,10 @@
 //! NOVA as the host of a stack.
 
-use super::{Host, Promises};
+use super::{Host, Made, Promises, Said};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use crash::{OutsideError, Settles};
+use crash::Settles;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
 use sim::Sim;
 use vfs::Timestamp;
@@ -23,7 +23,7 @@ impl Host for Nova {
         }
     }
 
-    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let options = MkfsOptions {
             now,
             origin: FILE_SYSTEM,
@@ -33,12 +33,7 @@ impl Host for Nova {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        _: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
         let options = MountOptions {
             origin: FILE_SYSTEM,
         };
@@ -56,7 +51,7 @@ impl Host for Nova {
         false
     }
 
-    fn ask_outside(&self, _: &DriveImage<'_>, _: bool) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, _: &DriveImage<'_>, _: bool) -> Said {
         Ok(None)
     }
 }

@@ -1,10 +1,9 @@
 //! Persimmon as the host of a stack.
 
-use super::{Behaviour, Host, Promises, Switch, f2fs};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, f2fs};
 use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
 use crate::zones::ZonePort;
-use crash::OutsideError;
 use host::DrivePort;
 use lfs::{BLOCK, LfsFs};
 use persimmon::{Appended, MkfsOptions, Options, Pages, Shown};
@@ -61,7 +60,7 @@ impl Host for Persimmon {
         f2fs::PROMISES
     }
 
-    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let zones = device.zones().ok_or_else(no_zones)?;
         let options = MkfsOptions {
             now,
@@ -71,12 +70,7 @@ impl Host for Persimmon {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        _: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
         let zones = device.zones().ok_or_else(no_zones)?;
         let mounted = persimmon::mount(sim, &zones, self.options).await;
         mounted.map(|m| m.0).map_err(|error| error.to_string())
@@ -87,11 +81,7 @@ impl Host for Persimmon {
     }
 
     /// The drive is shown with everything where F2FS has it.
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         let shown = match Shown::new(image) {
             Ok(shown) => shown,
             Err(error) => return Ok(Some(error.to_string())),

@@ -2,13 +2,12 @@
 //! placed files in zones beside ext4 on conventional ones; on a drive of blocks ext4 whose
 //! files get hints.
 
-use super::{Behaviour, Ext4, Host, Promises, Switch, ask_e2fsck, check_ext4};
+use super::{Behaviour, Ext4, Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use crate::zones::ZonePort;
 use ::shimmer::Options;
-use crash::OutsideError;
 use extfs::ExtFs;
 use extfs::jbd2::Jbd2;
 use host::{BlockPort, DrivePort, ZonedPort};
@@ -135,7 +134,7 @@ impl Host for Shimmer {
         }
     }
 
-    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         if let Some(zones) = device.zones() {
             let limits = zones.limits();
             if limits.conventional == 0 {
@@ -150,12 +149,7 @@ impl Host for Shimmer {
         self.ext4.format_on(&ordinary, now).await
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        now: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
         let ordinary = Ordinary::of(sim, device);
         let below = self.ext4.mount_on(sim, &ordinary, now).await?;
         let zones = device.zones();
@@ -176,11 +170,7 @@ impl Host for Shimmer {
         findings
     }
 
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         ask_e2fsck(image, recover)
     }
 }

@@ -1,11 +1,11 @@
 //! File systems over an undo journal of lines as hosts: PMFS and ByteFS-Dual.
 
-use super::{Host, Promises, Switch, ask_e2fsck, check_ext4};
+use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use bytefs::dual;
-use crash::{OutsideError, Settles};
+use crash::Settles;
 use extfs::lines::undo::{self, UndoLines};
 use extfs::{BLOCK, ExtFs, MkfsOptions, pmfs};
 use host::BlockPort;
@@ -69,7 +69,7 @@ impl Host for Undoing {
         }
     }
 
-    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let layout = MkfsOptions {
             now,
             ..undo::mkfs_options(device.capacity().0 / BLOCK as u64)
@@ -78,12 +78,7 @@ impl Host for Undoing {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        start: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, start: Timestamp) -> Made<Self::Body> {
         let mounted = match *self {
             Self::Pmfs(options) => {
                 pmfs::mount(sim, device, pmfs::Options { start, ..options }).await
@@ -100,11 +95,7 @@ impl Host for Undoing {
     }
 
     /// What a cut left is refused by others while something may have to be undone.
-    fn ask_outside(
-        &self,
-        image: &DriveImage<'_>,
-        recover: bool,
-    ) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         let refuses = |said: &String| REFUSALS.iter().any(|refusal| said.contains(refusal));
         let said = ask_e2fsck(image, false)?;
         Ok(said.filter(|said| !recover || !refuses(said)))

@@ -1,11 +1,10 @@
 //! zonefs as the host of a stack.
 
-use super::{Host, Promises};
+use super::{Host, Made, Promises, Said};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use crate::zones::ZonePort;
-use crash::OutsideError;
 use host::DrivePort;
 use lfs::Image;
 use sim::Sim;
@@ -28,18 +27,13 @@ impl Host for Zonefs {
         Promises::LAZY
     }
 
-    async fn format(&self, _: &Sim, device: &Attached, _: Timestamp) -> Result<(), String> {
+    async fn format(&self, _: &Sim, device: &Attached, _: Timestamp) -> Made<()> {
         let zones = device.zones().ok_or_else(no_zones)?;
         let made = zonefs::mkfs(&zones, &Superblock::default(), FILE_SYSTEM).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(
-        &self,
-        sim: &Sim,
-        device: &Attached,
-        _: Timestamp,
-    ) -> Result<Self::Body, String> {
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
         let options = Options {
             origin: FILE_SYSTEM,
             ..Options::default()
@@ -68,7 +62,7 @@ impl Host for Zonefs {
         false
     }
 
-    fn ask_outside(&self, _: &DriveImage<'_>, _: bool) -> Result<Option<String>, OutsideError> {
+    fn ask_outside(&self, _: &DriveImage<'_>, _: bool) -> Said {
         Ok(None)
     }
 }

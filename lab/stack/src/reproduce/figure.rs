@@ -36,7 +36,7 @@
 use super::setup::{BASE, Setup};
 use crate::error::StackError;
 use crate::toml_file::Source;
-use report::claim::{Claim, Combine, Document, Expectation, Form, Quantity};
+use report::claim::{Claim, Combine, Document, Expectation, Form, Measure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::{Spanned, Value};
@@ -106,24 +106,13 @@ pub(super) struct Key {
 pub(super) struct Row {
     /// It, not measured.
     claim: Claim,
-    measure: Option<Measure>,
+    measure: Option<Measure<Key>>,
+    /// Whether it grows in proportion to sizes.
+    grows: bool,
     /// Why it is missed.
     known: Option<String>,
     /// Why hosts that it is about cannot be run.
     missing: Vec<String>,
-}
-
-#[derive(Debug)]
-struct Measure {
-    quantity: Quantity,
-    form: Form,
-    combine: Combine,
-    /// What the value is divided by.
-    unit: f64,
-    /// Whether it grows in proportion to sizes.
-    grows: bool,
-    /// A run, and the one that it is compared with.
-    pairs: Vec<(Key, Option<Key>)>,
 }
 
 /// A figure that has been read.
@@ -313,16 +302,22 @@ impl Reader<'_> {
             form: claimed.form,
             combine: claimed.combine,
             unit: claimed.unit.as_ref().map_or(1.0, |unit| *unit.as_ref()),
-            grows: claimed.grows,
             pairs,
         });
         Ok(Row {
             claim: Claim {
                 stack: claimed.stack.clone(),
                 versus: self.versus(claimed, hosts),
-                ..self.blank(claimed.id.as_ref(), &claimed.what, place, expected)
+                ..Claim::unmeasured(
+                    claimed.id.as_ref(),
+                    self.figure,
+                    place,
+                    claimed.what.clone(),
+                    expected,
+                )
             },
             measure,
+            grows: claimed.grows,
             known: claimed.reasons.get(case).cloned(),
             missing,
         })
@@ -383,29 +378,12 @@ impl Reader<'_> {
         let expected = said.transpose()?.unwrap_or(Expectation::Other);
         let place = not.source.as_deref().unwrap_or(self.place);
         Ok(Row {
-            claim: self.blank(&not.id, &not.what, place, expected),
+            claim: Claim::unmeasured(&not.id, self.figure, place, not.what.clone(), expected),
             measure: None,
+            grows: false,
             known: None,
             missing: vec![not.reason.clone()],
         })
-    }
-
-    fn blank(&self, id: &str, what: &str, place: &str, expected: Expectation) -> Claim {
-        Claim {
-            id: id.to_owned(),
-            figure: self.figure.to_owned(),
-            source: place.to_owned(),
-            what: what.to_owned(),
-            stack: String::new(),
-            versus: String::new(),
-            expected,
-            paper: expected.paper(),
-            measured: None,
-            ratio: None,
-            tolerance: expected.tolerance(),
-            holds: None,
-            reason: None,
-        }
     }
 }
 
@@ -418,10 +396,7 @@ impl Row {
 
     /// The runs that it takes.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
-        let pairs = self.measure.iter().flat_map(|measure| &measure.pairs);
-        pairs
-            .flat_map(|(run, other)| [Some(run), other.as_ref()])
-            .flatten()
+        self.measure.iter().flat_map(Measure::runs)
     }
 
     /// It, with what `documents` say, which hold each of its runs, with sizes divided by
@@ -436,7 +411,8 @@ impl Row {
         let Some(measure) = &self.measure else {
             return unmeasured(missing);
         };
-        let measured = match measure.of(documents, factor) {
+        let times = if self.grows { factor as f64 } else { 1.0 };
+        let measured = match measure.of(documents, times) {
             Ok(measured) => measured,
             Err(problem) => return unmeasured(problem),
         };
@@ -447,20 +423,5 @@ impl Row {
             claim.reason = Some(format!("measured without some: {missing}{rest}"));
         }
         claim
-    }
-}
-
-impl Measure {
-    fn of(&self, documents: &BTreeMap<&Key, Document>, factor: u64) -> Result<f64, String> {
-        let value = |key: &Key| self.quantity.value(&documents[key]);
-        let mut values = Vec::new();
-        for (run, other) in &self.pairs {
-            let other = other.as_ref().map_or(Ok(1.0), value)?;
-            values.push(self.form.of(value(run)?, other)?);
-        }
-        let combined = self.combine.of(&values);
-        let combined = combined.ok_or_else(|| "there is no run of it".to_owned())?;
-        let times = if self.grows { factor as f64 } else { 1.0 };
-        Ok(combined * times / self.unit)
     }
 }

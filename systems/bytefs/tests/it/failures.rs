@@ -37,17 +37,7 @@ impl Failing {
 }
 
 impl BlockPort for Failing {
-    fn capacity(&self) -> Bytes {
-        self.disk.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        1
-    }
-
-    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        self.disk.read(extent, sink, who).await
-    }
+    host::pass_block!([|own| &own.disk] capacity, handles, read, trim, compute);
 
     async fn write(
         &self,
@@ -61,32 +51,14 @@ impl BlockPort for Failing {
         self.disk.write(extent, content, placement, who, fua).await
     }
 
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        self.disk.trim(extent).await
-    }
-
     async fn flush(&self) -> Result<(), IoError> {
         self.check(Fails::Flush)?;
         self.disk.flush().await
     }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.disk.compute(span)
-    }
 }
 
 impl BytePort for Failing {
-    fn has_transactions(&self) -> bool {
-        true
-    }
-
-    fn transaction_lines(&self) -> u64 {
-        self.disk.transaction_lines()
-    }
-
-    async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
-        self.disk.load(at, out, who).await
-    }
+    host::pass_bytes!([|own| &own.disk] has_transactions, transaction_lines, load, recover);
 
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
         self.check(Fails::Store)?;
@@ -101,10 +73,6 @@ impl BytePort for Failing {
     async fn commit(&self, tx: u32) -> Result<(), ByteError> {
         self.check(Fails::Commit)?;
         self.disk.commit(tx).await
-    }
-
-    async fn recover(&self) -> Result<(), ByteError> {
-        self.disk.recover().await
     }
 }
 

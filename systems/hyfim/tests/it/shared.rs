@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, Extent, MIB, Ns, Placement};
 use vfs::model::cache;
-use vfs::{Access, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs};
+use vfs::{Access, Clock, Compute, Errno, Fd, OpenFlags, Process, Source, Timestamp, Vfs};
 
 type Port = HyFim<RawDevice>;
 pub(crate) type Fs = CowFs<Intra<Slow>>;
@@ -40,50 +40,11 @@ impl Slow {
 }
 
 impl BlockPort for Slow {
-    fn capacity(&self) -> Bytes {
-        self.port.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        self.port.handles()
-    }
-
-    async fn read(&self, at: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        self.port.read(at, sink, who).await
-    }
-
-    async fn write(
-        &self,
-        at: Extent,
-        content: Content<'_>,
-        to: Placement,
-        who: Who,
-        fua: bool,
-    ) -> Result<(), IoError> {
-        self.port.write(at, content, to, who, fua).await
-    }
-
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        self.port.trim(extent).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        BlockPort::flush(&self.port).await
-    }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.port.compute(span)
-    }
+    host::pass_block!([|own| &own.port] capacity, handles, read, write, trim, flush, compute);
 }
 
 impl SwapPort for Slow {
-    async fn has_swaps(&self) -> bool {
-        self.port.has_swaps().await
-    }
-
-    fn most_changes(&self) -> usize {
-        self.port.most_changes()
-    }
+    host::pass_swaps!([|own| &own.port] has_swaps, most_changes, unstage, publish);
 
     async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
         let staged = self.port.stage(first, all, who).await;
@@ -91,14 +52,6 @@ impl SwapPort for Slow {
             self.sim.sleep(self.wait.get()).await;
         }
         staged
-    }
-
-    fn unstage(&self, number: u64) {
-        self.port.unstage(number);
-    }
-
-    async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
-        self.port.publish(staged, changes).await
     }
 }
 
@@ -143,6 +96,18 @@ fn of(pattern: u64) -> Source<'static> {
     Source::Fill { pattern, len: LEN }
 }
 
+/// A file of one pattern that is durable.
+async fn begun(sim: &Sim) -> (Slow, Vfs<Fs>, Process<Fs>, Fd) {
+    let port = made(sim).await;
+    let vfs = mounted(sim, &port).await;
+    let p = Process::new(&vfs, Access::root());
+    let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+    let fd = p.open(b"/file", flags, 0o644).await.unwrap();
+    p.pwrite(fd, 0, of(1)).await.unwrap();
+    p.sync().await.unwrap();
+    (port, vfs, p, fd)
+}
+
 /// The pattern of all of a file.
 async fn pattern(p: &Process<Fs>, path: &str) -> Result<u64, Errno> {
     let fd = p.open(path.as_bytes(), OpenFlags::READ, 0).await?;
@@ -165,13 +130,7 @@ fn a_snapshot_that_comes_between_keeps_what_it_has() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
-        let port = made(&sim).await;
-        let vfs = mounted(&sim, &port).await;
-        let p = Process::new(&vfs, Access::root());
-        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
-        let fd = p.open(b"/file", flags, 0o644).await.unwrap();
-        p.pwrite(fd, 0, of(1)).await.unwrap();
-        p.sync().await.unwrap();
+        let (port, vfs, p, fd) = begun(&sim).await;
         let seen = Rc::new(RefCell::new(Vec::new()));
         for turn in 0..60_u64 {
             // What was shared is copied once, and then replaced again.
@@ -228,13 +187,7 @@ fn a_snapshot_is_read_while_what_it_shares_is_staged() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
-        let port = made(&sim).await;
-        let vfs = mounted(&sim, &port).await;
-        let p = Process::new(&vfs, Access::root());
-        let flags = OpenFlags::BOTH | OpenFlags::CREATE;
-        let fd = p.open(b"/file", flags, 0o644).await.unwrap();
-        p.pwrite(fd, 0, of(1)).await.unwrap();
-        p.sync().await.unwrap();
+        let (port, vfs, p, fd) = begun(&sim).await;
         p.pwrite(fd, 0, of(2)).await.unwrap();
         port.wait.set(Ns::ms(50));
         let (clock, body, until) = (sim.clone(), vfs.clone(), sim.now() + Ns::ms(50));

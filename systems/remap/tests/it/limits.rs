@@ -58,17 +58,7 @@ struct Failing {
 }
 
 impl BlockPort for Failing {
-    fn capacity(&self) -> Bytes {
-        self.disk.capacity()
-    }
-
-    fn handles(&self) -> u16 {
-        1
-    }
-
-    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        self.disk.read(extent, sink, who).await
-    }
+    host::pass_block!([|own| &own.disk] capacity, handles, read, trim, flush, compute);
 
     async fn write(
         &self,
@@ -81,18 +71,6 @@ impl BlockPort for Failing {
         let left = self.left.get().checked_sub(1).ok_or(IoError::ReadOnly)?;
         self.left.set(left);
         self.disk.write(extent, content, placement, who, fua).await
-    }
-
-    async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        self.disk.trim(extent).await
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        self.disk.flush().await
-    }
-
-    fn compute(&self, span: Ns) -> Computing {
-        self.disk.compute(span)
     }
 }
 
