@@ -244,8 +244,10 @@ impl Live {
         tell: Option<Sender<Event>>,
     ) -> Option<Self> {
         let at = socket(path);
-        // Who serves the drive has its lock: what lies there is left by the dead.
-        let _ = remove_file(&at);
+        // Who serves the drive has its lock: a socket that lies there is left by the dead.
+        if engine::is_socket(&at) {
+            let _ = remove_file(&at);
+        }
         let bound = UnixListener::bind(&at).and_then(|listener| {
             set_permissions(&at, Permissions::from_mode(0o600))?;
             let powered = powered.clone();

@@ -34,6 +34,6 @@ pub use lateness::Late;
 pub use pacer::Pace;
 pub use process::{Signals, leave_terminal};
 pub use reactor::{Caller, Next, Source};
-pub use socket::listen;
+pub use socket::{is_socket, listen};
 pub use surface::Show;
 pub use thread::{Desk, Engine, Gone, Handle, Service, finish};

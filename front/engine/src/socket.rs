@@ -1,6 +1,7 @@
 //! Sockets in the file system.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
@@ -11,14 +12,45 @@ use std::path::Path;
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let left = UnixStream::connect(path)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !left {
+            // Of a file nobody answers either: only a socket is taken for one that was left.
+            let dead = || {
+                let connected = UnixStream::connect(path);
+                connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+            };
+            if !is_socket(path) || !dead() {
                 return Err(error);
             }
             std::fs::remove_file(path)?;
             UnixListener::bind(path)
         }
         bound => bound,
+    }
+}
+
+/// Whether a socket lies at `path`.
+#[must_use]
+pub fn is_socket(path: &Path) -> bool {
+    let found = std::fs::symlink_metadata(path);
+    found.is_ok_and(|found| found.file_type().is_socket())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_socket_that_was_left_is_taken_over_and_a_file_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, file) = (dir.path().join("socket"), dir.path().join("file"));
+        drop(UnixListener::bind(&socket).unwrap());
+        let listener = listen(&socket).expect("nobody listens there");
+        let taken = listen(&socket).expect_err("somebody does");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        fs::write(&file, "something of somebody").unwrap();
+        let taken = listen(&file).expect_err("it is no socket");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(fs::read(&file).unwrap(), b"something of somebody");
     }
 }
