@@ -25,8 +25,9 @@ use std::path::Path;
 use std::rc::Rc;
 use units::{Extent, SECTOR};
 
-/// Zeros that are written at a time.
-const ZEROS: u64 = units::MIB;
+/// Zeros that are written at a time. They are there once, for all requests: those that write
+/// zeros have no data to be counted by.
+static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -315,11 +316,10 @@ impl Device {
     /// # Errors
     /// As [`Device::write`].
     pub async fn write_zeros(&self, offset: u64, len: u64) -> Result<(), Fault> {
-        let zeros = vec![0; len.min(ZEROS) as usize];
         let (mut at, end) = (offset, offset.saturating_add(len));
         while at < end {
-            let len = (end - at).min(ZEROS);
-            self.write(at, &zeros[..len as usize]).await?;
+            let len = (end - at).min(ZEROS.len() as u64);
+            self.write(at, &ZEROS[..len as usize]).await?;
             at += len;
         }
         Ok(())

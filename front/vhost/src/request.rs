@@ -11,6 +11,8 @@ const SECTOR: u64 = 512;
 const HEAD: usize = 16;
 /// Bytes of a range to be deallocated or made zeros.
 const RANGE: usize = 16;
+/// Bytes that a request counts for beside its data and its parts: its task.
+const COST: u64 = 4096;
 /// A flag of such a range: that it may be deallocated.
 const UNMAP: u32 = 1;
 
@@ -53,9 +55,30 @@ impl Request {
         })
     }
 
-    /// Carries it out; gives how many bytes were written for the machine.
-    pub(crate) async fn carry_out(&self, device: &Device, memory: &Rc<Memory>) -> u32 {
-        let (status, written) = match self.act(device, memory).await {
+    /// Bytes that it holds until it is answered.
+    pub(crate) fn holds(&self) -> u64 {
+        let parts = [&self.out, &self.into].map(|parts| {
+            let bytes = parts.iter().map(|part| u64::from(part.len)).sum::<u64>();
+            bytes + (parts.len() * size_of::<Descriptor>()) as u64
+        });
+        COST + parts.iter().sum::<u64>()
+    }
+
+    /// Carries it out; gives how many bytes were written for the machine. `through` says
+    /// whether what is changed is durable when it is answered.
+    pub(crate) async fn carry_out(
+        &self,
+        device: &Device,
+        memory: &Rc<Memory>,
+        through: bool,
+    ) -> u32 {
+        let mut acted = self.act(device, memory).await;
+        let changes = matches!(self.want, want::OUT | want::DISCARD | want::WRITE_ZEROES);
+        if through && changes && acted.is_ok() {
+            let flushed = device.flush().await;
+            acted = flushed.map_err(|_| Status::Failed).and(acted);
+        }
+        let (status, written) = match acted {
             Ok(written) => (Status::Ok, written),
             Err(status) => (status, 0),
         };
