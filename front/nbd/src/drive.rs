@@ -49,8 +49,10 @@ impl Export for Drive {
     fn begin(&self, job: Job, done: Done) {
         let device = Rc::clone(self.desk.value());
         self.desk.begin(async move {
-            let answer = carry_out(&device, job).await;
-            done.answer(answer.map_err(|fault| refusal(&fault)));
+            match carry_out(&device, job).await {
+                Err(Fault::Gone(_)) => done.lose(),
+                answer => done.answer(answer.map_err(|fault| refusal(&fault))),
+            }
         });
     }
 }
@@ -130,7 +132,7 @@ fn refusal(fault: &Fault) -> Refusal {
         Fault::PastEnd { .. } => Code::Invalid,
         Fault::Gone(_) => Code::Shutdown,
         Fault::Drive(ssd::IoError::ReadOnly) => Code::NotPermitted,
-        Fault::Drive(_) | Fault::File(_) | Fault::Config(_) => Code::Io,
+        Fault::Drive(_) | Fault::Unwritable(_) | Fault::File(_) | Fault::Config(_) => Code::Io,
     };
     Refusal {
         code,

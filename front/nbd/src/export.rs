@@ -95,6 +95,9 @@ pub struct Refusal {
 pub(crate) trait Take {
     /// Gives the answer that `reply` is the head of.
     fn take(&self, reply: Reply, answer: Result<Answer, Refusal>);
+
+    /// Hangs up on who waits for it.
+    fn lose(&self, reply: Reply);
 }
 
 /// Takes the answer to a job. Dropped, it says that the drive is gone.
@@ -115,6 +118,13 @@ impl Done {
     pub fn answer(mut self, answer: Result<Answer, Refusal>) {
         if let Some(taker) = self.taker.take() {
             taker.take(self.reply, answer);
+        }
+    }
+
+    /// The power of the drive was cut: there is no answer, and the client is hung up on.
+    pub fn lose(mut self) {
+        if let Some(taker) = self.taker.take() {
+            taker.lose(self.reply);
         }
     }
 }

@@ -157,7 +157,9 @@ impl<B: Backend> Subsystem<B> {
             });
         }
         let controller = if connect.queue == 0 {
-            self.admit(data, visitor.portal)?
+            let controller = self.admit(data, visitor.portal)?;
+            controller.keep_alive_ms.set(connect.keep_alive_ms);
+            controller
         } else {
             self.find(connect.queue, &data)?
         };

@@ -14,6 +14,8 @@ pub(crate) struct Budget {
     held: Cell<u64>,
     /// Queues that wait for room.
     waiting: RefCell<Vec<Rc<Caller>>>,
+    /// Whether the drive has lost its power.
+    lost: Cell<bool>,
 }
 
 /// Bytes that a request holds until this is dropped.
@@ -36,11 +38,20 @@ impl Budget {
             bytes,
         })
     }
+
+    /// The drive has lost its power: the machine is hung up on.
+    pub(crate) fn lose(&self) {
+        self.lost.set(true);
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get()
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let Budget { held, waiting } = &*self.budget;
+        let Budget { held, waiting, .. } = &*self.budget;
         held.set(held.get() - self.bytes);
         let waiting = std::mem::take(&mut *waiting.borrow_mut());
         waiting.iter().for_each(|caller| caller.call());

@@ -170,8 +170,13 @@ impl Queue {
         let answer = Answer(Rc::clone(self));
         let through = self.through;
         self.desk.begin(async move {
-            let written = request.carry_out(&device, &memory, through).await;
-            answer.0.done.borrow_mut().push((request.head, written));
+            match request.carry_out(&device, &memory, through).await {
+                Some(written) => answer.0.done.borrow_mut().push((request.head, written)),
+                None => {
+                    answer.0.budget.lose();
+                    answer.0.session.call();
+                }
+            }
             drop(share);
         });
     }

@@ -344,7 +344,7 @@ impl Source for Line {
     fn turn(&self) -> Next {
         let session = &self.0;
         let taken = session.stopped().and_then(|()| session.take());
-        if taken.is_err() {
+        if taken.is_err() || session.budget.is_lost() {
             session.over.set(true);
         }
         if session.is_over() {

@@ -279,7 +279,8 @@ impl Connection {
             return Err(Fatal::Limit);
         }
         if self.names.contains_key(&entry.cid()) {
-            self.refuse(&entry, Status::CommandIdConflict);
+            // What the other one holds is still held.
+            self.respond(entry.cid(), Some(Status::CommandIdConflict), 0, 0);
             return Ok(());
         }
         self.names.insert(entry.cid(), 0);
@@ -397,6 +398,10 @@ impl Connection {
                 Effect::Joined { link, .. } => Some(link),
                 _ => None,
             };
+        }
+        if done.effect == Effect::Lost {
+            self.ending();
+            return None;
         }
         let held = self.names.remove(&done.cid).unwrap_or(0);
         if let Some(ms) = done.keep_alive_ms {

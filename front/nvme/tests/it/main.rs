@@ -9,6 +9,7 @@ mod guest;
 mod host;
 mod identify;
 mod memory;
+mod power;
 mod protocol;
 mod slot;
 mod slot_fuzz;

@@ -2,7 +2,7 @@
 
 use engine::Service;
 use nvme::{Backend, Failure, Manner, Placements, Shape, Span};
-use sim::Sim;
+use sim::{Permit, Sim};
 use ssd::Health;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -20,6 +20,10 @@ pub(crate) struct Memory {
     reads: Cell<usize>,
     /// Nothing is written.
     pub(crate) worn: Cell<bool>,
+    /// Bytes that commands wanted to keep.
+    pub(crate) kept: Cell<u64>,
+    /// What its clock shows.
+    pub(crate) clock: Cell<Ns>,
 }
 
 impl Memory {
@@ -47,6 +51,8 @@ impl Memory {
             lies: None,
             reads: Cell::new(0),
             worn: Cell::new(false),
+            kept: Cell::new(0),
+            clock: Cell::new(Ns::ZERO),
         }
     }
 
@@ -117,7 +123,20 @@ impl Backend for Memory {
         Ok(())
     }
 
+    async fn room(&self, bytes: u64) -> Option<Permit> {
+        self.kept.set(self.kept.get() + bytes);
+        None
+    }
+
     fn health(&self) -> Option<Health> {
         None
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.worn.get()
+    }
+
+    fn now(&self) -> Ns {
+        self.clock.get()
     }
 }
