@@ -206,7 +206,11 @@ fn features_are_set_and_got() {
     );
     assert_eq!(feature(9, 0x0e, 0, &[7; 8], 0).status, 0);
     let time = [7, 7, 7, 7, 7, 7, 2, 0];
-    assert_eq!(feature(0xa, 0x0e, 0, &[], 8).data, time, "a host has set it");
+    assert_eq!(
+        feature(0xa, 0x0e, 0, &[], 8).data,
+        time,
+        "a host has set it"
+    );
     assert_eq!(feature(0xa, 0x81, 1, &[], 16).data[..4], *b"host");
     assert_eq!(feature(9, 0x81, 1, &[0; 16], 0).status, 0x0c);
     assert_eq!(feature(0xa, 0x1d, 1, &[], 0).status, 0x29, "no placement");

@@ -362,3 +362,40 @@ fn how_often_a_host_says_something_is_what_its_connect_says() {
         admin.call(Sqe::property_set(0x14, 0), &[], 0);
     }
 }
+
+/// Nobody keeps more of a host that was not let in than its Connect takes.
+//= nvme-2.1 6.3
+#[test]
+fn a_connect_has_as_much_data_as_a_connect_needs() {
+    for len in [1025, 1 << 20] {
+        let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+        let mut host = Host::new(Local::new(&subsystem));
+        host.open(0, 0);
+        let name = host.post(Sqe::fabrics(1), &vec![0; len], 0);
+        assert_eq!(host.reap(name, &[]).status, 0x0c, "{len} bytes");
+        assert!(host.wire.connection.is_over());
+    }
+}
+
+#[test]
+fn those_who_ask_what_there_is_leave_room_for_those_who_use_it() {
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    let ask = || {
+        let mut host = Host::new(Local::new(&subsystem));
+        host.open(0, 0);
+        let status = host
+            .connect_as(HOST, nvme::DISCOVERY_NQN, 0, 0xffff, 0)
+            .status;
+        (host, status)
+    };
+    let asking: Vec<_> = (0..80).map(|_| ask()).collect();
+    assert_eq!(asking.iter().filter(|(_, status)| *status == 0).count(), 16);
+    assert!(
+        asking
+            .iter()
+            .all(|(_, status)| matches!(*status, 0 | 0x181))
+    );
+    Host::new(Local::new(&subsystem)).begin();
+    drop(asking);
+    assert_eq!(ask().1, 0);
+}
