@@ -345,7 +345,11 @@ fn a_time_that_was_set_goes_on() {
     let now = 1_800_000_000_000_u64;
     assert_eq!(admin.call(set, &now.to_le_bytes(), 0).status, 0);
     clock.set(units::Ns::ms(9));
-    assert_eq!(time(&mut admin), now + 2 | 1 << 49, "and a host has set it");
+    assert_eq!(
+        time(&mut admin),
+        (now + 2) | (1 << 49),
+        "and a host has set it"
+    );
 }
 
 //= nvme-2.1 6.3
