@@ -79,9 +79,10 @@ head -c 1 /dev/urandom | dd of=$D bs=1 seek=1000001 conv=notrunc status=none; sy
 printf '\001' | dd of=$D bs=1 seek=1000002 conv=notrunc status=none; sync
 if verify keep --rw=write --bs=64k --size=2m --verify_only=1; then stop "damage is not seen"; fi
 # The connection is lost and made anew while a verified load goes on.
-(for i in 1 2 3; do sleep 2; nvme reset /dev/nvme0; done) &
+(for i in 1 2 3; do sleep 2; nvme reset /dev/nvme0 || exit 1; done) &
+resets=$!
 verify lost --rw=randwrite --bs=16k --offset=128m --size=24m --rate_iops=150 || stop "over resets: $(tail -1 /out/fio)"
-wait
+wait $resets || stop "a reset failed"
 round xfs mkfs.xfs -q -f $D
 round btrfs mkfs.btrfs -q -f $D
 round f2fs mkfs.f2fs -q -f $D
@@ -102,7 +103,7 @@ nvme disconnect -n $NQN >/dev/null
 SCRIPT
   local machine=$!
   until [ -e "$work/out/go" ] || ! kill -0 "$machine" 2>/dev/null; do sleep 0.2; done
-  off
+  die
   serve
   wait "$machine" || exit 1
   off

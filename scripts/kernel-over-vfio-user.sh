@@ -59,9 +59,10 @@ says "Success" nvme write $D -s 100 -c 1 -z 8192 -d /tmp/x
 says "Success" nvme compare $D -s 100 -c 1 -z 8192 -d /tmp/x
 verify load --rw=randwrite --bsrange=4k-1m --size=64m || stop "$(tail -1 /out/fio)"
 verify deep --rw=randrw --bs=4k --size=16m --iodepth=64 || stop "$(tail -1 /out/fio)"
-(for i in 1 2 3; do sleep 1; nvme reset $C; done) &
+(for i in 1 2 3; do sleep 1; nvme reset $C || exit 1; done) &
+resets=$!
 verify reset --rw=randwrite --bs=16k --offset=128m --size=32m || stop "over resets: $(tail -1 /out/fio)"
-wait
+wait $resets || stop "a reset failed"
 verify reset --rw=randwrite --bs=16k --offset=128m --size=32m --verify_only=1 || stop "after resets: $(tail -1 /out/fio)"
 round ext4 mkfs.ext4 -q -F $D
 round xfs mkfs.xfs -q -f $D

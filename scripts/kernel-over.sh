@@ -47,6 +47,13 @@ off() {
   server=
 }
 
+# As a loss of power, which the drive is protected against.
+die() {
+  kill -9 "$server"
+  wait "$server" || true
+  server=
+}
+
 # boot MODULES: runs the script on standard input in the guest. Its exit code.
 boot() {
   {

@@ -6,6 +6,7 @@
 
 use super::failure::Failure;
 use super::output::note;
+use super::patience::Until;
 use engine::{Device, Fault, Handle, Injected, Late};
 use serde::{Deserialize, Serialize};
 use ssd::{Cause, Health, ReadCause};
@@ -72,6 +73,8 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lateness {
     pub(crate) answers: u64,
+    /// Of all of them together; what follows is of the last minutes.
+    pub(crate) sum_ns: u64,
     pub(crate) median_ns: u64,
     pub(crate) p99_ns: u64,
     pub(crate) max_ns: u64,
@@ -84,6 +87,7 @@ impl From<Late> for Lateness {
     fn from(late: Late) -> Self {
         Self {
             answers: late.count,
+            sum_ns: late.sum.0,
             median_ns: late.median.0,
             p99_ns: late.p99.0,
             max_ns: late.most.0,
@@ -273,10 +277,9 @@ impl Live {
 }
 
 fn answer(stream: &UnixStream, powered: &Powered, tell: Option<&Sender<Event>>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let asking = Until::new(stream, PATIENCE);
     let mut line = String::new();
-    BufReader::new(stream.take(QUESTION_MAX)).read_line(&mut line)?;
+    BufReader::new(asking.take(QUESTION_MAX)).read_line(&mut line)?;
     let told = serde_json::from_str(&line)
         .map_err(|error| error.to_string())
         .and_then(|ask| carry_out(&ask, powered, tell));
@@ -284,9 +287,9 @@ fn answer(stream: &UnixStream, powered: &Powered, tell: Option<&Sender<Event>>) 
         Ok(answer) => Told::Answer(answer),
         Err(why) => Told::Refusal(why),
     };
-    let mut out = stream;
-    serde_json::to_writer(&mut out, &told)?;
-    out.write_all(b"\n")
+    let mut answer = serde_json::to_vec(&told)?;
+    answer.push(b'\n');
+    Until::new(stream, PATIENCE).write_all(&answer)
 }
 
 fn carry_out(

@@ -1,10 +1,11 @@
 //! What a served drive does, for those who watch: as metrics over HTTP, and in the terminal.
 //!
-//! Invariants: one who asks gets one answer and is hung up on; who says nothing for two
-//! seconds, or too much, gets none.
+//! Invariants: one who asks gets one answer and is hung up on; who has not said what within two
+//! seconds, or says too much, gets none.
 
 use super::live::{Powered, Stats};
 use super::output::note;
+use super::patience::Until;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -39,10 +40,9 @@ pub(crate) fn serve(listener: TcpListener, powered: Powered) -> io::Result<()> {
     Ok(())
 }
 
-fn answer(mut stream: &TcpStream, powered: &Powered) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut input = BufReader::new(stream.take(REQUEST_MAX));
+fn answer(stream: &TcpStream, powered: &Powered) -> io::Result<()> {
+    let asking = Until::new(stream, PATIENCE);
+    let mut input = BufReader::new(asking.take(REQUEST_MAX));
     let mut request = String::new();
     input.read_line(&mut request)?;
     let mut line = String::new();
@@ -51,12 +51,12 @@ fn answer(mut stream: &TcpStream, powered: &Powered) -> io::Result<()> {
         line.clear();
     }
     let (status, body) = page(&request, || powered.stats());
-    write!(
-        stream,
+    let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
-    )
+    );
+    Until::new(stream, PATIENCE).write_all(answer.as_bytes())
 }
 
 fn page(request: &str, stats: impl FnOnce() -> Result<Stats, String>) -> (&'static str, String) {
@@ -163,6 +163,7 @@ fn text(stats: &Stats) -> String {
         for (quantile, ns) in [("0.5", late.median_ns), ("0.99", late.p99_ns)] {
             let _ = writeln!(out, "{name}{{quantile=\"{quantile}\"}} {}", ns as f64 / 1e9);
         }
+        let _ = writeln!(out, "{name}_sum {}", late.sum_ns as f64 / 1e9);
         let _ = writeln!(out, "{name}_count {}", late.answers);
     }
     out

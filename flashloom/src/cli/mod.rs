@@ -21,6 +21,7 @@ mod metrics;
 mod mount;
 mod output;
 mod past;
+mod patience;
 mod play;
 mod progress;
 mod record;

@@ -150,6 +150,12 @@ impl Serve {
             Some(Layer::Salvage) => Shown::Salvaged,
         };
         // What cannot be had is said before the drive is under power.
+        if let (false, Some(open)) = (self.allow.is_empty(), self.nbd.iter().find(|a| is_open(a))) {
+            return Err(Failure::new(format!(
+                "{open}: --allow names hosts of NVMe/TCP, and who comes by NBD has no name; \
+                 expected an address of this computer, or a unix socket"
+            )));
+        }
         let metrics = self.metrics.map(bind).transpose()?;
         let powered = Powered::default();
         if let Some(listener) = metrics {
@@ -336,6 +342,11 @@ impl Serve {
     }
 }
 
+/// Whether others than this computer can connect to an address.
+fn is_open(address: &nbd::Address) -> bool {
+    matches!(address, nbd::Address::Tcp(address) if !address.ip().is_loopback())
+}
+
 /// Listens at `address`.
 fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|e| Failure::new(format!("{address}: {e}")))
@@ -369,6 +380,17 @@ mod tests {
         assert_eq!(parsed("[::1]:1").as_deref(), Ok("[::1]:1"));
         for text in ["", "here", "1.2.3.4", "70000", "1.2.3.4:70000"] {
             assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_name_comes_from_this_computer_alone() {
+        let parsed = |text: &str| text.parse::<nbd::Address>().expect("an address");
+        for text in ["10809", "unix:n.sock", "127.0.0.2:1", "[::1]:1"] {
+            assert!(!is_open(&parsed(text)), "{text}");
+        }
+        for text in ["0.0.0.0:10809", "192.0.2.1:1", "[::]:1"] {
+            assert!(is_open(&parsed(text)), "{text}");
         }
     }
 

@@ -25,8 +25,9 @@ use std::path::Path;
 use std::rc::Rc;
 use units::{Extent, SECTOR};
 
-/// Zeros that are written at a time.
-const ZEROS: u64 = units::MIB;
+/// Zeros that are written at a time. They are there once, for all requests: those that write
+/// zeros have no data to be counted by.
+static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -44,10 +45,13 @@ pub enum Fault {
     /// The drive said so.
     #[error(transparent)]
     Drive(#[from] IoError),
+    /// A write was told to fail.
+    #[error("unrecovered write error at sector {0}")]
+    Unwritable(u64),
     /// The drive's file can not be written.
     #[error("the drive file can not be written: {0}")]
     File(#[from] io::Error),
-    /// It can not be answered.
+    /// The drive has no power: whoever asked must not get an answer, but be hung up on.
     #[error(transparent)]
     Gone(#[from] Gone),
     /// The drive's configuration lacks something.
@@ -176,6 +180,12 @@ impl Device {
         self.surface.damage()
     }
 
+    /// Its clock.
+    #[must_use]
+    pub fn sim(&self) -> &Sim {
+        &self.sim
+    }
+
     /// The drive.
     #[must_use]
     pub fn drive(&self) -> &Drive {
@@ -220,12 +230,28 @@ impl Device {
         powered.then_some(()).ok_or(Fault::Gone(Gone))
     }
 
-    /// Refuses a write of what cannot be written.
-    fn may_write(&self, offset: u64, len: u64) -> Result<(), Fault> {
+    /// Refuses a write of what cannot be written. For who writes through [`Device::drive`].
+    ///
+    /// # Errors
+    /// Past the end, without power, or if it was told to fail.
+    pub fn may_write(&self, offset: u64, len: u64) -> Result<(), Fault> {
         self.check(offset, len)?;
-        match self.faults.write(&(offset..offset + len)) {
-            Some(_) => Err(io::Error::other("a write was told to fail").into()),
-            None => Ok(()),
+        self.is_powered()?;
+        let failing = self.faults.write(&(offset..offset + len));
+        failing.map_or(Ok(()), |at| Err(Fault::Unwritable(at / SECTOR)))
+    }
+
+    /// Refuses a read of what cannot be read, and says whether one bit of the first byte is to
+    /// be turned. For who reads through [`Device::drive`].
+    ///
+    /// # Errors
+    /// Past the end, without power, or if it was told to fail.
+    pub fn may_read(&self, offset: u64, len: u64) -> Result<bool, Fault> {
+        self.check(offset, len)?;
+        self.is_powered()?;
+        match self.faults.read(&(offset..offset + len)) {
+            Read::Fails(sector) => Err(IoError::Media(sector).into()),
+            fate => Ok(fate == Read::Flipped),
         }
     }
 
@@ -245,14 +271,9 @@ impl Device {
     /// # Errors
     /// Past the end, or if the flash can not be read.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Fault> {
-        self.check(offset, len as u64)?;
-        self.is_powered()?;
-        let fate = self.faults.read(&(offset..offset + len as u64));
-        if let Read::Fails(sector) = fate {
-            return Err(IoError::Media(sector).into());
-        }
+        let is_turned = self.may_read(offset, len as u64)?;
         let mut bytes = self.truth(offset, len).await?;
-        if let (Read::Flipped, Some(first)) = (fate, bytes.first_mut()) {
+        if let (true, Some(first)) = (is_turned, bytes.first_mut()) {
             *first ^= 1;
         }
         Ok(bytes)
@@ -315,11 +336,10 @@ impl Device {
     /// # Errors
     /// As [`Device::write`].
     pub async fn write_zeros(&self, offset: u64, len: u64) -> Result<(), Fault> {
-        let zeros = vec![0; len.min(ZEROS) as usize];
         let (mut at, end) = (offset, offset.saturating_add(len));
         while at < end {
-            let len = (end - at).min(ZEROS);
-            self.write(at, &zeros[..len as usize]).await?;
+            let len = (end - at).min(ZEROS.len() as u64);
+            self.write(at, &ZEROS[..len as usize]).await?;
             at += len;
         }
         Ok(())
@@ -397,8 +417,10 @@ impl Device {
         self.ranges.hold(&self.sim, range).await
     }
 
-    /// Holds the mapped pages, and so the sectors, that a range touches.
-    async fn hold_bytes(&self, offset: u64, len: u64) -> crate::ranges::Held {
+    /// Holds the sectors that a range touches, so that nobody else changes them until what is
+    /// given is dropped. For who writes through [`Device::drive`]: a part of a sector that is
+    /// written is read before, and would be put back as it was.
+    pub async fn hold_bytes(&self, offset: u64, len: u64) -> impl Sized + use<> {
         let start = offset / SECTOR * SECTOR;
         let range = start..(offset + len).next_multiple_of(SECTOR);
         self.ranges.hold(&self.sim, range).await
@@ -440,7 +462,7 @@ impl Device {
         if self.protected {
             return self.note().await;
         }
-        Ok(self.with_keeper(Keeper::note_much)?)
+        self.with_keeper(Keeper::note_much)
     }
 
     /// Waits until the file holds what has happened to the drive so far. For who
@@ -452,13 +474,12 @@ impl Device {
     pub async fn note(&self) -> Result<(), Fault> {
         self.waiting.set(self.waiting.get() + 1);
         self.noted.wait(&self.sim).await;
-        Ok(self.with_keeper(|keeper| keeper.check())?)
+        self.with_keeper(|keeper| keeper.check())
     }
 
-    fn with_keeper(&self, act: impl FnOnce(&mut Keeper) -> io::Result<()>) -> io::Result<()> {
+    fn with_keeper(&self, act: impl FnOnce(&mut Keeper) -> io::Result<()>) -> Result<(), Fault> {
         let mut keeper = self.keeper.borrow_mut();
-        let keeper = keeper.as_mut();
-        keeper.map_or_else(|| Err(io::Error::other("the drive has no power")), act)
+        Ok(act(keeper.as_mut().ok_or(Gone)?)?)
     }
 }
 

@@ -10,6 +10,7 @@ use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
@@ -155,9 +156,11 @@ impl DriveFile {
     /// # Errors
     /// If it can not be written.
     pub fn create(path: &Path, config: &DriveConfig, media: &DriveMedia) -> Result<(), FileError> {
-        let (whole, _) = write_beside(path, config, media, None)?;
+        let over = AtomicBool::new(false);
+        let (whole, _) = write_beside(path, config, media, None, &over)?;
+        whole.as_file().sync_all()?;
         whole.persist(path).map_err(|e| e.error)?;
-        Ok(())
+        Ok(sync_folder(path)?)
     }
 
     /// Reads the drive.
@@ -181,15 +184,23 @@ impl DriveFile {
         media: &DriveMedia,
         memory: Option<&Memory>,
     ) -> Result<(), FileError> {
-        self.replace(write_beside(&self.path, config, media, memory)?.0)
+        let over = AtomicBool::new(false);
+        self.save_whole(write_beside(&self.path, config, media, memory, &over)?.0)
     }
 
-    /// Puts `whole` in the place of the file, and keeps the lock.
+    /// Puts `whole` in the place of the file, and keeps the lock; all of it is on the disk then.
+    pub(crate) fn save_whole(&mut self, whole: NamedTempFile) -> Result<(), FileError> {
+        whole.as_file().sync_all()?;
+        self.replace(whole)
+    }
+
+    /// Puts `whole` in the place of the file, and keeps the lock. Its data are on the disk
+    /// before, so that the death of the machine leaves one file or the other.
     pub(crate) fn replace(&mut self, whole: NamedTempFile) -> Result<(), FileError> {
         // Nobody knows the name of the temporary file: it is free.
         whole.as_file().try_lock().map_err(io::Error::from)?;
         self.file = whole.persist(&self.path).map_err(|e| e.error)?;
-        Ok(())
+        Ok(sync_folder(&self.path)?)
     }
 
     /// Lets others look at the drive, which does not change any more.
@@ -217,15 +228,44 @@ fn is_at(file: &File, path: &Path) -> bool {
     own.is_ok() && own.ok() == named.ok()
 }
 
-/// A drive in a temporary file beside `path`, and where that file ends.
+/// Forces the name of the file at `path` to the disk.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder(path))?.sync_all()
+}
+
+/// A file, until somebody says that it is not wanted any more.
+struct Wanted<'a> {
+    file: &'a File,
+    over: &'a AtomicBool,
+}
+
+impl Write for Wanted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.over.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the file is not wanted any more"));
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// A drive in a temporary file beside `path`, and where that file ends; an error as soon as
+/// it is `over`.
 pub(crate) fn write_beside(
     path: &Path,
     config: &DriveConfig,
     media: &DriveMedia,
     memory: Option<&Memory>,
+    over: &AtomicBool,
 ) -> Result<(NamedTempFile, image::Mark), FileError> {
-    let mut file = beside(path)?;
-    let mut out = BufWriter::new(file.as_file_mut());
+    let file = beside(path)?;
+    let mut out = BufWriter::new(Wanted {
+        file: file.as_file(),
+        over,
+    });
     let mark = image::write_with(config, media, memory, &mut out)?;
     out.flush()?;
     drop(out);
@@ -237,8 +277,7 @@ pub(crate) fn write_beside(
 /// # Errors
 /// If no file can be made there.
 pub fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
+    let parent = folder(path);
     if !parent.is_dir() {
         return Err(FileError::NoDirectory(parent.to_owned()));
     }
@@ -252,4 +291,10 @@ pub fn beside(path: &Path) -> Result<NamedTempFile, FileError> {
         .tempfile_in(parent);
     // The error of the library names the temporary file.
     Ok(file.map_err(|e| io::Error::from(e.kind()))?)
+}
+
+/// The directory of `path`.
+fn folder(path: &Path) -> &Path {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }

@@ -59,6 +59,13 @@ impl WallClock {
         Ns(past.saturating_add(self.ahead.0))
     }
 
+    /// The virtual time that belonged to a moment, if nothing was skipped since.
+    pub(crate) fn at(&self, moment: Instant) -> Ns {
+        let past = moment.saturating_duration_since(self.start).as_nanos();
+        let past = u64::try_from(past).unwrap_or(u64::MAX);
+        Ns(past.saturating_add(self.ahead.0))
+    }
+
     /// Lets it show at least `now`.
     pub(crate) fn catch_up(&mut self, now: Ns) {
         self.ahead.0 += now.0.saturating_sub(self.now().0);

@@ -6,6 +6,7 @@
 //! turn again; whoever sends a request wakes the thread if it sleeps, and makes no system
 //! call if it does not.
 
+use crate::thread::Arrived;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use std::cell::{Cell, RefCell};
@@ -15,7 +16,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use units::Ns;
 
 /// Files that are ready, as many as are looked at together.
@@ -128,8 +129,13 @@ pub(crate) struct Reactor {
     last: Cell<u64>,
     called: RefCell<Vec<u64>>,
     /// When what comes in a turn has come.
-    arrival: Cell<Ns>,
+    arrived: Cell<Arrived>,
+    /// When it was last seen what has come.
+    looked: Cell<Ns>,
 }
+
+/// A wait that is shorter was none: what was waited for had come before.
+const NO_WAIT: Duration = Duration::from_micros(10);
 
 impl Reactor {
     pub(crate) fn new(files: Files) -> Rc<Self> {
@@ -138,13 +144,17 @@ impl Reactor {
             sources: RefCell::default(),
             last: Cell::new(WAKE),
             called: RefCell::default(),
-            arrival: Cell::new(Ns::ZERO),
+            arrived: Cell::new(Arrived {
+                taken: Ns::ZERO,
+                asked: Ns::ZERO,
+            }),
+            looked: Cell::new(Ns::ZERO),
         })
     }
 
     /// When what comes now has come.
-    pub(crate) fn arrival(&self) -> Ns {
-        self.arrival.get()
+    pub(crate) fn arrived(&self) -> Arrived {
+        self.arrived.get()
     }
 
     /// Takes in the source that `make` makes, if it makes one.
@@ -189,17 +199,24 @@ impl Reactor {
     /// Gives turns to whoever is ready, and has `now` told when that was: at once, or when
     /// someone is or the thread is woken, or after `patience`, if it is not for ever.
     pub(crate) fn listen(&self, patience: Option<Duration>, now: impl FnOnce() -> Ns) {
+        let is_look = patience == Some(Duration::ZERO);
         let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
         let none = Event {
             flags: EventFlags::empty(),
             data: EventData::new_u64(WAKE),
         };
         let mut ready = [none; READY];
+        let begun = Instant::now();
         // A signal is no reason to do anything.
         let count = epoll::wait(&self.files.epoll, &mut ready, patience.as_ref()).unwrap_or(0);
-        if count > 0 {
-            self.arrival.set(now());
-        }
+        let taken = now();
+        // What is there at once may have come since the last look.
+        let asked = match is_look || begun.elapsed() < NO_WAIT {
+            true => self.looked.get().min(taken),
+            false => taken,
+        };
+        self.arrived.set(Arrived { taken, asked });
+        self.looked.set(taken);
         for &Event { flags, data } in &ready[..count] {
             self.turn(data.u64());
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {

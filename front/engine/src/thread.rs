@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::task::Poll;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use units::Ns;
 
 /// Events between two looks at whether requests have come.
@@ -34,7 +34,17 @@ const BURSTS: u32 = 64;
 /// A request on its way to the simulation; none to end it.
 type Job<T> = Option<Request<T>>;
 /// Starts the request at an instant.
-type Request<T> = Box<dyn FnOnce(&Desk<T>, Ns) + Send>;
+type Request<T> = Box<dyn FnOnce(&Desk<T>, Arrived) + Send>;
+
+/// When a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    /// It begins at this instant: it was taken in then.
+    pub(crate) taken: Ns,
+    /// It was there to be taken in since then, or somewhat later: it has waited for the thread
+    /// no longer than that.
+    pub(crate) asked: Ns,
+}
 
 /// The thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,11 +140,14 @@ impl Watch {
         }
     }
 
-    /// Notes an answer, by the model at `due`, to a request of `arrival`.
-    fn note(&self, arrival: Ns, due: Ns) {
+    /// Notes an answer, by the model at `due`, to a request that began at `begun` and came as
+    /// `arrived` says.
+    fn note(&self, arrived: Arrived, begun: Ns, due: Ns) {
         if let Some(noted) = &self.noted {
-            let late = Ns(self.clock.now().0.saturating_sub(due.0));
-            noted.borrow_mut().note(Ns(due.0 - arrival.0), late);
+            let now = self.clock.now();
+            let waited = arrived.taken.0.saturating_sub(arrived.asked.0);
+            let late = Ns(now.0.saturating_sub(due.0) + waited);
+            noted.borrow_mut().note(now, Ns(due.0 - begun.0), late);
         }
     }
 }
@@ -165,7 +178,7 @@ impl<T: 'static> Desk<T> {
     /// Begins a request, which has come in this turn of a source. Whatever `work` owns is
     /// dropped if it can not be carried out.
     pub fn begin(&self, work: impl Future<Output = ()> + 'static) {
-        self.start(self.reactor.arrival(), work);
+        self.start(self.reactor.arrived(), work);
     }
 
     /// Lets the thread listen to the source that `make` makes.
@@ -179,22 +192,22 @@ impl<T: 'static> Desk<T> {
         self.reactor.attach(make)
     }
 
-    /// Starts `work` as a task that goes on at `arrival`, and is dropped if it is
+    /// Starts `work` as a task that goes on when it was taken in, and is dropped if it is
     /// told to leave. It is boxed at once: some calls of a file system are futures of
     /// tens of kilobytes, which would be copied into each one around them.
-    fn start(&self, arrival: Ns, work: impl Future<Output = ()> + 'static) {
+    fn start(&self, arrived: Arrived, work: impl Future<Output = ()> + 'static) {
         let (sim, leave) = (self.sim.clone(), self.leave.clone());
         let late = Rc::clone(&self.late);
         let open = Open::new(&self.open);
         let mut work = Box::pin(work);
         self.sim.spawn_detached(async move {
             let _open = open;
-            sim.sleep_until(arrival).await;
-            let arrival = sim.now();
+            sim.sleep_until(arrived.taken).await;
+            let begun = sim.now();
             let mut left = pin!(leave.take(1));
             poll_fn(|context| {
                 if work.as_mut().poll(context).is_ready() {
-                    late.note(arrival, sim.now());
+                    late.note(arrived, begun, sim.now());
                     return Poll::Ready(());
                 }
                 left.as_mut().poll(context)
@@ -280,8 +293,12 @@ impl<T: 'static> Handle<T> {
         &self,
         work: impl FnOnce(Rc<T>) -> F + Send + 'static,
     ) {
-        let job: Request<T> = Box::new(move |desk, arrival| {
-            desk.start(arrival, work(Rc::clone(&desk.value)));
+        let sent = Instant::now();
+        let job: Request<T> = Box::new(move |desk, arrived| {
+            // What it has waited for the thread is in how late it is.
+            let asked = arrived.taken.0.min(desk.late.clock.at(sent).0);
+            let asked = Ns(asked);
+            desk.start(Arrived { asked, ..arrived }, work(Rc::clone(&desk.value)));
         });
         (self.jobs)(Some(job));
     }
@@ -318,7 +335,7 @@ impl<T: 'static> Handle<T> {
         let jobs = Arc::clone(&self.jobs);
         let jobs = Arc::new(move |job: Job<U>| {
             let whole = job.map(|job| -> Request<T> {
-                Box::new(move |desk, arrival| job(&desk.part(part), arrival))
+                Box::new(move |desk, arrived| job(&desk.part(part), arrived))
             });
             jobs(whole);
         });
@@ -445,7 +462,9 @@ impl<T: Service> Driver<'_, T> {
         if self.leap > Ns::ZERO {
             self.clock.catch_up(self.desk.sim.now());
         }
-        job(&self.desk, self.clock.now());
+        let taken = self.clock.now();
+        let asked = taken;
+        job(&self.desk, Arrived { taken, asked });
     }
 
     /// Takes in what has come. Says whether anything had.

@@ -200,6 +200,11 @@ impl<E: Export> Take for Connection<E> {
         }
         self.caller.call();
     }
+
+    fn lose(&self, reply: Reply) {
+        self.held.set(self.held.get() - reply.cost);
+        self.hang_up();
+    }
 }
 
 /// What listens to a client.

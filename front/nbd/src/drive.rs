@@ -4,10 +4,11 @@ use crate::export::{Answer, Done, Export, Job, Piece, Refusal};
 use crate::wire::Code;
 use engine::{Desk, Device, Fault, Medium};
 use std::rc::Rc;
-use units::KIB;
 
-/// Most pieces of one answer about what is allocated.
-const PIECES_MAX: usize = 64 * KIB as usize;
+/// Pages that are looked at for one answer about what is allocated: what takes as long as a
+/// write does, so that the requests of others do not wait for it. What is behind them is not
+/// told, and a client asks for that next.
+const PAGES_MAX: u64 = 16 << 10;
 
 /// A drive under power.
 #[derive(Clone)]
@@ -48,8 +49,10 @@ impl Export for Drive {
     fn begin(&self, job: Job, done: Done) {
         let device = Rc::clone(self.desk.value());
         self.desk.begin(async move {
-            let answer = carry_out(&device, job).await;
-            done.answer(answer.map_err(|fault| refusal(&fault)));
+            match carry_out(&device, job).await {
+                Err(Fault::Gone(_)) => done.lose(),
+                answer => done.answer(answer.map_err(|fault| refusal(&fault))),
+            }
         });
     }
 }
@@ -62,9 +65,9 @@ async fn carry_out(device: &Device, job: Job) -> Result<Answer, Fault> {
         Job::Status {
             offset,
             length,
-            one,
+            most,
         } => {
-            let most = if one { 1 } else { PIECES_MAX };
+            let most = most as usize;
             return Ok(Answer::Pieces(pieces(device, offset, length, most)));
         }
         Job::Write {
@@ -103,9 +106,10 @@ async fn carry_out(device: &Device, job: Job) -> Result<Answer, Fault> {
     Ok(Answer::Done)
 }
 
-/// What is allocated, as far as `most` pieces tell.
+/// What is allocated, as far as `most` pieces and [`PAGES_MAX`] pages tell.
 fn pieces(device: &Device, offset: u64, length: u32, most: usize) -> Vec<Piece> {
-    let (mut at, end) = (offset, offset + u64::from(length));
+    let seen = PAGES_MAX * device.grain();
+    let (mut at, end) = (offset, offset + u64::from(length).min(seen));
     let mut pieces = Vec::new();
     while at < end && pieces.len() < most {
         let hole = device.seek_before(at, end, Medium::Hole);
@@ -128,7 +132,7 @@ fn refusal(fault: &Fault) -> Refusal {
         Fault::PastEnd { .. } => Code::Invalid,
         Fault::Gone(_) => Code::Shutdown,
         Fault::Drive(ssd::IoError::ReadOnly) => Code::NotPermitted,
-        Fault::Drive(_) | Fault::File(_) | Fault::Config(_) => Code::Io,
+        Fault::Drive(_) | Fault::Unwritable(_) | Fault::File(_) | Fault::Config(_) => Code::Io,
     };
     Refusal {
         code,

@@ -4,6 +4,10 @@ use crate::session::Reply;
 use crate::wire::Code;
 use std::rc::Rc;
 
+/// Most pieces of one answer about what is allocated. A choice of ours: what an answer takes is
+/// counted before the request is begun, and a client that wants to know more asks again.
+pub const PIECES_MAX: u32 = 2048;
+
 /// A request on its way to what is served. Ranges are within it, and data are not longer
 /// than [`crate::wire::DATA_MAX`].
 #[derive(Debug, PartialEq, Eq)]
@@ -52,8 +56,8 @@ pub enum Job {
         offset: u64,
         /// Bytes.
         length: u32,
-        /// Whether one piece is enough.
-        one: bool,
+        /// Pieces of the answer, at most: from 1 to [`PIECES_MAX`].
+        most: u32,
     },
 }
 
@@ -73,7 +77,8 @@ pub enum Answer {
     Done,
     /// The bytes that were asked for.
     Data(Vec<u8>),
-    /// What is allocated, from the start of the range on.
+    /// What is allocated, from the start of the range on, as far as that many pieces tell;
+    /// none is empty.
     Pieces(Vec<Piece>),
 }
 
@@ -90,6 +95,9 @@ pub struct Refusal {
 pub(crate) trait Take {
     /// Gives the answer that `reply` is the head of.
     fn take(&self, reply: Reply, answer: Result<Answer, Refusal>);
+
+    /// Hangs up on who waits for it.
+    fn lose(&self, reply: Reply);
 }
 
 /// Takes the answer to a job. Dropped, it says that the drive is gone.
@@ -110,6 +118,13 @@ impl Done {
     pub fn answer(mut self, answer: Result<Answer, Refusal>) {
         if let Some(taker) = self.taker.take() {
             taker.take(self.reply, answer);
+        }
+    }
+
+    /// The power of the drive was cut: there is no answer, and the client is hung up on.
+    pub fn lose(mut self) {
+        if let Some(taker) = self.taker.take() {
+            taker.lose(self.reply);
         }
     }
 }

@@ -31,6 +31,6 @@ mod session;
 pub mod wire;
 
 pub use drive::Drive;
-pub use export::{Answer, Done, Export, Job, Piece, Refusal};
+pub use export::{Answer, Done, Export, Job, PIECES_MAX, Piece, Refusal};
 pub use pool::{FLOOR, TOTAL};
 pub use server::{Address, AddressError, CLIENTS_MAX, Server};

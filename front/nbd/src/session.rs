@@ -6,7 +6,7 @@
 mod handshake;
 mod reply;
 
-use crate::export::{Export, Job, Refusal};
+use crate::export::{Export, Job, PIECES_MAX, Refusal};
 use crate::wire::{Code, Command, Fields, OPTION, OPTION_MAX, REQUEST_BYTES, Request, flag};
 use crate::wire::{option, put_option_reply, reply as kind};
 use handshake::{Agreed, Next};
@@ -16,6 +16,10 @@ use std::io;
 /// Bytes that a request counts for beside its data: its task, its answer's head, and why it
 /// failed.
 const REQUEST_COST: u64 = 4096;
+/// Bytes of a piece of an answer about what is allocated, here and on its way.
+const PIECE_BYTES: u64 = 8;
+/// Bytes of the smallest page that is allocated by itself.
+const PAGE_MIN: u32 = 512;
 /// Options of one client: who asks for more is not here to be served.
 const OPTIONS_MAX: u32 = 1024;
 /// Longest data of an option that are skipped to say that they are too long.
@@ -225,11 +229,7 @@ impl Session {
         }
         let refused = request.check(export.size()).err();
         let refused = refused.or_else(|| self.agreed.refuses(&request));
-        let holds = match request.command {
-            Command::Read | Command::Write if refused.is_none() => u64::from(request.length),
-            _ => 0,
-        };
-        let cost = REQUEST_COST + holds;
+        let cost = REQUEST_COST + refused.map_or_else(|| holds(&request), |_| 0);
         if !admit(cost) {
             return Ok(Step::Full);
         }
@@ -290,6 +290,24 @@ impl Session {
     }
 }
 
+/// Bytes that a request and the answer to it hold beside what every one does.
+fn holds(request: &Request) -> u64 {
+    match request.command {
+        Command::Read | Command::Write => request.length.into(),
+        Command::BlockStatus => u64::from(most_pieces(request)) * PIECE_BYTES,
+        _ => 0,
+    }
+}
+
+/// Pieces of the answer to a request that asks what is allocated, of which none is smaller than
+/// the smallest page but the first and the last.
+fn most_pieces(request: &Request) -> u32 {
+    match request.flags & flag::REQ_ONE {
+        0 => (request.length / PAGE_MIN + 2).min(PIECES_MAX),
+        _ => 1,
+    }
+}
+
 /// Takes so many bytes, if they are there.
 fn take<'a>(input: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     let (taken, rest) = input.split_at_checked(len)?;
@@ -330,7 +348,7 @@ fn job(request: &Request, bytes: Vec<u8>) -> Option<Job> {
         Command::BlockStatus => Job::Status {
             offset,
             length,
-            one: has(flag::REQ_ONE),
+            most: most_pieces(request),
         },
         Command::Flush => Job::Flush,
         // What is at hand is the drive's own business.

@@ -3,9 +3,11 @@
 //! Invariants: addresses and lengths are in bytes, and of whole logical blocks of at
 //! least 512; the controller has checked that they are within [`Shape::bytes`].
 
+use sim::Permit;
 use ssd::front::RecoveryReport;
 use ssd::{FdpLog, Health, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus};
 use std::future::Future;
+use units::Ns;
 
 /// What a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,9 @@ pub enum Failure {
     /// The flash can not be read.
     #[error("unrecovered read error")]
     Media,
+    /// The flash can not be written.
+    #[error("write fault")]
+    WriteFault,
     /// No more can be written.
     #[error("the namespace has become read-only")]
     ReadOnly,
@@ -78,6 +83,9 @@ pub enum Failure {
     /// What keeps it has failed.
     #[error("what keeps the namespace has failed")]
     Internal,
+    /// It has lost its power: nobody gets an answer any more.
+    #[error("the namespace has lost its power")]
+    Gone,
 }
 
 /// How a write is done besides its place.
@@ -146,8 +154,30 @@ pub trait Backend: Sized + 'static {
         }
     }
 
+    /// Waits until `bytes` may be kept for a command beside the data that come or go with it;
+    /// they may be until what is given is dropped.
+    fn room(&self, bytes: u64) -> impl Future<Output = Option<Permit>> {
+        let _ = bytes;
+        async { None }
+    }
+
     /// Counters over its life.
     fn health(&self) -> Option<Health>;
+
+    /// Whether the health is that of a namespace before this one.
+    fn shares_health(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing can be written any more.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    /// What its clock shows.
+    fn now(&self) -> Ns {
+        Ns::ZERO
+    }
 
     /// The descriptor of zone `zone`.
     fn zone(&self, zone: u32) -> Option<ZoneInfo> {

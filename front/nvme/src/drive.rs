@@ -11,14 +11,14 @@ use crate::backend::{Backend, Failure, Manner, Placements, Shape, Span};
 use crate::namespace::Namespace;
 use crate::subsystem::{Identity, Subsystem};
 use engine::{Device, DeviceEngine, Engine, Fault, FileError, Handle, Pace, Service, Show};
-use sim::Kernel;
+use sim::{Kernel, Permit, Semaphore};
 use ssd::front::RecoveryReport;
 use ssd::{
     ByteError, Content, Drive, FdpLog, Health, Interface, IoError, ZoneAction, ZoneInfo, ZoneLimits,
 };
 use std::path::Path;
 use std::rc::Rc;
-use units::{Extent, Lba, Origin, Placement, SECTOR};
+use units::{Extent, Lba, Ns, Origin, Placement, SECTOR};
 
 /// A drive, or the part of it that a namespace is.
 pub struct DriveBackend {
@@ -28,7 +28,13 @@ pub struct DriveBackend {
     base: u64,
     /// The first zone of the part.
     first_zone: u32,
+    /// Bytes that commands may still keep.
+    room: Semaphore,
 }
+
+/// Bytes that the commands of all hosts may keep beside data that come or go with them: a
+/// choice of ours, as much as four copies of the largest size read before they write.
+pub const ROOM: u64 = 16 << 20;
 
 impl DriveBackend {
     /// A thread with the drive in the file at `path` under power, of which `show` is shown,
@@ -58,8 +64,9 @@ impl DriveBackend {
     /// The namespaces of `device`, which is known by `serial`.
     #[must_use]
     pub fn all(device: Device, serial: &str) -> Vec<Namespace<Self>> {
-        let device = Rc::new(device);
-        let whole = Shape::of(&device, identifier(serial, 1));
+        let room = Semaphore::new(device.sim(), ROOM as usize);
+        let device = (Rc::new(device), room);
+        let whole = Shape::of(&device.0, identifier(serial, 1));
         let Some(zones) = whole.zones else {
             return vec![Self::part(&device, whole, 0, 0)];
         };
@@ -90,12 +97,18 @@ impl DriveBackend {
         ]
     }
 
-    fn part(device: &Rc<Device>, shape: Shape, base: u64, first_zone: u32) -> Namespace<Self> {
+    fn part(
+        (device, room): &(Rc<Device>, Semaphore),
+        shape: Shape,
+        base: u64,
+        first_zone: u32,
+    ) -> Namespace<Self> {
         Namespace::new(Self {
             device: Rc::clone(device),
             shape,
             base,
             first_zone,
+            room: room.clone(),
         })
     }
 
@@ -119,11 +132,18 @@ impl DriveBackend {
 
     async fn put(&self, at: u64, len: u64, what: Content<'_>, how: Manner) -> Result<(), Failure> {
         let extent = self.extent(at, len)?;
+        self.device.may_write(self.base + at, len)?;
         let placement = Placement(how.placement);
+        // Zones are not written where they were.
+        let held = match self.shape.zones {
+            Some(_) => None,
+            None => Some(self.device.hold_bytes(self.base + at, len).await),
+        };
         let written = self
             .drive()
             .write(extent, what, placement, Origin(0), how.forced);
         written.await?;
+        drop(held);
         self.answered(how).await
     }
 
@@ -236,8 +256,13 @@ impl Backend for DriveBackend {
             return Ok(());
         }
         let extent = self.extent(at, into.len() as u64)?;
-        let mut sink = into;
-        Ok(self.drive().read(extent, &mut sink).await?)
+        let is_turned = self.device.may_read(self.base + at, into.len() as u64)?;
+        let mut sink = &mut *into;
+        self.drive().read(extent, &mut sink).await?;
+        if let (true, Some(first)) = (is_turned, into.first_mut()) {
+            *first ^= 1;
+        }
+        Ok(())
     }
 
     async fn write(&self, at: u64, data: &[u8], how: Manner) -> Result<(), Failure> {
@@ -291,6 +316,12 @@ impl Backend for DriveBackend {
             .iter()
             .map(|span| self.extent(span.at, span.len))
             .collect();
+        for span in sources {
+            // Data that move inside the drive are checked there: no bit is turned.
+            self.device.may_read(self.base + span.at, span.len)?;
+        }
+        let len = sources.iter().map(|span| span.len).sum();
+        self.device.may_write(self.base + to, len)?;
         let to = Lba((self.base + to) / SECTOR);
         zones.copy(&extents?, to).await?;
         if how.forced {
@@ -299,8 +330,24 @@ impl Backend for DriveBackend {
         self.answered(how).await
     }
 
+    async fn room(&self, bytes: u64) -> Option<Permit> {
+        Some(self.room.acquire(bytes.min(ROOM) as usize).await)
+    }
+
     fn health(&self) -> Option<Health> {
         self.device.health().ok()
+    }
+
+    fn shares_health(&self) -> bool {
+        self.base > 0
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.drive().is_read_only()
+    }
+
+    fn now(&self) -> Ns {
+        self.device.sim().now()
     }
 
     fn zone(&self, zone: u32) -> Option<ZoneInfo> {
@@ -337,6 +384,14 @@ impl Backend for DriveBackend {
         let sectors = (data.len() as u64 / SECTOR) as u32;
         let content = Content::Bytes(data);
         let zone = self.first_zone + zone;
+        let info = zones.info(zone);
+        if let Some(at) = info.and_then(|info| info.write_pointer)
+            && let Err(fault @ (Fault::Unwritable(_) | Fault::Gone(_))) =
+                self.device.may_write(at.0 * SECTOR, data.len() as u64)
+        {
+            // That it does not fit is for the zone to say.
+            return Err(fault.into());
+        }
         let appended = zones.append(zone, sectors, content, Origin(0), how.forced);
         let at = appended.await?.0 * SECTOR - self.base;
         self.answered(how).await?;
@@ -404,7 +459,9 @@ impl From<Fault> for Failure {
         match fault {
             Fault::PastEnd { .. } => Self::OutOfRange,
             Fault::Drive(error) => error.into(),
-            Fault::File(_) | Fault::Gone(_) | Fault::Config(_) => Self::Internal,
+            Fault::Unwritable(_) => Self::WriteFault,
+            Fault::Gone(_) => Self::Gone,
+            Fault::File(_) | Fault::Config(_) => Self::Internal,
         }
     }
 }

@@ -36,7 +36,7 @@ pub mod tcp;
 mod token;
 
 pub use backend::{Backend, Failure, Manner, Placements, Shape, Span};
-pub use drive::DriveBackend;
+pub use drive::{DriveBackend, ROOM};
 pub use entry::{Direction, ENTRY_BYTES, Entry, Sgl};
 pub use namespace::Namespace;
 pub use status::Status;

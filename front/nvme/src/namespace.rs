@@ -182,6 +182,8 @@ impl From<Failure> for Status {
             Failure::Zone(status) => Self::Zone(status),
             Failure::OutOfRange => Self::LbaOutOfRange,
             Failure::Media => Self::UnrecoveredRead,
+            Failure::WriteFault => Self::WriteFault,
+            Failure::Gone => Self::PowerLost,
             Failure::ReadOnly => Self::WriteProtected,
             Failure::Placement | Failure::Bytes => Self::InvalidField,
             Failure::Unsupported => Self::InvalidOpcode,

@@ -20,6 +20,8 @@ pub enum Status {
     InvalidField,
     /// The drive can not go on: its file can not be written, or it is gone.
     InternalError,
+    /// The power of the drive was cut: it is not told, but the connection breaks.
+    PowerLost,
     /// Data were damaged on their way; the command may come again.
     TransientTransport,
     /// Another command of this name is under way.
@@ -110,7 +112,7 @@ impl Status {
             Self::InvalidField => (GENERIC, 0x02),
             Self::CommandIdConflict => (GENERIC, 0x03),
             Self::DataTransfer => (GENERIC, 0x04),
-            Self::InternalError => (GENERIC, 0x06),
+            Self::InternalError | Self::PowerLost => (GENERIC, 0x06),
             Self::AbortRequested => (GENERIC, 0x07),
             Self::InvalidNamespace => (GENERIC, 0x0b),
             Self::CommandSequence => (GENERIC, 0x0c),
@@ -154,6 +156,7 @@ impl Status {
             self,
             Self::AbortRequested
                 | Self::InternalError
+                | Self::PowerLost
                 | Self::ConnectBusy
                 | Self::TooManyEventRequests
                 | Self::TransientTransport

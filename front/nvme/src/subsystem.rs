@@ -25,6 +25,8 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// Most controllers: what one host after another may take of memory.
 const CONTROLLERS: usize = 64;
+/// Most of them that are for discovery, and leave room for others.
+const DISCOVERIES: usize = 16;
 /// Most queues of a controller besides the one for admin commands.
 pub(crate) const QUEUES: u16 = 16;
 /// Entries of a queue: as many as Linux asks for.
@@ -157,7 +159,9 @@ impl<B: Backend> Subsystem<B> {
             });
         }
         let controller = if connect.queue == 0 {
-            self.admit(data, visitor.portal)?
+            let controller = self.admit(data, visitor.portal)?;
+            controller.keep_alive_ms.set(connect.keep_alive_ms);
+            controller
         } else {
             self.find(connect.queue, &data)?
         };
@@ -222,6 +226,11 @@ impl<B: Backend> Subsystem<B> {
         // Controllers are made for whoever asks, and are not chosen.
         if data.controller != u16::MAX {
             return Err(ConnectData::NO_CONTROLLER);
+        }
+        let discoveries = self.controllers();
+        let discoveries = discoveries.iter().filter(|one| one.kind == Kind::Discovery);
+        if kind == Kind::Discovery && discoveries.count() >= DISCOVERIES {
+            return Err(Status::ConnectBusy);
         }
         let (host, host_id, way) = (data.host, data.host_id, Way::Address(portal));
         self.add(|id| Controller::new(id, kind, host, host_id, way))

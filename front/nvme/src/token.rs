@@ -28,6 +28,8 @@ pub enum Effect {
     },
     /// The host leaves once it has read this.
     Left,
+    /// The power is gone: the host is hung up on, and does not hear of this.
+    Lost,
 }
 
 /// What a command ends with when it works.
@@ -108,7 +110,14 @@ impl Token {
         let Some(tell) = self.tell.take() else { return };
         let (status, answer) = match ended {
             Ok(answer) => (None, answer),
-            Err(status) => (Some(status), Answer::result(status.result())),
+            Err(status) => {
+                let effect = match status {
+                    Status::PowerLost => Effect::Lost,
+                    _ => Effect::None,
+                };
+                let result = Answer::result(status.result());
+                (Some(status), Answer { effect, ..result })
+            }
         };
         tell(Completion {
             cid: self.cid,

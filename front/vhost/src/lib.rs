@@ -16,6 +16,7 @@
 //!   stopped when all that was under way in it is answered.
 //= virtio 5.2
 
+mod budget;
 mod memory;
 mod queue;
 mod request;

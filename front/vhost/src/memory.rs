@@ -1,10 +1,17 @@
 //! The memory that a machine shares.
 //!
-//! Invariant: nothing outside of it is read or written, whatever the machine names.
+//! Invariants: nothing outside of it is read or written, whatever the machine names; it lies in
+//! files that are in memory themselves, since reading and writing any other could make the
+//! thread of the drive wait for ever: for a file system of whoever shares it, say.
 
 use crate::wire::{REGIONS_MAX, u32_at, u64_at};
+use rustix::fs::{FileType, fstat, fstatfs};
 use rustix::io::{Errno, pread, pwrite};
 use std::os::fd::OwnedFd;
+
+/// What says that a file is on `tmpfs`, as those of `memfd_create` are, on `hugetlbfs`, or on
+/// `ramfs`: from `linux/magic.h`.
+const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x9584_58f6, 0x8584_58f6];
 
 /// A part of it, in one file.
 struct Region {
@@ -46,6 +53,9 @@ impl Memory {
                 file,
             })
         };
+        if !files.iter().all(is_in_memory) {
+            return Err(Bad);
+        }
         let regions = files.into_iter().enumerate().map(region);
         regions.collect::<Option<_>>().map(Self).ok_or(Bad)
     }
@@ -101,4 +111,24 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// Whether a file is in memory.
+fn is_in_memory(file: &OwnedFd) -> bool {
+    let is_regular = kind(file) == Some(FileType::RegularFile);
+    let system = fstatfs(file).map(|system| system.f_type as u32);
+    is_regular && system.is_ok_and(|system| IN_MEMORY.contains(&system))
+}
+
+/// Whether a file is one for events, or another way between processes: to read and write these
+/// without waiting can be asked for.
+pub(crate) fn is_event(file: &OwnedFd) -> bool {
+    // What has no name in any file system has no kind.
+    let ways = [FileType::Unknown, FileType::Fifo, FileType::Socket];
+    kind(file).is_some_and(|kind| ways.contains(&kind))
+}
+
+fn kind(file: &OwnedFd) -> Option<FileType> {
+    let stat = fstat(file).ok()?;
+    Some(FileType::from_raw_mode(stat.st_mode))
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariants: what is used is told in the order in which it was done, and the machine is
 //! interrupted once for all that was done together; a queue that has stopped touches no
-//! memory any more.
+//! memory any more; what there is no room for stays in the queue.
 
+use crate::budget::{Budget, Share};
 use crate::memory::{Bad, Memory};
 use crate::request::Request;
 use crate::wire::{DESCRIPTOR, DESCRIPTORS_MAX, Descriptor, INDIRECT, NEXT, NO_INTERRUPT, u16_at};
@@ -29,10 +30,13 @@ pub(crate) struct Queue {
     caller: Rc<Caller>,
     /// Told when the last request is done of a queue that is to stop.
     session: Rc<Caller>,
+    budget: Rc<Budget>,
     memory: RefCell<Rc<Memory>>,
     place: Place,
     kick: OwnedFd,
     call: RefCell<Option<OwnedFd>>,
+    /// Whether every write is durable when it is answered.
+    through: bool,
     /// Requests that were taken, and those that were told as used.
     taken: Cell<u16>,
     told: Cell<u16>,
@@ -44,11 +48,13 @@ pub(crate) struct Queue {
 
 /// What a queue is made of.
 pub(crate) struct Parts {
+    pub(crate) budget: Rc<Budget>,
     pub(crate) memory: Rc<Memory>,
     pub(crate) place: Place,
     pub(crate) kick: OwnedFd,
     pub(crate) call: Option<OwnedFd>,
     pub(crate) base: u16,
+    pub(crate) through: bool,
 }
 
 impl Queue {
@@ -75,10 +81,12 @@ impl Queue {
             desk,
             caller,
             session,
+            budget: parts.budget,
             memory: RefCell::new(parts.memory),
             place: parts.place,
             kick: parts.kick,
             call: RefCell::default(),
+            through: parts.through,
             taken: Cell::new(parts.base),
             told: Cell::new(u16::from_le_bytes(told)),
             done: RefCell::default(),
@@ -123,7 +131,7 @@ impl Queue {
         }
     }
 
-    /// Takes what the machine has put in.
+    /// Takes what the machine has put in, as far as there is room.
     fn take(self: &Rc<Self>) -> Result<(), Bad> {
         let (num, memory) = (self.place.num, Rc::clone(&self.memory.borrow()));
         let mut index = [0; 2];
@@ -142,19 +150,35 @@ impl Queue {
         memory.read(self.place.avail + 4, &mut ring)?;
         for _ in 0..count {
             let taken = self.taken.get();
-            self.taken.set(taken.wrapping_add(1));
             let head = u16_at(&ring, (u32::from(taken) % num) as usize * 2);
-            let chain = self.chain(&memory, &table, head)?;
-            let request = Request::parse(&memory, head, &chain)?;
-            self.open.set(self.open.get() + 1);
-            let (memory, device) = (Rc::clone(&memory), Rc::clone(self.desk.value()));
-            let answer = Answer(Rc::clone(self));
-            self.desk.begin(async move {
-                let written = request.carry_out(&device, &memory).await;
-                answer.0.done.borrow_mut().push((request.head, written));
-            });
+            let parsed = self.chain(&memory, &table, head);
+            let parsed = parsed.and_then(|chain| Request::parse(&memory, head, &chain));
+            // What makes no sense is taken, and is the last.
+            let holds = parsed.as_ref().map_or(0, Request::holds);
+            let Some(share) = self.budget.take(holds, &self.caller) else {
+                return Ok(());
+            };
+            self.taken.set(taken.wrapping_add(1));
+            self.begin(parsed?, share, &memory);
         }
         Ok(())
+    }
+
+    fn begin(self: &Rc<Self>, request: Request, share: Share, memory: &Rc<Memory>) {
+        self.open.set(self.open.get() + 1);
+        let (memory, device) = (Rc::clone(memory), Rc::clone(self.desk.value()));
+        let answer = Answer(Rc::clone(self));
+        let through = self.through;
+        self.desk.begin(async move {
+            match request.carry_out(&device, &memory, through).await {
+                Some(written) => answer.0.done.borrow_mut().push((request.head, written)),
+                None => {
+                    answer.0.budget.lose();
+                    answer.0.session.call();
+                }
+            }
+            drop(share);
+        });
     }
 
     /// The descriptors of a chain, which may be in a table of their own.

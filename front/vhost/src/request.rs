@@ -2,7 +2,7 @@
 
 use crate::memory::{Bad, Memory};
 use crate::wire::{DATA_MAX, Descriptor, NAME, Status, WRITE, ZEROS_MAX, u32_at, u64_at, want};
-use engine::Device;
+use engine::{Device, Fault};
 use std::rc::Rc;
 
 /// Bytes of a sector, as requests count.
@@ -11,8 +11,33 @@ const SECTOR: u64 = 512;
 const HEAD: usize = 16;
 /// Bytes of a range to be deallocated or made zeros.
 const RANGE: usize = 16;
+/// Bytes that a request counts for beside its data and its parts: its task.
+const COST: u64 = 4096;
 /// A flag of such a range: that it may be deallocated.
 const UNMAP: u32 = 1;
+
+/// Why a request was not carried out.
+enum Failed {
+    /// The machine is told.
+    So(Status),
+    /// The drive has lost its power: nobody tells anything.
+    Lost,
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Gone(_) => Self::Lost,
+            _ => Self::So(Status::Failed),
+        }
+    }
+}
+
+impl From<Bad> for Failed {
+    fn from(Bad: Bad) -> Self {
+        Self::So(Status::Failed)
+    }
+}
 
 /// A chain of descriptors.
 pub(crate) struct Request {
@@ -53,34 +78,59 @@ impl Request {
         })
     }
 
-    /// Carries it out; gives how many bytes were written for the machine.
-    pub(crate) async fn carry_out(&self, device: &Device, memory: &Rc<Memory>) -> u32 {
-        let (status, written) = match self.act(device, memory).await {
+    /// Bytes that it holds until it is answered.
+    pub(crate) fn holds(&self) -> u64 {
+        let parts = [&self.out, &self.into].map(|parts| {
+            let bytes = parts.iter().map(|part| u64::from(part.len)).sum::<u64>();
+            bytes + (parts.len() * size_of::<Descriptor>()) as u64
+        });
+        COST + parts.iter().sum::<u64>()
+    }
+
+    /// Carries it out; gives how many bytes were written for the machine, none if the drive has
+    /// lost its power. `through` says whether what is changed is durable when it is answered.
+    pub(crate) async fn carry_out(
+        &self,
+        device: &Device,
+        memory: &Rc<Memory>,
+        through: bool,
+    ) -> Option<u32> {
+        let mut acted = self.act(device, memory).await;
+        let changes = matches!(self.want, want::OUT | want::DISCARD | want::WRITE_ZEROES);
+        if through && changes && acted.is_ok() {
+            let flushed = device.flush().await;
+            acted = flushed.map_err(Failed::from).and(acted);
+        }
+        let (status, written) = match acted {
             Ok(written) => (Status::Ok, written),
-            Err(status) => (status, 0),
+            Err(Failed::So(status)) => (status, 0),
+            Err(Failed::Lost) => return None,
         };
         // A machine that has no place for it does not want it.
         let _ = memory.write(self.status, &[status as u8]);
-        written + 1
+        Some(written + 1)
     }
 
-    async fn act(&self, device: &Device, memory: &Rc<Memory>) -> Result<u32, Status> {
+    async fn act(&self, device: &Device, memory: &Rc<Memory>) -> Result<u32, Failed> {
         let len = |parts: &[Descriptor]| parts.iter().map(|part| u64::from(part.len)).sum::<u64>();
-        let at = self.sector.checked_mul(SECTOR).ok_or(Status::Failed)?;
+        let at = self
+            .sector
+            .checked_mul(SECTOR)
+            .ok_or(Failed::So(Status::Failed))?;
         match self.want {
             want::IN => {
                 let bytes = device.read(at, len(&self.into) as usize).await;
-                self.give(memory, &bytes.map_err(|_| Status::Failed)?)
+                self.give(memory, &bytes.map_err(Failed::from)?)
             }
             want::OUT => {
                 let mut bytes = vec![0; len(&self.out) as usize];
-                take(memory, &mut self.out.clone(), &mut bytes).map_err(|Bad| Status::Failed)?;
+                take(memory, &mut self.out.clone(), &mut bytes).map_err(Failed::from)?;
                 let written = device.write(at, &bytes).await;
-                written.map(|()| 0).map_err(|_| Status::Failed)
+                written.map(|()| 0).map_err(Failed::from)
             }
             want::FLUSH => {
                 let flushed = device.flush().await;
-                flushed.map(|()| 0).map_err(|_| Status::Failed)
+                flushed.map(|()| 0).map_err(Failed::from)
             }
             want::GET_ID => {
                 let mut name = [0; NAME];
@@ -89,40 +139,40 @@ impl Request {
                 self.give(memory, &name[..len as usize])
             }
             want::DISCARD | want::WRITE_ZEROES => self.clear(device, memory).await,
-            _ => Err(Status::Unknown),
+            _ => Err(Failed::So(Status::Unknown)),
         }
     }
 
     /// Deallocates a range, or makes it zeros.
-    async fn clear(&self, device: &Device, memory: &Rc<Memory>) -> Result<u32, Status> {
+    async fn clear(&self, device: &Device, memory: &Rc<Memory>) -> Result<u32, Failed> {
         let mut range = [0; RANGE];
-        take(memory, &mut self.out.clone(), &mut range).map_err(|Bad| Status::Failed)?;
+        take(memory, &mut self.out.clone(), &mut range).map_err(Failed::from)?;
         let (sector, count, flags) = (u64_at(&range, 0), u32_at(&range, 8), u32_at(&range, 12));
         let may_unmap = self.want == want::WRITE_ZEROES && flags == UNMAP;
         if count > ZEROS_MAX {
-            return Err(Status::Failed);
+            return Err(Failed::So(Status::Failed));
         }
         if flags != 0 && !may_unmap {
-            return Err(Status::Unknown);
+            return Err(Failed::So(Status::Unknown));
         }
-        let at = sector.checked_mul(SECTOR).ok_or(Status::Failed)?;
+        let at = sector
+            .checked_mul(SECTOR)
+            .ok_or(Failed::So(Status::Failed))?;
         let len = u64::from(count) * SECTOR;
         let done = match (self.want, may_unmap) {
             (want::DISCARD, _) => device.discard(at, len).await,
             (_, true) => device.zero(at, len).await,
             (_, false) => device.write_zeros(at, len).await,
         };
-        done.map(|()| 0).map_err(|_| Status::Failed)
+        done.map(|()| 0).map_err(Failed::from)
     }
 
     /// Gives bytes to the machine.
-    fn give(&self, memory: &Memory, mut bytes: &[u8]) -> Result<u32, Status> {
+    fn give(&self, memory: &Memory, mut bytes: &[u8]) -> Result<u32, Failed> {
         let all = bytes.len() as u32;
         for part in &self.into {
             let (now, later) = bytes.split_at(bytes.len().min(part.len as usize));
-            memory
-                .write(part.address, now)
-                .map_err(|Bad| Status::Failed)?;
+            memory.write(part.address, now).map_err(Failed::from)?;
             bytes = later;
         }
         Ok(all)

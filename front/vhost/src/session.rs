@@ -3,11 +3,12 @@
 //! Invariants: a message is taken when all of it is there; files that come with one are closed
 //! if it has no use for them; what makes no sense ends the session and nothing else.
 
-use crate::memory::{Bad, Memory};
+use crate::budget::Budget;
+use crate::memory::{Bad, Memory, is_event};
 use crate::queue::{Ear, Parts, Place, Queue};
 use crate::wire::{
-    CONFIG, FEATURES, HEAD, NEED_REPLY, NO_FILE, PAYLOAD_MAX, PROTOCOL, PROTOCOL_FEATURES, QUEUES,
-    REGIONS_MAX, REPLY, VERSION, config, say, u32_at, u64_at,
+    CONFIG, FEATURES, FLUSHES, HEAD, NEED_REPLY, NO_FILE, PAYLOAD_MAX, PROTOCOL, PROTOCOL_FEATURES,
+    QUEUES, REGIONS_MAX, REPLY, VERSION, config, say, u32_at, u64_at,
 };
 use engine::{Caller, Desk, Device, Next, Source};
 use rustix::io::Errno;
@@ -68,6 +69,7 @@ pub(crate) struct Session {
     socket: OwnedFd,
     desk: Desk<Device>,
     caller: Rc<Caller>,
+    budget: Rc<Budget>,
     state: RefCell<State>,
     over: Cell<bool>,
 }
@@ -79,6 +81,7 @@ impl Session {
             socket,
             desk,
             caller,
+            budget: Rc::default(),
             state: RefCell::new(State {
                 queues,
                 ..State::default()
@@ -184,6 +187,9 @@ impl Session {
             say::SET_VRING_CALL => {
                 let told = state.queue((number & 0xff) as u32)?;
                 told.call = files.pop().filter(|_| number & NO_FILE == 0);
+                if !told.call.as_ref().is_none_or(is_event) {
+                    return Err(Bad);
+                }
                 if let Some(queue) = &told.running {
                     queue.set_call(copy(told.call.as_ref())?);
                 }
@@ -191,7 +197,8 @@ impl Session {
             say::SET_VRING_KICK => {
                 let index = (number & 0xff) as u32;
                 // Without one the queue would have to be looked at for ever.
-                state.queue(index)?.kick = Some(files.pop().ok_or(Bad)?);
+                let kick = files.pop().filter(is_event);
+                state.queue(index)?.kick = Some(kick.ok_or(Bad)?);
                 return self.run(&mut state, index);
             }
             say::SET_VRING_ENABLE => {
@@ -212,6 +219,7 @@ impl Session {
     /// Starts a queue if all is told of it, or stops one that is not to run.
     fn run(&self, state: &mut State, index: u32) -> Result<Said, Bad> {
         let always = state.features & PROTOCOL == 0;
+        let through = state.features & FLUSHES == 0;
         let memory = state.memory.clone();
         let told = state.queue(index)?;
         let is_wanted = told.enabled || always;
@@ -240,6 +248,8 @@ impl Session {
             kick: copy(Some(kick))?.ok_or(Bad)?,
             call: copy(told.call.as_ref())?,
             base: told.base,
+            budget: Rc::clone(&self.budget),
+            through,
         };
         let session = Rc::clone(&self.caller);
         let mut made = None;
@@ -334,7 +344,7 @@ impl Source for Line {
     fn turn(&self) -> Next {
         let session = &self.0;
         let taken = session.stopped().and_then(|()| session.take());
-        if taken.is_err() {
+        if taken.is_err() || session.budget.is_lost() {
             session.over.set(true);
         }
         if session.is_over() {

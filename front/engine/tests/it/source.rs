@@ -135,3 +135,44 @@ fn a_thread_that_dies_leaves_nobody_waiting() {
     assert_eq!(stream.read(&mut [0]).expect("the end"), 0);
     assert!(engine.join().is_err());
 }
+
+/// What a request waits for a thread that is busy is in how late it is answered.
+#[test]
+fn who_waits_for_the_thread_is_answered_late() {
+    let (engine, handle) = start(Pace::Wall);
+    let mut stream = echo(&handle, Ns::us(100));
+    let busy = Duration::from_millis(20);
+    for (round, by_stream) in [(1, true), (2, false)] {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        handle.open(move |_| {
+            tell.send(()).expect("heard");
+            // It ends when the other side is dropped.
+            let _ = held.recv();
+        });
+        told.recv().expect("it runs");
+        if by_stream {
+            stream.write_all(&[5]).expect("sent");
+        }
+        let (reply, answered) = std::sync::mpsc::channel();
+        if !by_stream {
+            handle.submit(move |place| async move {
+                place.0.sleep(Ns::us(100)).await;
+                reply.send(()).expect("heard");
+            });
+        }
+        std::thread::sleep(busy);
+        drop(hold);
+        match by_stream {
+            true => stream.read_exact(&mut [0]).expect("an answer"),
+            false => answered.recv().expect("an answer"),
+        }
+        // It is noted before anything else is carried out.
+        let late = handle.lateness().expect("it runs").expect("it is paced");
+        assert_eq!(late.count, round);
+        assert!(late.sum.0 >= round * 20_000_000, "{late:?}");
+    }
+    handle.stop();
+    drop(stream);
+    engine.join().expect("it ends");
+}

@@ -1,5 +1,6 @@
 //! What an answer looks like.
 
+use super::most_pieces;
 use crate::export::{Answer, Piece, Refusal};
 use crate::output::Output;
 use crate::wire::{ALLOCATION_ID, Code, Command, Request, part, put_part, put_simple};
@@ -15,6 +16,8 @@ pub(crate) struct Reply {
     /// Whether it comes as a part: reads, and what is allocated.
     in_parts: bool,
     is_read: bool,
+    /// Pieces that it may have.
+    pieces: u32,
     /// Bytes that the request holds until it is answered.
     pub(crate) cost: u64,
 }
@@ -28,6 +31,7 @@ impl Reply {
             offset: request.offset,
             in_parts: structured && parts,
             is_read,
+            pieces: most_pieces(request),
             cost,
         }
     }
@@ -46,7 +50,11 @@ impl Reply {
                 });
                 out.push(data);
             }
-            Ok(Answer::Pieces(pieces)) => out.put(|out| put_pieces(out, cookie, &pieces)),
+            Ok(Answer::Pieces(mut pieces)) => {
+                // What is served may say more than was asked; there is no room for that.
+                pieces.truncate(self.pieces as usize);
+                out.put(|out| put_pieces(out, cookie, &pieces));
+            }
             Ok(_) if self.in_parts => out.put(|out| put_part(out, cookie, part::NONE, 0)),
             Ok(answer) => {
                 out.put(|out| put_simple(out, cookie, 0));

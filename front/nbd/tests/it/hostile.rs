@@ -1,8 +1,8 @@
 //! Clients that do not keep to the protocol.
 
-use crate::client::{Client, READ, WRITE, option, request};
+use crate::client::{Client, READ, STATUS, WRITE, option, request};
 use crate::memory::Place;
-use nbd::{CLIENTS_MAX, TOTAL};
+use nbd::{CLIENTS_MAX, Job, TOTAL};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -161,6 +161,55 @@ fn who_does_not_read_has_no_more_taken_in() {
         client.call(0, WRITE, 0, 1 << 20, &vec![1; 1 << 20]).error,
         0
     );
+}
+
+/// What is allocated may be told in many pieces, which count before they are there.
+#[test]
+fn who_asks_what_is_allocated_gets_no_more_memory_than_who_reads() {
+    let memory = Place::new(4 << 20);
+    memory.with(|inner| {
+        inner
+            .mapped
+            .iter_mut()
+            .step_by(2)
+            .for_each(|page| *page = true);
+        inner.held = Some(Vec::new());
+    });
+    let mut client = memory.connected();
+    client.go(true);
+    let mut sender = client.stream.try_clone().expect("another");
+    let sent = thread::spawn(move || {
+        let requests = (0..20_000).flat_map(|cookie| request(0, STATUS, cookie, 0, 4 << 20));
+        // The server may take all of them in, or not, before it is gone.
+        let _ = sender.write_all(&requests.collect::<Vec<u8>>());
+    });
+    let begun = || memory.with(|inner| inner.held.as_ref().map_or(0, Vec::len));
+    // It takes in what it has room for; a request that is behind all of them does not begin.
+    let (mut before, mut same) = (0, 0);
+    while same < 50 {
+        let now = begun();
+        (before, same) = (now, if now == before { same + 1 } else { 0 });
+        thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let most = memory.with(|inner| {
+        let held = inner.held.as_ref().expect("they are held");
+        let most = |job: &Job| match job {
+            Job::Status { most, .. } => u64::from(*most) * 8,
+            other => panic!("{other:?}"),
+        };
+        held.iter().map(|(job, _)| most(job)).sum::<u64>()
+    });
+    assert!(most <= TOTAL && before < 20_000, "{before} take {most}");
+    // The answer keeps to what was counted for it.
+    memory.with(|inner| {
+        let (job, done) = inner.held.as_mut().expect("they are held").remove(0);
+        let answer = inner.carry_out(job);
+        done.answer(answer);
+    });
+    assert_eq!(client.reply(|_| 0).pieces.len(), nbd::PIECES_MAX as usize);
+    let hung_up = client.stream.shutdown(std::net::Shutdown::Both);
+    hung_up.expect("nobody waits any more");
+    sent.join().expect("no panic");
 }
 
 #[test]

@@ -153,8 +153,8 @@ impl Inner {
             Job::Status {
                 offset,
                 length,
-                one,
-            } => return Ok(Answer::Pieces(self.pieces(offset, length, one))),
+                most,
+            } => return Ok(Answer::Pieces(self.pieces(offset, length, most))),
         }
         Ok(Answer::Done)
     }
@@ -170,7 +170,7 @@ impl Inner {
         }
     }
 
-    fn pieces(&self, offset: u64, length: u32, one: bool) -> Vec<Piece> {
+    fn pieces(&self, offset: u64, length: u32, most: u32) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         for at in offset..offset + u64::from(length) {
             let data = self.mapped[at as usize / PAGE];
@@ -179,7 +179,7 @@ impl Inner {
                 _ => pieces.push(Piece { length: 1, data }),
             }
         }
-        pieces.truncate(if one { 1 } else { usize::MAX });
+        pieces.truncate(most as usize);
         pieces
     }
 }

@@ -7,6 +7,7 @@ use crate::status::Status;
 use crate::subsystem::QUEUES;
 use crate::token::Answer;
 use std::collections::BTreeMap;
+use units::Ns;
 
 /// Bytes of the feature that says how the host behaves.
 const BEHAVIOR_BYTES: usize = 512;
@@ -21,7 +22,19 @@ pub(super) const HOT: u16 = 358;
 pub(crate) struct Features {
     values: BTreeMap<Feature, u32>,
     behavior: Vec<u8>,
-    time: [u8; TIME_BYTES],
+    /// The time that was set, in ms, and what the clock of the drive showed.
+    time: Option<(u64, Ns)>,
+}
+
+/// A time as a host reads it: that which was set goes on with the clock of the drive. One that
+/// was not set began with that clock.
+//= nvme-2.1 5.1.25.1.7
+fn time_at(now: Ns, set: Option<(u64, Ns)>) -> [u8; TIME_BYTES] {
+    let (start, then) = set.unwrap_or_default();
+    let mut time = (start + (now.0 - then.0) / 1_000_000).to_le_bytes();
+    // It never stops, and was set by a host or by nobody.
+    (time[6], time[7]) = (u8::from(set.is_some()) << 1, 0);
+    time
 }
 
 /// What is set before anybody sets anything.
@@ -83,10 +96,15 @@ impl<B: Backend> Scope<B> {
                 answer.result = value.into();
             }
             Feature::EventConfiguration => value &= events::KNOWN,
-            Feature::KeepAlive => answer.keep_alive_ms = Some(value),
+            Feature::KeepAlive => {
+                answer.keep_alive_ms = Some(value);
+                self.controller.keep_alive_ms.set(value);
+            }
             Feature::Timestamp => {
                 let time = data.get(..TIME_BYTES).ok_or(Status::DataLengthInvalid)?;
-                features.time.copy_from_slice(time);
+                let mut set = [0; TIME_BYTES];
+                set[..6].copy_from_slice(&time[..6]);
+                features.time = Some((u64::from_le_bytes(set), self.clock()));
             }
             Feature::HostBehavior => {
                 let data = data.get(..BEHAVIOR_BYTES);
@@ -129,13 +147,15 @@ impl<B: Backend> Scope<B> {
             return Ok(Answer::result(u64::from(is_changeable(feature)) << 2));
         }
         let value = match get.select {
+            // A Connect has set it too, and it lasts longer than what a reset forgets.
+            Select::Current if feature == Feature::KeepAlive => self.controller.keep_alive_ms.get(),
             Select::Current => features.value(feature),
             _ => default(feature),
         };
         let mut answer = Answer::result(value.into());
         answer.data = match feature {
             Feature::HostIdentifier => self.controller.host_id.to_vec(),
-            Feature::Timestamp => features.time.to_vec(),
+            Feature::Timestamp => time_at(self.clock(), features.time).to_vec(),
             Feature::HostBehavior => {
                 let mut behavior = features.behavior.clone();
                 behavior.resize(BEHAVIOR_BYTES, 0);
@@ -144,6 +164,12 @@ impl<B: Backend> Scope<B> {
             _ => Vec::new(),
         };
         Ok(answer)
+    }
+
+    /// What the clock of the drive shows.
+    fn clock(&self) -> Ns {
+        let first = self.subsystem.namespaces.first();
+        first.map_or(Ns::ZERO, |namespace| namespace.backend().now())
     }
 
     /// Whether a namespace may lose what was not flushed.

@@ -138,7 +138,9 @@ async fn compare<B: Backend>(
 //= nvme-nvm 3.2.5
 async fn verify<B: Backend>(namespace: &Namespace<B>, blocks: Blocks) -> Result<(), Status> {
     let span = namespace.span(blocks)?;
-    let mut bytes = vec![0; span.len.min(CHUNK) as usize];
+    let chunk = span.len.min(CHUNK);
+    let _room = namespace.backend().room(chunk).await;
+    let mut bytes = vec![0; chunk as usize];
     let mut at = span.at;
     while at < span.end() {
         let len = (span.end() - at).min(CHUNK);
@@ -185,5 +187,6 @@ async fn copy<B: Backend>(
         first: to,
         count: sum / namespace.block(),
     })?;
+    let _room = namespace.backend().room(sum).await;
     Ok(namespace.backend().copy(&spans, target.at, how).await?)
 }

@@ -139,7 +139,7 @@ impl<B: Backend> Scope<B> {
         };
         let wear = Wear::of(&namespaces);
         smart::CRITICAL.put(p, wear.critical());
-        smart::GROUP_CRITICAL.put(p, wear.critical() & 0b1);
+        smart::GROUP_CRITICAL.put(p, wear.critical() & 0b1001);
         smart::TEMPERATURE.put(p, TEMPERATURE);
         smart::SPARE.put(p, wear.spare);
         smart::SPARE_THRESHOLD.put(p, SPARE_LOW);
@@ -192,7 +192,7 @@ impl<B: Backend> Scope<B> {
         let wear = Wear::of(&[namespace]);
         let mut page = vec![0; endurance::BYTES];
         let p = &mut page;
-        endurance::CRITICAL.put(p, wear.critical() & 0b1);
+        endurance::CRITICAL.put(p, wear.critical() & 0b1001);
         endurance::SPARE.put(p, wear.spare);
         endurance::SPARE_THRESHOLD.put(p, SPARE_LOW);
         endurance::USED.put(p, wear.used);
@@ -227,12 +227,20 @@ struct Wear {
     spare: u8,
     /// Hundredths of the rated cycles that are gone, of the worst of them.
     used: u8,
+    /// Whether nothing can be written to one of them any more.
+    read_only: bool,
 }
 
 impl Wear {
     fn of<B: Backend>(namespaces: &[&Namespace<B>]) -> Self {
         let (mut healths, mut spare, mut used) = (Vec::new(), 100, 0);
-        for namespace in namespaces {
+        let mut read_only = false;
+        for (number, namespace) in namespaces.iter().enumerate() {
+            read_only |= namespace.backend().is_read_only();
+            // What several namespaces are parts of counts once.
+            if number > 0 && namespace.backend().shares_health() {
+                continue;
+            }
             let Some(health) = namespace.backend().health() else {
                 continue;
             };
@@ -246,12 +254,14 @@ impl Wear {
             healths,
             spare,
             used,
+            read_only,
         }
     }
 
-    /// Bit 0: few spare blocks are left.
+    /// Bit 0: few spare blocks are left. Bit 3: nothing can be written any more.
+    //= nvme-2.1 5.1.12.1.3
     fn critical(&self) -> u8 {
-        u8::from(self.spare < SPARE_LOW)
+        u8::from(self.spare < SPARE_LOW) | u8::from(self.read_only) << 3
     }
 }
 

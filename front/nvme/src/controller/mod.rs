@@ -89,6 +89,8 @@ pub(crate) struct Controller {
     /// Queues that the host is connected to.
     pub(crate) queues: RefCell<BTreeSet<u16>>,
     features: RefCell<Features>,
+    /// How often the host has to say something, in ms; 0 if it need not.
+    pub(crate) keep_alive_ms: Cell<u32>,
     events: RefCell<Events>,
     errors: RefCell<Errors>,
 }
@@ -112,6 +114,7 @@ impl Controller {
             configuration: Cell::new(0),
             queues: RefCell::default(),
             features: RefCell::default(),
+            keep_alive_ms: Cell::new(0),
             events: RefCell::default(),
             errors: RefCell::default(),
         }
@@ -155,7 +158,8 @@ impl Controller {
         }
         self.configuration.set(value);
         let life = match (enabled, dword.bits(14, 15)) {
-            (true, 0) => Life::Ready,
+            // Only a reset ends a shutdown.
+            (true, 0) if was != Life::ShutDown => Life::Ready,
             (true, _) => Life::ShutDown,
             (false, _) => Life::Disabled,
         };
@@ -295,8 +299,12 @@ mod tests {
         assert_eq!((state(), controller.is_ready()), (1, true));
         assert_eq!(controller.configure(0x46_4061), Ok(true));
         assert_eq!((state(), controller.is_ready()), (0b1001, false));
+        assert_eq!(controller.configure(0x46_0061), Ok(false));
+        assert_eq!((state(), controller.is_ready()), (0b1001, false));
         assert_eq!(controller.configure(0), Ok(false));
         assert_eq!(state(), 0);
+        assert_eq!(controller.configure(0x46_0061), Ok(false));
+        assert_eq!((state(), controller.is_ready()), (1, true));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::entry::{Direction, Entry};
 use crate::namespace::Watch;
 use crate::status::Status;
 use crate::subsystem::{Subsystem, TRANSFER};
-use crate::token::{Completion, Link, Token};
+use crate::token::{Completion, Effect, Link, Token};
 use engine::Handle;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -430,6 +430,9 @@ impl<B: Backend> Device<B> {
         self.held -= open.held;
         if open.stale {
             return self.stopped();
+        }
+        if done.effect == Effect::Lost {
+            return self.shared.hang_up();
         }
         let ended = match done.status {
             Some(status) => Err(status),

@@ -18,6 +18,10 @@ use units::layout::Field;
 /// Bytes of data that may wait: what a queue of 32 commands of 128 KiB has.
 const HELD_MAX: usize = 4 << 20;
 
+/// Bytes of data before the host has been let in: those of its Connect.
+//= nvme-2.1 6.3
+const FIRST_DATA: usize = 1024;
+
 /// Entries of the queue before the host has said how many it wants.
 const FIRST_ENTRIES: u16 = 1;
 
@@ -279,11 +283,19 @@ impl Connection {
             return Err(Fatal::Limit);
         }
         if self.names.contains_key(&entry.cid()) {
-            self.refuse(&entry, Status::CommandIdConflict);
+            // What the other one holds is still held.
+            self.respond(entry.cid(), Some(Status::CommandIdConflict), 0, 0);
             return Ok(());
         }
         self.names.insert(entry.cid(), 0);
-        match located(&entry, unit.data) {
+        let located = located(&entry, unit.data);
+        let is_live = self.is_live();
+        let is_much = |located: &Located<'_>| !is_live && located.bytes() > FIRST_DATA;
+        match located {
+            Ok(located) if is_much(&located) => {
+                self.refuse(&entry, Status::CommandSequence);
+                self.ending();
+            }
             Ok(_) if !unit.is_sound => self.refuse(&entry, Status::TransientTransport),
             Ok(Located::Here(data)) => self.submit(entry, data.to_vec(), 0),
             Ok(Located::There(len)) => {
@@ -398,6 +410,10 @@ impl Connection {
                 _ => None,
             };
         }
+        if done.effect == Effect::Lost {
+            self.ending();
+            return None;
+        }
         let held = self.names.remove(&done.cid).unwrap_or(0);
         if let Some(ms) = done.keep_alive_ms {
             self.keep_alive_ms = ms;
@@ -460,6 +476,15 @@ enum Located<'a> {
     Here(&'a [u8]),
     /// The transport moves so many bytes.
     There(usize),
+}
+
+impl Located<'_> {
+    const fn bytes(&self) -> usize {
+        match self {
+            Self::Here(data) => data.len(),
+            Self::There(len) => *len,
+        }
+    }
 }
 
 /// Finds the data of a command, of which `inline` came with it.

@@ -6,11 +6,12 @@ use crate::backend::Backend;
 use crate::subsystem::{Subsystem, Visitor};
 use crate::token::{Link, Token};
 use engine::Handle;
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -65,12 +66,53 @@ impl<B> Clone for Peer<B> {
 /// Counts a connection until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
-impl Counted {
-    /// None if there are as many as may be.
-    fn new(count: &Arc<AtomicUsize>) -> Option<Self> {
-        let counted = Self(Arc::clone(count));
-        let before = count.fetch_add(1, Ordering::Relaxed);
-        (before < CONNECTIONS).then_some(counted)
+/// The connections that there are.
+#[derive(Default)]
+struct Connections {
+    count: Arc<AtomicUsize>,
+    /// Those that were no queue when they were looked at last, the oldest first.
+    strangers: VecDeque<Weak<Shared>>,
+}
+
+impl Connections {
+    /// None if there are as many as may be, and all of them are queues: who says nothing, or
+    /// is not let in, makes room for others.
+    fn admit(&mut self) -> Option<Counted> {
+        let counted = Counted(Arc::clone(&self.count));
+        let before = self.count.fetch_add(1, Ordering::Relaxed);
+        let has_room = before < CONNECTIONS || self.hang_up_on_oldest();
+        has_room.then_some(counted)
+    }
+
+    /// Hangs up on the oldest connection that is no queue, which ends its threads; false if
+    /// there is none.
+    fn hang_up_on_oldest(&mut self) -> bool {
+        while let Some(oldest) = self.strangers.pop_front() {
+            let Some(oldest) = oldest.upgrade() else {
+                continue;
+            };
+            let is_stranger = {
+                let connection = oldest.lock();
+                !connection.is_live() && !connection.is_over()
+            };
+            if is_stranger {
+                // It may be broken already.
+                let _ = oldest.socket.shutdown(Shutdown::Both);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn came(&mut self, stranger: &Arc<Shared>) {
+        // Of those that have gone, or are queues by now, not many are kept.
+        if self.strangers.len() >= 2 * CONNECTIONS {
+            self.strangers.retain(|one| {
+                let one = one.upgrade();
+                one.is_some_and(|one| !one.lock().is_live())
+            });
+        }
+        self.strangers.push_back(Arc::downgrade(stranger));
     }
 }
 
@@ -131,7 +173,7 @@ fn accept<B: Backend>(
     subsystem: &Handle<Subsystem<B>>,
     ending: &AtomicBool,
 ) {
-    let count = Arc::default();
+    let mut connections = Connections::default();
     loop {
         let accepted = listener.accept();
         if ending.load(Ordering::Acquire) {
@@ -143,8 +185,10 @@ fn accept<B: Backend>(
             continue;
         };
         // One too many is dropped, and so is one for which there is no thread.
-        if let Some(counted) = Counted::new(&count) {
-            let _ = start(socket, subsystem.clone(), counted);
+        if let Some(counted) = connections.admit()
+            && let Ok(stranger) = start(socket, subsystem.clone(), counted)
+        {
+            connections.came(&stranger);
         }
     }
 }
@@ -153,8 +197,10 @@ fn start<B: Backend>(
     socket: TcpStream,
     subsystem: Handle<Subsystem<B>>,
     counted: Counted,
-) -> io::Result<()> {
+) -> io::Result<Arc<Shared>> {
     socket.set_nodelay(true)?;
+    // A host that need not say anything may be gone without having said so.
+    rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
     socket.set_read_timeout(Some(TICK))?;
     socket.set_write_timeout(Some(WRITE_TIME))?;
     let portal = socket.local_addr()?;
@@ -164,7 +210,7 @@ fn start<B: Backend>(
         socket,
     });
     let reader = Peer {
-        shared,
+        shared: Arc::clone(&shared),
         subsystem,
         portal,
     };
@@ -180,7 +226,7 @@ fn start<B: Backend>(
     if started.is_err() {
         spare.end();
     }
-    started.map(drop)
+    started.map(|_| shared)
 }
 
 impl Shared {

@@ -201,7 +201,8 @@ fn an_event_comes_when_nothing_can_be_written_any_more() {
     // It is told again once the page on health was read.
     let next = host.post(Sqe::new(0x0c), &[], 0);
     assert_eq!(host.unit(), None);
-    assert_eq!(host.call(Sqe::log(2, 512), &[], 512).status, 0);
+    let health = host.call(Sqe::log(2, 512), &[], 512);
+    assert_eq!((health.status, health.data[0]), (0, 1 << 3));
     assert_eq!(
         io.call(Sqe::new(1).blocks(0, 1), &[1; 4096], 0).status,
         0x20

@@ -68,6 +68,17 @@ impl Power {
         engine.join().expect("it ends").expect("it is saved");
     }
 
+    /// What the hosts use.
+    pub(crate) fn handle(&self) -> &Handle<Subsystem<DriveBackend>> {
+        &self.running.as_ref().expect("it has power").1
+    }
+
+    /// Gives its power back, after a cut.
+    pub(crate) fn cut(&mut self) {
+        self.off();
+        self.on();
+    }
+
     /// An admin queue and one of I/O.
     pub(crate) fn host(&self) -> (Host<TcpStream>, Host<TcpStream>) {
         let (_, _, target) = self.running.as_ref().expect("it has power");

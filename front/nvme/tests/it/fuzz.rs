@@ -179,3 +179,33 @@ fn a_connection_may_break_at_any_byte() {
     let mut whole = queue(&admin, 1, 1);
     script(&mut whole);
 }
+
+/// Large commands, some of which share a name, whose completions come whenever they want to.
+#[test]
+fn large_commands_of_any_names_keep_to_the_bound() {
+    bolero::check!()
+        .with_type::<Vec<(u8, u8, u8)>>()
+        .with_iterations(300)
+        .for_each(|steps| {
+            let admin = memory(&[4 << 20]);
+            let mut io = queue(&admin, 1, 1);
+            for &(kind, name, less) in steps {
+                io.wire.holds = !kind.is_multiple_of(8);
+                let count = 256 - u32::from(less % 8);
+                let command = |opcode| {
+                    let sqe = Sqe::new(opcode).blocks(0, count);
+                    sqe.sgl(0, count * 4096, 0x5a).put(2, &[name % 8, 0])
+                };
+                match kind % 4 {
+                    0 => drop(io.wire.output()),
+                    1 => io.send_raw(command(1), &[]),
+                    _ => io.send_raw(command(2), &[]),
+                }
+                io.wire.work();
+                // What the drive has answered and the connection has not taken waits too.
+                let done = io.wire.held.iter().map(|done| done.data.len());
+                let waiting = io.wire.connection.waiting() + done.sum::<usize>();
+                assert!(waiting <= HELD, "{waiting} bytes wait");
+            }
+        });
+}

@@ -205,7 +205,12 @@ fn features_are_set_and_got() {
         "there is one state of power"
     );
     assert_eq!(feature(9, 0x0e, 0, &[7; 8], 0).status, 0);
-    assert_eq!(feature(0xa, 0x0e, 0, &[], 8).data, [7; 8]);
+    let time = [7, 7, 7, 7, 7, 7, 2, 0];
+    assert_eq!(
+        feature(0xa, 0x0e, 0, &[], 8).data,
+        time,
+        "a host has set it"
+    );
     assert_eq!(feature(0xa, 0x81, 1, &[], 16).data[..4], *b"host");
     assert_eq!(feature(9, 0x81, 1, &[0; 16], 0).status, 0x0c);
     assert_eq!(feature(0xa, 0x1d, 1, &[], 0).status, 0x29, "no placement");

@@ -10,6 +10,7 @@ mod host;
 mod identify;
 mod memory;
 mod plain;
+mod power;
 mod protocol;
 mod slot;
 mod slot_fuzz;

@@ -4,7 +4,7 @@ use crate::host::identity;
 use crate::plain::Plain;
 use engine::{Engine, Handle, Pace, Service};
 use nvme::{Backend, Failure, Manner, Namespace, Shape, Span, Subsystem};
-use sim::{Kernel, Sim};
+use sim::{Kernel, Permit, Sim};
 use ssd::Health;
 use std::cell::Cell;
 use std::io;
@@ -23,6 +23,10 @@ pub(crate) struct Memory {
     reads: Cell<usize>,
     /// Nothing is written.
     pub(crate) worn: Cell<bool>,
+    /// Bytes that commands wanted to keep.
+    pub(crate) kept: Cell<u64>,
+    /// What its clock shows.
+    pub(crate) clock: Cell<Ns>,
 }
 
 impl Memory {
@@ -34,6 +38,8 @@ impl Memory {
             lies: None,
             reads: Cell::new(0),
             worn: Cell::new(false),
+            kept: Cell::new(0),
+            clock: Cell::new(Ns::ZERO),
         }
     }
 
@@ -139,7 +145,20 @@ impl Backend for Memory {
         self.plain.flush().await
     }
 
+    async fn room(&self, bytes: u64) -> Option<Permit> {
+        self.kept.set(self.kept.get() + bytes);
+        None
+    }
+
     fn health(&self) -> Option<Health> {
         self.plain.health()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.worn.get()
+    }
+
+    fn now(&self) -> Ns {
+        self.clock.get()
     }
 }

@@ -1,6 +1,6 @@
 //! The protocol: units, digests, order, and mistakes of hosts.
 
-use crate::host::{Host, Sqe, Unit, memory, queue, subsystem};
+use crate::host::{HOST, Host, NQN, Sqe, Unit, memory, queue, subsystem};
 use crate::memory::Memory;
 use crate::wire::{Local, Wire};
 use nvme::tcp::pdu::{self, Kind};
@@ -290,4 +290,116 @@ fn a_queue_that_is_left_is_over_once_that_is_said() {
         "not the one for admin"
     );
     assert_eq!(admin.call(Sqe::new(0x18), &[], 0).status, 0);
+}
+
+/// A command whose name another one has is refused, and the other one counts as before.
+//= nvme-2.1 4.2.3.1
+#[test]
+fn a_name_that_is_taken_frees_nothing_of_who_has_it() {
+    let (_admin, mut io) = drive();
+    io.wire.holds = true;
+    let read = || Sqe::new(2).blocks(0, 256);
+    let names: Vec<u16> = (0..4).map(|_| io.post(read(), &[], 1 << 20)).collect();
+    io.send_raw(Sqe::new(0).nsid(1).put(2, &names[0].to_le_bytes()), &[]);
+    let Some(Unit::Reply(refused)) = io.unit() else {
+        panic!("it is answered");
+    };
+    assert_eq!((refused.cid, refused.status), (names[0], 3));
+    // Four MiB wait: a fifth has no room until one of them has left.
+    let last = io.post(read(), &[], 1 << 20);
+    io.wire.work();
+    assert_eq!(io.wire.held.len(), 4);
+    io.wire.holds = false;
+    for name in names.into_iter().chain([last]) {
+        assert_eq!(io.reap(name, &[]).data.len(), 1 << 20);
+    }
+}
+
+/// What a command keeps beside the data that come with it is asked for.
+#[test]
+fn copies_and_checks_ask_for_the_memory_that_they_take() {
+    let (admin, mut io) = drive();
+    let kept = || admin.wire.subsystem.namespaces()[0].backend().kept.take();
+    let mut source = [0; 32];
+    source[16..18].copy_from_slice(&199_u16.to_le_bytes());
+    let copy = Sqe::new(0x19).blocks(400, 1);
+    assert_eq!(io.call(copy, &source, 0).status, 0);
+    assert_eq!(kept(), 200 * 4096);
+    assert_eq!(io.call(Sqe::new(0x0c).blocks(0, 600), &[], 0).status, 0);
+    assert_eq!(kept(), 1 << 20);
+}
+
+//= nvme-2.1 5.1.25.1.7
+#[test]
+fn a_time_that_was_set_goes_on() {
+    let (mut admin, _io) = drive();
+    let time = |admin: &mut Host<Local<Memory>>| {
+        let time = admin.call(Sqe::new(0x0a).dword(10, 0x0e), &[], 8).data;
+        u64::from_le_bytes(time.try_into().expect("eight"))
+    };
+    let subsystem = std::rc::Rc::clone(&admin.wire.subsystem);
+    let clock = &subsystem.namespaces()[0].backend().clock;
+    clock.set(units::Ns::ms(7));
+    assert_eq!(time(&mut admin), 7);
+    let set = Sqe::new(0x09).dword(10, 0x0e);
+    let now = 1_800_000_000_000_u64;
+    assert_eq!(admin.call(set, &now.to_le_bytes(), 0).status, 0);
+    clock.set(units::Ns::ms(9));
+    assert_eq!(
+        time(&mut admin),
+        (now + 2) | (1 << 49),
+        "and a host has set it"
+    );
+}
+
+//= nvme-2.1 6.3
+#[test]
+fn how_often_a_host_says_something_is_what_its_connect_says() {
+    let subsystem = subsystem(vec![Memory::new(4 << 20)]);
+    let mut admin = Host::new(Local::new(&subsystem));
+    admin.open(0, 0);
+    assert_eq!(admin.connect_as(HOST, NQN, 0, 0xffff, 5_000).status, 0);
+    for _ in 0..2 {
+        admin.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
+        let told = admin.call(Sqe::new(0x0a).dword(10, 0x0f), &[], 0);
+        assert_eq!((told.status, told.result), (0, 5_000));
+        admin.call(Sqe::property_set(0x14, 0), &[], 0);
+    }
+}
+
+/// Nobody keeps more of a host that was not let in than its Connect takes.
+//= nvme-2.1 6.3
+#[test]
+fn a_connect_has_as_much_data_as_a_connect_needs() {
+    for len in [1025, 1 << 20] {
+        let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+        let mut host = Host::new(Local::new(&subsystem));
+        host.open(0, 0);
+        let name = host.post(Sqe::fabrics(1), &vec![0; len], 0);
+        assert_eq!(host.reap(name, &[]).status, 0x0c, "{len} bytes");
+        assert!(host.wire.connection.is_over());
+    }
+}
+
+#[test]
+fn those_who_ask_what_there_is_leave_room_for_those_who_use_it() {
+    let subsystem = subsystem(vec![Memory::new(1 << 20)]);
+    let ask = || {
+        let mut host = Host::new(Local::new(&subsystem));
+        host.open(0, 0);
+        let status = host
+            .connect_as(HOST, nvme::DISCOVERY_NQN, 0, 0xffff, 0)
+            .status;
+        (host, status)
+    };
+    let asking: Vec<_> = (0..80).map(|_| ask()).collect();
+    assert_eq!(asking.iter().filter(|(_, status)| *status == 0).count(), 16);
+    assert!(
+        asking
+            .iter()
+            .all(|(_, status)| matches!(*status, 0 | 0x181))
+    );
+    Host::new(Local::new(&subsystem)).begin();
+    drop(asking);
+    assert_eq!(ask().1, 0);
 }

@@ -27,6 +27,8 @@ impl Place {
         let preset = (Preset::named("block").expect("a preset").config)();
         let mut config = preset.resized(Bytes(16 * MIB));
         config.flash.keep_contents = true;
+        // What is answered may be lost until it is flushed.
+        config.controller.power_loss_protection = false;
         let media = DriveMedia::new(&config, Seed(1)).expect("a drive");
         let file = folder.path().join("d.flash");
         DriveFile::create(&file, &config, &media).expect("made");
@@ -186,5 +188,96 @@ fn chains_that_make_no_sense_stop_their_queue_and_nothing_else() {
         assert_eq!(machine.stop(0), 1, "{number}");
         assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0, "{number}");
         drop(machine);
+    }
+}
+
+/// Holds the drive's thread until what is given is dropped.
+fn hold(place: &Place) -> std::sync::mpsc::Sender<()> {
+    let (held, released) = std::sync::mpsc::channel();
+    let (tell, told) = std::sync::mpsc::channel();
+    place.device.open(move |_| {
+        tell.send(()).expect("heard");
+        // It ends when the other side is dropped.
+        let _ = released.recv();
+    });
+    told.recv().expect("it runs");
+    held
+}
+
+#[test]
+fn what_there_is_no_room_for_stays_in_the_queue() {
+    let (place, data) = (Place::new(), Machine::data(0));
+    let mut machine = Machine::running(&place.path(), 2);
+    // A write of 26 MiB, which are the same 2 MiB of memory again and again.
+    machine.put(0, data - 0x4000_0000, &words(&[want::OUT.into(), 0]));
+    machine.descriptor(0, 0, (data, 16, 1, 1));
+    for slot in 1..14 {
+        machine.descriptor(0, slot, (0x4000_0000, 2 << 20, 1, slot + 1));
+    }
+    machine.descriptor(0, 14, (data + 64, 1, 2, 0));
+    // What was said before has been heard, so that kicks are heard first.
+    assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0);
+    let held = hold(&place);
+    for _ in 0..8 {
+        machine.offer(0, 0);
+    }
+    machine.tell(say::GET_VRING_BASE, &pair(0, 0));
+    drop(held);
+    let answer = machine.answer(say::GET_VRING_BASE);
+    assert_eq!(answer[4..6], [2, 0], "64 MiB are the most");
+    for _ in 0..2 {
+        assert_eq!(machine.used(0).0, 0);
+    }
+    // The others are taken when there is room again.
+    machine.start(0, 2);
+    for _ in 2..8 {
+        assert_eq!(machine.used(0).0, 0);
+    }
+    assert_eq!(machine.call(1, want::FLUSH, 0, b"", 0).0, 0);
+}
+
+#[test]
+fn files_that_could_be_waited_for_are_refused() {
+    let place = Place::new();
+    let file = std::fs::File::open("/proc/self/status").expect("a file");
+    for (kind, payload) in [
+        (say::SET_MEM_TABLE, words(&[1, 0, 4096, 0, 0])),
+        (say::SET_VRING_CALL, words(&[0])),
+        (say::SET_VRING_KICK, words(&[0])),
+    ] {
+        let machine = Machine::connect(&place.path());
+        machine.send(kind, 0, &payload, &[std::os::fd::AsFd::as_fd(&file)]);
+        let end = (&machine.socket).read(&mut [0]).unwrap_or(0);
+        assert_eq!(end, 0, "{kind}");
+    }
+}
+
+/// Without a way to flush, what was answered is there after the process has died.
+#[test]
+fn a_machine_that_cannot_flush_need_not() {
+    let place = Place::new();
+    for flushes in [false, true] {
+        let mut machine = Machine::running(&place.path(), 1);
+        if flushes {
+            machine.tell(say::SET_FEATURES, &words(&[1 << 32 | 1 << 30 | 1 << 9]));
+            let base = machine.stop(0);
+            machine.start(0, base);
+        }
+        let data = [7 + u8::from(flushes); 4096];
+        let sector = 8 * u64::from(flushes);
+        assert_eq!(machine.call(0, want::OUT, sector, &data, 0).0, 0);
+        let left = place.folder.path().join("left.flash");
+        std::fs::copy(place.folder.path().join("d.flash"), &left).expect("copied");
+        let (engine, device) = Device::start(&left, Pace::Free, Show::Drive).expect("powered");
+        let read = device.ask(move |device: std::rc::Rc<Device>| async move {
+            device.read(sector * 512, 4096).await.expect("read")
+        });
+        let kept = read.expect("it runs") == data;
+        assert_eq!(
+            kept, !flushes,
+            "who can flush and does not has it in the cache"
+        );
+        device.stop();
+        engine.join().expect("no panic").expect("saved");
     }
 }

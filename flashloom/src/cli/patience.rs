@@ -1,0 +1,97 @@
+//! How long one client may take who is served after another.
+//!
+//! Invariant: however slowly a client sends and takes, all that is read of it or written to it
+//! is over when the time is: each wait is for what is left of it.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A socket of which waits can be limited.
+pub(crate) trait Limited {
+    /// Limits the next wait.
+    fn limit(&self, left: Duration) -> io::Result<()>;
+}
+
+impl Limited for TcpStream {
+    fn limit(&self, left: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(left))?;
+        self.set_write_timeout(Some(left))
+    }
+}
+
+impl Limited for UnixStream {
+    fn limit(&self, left: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(left))?;
+        self.set_write_timeout(Some(left))
+    }
+}
+
+/// A socket until an instant.
+pub(crate) struct Until<'a, S> {
+    socket: &'a S,
+    end: Instant,
+}
+
+impl<'a, S: Limited> Until<'a, S> {
+    /// For so long from now on.
+    pub(crate) fn new(socket: &'a S, patience: Duration) -> Self {
+        let end = Instant::now() + patience;
+        Self { socket, end }
+    }
+
+    /// The socket, for one wait.
+    fn limited(&self) -> io::Result<&'a S> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.socket.limit(left)?;
+        Ok(self.socket)
+    }
+}
+
+impl<'a, S: Limited> Read for Until<'a, S>
+where
+    &'a S: Read,
+{
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.limited()?.read(bytes)
+    }
+}
+
+impl<'a, S: Limited> Write for Until<'a, S>
+where
+    &'a S: Write,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.limited()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_byte_by_byte_has_no_more_time_than_others() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let sender = std::thread::spawn(move || {
+            // A wait for each of them would never be over.
+            while (&theirs).write_all(&[1]).is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut until = Until::new(&ours, Duration::from_millis(50));
+        let ended = std::iter::repeat_with(|| until.read(&mut [0])).find_map(Result::err);
+        let kind = ended.expect("it ends").kind();
+        assert!(matches!(kind, ErrorKind::TimedOut | ErrorKind::WouldBlock));
+        drop(ours);
+        sender.join().expect("no panic");
+    }
+}
