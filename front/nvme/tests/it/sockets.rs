@@ -2,7 +2,7 @@
 
 use crate::host::{Host, NQN, Reply, Sqe};
 use crate::memory::{Alive, Memory};
-use crate::wire::{Wire, dial};
+use crate::wire::dial;
 use engine::Pace;
 use nvme::tcp::Target;
 use std::net::{SocketAddr, TcpListener, TcpStream};
