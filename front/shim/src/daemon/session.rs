@@ -305,7 +305,7 @@ impl Session {
             Op::Lease => {
                 let may = client.held().opens.contains_key(&id);
                 let (size, lease) = sharing.lease(id, client)?;
-                let lease = lease.filter(|_| may).map_or(NO_LEASE, |it| it as u64);
+                let lease = lease.filter(|_| may).unwrap_or(NO_LEASE);
                 Ok(Answer::of([size, lease, 0]))
             }
             Op::Write => {

@@ -8,7 +8,7 @@
 use super::clients::Client;
 use super::volume::{Fault, Volume};
 use crate::place::Mark;
-use crate::share::memory::Record;
+use crate::share::memory::{LeaseId, Record};
 use crate::sys::{self, Errno};
 use shimmer::FileId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,13 +169,13 @@ impl Sharing {
         &'static self,
         id: FileId,
         who: &Arc<Client>,
-    ) -> Result<(u64, Option<usize>), Fault> {
+    ) -> Result<(u64, Option<LeaseId>), Fault> {
         let mut table = self.still(id, None)?;
         self.sound(id)?;
         self.fill_purse(who);
         let free = match table.leases.get(&id) {
             Some(_) => None,
-            None => who.held().free_lease(),
+            None => who.held().new_lease(),
         };
         let size = self.volume.status(id).ok_or(Fault::Gone)?.size;
         if let Some(lease) = free {

@@ -219,7 +219,7 @@ impl Volume {
             file.refused();
             return Ok(false);
         }
-        file.take_lease(self, lease as usize, size);
+        file.take_lease(self, lease, size);
         Ok(true)
     }
 

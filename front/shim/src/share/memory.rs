@@ -8,7 +8,8 @@
 //!
 //! A *lease* lets a client write to the end of a file by the ring. Its word is taken for
 //! the time of a write and given back; the daemon takes it away and waits until nobody
-//! has it, after which all that was written by it is in the ring.
+//! has it, after which all that was written by it is in the ring. Words are used again, so
+//! each also says which lease it is, by a number that no two of a client have.
 //!
 //! Invariants: the client writes nothing but its own memory, so that it can harm itself
 //! alone; the daemon believes no length that it finds here; what is published is taken out
@@ -31,9 +32,11 @@ pub(crate) const LEASES: usize = 1024;
 /// Bytes that wait before a daemon that naps is woken.
 const ENOUGH: u64 = RING / 4;
 
-const GRANTED: u32 = 1;
-const BUSY: u32 = 2;
-const REVOKED: u32 = 4;
+const GRANTED: u64 = 1;
+const BUSY: u64 = 2;
+const REVOKED: u64 = 4;
+/// The bits of a lease's word that are not its number.
+const FLAGS: u32 = 3;
 
 const AWAKE: u32 = 0;
 const NAPS: u32 = 1;
@@ -57,7 +60,7 @@ struct Head {
     /// Threads that wait for room, and the word they wait on.
     waiting: Lined<AtomicU32>,
     room: AtomicU32,
-    leases: [AtomicU32; LEASES],
+    leases: [AtomicU64; LEASES],
 }
 
 const _: () = assert!(size_of::<Head>() <= HEAD);
@@ -93,6 +96,14 @@ pub(crate) struct Memory {
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
+
+/// A lease: its word is that of the remainder by [`LEASES`].
+pub(crate) type LeaseId = u64;
+
+/// The word of a lease while nobody writes by it.
+fn granted(lease: LeaseId) -> u64 {
+    lease << FLAGS | GRANTED
+}
 
 /// How a lease was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -326,47 +337,47 @@ impl Memory {
         self.head().credit.0.store(bytes, Ordering::Relaxed);
     }
 
-    /// Gives a lease.
-    pub(crate) fn grant(&self, lease: usize) {
-        self.head().leases[lease].store(GRANTED, Ordering::Release);
+    fn word(&self, lease: LeaseId) -> &AtomicU64 {
+        &self.head().leases[(lease % LEASES as u64) as usize]
+    }
+
+    /// Gives a lease, at whose word no other one is.
+    pub(crate) fn grant(&self, lease: LeaseId) {
+        self.word(lease).store(granted(lease), Ordering::Release);
     }
 
     /// Takes a lease for the time of a write.
     #[inline]
-    pub(crate) fn enter(&self, lease: usize) -> Lease {
-        let Some(word) = self.head().leases.get(lease) else {
-            return Lease::Gone;
-        };
-        let taken = word.compare_exchange(
-            GRANTED,
-            GRANTED | BUSY,
+    pub(crate) fn enter(&self, lease: LeaseId) -> Lease {
+        let free = granted(lease);
+        let taken = self.word(lease).compare_exchange(
+            free,
+            free | BUSY,
             Ordering::Acquire,
             Ordering::Relaxed,
         );
         match taken {
             Ok(_) => Lease::Taken,
-            Err(found) if found & GRANTED != 0 && found & REVOKED == 0 => Lease::Busy,
+            Err(found) if found == free | BUSY => Lease::Busy,
             Err(_) => Lease::Gone,
         }
     }
 
     /// Whether a lease still is.
     #[inline]
-    pub(crate) fn holds(&self, lease: usize) -> bool {
-        let word = self.head().leases.get(lease);
-        word.is_some_and(|word| word.load(Ordering::SeqCst) & (GRANTED | REVOKED) == GRANTED)
+    pub(crate) fn holds(&self, lease: LeaseId) -> bool {
+        self.word(lease).load(Ordering::SeqCst) & !BUSY == granted(lease)
     }
 
     /// Gives a lease back that was taken.
     #[inline]
-    pub(crate) fn leave(&self, lease: usize) {
-        self.head().leases[lease].fetch_and(!BUSY, Ordering::Release);
+    pub(crate) fn leave(&self, lease: LeaseId) {
+        self.word(lease).fetch_and(!BUSY, Ordering::Release);
     }
 
     /// Takes a lease away. False while somebody writes by it.
-    pub(crate) fn revoke(&self, lease: usize) -> bool {
-        let word = &self.head().leases[lease];
-        word.fetch_or(REVOKED, Ordering::SeqCst) & BUSY == 0
+    pub(crate) fn revoke(&self, lease: LeaseId) -> bool {
+        self.word(lease).fetch_or(REVOKED, Ordering::SeqCst) & BUSY == 0
     }
 }
 
@@ -483,7 +494,19 @@ mod tests {
         memory.leave(3);
         assert!(memory.revoke(3));
         assert!(memory.enter(3) == Lease::Gone);
-        assert!(memory.enter(LEASES + 5) == Lease::Gone);
+        assert!(memory.enter(LEASES as u64 + 5) == Lease::Gone);
+    }
+
+    #[test]
+    fn a_lease_is_not_the_next_one_at_its_word() {
+        let memory = memory();
+        let (old, new) = (3, LEASES as u64 + 3);
+        memory.grant(old);
+        assert!(memory.holds(old) && memory.revoke(old));
+        memory.grant(new);
+        assert!(memory.enter(old) == Lease::Gone && !memory.holds(old));
+        assert!(memory.enter(new) == Lease::Taken && memory.holds(new));
+        assert!(memory.enter(old) == Lease::Gone && !memory.holds(old));
     }
 
     #[test]

@@ -159,6 +159,27 @@ static void lengths(void) {
     sum("l.log");
 }
 
+// What is cut while another file is written goes on at its new end.
+static void cuts(void) {
+    struct stat of;
+    int fd = open("x.log", O_RDWR | O_CREAT | O_APPEND, 0600);
+    DO(write(fd, big, 100));
+    DO(ftruncate(fd, 0));
+    int other = open("y.log", O_RDWR | O_CREAT, 0600);
+    DO(write(other, big, 300));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    DO(write(fd, "after", 5));
+    DO(fsync(fd));
+    DO(write(fd, "more", 4));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    close(fd);
+    close(other);
+    sum("x.log");
+    sum("y.log");
+}
+
 // What zones cannot hold.
 static void rewrites(void) {
     int fd = open("r.log", O_RDWR | O_CREAT, 0600), again;
@@ -353,6 +374,7 @@ int main(void) {
     vectors();
     appends();
     lengths();
+    cuts();
     rewrites();
     mappings();
     names();
