@@ -57,7 +57,8 @@ pub struct Core {
 pub struct Status {
     /// Bytes.
     pub size: u64,
-    /// Bytes of these that are in zones; the rest is in memory.
+    /// How many of these, from the first on, are in zones as they are: the rest is in
+    /// memory, or was written over there.
     pub stored: u64,
     /// Bytes that it takes in zones.
     pub allocated: u64,
@@ -107,7 +108,7 @@ impl Core {
         let mapped = file.runs.end() * BLOCK;
         Some(Status {
             size: file.size,
-            stored: file.stored.min(file.size),
+            stored: file.settled().min(file.size),
             allocated: mapped,
             placement: file.placement,
             opens: file.opens,

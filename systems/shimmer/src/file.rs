@@ -128,6 +128,16 @@ impl File {
         })
     }
 
+    /// Bytes from the first on that zones hold as they are by now: what was written over
+    /// in memory since it went there is not among them, nor is what follows it.
+    pub(crate) fn settled(&self) -> u64 {
+        let sealed = self.sealed.front().map(Chunk::stored);
+        let filling = self.filling.as_ref();
+        let clean = filling.map(|filling| filling.offset + filling.clean as u64);
+        let least = |bytes: Option<u64>| bytes.unwrap_or(u64::MAX);
+        self.stored.min(least(sealed)).min(least(clean))
+    }
+
     /// Where `len` bytes from `offset` on are, those behind the end left out.
     pub(crate) fn parts(&self, offset: u64, len: u64) -> Vec<Part> {
         let end = offset.saturating_add(len).min(self.size);

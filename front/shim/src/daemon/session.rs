@@ -363,12 +363,10 @@ impl Session {
                 })
             }
             Op::Map => {
-                let pieces = volume.pieces(id)?;
-                let status = volume.status(id).ok_or(Fault::Gone)?;
-                let from = pieces.get(request.a as usize..).unwrap_or_default();
+                let (pieces, status) = volume.pieces(id, request.a)?;
                 Ok(Answer {
-                    words: [status.size, status.stored, pieces.len() as u64],
-                    data: encode(from),
+                    words: [status.size, status.stored, 0],
+                    data: encode(&pieces),
                     ..Answer::default()
                 })
             }

@@ -244,7 +244,8 @@ impl Volume {
     }
 
     /// Writes at `offset`, or at the end; gives where it ended and how much was written.
-    /// Others do the commands that come of it.
+    /// Others do the commands that come of it. Who reads zones by itself is told after
+    /// something was written over: what it then asks for it gets as it is now.
     pub(super) fn write(
         &'static self,
         id: FileId,
@@ -270,6 +271,9 @@ impl Volume {
         }
         if guard.core.has_command() {
             self.changed.notify_all();
+        }
+        if start < status.size {
+            self.clients.zones_change();
         }
         Ok((start + done as u64, done))
     }
@@ -309,14 +313,20 @@ impl Volume {
         self.all(guard);
     }
 
-    /// Where a file is in zones by now, from a piece on; and how many there are.
-    pub(super) fn pieces(&'static self, id: FileId) -> Result<Vec<Piece>, Fault> {
+    /// Where a file is in zones by now, from a byte on that begins a block; and what is
+    /// known of it then.
+    pub(super) fn pieces(
+        &'static self,
+        id: FileId,
+        from: u64,
+    ) -> Result<(Vec<Piece>, Status), Fault> {
         let mut guard = self.lock();
+        let status = guard.core.status(id).ok_or(Fault::Gone)?;
         let parts = guard.core.read_stored(id);
         let parts = parts.map_err(|refusal| self.fault(&refusal))?;
         guard.core.release(&parts);
         self.all(guard);
-        Ok(pieces(&parts))
+        Ok((behind(&pieces(&parts), from), status))
     }
 
     pub(super) fn status(&'static self, id: FileId) -> Option<Status> {
@@ -406,6 +416,23 @@ pub(super) fn pieces(parts: &[Part]) -> Vec<Piece> {
     parts.iter().filter_map(piece).collect()
 }
 
+/// What is left of pieces without their first bytes.
+fn behind(pieces: &[Piece], mut bytes: u64) -> Vec<Piece> {
+    let mut left = Vec::new();
+    for piece in pieces {
+        let skip = bytes.min(piece.len);
+        bytes -= skip;
+        if skip < piece.len {
+            left.push(Piece {
+                at: piece.at + skip,
+                len: piece.len - skip,
+                ..*piece
+            });
+        }
+    }
+    left
+}
+
 fn length(parts: &[Part]) -> usize {
     let len = |part: &Part| match part {
         Part::Zone(piece) => piece.len as usize,
@@ -421,5 +448,21 @@ fn force_folder(folder: &[u8]) {
     if let Ok(fd) = sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY) {
         let _ = sys::force(fd);
         sys::close(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_go_on_behind_any_byte() {
+        let piece = |zone, at, len| Piece { zone, at, len };
+        let all = [piece(3, 10, 20), piece(5, 0, 7)];
+        assert_eq!(behind(&all, 0), all);
+        assert_eq!(behind(&all, 8), [piece(3, 18, 12), piece(5, 0, 7)]);
+        assert_eq!(behind(&all, 20), [piece(5, 0, 7)]);
+        assert_eq!(behind(&all, 27), []);
+        assert_eq!(behind(&all, u64::MAX), []);
     }
 }

@@ -321,14 +321,15 @@ impl Volume {
         };
         let mut at = 0;
         loop {
-            let from = map.pieces.len() as u64;
-            let answer = self.ask_with(Op::Map, file.id, (from, 0))?;
+            // Pieces may have been put together since those before were asked for; bytes
+            // are where they are.
+            let answer = self.ask_with(Op::Map, file.id, (at, 0))?;
             for piece in decode(&answer.data) {
                 map.pieces.push((at, piece));
                 at += piece.len;
             }
-            let [_, stored, count] = answer.words;
-            if map.pieces.len() as u64 >= count || answer.data.is_empty() {
+            let [_, stored, _] = answer.words;
+            if at >= stored || answer.data.is_empty() {
                 map.stored = stored.min(at);
                 break;
             }

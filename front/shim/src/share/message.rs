@@ -57,8 +57,8 @@ ops! {
     Lease = 9,
     /// Bytes from an offset. Answers with them, the length, and how much is in zones.
     Read = 10,
-    /// Where the file is in zones, from a piece on. Answers with pieces, the length, how
-    /// much is in zones, and how many pieces there are.
+    /// Where the file is in zones, from the block on that begins at a byte. Answers with
+    /// pieces, the length, and how much is in zones.
     Map = 11,
     /// As that, from the first piece on, after bringing it to the zones; they stay there
     /// until [`Op::Unpin`] of the number that is answered.

@@ -180,6 +180,28 @@ static void cuts(void) {
     sum("y.log");
 }
 
+// The last block is written over after it was forced, and forced again.
+static void overwrites(void) {
+    int fd = open("w.log", O_RDWR | O_CREAT, 0600);
+    char text[8] = {0};
+    write(fd, big, 5000);
+    DO(fsync(fd));
+    for (int i = 0; i < 3; i++) {
+        DO(pread(fd, text, 4, 4990));
+        DO(memcmp(text, big + 4990, 4));
+        DO(pwrite(fd, "over", 4, 4990 - 10 * i));
+        DO(pread(fd, text, 7, 4989 - 10 * i));
+        puts(text + 1);
+        if (i == 1) DO(fsync(fd));
+        DO(pread(fd, text, 7, 4989 - 10 * i));
+        puts(text + 1);
+        DO(pwrite(fd, big + 4990, 4, 4990));
+    }
+    DO(fdatasync(fd));
+    close(fd);
+    sum("w.log");
+}
+
 // What zones cannot hold.
 static void rewrites(void) {
     int fd = open("r.log", O_RDWR | O_CREAT, 0600), again;
@@ -375,6 +397,7 @@ int main(void) {
     appends();
     lengths();
     cuts();
+    overwrites();
     rewrites();
     mappings();
     names();
