@@ -211,13 +211,16 @@ impl ZoneFiles {
             unsafe { core::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), PART) };
         let mut done = 0;
         let mut outcome = Ok(());
-        self.state().unforced.insert(zone);
         while done < len && outcome.is_ok() {
             let part = &mut buffer[..PART.min(len - done)];
             outcome = fill(done, part).and_then(|()| sys::pwrite_all(fd, part, at + done as u64));
             done += part.len();
         }
-        self.state().spare.push(pages);
+        let mut open = self.state();
+        open.spare.push(pages);
+        // Only now: a flush that came before, or meanwhile, has not forced all of it.
+        open.unforced.insert(zone);
+        drop(open);
         outcome
     }
 
@@ -259,8 +262,10 @@ impl ZoneFiles {
 
     fn flush(&self) -> Result<(), Errno> {
         let unforced = std::mem::take(&mut self.state().unforced);
-        for zone in unforced {
-            sys::force(self.writer(zone)?)?;
+        for zone in &unforced {
+            let forced = self.writer(*zone).and_then(sys::force);
+            // Whoever tries again must not find that there is nothing to do.
+            forced.inspect_err(|_| self.state().unforced.extend(&unforced))?;
         }
         Ok(())
     }
@@ -280,6 +285,38 @@ mod tests {
         assert_eq!(document("\"max\": ", "max"), None);
         assert_eq!(setting("capacity=5\n open = 3\n", "open"), None);
         assert_eq!(setting("capacity=5\n open= 3\n", "open"), Some(3));
+    }
+
+    /// A folder of four empty zones of eight blocks.
+    fn folder() -> (tempfile::TempDir, ZoneFiles) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("seq")).unwrap();
+        for zone in 0..4 {
+            std::fs::write(at(&format!("seq/{zone}")), "").unwrap();
+        }
+        std::fs::write(at("emulated"), "capacity=32768\nopen=2\n").unwrap();
+        let zones = ZoneFiles::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+        (folder, zones)
+    }
+
+    #[test]
+    fn what_a_flush_comes_upon_is_forced_by_the_next_one() {
+        let (_folder, zones) = folder();
+        let append = |zone, at, outcome| {
+            let during = |_, bytes: &mut [u8]| {
+                bytes.fill(7);
+                zones.flush().unwrap();
+                outcome
+            };
+            assert_eq!(zones.append(zone, at, 4096, during), outcome);
+            let unforced = std::mem::take(&mut zones.state().unforced);
+            assert_eq!(unforced, BTreeSet::from([zone]));
+        };
+        append(2, 0, Ok(()));
+        append(2, 4096, Ok(()));
+        append(3, 0, Err(libc::EIO));
+        assert_eq!(zones.bytes(2, 8192).unwrap(), [7; 8192]);
     }
 
     #[test]
