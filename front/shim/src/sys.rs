@@ -86,6 +86,13 @@ pub(crate) fn truncate(fd: c_int, size: u64) -> Result<(), Errno> {
     .map(drop)
 }
 
+/// As above, of the file at a path.
+#[cfg(not(flashloom_place))]
+pub(crate) fn truncate_at(path: &CStr, size: u64) -> Result<(), Errno> {
+    let args = [path.as_ptr() as usize, size as usize, 0, 0, 0, 0];
+    call(libc::SYS_truncate, args).map(drop)
+}
+
 pub(crate) fn force(fd: c_int) -> Result<(), Errno> {
     call(libc::SYS_fsync, [fd as usize, 0, 0, 0, 0, 0]).map(drop)
 }
