@@ -94,11 +94,12 @@ unsafe fn read_from(
 }
 
 /// Writes pieces at `at`, or at the end; gives where it ended and how much was written.
+/// It is durable then, if the file was opened so.
 ///
 /// # Safety
 /// The pieces are memory to read from.
 unsafe fn write_to(
-    open: &Open,
+    (fd, open): (c_int, &Open),
     volume: &'static Volume,
     pieces: &[iovec],
     at: u64,
@@ -125,6 +126,10 @@ unsafe fn write_to(
         Some(end) => end,
         None => volume.size(&open.file)?,
     };
+    // `O_SYNC` is this and another bit. `F_SETFL` changes neither, in any file system.
+    if total > 0 && open.flags & libc::O_DSYNC != 0 {
+        force(fd, open, volume)?;
+    }
     Ok((end, total))
 }
 
@@ -156,7 +161,7 @@ unsafe fn writes(fd: c_int, pieces: &[iovec], next: impl FnOnce() -> ssize_t) ->
         |open, volume| {
             offset(open, |at| {
                 // SAFETY: as for the function.
-                let (end, written) = unsafe { write_to(open, volume, pieces, *at)? };
+                let (end, written) = unsafe { write_to((fd, open), volume, pieces, *at)? };
                 *at = end;
                 Ok(written as i64)
             })
@@ -197,7 +202,8 @@ unsafe fn pwrites(
         |open, volume| {
             let at = at_offset(at)?;
             // SAFETY: as for the function.
-            unsafe { write_to(open, volume, pieces, at).map(|(_, written)| written as i64) }
+            let (_, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
+            Ok(written as i64)
         },
         next,
     )
@@ -260,22 +266,23 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
     )
 }
 
+/// Makes a file durable, and what stands for it, once.
 //= dissertation 5.4.3
+fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
+    let size = volume.sync(&open.file)?;
+    // Whoever sees the file that stands for it sees a length of what is durable.
+    if open.writes() {
+        let _ = sys::truncate(fd, size);
+    }
+    if !open.forced.load(Ordering::Acquire) {
+        sys::force(fd)?;
+        open.forced.store(true, Ordering::Release);
+    }
+    Ok(())
+}
+
 fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
-    let force = |open: &Open, volume: &'static Volume| {
-        let size = volume.sync(&open.file)?;
-        // Whoever sees the file that stands for it sees a length of what is durable.
-        if open.writes() {
-            let _ = sys::truncate(fd, size);
-        }
-        if !open.forced.load(Ordering::Acquire) {
-            // What stands for the file must be durable too, once.
-            sys::force(fd)?;
-            open.forced.store(true, Ordering::Release);
-        }
-        Ok(0)
-    };
-    on(fd, force, next)
+    on(fd, |open, volume| force(fd, open, volume).map(|()| 0), next)
 }
 
 fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {

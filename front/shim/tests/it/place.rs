@@ -289,6 +289,53 @@ fn what_was_forced_is_there_after_a_kill() {
     }
 }
 
+/// Writes by the flags of its argument, says so, and waits.
+const DURABLE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    static char bytes[5000];
+    memset(bytes, argv[1][0], sizeof bytes);
+    int flags = argv[1][0] == 's' ? O_SYNC : argv[1][0] == 'd' ? O_DSYNC : 0;
+    int fd = open("a.log", O_CREAT | O_WRONLY | O_TRUNC | flags, 0644);
+    if (write(fd, bytes, sizeof bytes) != sizeof bytes) return 1;
+    puts("written");
+    fflush(stdout);
+    return getchar() != EOF;
+}
+"#;
+
+#[test]
+fn writes_that_are_to_be_durable_are_in_zones_when_they_return() {
+    let place = Place::new();
+    let program = place.build(DURABLE, "durable");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let _served = serve(&zones);
+    let placer = Placer::new().unwrap();
+    for (how, durable) in [("none", false), ("dsync", true), ("sync", true)] {
+        let words = [OsString::from(how)];
+        let what = (program.as_os_str(), &words[..]);
+        let mut command = placer.command(what, &rules, Some(&zones)).unwrap();
+        command.current_dir(place.folder.path());
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), "written");
+        let run = how.as_bytes()[..1].repeat(5000);
+        let holds = |zone: u32| {
+            let bytes = std::fs::read(zones.join(format!("seq/{zone}"))).unwrap();
+            bytes.chunks(4096).any(|block| block == &run[..4096])
+        };
+        assert_eq!((2..16).any(holds), durable, "{how}");
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
+}
+
 #[test]
 fn zones_that_another_process_has_are_not_had() {
     let place = Place::new();
