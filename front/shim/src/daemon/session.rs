@@ -70,21 +70,13 @@ impl Session {
         let mut room = vec![0; MESSAGE_MAX];
         let mut began = Some(began);
         while let Ok((len, fd)) = sys::receive(self.socket, &mut room) {
-            if let Some(fd) = fd {
-                sys::close(fd);
-            }
-            let request = Request::decode(&room[..len]);
-            let Some(request) = request.filter(|_| len > 0) else {
-                break;
-            };
-            let sent = match self.who {
+            let request = Request::decode(&room[..len]).filter(|_| len > 0);
+            let sent = request.map(|request| match self.who {
                 Who::Nobody => self.hello(request, &mut began),
-                _ => {
-                    let answer = self.answer(request);
-                    answer.send(self.socket, None)
-                }
-            };
-            if sent.is_err() {
+                _ => self.answer(request, fd).send(self.socket, None),
+            });
+            fd.inspect(|fd| sys::close(*fd));
+            if !matches!(sent, Some(Ok(()))) {
                 break;
             }
         }
@@ -176,14 +168,14 @@ impl Session {
         }
     }
 
-    fn answer(&self, request: Request<'_>) -> Answer {
+    fn answer(&self, request: Request<'_>, along: Option<c_int>) -> Answer {
         let Who::Client(client) = &self.who else {
             return Answer {
                 status: libc::EPROTO as u64,
                 ..Answer::default()
             };
         };
-        match self.serve(client, request) {
+        match self.serve(client, request, along) {
             Ok(answer) => answer,
             Err(Fault::Demote) => Answer {
                 status: DEMOTE,
@@ -207,7 +199,7 @@ impl Session {
         }
     }
 
-    fn serve(&self, client: &Arc<Client>, request: Request<'_>) -> Done {
+    fn serve(&self, client: &Arc<Client>, request: Request<'_>, along: Option<c_int>) -> Done {
         let id = FileId(request.file);
         let sharing = self.sharing;
         match request.op {
@@ -247,7 +239,7 @@ impl Session {
                 sharing.volume.renamed(id, request.data);
                 Ok(Answer::default())
             }
-            _ => self.with_file(client, id, request),
+            _ => self.with_file(client, id, (request, along)),
         }
     }
 
@@ -299,7 +291,12 @@ impl Session {
         }
     }
 
-    fn with_file(&self, client: &Arc<Client>, id: FileId, request: Request<'_>) -> Done {
+    fn with_file(
+        &self,
+        client: &Arc<Client>,
+        id: FileId,
+        (request, along): (Request<'_>, Option<c_int>),
+    ) -> Done {
         let (sharing, volume) = (self.sharing, &self.sharing.volume);
         match request.op {
             Op::Lease => {
@@ -326,6 +323,14 @@ impl Session {
                 sharing.move_ends(id, client, request.a != 0);
                 Ok(Answer::default())
             }
+            Op::Sync => {
+                sharing.settle(id, client)?;
+                sharing.sound(id)?;
+                volume.sync(id)?;
+                sharing.sound(id)?;
+                self.stands(client, id, along)
+            }
+            Op::Stand => self.stands(client, id, along),
             _ => {
                 sharing.settle(id, client)?;
                 self.reads(client, id, request)
@@ -343,13 +348,6 @@ impl Session {
                 };
                 volume.belongs(id, placement);
                 Ok(Answer::default())
-            }
-            Op::Sync => {
-                self.sharing.sound(id)?;
-                volume.sync(id)?;
-                self.sharing.sound(id)?;
-                let size = volume.status(id).ok_or(Fault::Gone)?.size;
-                Ok(Answer::of([size, 0, 0]))
             }
             Op::Read => {
                 let mut data = vec![0; (request.b as usize).min(DATA_MAX)];
@@ -376,6 +374,16 @@ impl Session {
                 Ok(Answer::of([status.size, status.stored, 0]))
             }
         }
+    }
+
+    /// Has what stands for a file, if it came along, as long as that.
+    fn stands(&self, client: &Client, id: FileId, along: Option<c_int>) -> Done {
+        self.sharing.settle(id, client)?;
+        if let Some(fd) = along {
+            self.sharing.stands(id, fd)?;
+        }
+        let status = self.sharing.volume.status(id).ok_or(Fault::Gone)?;
+        Ok(Answer::of([status.size, 0, 0]))
     }
 
     /// Keeps a file in the zones as it is.

@@ -3,13 +3,15 @@
 //!
 //! Invariants: at most one client has a lease of a file; whoever changes a file otherwise
 //! has taken the lease away, and taken out what was written by it, before; while a client
-//! moves a file, nobody else does anything with it.
+//! moves a file, nobody else does anything with it; what stands for a file is not cut once
+//! it is the file.
 
 use super::clients::Client;
 use super::volume::{Fault, Volume};
 use crate::place::Mark;
 use crate::share::memory::{LeaseId, Record};
 use crate::sys::{self, Errno};
+use core::ffi::c_int;
 use shimmer::FileId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -31,6 +33,8 @@ struct Table {
     moving: BTreeMap<FileId, u64>,
     /// Files that were, and that somebody has open still.
     moved: BTreeSet<FileId>,
+    /// Files of which what stands for them gets another length.
+    standing: BTreeSet<FileId>,
 }
 
 /// The volume, and who has what of it.
@@ -117,15 +121,17 @@ impl Sharing {
         Ok(())
     }
 
-    /// Waits until nobody moves a file away, but for `who` if it only reads it.
+    /// Waits until nobody moves a file away, but for `who` if it only reads it; else also
+    /// until nobody makes what stands for it as long as it was.
     fn still(&self, id: FileId, who: Option<&Client>) -> Result<MutexGuard<'_, Table>, Fault> {
         let own = who.map(|who| who.token);
         let mut table = self.table();
-        while table
-            .moving
-            .get(&id)
-            .is_some_and(|token| Some(*token) != own)
-        {
+        let waits = |table: &Table| {
+            let moves = table.moving.get(&id);
+            let stands = who.is_none() && table.standing.contains(&id);
+            stands || moves.is_some_and(|token| Some(*token) != own)
+        };
+        while waits(&table) {
             let waited = self.settled.wait(table);
             table = waited.unwrap_or_else(PoisonError::into_inner);
         }
@@ -229,6 +235,22 @@ impl Sharing {
         }
     }
 
+    /// Makes what stands for a file as long as that is.
+    pub(super) fn stands(&'static self, id: FileId, fd: c_int) -> Result<(), Fault> {
+        let mut table = self.still(id, None)?;
+        table.standing.insert(id);
+        drop(table);
+        // What stands for it may be in any file system: nobody else waits for that one.
+        if let Some(status) = self.volume.status(id)
+            && sys::stat(fd).is_ok_and(|stat| stat.st_size as u64 != status.size)
+        {
+            let _ = sys::truncate(fd, status.size);
+        }
+        self.table().standing.remove(&id);
+        self.settled.notify_all();
+        Ok(())
+    }
+
     /// A client begins to move a file away.
     pub(super) fn move_begins(&'static self, id: FileId, who: &Client) -> Result<(), Fault> {
         let mut alone = self.alone(id)?;
@@ -295,5 +317,60 @@ impl Sharing {
         };
         let there = sys::stat_at(libc::AT_FDCWD, &path, libc::AT_SYMLINK_NOFOLLOW).is_ok();
         there && Mark::at(&path).is_none_or(|mark| mark.id != id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shimmer::Placement;
+    use std::os::fd::AsRawFd;
+
+    /// Files in zones of a folder, and a client.
+    fn sharing() -> (tempfile::TempDir, &'static Sharing, Arc<Client>) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("seq")).unwrap();
+        for zone in 0..8 {
+            std::fs::write(at(&format!("seq/{zone}")), "").unwrap();
+        }
+        std::fs::write(at("emulated"), "capacity=1048576\nopen=5\nactive=6\n").unwrap();
+        let name = CString::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+        let sharing = Box::leak(Box::new(Sharing::new(Volume::open(&name).unwrap())));
+        (folder, sharing, client(sharing, 1))
+    }
+
+    fn client(sharing: &'static Sharing, token: u64) -> Arc<Client> {
+        let (client, fd) = Client::new(token, 99).unwrap();
+        sys::close(fd);
+        let client = Arc::new(client);
+        assert!(sharing.volume.clients.insert(Arc::clone(&client)));
+        client
+    }
+
+    /// A file that a client has open.
+    fn file(sharing: &'static Sharing, client: &Client, path: &[u8], len: usize) -> FileId {
+        let id = sharing.volume.create(path, Placement::default()).unwrap();
+        client.held().opens.insert(id, 1);
+        sharing.volume.write(id, None, &vec![7; len]).unwrap();
+        id
+    }
+
+    #[test]
+    fn what_stands_for_a_file_is_not_cut_once_it_is_the_file() {
+        let (_folder, sharing, client) = sharing();
+        let id = file(sharing, &client, b"/a", 100);
+        let stand = tempfile::tempfile().unwrap();
+        let len = || stand.metadata().unwrap().len();
+        sharing.stands(id, stand.as_raw_fd()).unwrap();
+        assert_eq!(len(), 100);
+        sharing.move_begins(id, &client).unwrap();
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| sharing.stands(id, stand.as_raw_fd()));
+            stand.set_len(300).unwrap();
+            sharing.move_ends(id, &client, true);
+            assert_eq!(late.join().unwrap(), Err(Fault::Gone));
+        });
+        assert_eq!(len(), 300);
     }
 }

@@ -269,11 +269,7 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
 /// Makes a file durable, and what stands for it, once.
 //= dissertation 5.4.3
 fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
-    let size = volume.sync(&open.file)?;
-    // Whoever sees the file that stands for it sees a length of what is durable.
-    if open.writes() {
-        let _ = sys::truncate(fd, size);
-    }
+    volume.sync(&open.file, open.writes().then_some(fd))?;
     if !open.forced.load(Ordering::Acquire) {
         sys::force(fd)?;
         open.forced.store(true, Ordering::Release);

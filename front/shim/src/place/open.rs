@@ -209,9 +209,8 @@ fn told(fd: c_int, argument: c_long) {
 
 /// Lets the file that stands for a placed one be as long as that.
 fn lengthen(fd: c_int, open: &table::Open) {
-    let size = start::opened().map(|volume| volume.size(&open.file));
-    if let Some(Ok(size)) = size.filter(|_| open.writes()) {
-        let _ = sys::truncate(fd, size);
+    if let Some(volume) = start::opened().filter(|_| open.writes()) {
+        let _ = volume.stand(&open.file, fd);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::share;
 use crate::share::memory::{Lease, RECORD_MAX};
 use crate::share::message::{Answer, DATA_MAX, END, NO_LEASE, Op, Request};
 use crate::sys::{self, Errno};
+use core::ffi::c_int;
 use shimmer::{BLOCK, FileId, Piece, Placement};
 use std::ffi::CStr;
 use std::sync::PoisonError;
@@ -369,12 +370,20 @@ impl Volume {
         Ok(())
     }
 
+    /// Makes a file durable. What stands for it gets a length of what is, if it is given.
     //= dissertation 5.4.3
-    pub(super) fn sync(&self, file: &File) -> Result<u64, Fault> {
+    pub(super) fn sync(&self, file: &File, stands: Option<c_int>) -> Result<(), Fault> {
         let written = file.written();
-        let size = self.ask(Op::Sync, file.id)?.words[0];
+        let request = Request::new(Op::Sync, file.id.0);
+        self.link.ask_along(request, stands)?;
         file.forced(written);
-        Ok(size)
+        Ok(())
+    }
+
+    /// Makes what stands for a file as long as it is.
+    pub(super) fn stand(&self, file: &File, stands: c_int) -> Result<(), Fault> {
+        let request = Request::new(Op::Stand, file.id.0);
+        self.link.ask_along(request, Some(stands)).map(drop)
     }
 
     pub(super) fn sync_all(&self) -> Result<(), Fault> {

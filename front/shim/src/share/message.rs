@@ -67,7 +67,8 @@ ops! {
     Pinned = 13,
     /// Lets go of what was pinned.
     Unpin = 14,
-    /// Makes a file durable.
+    /// Makes a file durable, and what stands for it as long, as [`Op::Stand`] does, if that
+    /// comes along. Answers with the length.
     Sync = 15,
     /// Makes all durable.
     SyncAll = 16,
@@ -85,6 +86,9 @@ ops! {
     List = 22,
     /// The number of the file at the path that follows, and its length.
     Find = 23,
+    /// Makes what stands for a file, which comes along as a descriptor, as long as the file
+    /// is, unless the file is gone from the zones: then that is the file.
+    Stand = 24,
 }
 
 /// An offset that stands for the end.
@@ -157,8 +161,13 @@ impl<'a> Request<'a> {
     }
 
     pub(crate) fn send(&self, socket: c_int) -> Result<(), Errno> {
+        self.send_along(socket, None)
+    }
+
+    /// Sends it, with a descriptor if there is one.
+    pub(crate) fn send_along(&self, socket: c_int, fd: Option<c_int>) -> Result<(), Errno> {
         let head = head([self.op as u64, self.file, self.a, self.b]);
-        sys::send(socket, [&head, self.data], None)
+        sys::send(socket, [&head, self.data], fd)
     }
 }
 
@@ -233,7 +242,7 @@ mod tests {
         }
         assert!(Request::decode(&[0; 40]).is_none());
         assert!(Request::decode(&[255; 40]).is_none());
-        assert!(Request::decode(&head([24, 0, 0, 0])).is_none());
-        assert!(Request::decode(&head([23, 0, 0, 0])).is_some());
+        assert!(Request::decode(&head([25, 0, 0, 0])).is_none());
+        assert!(Request::decode(&head([24, 0, 0, 0])).is_some());
     }
 }

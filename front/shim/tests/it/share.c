@@ -128,6 +128,33 @@ static void moved(void) {
     close(fd);
 }
 
+// One forces a file while the other one moves it to the ordinary file system and goes on
+// writing there: what is written there stays.
+static void moved_while_forced(void) {
+    enum { ROUNDS = 150 };
+    char data[5000], name[20];
+    memset(data, 'd', sizeof data);
+    for (int i = 0; i < ROUNDS; i++) {
+        snprintf(name, sizeof name, "f%d.log", i);
+        int fd = open(name, O_CREAT | O_RDWR, 0644);
+        CHECK(write(fd, data, sizeof data) == sizeof data);
+        if (fork() == 0) {
+            int own = open(name, O_RDWR);
+            for (int n = 0; n < 40; n++) CHECK(fsync(own) == 0);
+            _exit(0);
+        }
+        usleep(i * 20 % 1500);
+        CHECK(pwrite(fd, "past", 4, 100) == 4);
+        CHECK(pwrite(fd, data, 3000, 5000) == 3000);
+        join(1);
+        struct stat of;
+        CHECK(fstat(fd, &of) == 0 && of.st_size == 8000);
+        CHECK(pread(fd, data, 1, 7999) == 1 && data[0] == 'd');
+        close(fd);
+        CHECK(unlink(name) == 0);
+    }
+}
+
 // One cuts and writes anew what another one has read and mapped.
 static void cut(void) {
     enum { SIZE = 50000 };
@@ -197,6 +224,9 @@ int main(void) {
     fflush(stdout);
     moved();
     puts("ok moved");
+    fflush(stdout);
+    moved_while_forced();
+    puts("ok moved while forced");
     fflush(stdout);
     cut();
     puts("ok cut");
