@@ -30,6 +30,8 @@ fn main() {
         "src/wire.rs",
         "src/preload",
         "src/place",
+        "src/share",
+        "src/sys.rs",
         "../../systems/parakeet/src",
         "../../systems/shimmer/src",
     ] {

@@ -108,6 +108,12 @@ pub(crate) fn flags(fd: c_int) -> Result<c_int, Errno> {
     call(libc::SYS_fcntl, args).map(|flags| flags as c_int)
 }
 
+/// Whether a descriptor is closed when a program begins.
+pub(crate) fn closes_on_exec(fd: c_int) -> bool {
+    let args = [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
+    call(libc::SYS_fcntl, args).is_ok_and(|flags| flags as c_int & libc::FD_CLOEXEC != 0)
+}
+
 pub(crate) fn hint(fd: c_int, hint: u64) -> Result<(), Errno> {
     // F_SET_RW_HINT takes a pointer to eight bytes.
     let args = [fd as usize, 1036, &raw const hint as usize, 0, 0, 0];

@@ -4,7 +4,7 @@ use super::clients::Client;
 use super::sharing::Sharing;
 use super::volume::{Fault, pieces};
 use crate::share::message::{
-    Answer, DATA_MAX, DEMOTE, END, GONE, MESSAGE_MAX, NO_LEASE, Op, Request,
+    Answer, DATA_MAX, DEMOTE, END, GONE, HERE, MESSAGE_MAX, NO_LEASE, Op, Request,
 };
 use crate::sys;
 use core::ffi::c_int;
@@ -307,8 +307,16 @@ impl Session {
             }
             Op::Write => {
                 let _alone = sharing.alone(id)?;
-                let offset = (request.a != END).then_some(request.a);
+                let here = along.filter(|_| request.a == HERE);
+                let offset = match (request.a, here) {
+                    (END, _) => None,
+                    (_, Some(fd)) => Some(sys::seek(fd, 0, libc::SEEK_CUR)?),
+                    (at, None) => Some(at),
+                };
                 let (end, done) = volume.write(id, offset, request.data)?;
+                if let Some(fd) = here {
+                    sys::seek(fd, end, libc::SEEK_SET)?;
+                }
                 sharing.fill_purse(client);
                 Ok(Answer::of([end, done as u64, 0]))
             }

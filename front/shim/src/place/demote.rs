@@ -3,6 +3,7 @@
 use super::fault::Fault;
 use super::files;
 use super::marks::Mark;
+use super::offset::Offset;
 use super::start::{self, State};
 use super::table::{self, Kind, Open};
 use super::volume::Volume;
@@ -67,19 +68,20 @@ fn look(fd: c_int) -> Option<Arc<Open>> {
         table::plain(fd);
         return None;
     };
-    let offset = sys::seek(fd, 0, libc::SEEK_CUR).unwrap_or(0);
     let flags = sys::flags(fd).unwrap_or(libc::O_RDWR);
-    let open = Arc::new(opening(mark, fd, flags, offset));
+    let mut open = opening(mark, fd, flags);
+    open.offset = Offset::inherited();
+    let open = Arc::new(open);
     table::place(fd, Arc::clone(&open));
     Some(open)
 }
 
 /// An opening of a placed file that the volume does not know of yet.
-pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int, offset: u64) -> Open {
+pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int) -> Open {
     let inode = sys::stat(fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
     Open {
         file: files::of(mark.id),
-        offset: Mutex::new(offset),
+        offset: Offset::new(),
         flags,
         append: AtomicBool::new(flags & libc::O_APPEND != 0),
         inode,
@@ -163,8 +165,7 @@ fn is_plain(fd: c_int, id: FileId) -> bool {
 fn make_plain(id: FileId) {
     let of_it = |open: &(c_int, Arc<Open>)| open.1.file.id == id;
     for (fd, open) in table::all().into_iter().filter(of_it) {
-        let offset = *open.offset.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = sys::seek(fd, offset, libc::SEEK_SET);
+        open.offset.share(fd);
         table::forget(fd);
         table::plain(fd);
     }
@@ -219,11 +220,6 @@ pub(super) fn demote_marked(path: &CStr) -> Result<(), Fault> {
     table::disown(fd);
     sys::close(fd);
     moved
-}
-
-/// The offset of an opening, while nobody else moves it.
-pub(super) fn offset<T>(open: &Open, work: impl FnOnce(&mut u64) -> T) -> T {
-    work(&mut open.offset.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Whether writes go to the end.

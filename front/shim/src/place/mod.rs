@@ -24,7 +24,8 @@
 //!   `EDEADLK` for one of its own.
 //!
 //! What is not covered: programs that are linked statically or make system calls on their
-//! own, descriptors above 65535, files with several names that a tool without the library
+//! own, descriptors above 65535, an offset that a program shares with one to which it has
+//! sent a descriptor by a socket, files with several names that a tool without the library
 //! reads (it sees zeros), a file without a name that a program leaves open to the one that
 //! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
 //! more. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
@@ -37,6 +38,7 @@ mod link;
 mod maps;
 mod marks;
 mod names;
+mod offset;
 mod open;
 mod process;
 mod reach;
@@ -60,12 +62,13 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 8] = [
+    let groups: [&[fn() -> Hook]; 9] = [
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,
         open::HOOKS,
         process::HOOKS,
+        process::VARIADIC,
         refuse::HOOKS,
         stat::HOOKS,
         streams::HOOKS,

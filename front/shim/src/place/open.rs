@@ -106,7 +106,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
         sys::say("a file is placed in other zones than those given");
         return Err(Fault::Errno(libc::EIO));
     }
-    let open = Arc::new(opening(mark, fd, flags, 0));
+    let open = Arc::new(opening(mark, fd, flags));
     let known = open.volume();
     let (mark, open) = match known {
         Ok(_) => (mark, open),
@@ -115,7 +115,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
         // It was never forced, and the daemon or the machine died: it is empty.
         Err(Fault::Gone) => {
             let mark = renewed(fd, mark)?;
-            let open = Arc::new(opening(mark, fd, flags, 0));
+            let open = Arc::new(opening(mark, fd, flags));
             open.volume()?;
             (mark, open)
         }
@@ -164,7 +164,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         volume: volume.number(),
         id,
     };
-    let open = opening(mark, fd, flags, 0);
+    let open = opening(mark, fd, flags);
     open.volume
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
     let Some(directive) = directive else {

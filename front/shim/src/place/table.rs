@@ -6,12 +6,13 @@
 
 use super::fault::Fault;
 use super::files::File;
+use super::offset::Offset;
 use super::start;
 use super::volume::Volume;
 use core::ffi::c_int;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Descriptors that are told apart. Files that are opened above are not placed.
 pub(super) const ROOM: usize = 1 << 16;
@@ -31,7 +32,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// An opening of a placed file.
 pub(super) struct Open {
     pub(super) file: Arc<File>,
-    pub(super) offset: Mutex<u64>,
+    pub(super) offset: Offset,
     pub(super) flags: c_int,
     pub(super) append: AtomicBool,
     /// Device and inode of the file that stands for it.
@@ -169,6 +170,9 @@ pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
 /// is by the volumes of both, what was open there is open here.
 pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>)) -> T {
     let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    for (fd, open) in &*files {
+        open.offset.share(*fd);
+    }
     let (done, volumes) = work();
     if let Some([parent, child]) = volumes {
         for open in files.values() {
@@ -176,6 +180,15 @@ pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>))
         }
     }
     done
+}
+
+/// A program is about to begin that has those of what is open here that are `kept`.
+pub(super) fn passes_on(kept: impl Fn(c_int) -> bool) {
+    for (fd, open) in all() {
+        if kept(fd) {
+            open.offset.share(fd);
+        }
+    }
 }
 
 /// All that is placed.

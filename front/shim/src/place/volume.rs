@@ -12,7 +12,7 @@ use super::marks::Mark;
 use super::zones::Readers;
 use crate::share;
 use crate::share::memory::{Lease, RECORD_MAX};
-use crate::share::message::{Answer, DATA_MAX, END, NO_LEASE, Op, Request};
+use crate::share::message::{Answer, DATA_MAX, END, HERE, NO_LEASE, Op, Request};
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
 use shimmer::{BLOCK, FileId, Piece, Placement};
@@ -31,6 +31,27 @@ const WAITS: u32 = 25;
 pub(super) struct Volume {
     pub(super) link: Link,
     pub(super) zones: Readers,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+pub(super) enum Where {
+    /// To an offset.
+    At(u64),
+    /// To the end.
+    End,
+    /// To where the kernel's offset of a descriptor is, which it moves.
+    Here(c_int),
+}
+
+impl Where {
+    /// What follows a write that went there, and to `end`.
+    pub(super) fn behind(self, end: u64) -> Self {
+        match self {
+            Self::At(_) => Self::At(end),
+            Self::End | Self::Here(_) => self,
+        }
+    }
 }
 
 /// Where all of a file is in zones, which stay as they are.
@@ -115,18 +136,17 @@ impl Volume {
         Ok(self.ask(Op::Size, file.id)?.words[0])
     }
 
-    /// Writes at `offset`, or at the end; gives where it ended and how much was written.
+    /// Writes; gives where it ended and how much was written.
     //= dissertation 5.3.2
     pub(super) fn write(
         &'static self,
         file: &File,
-        offset: Option<u64>,
+        mut at: Where,
         data: &[u8],
     ) -> Result<(u64, usize), Fault> {
         let mut done = 0;
         let mut end = None;
         while done < data.len() {
-            let at = offset.map(|at| at + done as u64);
             let part = &data[done..data.len().min(done + RECORD_MAX)];
             file.writes();
             let written = match self.by_ring(file, at, part) {
@@ -138,6 +158,7 @@ impl Volume {
                 Ok((to, count)) => {
                     done += count;
                     end = Some(to);
+                    at = at.behind(to);
                     if count == 0 {
                         break;
                     }
@@ -146,9 +167,10 @@ impl Volume {
                 Err(fault) => return Err(fault),
             }
         }
-        let end = match (end, offset) {
-            (Some(end), _) | (None, Some(end)) => end,
-            (None, None) => self.size(file)?,
+        let end = match (end, at) {
+            (Some(end), _) | (None, Where::At(end)) => end,
+            (None, Where::Here(fd)) => sys::seek(fd, 0, libc::SEEK_CUR)?,
+            (None, Where::End) => self.size(file)?,
         };
         Ok((end, done))
     }
@@ -159,7 +181,7 @@ impl Volume {
     fn by_ring(
         &'static self,
         file: &File,
-        offset: Option<u64>,
+        place: Where,
         data: &[u8],
     ) -> Result<Option<u64>, Fault> {
         let memory = &self.link.memory;
@@ -188,7 +210,12 @@ impl Volume {
                 }
             }
             let size = file.size.load(Ordering::Relaxed);
-            let at = offset.unwrap_or(size);
+            let at = match place {
+                Where::At(at) => at,
+                Where::End => size,
+                // Who else has this offset needs the lease to write where it is.
+                Where::Here(fd) => sys::seek(fd, 0, libc::SEEK_CUR).unwrap_or(END),
+            };
             if at != size || !memory.spend(cost) {
                 memory.leave(lease);
                 return Ok(None);
@@ -196,6 +223,9 @@ impl Volume {
             let end = at + data.len() as u64;
             if memory.put(file.id.0, at, data) {
                 file.size.store(end, Ordering::Release);
+                if let Where::Here(fd) = place {
+                    let _ = sys::seek(fd, end, libc::SEEK_SET);
+                }
                 memory.leave(lease);
                 return Ok(Some(end));
             }
@@ -225,17 +255,18 @@ impl Volume {
     }
 
     #[cold]
-    fn by_message(
-        &self,
-        file: &File,
-        offset: Option<u64>,
-        data: &[u8],
-    ) -> Result<(u64, usize), Fault> {
-        let answer = self.link.ask(Request {
-            a: offset.unwrap_or(END),
+    fn by_message(&self, file: &File, place: Where, data: &[u8]) -> Result<(u64, usize), Fault> {
+        let (a, along) = match place {
+            Where::At(at) => (at, None),
+            Where::End => (END, None),
+            Where::Here(fd) => (HERE, Some(fd)),
+        };
+        let request = Request {
+            a,
             data: &data[..data.len().min(DATA_MAX)],
             ..Request::new(Op::Write, file.id.0)
-        })?;
+        };
+        let answer = self.link.ask_along(request, along)?;
         Ok((answer.words[0], answer.words[1] as usize))
     }
 

@@ -51,7 +51,8 @@ ops! {
     Close = 6,
     /// Its length.
     Size = 7,
-    /// Writes at an offset, or at the end. Answers with where it ended, and how much.
+    /// Writes at an offset, at the end, or where the kernel's offset is of a descriptor that
+    /// comes along, which is moved. Answers with where it ended, and how much.
     Write = 8,
     /// Asks for a lease. Answers with the length and the lease.
     Lease = 9,
@@ -93,6 +94,8 @@ ops! {
 
 /// An offset that stands for the end.
 pub(crate) const END: u64 = u64::MAX;
+/// An offset that stands for that of a descriptor.
+pub(crate) const HERE: u64 = u64::MAX - 1;
 /// A lease that is none.
 pub(crate) const NO_LEASE: u64 = u64::MAX;
 

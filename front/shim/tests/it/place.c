@@ -390,6 +390,52 @@ static void others(void) {
     DO(fcntl(12345, F_GETFL));
 }
 
+// Whoever has inherited a descriptor goes on where the others were.
+static void inherited(void) {
+    int status, fd = open("z.log", O_RDWR | O_CREAT, 0600);
+    char text[8] = {0};
+    DO(write(fd, "parent ", 7));
+    fflush(stdout);
+    if (fork() == 0) _exit(write(fd, "child ", 6) == 6 ? 0 : 1);
+    DO(wait(&status) > 0);
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(write(fd, "again ", 6));
+    dup2(fd, 9);
+    DO(system("echo shell >&9"));
+    DO(write(fd, "parent ", 7));
+    if (fork() == 0) {
+        dup2(fd, 1);
+        execlp("echo", "echo", "one", "two", "three", "four", "five", "six", (char *)NULL);
+        _exit(1);
+    }
+    DO(wait(&status) > 0);
+    DO(write(fd, "end", 3));
+    close(9);
+    sum("z.log");
+    DO(lseek(fd, 0, SEEK_SET));
+    if (fork() == 0) _exit(read(fd, text, 4) == 4 ? 0 : 1);
+    DO(wait(&status) > 0);
+    DO(read(fd, text, 7));
+    puts(text);
+    DO(lseek(fd, -2, SEEK_END));
+    if (fork() == 0) _exit(read(fd, text, 7) == 2 ? 0 : 1);
+    DO(wait(&status) > 0);
+    DO(status);
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(lseek(fd, -100, SEEK_CUR));
+    close(fd);
+    // What has never forked starts a program.
+    fd = open("zz.log", O_RDWR | O_CREAT, 0600);
+    write(fd, "first ", 6);
+    dup2(fd, 9);
+    pclose(popen("cat >&9; echo >&9", "w"));
+    DO(system("echo third >&9"));
+    write(fd, "fourth", 6);
+    close(9);
+    close(fd);
+    sum("zz.log");
+}
+
 int main(void) {
     for (size_t i = 0; i < sizeof big; i++) big[i] = (char)(i * 7 + i / 251);
     offsets();
@@ -404,5 +450,6 @@ int main(void) {
     transfers();
     streams();
     others();
+    inherited();
     return 0;
 }

@@ -241,10 +241,12 @@ fn rules_with_an_error_are_named_and_nothing_is_placed() {
 fn streams_and_shells_write_to_zones() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
-    let words = "echo one > a.log; echo two >> a.log; (echo three; ls -d /) >> a.log; \
+    let words = "(echo first; ls -d /; echo third) > c.log; cat c.log; exec 3> d.log; \
+                 echo one >&3; (exec echo two) >&3; echo three >&3; cat d.log; \
+                 echo one > a.log; echo two >> a.log; (echo three; ls -d /) >> a.log; \
                  cat a.log; sort -r < a.log > b.log; wc -l < b.log; sed -i s/t/T/ b.log; cat b.log";
     let said = script(&place, words, &rules, &zones);
-    let expected = "one\ntwo\nthree\n/\n4\nTwo\nThree\none\n/\n";
+    let expected = "first\n/\nthird\none\ntwo\nthree\none\ntwo\nthree\n/\n4\nTwo\nThree\none\n/\n";
     assert_eq!(text(&said.stdout), expected, "{}", text(&said.stderr));
     let bare = std::fs::read(place.path("work/a.log")).unwrap();
     assert_eq!(bare, [0; 16], "the bytes are in zones");

@@ -53,6 +53,46 @@ static void appends(int before) {
     CHECK(unlink("a.log") == 0);
 }
 
+// Writes of many processes at an offset that they share: none is lost, none is torn.
+static void at_a_shared_offset(void) {
+    enum { WRITERS = 4, RECORDS = 400, SIZE = 97 };
+    int fd = open("t.log", O_CREAT | O_RDWR, 0644);
+    char record[SIZE];
+    for (int w = 0; w < WRITERS; w++) {
+        if (fork() == 0) {
+            memset(record, 'a' + w, sizeof record);
+            for (int i = 0; i < RECORDS; i++)
+                CHECK(write(fd, record, sizeof record) == sizeof record);
+            _exit(0);
+        }
+    }
+    join(WRITERS);
+    CHECK(lseek(fd, 0, SEEK_CUR) == WRITERS * RECORDS * SIZE);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0);
+    // And they read all of it together, each record once.
+    int back[2];
+    CHECK(pipe(back) == 0);
+    for (int w = 0; w < WRITERS; w++) {
+        if (fork() == 0) {
+            ssize_t got;
+            while ((got = read(fd, record, SIZE)) > 0) {
+                CHECK(got == SIZE);
+                for (int i = 1; i < SIZE; i++) CHECK(record[i] == record[0]);
+                CHECK(write(back[1], record, 1) == 1);
+            }
+            CHECK(got == 0);
+            _exit(0);
+        }
+    }
+    close(back[1]);
+    int count[WRITERS] = {0};
+    while (read(back[0], record, 1) == 1) count[record[0] - 'a']++;
+    join(WRITERS);
+    for (int w = 0; w < WRITERS; w++) CHECK(count[w] == RECORDS);
+    close(back[0]);
+    close(fd);
+}
+
 // What one has written another one finds at once, by any call.
 static void at_once(void) {
     enum { ROUNDS = 1500, SIZE = 333 };
@@ -215,6 +255,9 @@ int main(void) {
     fflush(stdout);
     appends(1);
     puts("ok appends by what was inherited");
+    fflush(stdout);
+    at_a_shared_offset();
+    puts("ok at a shared offset");
     fflush(stdout);
     at_once();
     puts("ok at once");
