@@ -392,6 +392,38 @@ pub(crate) fn accept(socket: c_int) -> Result<c_int, Errno> {
     call(libc::SYS_accept4, args).map(|fd| fd as c_int)
 }
 
+/// Says how long receiving from a socket waits; 0 is for ever.
+#[cfg(not(flashloom_place))]
+pub(crate) fn set_patience(socket: c_int, millis: u32) -> Result<(), Errno> {
+    let time = libc::timeval {
+        tv_sec: i64::from(millis / 1000),
+        tv_usec: i64::from(millis % 1000) * 1000,
+    };
+    let args = [
+        socket as usize,
+        libc::SOL_SOCKET as usize,
+        libc::SO_RCVTIMEO as usize,
+        &raw const time as usize,
+        size_of::<libc::timeval>(),
+        0,
+    ];
+    call(libc::SYS_setsockopt, args).map(drop)
+}
+
+/// Lets this process have as many descriptors as it may; gives how many these are.
+#[cfg(not(flashloom_place))]
+pub(crate) fn have_descriptors() -> Result<u64, Errno> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let (what, place) = (libc::RLIMIT_NOFILE as usize, &raw mut limit as usize);
+    call(libc::SYS_prlimit64, [0, what, 0, place, 0, 0])?;
+    limit.rlim_cur = limit.rlim_max;
+    call(libc::SYS_prlimit64, [0, what, place, 0, 0, 0])?;
+    Ok(limit.rlim_cur)
+}
+
 /// The user at the other end.
 #[cfg(not(flashloom_place))]
 pub(crate) fn user_of(socket: c_int) -> Result<u32, Errno> {
@@ -483,4 +515,21 @@ pub(crate) fn receive(socket: c_int, room: &mut [u8]) -> Result<(usize, Option<c
         c_int::from_ne_bytes(bytes)
     });
     Ok((len, fd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for() {
+        let (here, there) = pair().unwrap();
+        set_patience(here, 1).unwrap();
+        assert_eq!(receive(here, &mut [0; 8]), Err(libc::EAGAIN));
+        set_patience(here, 0).unwrap();
+        send(there, [b"late", b""], None).unwrap();
+        assert_eq!(receive(here, &mut [0; 8]).unwrap().0, 4);
+        close(here);
+        close(there);
+    }
 }

@@ -72,7 +72,10 @@ impl Session {
         while let Ok((len, fd)) = sys::receive(self.socket, &mut room) {
             let request = Request::decode(&room[..len]).filter(|_| len > 0);
             let sent = request.map(|request| match self.who {
-                Who::Nobody => self.hello(request, &mut began),
+                Who::Nobody => {
+                    let _ = sys::set_patience(self.socket, 0);
+                    self.hello(request, &mut began)
+                }
                 _ => self.answer(request, fd).send(self.socket, None),
             });
             fd.inspect(|fd| sys::close(*fd));
