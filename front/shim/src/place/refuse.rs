@@ -5,7 +5,7 @@ use super::demote::{placed, refused};
 use super::start::{self, State};
 use crate::preload::next::hooks;
 use crate::sys;
-use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 unsafe extern "C" {
@@ -64,6 +64,7 @@ unsafe fn by_number(number: c_long, args: [usize; 6], next: impl FnOnce() -> c_l
             libc::SYS_fsync => fsync(fd) as isize,
             libc::SYS_fdatasync => fdatasync(fd) as isize,
             libc::SYS_close => close(fd) as isize,
+            libc::SYS_ioctl => ioctl(fd, b as c_ulong, c) as isize,
             libc::SYS_openat => openat(fd, b as *const c_char, c as c_int, d as c_uint) as isize,
             libc::SYS_io_uring_setup => return refuses("io_uring", -1, next),
             libc::SYS_io_setup => return refuses("libaio", -1, next),
@@ -85,8 +86,40 @@ unsafe fn block(block: *const c_int, next: impl FnOnce() -> c_int) -> c_int {
     next()
 }
 
+/// FICLONE and FICLONERANGE (linux/fs.h): bytes of one file become another one's, without
+/// being read. Those of a placed file are not in the file that stands for it.
+const CLONE: c_ulong = 0x4004_9409;
+const CLONE_RANGE: c_ulong = 0x4020_940d;
+
+/// A request of a driver.
+///
+/// # Safety
+/// As for `ioctl`.
+unsafe fn controls(
+    fd: c_int,
+    request: c_ulong,
+    argument: usize,
+    next: impl FnOnce() -> c_int,
+) -> c_int {
+    let source = match request {
+        CLONE => argument as c_int,
+        // The first of its eight bytes each is the descriptor.
+        // SAFETY: as for the function; what leads nowhere is the system's to refuse.
+        CLONE_RANGE if argument != 0 => unsafe { *(argument as *const i64) as c_int },
+        _ => return next(),
+    };
+    if placed(fd).is_some() || placed(source).is_some() {
+        // Whoever copies does it by reading and writing then.
+        return refused(libc::EOPNOTSUPP);
+    }
+    next()
+}
+
 hooks! {
     in flashloom_place:
+    fn [ioctl](fd: c_int, request: c_ulong, argument: usize) -> c_int, |next|
+        // SAFETY: as the caller vouches for the call.
+        unsafe { controls(fd, request, argument, next) };
     fn [syscall](
         number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize
     ) -> c_long, |next|

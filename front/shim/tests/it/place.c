@@ -4,12 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -77,6 +79,12 @@ static void offsets(void) {
     DO(pwrite(fd, text, 3, -1));
     DO(dup3(fd, 40, O_CLOEXEC) == 40);
     DO(dup2(fd, fd) == fd);
+    // What fails leaves the target as it is.
+    DO(dup2(12345, 40));
+    DO(dup3(fd, 40, 0x5555));
+    DO(dup3(fd, fd, 0));
+    DO(write(40, "still", 5));
+    DO(lseek(40, 0, SEEK_CUR));
     close(40);
     close(fd);
     sum("a.log");
@@ -299,6 +307,18 @@ static void transfers(void) {
     close(from);
     close(to);
     sum("c.log");
+    // Clones are refused, or are copies.
+    from = open("c.log", O_RDONLY);
+    to = open("clone.txt", O_RDWR | O_CREAT, 0600);
+    long cloned = ioctl(to, FICLONE, from);
+    struct file_clone_range range = {.src_fd = from};
+    if (cloned != 0) cloned = ioctl(to, FICLONERANGE, &range);
+    char text[5] = {0};
+    DO(cloned == 0 ? pread(to, text, 4, 0) == 4 && memcmp(text, "llo", 3) == 0
+                   : errno == EOPNOTSUPP || errno == EXDEV || errno == EINVAL);
+    errno = 0;
+    close(from);
+    close(to);
 }
 
 static void streams(void) {
