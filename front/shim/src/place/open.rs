@@ -264,13 +264,18 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
         return next();
     }
     let open = placed(from);
-    if let Some(to) = to.filter(|to| *to != from) {
-        if matches!(table::kind(to), Kind::Ours) {
-            return refused(libc::EBADF);
-        }
-        closes(to, || 0);
+    let over = to.filter(|to| *to != from).map(|to| (to, table::kind(to)));
+    if matches!(over, Some((_, Kind::Ours))) {
+        return refused(libc::EBADF);
+    }
+    if let Some((to, Kind::Placed(over))) = &over {
+        quiet(|| lengthen(*to, over));
     }
     let copy = next();
+    // What was there is closed only if there is a copy in its place.
+    if let Some((to, Kind::Placed(_))) = over.filter(|_| copy >= 0) {
+        quiet(|| drop(table::forget(to)));
+    }
     if copy >= 0 && Some(copy) != to.filter(|to| *to == from) {
         match open {
             Some(open) => table::place(copy, open),
