@@ -31,6 +31,13 @@ pub(crate) fn close(fd: c_int) {
     let _ = call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
 }
 
+/// Another descriptor of the same opening.
+#[cfg(not(flashloom_place))]
+pub(crate) fn copy(fd: c_int) -> Result<c_int, Errno> {
+    let args = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0];
+    call(libc::SYS_fcntl, args).map(|fd| fd as c_int)
+}
+
 /// The same file under a number that programs do not come upon soon.
 pub(crate) fn moved_up(fd: c_int) -> c_int {
     let args = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 700, 0, 0, 0];

@@ -329,7 +329,11 @@ impl Session {
                 volume.clients.zones_change();
                 Ok(Answer::default())
             }
-            Op::MoveBegin => sharing.move_begins(id, client).map(|()| Answer::default()),
+            Op::MoveBegin => {
+                let stand = along.ok_or_else(bad)?;
+                sharing.move_begins(id, client, stand)?;
+                Ok(Answer::default())
+            }
             Op::MoveEnd => {
                 sharing.move_ends(id, client, request.a != 0);
                 Ok(Answer::default())

@@ -14,7 +14,7 @@ use crate::sys::{self, Errno};
 use core::ffi::c_int;
 use shimmer::FileId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,11 +30,17 @@ const CREDIT_MAX: u64 = 64 << 20;
 struct Table {
     leases: BTreeMap<FileId, u64>,
     /// Files that a client moves away.
-    moving: BTreeMap<FileId, u64>,
+    moving: BTreeMap<FileId, Mover>,
     /// Files that were, and that somebody has open still.
     moved: BTreeSet<FileId>,
     /// Files of which what stands for them gets another length.
     standing: BTreeSet<FileId>,
+}
+
+/// Who moves a file away, and a descriptor of what stands for it.
+struct Mover {
+    token: u64,
+    stand: OwnedFd,
 }
 
 /// The volume, and who has what of it.
@@ -129,7 +135,7 @@ impl Sharing {
         let waits = |table: &Table| {
             let moves = table.moving.get(&id);
             let stands = who.is_none() && table.standing.contains(&id);
-            stands || moves.is_some_and(|token| Some(*token) != own)
+            stands || moves.is_some_and(|mover| Some(mover.token) != own)
         };
         while waits(&table) {
             let waited = self.settled.wait(table);
@@ -252,16 +258,26 @@ impl Sharing {
     }
 
     /// A client begins to move a file away.
-    pub(super) fn move_begins(&'static self, id: FileId, who: &Client) -> Result<(), Fault> {
+    pub(super) fn move_begins(
+        &'static self,
+        id: FileId,
+        who: &Client,
+        stand: c_int,
+    ) -> Result<(), Fault> {
+        let stand = sys::copy(stand)?;
+        // SAFETY: it was just made, and nobody else has it.
+        let stand = unsafe { OwnedFd::from_raw_fd(stand) };
         let mut alone = self.alone(id)?;
-        alone.table.moving.insert(id, who.token);
+        let token = who.token;
+        alone.table.moving.insert(id, Mover { token, stand });
         Ok(())
     }
 
     /// It has, or has not.
     pub(super) fn move_ends(&'static self, id: FileId, who: &Client, done: bool) {
         let mut table = self.table();
-        if table.moving.get(&id) == Some(&who.token) {
+        let own = |mover: &Mover| mover.token == who.token;
+        if table.moving.get(&id).is_some_and(own) {
             table.moving.remove(&id);
             if done {
                 self.has_moved(&mut table, id);
@@ -284,11 +300,10 @@ impl Sharing {
         let mut table = self.table();
         let moving: Vec<_> = table
             .moving
-            .extract_if(.., |_, token| *token == who.token)
-            .map(|(id, _)| id)
+            .extract_if(.., |_, mover| mover.token == who.token)
             .collect();
-        for id in moving {
-            if self.was_moved(id) {
+        for (id, mover) in moving {
+            if self.was_moved(id, &mover) {
                 self.has_moved(&mut table, id);
             }
         }
@@ -308,15 +323,14 @@ impl Sharing {
         self.volume.clients.remove(who.token);
     }
 
-    /// Whether who died moving a file had finished: then the file that stood for it stands
-    /// for itself.
-    fn was_moved(&'static self, id: FileId) -> bool {
-        let path = self.volume.lock().core.path(id).map(<[u8]>::to_vec);
-        let Some(path) = path.and_then(|path| CString::new(path).ok()) else {
-            return false;
+    /// Whether who died moving a file had finished: then what stood for it has no mark of it
+    /// any more. Its names may be others by now, and what is at them another file.
+    fn was_moved(&self, id: FileId, mover: &Mover) -> bool {
+        let own = Mark {
+            volume: self.volume.number,
+            id,
         };
-        let there = sys::stat_at(libc::AT_FDCWD, &path, libc::AT_SYMLINK_NOFOLLOW).is_ok();
-        there && Mark::at(&path).is_none_or(|mark| mark.id != id)
+        Mark::read(mover.stand.as_raw_fd()).is_ok_and(|mark| mark != Some(own))
     }
 }
 
@@ -324,7 +338,7 @@ impl Sharing {
 mod tests {
     use super::*;
     use shimmer::Placement;
-    use std::os::fd::AsRawFd;
+    use std::ffi::CString;
 
     /// Files in zones of a folder, and a client.
     fn sharing() -> (tempfile::TempDir, &'static Sharing, Arc<Client>) {
@@ -364,7 +378,7 @@ mod tests {
         let len = || stand.metadata().unwrap().len();
         sharing.stands(id, stand.as_raw_fd()).unwrap();
         assert_eq!(len(), 100);
-        sharing.move_begins(id, &client).unwrap();
+        sharing.move_begins(id, &client, stand.as_raw_fd()).unwrap();
         std::thread::scope(|scope| {
             let late = scope.spawn(|| sharing.stands(id, stand.as_raw_fd()));
             stand.set_len(300).unwrap();
@@ -372,5 +386,34 @@ mod tests {
             assert_eq!(late.join().unwrap(), Err(Fault::Gone));
         });
         assert_eq!(len(), 300);
+    }
+
+    #[test]
+    fn who_dies_moving_a_file_has_moved_it_if_what_stood_for_it_says_so() {
+        let (folder, sharing, keeper) = sharing();
+        for (token, marked) in [(5, true), (6, false)] {
+            let client = client(sharing, token);
+            let path = folder.path().join(format!("{token}.log"));
+            let stand = std::fs::File::create(&path).unwrap();
+            // The name that the zones know leads to another file, without a mark.
+            let other = folder.path().join(format!("{token}.txt"));
+            std::fs::write(&other, "other").unwrap();
+            let name = other.as_os_str().as_encoded_bytes();
+            let id = file(sharing, &client, name, 100);
+            keeper.held().opens.insert(id, 1);
+            sharing.volume.opened(id).unwrap();
+            let mark = Mark {
+                volume: sharing.volume.number,
+                id,
+            };
+            mark.set(stand.as_raw_fd(), true).unwrap();
+            sharing.move_begins(id, &client, stand.as_raw_fd()).unwrap();
+            if !marked {
+                mark.remove(stand.as_raw_fd()).unwrap();
+            }
+            sharing.gone(&client);
+            let kept = sharing.settle(id, &keeper).is_ok();
+            assert_eq!(kept, marked);
+        }
     }
 }

@@ -13,7 +13,7 @@ const NAME: &CStr = c"user.flashloom.placed";
 /// What the attribute says: the volume, and the number of the file in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    pub(super) volume: u64,
+    pub(crate) volume: u64,
     pub(crate) id: FileId,
 }
 
@@ -28,9 +28,17 @@ impl Mark {
 
     /// That of an open file.
     pub(super) fn of(fd: c_int) -> Option<Self> {
+        Self::read(fd).ok()?
+    }
+
+    /// As above; an error if it cannot be told whether there is one.
+    pub(crate) fn read(fd: c_int) -> Result<Option<Self>, Errno> {
         let mut bytes = [0; 16];
-        let len = sys::attribute(fd, NAME, &mut bytes).ok()?;
-        Self::decode(bytes.get(..len)?)
+        match sys::attribute(fd, NAME, &mut bytes) {
+            Ok(len) => Ok(bytes.get(..len).and_then(Self::decode)),
+            Err(libc::ENODATA | libc::EOPNOTSUPP) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// That of the file at a path, which is not followed.
@@ -42,12 +50,12 @@ impl Mark {
 
     /// Marks an open file. With `anew` it must have no mark yet, which only one of those
     /// who try at the same time finds.
-    pub(super) fn set(&self, fd: c_int, anew: bool) -> Result<(), Errno> {
+    pub(crate) fn set(&self, fd: c_int, anew: bool) -> Result<(), Errno> {
         let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());
         sys::set_attribute(fd, NAME, &[volume, id].concat(), anew)
     }
 
-    pub(super) fn remove(&self, fd: c_int) -> Result<(), Errno> {
+    pub(crate) fn remove(&self, fd: c_int) -> Result<(), Errno> {
         sys::remove_attribute(fd, NAME)
     }
 }

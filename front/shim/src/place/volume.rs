@@ -446,7 +446,8 @@ impl Volume {
     /// Copies a file to the file `fd`, which stands for it, and forgets it here. That file
     /// is the truth once its attribute is gone. Nobody else does anything with it meanwhile.
     pub(super) fn demote(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
-        self.ask(Op::MoveBegin, file.id)?;
+        let begins = Request::new(Op::MoveBegin, file.id.0);
+        self.link.ask_along(begins, Some(fd))?;
         let moved = self.copy_out(file, fd, mark);
         self.ask_with(Op::MoveEnd, file.id, (moved.is_ok().into(), 0))?;
         moved

@@ -79,7 +79,8 @@ ops! {
     Unlinked = 18,
     /// The file has the path that follows.
     Renamed = 19,
-    /// The client moves the file to the ordinary file system.
+    /// The client moves the file to the ordinary file system, into what stands for it, which
+    /// comes along.
     MoveBegin = 20,
     /// It has, or not.
     MoveEnd = 21,
