@@ -78,9 +78,8 @@ impl Sharing {
         let end = client.memory.tail();
         let begun = Instant::now();
         loop {
-            let came = client
-                .memory
-                .take(end, |record| self.write_record(client, &record));
+            let each = |record: Record<'_>| self.write_record(client, &record);
+            let came = client.memory.take(end, client.is_gone(), each);
             match came {
                 Some(at) if at >= end => return,
                 Some(_) if client.is_gone() => return,

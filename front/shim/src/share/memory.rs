@@ -240,8 +240,16 @@ impl Memory {
     }
 
     /// Takes out records that begin before `end`, as far as they are published; gives how
-    /// far it came, or nothing if what is found is no record.
-    pub(crate) fn take(&self, end: u64, mut each: impl FnMut(Record<'_>)) -> Option<u64> {
+    /// far it came, or nothing if what is found is no record. If who writes them is `gone`,
+    /// what was reserved and never published is passed over: the write was not answered,
+    /// and others behind it may have been. A stamp fits no other place, so the next one that
+    /// does is the next record.
+    pub(crate) fn take(
+        &self,
+        end: u64,
+        gone: bool,
+        mut each: impl FnMut(Record<'_>),
+    ) -> Option<u64> {
         let head = self.head();
         let mut position = head.head.0.load(Ordering::Relaxed);
         if end.wrapping_sub(position) > RING || !position.is_multiple_of(STEP) {
@@ -250,7 +258,12 @@ impl Memory {
         while position < end {
             let slot = self.slot(position);
             if slot.stamp.load(Ordering::SeqCst) != self.stamp(position) {
-                break;
+                if !gone {
+                    break;
+                }
+                position += STEP;
+                head.head.0.store(position, Ordering::SeqCst);
+                continue;
             }
             let left = RING - position % RING;
             let len = slot.len.load(Ordering::Relaxed);
@@ -425,7 +438,7 @@ mod tests {
                     assert!(record.data.iter().all(|byte| *byte == record.file as u8));
                     *at += 1;
                 };
-                memory.take(memory.tail(), each).unwrap();
+                memory.take(memory.tail(), false, each).unwrap();
                 if memory.waiting() == 0 {
                     memory.sleep(Some(1));
                 }
@@ -444,7 +457,7 @@ mod tests {
         }
         assert_eq!(count, 7, "a record and its head, seven times");
         let mut seen = 0;
-        memory.take(memory.tail(), |record| {
+        memory.take(memory.tail(), false, |record| {
             assert_eq!(record.at, seen);
             seen += 1;
         });
@@ -452,8 +465,30 @@ mod tests {
         // The end of the ring is passed over.
         assert!(memory.put(1, 9, &data));
         let mut found = 0;
-        memory.take(memory.tail(), |record| found = record.at);
+        memory.take(memory.tail(), false, |record| found = record.at);
         assert_eq!((found, memory.waiting()), (9, 0));
+    }
+
+    #[test]
+    fn what_the_dead_have_published_is_behind_what_they_have_not() {
+        let memory = memory();
+        assert!(memory.put(1, 0, &[7; 40]));
+        // Two that died after they had reserved room, one of them with half of its bytes.
+        let tail = &memory.head().tail.0;
+        let hole = tail.fetch_add(32 + 320, Ordering::Relaxed);
+        memory.slot(hole + 64).stamp.store(9, Ordering::Relaxed);
+        tail.fetch_add(32 + 32, Ordering::Relaxed);
+        assert!(memory.put(2, 5, &[8; 100]) && memory.put(3, 6, &[9; 3]));
+        let take = |gone| {
+            let mut found = Vec::new();
+            let each = |record: Record<'_>| found.push((record.file, record.data.len()));
+            memory.take(memory.tail(), gone, each).unwrap();
+            found
+        };
+        assert_eq!(take(false), [(1, 40)]);
+        assert_eq!(take(false), []);
+        assert_eq!(take(true), [(2, 100), (3, 3)]);
+        assert_eq!(memory.waiting(), 0);
     }
 
     #[test]
@@ -464,20 +499,20 @@ mod tests {
         slot.len.store(1 << 40, Ordering::Relaxed);
         assert!(
             memory
-                .take(memory.tail(), |_| panic!("no record"))
+                .take(memory.tail(), false, |_| panic!("no record"))
                 .is_none()
         );
         memory.head().tail.0.store(u64::MAX, Ordering::Relaxed);
         assert!(
             memory
-                .take(memory.tail(), |_| panic!("no record"))
+                .take(memory.tail(), false, |_| panic!("no record"))
                 .is_none()
         );
         memory.head().tail.0.store(64, Ordering::Relaxed);
         memory.head().head.0.store(3, Ordering::Relaxed);
         assert!(
             memory
-                .take(memory.tail(), |_| panic!("no record"))
+                .take(memory.tail(), false, |_| panic!("no record"))
                 .is_none()
         );
     }
