@@ -324,9 +324,7 @@ impl Session {
                 Ok(Answer::of([end, done as u64, 0]))
             }
             Op::Truncate => {
-                let _alone = sharing.alone(id)?;
-                volume.truncate(id, request.a)?;
-                volume.clients.zones_change();
+                sharing.truncate(id, request.a)?;
                 Ok(Answer::default())
             }
             Op::MoveBegin => {
@@ -340,9 +338,9 @@ impl Session {
             }
             Op::Sync => {
                 sharing.settle(id, client)?;
-                sharing.sound(id)?;
+                sharing.report(id)?;
                 volume.sync(id)?;
-                sharing.sound(id)?;
+                sharing.report(id)?;
                 self.stands(client, id, along)
             }
             Op::Stand => self.stands(client, id, along),

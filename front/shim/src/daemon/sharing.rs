@@ -49,7 +49,7 @@ pub(super) struct Sharing {
     table: Mutex<Table>,
     settled: Condvar,
     /// Files of which a write by a ring was not done. Those who wrote were told that it
-    /// was, so they are told of it by the next call that can.
+    /// was, so they are told of it by each call that can, until one of these is to force it.
     failed: Mutex<BTreeMap<FileId, Errno>>,
 }
 
@@ -112,6 +112,33 @@ impl Sharing {
         failed
             .get(&id)
             .map_or(Ok(()), |errno| Err(Fault::Errno(*errno)))
+    }
+
+    /// Tells who forces a file what could not be kept, once: who has it writes on at the end
+    /// that it has.
+    pub(super) fn report(&'static self, id: FileId) -> Result<(), Fault> {
+        let told = self.sound(id);
+        if told.is_err() {
+            let mut table = self.table();
+            self.revoke(&mut table, id);
+            self.forgive(id);
+        }
+        told
+    }
+
+    fn forgive(&self, id: FileId) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.remove(&id);
+    }
+
+    /// Cuts a file. With what is gone then what could not be kept is, too.
+    pub(super) fn truncate(&'static self, id: FileId, size: u64) -> Result<(), Fault> {
+        let mut table = self.still(id, None)?;
+        self.revoke(&mut table, id);
+        self.volume.truncate(id, size)?;
+        self.forgive(id);
+        self.volume.clients.zones_change();
+        Ok(())
     }
 
     /// Waits until nobody else moves a file away, and takes out what was written to it.
@@ -235,8 +262,7 @@ impl Sharing {
     fn forget(&'static self, table: &mut Table, id: FileId) {
         if self.volume.status(id).is_none() {
             table.moved.remove(&id);
-            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.remove(&id);
+            self.forgive(id);
         }
     }
 
@@ -414,5 +440,34 @@ mod tests {
             let kept = sharing.settle(id, &keeper).is_ok();
             assert_eq!(kept, marked);
         }
+    }
+
+    #[test]
+    fn what_could_not_be_kept_is_told_until_it_was_told_to_who_forces() {
+        let (_folder, sharing, client) = sharing();
+        let end = |id| sharing.volume.status(id).unwrap().size;
+        let fails = |id: FileId| {
+            let (size, lease) = sharing.lease(id, &client).unwrap();
+            assert!(client.memory.holds(lease.unwrap()));
+            // What follows a gap is not kept.
+            assert!(client.memory.put(id.0, size + 500, b"lost"));
+            sharing.settle(id, &client).unwrap();
+            assert_eq!(sharing.lease(id, &client), Err(Fault::Errno(libc::EIO)));
+            assert!(sharing.alone(id).is_err());
+            lease.unwrap()
+        };
+        let id = file(sharing, &client, b"/a", 100);
+        let lease = fails(id);
+        assert_eq!(sharing.report(id), Err(Fault::Errno(libc::EIO)));
+        assert!(!client.memory.holds(lease), "its end was not the file's");
+        assert_eq!(sharing.report(id), Ok(()));
+        assert_eq!(sharing.lease(id, &client).unwrap().0, 100);
+        let other = file(sharing, &client, b"/c", 100);
+        fails(other);
+        assert_eq!(sharing.truncate(other, 200), Err(Fault::Demote));
+        assert!(sharing.report(other).is_err());
+        fails(other);
+        sharing.truncate(other, 40).unwrap();
+        assert_eq!((sharing.report(other), end(other)), (Ok(()), 40));
     }
 }
