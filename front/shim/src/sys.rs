@@ -185,10 +185,10 @@ pub(crate) fn attribute_at(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<us
     )
 }
 
-/// Sets an attribute; with `anew` it is refused with `EEXIST` if there is one.
-pub(crate) fn set_attribute(fd: c_int, name: &CStr, value: &[u8], anew: bool) -> Result<(), Errno> {
+/// Sets an attribute. It is refused with `EEXIST` or `ENODATA` if there is one, or none.
+pub(crate) fn set_attribute(fd: c_int, name: &CStr, value: &[u8], how: c_int) -> Result<(), Errno> {
     let (name, place) = (name.as_ptr() as usize, value.as_ptr() as usize);
-    let how = if anew { libc::XATTR_CREATE } else { 0 } as usize;
+    let how = how as usize;
     call(
         libc::SYS_fsetxattr,
         [fd as usize, name, place, value.len(), how, 0],

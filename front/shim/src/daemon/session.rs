@@ -238,6 +238,10 @@ impl Session {
                 sharing.volume.unlinked(id, request.data);
                 Ok(Answer::default())
             }
+            Op::Renew => {
+                let id = sharing.renew(id, request.data)?;
+                Ok(Answer::of([id.0, 0, 0]))
+            }
             Op::Renamed => {
                 sharing.volume.renamed(id, request.data);
                 Ok(Answer::default())

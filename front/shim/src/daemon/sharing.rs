@@ -12,7 +12,7 @@ use crate::place::Mark;
 use crate::share::memory::{LeaseId, Record};
 use crate::sys::{self, Errno};
 use core::ffi::c_int;
-use shimmer::FileId;
+use shimmer::{FileId, Placement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The most that a client may write by its ring before it asks again.
 const CREDIT_MAX: u64 = 64 << 20;
 
+/// Numbers that are remembered to have been replaced: who asks for one has looked a moment
+/// before.
+const RENEWED_MAX: usize = 1 << 16;
+
 /// What clients do with files.
 #[derive(Default)]
 struct Table {
@@ -35,6 +39,8 @@ struct Table {
     moved: BTreeSet<FileId>,
     /// Files of which what stands for them gets another length.
     standing: BTreeSet<FileId>,
+    /// Numbers that nobody knew, and what they were replaced by.
+    renewed: BTreeMap<FileId, FileId>,
 }
 
 /// Who moves a file away, and a descriptor of what stands for it.
@@ -282,6 +288,22 @@ impl Sharing {
         Ok(())
     }
 
+    /// Another number for a file of which nobody knows the number: it was never forced.
+    pub(super) fn renew(&'static self, old: FileId, path: &[u8]) -> Result<FileId, Fault> {
+        let mut table = self.table();
+        if let Some(id) = table.renewed.get(&old) {
+            return Ok(*id);
+        }
+        let id = self.volume.create(path, Placement::default())?;
+        // Who asks opens it.
+        self.volume.closed(id);
+        if table.renewed.len() >= RENEWED_MAX {
+            table.renewed.pop_first();
+        }
+        table.renewed.insert(old, id);
+        Ok(id)
+    }
+
     /// A client begins to move a file away.
     pub(super) fn move_begins(
         &'static self,
@@ -362,7 +384,7 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shimmer::Placement;
+    use crate::place::Instead;
     use std::ffi::CString;
 
     /// Files in zones of a folder, and a client.
@@ -431,7 +453,7 @@ mod tests {
                 volume: sharing.volume.number,
                 id,
             };
-            mark.set(stand.as_raw_fd(), true).unwrap();
+            mark.set(stand.as_raw_fd(), Instead::OfNone).unwrap();
             sharing.move_begins(id, &client, stand.as_raw_fd()).unwrap();
             if !marked {
                 mark.remove(stand.as_raw_fd()).unwrap();
@@ -469,5 +491,17 @@ mod tests {
         fails(other);
         sharing.truncate(other, 40).unwrap();
         assert_eq!((sharing.report(other), end(other)), (Ok(()), 40));
+    }
+
+    #[test]
+    fn all_who_meet_a_number_that_nobody_knows_get_the_same_one() {
+        let (_folder, sharing, client) = sharing();
+        let known = file(sharing, &client, b"/a", 100);
+        let old = FileId(known.0 + 1000);
+        let new = sharing.renew(old, b"/b").unwrap();
+        assert_eq!(sharing.renew(old, b"/b").unwrap(), new);
+        assert_ne!(sharing.renew(FileId(old.0 + 1), b"/c").unwrap(), new);
+        let status = sharing.volume.status(new).unwrap();
+        assert_eq!((status.size, status.opens), (0, 0));
     }
 }

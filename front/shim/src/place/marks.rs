@@ -17,6 +17,16 @@ pub(crate) struct Mark {
     pub(crate) id: FileId,
 }
 
+/// What must have been there before a mark is set.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum Instead {
+    /// No mark.
+    OfNone = libc::XATTR_CREATE,
+    /// Another one.
+    Of = libc::XATTR_REPLACE,
+}
+
 impl Mark {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (volume, id) = bytes.split_at_checked(8)?;
@@ -48,11 +58,10 @@ impl Mark {
         Self::decode(bytes.get(..len)?)
     }
 
-    /// Marks an open file. With `anew` it must have no mark yet, which only one of those
-    /// who try at the same time finds.
-    pub(crate) fn set(&self, fd: c_int, anew: bool) -> Result<(), Errno> {
+    /// Marks an open file. Only one of those who try at the same time finds no mark.
+    pub(crate) fn set(&self, fd: c_int, instead: Instead) -> Result<(), Errno> {
         let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());
-        sys::set_attribute(fd, NAME, &[volume, id].concat(), anew)
+        sys::set_attribute(fd, NAME, &[volume, id].concat(), instead as c_int)
     }
 
     pub(crate) fn remove(&self, fd: c_int) -> Result<(), Errno> {

@@ -52,7 +52,8 @@ mod table;
 mod volume;
 mod zones;
 
-pub(crate) use marks::Mark;
+#[cfg(not(flashloom_place))]
+pub(crate) use marks::{Instead, Mark};
 pub use rules::Rules;
 pub use start::{RULES, ZONES};
 pub use streams::CONSTRUCTOR;

@@ -2,7 +2,8 @@
 
 use super::demote::{again, opening, placed, refused};
 use super::fault::Fault;
-use super::marks::Mark;
+use super::files;
+use super::marks::{Instead, Mark};
 use super::start::{self, State};
 use super::table::{self, Kind};
 use crate::preload::next::hooks;
@@ -114,7 +115,9 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
         Err(Fault::Gone) if Mark::of(fd).is_none() => return Ok(()),
         // It was never forced, and the daemon or the machine died: it is empty.
         Err(Fault::Gone) => {
-            let mark = renewed(fd, mark)?;
+            let Some(mark) = renewed(fd, mark)? else {
+                return Ok(());
+            };
             let open = Arc::new(opening(mark, fd, flags));
             open.volume()?;
             (mark, open)
@@ -128,20 +131,20 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Gives a file whose number nobody knows a new one.
-fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
+/// Gives a file whose number nobody knows a new one, the same one as others who meet it so;
+/// none if one of these has moved it to the ordinary file system by now.
+fn renewed(fd: c_int, old: Mark) -> Result<Option<Mark>, Fault> {
     let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
-    let path = sys::path_of(fd)?;
-    let id = volume.create(&path, Placement::default())?;
-    // Opening it counts of itself.
-    volume.closed(id);
+    let id = volume.renew(old.id, &sys::path_of(fd)?)?;
     let mark = Mark { id, ..old };
-    mark.set(fd, false)?;
+    match mark.set(fd, Instead::Of) {
+        Err(libc::ENODATA) => return Ok(None),
+        set => set?,
+    }
     let file = sys::open(&sys::of(fd), libc::O_WRONLY)?;
-    let cut = sys::truncate(file, 0);
+    let stands = volume.stand(&files::of(id), file);
     sys::close(file);
-    cut?;
-    Ok(mark)
+    stands.map(|()| Some(mark))
 }
 
 /// A file that a rule may name is empty: it is placed, if one does and that can be. Gives
@@ -173,7 +176,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         return None;
     };
     let _ = volume.belongs(id, rules.placement(directive, volume.link.open_zones));
-    if let Err(errno) = mark.set(fd, true) {
+    if let Err(errno) = mark.set(fd, Instead::OfNone) {
         volume.unlinked(id, b"");
         let first = Mark::of(fd).filter(|_| errno == libc::EEXIST);
         match first {

@@ -111,6 +111,16 @@ impl Volume {
         Ok(FileId(answer.words[0]))
     }
 
+    /// Another number for a file, open or not, of which nobody knows the number any more.
+    pub(super) fn renew(&self, old: FileId, path: &[u8]) -> Result<FileId, Fault> {
+        let request = Request::new(Op::Renew, old.0);
+        let answer = self.link.ask(Request {
+            data: path,
+            ..request
+        })?;
+        Ok(FileId(answer.words[0]))
+    }
+
     /// What is written to a file from now on belongs elsewhere.
     pub(super) fn belongs(&self, id: FileId, placement: Placement) -> Result<(), Fault> {
         let Placement { stream, group } = placement;

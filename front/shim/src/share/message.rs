@@ -91,6 +91,9 @@ ops! {
     /// Makes what stands for a file, which comes along as a descriptor, as long as the file
     /// is, unless the file is gone from the zones: then that is the file.
     Stand = 24,
+    /// A number for a file of which nobody knows the number any more, at the path that
+    /// follows. Answers all who ask for the same one alike.
+    Renew = 25,
 }
 
 /// An offset that stands for the end.
@@ -246,7 +249,7 @@ mod tests {
         }
         assert!(Request::decode(&[0; 40]).is_none());
         assert!(Request::decode(&[255; 40]).is_none());
-        assert!(Request::decode(&head([25, 0, 0, 0])).is_none());
-        assert!(Request::decode(&head([24, 0, 0, 0])).is_some());
+        assert!(Request::decode(&head([26, 0, 0, 0])).is_none());
+        assert!(Request::decode(&head([25, 0, 0, 0])).is_some());
     }
 }
