@@ -185,6 +185,15 @@ pub(crate) fn attribute_at(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<us
     )
 }
 
+/// As above, and links are followed.
+pub(crate) fn attribute_behind(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<usize, Errno> {
+    let (path, name) = (path.as_ptr() as usize, name.as_ptr() as usize);
+    call(
+        libc::SYS_getxattr,
+        [path, name, to.as_mut_ptr() as usize, to.len(), 0, 0],
+    )
+}
+
 /// Sets an attribute. It is refused with `EEXIST` or `ENODATA` if there is one, or none.
 pub(crate) fn set_attribute(fd: c_int, name: &CStr, value: &[u8], how: c_int) -> Result<(), Errno> {
     let (name, place) = (name.as_ptr() as usize, value.as_ptr() as usize);

@@ -213,9 +213,14 @@ pub(super) fn demote_marked(path: &CStr) -> Result<(), Fault> {
     if Mark::at(path).is_none() {
         return Ok(());
     }
-    let fd = sys::open(path, libc::O_RDONLY)?;
-    let open = look(fd).ok_or(Fault::Gone)?;
-    let moved = demote(fd, &open);
+    demote_open(sys::open(path, libc::O_RDONLY)?)
+}
+
+/// As above, what was opened for it, and is closed after it.
+pub(super) fn demote_open(fd: c_int) -> Result<(), Fault> {
+    let moved = look(fd)
+        .ok_or(Fault::Gone)
+        .and_then(|open| demote(fd, &open));
     table::forget(fd);
     table::disown(fd);
     sys::close(fd);

@@ -58,6 +58,13 @@ impl Mark {
         Self::decode(bytes.get(..len)?)
     }
 
+    /// That of the file to which a path leads, links included.
+    pub(super) fn behind(path: &CStr) -> Option<Self> {
+        let mut bytes = [0; 16];
+        let len = sys::attribute_behind(path, NAME, &mut bytes).ok()?;
+        Self::decode(bytes.get(..len)?)
+    }
+
     /// Marks an open file. Only one of those who try at the same time finds no mark.
     pub(crate) fn set(&self, fd: c_int, instead: Instead) -> Result<(), Errno> {
         let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());

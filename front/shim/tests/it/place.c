@@ -297,6 +297,33 @@ static void names(void) {
     DO(count);
 }
 
+// What links lead to is what it is by its own name.
+static void links(void) {
+    struct stat of;
+    struct statx more;
+    int fd = open("k.log", O_RDWR | O_CREAT, 0600);
+    DO(symlink("k.log", "link.txt"));
+    DO(write(fd, big, 50000));
+    DO(stat("link.txt", &of));
+    DO(of.st_size);
+    DO(lstat("link.txt", &of));
+    DO(of.st_size);
+    DO(statx(AT_FDCWD, "link.txt", 0, STATX_SIZE, &more));
+    DO(more.stx_size);
+    DO(truncate("link.txt", 30000));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    close(fd);
+    DO(stat("link.txt", &of));
+    DO(of.st_size);
+    sum("k.log");
+    DO(truncate("link.txt", 31000));
+    sum("k.log");
+    DO(truncate("link.txt", -1));
+    DO(unlink("link.txt"));
+    sum("k.log");
+}
+
 static void transfers(void) {
     int from = open("a.log", O_RDONLY), to = open("c.log", O_RDWR | O_CREAT, 0600);
     off_t at = 2;
@@ -467,6 +494,7 @@ int main(void) {
     rewrites();
     mappings();
     names();
+    links();
     transfers();
     streams();
     others();
