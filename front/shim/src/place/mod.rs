@@ -38,6 +38,7 @@ mod link;
 mod maps;
 mod marks;
 mod names;
+mod number;
 mod offset;
 mod open;
 mod process;
@@ -63,10 +64,11 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 9] = [
+    let groups: [&[fn() -> Hook]; 10] = [
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,
+        number::HOOKS,
         open::HOOKS,
         process::HOOKS,
         process::VARIADIC,

@@ -136,14 +136,32 @@ fn calls_on_placed_files_are_as_without_the_library() {
 #[test]
 fn ways_around_the_library_are_refused_aloud() {
     let place = Place::new();
-    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n\
-        #include <sys/syscall.h>\n#include <unistd.h>\nint main(void) {\n\
-        char p[120] = {0}; long a = syscall(SYS_io_uring_setup, 4, p);\n\
-        printf(\"%ld %d\\n\", a, errno); return 0; }";
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <aio.h>
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int main(void) {
+            char p[120] = {0};
+            printf("%ld %d\n", syscall(SYS_io_uring_setup, 4, p), errno);
+            int fd = open("a.log", O_RDWR | O_CREAT, 0600);
+            struct aiocb one = {.aio_fildes = fd, .aio_buf = p, .aio_nbytes = 5};
+            one.aio_lio_opcode = LIO_WRITE;
+            struct aiocb *list[2] = {NULL, &one};
+            errno = 0;
+            printf("%d %d\n", lio_listio(LIO_WAIT, list, 2, NULL), errno);
+            errno = 0;
+            printf("%d %d\n", aio_fsync(O_SYNC, &one), errno);
+            return 0;
+        }"#;
     let program = place.build(source, "ring");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     let said = script(&place, program.to_str().unwrap(), &rules, &zones);
-    assert_eq!(text(&said.stdout), format!("-1 {}\n", libc::ENOSYS));
+    let refused = format!("-1 {}\n", libc::ENOSYS);
+    assert_eq!(text(&said.stdout), refused.repeat(3));
     let error = text(&said.stderr);
     assert!(error.contains("io_uring is not seen"), "{error}");
 }
