@@ -53,8 +53,10 @@ mod table;
 mod volume;
 mod zones;
 
+#[cfg(test)]
+pub(crate) use marks::Instead;
 #[cfg(not(flashloom_place))]
-pub(crate) use marks::{Instead, Mark};
+pub(crate) use marks::Mark;
 pub use rules::Rules;
 pub use start::{RULES, ZONES};
 pub use streams::CONSTRUCTOR;

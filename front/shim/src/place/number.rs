@@ -7,11 +7,35 @@
 use super::refuse::refuses;
 use crate::preload::next::hooks;
 use core::ffi::c_long;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// Declares the functions of the C library's names, which are our own hooks, by how many
-/// words they take, and calls them by number.
+/// A function that answers in words.
+type Words<R> = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> R;
+
+/// One of our hooks, which is looked for once.
+struct Ours {
+    name: &'static str,
+    found: AtomicPtr<()>,
+}
+
+impl Ours {
+    fn get(&self) -> *mut () {
+        let found = self.found.load(Ordering::Relaxed);
+        if !found.is_null() {
+            return found;
+        }
+        let hook = super::hooks().find(|(name, _)| *name == self.name);
+        let found = hook.map_or(null_mut(), |(_, hook)| hook.cast_mut());
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Says by which of our hooks calls are done, with which of their words, and what it
+/// answers.
 macro_rules! numbers {
-    ($($(#[$when:meta])* $number:ident $name:ident ($($at:tt)*) -> $kind:ty;)*) => {
+    ($($(#[$when:meta])* $number:ident $name:ident ($($at:literal)*) -> $kind:ty;)*) => {
         /// Does a call by its number; nothing if it is none of ours.
         ///
         /// # Safety
@@ -19,11 +43,23 @@ macro_rules! numbers {
         unsafe fn called(number: c_long, args: [usize; 6]) -> Option<c_long> {
             match number {
                 $($(#[$when])* libc::$number => {
-                    unsafe extern "C" {
-                        fn $name(...) -> $kind;
+                    static OURS: Ours = Ours {
+                        name: stringify!($name),
+                        found: AtomicPtr::new(null_mut()),
+                    };
+                    const AT: &[usize] = &[$($at),*];
+                    let word = |n: usize| AT.get(n).map_or(0, |at| args[*at]);
+                    let found = OURS.get();
+                    if found.is_null() {
+                        return None;
                     }
-                    // SAFETY: as for the function; words are passed as such by all names.
-                    Some(unsafe { $name($(args[$at]),*) } as c_long)
+                    // SAFETY: as for the function. The hook takes as many words as are
+                    // said, or halves of them, in registers; it does not look at others.
+                    let answer = unsafe {
+                        let hook = core::mem::transmute::<*mut (), Words<$kind>>(found);
+                        hook(word(0), word(1), word(2), word(3), word(4), word(5))
+                    };
+                    Some(answer as c_long)
                 })*
                 _ => None,
             }
@@ -110,4 +146,29 @@ hooks! {
     ) -> c_long, |next|
         // SAFETY: as the caller vouches for the call.
         unsafe { by_number(number, [a, b, c, d, e, f], next) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_by_number_is_the_hook_of_its_name() {
+        // SAFETY: the arguments are those of the calls.
+        unsafe {
+            assert_eq!(called(libc::SYS_getpid, [0; 6]), None);
+            let text = c"by number".as_ptr() as usize;
+            let mut ends = [0; 2];
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            let [from, to] = ends.map(|end| end as usize);
+            assert_eq!(called(libc::SYS_write, [to, text, 9, 0, 0, 0]), Some(9));
+            assert_eq!(
+                called(libc::SYS_dup, [to, 0, 0, 0, 0, 0]).map(|fd| fd > 2),
+                Some(true)
+            );
+            assert_eq!(called(libc::SYS_close, [to, 0, 0, 0, 0, 0]), Some(0));
+            assert_eq!(called(libc::SYS_close, [to, 0, 0, 0, 0, 0]), Some(-1));
+            assert_eq!(called(libc::SYS_close, [from, 0, 0, 0, 0, 0]), Some(0));
+        }
+    }
 }
