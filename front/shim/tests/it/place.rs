@@ -144,17 +144,19 @@ fn ways_around_the_library_are_refused_aloud() {
         #include <stdio.h>
         #include <sys/syscall.h>
         #include <unistd.h>
+        static void said(long answer) {
+            printf("%ld %d\n", answer, errno);
+            errno = 0;
+        }
         int main(void) {
             char p[120] = {0};
-            printf("%ld %d\n", syscall(SYS_io_uring_setup, 4, p), errno);
+            said(syscall(SYS_io_uring_setup, 4, p));
             int fd = open("a.log", O_RDWR | O_CREAT, 0600);
             struct aiocb one = {.aio_fildes = fd, .aio_buf = p, .aio_nbytes = 5};
             one.aio_lio_opcode = LIO_WRITE;
             struct aiocb *list[2] = {NULL, &one};
-            errno = 0;
-            printf("%d %d\n", lio_listio(LIO_WAIT, list, 2, NULL), errno);
-            errno = 0;
-            printf("%d %d\n", aio_fsync(O_SYNC, &one), errno);
+            said(lio_listio(LIO_WAIT, list, 2, NULL));
+            said(aio_fsync(O_SYNC, &one));
             return 0;
         }"#;
     let program = place.build(source, "ring");
