@@ -73,6 +73,8 @@ pub(crate) struct File {
     /// The first of these is under way.
     pub(crate) writing: bool,
     pub(crate) filling: Option<Filling>,
+    /// What whoever calls knows it by.
+    pub(crate) tag: Box<[u8]>,
     /// The batch of the log that has the last record of it.
     pub(crate) batch: u64,
 }
@@ -89,6 +91,7 @@ impl File {
             sealed: VecDeque::new(),
             writing: false,
             filling: None,
+            tag: Box::default(),
             batch: 0,
         }
     }

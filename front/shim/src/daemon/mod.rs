@@ -14,6 +14,7 @@
 mod clients;
 mod session;
 mod sharing;
+mod stands;
 mod volume;
 mod zones;
 
@@ -110,6 +111,7 @@ pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), Stri
     let first = CString::new([name.as_bytes(), b"/seq/0"].concat()).expect("it was a string");
     let owner = sys::stat_at(libc::AT_FDCWD, &first, 0).map_or(0, |stat| stat.st_uid);
     let sharing: &'static Sharing = Box::leak(Box::new(Sharing::new(volume)));
+    sharing.volume.drop_strays();
     // The start is durable before a file gets a number, so that no number is given twice.
     sharing
         .volume

@@ -2,6 +2,7 @@
 
 use super::clients::Client;
 use super::sharing::Sharing;
+use super::stands;
 use super::volume::{Fault, pieces};
 use crate::share::message::{
     Answer, DATA_MAX, DEMOTE, END, GONE, HERE, MESSAGE_MAX, NO_LEASE, Op, Request,
@@ -207,7 +208,7 @@ impl Session {
         let sharing = self.sharing;
         match request.op {
             Op::Hello | Op::Keep => Err(bad()),
-            Op::Create | Op::Open | Op::Find | Op::List => self.names(client, request),
+            Op::Create | Op::Open | Op::Find | Op::List => self.names(client, request, along),
             Op::Close => {
                 sharing.closed(id, client);
                 Ok(Answer::default())
@@ -239,7 +240,8 @@ impl Session {
                 Ok(Answer::default())
             }
             Op::Renew => {
-                let id = sharing.renew(id, request.data)?;
+                let tag = along.map_or_else(Vec::new, stands::tag);
+                let id = sharing.renew(id, (request.data, &tag))?;
                 Ok(Answer::of([id.0, 0, 0]))
             }
             Op::Renamed => {
@@ -250,7 +252,7 @@ impl Session {
         }
     }
 
-    fn names(&self, client: &Arc<Client>, request: Request<'_>) -> Done {
+    fn names(&self, client: &Arc<Client>, request: Request<'_>, along: Option<c_int>) -> Done {
         let volume = &self.sharing.volume;
         match request.op {
             Op::Create => {
@@ -258,7 +260,8 @@ impl Session {
                     stream: request.a as u32,
                     group: request.b as u32,
                 };
-                let id = volume.create(request.data, placement)?;
+                let tag = along.map_or_else(Vec::new, stands::tag);
+                let id = volume.create(request.data, placement, &tag)?;
                 client.held().opens.insert(id, 1);
                 Ok(Answer::of([id.0, 0, 0]))
             }

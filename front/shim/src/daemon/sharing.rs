@@ -289,12 +289,16 @@ impl Sharing {
     }
 
     /// Another number for a file of which nobody knows the number: it was never forced.
-    pub(super) fn renew(&'static self, old: FileId, path: &[u8]) -> Result<FileId, Fault> {
+    pub(super) fn renew(
+        &'static self,
+        old: FileId,
+        (path, tag): (&[u8], &[u8]),
+    ) -> Result<FileId, Fault> {
         let mut table = self.table();
         if let Some(id) = table.renewed.get(&old) {
             return Ok(*id);
         }
-        let id = self.volume.create(path, Placement::default())?;
+        let id = self.volume.create(path, Placement::default(), tag)?;
         // Who asks opens it.
         self.volume.closed(id);
         if table.renewed.len() >= RENEWED_MAX {
@@ -411,7 +415,10 @@ mod tests {
 
     /// A file that a client has open.
     fn file(sharing: &'static Sharing, client: &Client, path: &[u8], len: usize) -> FileId {
-        let id = sharing.volume.create(path, Placement::default()).unwrap();
+        let id = sharing
+            .volume
+            .create(path, Placement::default(), b"")
+            .unwrap();
         client.held().opens.insert(id, 1);
         sharing.volume.write(id, None, &vec![7; len]).unwrap();
         id
@@ -498,9 +505,9 @@ mod tests {
         let (_folder, sharing, client) = sharing();
         let known = file(sharing, &client, b"/a", 100);
         let old = FileId(known.0 + 1000);
-        let new = sharing.renew(old, b"/b").unwrap();
-        assert_eq!(sharing.renew(old, b"/b").unwrap(), new);
-        assert_ne!(sharing.renew(FileId(old.0 + 1), b"/c").unwrap(), new);
+        let new = sharing.renew(old, (b"/b", b"")).unwrap();
+        assert_eq!(sharing.renew(old, (b"/b", b"")).unwrap(), new);
+        assert_ne!(sharing.renew(FileId(old.0 + 1), (b"/c", b"")).unwrap(), new);
         let status = sharing.volume.status(new).unwrap();
         assert_eq!((status.size, status.opens), (0, 0));
     }

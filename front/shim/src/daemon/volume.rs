@@ -7,7 +7,9 @@
 //! zones by itself is told before one is emptied.
 
 use super::clients::Clients;
+use super::stands;
 use super::zones::ZoneFiles;
+use crate::place::Mark;
 use crate::sys::{self, Errno};
 use shimmer::{
     Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Placement, Refusal, Status,
@@ -222,12 +224,18 @@ impl Volume {
         }
     }
 
-    /// Makes a file that is open, at a path that may have been another's.
+    /// Makes a file that is open, at a path that may have been another's. The tag tells what
+    /// stands for it.
     pub(super) fn create(
         &'static self,
         path: &[u8],
         placement: Placement,
+        tag: &[u8],
     ) -> Result<FileId, Fault> {
+        let before = self.lock().core.lookup(path);
+        if let Some(other) = before {
+            self.drop_stray(other);
+        }
         let mut guard = self.lock();
         if let Some(other) = guard.core.lookup(path) {
             // The other one is called something else by now, without our doing.
@@ -237,10 +245,32 @@ impl Volume {
                 .rename(path, &stale)
                 .map_err(|refusal| self.fault(&refusal))?;
         }
-        guard
-            .core
-            .create(path, placement)
-            .map_err(|refusal| self.fault(&refusal))
+        let made = guard.core.create(path, placement);
+        let id = made.map_err(|refusal| self.fault(&refusal))?;
+        let tagged = guard.core.set_tag(id, tag);
+        tagged.map_err(|refusal| self.fault(&refusal))?;
+        Ok(id)
+    }
+
+    /// Drops a file if what stood for it is gone, without our being told: it was removed by
+    /// a program without the library, or by one that was killed before it said so.
+    fn drop_stray(&'static self, id: FileId) {
+        let guard = self.lock();
+        let (path, tag) = (guard.core.path(id), guard.core.tag(id));
+        let (Some(path), Some(tag)) = (path.map(<[u8]>::to_vec), tag.map(<[u8]>::to_vec)) else {
+            return;
+        };
+        drop(guard);
+        let volume = self.number;
+        if stands::is_gone(&path, &tag, Mark { volume, id }) {
+            self.unlinked(id, b"");
+        }
+    }
+
+    /// Drops all such files.
+    pub(super) fn drop_strays(&'static self) {
+        let all: Vec<_> = self.lock().core.files().map(|(_, id)| id).collect();
+        all.into_iter().for_each(|id| self.drop_stray(id));
     }
 
     /// Writes at `offset`, or at the end; gives where it ended and how much was written.

@@ -135,7 +135,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
 /// none if one of these has moved it to the ordinary file system by now.
 fn renewed(fd: c_int, old: Mark) -> Result<Option<Mark>, Fault> {
     let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
-    let id = volume.renew(old.id, &sys::path_of(fd)?)?;
+    let id = volume.renew(old.id, &sys::path_of(fd)?, fd)?;
     let mark = Mark { id, ..old };
     match mark.set(fd, Instead::Of) {
         Err(libc::ENODATA) => return Ok(None),
@@ -155,7 +155,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         return None;
     }
     let volume = start::volume()?;
-    let id = match volume.create(&path, Placement::default()) {
+    let id = match volume.create(&path, Placement::default(), fd) {
         Ok(id) => id,
         Err(fault) => {
             sys::say(&format!("a file is not placed: {fault:?}"));

@@ -100,24 +100,30 @@ impl Volume {
         self.link.ask(Request { a, b, ..request })
     }
 
-    /// Makes a file that is open, at a path that may have been another's.
-    pub(super) fn create(&self, path: &[u8], placement: Placement) -> Result<FileId, Fault> {
-        let answer = self.link.ask(Request {
+    /// Makes a file that is open, at a path that may have been another's; `stands` for it.
+    pub(super) fn create(
+        &self,
+        path: &[u8],
+        placement: Placement,
+        stands: c_int,
+    ) -> Result<FileId, Fault> {
+        let request = Request {
             a: placement.stream.into(),
             b: placement.group.into(),
             data: path,
             ..Request::new(Op::Create, 0)
-        })?;
+        };
+        let answer = self.link.ask_along(request, Some(stands))?;
         Ok(FileId(answer.words[0]))
     }
 
     /// Another number for a file, open or not, of which nobody knows the number any more.
-    pub(super) fn renew(&self, old: FileId, path: &[u8]) -> Result<FileId, Fault> {
-        let request = Request::new(Op::Renew, old.0);
-        let answer = self.link.ask(Request {
+    pub(super) fn renew(&self, old: FileId, path: &[u8], stands: c_int) -> Result<FileId, Fault> {
+        let request = Request {
             data: path,
-            ..request
-        })?;
+            ..Request::new(Op::Renew, old.0)
+        };
+        let answer = self.link.ask_along(request, Some(stands))?;
         Ok(FileId(answer.words[0]))
     }
 

@@ -41,7 +41,8 @@ ops! {
     Hello = 1,
     /// Keeps the daemon from ending.
     Keep = 2,
-    /// Makes a file at the path, which is open then. Answers with its number.
+    /// Makes a file at the path, which is open then. What stands for it comes along. Answers
+    /// with its number.
     Create = 3,
     /// What is written from now on belongs to the stream and the group.
     Place = 4,
@@ -92,7 +93,7 @@ ops! {
     /// is, unless the file is gone from the zones: then that is the file.
     Stand = 24,
     /// A number for a file of which nobody knows the number any more, at the path that
-    /// follows. Answers all who ask for the same one alike.
+    /// follows. What stands for it comes along. Answers all who ask for the same one alike.
     Renew = 25,
 }
 

@@ -413,6 +413,36 @@ fn full_zones_are_told_with_who_has_them() {
     );
 }
 
+#[test]
+fn what_is_removed_without_the_library_leaves_the_zones_and_what_is_moved_stays() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    let work = place.path("work");
+    let fill = "echo kept > d/b.log; dd if=/dev/zero of=a.log bs=1M count=30 2>&1 && sync; \
+                cat d/b.log e/b.log 2>/dev/null; wc -c < a.log";
+    // SAFETY: it takes nothing.
+    let root = unsafe { libc::geteuid() } == 0;
+    std::fs::create_dir_all(work.join("d")).unwrap();
+    for round in 0..3 {
+        let said = script(&place, fill, &rules, &zones);
+        let out = text(&said.stdout);
+        if round == 0 || root {
+            assert!(out.ends_with("31457280\n"), "{round}: {out}");
+        }
+        let kept = if round == 0 { "kept\n" } else { "kept\nkept\n" };
+        assert!(out.contains(kept), "{round}: {out}");
+        std::fs::remove_file(work.join("a.log")).unwrap();
+        let _ = std::fs::remove_dir_all(work.join("e"));
+        std::fs::rename(work.join("d"), work.join("e")).unwrap();
+        std::fs::create_dir(work.join("d")).unwrap();
+    }
+    // And while the daemon is there, once another one is made at its path.
+    let twice = "dd if=/dev/zero of=c.log bs=1M count=30 2>&1 && env -u LD_PRELOAD rm c.log; \
+                 dd if=/dev/zero of=c.log bs=1M count=29 2>&1; wc -c < c.log";
+    let out = text(&script(&place, twice, &rules, &zones).stdout);
+    assert!(!root || out.ends_with("30408704\n"), "{out}");
+}
+
 /// Why zones are not had.
 fn refusal(zones: &Path) -> String {
     let of = zones.to_owned();

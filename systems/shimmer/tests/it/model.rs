@@ -136,6 +136,8 @@ impl Run {
         let made = self.volume.core.create(&path, placement);
         assert_eq!(made.is_err(), self.paths.contains_key(&path));
         if let Ok(id) = made {
+            let tag = id.0.to_le_bytes();
+            self.volume.core.set_tag(id, &tag).unwrap();
             self.known.insert(
                 id,
                 Known {
@@ -320,6 +322,10 @@ impl Run {
             .map(|(path, id)| (path.to_vec(), id))
             .collect();
         assert_eq!(paths, self.paths.clone().into_iter().collect::<Vec<_>>());
+        for id in self.paths.values() {
+            let tag = self.volume.core.tag(*id);
+            assert_eq!(tag, Some(&id.0.to_le_bytes()[..]));
+        }
         self.read();
     }
 }
