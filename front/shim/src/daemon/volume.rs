@@ -232,7 +232,12 @@ impl Volume {
         placement: Placement,
         tag: &[u8],
     ) -> Result<FileId, Fault> {
-        let before = self.lock().core.lookup(path);
+        let guard = self.lock();
+        let before = guard.core.lookup(path);
+        // Who makes a file has it open, and its mark is set a moment later.
+        let closed = |id: &FileId| guard.core.status(*id).is_some_and(|it| it.opens == 0);
+        let before = before.filter(closed);
+        drop(guard);
         if let Some(other) = before {
             self.drop_stray(other);
         }
