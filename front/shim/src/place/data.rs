@@ -2,12 +2,12 @@
 
 use super::demote::{Answer, appends, on, placed, refused};
 use super::fault::Fault;
+use super::gate::quiet;
 use super::start;
 use super::table::Open;
 use super::volume::{Volume, Where};
 use crate::preload::next::hooks;
 use crate::preload::raw;
-use crate::preload::start::quiet;
 use crate::sys;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};

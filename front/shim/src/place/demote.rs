@@ -2,24 +2,19 @@
 
 use super::fault::Fault;
 use super::files;
+use super::gate::{self, Within, quiet};
 use super::marks::Mark;
 use super::offset::Offset;
 use super::start::{self, State};
 use super::table::{self, Kind, Open};
 use super::volume::Volume;
 use crate::preload::next::Refusal;
-use crate::preload::{raw, start::quiet};
+use crate::preload::raw;
 use crate::sys;
-use core::cell::Cell;
 use core::ffi::{CStr, c_int};
 use shimmer::FileId;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-thread_local! {
-    /// Whether this thread is in a call on a placed file.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Files move one at a time.
 static MOVING: Mutex<()> = Mutex::new(());
@@ -50,6 +45,10 @@ impl Answer for i64 {
 /// The placed file behind a descriptor.
 #[inline]
 pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
+    if table::is_plain(fd) {
+        return None;
+    }
+    let _within = gate::enter();
     match table::kind(fd) {
         Kind::Plain | Kind::Ours => None,
         Kind::Placed(open) => Some(open),
@@ -97,36 +96,53 @@ pub(super) fn on<R: Answer>(
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
+    if table::is_plain(fd) {
+        return next();
+    }
+    // A handler of a signal that comes upon its own thread in here could wait for itself:
+    // it is told so. Blocking signals instead would cost two calls of the system each time.
+    if gate::is_inside() {
+        return if is_marked(fd) {
+            refused(libc::EDEADLK)
+        } else {
+            next()
+        };
+    }
+    let within = gate::enter();
     match placed(fd) {
-        None => next(),
-        Some(open) => outcome(fd, &open, work, next),
+        None => {
+            drop(within);
+            next()
+        }
+        Some(open) => outcome((fd, within), &open, work, next),
     }
 }
 
+/// Whether a descriptor is a placed file's, without a lock.
+pub(super) fn is_marked(fd: c_int) -> bool {
+    !table::is_plain(fd) && Mark::of(fd).is_some()
+}
+
 fn outcome<R: Answer>(
-    fd: c_int,
+    (fd, within): (c_int, Within),
     open: &Arc<Open>,
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
-    // A handler of a signal that comes upon its own thread in here could wait for itself:
-    // it is told so. Blocking signals instead would cost two calls of the system each time.
-    if INSIDE.replace(true) {
-        return refused(libc::EDEADLK);
-    }
     let before = raw::errno();
     let done = again(|| work(open, open.volume()?));
     let done = match done {
         Err(Fault::Demote) => quiet(|| demote(fd, open)).and(Err(Fault::Gone)),
         done => done,
     };
-    INSIDE.set(false);
+    let plain = matches!(done, Err(Fault::Gone)) && is_plain(fd, open.file.id);
+    drop(within);
     match done {
         Ok(value) => {
             raw::set_errno(before);
             R::of(value)
         }
-        Err(Fault::Gone) if is_plain(fd, open.file.id) => {
+        Err(Fault::Gone) if plain => {
             raw::set_errno(before);
             next()
         }

@@ -69,12 +69,6 @@ pub(super) fn of(id: FileId) -> Arc<File> {
     file
 }
 
-/// Does `work` while no other thread changes which there are.
-pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
-    let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    work()
-}
-
 impl File {
     /// The lease that a volume has given.
     #[inline]

@@ -164,17 +164,11 @@ impl Link {
         }
     }
 
-    /// Does `work` while no other thread changes which sockets there are.
-    pub(super) fn still<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _sockets = self.sockets();
-        work()
-    }
-
     /// Closes all sockets, which a child has from its parent: nobody asks by them any more.
     pub(super) fn close(&self) {
-        for fd in std::mem::take(&mut self.sockets().all) {
-            forget(fd);
-        }
+        self.lost.store(true, Ordering::Relaxed);
+        let sockets = std::mem::take(&mut *self.sockets());
+        sockets.all.into_iter().for_each(forget);
     }
 }
 

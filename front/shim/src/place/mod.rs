@@ -34,6 +34,7 @@ mod data;
 mod demote;
 mod fault;
 mod files;
+mod gate;
 mod link;
 mod maps;
 mod marks;

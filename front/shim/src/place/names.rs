@@ -2,13 +2,13 @@
 
 use super::demote::{again, demote_marked, demote_open, refused};
 use super::fault::Fault;
+use super::gate::quiet;
 use super::marks::Mark;
 use super::reach::said;
 use super::start::{self, State};
 use super::stat::reach;
 use crate::preload::next::hooks;
 use crate::preload::raw;
-use crate::preload::start::quiet;
 use crate::sys;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::off_t;

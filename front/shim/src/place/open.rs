@@ -1,14 +1,14 @@
 //! Opening, closing and copying descriptors.
 
-use super::demote::{again, opening, placed, refused};
+use super::demote::{again, is_marked, opening, placed, refused};
 use super::fault::Fault;
 use super::files;
+use super::gate::{self, quiet};
 use super::marks::{Instead, Mark};
 use super::start::{self, State};
 use super::table::{self, Kind};
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
-use crate::preload::start::quiet;
 use crate::sys::{self, Errno};
 use core::ffi::{c_char, c_int, c_long, c_uint};
 use libc::mode_t;
@@ -53,7 +53,11 @@ unsafe fn opens(
         table::plain(fd);
         return fd;
     }
-    match raw::keeping_errno(|| quiet(|| opened(fd, flags, mode))) {
+    let opened = match gate::is_inside() {
+        true => Err(libc::EDEADLK),
+        false => raw::keeping_errno(|| quiet(|| opened(fd, flags, mode))),
+    };
+    match opened {
         Ok(()) => fd,
         Err(errno) => {
             sys::close(fd);
@@ -217,8 +221,21 @@ fn lengthen(fd: c_int, open: &table::Open) {
     }
 }
 
+/// Whether a handler has come upon its own thread in here, and upon a placed file.
+fn is_too_deep(fd: c_int) -> bool {
+    gate::is_inside() && is_marked(fd)
+}
+
+fn known(fd: c_int) -> Kind {
+    let _within = gate::enter();
+    table::kind(fd)
+}
+
 fn closes(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
-    match table::kind(fd) {
+    if is_too_deep(fd) {
+        return refused(libc::EDEADLK);
+    }
+    match known(fd) {
         Kind::Ours => return refused(libc::EBADF),
         Kind::Unknown => return next(),
         Kind::Plain => table::disown(fd),
@@ -237,7 +254,7 @@ fn closes_range(
     last: c_uint,
     mut close: impl FnMut(c_uint, c_uint) -> c_int,
 ) -> c_int {
-    for (fd, _) in table::all() {
+    for (fd, _) in quiet(table::all) {
         if (first..=last).contains(&(fd as c_uint)) {
             closes(fd, || 0);
         }
@@ -266,8 +283,11 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
     if start::state() != State::Zones {
         return next();
     }
+    if is_too_deep(from) || to.is_some_and(is_too_deep) {
+        return refused(libc::EDEADLK);
+    }
     let open = placed(from);
-    let over = to.filter(|to| *to != from).map(|to| (to, table::kind(to)));
+    let over = to.filter(|to| *to != from).map(|to| (to, known(to)));
     if matches!(over, Some((_, Kind::Ours))) {
         return refused(libc::EBADF);
     }
@@ -281,7 +301,7 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
     }
     if copy >= 0 && Some(copy) != to.filter(|to| *to == from) {
         match open {
-            Some(open) => table::place(copy, open),
+            Some(open) => quiet(|| table::place(copy, open)),
             None => table::plain(copy),
         }
     }

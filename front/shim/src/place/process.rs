@@ -3,11 +3,11 @@
 //! Offsets become the kernel's before another program can have them: before a fork, before
 //! an `exec` by whatever name, and before a program is started in one call.
 
+use super::gate::quiet;
 use super::start::State;
-use super::{files, start, table};
+use super::{gate, start, table};
 use crate::preload::next::{Next, hooks};
 use crate::preload::raw;
-use crate::preload::start::quiet;
 use crate::sys;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -22,14 +22,16 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
     let parent = core::ptr::from_ref(volume).cast_mut();
     // No other thread is within a lock that the child will need.
-    let child = table::unchanged(|| {
-        let child = files::still(|| volume.link.still(next));
-        if child != 0 {
-            return (child, None);
-        }
-        raw::keeping_errno(|| start::inherit(heir.take()));
-        let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
-        (child, Some([parent, own]))
+    let child = gate::still(|| {
+        table::unchanged(|| {
+            let child = next();
+            if child != 0 {
+                return (child, None);
+            }
+            raw::keeping_errno(|| start::inherit(heir.take()));
+            let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
+            (child, Some([parent, own]))
+        })
     });
     raw::keeping_errno(|| drop(heir));
     child

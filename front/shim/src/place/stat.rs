@@ -3,12 +3,12 @@
 use super::demote::{again, placed};
 use super::fault::Fault;
 use super::files;
+use super::gate::quiet;
 use super::marks::Mark;
 use super::start::{self, State};
 use super::table;
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
-use crate::preload::start::quiet;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::{stat as Stat, statx as Statx};
 use shimmer::FileId;

@@ -6,6 +6,7 @@
 
 use super::fault::Fault;
 use super::files::File;
+use super::gate;
 use super::offset::Offset;
 use super::start;
 use super::volume::Volume;
@@ -80,6 +81,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        let _within = gate::enter();
         let here = start::opened().map_or(core::ptr::null_mut(), |volume| {
             core::ptr::from_ref(volume).cast_mut()
         });
@@ -122,6 +124,13 @@ pub(super) fn kind(fd: c_int) -> Kind {
         Some(OURS) => Kind::Ours,
         _ => Kind::Plain,
     }
+}
+
+/// Whether a descriptor is known to be no placed file's.
+#[inline]
+pub(super) fn is_plain(fd: c_int) -> bool {
+    let kind = slot(fd).map(|slot| slot.load(Ordering::Acquire));
+    !matches!(kind, Some(UNKNOWN | PLACED))
 }
 
 fn find(fd: c_int) -> Option<Arc<Open>> {

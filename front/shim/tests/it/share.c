@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -226,6 +228,68 @@ static void cut(void) {
     close(fd);
 }
 
+static volatile int handled, refused;
+static int handler_fd;
+
+static void handles(int signal) {
+    (void)signal;
+    int before = errno;
+    __atomic_add_fetch(&handled, 1, __ATOMIC_RELAXED);
+    if (write(handler_fd, "h", 1) != 1) {
+        if (errno != EDEADLK) _exit(9);
+        __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
+    }
+    int copy = dup(handler_fd);
+    if (copy >= 0 ? close(copy) != 0 && errno != EDEADLK : errno != EDEADLK) _exit(8);
+    errno = before;
+}
+
+static void *writes(void *file) {
+    for (int i = 0; i < 4000; i++) CHECK(write(*(int *)file, "thread", 6) == 6);
+    return NULL;
+}
+
+// Threads write while others fork, and handlers come upon all of them.
+static void forked(void) {
+    enum { FORKS = 150 };
+    pthread_t threads[3];
+    int files[3];
+    char name[20];
+    handler_fd = open("h.log", O_CREAT | O_WRONLY | O_APPEND, 0644);
+    struct sigaction action = {.sa_handler = handles, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int t = 0; t < 3; t++) {
+        snprintf(name, sizeof name, "thread%d.log", t);
+        files[t] = open(name, O_CREAT | O_RDWR | O_TRUNC, 0644);
+        CHECK(files[t] >= 0);
+        CHECK(pthread_create(&threads[t], NULL, writes, &files[t]) == 0);
+    }
+    for (int i = 0; i < FORKS; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            signal(SIGALRM, SIG_DFL);
+            alarm(20);
+            snprintf(name, sizeof name, "child%d.log", i % 7);
+            int own = open(name, O_CREAT | O_WRONLY | O_APPEND, 0644);
+            CHECK(own >= 0 && write(own, "child", 5) == 5);
+            CHECK(lseek(files[i % 3], 0, SEEK_END) >= 0);
+            _exit(0);
+        }
+        int status;
+        while (waitpid(child, &status, 0) < 0) CHECK(errno == EINTR);
+        CHECK(status == 0);
+    }
+    for (int t = 0; t < 3; t++) CHECK(pthread_join(threads[t], NULL) == 0);
+    setitimer(ITIMER_REAL, &never, NULL);
+    for (int t = 0; t < 3; t++) CHECK(lseek(files[t], 0, SEEK_END) == 24000);
+    CHECK(handled > 0 && lseek(handler_fd, 0, SEEK_END) == handled - refused);
+    for (int t = 0; t < 3; t++) close(files[t]);
+    close(handler_fd);
+}
+
 // It is killed with much that was never forced.
 static void killed(void) {
     if (fork() == 0) {
@@ -273,6 +337,9 @@ int main(void) {
     fflush(stdout);
     cut();
     puts("ok cut");
+    fflush(stdout);
+    forked();
+    puts("ok forked");
     fflush(stdout);
     killed();
     puts("ok killed");

@@ -19,7 +19,7 @@ fn processes_share_files_as_if_these_were_ordinary_ones() {
     let said = run(command, &place.path("work"));
     let (out, error) = (text(&said.stdout), text(&said.stderr));
     assert!(said.status.success(), "{out}{error}");
-    assert_eq!(out.lines().count(), 9, "{out}{error}");
+    assert_eq!(out.lines().count(), 10, "{out}{error}");
 }
 
 #[test]
