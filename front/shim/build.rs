@@ -32,6 +32,7 @@ fn main() {
         "src/place",
         "src/share",
         "src/sys.rs",
+        "src/sys",
         "../../systems/parakeet/src",
         "../../systems/shimmer/src",
     ] {

@@ -126,16 +126,18 @@ impl Image {
                 self.pools.insert(zone, placement);
                 Ok(())
             }
-            Record::Tag { id, tag } => {
-                let row = self.rows.get_mut(&id);
-                row.ok_or("a file is named that is not there")?.tag = tag.into();
-                Ok(())
-            }
+            Record::Tag { id, tag } => self.tag(id, tag),
             Record::Next { id } => {
                 self.next = self.next.max(id.0);
                 Ok(())
             }
         }
+    }
+
+    fn tag(&mut self, id: FileId, tag: &[u8]) -> Applied {
+        let row = self.rows.get_mut(&id);
+        row.ok_or("a file is named that is not there")?.tag = tag.into();
+        Ok(())
     }
 
     fn file(&mut self, id: FileId) -> Result<&mut File0, &'static str> {

@@ -40,6 +40,7 @@ macro_rules! numbers {
         ///
         /// # Safety
         /// The arguments are those of the call.
+        #[expect(clippy::cast_lossless, reason = "some of the answers are of fewer bits")]
         unsafe fn called(number: c_long, args: [usize; 6]) -> Option<c_long> {
             match number {
                 $($(#[$when])* libc::$number => {
