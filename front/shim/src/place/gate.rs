@@ -82,12 +82,15 @@ pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
 
 /// Does `work` while no other thread is within, nor comes in.
 pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
+    // A handler may fork upon its own thread in here. One that comes upon this thread from
+    // now on is told that it is in here, and so is what the program does when it forks:
+    // they would wait for the gate that only this thread opens.
+    let mine = u32::from(is_inside());
+    DEPTH.set(DEPTH.get() + 1);
     let (relaxed, acquire) = (Ordering::Relaxed, Ordering::SeqCst);
     while CLOSED.compare_exchange(0, 1, acquire, relaxed).is_err() {
         sys::yields();
     }
-    // A handler may fork upon its own thread in here.
-    let mine = u32::from(is_inside());
     let within = || -> u32 {
         let each = WITHIN.iter().map(|place| place.0.load(Ordering::SeqCst));
         each.sum()
@@ -95,12 +98,10 @@ pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
     while within() > mine {
         sys::yields();
     }
-    // What the program does when it forks, on this thread, is told that it is in here.
-    DEPTH.set(DEPTH.get() + 1);
     let done = work();
-    DEPTH.set(DEPTH.get() - 1);
     CLOSED.store(0, Ordering::SeqCst);
     sys::wake(&CLOSED);
+    DEPTH.set(DEPTH.get() - 1);
     done
 }
 
