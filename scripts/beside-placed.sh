@@ -93,8 +93,9 @@ kill_after() {
   local victim=$1 seconds=$2 number
   sleep "$(awk -v r=$RANDOM -v s="$seconds" 'BEGIN { printf "%.3f", 0.4 + s * r / 32768 }')"
   case $victim in
-    program) kill -9 $(program) 2>/dev/null || true ;;
+    program) kill -9 $(program) 2>/dev/null || stop "there was no program to kill" ;;
     daemon)
+      [ -n "$(daemon)" ] || stop "there was no daemon to kill"
       for number in $(daemon); do kill -9 "$number" 2>/dev/null || true; done
       sleep 1
       kill -9 $(program) 2>/dev/null || true
@@ -114,7 +115,10 @@ kill_after() {
 }
 
 # The least that RocksDB says it has done, and how many records there are.
-forced() { tr '\r' '\n' <"$work/error" | grep -o 'finished [0-9]* ops' | tail -1 | grep -o '[0-9]*' || echo 0; }
+forced() {
+  tr '\r' '\n' <"$work/error" | grep -o 'finished [0-9]* ops' | tail -1 | grep -o '[0-9]*' ||
+    stop "RocksDB has said nothing before it was killed: $(cat "$work/error")"
+}
 
 rocksdb() {
   local victim round bench said count least total=0
@@ -213,10 +217,11 @@ C
         rm -rf "$work/wtdb" && mkdir "$work/wtdb"
         begin "$work/wt" "$work/wtdb" write "${kind}key_format=q,value_format=S"
         kill_after "$victim" 5
-        answered=$(tail -1 "$work/said" | grep -o '^[0-9]*' || echo 0)
+        answered=$(tail -1 "$work/said" | grep -o '^[0-9][0-9]*') ||
+          stop "WiredTiger has said nothing before it was killed: $(cat "$work/error")"
         found=$(placed "$work/wt" "$work/wtdb" verify) || stop "WiredTiger does not open it"
-        echo "WiredTiger (${kind:-type=file,}) $victim killed: ${answered:-0} answered, $found found"
-        [ "$found" -ge "${answered:-0}" ] || stop "records are gone"
+        echo "WiredTiger (${kind:-type=file,}) $victim killed: $answered answered, $found found"
+        [ "$found" -ge "$answered" ] || stop "records are gone"
         released
       done
     done
@@ -236,11 +241,12 @@ sqlite() {
         done; } >"$work/sql"
       begin sqlite3 "$work/s.db" ".read $work/sql"
       kill_after "$victim" 4
-      answered=$(grep -x '[0-9]*' "$work/said" | tail -1 || true)
+      answered=$(grep -x '[0-9][0-9]*' "$work/said" | tail -1) ||
+        stop "SQLite has said nothing before it was killed: $(cat "$work/error")"
       found=$(placed sqlite3 "$work/s.db" "pragma integrity_check; select count(*) from t;" | tr '\n' ' ')
-      echo "SQLite, $victim killed: ${answered:-0} answered, $found"
+      echo "SQLite, $victim killed: $answered answered, $found"
       case $found in "ok "*) ;; *) stop "SQLite's check fails" ;; esac
-      [ "$(awk '{ print $2 }' <<<"$found")" -ge "${answered:-0}" ] || stop "rows are gone"
+      [ "$(awk '{ print $2 }' <<<"$found")" -ge "$answered" ] || stop "rows are gone"
       released
     done
   done

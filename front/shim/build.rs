@@ -30,6 +30,9 @@ fn main() {
         "src/wire.rs",
         "src/preload",
         "src/place",
+        "src/share",
+        "src/sys.rs",
+        "src/sys",
         "../../systems/parakeet/src",
         "../../systems/shimmer/src",
     ] {

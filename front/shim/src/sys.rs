@@ -6,6 +6,12 @@ use core::ffi::{CStr, c_int, c_long};
 use core::sync::atomic::AtomicU32;
 use std::ffi::CString;
 
+#[cfg(not(flashloom_place))]
+mod handles;
+
+#[cfg(not(flashloom_place))]
+pub(crate) use handles::{file_system, force_all, handle, open_handle};
+
 /// A number of an error, as in `errno`.
 pub(crate) type Errno = c_int;
 
@@ -29,6 +35,13 @@ pub(crate) fn open(path: &CStr, flags: c_int) -> Result<c_int, Errno> {
 
 pub(crate) fn close(fd: c_int) {
     let _ = call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
+}
+
+/// Another descriptor of the same opening.
+#[cfg(not(flashloom_place))]
+pub(crate) fn copy(fd: c_int) -> Result<c_int, Errno> {
+    let args = [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0];
+    call(libc::SYS_fcntl, args).map(|fd| fd as c_int)
 }
 
 /// The same file under a number that programs do not come upon soon.
@@ -86,6 +99,13 @@ pub(crate) fn truncate(fd: c_int, size: u64) -> Result<(), Errno> {
     .map(drop)
 }
 
+/// As above, of the file at a path.
+#[cfg(not(flashloom_place))]
+pub(crate) fn truncate_at(path: &CStr, size: u64) -> Result<(), Errno> {
+    let args = [path.as_ptr() as usize, size as usize, 0, 0, 0, 0];
+    call(libc::SYS_truncate, args).map(drop)
+}
+
 pub(crate) fn force(fd: c_int) -> Result<(), Errno> {
     call(libc::SYS_fsync, [fd as usize, 0, 0, 0, 0, 0]).map(drop)
 }
@@ -99,6 +119,12 @@ pub(crate) fn seek(fd: c_int, to: u64, whence: c_int) -> Result<u64, Errno> {
 pub(crate) fn flags(fd: c_int) -> Result<c_int, Errno> {
     let args = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
     call(libc::SYS_fcntl, args).map(|flags| flags as c_int)
+}
+
+/// Whether a descriptor is closed when a program begins.
+pub(crate) fn closes_on_exec(fd: c_int) -> bool {
+    let args = [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
+    call(libc::SYS_fcntl, args).is_ok_and(|flags| flags as c_int & libc::FD_CLOEXEC != 0)
 }
 
 pub(crate) fn hint(fd: c_int, hint: u64) -> Result<(), Errno> {
@@ -165,10 +191,19 @@ pub(crate) fn attribute_at(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<us
     )
 }
 
-/// Sets an attribute; with `anew` it is refused with `EEXIST` if there is one.
-pub(crate) fn set_attribute(fd: c_int, name: &CStr, value: &[u8], anew: bool) -> Result<(), Errno> {
+/// As above, and links are followed.
+pub(crate) fn attribute_behind(path: &CStr, name: &CStr, to: &mut [u8]) -> Result<usize, Errno> {
+    let (path, name) = (path.as_ptr() as usize, name.as_ptr() as usize);
+    call(
+        libc::SYS_getxattr,
+        [path, name, to.as_mut_ptr() as usize, to.len(), 0, 0],
+    )
+}
+
+/// Sets an attribute. It is refused with `EEXIST` or `ENODATA` if there is one, or none.
+pub(crate) fn set_attribute(fd: c_int, name: &CStr, value: &[u8], how: c_int) -> Result<(), Errno> {
     let (name, place) = (name.as_ptr() as usize, value.as_ptr() as usize);
-    let how = if anew { libc::XATTR_CREATE } else { 0 } as usize;
+    let how = how as usize;
     call(
         libc::SYS_fsetxattr,
         [fd as usize, name, place, value.len(), how, 0],
@@ -379,6 +414,38 @@ pub(crate) fn accept(socket: c_int) -> Result<c_int, Errno> {
     call(libc::SYS_accept4, args).map(|fd| fd as c_int)
 }
 
+/// Says how long receiving from a socket waits; 0 is for ever.
+#[cfg(not(flashloom_place))]
+pub(crate) fn set_patience(socket: c_int, millis: u32) -> Result<(), Errno> {
+    let time = libc::timeval {
+        tv_sec: i64::from(millis / 1000),
+        tv_usec: i64::from(millis % 1000) * 1000,
+    };
+    let args = [
+        socket as usize,
+        libc::SOL_SOCKET as usize,
+        libc::SO_RCVTIMEO as usize,
+        &raw const time as usize,
+        size_of::<libc::timeval>(),
+        0,
+    ];
+    call(libc::SYS_setsockopt, args).map(drop)
+}
+
+/// Lets this process have as many descriptors as it may; gives how many these are.
+#[cfg(not(flashloom_place))]
+pub(crate) fn have_descriptors() -> Result<u64, Errno> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let (what, place) = (libc::RLIMIT_NOFILE as usize, &raw mut limit as usize);
+    call(libc::SYS_prlimit64, [0, what, 0, place, 0, 0])?;
+    limit.rlim_cur = limit.rlim_max;
+    call(libc::SYS_prlimit64, [0, what, place, 0, 0, 0])?;
+    Ok(limit.rlim_cur)
+}
+
 /// The user at the other end.
 #[cfg(not(flashloom_place))]
 pub(crate) fn user_of(socket: c_int) -> Result<u32, Errno> {
@@ -470,4 +537,21 @@ pub(crate) fn receive(socket: c_int, room: &mut [u8]) -> Result<(usize, Option<c
         c_int::from_ne_bytes(bytes)
     });
     Ok((len, fd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for() {
+        let (here, there) = pair().unwrap();
+        set_patience(here, 1).unwrap();
+        assert_eq!(receive(here, &mut [0; 8]), Err(libc::EAGAIN));
+        set_patience(here, 0).unwrap();
+        send(there, [b"late", b""], None).unwrap();
+        assert_eq!(receive(here, &mut [0; 8]).unwrap().0, 4);
+        close(here);
+        close(there);
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::choose::Chooser;
 use crate::names::Paths;
-use crate::state::{State, inode_of, of_key};
+use crate::state::{State, inode_of, is_marked, of_key};
 use crate::volume::{Volume, VolumeError};
 use crate::zones::payload;
 use host::ZonedPort;
@@ -110,9 +110,12 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
         let attr = loaded.attr;
         let inode = inode_of(loaded);
         let same = attr.kind == FileKind::Regular && attr.generation == generation;
-        let stands = same && below.get_xattr(&inode, MARK).await.is_ok();
+        let marked = match same {
+            true => is_marked(below, &inode).await,
+            false => Ok(false),
+        };
         below.evict(&inode).await?;
-        Ok(stands)
+        marked
     }
 
     fn is_regular(attr: &Attr) -> bool {

@@ -99,6 +99,24 @@ pub(crate) fn loaded_of<P>(inode: Inode<P>) -> Loaded<P> {
     }
 }
 
+/// Whether a file stands for a placed one.
+///
+/// # Errors
+/// If that cannot be told: it is not taken for one that does not, of which the data would
+/// be dropped.
+pub(crate) async fn is_marked<B: Body>(below: &B, inode: &Inode<B::Private>) -> Result<bool> {
+    marks(&below.get_xattr(inode, MARK).await)
+}
+
+/// What an answer about the mark says: none is where there is none, or can be none.
+fn marks(answer: &Result<Vec<u8>>) -> Result<bool> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Ok(false),
+        Err(errno) => Err(*errno),
+    }
+}
+
 impl<B: Body, Z: ZonedPort> State<B, Z> {
     /// The core's number of a placed file.
     pub(crate) fn kept(&self, ino: Ino) -> Option<FileId> {
@@ -180,7 +198,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         let Some(volume) = &self.volume else {
             return Ok(None);
         };
-        if self.below.get_xattr(inode, MARK).await.is_err() {
+        if !is_marked(&self.below, inode).await? {
             return Ok(None);
         }
         let attr = inode.attr.get();
@@ -433,6 +451,14 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_that_cannot_be_read_is_not_taken_for_none() {
+        assert_eq!(marks(&Ok(Vec::new())), Ok(true));
+        assert_eq!(marks(&Err(Errno::ENODATA)), Ok(false));
+        assert_eq!(marks(&Err(Errno::EOPNOTSUPP)), Ok(false));
+        assert_eq!(marks(&Err(Errno::EIO)), Err(Errno::EIO));
+    }
 
     #[test]
     fn a_key_leads_back_to_its_inode() {

@@ -5,7 +5,7 @@ use crate::config::{BLOCK, Options, Placement};
 use crate::file::File;
 use crate::flight::Flight;
 use crate::log::Log;
-use crate::names::{Names, checked};
+use crate::names::{Names, PATH_MAX, checked};
 use crate::reclaim::Moving;
 use crate::record::Record;
 use crate::sync::Sync;
@@ -57,7 +57,8 @@ pub struct Core {
 pub struct Status {
     /// Bytes.
     pub size: u64,
-    /// Bytes of these that are in zones; the rest is in memory.
+    /// How many of these, from the first on, are in zones as they are: the rest is in
+    /// memory, or was written over there.
     pub stored: u64,
     /// Bytes that it takes in zones.
     pub allocated: u64,
@@ -107,7 +108,7 @@ impl Core {
         let mapped = file.runs.end() * BLOCK;
         Some(Status {
             size: file.size,
-            stored: file.stored.min(file.size),
+            stored: file.settled().min(file.size),
             allocated: mapped,
             placement: file.placement,
             opens: file.opens,
@@ -186,6 +187,29 @@ impl Core {
         let file = self.files.get_mut(&id).ok_or(Refusal::Missing)?;
         file.placement = placement;
         Ok(())
+    }
+
+    /// Notes what whoever calls knows a file by, which is as durable as its name; as many
+    /// bytes as a path may have.
+    ///
+    /// # Errors
+    /// If there is no such file, or these are more.
+    pub fn set_tag(&mut self, id: FileId, tag: &[u8]) -> Result<(), Refusal> {
+        let file = self.files.get_mut(&id).ok_or(Refusal::Missing)?;
+        if tag.len() > PATH_MAX {
+            return Err(Refusal::Path);
+        }
+        file.tag = tag.into();
+        if file.path.is_some() {
+            self.note(&Record::Tag { id, tag }, Some(id));
+        }
+        Ok(())
+    }
+
+    /// What was noted of a file last; nothing if nothing was.
+    #[must_use]
+    pub fn tag(&self, id: FileId) -> Option<&[u8]> {
+        self.files.get(&id).map(|file| &*file.tag)
     }
 
     /// Opens a file once more.

@@ -73,6 +73,8 @@ pub(crate) struct File {
     /// The first of these is under way.
     pub(crate) writing: bool,
     pub(crate) filling: Option<Filling>,
+    /// What whoever calls knows it by.
+    pub(crate) tag: Box<[u8]>,
     /// The batch of the log that has the last record of it.
     pub(crate) batch: u64,
 }
@@ -89,6 +91,7 @@ impl File {
             sealed: VecDeque::new(),
             writing: false,
             filling: None,
+            tag: Box::default(),
             batch: 0,
         }
     }
@@ -126,6 +129,16 @@ impl File {
             at: u64::from(run.at) * BLOCK,
             len,
         })
+    }
+
+    /// Bytes from the first on that zones hold as they are by now: what was written over
+    /// in memory since it went there is not among them, nor is what follows it.
+    pub(crate) fn settled(&self) -> u64 {
+        let sealed = self.sealed.front().map(Chunk::stored);
+        let filling = self.filling.as_ref();
+        let clean = filling.map(|filling| filling.offset + filling.clean as u64);
+        let least = |bytes: Option<u64>| bytes.unwrap_or(u64::MAX);
+        self.stored.min(least(sealed)).min(least(clean))
     }
 
     /// Where `len` bytes from `offset` on are, those behind the end left out.

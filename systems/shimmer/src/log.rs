@@ -154,6 +154,10 @@ impl Core {
                 path,
             }
             .encode(out);
+            if !file.tag.is_empty() {
+                let tag = &file.tag;
+                Record::Tag { id, tag }.encode(out);
+            }
             let mut left = file.stored;
             for &run in file.runs.iter() {
                 left -= left.min(u64::from(run.blocks) * BLOCK);

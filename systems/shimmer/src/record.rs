@@ -130,6 +130,8 @@ pub(crate) enum Record<'a> {
     Take { zone: u32, placement: Placement },
     /// Numbers of files begin here.
     Next { id: FileId },
+    /// What whoever calls knows a file by.
+    Tag { id: FileId, tag: &'a [u8] },
 }
 
 /// Appends numbers and rows of bytes.
@@ -150,9 +152,9 @@ impl Out<'_> {
         self.put(placement.stream).put(placement.group)
     }
 
-    fn path(&mut self, path: &[u8]) {
-        self.put(path.len() as u16);
-        self.0.extend_from_slice(path);
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.put(bytes.len() as u16);
+        self.0.extend_from_slice(bytes);
     }
 }
 
@@ -166,7 +168,7 @@ impl Record<'_> {
                 placement,
                 path,
             } => {
-                out.put(1_u8).put(id.0).placement(placement).path(path);
+                out.put(1_u8).put(id.0).placement(placement).bytes(path);
             }
             Self::Put { id, run, size } => {
                 out.put(2_u8).put(id.0).put(run.first).put(run.zone);
@@ -175,7 +177,7 @@ impl Record<'_> {
             Self::Truncate { id, size } => {
                 out.put(3_u8).put(id.0).put(size);
             }
-            Self::Rename { id, path } => out.put(4_u8).put(id.0).path(path),
+            Self::Rename { id, path } => out.put(4_u8).put(id.0).bytes(path),
             Self::Unlink { id } => {
                 out.put(5_u8).put(id.0);
             }
@@ -185,6 +187,7 @@ impl Record<'_> {
             Self::Next { id } => {
                 out.put(7_u8).put(id.0);
             }
+            Self::Tag { id, tag } => out.put(8_u8).put(id.0).bytes(tag),
         }
     }
 }
@@ -214,11 +217,15 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn path(&mut self) -> Option<&'a [u8]> {
+    fn bytes(&mut self) -> Option<&'a [u8]> {
         let len: u16 = self.value()?;
-        let (path, rest) = self.0.split_at_checked(usize::from(len))?;
+        let (bytes, rest) = self.0.split_at_checked(usize::from(len))?;
         self.0 = rest;
-        is_path(path).then_some(path)
+        Some(bytes)
+    }
+
+    fn path(&mut self) -> Option<&'a [u8]> {
+        self.bytes().filter(|path| is_path(path))
     }
 
     fn run(&mut self) -> Option<Run> {
@@ -259,6 +266,10 @@ impl<'a> Reader<'a> {
                 placement: self.placement()?,
             },
             7 => Record::Next { id: self.id()? },
+            8 => Record::Tag {
+                id: self.id()?,
+                tag: self.bytes()?,
+            },
             _ => return None,
         })
     }
@@ -312,6 +323,7 @@ mod tests {
             Record::Truncate { id, size: 9 },
             Record::Rename { id, path: b"/b" },
             Record::Unlink { id },
+            Record::Tag { id, tag: b"\0\x01" },
         ]
     }
 

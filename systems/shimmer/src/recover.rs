@@ -50,6 +50,7 @@ pub enum OpenError {
 struct Row {
     file: File0,
     path: Box<[u8]>,
+    tag: Box<[u8]>,
 }
 
 /// What the log says of a file.
@@ -125,11 +126,18 @@ impl Image {
                 self.pools.insert(zone, placement);
                 Ok(())
             }
+            Record::Tag { id, tag } => self.tag(id, tag),
             Record::Next { id } => {
                 self.next = self.next.max(id.0);
                 Ok(())
             }
         }
+    }
+
+    fn tag(&mut self, id: FileId, tag: &[u8]) -> Applied {
+        let row = self.rows.get_mut(&id);
+        row.ok_or("a file is named that is not there")?.tag = tag.into();
+        Ok(())
     }
 
     fn file(&mut self, id: FileId) -> Result<&mut File0, &'static str> {
@@ -152,6 +160,7 @@ impl Image {
         let row = Row {
             file,
             path: path.into(),
+            tag: Box::default(),
         };
         if self.rows.insert(id, row).is_some() {
             return Err("a file was made twice");
@@ -340,6 +349,7 @@ impl Core {
             runs: row.file.runs,
             size: row.file.size,
             stored: row.file.size,
+            tag: row.tag,
             ..File::new(row.path, row.file.placement)
         };
         Self {

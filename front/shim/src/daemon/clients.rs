@@ -3,7 +3,7 @@
 //! Invariant: what a client holds (openings, leases, pins) ends with the last of its
 //! connections, however that ends.
 
-use crate::share::memory::{LEASES, Memory};
+use crate::share::memory::{LEASES, LeaseId, Memory};
 use crate::sys;
 use core::ffi::c_int;
 use shimmer::{FileId, Part};
@@ -29,7 +29,8 @@ pub(super) struct Client {
 pub(super) struct Held {
     pub(super) sockets: Vec<c_int>,
     pub(super) opens: BTreeMap<FileId, u32>,
-    pub(super) leases: BTreeMap<FileId, usize>,
+    pub(super) leases: BTreeMap<FileId, LeaseId>,
+    next_lease: LeaseId,
     pub(super) pins: BTreeMap<u64, Vec<Part>>,
     pub(super) next_pin: u64,
 }
@@ -73,9 +74,18 @@ impl Client {
 }
 
 impl Held {
-    /// A lease that nobody has.
-    pub(super) fn free_lease(&self) -> Option<usize> {
-        (0..LEASES).find(|lease| self.leases.values().all(|it| it != lease))
+    /// A lease that there has never been, at a word that no other one has.
+    pub(super) fn new_lease(&mut self) -> Option<LeaseId> {
+        if self.leases.len() >= LEASES {
+            return None;
+        }
+        let taken = |lease: LeaseId| {
+            let word = |lease: LeaseId| lease % LEASES as u64;
+            self.leases.values().any(|it| word(*it) == word(lease))
+        };
+        let lease = (self.next_lease..).find(|lease| !taken(*lease))?;
+        self.next_lease = lease + 1;
+        Some(lease)
     }
 }
 

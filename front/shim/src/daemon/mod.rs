@@ -14,6 +14,7 @@
 mod clients;
 mod session;
 mod sharing;
+mod stands;
 mod volume;
 mod zones;
 
@@ -39,6 +40,12 @@ const CONNECTIONS_MAX: usize = 8192;
 
 /// How long the daemon waits for the first who uses it.
 const FIRST: Duration = Duration::from_secs(10);
+
+/// How long somebody may be connected without saying who it is.
+const HELLO_MS: u32 = 10_000;
+
+/// How long nobody is taken in after that was in vain.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a ring may hold what nobody waits for.
 const NAP_MS: u32 = 4;
@@ -95,6 +102,8 @@ fn allowed(user: u32, owner: u32) -> bool {
 /// A sentence that says why the zones cannot be had.
 pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), String> {
     let name = CString::new(folder.as_os_str().as_bytes()).map_err(|it| it.to_string())?;
+    // With less it does as well, for fewer.
+    let _ = sys::have_descriptors();
     let volume = Volume::open(&name)?;
     let door = share::name(volume.folder).map_err(|errno| format!("error {errno}"))?;
     let listener =
@@ -102,6 +111,7 @@ pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), Stri
     let first = CString::new([name.as_bytes(), b"/seq/0"].concat()).expect("it was a string");
     let owner = sys::stat_at(libc::AT_FDCWD, &first, 0).map_or(0, |stat| stat.st_uid);
     let sharing: &'static Sharing = Box::leak(Box::new(Sharing::new(volume)));
+    sharing.volume.drop_strays();
     // The start is durable before a file gets a number, so that no number is given twice.
     sharing
         .volume
@@ -127,8 +137,19 @@ pub fn serve(folder: &Path, stay: bool, ready: impl FnOnce()) -> Result<(), Stri
     Ok(())
 }
 
+/// Takes in who comes, until the listener is shut. Where there are no descriptors left, who
+/// comes waits until others have gone.
 fn accept(listener: c_int, owner: u32, sharing: &'static Sharing, door: &'static Door) {
-    while let Ok(socket) = sys::accept(listener) {
+    loop {
+        let socket = match sys::accept(listener) {
+            Ok(socket) => socket,
+            Err(libc::EINVAL | libc::EBADF) => return,
+            Err(_) => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+        };
+        let _ = sys::set_patience(socket, HELLO_MS);
         let known = sys::user_of(socket).is_ok_and(|user| allowed(user, owner));
         if !known || !door.enter() {
             sys::close(socket);

@@ -2,9 +2,10 @@
 
 use super::clients::Client;
 use super::sharing::Sharing;
+use super::stands;
 use super::volume::{Fault, pieces};
 use crate::share::message::{
-    Answer, DATA_MAX, DEMOTE, END, GONE, MESSAGE_MAX, NO_LEASE, Op, Request,
+    Answer, DATA_MAX, DEMOTE, END, GONE, HERE, MESSAGE_MAX, NO_LEASE, Op, Request,
 };
 use crate::sys;
 use core::ffi::c_int;
@@ -77,21 +78,16 @@ impl Session {
         let mut room = vec![0; MESSAGE_MAX];
         let mut began = Some(began);
         while let Ok((len, fd)) = sys::receive(self.socket, &mut room) {
-            if let Some(fd) = fd {
-                sys::close(fd);
-            }
-            let request = Request::decode(&room[..len]);
-            let Some(request) = request.filter(|_| len > 0) else {
-                break;
-            };
-            let sent = match self.who {
-                Who::Nobody => self.hello(request, &mut began),
-                _ => {
-                    let answer = self.answer(request);
-                    answer.send(self.socket, None)
+            let request = Request::decode(&room[..len]).filter(|_| len > 0);
+            let sent = request.map(|request| match self.who {
+                Who::Nobody => {
+                    let _ = sys::set_patience(self.socket, 0);
+                    self.hello(request, &mut began)
                 }
-            };
-            if sent.is_err() {
+                _ => self.answer(request, fd).send(self.socket, None),
+            });
+            fd.inspect(|fd| sys::close(*fd));
+            if !matches!(sent, Some(Ok(()))) {
                 break;
             }
         }
@@ -183,14 +179,14 @@ impl Session {
         }
     }
 
-    fn answer(&self, request: Request<'_>) -> Answer {
+    fn answer(&self, request: Request<'_>, along: Option<c_int>) -> Answer {
         let Who::Client(client) = &self.who else {
             return Answer {
                 status: libc::EPROTO as u64,
                 ..Answer::default()
             };
         };
-        match self.serve(client, request) {
+        match self.serve(client, request, along) {
             Ok(answer) => answer,
             Err(Fault::Demote) => Answer {
                 status: DEMOTE,
@@ -214,12 +210,12 @@ impl Session {
         }
     }
 
-    fn serve(&self, client: &Arc<Client>, request: Request<'_>) -> Done {
+    fn serve(&self, client: &Arc<Client>, request: Request<'_>, along: Option<c_int>) -> Done {
         let id = FileId(request.file);
         let sharing = self.sharing;
         match request.op {
             Op::Hello | Op::Keep => Err(bad()),
-            Op::Create | Op::Open | Op::Find | Op::List => self.names(client, request),
+            Op::Create | Op::Open | Op::Find | Op::List => self.names(client, request, along),
             Op::Close => {
                 sharing.closed(id, client);
                 Ok(Answer::default())
@@ -250,19 +246,25 @@ impl Session {
                 sharing.volume.unlinked(id, request.data);
                 Ok(Answer::default())
             }
+            Op::Renew => {
+                let tag = along.map_or_else(Vec::new, stands::tag);
+                let id = sharing.renew(id, (request.data, &tag))?;
+                Ok(Answer::of([id.0, 0, 0]))
+            }
             Op::Renamed => {
                 sharing.volume.renamed(id, request.data);
                 Ok(Answer::default())
             }
-            _ => self.with_file(client, id, request),
+            _ => self.with_file(client, id, (request, along)),
         }
     }
 
-    fn names(&self, client: &Arc<Client>, request: Request<'_>) -> Done {
+    fn names(&self, client: &Arc<Client>, request: Request<'_>, along: Option<c_int>) -> Done {
         let volume = &self.sharing.volume;
         match request.op {
             Op::Create => {
-                let id = volume.create(request.data, placement(&request))?;
+                let tag = along.map_or_else(Vec::new, stands::tag);
+                let id = volume.create(request.data, placement(&request), &tag)?;
                 client.held().opens.insert(id, 1);
                 Ok(Answer::of([id.0, 0, 0]))
             }
@@ -302,33 +304,56 @@ impl Session {
         }
     }
 
-    fn with_file(&self, client: &Arc<Client>, id: FileId, request: Request<'_>) -> Done {
+    fn with_file(
+        &self,
+        client: &Arc<Client>,
+        id: FileId,
+        (request, along): (Request<'_>, Option<c_int>),
+    ) -> Done {
         let (sharing, volume) = (self.sharing, &self.sharing.volume);
         match request.op {
             Op::Lease => {
                 let may = client.held().opens.contains_key(&id);
                 let (size, lease) = sharing.lease(id, client)?;
-                let lease = lease.filter(|_| may).map_or(NO_LEASE, |it| it as u64);
+                let lease = lease.filter(|_| may).unwrap_or(NO_LEASE);
                 Ok(Answer::of([size, lease, 0]))
             }
             Op::Write => {
                 let _alone = sharing.alone(id)?;
-                let offset = (request.a != END).then_some(request.a);
+                let here = along.filter(|_| request.a == HERE);
+                let offset = match (request.a, here) {
+                    (END, _) => None,
+                    (_, Some(fd)) => Some(sys::seek(fd, 0, libc::SEEK_CUR)?),
+                    (at, None) => Some(at),
+                };
                 let (end, done) = volume.write(id, offset, request.data)?;
+                if let Some(fd) = here {
+                    sys::seek(fd, end, libc::SEEK_SET)?;
+                }
                 sharing.fill_purse(client);
                 Ok(Answer::of([end, done as u64, 0]))
             }
             Op::Truncate => {
-                let _alone = sharing.alone(id)?;
-                volume.truncate(id, request.a)?;
-                volume.clients.zones_change();
+                sharing.truncate(id, request.a)?;
                 Ok(Answer::default())
             }
-            Op::MoveBegin => sharing.move_begins(id, client).map(|()| Answer::default()),
+            Op::MoveBegin => {
+                let stand = along.ok_or_else(bad)?;
+                sharing.move_begins(id, client, stand)?;
+                Ok(Answer::default())
+            }
             Op::MoveEnd => {
                 sharing.move_ends(id, client, request.a != 0);
                 Ok(Answer::default())
             }
+            Op::Sync => {
+                sharing.settle(id, client)?;
+                sharing.report(id)?;
+                volume.sync(id)?;
+                sharing.report(id)?;
+                self.stands(client, id, along)
+            }
+            Op::Stand => self.stands(client, id, along),
             _ => {
                 sharing.settle(id, client)?;
                 self.reads(client, id, request)
@@ -343,13 +368,6 @@ impl Session {
                 volume.belongs(id, placement(&request));
                 Ok(Answer::default())
             }
-            Op::Sync => {
-                self.sharing.sound(id)?;
-                volume.sync(id)?;
-                self.sharing.sound(id)?;
-                let size = volume.status(id).ok_or(Fault::Gone)?.size;
-                Ok(Answer::of([size, 0, 0]))
-            }
             Op::Read => {
                 let mut data = vec![0; (request.b as usize).min(DATA_MAX)];
                 let read = volume.read(id, request.a, &mut data)?;
@@ -362,12 +380,10 @@ impl Session {
                 })
             }
             Op::Map => {
-                let pieces = volume.pieces(id)?;
-                let status = volume.status(id).ok_or(Fault::Gone)?;
-                let from = pieces.get(request.a as usize..).unwrap_or_default();
+                let (pieces, status) = volume.pieces(id, request.a)?;
                 Ok(Answer {
-                    words: [status.size, status.stored, pieces.len() as u64],
-                    data: encode(from),
+                    words: [status.size, status.stored, 0],
+                    data: encode(&pieces),
                     ..Answer::default()
                 })
             }
@@ -377,6 +393,16 @@ impl Session {
                 Ok(Answer::of([status.size, status.stored, 0]))
             }
         }
+    }
+
+    /// Has what stands for a file, if it came along, as long as that.
+    fn stands(&self, client: &Client, id: FileId, along: Option<c_int>) -> Done {
+        self.sharing.settle(id, client)?;
+        if let Some(fd) = along {
+            self.sharing.stands(id, fd)?;
+        }
+        let status = self.sharing.volume.status(id).ok_or(Fault::Gone)?;
+        Ok(Answer::of([status.size, 0, 0]))
     }
 
     /// Keeps a file in the zones as it is.

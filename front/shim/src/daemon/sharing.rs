@@ -3,16 +3,18 @@
 //!
 //! Invariants: at most one client has a lease of a file; whoever changes a file otherwise
 //! has taken the lease away, and taken out what was written by it, before; while a client
-//! moves a file, nobody else does anything with it.
+//! moves a file, nobody else does anything with it; what stands for a file is not cut once
+//! it is the file.
 
 use super::clients::Client;
 use super::volume::{Fault, Volume};
 use crate::place::Mark;
-use crate::share::memory::Record;
+use crate::share::memory::{LeaseId, Record};
 use crate::sys::{self, Errno};
-use shimmer::FileId;
+use core::ffi::c_int;
+use shimmer::{FileId, Placement};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,14 +25,28 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The most that a client may write by its ring before it asks again.
 const CREDIT_MAX: u64 = 64 << 20;
 
+/// Numbers that are remembered to have been replaced: who asks for one has looked a moment
+/// before.
+const RENEWED_MAX: usize = 1 << 16;
+
 /// What clients do with files.
 #[derive(Default)]
 struct Table {
     leases: BTreeMap<FileId, u64>,
     /// Files that a client moves away.
-    moving: BTreeMap<FileId, u64>,
+    moving: BTreeMap<FileId, Mover>,
     /// Files that were, and that somebody has open still.
     moved: BTreeSet<FileId>,
+    /// Files of which what stands for them gets another length.
+    standing: BTreeSet<FileId>,
+    /// Numbers that nobody knew, and what they were replaced by.
+    renewed: BTreeMap<FileId, FileId>,
+}
+
+/// Who moves a file away, and a descriptor of what stands for it.
+struct Mover {
+    token: u64,
+    stand: OwnedFd,
 }
 
 /// The volume, and who has what of it.
@@ -39,7 +55,7 @@ pub(super) struct Sharing {
     table: Mutex<Table>,
     settled: Condvar,
     /// Files of which a write by a ring was not done. Those who wrote were told that it
-    /// was, so they are told of it by the next call that can.
+    /// was, so they are told of it by each call that can, until one of these is to force it.
     failed: Mutex<BTreeMap<FileId, Errno>>,
 }
 
@@ -68,9 +84,8 @@ impl Sharing {
         let end = client.memory.tail();
         let begun = Instant::now();
         loop {
-            let came = client
-                .memory
-                .take(end, |record| self.write_record(client, &record));
+            let each = |record: Record<'_>| self.write_record(client, &record);
+            let came = client.memory.take(end, client.is_gone(), each);
             match came {
                 Some(at) if at >= end => return,
                 Some(_) if client.is_gone() => return,
@@ -105,6 +120,33 @@ impl Sharing {
             .map_or(Ok(()), |errno| Err(Fault::Errno(*errno)))
     }
 
+    /// Tells who forces a file what could not be kept, once: who has it writes on at the end
+    /// that it has.
+    pub(super) fn report(&'static self, id: FileId) -> Result<(), Fault> {
+        let told = self.sound(id);
+        if told.is_err() {
+            let mut table = self.table();
+            self.revoke(&mut table, id);
+            self.forgive(id);
+        }
+        told
+    }
+
+    fn forgive(&self, id: FileId) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.remove(&id);
+    }
+
+    /// Cuts a file. With what is gone then what could not be kept is, too.
+    pub(super) fn truncate(&'static self, id: FileId, size: u64) -> Result<(), Fault> {
+        let mut table = self.still(id, None)?;
+        self.revoke(&mut table, id);
+        self.volume.truncate(id, size)?;
+        self.forgive(id);
+        self.volume.clients.zones_change();
+        Ok(())
+    }
+
     /// Waits until nobody else moves a file away, and takes out what was written to it.
     /// What is moved is gone.
     pub(super) fn settle(&'static self, id: FileId, who: &Client) -> Result<(), Fault> {
@@ -117,15 +159,17 @@ impl Sharing {
         Ok(())
     }
 
-    /// Waits until nobody moves a file away, but for `who` if it only reads it.
+    /// Waits until nobody moves a file away, but for `who` if it only reads it; else also
+    /// until nobody makes what stands for it as long as it was.
     fn still(&self, id: FileId, who: Option<&Client>) -> Result<MutexGuard<'_, Table>, Fault> {
         let own = who.map(|who| who.token);
         let mut table = self.table();
-        while table
-            .moving
-            .get(&id)
-            .is_some_and(|token| Some(*token) != own)
-        {
+        let waits = |table: &Table| {
+            let moves = table.moving.get(&id);
+            let stands = who.is_none() && table.standing.contains(&id);
+            stands || moves.is_some_and(|mover| Some(mover.token) != own)
+        };
+        while waits(&table) {
             let waited = self.settled.wait(table);
             table = waited.unwrap_or_else(PoisonError::into_inner);
         }
@@ -169,13 +213,13 @@ impl Sharing {
         &'static self,
         id: FileId,
         who: &Arc<Client>,
-    ) -> Result<(u64, Option<usize>), Fault> {
+    ) -> Result<(u64, Option<LeaseId>), Fault> {
         let mut table = self.still(id, None)?;
         self.sound(id)?;
         self.fill_purse(who);
         let free = match table.leases.get(&id) {
             Some(_) => None,
-            None => who.held().free_lease(),
+            None => who.held().new_lease(),
         };
         let size = self.volume.status(id).ok_or(Fault::Gone)?.size;
         if let Some(lease) = free {
@@ -224,22 +268,67 @@ impl Sharing {
     fn forget(&'static self, table: &mut Table, id: FileId) {
         if self.volume.status(id).is_none() {
             table.moved.remove(&id);
-            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.remove(&id);
+            self.forgive(id);
         }
     }
 
+    /// Makes what stands for a file as long as that is.
+    pub(super) fn stands(&'static self, id: FileId, fd: c_int) -> Result<(), Fault> {
+        let mut table = self.still(id, None)?;
+        table.standing.insert(id);
+        drop(table);
+        // What stands for it may be in any file system: nobody else waits for that one.
+        if let Some(status) = self.volume.status(id)
+            && sys::stat(fd).is_ok_and(|stat| stat.st_size as u64 != status.size)
+        {
+            let _ = sys::truncate(fd, status.size);
+        }
+        self.table().standing.remove(&id);
+        self.settled.notify_all();
+        Ok(())
+    }
+
+    /// Another number for a file of which nobody knows the number: it was never forced.
+    pub(super) fn renew(
+        &'static self,
+        old: FileId,
+        (path, tag): (&[u8], &[u8]),
+    ) -> Result<FileId, Fault> {
+        let mut table = self.table();
+        if let Some(id) = table.renewed.get(&old) {
+            return Ok(*id);
+        }
+        let id = self.volume.create(path, Placement::default(), tag)?;
+        // Who asks opens it.
+        self.volume.closed(id);
+        if table.renewed.len() >= RENEWED_MAX {
+            table.renewed.pop_first();
+        }
+        table.renewed.insert(old, id);
+        Ok(id)
+    }
+
     /// A client begins to move a file away.
-    pub(super) fn move_begins(&'static self, id: FileId, who: &Client) -> Result<(), Fault> {
+    pub(super) fn move_begins(
+        &'static self,
+        id: FileId,
+        who: &Client,
+        stand: c_int,
+    ) -> Result<(), Fault> {
+        let stand = sys::copy(stand)?;
+        // SAFETY: it was just made, and nobody else has it.
+        let stand = unsafe { OwnedFd::from_raw_fd(stand) };
         let mut alone = self.alone(id)?;
-        alone.table.moving.insert(id, who.token);
+        let token = who.token;
+        alone.table.moving.insert(id, Mover { token, stand });
         Ok(())
     }
 
     /// It has, or has not.
     pub(super) fn move_ends(&'static self, id: FileId, who: &Client, done: bool) {
         let mut table = self.table();
-        if table.moving.get(&id) == Some(&who.token) {
+        let own = |mover: &Mover| mover.token == who.token;
+        if table.moving.get(&id).is_some_and(own) {
             table.moving.remove(&id);
             if done {
                 self.has_moved(&mut table, id);
@@ -262,11 +351,10 @@ impl Sharing {
         let mut table = self.table();
         let moving: Vec<_> = table
             .moving
-            .extract_if(.., |_, token| *token == who.token)
-            .map(|(id, _)| id)
+            .extract_if(.., |_, mover| mover.token == who.token)
             .collect();
-        for id in moving {
-            if self.was_moved(id) {
+        for (id, mover) in moving {
+            if self.was_moved(id, &mover) {
                 self.has_moved(&mut table, id);
             }
         }
@@ -286,14 +374,141 @@ impl Sharing {
         self.volume.clients.remove(who.token);
     }
 
-    /// Whether who died moving a file had finished: then the file that stood for it stands
-    /// for itself.
-    fn was_moved(&'static self, id: FileId) -> bool {
-        let path = self.volume.lock().core.path(id).map(<[u8]>::to_vec);
-        let Some(path) = path.and_then(|path| CString::new(path).ok()) else {
-            return false;
+    /// Whether who died moving a file had finished: then what stood for it has no mark of it
+    /// any more. Its names may be others by now, and what is at them another file.
+    fn was_moved(&self, id: FileId, mover: &Mover) -> bool {
+        let own = Mark {
+            volume: self.volume.number,
+            id,
         };
-        let there = sys::stat_at(libc::AT_FDCWD, &path, libc::AT_SYMLINK_NOFOLLOW).is_ok();
-        there && Mark::at(&path).is_none_or(|mark| mark.id != id)
+        Mark::read(mover.stand.as_raw_fd()).is_ok_and(|mark| mark != Some(own))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Instead;
+    use std::ffi::CString;
+
+    /// Files in zones of a folder, and a client.
+    fn sharing() -> (tempfile::TempDir, &'static Sharing, Arc<Client>) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("seq")).unwrap();
+        for zone in 0..8 {
+            std::fs::write(at(&format!("seq/{zone}")), "").unwrap();
+        }
+        std::fs::write(at("emulated"), "capacity=1048576\nopen=5\nactive=6\n").unwrap();
+        let name = CString::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+        let sharing = Box::leak(Box::new(Sharing::new(Volume::open(&name).unwrap())));
+        (folder, sharing, client(sharing, 1))
+    }
+
+    fn client(sharing: &'static Sharing, token: u64) -> Arc<Client> {
+        let (client, fd) = Client::new(token, 99).unwrap();
+        sys::close(fd);
+        let client = Arc::new(client);
+        assert!(sharing.volume.clients.insert(Arc::clone(&client)));
+        client
+    }
+
+    /// A file that a client has open.
+    fn file(sharing: &'static Sharing, client: &Client, path: &[u8], len: usize) -> FileId {
+        let id = sharing
+            .volume
+            .create(path, Placement::default(), b"")
+            .unwrap();
+        client.held().opens.insert(id, 1);
+        sharing.volume.write(id, None, &vec![7; len]).unwrap();
+        id
+    }
+
+    #[test]
+    fn what_stands_for_a_file_is_not_cut_once_it_is_the_file() {
+        let (_folder, sharing, client) = sharing();
+        let id = file(sharing, &client, b"/a", 100);
+        let stand = tempfile::tempfile().unwrap();
+        let len = || stand.metadata().unwrap().len();
+        sharing.stands(id, stand.as_raw_fd()).unwrap();
+        assert_eq!(len(), 100);
+        sharing.move_begins(id, &client, stand.as_raw_fd()).unwrap();
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| sharing.stands(id, stand.as_raw_fd()));
+            stand.set_len(300).unwrap();
+            sharing.move_ends(id, &client, true);
+            assert_eq!(late.join().unwrap(), Err(Fault::Gone));
+        });
+        assert_eq!(len(), 300);
+    }
+
+    #[test]
+    fn who_dies_moving_a_file_has_moved_it_if_what_stood_for_it_says_so() {
+        let (folder, sharing, keeper) = sharing();
+        for (token, marked) in [(5, true), (6, false)] {
+            let client = client(sharing, token);
+            let path = folder.path().join(format!("{token}.log"));
+            let stand = std::fs::File::create(&path).unwrap();
+            // The name that the zones know leads to another file, without a mark.
+            let other = folder.path().join(format!("{token}.txt"));
+            std::fs::write(&other, "other").unwrap();
+            let name = other.as_os_str().as_encoded_bytes();
+            let id = file(sharing, &client, name, 100);
+            keeper.held().opens.insert(id, 1);
+            sharing.volume.opened(id).unwrap();
+            let mark = Mark {
+                volume: sharing.volume.number,
+                id,
+            };
+            mark.set(stand.as_raw_fd(), Instead::OfNone).unwrap();
+            sharing.move_begins(id, &client, stand.as_raw_fd()).unwrap();
+            if !marked {
+                mark.remove(stand.as_raw_fd()).unwrap();
+            }
+            sharing.gone(&client);
+            let kept = sharing.settle(id, &keeper).is_ok();
+            assert_eq!(kept, marked);
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_kept_is_told_until_it_was_told_to_who_forces() {
+        let (_folder, sharing, client) = sharing();
+        let end = |id| sharing.volume.status(id).unwrap().size;
+        let fails = |id: FileId| {
+            let (size, lease) = sharing.lease(id, &client).unwrap();
+            assert!(client.memory.holds(lease.unwrap()));
+            // What follows a gap is not kept.
+            assert!(client.memory.put(id.0, size + 500, b"lost"));
+            sharing.settle(id, &client).unwrap();
+            assert_eq!(sharing.lease(id, &client), Err(Fault::Errno(libc::EIO)));
+            assert!(sharing.alone(id).is_err());
+            lease.unwrap()
+        };
+        let id = file(sharing, &client, b"/a", 100);
+        let lease = fails(id);
+        assert_eq!(sharing.report(id), Err(Fault::Errno(libc::EIO)));
+        assert!(!client.memory.holds(lease), "its end was not the file's");
+        assert_eq!(sharing.report(id), Ok(()));
+        assert_eq!(sharing.lease(id, &client).unwrap().0, 100);
+        let other = file(sharing, &client, b"/c", 100);
+        fails(other);
+        assert_eq!(sharing.truncate(other, 200), Err(Fault::Demote));
+        assert!(sharing.report(other).is_err());
+        fails(other);
+        sharing.truncate(other, 40).unwrap();
+        assert_eq!((sharing.report(other), end(other)), (Ok(()), 40));
+    }
+
+    #[test]
+    fn all_who_meet_a_number_that_nobody_knows_get_the_same_one() {
+        let (_folder, sharing, client) = sharing();
+        let known = file(sharing, &client, b"/a", 100);
+        let old = FileId(known.0 + 1000);
+        let new = sharing.renew(old, (b"/b", b"")).unwrap();
+        assert_eq!(sharing.renew(old, (b"/b", b"")).unwrap(), new);
+        assert_ne!(sharing.renew(FileId(old.0 + 1), (b"/c", b"")).unwrap(), new);
+        let status = sharing.volume.status(new).unwrap();
+        assert_eq!((status.size, status.opens), (0, 0));
     }
 }

@@ -7,7 +7,9 @@
 //! zones by itself is told before one is emptied.
 
 use super::clients::Clients;
+use super::stands;
 use super::zones::ZoneFiles;
+use crate::place::Mark;
 use crate::sys::{self, Errno};
 use shimmer::{
     Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Placement, Refusal, Status,
@@ -222,12 +224,23 @@ impl Volume {
         }
     }
 
-    /// Makes a file that is open, at a path that may have been another's.
+    /// Makes a file that is open, at a path that may have been another's. The tag tells what
+    /// stands for it.
     pub(super) fn create(
         &'static self,
         path: &[u8],
         placement: Placement,
+        tag: &[u8],
     ) -> Result<FileId, Fault> {
+        let guard = self.lock();
+        let before = guard.core.lookup(path);
+        // Who makes a file has it open, and its mark is set a moment later.
+        let closed = |id: &FileId| guard.core.status(*id).is_some_and(|it| it.opens == 0);
+        let before = before.filter(closed);
+        drop(guard);
+        if let Some(other) = before {
+            self.drop_stray(other);
+        }
         let mut guard = self.lock();
         if let Some(other) = guard.core.lookup(path) {
             // The other one is called something else by now, without our doing.
@@ -237,14 +250,37 @@ impl Volume {
                 .rename(path, &stale)
                 .map_err(|refusal| self.fault(&refusal))?;
         }
-        guard
-            .core
-            .create(path, placement)
-            .map_err(|refusal| self.fault(&refusal))
+        let made = guard.core.create(path, placement);
+        let id = made.map_err(|refusal| self.fault(&refusal))?;
+        let tagged = guard.core.set_tag(id, tag);
+        tagged.map_err(|refusal| self.fault(&refusal))?;
+        Ok(id)
+    }
+
+    /// Drops a file if what stood for it is gone, without our being told: it was removed by
+    /// a program without the library, or by one that was killed before it said so.
+    fn drop_stray(&'static self, id: FileId) {
+        let guard = self.lock();
+        let (path, tag) = (guard.core.path(id), guard.core.tag(id));
+        let (Some(path), Some(tag)) = (path.map(<[u8]>::to_vec), tag.map(<[u8]>::to_vec)) else {
+            return;
+        };
+        drop(guard);
+        let volume = self.number;
+        if stands::is_gone(&path, &tag, Mark { volume, id }) {
+            self.unlinked(id, b"");
+        }
+    }
+
+    /// Drops all such files.
+    pub(super) fn drop_strays(&'static self) {
+        let all: Vec<_> = self.lock().core.files().map(|(_, id)| id).collect();
+        all.into_iter().for_each(|id| self.drop_stray(id));
     }
 
     /// Writes at `offset`, or at the end; gives where it ended and how much was written.
-    /// Others do the commands that come of it.
+    /// Others do the commands that come of it. Who reads zones by itself is told after
+    /// something was written over: what it then asks for it gets as it is now.
     pub(super) fn write(
         &'static self,
         id: FileId,
@@ -270,6 +306,9 @@ impl Volume {
         }
         if guard.core.has_command() {
             self.changed.notify_all();
+        }
+        if start < status.size {
+            self.clients.zones_change();
         }
         Ok((start + done as u64, done))
     }
@@ -309,14 +348,20 @@ impl Volume {
         self.all(guard);
     }
 
-    /// Where a file is in zones by now, from a piece on; and how many there are.
-    pub(super) fn pieces(&'static self, id: FileId) -> Result<Vec<Piece>, Fault> {
+    /// Where a file is in zones by now, from a byte on that begins a block; and what is
+    /// known of it then.
+    pub(super) fn pieces(
+        &'static self,
+        id: FileId,
+        from: u64,
+    ) -> Result<(Vec<Piece>, Status), Fault> {
         let mut guard = self.lock();
+        let status = guard.core.status(id).ok_or(Fault::Gone)?;
         let parts = guard.core.read_stored(id);
         let parts = parts.map_err(|refusal| self.fault(&refusal))?;
         guard.core.release(&parts);
         self.all(guard);
-        Ok(pieces(&parts))
+        Ok((behind(&pieces(&parts), from), status))
     }
 
     pub(super) fn status(&'static self, id: FileId) -> Option<Status> {
@@ -406,6 +451,23 @@ pub(super) fn pieces(parts: &[Part]) -> Vec<Piece> {
     parts.iter().filter_map(piece).collect()
 }
 
+/// What is left of pieces without their first bytes.
+fn behind(pieces: &[Piece], mut bytes: u64) -> Vec<Piece> {
+    let mut left = Vec::new();
+    for piece in pieces {
+        let skip = bytes.min(piece.len);
+        bytes -= skip;
+        if skip < piece.len {
+            left.push(Piece {
+                at: piece.at + skip,
+                len: piece.len - skip,
+                ..*piece
+            });
+        }
+    }
+    left
+}
+
 fn length(parts: &[Part]) -> usize {
     let len = |part: &Part| match part {
         Part::Zone(piece) => piece.len as usize,
@@ -421,5 +483,21 @@ fn force_folder(folder: &[u8]) {
     if let Ok(fd) = sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY) {
         let _ = sys::force(fd);
         sys::close(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_go_on_behind_any_byte() {
+        let piece = |zone, at, len| Piece { zone, at, len };
+        let all = [piece(3, 10, 20), piece(5, 0, 7)];
+        assert_eq!(behind(&all, 0), all);
+        assert_eq!(behind(&all, 8), [piece(3, 18, 12), piece(5, 0, 7)]);
+        assert_eq!(behind(&all, 20), [piece(5, 0, 7)]);
+        assert_eq!(behind(&all, 27), []);
+        assert_eq!(behind(&all, u64::MAX), []);
     }
 }

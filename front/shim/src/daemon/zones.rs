@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use shimmer::{Command, Failure, Limits, Part, Piece, ZoneReport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are written by one call, from memory that suits direct writes.
 const PART: usize = 256 << 10;
@@ -21,10 +21,26 @@ const OPEN_ZONES: u32 = 14;
 #[repr(C, align(4096))]
 struct Page([u8; 4096]);
 
-/// What is open.
+/// Zones that are open to be read at a time; those that were not for the longest are
+/// closed, so that a drive of many zones leaves descriptors to those who connect.
+const READING_MAX: usize = 256;
+
+/// A zone that is open to be read.
+struct Reader(c_int);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        sys::close(self.0);
+    }
+}
+
+/// What is open. With the mount option `explicit-open` a zone is open on the device while
+/// it is open to be written here: no longer than the core holds it to be.
 #[derive(Default)]
 struct Open {
-    reading: BTreeMap<u32, c_int>,
+    /// With when it was last used.
+    reading: BTreeMap<u32, (Arc<Reader>, u64)>,
+    uses: u64,
     writing: BTreeMap<u32, c_int>,
     /// Zones with writes that were not forced.
     unforced: BTreeSet<u32>,
@@ -123,15 +139,23 @@ impl ZoneFiles {
         CString::new(name).expect("the folder was a string")
     }
 
-    /// A descriptor that reads a zone.
-    pub(super) fn reader(&self, zone: u32) -> Result<c_int, Errno> {
+    /// What reads a zone.
+    fn reader(&self, zone: u32) -> Result<Arc<Reader>, Errno> {
         let mut open = self.state();
-        if let Some(fd) = open.reading.get(&zone) {
-            return Ok(*fd);
+        open.uses += 1;
+        let now = open.uses;
+        if let Some((reader, used)) = open.reading.get_mut(&zone) {
+            *used = now;
+            return Ok(Arc::clone(reader));
         }
-        let fd = sys::open(&self.name(zone), libc::O_RDONLY)?;
-        open.reading.insert(zone, fd);
-        Ok(fd)
+        if open.reading.len() >= READING_MAX {
+            let oldest = open.reading.iter().min_by_key(|(_, (_, used))| *used);
+            let oldest = oldest.map(|(zone, _)| *zone);
+            oldest.and_then(|zone| open.reading.remove(&zone));
+        }
+        let reader = Arc::new(Reader(sys::open(&self.name(zone), libc::O_RDONLY)?));
+        open.reading.insert(zone, (Arc::clone(&reader), now));
+        Ok(reader)
     }
 
     fn writer(&self, zone: u32) -> Result<c_int, Errno> {
@@ -147,33 +171,35 @@ impl ZoneFiles {
         Ok(fd)
     }
 
+    /// Nothing more is written to a zone for now. What was is forced by whoever reads it.
     fn close_writer(&self, zone: u32) {
-        let mut open = self.state();
-        if !open.unforced.contains(&zone)
-            && let Some(fd) = open.writing.remove(&zone)
-        {
-            drop(open);
-            sys::close(fd);
-        }
+        let fd = self.state().writing.remove(&zone);
+        fd.inspect(|fd| sys::close(*fd));
+    }
+
+    /// Makes a zone empty or full. That is done by name: a zone that is closed need not be
+    /// opened for it, of which there may be too many already.
+    fn set_size(&self, zone: u32, size: u64) -> Result<(), Errno> {
+        let outcome = sys::truncate_at(&self.name(zone), size);
+        self.close_writer(zone);
+        outcome
     }
 
     /// Gives back all descriptors. Nobody uses these zones after this.
     pub(super) fn close_all(&self) {
         let open = std::mem::take(&mut *self.state());
-        for fd in open.reading.into_values().chain(open.writing.into_values()) {
-            sys::close(fd);
-        }
+        open.writing.into_values().for_each(sys::close);
     }
 
     /// What is written in a zone.
     pub(super) fn bytes(&self, zone: u32, len: u64) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; len as usize];
-        sys::pread_all(self.reader(zone)?, &mut bytes, 0)?;
+        sys::pread_all(self.reader(zone)?.0, &mut bytes, 0)?;
         Ok(bytes)
     }
 
     pub(super) fn read(&self, piece: Piece, to: &mut [u8]) -> Result<(), Errno> {
-        sys::pread_all(self.reader(piece.zone)?, to, piece.at)
+        sys::pread_all(self.reader(piece.zone)?.0, to, piece.at)
     }
 
     /// The bytes of parts, one after the other, into `to`, which has their length.
@@ -211,13 +237,20 @@ impl ZoneFiles {
             unsafe { core::slice::from_raw_parts_mut(pages.as_mut_ptr().cast::<u8>(), PART) };
         let mut done = 0;
         let mut outcome = Ok(());
-        self.state().unforced.insert(zone);
         while done < len && outcome.is_ok() {
             let part = &mut buffer[..PART.min(len - done)];
             outcome = fill(done, part).and_then(|()| sys::pwrite_all(fd, part, at + done as u64));
             done += part.len();
         }
-        self.state().spare.push(pages);
+        let mut open = self.state();
+        open.spare.push(pages);
+        // Only now: a flush that came before, or meanwhile, has not forced all of it.
+        open.unforced.insert(zone);
+        drop(open);
+        let full = at + len as u64 >= self.reports[zone as usize].capacity;
+        if full || outcome.is_err() {
+            self.close_writer(zone);
+        }
         outcome
     }
 
@@ -241,11 +274,8 @@ impl ZoneFiles {
                 })
             }
             Command::Flush => self.flush(),
-            Command::Reset { zone } => self.writer(zone).and_then(|fd| sys::truncate(fd, 0)),
-            Command::Finish { zone } => {
-                let capacity = self.reports[zone as usize].capacity;
-                self.writer(zone).and_then(|fd| sys::truncate(fd, capacity))
-            }
+            Command::Reset { zone } => self.set_size(zone, 0),
+            Command::Finish { zone } => self.set_size(zone, self.reports[zone as usize].capacity),
             Command::Close { zone } => {
                 self.close_writer(zone);
                 Ok(())
@@ -259,8 +289,10 @@ impl ZoneFiles {
 
     fn flush(&self) -> Result<(), Errno> {
         let unforced = std::mem::take(&mut self.state().unforced);
-        for zone in unforced {
-            sys::force(self.writer(zone)?)?;
+        for zone in &unforced {
+            let forced = self.reader(*zone).and_then(|reader| sys::force(reader.0));
+            // Whoever tries again must not find that there is nothing to do.
+            forced.inspect_err(|_| self.state().unforced.extend(&unforced))?;
         }
         Ok(())
     }
@@ -280,6 +312,73 @@ mod tests {
         assert_eq!(document("\"max\": ", "max"), None);
         assert_eq!(setting("capacity=5\n open = 3\n", "open"), None);
         assert_eq!(setting("capacity=5\n open= 3\n", "open"), Some(3));
+    }
+
+    /// A folder of four empty zones of eight blocks.
+    fn folder() -> (tempfile::TempDir, ZoneFiles) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("seq")).unwrap();
+        for zone in 0..4 {
+            std::fs::write(at(&format!("seq/{zone}")), "").unwrap();
+        }
+        std::fs::write(at("emulated"), "capacity=32768\nopen=2\n").unwrap();
+        let zones = ZoneFiles::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+        (folder, zones)
+    }
+
+    #[test]
+    fn what_a_flush_comes_upon_is_forced_by_the_next_one() {
+        let (_folder, zones) = folder();
+        let append = |zone, at, outcome| {
+            let during = |_, bytes: &mut [u8]| {
+                bytes.fill(7);
+                zones.flush().unwrap();
+                outcome
+            };
+            assert_eq!(zones.append(zone, at, 4096, during), outcome);
+            let unforced = std::mem::take(&mut zones.state().unforced);
+            assert_eq!(unforced, BTreeSet::from([zone]));
+        };
+        append(2, 0, Ok(()));
+        append(2, 4096, Ok(()));
+        append(3, 0, Err(libc::EIO));
+        assert_eq!(zones.bytes(2, 8192).unwrap(), [7; 8192]);
+    }
+
+    #[test]
+    fn zones_are_open_to_be_written_while_they_are_open() {
+        let (_folder, zones) = folder();
+        let fill = |_: usize, bytes: &mut [u8]| {
+            bytes.fill(9);
+            Ok(())
+        };
+        zones.append(3, 0, 4096, fill).unwrap();
+        let writes = |zone, at, blocks: u64| {
+            let from = Piece {
+                zone: 3,
+                at: 0,
+                len: 4096,
+            };
+            for block in 0..blocks {
+                let at = at + block * 4096;
+                zones.run(&Command::Copy { from, zone, at }).unwrap();
+            }
+        };
+        let open = || zones.state().writing.keys().copied().collect::<Vec<_>>();
+        writes(0, 0, 8);
+        assert_eq!(open(), [3], "what is full is closed");
+        writes(1, 0, 2);
+        assert_eq!(open(), [1, 3]);
+        zones.run(&Command::Close { zone: 1 }).unwrap();
+        assert_eq!(open(), [3], "what was not forced, too");
+        zones.run(&Command::Flush).unwrap();
+        zones.run(&Command::Finish { zone: 1 }).unwrap();
+        assert_eq!(zones.bytes(1, 32768).unwrap()[..8192], [9; 8192]);
+        zones.run(&Command::Reset { zone: 0 }).unwrap();
+        zones.run(&Command::Reset { zone: 3 }).unwrap();
+        assert_eq!(open(), []);
+        assert!(zones.bytes(0, 1).is_err());
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Reads, writes, offsets, durability, lengths.
 
-use super::demote::{Answer, appends, offset, on, placed, refused};
+use super::demote::{Answer, appends, on, placed, refused};
 use super::fault::Fault;
+use super::gate::quiet;
 use super::start;
 use super::table::Open;
-use super::volume::Volume;
+use super::volume::{Volume, Where};
 use crate::preload::next::hooks;
 use crate::preload::raw;
-use crate::preload::start::quiet;
 use crate::sys;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
@@ -94,24 +94,27 @@ unsafe fn read_from(
 }
 
 /// Writes pieces at `at`, or at the end; gives where it ended and how much was written.
+/// It is durable then, if the file was opened so.
 ///
 /// # Safety
 /// The pieces are memory to read from.
 unsafe fn write_to(
-    open: &Open,
+    (fd, open): (c_int, &Open),
     volume: &'static Volume,
     pieces: &[iovec],
-    at: u64,
+    at: Where,
 ) -> Result<(u64, u64), Fault> {
     may_write(open)?;
-    let mut at = if appends(open) { None } else { Some(at) };
+    let mut at = if appends(open) { Where::End } else { at };
+    let mut reached = None;
     let mut total = 0;
     for piece in pieces {
         // SAFETY: as for the function.
         let data = unsafe { from(piece.iov_base, piece.iov_len) };
         match volume.write(&open.file, at, data) {
             Ok((end, written)) => {
-                at = at.map(|_| end);
+                at = at.behind(end);
+                reached = Some(end);
                 total += written as u64;
                 if written < data.len() {
                     break;
@@ -121,10 +124,15 @@ unsafe fn write_to(
             Err(fault) => return Err(fault),
         }
     }
-    let end = match at {
-        Some(end) => end,
-        None => volume.size(&open.file)?,
+    let end = match (reached, at) {
+        (Some(end), _) | (None, Where::At(end)) => end,
+        (None, Where::Here(fd)) => sys::seek(fd, 0, libc::SEEK_CUR)?,
+        (None, Where::End) => volume.size(&open.file)?,
     };
+    // `O_SYNC` is this and another bit. `F_SETFL` changes neither, in any file system.
+    if total > 0 && open.flags & libc::O_DSYNC != 0 {
+        force(fd, open, volume)?;
+    }
     Ok((end, total))
 }
 
@@ -136,11 +144,11 @@ unsafe fn reads(fd: c_int, to: &[iovec], next: impl FnOnce() -> ssize_t) -> ssiz
     on(
         fd,
         |open, volume| {
-            offset(open, |at| {
-                // SAFETY: as for the function.
-                let end = unsafe { read_from(open, volume, to, *at)? };
-                Ok((end - std::mem::replace(at, end)) as i64)
-            })
+            let len = to.iter().map(|piece| piece.iov_len as u64);
+            let len = len.fold(0, u64::saturating_add);
+            // SAFETY: as for the function.
+            let read = |at| unsafe { read_from(open, volume, to, at) };
+            open.offset.hold().read(fd, len, read).map(|it| it as i64)
         },
         next,
     )
@@ -154,12 +162,17 @@ unsafe fn writes(fd: c_int, pieces: &[iovec], next: impl FnOnce() -> ssize_t) ->
     on(
         fd,
         |open, volume| {
-            offset(open, |at| {
-                // SAFETY: as for the function.
-                let (end, written) = unsafe { write_to(open, volume, pieces, *at)? };
-                *at = end;
-                Ok(written as i64)
-            })
+            let mut offset = open.offset.hold();
+            let at = match offset.shared {
+                true => Where::Here(fd),
+                false => Where::At(offset.get(fd)?),
+            };
+            // SAFETY: as for the function.
+            let (end, written) = unsafe { write_to((fd, open), volume, pieces, at)? };
+            if !offset.shared || appends(open) {
+                offset.set(fd, end)?;
+            }
+            Ok(written as i64)
         },
         next,
     )
@@ -197,7 +210,8 @@ unsafe fn pwrites(
         |open, volume| {
             let at = at_offset(at)?;
             // SAFETY: as for the function.
-            unsafe { write_to(open, volume, pieces, at).map(|(_, written)| written as i64) }
+            let (_, written) = unsafe { write_to((fd, open), volume, pieces, Where::At(at))? };
+            Ok(written as i64)
         },
         next,
     )
@@ -236,46 +250,45 @@ fn seeks(fd: c_int, to: off_t, whence: c_int, next: impl FnOnce() -> off_t) -> o
         fd,
         |open, volume| {
             let size = volume.size(&open.file)? as i64;
-            offset(open, |at| {
-                let new = match whence {
-                    libc::SEEK_SET => Some(to),
-                    libc::SEEK_CUR => (*at as i64).checked_add(to),
-                    libc::SEEK_END => size.checked_add(to),
-                    // There are no holes, but one behind the end.
-                    libc::SEEK_DATA | libc::SEEK_HOLE if to < 0 || to >= size => {
-                        return Err(Fault::Errno(libc::ENXIO));
-                    }
-                    libc::SEEK_DATA => Some(to),
-                    libc::SEEK_HOLE => Some(size),
-                    _ => None,
-                };
-                let new = new
-                    .filter(|new| *new >= 0)
-                    .ok_or(Fault::Errno(libc::EINVAL))?;
-                *at = new as u64;
-                Ok(new)
-            })
+            let mut offset = open.offset.hold();
+            let new = match whence {
+                libc::SEEK_SET => Some(to),
+                libc::SEEK_CUR if offset.shared => {
+                    return Ok(sys::seek(fd, to as u64, whence)? as i64);
+                }
+                libc::SEEK_CUR => (offset.get(fd)? as i64).checked_add(to),
+                libc::SEEK_END => size.checked_add(to),
+                // There are no holes, but one behind the end.
+                libc::SEEK_DATA | libc::SEEK_HOLE if to < 0 || to >= size => {
+                    return Err(Fault::Errno(libc::ENXIO));
+                }
+                libc::SEEK_DATA => Some(to),
+                libc::SEEK_HOLE => Some(size),
+                _ => None,
+            };
+            let new = new
+                .filter(|new| *new >= 0)
+                .ok_or(Fault::Errno(libc::EINVAL))?;
+            offset.set(fd, new as u64)?;
+            Ok(new)
         },
         next,
     )
 }
 
+/// Makes a file durable, and what stands for it, once.
 //= dissertation 5.4.3
+fn force(fd: c_int, open: &Open, volume: &'static Volume) -> Result<(), Fault> {
+    volume.sync(&open.file, open.writes().then_some(fd))?;
+    if !open.forced.load(Ordering::Acquire) {
+        sys::force(fd)?;
+        open.forced.store(true, Ordering::Release);
+    }
+    Ok(())
+}
+
 fn forces(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
-    let force = |open: &Open, volume: &'static Volume| {
-        let size = volume.sync(&open.file)?;
-        // Whoever sees the file that stands for it sees a length of what is durable.
-        if open.writes() {
-            let _ = sys::truncate(fd, size);
-        }
-        if !open.forced.load(Ordering::Acquire) {
-            // What stands for the file must be durable too, once.
-            sys::force(fd)?;
-            open.forced.store(true, Ordering::Release);
-        }
-        Ok(0)
-    };
-    on(fd, force, next)
+    on(fd, |open, volume| force(fd, open, volume).map(|()| 0), next)
 }
 
 fn truncates(fd: c_int, len: off_t, next: impl FnOnce() -> c_int) -> c_int {

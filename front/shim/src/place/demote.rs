@@ -2,23 +2,19 @@
 
 use super::fault::Fault;
 use super::files;
+use super::gate::{self, Within, quiet};
 use super::marks::Mark;
+use super::offset::Offset;
 use super::start::{self, State};
 use super::table::{self, Kind, Open};
 use super::volume::Volume;
 use crate::preload::next::Refusal;
-use crate::preload::{raw, start::quiet};
+use crate::preload::raw;
 use crate::sys;
-use core::cell::Cell;
 use core::ffi::{CStr, c_int};
 use shimmer::FileId;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-thread_local! {
-    /// Whether this thread is in a call on a placed file.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Files move one at a time.
 static MOVING: Mutex<()> = Mutex::new(());
@@ -49,6 +45,10 @@ impl Answer for i64 {
 /// The placed file behind a descriptor.
 #[inline]
 pub(super) fn placed(fd: c_int) -> Option<Arc<Open>> {
+    if table::is_plain(fd) {
+        return None;
+    }
+    let _within = gate::enter();
     match table::kind(fd) {
         Kind::Plain | Kind::Ours => None,
         Kind::Placed(open) => Some(open),
@@ -67,19 +67,20 @@ fn look(fd: c_int) -> Option<Arc<Open>> {
         table::plain(fd);
         return None;
     };
-    let offset = sys::seek(fd, 0, libc::SEEK_CUR).unwrap_or(0);
     let flags = sys::flags(fd).unwrap_or(libc::O_RDWR);
-    let open = Arc::new(opening(mark, fd, flags, offset));
+    let mut open = opening(mark, fd, flags);
+    open.offset = Offset::inherited();
+    let open = Arc::new(open);
     table::place(fd, Arc::clone(&open));
     Some(open)
 }
 
 /// An opening of a placed file that the volume does not know of yet.
-pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int, offset: u64) -> Open {
+pub(super) fn opening(mark: Mark, fd: c_int, flags: c_int) -> Open {
     let inode = sys::stat(fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
     Open {
         file: files::of(mark.id),
-        offset: Mutex::new(offset),
+        offset: Offset::new(),
         flags,
         append: AtomicBool::new(flags & libc::O_APPEND != 0),
         inode,
@@ -95,36 +96,53 @@ pub(super) fn on<R: Answer>(
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
+    if table::is_plain(fd) {
+        return next();
+    }
+    // A handler of a signal that comes upon its own thread in here could wait for itself:
+    // it is told so. Blocking signals instead would cost two calls of the system each time.
+    if gate::is_inside() {
+        return if is_marked(fd) {
+            refused(libc::EDEADLK)
+        } else {
+            next()
+        };
+    }
+    let within = gate::enter();
     match placed(fd) {
-        None => next(),
-        Some(open) => outcome(fd, &open, work, next),
+        None => {
+            drop(within);
+            next()
+        }
+        Some(open) => outcome((fd, within), &open, work, next),
     }
 }
 
+/// Whether a descriptor is a placed file's, without a lock.
+pub(super) fn is_marked(fd: c_int) -> bool {
+    !table::is_plain(fd) && Mark::of(fd).is_some()
+}
+
 fn outcome<R: Answer>(
-    fd: c_int,
+    (fd, within): (c_int, Within),
     open: &Arc<Open>,
     work: impl Fn(&Open, &'static Volume) -> Result<i64, Fault>,
     next: impl FnOnce() -> R,
 ) -> R {
-    // A handler of a signal that comes upon its own thread in here could wait for itself:
-    // it is told so. Blocking signals instead would cost two calls of the system each time.
-    if INSIDE.replace(true) {
-        return refused(libc::EDEADLK);
-    }
     let before = raw::errno();
     let done = again(|| work(open, open.volume()?));
     let done = match done {
         Err(Fault::Demote) => quiet(|| demote(fd, open)).and(Err(Fault::Gone)),
         done => done,
     };
-    INSIDE.set(false);
+    let plain = matches!(done, Err(Fault::Gone)) && is_plain(fd, open.file.id);
+    drop(within);
     match done {
         Ok(value) => {
             raw::set_errno(before);
             R::of(value)
         }
-        Err(Fault::Gone) if is_plain(fd, open.file.id) => {
+        Err(Fault::Gone) if plain => {
             raw::set_errno(before);
             next()
         }
@@ -163,8 +181,7 @@ fn is_plain(fd: c_int, id: FileId) -> bool {
 fn make_plain(id: FileId) {
     let of_it = |open: &(c_int, Arc<Open>)| open.1.file.id == id;
     for (fd, open) in table::all().into_iter().filter(of_it) {
-        let offset = *open.offset.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = sys::seek(fd, offset, libc::SEEK_SET);
+        open.offset.share(fd);
         table::forget(fd);
         table::plain(fd);
     }
@@ -212,18 +229,18 @@ pub(super) fn demote_marked(path: &CStr) -> Result<(), Fault> {
     if Mark::at(path).is_none() {
         return Ok(());
     }
-    let fd = sys::open(path, libc::O_RDONLY)?;
-    let open = look(fd).ok_or(Fault::Gone)?;
-    let moved = demote(fd, &open);
+    demote_open(sys::open(path, libc::O_RDONLY)?)
+}
+
+/// As above, what was opened for it, and is closed after it.
+pub(super) fn demote_open(fd: c_int) -> Result<(), Fault> {
+    let moved = look(fd)
+        .ok_or(Fault::Gone)
+        .and_then(|open| demote(fd, &open));
     table::forget(fd);
     table::disown(fd);
     sys::close(fd);
     moved
-}
-
-/// The offset of an opening, while nobody else moves it.
-pub(super) fn offset<T>(open: &Open, work: impl FnOnce(&mut u64) -> T) -> T {
-    work(&mut open.offset.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Whether writes go to the end.

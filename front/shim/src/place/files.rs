@@ -1,13 +1,13 @@
 //! Placed files that this process has open, each once, however often it is open.
 
 use super::volume::Volume;
+use crate::share::memory::LeaseId;
+use crate::share::message::NO_LEASE;
 use core::ptr::null_mut;
 use shimmer::{FileId, Piece};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-
-const NONE: usize = usize::MAX;
 
 /// Writes that are not by the ring, after a lease was refused, before it is asked for again.
 const REFUSED: u32 = 64;
@@ -16,7 +16,7 @@ const REFUSED: u32 = 64;
 pub(super) struct File {
     pub(super) id: FileId,
     /// The lease by which it is written, and the volume that gave it.
-    lease: AtomicUsize,
+    lease: AtomicU64,
     giver: AtomicPtr<Volume>,
     /// Its length while there is a lease.
     pub(super) size: AtomicU64,
@@ -55,7 +55,7 @@ pub(super) fn of(id: FileId) -> Arc<File> {
     files.retain(|_, file| file.strong_count() > 0);
     let file = Arc::new(File {
         id,
-        lease: AtomicUsize::new(NONE),
+        lease: AtomicU64::new(NO_LEASE),
         giver: AtomicPtr::new(null_mut()),
         size: AtomicU64::new(0),
         asking: Mutex::default(),
@@ -69,23 +69,17 @@ pub(super) fn of(id: FileId) -> Arc<File> {
     file
 }
 
-/// Does `work` while no other thread changes which there are.
-pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
-    let _files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    work()
-}
-
 impl File {
     /// The lease that a volume has given.
     #[inline]
-    pub(super) fn lease(&self, volume: &'static Volume) -> Option<usize> {
+    pub(super) fn lease(&self, volume: &'static Volume) -> Option<LeaseId> {
         let lease = self.lease.load(Ordering::Acquire);
         let here = core::ptr::from_ref(volume).cast_mut();
-        (lease != NONE && self.giver.load(Ordering::Acquire) == here).then_some(lease)
+        (lease != NO_LEASE && self.giver.load(Ordering::Acquire) == here).then_some(lease)
     }
 
     /// Notes a lease, and how long the file is.
-    pub(super) fn take_lease(&self, volume: &'static Volume, lease: usize, size: u64) {
+    pub(super) fn take_lease(&self, volume: &'static Volume, lease: LeaseId, size: u64) {
         self.size.store(size, Ordering::Relaxed);
         self.giver
             .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
@@ -93,8 +87,8 @@ impl File {
     }
 
     /// Forgets the lease.
-    pub(super) fn drop_lease(&self, lease: usize) {
-        let (to, order) = (NONE, Ordering::AcqRel);
+    pub(super) fn drop_lease(&self, lease: LeaseId) {
+        let (to, order) = (NO_LEASE, Ordering::AcqRel);
         let _ = (self.lease).compare_exchange(lease, to, order, Ordering::Relaxed);
     }
 

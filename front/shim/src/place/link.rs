@@ -50,9 +50,13 @@ fn forget(fd: c_int) {
     sys::close(fd);
 }
 
-/// Asks by a socket; the answer may come with a descriptor.
-fn ask_by(socket: &mut Socket, request: Request<'_>) -> Result<(Answer, Option<c_int>), Errno> {
-    request.send(socket.fd)?;
+/// Asks by a socket, with a descriptor if there is one; the answer may come with one.
+fn ask_by(
+    socket: &mut Socket,
+    request: Request<'_>,
+    along: Option<c_int>,
+) -> Result<(Answer, Option<c_int>), Errno> {
+    request.send_along(socket.fd, along)?;
     let (len, fd) = sys::receive(socket.fd, &mut socket.room)?;
     let answer = Answer::decode(&socket.room[..len]);
     match answer {
@@ -73,7 +77,7 @@ impl Link {
             b: parent,
             ..Request::new(Op::Hello, 0)
         };
-        let asked = ask_by(&mut first, request);
+        let asked = ask_by(&mut first, request, None);
         let (answer, fd) = asked.inspect_err(|_| forget(first.fd))?;
         let mapped = fd.map_or(Err(libc::EPROTO), |fd| {
             let mapped = Memory::map(fd);
@@ -110,7 +114,7 @@ impl Link {
             a: self.token,
             ..Request::new(Op::Hello, 0)
         };
-        ask_by(&mut more, request).inspect_err(|_| forget(more.fd))?;
+        ask_by(&mut more, request, None).inspect_err(|_| forget(more.fd))?;
         self.sockets().all.push(more.fd);
         Ok(more)
     }
@@ -127,6 +131,15 @@ impl Link {
 
     /// Asks for something.
     pub(super) fn ask(&self, request: Request<'_>) -> Result<Answer, Fault> {
+        self.ask_along(request, None)
+    }
+
+    /// As above, and gives a descriptor along.
+    pub(super) fn ask_along(
+        &self,
+        request: Request<'_>,
+        along: Option<c_int>,
+    ) -> Result<Answer, Fault> {
         if self.is_lost() {
             return Err(Fault::Lost);
         }
@@ -135,7 +148,7 @@ impl Link {
             Some(socket) => socket,
             None => self.another().map_err(|_| self.lose())?,
         };
-        let Ok((answer, fd)) = ask_by(&mut socket, request) else {
+        let Ok((answer, fd)) = ask_by(&mut socket, request, along) else {
             return Err(self.lose());
         };
         fd.inspect(|fd| sys::close(*fd));
@@ -151,17 +164,11 @@ impl Link {
         }
     }
 
-    /// Does `work` while no other thread changes which sockets there are.
-    pub(super) fn still<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _sockets = self.sockets();
-        work()
-    }
-
     /// Closes all sockets, which a child has from its parent: nobody asks by them any more.
     pub(super) fn close(&self) {
-        for fd in std::mem::take(&mut self.sockets().all) {
-            forget(fd);
-        }
+        self.lost.store(true, Ordering::Relaxed);
+        let sockets = std::mem::take(&mut *self.sockets());
+        sockets.all.into_iter().for_each(forget);
     }
 }
 

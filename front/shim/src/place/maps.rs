@@ -6,10 +6,10 @@
 
 use super::demote::{again, demote, placed, refused};
 use super::fault::Fault;
+use super::gate::quiet;
 use super::volume::{Pinned, Volume};
 use crate::preload::next::hooks;
 use crate::preload::raw;
-use crate::preload::start::quiet;
 use crate::sys;
 use core::ffi::{c_int, c_void};
 use libc::{off_t, size_t};

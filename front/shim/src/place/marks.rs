@@ -13,8 +13,18 @@ const NAME: &CStr = c"user.flashloom.placed";
 /// What the attribute says: the volume, and the number of the file in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    pub(super) volume: u64,
+    pub(crate) volume: u64,
     pub(crate) id: FileId,
+}
+
+/// What must have been there before a mark is set.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(crate) enum Instead {
+    /// No mark.
+    OfNone = libc::XATTR_CREATE,
+    /// Another one.
+    Of = libc::XATTR_REPLACE,
 }
 
 impl Mark {
@@ -28,9 +38,17 @@ impl Mark {
 
     /// That of an open file.
     pub(super) fn of(fd: c_int) -> Option<Self> {
+        Self::read(fd).ok()?
+    }
+
+    /// As above; an error if it cannot be told whether there is one.
+    pub(crate) fn read(fd: c_int) -> Result<Option<Self>, Errno> {
         let mut bytes = [0; 16];
-        let len = sys::attribute(fd, NAME, &mut bytes).ok()?;
-        Self::decode(bytes.get(..len)?)
+        match sys::attribute(fd, NAME, &mut bytes) {
+            Ok(len) => Ok(bytes.get(..len).and_then(Self::decode)),
+            Err(libc::ENODATA | libc::EOPNOTSUPP) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// That of the file at a path, which is not followed.
@@ -40,14 +58,20 @@ impl Mark {
         Self::decode(bytes.get(..len)?)
     }
 
-    /// Marks an open file. With `anew` it must have no mark yet, which only one of those
-    /// who try at the same time finds.
-    pub(super) fn set(&self, fd: c_int, anew: bool) -> Result<(), Errno> {
-        let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());
-        sys::set_attribute(fd, NAME, &[volume, id].concat(), anew)
+    /// That of the file to which a path leads, links included.
+    pub(super) fn behind(path: &CStr) -> Option<Self> {
+        let mut bytes = [0; 16];
+        let len = sys::attribute_behind(path, NAME, &mut bytes).ok()?;
+        Self::decode(bytes.get(..len)?)
     }
 
-    pub(super) fn remove(&self, fd: c_int) -> Result<(), Errno> {
+    /// Marks an open file. Only one of those who try at the same time finds no mark.
+    pub(crate) fn set(&self, fd: c_int, instead: Instead) -> Result<(), Errno> {
+        let (volume, id) = (self.volume.to_le_bytes(), self.id.0.to_le_bytes());
+        sys::set_attribute(fd, NAME, &[volume, id].concat(), instead as c_int)
+    }
+
+    pub(crate) fn remove(&self, fd: c_int) -> Result<(), Errno> {
         sys::remove_attribute(fd, NAME)
     }
 }

@@ -24,7 +24,8 @@
 //!   `EDEADLK` for one of its own.
 //!
 //! What is not covered: programs that are linked statically or make system calls on their
-//! own, descriptors above 65535, files with several names that a tool without the library
+//! own, descriptors above 65535, an offset that a program shares with one to which it has
+//! sent a descriptor by a socket, files with several names that a tool without the library
 //! reads (it sees zeros), a file without a name that a program leaves open to the one that
 //! it becomes (`exec`), and a folder that gets a name by which the rules know its files no
 //! more. Memory of a placed file's data that is not there is a signal, and not `EFAULT`.
@@ -33,10 +34,13 @@ mod data;
 mod demote;
 mod fault;
 mod files;
+mod gate;
 mod link;
 mod maps;
 mod marks;
 mod names;
+mod number;
+mod offset;
 mod open;
 mod process;
 mod reach;
@@ -50,6 +54,9 @@ mod table;
 mod volume;
 mod zones;
 
+#[cfg(test)]
+pub(crate) use marks::Instead;
+#[cfg(not(flashloom_place))]
 pub(crate) use marks::Mark;
 pub use rules::Rules;
 pub use start::{RULES, ZONES};
@@ -60,12 +67,14 @@ pub type Hook = (&'static str, *const ());
 
 /// The names that are hooked, in groups.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    let groups: [&[fn() -> Hook]; 8] = [
+    let groups: [&[fn() -> Hook]; 10] = [
         data::HOOKS,
         maps::HOOKS,
         names::HOOKS,
+        number::HOOKS,
         open::HOOKS,
         process::HOOKS,
+        process::VARIADIC,
         refuse::HOOKS,
         stat::HOOKS,
         streams::HOOKS,

@@ -1,14 +1,14 @@
 //! Names of placed files: the ordinary file system has them, and the volume is told.
 
-use super::demote::{again, demote_marked, refused};
+use super::demote::{again, demote_marked, demote_open, refused};
 use super::fault::Fault;
+use super::gate::quiet;
 use super::marks::Mark;
 use super::reach::said;
 use super::start::{self, State};
 use super::stat::reach;
 use crate::preload::next::hooks;
 use crate::preload::raw;
-use crate::preload::start::quiet;
 use crate::sys;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::off_t;
@@ -158,18 +158,27 @@ unsafe fn stays_found(from: Place, to: Place) {
 /// The path is a string or null.
 unsafe fn cuts(path: *const c_char, len: off_t, next: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: as for the function.
-    let Some(named) = (unsafe { named((HERE, path)) }) else {
+    if start::state() != State::Zones || unsafe { said(path).is_empty() } {
+        return next();
+    }
+    // SAFETY: it was just read.
+    let path = unsafe { CStr::from_ptr(path) };
+    // What a link leads to is cut, if it may be written to.
+    let Some(mark) = raw::keeping_errno(|| Mark::behind(path)) else {
         return next();
     };
+    let Ok(fd) = raw::keeping_errno(|| sys::open(path, libc::O_WRONLY)) else {
+        return next();
+    };
+    sys::close(fd);
     let Ok(len) = u64::try_from(len) else {
         return refused(libc::EINVAL);
     };
     let cut = || {
         let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
-        match volume.truncate(named.id, len) {
+        match volume.truncate(mark.id, len) {
             Err(Fault::Demote) => {
-                // SAFETY: as for the function; it is not null, since it was found.
-                super::demote::demote_at(unsafe { CStr::from_ptr(path) })?;
+                demote_open(sys::open(path, libc::O_WRONLY)?)?;
                 Err(Fault::Demote)
             }
             done => done,

@@ -1,13 +1,14 @@
 //! Opening, closing and copying descriptors.
 
-use super::demote::{again, opening, placed, refused};
+use super::demote::{again, is_marked, opening, placed, refused};
 use super::fault::Fault;
-use super::marks::Mark;
+use super::files;
+use super::gate::{self, quiet};
+use super::marks::{Instead, Mark};
 use super::start::{self, State};
 use super::table::{self, Kind};
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
-use crate::preload::start::quiet;
 use crate::sys::{self, Errno};
 use core::ffi::{c_char, c_int, c_long, c_uint};
 use libc::mode_t;
@@ -52,7 +53,11 @@ unsafe fn opens(
         table::plain(fd);
         return fd;
     }
-    match raw::keeping_errno(|| quiet(|| opened(fd, flags, mode))) {
+    let opened = match gate::is_inside() {
+        true => Err(libc::EDEADLK),
+        false => raw::keeping_errno(|| quiet(|| opened(fd, flags, mode))),
+    };
+    match opened {
         Ok(()) => fd,
         Err(errno) => {
             sys::close(fd);
@@ -106,7 +111,7 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
         sys::say("a file is placed in other zones than those given");
         return Err(Fault::Errno(libc::EIO));
     }
-    let open = Arc::new(opening(mark, fd, flags, 0));
+    let open = Arc::new(opening(mark, fd, flags));
     let known = open.volume();
     let (mark, open) = match known {
         Ok(_) => (mark, open),
@@ -114,8 +119,10 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
         Err(Fault::Gone) if Mark::of(fd).is_none() => return Ok(()),
         // It was never forced, and the daemon or the machine died: it is empty.
         Err(Fault::Gone) => {
-            let mark = renewed(fd, mark)?;
-            let open = Arc::new(opening(mark, fd, flags, 0));
+            let Some(mark) = renewed(fd, mark)? else {
+                return Ok(());
+            };
+            let open = Arc::new(opening(mark, fd, flags));
             open.volume()?;
             (mark, open)
         }
@@ -128,20 +135,20 @@ fn existing(fd: c_int, flags: c_int, mark: Mark) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Gives a file whose number nobody knows a new one.
-fn renewed(fd: c_int, old: Mark) -> Result<Mark, Fault> {
+/// Gives a file whose number nobody knows a new one, the same one as others who meet it so;
+/// none if one of these has moved it to the ordinary file system by now.
+fn renewed(fd: c_int, old: Mark) -> Result<Option<Mark>, Fault> {
     let volume = start::volume().ok_or(Fault::Errno(libc::EIO))?;
-    let path = sys::path_of(fd)?;
-    let id = volume.create(&path, Placement::default())?;
-    // Opening it counts of itself.
-    volume.closed(id);
+    let id = volume.renew(old.id, &sys::path_of(fd)?, fd)?;
     let mark = Mark { id, ..old };
-    mark.set(fd, false)?;
+    match mark.set(fd, Instead::Of) {
+        Err(libc::ENODATA) => return Ok(None),
+        set => set?,
+    }
     let file = sys::open(&sys::of(fd), libc::O_WRONLY)?;
-    let cut = sys::truncate(file, 0);
+    let stands = volume.stand(&files::of(id), file);
     sys::close(file);
-    cut?;
-    Ok(mark)
+    stands.map(|()| Some(mark))
 }
 
 /// A file that a rule may name is empty: it is placed, if one does and that can be. Gives
@@ -152,7 +159,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         return None;
     }
     let volume = start::volume()?;
-    let id = match volume.create(&path, Placement::default()) {
+    let id = match volume.create(&path, Placement::default(), fd) {
         Ok(id) => id,
         Err(fault) => {
             sys::say(&format!("a file is not placed: {fault:?}"));
@@ -164,7 +171,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         volume: volume.number(),
         id,
     };
-    let open = opening(mark, fd, flags, 0);
+    let open = opening(mark, fd, flags);
     open.volume
         .store(core::ptr::from_ref(volume).cast_mut(), Ordering::Release);
     let Some(directive) = directive else {
@@ -173,7 +180,7 @@ fn fresh(fd: c_int, flags: c_int, mode: mode_t) -> Option<Mark> {
         return None;
     };
     let _ = volume.belongs(id, rules.placement(directive, volume.link.open_zones));
-    if let Err(errno) = mark.set(fd, true) {
+    if let Err(errno) = mark.set(fd, Instead::OfNone) {
         volume.unlinked(id, b"");
         let first = Mark::of(fd).filter(|_| errno == libc::EEXIST);
         match first {
@@ -209,14 +216,26 @@ fn told(fd: c_int, argument: c_long) {
 
 /// Lets the file that stands for a placed one be as long as that.
 fn lengthen(fd: c_int, open: &table::Open) {
-    let size = start::opened().map(|volume| volume.size(&open.file));
-    if let Some(Ok(size)) = size.filter(|_| open.writes()) {
-        let _ = sys::truncate(fd, size);
+    if let Some(volume) = start::opened().filter(|_| open.writes()) {
+        let _ = volume.stand(&open.file, fd);
     }
 }
 
+/// Whether a handler has come upon its own thread in here, and upon a placed file.
+fn is_too_deep(fd: c_int) -> bool {
+    gate::is_inside() && is_marked(fd)
+}
+
+fn known(fd: c_int) -> Kind {
+    let _within = gate::enter();
+    table::kind(fd)
+}
+
 fn closes(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
-    match table::kind(fd) {
+    if is_too_deep(fd) {
+        return refused(libc::EDEADLK);
+    }
+    match known(fd) {
         Kind::Ours => return refused(libc::EBADF),
         Kind::Unknown => return next(),
         Kind::Plain => table::disown(fd),
@@ -235,7 +254,7 @@ fn closes_range(
     last: c_uint,
     mut close: impl FnMut(c_uint, c_uint) -> c_int,
 ) -> c_int {
-    for (fd, _) in table::all() {
+    for (fd, _) in quiet(table::all) {
         if (first..=last).contains(&(fd as c_uint)) {
             closes(fd, || 0);
         }
@@ -264,17 +283,25 @@ fn copies(from: c_int, to: Option<c_int>, next: impl FnOnce() -> c_int) -> c_int
     if start::state() != State::Zones {
         return next();
     }
+    if is_too_deep(from) || to.is_some_and(is_too_deep) {
+        return refused(libc::EDEADLK);
+    }
     let open = placed(from);
-    if let Some(to) = to.filter(|to| *to != from) {
-        if matches!(table::kind(to), Kind::Ours) {
-            return refused(libc::EBADF);
-        }
-        closes(to, || 0);
+    let over = to.filter(|to| *to != from).map(|to| (to, known(to)));
+    if matches!(over, Some((_, Kind::Ours))) {
+        return refused(libc::EBADF);
+    }
+    if let Some((to, Kind::Placed(over))) = &over {
+        quiet(|| lengthen(*to, over));
     }
     let copy = next();
+    // What was there is closed only if there is a copy in its place.
+    if let Some((to, Kind::Placed(_))) = over.filter(|_| copy >= 0) {
+        quiet(|| drop(table::forget(to)));
+    }
     if copy >= 0 && Some(copy) != to.filter(|to| *to == from) {
         match open {
-            Some(open) => table::place(copy, open),
+            Some(open) => quiet(|| table::place(copy, open)),
             None => table::plain(copy),
         }
     }

@@ -1,11 +1,17 @@
 //! Processes: a child has what its parent has open, by a way to the daemon of its own.
+//!
+//! Offsets become the kernel's before another program can have them: before a fork, before
+//! an `exec` by whatever name, and before a program is started in one call.
 
-use super::{files, start, table};
-use crate::preload::next::hooks;
+use super::gate::quiet;
+use super::start::State;
+use super::{gate, start, table};
+use crate::preload::next::{Next, hooks};
 use crate::preload::raw;
-use crate::preload::start::quiet;
+use crate::sys;
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
-use libc::pid_t;
+use libc::{FILE, pid_t};
 
 /// Forks. The child's way is made before, so that a file which has no name any more is
 /// open in one of both at any time.
@@ -16,21 +22,149 @@ fn forks(next: impl FnOnce() -> pid_t) -> pid_t {
     let mut heir = raw::keeping_errno(|| quiet(|| volume.heir().ok()));
     let parent = core::ptr::from_ref(volume).cast_mut();
     // No other thread is within a lock that the child will need.
-    let child = table::unchanged(|| {
-        let child = files::still(|| volume.link.still(next));
-        if child != 0 {
-            return (child, None);
-        }
-        raw::keeping_errno(|| start::inherit(heir.take()));
-        let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
-        (child, Some([parent, own]))
+    let child = gate::still(|| {
+        table::unchanged(|| {
+            let child = next();
+            if child != 0 {
+                return (child, None);
+            }
+            raw::keeping_errno(|| start::inherit(heir.take()));
+            let own = start::opened().map_or(null_mut(), |it| core::ptr::from_ref(it).cast_mut());
+            (child, Some([parent, own]))
+        })
     });
     raw::keeping_errno(|| drop(heir));
     child
 }
 
+type Strings = *const *const c_char;
+
+/// Another program is about to have what this one has open; `all` of it, or what is not
+/// closed when a program begins.
+fn passes_on(all: bool) {
+    if start::state() == State::Zones {
+        raw::keeping_errno(|| quiet(|| table::passes_on(|fd| all || !sys::closes_on_exec(fd))));
+    }
+}
+
+/// Functions of an open number of arguments cannot be written in Rust: these save all
+/// registers by which arguments come, do what is to be done, and go on to the function of
+/// their name.
+macro_rules! variadic {
+    ($($name:ident $next:ident)*) => {$(
+        extern "C" fn $next() -> *mut c_void {
+            static NEXT: Next = Next::new(concat!(stringify!($name), "\0").as_bytes());
+            passes_on(false);
+            NEXT.get()
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[cfg_attr(flashloom_place, unsafe(no_mangle))]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "push rax",
+                "call {next}",
+                "mov r11, rax",
+                "pop rax",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "jmp r11",
+                next = sym $next,
+            )
+        }
+
+        #[cfg(target_arch = "aarch64")]
+        #[cfg_attr(flashloom_place, unsafe(no_mangle))]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                "stp x29, x30, [sp, #-80]!",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "bl {next}",
+                "mov x16, x0",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x2, x3, [sp, #32]",
+                "ldp x4, x5, [sp, #48]",
+                "ldp x6, x7, [sp, #64]",
+                "ldp x29, x30, [sp], #80",
+                "br x16",
+                next = sym $next,
+            )
+        }
+    )*};
+}
+
+variadic! { execl next_execl execlp next_execlp execle next_execle }
+
+/// The functions above.
+pub(super) const VARIADIC: &[fn() -> super::Hook] = &[
+    || ("execl", execl as *const ()),
+    || ("execlp", execlp as *const ()),
+    || ("execle", execle as *const ()),
+];
+
 hooks! {
     in flashloom_place:
+    fn [execve](program: *const c_char, arguments: Strings, environment: Strings) -> c_int,
+        |next| {
+            let _ = (program, arguments, environment);
+            passes_on(false);
+            next()
+        };
+    fn [execv](program: *const c_char, arguments: Strings) -> c_int, |next| {
+        let _ = (program, arguments);
+        passes_on(false);
+        next()
+    };
+    fn [execvp](program: *const c_char, arguments: Strings) -> c_int, |next| {
+        let _ = (program, arguments);
+        passes_on(false);
+        next()
+    };
+    fn [execvpe](program: *const c_char, arguments: Strings, environment: Strings) -> c_int,
+        |next| {
+            let _ = (program, arguments, environment);
+            passes_on(false);
+            next()
+        };
+    fn [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int, |next| {
+        let _ = (fd, arguments, environment);
+        passes_on(false);
+        next()
+    };
+    // What is closed when a program begins may be copied for it before.
+    fn [posix_spawn posix_spawnp](
+        pid: *mut pid_t, program: *const c_char, actions: *const c_void, how: *const c_void,
+        arguments: Strings, environment: Strings
+    ) -> c_int, |next| {
+        let _ = (pid, program, actions, how, arguments, environment);
+        passes_on(true);
+        next()
+    };
+    fn [system](command: *const c_char) -> c_int, |next| {
+        let _ = command;
+        passes_on(false);
+        next()
+    };
+    fn [popen](command: *const c_char, mode: *const c_char) -> *mut FILE, |next| {
+        let _ = (command, mode);
+        passes_on(false);
+        next()
+    };
     fn [fork]() -> pid_t, |next| forks(next);
     // A function cannot stand in front of `vfork` and return twice on one stack, and what
     // the child opens here must not be the parent's: `fork` keeps every promise of it.

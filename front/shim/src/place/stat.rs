@@ -3,12 +3,12 @@
 use super::demote::{again, placed};
 use super::fault::Fault;
 use super::files;
+use super::gate::quiet;
 use super::marks::Mark;
-use super::start;
+use super::start::{self, State};
 use super::table;
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
-use crate::preload::start::quiet;
 use core::ffi::{c_char, c_int, c_uint};
 use libc::{stat as Stat, statx as Statx};
 use shimmer::FileId;
@@ -52,7 +52,14 @@ unsafe fn found(place: Place, inode: (u64, u64), kind: u32) -> Option<FileId> {
     }
     // SAFETY: as for the function.
     let path = unsafe { reach(place)? };
-    Mark::at(&path).map(|mark| mark.id)
+    Mark::behind(&path).map(|mark| mark.id)
+}
+
+/// Whether a file may stand for a placed one, though no rule names the path: a link may lead
+/// to it. It has fewer blocks than bytes, or neither yet.
+fn may_stand(mode: u32, size: u64, blocks: u64) -> bool {
+    let holds_nothing = size == 0 || blocks.saturating_mul(512) < size;
+    holds_nothing && mode & libc::S_IFMT == libc::S_IFREG && start::state() == State::Zones
 }
 
 fn length(id: FileId) -> Option<u64> {
@@ -67,12 +74,16 @@ fn length(id: FileId) -> Option<u64> {
 /// The path is a string or null; the answer was written if the call answered 0.
 unsafe fn asks(place: Place, into: *mut Stat, next: impl FnOnce() -> c_int) -> c_int {
     let done = next();
-    // SAFETY: as for the function.
-    if done != 0 || into.is_null() || !start::may_be_placed(unsafe { bytes(place.1) }) {
+    if done != 0 || into.is_null() {
         return done;
     }
     // SAFETY: the call has written it.
     let stat = unsafe { &mut *into };
+    let links = || may_stand(stat.st_mode, stat.st_size as u64, stat.st_blocks as u64);
+    // SAFETY: as for the function.
+    if !start::may_be_placed(unsafe { bytes(place.1) }) && !links() {
+        return done;
+    }
     let look = || {
         // SAFETY: as for the function.
         unsafe { found(place, (stat.st_dev, stat.st_ino), stat.st_mode).and_then(length) }
@@ -145,7 +156,9 @@ unsafe fn asks_more(
     let stat = unsafe { &mut *into };
     let size = if flags & libc::AT_EMPTY_PATH != 0 && said.is_empty() {
         size_of(place.0)
-    } else if start::may_be_placed(said) {
+    } else if start::may_be_placed(said)
+        || may_stand(stat.stx_mode.into(), stat.stx_size, stat.stx_blocks)
+    {
         let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
         let inode = (device, stat.stx_ino);
         // SAFETY: as for the function.

@@ -6,11 +6,11 @@
 //! recording library does, before the program runs, if files are to be placed at all.
 
 use super::demote::{demote_at, placed, refused};
+use super::gate::quiet;
 use super::start::{self, State};
 use super::{open, table};
 use crate::preload::next::hooks;
 use crate::preload::raw::{self, bytes};
-use crate::preload::start::quiet;
 use crate::preload::stdio::{self, Entry};
 use crate::sys;
 use core::ffi::{CStr, c_char, c_int, c_void};

@@ -6,12 +6,14 @@
 
 use super::fault::Fault;
 use super::files::File;
+use super::gate;
+use super::offset::Offset;
 use super::start;
 use super::volume::Volume;
 use core::ffi::c_int;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Descriptors that are told apart. Files that are opened above are not placed.
 pub(super) const ROOM: usize = 1 << 16;
@@ -31,7 +33,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// An opening of a placed file.
 pub(super) struct Open {
     pub(super) file: Arc<File>,
-    pub(super) offset: Mutex<u64>,
+    pub(super) offset: Offset,
     pub(super) flags: c_int,
     pub(super) append: AtomicBool,
     /// Device and inode of the file that stands for it.
@@ -79,6 +81,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        let _within = gate::enter();
         let here = start::opened().map_or(core::ptr::null_mut(), |volume| {
             core::ptr::from_ref(volume).cast_mut()
         });
@@ -121,6 +124,13 @@ pub(super) fn kind(fd: c_int) -> Kind {
         Some(OURS) => Kind::Ours,
         _ => Kind::Plain,
     }
+}
+
+/// Whether a descriptor is known to be no placed file's.
+#[inline]
+pub(super) fn is_plain(fd: c_int) -> bool {
+    let kind = slot(fd).map(|slot| slot.load(Ordering::Acquire));
+    !matches!(kind, Some(UNKNOWN | PLACED))
 }
 
 fn find(fd: c_int) -> Option<Arc<Open>> {
@@ -169,6 +179,9 @@ pub(super) fn forget(fd: c_int) -> Option<Arc<Open>> {
 /// is by the volumes of both, what was open there is open here.
 pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>)) -> T {
     let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    for (fd, open) in &*files {
+        open.offset.share(*fd);
+    }
     let (done, volumes) = work();
     if let Some([parent, child]) = volumes {
         for open in files.values() {
@@ -176,6 +189,15 @@ pub(super) fn unchanged<T>(work: impl FnOnce() -> (T, Option<[*mut Volume; 2]>))
         }
     }
     done
+}
+
+/// A program is about to begin that has those of what is open here that are `kept`.
+pub(super) fn passes_on(kept: impl Fn(c_int) -> bool) {
+    for (fd, open) in all() {
+        if kept(fd) {
+            open.offset.share(fd);
+        }
+    }
 }
 
 /// All that is placed.

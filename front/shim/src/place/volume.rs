@@ -12,8 +12,9 @@ use super::marks::Mark;
 use super::zones::Readers;
 use crate::share;
 use crate::share::memory::{Lease, RECORD_MAX};
-use crate::share::message::{Answer, DATA_MAX, END, NO_LEASE, Op, Request};
+use crate::share::message::{Answer, DATA_MAX, END, HERE, NO_LEASE, Op, Request};
 use crate::sys::{self, Errno};
+use core::ffi::c_int;
 use shimmer::{BLOCK, FileId, Piece, Placement};
 use std::ffi::CStr;
 use std::sync::PoisonError;
@@ -30,6 +31,27 @@ const WAITS: u32 = 25;
 pub(super) struct Volume {
     pub(super) link: Link,
     pub(super) zones: Readers,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy)]
+pub(super) enum Where {
+    /// To an offset.
+    At(u64),
+    /// To the end.
+    End,
+    /// To where the kernel's offset of a descriptor is, which it moves.
+    Here(c_int),
+}
+
+impl Where {
+    /// What follows a write that went there, and to `end`.
+    pub(super) fn behind(self, end: u64) -> Self {
+        match self {
+            Self::At(_) => Self::At(end),
+            Self::End | Self::Here(_) => self,
+        }
+    }
 }
 
 /// Where all of a file is in zones, which stay as they are.
@@ -78,14 +100,30 @@ impl Volume {
         self.link.ask(Request { a, b, ..request })
     }
 
-    /// Makes a file that is open, at a path that may have been another's.
-    pub(super) fn create(&self, path: &[u8], placement: Placement) -> Result<FileId, Fault> {
-        let answer = self.link.ask(Request {
+    /// Makes a file that is open, at a path that may have been another's; `stands` for it.
+    pub(super) fn create(
+        &self,
+        path: &[u8],
+        placement: Placement,
+        stands: c_int,
+    ) -> Result<FileId, Fault> {
+        let request = Request {
             a: placement.stream.into(),
             b: placement.group.into(),
             data: path,
             ..Request::new(Op::Create, 0)
-        })?;
+        };
+        let answer = self.link.ask_along(request, Some(stands))?;
+        Ok(FileId(answer.words[0]))
+    }
+
+    /// Another number for a file, open or not, of which nobody knows the number any more.
+    pub(super) fn renew(&self, old: FileId, path: &[u8], stands: c_int) -> Result<FileId, Fault> {
+        let request = Request {
+            data: path,
+            ..Request::new(Op::Renew, old.0)
+        };
+        let answer = self.link.ask_along(request, Some(stands))?;
         Ok(FileId(answer.words[0]))
     }
 
@@ -114,18 +152,17 @@ impl Volume {
         Ok(self.ask(Op::Size, file.id)?.words[0])
     }
 
-    /// Writes at `offset`, or at the end; gives where it ended and how much was written.
+    /// Writes; gives where it ended and how much was written.
     //= dissertation 5.3.2
     pub(super) fn write(
         &'static self,
         file: &File,
-        offset: Option<u64>,
+        mut at: Where,
         data: &[u8],
     ) -> Result<(u64, usize), Fault> {
         let mut done = 0;
         let mut end = None;
         while done < data.len() {
-            let at = offset.map(|at| at + done as u64);
             let part = &data[done..data.len().min(done + RECORD_MAX)];
             file.writes();
             let written = match self.by_ring(file, at, part) {
@@ -137,6 +174,7 @@ impl Volume {
                 Ok((to, count)) => {
                     done += count;
                     end = Some(to);
+                    at = at.behind(to);
                     if count == 0 {
                         break;
                     }
@@ -145,9 +183,10 @@ impl Volume {
                 Err(fault) => return Err(fault),
             }
         }
-        let end = match (end, offset) {
-            (Some(end), _) | (None, Some(end)) => end,
-            (None, None) => self.size(file)?,
+        let end = match (end, at) {
+            (Some(end), _) | (None, Where::At(end)) => end,
+            (None, Where::Here(fd)) => sys::seek(fd, 0, libc::SEEK_CUR)?,
+            (None, Where::End) => self.size(file)?,
         };
         Ok((end, done))
     }
@@ -158,7 +197,7 @@ impl Volume {
     fn by_ring(
         &'static self,
         file: &File,
-        offset: Option<u64>,
+        place: Where,
         data: &[u8],
     ) -> Result<Option<u64>, Fault> {
         let memory = &self.link.memory;
@@ -187,7 +226,12 @@ impl Volume {
                 }
             }
             let size = file.size.load(Ordering::Relaxed);
-            let at = offset.unwrap_or(size);
+            let at = match place {
+                Where::At(at) => at,
+                Where::End => size,
+                // Who else has this offset needs the lease to write where it is.
+                Where::Here(fd) => sys::seek(fd, 0, libc::SEEK_CUR).unwrap_or(END),
+            };
             if at != size || !memory.spend(cost) {
                 memory.leave(lease);
                 return Ok(None);
@@ -195,6 +239,9 @@ impl Volume {
             let end = at + data.len() as u64;
             if memory.put(file.id.0, at, data) {
                 file.size.store(end, Ordering::Release);
+                if let Where::Here(fd) = place {
+                    let _ = sys::seek(fd, end, libc::SEEK_SET);
+                }
                 memory.leave(lease);
                 return Ok(Some(end));
             }
@@ -219,22 +266,23 @@ impl Volume {
             file.refused();
             return Ok(false);
         }
-        file.take_lease(self, lease as usize, size);
+        file.take_lease(self, lease, size);
         Ok(true)
     }
 
     #[cold]
-    fn by_message(
-        &self,
-        file: &File,
-        offset: Option<u64>,
-        data: &[u8],
-    ) -> Result<(u64, usize), Fault> {
-        let answer = self.link.ask(Request {
-            a: offset.unwrap_or(END),
+    fn by_message(&self, file: &File, place: Where, data: &[u8]) -> Result<(u64, usize), Fault> {
+        let (a, along) = match place {
+            Where::At(at) => (at, None),
+            Where::End => (END, None),
+            Where::Here(fd) => (HERE, Some(fd)),
+        };
+        let request = Request {
+            a,
             data: &data[..data.len().min(DATA_MAX)],
             ..Request::new(Op::Write, file.id.0)
-        })?;
+        };
+        let answer = self.link.ask_along(request, along)?;
         Ok((answer.words[0], answer.words[1] as usize))
     }
 
@@ -321,14 +369,15 @@ impl Volume {
         };
         let mut at = 0;
         loop {
-            let from = map.pieces.len() as u64;
-            let answer = self.ask_with(Op::Map, file.id, (from, 0))?;
+            // Pieces may have been put together since those before were asked for; bytes
+            // are where they are.
+            let answer = self.ask_with(Op::Map, file.id, (at, 0))?;
             for piece in decode(&answer.data) {
                 map.pieces.push((at, piece));
                 at += piece.len;
             }
-            let [_, stored, count] = answer.words;
-            if map.pieces.len() as u64 >= count || answer.data.is_empty() {
+            let [_, stored, _] = answer.words;
+            if at >= stored || answer.data.is_empty() {
                 map.stored = stored.min(at);
                 break;
             }
@@ -368,12 +417,20 @@ impl Volume {
         Ok(())
     }
 
+    /// Makes a file durable. What stands for it gets a length of what is, if it is given.
     //= dissertation 5.4.3
-    pub(super) fn sync(&self, file: &File) -> Result<u64, Fault> {
+    pub(super) fn sync(&self, file: &File, stands: Option<c_int>) -> Result<(), Fault> {
         let written = file.written();
-        let size = self.ask(Op::Sync, file.id)?.words[0];
+        let request = Request::new(Op::Sync, file.id.0);
+        self.link.ask_along(request, stands)?;
         file.forced(written);
-        Ok(size)
+        Ok(())
+    }
+
+    /// Makes what stands for a file as long as it is.
+    pub(super) fn stand(&self, file: &File, stands: c_int) -> Result<(), Fault> {
+        let request = Request::new(Op::Stand, file.id.0);
+        self.link.ask_along(request, Some(stands)).map(drop)
     }
 
     pub(super) fn sync_all(&self) -> Result<(), Fault> {
@@ -405,7 +462,8 @@ impl Volume {
     /// Copies a file to the file `fd`, which stands for it, and forgets it here. That file
     /// is the truth once its attribute is gone. Nobody else does anything with it meanwhile.
     pub(super) fn demote(&'static self, file: &File, fd: i32, mark: &Mark) -> Result<(), Fault> {
-        self.ask(Op::MoveBegin, file.id)?;
+        let begins = Request::new(Op::MoveBegin, file.id.0);
+        self.link.ask_along(begins, Some(fd))?;
         let moved = self.copy_out(file, fd, mark);
         self.ask_with(Op::MoveEnd, file.id, (moved.is_ok().into(), 0))?;
         moved

@@ -8,7 +8,8 @@
 //!
 //! A *lease* lets a client write to the end of a file by the ring. Its word is taken for
 //! the time of a write and given back; the daemon takes it away and waits until nobody
-//! has it, after which all that was written by it is in the ring.
+//! has it, after which all that was written by it is in the ring. Words are used again, so
+//! each also says which lease it is, by a number that no two of a client have.
 //!
 //! Invariants: the client writes nothing but its own memory, so that it can harm itself
 //! alone; the daemon believes no length that it finds here; what is published is taken out
@@ -31,9 +32,11 @@ pub(crate) const LEASES: usize = 1024;
 /// Bytes that wait before a daemon that naps is woken.
 const ENOUGH: u64 = RING / 4;
 
-const GRANTED: u32 = 1;
-const BUSY: u32 = 2;
-const REVOKED: u32 = 4;
+const GRANTED: u64 = 1;
+const BUSY: u64 = 2;
+const REVOKED: u64 = 4;
+/// The bits of a lease's word that are not its number.
+const FLAGS: u32 = 3;
 
 const AWAKE: u32 = 0;
 const NAPS: u32 = 1;
@@ -57,7 +60,7 @@ struct Head {
     /// Threads that wait for room, and the word they wait on.
     waiting: Lined<AtomicU32>,
     room: AtomicU32,
-    leases: [AtomicU32; LEASES],
+    leases: [AtomicU64; LEASES],
 }
 
 const _: () = assert!(size_of::<Head>() <= HEAD);
@@ -93,6 +96,14 @@ pub(crate) struct Memory {
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
+
+/// A lease: its word is that of the remainder by [`LEASES`].
+pub(crate) type LeaseId = u64;
+
+/// The word of a lease while nobody writes by it.
+fn granted(lease: LeaseId) -> u64 {
+    lease << FLAGS | GRANTED
+}
 
 /// How a lease was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -229,8 +240,16 @@ impl Memory {
     }
 
     /// Takes out records that begin before `end`, as far as they are published; gives how
-    /// far it came, or nothing if what is found is no record.
-    pub(crate) fn take(&self, end: u64, mut each: impl FnMut(Record<'_>)) -> Option<u64> {
+    /// far it came, or nothing if what is found is no record. If who writes them is `gone`,
+    /// what was reserved and never published is passed over: the write was not answered,
+    /// and others behind it may have been. A stamp fits no other place, so the next one that
+    /// does is the next record.
+    pub(crate) fn take(
+        &self,
+        end: u64,
+        gone: bool,
+        mut each: impl FnMut(Record<'_>),
+    ) -> Option<u64> {
         let head = self.head();
         let mut position = head.head.0.load(Ordering::Relaxed);
         if end.wrapping_sub(position) > RING || !position.is_multiple_of(STEP) {
@@ -239,7 +258,12 @@ impl Memory {
         while position < end {
             let slot = self.slot(position);
             if slot.stamp.load(Ordering::SeqCst) != self.stamp(position) {
-                break;
+                if !gone {
+                    break;
+                }
+                position += STEP;
+                head.head.0.store(position, Ordering::SeqCst);
+                continue;
             }
             let left = RING - position % RING;
             let len = slot.len.load(Ordering::Relaxed);
@@ -326,47 +350,47 @@ impl Memory {
         self.head().credit.0.store(bytes, Ordering::Relaxed);
     }
 
-    /// Gives a lease.
-    pub(crate) fn grant(&self, lease: usize) {
-        self.head().leases[lease].store(GRANTED, Ordering::Release);
+    fn word(&self, lease: LeaseId) -> &AtomicU64 {
+        &self.head().leases[(lease % LEASES as u64) as usize]
+    }
+
+    /// Gives a lease, at whose word no other one is.
+    pub(crate) fn grant(&self, lease: LeaseId) {
+        self.word(lease).store(granted(lease), Ordering::Release);
     }
 
     /// Takes a lease for the time of a write.
     #[inline]
-    pub(crate) fn enter(&self, lease: usize) -> Lease {
-        let Some(word) = self.head().leases.get(lease) else {
-            return Lease::Gone;
-        };
-        let taken = word.compare_exchange(
-            GRANTED,
-            GRANTED | BUSY,
+    pub(crate) fn enter(&self, lease: LeaseId) -> Lease {
+        let free = granted(lease);
+        let taken = self.word(lease).compare_exchange(
+            free,
+            free | BUSY,
             Ordering::Acquire,
             Ordering::Relaxed,
         );
         match taken {
             Ok(_) => Lease::Taken,
-            Err(found) if found & GRANTED != 0 && found & REVOKED == 0 => Lease::Busy,
+            Err(found) if found == free | BUSY => Lease::Busy,
             Err(_) => Lease::Gone,
         }
     }
 
     /// Whether a lease still is.
     #[inline]
-    pub(crate) fn holds(&self, lease: usize) -> bool {
-        let word = self.head().leases.get(lease);
-        word.is_some_and(|word| word.load(Ordering::SeqCst) & (GRANTED | REVOKED) == GRANTED)
+    pub(crate) fn holds(&self, lease: LeaseId) -> bool {
+        self.word(lease).load(Ordering::SeqCst) & !BUSY == granted(lease)
     }
 
     /// Gives a lease back that was taken.
     #[inline]
-    pub(crate) fn leave(&self, lease: usize) {
-        self.head().leases[lease].fetch_and(!BUSY, Ordering::Release);
+    pub(crate) fn leave(&self, lease: LeaseId) {
+        self.word(lease).fetch_and(!BUSY, Ordering::Release);
     }
 
     /// Takes a lease away. False while somebody writes by it.
-    pub(crate) fn revoke(&self, lease: usize) -> bool {
-        let word = &self.head().leases[lease];
-        word.fetch_or(REVOKED, Ordering::SeqCst) & BUSY == 0
+    pub(crate) fn revoke(&self, lease: LeaseId) -> bool {
+        self.word(lease).fetch_or(REVOKED, Ordering::SeqCst) & BUSY == 0
     }
 }
 
@@ -414,7 +438,7 @@ mod tests {
                     assert!(record.data.iter().all(|byte| *byte == record.file as u8));
                     *at += 1;
                 };
-                memory.take(memory.tail(), each).unwrap();
+                memory.take(memory.tail(), false, each).unwrap();
                 if memory.waiting() == 0 {
                     memory.sleep(Some(1));
                 }
@@ -433,7 +457,7 @@ mod tests {
         }
         assert_eq!(count, 7, "a record and its head, seven times");
         let mut seen = 0;
-        memory.take(memory.tail(), |record| {
+        memory.take(memory.tail(), false, |record| {
             assert_eq!(record.at, seen);
             seen += 1;
         });
@@ -441,8 +465,30 @@ mod tests {
         // The end of the ring is passed over.
         assert!(memory.put(1, 9, &data));
         let mut found = 0;
-        memory.take(memory.tail(), |record| found = record.at);
+        memory.take(memory.tail(), false, |record| found = record.at);
         assert_eq!((found, memory.waiting()), (9, 0));
+    }
+
+    #[test]
+    fn what_the_dead_have_published_is_behind_what_they_have_not() {
+        let memory = memory();
+        assert!(memory.put(1, 0, &[7; 40]));
+        // Two that died after they had reserved room, one of them with half of its bytes.
+        let tail = &memory.head().tail.0;
+        let hole = tail.fetch_add(32 + 320, Ordering::Relaxed);
+        memory.slot(hole + 64).stamp.store(9, Ordering::Relaxed);
+        tail.fetch_add(32 + 32, Ordering::Relaxed);
+        assert!(memory.put(2, 5, &[8; 100]) && memory.put(3, 6, &[9; 3]));
+        let take = |gone| {
+            let mut found = Vec::new();
+            let each = |record: Record<'_>| found.push((record.file, record.data.len()));
+            memory.take(memory.tail(), gone, each).unwrap();
+            found
+        };
+        assert_eq!(take(false), [(1, 40)]);
+        assert_eq!(take(false), []);
+        assert_eq!(take(true), [(2, 100), (3, 3)]);
+        assert_eq!(memory.waiting(), 0);
     }
 
     #[test]
@@ -453,20 +499,20 @@ mod tests {
         slot.len.store(1 << 40, Ordering::Relaxed);
         assert!(
             memory
-                .take(memory.tail(), |_| panic!("no record"))
+                .take(memory.tail(), false, |_| panic!("no record"))
                 .is_none()
         );
         memory.head().tail.0.store(u64::MAX, Ordering::Relaxed);
         assert!(
             memory
-                .take(memory.tail(), |_| panic!("no record"))
+                .take(memory.tail(), false, |_| panic!("no record"))
                 .is_none()
         );
         memory.head().tail.0.store(64, Ordering::Relaxed);
         memory.head().head.0.store(3, Ordering::Relaxed);
         assert!(
             memory
-                .take(memory.tail(), |_| panic!("no record"))
+                .take(memory.tail(), false, |_| panic!("no record"))
                 .is_none()
         );
     }
@@ -483,7 +529,19 @@ mod tests {
         memory.leave(3);
         assert!(memory.revoke(3));
         assert!(memory.enter(3) == Lease::Gone);
-        assert!(memory.enter(LEASES + 5) == Lease::Gone);
+        assert!(memory.enter(LEASES as u64 + 5) == Lease::Gone);
+    }
+
+    #[test]
+    fn a_lease_is_not_the_next_one_at_its_word() {
+        let memory = memory();
+        let (old, new) = (3, LEASES as u64 + 3);
+        memory.grant(old);
+        assert!(memory.holds(old) && memory.revoke(old));
+        memory.grant(new);
+        assert!(memory.enter(old) == Lease::Gone && !memory.holds(old));
+        assert!(memory.enter(new) == Lease::Taken && memory.holds(new));
+        assert!(memory.enter(old) == Lease::Gone && !memory.holds(old));
     }
 
     #[test]

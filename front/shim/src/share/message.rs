@@ -41,7 +41,8 @@ ops! {
     Hello = 1,
     /// Keeps the daemon from ending.
     Keep = 2,
-    /// Makes a file at the path, which is open then. Answers with its number.
+    /// Makes a file at the path, which is open then. What stands for it comes along. Answers
+    /// with its number.
     Create = 3,
     /// What is written from now on belongs to the stream and the group.
     Place = 4,
@@ -51,14 +52,15 @@ ops! {
     Close = 6,
     /// Its length.
     Size = 7,
-    /// Writes at an offset, or at the end. Answers with where it ended, and how much.
+    /// Writes at an offset, at the end, or where the kernel's offset is of a descriptor that
+    /// comes along, which is moved. Answers with where it ended, and how much.
     Write = 8,
     /// Asks for a lease. Answers with the length and the lease.
     Lease = 9,
     /// Bytes from an offset. Answers with them, the length, and how much is in zones.
     Read = 10,
-    /// Where the file is in zones, from a piece on. Answers with pieces, the length, how
-    /// much is in zones, and how many pieces there are.
+    /// Where the file is in zones, from the block on that begins at a byte. Answers with
+    /// pieces, the length, and how much is in zones.
     Map = 11,
     /// As that, from the first piece on, after bringing it to the zones; they stay there
     /// until [`Op::Unpin`] of the number that is answered.
@@ -67,7 +69,8 @@ ops! {
     Pinned = 13,
     /// Lets go of what was pinned.
     Unpin = 14,
-    /// Makes a file durable.
+    /// Makes a file durable, and what stands for it as long, as [`Op::Stand`] does, if that
+    /// comes along. Answers with the length.
     Sync = 15,
     /// Makes all durable.
     SyncAll = 16,
@@ -77,7 +80,8 @@ ops! {
     Unlinked = 18,
     /// The file has the path that follows.
     Renamed = 19,
-    /// The client moves the file to the ordinary file system.
+    /// The client moves the file to the ordinary file system, into what stands for it, which
+    /// comes along.
     MoveBegin = 20,
     /// It has, or not.
     MoveEnd = 21,
@@ -85,10 +89,18 @@ ops! {
     List = 22,
     /// The number of the file at the path that follows, and its length.
     Find = 23,
+    /// Makes what stands for a file, which comes along as a descriptor, as long as the file
+    /// is, unless the file is gone from the zones: then that is the file.
+    Stand = 24,
+    /// A number for a file of which nobody knows the number any more, at the path that
+    /// follows. What stands for it comes along. Answers all who ask for the same one alike.
+    Renew = 25,
 }
 
 /// An offset that stands for the end.
 pub(crate) const END: u64 = u64::MAX;
+/// An offset that stands for that of a descriptor.
+pub(crate) const HERE: u64 = u64::MAX - 1;
 /// A lease that is none.
 pub(crate) const NO_LEASE: u64 = u64::MAX;
 
@@ -157,8 +169,13 @@ impl<'a> Request<'a> {
     }
 
     pub(crate) fn send(&self, socket: c_int) -> Result<(), Errno> {
+        self.send_along(socket, None)
+    }
+
+    /// Sends it, with a descriptor if there is one.
+    pub(crate) fn send_along(&self, socket: c_int, fd: Option<c_int>) -> Result<(), Errno> {
         let head = head([self.op as u64, self.file, self.a, self.b]);
-        sys::send(socket, [&head, self.data], None)
+        sys::send(socket, [&head, self.data], fd)
     }
 }
 
@@ -233,7 +250,7 @@ mod tests {
         }
         assert!(Request::decode(&[0; 40]).is_none());
         assert!(Request::decode(&[255; 40]).is_none());
-        assert!(Request::decode(&head([24, 0, 0, 0])).is_none());
-        assert!(Request::decode(&head([23, 0, 0, 0])).is_some());
+        assert!(Request::decode(&head([26, 0, 0, 0])).is_none());
+        assert!(Request::decode(&head([25, 0, 0, 0])).is_some());
     }
 }

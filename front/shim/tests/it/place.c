@@ -4,12 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -77,6 +79,12 @@ static void offsets(void) {
     DO(pwrite(fd, text, 3, -1));
     DO(dup3(fd, 40, O_CLOEXEC) == 40);
     DO(dup2(fd, fd) == fd);
+    // What fails leaves the target as it is.
+    DO(dup2(12345, 40));
+    DO(dup3(fd, 40, 0x5555));
+    DO(dup3(fd, fd, 0));
+    DO(write(40, "still", 5));
+    DO(lseek(40, 0, SEEK_CUR));
     close(40);
     close(fd);
     sum("a.log");
@@ -157,6 +165,49 @@ static void lengths(void) {
     DO(write(fd, "short", 5));
     close(fd);
     sum("l.log");
+}
+
+// What is cut while another file is written goes on at its new end.
+static void cuts(void) {
+    struct stat of;
+    int fd = open("x.log", O_RDWR | O_CREAT | O_APPEND, 0600);
+    DO(write(fd, big, 100));
+    DO(ftruncate(fd, 0));
+    int other = open("y.log", O_RDWR | O_CREAT, 0600);
+    DO(write(other, big, 300));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    DO(write(fd, "after", 5));
+    DO(fsync(fd));
+    DO(write(fd, "more", 4));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    close(fd);
+    close(other);
+    sum("x.log");
+    sum("y.log");
+}
+
+// The last block is written over after it was forced, and forced again.
+static void overwrites(void) {
+    int fd = open("w.log", O_RDWR | O_CREAT, 0600);
+    char text[8] = {0};
+    write(fd, big, 5000);
+    DO(fsync(fd));
+    for (int i = 0; i < 3; i++) {
+        DO(pread(fd, text, 4, 4990));
+        DO(memcmp(text, big + 4990, 4));
+        DO(pwrite(fd, "over", 4, 4990 - 10 * i));
+        DO(pread(fd, text, 7, 4989 - 10 * i));
+        puts(text + 1);
+        if (i == 1) DO(fsync(fd));
+        DO(pread(fd, text, 7, 4989 - 10 * i));
+        puts(text + 1);
+        DO(pwrite(fd, big + 4990, 4, 4990));
+    }
+    DO(fdatasync(fd));
+    close(fd);
+    sum("w.log");
 }
 
 // What zones cannot hold.
@@ -246,6 +297,33 @@ static void names(void) {
     DO(count);
 }
 
+// What links lead to is what it is by its own name.
+static void links(void) {
+    struct stat of;
+    struct statx more;
+    int fd = open("k.log", O_RDWR | O_CREAT, 0600);
+    DO(symlink("k.log", "link.txt"));
+    DO(write(fd, big, 50000));
+    DO(stat("link.txt", &of));
+    DO(of.st_size);
+    DO(lstat("link.txt", &of));
+    DO(of.st_size);
+    DO(statx(AT_FDCWD, "link.txt", 0, STATX_SIZE, &more));
+    DO(more.stx_size);
+    DO(truncate("link.txt", 30000));
+    DO(fstat(fd, &of));
+    DO(of.st_size);
+    close(fd);
+    DO(stat("link.txt", &of));
+    DO(of.st_size);
+    sum("k.log");
+    DO(truncate("link.txt", 31000));
+    sum("k.log");
+    DO(truncate("link.txt", -1));
+    DO(unlink("link.txt"));
+    sum("k.log");
+}
+
 static void transfers(void) {
     int from = open("a.log", O_RDONLY), to = open("c.log", O_RDWR | O_CREAT, 0600);
     off_t at = 2;
@@ -256,6 +334,18 @@ static void transfers(void) {
     close(from);
     close(to);
     sum("c.log");
+    // Clones are refused, or are copies.
+    from = open("c.log", O_RDONLY);
+    to = open("clone.txt", O_RDWR | O_CREAT, 0600);
+    long cloned = ioctl(to, FICLONE, from);
+    struct file_clone_range range = {.src_fd = from};
+    if (cloned != 0) cloned = ioctl(to, FICLONERANGE, &range);
+    char text[5] = {0};
+    DO(cloned == 0 ? pread(to, text, 4, 0) == 4 && memcmp(text, "llo", 3) == 0
+                   : errno == EOPNOTSUPP || errno == EXDEV || errno == EINVAL);
+    errno = 0;
+    close(from);
+    close(to);
 }
 
 static void streams(void) {
@@ -295,6 +385,30 @@ static void others(void) {
     DO(syscall(SYS_fsync, fd));
     DO(syscall(SYS_lseek, fd, 3L, SEEK_SET));
     DO(lseek(fd, 0, SEEK_CUR));
+    struct iovec part = {"vector", 6};
+    DO(syscall(SYS_pwritev, fd, &part, 1L, 10L, 0L));
+    DO(syscall(SYS_pwritev2, fd, &part, 1L, 16L, 0L, 0L));
+    int twin = (int)syscall(SYS_dup, fd);
+    DO(syscall(SYS_dup3, twin, 60L, 0L));
+    DO(write(60, "BY", 2));
+    DO(syscall(SYS_fcntl, twin, (long)F_DUPFD, 61L) >= 61);
+    struct statx more;
+    DO(syscall(SYS_statx, twin, "", (long)AT_EMPTY_PATH, (long)STATX_SIZE, &more));
+    DO(more.stx_size);
+    char *map = (char *)syscall(SYS_mmap, 0L, 22L, (long)PROT_READ, (long)MAP_SHARED, fd, 0L);
+    DO(map != MAP_FAILED && memcmp(map + 10, "vectorvector", 12) == 0);
+    DO(syscall(SYS_munmap, map, 22L));
+    DO(syscall(SYS_close_range, 60L, 70L, 0L));
+    DO(syscall(SYS_close, twin));
+    int made = (int)syscall(SYS_openat, AT_FDCWD, "number.log", O_RDWR | O_CREAT, 0600);
+    off_t from = 10;
+    DO(syscall(SYS_copy_file_range, fd, &from, made, NULL, 12L, 0L));
+    from = 10;
+    DO(syscall(SYS_sendfile, made, fd, &from, 6L));
+    close(made);
+    DO(syscall(SYS_renameat2, AT_FDCWD, "number.log", AT_FDCWD, "renamed.log", 0L));
+    sum("renamed.log");
+    DO(syscall(SYS_unlinkat, AT_FDCWD, "renamed.log", 0L));
     DO(fchmod(fd, 0600));
     DO(fstat(fd, &of));
     DO(of.st_mode);
@@ -347,17 +461,67 @@ static void others(void) {
     DO(fcntl(12345, F_GETFL));
 }
 
+// Whoever has inherited a descriptor goes on where the others were.
+static void inherited(void) {
+    int status, fd = open("z.log", O_RDWR | O_CREAT, 0600);
+    char text[8] = {0};
+    DO(write(fd, "parent ", 7));
+    fflush(stdout);
+    if (fork() == 0) _exit(write(fd, "child ", 6) == 6 ? 0 : 1);
+    DO(wait(&status) > 0);
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(write(fd, "again ", 6));
+    dup2(fd, 9);
+    DO(system("echo shell >&9"));
+    DO(write(fd, "parent ", 7));
+    if (fork() == 0) {
+        dup2(fd, 1);
+        execlp("echo", "echo", "one", "two", "three", "four", "five", "six", (char *)NULL);
+        _exit(1);
+    }
+    DO(wait(&status) > 0);
+    DO(write(fd, "end", 3));
+    close(9);
+    sum("z.log");
+    DO(lseek(fd, 0, SEEK_SET));
+    if (fork() == 0) _exit(read(fd, text, 4) == 4 ? 0 : 1);
+    DO(wait(&status) > 0);
+    DO(read(fd, text, 7));
+    puts(text);
+    DO(lseek(fd, -2, SEEK_END));
+    if (fork() == 0) _exit(read(fd, text, 7) == 2 ? 0 : 1);
+    DO(wait(&status) > 0);
+    DO(status);
+    DO(lseek(fd, 0, SEEK_CUR));
+    DO(lseek(fd, -100, SEEK_CUR));
+    close(fd);
+    // What has never forked starts a program.
+    fd = open("zz.log", O_RDWR | O_CREAT, 0600);
+    write(fd, "first ", 6);
+    dup2(fd, 9);
+    pclose(popen("cat >&9; echo >&9", "w"));
+    DO(system("echo third >&9"));
+    write(fd, "fourth", 6);
+    close(9);
+    close(fd);
+    sum("zz.log");
+}
+
 int main(void) {
     for (size_t i = 0; i < sizeof big; i++) big[i] = (char)(i * 7 + i / 251);
     offsets();
     vectors();
     appends();
     lengths();
+    cuts();
+    overwrites();
     rewrites();
     mappings();
     names();
+    links();
     transfers();
     streams();
     others();
+    inherited();
     return 0;
 }

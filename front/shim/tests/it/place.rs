@@ -136,14 +136,34 @@ fn calls_on_placed_files_are_as_without_the_library() {
 #[test]
 fn ways_around_the_library_are_refused_aloud() {
     let place = Place::new();
-    let source = "#define _GNU_SOURCE\n#include <errno.h>\n#include <stdio.h>\n\
-        #include <sys/syscall.h>\n#include <unistd.h>\nint main(void) {\n\
-        char p[120] = {0}; long a = syscall(SYS_io_uring_setup, 4, p);\n\
-        printf(\"%ld %d\\n\", a, errno); return 0; }";
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <aio.h>
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        static void said(long answer) {
+            printf("%ld %d\n", answer, errno);
+            errno = 0;
+        }
+        int main(void) {
+            char p[120] = {0};
+            said(syscall(SYS_io_uring_setup, 4, p));
+            int fd = open("a.log", O_RDWR | O_CREAT, 0600);
+            struct aiocb one = {.aio_fildes = fd, .aio_buf = p, .aio_nbytes = 5};
+            one.aio_lio_opcode = LIO_WRITE;
+            struct aiocb *list[2] = {NULL, &one};
+            said(lio_listio(LIO_WAIT, list, 2, NULL));
+            said(aio_fsync(O_SYNC, &one));
+            return 0;
+        }"#;
     let program = place.build(source, "ring");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
     let said = script(&place, program.to_str().unwrap(), &rules, &zones);
-    assert_eq!(text(&said.stdout), format!("-1 {}\n", libc::ENOSYS));
+    let refused = format!("-1 {}\n", libc::ENOSYS);
+    assert_eq!(text(&said.stdout), refused.repeat(3));
     let error = text(&said.stderr);
     assert!(error.contains("io_uring is not seen"), "{error}");
 }
@@ -241,10 +261,12 @@ fn rules_with_an_error_are_named_and_nothing_is_placed() {
 fn streams_and_shells_write_to_zones() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
-    let words = "echo one > a.log; echo two >> a.log; (echo three; ls -d /) >> a.log; \
+    let words = "(echo first; ls -d /; echo third) > c.log; cat c.log; exec 3> d.log; \
+                 echo one >&3; (exec echo two) >&3; echo three >&3; cat d.log; \
+                 echo one > a.log; echo two >> a.log; (echo three; ls -d /) >> a.log; \
                  cat a.log; sort -r < a.log > b.log; wc -l < b.log; sed -i s/t/T/ b.log; cat b.log";
     let said = script(&place, words, &rules, &zones);
-    let expected = "one\ntwo\nthree\n/\n4\nTwo\nThree\none\n/\n";
+    let expected = "first\n/\nthird\none\ntwo\nthree\none\ntwo\nthree\n/\n4\nTwo\nThree\none\n/\n";
     assert_eq!(text(&said.stdout), expected, "{}", text(&said.stderr));
     let bare = std::fs::read(place.path("work/a.log")).unwrap();
     assert_eq!(bare, [0; 16], "the bytes are in zones");
@@ -286,6 +308,53 @@ fn what_was_forced_is_there_after_a_kill() {
                 .all(|it| it.len() == 600 && it[8..].iter().all(|b| *b == it[8]))
         );
         least = records.len();
+    }
+}
+
+/// Writes by the flags of its argument, says so, and waits.
+const DURABLE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    static char bytes[5000];
+    memset(bytes, argv[1][0], sizeof bytes);
+    int flags = argv[1][0] == 's' ? O_SYNC : argv[1][0] == 'd' ? O_DSYNC : 0;
+    int fd = open("a.log", O_CREAT | O_WRONLY | O_TRUNC | flags, 0644);
+    if (write(fd, bytes, sizeof bytes) != sizeof bytes) return 1;
+    puts("written");
+    fflush(stdout);
+    return getchar() != EOF;
+}
+"#;
+
+#[test]
+fn writes_that_are_to_be_durable_are_in_zones_when_they_return() {
+    let place = Place::new();
+    let program = place.build(DURABLE, "durable");
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
+    let _served = serve(&zones);
+    let placer = Placer::new().unwrap();
+    for (how, durable) in [("none", false), ("dsync", true), ("sync", true)] {
+        let words = [OsString::from(how)];
+        let what = (program.as_os_str(), &words[..]);
+        let mut command = placer.command(what, &rules, Some(&zones)).unwrap();
+        command.current_dir(place.folder.path());
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(said.next().unwrap().unwrap(), "written");
+        let run = how.as_bytes()[..1].repeat(5000);
+        let holds = |zone: u32| {
+            let bytes = std::fs::read(zones.join(format!("seq/{zone}"))).unwrap();
+            bytes.chunks(4096).any(|block| block == &run[..4096])
+        };
+        assert_eq!((2..16).any(holds), durable, "{how}");
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
     }
 }
 
@@ -342,6 +411,36 @@ fn full_zones_are_told_with_who_has_them() {
         out.contains("blocks of zones") && out.contains("held by"),
         "{out}"
     );
+}
+
+#[test]
+fn what_is_removed_without_the_library_leaves_the_zones_and_what_is_moved_stays() {
+    let place = Place::new();
+    let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
+    let work = place.path("work");
+    let fill = "echo kept > d/b.log; dd if=/dev/zero of=a.log bs=1M count=30 2>&1 && sync; \
+                cat d/b.log e/b.log 2>/dev/null; wc -c < a.log";
+    // SAFETY: it takes nothing.
+    let root = unsafe { libc::geteuid() } == 0;
+    std::fs::create_dir_all(work.join("d")).unwrap();
+    for round in 0..3 {
+        let said = script(&place, fill, &rules, &zones);
+        let out = text(&said.stdout);
+        if round == 0 || root {
+            assert!(out.ends_with("31457280\n"), "{round}: {out}");
+        }
+        let kept = if round == 0 { "kept\n" } else { "kept\nkept\n" };
+        assert!(out.contains(kept), "{round}: {out}");
+        std::fs::remove_file(work.join("a.log")).unwrap();
+        let _ = std::fs::remove_dir_all(work.join("e"));
+        std::fs::rename(work.join("d"), work.join("e")).unwrap();
+        std::fs::create_dir(work.join("d")).unwrap();
+    }
+    // And while the daemon is there, once another one is made at its path.
+    let twice = "dd if=/dev/zero of=c.log bs=1M count=30 2>&1 && env -u LD_PRELOAD rm c.log; \
+                 dd if=/dev/zero of=c.log bs=1M count=29 2>&1; wc -c < c.log";
+    let out = text(&script(&place, twice, &rules, &zones).stdout);
+    assert!(!root || out.ends_with("30408704\n"), "{out}");
 }
 
 /// Why zones are not had.

@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +53,46 @@ static void appends(int before) {
     close(fd);
     if (before) close(shared);
     CHECK(unlink("a.log") == 0);
+}
+
+// Writes of many processes at an offset that they share: none is lost, none is torn.
+static void at_a_shared_offset(void) {
+    enum { WRITERS = 4, RECORDS = 400, SIZE = 97 };
+    int fd = open("t.log", O_CREAT | O_RDWR, 0644);
+    char record[SIZE];
+    for (int w = 0; w < WRITERS; w++) {
+        if (fork() == 0) {
+            memset(record, 'a' + w, sizeof record);
+            for (int i = 0; i < RECORDS; i++)
+                CHECK(write(fd, record, sizeof record) == sizeof record);
+            _exit(0);
+        }
+    }
+    join(WRITERS);
+    CHECK(lseek(fd, 0, SEEK_CUR) == WRITERS * RECORDS * SIZE);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0);
+    // And they read all of it together, each record once.
+    int back[2];
+    CHECK(pipe(back) == 0);
+    for (int w = 0; w < WRITERS; w++) {
+        if (fork() == 0) {
+            ssize_t got;
+            while ((got = read(fd, record, SIZE)) > 0) {
+                CHECK(got == SIZE);
+                for (int i = 1; i < SIZE; i++) CHECK(record[i] == record[0]);
+                CHECK(write(back[1], record, 1) == 1);
+            }
+            CHECK(got == 0);
+            _exit(0);
+        }
+    }
+    close(back[1]);
+    int count[WRITERS] = {0};
+    while (read(back[0], record, 1) == 1) count[record[0] - 'a']++;
+    join(WRITERS);
+    for (int w = 0; w < WRITERS; w++) CHECK(count[w] == RECORDS);
+    close(back[0]);
+    close(fd);
 }
 
 // What one has written another one finds at once, by any call.
@@ -128,6 +170,33 @@ static void moved(void) {
     close(fd);
 }
 
+// One forces a file while the other one moves it to the ordinary file system and goes on
+// writing there: what is written there stays.
+static void moved_while_forced(void) {
+    enum { ROUNDS = 150 };
+    char data[5000], name[20];
+    memset(data, 'd', sizeof data);
+    for (int i = 0; i < ROUNDS; i++) {
+        snprintf(name, sizeof name, "f%d.log", i);
+        int fd = open(name, O_CREAT | O_RDWR, 0644);
+        CHECK(write(fd, data, sizeof data) == sizeof data);
+        if (fork() == 0) {
+            int own = open(name, O_RDWR);
+            for (int n = 0; n < 40; n++) CHECK(fsync(own) == 0);
+            _exit(0);
+        }
+        usleep(i * 20 % 1500);
+        CHECK(pwrite(fd, "past", 4, 100) == 4);
+        CHECK(pwrite(fd, data, 3000, 5000) == 3000);
+        join(1);
+        struct stat of;
+        CHECK(fstat(fd, &of) == 0 && of.st_size == 8000);
+        CHECK(pread(fd, data, 1, 7999) == 1 && data[0] == 'd');
+        close(fd);
+        CHECK(unlink(name) == 0);
+    }
+}
+
 // One cuts and writes anew what another one has read and mapped.
 static void cut(void) {
     enum { SIZE = 50000 };
@@ -157,6 +226,68 @@ static void cut(void) {
     }
     join(1);
     close(fd);
+}
+
+static volatile int handled, refused;
+static int handler_fd;
+
+static void handles(int signal) {
+    (void)signal;
+    int before = errno;
+    __atomic_add_fetch(&handled, 1, __ATOMIC_RELAXED);
+    if (write(handler_fd, "h", 1) != 1) {
+        if (errno != EDEADLK) _exit(9);
+        __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
+    }
+    int copy = dup(handler_fd);
+    if (copy >= 0 ? close(copy) != 0 && errno != EDEADLK : errno != EDEADLK) _exit(8);
+    errno = before;
+}
+
+static void *writes(void *file) {
+    for (int i = 0; i < 4000; i++) CHECK(write(*(int *)file, "thread", 6) == 6);
+    return NULL;
+}
+
+// Threads write while others fork, and handlers come upon all of them.
+static void forked(void) {
+    enum { FORKS = 150 };
+    pthread_t threads[3];
+    int files[3];
+    char name[20];
+    handler_fd = open("h.log", O_CREAT | O_WRONLY | O_APPEND, 0644);
+    struct sigaction action = {.sa_handler = handles, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int t = 0; t < 3; t++) {
+        snprintf(name, sizeof name, "thread%d.log", t);
+        files[t] = open(name, O_CREAT | O_RDWR | O_TRUNC, 0644);
+        CHECK(files[t] >= 0);
+        CHECK(pthread_create(&threads[t], NULL, writes, &files[t]) == 0);
+    }
+    for (int i = 0; i < FORKS; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            signal(SIGALRM, SIG_DFL);
+            alarm(20);
+            snprintf(name, sizeof name, "child%d.log", i % 7);
+            int own = open(name, O_CREAT | O_WRONLY | O_APPEND, 0644);
+            CHECK(own >= 0 && write(own, "child", 5) == 5);
+            CHECK(lseek(files[i % 3], 0, SEEK_END) >= 0);
+            _exit(0);
+        }
+        int status;
+        while (waitpid(child, &status, 0) < 0) CHECK(errno == EINTR);
+        CHECK(status == 0);
+    }
+    for (int t = 0; t < 3; t++) CHECK(pthread_join(threads[t], NULL) == 0);
+    setitimer(ITIMER_REAL, &never, NULL);
+    for (int t = 0; t < 3; t++) CHECK(lseek(files[t], 0, SEEK_END) == 24000);
+    CHECK(handled > 0 && lseek(handler_fd, 0, SEEK_END) == handled - refused);
+    for (int t = 0; t < 3; t++) close(files[t]);
+    close(handler_fd);
 }
 
 // It is killed with much that was never forced.
@@ -189,6 +320,9 @@ int main(void) {
     appends(1);
     puts("ok appends by what was inherited");
     fflush(stdout);
+    at_a_shared_offset();
+    puts("ok at a shared offset");
+    fflush(stdout);
     at_once();
     puts("ok at once");
     fflush(stdout);
@@ -198,8 +332,14 @@ int main(void) {
     moved();
     puts("ok moved");
     fflush(stdout);
+    moved_while_forced();
+    puts("ok moved while forced");
+    fflush(stdout);
     cut();
     puts("ok cut");
+    fflush(stdout);
+    forked();
+    puts("ok forked");
     fflush(stdout);
     killed();
     puts("ok killed");

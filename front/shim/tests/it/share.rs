@@ -19,7 +19,34 @@ fn processes_share_files_as_if_these_were_ordinary_ones() {
     let said = run(command, &place.path("work"));
     let (out, error) = (text(&said.stdout), text(&said.stderr));
     assert!(said.status.success(), "{out}{error}");
-    assert_eq!(out.lines().count(), 7, "{out}{error}");
+    assert_eq!(out.lines().count(), 10, "{out}{error}");
+}
+
+#[test]
+fn who_comes_when_no_descriptors_are_left_waits_for_others_to_go() {
+    let place = Place::new();
+    let zones = zones(&place, 8);
+    let of = zones.clone();
+    let few = move || {
+        let served = daemon(&of);
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", "ulimit -n 24; exec \"$0\" \"$@\""]);
+        shell.arg(served.get_program()).args(served.get_args());
+        shell
+    };
+    let first = Keeper::new(&zones, few.clone()).unwrap();
+    let (came, comes) = std::sync::mpsc::channel();
+    for _ in 0..40 {
+        let (zones, few, came) = (zones.clone(), few.clone(), came.clone());
+        std::thread::spawn(move || {
+            let _ = came.send(Keeper::new(&zones, few).map(drop));
+        });
+    }
+    for _ in 0..40 {
+        let next = comes.recv_timeout(Duration::from_secs(60));
+        next.expect("it is taken in").unwrap();
+    }
+    drop(first);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::device::Rng;
 use crate::{LIMITS, OPTIONS, Volume, ZONES, bytes};
-use shimmer::{BLOCK, FileId, Options, Placement, Refusal};
+use shimmer::{BLOCK, FileId, Options, Part, Piece, Placement, Refusal};
 use std::collections::BTreeMap;
 
 /// What a program knows of a file, and what it was since it was last durable.
@@ -23,6 +23,18 @@ pub(crate) struct Run {
     pub(crate) paths: BTreeMap<Vec<u8>, FileId>,
     pub(crate) rng: Rng,
     full: u32,
+    /// Where files were when somebody looked who reads the zones by himself from then on,
+    /// and what had changed by then: see [`Run::changes`].
+    maps: BTreeMap<FileId, Map>,
+    changes: u32,
+}
+
+/// Where the first bytes of a file are.
+#[derive(Clone)]
+struct Map {
+    changes: u32,
+    stored: u64,
+    pieces: Vec<Piece>,
 }
 
 impl Run {
@@ -33,6 +45,8 @@ impl Run {
             paths: BTreeMap::new(),
             rng: Rng(seed),
             full: 0,
+            maps: BTreeMap::new(),
+            changes: 0,
         }
     }
 
@@ -67,7 +81,49 @@ impl Run {
             19 => self.rename(),
             20 => self.truncate(),
             21 => self.close_or_open(),
+            22 => self.look(),
             _ => self.read(),
+        }
+        if self.rng.below(3) == 0 {
+            self.read_by_maps();
+        }
+    }
+
+    /// What makes maps of files old: a zone is emptied, a file is cut, or written over.
+    fn changes(&self) -> u32 {
+        self.changes + self.volume.device.resets
+    }
+
+    fn look(&mut self) {
+        let all: Vec<_> = self.known.keys().copied().collect();
+        for id in all {
+            let core = &mut self.volume.core;
+            let parts = core.read_stored(id).unwrap();
+            core.release(&parts);
+            let stored = core.status(id).unwrap().stored;
+            let pieces = parts.iter().map(|part| match part {
+                Part::Zone(piece) => *piece,
+                Part::Memory(_) => panic!("only zones were asked for"),
+            });
+            let map = Map {
+                changes: self.changes(),
+                stored,
+                pieces: pieces.collect(),
+            };
+            self.maps.insert(id, map);
+        }
+    }
+
+    /// Files are in zones as their maps say, unless these are old.
+    fn read_by_maps(&mut self) {
+        let (now, known) = (self.changes(), &self.known);
+        self.maps
+            .retain(|id, map| map.changes == now && known.contains_key(id));
+        for (id, map) in &self.maps {
+            let pieces = map.pieces.iter();
+            let bytes: Vec<u8> = pieces.flat_map(|it| self.volume.device.read(*it)).collect();
+            let stored = map.stored as usize;
+            assert!(bytes[..stored] == known[id].bytes[..stored], "{id:?}");
         }
     }
 
@@ -80,6 +136,8 @@ impl Run {
         let made = self.volume.core.create(&path, placement);
         assert_eq!(made.is_err(), self.paths.contains_key(&path));
         if let Ok(id) = made {
+            let tag = id.0.to_le_bytes();
+            self.volume.core.set_tag(id, &tag).unwrap();
             self.known.insert(
                 id,
                 Known {
@@ -133,6 +191,7 @@ impl Run {
         let outcome = self.volume.write(id, at as u64, b"!");
         if outcome.is_ok() {
             self.known.get_mut(&id).unwrap().bytes[at] = b'!';
+            self.changes += 1;
             self.changed(id);
         }
     }
@@ -213,6 +272,7 @@ impl Run {
             }
         }
         self.known.get_mut(&id).unwrap().bytes.truncate(to as usize);
+        self.changes += 1;
         self.changed(id);
     }
 
@@ -262,6 +322,10 @@ impl Run {
             .map(|(path, id)| (path.to_vec(), id))
             .collect();
         assert_eq!(paths, self.paths.clone().into_iter().collect::<Vec<_>>());
+        for id in self.paths.values() {
+            let tag = self.volume.core.tag(*id);
+            assert_eq!(tag, Some(&id.0.to_le_bytes()[..]));
+        }
         self.read();
     }
 }

@@ -1,0 +1,143 @@
+//! Who is within this library: what a fork waits for, so that its child finds no lock that
+//! somebody has who is not there, and by which a signal handler knows that it has come upon
+//! its own thread in here.
+//!
+//! Invariants: locks of this library are taken within alone, or over the fork itself; a
+//! thread that is within takes no part in what the gate is closed for. No thread writes to
+//! where another one does, unless they are many: being within costs two exchanges.
+
+use crate::preload::start;
+use crate::sys;
+use core::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Places at which threads are counted.
+const PLACES: usize = 64;
+
+#[repr(align(64))]
+struct Place(AtomicU32);
+
+static WITHIN: [Place; PLACES] = [const { Place(AtomicU32::new(0)) }; PLACES];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// 1 while somebody forks.
+static CLOSED: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// How deep this thread is within.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// This thread is within as long as this is there.
+pub(super) struct Within(());
+
+fn own() -> &'static AtomicU32 {
+    let mut own = OWN.get();
+    if own == usize::MAX {
+        own = NEXT.fetch_add(1, Ordering::Relaxed) % PLACES;
+        OWN.set(own);
+    }
+    &WITHIN[own].0
+}
+
+#[inline]
+pub(super) fn is_inside() -> bool {
+    DEPTH.get() > 0
+}
+
+#[inline]
+pub(super) fn enter() -> Within {
+    if !is_inside() {
+        let own = own();
+        own.fetch_add(1, Ordering::SeqCst);
+        while CLOSED.load(Ordering::SeqCst) != 0 {
+            own.fetch_sub(1, Ordering::SeqCst);
+            sys::wait(&CLOSED, 1, 20);
+            own.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    Within(())
+}
+
+impl Drop for Within {
+    #[inline]
+    fn drop(&mut self) {
+        let depth = DEPTH.get() - 1;
+        DEPTH.set(depth);
+        if depth == 0 {
+            own().fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// Does `work` within, while no signal is delivered to this thread.
+pub(super) fn quiet<T>(work: impl FnOnce() -> T) -> T {
+    start::quiet(|| {
+        let _within = enter();
+        work()
+    })
+}
+
+/// Does `work` while no other thread is within, nor comes in.
+pub(super) fn still<T>(work: impl FnOnce() -> T) -> T {
+    // A handler may fork upon its own thread in here. One that comes upon this thread from
+    // now on is told that it is in here, and so is what the program does when it forks:
+    // they would wait for the gate that only this thread opens.
+    let mine = u32::from(is_inside());
+    DEPTH.set(DEPTH.get() + 1);
+    let (relaxed, acquire) = (Ordering::Relaxed, Ordering::SeqCst);
+    while CLOSED.compare_exchange(0, 1, acquire, relaxed).is_err() {
+        sys::yields();
+    }
+    let within = || -> u32 {
+        let each = WITHIN.iter().map(|place| place.0.load(Ordering::SeqCst));
+        each.sum()
+    };
+    while within() > mine {
+        sys::yields();
+    }
+    let done = work();
+    CLOSED.store(0, Ordering::SeqCst);
+    sys::wake(&CLOSED);
+    DEPTH.set(DEPTH.get() - 1);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn nobody_else_is_within_while_all_is_still() {
+        let (inside, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let _within = enter();
+                        let _deeper = enter();
+                        assert!(is_inside());
+                        inside.fetch_add(1, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+            for round in 0..200 {
+                let own = (round % 2 == 0).then(enter);
+                still(|| {
+                    for _ in 0..20 {
+                        assert_eq!(inside.load(Ordering::SeqCst), 0);
+                    }
+                    assert!(is_inside(), "what is done there is told so");
+                });
+                drop(own);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(!is_inside());
+    }
+}
