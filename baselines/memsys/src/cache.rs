@@ -1,9 +1,14 @@
-//! One cache: sets whose ways stand in order of use.
+//! One cache: sets of ways, with what a lookup needs of a set side by side.
 //!
-//! The first way of a set was used last. A way tells from when on its line is there:
-//! one that is still on its way is found, and whoever finds it waits for it, which is
-//! how misses to one line become one. Contents and directory stand beside the ways
-//! and move with them; a run that asks for time alone keeps no contents.
+//! Of each way there is a byte of its line's name and a byte that says when it was used
+//! last, beside those of its set: so a miss reads one line of the simulating machine's
+//! memory. The whole name decides; the byte only says where to look. The order of use is
+//! exact: times of a set are ranked anew before they run over, and a way that is empty
+//! was used before all others.
+//!
+//! A way tells from when on its line is there: one that is still on its way is found, and
+//! whoever finds it waits for it, which is how misses to one line become one. A run that
+//! asks for time alone keeps no contents.
 
 use crate::tick::Tick;
 
@@ -18,6 +23,11 @@ pub(crate) const OWNED: u64 = 2;
 pub(crate) const AHEAD: u64 = 4;
 const FLAGS: u32 = 3;
 const EMPTY: u64 = u64::MAX;
+/// Ways that are looked at together: the bytes of a word.
+const LANES: usize = 8;
+const ONES: u64 = 0x0101_0101_0101_0101;
+/// Most ways of a set, so that times of use fit a byte and are seldom ranked anew.
+pub(crate) const MOST_WAYS: u64 = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -38,27 +48,59 @@ pub(crate) struct Gone {
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     ways: usize,
+    /// The same in whole words; ways beyond `ways` stay empty.
+    wide: usize,
     mask: u64,
+    set_bits: u32,
+    /// Of each set a byte of the name of each way, then when each was used last.
+    marks: Vec<u8>,
+    /// Of each set when it was used last.
+    clocks: Vec<u8>,
     slots: Vec<Way>,
     holders: Vec<u64>,
     data: Vec<Block>,
 }
 
-/// A way, until the set changes.
+/// A way; it has its line until that is taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At(usize);
+pub(crate) struct At {
+    set: usize,
+    way: usize,
+}
+
+/// The lowest lane of `word` that is `byte`, and those above that are or seem to be, as
+/// their highest bits.
+#[inline]
+fn lanes(word: &[u8], byte: u8) -> u64 {
+    let word = word
+        .first_chunk()
+        .map_or(0, |word| u64::from_le_bytes(*word));
+    let differs = word ^ (u64::from(byte) * ONES);
+    differs.wrapping_sub(ONES) & !differs & (ONES << 7)
+}
 
 impl Cache {
-    /// `sets` is a power of two. `directory` keeps which cores hold a line.
+    /// `sets` is a power of two; there are [`MOST_WAYS`] at most. `directory` keeps which
+    /// cores hold a line.
     pub(crate) fn new(sets: usize, ways: usize, directory: bool, payloads: bool) -> Self {
         let empty = Way {
             key: EMPTY,
             ready: Tick::ZERO,
         };
-        let count = sets * ways;
+        let wide = ways.next_multiple_of(LANES);
+        let count = sets * wide;
+        let mut marks = vec![0; 2 * count];
+        // Ways that are not there are never the ones used longest ago.
+        for set in marks.chunks_exact_mut(2 * wide) {
+            set[wide + ways..].fill(u8::MAX);
+        }
         Self {
             ways,
+            wide,
             mask: sets as u64 - 1,
+            set_bits: sets.ilog2(),
+            marks,
+            clocks: vec![0; sets],
             slots: vec![empty; count],
             holders: vec![0; if directory { count } else { 0 }],
             data: vec![[0; 64]; if payloads { count } else { 0 }],
@@ -66,52 +108,121 @@ impl Cache {
     }
 
     #[inline]
-    fn base(&self, line: u64) -> usize {
-        (line & self.mask) as usize * self.ways
+    fn set(&self, line: u64) -> usize {
+        (line & self.mask) as usize
+    }
+
+    #[inline]
+    fn slot(&self, at: At) -> usize {
+        at.set * self.wide + at.way
+    }
+
+    /// The byte of a line's name.
+    #[inline]
+    fn mark(&self, line: u64) -> u8 {
+        let name = line >> self.set_bits;
+        (name ^ name >> 8 ^ name >> 16) as u8
+    }
+
+    /// Asks for what a lookup of `line` will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, line: u64) {
+        sim::prefetch(&self.marks, self.set(line) * 2 * self.wide);
     }
 
     #[inline]
     pub(crate) fn find(&self, line: u64) -> Option<At> {
-        let base = self.base(line);
-        let set = &self.slots[base..base + self.ways];
-        let way = set.iter().position(|way| way.key >> FLAGS == line)?;
-        Some(At(base + way))
-    }
-
-    /// Makes the way the one used last. Where it stands now.
-    #[inline]
-    pub(crate) fn touch(&mut self, at: At) -> At {
-        let base = at.0 / self.ways * self.ways;
-        if at.0 > base {
-            self.slots[base..=at.0].rotate_right(1);
-            if !self.holders.is_empty() {
-                self.holders[base..=at.0].rotate_right(1);
-            }
-            if !self.data.is_empty() {
-                self.data[base..=at.0].rotate_right(1);
+        let set = self.set(line);
+        let mark = self.mark(line);
+        let from = set * 2 * self.wide;
+        let marks = &self.marks[from..from + self.wide];
+        for (word, lane) in marks.chunks_exact(LANES).zip((0..).step_by(LANES)) {
+            let mut found = lanes(word, mark);
+            while found != 0 {
+                let way = lane + found.trailing_zeros() as usize / 8;
+                if self.slots[set * self.wide + way].key >> FLAGS == line {
+                    return Some(At { set, way });
+                }
+                found &= found - 1;
             }
         }
-        At(base)
+        None
+    }
+
+    /// Makes the way the one used last.
+    #[inline]
+    pub(crate) fn touch(&mut self, at: At) {
+        let used = at.set * 2 * self.wide + self.wide + at.way;
+        if self.clocks[at.set] != self.marks[used] {
+            self.use_now(at, used);
+        }
+    }
+
+    #[inline]
+    fn use_now(&mut self, at: At, used: usize) {
+        let clock = match self.clocks[at.set] {
+            u8::MAX => self.rank(at.set),
+            clock => clock,
+        };
+        self.clocks[at.set] = clock + 1;
+        self.marks[used] = clock + 1;
+    }
+
+    /// Gives the ways of a set the lowest times in the order that they have. The last.
+    #[cold]
+    fn rank(&mut self, set: usize) -> u8 {
+        let from = set * 2 * self.wide + self.wide;
+        let times = &mut self.marks[from..from + self.ways];
+        let before = times.to_vec();
+        for time in times.iter_mut().filter(|time| **time > 0) {
+            let older = before.iter().filter(|&&other| other > 0 && other < *time);
+            *time = older.count() as u8 + 1;
+        }
+        times.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The way used longest ago; an empty one if there is any.
+    #[inline]
+    fn victim(&self, set: usize) -> At {
+        let from = set * 2 * self.wide + self.wide;
+        let times = &self.marks[from..from + self.wide];
+        let mut least = [u8::MAX; LANES];
+        for word in times.chunks_exact(LANES) {
+            for (least, &time) in least.iter_mut().zip(word) {
+                *least = time.min(*least);
+            }
+        }
+        let oldest = least.into_iter().fold(u8::MAX, u8::min);
+        let words = times.chunks_exact(LANES).zip((0..).step_by(LANES));
+        for (word, lane) in words {
+            let found = lanes(word, oldest);
+            if found != 0 {
+                let way = lane + found.trailing_zeros() as usize / 8;
+                return At { set, way };
+            }
+        }
+        At { set, way: 0 }
     }
 
     /// Puts a line in as the one used last. What had to go for it.
     pub(crate) fn insert(&mut self, new: &Gone) -> Option<Gone> {
         debug_assert!(self.find(new.line).is_none(), "a line is in a cache once");
-        let base = self.base(new.line);
-        let set = &self.slots[base..base + self.ways];
-        let empty = set.iter().position(|way| way.key == EMPTY);
-        let way = At(base + empty.unwrap_or(self.ways - 1));
-        let gone = empty.is_none().then(|| self.look(way));
-        let first = self.touch(way).0;
-        self.slots[first] = Way {
+        let at = self.victim(self.set(new.line));
+        let slot = self.slot(at);
+        let gone = (self.slots[slot].key != EMPTY).then(|| self.look(at));
+        let mark = self.mark(new.line);
+        let from = at.set * 2 * self.wide;
+        self.marks[from + at.way] = mark;
+        self.use_now(at, from + self.wide + at.way);
+        self.slots[slot] = Way {
             key: new.line << FLAGS | new.flags,
             ready: new.ready,
         };
         if !self.holders.is_empty() {
-            self.holders[first] = new.holders;
+            self.holders[slot] = new.holders;
         }
         if !self.data.is_empty() {
-            self.data[first] = new.data;
+            self.data[slot] = new.data;
         }
         gone
     }
@@ -119,52 +230,65 @@ impl Cache {
     /// Takes a line out.
     pub(crate) fn remove(&mut self, line: u64) -> Option<Gone> {
         let at = self.find(line)?;
+        Some(self.take(at))
+    }
+
+    /// Takes out what is in a way.
+    pub(crate) fn take(&mut self, at: At) -> Gone {
         let gone = self.look(at);
-        self.slots[at.0].key = EMPTY;
-        Some(gone)
+        let slot = self.slot(at);
+        self.slots[slot].key = EMPTY;
+        self.marks[at.set * 2 * self.wide + self.wide + at.way] = 0;
+        gone
     }
 
     /// What is in a way.
+    #[inline]
     pub(crate) fn look(&self, at: At) -> Gone {
-        let way = self.slots[at.0];
+        let slot = self.slot(at);
+        let way = self.slots[slot];
         Gone {
             line: way.key >> FLAGS,
             flags: way.key & ((1 << FLAGS) - 1),
-            holders: self.holders.get(at.0).copied().unwrap_or(0),
+            holders: self.holders.get(slot).copied().unwrap_or(0),
             ready: way.ready,
-            data: self.data.get(at.0).copied().unwrap_or([0; 64]),
+            data: self.data.get(slot).copied().unwrap_or([0; 64]),
         }
     }
 
     #[inline]
     pub(crate) fn ready(&self, at: At) -> Tick {
-        self.slots[at.0].ready
+        self.slots[self.slot(at)].ready
     }
 
     #[inline]
     pub(crate) fn has(&self, at: At, flag: u64) -> bool {
-        self.slots[at.0].key & flag != 0
+        self.slots[self.slot(at)].key & flag != 0
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, at: At, flag: u64) {
-        self.slots[at.0].key |= flag;
+    pub(crate) fn set_flag(&mut self, at: At, flag: u64) {
+        let slot = self.slot(at);
+        self.slots[slot].key |= flag;
     }
 
     #[inline]
     pub(crate) fn clear(&mut self, at: At, flag: u64) {
-        self.slots[at.0].key &= !flag;
+        let slot = self.slot(at);
+        self.slots[slot].key &= !flag;
     }
 
     #[inline]
     pub(crate) fn holders(&mut self, at: At) -> &mut u64 {
-        &mut self.holders[at.0]
+        let slot = self.slot(at);
+        &mut self.holders[slot]
     }
 
     /// The bytes, where contents are kept.
     #[inline]
     pub(crate) fn data(&mut self, at: At) -> Option<&mut Block> {
-        self.data.get_mut(at.0)
+        let slot = self.slot(at);
+        self.data.get_mut(slot)
     }
 
     /// The line of every way that holds one.
@@ -255,6 +379,40 @@ mod tests {
             cache.insert(&clean(8)).is_none(),
             "an empty way is used first"
         );
+    }
+
+    /// A list of lines, the one used last first, against sets of every width.
+    #[test]
+    fn the_order_of_use_is_that_of_a_list() {
+        let mut rng = sim::Seed(9).stream("order of use");
+        for ways in [1, 2, 3, 8, 12, 32, 64] {
+            let mut cache = Cache::new(2, ways, false, false);
+            let mut recent: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
+            for _ in 0..6_000 {
+                // Names far apart whose bytes are the same, too.
+                let line = rng.below(ways as u64 * 3) * if rng.chance(1, 2) { 1 } else { 512 };
+                let list = &mut recent[line as usize % 2];
+                let known = list.iter().position(|&other| other == line);
+                let found = cache.find(line);
+                assert_eq!(found.is_some(), known.is_some(), "{ways} ways, line {line}");
+                match (found, known) {
+                    (Some(_), Some(at)) if rng.chance(1, 8) => {
+                        list.remove(at);
+                        assert_eq!(cache.remove(line).map(|gone| gone.line), Some(line));
+                        continue;
+                    }
+                    (Some(at), Some(place)) => {
+                        list.remove(place);
+                        cache.touch(at);
+                    }
+                    _ => {
+                        let oldest = if list.len() == ways { list.pop() } else { None };
+                        assert_eq!(cache.insert(&clean(line)).map(|gone| gone.line), oldest);
+                    }
+                }
+                list.insert(0, line);
+            }
+        }
     }
 
     #[test]

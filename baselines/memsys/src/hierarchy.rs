@@ -8,7 +8,7 @@
 //! Nothing here knows memory. A miss is told to the caller, who fills the line once it
 //! knows when it comes; dirty lines that left the last level wait in `out`.
 
-use crate::cache::{AHEAD, Block, Cache, DIRTY, Gone, Misses, OWNED};
+use crate::cache::{AHEAD, At, Block, Cache, DIRTY, Gone, Misses, OWNED};
 use crate::config::Config;
 use crate::tick::Tick;
 
@@ -103,17 +103,25 @@ impl Hierarchy {
         }
     }
 
+    /// Asks for what a lookup of `line` by `core` will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, core: usize, line: u64) {
+        self.cores[core].l2.prefetch(line);
+        self.llc.prefetch(line);
+    }
+
     /// Looks `line` up for `core`, to write it if `own`.
     #[inline]
     pub(crate) fn look(&mut self, core: usize, line: u64, own: bool, now: Tick) -> Look {
         let private = &mut self.cores[core];
         if let Some(at) = private.l1.find(line) {
-            let at = private.l1.touch(at);
+            private.l1.touch(at);
             if !own || private.l1.has(at, OWNED) {
                 self.counts.l1_hits += 1;
                 let done = private.l1.ready(at).max(now + self.l1_time);
                 return Look::Hit(done, Level::First);
             }
+            private.l1.set_flag(at, OWNED);
             let done = self.upgrade(core, line, now);
             return Look::Hit(done, Level::Last);
         }
@@ -133,7 +141,7 @@ impl Hierarchy {
             }
             return self.look_last(core, line, own, now);
         };
-        let at = private.l2.touch(at);
+        private.l2.touch(at);
         if private.l2.has(at, AHEAD) {
             private.l2.clear(at, AHEAD);
             self.counts.fetched_ahead_used += 1;
@@ -148,7 +156,6 @@ impl Hierarchy {
         }
         let private = &mut self.cores[core];
         private.l1_misses.take(done);
-        let at = private.l2.find(line).expect("it was just found");
         let found = private.l2.look(at);
         let copy = Gone {
             flags: found.flags & OWNED,
@@ -170,7 +177,7 @@ impl Hierarchy {
             return Look::Miss(now + self.llc_time);
         };
         self.counts.llc_hits += 1;
-        let at = self.llc.touch(at);
+        self.llc.touch(at);
         if self.llc.has(at, AHEAD) {
             self.llc.clear(at, AHEAD);
             self.counts.fetched_ahead_used += 1;
@@ -180,14 +187,13 @@ impl Hierarchy {
         if others != 0 && (own || self.llc.has(at, OWNED)) {
             // The directory sends the question on to who has the line.
             done += self.l2_time;
-            self.recall(line, others, !own);
+            self.recall(at, line, others, !own);
         }
-        let at = self.llc.find(line).expect("it was just found");
         let holders = self.llc.holders(at);
         let alone = own || *holders & !(1 << core) == 0;
         *holders |= 1 << core;
         if alone {
-            self.llc.set(at, OWNED);
+            self.llc.set_flag(at, OWNED);
         }
         let found = self.llc.look(at);
         let copy = Gone {
@@ -203,31 +209,36 @@ impl Hierarchy {
         Look::Hit(done, Level::Last)
     }
 
-    /// Makes `core` the owner of a line that it holds.
+    /// Takes a miss back that will be asked for again.
+    pub(crate) fn uncount_miss(&mut self, own: bool) {
+        self.counts.llc_misses -= 1;
+        self.counts.llc_store_misses -= u64::from(own);
+    }
+
+    /// Makes `core` the owner of a line that its second cache holds.
     fn upgrade(&mut self, core: usize, line: u64, now: Tick) -> Tick {
         self.counts.llc_hits += 1;
         let at = self.llc.find(line).expect("the last cache holds all");
-        let at = self.llc.touch(at);
+        self.llc.touch(at);
         let others = *self.llc.holders(at) & !(1 << core);
         let mut done = self.llc.ready(at).max(now + self.llc_time);
         if others != 0 {
             done += self.l2_time;
-            self.recall(line, others, false);
+            self.recall(at, line, others, false);
         }
-        let at = self.llc.find(line).expect("it was just found");
-        self.llc.set(at, OWNED);
-        let private = &mut self.cores[core];
-        for cache in [&mut private.l1, &mut private.l2] {
-            if let Some(at) = cache.find(line) {
-                cache.set(at, OWNED);
-            }
-        }
+        self.llc.set_flag(at, OWNED);
+        let second = &mut self.cores[core].l2;
+        let at = second.find(line);
+        second.set_flag(
+            at.expect("the second cache holds what the first holds"),
+            OWNED,
+        );
         done
     }
 
     /// Takes a line back from `others`, into the last cache; they may `keep` it to
     /// read.
-    fn recall(&mut self, line: u64, mut others: u64, keep: bool) {
+    fn recall(&mut self, at: At, line: u64, mut others: u64, keep: bool) {
         let mut dirty = None;
         let all = others;
         while others != 0 {
@@ -235,12 +246,11 @@ impl Hierarchy {
             others &= others - 1;
             dirty = self.recall_from(core, line, keep).or(dirty);
         }
-        let at = self.llc.find(line).expect("the last cache holds all");
         self.llc.clear(at, OWNED);
         if !keep {
             *self.llc.holders(at) &= !all;
         }
-        self.merge_last(line, dirty);
+        self.merge_last(at, dirty);
     }
 
     /// What `core` wrote to the line, which it gives up or goes on to read.
@@ -257,7 +267,7 @@ impl Hierarchy {
             if keep {
                 cache.clear(at, DIRTY | OWNED);
             } else {
-                cache.remove(line);
+                cache.take(at);
             }
         }
         if keep && let Some(data) = dirty {
@@ -272,10 +282,9 @@ impl Hierarchy {
         dirty
     }
 
-    fn merge_last(&mut self, line: u64, dirty: Option<Block>) {
+    fn merge_last(&mut self, at: At, dirty: Option<Block>) {
         let Some(data) = dirty else { return };
-        let at = self.llc.find(line).expect("the last cache holds all");
-        self.llc.set(at, DIRTY);
+        self.llc.set_flag(at, DIRTY);
         if let Some(copy) = self.llc.data(at) {
             *copy = data;
         }
@@ -289,7 +298,7 @@ impl Hierarchy {
         if gone.flags & DIRTY != 0 {
             let at = private.l2.find(gone.line);
             let at = at.expect("the second cache holds what the first holds");
-            private.l2.set(at, DIRTY);
+            private.l2.set_flag(at, DIRTY);
             if let Some(copy) = private.l2.data(at) {
                 *copy = gone.data;
             }
@@ -311,10 +320,10 @@ impl Hierarchy {
         let at = at.expect("the last cache holds what the second holds");
         *self.llc.holders(at) &= !(1 << core);
         self.llc.clear(at, OWNED);
-        self.merge_last(gone.line, dirty);
+        self.merge_last(at, dirty);
     }
 
-    /// Puts a line in that comes from memory at `ready`, for `core` to write if
+    /// Puts a line in that no cache has and that comes from memory at `ready`, for `core` to write if
     /// `own`. With `ahead` it goes no further than the second cache.
     pub(crate) fn fill(
         &mut self,
@@ -324,10 +333,7 @@ impl Hierarchy {
         ready: Tick,
         data: &Block,
     ) {
-        if self.llc.find(line).is_some() {
-            // It came by another way meanwhile; the lookup will be asked again.
-            return;
-        }
+        debug_assert!(!self.holds(line), "a line that is there comes again");
         self.counts.fetched_ahead += u64::from(ahead);
         let mut new = Gone {
             line,
@@ -429,7 +435,7 @@ impl Hierarchy {
         let private = &mut self.cores[core];
         let at = private.l1.find(line).expect("a store has its line");
         debug_assert!(private.l1.has(at, OWNED), "a store owns its line");
-        private.l1.set(at, DIRTY);
+        private.l1.set_flag(at, DIRTY);
         private.l1.data(at)
     }
 
@@ -437,8 +443,7 @@ impl Hierarchy {
     pub(crate) fn clean(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
         let holders = *self.llc.holders(at);
-        self.recall(line, holders, true);
-        let at = self.llc.find(line)?;
+        self.recall(at, line, holders, true);
         let found = self.llc.look(at);
         self.llc.clear(at, DIRTY);
         (found.flags & DIRTY != 0).then_some(found.data)
@@ -448,8 +453,8 @@ impl Hierarchy {
     pub(crate) fn purge(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
         let holders = *self.llc.holders(at);
-        self.recall(line, holders, false);
-        let gone = self.llc.remove(line)?;
+        self.recall(at, line, holders, false);
+        let gone = self.llc.take(at);
         (gone.flags & DIRTY != 0).then_some(gone.data)
     }
 

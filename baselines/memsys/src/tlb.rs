@@ -32,18 +32,20 @@ impl Table {
     #[inline]
     fn hit(&mut self, page: u64) -> bool {
         let set = self.set(page);
-        match set.iter().position(|&held| held == page) {
-            Some(way) => {
-                set[..=way].rotate_right(1);
-                true
-            }
-            None => false,
+        if set[0] == page {
+            return true;
         }
+        let Some(way) = set.iter().position(|&held| held == page) else {
+            return false;
+        };
+        set.copy_within(..way, 1);
+        set[0] = page;
+        true
     }
 
     fn insert(&mut self, page: u64) {
         let set = self.set(page);
-        set.rotate_right(1);
+        set.copy_within(..set.len() - 1, 1);
         set[0] = page;
     }
 

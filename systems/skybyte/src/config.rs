@@ -346,7 +346,7 @@ fn some(knob: &'static str, value: u32, most: u32, expected: &'static str) -> Ch
 impl DramConfig {
     fn ranges(&self) -> Vec<Check> {
         let (row, bits) = (self.row_bytes, self.channel_bits);
-        let whole = row >= LINE && row.is_multiple_of(LINE);
+        let whole = row > 0 && row.is_multiple_of(4 * LINE);
         let width = bits >= 8 && bits.is_multiple_of(8) && bits <= 1024;
         let cycles = |knob, cycles: u32| -> Check {
             (knob, u64::from(cycles), cycles <= 1024, "up to 1024")
@@ -368,7 +368,7 @@ impl DramConfig {
             cycles("dram.column", self.column),
             cycles("dram.activate", self.activate),
             cycles("dram.precharge", self.precharge),
-            ("dram.row_bytes", u64::from(row), whole, "a multiple of 64"),
+            ("dram.row_bytes", u64::from(row), whole, "a multiple of 256"),
             (
                 "dram.channel_bits",
                 u64::from(bits),

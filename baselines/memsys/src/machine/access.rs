@@ -225,10 +225,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             }
         }
         self.next_drain(core);
-        if self.cores[core].plan == super::plan::Plan::Blocked {
-            self.plan(core);
+        // Whoever does its step plans at the end of it.
+        if core != self.running {
+            if self.cores[core].plan == super::plan::Plan::Blocked {
+                self.plan(core);
+            }
+            self.refresh(core);
         }
-        self.refresh(core);
     }
 
     /// When the translation of `at` is known.
@@ -308,7 +311,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             },
             Look::Miss(leaves) => {
                 self.pages.touch(at);
+                let asked = self.counts.far_reads + self.counts.page_misses;
                 let access = self.bring(core, line, own, leaves, waiter);
+                let again = match access {
+                    Access::Full(_) => true,
+                    Access::Delayed(_) => asked == self.counts.far_reads + self.counts.page_misses,
+                    Access::Known(..) | Access::Waits => false,
+                };
+                if again {
+                    // Nothing was sent: it is the same miss when it asks again.
+                    self.caches.uncount_miss(own);
+                }
                 self.look_ahead(core, line, now);
                 access
             }

@@ -148,9 +148,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         // Of a cache of pages, the copy is what was asked for.
         let demanded = entry.page.is_none();
         if entry.sent < entry.lines || !entry.again.is_empty() {
-            let rate = self.config.link.bytes_per_second;
-            let bytes = self.config.link.response_bytes(Response::MemData(Tag(0)));
-            self.later(now + Tick::transfer(bytes, rate), Action::Copy(slot));
+            self.later(now + self.link.data_span(), Action::Copy(slot));
         }
         let mut posted = self.posted.iter().rev();
         if let Some(data) = posted.find(|post| post.line == line).map(|post| post.data) {

@@ -33,6 +33,7 @@ use threads::Thread;
 pub use access::{TimeOnly, Values, stored_value};
 
 const NO_THREAD: u32 = u32::MAX;
+const NO_CORE: usize = usize::MAX;
 
 /// Why a run ended before its program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -194,6 +195,9 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     base: Option<Totals>,
     end: Tick,
     now: Tick,
+    /// The core whose steps are done now, and when something else is due.
+    running: usize,
+    until: Tick,
     /// What the host's DRAM holds, where contents are kept.
     memory: BTreeMap<u64, [u8; 64]>,
     posted: VecDeque<device::Posted>,
@@ -269,6 +273,8 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             base: None,
             end: Tick::ZERO,
             now: Tick::ZERO,
+            running: NO_CORE,
+            until: Tick::NEVER,
             memory: BTreeMap::new(),
             posted: VecDeque::new(),
             copies: Vec::new(),
@@ -329,13 +335,15 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         &self.values
     }
 
-    /// Does what is due first.
+    /// Does what is due first, and what the same core does after it as long as nothing
+    /// else is due.
     fn step(&mut self) -> Result<(), RunError> {
-        let mut core = 0;
-        let mut first = self.next[0];
+        let (mut core, mut first, mut second) = (0, self.next[0], Tick::NEVER);
         for (number, &next) in self.next.iter().enumerate().skip(1) {
             if next < first {
-                (core, first) = (number, next);
+                (core, first, second) = (number, next, first);
+            } else {
+                second = second.min(next);
             }
         }
         let due = self
@@ -356,8 +364,17 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
                 self.act(time, action);
             }
         } else {
-            self.now = first;
-            self.advance(core, first);
+            (self.running, self.until) = (core, second.min(due).min(self.kernel_next));
+            loop {
+                self.now = first;
+                self.advance(core, first);
+                first = self.next[core];
+                // Among equals, others may be first; and a core may have failed or ended.
+                if first >= self.until || self.failed.is_some() || self.os.live == 0 {
+                    break;
+                }
+            }
+            self.running = NO_CORE;
         }
         match self.failed.take() {
             Some(error) => Err(error),
@@ -384,11 +401,13 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
 
     fn later(&mut self, time: Tick, action: Action) {
         self.sequence += 1;
+        self.until = self.until.min(time);
         self.agenda.push(Reverse((time, self.sequence, action)));
     }
 
     fn refresh_kernel(&mut self) {
         self.kernel_next = self.sim.next_time().map_or(Tick::NEVER, Tick::of);
+        self.until = self.until.min(self.kernel_next);
     }
 
     /// Where a core's next step is due, from what it has.
@@ -404,6 +423,9 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             .min(one.fault)
             .min(one.retry)
             .min(one.plan.time());
+        if core != self.running {
+            self.until = self.until.min(self.next[core]);
+        }
     }
 
     /// Everything counted up to `at`.

@@ -7,6 +7,9 @@ use crate::tick::Tick;
 use crate::tiering::Promote;
 use crate::window::{Cause, Pending, Start};
 
+/// How many operations ahead the place of a page is asked for.
+const LATER: usize = 6;
+
 /// The next thing that a core's thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
@@ -39,6 +42,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Does the step of `core` that is due at `now`.
     pub(super) fn advance(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
+        let mut planned = false;
         if one.window.issues.peek().is_some_and(|item| item.0.0 <= now) {
             if let Some(item) = one.window.issues.pop() {
                 self.issue(core, item.0.1, now);
@@ -62,8 +66,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 Plan::Again(_) | Plan::Blocked | Plan::Idle => {}
             }
             self.plan(core);
+            planned = true;
         }
-        if self.cores[core].plan == Plan::Blocked {
+        if !planned && self.cores[core].plan == Plan::Blocked {
             self.plan(core);
         }
         self.refresh(core);
@@ -101,8 +106,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     one.window.index += u64::from(count);
                     thread.cursor += 1;
                 }
-                Op::Load { .. } | Op::Store { .. } | Op::Flush { .. } => {
+                Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } => {
                     let store = !matches!(op, Op::Load { .. });
+                    // Other cores' steps come before this one: until then it is there.
+                    if at < self.footprint {
+                        self.caches.prefetch(core, self.pages.line_of(at));
+                    }
+                    if let Some(&Op::Load { at, .. } | &Op::Store { at, .. }) =
+                        thread.ops.get(thread.cursor + LATER)
+                    {
+                        self.pages.prefetch(at);
+                    }
                     return match one.window.start(store) {
                         Start::At(time, cause) => Plan::Start(time, cause),
                         Start::Blocked => Plan::Blocked,

@@ -522,6 +522,50 @@ fn what_can_not_be_is_said_in_a_sentence() {
     ));
 }
 
+/// A device that never answers.
+struct Silent;
+
+impl Far for Silent {
+    fn read(&mut self, _: Ns, _: Line, _: Tag) -> ReadReply {
+        ReadReply::Waits
+    }
+    fn write(&mut self, _: Ns, _: Line, _: LineData) -> Option<Ns> {
+        None
+    }
+    fn event(&mut self) -> Option<FarEvent> {
+        None
+    }
+    fn dropped(&mut self, _: Ns, _: u64) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_run_that_nothing_ends_is_told_even_where_the_kernel_samples() {
+    let sampled = Tiering::Sampled(memsys::Moves::default(), memsys::Sampling::default());
+    for tiering in [Tiering::None, sampled] {
+        let mut config = config(1, Place::Far);
+        config.tiering = tiering;
+        let program = Listed::new(vec![vec![load(0, 0)]], FOOTPRINT);
+        let kernel = Kernel::new();
+        let machine = Machine::new(&config, &kernel, Silent, program, TimeOnly, TakeAll);
+        let ended = machine.unwrap().run();
+        assert!(matches!(ended, Err(RunError::Stuck(_))), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_miss_that_waits_for_a_register_is_one_miss() {
+    let ops: Vec<Op> = (0..2_000)
+        .map(|n| load(n * 9_973 * 64 % FOOTPRINT, 0))
+        .collect();
+    let mut few = config(1, Place::Far);
+    few.llc.misses = 1;
+    few.posted = 1;
+    let metrics = run(&few, vec![ops]);
+    assert_eq!(metrics.caches.llc_misses, metrics.device.count);
+}
+
 #[test]
 fn a_configuration_is_the_same_after_it_was_written() {
     let mut config = config(3, Place::Far);

@@ -83,7 +83,7 @@ fn a_change_reaches_its_knob() {
 
 #[test]
 fn sizes_shrink_together() {
-    for (scale, factor) in [("small", 1024), ("medium", 64), ("paper", 1)] {
+    for (scale, factor) in [("small", 256), ("medium", 16), ("paper", 1)] {
         let workload = Workload::parse(&format!("bfs:scale={scale}")).unwrap();
         let setup = Setup::new("skybyte-full", Profile::Default, workload, 1).unwrap();
         assert_eq!(setup.factor, factor);
