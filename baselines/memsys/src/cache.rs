@@ -1,14 +1,13 @@
 //! One cache: sets of ways, with what a lookup needs of a set side by side.
 //!
 //! Of each way there is a byte of its line's name and a byte that says when it was used
-//! last, beside those of its set: so a miss reads one line of the simulating machine's
-//! memory. The whole name decides; the byte only says where to look. The order of use is
-//! exact: times of a set are ranked anew before they run over, and a way that is empty
-//! was used before all others.
+//! last, beside those of its set; all else of a way lies together. So a miss reads one line
+//! of the simulating machine's memory, and a hit two. The whole name decides; the byte only
+//! says where to look. The order of use is exact: times of a set are ranked anew before
+//! they run over, and a way that is empty was used before all others.
 //!
 //! A way tells from when on its line is there: one that is still on its way is found, and
-//! whoever finds it waits for it, which is how misses to one line become one. A run that
-//! asks for time alone keeps no contents.
+//! whoever finds it waits for it, which is how misses to one line become one.
 
 use crate::tick::Tick;
 
@@ -29,44 +28,75 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 /// Most ways of a set, so that times of use fit a byte and are seldom ranked anew.
 pub(crate) const MOST_WAYS: u64 = 64;
 
-#[derive(Clone, Copy, Debug)]
-struct Way {
+/// What a cache has of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// The line's name above its flags.
     key: u64,
-    ready: Tick,
+    /// From when on it is there.
+    pub(crate) ready: Tick,
+    /// Which cores hold it, in a cache that keeps a directory.
+    pub(crate) holders: u64,
+    /// Where the next cache has it.
+    pub(crate) outer: At,
 }
 
-/// A line that left a cache.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Gone {
-    pub(crate) line: u64,
-    pub(crate) flags: u64,
-    pub(crate) holders: u64,
-    pub(crate) ready: Tick,
-    pub(crate) data: Block,
+const _: () = assert!(size_of::<Way>() == 32);
+
+impl Way {
+    pub(crate) const fn new(line: u64, flags: u64, ready: Tick) -> Self {
+        Self {
+            key: line << FLAGS | flags,
+            ready,
+            holders: 0,
+            outer: At(u32::MAX),
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn line(&self) -> u64 {
+        self.key >> FLAGS
+    }
+
+    #[inline]
+    pub(crate) const fn has(&self, flag: u64) -> bool {
+        self.key & flag != 0
+    }
+
+    #[inline]
+    pub(crate) const fn set(&mut self, flag: u64) {
+        self.key |= flag;
+    }
+
+    #[inline]
+    pub(crate) const fn clear(&mut self, flag: u64) {
+        self.key &= !flag;
+    }
+}
+
+/// Of a set: the time of its last use, and the way that was used then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    clock: u8,
+    way: u8,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     ways: usize,
-    /// The same in whole words; ways beyond `ways` stay empty.
+    /// Ways as they lie, a power of two; those beyond `ways` stay empty.
     wide: usize,
     mask: u64,
     set_bits: u32,
     /// Of each set a byte of the name of each way, then when each was used last.
     marks: Vec<u8>,
-    /// Of each set when it was used last.
-    clocks: Vec<u8>,
+    heads: Vec<Head>,
     slots: Vec<Way>,
-    holders: Vec<u64>,
-    data: Vec<Block>,
 }
 
 /// A way; it has its line until that is taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At {
-    set: usize,
-    way: usize,
-}
+pub(crate) struct At(u32);
 
 /// The lowest lane of `word` that is `byte`, and those above that are or seem to be, as
 /// their highest bits.
@@ -80,30 +110,27 @@ fn lanes(word: &[u8], byte: u8) -> u64 {
 }
 
 impl Cache {
-    /// `sets` is a power of two; there are [`MOST_WAYS`] at most. `directory` keeps which
-    /// cores hold a line.
-    pub(crate) fn new(sets: usize, ways: usize, directory: bool, payloads: bool) -> Self {
-        let empty = Way {
-            key: EMPTY,
-            ready: Tick::ZERO,
-        };
-        let wide = ways.next_multiple_of(LANES);
+    /// `sets` is a power of two; there are [`MOST_WAYS`] at most.
+    pub(crate) fn new(sets: usize, ways: usize) -> Self {
+        let wide = ways.next_power_of_two().max(LANES);
         let count = sets * wide;
         let mut marks = vec![0; 2 * count];
         // Ways that are not there are never the ones used longest ago.
         for set in marks.chunks_exact_mut(2 * wide) {
             set[wide + ways..].fill(u8::MAX);
         }
+        let empty = Way {
+            key: EMPTY,
+            ..Way::new(0, 0, Tick::ZERO)
+        };
         Self {
             ways,
             wide,
             mask: sets as u64 - 1,
             set_bits: sets.ilog2(),
             marks,
-            clocks: vec![0; sets],
+            heads: vec![Head::default(); sets],
             slots: vec![empty; count],
-            holders: vec![0; if directory { count } else { 0 }],
-            data: vec![[0; 64]; if payloads { count } else { 0 }],
         }
     }
 
@@ -113,8 +140,15 @@ impl Cache {
     }
 
     #[inline]
-    fn slot(&self, at: At) -> usize {
-        at.set * self.wide + at.way
+    fn at(&self, set: usize, way: usize) -> At {
+        At((set * self.wide + way) as u32)
+    }
+
+    /// The set of a way, and which of its ways it is.
+    #[inline]
+    fn place(&self, at: At) -> (usize, usize) {
+        let at = at.0 as usize;
+        (at >> self.wide.ilog2(), at & (self.wide - 1))
     }
 
     /// The byte of a line's name.
@@ -130,6 +164,14 @@ impl Cache {
         sim::prefetch(&self.marks, self.set(line) * 2 * self.wide);
     }
 
+    /// Where `line` is, if it is the one of its set that was used last.
+    #[inline]
+    pub(crate) fn find_last(&self, line: u64) -> Option<At> {
+        let set = self.set(line);
+        let at = self.at(set, usize::from(self.heads[set].way));
+        (self.slots[at.0 as usize].line() == line).then_some(at)
+    }
+
     #[inline]
     pub(crate) fn find(&self, line: u64) -> Option<At> {
         let set = self.set(line);
@@ -139,9 +181,9 @@ impl Cache {
         for (word, lane) in marks.chunks_exact(LANES).zip((0..).step_by(LANES)) {
             let mut found = lanes(word, mark);
             while found != 0 {
-                let way = lane + found.trailing_zeros() as usize / 8;
-                if self.slots[set * self.wide + way].key >> FLAGS == line {
-                    return Some(At { set, way });
+                let at = self.at(set, lane + found.trailing_zeros() as usize / 8);
+                if self.slots[at.0 as usize].line() == line {
+                    return Some(at);
                 }
                 found &= found - 1;
             }
@@ -152,20 +194,24 @@ impl Cache {
     /// Makes the way the one used last.
     #[inline]
     pub(crate) fn touch(&mut self, at: At) {
-        let used = at.set * 2 * self.wide + self.wide + at.way;
-        if self.clocks[at.set] != self.marks[used] {
-            self.use_now(at, used);
+        let (set, way) = self.place(at);
+        if usize::from(self.heads[set].way) != way {
+            self.use_now(set, way);
         }
     }
 
     #[inline]
-    fn use_now(&mut self, at: At, used: usize) {
-        let clock = match self.clocks[at.set] {
-            u8::MAX => self.rank(at.set),
+    fn use_now(&mut self, set: usize, way: usize) {
+        let clock = match self.heads[set].clock {
+            u8::MAX => self.rank(set),
             clock => clock,
+        } + 1;
+        let way_mark = way as u8;
+        self.heads[set] = Head {
+            clock,
+            way: way_mark,
         };
-        self.clocks[at.set] = clock + 1;
-        self.marks[used] = clock + 1;
+        self.marks[set * 2 * self.wide + self.wide + way] = clock;
     }
 
     /// Gives the ways of a set the lowest times in the order that they have. The last.
@@ -173,7 +219,8 @@ impl Cache {
     fn rank(&mut self, set: usize) -> u8 {
         let from = set * 2 * self.wide + self.wide;
         let times = &mut self.marks[from..from + self.ways];
-        let before = times.to_vec();
+        let mut before = [0; MOST_WAYS as usize];
+        before[..times.len()].copy_from_slice(times);
         for time in times.iter_mut().filter(|time| **time > 0) {
             let older = before.iter().filter(|&&other| other > 0 && other < *time);
             *time = older.count() as u8 + 1;
@@ -183,7 +230,7 @@ impl Cache {
 
     /// The way used longest ago; an empty one if there is any.
     #[inline]
-    fn victim(&self, set: usize) -> At {
+    fn victim(&self, set: usize) -> usize {
         let from = set * 2 * self.wide + self.wide;
         let times = &self.marks[from..from + self.wide];
         let mut least = [u8::MAX; LANES];
@@ -197,105 +244,56 @@ impl Cache {
         for (word, lane) in words {
             let found = lanes(word, oldest);
             if found != 0 {
-                let way = lane + found.trailing_zeros() as usize / 8;
-                return At { set, way };
+                return lane + found.trailing_zeros() as usize / 8;
             }
         }
-        At { set, way: 0 }
+        0
     }
 
-    /// Puts a line in as the one used last. What had to go for it.
-    pub(crate) fn insert(&mut self, new: &Gone) -> Option<Gone> {
-        debug_assert!(self.find(new.line).is_none(), "a line is in a cache once");
-        let at = self.victim(self.set(new.line));
-        let slot = self.slot(at);
-        let gone = (self.slots[slot].key != EMPTY).then(|| self.look(at));
-        let mark = self.mark(new.line);
-        let from = at.set * 2 * self.wide;
-        self.marks[from + at.way] = mark;
-        self.use_now(at, from + self.wide + at.way);
-        self.slots[slot] = Way {
-            key: new.line << FLAGS | new.flags,
-            ready: new.ready,
-        };
-        if !self.holders.is_empty() {
-            self.holders[slot] = new.holders;
-        }
-        if !self.data.is_empty() {
-            self.data[slot] = new.data;
-        }
-        gone
+    /// Puts a line in as the one used last. Where it is, and what had to go for it.
+    #[inline]
+    pub(crate) fn insert(&mut self, new: Way) -> (At, Option<Way>) {
+        debug_assert!(self.find(new.line()).is_none(), "a line is in a cache once");
+        let set = self.set(new.line());
+        let way = self.victim(set);
+        let at = self.at(set, way);
+        self.marks[set * 2 * self.wide + way] = self.mark(new.line());
+        self.use_now(set, way);
+        let gone = std::mem::replace(&mut self.slots[at.0 as usize], new);
+        (at, (gone.key != EMPTY).then_some(gone))
     }
 
     /// Takes a line out.
-    pub(crate) fn remove(&mut self, line: u64) -> Option<Gone> {
+    pub(crate) fn remove(&mut self, line: u64) -> Option<Way> {
         let at = self.find(line)?;
         Some(self.take(at))
     }
 
     /// Takes out what is in a way.
-    pub(crate) fn take(&mut self, at: At) -> Gone {
-        let gone = self.look(at);
-        let slot = self.slot(at);
-        self.slots[slot].key = EMPTY;
-        self.marks[at.set * 2 * self.wide + self.wide + at.way] = 0;
+    pub(crate) fn take(&mut self, at: At) -> Way {
+        let (set, way) = self.place(at);
+        self.marks[set * 2 * self.wide + self.wide + way] = 0;
+        let gone = self.slots[at.0 as usize];
+        self.slots[at.0 as usize].key = EMPTY;
         gone
     }
 
     /// What is in a way.
     #[inline]
-    pub(crate) fn look(&self, at: At) -> Gone {
-        let slot = self.slot(at);
-        let way = self.slots[slot];
-        Gone {
-            line: way.key >> FLAGS,
-            flags: way.key & ((1 << FLAGS) - 1),
-            holders: self.holders.get(slot).copied().unwrap_or(0),
-            ready: way.ready,
-            data: self.data.get(slot).copied().unwrap_or([0; 64]),
-        }
+    pub(crate) fn look(&self, at: At) -> &Way {
+        &self.slots[at.0 as usize]
     }
 
+    /// The same, to change it.
     #[inline]
-    pub(crate) fn ready(&self, at: At) -> Tick {
-        self.slots[self.slot(at)].ready
+    pub(crate) fn way(&mut self, at: At) -> &mut Way {
+        &mut self.slots[at.0 as usize]
     }
 
-    #[inline]
-    pub(crate) fn has(&self, at: At, flag: u64) -> bool {
-        self.slots[self.slot(at)].key & flag != 0
-    }
-
-    #[inline]
-    pub(crate) fn set_flag(&mut self, at: At, flag: u64) {
-        let slot = self.slot(at);
-        self.slots[slot].key |= flag;
-    }
-
-    #[inline]
-    pub(crate) fn clear(&mut self, at: At, flag: u64) {
-        let slot = self.slot(at);
-        self.slots[slot].key &= !flag;
-    }
-
-    #[inline]
-    pub(crate) fn holders(&mut self, at: At) -> &mut u64 {
-        let slot = self.slot(at);
-        &mut self.holders[slot]
-    }
-
-    /// The bytes, where contents are kept.
-    #[inline]
-    pub(crate) fn data(&mut self, at: At) -> Option<&mut Block> {
-        let slot = self.slot(at);
-        self.data.get_mut(slot)
-    }
-
-    /// The line of every way that holds one.
+    /// What is in every way that holds a line.
     #[cfg(test)]
-    pub(crate) fn lines(&self) -> impl Iterator<Item = u64> + '_ {
-        let used = self.slots.iter().filter(|way| way.key != EMPTY);
-        used.map(|way| way.key >> FLAGS)
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Way> {
+        self.slots.iter().filter(|way| way.key != EMPTY)
     }
 }
 
@@ -354,31 +352,27 @@ impl Misses {
 mod tests {
     use super::*;
 
-    fn clean(line: u64) -> Gone {
-        Gone {
-            line,
-            flags: 0,
-            holders: 0,
-            ready: Tick::ZERO,
-            data: [0; 64],
-        }
+    fn clean(line: u64) -> Way {
+        Way::new(line, 0, Tick::ZERO)
+    }
+
+    /// What has to go for a line.
+    fn put(cache: &mut Cache, line: u64) -> Option<u64> {
+        cache.insert(clean(line)).1.map(|gone| gone.line())
     }
 
     #[test]
     fn the_line_used_longest_ago_goes() {
-        let mut cache = Cache::new(2, 3, false, false);
+        let mut cache = Cache::new(2, 3);
         for line in [0, 2, 4] {
-            assert!(cache.insert(&clean(line)).is_none());
+            assert_eq!(put(&mut cache, line), None);
         }
         let at = cache.find(0).unwrap();
         cache.touch(at);
-        assert_eq!(cache.insert(&clean(6)).unwrap().line, 2);
-        assert_eq!(cache.insert(&clean(1)).map(|gone| gone.line), None);
+        assert_eq!(put(&mut cache, 6), Some(2));
+        assert_eq!(put(&mut cache, 1), None);
         assert!(cache.remove(4).is_some() && cache.find(4).is_none());
-        assert!(
-            cache.insert(&clean(8)).is_none(),
-            "an empty way is used first"
-        );
+        assert_eq!(put(&mut cache, 8), None, "an empty way is used first");
     }
 
     /// A list of lines, the one used last first, against sets of every width.
@@ -386,7 +380,7 @@ mod tests {
     fn the_order_of_use_is_that_of_a_list() {
         let mut rng = sim::Seed(9).stream("order of use");
         for ways in [1, 2, 3, 8, 12, 32, 64] {
-            let mut cache = Cache::new(2, ways, false, false);
+            let mut cache = Cache::new(2, ways);
             let mut recent: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
             for _ in 0..6_000 {
                 // Names far apart whose bytes are the same, too.
@@ -398,16 +392,18 @@ mod tests {
                 match (found, known) {
                     (Some(_), Some(at)) if rng.chance(1, 8) => {
                         list.remove(at);
-                        assert_eq!(cache.remove(line).map(|gone| gone.line), Some(line));
+                        assert_eq!(cache.remove(line).map(|gone| gone.line()), Some(line));
                         continue;
                     }
                     (Some(at), Some(place)) => {
+                        let last = cache.find_last(line).is_some();
+                        assert!(!last || place == 0, "the one used last");
                         list.remove(place);
                         cache.touch(at);
                     }
                     _ => {
                         let oldest = if list.len() == ways { list.pop() } else { None };
-                        assert_eq!(cache.insert(&clean(line)).map(|gone| gone.line), oldest);
+                        assert_eq!(put(&mut cache, line), oldest);
                     }
                 }
                 list.insert(0, line);

@@ -5,12 +5,17 @@
 //! machine. A line is owned by one core, which may write it, or held by many, which
 //! may not. What was written goes back when its line leaves a level.
 //!
+//! What a line contains is kept once, beside the ways: the core that owns it is the only
+//! one that may change it, so no two caches could differ but for what is to be written
+//! back, which flags tell. A run that asks for time alone keeps no contents.
+//!
 //! Nothing here knows memory. A miss is told to the caller, who fills the line once it
 //! knows when it comes; dirty lines that left the last level wait in `out`.
 
-use crate::cache::{AHEAD, At, Block, Cache, DIRTY, Gone, Misses, OWNED};
-use crate::config::Config;
+use crate::cache::{AHEAD, At, Block, Cache, DIRTY, Misses, OWNED, Way};
+use crate::config::{CacheConfig, Config};
 use crate::tick::Tick;
+use std::collections::BTreeMap;
 
 /// Where a line was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub(crate) struct Hierarchy {
     cores: Vec<Private>,
     llc: Cache,
     llc_misses: Misses,
+    /// Of each line that the last cache holds, where contents are kept.
+    contents: Option<BTreeMap<u64, Block>>,
     l1_time: Tick,
     l2_time: Tick,
     llc_time: Tick,
@@ -82,19 +89,18 @@ impl Hierarchy {
     pub(crate) fn new(config: &Config, payloads: bool) -> Self {
         let cycles = |n| Tick::cycles(n, config.hertz);
         let (l1, l2, llc) = (&config.l1, &config.l2, &config.llc);
-        let cache = |of: &crate::config::CacheConfig, directory| {
-            Cache::new(of.sets() as usize, of.ways as usize, directory, payloads)
-        };
+        let cache = |of: &CacheConfig| Cache::new(of.sets() as usize, of.ways as usize);
         let private = |_| Private {
-            l1: cache(l1, false),
-            l2: cache(l2, false),
+            l1: cache(l1),
+            l2: cache(l2),
             l1_misses: Misses::new(l1.misses as usize),
             l2_misses: Misses::new(l2.misses as usize),
         };
         Self {
             cores: (0..config.cores).map(private).collect(),
-            llc: cache(llc, true),
+            llc: cache(llc),
             llc_misses: Misses::new(llc.misses as usize),
+            contents: payloads.then(BTreeMap::new),
             l1_time: cycles(l1.cycles),
             l2_time: cycles(l1.cycles + l2.cycles),
             llc_time: cycles(l1.cycles + l2.cycles + llc.cycles),
@@ -114,15 +120,18 @@ impl Hierarchy {
     #[inline]
     pub(crate) fn look(&mut self, core: usize, line: u64, own: bool, now: Tick) -> Look {
         let private = &mut self.cores[core];
-        if let Some(at) = private.l1.find(line) {
+        let found = private.l1.find_last(line);
+        if let Some(at) = found.or_else(|| private.l1.find(line)) {
             private.l1.touch(at);
-            if !own || private.l1.has(at, OWNED) {
+            let way = private.l1.way(at);
+            if !own || way.has(OWNED) {
                 self.counts.l1_hits += 1;
-                let done = private.l1.ready(at).max(now + self.l1_time);
+                let done = way.ready.max(now + self.l1_time);
                 return Look::Hit(done, Level::First);
             }
-            private.l1.set_flag(at, OWNED);
-            let done = self.upgrade(core, line, now);
+            way.set(OWNED);
+            let second = way.outer;
+            let done = self.upgrade(core, second, now);
             return Look::Hit(done, Level::Last);
         }
         let room = private.l1_misses.room(now);
@@ -142,27 +151,23 @@ impl Hierarchy {
             return self.look_last(core, line, own, now);
         };
         private.l2.touch(at);
-        if private.l2.has(at, AHEAD) {
-            private.l2.clear(at, AHEAD);
+        let way = private.l2.way(at);
+        if way.has(AHEAD) {
+            way.clear(AHEAD);
             self.counts.fetched_ahead_used += 1;
         }
         let mut level = Level::Second;
-        let mut done = private.l2.ready(at).max(now + self.l2_time);
-        if own && !private.l2.has(at, OWNED) {
+        let mut done = way.ready.max(now + self.l2_time);
+        let mut owned = way.has(OWNED);
+        if own && !owned {
             level = Level::Last;
-            done = done.max(self.upgrade(core, line, now));
+            owned = true;
+            done = done.max(self.upgrade(core, at, now));
         } else {
             self.counts.l2_hits += 1;
         }
-        let private = &mut self.cores[core];
-        private.l1_misses.take(done);
-        let found = private.l2.look(at);
-        let copy = Gone {
-            flags: found.flags & OWNED,
-            ready: done,
-            ..found
-        };
-        self.put_first(core, &copy);
+        self.cores[core].l1_misses.take(done);
+        self.put_first(core, line, owned, done, at);
         Look::Hit(done, level)
     }
 
@@ -178,34 +183,30 @@ impl Hierarchy {
         };
         self.counts.llc_hits += 1;
         self.llc.touch(at);
-        if self.llc.has(at, AHEAD) {
-            self.llc.clear(at, AHEAD);
+        let way = self.llc.way(at);
+        if way.has(AHEAD) {
+            way.clear(AHEAD);
             self.counts.fetched_ahead_used += 1;
         }
-        let mut done = self.llc.ready(at).max(now + self.llc_time);
-        let others = *self.llc.holders(at) & !(1 << core);
-        if others != 0 && (own || self.llc.has(at, OWNED)) {
+        let mut done = way.ready.max(now + self.llc_time);
+        let others = way.holders & !(1 << core);
+        if others != 0 && (own || way.has(OWNED)) {
             // The directory sends the question on to who has the line.
             done += self.l2_time;
-            self.recall(at, line, others, !own);
+            self.recall(at, others, !own);
         }
-        let holders = self.llc.holders(at);
-        let alone = own || *holders & !(1 << core) == 0;
-        *holders |= 1 << core;
+        let way = self.llc.way(at);
+        let alone = own || way.holders & !(1 << core) == 0;
+        way.holders |= 1 << core;
         if alone {
-            self.llc.set_flag(at, OWNED);
+            way.set(OWNED);
         }
-        let found = self.llc.look(at);
-        let copy = Gone {
-            flags: if alone { OWNED } else { 0 },
-            ready: done,
-            ..found
-        };
         let private = &mut self.cores[core];
         private.l1_misses.take(done);
         private.l2_misses.take(done);
-        self.put_second(core, &copy);
-        self.put_first(core, &copy);
+        let flags = if alone { OWNED } else { 0 };
+        let second = self.put_second(core, line, flags, done, at);
+        self.put_first(core, line, alone, done, second);
         Look::Hit(done, Level::Last)
     }
 
@@ -215,116 +216,97 @@ impl Hierarchy {
         self.counts.llc_store_misses -= u64::from(own);
     }
 
-    /// Makes `core` the owner of a line that its second cache holds.
-    fn upgrade(&mut self, core: usize, line: u64, now: Tick) -> Tick {
+    /// Makes `core` the owner of a line, which its second cache holds at `second`.
+    fn upgrade(&mut self, core: usize, second: At, now: Tick) -> Tick {
         self.counts.llc_hits += 1;
-        let at = self.llc.find(line).expect("the last cache holds all");
+        let way = self.cores[core].l2.way(second);
+        way.set(OWNED);
+        let at = way.outer;
         self.llc.touch(at);
-        let others = *self.llc.holders(at) & !(1 << core);
-        let mut done = self.llc.ready(at).max(now + self.llc_time);
+        let way = self.llc.look(at);
+        let others = way.holders & !(1 << core);
+        let mut done = way.ready.max(now + self.llc_time);
         if others != 0 {
             done += self.l2_time;
-            self.recall(at, line, others, false);
+            self.recall(at, others, false);
         }
-        self.llc.set_flag(at, OWNED);
-        let second = &mut self.cores[core].l2;
-        let at = second.find(line);
-        second.set_flag(
-            at.expect("the second cache holds what the first holds"),
-            OWNED,
-        );
+        self.llc.way(at).set(OWNED);
         done
     }
 
     /// Takes a line back from `others`, into the last cache; they may `keep` it to
     /// read.
-    fn recall(&mut self, at: At, line: u64, mut others: u64, keep: bool) {
-        let mut dirty = None;
+    fn recall(&mut self, at: At, mut others: u64, keep: bool) {
+        let line = self.llc.look(at).line();
+        let mut dirty = false;
         let all = others;
         while others != 0 {
             let core = others.trailing_zeros() as usize;
             others &= others - 1;
-            dirty = self.recall_from(core, line, keep).or(dirty);
+            dirty |= self.recall_from(core, line, keep);
         }
-        self.llc.clear(at, OWNED);
+        let way = self.llc.way(at);
+        way.clear(OWNED);
         if !keep {
-            *self.llc.holders(at) &= !all;
+            way.holders &= !all;
         }
-        self.merge_last(at, dirty);
+        if dirty {
+            way.set(DIRTY);
+        }
     }
 
-    /// What `core` wrote to the line, which it gives up or goes on to read.
-    fn recall_from(&mut self, core: usize, line: u64, keep: bool) -> Option<Block> {
+    /// Whether `core` wrote to the line, which it gives up or goes on to read.
+    fn recall_from(&mut self, core: usize, line: u64, keep: bool) -> bool {
         let private = &mut self.cores[core];
-        let mut dirty = None;
-        // The first cache has the newer copy.
+        let mut dirty = false;
         for cache in [&mut private.l2, &mut private.l1] {
             let Some(at) = cache.find(line) else { continue };
-            let found = cache.look(at);
-            if found.flags & DIRTY != 0 {
-                dirty = Some(found.data);
-            }
+            dirty |= cache.look(at).has(DIRTY);
             if keep {
-                cache.clear(at, DIRTY | OWNED);
+                cache.way(at).clear(DIRTY | OWNED);
             } else {
                 cache.take(at);
-            }
-        }
-        if keep && let Some(data) = dirty {
-            for cache in [&mut private.l2, &mut private.l1] {
-                if let Some(at) = cache.find(line)
-                    && let Some(copy) = cache.data(at)
-                {
-                    *copy = data;
-                }
             }
         }
         dirty
     }
 
-    fn merge_last(&mut self, at: At, dirty: Option<Block>) {
-        let Some(data) = dirty else { return };
-        self.llc.set_flag(at, DIRTY);
-        if let Some(copy) = self.llc.data(at) {
-            *copy = data;
+    /// Puts a line into the first cache of `core`, whose second has it at `second`.
+    fn put_first(&mut self, core: usize, line: u64, owned: bool, ready: Tick, second: At) {
+        let private = &mut self.cores[core];
+        let flags = if owned { OWNED } else { 0 };
+        let mut new = Way::new(line, flags, ready);
+        new.outer = second;
+        if let Some(gone) = private.l1.insert(new).1
+            && gone.has(DIRTY)
+        {
+            let behind = private.l2.way(gone.outer);
+            debug_assert_eq!(behind.line(), gone.line(), "L2 holds what L1 holds");
+            behind.set(DIRTY);
         }
     }
 
-    fn put_first(&mut self, core: usize, line: &Gone) {
+    /// Puts a line into the second cache of `core`, where the last has it at `last`.
+    fn put_second(&mut self, core: usize, line: u64, flags: u64, ready: Tick, last: At) -> At {
         let private = &mut self.cores[core];
-        let Some(gone) = private.l1.insert(line) else {
-            return;
-        };
-        if gone.flags & DIRTY != 0 {
-            let at = private.l2.find(gone.line);
-            let at = at.expect("the second cache holds what the first holds");
-            private.l2.set_flag(at, DIRTY);
-            if let Some(copy) = private.l2.data(at) {
-                *copy = gone.data;
-            }
+        let mut new = Way::new(line, flags, ready);
+        new.outer = last;
+        let (at, gone) = private.l2.insert(new);
+        let Some(gone) = gone else { return at };
+        let first = private.l1.remove(gone.line());
+        let dirty = gone.has(DIRTY) || first.is_some_and(|first| first.has(DIRTY));
+        let behind = self.llc.way(gone.outer);
+        debug_assert_eq!(behind.line(), gone.line(), "the last holds what L2 holds");
+        behind.holders &= !(1 << core);
+        behind.clear(OWNED);
+        if dirty {
+            behind.set(DIRTY);
         }
+        at
     }
 
-    fn put_second(&mut self, core: usize, line: &Gone) {
-        let private = &mut self.cores[core];
-        let Some(gone) = private.l2.insert(line) else {
-            return;
-        };
-        let first = private.l1.remove(gone.line);
-        let first = first.filter(|first| first.flags & DIRTY != 0);
-        let dirty = match first {
-            Some(first) => Some(first.data),
-            None => (gone.flags & DIRTY != 0).then_some(gone.data),
-        };
-        let at = self.llc.find(gone.line);
-        let at = at.expect("the last cache holds what the second holds");
-        *self.llc.holders(at) &= !(1 << core);
-        self.llc.clear(at, OWNED);
-        self.merge_last(at, dirty);
-    }
-
-    /// Puts a line in that no cache has and that comes from memory at `ready`, for `core` to write if
-    /// `own`. With `ahead` it goes no further than the second cache.
+    /// Puts a line in that no cache has and that comes from memory at `ready`, for `core`
+    /// to write if `own`. With `ahead` it goes no further than the second cache.
     pub(crate) fn fill(
         &mut self,
         core: usize,
@@ -334,44 +316,48 @@ impl Hierarchy {
         data: &Block,
     ) {
         debug_assert!(!self.holds(line), "a line that is there comes again");
-        self.counts.fetched_ahead += u64::from(ahead);
-        let mut new = Gone {
-            line,
-            flags: OWNED | if ahead { AHEAD } else { 0 },
-            holders: 1 << core,
-            ready,
-            data: *data,
-        };
         debug_assert!(!(own && ahead), "what is fetched ahead is read");
-        self.put_last(&Gone {
-            flags: OWNED,
-            ..new
-        });
-        self.put_second(core, &new);
+        self.counts.fetched_ahead += u64::from(ahead);
+        if let Some(contents) = &mut self.contents {
+            contents.insert(line, *data);
+        }
+        let mut new = Way::new(line, OWNED, ready);
+        new.holders = 1 << core;
+        let last = self.put_last(new);
+        let flags = OWNED | if ahead { AHEAD } else { 0 };
+        let second = self.put_second(core, line, flags, ready, last);
         if !ahead {
-            new.flags = OWNED;
-            self.put_first(core, &new);
+            self.put_first(core, line, true, ready, second);
         }
     }
 
-    fn put_last(&mut self, line: &Gone) {
-        let Some(gone) = self.llc.insert(line) else {
-            return;
-        };
-        let mut dirty = (gone.flags & DIRTY != 0).then_some(gone.data);
+    fn put_last(&mut self, new: Way) -> At {
+        let (at, gone) = self.llc.insert(new);
+        let Some(gone) = gone else { return at };
+        let mut dirty = gone.has(DIRTY);
         let mut holders = gone.holders;
         while holders != 0 {
             let core = holders.trailing_zeros() as usize;
             holders &= holders - 1;
-            dirty = self.recall_from(core, gone.line, false).or(dirty);
+            dirty |= self.recall_from(core, gone.line(), false);
         }
-        if let Some(data) = dirty {
+        let data = self.forget(gone.line());
+        if dirty {
             self.counts.written_back += 1;
             self.out.push(Out {
-                line: gone.line,
+                line: gone.line(),
                 data,
             });
         }
+        at
+    }
+
+    /// What the caches held of a line that leaves them.
+    #[inline]
+    fn forget(&mut self, line: u64) -> Block {
+        let contents = self.contents.as_mut();
+        let held = contents.and_then(|contents| contents.remove(&line));
+        held.unwrap_or([0; 64])
     }
 
     /// Notes a miss of `core` that ends at `done`.
@@ -423,52 +409,57 @@ impl Hierarchy {
         self.llc.find(line).is_some()
     }
 
-    /// The bytes of a line that `core` has just been found to hold.
-    pub(crate) fn data(&mut self, core: usize, line: u64) -> Option<&mut Block> {
-        let private = &mut self.cores[core];
-        let at = private.l1.find(line)?;
-        private.l1.data(at)
+    /// The bytes of a line that some cache holds, where contents are kept.
+    #[inline]
+    pub(crate) fn data(&mut self, line: u64) -> Option<&mut Block> {
+        self.contents.as_mut()?.get_mut(&line)
     }
 
-    /// Marks a line written that `core` owns. Its bytes, where they are kept.
-    pub(crate) fn write(&mut self, core: usize, line: u64) -> Option<&mut Block> {
+    /// Marks a line written that `core` owns.
+    #[inline]
+    pub(crate) fn write(&mut self, core: usize, line: u64) {
         let private = &mut self.cores[core];
-        let at = private.l1.find(line).expect("a store has its line");
-        debug_assert!(private.l1.has(at, OWNED), "a store owns its line");
-        private.l1.set_flag(at, DIRTY);
-        private.l1.data(at)
+        let found = private.l1.find_last(line);
+        let at = found.or_else(|| private.l1.find(line));
+        let way = private.l1.way(at.expect("a store has its line"));
+        debug_assert!(way.has(OWNED), "a store owns its line");
+        way.set(DIRTY);
     }
 
     /// Cleans a line everywhere and keeps it. What was newer than memory.
     pub(crate) fn clean(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
-        let holders = *self.llc.holders(at);
-        self.recall(at, line, holders, true);
-        let found = self.llc.look(at);
-        self.llc.clear(at, DIRTY);
-        (found.flags & DIRTY != 0).then_some(found.data)
+        let holders = self.llc.look(at).holders;
+        self.recall(at, holders, true);
+        let way = self.llc.way(at);
+        let dirty = way.has(DIRTY);
+        way.clear(DIRTY);
+        let data = self.data(line).map_or([0; 64], |data| *data);
+        dirty.then_some(data)
     }
 
     /// Takes a line out everywhere. What was newer than memory.
     pub(crate) fn purge(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
-        let holders = *self.llc.holders(at);
-        self.recall(at, line, holders, false);
-        let gone = self.llc.take(at);
-        (gone.flags & DIRTY != 0).then_some(gone.data)
+        let holders = self.llc.look(at).holders;
+        self.recall(at, holders, false);
+        let dirty = self.llc.take(at).has(DIRTY);
+        let data = self.forget(line);
+        dirty.then_some(data)
     }
 
-    /// Whether each level holds what those before it hold, and the directory knows.
+    /// Whether each level holds what those before it hold, each way knows where the next
+    /// level has its line, and the directory knows who holds it.
     #[cfg(test)]
-    pub(crate) fn check(&mut self) {
+    pub(crate) fn check(&self) {
         for (core, private) in self.cores.iter().enumerate() {
-            for line in private.l1.lines() {
-                assert!(private.l2.find(line).is_some(), "L2 lacks {line}");
+            for way in private.l1.held() {
+                assert_eq!(private.l2.find(way.line()), Some(way.outer), "L2 lacks it");
             }
-            for line in private.l2.lines() {
-                let at = self.llc.find(line).expect("LLC lacks a line");
-                let holders = self.llc.look(at).holders;
-                assert!(holders & 1 << core != 0, "nobody knows who has {line}");
+            for way in private.l2.held() {
+                assert_eq!(self.llc.find(way.line()), Some(way.outer), "LLC lacks it");
+                let holders = self.llc.look(way.outer).holders;
+                assert!(holders & 1 << core != 0, "nobody knows who has it");
             }
         }
     }
@@ -477,7 +468,6 @@ impl Hierarchy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::CacheConfig;
     use sim::Seed;
     use units::{Bytes, Ns};
 
@@ -557,10 +547,11 @@ mod tests {
                 Look::Full(_) => panic!("there are registers enough"),
             }
             if own {
-                caches.write(core, line).unwrap()[7] = step as u8;
+                caches.write(core, line);
+                caches.data(line).unwrap()[7] = step as u8;
                 model[line as usize] = step as u8;
             } else {
-                assert_eq!(caches.data(core, line).unwrap()[7], model[line as usize]);
+                assert_eq!(caches.data(line).unwrap()[7], model[line as usize]);
             }
             match rng.below(40) {
                 0 => {

@@ -19,7 +19,6 @@ pub(crate) struct Section {
     /// Instructions of a thread that are measured.
     each: u64,
     threads: Vec<Thread>,
-    started: bool,
     /// Operations that are looked at and not given out.
     unseen: Vec<Op>,
 }
@@ -77,7 +76,6 @@ impl Section {
             program,
             each: (instructions / u64::from(threads.max(1))).max(1),
             threads: vec![Thread::default(); threads as usize],
-            started: false,
             unseen: Vec::new(),
         };
         let mut whole = blank(program);
@@ -95,6 +93,12 @@ impl Section {
             let (first, last) = counted.round(round);
             thread.begin = half(counted).clamp(first, last);
             thread.before = thread.begin.saturating_sub(each);
+        }
+        section.pass_over(|state| state.prepared && state.passed >= state.before);
+        for state in &mut section.threads {
+            (state.owes, state.given) = (state.met, state.passed);
+            // Operations come by batches: a short section may have been passed.
+            state.begin = state.begin.max(state.passed);
         }
         section
     }
@@ -164,14 +168,6 @@ impl Program for Section {
     }
 
     fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
-        if !std::mem::replace(&mut self.started, true) {
-            self.pass_over(|state| state.prepared && state.passed >= state.before);
-            for state in &mut self.threads {
-                (state.owes, state.given) = (state.met, state.passed);
-                // Operations come by batches: a short section may have been passed.
-                state.begin = state.begin.max(state.passed);
-            }
-        }
         let index = thread as usize;
         if self.threads[index].ended || self.threads[index].over {
             return false;

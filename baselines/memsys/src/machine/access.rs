@@ -123,7 +123,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     }
                     if W::KEPT {
                         let line = self.pages.line_of(at);
-                        let bytes = self.caches.data(core, line).copied();
+                        let bytes = self.caches.data(line).copied();
                         self.take_value(core, number, start, bytes, offset, length);
                     }
                 }
@@ -187,11 +187,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if op.parts == 0 && op.waits == 0 && op.done == Tick::NEVER {
             op.done = op.so_far;
             let ready = op.done.max(now);
-            let mut next = std::mem::replace(&mut op.first_dependent, crate::window::NOBODY);
-            while next != crate::window::NOBODY {
-                window.issues.push(Reverse((ready, next)));
-                next = window.op(next).next_dependent;
-            }
+            window.wake(number, ready);
             self.learn(core);
         }
     }
@@ -239,16 +235,15 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     fn translate(&mut self, core: usize, at: u64, now: Tick) -> Tick {
         let page = self.pages.page_of(at);
         match self.cores[core].tlb.look(page) {
-            Translated::First => self.cores[core].tlb.ready(page, now),
-            Translated::Second => {
+            Translated::First(ready) => ready.max(now),
+            Translated::Second(ready) => {
                 self.counts.first_tlb_misses += 1;
-                let looked = now + self.times.second_tlb;
-                self.cores[core].tlb.ready(page, looked)
+                ready.max(now + self.times.second_tlb)
             }
             Translated::Nowhere => {
                 self.counts.first_tlb_misses += 1;
                 let ready = self.walk(core, page, now + self.times.second_tlb);
-                self.cores[core].tlb.walks(page, now, ready);
+                self.cores[core].tlb.walks(page, ready);
                 ready
             }
         }

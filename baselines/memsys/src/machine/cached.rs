@@ -7,7 +7,7 @@
 use super::access::Access;
 use super::device::{Posted, Waiter};
 use super::{Machine, Values};
-use crate::cache::{Block, Cache, Gone};
+use crate::cache::{Block, Cache, Way};
 use crate::far::{Far, Tag};
 use crate::link::{Ndr, Request, Response};
 use crate::op::Program;
@@ -34,7 +34,7 @@ impl PageTable {
         };
         let (sets, ways) = (config.sets() as usize, config.ways as usize);
         Self {
-            cache: Some(Cache::new(sets, ways, true, false)),
+            cache: Some(Cache::new(sets, ways)),
             frames: config.size.0 / 4_096,
             misses: config.misses as usize,
         }
@@ -99,7 +99,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return false;
         };
         let bit = 1 << (line % 64);
-        let dirty = cache.holders(way);
+        let dirty = &mut cache.way(way).holders;
         if fresh || *dirty & bit == 0 {
             *dirty |= bit;
             self.write_page_cache(line, data, now);
@@ -120,18 +120,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return;
         };
         let page = entry.from / 64;
-        let new = Gone {
-            line: page,
-            flags: 0,
-            holders: entry.newer[0],
-            ready: now,
-            data: [0; 64],
-        };
+        let mut new = Way::new(page, 0, now);
+        new.holders = entry.newer[0];
         let cache = self.page_cache.cache.as_mut();
-        let gone = cache.and_then(|cache| cache.insert(&new));
+        let gone = cache.and_then(|cache| cache.insert(new).1);
         if let Some(gone) = gone.filter(|gone| gone.holders != 0) {
             self.counts.demoted_lines += 64;
-            self.write_page(gone.line * 64, now);
+            self.write_page(gone.line() * 64, now);
         }
         for number in 0..self.os.threads.len() as u32 {
             let thread = &mut self.os.threads[number as usize];

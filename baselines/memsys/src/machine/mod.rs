@@ -203,6 +203,8 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     posted: VecDeque<device::Posted>,
     copies: Vec<Option<Copying>>,
     copying: Vec<(u64, u16)>,
+    /// How many of them there are near a line, by its page.
+    copies_near: Vec<u16>,
     wanted: VecDeque<u64>,
     page_cache: cached::PageTable,
     handler: usize,
@@ -279,6 +281,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             posted: VecDeque::new(),
             copies: Vec::new(),
             copying: Vec::new(),
+            copies_near: vec![0; copying::NEAR],
             wanted: VecDeque::new(),
             page_cache: cached::PageTable::new(&config.tiering),
             handler: 0,

@@ -225,20 +225,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         let thread = &self.os.threads[one.thread as usize];
         let flush = matches!(thread.ops[thread.cursor - 1], Op::Flush { .. });
-        let lines = (at + u64::from(size) - 1) / 64 - at / 64;
-        one.window.push_store(Pending {
-            op: one.window.tail,
-            index: one.window.index,
-            thread: one.thread,
-            place,
-            at,
-            size,
-            flush,
-            retired: Tick::NEVER,
-            parts: if lines == 0 { 1 } else { 3 },
-            done: now,
-            waits: false,
-        });
+        let entry = Pending::new(one.thread, place, (at, size), flush, now);
+        one.window.push_store(entry);
     }
 
     /// Does what a settled thread waited for.

@@ -131,7 +131,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     oldest.parts &= !(1 << part);
                     oldest.done = oldest.done.max(done);
                     let line = self.pages.line_of(at);
-                    if let Some(bytes) = self.caches.write(core, line) {
+                    self.caches.write(core, line);
+                    if let Some(bytes) = self.caches.data(line) {
                         bytes[offset..offset + length]
                             .copy_from_slice(&value[start..start + length]);
                     }
@@ -166,7 +167,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// The oldest store or flush is where it belongs.
     fn gone(&mut self, core: usize, now: Tick, done: Tick) {
         let window = &mut self.cores[core].window;
-        let Some(entry) = window.forget_store(0) else {
+        let Some(entry) = window.forget_oldest() else {
             return;
         };
         window.last_release = window.last_release.max(done);
