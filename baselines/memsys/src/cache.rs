@@ -1,77 +1,40 @@
-//! One cache: sets of ways, with what a lookup needs of a set side by side.
+//! One cache: sets of ways, as small as they can be told.
 //!
-//! Of each way there is a byte of its line's name and a byte that says when it was used
-//! last, beside those of its set; all else of a way lies together. So a miss reads one line
-//! of the simulating machine's memory, and a hit two. The whole name decides; the byte only
-//! says where to look. The order of use is exact: times of a set are ranked anew before
-//! they run over, and a way that is empty was used before all others.
+//! Of each set its names lie side by side, of 32 bits each: a line's number without what its
+//! set says. Beside each other as well are bytes of its ways: when each was used last, its
+//! flags, and who holds it or where the next cache has it. So a lookup reads one or two lines
+//! of the simulating machine's memory, and all caches of a machine fit its own. The order of
+//! use is exact: times of a set are ranked anew before they run over, and a way that is empty
+//! was used before all others.
 //!
 //! A way tells from when on its line is there: one that is still on its way is found, and
 //! whoever finds it waits for it, which is how misses to one line become one.
 
+use crate::pages::NODE_SHIFT;
 use crate::tick::Tick;
 
 /// The bytes of a line.
 pub(crate) type Block = [u8; 64];
 
 /// The line was written since it came.
-pub(crate) const DIRTY: u64 = 1;
+pub(crate) const DIRTY: u8 = 1;
 /// Its core may write it without asking.
-pub(crate) const OWNED: u64 = 2;
+pub(crate) const OWNED: u8 = 2;
 /// Nobody has asked for it yet.
-pub(crate) const AHEAD: u64 = 4;
-const FLAGS: u32 = 3;
-const EMPTY: u64 = u64::MAX;
+pub(crate) const AHEAD: u8 = 4;
+/// The name of no line.
+const EMPTY: u32 = u32::MAX;
+/// Bits of a name that tell the line in its node; the rest is the node.
+const WITHIN: u32 = 28;
 /// Ways that are looked at together: the bytes of a word.
 const LANES: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
 /// Most ways of a set, so that times of use fit a byte and are seldom ranked anew.
 pub(crate) const MOST_WAYS: u64 = 64;
 
-/// What a cache has of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
-    /// The line's name above its flags.
-    key: u64,
-    /// From when on it is there.
-    pub(crate) ready: Tick,
-    /// Which cores hold it, in a cache that keeps a directory.
-    pub(crate) holders: u64,
-    /// Where the next cache has it.
-    pub(crate) outer: At,
-}
-
-const _: () = assert!(size_of::<Way>() == 32);
-
-impl Way {
-    pub(crate) const fn new(line: u64, flags: u64, ready: Tick) -> Self {
-        Self {
-            key: line << FLAGS | flags,
-            ready,
-            holders: 0,
-            outer: At(u32::MAX),
-        }
-    }
-
-    #[inline]
-    pub(crate) const fn line(&self) -> u64 {
-        self.key >> FLAGS
-    }
-
-    #[inline]
-    pub(crate) const fn has(&self, flag: u64) -> bool {
-        self.key & flag != 0
-    }
-
-    #[inline]
-    pub(crate) const fn set(&mut self, flag: u64) {
-        self.key |= flag;
-    }
-
-    #[inline]
-    pub(crate) const fn clear(&mut self, flag: u64) {
-        self.key &= !flag;
-    }
+/// Most lines of a node's memory that a cache of so many sets can name.
+pub(crate) const fn most_lines(sets: u64) -> u64 {
+    ((1 << WITHIN) - 1) * sets
 }
 
 /// Of a set: the time of its last use, and the way that was used then.
@@ -81,22 +44,51 @@ struct Head {
     way: u8,
 }
 
+/// A line that left a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) line: u64,
+    pub(crate) flags: u8,
+    /// Who held it, or the way of the next cache that has it.
+    pub(crate) note: u64,
+}
+
+impl Gone {
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     ways: usize,
-    /// Ways as they lie, a power of two; those beyond `ways` stay empty.
-    wide: usize,
-    mask: u64,
+    /// The logarithm of the ways as they lie; those beyond `ways` stay empty.
+    wide_bits: u32,
     set_bits: u32,
-    /// Of each set a byte of the name of each way, then when each was used last.
-    marks: Vec<u8>,
+    names: Vec<u32>,
+    /// Of each set when its ways were used, then their flags, then their notes.
+    small: Vec<u8>,
+    /// Bytes of a note, and of a set's part of `small`.
+    note: usize,
+    stride: usize,
     heads: Vec<Head>,
-    slots: Vec<Way>,
+    ready: Vec<Tick>,
 }
 
 /// A way; it has its line until that is taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At(u32);
+pub(crate) struct At {
+    set: u32,
+    way: u32,
+}
+
+impl At {
+    /// Its number in its set, which the cache before may note.
+    #[inline]
+    pub(crate) const fn way(self) -> u64 {
+        self.way as u64
+    }
+}
 
 /// The lowest lane of `word` that is `byte`, and those above that are or seem to be, as
 /// their highest bits.
@@ -110,115 +102,140 @@ fn lanes(word: &[u8], byte: u8) -> u64 {
 }
 
 impl Cache {
-    /// `sets` is a power of two; there are [`MOST_WAYS`] at most.
-    pub(crate) fn new(sets: usize, ways: usize) -> Self {
+    /// `sets` is a power of two; there are [`MOST_WAYS`] at most. Of each way so many bytes
+    /// are noted, eight at most.
+    pub(crate) fn new(sets: usize, ways: usize, note: usize) -> Self {
         let wide = ways.next_power_of_two().max(LANES);
-        let count = sets * wide;
-        let mut marks = vec![0; 2 * count];
+        let stride = (2 + note) * wide;
+        let mut small = vec![0; sets * stride];
         // Ways that are not there are never the ones used longest ago.
-        for set in marks.chunks_exact_mut(2 * wide) {
-            set[wide + ways..].fill(u8::MAX);
+        for set in small.chunks_exact_mut(stride) {
+            set[ways..wide].fill(u8::MAX);
         }
-        let empty = Way {
-            key: EMPTY,
-            ..Way::new(0, 0, Tick::ZERO)
-        };
         Self {
             ways,
-            wide,
-            mask: sets as u64 - 1,
+            wide_bits: wide.ilog2(),
             set_bits: sets.ilog2(),
-            marks,
+            names: vec![EMPTY; sets * wide],
+            small,
+            note,
+            stride,
             heads: vec![Head::default(); sets],
-            slots: vec![empty; count],
+            ready: vec![Tick::ZERO; sets * wide],
         }
     }
 
     #[inline]
-    fn set(&self, line: u64) -> usize {
-        (line & self.mask) as usize
+    const fn wide(&self) -> usize {
+        1 << self.wide_bits
     }
 
     #[inline]
-    fn at(&self, set: usize, way: usize) -> At {
-        At((set * self.wide + way) as u32)
+    fn set(&self, line: u64) -> u32 {
+        (line & ((1 << self.set_bits) - 1)) as u32
     }
 
-    /// The set of a way, and which of its ways it is.
+    /// What a line is called within its set.
     #[inline]
-    fn place(&self, at: At) -> (usize, usize) {
-        let at = at.0 as usize;
-        (at >> self.wide.ilog2(), at & (self.wide - 1))
+    fn name(&self, line: u64) -> u32 {
+        let within = (line & ((1 << NODE_SHIFT) - 1)) >> self.set_bits;
+        debug_assert!(within < (1 << WITHIN) - 1, "a line has a name");
+        (line >> NODE_SHIFT << WITHIN | within) as u32
     }
 
-    /// The byte of a line's name.
+    /// The line that is called `name` in a set.
     #[inline]
-    fn mark(&self, line: u64) -> u8 {
-        let name = line >> self.set_bits;
-        (name ^ name >> 8 ^ name >> 16) as u8
+    fn line_of(&self, set: u32, name: u32) -> u64 {
+        let name = u64::from(name);
+        let within = (name & ((1 << WITHIN) - 1)) << self.set_bits | u64::from(set);
+        name >> WITHIN << NODE_SHIFT | within
+    }
+
+    #[inline]
+    fn slot(&self, at: At) -> usize {
+        (at.set as usize) << self.wide_bits | at.way as usize
+    }
+
+    /// The place of byte `kind` of a way: 0 for its use, 1 for its flags.
+    #[inline]
+    fn byte(&self, at: At, kind: usize) -> usize {
+        at.set as usize * self.stride + (kind << self.wide_bits) + at.way as usize
     }
 
     /// Asks for what a lookup of `line` will read.
     #[inline]
     pub(crate) fn prefetch(&self, line: u64) {
-        sim::prefetch(&self.marks, self.set(line) * 2 * self.wide);
+        let set = self.set(line) as usize;
+        sim::prefetch(&self.names, set << self.wide_bits);
+        sim::prefetch(&self.small, set * self.stride);
     }
 
     /// Where `line` is, if it is the one of its set that was used last.
     #[inline]
     pub(crate) fn find_last(&self, line: u64) -> Option<At> {
         let set = self.set(line);
-        let at = self.at(set, usize::from(self.heads[set].way));
-        (self.slots[at.0 as usize].line() == line).then_some(at)
+        let way = u32::from(self.heads[set as usize].way);
+        let at = At { set, way };
+        (self.names[self.slot(at)] == self.name(line)).then_some(at)
     }
 
     #[inline]
     pub(crate) fn find(&self, line: u64) -> Option<At> {
-        let set = self.set(line);
-        let mark = self.mark(line);
-        let from = set * 2 * self.wide;
-        let marks = &self.marks[from..from + self.wide];
-        for (word, lane) in marks.chunks_exact(LANES).zip((0..).step_by(LANES)) {
-            let mut found = lanes(word, mark);
-            while found != 0 {
-                let at = self.at(set, lane + found.trailing_zeros() as usize / 8);
-                if self.slots[at.0 as usize].line() == line {
-                    return Some(at);
-                }
-                found &= found - 1;
+        let (set, name) = (self.set(line), self.name(line));
+        let from = (set as usize) << self.wide_bits;
+        let names = &self.names[from..from + self.wide()];
+        for (eight, first) in names.chunks_exact(LANES).zip((0..).step_by(LANES)) {
+            // Eight at a time, without a branch for each.
+            let is_it = eight.iter().enumerate();
+            let found = is_it.fold(0_u32, |found, (way, &other)| {
+                found | (u32::from(other == name) << way)
+            });
+            if found != 0 {
+                let way = first + found.trailing_zeros();
+                return Some(At { set, way });
             }
         }
         None
     }
 
+    /// Where a line is of which it is known in which way of its set.
+    #[inline]
+    pub(crate) fn at(&self, line: u64, way: u64) -> At {
+        let at = At {
+            set: self.set(line),
+            way: way as u32,
+        };
+        debug_assert_eq!(self.find(line), Some(at), "it is where it was");
+        at
+    }
+
     /// Makes the way the one used last.
     #[inline]
     pub(crate) fn touch(&mut self, at: At) {
-        let (set, way) = self.place(at);
-        if usize::from(self.heads[set].way) != way {
-            self.use_now(set, way);
+        if u32::from(self.heads[at.set as usize].way) != at.way {
+            self.use_now(at);
         }
     }
 
     #[inline]
-    fn use_now(&mut self, set: usize, way: usize) {
-        let clock = match self.heads[set].clock {
-            u8::MAX => self.rank(set),
+    fn use_now(&mut self, at: At) {
+        let before = match self.heads[at.set as usize].clock {
+            u8::MAX => self.rank(at.set),
             clock => clock,
-        } + 1;
-        let way_mark = way as u8;
-        self.heads[set] = Head {
-            clock,
-            way: way_mark,
         };
-        self.marks[set * 2 * self.wide + self.wide + way] = clock;
+        self.heads[at.set as usize] = Head {
+            clock: before + 1,
+            way: at.way as u8,
+        };
+        let used = self.byte(at, 0);
+        self.small[used] = before + 1;
     }
 
     /// Gives the ways of a set the lowest times in the order that they have. The last.
     #[cold]
-    fn rank(&mut self, set: usize) -> u8 {
-        let from = set * 2 * self.wide + self.wide;
-        let times = &mut self.marks[from..from + self.ways];
+    fn rank(&mut self, set: u32) -> u8 {
+        let from = set as usize * self.stride;
+        let times = &mut self.small[from..from + self.ways];
         let mut before = [0; MOST_WAYS as usize];
         before[..times.len()].copy_from_slice(times);
         for time in times.iter_mut().filter(|time| **time > 0) {
@@ -230,9 +247,9 @@ impl Cache {
 
     /// The way used longest ago; an empty one if there is any.
     #[inline]
-    fn victim(&self, set: usize) -> usize {
-        let from = set * 2 * self.wide + self.wide;
-        let times = &self.marks[from..from + self.wide];
+    fn victim(&self, set: u32) -> At {
+        let from = set as usize * self.stride;
+        let times = &self.small[from..from + self.wide()];
         let mut least = [u8::MAX; LANES];
         for word in times.chunks_exact(LANES) {
             for (least, &time) in least.iter_mut().zip(word) {
@@ -240,60 +257,127 @@ impl Cache {
             }
         }
         let oldest = least.into_iter().fold(u8::MAX, u8::min);
-        let words = times.chunks_exact(LANES).zip((0..).step_by(LANES));
-        for (word, lane) in words {
+        for (word, first) in times.chunks_exact(LANES).zip((0..).step_by(LANES)) {
             let found = lanes(word, oldest);
             if found != 0 {
-                return lane + found.trailing_zeros() as usize / 8;
+                let way = first + found.trailing_zeros() / 8;
+                return At { set, way };
             }
         }
-        0
+        At { set, way: 0 }
     }
 
-    /// Puts a line in as the one used last. Where it is, and what had to go for it.
+    /// Puts a line in as the one used last, with its flags and what is noted of it. Where it
+    /// is, and what had to go for it.
     #[inline]
-    pub(crate) fn insert(&mut self, new: Way) -> (At, Option<Way>) {
-        debug_assert!(self.find(new.line()).is_none(), "a line is in a cache once");
-        let set = self.set(new.line());
-        let way = self.victim(set);
-        let at = self.at(set, way);
-        self.marks[set * 2 * self.wide + way] = self.mark(new.line());
-        self.use_now(set, way);
-        let gone = std::mem::replace(&mut self.slots[at.0 as usize], new);
-        (at, (gone.key != EMPTY).then_some(gone))
+    pub(crate) fn insert(
+        &mut self,
+        line: u64,
+        (flags, note): (u8, u64),
+        ready: Tick,
+    ) -> (At, Option<Gone>) {
+        debug_assert!(self.find(line).is_none(), "a line is in a cache once");
+        let at = self.victim(self.set(line));
+        let slot = self.slot(at);
+        let before = self.names[slot];
+        let gone = (before != EMPTY).then(|| Gone {
+            line: self.line_of(at.set, before),
+            flags: self.small[self.byte(at, 1)],
+            note: self.note(at),
+        });
+        self.names[slot] = self.name(line);
+        self.use_now(at);
+        let flagged = self.byte(at, 1);
+        self.small[flagged] = flags;
+        self.set_note(at, note);
+        self.ready[slot] = ready;
+        (at, gone)
     }
 
     /// Takes a line out.
-    pub(crate) fn remove(&mut self, line: u64) -> Option<Way> {
+    pub(crate) fn remove(&mut self, line: u64) -> Option<Gone> {
         let at = self.find(line)?;
         Some(self.take(at))
     }
 
     /// Takes out what is in a way.
-    pub(crate) fn take(&mut self, at: At) -> Way {
-        let (set, way) = self.place(at);
-        self.marks[set * 2 * self.wide + self.wide + way] = 0;
-        let gone = self.slots[at.0 as usize];
-        self.slots[at.0 as usize].key = EMPTY;
-        gone
+    pub(crate) fn take(&mut self, at: At) -> Gone {
+        let slot = self.slot(at);
+        let name = std::mem::replace(&mut self.names[slot], EMPTY);
+        let used = self.byte(at, 0);
+        self.small[used] = 0;
+        Gone {
+            line: self.line_of(at.set, name),
+            flags: self.small[self.byte(at, 1)],
+            note: self.note(at),
+        }
     }
 
-    /// What is in a way.
+    /// The line in a way.
     #[inline]
-    pub(crate) fn look(&self, at: At) -> &Way {
-        &self.slots[at.0 as usize]
+    pub(crate) fn line(&self, at: At) -> u64 {
+        self.line_of(at.set, self.names[self.slot(at)])
     }
 
-    /// The same, to change it.
+    /// From when on it is there.
     #[inline]
-    pub(crate) fn way(&mut self, at: At) -> &mut Way {
-        &mut self.slots[at.0 as usize]
+    pub(crate) fn ready(&self, at: At) -> Tick {
+        self.ready[self.slot(at)]
     }
 
-    /// What is in every way that holds a line.
+    #[inline]
+    pub(crate) fn has(&self, at: At, flag: u8) -> bool {
+        self.small[self.byte(at, 1)] & flag != 0
+    }
+
+    #[inline]
+    pub(crate) fn set_flag(&mut self, at: At, flag: u8) {
+        let byte = self.byte(at, 1);
+        self.small[byte] |= flag;
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self, at: At, flag: u8) {
+        let byte = self.byte(at, 1);
+        self.small[byte] &= !flag;
+    }
+
+    #[inline]
+    fn note_from(&self, at: At) -> usize {
+        at.set as usize * self.stride + (2 << self.wide_bits) + at.way as usize * self.note
+    }
+
+    /// What is noted of a way: the cores that hold it, or where the next cache has it.
+    #[inline]
+    pub(crate) fn note(&self, at: At) -> u64 {
+        let from = self.note_from(at);
+        if self.note == 1 {
+            return u64::from(self.small[from]);
+        }
+        let bytes = self.small[from..from + self.note].iter().rev();
+        bytes.fold(0, |note, &byte| note << 8 | u64::from(byte))
+    }
+
+    #[inline]
+    pub(crate) fn set_note(&mut self, at: At, note: u64) {
+        let from = self.note_from(at);
+        if self.note == 1 {
+            self.small[from] = note as u8;
+            return;
+        }
+        let bytes = note.to_le_bytes();
+        self.small[from..from + self.note].copy_from_slice(&bytes[..self.note]);
+    }
+
+    /// Every way that holds a line.
     #[cfg(test)]
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Way> {
-        self.slots.iter().filter(|way| way.key != EMPTY)
+    pub(crate) fn held(&self) -> impl Iterator<Item = At> {
+        let slots = (0..).zip(&self.names);
+        let used = slots.filter(|(_, name)| **name != EMPTY);
+        used.map(|(slot, _): (u32, _)| At {
+            set: slot >> self.wide_bits,
+            way: slot & (self.wide() as u32 - 1),
+        })
     }
 }
 
@@ -352,18 +436,17 @@ impl Misses {
 mod tests {
     use super::*;
 
-    fn clean(line: u64) -> Way {
-        Way::new(line, 0, Tick::ZERO)
-    }
-
     /// What has to go for a line.
     fn put(cache: &mut Cache, line: u64) -> Option<u64> {
-        cache.insert(clean(line)).1.map(|gone| gone.line())
+        cache
+            .insert(line, (0, 0), Tick::ZERO)
+            .1
+            .map(|gone| gone.line)
     }
 
     #[test]
     fn the_line_used_longest_ago_goes() {
-        let mut cache = Cache::new(2, 3);
+        let mut cache = Cache::new(2, 3, 1);
         for line in [0, 2, 4] {
             assert_eq!(put(&mut cache, line), None);
         }
@@ -380,7 +463,7 @@ mod tests {
     fn the_order_of_use_is_that_of_a_list() {
         let mut rng = sim::Seed(9).stream("order of use");
         for ways in [1, 2, 3, 8, 12, 32, 64] {
-            let mut cache = Cache::new(2, ways);
+            let mut cache = Cache::new(2, ways, 1);
             let mut recent: [Vec<u64>; 2] = [Vec::new(), Vec::new()];
             for _ in 0..6_000 {
                 // Names far apart whose bytes are the same, too.
@@ -392,7 +475,7 @@ mod tests {
                 match (found, known) {
                     (Some(_), Some(at)) if rng.chance(1, 8) => {
                         list.remove(at);
-                        assert_eq!(cache.remove(line).map(|gone| gone.line()), Some(line));
+                        assert_eq!(cache.remove(line).map(|gone| gone.line), Some(line));
                         continue;
                     }
                     (Some(at), Some(place)) => {
@@ -408,6 +491,22 @@ mod tests {
                 }
                 list.insert(0, line);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_line_comes_back_with_it() {
+        let mut cache = Cache::new(64, 1, 8);
+        for node in [0, 1, 15] {
+            let line = node << NODE_SHIFT | (most_lines(64) - 1);
+            cache.insert(line, (DIRTY, u64::MAX << 3), Tick(7));
+            let at = cache.find(line).unwrap();
+            assert_eq!((cache.line(at), cache.ready(at)), (line, Tick(7)));
+            cache.set_flag(at, OWNED);
+            cache.clear(at, DIRTY);
+            let gone = cache.remove(line).unwrap();
+            assert_eq!((gone.line, gone.flags), (line, OWNED));
+            assert_eq!(gone.note, u64::MAX << 3);
         }
     }
 

@@ -12,7 +12,7 @@
 //! Nothing here knows memory. A miss is told to the caller, who fills the line once it
 //! knows when it comes; dirty lines that left the last level wait in `out`.
 
-use crate::cache::{AHEAD, At, Block, Cache, DIRTY, Misses, OWNED, Way};
+use crate::cache::{AHEAD, At, Block, Cache, DIRTY, Misses, OWNED};
 use crate::config::{CacheConfig, Config};
 use crate::tick::Tick;
 use std::collections::BTreeMap;
@@ -89,16 +89,16 @@ impl Hierarchy {
     pub(crate) fn new(config: &Config, payloads: bool) -> Self {
         let cycles = |n| Tick::cycles(n, config.hertz);
         let (l1, l2, llc) = (&config.l1, &config.l2, &config.llc);
-        let cache = |of: &CacheConfig| Cache::new(of.sets() as usize, of.ways as usize);
+        let cache = |of: &CacheConfig, note| Cache::new(of.sets() as usize, of.ways as usize, note);
         let private = |_| Private {
-            l1: cache(l1),
-            l2: cache(l2),
+            l1: cache(l1, 1),
+            l2: cache(l2, 1),
             l1_misses: Misses::new(l1.misses as usize),
             l2_misses: Misses::new(l2.misses as usize),
         };
         Self {
             cores: (0..config.cores).map(private).collect(),
-            llc: cache(llc),
+            llc: cache(llc, config.cores.div_ceil(8) as usize),
             llc_misses: Misses::new(llc.misses as usize),
             contents: payloads.then(BTreeMap::new),
             l1_time: cycles(l1.cycles),
@@ -123,14 +123,13 @@ impl Hierarchy {
         let found = private.l1.find_last(line);
         if let Some(at) = found.or_else(|| private.l1.find(line)) {
             private.l1.touch(at);
-            let way = private.l1.way(at);
-            if !own || way.has(OWNED) {
+            if !own || private.l1.has(at, OWNED) {
                 self.counts.l1_hits += 1;
-                let done = way.ready.max(now + self.l1_time);
+                let done = private.l1.ready(at).max(now + self.l1_time);
                 return Look::Hit(done, Level::First);
             }
-            way.set(OWNED);
-            let second = way.outer;
+            private.l1.set_flag(at, OWNED);
+            let second = private.l2.at(line, private.l1.note(at));
             let done = self.upgrade(core, second, now);
             return Look::Hit(done, Level::Last);
         }
@@ -139,6 +138,15 @@ impl Hierarchy {
             return Look::Full(room);
         }
         self.look_second(core, line, own, now)
+    }
+
+    /// When there is a register for `line` to be asked for by `core`, if there is none now
+    /// and its first cache does not have it.
+    #[inline]
+    pub(crate) fn full(&mut self, core: usize, line: u64, now: Tick) -> Option<Tick> {
+        let private = &mut self.cores[core];
+        let room = private.l1_misses.room(now);
+        (room > now && private.l1.find(line).is_none()).then_some(room)
     }
 
     fn look_second(&mut self, core: usize, line: u64, own: bool, now: Tick) -> Look {
@@ -151,14 +159,13 @@ impl Hierarchy {
             return self.look_last(core, line, own, now);
         };
         private.l2.touch(at);
-        let way = private.l2.way(at);
-        if way.has(AHEAD) {
-            way.clear(AHEAD);
+        if private.l2.has(at, AHEAD) {
+            private.l2.clear(at, AHEAD);
             self.counts.fetched_ahead_used += 1;
         }
         let mut level = Level::Second;
-        let mut done = way.ready.max(now + self.l2_time);
-        let mut owned = way.has(OWNED);
+        let mut done = private.l2.ready(at).max(now + self.l2_time);
+        let mut owned = private.l2.has(at, OWNED);
         if own && !owned {
             level = Level::Last;
             owned = true;
@@ -183,23 +190,22 @@ impl Hierarchy {
         };
         self.counts.llc_hits += 1;
         self.llc.touch(at);
-        let way = self.llc.way(at);
-        if way.has(AHEAD) {
-            way.clear(AHEAD);
+        if self.llc.has(at, AHEAD) {
+            self.llc.clear(at, AHEAD);
             self.counts.fetched_ahead_used += 1;
         }
-        let mut done = way.ready.max(now + self.llc_time);
-        let others = way.holders & !(1 << core);
-        if others != 0 && (own || way.has(OWNED)) {
+        let mut done = self.llc.ready(at).max(now + self.llc_time);
+        let others = self.llc.note(at) & !(1 << core);
+        if others != 0 && (own || self.llc.has(at, OWNED)) {
             // The directory sends the question on to who has the line.
             done += self.l2_time;
             self.recall(at, others, !own);
         }
-        let way = self.llc.way(at);
-        let alone = own || way.holders & !(1 << core) == 0;
-        way.holders |= 1 << core;
+        let holders = self.llc.note(at);
+        let alone = own || holders & !(1 << core) == 0;
+        self.llc.set_note(at, holders | 1 << core);
         if alone {
-            way.set(OWNED);
+            self.llc.set_flag(at, OWNED);
         }
         let private = &mut self.cores[core];
         private.l1_misses.take(done);
@@ -219,25 +225,24 @@ impl Hierarchy {
     /// Makes `core` the owner of a line, which its second cache holds at `second`.
     fn upgrade(&mut self, core: usize, second: At, now: Tick) -> Tick {
         self.counts.llc_hits += 1;
-        let way = self.cores[core].l2.way(second);
-        way.set(OWNED);
-        let at = way.outer;
+        let l2 = &mut self.cores[core].l2;
+        l2.set_flag(second, OWNED);
+        let at = self.llc.at(l2.line(second), l2.note(second));
         self.llc.touch(at);
-        let way = self.llc.look(at);
-        let others = way.holders & !(1 << core);
-        let mut done = way.ready.max(now + self.llc_time);
+        let others = self.llc.note(at) & !(1 << core);
+        let mut done = self.llc.ready(at).max(now + self.llc_time);
         if others != 0 {
             done += self.l2_time;
             self.recall(at, others, false);
         }
-        self.llc.way(at).set(OWNED);
+        self.llc.set_flag(at, OWNED);
         done
     }
 
     /// Takes a line back from `others`, into the last cache; they may `keep` it to
     /// read.
     fn recall(&mut self, at: At, mut others: u64, keep: bool) {
-        let line = self.llc.look(at).line();
+        let line = self.llc.line(at);
         let mut dirty = false;
         let all = others;
         while others != 0 {
@@ -245,13 +250,13 @@ impl Hierarchy {
             others &= others - 1;
             dirty |= self.recall_from(core, line, keep);
         }
-        let way = self.llc.way(at);
-        way.clear(OWNED);
+        self.llc.clear(at, OWNED);
         if !keep {
-            way.holders &= !all;
+            let holders = self.llc.note(at);
+            self.llc.set_note(at, holders & !all);
         }
         if dirty {
-            way.set(DIRTY);
+            self.llc.set_flag(at, DIRTY);
         }
     }
 
@@ -261,9 +266,9 @@ impl Hierarchy {
         let mut dirty = false;
         for cache in [&mut private.l2, &mut private.l1] {
             let Some(at) = cache.find(line) else { continue };
-            dirty |= cache.look(at).has(DIRTY);
+            dirty |= cache.has(at, DIRTY);
             if keep {
-                cache.way(at).clear(DIRTY | OWNED);
+                cache.clear(at, DIRTY | OWNED);
             } else {
                 cache.take(at);
             }
@@ -275,32 +280,26 @@ impl Hierarchy {
     fn put_first(&mut self, core: usize, line: u64, owned: bool, ready: Tick, second: At) {
         let private = &mut self.cores[core];
         let flags = if owned { OWNED } else { 0 };
-        let mut new = Way::new(line, flags, ready);
-        new.outer = second;
-        if let Some(gone) = private.l1.insert(new).1
-            && gone.has(DIRTY)
-        {
-            let behind = private.l2.way(gone.outer);
-            debug_assert_eq!(behind.line(), gone.line(), "L2 holds what L1 holds");
-            behind.set(DIRTY);
+        let (_, gone) = private.l1.insert(line, (flags, second.way()), ready);
+        if let Some(gone) = gone.filter(|gone| gone.has(DIRTY)) {
+            let behind = private.l2.at(gone.line, gone.note);
+            private.l2.set_flag(behind, DIRTY);
         }
     }
 
     /// Puts a line into the second cache of `core`, where the last has it at `last`.
-    fn put_second(&mut self, core: usize, line: u64, flags: u64, ready: Tick, last: At) -> At {
+    fn put_second(&mut self, core: usize, line: u64, flags: u8, ready: Tick, last: At) -> At {
         let private = &mut self.cores[core];
-        let mut new = Way::new(line, flags, ready);
-        new.outer = last;
-        let (at, gone) = private.l2.insert(new);
+        let (at, gone) = private.l2.insert(line, (flags, last.way()), ready);
         let Some(gone) = gone else { return at };
-        let first = private.l1.remove(gone.line());
+        let first = private.l1.remove(gone.line);
         let dirty = gone.has(DIRTY) || first.is_some_and(|first| first.has(DIRTY));
-        let behind = self.llc.way(gone.outer);
-        debug_assert_eq!(behind.line(), gone.line(), "the last holds what L2 holds");
-        behind.holders &= !(1 << core);
-        behind.clear(OWNED);
+        let behind = self.llc.at(gone.line, gone.note);
+        let holders = self.llc.note(behind);
+        self.llc.set_note(behind, holders & !(1 << core));
+        self.llc.clear(behind, OWNED);
         if dirty {
-            behind.set(DIRTY);
+            self.llc.set_flag(behind, DIRTY);
         }
         at
     }
@@ -321,9 +320,7 @@ impl Hierarchy {
         if let Some(contents) = &mut self.contents {
             contents.insert(line, *data);
         }
-        let mut new = Way::new(line, OWNED, ready);
-        new.holders = 1 << core;
-        let last = self.put_last(new);
+        let last = self.put_last(core, line, ready);
         let flags = OWNED | if ahead { AHEAD } else { 0 };
         let second = self.put_second(core, line, flags, ready, last);
         if !ahead {
@@ -331,21 +328,21 @@ impl Hierarchy {
         }
     }
 
-    fn put_last(&mut self, new: Way) -> At {
-        let (at, gone) = self.llc.insert(new);
+    fn put_last(&mut self, core: usize, line: u64, ready: Tick) -> At {
+        let (at, gone) = self.llc.insert(line, (OWNED, 1 << core), ready);
         let Some(gone) = gone else { return at };
         let mut dirty = gone.has(DIRTY);
-        let mut holders = gone.holders;
+        let mut holders = gone.note;
         while holders != 0 {
             let core = holders.trailing_zeros() as usize;
             holders &= holders - 1;
-            dirty |= self.recall_from(core, gone.line(), false);
+            dirty |= self.recall_from(core, gone.line, false);
         }
-        let data = self.forget(gone.line());
+        let data = self.forget(gone.line);
         if dirty {
             self.counts.written_back += 1;
             self.out.push(Out {
-                line: gone.line(),
+                line: gone.line,
                 data,
             });
         }
@@ -421,19 +418,18 @@ impl Hierarchy {
         let private = &mut self.cores[core];
         let found = private.l1.find_last(line);
         let at = found.or_else(|| private.l1.find(line));
-        let way = private.l1.way(at.expect("a store has its line"));
-        debug_assert!(way.has(OWNED), "a store owns its line");
-        way.set(DIRTY);
+        let at = at.expect("a store has its line");
+        debug_assert!(private.l1.has(at, OWNED), "a store owns its line");
+        private.l1.set_flag(at, DIRTY);
     }
 
     /// Cleans a line everywhere and keeps it. What was newer than memory.
     pub(crate) fn clean(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
-        let holders = self.llc.look(at).holders;
+        let holders = self.llc.note(at);
         self.recall(at, holders, true);
-        let way = self.llc.way(at);
-        let dirty = way.has(DIRTY);
-        way.clear(DIRTY);
+        let dirty = self.llc.has(at, DIRTY);
+        self.llc.clear(at, DIRTY);
         let data = self.data(line).map_or([0; 64], |data| *data);
         dirty.then_some(data)
     }
@@ -441,7 +437,7 @@ impl Hierarchy {
     /// Takes a line out everywhere. What was newer than memory.
     pub(crate) fn purge(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
-        let holders = self.llc.look(at).holders;
+        let holders = self.llc.note(at);
         self.recall(at, holders, false);
         let dirty = self.llc.take(at).has(DIRTY);
         let data = self.forget(line);
@@ -453,12 +449,15 @@ impl Hierarchy {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         for (core, private) in self.cores.iter().enumerate() {
-            for way in private.l1.held() {
-                assert_eq!(private.l2.find(way.line()), Some(way.outer), "L2 lacks it");
+            for at in private.l1.held() {
+                let (line, second) = (private.l1.line(at), private.l1.note(at));
+                assert_eq!(private.l2.find(line), Some(private.l2.at(line, second)));
             }
-            for way in private.l2.held() {
-                assert_eq!(self.llc.find(way.line()), Some(way.outer), "LLC lacks it");
-                let holders = self.llc.look(way.outer).holders;
+            for at in private.l2.held() {
+                let (line, last) = (private.l2.line(at), private.l2.note(at));
+                let at = self.llc.at(line, last);
+                assert_eq!(self.llc.find(line), Some(at));
+                let holders = self.llc.note(at);
                 assert!(holders & 1 << core != 0, "nobody knows who has it");
             }
         }

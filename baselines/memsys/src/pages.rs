@@ -14,7 +14,7 @@ use crate::tiering::Demote;
 
 /// The node of the device's lines.
 pub(crate) const FAR: u64 = 15;
-const NODE_SHIFT: u32 = 40;
+pub(crate) const NODE_SHIFT: u32 = 40;
 const NONE: u32 = u32::MAX;
 
 /// Whether a physical line is the device's.

@@ -151,17 +151,40 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// is none; if there was one, the next asks at once.
     pub(super) fn retry(&mut self, core: usize, now: Tick) {
         self.cores[core].retry = Tick::NEVER;
-        let Some(number) = self.cores[core].window.waiting.pop_front() else {
+        let Some(&number) = self.cores[core].window.waiting.front() else {
             return;
         };
+        if let Some(room) = self.full_for(core, number, now) {
+            self.cores[core].retry = room;
+            return;
+        }
+        self.cores[core].window.waiting.pop_front();
         self.issue(core, number, now);
-        let one = &mut self.cores[core];
-        let waiting = &mut one.window.waiting;
+        let waiting = &mut self.cores[core].window.waiting;
         if waiting.back() == Some(&number) {
             waiting.rotate_right(1);
-        } else if !waiting.is_empty() {
-            one.retry = now;
+        } else if let Some(&next) = waiting.front() {
+            self.cores[core].retry = self.full_for(core, next, now).unwrap_or(now);
         }
+    }
+
+    /// When there is a register for what operation `number` waits for, if it is plain that
+    /// there is none now.
+    fn full_for(&mut self, core: usize, number: u64, now: Tick) -> Option<Tick> {
+        let op = self.cores[core].window.op(number);
+        if op.parts != 1 {
+            return None;
+        }
+        let at = op.at;
+        self.full_at(core, at, now)
+    }
+
+    /// The same for the line of the virtual address `at`.
+    #[inline]
+    pub(super) fn full_at(&mut self, core: usize, at: u64, now: Tick) -> Option<Tick> {
+        let line = self.pages.line_of(at);
+        let room = self.caches.full(core, line, now)?;
+        (!self.is_asked(line)).then_some(room)
     }
 
     /// Keeps what was loaded.
@@ -219,6 +242,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     self.values.loaded(one.thread, op.at, &value[..size]);
                 }
             }
+        }
+        if one.window.known != before {
+            one.news = true;
         }
         self.next_drain(core);
         // Whoever does its step plans at the end of it.

@@ -456,6 +456,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         one.flushes -= 1;
         one.flushed = one.flushed.max(time);
+        one.news = true;
         self.learn(core);
     }
 

@@ -10,6 +10,7 @@ mod plan;
 mod stores;
 mod threads;
 
+use crate::cache::most_lines;
 use crate::config::{Config, Invalid, MOST_MEMORY, StoreMiss};
 use crate::dram::Dram;
 use crate::far::Far;
@@ -94,6 +95,8 @@ struct Core {
     since: Tick,
     slice_end: Tick,
     preempt: bool,
+    /// Something has happened since it was last found that it can not go on.
+    news: bool,
     /// When the last flush was acknowledged, and how many are not.
     flushed: Tick,
     flushes: u32,
@@ -116,6 +119,7 @@ impl Core {
             since: Tick::ZERO,
             slice_end: Tick::NEVER,
             preempt: false,
+            news: false,
             flushed: Tick::ZERO,
             flushes: 0,
             // Cores are dealt out evenly over the nodes.
@@ -216,6 +220,19 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     footprint: u64,
 }
 
+/// Whether every cache has names for all lines: those of each memory, and of the tables
+/// behind the first.
+fn check_names(config: &Config, footprint: u64) -> Result<(), Invalid> {
+    let memories = config.nodes.iter().map(|node| node.memory.0);
+    let largest = memories.chain([config.far.0]).max().unwrap_or(0);
+    let lines = largest / 64 + footprint / config.page.bytes() / 8 + 1;
+    for (name, cache) in [("l1", config.l1), ("l2", config.l2), ("llc", config.llc)] {
+        let name = format!("lines of a memory beside {} sets of {name}", cache.sets());
+        Invalid::most(&name, lines, most_lines(cache.sets()))?;
+    }
+    Ok(())
+}
+
 /// Whether a computer can run a program.
 fn check_made(config: &Config, footprint: u64, threads: u32, kept: bool) -> Result<(), Invalid> {
     config.check()?;
@@ -227,6 +244,7 @@ fn check_made(config: &Config, footprint: u64, threads: u32, kept: bool) -> Resu
         ));
     }
     Invalid::most("footprint of a program", footprint, MOST_MEMORY)?;
+    check_names(config, footprint)?;
     Invalid::zero("the footprint of a program", footprint)?;
     Invalid::zero("threads", u64::from(threads))
 }

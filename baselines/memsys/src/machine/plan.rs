@@ -68,7 +68,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.plan(core);
             planned = true;
         }
-        if !planned && self.cores[core].plan == Plan::Blocked {
+        let one = &self.cores[core];
+        if !planned && one.news && one.plan == Plan::Blocked {
             self.plan(core);
         }
         self.refresh(core);
@@ -77,6 +78,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Decides what `core` does next, without doing it.
     pub(super) fn plan(&mut self, core: usize) {
         let blocked = self.cores[core].plan == Plan::Blocked;
+        self.cores[core].news = false;
         let mut plan = self.next_plan(core);
         if let Plan::Start(time, _) = &mut plan
             && blocked

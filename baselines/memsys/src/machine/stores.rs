@@ -115,6 +115,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             }
             return;
         }
+        if entry.parts == 1
+            && self.config.store_miss == StoreMiss::Own
+            && let Some(room) = self.full_at(core, entry.at, now)
+        {
+            self.cores[core].window.drain_from = room;
+            return self.next_drain(core);
+        }
         let value = stored_value(entry.thread, entry.place);
         for part in 0..2 {
             if entry.parts & 1 << part == 0 {
@@ -173,6 +180,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         window.last_release = window.last_release.max(done);
         window.releases.push_back(window.last_release);
         window.drain_from = now + self.times.cycle;
+        self.cores[core].news = true;
+        let window = &self.cores[core].window;
         if !window.stalled.is_empty() {
             self.unstall(core, now);
         }

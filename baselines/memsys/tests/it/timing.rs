@@ -429,7 +429,10 @@ fn huge_pages_are_translated_less_often() {
 
 /// Changes that would take more memory, or time, than there is.
 type Impossible = (&'static str, fn(&mut Config));
-const IMPOSSIBLE: [Impossible; 25] = [
+const IMPOSSIBLE: [Impossible; 26] = [
+    ("lines of a memory beside 1 sets of l1", |c| {
+        (c.l1.size, c.far) = (Bytes(512), Bytes(64 << 30));
+    }),
     ("channels of a DRAM", |c| c.dram.channels = u64::MAX),
     ("banks of a DRAM", |c| c.dram.banks = u64::MAX),
     ("bus_bytes of a DRAM", |c| c.dram.bus_bytes = u64::MAX),
@@ -520,38 +523,6 @@ fn what_can_not_be_is_said_in_a_sentence() {
         machine.run(),
         Err(RunError::Address { thread: 0, .. })
     ));
-}
-
-/// A device that never answers.
-struct Silent;
-
-impl Far for Silent {
-    fn read(&mut self, _: Ns, _: Line, _: Tag) -> ReadReply {
-        ReadReply::Waits
-    }
-    fn write(&mut self, _: Ns, _: Line, _: LineData) -> Option<Ns> {
-        None
-    }
-    fn event(&mut self) -> Option<FarEvent> {
-        None
-    }
-    fn dropped(&mut self, _: Ns, _: u64) -> u64 {
-        0
-    }
-}
-
-#[test]
-fn a_run_that_nothing_ends_is_told_even_where_the_kernel_samples() {
-    let sampled = Tiering::Sampled(memsys::Moves::default(), memsys::Sampling::default());
-    for tiering in [Tiering::None, sampled] {
-        let mut config = config(1, Place::Far);
-        config.tiering = tiering;
-        let program = Listed::new(vec![vec![load(0, 0)]], FOOTPRINT);
-        let kernel = Kernel::new();
-        let machine = Machine::new(&config, &kernel, Silent, program, TimeOnly, TakeAll);
-        let ended = machine.unwrap().run();
-        assert!(matches!(ended, Err(RunError::Stuck(_))), "{ended:?}");
-    }
 }
 
 #[test]
