@@ -1,11 +1,11 @@
 //! One cache: sets of ways, as small as they can be told.
 //!
-//! Of each set its names lie side by side, of 32 bits each: a line's number without what its
-//! set says. Beside each other as well are bytes of its ways: when each was used last, its
-//! flags, and who holds it or where the next cache has it. So a lookup reads one or two lines
-//! of the simulating machine's memory, and all caches of a machine fit its own. The order of
-//! use is exact: times of a set are ranked anew before they run over, and a way that is empty
-//! was used before all others.
+//! A line's name is its number without what its set says, in 32 bits. Of each set a byte of
+//! every name lies side by side, which tells where to look; the whole name decides. Beside
+//! each other as well are bytes of its ways: which was used before and after it, its flags,
+//! and who holds it or where the next cache has it. So a lookup reads one or two lines of the
+//! simulating machine's memory, and all caches of a machine fit its own. A set is a list in
+//! order of use; ways that are empty stand at its end.
 //!
 //! A way tells from when on its line is there: one that is still on its way is found, and
 //! whoever finds it waits for it, which is how misses to one line become one.
@@ -29,7 +29,7 @@ const WITHIN: u32 = 28;
 /// Ways that are looked at together: the bytes of a word.
 const LANES: usize = 8;
 const ONES: u64 = 0x0101_0101_0101_0101;
-/// Most ways of a set, so that times of use fit a byte and are seldom ranked anew.
+/// Most ways of a set.
 pub(crate) const MOST_WAYS: u64 = 64;
 
 /// Most lines of a node's memory that a cache of so many sets can name.
@@ -37,11 +37,11 @@ pub(crate) const fn most_lines(sets: u64) -> u64 {
     ((1 << WITHIN) - 1) * sets
 }
 
-/// Of a set: the time of its last use, and the way that was used then.
-#[derive(Clone, Copy, Debug, Default)]
-struct Head {
-    clock: u8,
-    way: u8,
+/// Of a set: the way that was used last, and the one that was used longest ago.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    newest: u8,
+    oldest: u8,
 }
 
 /// A line that left a cache.
@@ -61,17 +61,18 @@ impl Gone {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    ways: usize,
-    /// The logarithm of the ways as they lie; those beyond `ways` stay empty.
+    /// The logarithm of the ways as they lie; those beyond the set's own stay empty.
     wide_bits: u32,
     set_bits: u32,
+    /// A byte of each name, eight to a word.
+    marks: Vec<u64>,
     names: Vec<u32>,
-    /// Of each set when its ways were used, then their flags, then their notes.
+    /// Of each set which way was used after each, and which before, then flags and notes.
     small: Vec<u8>,
     /// Bytes of a note, and of a set's part of `small`.
     note: usize,
     stride: usize,
-    heads: Vec<Head>,
+    ends: Vec<Ends>,
     ready: Vec<Tick>,
 }
 
@@ -90,15 +91,16 @@ impl At {
     }
 }
 
-/// The lowest lane of `word` that is `byte`, and those above that are or seem to be, as
-/// their highest bits.
+/// Kinds of bytes of a way: who was used next after it and before it, and its flags.
+const AFTER: usize = 0;
+const BEFORE: usize = 1;
+const FLAGS: usize = 2;
+const NOTES: usize = 3;
+
+/// The byte of a name.
 #[inline]
-fn lanes(word: &[u8], byte: u8) -> u64 {
-    let word = word
-        .first_chunk()
-        .map_or(0, |word| u64::from_le_bytes(*word));
-    let differs = word ^ (u64::from(byte) * ONES);
-    differs.wrapping_sub(ONES) & !differs & (ONES << 7)
+const fn mark(name: u32) -> u8 {
+    (name ^ name >> 8 ^ name >> 16 ^ name >> 24) as u8
 }
 
 impl Cache {
@@ -106,21 +108,27 @@ impl Cache {
     /// are noted, eight at most.
     pub(crate) fn new(sets: usize, ways: usize, note: usize) -> Self {
         let wide = ways.next_power_of_two().max(LANES);
-        let stride = (2 + note) * wide;
+        let stride = (NOTES + note) * wide;
         let mut small = vec![0; sets * stride];
-        // Ways that are not there are never the ones used longest ago.
         for set in small.chunks_exact_mut(stride) {
-            set[ways..wide].fill(u8::MAX);
+            for way in 0..ways {
+                set[AFTER * wide + way] = way.wrapping_sub(1) as u8;
+                set[BEFORE * wide + way] = way as u8 + 1;
+            }
         }
+        let ends = Ends {
+            newest: 0,
+            oldest: ways as u8 - 1,
+        };
         Self {
-            ways,
             wide_bits: wide.ilog2(),
             set_bits: sets.ilog2(),
+            marks: vec![0; sets * wide / LANES],
             names: vec![EMPTY; sets * wide],
             small,
             note,
             stride,
-            heads: vec![Head::default(); sets],
+            ends: vec![ends; sets],
             ready: vec![Tick::ZERO; sets * wide],
         }
     }
@@ -156,7 +164,7 @@ impl Cache {
         (at.set as usize) << self.wide_bits | at.way as usize
     }
 
-    /// The place of byte `kind` of a way: 0 for its use, 1 for its flags.
+    /// The place of a byte of a way.
     #[inline]
     fn byte(&self, at: At, kind: usize) -> usize {
         at.set as usize * self.stride + (kind << self.wide_bits) + at.way as usize
@@ -166,7 +174,7 @@ impl Cache {
     #[inline]
     pub(crate) fn prefetch(&self, line: u64) {
         let set = self.set(line) as usize;
-        sim::prefetch(&self.names, set << self.wide_bits);
+        sim::prefetch(&self.marks, (set << self.wide_bits) / LANES);
         sim::prefetch(&self.small, set * self.stride);
     }
 
@@ -174,7 +182,7 @@ impl Cache {
     #[inline]
     pub(crate) fn find_last(&self, line: u64) -> Option<At> {
         let set = self.set(line);
-        let way = u32::from(self.heads[set as usize].way);
+        let way = u32::from(self.ends[set as usize].newest);
         let at = At { set, way };
         (self.names[self.slot(at)] == self.name(line)).then_some(at)
     }
@@ -182,17 +190,20 @@ impl Cache {
     #[inline]
     pub(crate) fn find(&self, line: u64) -> Option<At> {
         let (set, name) = (self.set(line), self.name(line));
-        let from = (set as usize) << self.wide_bits;
-        let names = &self.names[from..from + self.wide()];
-        for (eight, first) in names.chunks_exact(LANES).zip((0..).step_by(LANES)) {
-            // Eight at a time, without a branch for each.
-            let is_it = eight.iter().enumerate();
-            let found = is_it.fold(0_u32, |found, (way, &other)| {
-                found | (u32::from(other == name) << way)
-            });
-            if found != 0 {
-                let way = first + found.trailing_zeros();
-                return Some(At { set, way });
+        let wanted = u64::from(mark(name)) * ONES;
+        let words = self.wide() / LANES;
+        let marks = &self.marks[set as usize * words..][..words];
+        for (&word, first) in marks.iter().zip((0..).step_by(LANES)) {
+            // The lowest byte that is the mark, and those above that are or seem to be.
+            let differs = word ^ wanted;
+            let mut found = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+            while found != 0 {
+                let way = first + found.trailing_zeros() / 8;
+                let at = At { set, way };
+                if self.names[self.slot(at)] == name {
+                    return Some(at);
+                }
+                found &= found - 1;
             }
         }
         None
@@ -212,59 +223,54 @@ impl Cache {
     /// Makes the way the one used last.
     #[inline]
     pub(crate) fn touch(&mut self, at: At) {
-        if u32::from(self.heads[at.set as usize].way) != at.way {
+        if u32::from(self.ends[at.set as usize].newest) != at.way {
             self.use_now(at);
         }
     }
 
+    /// The same for a way that is not.
     #[inline]
     fn use_now(&mut self, at: At) {
-        let before = match self.heads[at.set as usize].clock {
-            u8::MAX => self.rank(at.set),
-            clock => clock,
-        };
-        self.heads[at.set as usize] = Head {
-            clock: before + 1,
-            way: at.way as u8,
-        };
-        let used = self.byte(at, 0);
-        self.small[used] = before + 1;
+        let ends = &mut self.ends[at.set as usize];
+        let from = at.set as usize * self.stride;
+        let set = &mut self.small[from..from + self.stride];
+        let (after, before) = set.split_at_mut(1 << self.wide_bits);
+        let way = at.way as u8;
+        let newer = after[usize::from(way)];
+        if way == ends.oldest {
+            ends.oldest = newer;
+        } else {
+            let older = before[usize::from(way)];
+            before[usize::from(newer)] = older;
+            after[usize::from(older)] = newer;
+        }
+        before[usize::from(way)] = ends.newest;
+        after[usize::from(ends.newest)] = way;
+        ends.newest = way;
     }
 
-    /// Gives the ways of a set the lowest times in the order that they have. The last.
-    #[cold]
-    fn rank(&mut self, set: u32) -> u8 {
-        let from = set as usize * self.stride;
-        let times = &mut self.small[from..from + self.ways];
-        let mut before = [0; MOST_WAYS as usize];
-        before[..times.len()].copy_from_slice(times);
-        for time in times.iter_mut().filter(|time| **time > 0) {
-            let older = before.iter().filter(|&&other| other > 0 && other < *time);
-            *time = older.count() as u8 + 1;
+    /// Makes the way the one used longest ago.
+    fn use_never(&mut self, at: At) {
+        let wide = self.wide();
+        let ends = &mut self.ends[at.set as usize];
+        let from = at.set as usize * self.stride;
+        let set = &mut self.small[from..from + self.stride];
+        let (after, before) = set.split_at_mut(wide);
+        let way = at.way as u8;
+        if way == ends.oldest {
+            return;
         }
-        times.iter().copied().max().unwrap_or(0)
-    }
-
-    /// The way used longest ago; an empty one if there is any.
-    #[inline]
-    fn victim(&self, set: u32) -> At {
-        let from = set as usize * self.stride;
-        let times = &self.small[from..from + self.wide()];
-        let mut least = [u8::MAX; LANES];
-        for word in times.chunks_exact(LANES) {
-            for (least, &time) in least.iter_mut().zip(word) {
-                *least = time.min(*least);
-            }
+        let older = before[usize::from(way)];
+        if way == ends.newest {
+            ends.newest = older;
+        } else {
+            let newer = after[usize::from(way)];
+            before[usize::from(newer)] = older;
+            after[usize::from(older)] = newer;
         }
-        let oldest = least.into_iter().fold(u8::MAX, u8::min);
-        for (word, first) in times.chunks_exact(LANES).zip((0..).step_by(LANES)) {
-            let found = lanes(word, oldest);
-            if found != 0 {
-                let way = first + found.trailing_zeros() / 8;
-                return At { set, way };
-            }
-        }
-        At { set, way: 0 }
+        after[usize::from(way)] = ends.oldest;
+        before[usize::from(ends.oldest)] = way;
+        ends.oldest = way;
     }
 
     /// Puts a line in as the one used last, with its flags and what is noted of it. Where it
@@ -277,17 +283,25 @@ impl Cache {
         ready: Tick,
     ) -> (At, Option<Gone>) {
         debug_assert!(self.find(line).is_none(), "a line is in a cache once");
-        let at = self.victim(self.set(line));
+        let set = self.set(line);
+        let at = At {
+            set,
+            way: self.ends[set as usize].oldest.into(),
+        };
         let slot = self.slot(at);
         let before = self.names[slot];
         let gone = (before != EMPTY).then(|| Gone {
             line: self.line_of(at.set, before),
-            flags: self.small[self.byte(at, 1)],
+            flags: self.small[self.byte(at, FLAGS)],
             note: self.note(at),
         });
-        self.names[slot] = self.name(line);
-        self.use_now(at);
-        let flagged = self.byte(at, 1);
+        let name = self.name(line);
+        self.names[slot] = name;
+        let shift = slot % LANES * 8;
+        let word = &mut self.marks[slot / LANES];
+        *word = *word & !(0xff << shift) | u64::from(mark(name)) << shift;
+        self.touch(at);
+        let flagged = self.byte(at, FLAGS);
         self.small[flagged] = flags;
         self.set_note(at, note);
         self.ready[slot] = ready;
@@ -304,11 +318,10 @@ impl Cache {
     pub(crate) fn take(&mut self, at: At) -> Gone {
         let slot = self.slot(at);
         let name = std::mem::replace(&mut self.names[slot], EMPTY);
-        let used = self.byte(at, 0);
-        self.small[used] = 0;
+        self.use_never(at);
         Gone {
             line: self.line_of(at.set, name),
-            flags: self.small[self.byte(at, 1)],
+            flags: self.small[self.byte(at, FLAGS)],
             note: self.note(at),
         }
     }
@@ -327,24 +340,24 @@ impl Cache {
 
     #[inline]
     pub(crate) fn has(&self, at: At, flag: u8) -> bool {
-        self.small[self.byte(at, 1)] & flag != 0
+        self.small[self.byte(at, FLAGS)] & flag != 0
     }
 
     #[inline]
     pub(crate) fn set_flag(&mut self, at: At, flag: u8) {
-        let byte = self.byte(at, 1);
+        let byte = self.byte(at, FLAGS);
         self.small[byte] |= flag;
     }
 
     #[inline]
     pub(crate) fn clear(&mut self, at: At, flag: u8) {
-        let byte = self.byte(at, 1);
+        let byte = self.byte(at, FLAGS);
         self.small[byte] &= !flag;
     }
 
     #[inline]
     fn note_from(&self, at: At) -> usize {
-        at.set as usize * self.stride + (2 << self.wide_bits) + at.way as usize * self.note
+        at.set as usize * self.stride + (NOTES << self.wide_bits) + at.way as usize * self.note
     }
 
     /// What is noted of a way: the cores that hold it, or where the next cache has it.
@@ -386,6 +399,8 @@ impl Cache {
 pub(crate) struct Misses {
     limit: usize,
     until: Vec<Tick>,
+    /// Until then there is none free; zero where that is not known.
+    full_until: Tick,
     /// Those of which nobody knows yet when they end.
     held: usize,
 }
@@ -395,6 +410,7 @@ impl Misses {
         Self {
             limit,
             until: Vec::with_capacity(limit),
+            full_until: Tick::ZERO,
             held: 0,
         }
     }
@@ -402,6 +418,9 @@ impl Misses {
     /// From when on there is room; [`Tick::NEVER`] if nobody knows.
     #[inline]
     pub(crate) fn room(&mut self, now: Tick) -> Tick {
+        if now < self.full_until {
+            return self.full_until;
+        }
         if self.until.len() + self.held < self.limit {
             return now;
         }
@@ -409,12 +428,15 @@ impl Misses {
         if self.until.len() + self.held < self.limit {
             return now;
         }
-        self.until.iter().copied().min().unwrap_or(Tick::NEVER)
+        let first = self.until.iter().copied().min().unwrap_or(Tick::NEVER);
+        self.full_until = first;
+        first
     }
 
     #[inline]
     pub(crate) fn take(&mut self, until: Tick) {
         self.until.push(until);
+        self.full_until = self.full_until.min(until);
     }
 
     pub(crate) fn hold(&mut self) {
@@ -424,11 +446,13 @@ impl Misses {
     pub(crate) fn release(&mut self) {
         debug_assert!(self.held > 0, "what is released was held");
         self.held = self.held.saturating_sub(1);
+        self.full_until = Tick::ZERO;
     }
 
     /// Frees what has a known end, as when its instructions are squashed.
     pub(crate) fn squash(&mut self) {
         self.until.clear();
+        self.full_until = Tick::ZERO;
     }
 }
 

@@ -143,10 +143,15 @@ impl Hierarchy {
     /// When there is a register for `line` to be asked for by `core`, if there is none now
     /// and its first cache does not have it.
     #[inline]
-    pub(crate) fn full(&mut self, core: usize, line: u64, now: Tick) -> Option<Tick> {
+    pub(crate) fn full(
+        &mut self,
+        core: usize,
+        line: impl FnOnce() -> u64,
+        now: Tick,
+    ) -> Option<Tick> {
         let private = &mut self.cores[core];
         let room = private.l1_misses.room(now);
-        (room > now && private.l1.find(line).is_none()).then_some(room)
+        (room > now && private.l1.find(line()).is_none()).then_some(room)
     }
 
     fn look_second(&mut self, core: usize, line: u64, own: bool, now: Tick) -> Look {

@@ -179,6 +179,8 @@ pub(crate) struct Window {
     pub(crate) last_release: Tick,
     /// No store goes to the cache before.
     pub(crate) drain_from: Tick,
+    /// And that is when a register is free that the oldest one needs.
+    pub(crate) drain_full: bool,
     /// The youngest store of each bucket of lines, plus one; older ones follow from it.
     lines: [u64; 256],
     /// Flushes in the buffer that have not retired.
@@ -244,6 +246,7 @@ impl Window {
             releases: VecDeque::with_capacity(store_limit as usize + 1),
             last_release: Tick::ZERO,
             drain_from: Tick::ZERO,
+            drain_full: false,
             lines: [0; 256],
             flushes: 0,
             values: vec![[0; 64]; if payloads { ring } else { 0 }],

@@ -165,6 +165,16 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             waiting.rotate_right(1);
         } else if let Some(&next) = waiting.front() {
             self.cores[core].retry = self.full_for(core, next, now).unwrap_or(now);
+            let one = &self.cores[core];
+            if one.window.drain_full
+                && one.drain <= now
+                && let Some(at) = one.window.stores.front().map(|oldest| oldest.at)
+                && let Some(room) = self.full_at(core, at, now)
+            {
+                // The register that the oldest store waited for has been taken.
+                self.cores[core].window.drain_from = room;
+                self.next_drain(core);
+            }
         }
     }
 
@@ -182,9 +192,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// The same for the line of the virtual address `at`.
     #[inline]
     pub(super) fn full_at(&mut self, core: usize, at: u64, now: Tick) -> Option<Tick> {
-        let line = self.pages.line_of(at);
-        let room = self.caches.full(core, line, now)?;
-        (!self.is_asked(line)).then_some(room)
+        let pages = &self.pages;
+        let room = self.caches.full(core, || pages.line_of(at), now)?;
+        (!self.is_asked(self.pages.line_of(at))).then_some(room)
     }
 
     /// Keeps what was loaded.

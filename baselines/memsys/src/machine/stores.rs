@@ -94,6 +94,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if !one.window.waiting.is_empty() {
             one.retry = now;
         }
+        one.window.drain_full = false;
         if one.window.drain_from == Tick::NEVER {
             one.window.drain_from = now;
         }
@@ -119,9 +120,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             && self.config.store_miss == StoreMiss::Own
             && let Some(room) = self.full_at(core, entry.at, now)
         {
-            self.cores[core].window.drain_from = room;
+            let window = &mut self.cores[core].window;
+            (window.drain_from, window.drain_full) = (room, true);
             return self.next_drain(core);
         }
+        self.cores[core].window.drain_full = false;
         let value = stored_value(entry.thread, entry.place);
         for part in 0..2 {
             if entry.parts & 1 << part == 0 {
