@@ -259,7 +259,7 @@ impl Values for TimeKept {
 fn a_drive_that_holds_everything_is_memory_behind_the_link() {
     let footprint = 4 * MIB;
     let config = Config {
-        cores: 2,
+        cores: 3,
         nodes: vec![NodeConfig {
             memory: Bytes(8 * MIB),
         }],
@@ -316,8 +316,7 @@ fn everywhere(footprint: u64, threads: u64) -> Listed {
             after,
         };
         let mut ops: Vec<Op> = (0..share / 4096).map(|page| load(page * 4096, 1)).collect();
-        // Until what the first touches moved has passed.
-        ops.extend([Op::Compute(1 << 20), Op::Meet, Op::Begin, Op::Meet]);
+        ops.extend([Op::Meet, Op::Begin, Op::Meet]);
         ops.extend((0..share / 64).map(|line| load(line * 64, 1)));
         for _ in 0..20_000 / threads {
             let at = rng.below(share / 8) * 8;
@@ -332,5 +331,8 @@ fn everywhere(footprint: u64, threads: u64) -> Listed {
         }
         ops
     };
-    Listed::new((0..threads).map(thread).collect(), footprint)
+    // The first touches take different times; the last to come lets all go on at one.
+    let last = vec![Op::Compute(1 << 25), Op::Meet, Op::Begin, Op::Meet];
+    let all = (0..threads).map(thread).chain([last]);
+    Listed::new(all.collect(), footprint)
 }
