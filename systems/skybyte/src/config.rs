@@ -523,6 +523,10 @@ impl DeviceConfig {
         let collection = &mut config.drive.collection;
         collection.background_lines = share(collection.background_lines);
         collection.batch_lines = share(collection.batch_lines);
+        // What left the cache is found in the buffer. Four pages a channel: a choice of ours.
+        let least = u64::from(config.drive.geometry.channels) * 4 * 4096;
+        let buffer = &mut config.drive.controller.write_buffer.0;
+        *buffer = (*buffer / by).max(least.min(*buffer));
         config.dram.bytes = Bytes(self.dram.bytes.0 / by);
         config.log.bytes = Bytes(self.log.bytes.0 / by);
         config
