@@ -9,6 +9,7 @@ use crate::op::Program;
 use crate::pages::is_far;
 use crate::tick::Tick;
 use crate::tiering::Promote;
+use crate::window::Pending;
 use std::cmp::Reverse;
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
@@ -116,15 +117,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             }
             return;
         }
-        if entry.parts == 1
-            && self.config.store_miss == StoreMiss::Own
-            && let Some(room) = self.full_at(core, entry.at, now)
-        {
-            let window = &mut self.cores[core].window;
-            (window.drain_from, window.drain_full) = (room, true);
+        if self.no_register(core, &entry, now) {
             return self.next_drain(core);
         }
-        self.cores[core].window.drain_full = false;
         let value = stored_value(entry.thread, entry.place);
         for part in 0..2 {
             if entry.parts & 1 << part == 0 {
@@ -163,6 +158,16 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             .front()
             .map_or(now, |oldest| oldest.done);
         self.gone(core, now, done);
+    }
+
+    /// Whether it is plain that there is no register for a store; it asks when there is.
+    fn no_register(&mut self, core: usize, entry: &Pending, now: Tick) -> bool {
+        let owns = entry.parts == 1 && self.config.store_miss == StoreMiss::Own;
+        let full = owns.then(|| self.full_at(core, entry.at, now)).flatten();
+        let window = &mut self.cores[core].window;
+        window.drain_full = full.is_some();
+        window.drain_from = full.unwrap_or(window.drain_from);
+        window.drain_full
     }
 
     fn access_to_write(&mut self, core: usize, at: u64, now: Tick) -> Access {

@@ -105,7 +105,7 @@ impl Cut {
     /// or something newer.
     fn judge(&mut self) {
         self.calls += 1;
-        if self.calls % 7 != 0 {
+        if !self.calls.is_multiple_of(7) {
             return;
         }
         let kernel = Kernel::new();
