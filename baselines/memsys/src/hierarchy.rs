@@ -109,11 +109,14 @@ impl Hierarchy {
         }
     }
 
-    /// Asks for what a lookup of `line` by `core` will read.
+    /// Asks for what a lookup of `line` by `core` will read beyond its first cache.
     #[inline]
     pub(crate) fn prefetch(&self, core: usize, line: u64) {
-        self.cores[core].l2.prefetch(line);
-        self.llc.prefetch(line);
+        let private = &self.cores[core];
+        if private.l1.find_last(line).is_none() {
+            private.l2.prefetch(line);
+            self.llc.prefetch(line);
+        }
     }
 
     /// Looks `line` up for `core`, to write it if `own`.
