@@ -516,11 +516,15 @@ impl Window {
     #[inline]
     pub(crate) fn older_store(&self, number: u64, at: u64, size: u8) -> Option<usize> {
         let (first, last) = (filter(at / 64), filter((at + u64::from(size) - 1) / 64));
-        let found = self.older_in(first, number, at, size);
-        if last == first {
-            return found;
+        let mut found = self.older_in(first, number, at, size);
+        if last != first {
+            found = found.max(self.older_in(last, number, at, size));
         }
-        found.max(self.older_in(last, number, at, size))
+        let hit = |entry: &Pending| {
+            !entry.flush && entry.op < number && overlap(entry.at, entry.size, at, size)
+        };
+        debug_assert_eq!(found, self.stores.iter().rposition(hit), "a list is whole");
+        found
     }
 
     /// The same among those of a bucket.
