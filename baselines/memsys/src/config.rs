@@ -13,6 +13,7 @@
 //! | slice of time | 100 µs | the round robin of `skybyte`'s code |
 //! | host memory for moved pages | 2 GiB | `skybyte` Table II |
 
+use crate::cache::MOST_WAYS;
 use crate::dram::DramConfig;
 use crate::link::LinkConfig;
 use crate::tiering::Tiering;
@@ -75,7 +76,7 @@ impl Invalid {
 pub struct CacheConfig {
     /// What it holds.
     pub size: Bytes,
-    /// Lines of a set.
+    /// Lines of a set; at most 64.
     pub ways: u64,
     /// Cycles of a lookup, on top of those of the levels before.
     pub cycles: u64,
@@ -90,6 +91,7 @@ impl CacheConfig {
 
     fn check(&self, name: &str, most: u64) -> Result<(), Invalid> {
         Invalid::zero(&format!("ways of {name}"), self.ways)?;
+        Invalid::most(&format!("ways of {name}"), self.ways, MOST_WAYS)?;
         Invalid::zero(&format!("misses of {name}"), self.misses)?;
         Invalid::most(&format!("misses of {name}"), self.misses, 1 << 15)?;
         Invalid::most(&format!("cycles of {name}"), self.cycles, 1 << 16)?;

@@ -2,7 +2,9 @@
 //!
 //! Each bank and each bus knows from when on it is free; an access takes its place
 //! behind those that were asked for before it. A bank keeps its row open until
-//! another is wanted. Left out: refresh, the window of four activations, and a
+//! another is wanted. What moves in the background, such as pages to and from flash,
+//! yields: an access waits for no more of it than the burst that is under way. Left
+//! out: refresh, the window of four activations, and a
 //! controller that lets later requests overtake.
 //!
 //! Addresses go round the channels by 256 bytes, and fill a row of a bank before the
@@ -117,6 +119,13 @@ impl DramConfig {
     }
 }
 
+/// A data bus: when it is free of accesses, and of what moves in the background.
+#[derive(Clone, Copy, Debug)]
+struct Bus {
+    free: Tick,
+    background: Tick,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bank {
     row: u64,
@@ -154,14 +163,38 @@ pub struct DramCounts {
     pub conflicts: u64,
 }
 
+/// A number that others are divided by; powers of two are shifted by.
+#[derive(Clone, Copy, Debug)]
+struct Divisor {
+    by: u64,
+    bits: u32,
+}
+
+impl Divisor {
+    fn new(by: u64) -> Self {
+        let bits = by.trailing_zeros();
+        Self { by, bits }
+    }
+
+    /// Quotient and remainder.
+    #[inline]
+    fn split(self, value: u64) -> (u64, u64) {
+        if self.by.is_power_of_two() {
+            (value >> self.bits, value & (self.by - 1))
+        } else {
+            (value / self.by, value % self.by)
+        }
+    }
+}
+
 /// A DRAM whose state is when its parts are free.
 #[derive(Clone, Debug)]
 pub struct Dram {
     banks: Vec<Bank>,
-    buses: Vec<Tick>,
-    channels: u64,
-    banks_each: u64,
-    units_per_row: u64,
+    buses: Vec<Bus>,
+    channels: Divisor,
+    banks_each: Divisor,
+    units_per_row: Divisor,
     burst: Tick,
     cl: Tick,
     rcd: Tick,
@@ -184,12 +217,16 @@ impl Dram {
             row: NO_ROW,
             free: Tick::ZERO,
         };
+        let idle = Bus {
+            free: Tick::ZERO,
+            background: Tick::ZERO,
+        };
         Ok(Self {
             banks: vec![closed; (config.channels * config.banks) as usize],
-            buses: vec![Tick::ZERO; config.channels as usize],
-            channels: config.channels,
-            banks_each: config.banks,
-            units_per_row: config.row.0 / (64 * INTERLEAVE_LINES),
+            buses: vec![idle; config.channels as usize],
+            channels: Divisor::new(config.channels),
+            banks_each: Divisor::new(config.banks),
+            units_per_row: Divisor::new(config.row.0 / (64 * INTERLEAVE_LINES)),
             burst: Tick::cycles(64, config.megatransfers * 1_000_000 * config.bus_bytes),
             cl: Tick::cycles(config.cl, clock),
             rcd: Tick::cycles(config.rcd, clock),
@@ -202,12 +239,11 @@ impl Dram {
     /// Reads or writes the 64 bytes of `line` for a request that comes at `now`.
     #[inline]
     pub fn access(&mut self, now: Tick, line: u64) -> Served {
-        let unit = line / INTERLEAVE_LINES;
-        let channel = unit % self.channels;
-        let rest = unit / self.channels / self.units_per_row;
-        let (bank, row) = (rest % self.banks_each, rest / self.banks_each);
-        let bank = (bank + row.wrapping_mul(0x9e37_79b9) % self.banks_each) % self.banks_each;
-        let bank = &mut self.banks[(channel * self.banks_each + bank) as usize];
+        let (unit, channel) = self.channels.split(line / INTERLEAVE_LINES);
+        let (row, bank) = self.banks_each.split(self.units_per_row.split(unit).0);
+        let scrambled = bank + self.banks_each.split(row.wrapping_mul(0x9e37_79b9)).1;
+        let bank = self.banks_each.split(scrambled).1;
+        let bank = &mut self.banks[(channel * self.banks_each.by + bank) as usize];
         let asked = (now + self.controller).max(bank.free);
         let (column, found) = if bank.row == row {
             self.counts.hits += 1;
@@ -221,13 +257,29 @@ impl Dram {
         };
         bank.row = row;
         let bus = &mut self.buses[channel as usize];
-        let data = (column + self.cl).max(*bus);
-        *bus = data + self.burst;
+        let mut data = (column + self.cl).max(bus.free);
+        if bus.background > data {
+            data += self.burst;
+            bus.background += self.burst;
+        }
+        bus.free = data + self.burst;
         bank.free = data + self.burst - self.cl;
         Served {
-            done: *bus,
+            done: bus.free,
             row: found,
         }
+    }
+
+    /// Moves `lines` lines in the background from `now` on, spread over the channels. When
+    /// they are through if no access comes between.
+    pub fn move_lines(&mut self, now: Tick, lines: u64) -> Tick {
+        let each = self.burst.times(lines.div_ceil(self.channels.by));
+        let mut done = now;
+        for bus in &mut self.buses {
+            bus.background = now.max(bus.free).max(bus.background) + each;
+            done = done.max(bus.background);
+        }
+        done
     }
 
     /// The time of a lone access to a bank that has `row` open.
@@ -329,6 +381,19 @@ mod tests {
         let rate = |n| closed_loop(&mut Dram::new(&config).unwrap(), n, 40_000) / peak;
         assert!(rate(36) > 0.98, "{}", rate(36));
         assert!((0.44..0.52).contains(&rate(17)), "{}", rate(17));
+    }
+
+    #[test]
+    fn an_access_waits_for_one_burst_of_the_background() {
+        let mut busy = Dram::new(&DramConfig::LPDDR4_3200).unwrap();
+        let mut idle = busy.clone();
+        let moved = busy.move_lines(Tick::ZERO, 64);
+        assert_eq!(moved.ns_up(), Ns(320), "4 KiB at 12.8 GB/s");
+        let burst = Tick::of(Ns(10));
+        let waited = busy.access(Tick::ZERO, 0).done;
+        assert_eq!(waited, idle.access(Tick::ZERO, 0).done + burst);
+        let rest = busy.move_lines(Tick::ZERO, 0);
+        assert_eq!(rest, moved + burst, "the background had to wait as long");
     }
 
     #[test]

@@ -5,12 +5,17 @@
 //! machine. A line is owned by one core, which may write it, or held by many, which
 //! may not. What was written goes back when its line leaves a level.
 //!
+//! What a line contains is kept once, beside the ways: the core that owns it is the only
+//! one that may change it, so no two caches could differ but for what is to be written
+//! back, which flags tell. A run that asks for time alone keeps no contents.
+//!
 //! Nothing here knows memory. A miss is told to the caller, who fills the line once it
 //! knows when it comes; dirty lines that left the last level wait in `out`.
 
-use crate::cache::{AHEAD, Block, Cache, DIRTY, Gone, Misses, OWNED};
-use crate::config::Config;
+use crate::cache::{AHEAD, At, Block, Cache, DIRTY, Misses, OWNED};
+use crate::config::{CacheConfig, Config};
 use crate::tick::Tick;
+use std::collections::BTreeMap;
 
 /// Where a line was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub(crate) struct Hierarchy {
     cores: Vec<Private>,
     llc: Cache,
     llc_misses: Misses,
+    /// Of each line that the last cache holds, where contents are kept.
+    contents: Option<BTreeMap<u64, Block>>,
     l1_time: Tick,
     l2_time: Tick,
     llc_time: Tick,
@@ -82,19 +89,18 @@ impl Hierarchy {
     pub(crate) fn new(config: &Config, payloads: bool) -> Self {
         let cycles = |n| Tick::cycles(n, config.hertz);
         let (l1, l2, llc) = (&config.l1, &config.l2, &config.llc);
-        let cache = |of: &crate::config::CacheConfig, directory| {
-            Cache::new(of.sets() as usize, of.ways as usize, directory, payloads)
-        };
+        let cache = |of: &CacheConfig, note| Cache::new(of.sets() as usize, of.ways as usize, note);
         let private = |_| Private {
-            l1: cache(l1, false),
-            l2: cache(l2, false),
+            l1: cache(l1, 1),
+            l2: cache(l2, 1),
             l1_misses: Misses::new(l1.misses as usize),
             l2_misses: Misses::new(l2.misses as usize),
         };
         Self {
             cores: (0..config.cores).map(private).collect(),
-            llc: cache(llc, true),
+            llc: cache(llc, config.cores.div_ceil(8) as usize),
             llc_misses: Misses::new(llc.misses as usize),
+            contents: payloads.then(BTreeMap::new),
             l1_time: cycles(l1.cycles),
             l2_time: cycles(l1.cycles + l2.cycles),
             llc_time: cycles(l1.cycles + l2.cycles + llc.cycles),
@@ -103,18 +109,31 @@ impl Hierarchy {
         }
     }
 
+    /// Asks for what a lookup of `line` by `core` will read beyond its first cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, core: usize, line: u64) {
+        let private = &self.cores[core];
+        if private.l1.find_last(line).is_none() {
+            private.l2.prefetch(line);
+            self.llc.prefetch(line);
+        }
+    }
+
     /// Looks `line` up for `core`, to write it if `own`.
     #[inline]
     pub(crate) fn look(&mut self, core: usize, line: u64, own: bool, now: Tick) -> Look {
         let private = &mut self.cores[core];
-        if let Some(at) = private.l1.find(line) {
-            let at = private.l1.touch(at);
+        let found = private.l1.find_last(line);
+        if let Some(at) = found.or_else(|| private.l1.find(line)) {
+            private.l1.touch(at);
             if !own || private.l1.has(at, OWNED) {
                 self.counts.l1_hits += 1;
                 let done = private.l1.ready(at).max(now + self.l1_time);
                 return Look::Hit(done, Level::First);
             }
-            let done = self.upgrade(core, line, now);
+            private.l1.set_flag(at, OWNED);
+            let second = private.l2.at(line, private.l1.note(at));
+            let done = self.upgrade(core, second, now);
             return Look::Hit(done, Level::Last);
         }
         let room = private.l1_misses.room(now);
@@ -122,6 +141,20 @@ impl Hierarchy {
             return Look::Full(room);
         }
         self.look_second(core, line, own, now)
+    }
+
+    /// When there is a register for `line` to be asked for by `core`, if there is none now
+    /// and its first cache does not have it.
+    #[inline]
+    pub(crate) fn full(
+        &mut self,
+        core: usize,
+        line: impl FnOnce() -> u64,
+        now: Tick,
+    ) -> Option<Tick> {
+        let private = &mut self.cores[core];
+        let room = private.l1_misses.room(now);
+        (room > now && private.l1.find(line()).is_none()).then_some(room)
     }
 
     fn look_second(&mut self, core: usize, line: u64, own: bool, now: Tick) -> Look {
@@ -133,29 +166,23 @@ impl Hierarchy {
             }
             return self.look_last(core, line, own, now);
         };
-        let at = private.l2.touch(at);
+        private.l2.touch(at);
         if private.l2.has(at, AHEAD) {
             private.l2.clear(at, AHEAD);
             self.counts.fetched_ahead_used += 1;
         }
         let mut level = Level::Second;
         let mut done = private.l2.ready(at).max(now + self.l2_time);
-        if own && !private.l2.has(at, OWNED) {
+        let mut owned = private.l2.has(at, OWNED);
+        if own && !owned {
             level = Level::Last;
-            done = done.max(self.upgrade(core, line, now));
+            owned = true;
+            done = done.max(self.upgrade(core, at, now));
         } else {
             self.counts.l2_hits += 1;
         }
-        let private = &mut self.cores[core];
-        private.l1_misses.take(done);
-        let at = private.l2.find(line).expect("it was just found");
-        let found = private.l2.look(at);
-        let copy = Gone {
-            flags: found.flags & OWNED,
-            ready: done,
-            ..found
-        };
-        self.put_first(core, &copy);
+        self.cores[core].l1_misses.take(done);
+        self.put_first(core, line, owned, done, at);
         Look::Hit(done, level)
     }
 
@@ -170,152 +197,123 @@ impl Hierarchy {
             return Look::Miss(now + self.llc_time);
         };
         self.counts.llc_hits += 1;
-        let at = self.llc.touch(at);
+        self.llc.touch(at);
         if self.llc.has(at, AHEAD) {
             self.llc.clear(at, AHEAD);
             self.counts.fetched_ahead_used += 1;
         }
         let mut done = self.llc.ready(at).max(now + self.llc_time);
-        let others = *self.llc.holders(at) & !(1 << core);
+        let others = self.llc.note(at) & !(1 << core);
         if others != 0 && (own || self.llc.has(at, OWNED)) {
             // The directory sends the question on to who has the line.
             done += self.l2_time;
-            self.recall(line, others, !own);
+            self.recall(at, others, !own);
         }
-        let at = self.llc.find(line).expect("it was just found");
-        let holders = self.llc.holders(at);
-        let alone = own || *holders & !(1 << core) == 0;
-        *holders |= 1 << core;
+        let holders = self.llc.note(at);
+        let alone = own || holders & !(1 << core) == 0;
+        self.llc.set_note(at, holders | 1 << core);
         if alone {
-            self.llc.set(at, OWNED);
+            self.llc.set_flag(at, OWNED);
         }
-        let found = self.llc.look(at);
-        let copy = Gone {
-            flags: if alone { OWNED } else { 0 },
-            ready: done,
-            ..found
-        };
         let private = &mut self.cores[core];
         private.l1_misses.take(done);
         private.l2_misses.take(done);
-        self.put_second(core, &copy);
-        self.put_first(core, &copy);
+        let flags = if alone { OWNED } else { 0 };
+        let second = self.put_second(core, line, flags, done, at);
+        self.put_first(core, line, alone, done, second);
         Look::Hit(done, Level::Last)
     }
 
-    /// Makes `core` the owner of a line that it holds.
-    fn upgrade(&mut self, core: usize, line: u64, now: Tick) -> Tick {
+    /// Takes a miss back that will be asked for again.
+    pub(crate) fn uncount_miss(&mut self, own: bool) {
+        self.counts.llc_misses -= 1;
+        self.counts.llc_store_misses -= u64::from(own);
+    }
+
+    /// Makes `core` the owner of a line, which its second cache holds at `second`.
+    fn upgrade(&mut self, core: usize, second: At, now: Tick) -> Tick {
         self.counts.llc_hits += 1;
-        let at = self.llc.find(line).expect("the last cache holds all");
-        let at = self.llc.touch(at);
-        let others = *self.llc.holders(at) & !(1 << core);
+        let l2 = &mut self.cores[core].l2;
+        l2.set_flag(second, OWNED);
+        let at = self.llc.at(l2.line(second), l2.note(second));
+        self.llc.touch(at);
+        let others = self.llc.note(at) & !(1 << core);
         let mut done = self.llc.ready(at).max(now + self.llc_time);
         if others != 0 {
             done += self.l2_time;
-            self.recall(line, others, false);
+            self.recall(at, others, false);
         }
-        let at = self.llc.find(line).expect("it was just found");
-        self.llc.set(at, OWNED);
-        let private = &mut self.cores[core];
-        for cache in [&mut private.l1, &mut private.l2] {
-            if let Some(at) = cache.find(line) {
-                cache.set(at, OWNED);
-            }
-        }
+        self.llc.set_flag(at, OWNED);
         done
     }
 
     /// Takes a line back from `others`, into the last cache; they may `keep` it to
     /// read.
-    fn recall(&mut self, line: u64, mut others: u64, keep: bool) {
-        let mut dirty = None;
+    fn recall(&mut self, at: At, mut others: u64, keep: bool) {
+        let line = self.llc.line(at);
+        let mut dirty = false;
         let all = others;
         while others != 0 {
             let core = others.trailing_zeros() as usize;
             others &= others - 1;
-            dirty = self.recall_from(core, line, keep).or(dirty);
+            dirty |= self.recall_from(core, line, keep);
         }
-        let at = self.llc.find(line).expect("the last cache holds all");
         self.llc.clear(at, OWNED);
         if !keep {
-            *self.llc.holders(at) &= !all;
+            let holders = self.llc.note(at);
+            self.llc.set_note(at, holders & !all);
         }
-        self.merge_last(line, dirty);
+        if dirty {
+            self.llc.set_flag(at, DIRTY);
+        }
     }
 
-    /// What `core` wrote to the line, which it gives up or goes on to read.
-    fn recall_from(&mut self, core: usize, line: u64, keep: bool) -> Option<Block> {
+    /// Whether `core` wrote to the line, which it gives up or goes on to read.
+    fn recall_from(&mut self, core: usize, line: u64, keep: bool) -> bool {
         let private = &mut self.cores[core];
-        let mut dirty = None;
-        // The first cache has the newer copy.
+        let mut dirty = false;
         for cache in [&mut private.l2, &mut private.l1] {
             let Some(at) = cache.find(line) else { continue };
-            let found = cache.look(at);
-            if found.flags & DIRTY != 0 {
-                dirty = Some(found.data);
-            }
+            dirty |= cache.has(at, DIRTY);
             if keep {
                 cache.clear(at, DIRTY | OWNED);
             } else {
-                cache.remove(line);
-            }
-        }
-        if keep && let Some(data) = dirty {
-            for cache in [&mut private.l2, &mut private.l1] {
-                if let Some(at) = cache.find(line)
-                    && let Some(copy) = cache.data(at)
-                {
-                    *copy = data;
-                }
+                cache.take(at);
             }
         }
         dirty
     }
 
-    fn merge_last(&mut self, line: u64, dirty: Option<Block>) {
-        let Some(data) = dirty else { return };
-        let at = self.llc.find(line).expect("the last cache holds all");
-        self.llc.set(at, DIRTY);
-        if let Some(copy) = self.llc.data(at) {
-            *copy = data;
+    /// Puts a line into the first cache of `core`, whose second has it at `second`.
+    fn put_first(&mut self, core: usize, line: u64, owned: bool, ready: Tick, second: At) {
+        let private = &mut self.cores[core];
+        let flags = if owned { OWNED } else { 0 };
+        let (_, gone) = private.l1.insert(line, (flags, second.way()), ready);
+        if let Some(gone) = gone.filter(|gone| gone.has(DIRTY)) {
+            let behind = private.l2.at(gone.line, gone.note);
+            private.l2.set_flag(behind, DIRTY);
         }
     }
 
-    fn put_first(&mut self, core: usize, line: &Gone) {
+    /// Puts a line into the second cache of `core`, where the last has it at `last`.
+    fn put_second(&mut self, core: usize, line: u64, flags: u8, ready: Tick, last: At) -> At {
         let private = &mut self.cores[core];
-        let Some(gone) = private.l1.insert(line) else {
-            return;
-        };
-        if gone.flags & DIRTY != 0 {
-            let at = private.l2.find(gone.line);
-            let at = at.expect("the second cache holds what the first holds");
-            private.l2.set(at, DIRTY);
-            if let Some(copy) = private.l2.data(at) {
-                *copy = gone.data;
-            }
-        }
-    }
-
-    fn put_second(&mut self, core: usize, line: &Gone) {
-        let private = &mut self.cores[core];
-        let Some(gone) = private.l2.insert(line) else {
-            return;
-        };
+        let (at, gone) = private.l2.insert(line, (flags, last.way()), ready);
+        let Some(gone) = gone else { return at };
         let first = private.l1.remove(gone.line);
-        let first = first.filter(|first| first.flags & DIRTY != 0);
-        let dirty = match first {
-            Some(first) => Some(first.data),
-            None => (gone.flags & DIRTY != 0).then_some(gone.data),
-        };
-        let at = self.llc.find(gone.line);
-        let at = at.expect("the last cache holds what the second holds");
-        *self.llc.holders(at) &= !(1 << core);
-        self.llc.clear(at, OWNED);
-        self.merge_last(gone.line, dirty);
+        let dirty = gone.has(DIRTY) || first.is_some_and(|first| first.has(DIRTY));
+        let behind = self.llc.at(gone.line, gone.note);
+        let holders = self.llc.note(behind);
+        self.llc.set_note(behind, holders & !(1 << core));
+        self.llc.clear(behind, OWNED);
+        if dirty {
+            self.llc.set_flag(behind, DIRTY);
+        }
+        at
     }
 
-    /// Puts a line in that comes from memory at `ready`, for `core` to write if
-    /// `own`. With `ahead` it goes no further than the second cache.
+    /// Puts a line in that no cache has and that comes from memory at `ready`, for `core`
+    /// to write if `own`. With `ahead` it goes no further than the second cache.
     pub(crate) fn fill(
         &mut self,
         core: usize,
@@ -324,48 +322,47 @@ impl Hierarchy {
         ready: Tick,
         data: &Block,
     ) {
-        if self.llc.find(line).is_some() {
-            // It came by another way meanwhile; the lookup will be asked again.
-            return;
-        }
-        self.counts.fetched_ahead += u64::from(ahead);
-        let mut new = Gone {
-            line,
-            flags: OWNED | if ahead { AHEAD } else { 0 },
-            holders: 1 << core,
-            ready,
-            data: *data,
-        };
+        debug_assert!(!self.holds(line), "a line that is there comes again");
         debug_assert!(!(own && ahead), "what is fetched ahead is read");
-        self.put_last(&Gone {
-            flags: OWNED,
-            ..new
-        });
-        self.put_second(core, &new);
+        self.counts.fetched_ahead += u64::from(ahead);
+        if let Some(contents) = &mut self.contents {
+            contents.insert(line, *data);
+        }
+        let last = self.put_last(core, line, ready);
+        let flags = OWNED | if ahead { AHEAD } else { 0 };
+        let second = self.put_second(core, line, flags, ready, last);
         if !ahead {
-            new.flags = OWNED;
-            self.put_first(core, &new);
+            self.put_first(core, line, true, ready, second);
         }
     }
 
-    fn put_last(&mut self, line: &Gone) {
-        let Some(gone) = self.llc.insert(line) else {
-            return;
-        };
-        let mut dirty = (gone.flags & DIRTY != 0).then_some(gone.data);
-        let mut holders = gone.holders;
+    fn put_last(&mut self, core: usize, line: u64, ready: Tick) -> At {
+        let (at, gone) = self.llc.insert(line, (OWNED, 1 << core), ready);
+        let Some(gone) = gone else { return at };
+        let mut dirty = gone.has(DIRTY);
+        let mut holders = gone.note;
         while holders != 0 {
             let core = holders.trailing_zeros() as usize;
             holders &= holders - 1;
-            dirty = self.recall_from(core, gone.line, false).or(dirty);
+            dirty |= self.recall_from(core, gone.line, false);
         }
-        if let Some(data) = dirty {
+        let data = self.forget(gone.line);
+        if dirty {
             self.counts.written_back += 1;
             self.out.push(Out {
                 line: gone.line,
                 data,
             });
         }
+        at
+    }
+
+    /// What the caches held of a line that leaves them.
+    #[inline]
+    fn forget(&mut self, line: u64) -> Block {
+        let contents = self.contents.as_mut();
+        let held = contents.and_then(|contents| contents.remove(&line));
+        held.unwrap_or([0; 64])
     }
 
     /// Notes a miss of `core` that ends at `done`.
@@ -417,53 +414,59 @@ impl Hierarchy {
         self.llc.find(line).is_some()
     }
 
-    /// The bytes of a line that `core` has just been found to hold.
-    pub(crate) fn data(&mut self, core: usize, line: u64) -> Option<&mut Block> {
-        let private = &mut self.cores[core];
-        let at = private.l1.find(line)?;
-        private.l1.data(at)
+    /// The bytes of a line that some cache holds, where contents are kept.
+    #[inline]
+    pub(crate) fn data(&mut self, line: u64) -> Option<&mut Block> {
+        self.contents.as_mut()?.get_mut(&line)
     }
 
-    /// Marks a line written that `core` owns. Its bytes, where they are kept.
-    pub(crate) fn write(&mut self, core: usize, line: u64) -> Option<&mut Block> {
+    /// Marks a line written that `core` owns.
+    #[inline]
+    pub(crate) fn write(&mut self, core: usize, line: u64) {
         let private = &mut self.cores[core];
-        let at = private.l1.find(line).expect("a store has its line");
+        let found = private.l1.find_last(line);
+        let at = found.or_else(|| private.l1.find(line));
+        let at = at.expect("a store has its line");
         debug_assert!(private.l1.has(at, OWNED), "a store owns its line");
-        private.l1.set(at, DIRTY);
-        private.l1.data(at)
+        private.l1.set_flag(at, DIRTY);
     }
 
     /// Cleans a line everywhere and keeps it. What was newer than memory.
     pub(crate) fn clean(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
-        let holders = *self.llc.holders(at);
-        self.recall(line, holders, true);
-        let at = self.llc.find(line)?;
-        let found = self.llc.look(at);
+        let holders = self.llc.note(at);
+        self.recall(at, holders, true);
+        let dirty = self.llc.has(at, DIRTY);
         self.llc.clear(at, DIRTY);
-        (found.flags & DIRTY != 0).then_some(found.data)
+        let data = self.data(line).map_or([0; 64], |data| *data);
+        dirty.then_some(data)
     }
 
     /// Takes a line out everywhere. What was newer than memory.
     pub(crate) fn purge(&mut self, line: u64) -> Option<Block> {
         let at = self.llc.find(line)?;
-        let holders = *self.llc.holders(at);
-        self.recall(line, holders, false);
-        let gone = self.llc.remove(line)?;
-        (gone.flags & DIRTY != 0).then_some(gone.data)
+        let holders = self.llc.note(at);
+        self.recall(at, holders, false);
+        let dirty = self.llc.take(at).has(DIRTY);
+        let data = self.forget(line);
+        dirty.then_some(data)
     }
 
-    /// Whether each level holds what those before it hold, and the directory knows.
+    /// Whether each level holds what those before it hold, each way knows where the next
+    /// level has its line, and the directory knows who holds it.
     #[cfg(test)]
-    pub(crate) fn check(&mut self) {
+    pub(crate) fn check(&self) {
         for (core, private) in self.cores.iter().enumerate() {
-            for line in private.l1.lines() {
-                assert!(private.l2.find(line).is_some(), "L2 lacks {line}");
+            for at in private.l1.held() {
+                let (line, second) = (private.l1.line(at), private.l1.note(at));
+                assert_eq!(private.l2.find(line), Some(private.l2.at(line, second)));
             }
-            for line in private.l2.lines() {
-                let at = self.llc.find(line).expect("LLC lacks a line");
-                let holders = self.llc.look(at).holders;
-                assert!(holders & 1 << core != 0, "nobody knows who has {line}");
+            for at in private.l2.held() {
+                let (line, last) = (private.l2.line(at), private.l2.note(at));
+                let at = self.llc.at(line, last);
+                assert_eq!(self.llc.find(line), Some(at));
+                let holders = self.llc.note(at);
+                assert!(holders & 1 << core != 0, "nobody knows who has it");
             }
         }
     }
@@ -472,7 +475,6 @@ impl Hierarchy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::CacheConfig;
     use sim::Seed;
     use units::{Bytes, Ns};
 
@@ -552,10 +554,11 @@ mod tests {
                 Look::Full(_) => panic!("there are registers enough"),
             }
             if own {
-                caches.write(core, line).unwrap()[7] = step as u8;
+                caches.write(core, line);
+                caches.data(line).unwrap()[7] = step as u8;
                 model[line as usize] = step as u8;
             } else {
-                assert_eq!(caches.data(core, line).unwrap()[7], model[line as usize]);
+                assert_eq!(caches.data(line).unwrap()[7], model[line as usize]);
             }
             match rng.below(40) {
                 0 => {

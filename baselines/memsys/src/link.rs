@@ -188,11 +188,23 @@ impl Calendar {
 /// Both directions of a link.
 #[derive(Clone, Debug)]
 pub struct Link {
-    config: LinkConfig,
     down: Calendar,
     up: Calendar,
     half: Tick,
     bytes: LinkBytes,
+    /// What each kind of message takes: bytes and time.
+    read: Sent,
+    write: Sent,
+    data: Sent,
+    answer: Sent,
+    interrupt: Sent,
+}
+
+/// What a message takes of a direction.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    bytes: u64,
+    span: Tick,
 }
 
 /// Bytes on the wire since the start.
@@ -214,38 +226,54 @@ impl Link {
         let longest = Tick::transfer(96, config.bytes_per_second);
         // Sixteen messages at least, so that what does not fill a slice is little.
         let width = longest.times(16).max(Tick::of(Ns(64)));
+        let sent = |bytes| Sent {
+            bytes,
+            span: Tick::transfer(bytes, config.bytes_per_second),
+        };
+        let tag = Tag(0);
         Ok(Self {
-            config: *config,
             down: Calendar::new(width),
             up: Calendar::new(width),
             half: Tick(Tick::of(config.protocol).0 / 2),
             bytes: LinkBytes::default(),
+            read: sent(config.request_bytes(Request::MemRd(tag))),
+            write: sent(config.request_bytes(Request::MemWr(tag))),
+            data: sent(config.response_bytes(Response::MemData(tag))),
+            answer: sent(config.response_bytes(Response::NoData(Ndr::Cmp, tag))),
+            interrupt: sent(config.response_bytes(Response::Interrupt)),
         })
     }
 
     /// Sends a request at `now`. When the device has it.
     pub fn down(&mut self, now: Tick, request: Request) -> Tick {
-        let bytes = self.config.request_bytes(request);
-        self.bytes.down += bytes;
-        let span = Tick::transfer(bytes, self.config.bytes_per_second);
-        self.down.take(now, span) + self.half
+        let sent = match request {
+            Request::MemRd(_) => self.read,
+            Request::MemWr(_) => self.write,
+        };
+        self.bytes.down += sent.bytes;
+        self.down.take(now, sent.span) + self.half
     }
 
     /// Sends a response at `now`. When the host has it.
     pub fn up(&mut self, now: Tick, response: Response) -> Tick {
-        let bytes = self.config.response_bytes(response);
-        self.bytes.up += bytes;
-        let span = Tick::transfer(bytes, self.config.bytes_per_second);
-        self.up.take(now, span) + self.half
+        let sent = match response {
+            Response::MemData(_) => self.data,
+            Response::NoData(..) => self.answer,
+            Response::Interrupt => self.interrupt,
+        };
+        self.bytes.up += sent.bytes;
+        self.up.take(now, sent.span) + self.half
+    }
+
+    /// How long the wire is taken by a line on its way to the host.
+    pub(crate) fn data_span(&self) -> Tick {
+        self.data.span
     }
 
     /// What a read adds on an idle link to the time within the device.
     #[must_use]
     pub fn at_rest(&self) -> Tick {
-        let read = self.config.request_bytes(Request::MemRd(Tag(0)));
-        let data = self.config.response_bytes(Response::MemData(Tag(0)));
-        let rate = self.config.bytes_per_second;
-        self.half.times(2) + Tick::transfer(read, rate) + Tick::transfer(data, rate)
+        self.half.times(2) + self.read.span + self.data.span
     }
 
     /// What was carried.

@@ -14,7 +14,7 @@ use crate::tiering::Demote;
 
 /// The node of the device's lines.
 pub(crate) const FAR: u64 = 15;
-const NODE_SHIFT: u32 = 40;
+pub(crate) const NODE_SHIFT: u32 = 40;
 const NONE: u32 = u32::MAX;
 
 /// Whether a physical line is the device's.
@@ -46,7 +46,8 @@ struct Page {
     line: u64,
     /// Number among the moved pages.
     moved: u32,
-    offers: u32,
+    /// How often the device offered it, as far as that can be counted.
+    offers: u16,
     flags: u8,
 }
 
@@ -237,6 +238,12 @@ impl Pages {
         self.pages[(at >> self.shift) as usize].line + within / 64
     }
 
+    /// Asks for what a translation of `at` will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: u64) {
+        sim::prefetch(&self.pages, (at >> self.shift) as usize);
+    }
+
     /// The first physical line of a page.
     pub(crate) fn first_line(&self, page: u64) -> u64 {
         self.pages[page as usize].line
@@ -289,8 +296,8 @@ impl Pages {
     /// Counts an offer of the device.
     pub(crate) fn offered(&mut self, page: u64) -> u32 {
         let offers = &mut self.pages[page as usize].offers;
-        *offers += 1;
-        *offers
+        *offers = offers.saturating_add(1);
+        u32::from(*offers)
     }
 
     /// Pages that the host holds or has room taken for, and the most it may.

@@ -11,6 +11,7 @@
 //! | pages that the page cache has on their way | 1,024 | the registers of the last cache, `skybyte` Table II: each begins as a miss there |
 //! | page cache | 8 ways | the AstriFlash of `skybyte`'s code |
 
+use crate::cache::MOST_WAYS;
 use crate::config::{Invalid, LONGEST};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, GIB, Ns};
@@ -106,7 +107,7 @@ impl Default for Sampling {
 pub struct PageCache {
     /// What it holds.
     pub size: Bytes,
-    /// Pages of a set.
+    /// Pages of a set; at most 64.
     pub ways: u64,
     /// Pages on their way at once; whoever misses beyond that yields and asks again.
     pub misses: u64,
@@ -167,6 +168,7 @@ impl Tiering {
             }
             Self::Cached(cache) => {
                 Invalid::zero("ways of the page cache", cache.ways)?;
+                Invalid::most("ways of the page cache", cache.ways, MOST_WAYS)?;
                 Invalid::zero("misses of the page cache", cache.misses)?;
                 Invalid::most("misses of the page cache", cache.misses, 1 << 15)?;
                 Invalid::most("size of the page cache", cache.size.0, 64 * GIB)?;

@@ -8,11 +8,23 @@ use crate::tick::Tick;
 
 const EMPTY: u64 = u64::MAX;
 
+/// A page, and when its translation is there.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    page: u64,
+    ready: Tick,
+}
+
+const NOTHING: Entry = Entry {
+    page: EMPTY,
+    ready: Tick::ZERO,
+};
+
 #[derive(Clone, Debug)]
 struct Table {
     ways: usize,
     mask: u64,
-    pages: Vec<u64>,
+    entries: Vec<Entry>,
 }
 
 impl Table {
@@ -20,47 +32,64 @@ impl Table {
         Self {
             ways: ways as usize,
             mask: entries / ways - 1,
-            pages: vec![EMPTY; entries as usize],
+            entries: vec![NOTHING; entries as usize],
         }
-    }
-
-    fn set(&mut self, page: u64) -> &mut [u64] {
-        let base = (page & self.mask) as usize * self.ways;
-        &mut self.pages[base..base + self.ways]
     }
 
     #[inline]
-    fn hit(&mut self, page: u64) -> bool {
-        let set = self.set(page);
-        match set.iter().position(|&held| held == page) {
-            Some(way) => {
-                set[..=way].rotate_right(1);
-                true
-            }
-            None => false,
-        }
+    fn set(&mut self, page: u64) -> &mut [Entry] {
+        let base = (page & self.mask) as usize * self.ways;
+        &mut self.entries[base..base + self.ways]
     }
 
-    fn insert(&mut self, page: u64) {
+    #[inline]
+    fn hit(&mut self, page: u64) -> Option<Tick> {
         let set = self.set(page);
-        set.rotate_right(1);
-        set[0] = page;
+        if set[0].page == page {
+            return Some(set[0].ready);
+        }
+        let way = set.iter().position(|held| held.page == page)?;
+        let found = set[way];
+        down(&mut set[..=way]);
+        set[0] = found;
+        Some(found.ready)
+    }
+
+    fn insert(&mut self, new: Entry) {
+        let set = self.set(new.page);
+        down(set);
+        set[0] = new;
+    }
+
+    fn walks(&mut self, page: u64, ready: Tick) {
+        if let Some(held) = self.set(page).iter_mut().find(|held| held.page == page) {
+            held.ready = ready;
+        }
     }
 
     fn remove(&mut self, page: u64) {
         let set = self.set(page);
-        if let Some(way) = set.iter().position(|&held| held == page) {
-            set[way] = EMPTY;
+        if let Some(way) = set.iter().position(|held| held.page == page) {
+            set[way] = NOTHING;
             set[way..].rotate_left(1);
         }
     }
 }
 
-/// Where a translation was found.
+/// Moves each of some entries one on; the last is overwritten. They are too few to call for
+/// a copy.
+#[inline]
+fn down(entries: &mut [Entry]) {
+    for at in (1..entries.len()).rev() {
+        entries[at] = entries[at - 1];
+    }
+}
+
+/// Where a translation was found, and when it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Translated {
-    First,
-    Second,
+    First(Tick),
+    Second(Tick),
     Nowhere,
 }
 
@@ -69,8 +98,6 @@ pub(crate) enum Translated {
 pub(crate) struct Tlb {
     first: Table,
     second: Table,
-    /// Pages whose walks have not ended, and when they do.
-    walking: Vec<(u64, Tick)>,
 }
 
 impl Tlb {
@@ -78,42 +105,35 @@ impl Tlb {
         Self {
             first: Table::new(config.first, config.first_ways),
             second: Table::new(config.second, config.second_ways),
-            walking: Vec::new(),
         }
     }
 
     /// Looks a page up; it is in both tables afterwards.
     #[inline]
     pub(crate) fn look(&mut self, page: u64) -> Translated {
-        if self.first.hit(page) {
-            return Translated::First;
+        if let Some(ready) = self.first.hit(page) {
+            return Translated::First(ready);
         }
-        self.first.insert(page);
-        if self.second.hit(page) {
-            return Translated::Second;
+        let second = self.second.hit(page);
+        let ready = second.unwrap_or(Tick::ZERO);
+        self.first.insert(Entry { page, ready });
+        if let Some(ready) = second {
+            return Translated::Second(ready);
         }
-        self.second.insert(page);
+        self.second.insert(Entry { page, ready });
         Translated::Nowhere
     }
 
     /// Notes that a walk for `page` ends at `ready`.
-    pub(crate) fn walks(&mut self, page: u64, now: Tick, ready: Tick) {
-        self.walking.retain(|walk| walk.1 > now && walk.0 != page);
-        self.walking.push((page, ready));
-    }
-
-    /// When the translation of a page is there that was found at `looked`.
-    #[inline]
-    pub(crate) fn ready(&self, page: u64, looked: Tick) -> Tick {
-        let walk = self.walking.iter().find(|walk| walk.0 == page);
-        walk.map_or(looked, |walk| walk.1.max(looked))
+    pub(crate) fn walks(&mut self, page: u64, ready: Tick) {
+        self.first.walks(page, ready);
+        self.second.walks(page, ready);
     }
 
     /// Forgets a page.
     pub(crate) fn forget(&mut self, page: u64) {
         self.first.remove(page);
         self.second.remove(page);
-        self.walking.retain(|walk| walk.0 != page);
     }
 }
 
@@ -125,24 +145,28 @@ mod tests {
     fn a_page_is_found_until_it_is_forgotten_or_crowded_out() {
         let mut tlb = Tlb::new(&TlbConfig::default());
         assert_eq!(tlb.look(7), Translated::Nowhere);
-        assert_eq!(tlb.look(7), Translated::First);
+        assert_eq!(tlb.look(7), Translated::First(Tick::ZERO));
         for page in 1..=4 {
             tlb.look(7 + 16 * page);
         }
-        assert_eq!(tlb.look(7), Translated::Second);
+        assert_eq!(tlb.look(7), Translated::Second(Tick::ZERO));
         tlb.forget(7);
         assert_eq!(tlb.look(7), Translated::Nowhere);
     }
 
     #[test]
-    fn who_finds_a_walk_under_way_waits_for_its_end() {
+    fn who_finds_a_walk_under_way_is_told_of_its_end() {
         let mut tlb = Tlb::new(&TlbConfig::default());
-        tlb.walks(7, Tick(0), Tick(50));
-        tlb.walks(8, Tick(10), Tick(60));
-        assert_eq!(tlb.ready(7, Tick(20)), Tick(50));
-        assert_eq!(tlb.ready(8, Tick(70)), Tick(70));
-        assert_eq!(tlb.ready(9, Tick(20)), Tick(20));
+        tlb.look(7);
+        tlb.walks(7, Tick(50));
+        assert_eq!(tlb.look(7), Translated::First(Tick(50)));
+        for page in 1..=4 {
+            tlb.look(7 + 16 * page);
+        }
+        assert_eq!(tlb.look(7), Translated::Second(Tick(50)));
+        assert_eq!(tlb.look(7), Translated::First(Tick(50)));
         tlb.forget(7);
-        assert_eq!(tlb.ready(7, Tick(20)), Tick(20));
+        tlb.look(7);
+        assert_eq!(tlb.look(7), Translated::First(Tick::ZERO));
     }
 }

@@ -50,14 +50,15 @@ pub(crate) struct MemOp {
     pub(crate) place: u64,
     /// When its result is there; never while unknown.
     pub(crate) done: Tick,
-    /// The latest result so far, of those that are in.
+    /// The latest result so far, of those that are in; `retired` once it has retired.
     pub(crate) so_far: Tick,
-    /// `retired` once it has retired.
-    pub(crate) retired: Tick,
     /// When the hint came that it takes long.
     pub(crate) delayed: Tick,
-    pub(crate) first_dependent: u64,
-    pub(crate) next_dependent: u64,
+    /// The first that waits for its result, and the next that waits with it.
+    first_dependent: Short,
+    next_dependent: Short,
+    /// Its entry of the buffer, if it is a store.
+    pending: u32,
     pub(crate) size: u8,
     pub(crate) store: bool,
     pub(crate) translated: bool,
@@ -68,7 +69,11 @@ pub(crate) struct MemOp {
     pub(crate) cause: Cause,
 }
 
-pub(crate) const NOBODY: u64 = u64::MAX;
+const _: () = assert!(size_of::<MemOp>() == 64, "a line of the simulating machine");
+
+/// The place of an operation in the ring.
+type Short = u16;
+const NOBODY: Short = Short::MAX;
 
 /// What a store or a flush is in the buffer.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +94,49 @@ pub(crate) struct Pending {
     pub(crate) done: Tick,
     /// It waits for a line of which it is unknown when it comes.
     pub(crate) waits: bool,
+    /// The entries before it that may have its first and its last line, plus one.
+    before: [u64; 2],
+}
+
+impl Pending {
+    /// A store of `size` bytes at `at`, or a flush there, that is started at `now`.
+    pub(crate) fn new(
+        thread: u32,
+        place: u64,
+        (at, size): (u64, u8),
+        flush: bool,
+        now: Tick,
+    ) -> Self {
+        Self {
+            op: 0,
+            index: 0,
+            thread,
+            place,
+            at,
+            size,
+            flush,
+            retired: Tick::NEVER,
+            parts: parts(at, size),
+            done: now,
+            waits: false,
+            before: [0; 2],
+        }
+    }
+
+    /// Where its first and its last line are looked for.
+    fn buckets(&self) -> (usize, usize) {
+        let last = (self.at + u64::from(self.size) - 1) / 64;
+        (filter(self.at / 64), filter(last))
+    }
+}
+
+/// The lines that bytes lie in, one bit each.
+fn parts(at: u64, size: u8) -> u8 {
+    if at / 64 == (at + u64::from(size) - 1) / 64 {
+        1
+    } else {
+        3
+    }
 }
 
 /// Whether bytes overlap.
@@ -123,14 +171,18 @@ pub(crate) struct Window {
     /// Operations that wait for a store.
     pub(crate) stalled: Vec<u64>,
     pub(crate) stores: VecDeque<Pending>,
+    /// Number of the oldest of them.
+    oldest_store: u64,
     pub(crate) store_limit: usize,
     /// When stores that are in the cache leave the buffer.
     pub(crate) releases: VecDeque<Tick>,
     pub(crate) last_release: Tick,
     /// No store goes to the cache before.
     pub(crate) drain_from: Tick,
-    /// Stores by line, so that most loads need not look.
-    lines: [u16; 256],
+    /// And that is when a register is free that the oldest one needs.
+    pub(crate) drain_full: bool,
+    /// The youngest store of each bucket of lines, plus one; older ones follow from it.
+    lines: [u64; 256],
     /// Flushes in the buffer that have not retired.
     flushes: usize,
     pub(crate) values: Vec<[u8; 64]>,
@@ -150,17 +202,17 @@ fn filter(line: u64) -> usize {
 
 impl Window {
     pub(crate) fn new(size: u64, slot: Tick, store_limit: u64, payloads: bool) -> Self {
-        let ring = (size + 1).next_power_of_two().max(64) as usize;
+        let ring = size.next_power_of_two().max(64) as usize;
         let nothing = MemOp {
             index: 0,
             at: 0,
             place: 0,
             done: Tick::ZERO,
             so_far: Tick::ZERO,
-            retired: Tick::ZERO,
             delayed: Tick::NEVER,
             first_dependent: NOBODY,
             next_dependent: NOBODY,
+            pending: 0,
             size: 0,
             store: false,
             translated: false,
@@ -189,10 +241,12 @@ impl Window {
             waiting: VecDeque::with_capacity(ring),
             stalled: Vec::with_capacity(ring),
             stores: VecDeque::with_capacity(store_limit as usize + 1),
+            oldest_store: 0,
             store_limit: store_limit as usize,
             releases: VecDeque::with_capacity(store_limit as usize + 1),
             last_release: Tick::ZERO,
             drain_from: Tick::ZERO,
+            drain_full: false,
             lines: [0; 256],
             flushes: 0,
             values: vec![[0; 64]; if payloads { ring } else { 0 }],
@@ -247,7 +301,7 @@ impl Window {
             if self.popped == self.known {
                 return Start::Blocked;
             }
-            (self.popped_retired, self.popped_cause) = (op.retired, op.cause);
+            (self.popped_retired, self.popped_cause) = (op.so_far, op.cause);
             self.popped += 1;
         }
         let room = self.popped_retired.since(self.slot.times(self.size));
@@ -274,26 +328,22 @@ impl Window {
     /// Puts the next instruction into the window, which is one of memory.
     pub(crate) fn push(&mut self, at: u64, size: u8, store: bool, place: u64) -> u64 {
         let number = self.tail;
-        let parts = if at / 64 == (at + u64::from(size) - 1) / 64 {
-            1
-        } else {
-            3
-        };
         let index = self.index;
+        let pending = self.oldest_store + self.stores.len() as u64 - u64::from(store);
         *self.op_mut(number) = MemOp {
             index,
             at,
             place,
             done: Tick::NEVER,
             so_far: Tick::ZERO,
-            retired: Tick::NEVER,
             delayed: Tick::NEVER,
             first_dependent: NOBODY,
             next_dependent: NOBODY,
+            pending: pending as u32,
             size,
             store,
             translated: false,
-            parts,
+            parts: parts(at, size),
             waits: 0,
             cause: Cause::Cache,
         };
@@ -316,13 +366,28 @@ impl Window {
 
     /// The same for an operation by its number.
     pub(crate) fn depend_on(&mut self, number: u64, on: u64) -> Tick {
-        let source = self.op_mut(on);
+        let source = self.op(on);
         if source.done != Tick::NEVER {
             return source.done;
         }
-        let next = std::mem::replace(&mut source.first_dependent, number);
+        let place = (number & self.mask) as Short;
+        let source = self.op_mut(on);
+        let next = std::mem::replace(&mut source.first_dependent, place);
         self.op_mut(number).next_dependent = next;
         Tick::NEVER
+    }
+
+    /// Lets those go on at `ready` that wait for what `number` gives.
+    #[inline]
+    pub(crate) fn wake(&mut self, number: u64, ready: Tick) {
+        let op = self.op_mut(number);
+        let mut next = std::mem::replace(&mut op.first_dependent, NOBODY);
+        while next != NOBODY {
+            // They are younger, and within the window.
+            let waits = number + (u64::from(next).wrapping_sub(number) & self.mask);
+            self.issues.push(Reverse((ready, waits)));
+            next = self.op(waits).next_dependent;
+        }
     }
 
     /// Takes in what has become known: operations retire as far as that goes. When
@@ -347,12 +412,14 @@ impl Window {
             if own < retired {
                 op.cause = retired_cause;
             }
-            op.retired = own.max(retired);
-            let (time, store) = (op.retired + base, op.store);
-            (self.retired, self.retired_cause) = (time - base, op.cause);
+            op.so_far = own.max(retired);
+            let (retired, store) = (op.so_far, op.store.then_some(op.pending));
+            (self.retired, self.retired_cause) = (retired, op.cause);
             self.known += 1;
-            if store {
-                self.retire_store(number, time);
+            if let Some(pending) = store {
+                let index = pending.wrapping_sub(self.oldest_store as u32) as usize;
+                debug_assert_eq!(self.stores[index].op, number, "a store has its entry");
+                self.stores[index].retired = retired + base;
             }
         }
         self.retire_flushes();
@@ -373,13 +440,6 @@ impl Window {
         }
     }
 
-    fn retire_store(&mut self, number: u64, time: Tick) {
-        let entry = self.stores.iter_mut();
-        if let Some(entry) = entry.rev().find(|entry| entry.op == number) {
-            entry.retired = time;
-        }
-    }
-
     /// When all that is under way has retired, if that is known.
     pub(crate) fn all_retired(&self) -> Option<Tick> {
         let known = self.known == self.tail;
@@ -397,7 +457,7 @@ impl Window {
             if last.retired != Tick::NEVER {
                 break;
             }
-            self.forget_store(self.stores.len() - 1);
+            self.forget_youngest();
         }
         let index = self.op(number).index;
         self.squashed += self.tail - number;
@@ -408,43 +468,78 @@ impl Window {
         self.until(time, cause);
     }
 
-    /// Puts a store or a flush at the end of the buffer.
-    pub(crate) fn push_store(&mut self, entry: Pending) {
-        self.count_lines(&entry, true);
+    /// Puts the store or the flush that comes next at the end of the buffer.
+    pub(crate) fn push_store(&mut self, mut entry: Pending) {
+        (entry.op, entry.index) = (self.tail, self.index);
         self.flushes += usize::from(entry.flush);
+        if !entry.flush {
+            let number = self.oldest_store + self.stores.len() as u64 + 1;
+            let (first, last) = entry.buckets();
+            entry.before[0] = std::mem::replace(&mut self.lines[first], number);
+            if last != first {
+                entry.before[1] = std::mem::replace(&mut self.lines[last], number);
+            }
+        }
         self.stores.push_back(entry);
     }
 
-    fn count_lines(&mut self, entry: &Pending, more: bool) {
-        if entry.flush {
-            return;
-        }
-        let last = (entry.at + u64::from(entry.size) - 1) / 64;
-        for line in entry.at / 64..=last {
-            let count = &mut self.lines[filter(line)];
-            *count = if more { *count + 1 } else { *count - 1 };
-        }
+    /// Takes the oldest entry out of the buffer.
+    pub(crate) fn forget_oldest(&mut self) -> Option<Pending> {
+        let entry = self.stores.pop_front()?;
+        self.oldest_store += 1;
+        self.uncount_flush(&entry);
+        Some(entry)
     }
 
-    /// Takes entry `index` out of the buffer.
-    pub(crate) fn forget_store(&mut self, index: usize) -> Option<Pending> {
-        let entry = self.stores.remove(index)?;
-        self.count_lines(&entry, false);
+    /// Takes the youngest entry out of the buffer.
+    fn forget_youngest(&mut self) {
+        let Some(entry) = self.stores.pop_back() else {
+            return;
+        };
+        if !entry.flush {
+            let (first, last) = entry.buckets();
+            if last != first {
+                self.lines[last] = entry.before[1];
+            }
+            self.lines[first] = entry.before[0];
+        }
+        self.uncount_flush(&entry);
+    }
+
+    fn uncount_flush(&mut self, entry: &Pending) {
         if entry.flush && entry.retired == Tick::NEVER {
             self.flushes -= 1;
         }
-        Some(entry)
     }
 
     /// The youngest store that is older than `number` and overlaps.
     #[inline]
     pub(crate) fn older_store(&self, number: u64, at: u64, size: u8) -> Option<usize> {
-        let last = (at + u64::from(size) - 1) / 64;
-        if self.lines[filter(at / 64)] == 0 && self.lines[filter(last)] == 0 {
-            return None;
+        let (first, last) = (filter(at / 64), filter((at + u64::from(size) - 1) / 64));
+        let mut found = self.older_in(first, number, at, size);
+        if last != first {
+            found = found.max(self.older_in(last, number, at, size));
         }
-        let older = |entry: &Pending| !entry.flush && entry.op < number;
-        let hit = |entry: &Pending| older(entry) && overlap(entry.at, entry.size, at, size);
-        self.stores.iter().rposition(hit)
+        let hit = |entry: &Pending| {
+            !entry.flush && entry.op < number && overlap(entry.at, entry.size, at, size)
+        };
+        debug_assert_eq!(found, self.stores.iter().rposition(hit), "a list is whole");
+        found
+    }
+
+    /// The same among those of a bucket.
+    #[inline]
+    fn older_in(&self, bucket: usize, number: u64, at: u64, size: u8) -> Option<usize> {
+        let mut next = self.lines[bucket];
+        // What is not younger than the oldest has left the buffer.
+        while next > self.oldest_store {
+            let index = (next - self.oldest_store - 1) as usize;
+            let entry = &self.stores[index];
+            if entry.op < number && overlap(entry.at, entry.size, at, size) {
+                return Some(index);
+            }
+            next = entry.before[usize::from(entry.buckets().0 != bucket)];
+        }
+        None
     }
 }

@@ -20,5 +20,5 @@ mod size;
 pub use outcome::{
     Amat, Cost, Device, Flash, Lines, MEMORY_SCHEMA, Moves, Outcome, Part, Switches, Time, compare,
 };
-pub use run::{RunError, run};
+pub use run::{RunError, run, run_program};
 pub use setup::{Change, Setup, SetupError};

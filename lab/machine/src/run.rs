@@ -42,16 +42,25 @@ pub enum RunError {
 /// If something of it can not be, in a sentence.
 pub fn run(setup: &Setup, clock: &dyn Fn() -> f64) -> Result<Outcome, RunError> {
     let begin = clock();
-    let program = Boxed(setup.workload.program(Seed(setup.seed))?);
-    let kernel = Kernel::new();
-    let mut result = if setup.design.drive {
-        with_drive(setup, &kernel, program)?
-    } else {
-        let dram = PlainDram::new(&setup.machine().dram, Ns::ZERO)?;
-        measure(setup, &kernel, dram, program, |_| None)?
-    };
+    let program = setup.workload.program(Seed(setup.seed))?;
+    let mut result = run_program(setup, program)?;
     result.wall_time_s = clock() - begin;
     Ok(result)
+}
+
+/// Runs `program`, which is the workload of `setup`; it tells no wall time.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_program(setup: &Setup, program: Box<dyn Program>) -> Result<Outcome, RunError> {
+    let program = Boxed(program);
+    let kernel = Kernel::new();
+    if setup.design.drive {
+        with_drive(setup, &kernel, program)
+    } else {
+        let dram = PlainDram::new(&setup.machine().dram, Ns::ZERO)?;
+        measure(setup, &kernel, dram, program, |_| None)
+    }
 }
 
 fn with_drive(setup: &Setup, kernel: &Kernel, program: Boxed) -> Result<Outcome, RunError> {

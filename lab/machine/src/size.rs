@@ -7,8 +7,9 @@
 //!
 //! Processor caches shrink too, or they would be larger than the drive's DRAM; but not
 //! below a floor, as the small structures of a program, such as counts of digits, do not
-//! shrink with its data. The floors are a choice of ours: at the smallest scale the
-//! last cache is an eighth of the drive's DRAM rather than a thirty-second.
+//! shrink with its data. The floors are a choice of ours: at the small scale the last
+//! cache is a thirty-second of the drive's DRAM, as in the paper, and those before it are
+//! larger than they would be.
 
 use memsys::{CacheConfig, Config, NodeConfig, Tiering};
 use units::{Bytes, GIB, KIB};

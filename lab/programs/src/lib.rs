@@ -14,6 +14,7 @@ pub mod kernel;
 mod mem;
 mod preset;
 mod published;
+mod section;
 mod threads;
 pub mod trace;
 mod workload;

@@ -34,6 +34,8 @@ pub enum Unit {
     Whole(u64, u64),
     /// A size from 1 MiB to 16 GiB, or nothing for what the scale gives.
     Footprint,
+    /// A number of instructions, or nothing for what the scale gives, or all.
+    Section,
     /// A decimal with up to three places, in thousandths within these bounds.
     Decimal(u64, u64),
     /// One of these words.
@@ -60,6 +62,7 @@ impl Unit {
         match self {
             Self::Whole(least, most) => format!("a whole number from {least} to {most}"),
             Self::Footprint => "a size from 1MiB to 16GiB".to_owned(),
+            Self::Section => "instructions from 1 to 1000000000000, or whole".to_owned(),
             Self::Decimal(least, most) => {
                 let whole = |thousandths: u64| thousandths as f64 / 1000.0;
                 format!("a decimal from {} to {}", whole(least), whole(most))
@@ -79,6 +82,10 @@ impl Unit {
                 let within = |b: units::Bytes| (units::MIB..=16 * units::GIB).contains(&b.0);
                 text == SCALE_GIVES || text.parse().is_ok_and(within)
             }
+            Self::Section => {
+                let within = |n: u64| (1..=1_000_000_000_000).contains(&n);
+                [SCALE_GIVES, WHOLE].contains(&text) || text.parse().is_ok_and(within)
+            }
             Self::Decimal(least, most) => {
                 thousandths(text).is_some_and(|n| (least..=most).contains(&n))
             }
@@ -87,8 +94,11 @@ impl Unit {
     }
 }
 
-/// The footprint that is not given.
+/// A footprint or a section that is not given.
 pub(crate) const SCALE_GIVES: &str = "scale";
+
+/// The section that is the whole program.
+pub(crate) const WHOLE: &str = "whole";
 
 /// A decimal with up to three places, in thousandths.
 pub(crate) fn thousandths(text: &str) -> Option<u64> {
@@ -121,19 +131,26 @@ const THREADS: Param = param(
     "threads, which share the same work",
 );
 
-const COMMON: [Param; 3] = [
+const COMMON: [Param; 4] = [
     THREADS,
     param(
         "scale",
         "small",
         Unit::Word(&["small", "medium", "paper"]),
-        "footprint: the paper's over 1024, over 64, or the paper's",
+        "footprint: the paper's over 256, over 16, or the paper's",
     ),
     param(
         "footprint",
         SCALE_GIVES,
         Unit::Footprint,
         "bytes of memory, instead of a scale",
+    ),
+    param(
+        "section",
+        SCALE_GIVES,
+        Unit::Section,
+        "instructions that are measured, after as many that warm up; \"whole\" for all that there \
+         are",
     ),
 ];
 

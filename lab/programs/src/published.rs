@@ -36,6 +36,11 @@ pub const PUBLISHED: [Published; 7] = [
     row("dlrm", 1235, 320, 51),
 ];
 
+/// Instructions that the paper replays of a workload: a hundred million of each of eight
+/// threads, and as many in all where there are more threads.
+//= skybyte 6.1
+pub(crate) const SECTION: u64 = 800_000_000;
+
 /// What the paper says of the workload called `name`.
 #[must_use]
 pub fn published(name: &str) -> Option<&'static Published> {

@@ -8,8 +8,9 @@ use crate::kernel::srad::Srad;
 use crate::kernel::synthetic::{Numbers, Synthetic};
 use crate::kernel::tpcc::{Size, Tpcc};
 use crate::kernel::ycsb::{Letter, Ycsb};
-use crate::preset::{PRESETS, Preset, SCALE_GIVES, TRACE, thousandths};
-use crate::published::published;
+use crate::preset::{PRESETS, Preset, SCALE_GIVES, TRACE, WHOLE, thousandths};
+use crate::published::{SECTION, published};
+use crate::section::Section;
 use crate::trace::{File, Format, Replay, TraceError, listed};
 use crate::{Graph, Shape};
 use memsys::Program;
@@ -162,9 +163,27 @@ impl Workload {
         let paper = published(self.preset.name).map_or(9 * GIB, |row| row.footprint.0);
         Some(Bytes(match self.text("scale") {
             "paper" => paper,
-            "medium" => paper / 64,
-            _ => paper / 1024,
+            "medium" => paper / 16,
+            _ => paper / 256,
         }))
+    }
+
+    /// Instructions that are measured of all threads together, unless it is the whole
+    /// program that is: as many of the paper's as the footprint has of the paper's.
+    fn section(&self) -> Option<u64> {
+        let given = self.text("section");
+        if given == WHOLE {
+            return None;
+        }
+        if given != SCALE_GIVES {
+            return given.parse().ok();
+        }
+        let (paper, here) = (
+            published(self.preset.name)?.footprint.0,
+            self.footprint()?.0,
+        );
+        let share = u128::from(SECTION) * u128::from(here) / u128::from(paper);
+        Some(share as u64)
     }
 
     fn text(&self, name: &str) -> &str {
@@ -203,9 +222,17 @@ impl Workload {
         let Some(footprint) = self.footprint() else {
             return self.replay();
         };
+        let make = || self.kernel(footprint.0, seed);
+        Ok(match self.section() {
+            Some(instructions) => Box::new(Section::new(make, instructions)),
+            None => make(),
+        })
+    }
+
+    /// The kernel from its beginning to its end.
+    fn kernel(&self, footprint: u64, seed: Seed) -> Box<dyn Program> {
         let threads = self.whole("threads") as u32;
-        let footprint = footprint.0;
-        Ok(Box::new(match self.preset.name {
+        Box::new(match self.preset.name {
             "bfs" => self.bfs(footprint, seed).program(threads),
             "bc" => self.bc(footprint, seed).program(threads),
             "radix" => Radix::new(Radix::keys(footprint), threads, seed).program(),
@@ -228,7 +255,7 @@ impl Workload {
             }
             "dlrm" => self.dlrm(footprint, threads, seed).program(),
             _ => self.synthetic(footprint, seed).program(threads),
-        }))
+        })
     }
 
     fn shape(&self) -> Shape {

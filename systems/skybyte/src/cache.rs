@@ -55,11 +55,6 @@ impl Slot {
     fn way(self) -> usize {
         (self.0 % MOST_WAYS) as usize
     }
-
-    /// Its number, for the address of its DRAM.
-    pub(crate) fn index(self) -> u32 {
-        self.0
-    }
 }
 
 /// What has to go before a page can come.
@@ -140,6 +135,13 @@ impl Cache {
             found | (u32::from(tag == page) << way)
         });
         (found != 0).then(|| Slot(set as u32 * MOST_WAYS + found.trailing_zeros()))
+    }
+
+    /// Which page of the DRAM it is. Pages that follow one another do so there as well, as
+    /// they would in memory: in banks that follow one another.
+    #[inline]
+    pub(crate) fn frame(&self, slot: Slot) -> u64 {
+        (slot.way() * self.sets.len() + slot.set()) as u64
     }
 
     /// Marks a page used; whether it had been prefetched and was not asked for before.

@@ -346,7 +346,7 @@ fn some(knob: &'static str, value: u32, most: u32, expected: &'static str) -> Ch
 impl DramConfig {
     fn ranges(&self) -> Vec<Check> {
         let (row, bits) = (self.row_bytes, self.channel_bits);
-        let whole = row >= LINE && row.is_multiple_of(LINE);
+        let whole = row > 0 && row.is_multiple_of(4 * LINE);
         let width = bits >= 8 && bits.is_multiple_of(8) && bits <= 1024;
         let cycles = |knob, cycles: u32| -> Check {
             (knob, u64::from(cycles), cycles <= 1024, "up to 1024")
@@ -368,7 +368,7 @@ impl DramConfig {
             cycles("dram.column", self.column),
             cycles("dram.activate", self.activate),
             cycles("dram.precharge", self.precharge),
-            ("dram.row_bytes", u64::from(row), whole, "a multiple of 64"),
+            ("dram.row_bytes", u64::from(row), whole, "a multiple of 256"),
             (
                 "dram.channel_bits",
                 u64::from(bits),
@@ -523,6 +523,10 @@ impl DeviceConfig {
         let collection = &mut config.drive.collection;
         collection.background_lines = share(collection.background_lines);
         collection.batch_lines = share(collection.batch_lines);
+        // What left the cache is found in the buffer. Four pages a channel: a choice of ours.
+        let least = u64::from(config.drive.geometry.channels) * 4 * 4096;
+        let buffer = &mut config.drive.controller.write_buffer.0;
+        *buffer = (*buffer / by).max(least.min(*buffer));
         config.dram.bytes = Bytes(self.dram.bytes.0 / by);
         config.log.bytes = Bytes(self.log.bytes.0 / by);
         config

@@ -247,7 +247,7 @@ impl Shared {
     ) -> ReadReply {
         state.counters.cache_hits += 1;
         let looked = now + self.config.lookup.cache;
-        let time = state.dram.access(looked, State::address(slot, at));
+        let time = state.dram.access(looked, state.address(slot, at));
         self.used(state, looked, slot, page, time);
         ReadReply::Data(time, state.cache.line(slot, at))
     }
@@ -290,7 +290,7 @@ impl Shared {
         if let Some(slot) = state.cache.find(page) {
             state.counters.write_hits += 1;
             state.cache.set_line(slot, at, data);
-            let updated = state.dram.access(start, State::address(slot, at));
+            let updated = state.dram.access(start, state.address(slot, at));
             time = time.max(updated);
             self.used(state, start, slot, page, time);
         } else if let Some(mshr) = state.mshrs.get_mut(page)
@@ -363,7 +363,7 @@ impl CxlSsd {
         let state = &mut *state;
         if let Some(slot) = state.cache.find(page) {
             let looked = now + self.shared.config.lookup.cache;
-            let time = state.dram.access(looked, State::address(slot, at));
+            let time = state.dram.access(looked, state.address(slot, at));
             return Some(ReadReply::Data(time, state.cache.line(slot, at)));
         }
         let (address, data) = state.log.as_ref()?.load(page, at)?;
@@ -441,7 +441,7 @@ impl Shared {
         }
         let slot = state.cache.find(page);
         let address = slot.map_or(u64::from(page) * PAGE as u64, |slot| {
-            State::address(slot, at)
+            state.address(slot, at)
         });
         let time = state.dram.access(start, address);
         if let Some(slot) = slot {

@@ -77,8 +77,8 @@ impl State {
 
     /// Address of a line in the cache's part of the DRAM.
     #[inline]
-    pub(crate) fn address(slot: Slot, at: u32) -> u64 {
-        u64::from(slot.index()) * PAGE as u64 + u64::from(at) * 64
+    pub(crate) fn address(&self, slot: Slot, at: u32) -> u64 {
+        self.cache.frame(slot) * PAGE as u64 + u64::from(at) * 64
     }
 
     /// Address of the log in the DRAM, which lies behind the cache.

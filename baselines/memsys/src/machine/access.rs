@@ -123,7 +123,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     }
                     if W::KEPT {
                         let line = self.pages.line_of(at);
-                        let bytes = self.caches.data(core, line).copied();
+                        let bytes = self.caches.data(line).copied();
                         self.take_value(core, number, start, bytes, offset, length);
                     }
                 }
@@ -151,17 +151,50 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// is none; if there was one, the next asks at once.
     pub(super) fn retry(&mut self, core: usize, now: Tick) {
         self.cores[core].retry = Tick::NEVER;
-        let Some(number) = self.cores[core].window.waiting.pop_front() else {
+        let Some(&number) = self.cores[core].window.waiting.front() else {
             return;
         };
+        if let Some(room) = self.full_for(core, number, now) {
+            self.cores[core].retry = room;
+            return;
+        }
+        self.cores[core].window.waiting.pop_front();
         self.issue(core, number, now);
-        let one = &mut self.cores[core];
-        let waiting = &mut one.window.waiting;
+        let waiting = &mut self.cores[core].window.waiting;
         if waiting.back() == Some(&number) {
             waiting.rotate_right(1);
-        } else if !waiting.is_empty() {
-            one.retry = now;
+        } else if let Some(&next) = waiting.front() {
+            self.cores[core].retry = self.full_for(core, next, now).unwrap_or(now);
+            let one = &self.cores[core];
+            if one.window.drain_full
+                && one.drain <= now
+                && let Some(at) = one.window.stores.front().map(|oldest| oldest.at)
+                && let Some(room) = self.full_at(core, at, now)
+            {
+                // The register that the oldest store waited for has been taken.
+                self.cores[core].window.drain_from = room;
+                self.next_drain(core);
+            }
         }
+    }
+
+    /// When there is a register for what operation `number` waits for, if it is plain that
+    /// there is none now.
+    fn full_for(&mut self, core: usize, number: u64, now: Tick) -> Option<Tick> {
+        let op = self.cores[core].window.op(number);
+        if op.parts != 1 {
+            return None;
+        }
+        let at = op.at;
+        self.full_at(core, at, now)
+    }
+
+    /// The same for the line of the virtual address `at`.
+    #[inline]
+    pub(super) fn full_at(&mut self, core: usize, at: u64, now: Tick) -> Option<Tick> {
+        let pages = &self.pages;
+        let room = self.caches.full(core, || pages.line_of(at), now)?;
+        (!self.is_asked(self.pages.line_of(at))).then_some(room)
     }
 
     /// Keeps what was loaded.
@@ -187,11 +220,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if op.parts == 0 && op.waits == 0 && op.done == Tick::NEVER {
             op.done = op.so_far;
             let ready = op.done.max(now);
-            let mut next = std::mem::replace(&mut op.first_dependent, crate::window::NOBODY);
-            while next != crate::window::NOBODY {
-                window.issues.push(Reverse((ready, next)));
-                next = window.op(next).next_dependent;
-            }
+            window.wake(number, ready);
             self.learn(core);
         }
     }
@@ -224,11 +253,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 }
             }
         }
-        self.next_drain(core);
-        if self.cores[core].plan == super::plan::Plan::Blocked {
-            self.plan(core);
+        if one.window.known != before {
+            one.news = true;
         }
-        self.refresh(core);
+        self.next_drain(core);
+        // Whoever does its step plans at the end of it.
+        if core != self.running {
+            if self.cores[core].plan == super::plan::Plan::Blocked {
+                self.plan(core);
+            }
+            self.refresh(core);
+        }
     }
 
     /// When the translation of `at` is known.
@@ -236,16 +271,15 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     fn translate(&mut self, core: usize, at: u64, now: Tick) -> Tick {
         let page = self.pages.page_of(at);
         match self.cores[core].tlb.look(page) {
-            Translated::First => self.cores[core].tlb.ready(page, now),
-            Translated::Second => {
+            Translated::First(ready) => ready.max(now),
+            Translated::Second(ready) => {
                 self.counts.first_tlb_misses += 1;
-                let looked = now + self.times.second_tlb;
-                self.cores[core].tlb.ready(page, looked)
+                ready.max(now + self.times.second_tlb)
             }
             Translated::Nowhere => {
                 self.counts.first_tlb_misses += 1;
                 let ready = self.walk(core, page, now + self.times.second_tlb);
-                self.cores[core].tlb.walks(page, now, ready);
+                self.cores[core].tlb.walks(page, ready);
                 ready
             }
         }
@@ -308,7 +342,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             },
             Look::Miss(leaves) => {
                 self.pages.touch(at);
+                let asked = self.counts.far_reads + self.counts.page_misses;
                 let access = self.bring(core, line, own, leaves, waiter);
+                let again = match access {
+                    Access::Full(_) => true,
+                    Access::Delayed(_) => asked == self.counts.far_reads + self.counts.page_misses,
+                    Access::Known(..) | Access::Waits => false,
+                };
+                if again {
+                    // Nothing was sent: it is the same miss when it asks again.
+                    self.caches.uncount_miss(own);
+                }
                 self.look_ahead(core, line, now);
                 access
             }

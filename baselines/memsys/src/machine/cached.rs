@@ -7,7 +7,7 @@
 use super::access::Access;
 use super::device::{Posted, Waiter};
 use super::{Machine, Values};
-use crate::cache::{Block, Cache, Gone};
+use crate::cache::Block;
 use crate::far::{Far, Tag};
 use crate::link::{Ndr, Request, Response};
 use crate::op::Program;
@@ -16,10 +16,21 @@ use crate::tick::Tick;
 use crate::tiering::{Promote, Tiering};
 use crate::window::Cause;
 
-/// Which pages are in the cache, with the lines that were written, one bit each.
+/// A page of the device that is in the cache, and its lines that were written, one bit each.
+#[derive(Clone, Copy)]
+struct Kept {
+    page: u64,
+    dirty: u64,
+}
+
+const NO_PAGE: u64 = u64::MAX;
+
+/// Which pages are in the cache: sets in order of use, the one used last first. None where
+/// there is no such cache.
 pub(super) struct PageTable {
-    cache: Option<Cache>,
-    frames: u64,
+    kept: Vec<Kept>,
+    ways: usize,
+    sets: u64,
     misses: usize,
 }
 
@@ -27,23 +38,62 @@ impl PageTable {
     pub(super) fn new(tiering: &Tiering) -> Self {
         let Tiering::Cached(config) = tiering else {
             return Self {
-                cache: None,
-                frames: 1,
+                kept: Vec::new(),
+                ways: 1,
+                sets: 1,
                 misses: 0,
             };
         };
-        let (sets, ways) = (config.sets() as usize, config.ways as usize);
+        let nothing = Kept {
+            page: NO_PAGE,
+            dirty: 0,
+        };
         Self {
-            cache: Some(Cache::new(sets, ways, true, false)),
-            frames: config.size.0 / 4_096,
+            kept: vec![nothing; (config.sets() * config.ways) as usize],
+            ways: config.ways as usize,
+            sets: config.sets(),
             misses: config.misses as usize,
         }
+    }
+
+    /// The pages beside which a page is or would be.
+    fn set(&mut self, page: u64) -> &mut [Kept] {
+        if self.kept.is_empty() {
+            return &mut [];
+        }
+        let from = (page % self.sets) as usize * self.ways;
+        &mut self.kept[from..from + self.ways]
+    }
+
+    /// Uses a page; whether it is there.
+    fn uses(&mut self, page: u64) -> bool {
+        let set = self.set(page);
+        let found = set.iter().position(|kept| kept.page == page);
+        if let Some(way) = found {
+            set[..=way].rotate_right(1);
+        }
+        found.is_some()
+    }
+
+    /// The lines of a page that were written, if it is there.
+    fn dirty(&mut self, page: u64) -> Option<&mut u64> {
+        let mut set = self.set(page).iter_mut();
+        let found = set.find(|kept| kept.page == page)?;
+        Some(&mut found.dirty)
+    }
+
+    /// Puts a page in. The page that had to go, if it was written.
+    fn put(&mut self, page: u64, dirty: u64) -> Option<u64> {
+        let set = self.set(page);
+        let gone = std::mem::replace(set.last_mut()?, Kept { page, dirty });
+        set.rotate_right(1);
+        (gone.page != NO_PAGE && gone.dirty != 0).then_some(gone.page)
     }
 
     /// The line of DRAM that stands for a line of the device. Which way of its set a
     /// page has makes no difference to time.
     fn frame_line(&self, line: u64) -> u64 {
-        line / 64 % self.frames * 64 + line % 64
+        line / 64 % (self.sets * self.ways as u64) * 64 + line % 64
     }
 }
 
@@ -60,11 +110,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     ) -> Access {
         let table = &mut self.page_cache;
         let at = table.frame_line(line);
-        let found = table.cache.as_mut().and_then(|cache| {
-            let way = cache.find(line / 64)?;
-            Some(cache.touch(way))
-        });
-        if found.is_some() {
+        if table.uses(line / 64) {
             self.counts.page_hits += 1;
             let done = self.drams[0].access(leaves, at).done;
             let data = self.host_data(line);
@@ -91,14 +137,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Writes a line of a page that is in the cache; false if it is not.
     pub(super) fn write_cached(&mut self, line: u64, data: &Block, now: Tick, fresh: bool) -> bool {
-        let Some(cache) = &mut self.page_cache.cache else {
-            return false;
-        };
-        let Some(way) = cache.find(line / 64) else {
-            return false;
-        };
         let bit = 1 << (line % 64);
-        let dirty = cache.holders(way);
+        let Some(dirty) = self.page_cache.dirty(line / 64) else {
+            return false;
+        };
         if fresh || *dirty & bit == 0 {
             *dirty |= bit;
             self.write_page_cache(line, data, now);
@@ -119,18 +161,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             return;
         };
         let page = entry.from / 64;
-        let new = Gone {
-            line: page,
-            flags: 0,
-            holders: entry.newer[0],
-            ready: now,
-            data: [0; 64],
-        };
-        let cache = self.page_cache.cache.as_mut();
-        let gone = cache.and_then(|cache| cache.insert(&new));
-        if let Some(gone) = gone.filter(|gone| gone.holders != 0) {
+        if let Some(gone) = self.page_cache.put(page, entry.newer[0]) {
             self.counts.demoted_lines += 64;
-            self.write_page(gone.line * 64, now);
+            self.write_page(gone * 64, now);
         }
         for number in 0..self.os.threads.len() as u32 {
             let thread = &mut self.os.threads[number as usize];

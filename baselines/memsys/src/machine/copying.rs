@@ -17,6 +17,9 @@ use crate::pages::is_far;
 use crate::tick::Tick;
 use crate::tiering::Promote;
 
+/// Buckets of pages by which most lines need not be looked for among the copies.
+pub(super) const NEAR: usize = 1_024;
+
 /// One entry of the buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Copying {
@@ -71,11 +74,23 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             }
         };
         self.copying.push((from, slot as u16));
+        let bucket = self.copy_bucket(from);
+        self.copies_near[bucket] += 1;
         self.later(now, Action::Copy(slot as u16));
     }
 
+    /// Where it is counted how many copies there are near a line of the device.
+    #[inline]
+    fn copy_bucket(&self, line: u64) -> usize {
+        (line / 64 / self.pages.chunks()) as usize % NEAR
+    }
+
     /// The copy that a line of the device is part of, and which line of it.
+    #[inline]
     fn copy_of(&self, line: u64) -> Option<(u16, u64)> {
+        if self.copies_near[self.copy_bucket(line)] == 0 {
+            return None;
+        }
         self.copying.iter().find_map(|&(from, slot)| {
             let entry = self.copies[slot as usize].as_ref()?;
             let index = line.checked_sub(from)?;
@@ -85,7 +100,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Whether a copy of the page that begins at a line is under way.
     pub(super) fn is_copied(&self, from: u64) -> bool {
-        self.copying.iter().any(|copy| copy.0 == from)
+        self.copies_near[self.copy_bucket(from)] != 0
+            && self.copying.iter().any(|copy| copy.0 == from)
     }
 
     /// Where the host holds a newer copy of a line of the device.
@@ -148,9 +164,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         // Of a cache of pages, the copy is what was asked for.
         let demanded = entry.page.is_none();
         if entry.sent < entry.lines || !entry.again.is_empty() {
-            let rate = self.config.link.bytes_per_second;
-            let bytes = self.config.link.response_bytes(Response::MemData(Tag(0)));
-            self.later(now + Tick::transfer(bytes, rate), Action::Copy(slot));
+            self.later(now + self.link.data_span(), Action::Copy(slot));
         }
         let mut posted = self.posted.iter().rev();
         if let Some(data) = posted.find(|post| post.line == line).map(|post| post.data) {
@@ -228,7 +242,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Takes a copy out of the buffer.
     pub(super) fn end_copy(&mut self, slot: u16) -> Option<Copying> {
+        let entry = self.copies[slot as usize].take()?;
         self.copying.retain(|copy| copy.1 != slot);
-        self.copies[slot as usize].take()
+        let bucket = self.copy_bucket(entry.from);
+        self.copies_near[bucket] -= 1;
+        Some(entry)
     }
 }

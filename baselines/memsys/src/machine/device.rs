@@ -50,6 +50,8 @@ struct Entry {
     /// Cores whose registers it holds, one bit each.
     cores: u64,
     own: bool,
+    /// Its page has moved since it was asked for: it may have come back with other contents.
+    outdated: bool,
     left: Tick,
     arrived: Tick,
     answered: Tick,
@@ -78,7 +80,16 @@ impl Requests {
         };
         let entry = &mut self.entries[tag as usize];
         (entry.purpose, entry.line, entry.cores) = (purpose, line, 0);
+        entry.outdated = false;
         Some(tag)
+    }
+
+    /// Notes that a page moves: answers for its `lines` lines from `first` come too late.
+    pub(super) fn outdate(&mut self, first: u64, lines: u64) {
+        for &(line, tag) in &self.active {
+            let moves = (first..first + lines).contains(&line);
+            self.entries[tag as usize].outdated |= moves;
+        }
     }
 
     pub(super) fn give(&mut self, tag: u16) {
@@ -301,6 +312,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.requests.active.retain(|active| active.1 != tag);
         let entry = &mut self.requests.entries[tag as usize];
         let (line, own, mut cores) = (entry.line, entry.own, entry.cores);
+        let outdated = entry.outdated;
         let inside = entry.answered.since(entry.arrived);
         let outside = now.since(entry.left).since(inside);
         let waiters = std::mem::take(&mut entry.waiters);
@@ -312,7 +324,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.caches.release(cores.trailing_zeros() as usize);
             cores &= cores - 1;
         }
-        let stale = !self.pages.lies_at(line)
+        let stale = outdated
+            || !self.pages.lies_at(line)
             || self.held_by_host(line).is_some()
             || self.caches.holds(line);
         if stale {
@@ -456,6 +469,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         one.flushes -= 1;
         one.flushed = one.flushed.max(time);
+        one.news = true;
         self.learn(core);
     }
 

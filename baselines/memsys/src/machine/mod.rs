@@ -10,6 +10,7 @@ mod plan;
 mod stores;
 mod threads;
 
+use crate::cache::most_lines;
 use crate::config::{Config, Invalid, MOST_MEMORY, StoreMiss};
 use crate::dram::Dram;
 use crate::far::Far;
@@ -33,6 +34,7 @@ use threads::Thread;
 pub use access::{TimeOnly, Values, stored_value};
 
 const NO_THREAD: u32 = u32::MAX;
+const NO_CORE: usize = usize::MAX;
 
 /// Why a run ended before its program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +95,8 @@ struct Core {
     since: Tick,
     slice_end: Tick,
     preempt: bool,
+    /// Something has happened since it was last found that it can not go on.
+    news: bool,
     /// When the last flush was acknowledged, and how many are not.
     flushed: Tick,
     flushes: u32,
@@ -115,6 +119,7 @@ impl Core {
             since: Tick::ZERO,
             slice_end: Tick::NEVER,
             preempt: false,
+            news: false,
             flushed: Tick::ZERO,
             flushes: 0,
             // Cores are dealt out evenly over the nodes.
@@ -194,11 +199,16 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     base: Option<Totals>,
     end: Tick,
     now: Tick,
+    /// The core whose steps are done now, and when something else is due.
+    running: usize,
+    until: Tick,
     /// What the host's DRAM holds, where contents are kept.
     memory: BTreeMap<u64, [u8; 64]>,
     posted: VecDeque<device::Posted>,
     copies: Vec<Option<Copying>>,
     copying: Vec<(u64, u16)>,
+    /// How many of them there are near a line, by its page.
+    copies_near: Vec<u16>,
     wanted: VecDeque<u64>,
     page_cache: cached::PageTable,
     handler: usize,
@@ -208,6 +218,19 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     flash: Accesses,
     failed: Option<RunError>,
     footprint: u64,
+}
+
+/// Whether every cache has names for all lines: those of each memory, and of the tables
+/// behind the first.
+fn check_names(config: &Config, footprint: u64) -> Result<(), Invalid> {
+    let memories = config.nodes.iter().map(|node| node.memory.0);
+    let largest = memories.chain([config.far.0]).max().unwrap_or(0);
+    let lines = largest / 64 + footprint / config.page.bytes() / 8 + 1;
+    for (name, cache) in [("l1", config.l1), ("l2", config.l2), ("llc", config.llc)] {
+        let name = format!("lines of a memory beside {} sets of {name}", cache.sets());
+        Invalid::most(&name, lines, most_lines(cache.sets()))?;
+    }
+    Ok(())
 }
 
 /// Whether a computer can run a program.
@@ -221,6 +244,7 @@ fn check_made(config: &Config, footprint: u64, threads: u32, kept: bool) -> Resu
         ));
     }
     Invalid::most("footprint of a program", footprint, MOST_MEMORY)?;
+    check_names(config, footprint)?;
     Invalid::zero("the footprint of a program", footprint)?;
     Invalid::zero("threads", u64::from(threads))
 }
@@ -269,10 +293,13 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             base: None,
             end: Tick::ZERO,
             now: Tick::ZERO,
+            running: NO_CORE,
+            until: Tick::NEVER,
             memory: BTreeMap::new(),
             posted: VecDeque::new(),
             copies: Vec::new(),
             copying: Vec::new(),
+            copies_near: vec![0; copying::NEAR],
             wanted: VecDeque::new(),
             page_cache: cached::PageTable::new(&config.tiering),
             handler: 0,
@@ -329,13 +356,15 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
         &self.values
     }
 
-    /// Does what is due first.
+    /// Does what is due first, and what the same core does after it as long as nothing
+    /// else is due.
     fn step(&mut self) -> Result<(), RunError> {
-        let mut core = 0;
-        let mut first = self.next[0];
+        let (mut core, mut first, mut second) = (0, self.next[0], Tick::NEVER);
         for (number, &next) in self.next.iter().enumerate().skip(1) {
             if next < first {
-                (core, first) = (number, next);
+                (core, first, second) = (number, next, first);
+            } else {
+                second = second.min(next);
             }
         }
         let due = self
@@ -356,8 +385,17 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
                 self.act(time, action);
             }
         } else {
-            self.now = first;
-            self.advance(core, first);
+            (self.running, self.until) = (core, second.min(due).min(self.kernel_next));
+            loop {
+                self.now = first;
+                self.advance(core, first);
+                first = self.next[core];
+                // Among equals, others may be first; and a core may have failed or ended.
+                if first >= self.until || self.failed.is_some() || self.os.live == 0 {
+                    break;
+                }
+            }
+            self.running = NO_CORE;
         }
         match self.failed.take() {
             Some(error) => Err(error),
@@ -384,11 +422,13 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
 
     fn later(&mut self, time: Tick, action: Action) {
         self.sequence += 1;
+        self.until = self.until.min(time);
         self.agenda.push(Reverse((time, self.sequence, action)));
     }
 
     fn refresh_kernel(&mut self) {
         self.kernel_next = self.sim.next_time().map_or(Tick::NEVER, Tick::of);
+        self.until = self.until.min(self.kernel_next);
     }
 
     /// Where a core's next step is due, from what it has.
@@ -404,6 +444,9 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             .min(one.fault)
             .min(one.retry)
             .min(one.plan.time());
+        if core != self.running {
+            self.until = self.until.min(self.next[core]);
+        }
     }
 
     /// Everything counted up to `at`.

@@ -117,6 +117,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.host_write(entry.to + index, &data, now);
             }
         }
+        self.requests.outdate(entry.from, entry.lines);
         self.pages.moved_in(page, entry.to);
         self.counts.promotions += 1;
         self.shoot_down(page);

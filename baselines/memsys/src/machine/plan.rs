@@ -7,6 +7,9 @@ use crate::tick::Tick;
 use crate::tiering::Promote;
 use crate::window::{Cause, Pending, Start};
 
+/// How many operations ahead the place of a page is asked for.
+const LATER: usize = 6;
+
 /// The next thing that a core's thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
@@ -39,6 +42,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Does the step of `core` that is due at `now`.
     pub(super) fn advance(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
+        let mut planned = false;
         if one.window.issues.peek().is_some_and(|item| item.0.0 <= now) {
             if let Some(item) = one.window.issues.pop() {
                 self.issue(core, item.0.1, now);
@@ -62,8 +66,10 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 Plan::Again(_) | Plan::Blocked | Plan::Idle => {}
             }
             self.plan(core);
+            planned = true;
         }
-        if self.cores[core].plan == Plan::Blocked {
+        let one = &self.cores[core];
+        if !planned && one.news && one.plan == Plan::Blocked {
             self.plan(core);
         }
         self.refresh(core);
@@ -72,6 +78,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Decides what `core` does next, without doing it.
     pub(super) fn plan(&mut self, core: usize) {
         let blocked = self.cores[core].plan == Plan::Blocked;
+        self.cores[core].news = false;
         let mut plan = self.next_plan(core);
         if let Plan::Start(time, _) = &mut plan
             && blocked
@@ -101,8 +108,17 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     one.window.index += u64::from(count);
                     thread.cursor += 1;
                 }
-                Op::Load { .. } | Op::Store { .. } | Op::Flush { .. } => {
+                Op::Load { at, .. } | Op::Store { at, .. } | Op::Flush { at } => {
                     let store = !matches!(op, Op::Load { .. });
+                    // Other cores' steps come before this one: until then it is there.
+                    if at < self.footprint {
+                        self.caches.prefetch(core, self.pages.line_of(at));
+                    }
+                    if let Some(&Op::Load { at, .. } | &Op::Store { at, .. }) =
+                        thread.ops.get(thread.cursor + LATER)
+                    {
+                        self.pages.prefetch(at);
+                    }
                     return match one.window.start(store) {
                         Start::At(time, cause) => Plan::Start(time, cause),
                         Start::Blocked => Plan::Blocked,
@@ -211,20 +227,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let one = &mut self.cores[core];
         let thread = &self.os.threads[one.thread as usize];
         let flush = matches!(thread.ops[thread.cursor - 1], Op::Flush { .. });
-        let lines = (at + u64::from(size) - 1) / 64 - at / 64;
-        one.window.push_store(Pending {
-            op: one.window.tail,
-            index: one.window.index,
-            thread: one.thread,
-            place,
-            at,
-            size,
-            flush,
-            retired: Tick::NEVER,
-            parts: if lines == 0 { 1 } else { 3 },
-            done: now,
-            waits: false,
-        });
+        let entry = Pending::new(one.thread, place, (at, size), flush, now);
+        one.window.push_store(entry);
     }
 
     /// Does what a settled thread waited for.

@@ -9,6 +9,7 @@ use crate::op::Program;
 use crate::pages::is_far;
 use crate::tick::Tick;
 use crate::tiering::Promote;
+use crate::window::Pending;
 use std::cmp::Reverse;
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
@@ -94,6 +95,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if !one.window.waiting.is_empty() {
             one.retry = now;
         }
+        one.window.drain_full = false;
         if one.window.drain_from == Tick::NEVER {
             one.window.drain_from = now;
         }
@@ -115,6 +117,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             }
             return;
         }
+        if self.no_register(core, &entry, now) {
+            return self.next_drain(core);
+        }
         let value = stored_value(entry.thread, entry.place);
         for part in 0..2 {
             if entry.parts & 1 << part == 0 {
@@ -131,7 +136,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     oldest.parts &= !(1 << part);
                     oldest.done = oldest.done.max(done);
                     let line = self.pages.line_of(at);
-                    if let Some(bytes) = self.caches.write(core, line) {
+                    self.caches.write(core, line);
+                    if let Some(bytes) = self.caches.data(line) {
                         bytes[offset..offset + length]
                             .copy_from_slice(&value[start..start + length]);
                     }
@@ -154,6 +160,16 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.gone(core, now, done);
     }
 
+    /// Whether it is plain that there is no register for a store; it asks when there is.
+    fn no_register(&mut self, core: usize, entry: &Pending, now: Tick) -> bool {
+        let owns = entry.parts == 1 && self.config.store_miss == StoreMiss::Own;
+        let full = owns.then(|| self.full_at(core, entry.at, now)).flatten();
+        let window = &mut self.cores[core].window;
+        window.drain_full = full.is_some();
+        window.drain_from = full.unwrap_or(window.drain_from);
+        window.drain_full
+    }
+
     fn access_to_write(&mut self, core: usize, at: u64, now: Tick) -> Access {
         let line = self.pages.line_of(at);
         let sent = self.config.store_miss == StoreMiss::Write;
@@ -166,12 +182,14 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// The oldest store or flush is where it belongs.
     fn gone(&mut self, core: usize, now: Tick, done: Tick) {
         let window = &mut self.cores[core].window;
-        let Some(entry) = window.forget_store(0) else {
+        let Some(entry) = window.forget_oldest() else {
             return;
         };
         window.last_release = window.last_release.max(done);
         window.releases.push_back(window.last_release);
         window.drain_from = now + self.times.cycle;
+        self.cores[core].news = true;
+        let window = &self.cores[core].window;
         if !window.stalled.is_empty() {
             self.unstall(core, now);
         }

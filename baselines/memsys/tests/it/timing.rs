@@ -429,7 +429,10 @@ fn huge_pages_are_translated_less_often() {
 
 /// Changes that would take more memory, or time, than there is.
 type Impossible = (&'static str, fn(&mut Config));
-const IMPOSSIBLE: [Impossible; 25] = [
+const IMPOSSIBLE: [Impossible; 26] = [
+    ("lines of a memory beside 1 sets of l1", |c| {
+        (c.l1.size, c.far) = (Bytes(512), Bytes(64 << 30));
+    }),
     ("channels of a DRAM", |c| c.dram.channels = u64::MAX),
     ("banks of a DRAM", |c| c.dram.banks = u64::MAX),
     ("bus_bytes of a DRAM", |c| c.dram.bus_bytes = u64::MAX),
@@ -520,6 +523,18 @@ fn what_can_not_be_is_said_in_a_sentence() {
         machine.run(),
         Err(RunError::Address { thread: 0, .. })
     ));
+}
+
+#[test]
+fn a_miss_that_waits_for_a_register_is_one_miss() {
+    let ops: Vec<Op> = (0..2_000)
+        .map(|n| load(n * 9_973 * 64 % FOOTPRINT, 0))
+        .collect();
+    let mut few = config(1, Place::Far);
+    few.llc.misses = 1;
+    few.posted = 1;
+    let metrics = run(&few, vec![ops]);
+    assert_eq!(metrics.caches.llc_misses, metrics.device.count);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! profiles = ["default"]            # of claims that name none
 //!
 //! [scales]                          # what sizes are divided by
-//! small = 1024
+//! small = 256
 //!
 //! [workloads]                       # by the names that claims use
 //! bc = "bc"

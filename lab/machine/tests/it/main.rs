@@ -2,3 +2,5 @@
 
 mod plans;
 mod runs;
+mod small;
+mod whole;

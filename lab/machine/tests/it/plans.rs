@@ -83,11 +83,13 @@ fn a_change_reaches_its_knob() {
 
 #[test]
 fn sizes_shrink_together() {
-    for (scale, factor) in [("small", 1024), ("medium", 64), ("paper", 1)] {
+    for (scale, factor) in [("small", 256), ("medium", 16), ("paper", 1)] {
         let workload = Workload::parse(&format!("bfs:scale={scale}")).unwrap();
         let setup = Setup::new("skybyte-full", Profile::Default, workload, 1).unwrap();
         assert_eq!(setup.factor, factor);
         assert_eq!(setup.device().dram.bytes.0, (512 << 20) / factor);
+        let buffer = setup.device().drive.controller.write_buffer.0;
+        assert_eq!(buffer, ((8 << 20) / factor).max(16 * 4 * 4_096));
         assert_eq!(setup.device().log.bytes.0, (64 << 20) / factor);
         let moves = setup.machine().tiering.moves().unwrap();
         assert_eq!(moves.limit.0, (2 << 30) / factor);

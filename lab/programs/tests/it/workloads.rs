@@ -23,7 +23,7 @@ fn every_default_is_a_value_of_its_unit() {
 #[test]
 fn every_preset_runs_at_a_small_footprint_and_fills_it() {
     for preset in &PRESETS {
-        let text = format!("{}:footprint=16MiB,threads=3", preset.name);
+        let text = format!("{}:footprint=16MiB,threads=3,section=whole", preset.name);
         let workload = Workload::parse(&text).unwrap();
         let found = characterise(&mut *workload.program(Seed(1)).unwrap());
         // Beside the data lie tables of the threads; structures begin pages.
@@ -48,10 +48,31 @@ fn scales_are_parts_of_the_published_footprints() {
     } in PUBLISHED
     {
         assert_eq!(footprint(&format!("{name}:scale=paper")), whole.0);
-        assert_eq!(footprint(&format!("{name}:scale=medium")), whole.0 / 64);
-        assert_eq!(footprint(name), whole.0 / 1024);
+        assert_eq!(footprint(&format!("{name}:scale=medium")), whole.0 / 16);
+        assert_eq!(footprint(name), whole.0 / 256);
     }
     assert_eq!(published("ycsb").unwrap().misses_per_10k, 922);
+}
+
+#[test]
+fn a_section_is_the_papers_divided_by_the_scale() {
+    let measured = |text: &str| {
+        let mut program = Workload::parse(text).unwrap().program(Seed(1)).unwrap();
+        characterise(&mut *program).instructions
+    };
+    for name in ["bfs", "srad", "ycsb"] {
+        for (scale, wanted) in [
+            ("small", 800_000_000 / 256),
+            ("small,threads=24", 800_000_000 / 256),
+        ] {
+            let found = measured(&format!("{name}:scale={scale}")) as f64;
+            let share = found / f64::from(wanted);
+            assert!((0.99..1.02).contains(&share), "{name} {scale}: {share}");
+        }
+    }
+    assert_eq!(measured("radix:section=8000") / 1000, 8);
+    let whole = measured("ycsb:footprint=4MiB,section=whole");
+    assert!(whole > 1_500_000, "{whole}");
 }
 
 #[test]
@@ -74,6 +95,10 @@ fn what_is_wrong_is_said_in_a_sentence() {
         (
             "radix:footprint=1TiB",
             "expected footprint=a size from 1MiB to 16GiB",
+        ),
+        (
+            "radix:section=none",
+            "expected section=instructions from 1 to 1000000000000, or whole",
         ),
         (
             "synthetic:mpki=0.0001",

@@ -13,9 +13,7 @@
 
 use crate::design::{Design, Migration};
 use crate::profile::Profile;
-use memsys::{
-    Config, Moves, NodeConfig, OsConfig, PageCache, Place, Policy, Sampling, StoreMiss, Tiering,
-};
+use memsys::{Config, Moves, NodeConfig, PageCache, Place, Policy, Sampling, StoreMiss, Tiering};
 use units::{Bytes, GIB, Ns};
 
 /// DRAM that holds everything: as much as the drive does.
@@ -30,14 +28,6 @@ pub fn threads(design: &Design) -> u32 {
     } else {
         8
     }
-}
-
-/// What the host tells the drive to call long: what a switch costs, as a wait that is
-/// shorter is better waited for.
-//= skybyte 3.1
-#[must_use]
-pub fn long(os: &OsConfig) -> Ns {
-    os.switch
 }
 
 /// The computer of a design.
@@ -102,8 +92,8 @@ mod tests {
     #[test]
     fn a_wait_is_long_if_a_switch_is_shorter() {
         let full = Design::named("skybyte-full").unwrap();
-        let paper = computer(Profile::Paper, full);
-        assert_eq!(long(&paper.os), Profile::Paper.device(full).hints.threshold);
+        let switch = computer(Profile::Paper, full).os.switch;
+        assert_eq!(switch, Profile::Paper.device(full).hints.threshold);
         assert_eq!(threads(full), 24);
         assert_eq!(threads(Design::named("skybyte-wp").unwrap()), 8);
     }

@@ -1,0 +1,338 @@
+//! The computer with the real drive behind its link: what is loaded, what is left after a
+//! power cut, and that a drive which holds everything is memory.
+
+use crate::small::{Listed, computer, drive, without_races};
+use memsys::{
+    CacheConfig, Config, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, NodeConfig,
+    Op, PageSize, PlainDram, ReadReply, Tag, TakeAll, TimeOnly, Values, stored_value,
+};
+use sim::{Kernel, Seed};
+use skybyte::{CxlSsd, DESIGNS, Design, DeviceConfig, DeviceMedia, Profile};
+use ssd::Precondition;
+use units::{Bytes, KIB, MIB, Ns};
+
+/// A flat array that all threads share.
+struct Flat {
+    bytes: Vec<u8>,
+    loads: u64,
+}
+
+impl Values for Flat {
+    const KEPT: bool = true;
+
+    fn stored(&mut self, _: u32, at: u64, bytes: &[u8]) {
+        self.bytes[at as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn loaded(&mut self, thread: u32, at: u64, bytes: &[u8]) {
+        self.loads += 1;
+        let expected = &self.bytes[at as usize..][..bytes.len()];
+        assert_eq!(bytes, expected, "thread {thread} at {at:#x}");
+    }
+}
+
+fn fresh(kernel: &Kernel, config: &DeviceConfig) -> CxlSsd {
+    let media = DeviceMedia::new(config, Precondition::Fresh, Seed(1)).unwrap();
+    CxlSsd::ready(&kernel.sim(), config, media, Seed(1)).unwrap()
+}
+
+/// Through caches, log, cache of pages, migration, eviction and compaction.
+#[test]
+fn loads_return_what_was_stored_last_whatever_the_design() {
+    for design in DESIGNS.iter().filter(|design| design.drive) {
+        for (seed, profile) in [
+            (1, Profile::Default),
+            (2, Profile::Paper),
+            (3, Profile::Default),
+        ] {
+            let footprint = 400 * 4 * KIB;
+            let program = without_races(seed, 4, footprint, 4_000);
+            let counted = design.migration == skybyte::Migration::Counted;
+            let config = computer(3, counted);
+            let kernel = Kernel::new();
+            let device = fresh(&kernel, &drive(design.name, profile));
+            let flat = Flat {
+                bytes: vec![0; footprint as usize],
+                loads: 0,
+            };
+            let machine = Machine::new(&config, &kernel, device, program, flat, TakeAll);
+            let mut machine = machine.unwrap();
+            let counts = machine.run().unwrap().counts;
+            machine.far().check();
+            let front = machine.far().metrics().front;
+            let name = design.name;
+            assert!(machine.values().loads > 5_000, "{name}");
+            assert_eq!(
+                counts.promotions > 0 && counts.demotions > 0,
+                counted,
+                "{name}"
+            );
+            assert_eq!(front.compactions > 0, design.log, "{name}");
+            assert_eq!(counts.long_delays > 0, design.switches, "{name}");
+            let programmed: u64 = machine
+                .far()
+                .metrics()
+                .flash_programs()
+                .iter()
+                .map(|c| c.1)
+                .sum();
+            assert!(programmed > 0 && front.fetches > 0, "{name}");
+        }
+    }
+}
+
+/// A drive that is cut at every call, and judged by what comes back.
+struct Cut {
+    device: CxlSsd,
+    config: DeviceConfig,
+    pairs: Vec<Pair>,
+    calls: u64,
+    found: u64,
+}
+
+/// A store that was flushed before another, its mark, was made.
+#[derive(Clone, Copy)]
+struct Pair {
+    line: u64,
+    place: u64,
+    mark: u64,
+}
+
+const MARK: u64 = 8;
+
+impl Cut {
+    /// Cuts the power now: of every mark that is there, what was flushed before it is too,
+    /// or something newer.
+    fn judge(&mut self) {
+        self.calls += 1;
+        if !self.calls.is_multiple_of(7) {
+            return;
+        }
+        let kernel = Kernel::new();
+        let media = self.device.at_power_cut();
+        let device = CxlSsd::ready(&kernel.sim(), &self.config, media, Seed(2)).unwrap();
+        let mut reader = Reader { kernel, device };
+        let mark = reader.line(MARK);
+        let last = self.pairs.iter().rposition(|pair| starts(&mark, pair.mark));
+        self.found = self.found.max(last.map_or(0, |last| last as u64 + 1));
+        let durable = last.map_or(0, |last| last + 1);
+        for line in 0..MARK {
+            let written = |pair: &&Pair| pair.line == line;
+            let Some(least) = self.pairs[..durable].iter().rev().find(written) else {
+                continue;
+            };
+            let held = reader.line(line);
+            let mut newer = self
+                .pairs
+                .iter()
+                .filter(written)
+                .filter(|p| p.place >= least.place);
+            assert!(
+                newer.any(|pair| starts(&held, pair.place)),
+                "call {}: mark {durable} is there, and line {line} is older",
+                self.calls
+            );
+        }
+    }
+}
+
+/// Whether a line begins with what the store at this place of the program wrote.
+fn starts(line: &[u8; 64], place: u64) -> bool {
+    line[..8] == stored_value(0, place)[..8]
+}
+
+struct Reader {
+    kernel: Kernel,
+    device: CxlSsd,
+}
+
+impl Reader {
+    fn line(&mut self, line: u64) -> [u8; 64] {
+        let now = self.kernel.sim().now();
+        match self.device.read(now, Line(line), Tag(1)) {
+            ReadReply::Data(_, data) => data.unwrap(),
+            ReadReply::Waits => loop {
+                assert!(self.kernel.step(), "the read ends");
+                if let Some(FarEvent::Data(_, _, data)) = self.device.event() {
+                    break data.unwrap();
+                }
+            },
+            ReadReply::Delay(_) => {
+                self.kernel.run_until(now + Ns::ms(5));
+                self.line(line)
+            }
+        }
+    }
+}
+
+impl Far for Cut {
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        let reply = self.device.read(now, line, tag);
+        self.judge();
+        reply
+    }
+
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
+        let taken = self.device.write(now, line, data);
+        self.judge();
+        taken
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        let event = self.device.event();
+        self.judge();
+        event
+    }
+
+    fn dropped(&mut self, now: Ns, page: u64) -> u64 {
+        let lines = self.device.dropped(now, page);
+        self.judge();
+        lines
+    }
+}
+
+/// Of lines on a pinned page: a store, its flush and a fence, then a mark in the same way;
+/// between them accesses all over memory that evict, compact and migrate.
+//= skybyte 4
+#[test]
+fn what_was_flushed_on_pinned_pages_survives_a_power_cut_at_any_event() {
+    for design in ["base-cssd", "skybyte-full"] {
+        let footprint = 300 * 4 * KIB;
+        let mut rng = Seed(4).stream("flushed");
+        let (mut ops, mut pairs) = (Vec::new(), Vec::new());
+        let flushed = |ops: &mut Vec<Op>, line: u64| {
+            let (at, size, after) = (line * 64, 8, 0);
+            ops.extend([Op::Store { at, size, after }, Op::Flush { at }, Op::Fence]);
+            ops.len() as u64 - 3
+        };
+        for _ in 0..150 {
+            let line = rng.below(MARK);
+            let place = flushed(&mut ops, line);
+            let mark = flushed(&mut ops, MARK);
+            pairs.push(Pair { line, place, mark });
+            for _ in 0..12 {
+                let page = 1 + if rng.chance(1, 2) {
+                    rng.below(12)
+                } else {
+                    rng.below(298)
+                };
+                let (at, size, after) = (page * 4 * KIB + rng.below(512) * 8, 8, 0);
+                ops.push(match rng.chance(1, 2) {
+                    true => Op::Store { at, size, after },
+                    false => Op::Load { at, size, after },
+                });
+            }
+        }
+        let mut config = computer(1, design != "base-cssd");
+        config.pinned = vec![(0, 4 * KIB)];
+        let kernel = Kernel::new();
+        let drive = drive(design, Profile::Default);
+        let cut = Cut {
+            device: fresh(&kernel, &drive),
+            config: drive,
+            pairs,
+            calls: 0,
+            found: 0,
+        };
+        let program = Listed::new(vec![ops], footprint);
+        let machine = Machine::new(&config, &kernel, cut, program, TimeKept, TakeAll);
+        let mut machine = machine.unwrap();
+        let counts = machine.run().unwrap().counts;
+        let (found, calls) = (machine.far().found, machine.far().calls);
+        assert!(found > 140 && calls > 1_000, "{design}: {found} in {calls}");
+        assert_eq!(counts.promotions > 0, design != "base-cssd");
+    }
+}
+
+/// Contents are kept and nobody looks at them.
+struct TimeKept;
+
+impl Values for TimeKept {
+    const KEPT: bool = true;
+    fn stored(&mut self, _: u32, _: u64, _: &[u8]) {}
+    fn loaded(&mut self, _: u32, _: u64, _: &[u8]) {}
+}
+
+/// All mechanisms off, and DRAM of the drive for as many pages as its sets could be asked
+/// for: what is left is memory behind the link, to the nanosecond and access by access.
+#[test]
+fn a_drive_that_holds_everything_is_memory_behind_the_link() {
+    let footprint = 4 * MIB;
+    let config = Config {
+        cores: 3,
+        nodes: vec![NodeConfig {
+            memory: Bytes(8 * MIB),
+        }],
+        far: Bytes(64 * MIB),
+        page: PageSize::Huge,
+        l2: CacheConfig {
+            size: Bytes(64 * KIB),
+            ..Config::default().l2
+        },
+        llc: CacheConfig {
+            size: Bytes(256 * KIB),
+            ..Config::default().llc
+        },
+        ..Config::default()
+    };
+    let mut device = Profile::Default.device(base()).scaled(1024);
+    device.dram.bytes = Bytes(u64::from(device.cache.ways) * footprint);
+    assert!(device.lookup.before_writes, "as memory looks up its line");
+    let dram = DramConfig {
+        // What the controller takes is part of the look-up's time.
+        controller: Ns::ZERO,
+        ..DramConfig::LPDDR4_3200
+    };
+    for threads in [1, 2] {
+        let program = || everywhere(footprint, threads);
+        let memory = PlainDram::new(&dram, device.lookup.cache).unwrap();
+        let plain = timed(&config, &Kernel::new(), memory, program());
+        let kernel = Kernel::new();
+        let drive = timed(&config, &kernel, fresh(&kernel, &device), program());
+        assert!(plain.device.count > 30_000 && plain.counts.far_writes > 5_000);
+        assert_eq!(drive, plain, "{threads} threads");
+    }
+}
+
+fn base() -> &'static Design {
+    Design::named("base-cssd").unwrap()
+}
+
+fn timed<F: Far>(config: &Config, kernel: &Kernel, far: F, program: Listed) -> Metrics {
+    let machine = Machine::new(config, kernel, far, program, TimeOnly, TakeAll);
+    machine.unwrap().run().unwrap()
+}
+
+/// A line of every page once, so that every page is there; then loads and stores all over
+/// memory, in order and at random, with and without dependences.
+fn everywhere(footprint: u64, threads: u64) -> Listed {
+    let share = footprint / threads;
+    let thread = |number: u64| {
+        let mut rng = Seed(7).child(number).stream("everywhere");
+        let from = number * share;
+        let load = |at: u64, after| Op::Load {
+            at: from + at,
+            size: 8,
+            after,
+        };
+        let mut ops: Vec<Op> = (0..share / 4096).map(|page| load(page * 4096, 1)).collect();
+        ops.extend([Op::Meet, Op::Begin, Op::Meet]);
+        ops.extend((0..share / 64).map(|line| load(line * 64, 1)));
+        for _ in 0..20_000 / threads {
+            let at = rng.below(share / 8) * 8;
+            ops.push(match rng.below(3) {
+                0 => Op::Store {
+                    at: from + at,
+                    size: 8,
+                    after: 0,
+                },
+                after => load(at, after as u16 - 1),
+            });
+        }
+        ops
+    };
+    // The first touches take different times; the last to come lets all go on at one.
+    let last = vec![Op::Compute(1 << 25), Op::Meet, Op::Begin, Op::Meet];
+    let all = (0..threads).map(thread).chain([last]);
+    Listed::new(all.collect(), footprint)
+}
