@@ -124,7 +124,14 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = run(Command::new("umount").arg(&self.dir));
+        // The kernel says "busy" while somebody else still looks at it.
+        for _ in 0..100 {
+            let unmounted = run(Command::new("umount").arg(&self.dir));
+            if unmounted.status.success() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
         let _ = run(Command::new("losetup").args(["-d", &self.device]));
     }
 }
