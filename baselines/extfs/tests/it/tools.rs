@@ -130,7 +130,7 @@ impl Drop for Mounted {
             if unmounted.status.success() {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            let _ = run(Command::new("sleep").arg("0.1"));
         }
         let _ = run(Command::new("losetup").args(["-d", &self.device]));
     }
