@@ -86,9 +86,14 @@ pub struct Keeper {
 /// The drive on its way to a new file.
 struct Renewal {
     thread: JoinHandle<Written>,
-    /// Tells it to give up.
+    since: Since,
+}
+
+/// What belongs to a new file, in whichever round it is written.
+struct Since {
+    /// Tells its thread to give up.
     over: Arc<AtomicBool>,
-    /// What changed since.
+    /// What changed since it was begun.
     log: Log,
     watch: Option<PmWatch>,
 }
@@ -279,17 +284,23 @@ impl Keeper {
         };
         let over = Arc::<AtomicBool>::default();
         let told = Arc::clone(&over);
-        let thread = in_background(move || {
+        let write = move || {
             let (whole, mark) = write_beside(&path, &config, &media, memory.as_ref(), &told)?;
             whole.as_file().sync_data()?;
             Ok((whole, mark))
-        })?;
-        self.renewal = Some(Renewal {
-            thread,
-            over,
-            log,
-            watch,
-        });
+        };
+        self.write_round(write, Since { over, log, watch })
+    }
+
+    /// Has a thread write a round of a new file.
+    fn write_round(
+        &mut self,
+        write: impl FnOnce() -> Written + Send + 'static,
+        since: Since,
+    ) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name("renewal".to_owned());
+        let thread = thread.spawn(write)?;
+        self.renewal = Some(Renewal { thread, since });
         Ok(())
     }
 
@@ -298,7 +309,7 @@ impl Keeper {
         let Some(renewal) = self.renewal.take() else {
             return false;
         };
-        renewal.over.store(true, Ordering::Relaxed);
+        renewal.since.over.store(true, Ordering::Relaxed);
         // What it has written is removed when it is dropped.
         drop(renewal.thread.join());
         self.renew_later();
@@ -311,12 +322,7 @@ impl Keeper {
         let Some(renewal) = self.renewal.take_if(|renewal| renewal.thread.is_finished()) else {
             return Ok(());
         };
-        let Renewal {
-            thread,
-            over,
-            mut log,
-            watch,
-        } = renewal;
+        let Renewal { thread, mut since } = renewal;
         let written = thread
             .join()
             .map_err(|_| io::Error::other("a thread died"))?;
@@ -325,28 +331,21 @@ impl Keeper {
             self.renew_later();
             return Ok(());
         };
-        let image = log.mark() == Mark::default();
-        if image {
-            log.set_mark(mark);
+        if since.log.mark() == Mark::default() {
+            since.log.set_mark(mark);
         }
-        if let (Beside::Powered(pm, _), Some(watch)) = (&self.beside, &watch) {
-            log.remember(pm.changed(watch));
+        if let (Beside::Powered(pm, _), Some(watch)) = (&self.beside, &since.watch) {
+            since.log.remember(pm.changed(watch));
         }
         let mut record = Vec::new();
-        log.append(&mut record, true)?;
+        since.log.append(&mut record, true)?;
         if record.len() > ROUND_MAX {
-            let thread = in_background(move || {
+            let write = move || {
                 whole.as_file().write_all(&record)?;
                 whole.as_file().sync_data()?;
                 Ok((whole, mark))
-            })?;
-            self.renewal = Some(Renewal {
-                thread,
-                over,
-                log,
-                watch,
-            });
-            return Ok(());
+            };
+            return self.write_round(write, since);
         }
         let replaced = whole.as_file().write_all(&record);
         let replaced = replaced.and_then(|()| self.file.replace(whole).map_err(io::Error::other));
@@ -354,10 +353,10 @@ impl Keeper {
             self.renew_later();
             return Ok(());
         }
-        if let (Beside::Powered(_, noted), Some(watch)) = (&mut self.beside, watch) {
+        if let (Beside::Powered(_, noted), Some(watch)) = (&mut self.beside, since.watch) {
             *noted = watch;
         }
-        (self.base, self.log, self.renew_from) = (mark.offset, log, 0);
+        (self.base, self.log, self.renew_from) = (mark.offset, since.log, 0);
         Ok(())
     }
 
@@ -379,13 +378,6 @@ impl Keeper {
         let (whole, _) = write_beside(&self.file.path, config, media, memory.as_ref(), &over)?;
         self.file.save_whole(whole)
     }
-}
-
-fn in_background(
-    write: impl FnOnce() -> Written + Send + 'static,
-) -> io::Result<JoinHandle<Written>> {
-    let thread = std::thread::Builder::new().name("renewal".to_owned());
-    thread.spawn(write)
 }
 
 /// Bytes that are free where a file is; none if that is not known.
@@ -419,13 +411,9 @@ mod tests {
         fn new() -> Self {
             let folder = TempDir::new().expect("a directory");
             let path = folder.path().join("d.flash");
-            let mut config = (Preset::named("block").expect("a preset").config)();
+            let preset = (Preset::named("block").expect("a preset").config)();
+            let mut config = preset.resized(Bytes(16 * MIB));
             config.flash.keep_contents = true;
-            config.geometry.channels = 2;
-            config.geometry.chips_per_channel = 1;
-            config.geometry.blocks_per_plane = 20;
-            config.controller.write_buffer = Bytes(512 * KIB);
-            config.capacity = Bytes(16 * MIB);
             let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
             DriveFile::create(&path, &config, &media).expect("written");
             let file = DriveFile::open(&path, Access::Change).expect("it is free");
