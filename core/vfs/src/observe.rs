@@ -36,6 +36,18 @@ pub enum Act<'a> {
         /// Which bytes.
         range: Range<u64>,
     },
+    /// Having bytes of one file be in another one too, or elsewhere in the same one: all of
+    /// them or none.
+    Share {
+        /// From which file.
+        from: Ino,
+        /// Which bytes.
+        span: Range<u64>,
+        /// To which file.
+        to: Ino,
+        /// Where.
+        place: u64,
+    },
     /// Forcing bytes of a file, and what leads to them.
     Force {
         /// Which file.

@@ -149,7 +149,7 @@ fn act(ino: Ino, mode: FallocateMode, range: Range<u64>, size: u64) -> Act<'stat
 
 impl<B: Body> Core<B> {
     /// Has a range of one file be in another one too without copying it, if the body can;
-    /// gives whether it could. Who watches is told of bytes, so they are copied then.
+    /// gives whether it could.
     async fn share(
         &self,
         from: &OpenFile<B::Private>,
@@ -159,11 +159,32 @@ impl<B: Body> Core<B> {
         len: u64,
     ) -> Result<bool> {
         let allowed = from.has(OpenFlags::READ) && to.has(OpenFlags::WRITE);
-        if !self.body.clones() || !allowed || self.observer.borrow().is_some() {
+        if !self.body.clones() || !allowed {
             return Ok(false);
         }
         self.ensure_writable()?;
         self.pay(self.config.costs.call).await;
+        let span = at..at.saturating_add(len);
+        if place.saturating_add(len) > self.body.max_size() {
+            return Ok(false);
+        }
+        let shared = self.share_alone(from, span, to, place).await?;
+        if shared && to.has(OpenFlags::DATA_SYNC) {
+            let data_only = !to.has(OpenFlags::SYNC);
+            let range = place..place + len;
+            Box::pin(self.force(&to.node, range, data_only, &to.failures)).await?;
+        }
+        Ok(shared)
+    }
+
+    /// The same with both files locked, the one with the smaller number first.
+    async fn share_alone(
+        &self,
+        from: &OpenFile<B::Private>,
+        span: Range<u64>,
+        to: &OpenFile<B::Private>,
+        place: u64,
+    ) -> Result<bool> {
         let (source, target) = (&from.node, &to.node);
         let forwards = source.ino() <= target.ino();
         let first = if forwards { source } else { target };
@@ -173,25 +194,38 @@ impl<B: Body> Core<B> {
             true => None,
             false => Some(second.lock.write().await),
         };
-        let end = at.saturating_add(len);
-        if end > source.size() || place.saturating_add(len) > self.body.max_size() {
+        if span.end > source.size() {
             return Ok(false);
         }
-        self.write_back(source, at / PAGE..end.div_ceil(PAGE), true)
-            .await;
-        let mut change = self.stamp_written(&to.who, target).await?;
+        let pages = span.start / PAGE..span.end.div_ceil(PAGE);
+        self.write_back(source, pages, true).await;
+        let stamped = self.stamp_written(&to.who, target).await?;
         if place > target.size() {
             self.seal_end(target).await?;
         }
-        self.expel(target, place, len).await;
+        let len = span.end - span.start;
+        let told = self.begins(|| Act::Share {
+            from: source.ino(),
+            span: span.clone(),
+            to: target.ino(),
+            place,
+        });
         let (now, inode) = (self.now(), &target.inode);
-        let shared = self
-            .body
-            .clone_range(&source.inode, at..end, inode, place, now);
-        let shared = shared.await?;
-        if shared {
-            change = self.body.change(inode);
-        }
+        let shared = async {
+            self.expel(target, place, len).await;
+            let shared = self
+                .body
+                .clone_range(&source.inode, span, inode, place, now);
+            shared.await
+        };
+        let shared = shared.await;
+        self.ends(told, shared.ok().map(|shared| if shared { len } else { 0 }));
+        let shared = shared?;
+        let change = if shared {
+            self.body.change(inode)
+        } else {
+            stamped
+        };
         self.body.settle(change).await?;
         Ok(shared)
     }

@@ -68,6 +68,10 @@ pub(crate) struct Crash {
     /// there lasts by chance alone: the judges must find it out, on hyfim
     #[arg(long)]
     skip_fences: bool,
+    /// Keep the tree that the workload begins with as a snapshot, which has to stay what it
+    /// is: of btrfs, btrfs-nocow and hyfim
+    #[arg(long)]
+    snapshot: bool,
     /// Change a knob of the drive; it has no power-loss protection unless it has a
     /// battery or controller.power_loss_protection=true says so
     #[arg(long, value_name = "KNOB=VALUE")]
@@ -183,6 +187,7 @@ impl Crash {
             memory: self.memory,
             lies: self.lie,
             skips_fences: self.skip_fences,
+            snapshot: self.snapshot,
         })
     }
 
@@ -202,16 +207,17 @@ impl Crash {
             .iter()
             .map(|size| format!(" --size {}", size.0))
             .collect();
-        let lie = match (self.lie, self.skip_fences) {
-            (false, false) => "",
-            (true, false) => " --lie",
-            (false, true) => " --skip-fences",
-            (true, true) => " --lie --skip-fences",
-        };
+        let flags = [
+            (self.lie, " --lie"),
+            (self.skip_fences, " --skip-fences"),
+            (self.snapshot, " --snapshot"),
+        ];
+        let flags = flags.into_iter().filter(|flag| flag.0);
+        let flags: String = flags.map(|flag| flag.1).collect();
         let set: String = self.set.iter().map(|set| format!(" --set {set}")).collect();
         format!(
             "flashloom crash {stack} --workload '{workload}'{size} --memory {memory} \
-             --past {past}{set}{lie} --outside {outside} --seed {seed} --at {cut}"
+             --past {past}{set}{flags} --outside {outside} --seed {seed} --at {cut}"
         )
     }
 

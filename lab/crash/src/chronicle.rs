@@ -6,8 +6,6 @@
 //!
 //! # Invariants
 //!
-//! - A value of a byte that was overwritten is kept until a force that began after
-//!   the overwriting has ended; so is every size.
 //! - A change of names is in the log from its end on. One that has begun and not
 //!   ended may have happened or not, and so may a write.
 //! - The first moment that recovery may show is the one after the last change that had
@@ -17,16 +15,13 @@
 
 use crate::alone::Forced;
 use crate::attributes::{Attributes, Known};
-use crate::spans::Spans;
+use crate::file::{Edit, File, Part};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use vfs::{Act, FileKind, Ino};
 
 /// A name: the directory and the name in it.
 pub(crate) type Key = (Ino, Box<[u8]>);
-
-/// Bytes of a file, and the pattern that they are.
-pub(crate) type Part = (Range<u64>, u64);
 
 /// A file of the history. Numbers of inodes are used again, these are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,222 +65,6 @@ pub(crate) struct Moment {
     /// Whether it was forced.
     pub(crate) forced: bool,
     pub(crate) changes: Vec<Change>,
-}
-
-/// A value that bytes had.
-#[derive(Clone, Debug)]
-pub(crate) struct Older {
-    /// When it was overwritten.
-    at: u64,
-    pub(crate) range: Range<u64>,
-    /// None if nobody knows.
-    pub(crate) pattern: Option<u64>,
-}
-
-/// A file, directory or link.
-#[derive(Clone, Debug)]
-pub(crate) struct File {
-    pub(crate) ino: Ino,
-    pub(crate) kind: FileKind,
-    /// Where a symbolic link leads.
-    pub(crate) target: Vec<u8>,
-    pub(crate) size: u64,
-    pub(crate) now: Spans,
-    /// 1 where nothing is known of the bytes.
-    pub(crate) unknown: Spans,
-    /// Values since the last force, that are not the present ones.
-    pub(crate) older: Vec<Older>,
-    /// Sizes since the last force, with the time of each.
-    sizes: Vec<(u64, u64)>,
-    /// Values that a change gave which failed, in part or not at all: forcing makes
-    /// them durable, or what they would have replaced.
-    pub(crate) maybe: Vec<Part>,
-    /// Sizes of that kind.
-    maybe_sizes: Vec<u64>,
-    /// Moments whose change of names it had to do with, since it was forced.
-    pub(crate) touches: Vec<usize>,
-    /// The moment at which it got its first name.
-    pub(crate) born: Option<usize>,
-    pub(crate) attributes: Known,
-}
-
-impl File {
-    fn new(ino: Ino, kind: FileKind, target: &[u8]) -> Self {
-        Self {
-            ino,
-            kind,
-            target: target.to_vec(),
-            size: 0,
-            now: Spans::default(),
-            unknown: Spans::default(),
-            older: Vec::new(),
-            sizes: Vec::new(),
-            maybe: Vec::new(),
-            maybe_sizes: Vec::new(),
-            touches: Vec::new(),
-            born: None,
-            attributes: Known::default(),
-        }
-    }
-
-    /// The smallest and the largest size that it had since it was forced.
-    pub(crate) fn sizes(&self) -> (u64, u64) {
-        let maybe = self.maybe_sizes.iter().copied();
-        let sizes = self.sizes.iter().map(|s| s.1).chain(maybe);
-        let sizes = sizes.chain([self.size]);
-        let most = sizes.clone().max().unwrap_or(self.size);
-        (sizes.min().unwrap_or(self.size), most)
-    }
-
-    /// What `edit` lays over which bytes, none if nobody knows, and the size
-    /// afterwards.
-    fn effect(&self, edit: Edit, done: u64) -> (Range<u64>, Vec<Part>, u64) {
-        let size = self.size;
-        let zeros = |range: Range<u64>| vec![(range, 0)];
-        match edit {
-            Edit::Write { range, parts } => {
-                let end = range.end.min(range.start + done);
-                let parts = parts.into_iter();
-                let parts = parts.map(|(part, pattern)| (part.start..part.end.min(end), pattern));
-                let parts = parts.filter(|(part, _)| !part.is_empty()).collect();
-                // Nothing that is written behind the end leaves it where it is.
-                let grown = if end > range.start { end } else { 0 };
-                (range.start..end, parts, size.max(grown))
-            }
-            Edit::Zero { range } => {
-                let range = range.start..range.end.min(size).max(range.start);
-                (range.clone(), zeros(range), size)
-            }
-            Edit::Resize { size: new } => {
-                let range = new..size.max(new);
-                (range.clone(), zeros(range), new)
-            }
-        }
-    }
-
-    fn change(&mut self, at: u64, edit: Edit, done: u64) {
-        let cuts = matches!(edit, Edit::Resize { .. });
-        let (range, mut parts, size) = self.effect(edit, done);
-        let unknown = parts.is_empty();
-        if unknown {
-            parts.push((range.clone(), 0));
-        }
-        self.overwrite_maybe(at, &range);
-        for (range, pattern) in parts {
-            let overwritten = self.now.write(range, pattern).into_iter();
-            let older = overwritten.map(|(range, pattern)| Older {
-                at,
-                range,
-                pattern: Some(pattern),
-            });
-            self.older.extend(older);
-        }
-        if cuts {
-            let sizes = std::mem::take(&mut self.maybe_sizes).into_iter();
-            self.sizes.extend(sizes.map(|size| (at - 1, size)));
-        } else if size > self.size {
-            // Until it is forced the file may be as it was, whichever that is.
-            let sizes = self.maybe_sizes.iter().map(|&size| (at - 1, size));
-            self.sizes.extend(sizes);
-            let sizes = self.maybe_sizes.iter_mut();
-            sizes.for_each(|maybe| *maybe = size.max(*maybe));
-        }
-        let before = self.unknown.write(range, u64::from(unknown)).into_iter();
-        let before = before.filter(|(_, unknown)| *unknown != 0);
-        self.older.extend(before.map(|(range, _)| Older {
-            at,
-            range,
-            pattern: None,
-        }));
-        self.size = size;
-        self.sizes.push((at, size));
-    }
-
-    /// What a change that failed may have left in `range` is overwritten.
-    fn overwrite_maybe(&mut self, at: u64, range: &Range<u64>) {
-        for (part, pattern) in std::mem::take(&mut self.maybe) {
-            let inside = part.start.max(range.start)..part.end.min(range.end);
-            let outside = [
-                part.start..part.end.min(range.start),
-                part.start.max(range.end)..part.end,
-            ];
-            let outside = outside.into_iter().filter(|part| !part.is_empty());
-            self.maybe.extend(outside.map(|part| (part, pattern)));
-            if !inside.is_empty() {
-                self.older.push(Older {
-                    at,
-                    range: inside,
-                    pattern: Some(pattern),
-                });
-            }
-        }
-    }
-
-    fn maybe_change(&mut self, edit: Edit) {
-        let (range, parts, size) = self.effect(edit, u64::MAX / 2);
-        if parts.is_empty() {
-            self.unknown.write(range, 1);
-        }
-        self.maybe.extend(parts);
-        if size != self.size {
-            self.maybe_sizes.push(size);
-        }
-    }
-
-    /// To force `range`, or to write it back, has failed: what it had to make durable may have been given up,
-    /// and whoever forces it again is not told.
-    fn doubt(&mut self, range: &Range<u64>) {
-        for older in std::mem::take(&mut self.older) {
-            let part = older.range.start.max(range.start)..older.range.end.min(range.end);
-            match older.pattern {
-                _ if part.is_empty() => self.older.push(older),
-                Some(pattern) => self.maybe.push((older.range, pattern)),
-                None => drop(self.unknown.write(older.range, 1)),
-            }
-        }
-        let sizes = std::mem::take(&mut self.sizes).into_iter();
-        self.maybe_sizes.extend(sizes.map(|(_, size)| size));
-    }
-
-    /// The bytes of `range` are durable as they were at time `at`, if they have
-    /// not changed since; and so is the size, if the range has no end, or as much
-    /// of it as leads to them.
-    fn force(&mut self, at: u64, range: &Range<u64>) {
-        for older in std::mem::take(&mut self.older) {
-            if older.at >= at {
-                self.older.push(older);
-                continue;
-            }
-            let Range { start, end } = older.range;
-            let outside = [start..end.min(range.start), start.max(range.end)..end];
-            let outside = outside.into_iter().filter(|part| !part.is_empty());
-            self.older
-                .extend(outside.map(|range| Older { range, ..older }));
-        }
-        // The size at `at` is the last one that was set before it.
-        let last = self.sizes.iter().rposition(|&(time, _)| time < at);
-        let Some(last) = last else { return };
-        if range.start == 0 && range.end >= u64::MAX / 2 {
-            self.sizes.drain(..last);
-            return;
-        }
-        let reached = self.sizes[last].1.min(range.end);
-        for (_, size) in &mut self.sizes[..last] {
-            *size = reached.max(*size);
-        }
-    }
-}
-
-/// What a file is made to hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Edit {
-    /// Patterns over the parts of a range; the file grows to hold it. No parts
-    /// for bytes that are no patterns: nothing is known of them.
-    Write { range: Range<u64>, parts: Vec<Part> },
-    /// Zeros over a range; the size stays.
-    Zero { range: Range<u64> },
-    /// A size.
-    Resize { size: u64 },
 }
 
 /// Something that has begun.
@@ -419,6 +198,13 @@ impl Chronicle {
         self.files
             .get_mut(&id)
             .expect("ids are made with their file")
+    }
+
+    /// What a file holds in `span`, as it is in one that has the same bytes from `place` on;
+    /// no parts if that is not known.
+    pub(crate) fn held(&mut self, ino: Ino, span: &Range<u64>, place: u64) -> Vec<Part> {
+        let id = self.id(ino);
+        self.file(id).held(span, place)
     }
 
     /// A call that changes what the file `ino` holds has begun.

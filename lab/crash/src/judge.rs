@@ -10,8 +10,9 @@
 //! after it, if the file system does so.
 
 use crate::attributes::Attributes;
-use crate::chronicle::{Becomes, Change, Chronicle, Edit, File, Id, Key, Part, Pending};
+use crate::chronicle::{Becomes, Change, Chronicle, Id, Key, Pending};
 use crate::explore::Fault;
+use crate::file::{Edit, File, Part};
 use crate::spans::byte;
 use nand::{Payload, UNIT};
 use std::collections::{BTreeMap, BTreeSet};

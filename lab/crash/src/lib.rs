@@ -33,6 +33,7 @@ mod alone;
 mod attributes;
 mod chronicle;
 mod explore;
+mod file;
 mod judge;
 mod outside;
 mod points;

@@ -7,7 +7,8 @@
 //! is, where the file system promises so, forced from the end of that wait.
 
 use crate::attributes::Attributes;
-use crate::chronicle::{Chronicle, Edit, Leads, Part, Ticket};
+use crate::chronicle::{Chronicle, Leads, Ticket};
+use crate::file::{Edit, Part};
 use nand::Payload;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ impl Scribe {
 impl Observer for Scribe {
     fn begins(&self, act: &Act<'_>) -> u64 {
         let mut chronicle = self.chronicle.borrow_mut();
-        let ticket = match edit(act) {
+        let ticket = match edit(act, &mut chronicle) {
             Some((ino, edit)) => chronicle.begin_edit(ino, edit),
             None => chronicle.begin_act(act),
         };
@@ -74,7 +75,7 @@ impl Observer for Scribe {
 }
 
 /// What an act does to contents, if anything.
-fn edit(act: &Act<'_>) -> Option<(Ino, Edit)> {
+fn edit(act: &Act<'_>, chronicle: &mut Chronicle) -> Option<(Ino, Edit)> {
     Some(match act {
         Act::Write {
             ino,
@@ -89,6 +90,16 @@ fn edit(act: &Act<'_>) -> Option<(Ino, Edit)> {
         Act::Zero { ino, range } => {
             let range = range.clone();
             (*ino, Edit::Zero { range })
+        }
+        Act::Share {
+            from,
+            span,
+            to,
+            place,
+        } => {
+            let range = *place..place + (span.end - span.start);
+            let parts = chronicle.held(*from, span, *place);
+            (*to, Edit::Write { range, parts })
         }
         Act::Force { .. } | Act::ForceAll => return None,
     })
@@ -183,7 +194,7 @@ impl<B: Body> Body for Witness<B> {
     vfs::pass_body!([|own| &own.body] wants_duplicates, is_dax, takes_write, max_size, max_links,
         is_read_only, root, load, evict, lookup, readlink, read_dir, parent, truncate, seal_end,
         end_on_medium, read_pages, reserve, write_pages, read_direct, write_direct, fallocate,
-        seek, sync, sync_all, unmount, get_xattr, list_xattrs, stat);
+        clones, seek, sync, sync_all, unmount, get_xattr, list_xattrs, stat);
 
     async fn create(
         &self,
@@ -253,6 +264,17 @@ impl<B: Body> Body for Witness<B> {
         let ticket = self.begin(&begun);
         let done = self.body.rename(rename).await;
         self.end(ticket, done, &leads)
+    }
+
+    async fn clone_range(
+        &self,
+        from: &Inode<B::Private>,
+        span: Range<u64>,
+        to: &Inode<B::Private>,
+        place: u64,
+        now: Timestamp,
+    ) -> Result<bool> {
+        self.body.clone_range(from, span, to, place, now).await
     }
 
     async fn store(&self, inode: &Inode<B::Private>) -> Result<()> {

@@ -248,6 +248,49 @@ fn bytes_that_are_several_patterns_are_judged() {
 }
 
 #[test]
+fn what_a_file_shares_is_what_the_other_held_then() {
+    let history = History::new();
+    history.write(0, 1, 8_192);
+    history.force(0..u64::MAX);
+    let share = Act::Share {
+        from: FILE,
+        span: 4_096..8_192,
+        to: FILE,
+        place: 8_192,
+    };
+    let whole = word(1).repeat(1_536);
+    let ticket = history.scribe.begins(&share);
+    // Until it has ended the file has it or not.
+    assert_eq!(history.judge(&whole[..8_192]), None);
+    assert_eq!(history.judge(&whole), None);
+    history.scribe.ends(ticket, Some(4_096));
+    // What comes to be where it was shared from is no concern of the other place.
+    history.write(4_096, 2, 4_096);
+    history.force(0..u64::MAX);
+    let later = [word(1), word(2), word(1)].map(|word| word.repeat(512));
+    assert_eq!(history.judge(&later.concat()), None);
+    let wrong = [word(1), word(2), word(2)].map(|word| word.repeat(512));
+    assert!(history.judge(&wrong.concat()).is_some());
+}
+
+#[test]
+fn nothing_is_shared_that_could_not_be() {
+    let history = History::new();
+    history.write(0, 1, 4_096);
+    let share = Act::Share {
+        from: FILE,
+        span: 0..4_096,
+        to: FILE,
+        place: 4_096,
+    };
+    let ticket = history.scribe.begins(&share);
+    history.scribe.ends(ticket, Some(0));
+    history.force(0..u64::MAX);
+    assert_eq!(history.judge(&word(1).repeat(512)), None);
+    assert!(history.judge(&word(1).repeat(1_024)).is_some());
+}
+
+#[test]
 fn a_rename_that_is_under_way_has_happened_or_not() {
     let history = History::new();
     let ones = u64::from_le_bytes([1; 8]);

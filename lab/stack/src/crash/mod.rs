@@ -43,6 +43,9 @@ pub struct Cuts {
     /// Whether stores to memory that survives power cuts last by chance alone while the
     /// workload runs, which the judges must find out as well.
     pub skips_fences: bool,
+    /// Whether the files that are there when the workload begins are kept as a snapshot,
+    /// which is to stay what it is.
+    pub snapshot: bool,
 }
 
 /// Runs the plan of `cuts` once and cuts the power at its points.

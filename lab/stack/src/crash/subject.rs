@@ -27,6 +27,8 @@ use workload::files::{FileWorkload, Source as Calls};
 /// What blocks hold that are free when a run begins, and how many bytes of them.
 const LEFT_OVER: u64 = 0xb10c_5eed_0f0e_0d0c;
 const LEFT_OVER_BYTES: u64 = 16 << 20;
+/// The directory that a snapshot is.
+const KEPT: &[u8] = b"kept";
 
 /// A file system under a workload.
 pub(super) struct Files<H> {
@@ -91,6 +93,10 @@ impl<H: Host> Files<H> {
         let mut plan = cuts.plan.clone();
         plan.drive.flash.keep_contents = true;
         host.shape(&mut plan.drive);
+        if cuts.snapshot && !host.has_snapshots() {
+            let problem = "expected a host that has snapshots: btrfs, btrfs-nocow or hyfim";
+            return Err(refused(&plan, problem));
+        }
         let workload = FileWorkload::parse(&plan.workload)?;
         let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
         let media = media.map_err(|source| StackError::Config {
@@ -98,7 +104,11 @@ impl<H: Host> Files<H> {
             source,
         })?;
         let cache = cache(cuts.memory);
-        let (media, shown) = prepare(&host, &plan, &workload, media, cache)?;
+        let mut made = prepare(&host, &plan, &workload, media, cache)?;
+        if cuts.snapshot {
+            made = kept(&host, &plan, made.0)?;
+        }
+        let (media, shown) = made;
         let mut past = Chronicle::default();
         let promises = host.promises();
         past.set_stale(promises.stale);
@@ -298,6 +308,28 @@ fn prepare<H: Host>(
         let memory = port.memory_at_power_cut(&mut Seed(0).stream("rest"));
         Ok((Rest(media, memory), shown))
     })
+}
+
+/// Keeps what there is as a snapshot; gives the drive and what is on it then.
+fn kept<H: Host>(host: &H, plan: &Plan, rest: Rest) -> Result<(Rest, Shown), StackError> {
+    let kernel = Kernel::new();
+    let device = crate::run::attach(plan, rest.0, &kernel)?;
+    let drive = device.drive().clone();
+    let memory = (host.memory(), rest.1);
+    let port = Attached::of(&kernel.sim(), &device, &plan.stack, memory)?;
+    let (host, sim) = (host.clone(), kernel.sim());
+    let done = kernel.block_on(async move {
+        ready(&port, None).await?;
+        let body = host.mount(&sim, &port, now()).await?;
+        host.keep(&body, KEPT, now()).await?;
+        let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
+        body.unmount().await.map_err(|e| e.to_string())?;
+        port.close().await.map_err(|e| e.to_string())?;
+        let media = drive.shutdown().await;
+        let memory = port.memory_at_power_cut(&mut Seed(0).stream("rest"));
+        Ok((Rest(media, memory), shown))
+    });
+    done.map_err(|problem: String| refused(plan, problem))
 }
 
 /// Leaves bytes of no file where the next files will be, so that a block is told which

@@ -81,6 +81,15 @@ impl Host for Btrfs {
         mounted.map(|m| m.0).map_err(|error| error.to_string())
     }
 
+    fn has_snapshots(&self) -> bool {
+        true
+    }
+
+    async fn keep(&self, body: &Self::Body, name: &[u8], now: Timestamp) -> Made<()> {
+        let kept = body.snapshot(name, true, now).await;
+        kept.map(drop).map_err(|errno| errno.to_string())
+    }
+
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
         let findings = cowfs::check(image);
         findings.iter().map(ToString::to_string).collect()

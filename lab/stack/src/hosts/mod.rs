@@ -118,6 +118,20 @@ pub trait Host: Clone + Send + 'static {
     /// A sentence that says what is wrong.
     async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body>;
 
+    /// Whether it has snapshots.
+    fn has_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Keeps all files as they are now as a directory of this name that nothing can be
+    /// changed in. No file is in use, and nothing dirty is in a cache.
+    ///
+    /// # Errors
+    /// A sentence that says what cannot be.
+    async fn keep(&self, _body: &Self::Body, _name: &[u8], _now: Timestamp) -> Made<()> {
+        Err("it has no snapshots".to_owned())
+    }
+
     /// What is wrong with the structure on a drive at rest.
     fn check(&self, image: &DriveImage<'_>) -> Vec<String>;
 

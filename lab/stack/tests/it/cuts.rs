@@ -37,6 +37,7 @@ fn cuts_at(plan: Plan, points: u64, memory: Bytes, lies: bool) -> Exploration {
         memory,
         lies,
         skips_fences: false,
+        snapshot: false,
     };
     explore(&cuts, &mut |_| ()).unwrap()
 }
@@ -129,6 +130,7 @@ fn others_refuse_what_an_undo_journal_has_to_bring_back() {
             memory: ROOMY,
             lies: false,
             skips_fences: false,
+            snapshot: false,
         };
         if crash::e2fsck(0, std::iter::empty(), false).is_err() {
             println!("skipped: there is no e2fsck");

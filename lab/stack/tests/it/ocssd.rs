@@ -65,21 +65,26 @@ fn file_systems_run_on_it_end_well_and_recover() {
 }
 
 fn cuts(stack: &str, points: u64, lies: bool) -> crash::Exploration {
-    explored(stack, points, (lies, false))
+    let usual = cuts_of(stack, "anything:ops=300", points);
+    explored(&Cuts { lies, ..usual })
 }
 
-fn explored(stack: &str, points: u64, (lies, skips_fences): (bool, bool)) -> crash::Exploration {
-    let mut plan = on(stack, 64, "anything:ops=300");
+fn cuts_of(stack: &str, workload: &str, points: u64) -> Cuts {
+    let mut plan = on(stack, 64, workload);
     plan.drive.controller.power_loss_protection = false;
-    let cuts = Cuts {
+    Cuts {
         plan,
         points: Points::Some(points),
         outside: 0,
         memory: Bytes(64 * MIB),
-        lies,
-        skips_fences,
-    };
-    explore(&cuts, &mut |_| ()).expect("it can be run")
+        lies: false,
+        skips_fences: false,
+        snapshot: false,
+    }
+}
+
+fn explored(cuts: &Cuts) -> crash::Exploration {
+    explore(cuts, &mut |_| ()).expect("it can be run")
 }
 
 #[test]
@@ -107,8 +112,28 @@ fn a_publication_that_waits_for_the_next_is_found_out() {
 
 #[test]
 fn memory_whose_fences_are_skipped_is_found_out() {
-    assert!(explored("hyfim@ocssd", 16, (false, false)).holds());
-    assert!(!explored("hyfim@ocssd", 16, (false, true)).holds());
+    let mut cuts = cuts_of("hyfim@ocssd", "anything:ops=300", 16);
+    assert!(explored(&cuts).holds());
+    cuts.skips_fences = true;
+    assert!(!explored(&cuts).holds());
+}
+
+#[test]
+fn a_snapshot_stays_what_it_was_while_its_files_are_overwritten() {
+    for stack in ["btrfs@ocssd", "btrfs-nocow@ocssd", "hyfim@ocssd"] {
+        let mut cuts = cuts_of(stack, "overwrite:bs=4k,size=256k,fsync=8,ops=200", 24);
+        cuts.snapshot = true;
+        let found = explored(&cuts);
+        assert!(found.holds(), "{stack}: {:#?}", found.failures.first());
+    }
+}
+
+#[test]
+fn a_snapshot_of_what_has_none_is_refused() {
+    let mut cuts = cuts_of("ext4@ocssd", "anything:ops=300", 1);
+    cuts.snapshot = true;
+    let refused = explore(&cuts, &mut |_| ()).expect_err("it has none");
+    assert!(refused.to_string().contains("that has snapshots"));
 }
 
 #[test]

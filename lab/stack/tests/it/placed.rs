@@ -37,6 +37,7 @@ fn cut(plan: Plan, points: u64, outside: u64, lies: bool) -> Exploration {
         memory: Bytes(64 * MIB),
         lies,
         skips_fences: false,
+        snapshot: false,
     };
     explore(&cuts, &mut |_| ()).unwrap()
 }

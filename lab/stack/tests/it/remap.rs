@@ -133,6 +133,7 @@ fn cuts(stack: &str, workload: &str, points: u64, lies: bool) -> crash::Explorat
         memory: Bytes(64 * MIB),
         lies,
         skips_fences: false,
+        snapshot: false,
     };
     explore(&cuts, &mut |_| ()).expect("it can be run")
 }
@@ -169,6 +170,7 @@ fn power_cuts_keep_what_was_forced_of_files() {
             memory: Bytes(64 * MIB),
             lies: false,
             skips_fences: false,
+            snapshot: false,
         };
         let found = explore(&cuts, &mut |_| ()).expect("it can be run");
         assert!(found.holds(), "{stack}: {:#?}", found.failures.first());
