@@ -144,9 +144,18 @@ copies() {
   done
   # Memory that takes its time, on a drive that is cleaned nearly always: so sectors of a
   # publication are on lines that are being cleaned.
-  for stack in hyfim+optane@ocssd hyfim+optane+lean@ocssd; do
+  for stack in hyfim+optane@ocssd hyfim+optane+lean@ocssd hyfim+slow@ocssd; do
     if ! has "$stack"; then continue; fi
-    echo "16 $stack overwrite:bs=4k,size=20m,threads=2,fsync=4,ops=16000 --size 64MiB"
+    echo "8 $stack overwrite:bs=4k,size=20m,threads=2,fsync=4,ops=16000 --size 64MiB"
+  done
+  # A snapshot of what is overwritten then.
+  for stack in hyfim@ocssd hyfim+lean@ocssd btrfs@ocssd btrfs-nocow@ocssd; do
+    if ! has "$stack"; then continue; fi
+    for one in "$@"; do
+      echo "1 $stack $one --snapshot"
+    done
+    echo "4 $stack anything:ops=1200,threads=8 --snapshot"
+    echo "4 $stack overwrite:bs=4k,size=2m,threads=2,fsync=6,ops=2000 --snapshot"
   done
 }
 

@@ -10,7 +10,7 @@ use hostftl::FtlConfig;
 use hyfim::{HyfimConfig, Intra};
 use sim::Sim;
 use ssd::DriveConfig;
-use units::{Bytes, KIB};
+use units::{Bytes, KIB, Ns};
 use vfs::Timestamp;
 
 /// The switches of HyFiM: those of Btrfs, and of its memory.
@@ -23,10 +23,18 @@ pub(super) const SWITCHES: &[Switch] = &[
         "its memory takes 300 ns to load and 100 ns to flush, not none as in its paper",
     ),
     (
+        "slow",
+        "its memory takes 20 us to flush a line, so that a cut can meet cleaning meanwhile",
+    ),
+    (
         "lean",
         "journals of 256 KiB and 128 spare sectors, so that a cut can meet either full",
     ),
 ];
+
+/// What a flush takes of memory as slow as no part is: publications take as long then as
+/// cleaning does.
+const SLOW_FLUSH: Ns = Ns::us(20);
 
 /// Memory that survives power cuts, as a host wants it.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +87,17 @@ impl Hyfim {
     /// The file system.
     pub(super) fn new(switches: &[String], behaviour: &Behaviour) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
-        let pm = PmConfig::default();
+        let mut pm = PmConfig::default();
+        if has("optane") {
+            pm = pm.optane();
+        }
+        if has("slow") {
+            pm.flush = SLOW_FLUSH;
+        }
         Self {
             btrfs: Btrfs::new(switches, behaviour, false),
             memory: Persistent {
-                pm: if has("optane") { pm.optane() } else { pm },
+                pm,
                 lean: has("lean"),
             },
         }
