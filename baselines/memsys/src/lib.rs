@@ -46,6 +46,7 @@ mod hierarchy;
 mod link;
 mod machine;
 mod metrics;
+pub mod model;
 mod op;
 mod pages;
 mod plain;

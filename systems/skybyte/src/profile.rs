@@ -8,7 +8,7 @@ use crate::config::{
 use crate::design::{Design, Migration};
 use serde::{Deserialize, Serialize};
 use ssd::{DriveConfig, Preset};
-use units::{Bytes, MIB, Ns};
+use units::{Bytes, KIB, MIB, Ns};
 
 /// Which reading of the paper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,33 @@ impl Profile {
             Self::Paper => paper(&config),
             Self::Artifact => artifact(paper(&config)),
         }
+    }
+
+    /// The device of a design with 5 MiB on four dies, 32 pages of cache and, if it has a
+    /// log, 64 lines in each half of it: evictions, compactions and garbage collection all
+    /// happen within some thousand accesses. It keeps contents.
+    #[must_use]
+    pub fn tiny_device(self, design: &Design) -> DeviceConfig {
+        let mut config = self.device(design);
+        let drive = &mut config.drive;
+        drive.geometry.channels = 2;
+        drive.geometry.chips_per_channel = 1;
+        drive.geometry.dies_per_chip = 2;
+        drive.geometry.blocks_per_plane = 64;
+        drive.geometry.pages_per_block = 8;
+        drive.capacity = Bytes(5 * MIB);
+        drive.controller.write_buffer = Bytes(32 * KIB);
+        drive.collection.background_lines = 2;
+        drive.flash.keep_contents = true;
+        config.cache.ways = 4;
+        config.cache.mshrs = 4;
+        config.dram.bytes = Bytes(128 * KIB);
+        if config.has_log() {
+            config.log.bytes = Bytes(2 * 64 * u64::from(config.log.entry_bytes));
+            config.dram.bytes = Bytes(144 * KIB);
+            config.log.pages_in_work = 3;
+        }
+        config
     }
 }
 

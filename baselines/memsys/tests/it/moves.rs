@@ -1,6 +1,6 @@
 //! Pages that move: when, where, what it costs, and the two designs that differ.
 
-use crate::programs::Listed;
+use memsys::model::Listed;
 use memsys::{
     Cause, Config, Demote, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, Moves,
     NodeConfig, Offer, Op, PageCache, PageData, PageSize, PlainDram, Promote, ReadReply, RunError,

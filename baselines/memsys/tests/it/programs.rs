@@ -1,52 +1,8 @@
-//! Programs for tests: lists of operations, and random ones without races.
+//! Random programs without races.
 
-use memsys::{Op, Program};
+use memsys::Op;
+use memsys::model::Listed;
 use sim::Seed;
-use units::Bytes;
-
-/// Threads whose operations are listed.
-#[derive(Clone)]
-pub(crate) struct Listed {
-    pub(crate) threads: Vec<Vec<Op>>,
-    pub(crate) footprint: u64,
-    /// How many operations are given at once.
-    pub(crate) batch: usize,
-    given: Vec<usize>,
-}
-
-impl Listed {
-    pub(crate) fn new(threads: Vec<Vec<Op>>, footprint: u64) -> Self {
-        let given = vec![0; threads.len()];
-        Self {
-            threads,
-            footprint,
-            batch: 100,
-            given,
-        }
-    }
-}
-
-impl Program for Listed {
-    fn threads(&self) -> u32 {
-        self.threads.len() as u32
-    }
-
-    fn footprint(&self) -> Bytes {
-        Bytes(self.footprint)
-    }
-
-    fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
-        let (all, given) = (
-            &self.threads[thread as usize],
-            &mut self.given[thread as usize],
-        );
-        let end = all.len().min(*given + self.batch);
-        ops.extend_from_slice(&all[*given..end]);
-        let more = end > *given;
-        *given = end;
-        more
-    }
-}
 
 /// Bytes of a piece that has one owner at a time; lines and pages do not divide it.
 const PIECE: u64 = 96;

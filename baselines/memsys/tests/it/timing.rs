@@ -1,6 +1,6 @@
 //! How long things take: sums of parts, bounds, and the same time for the same work.
 
-use crate::programs::Listed;
+use memsys::model::Listed;
 use memsys::{
     Cause, Config, Dram, DramConfig, Far, FarEvent, Line, LineData, Link, Machine, Metrics, Moves,
     NodeConfig, Op, PageCache, PageSize, Place, PlainDram, Policy, ReadReply, Row, RunError,

@@ -2,60 +2,14 @@
 
 use crate::fake::{Fake, Odds};
 use crate::programs::without_races;
+use memsys::model::{Flat, tiny};
 use memsys::{
-    CacheConfig, Config, Demote, Machine, Metrics, Moves, NodeConfig, PageCache, PageSize, Place,
-    Policy, Prefetch, Sampling, TakeAll, Tiering, Values,
+    Config, Demote, Machine, Metrics, Moves, PageCache, PageSize, Place, Policy, Prefetch,
+    Sampling, TakeAll, Tiering,
 };
 use proptest::prelude::*;
 use sim::Kernel;
-use units::{Bytes, KIB, MIB, Ns};
-
-/// A flat array that all threads share.
-struct Flat {
-    bytes: Vec<u8>,
-    loads: u64,
-}
-
-impl Values for Flat {
-    const KEPT: bool = true;
-
-    fn stored(&mut self, _: u32, at: u64, bytes: &[u8]) {
-        self.bytes[at as usize..][..bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn loaded(&mut self, thread: u32, at: u64, bytes: &[u8]) {
-        self.loads += 1;
-        let expected = &self.bytes[at as usize..][..bytes.len()];
-        assert_eq!(bytes, expected, "thread {thread} at {at:#x}");
-    }
-}
-
-fn cache(lines: u64, ways: u64, cycles: u64, misses: u64) -> CacheConfig {
-    CacheConfig {
-        size: Bytes(lines * 64),
-        ways,
-        cycles,
-        misses,
-    }
-}
-
-/// A computer so small that everything is evicted all the time.
-fn tiny() -> Config {
-    Config {
-        cores: 3,
-        window: 32,
-        store_buffer: 6,
-        l1: cache(8, 2, 3, 4),
-        l2: cache(16, 4, 8, 6),
-        llc: cache(64, 4, 30, 12),
-        nodes: vec![NodeConfig {
-            memory: Bytes(4 * MIB),
-        }],
-        far: Bytes(16 * MIB),
-        posted: 5,
-        ..Config::default()
-    }
-}
+use units::{Bytes, KIB, Ns};
 
 fn small_moves(pages: u64, bytes: u64, demote: Demote) -> Moves {
     Moves {
@@ -80,10 +34,7 @@ fn run(
     let kernel = Kernel::new();
     let far = Fake::new(&kernel.sim(), seed, odds);
     let program = without_races(seed, threads, footprint, 4, length);
-    let flat = Flat {
-        bytes: vec![0; footprint as usize],
-        loads: 0,
-    };
+    let flat = Flat::new(footprint);
     let mut machine = Machine::new(config, &kernel, far, program, flat, TakeAll).unwrap();
     let metrics = machine.run().unwrap();
     (metrics, machine.values().loads)

@@ -1,32 +1,14 @@
 //! Small computers and drives on which everything happens within some thousand accesses.
 
-use memsys::{CacheConfig, Config, Moves, NodeConfig, Op, Program, Tiering};
+use memsys::model::{Listed, tiny};
+use memsys::{Config, Moves, Op, Tiering};
 use sim::Seed;
 use skybyte::{Design, DeviceConfig, Profile};
 use units::{Bytes, KIB, MIB, Ns};
 
-/// A drive of 5 MiB on four dies, with 32 pages of cache and, if the design has a log, 64
-/// lines in each half of it. It keeps contents.
+/// A drive that is all used within some thousand accesses, and that has pages promoted soon.
 pub(crate) fn drive(design: &str, profile: Profile) -> DeviceConfig {
-    let mut config = profile.device(Design::named(design).unwrap());
-    let drive = &mut config.drive;
-    drive.geometry.channels = 2;
-    drive.geometry.chips_per_channel = 1;
-    drive.geometry.dies_per_chip = 2;
-    drive.geometry.blocks_per_plane = 64;
-    drive.geometry.pages_per_block = 8;
-    drive.capacity = Bytes(5 * MIB);
-    drive.controller.write_buffer = Bytes(32 * KIB);
-    drive.collection.background_lines = 2;
-    drive.flash.keep_contents = true;
-    config.cache.ways = 4;
-    config.cache.mshrs = 4;
-    config.dram.bytes = Bytes(128 * KIB);
-    if config.has_log() {
-        config.log.bytes = Bytes(2 * 64 * u64::from(config.log.entry_bytes));
-        config.dram.bytes = Bytes(144 * KIB);
-        config.log.pages_in_work = 3;
-    }
+    let mut config = profile.tiny_device(Design::named(design).unwrap());
     config.promotion.threshold = 3;
     config.promotion.epoch = 500;
     config
@@ -34,12 +16,6 @@ pub(crate) fn drive(design: &str, profile: Profile) -> DeviceConfig {
 
 /// A computer whose caches hold next to nothing, and eight pages of the drive at most.
 pub(crate) fn computer(cores: u64, migrates: bool) -> Config {
-    let cache = |lines: u64, ways, cycles, misses| CacheConfig {
-        size: Bytes(lines * 64),
-        ways,
-        cycles,
-        misses,
-    };
     let moves = Moves {
         limit: Bytes(8 * 4 * KIB),
         entries: 2,
@@ -51,60 +27,14 @@ pub(crate) fn computer(cores: u64, migrates: bool) -> Config {
     };
     Config {
         cores,
-        window: 32,
-        store_buffer: 6,
-        l1: cache(8, 2, 3, 4),
-        l2: cache(16, 4, 8, 6),
-        llc: cache(64, 4, 30, 12),
-        nodes: vec![NodeConfig {
-            memory: Bytes(4 * MIB),
-        }],
         // A power of two, of which pages are handed out in order.
         far: Bytes(4 * MIB),
-        posted: 5,
         tiering: if migrates {
             Tiering::Hinted(moves)
         } else {
             Tiering::None
         },
-        ..Config::default()
-    }
-}
-
-/// Threads whose operations are listed.
-pub(crate) struct Listed {
-    pub(crate) threads: Vec<Vec<Op>>,
-    pub(crate) footprint: u64,
-    given: Vec<usize>,
-}
-
-impl Listed {
-    pub(crate) fn new(threads: Vec<Vec<Op>>, footprint: u64) -> Self {
-        let given = vec![0; threads.len()];
-        Self {
-            threads,
-            footprint,
-            given,
-        }
-    }
-}
-
-impl Program for Listed {
-    fn threads(&self) -> u32 {
-        self.threads.len() as u32
-    }
-
-    fn footprint(&self) -> Bytes {
-        Bytes(self.footprint)
-    }
-
-    fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
-        let all = &self.threads[thread as usize];
-        let given = &mut self.given[thread as usize];
-        let end = all.len().min(*given + 100);
-        ops.extend_from_slice(&all[*given..end]);
-        *given = end;
-        end < all.len()
+        ..tiny()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The computer with the real drive behind its link: what is loaded, what is left after a
 //! power cut, and that a drive which holds everything is memory.
 
-use crate::small::{Listed, computer, drive, without_races};
+use crate::small::{computer, drive, without_races};
+use memsys::model::{Flat, Listed};
 use memsys::{
     CacheConfig, Config, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, NodeConfig,
     Op, PageSize, PlainDram, ReadReply, Tag, TakeAll, TimeOnly, Values, stored_value,
@@ -10,26 +11,6 @@ use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DESIGNS, Design, DeviceConfig, DeviceMedia, Profile};
 use ssd::Precondition;
 use units::{Bytes, KIB, MIB, Ns};
-
-/// A flat array that all threads share.
-struct Flat {
-    bytes: Vec<u8>,
-    loads: u64,
-}
-
-impl Values for Flat {
-    const KEPT: bool = true;
-
-    fn stored(&mut self, _: u32, at: u64, bytes: &[u8]) {
-        self.bytes[at as usize..][..bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn loaded(&mut self, thread: u32, at: u64, bytes: &[u8]) {
-        self.loads += 1;
-        let expected = &self.bytes[at as usize..][..bytes.len()];
-        assert_eq!(bytes, expected, "thread {thread} at {at:#x}");
-    }
-}
 
 fn fresh(kernel: &Kernel, config: &DeviceConfig) -> CxlSsd {
     let media = DeviceMedia::new(config, Precondition::Fresh, Seed(1)).unwrap();
@@ -51,10 +32,7 @@ fn loads_return_what_was_stored_last_whatever_the_design() {
             let config = computer(3, counted);
             let kernel = Kernel::new();
             let device = fresh(&kernel, &drive(design.name, profile));
-            let flat = Flat {
-                bytes: vec![0; footprint as usize],
-                loads: 0,
-            };
+            let flat = Flat::new(footprint);
             let machine = Machine::new(&config, &kernel, device, program, flat, TakeAll);
             let mut machine = machine.unwrap();
             let counts = machine.run().unwrap().counts;

@@ -1,5 +1,4 @@
-//! Small devices, and a driver that does random things to one and knows what must be
-//! there.
+//! A driver that does random things to a device and knows what must be there.
 
 use memsys::{Far, FarEvent, Line, LineData, ReadReply, Tag};
 use sim::{Kernel, Rng, Seed, Sim};
@@ -8,32 +7,11 @@ use ssd::Precondition;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{Bytes, KIB, MIB, Ns};
+use units::Ns;
 
-/// A device of 5 MiB on four dies, with 32 pages of cache and, if the design has a log,
-/// 64 lines in each half of it: evictions, compactions and garbage collection all happen
-/// within some thousand accesses.
+/// The smallest device of the design of this name.
 pub(crate) fn small(design: &str, profile: Profile) -> DeviceConfig {
-    let mut config = profile.device(Design::named(design).expect("it is in the table"));
-    let drive = &mut config.drive;
-    drive.geometry.channels = 2;
-    drive.geometry.chips_per_channel = 1;
-    drive.geometry.dies_per_chip = 2;
-    drive.geometry.blocks_per_plane = 64;
-    drive.geometry.pages_per_block = 8;
-    drive.capacity = Bytes(5 * MIB);
-    drive.controller.write_buffer = Bytes(32 * KIB);
-    drive.collection.background_lines = 2;
-    drive.flash.keep_contents = true;
-    config.cache.ways = 4;
-    config.cache.mshrs = 4;
-    config.dram.bytes = Bytes(128 * KIB);
-    if config.has_log() {
-        config.log.bytes = Bytes(2 * 64 * u64::from(config.log.entry_bytes));
-        config.dram.bytes = Bytes(config.dram.bytes.0 + 16 * KIB);
-        config.log.pages_in_work = 3;
-    }
-    config
+    profile.tiny_device(Design::named(design).expect("it is in the table"))
 }
 
 /// What of the device's life is judged.

@@ -1,0 +1,113 @@
+//! What machines are held against: programs that are lists of operations, memory that is an
+//! array, and a computer so small that everything is evicted all the time.
+//!
+//! Invariant: nothing here knows anything of how a machine works.
+
+use crate::config::{CacheConfig, Config, NodeConfig};
+use crate::machine::Values;
+use crate::op::{Op, Program};
+use units::{Bytes, MIB};
+
+/// Threads whose operations are listed.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The operations of each.
+    pub threads: Vec<Vec<Op>>,
+    /// Bytes that they use.
+    pub footprint: u64,
+    /// How many operations are given at once.
+    pub batch: usize,
+    given: Vec<usize>,
+}
+
+impl Listed {
+    /// Threads with these operations, on so many bytes.
+    #[must_use]
+    pub fn new(threads: Vec<Vec<Op>>, footprint: u64) -> Self {
+        let given = vec![0; threads.len()];
+        Self {
+            threads,
+            footprint,
+            batch: 100,
+            given,
+        }
+    }
+}
+
+impl Program for Listed {
+    fn threads(&self) -> u32 {
+        self.threads.len() as u32
+    }
+
+    fn footprint(&self) -> Bytes {
+        Bytes(self.footprint)
+    }
+
+    fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
+        let all = &self.threads[thread as usize];
+        let given = &mut self.given[thread as usize];
+        let end = all.len().min(*given + self.batch);
+        ops.extend_from_slice(&all[*given..end]);
+        let more = end > *given;
+        *given = end;
+        more
+    }
+}
+
+/// A flat array that all threads share, and that every load has to agree with.
+#[derive(Clone, Debug)]
+pub struct Flat {
+    bytes: Vec<u8>,
+    /// Loads that agreed.
+    pub loads: u64,
+}
+
+impl Flat {
+    /// So many zeros.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        Self {
+            bytes: vec![0; bytes as usize],
+            loads: 0,
+        }
+    }
+}
+
+impl Values for Flat {
+    const KEPT: bool = true;
+
+    fn stored(&mut self, _: u32, at: u64, bytes: &[u8]) {
+        self.bytes[at as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn loaded(&mut self, thread: u32, at: u64, bytes: &[u8]) {
+        self.loads += 1;
+        let expected = &self.bytes[at as usize..][..bytes.len()];
+        assert_eq!(bytes, expected, "thread {thread} at {at:#x}");
+    }
+}
+
+/// A computer of three cores whose caches hold next to nothing.
+#[must_use]
+pub fn tiny() -> Config {
+    let cache = |lines: u64, ways, cycles, misses| CacheConfig {
+        size: Bytes(lines * 64),
+        ways,
+        cycles,
+        misses,
+    };
+    Config {
+        cores: 3,
+        window: 32,
+        store_buffer: 6,
+        l1: cache(8, 2, 3, 4),
+        l2: cache(16, 4, 8, 6),
+        llc: cache(64, 4, 30, 12),
+        nodes: vec![NodeConfig {
+            memory: Bytes(4 * MIB),
+        }],
+        far: Bytes(16 * MIB),
+        posted: 5,
+        ..Config::default()
+    }
+}
