@@ -10,8 +10,8 @@ use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
 use vfs::{
-    Access, Body, DirEntry, DirtyPage, ExtentCounts, FallocateMode, Ino, Loaded, NewInode, Rename,
-    Result, SeekWhat, StatFs, Timestamp, TreeStats, XattrFlags,
+    Access, Body, DirEntry, DirtyPage, ExtentCounts, FallocateMode, Ino, NewInode, Rename, Result,
+    SeekWhat, StatFs, Timestamp, TreeStats, XattrFlags,
 };
 
 impl<S: Persist> CowFs<S> {
@@ -41,7 +41,7 @@ impl<S: Persist> Body for CowFs<S> {
         Ino(id::FIRST_FREE)
     }
 
-    async fn load(&self, ino: Ino) -> Result<Loaded<Private>> {
+    async fn load(&self, ino: Ino) -> Result<File> {
         let _operation = self.core.look().await;
         self.core.load_inode(ino).await
     }
@@ -60,12 +60,12 @@ impl<S: Persist> Body for CowFs<S> {
         self.core.lookup(dir, name).await
     }
 
-    async fn create(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<File> {
         let _operation = self.core.operate(NAME_ITEMS + 2).await?;
         self.core.make(dir, name, new).await
     }
 
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<File> {
         let _operation = self.core.operate(NAME_ITEMS).await?;
         self.core.make_unnamed(new).await
     }

@@ -12,7 +12,7 @@ use crate::persist::{Overwrite, Persist};
 use crate::read::SIZE_MAX;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use vfs::{Attr, Errno, FileKind, Ino, Loaded, NewInode, Result, Timestamp};
+use vfs::{Attr, Errno, FileKind, Ino, NewInode, Result, Timestamp};
 
 /// Items that are taken out at once when an inode is freed: they follow each other.
 const AT_ONCE: u64 = 16;
@@ -39,7 +39,7 @@ impl<S: Persist> Core<S> {
             .await
     }
 
-    fn loaded(&self, tree: &Rc<Tree>, number: u64, item: &InodeItem) -> Result<Loaded<Private>> {
+    fn loaded(&self, tree: &Rc<Tree>, number: u64, item: &InodeItem) -> Result<File> {
         let most = item.size.max(item.nbytes);
         let attr = item.attr().filter(|_| most <= SIZE_MAX);
         let attr = attr.ok_or(Errno::EUCLEAN)?;
@@ -55,15 +55,11 @@ impl<S: Persist> Core<S> {
             promised: RefCell::default(),
             next_index: Cell::new(0),
         };
-        Ok(Loaded {
-            ino: Self::ino_of(tree.id, number),
-            attr,
-            private,
-        })
+        Ok(File::new(Self::ino_of(tree.id, number), attr, private))
     }
 
     /// Brings an inode to memory.
-    pub(crate) async fn load_inode(&self, ino: Ino) -> Result<Loaded<Private>> {
+    pub(crate) async fn load_inode(&self, ino: Ino) -> Result<File> {
         let (tree, number) = Self::place_of(ino);
         let tree = self.tree(tree).ok_or(Errno::ENOENT)?;
         if !id::is_subvolume(tree.id) || number < id::FIRST_FREE {
@@ -92,7 +88,7 @@ impl<S: Persist> Core<S> {
         dir: Option<&File>,
         tree: &Rc<Tree>,
         new: &NewInode<'_>,
-    ) -> Result<Loaded<Private>> {
+    ) -> Result<File> {
         let number = self.take_inode(tree).await?;
         let transid = self.forest.transid.get();
         let inherited = dir.map_or(0, |dir| dir.private.flags.get());
@@ -170,10 +166,10 @@ impl<S: Persist> Core<S> {
     }
 
     /// Makes an inode without a name.
-    pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+    pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<File> {
         let tree = self.tree(id::FS_TREE).ok_or(Errno::EUCLEAN)?;
-        let mut made = self.new_inode(None, &tree, &new).await?;
-        made.attr.nlink = 0;
+        let made = self.new_inode(None, &tree, &new).await?;
+        made.update(|attr| attr.nlink = 0);
         let number = made.private.number;
         let key = inode_key(number);
         let nameless = |bytes: &[u8]| {

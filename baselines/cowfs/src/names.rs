@@ -14,7 +14,7 @@ use crate::format::{Key, id, kind, node};
 use crate::fs::{Core, File, Private};
 use crate::inodes::{inode_key, is_dir};
 use crate::persist::Persist;
-use vfs::{DirEntry, Errno, FileKind, Loaded, NewInode, Rename, Result, Timestamp};
+use vfs::{DirEntry, Errno, FileKind, NewInode, Rename, Result, Timestamp};
 
 /// Most names of a file: of Linux.
 pub(crate) const LINKS_MAX: u32 = 65_535;
@@ -318,12 +318,7 @@ impl<S: Persist> Core<S> {
     }
 
     /// Makes an inode with a name.
-    pub(crate) async fn make(
-        &self,
-        dir: &File,
-        name: &[u8],
-        new: NewInode<'_>,
-    ) -> Result<Loaded<Private>> {
+    pub(crate) async fn make(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<File> {
         self.ensure_room(&dir.private.tree, dir.private.number, name)
             .await?;
         self.ensure_changeable(&dir.private.tree)?;

@@ -36,8 +36,7 @@ async fn mounted(sim: &Sim) -> Fs {
 }
 
 async fn load(fs: &Fs) -> Node {
-    let root = fs.load(fs.root()).await.expect("there is a root");
-    Inode::new(root.ino, root.attr, root.private)
+    fs.load(fs.root()).await.expect("there is a root")
 }
 
 async fn create(fs: &Fs, dir: &Node, name: &[u8]) -> Node {
@@ -50,8 +49,7 @@ async fn create(fs: &Fs, dir: &Node, name: &[u8]) -> Node {
         target: b"",
         now: NOW,
     };
-    let made = fs.create(dir, name, new).await.expect("there is room");
-    Inode::new(made.ino, made.attr, made.private)
+    fs.create(dir, name, new).await.expect("there is room")
 }
 
 async fn append(fs: &Fs, file: &Node, index: u64) {

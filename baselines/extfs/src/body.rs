@@ -9,8 +9,8 @@ use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
 use vfs::{
-    Access, Body, Change, DirEntry, DirtyPage, Errno, FallocateMode, Ino, Loaded, NewInode, Rename,
-    Result, SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Body, Change, DirEntry, DirtyPage, Errno, FallocateMode, Ino, NewInode, Rename, Result,
+    SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 
 impl<P: Persist> Body for ExtFs<P> {
@@ -40,14 +40,9 @@ impl<P: Persist> Body for ExtFs<P> {
         Ino(u64::from(ROOT))
     }
 
-    async fn load(&self, ino: Ino) -> Result<Loaded<Private>> {
+    async fn load(&self, ino: Ino) -> Result<Node> {
         let ino = u32::try_from(ino.0).map_err(|_| Errno::ENOENT)?;
-        let node = self.load_inode(ino, false).await?;
-        Ok(Loaded {
-            ino: node.ino,
-            attr: node.attr.get(),
-            private: node.private,
-        })
+        self.load_inode(ino, false).await
     }
 
     async fn evict(&self, inode: &Node) -> Result<()> {
@@ -70,11 +65,11 @@ impl<P: Persist> Body for ExtFs<P> {
         Ok(Some(Ino(u64::from(found.ino))))
     }
 
-    async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Node> {
         self.make(dir, name, new).await
     }
 
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Node> {
         let root = self.load_inode(ROOT, false).await?;
         self.make_unnamed(&root, new).await
     }

@@ -13,7 +13,7 @@ use crate::persist::{Persist, Run};
 use crate::tree::SECTORS;
 use crate::{BLOCK, alloc::Want};
 use host::Purpose;
-use vfs::{Access, Attr, Errno, FileKind, Loaded, NewInode, Rename, Result, Timestamp};
+use vfs::{Access, Attr, Errno, FileKind, NewInode, Rename, Result, Timestamp};
 
 /// Blocks of metadata that making an inode changes: its bitmap, descriptor and
 /// slot, and a first block with a bitmap and a descriptor.
@@ -43,14 +43,6 @@ fn touch(dir: &Node, now: Timestamp) {
     dir.update(|attr| (attr.mtime, attr.ctime) = (now, now));
 }
 
-fn loaded(node: Node) -> Loaded<Private> {
-    Loaded {
-        ino: node.ino,
-        attr: node.attr.get(),
-        private: node.private,
-    }
-}
-
 impl<P: Persist> ExtFs<P> {
     fn check_links(&self, dir: &Node) -> Result<()> {
         let full = dir.attr.get().nlink >= self.links_max();
@@ -62,18 +54,13 @@ impl<P: Persist> ExtFs<P> {
     }
 
     /// Makes an inode with a name.
-    pub(crate) async fn make(
-        &self,
-        dir: &Node,
-        name: &[u8],
-        new: NewInode<'_>,
-    ) -> Result<Loaded<Private>> {
+    pub(crate) async fn make(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Node> {
         if new.kind == FileKind::Directory {
             self.check_links(dir)?;
         }
         let tx = self.persist.begin(NEW_CREDITS + ADD_CREDITS + 1).await?;
         let made = self.make_in(&tx, dir, name, &new).await;
-        self.finish(tx, made).await.map(loaded)
+        self.finish(tx, made).await
     }
 
     async fn make_in(
@@ -187,18 +174,14 @@ impl<P: Persist> ExtFs<P> {
     }
 
     /// Makes an inode without a name.
-    pub(crate) async fn make_unnamed(
-        &self,
-        root: &Node,
-        new: NewInode<'_>,
-    ) -> Result<Loaded<Private>> {
+    pub(crate) async fn make_unnamed(&self, root: &Node, new: NewInode<'_>) -> Result<Node> {
         let tx = self.persist.begin(NEW_CREDITS + orphan::CREDITS).await?;
         let made = self.make_inode(&tx, root, &new).await;
         if let Ok(node) = &made {
             self.store_data(&tx, node);
             self.add_orphan(&tx, node);
         }
-        self.finish(tx, made).await.map(loaded)
+        self.finish(tx, made).await
     }
 
     /// Gives an inode another name.

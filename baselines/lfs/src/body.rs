@@ -10,8 +10,8 @@ use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
 use vfs::{
-    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, LogStats, NewInode, Rename,
-    Result, SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, LogStats, NewInode, Rename, Result,
+    SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 
 impl<P: Persist> LfsFs<P> {
@@ -48,7 +48,7 @@ impl<P: Persist> Body for LfsFs<P> {
         Ino(u64::from(ROOT))
     }
 
-    async fn load(&self, ino: Ino) -> Result<Loaded<Private>> {
+    async fn load(&self, ino: Ino) -> Result<File> {
         let _operation = self.core.look().await;
         self.core.load_inode(ino).await
     }
@@ -68,12 +68,12 @@ impl<P: Persist> Body for LfsFs<P> {
         Ok(lead.map(|lead| Ino(u64::from(lead.ino))))
     }
 
-    async fn create(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<File> {
         let _operation = self.core.operate().await?;
         self.core.make(dir, name, new).await
     }
 
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<File> {
         let _operation = self.core.operate().await?;
         self.core.make_unnamed(new).await
     }

@@ -11,7 +11,7 @@ use crate::fs::{Core, File, Private, damaged, is_dir, number};
 use crate::nodes::NodeBuf;
 use crate::persist::Persist;
 use std::rc::Rc;
-use vfs::{Attr, Errno, FileKind, Ino, Inode, Loaded, NewInode, Rename, Result, Timestamp};
+use vfs::{Attr, Errno, FileKind, Ino, NewInode, Rename, Result, Timestamp};
 
 /// Most names of a file: what fits the number is more; the kernel's limit.
 pub(crate) const LINKS_MAX: u32 = 4_000_000;
@@ -92,17 +92,13 @@ impl<P: Persist> Core<P> {
         Ok(buf)
     }
 
-    fn loaded(&self, buf: Rc<NodeBuf>) -> Result<Loaded<Private>> {
+    fn loaded(&self, buf: Rc<NodeBuf>) -> Result<File> {
         let attr = damaged(node::attr(&buf.bytes()))?;
-        Ok(Loaded {
-            ino: Ino(u64::from(buf.nid)),
-            attr,
-            private: self.private(buf),
-        })
+        Ok(File::new(Ino(u64::from(buf.nid)), attr, self.private(buf)))
     }
 
     /// Brings an inode to memory.
-    pub(crate) async fn load_inode(&self, ino: Ino) -> Result<Loaded<Private>> {
+    pub(crate) async fn load_inode(&self, ino: Ino) -> Result<File> {
         let nid = u32::try_from(ino.0).map_err(|_| Errno::ENOENT)?;
         let known = (ROOT..self.geometry.nids()).contains(&nid);
         if !known {
@@ -116,12 +112,7 @@ impl<P: Persist> Core<P> {
     }
 
     /// Makes an inode with a name.
-    pub(crate) async fn make(
-        &self,
-        dir: &File,
-        name: &[u8],
-        new: NewInode<'_>,
-    ) -> Result<Loaded<Private>> {
+    pub(crate) async fn make(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<File> {
         let is_dir = new.kind == FileKind::Directory;
         if is_dir {
             Self::ensure_links(dir)?;
@@ -154,7 +145,7 @@ impl<P: Persist> Core<P> {
     }
 
     /// Makes an inode without a name.
-    pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+    pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<File> {
         self.ensure_orphans()?;
         let buf = self.new_inode(ROOT, b"", &new).await?;
         buf.edit(|bytes| node::LINKS.put(bytes, 0));
@@ -334,7 +325,7 @@ impl<P: Persist> Core<P> {
     }
 
     /// Frees an inode that has no name and is not used.
-    pub(crate) async fn delete(&self, file: &Inode<Private>) -> Result<()> {
+    pub(crate) async fn delete(&self, file: &File) -> Result<()> {
         self.unpromise(file);
         self.delete_node(&file.private.buf).await
     }

@@ -285,7 +285,6 @@ impl<P: Persist> Core<P> {
             self.delete_node(inode).await?;
             return Ok(false);
         };
-        let dir = vfs::Inode::new(dir.ino, dir.attr, dir.private);
         if !crate::fs::is_dir(&dir) || !usable || kind == FileKind::Directory {
             self.delete_node(inode).await?;
             return Ok(false);
@@ -309,7 +308,6 @@ impl<P: Persist> Core<P> {
         let was_dir = FileKind::of_mode(node::MODE.get(&old.bytes()[..]));
         let links = if was_dir == Some(FileKind::Directory) {
             let old = self.load_inode(vfs::Ino(u64::from(old.nid))).await?;
-            let old = vfs::Inode::new(old.ino, old.attr, old.private);
             damaged(self.is_empty(&old).await?.then_some(()))?;
             dir.update(|attr| attr.nlink = attr.nlink.saturating_sub(1));
             0
@@ -542,10 +540,8 @@ mod tests {
             let (fs, recovery) = mounted.unwrap();
             assert_eq!((recovery.files, recovery.nodes), (1, 1));
             let root = fs.load(fs.root()).await.unwrap();
-            let root = vfs::Inode::new(root.ino, root.attr, root.private);
             let ino = fs.lookup(&root, b"forced").await.unwrap().unwrap();
             let file = fs.load(ino).await.unwrap();
-            let file = vfs::Inode::new(ino, file.attr, file.private);
             let mut bytes = [0; 4096];
             fs.read_direct(&file, 0, &mut bytes).await.unwrap();
             assert_eq!(bytes, [7; 4096]);

@@ -9,8 +9,8 @@ use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
 use vfs::{
-    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, Loaded, NewInode, Rename, Result,
-    SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, NewInode, Rename, Result, SeekWhat,
+    StatFs, Timestamp, XattrFlags,
 };
 
 impl<P: BytePort> Body for NovaFs<P> {
@@ -36,7 +36,7 @@ impl<P: BytePort> Body for NovaFs<P> {
         ROOT
     }
 
-    async fn load(&self, ino: Ino) -> Result<Loaded<Private>> {
+    async fn load(&self, ino: Ino) -> Result<Node> {
         self.load_inode(ino).await
     }
 
@@ -52,11 +52,11 @@ impl<P: BytePort> Body for NovaFs<P> {
         Ok(lead.map(|lead| lead.ino))
     }
 
-    async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Node> {
         self.make(dir, name, new).await
     }
 
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Node> {
         self.make_unnamed(new).await
     }
 

@@ -74,7 +74,7 @@ impl<P: BytePort> NovaFs<P> {
     }
 
     /// Who the contents of a file are booked under.
-    pub(crate) const fn owner(node: &Node) -> Who {
+    pub(crate) fn owner(node: &Node) -> Who {
         Who {
             origin: node.origin.get(),
             purpose: Purpose::Data,

@@ -12,9 +12,7 @@ use crate::log::Walk;
 use crate::pieces::Run;
 use crate::state::State;
 use host::{BytePort, Purpose};
-use vfs::{
-    Attr, DirEntry, Errno, FileKind, Ino, Inode, Loaded, NewInode, Rename, Result, Timestamp,
-};
+use vfs::{Attr, DirEntry, Errno, FileKind, Ino, Inode, NewInode, Rename, Result, Timestamp};
 
 /// Most names of a file: a choice of ours.
 pub(crate) const LINKS_MAX: u32 = 65_000;
@@ -75,17 +73,9 @@ fn linked(dir: &Node, come: bool, go: bool) -> u32 {
     nlink.saturating_sub(u32::from(go))
 }
 
-fn loaded(node: Node) -> Loaded<Private> {
-    Loaded {
-        ino: node.ino,
-        attr: node.attr.get(),
-        private: node.private,
-    }
-}
-
 impl<P: BytePort> NovaFs<P> {
     /// Brings an inode to memory: reads its log.
-    pub(crate) async fn load_inode(&self, ino: Ino) -> Result<Loaded<Private>> {
+    pub(crate) async fn load_inode(&self, ino: Ino) -> Result<Node> {
         let slot = self.alloc.borrow().slot(ino.0);
         let slot = slot.filter(|_| ino.0 >= ROOT.0).ok_or(Errno::ENOENT)?;
         let mut bytes = [0; table::SLOT];
@@ -104,11 +94,11 @@ impl<P: BytePort> NovaFs<P> {
             crate::fs::WalkError::Damaged => Errno::EUCLEAN,
             crate::fs::WalkError::Port(_) => Errno::EIO,
         })?;
-        Ok(Loaded {
+        Ok(Inode::new(
             ino,
-            attr: state.attr,
-            private: self.private(slot, anchor, state),
-        })
+            state.attr,
+            self.private(slot, anchor, state),
+        ))
     }
 
     /// Takes a free inode, of the core's table.
@@ -194,12 +184,7 @@ impl<P: BytePort> NovaFs<P> {
     }
 
     /// Makes an inode with a name.
-    pub(crate) async fn make(
-        &self,
-        dir: &Node,
-        name: &[u8],
-        new: NewInode<'_>,
-    ) -> Result<Loaded<Private>> {
+    pub(crate) async fn make(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Node> {
         let subdir = new.kind == FileKind::Directory;
         if subdir && dir.attr.get().nlink >= LINKS_MAX {
             return Err(Errno::EMLINK);
@@ -216,17 +201,17 @@ impl<P: BytePort> NovaFs<P> {
     }
 
     /// Makes an inode without a name.
-    pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Private>> {
+    pub(crate) async fn make_unnamed(&self, new: NewInode<'_>) -> Result<Node> {
         let (node, birth) = self.prepare(&new, 0, ROOT).await?;
         let done = self.make_in(&node, birth, new.target, None).await;
         self.made(node, done)
     }
 
-    fn made(&self, node: Node, done: Result<()>) -> Result<Loaded<Private>> {
+    fn made(&self, node: Node, done: Result<()>) -> Result<Node> {
         if done.is_err() && !self.failed.get() {
             self.alloc.borrow_mut().give_ino(node.ino.0);
         }
-        done.map(|()| loaded(node))
+        done.map(|()| node)
     }
 
     async fn make_in(

@@ -14,8 +14,8 @@ use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
 use vfs::{
-    Access, Attr, Body, DirEntry, DirtyPage, Errno, FallocateMode, FileKind, Ino, Inode, Loaded,
-    NewInode, Rename, Result, SeekWhat, StatFs, Timestamp, XattrFlags,
+    Access, Attr, Body, DirEntry, DirtyPage, Errno, FallocateMode, FileKind, Ino, Inode, NewInode,
+    Rename, Result, SeekWhat, StatFs, Timestamp, XattrFlags,
 };
 
 /// Bytes of a page of the cache.
@@ -146,13 +146,9 @@ impl<P: ZonedPort> Body for ZoneFs<P> {
         Place::Root.ino()
     }
 
-    async fn load(&self, ino: Ino) -> Result<Loaded<Place>> {
+    async fn load(&self, ino: Ino) -> Result<Node> {
         let private = Place::of(ino).ok_or(Errno::ENOENT)?;
-        Ok(Loaded {
-            ino,
-            attr: self.attr(private)?,
-            private,
-        })
+        Ok(Node::new(ino, self.attr(private)?, private))
     }
 
     async fn evict(&self, _: &Node) -> Result<()> {
@@ -179,11 +175,11 @@ impl<P: ZonedPort> Body for ZoneFs<P> {
         Ok(place.map(Place::ino))
     }
 
-    async fn create(&self, _: &Node, _: &[u8], _: NewInode<'_>) -> Result<Loaded<Place>> {
+    async fn create(&self, _: &Node, _: &[u8], _: NewInode<'_>) -> Result<Node> {
         Err(Errno::EPERM)
     }
 
-    async fn create_unnamed(&self, _: NewInode<'_>) -> Result<Loaded<Place>> {
+    async fn create_unnamed(&self, _: NewInode<'_>) -> Result<Node> {
         Err(Errno::EOPNOTSUPP)
     }
 

@@ -10,22 +10,12 @@
 use crate::errno::Result;
 use crate::inode::Inode;
 use crate::types::{
-    Access, Attr, DirEntry, ExtentCounts, FallocateMode, FileKind, Ino, LogStats, SeekWhat, StatFs,
+    Access, DirEntry, ExtentCounts, FallocateMode, FileKind, Ino, LogStats, SeekWhat, StatFs,
     Timestamp, TreeStats, XattrFlags,
 };
 use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
-
-/// An inode as it comes from the medium.
-pub struct Loaded<P> {
-    /// Its number.
-    pub ino: Ino,
-    /// Its attributes.
-    pub attr: Attr,
-    /// What the body keeps with it.
-    pub private: P,
-}
 
 /// Something that the body has changed and that [`Body::settle`] waits for; the
 /// default is nothing.
@@ -137,7 +127,7 @@ pub trait Body: 'static {
     ///
     /// # Errors
     /// `ENOENT` if there is none of this number; `EUCLEAN`, `EIO`.
-    async fn load(&self, ino: Ino) -> Result<Loaded<Self::Private>>;
+    async fn load(&self, ino: Ino) -> Result<Inode<Self::Private>>;
 
     /// Lets an inode go from memory: it is not open and its pages are clean or
     /// worthless. One without a name is freed.
@@ -163,13 +153,13 @@ pub trait Body: 'static {
         dir: &Inode<Self::Private>,
         name: &[u8],
         new: NewInode<'_>,
-    ) -> Result<Loaded<Self::Private>>;
+    ) -> Result<Inode<Self::Private>>;
 
     /// Makes an inode without a name, which is gone after a power cut.
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`.
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Self::Private>>;
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Inode<Self::Private>>;
 
     /// Gives `inode` another name, that is free; it may have had none.
     ///

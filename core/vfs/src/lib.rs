@@ -118,13 +118,13 @@ mod write;
 mod writeback;
 mod xattr;
 
-pub use body::{Body, Change, DirtyPage, Loaded, NewInode, Rename};
+pub use body::{Body, Change, DirtyPage, NewInode, Rename};
 pub use clock::{Clock, Compute};
 pub use config::{Atime, CacheConfig, CacheError, CallCosts};
 pub use errno::{Errno, Result};
 pub use file::Handle;
 pub use flags::{OpenFlags, Source};
-pub use inode::Inode;
+pub use inode::{Face, Inode};
 pub use locks::{LockKind, RecordLock};
 pub use observe::{Act, Observer};
 pub use pool::CacheStats;

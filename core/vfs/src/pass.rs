@@ -19,7 +19,7 @@ macro_rules! pass_body {
     (@is_read_only $to:tt) => { $crate::pass_on!($to Body: fn is_read_only() -> bool); };
     (@root $to:tt) => { $crate::pass_on!($to Body: fn root() -> Ino); };
     (@load $to:tt) => {
-        $crate::pass_on!($to Body: async fn load(ino: Ino) -> Result<Loaded<Self::Private>>);
+        $crate::pass_on!($to Body: async fn load(ino: Ino) -> Result<Inode<Self::Private>>);
     };
     (@evict $to:tt) => {
         $crate::pass_on!($to Body: async fn evict(inode: &Inode<Self::Private>) -> Result<()>);
@@ -32,7 +32,7 @@ macro_rules! pass_body {
     (@create_unnamed $to:tt) => {
         $crate::pass_on!($to Body: async fn create_unnamed(
             new: NewInode<'_>
-        ) -> Result<Loaded<Self::Private>>);
+        ) -> Result<Inode<Self::Private>>);
     };
     (@rmdir $to:tt) => {
         $crate::pass_on!($to Body: async fn rmdir(

@@ -4,7 +4,7 @@
 //! loaded or let go it is there as `Busy`, so two tasks never have two copies of
 //! it; `unused` holds inodes that nobody outside refers to, oldest first.
 
-use crate::body::{Body, Loaded};
+use crate::body::Body;
 use crate::clock::{Clock, Compute};
 use crate::config::CacheConfig;
 use crate::errno::{Errno, Result};
@@ -263,25 +263,20 @@ impl<B: Body> Core<B> {
             return Ok(node);
         }
         let loaded = self.body.load(ino).await;
-        let node = self.seat(ino, loaded.map(|loaded| self.wrap(loaded)))?;
+        let node = self.seat(ino, loaded.map(|inode| Node::new(&self.sim, inode)))?;
         self.shrink().await;
         Ok(node)
     }
 
     /// Takes in an inode that the body has just made.
-    pub(crate) async fn adopt(&self, loaded: Loaded<B::Private>) -> Result<Shared<B>> {
-        let ino = loaded.ino;
+    pub(crate) async fn adopt(&self, made: Inode<B::Private>) -> Result<Shared<B>> {
+        let ino = made.ino;
         // The number may still be on its way out after its last file; and who
         // waited for that with an old name in hand may have loaded the new one.
         if let Some(node) = self.claim(ino).await {
             return Ok(node);
         }
-        self.seat(ino, Ok(self.wrap(loaded)))
-    }
-
-    fn wrap(&self, loaded: Loaded<B::Private>) -> Shared<B> {
-        let inode = Inode::new(loaded.ino, loaded.attr, loaded.private);
-        Node::new(&self.sim, inode)
+        self.seat(ino, Ok(Node::new(&self.sim, made)))
     }
 
     /// Waits until nobody loads or lets go of `ino`; then gives it if it is in

@@ -13,14 +13,14 @@ use fuse::{CloseError, MountOptions, Mounted, Show, Volume, VolumeFs};
 use host::{BlockDevice, HostConfig, HostError, PmMedia};
 use sim::Kernel;
 use stack::Attached;
-use stack::hosts::{self, Behaviour, Host, Visit};
+use stack::hosts::{self, AnyBody, AnyHost, Behaviour, Host};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::SystemTime;
 use units::{Bytes, MIB};
-use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
+use vfs::{CacheConfig, Clock, Compute, Vfs};
 
 /// Memory of the file system's own cache. The kernel has another one above it.
 const CACHE: Bytes = Bytes(256 * MIB);
@@ -119,13 +119,9 @@ impl Mount {
 
     fn mount(&self, signals: Signals) -> Result<(), Failure> {
         file::wait_for_others(&self.path)?;
-        let on = OnHost {
-            mount: self,
-            signals,
-        };
         let switches = self.switches()?;
         if matches!(self.kind, Kind::ZoneFs) {
-            return zonefs::mount(self, self.options.zones, on.signals);
+            return zonefs::mount(self, self.options.zones, signals);
         }
         if let Some(word) = &self.options.alone {
             let kind = self.kind.name();
@@ -135,8 +131,28 @@ impl Mount {
             read_only: self.options.all.read_only,
             ..Behaviour::default()
         };
-        let mounted = hosts::visit(self.kind.name(), &switches, &behaviour, on);
-        mounted.unwrap_or_else(|| Err(Failure::new("there is no such file system")))
+        let host = hosts::named(self.kind.name(), &switches, &behaviour);
+        let host = host.ok_or_else(|| Failure::new("there is no such file system"))?;
+        self.mount_host(host, signals)
+    }
+
+    fn mount_host(&self, host: AnyHost, signals: Signals) -> Result<(), Failure> {
+        let at = |e: &dyn std::fmt::Display| Failure::at(&self.path, e);
+        let (path, options, kind) = (self.path.clone(), self.options.all, self.kind);
+        // Who is refused has not had the drive under power.
+        let found = file::load(&path, &file::open(&path, Access::Look)?)?.memory;
+        kind.beside(found.map(PmMedia::of)).map_err(|e| at(&e))?;
+        let started: Result<_, MountError> = Engine::start(
+            self.run.pace(),
+            move |kernel| mount_on(kernel, (kind, host), &path, options),
+            |kernel, volume: Rc<Volume<AnyBody>>| volume.close(kernel),
+        );
+        let (engine, volume): (Engine<Result<(), CloseError>>, _) = started.map_err(|e| at(&e))?;
+        let shown = self.show(volume.clone(), signals);
+        // Who still uses a file gets errors from here on.
+        volume.stop();
+        engine.join()?.map_err(|e| at(&e))?;
+        shown
     }
 
     /// The switches of the host.
@@ -157,8 +173,8 @@ impl Mount {
         Ok(switches)
     }
 
-    fn show<B: Body>(&self, volume: Handle<Volume<B>>, signals: Signals) -> Result<(), Failure> {
-        let root = volume.ask(|volume: Rc<Volume<B>>| async move { volume.vfs().root() })?;
+    fn show(&self, volume: Handle<Volume<AnyBody>>, signals: Signals) -> Result<(), Failure> {
+        let root = volume.ask(|volume: Rc<Volume<AnyBody>>| async move { volume.vfs().root() })?;
         let name = self.path.display().to_string();
         let filesystem = VolumeFs::new(volume, root);
         let mounted = fuse::mount(
@@ -182,43 +198,13 @@ impl Mount {
     }
 }
 
-/// A mount, once it is known what is mounted.
-struct OnHost<'a> {
-    mount: &'a Mount,
-    signals: Signals,
-}
-
-impl Visit for OnHost<'_> {
-    type Out = Result<(), Failure>;
-
-    fn on<H: Host>(self, host: H) -> Self::Out {
-        let mount = self.mount;
-        let at = |e: &dyn std::fmt::Display| Failure::at(&mount.path, e);
-        let (path, options, kind) = (mount.path.clone(), mount.options.all, mount.kind);
-        // Who is refused has not had the drive under power.
-        let found = file::load(&path, &file::open(&path, Access::Look)?)?.memory;
-        kind.beside(found.map(PmMedia::of)).map_err(|e| at(&e))?;
-        let started: Result<_, MountError> = Engine::start(
-            mount.run.pace(),
-            move |kernel| mount_on(kernel, (kind, host), &path, options),
-            |kernel, volume: Rc<Volume<H::Body>>| volume.close(kernel),
-        );
-        let (engine, volume): (Engine<Result<(), CloseError>>, _) = started.map_err(|e| at(&e))?;
-        let shown = mount.show(volume.clone(), self.signals);
-        // Who still uses a file gets errors from here on.
-        volume.stop();
-        engine.join()?.map_err(|e| at(&e))?;
-        shown
-    }
-}
-
 /// Powers on the drive in the file at `path` and mounts what is on it.
-fn mount_on<H: Host>(
+fn mount_on(
     kernel: &Kernel,
-    (kind, host): (Kind, H),
+    (kind, host): (Kind, AnyHost),
     path: &Path,
     options: MountOptions,
-) -> Result<Volume<H::Body>, MountError> {
+) -> Result<Volume<AnyBody>, MountError> {
     let device = Device::open(kernel, path, engine::Show::Drive)?;
     let (sim, start) = (kernel.sim(), fuse::timestamp(SystemTime::now()));
     let queues = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;

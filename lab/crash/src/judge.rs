@@ -17,7 +17,7 @@ use crate::spans::byte;
 use nand::{Payload, UNIT};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use vfs::{Body, Errno, FileKind, Ino, Inode, PAGE};
+use vfs::{Body, Errno, FileKind, Ino, PAGE};
 
 /// Pages of a file that are looked at: 256 MiB.
 const MOST_PAGES: u64 = 65_536;
@@ -53,7 +53,7 @@ impl Shown {
         let mut met = BTreeSet::from([body.root()]);
         let mut left = vec![body.root()];
         while let Some(number) = left.pop() {
-            let dir = in_memory(body, number).await?;
+            let dir = body.load(number).await?;
             let mut cookie = 0;
             loop {
                 let entries = body.read_dir(&dir, cookie, 64).await?;
@@ -101,13 +101,8 @@ impl Shown {
     }
 }
 
-async fn in_memory<B: Body>(body: &B, ino: Ino) -> vfs::Result<Inode<B::Private>> {
-    let loaded = body.load(ino).await?;
-    Ok(Inode::new(ino, loaded.attr, loaded.private))
-}
-
 async fn see<B: Body>(body: &B, ino: Ino) -> vfs::Result<Seen> {
-    let inode = in_memory(body, ino).await?;
+    let inode = body.load(ino).await?;
     let attr = inode.attr.get();
     let mut seen = Seen {
         ino,

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use vfs::{
-    Access, Act, Body, Change, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, Loaded,
-    NewInode, Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
+    Access, Act, Body, Change, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, NewInode,
+    Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
 };
 
 /// What a call has made durable when it returns, without being forced.
@@ -168,11 +168,11 @@ impl<B: Body> Witness<B> {
         result
     }
 
-    fn made(&self, loaded: &Result<Loaded<B::Private>>, kind: FileKind, target: &[u8]) {
-        if let Ok(loaded) = loaded {
+    fn made(&self, made: &Result<Inode<B::Private>>, kind: FileKind, target: &[u8]) {
+        if let Ok(inode) = made {
             let mut chronicle = self.chronicle.borrow_mut();
-            chronicle.made(loaded.ino, kind, target);
-            chronicle.know(loaded.ino, Attributes::of(&loaded.attr));
+            chronicle.made(inode.ino, kind, target);
+            chronicle.know(inode.ino, Attributes::of(&inode.attr.get()));
         }
     }
 
@@ -201,19 +201,19 @@ impl<B: Body> Body for Witness<B> {
         dir: &Inode<B::Private>,
         name: &[u8],
         new: NewInode<'_>,
-    ) -> Result<Loaded<B::Private>> {
+    ) -> Result<Inode<B::Private>> {
         let leads = Leads::New(new.kind, new.target);
         let ticket = self.begin(&[(dir.ino, name, leads)]);
-        let loaded = self.body.create(dir, name, new).await;
-        self.made(&loaded, new.kind, new.target);
-        let to = loaded.as_ref().ok().map(|loaded| loaded.ino);
-        self.end(ticket, loaded, &[(dir.ino, name, to)])
+        let made = self.body.create(dir, name, new).await;
+        self.made(&made, new.kind, new.target);
+        let to = made.as_ref().ok().map(|inode| inode.ino);
+        self.end(ticket, made, &[(dir.ino, name, to)])
     }
 
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<B::Private>> {
-        let loaded = self.body.create_unnamed(new).await;
-        self.made(&loaded, new.kind, new.target);
-        loaded
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Inode<B::Private>> {
+        let made = self.body.create_unnamed(new).await;
+        self.made(&made, new.kind, new.target);
+        made
     }
 
     async fn link(

@@ -5,7 +5,7 @@
 
 use crate::choose::Chooser;
 use crate::names::Paths;
-use crate::state::{State, inode_of, is_marked, of_key};
+use crate::state::{State, is_marked, of_key};
 use crate::volume::{Volume, VolumeError};
 use crate::zones::payload;
 use host::ZonedPort;
@@ -18,8 +18,8 @@ use std::rc::Rc;
 use units::{Origin, Refusals};
 use vfs::{
     Access, Attr, Body, Change, Cleaning, DirEntry, DirtyPage, ExtentCounts, FallocateMode,
-    FileKind, Ino, Inode, Loaded, LogStats, NewInode, PAGE, Rename, Result, SeekWhat, StatFs,
-    Timestamp, TreeStats, XattrFlags,
+    FileKind, Ino, Inode, LogStats, NewInode, PAGE, Rename, Result, SeekWhat, StatFs, Timestamp,
+    TreeStats, XattrFlags,
 };
 
 pub use crate::state::MARK;
@@ -102,13 +102,12 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
             return Ok(false);
         };
         let below = &self.state.below;
-        let loaded = match below.load(ino).await {
-            Ok(loaded) => loaded,
+        let inode = match below.load(ino).await {
+            Ok(inode) => inode,
             Err(vfs::Errno::ENOENT) => return Ok(false),
             Err(errno) => return Err(errno),
         };
-        let attr = loaded.attr;
-        let inode = inode_of(loaded);
+        let attr = inode.attr.get();
         let same = attr.kind == FileKind::Regular && attr.generation == generation;
         let marked = match same {
             true => is_marked(below, &inode).await,
@@ -154,20 +153,18 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         Ok(true)
     }
 
-    async fn load(&self, ino: Ino) -> Result<Loaded<B::Private>> {
-        let mut loaded = self.state.below.load(ino).await?;
-        if !Self::is_regular(&loaded.attr) {
-            return Ok(loaded);
+    async fn load(&self, ino: Ino) -> Result<Inode<B::Private>> {
+        let inode = self.state.below.load(ino).await?;
+        if !Self::is_regular(&inode.attr.get()) {
+            return Ok(inode);
         }
         if self.state.files.borrow().contains_key(&ino) {
             if let Some(id) = self.state.kept(ino) {
-                let inode = inode_of(loaded);
                 self.state.show(&inode, id);
-                loaded = crate::state::loaded_of(inode);
             }
-            return Ok(loaded);
+            return Ok(inode);
         }
-        self.state.met(loaded, false).await
+        self.state.met(inode, false).await
     }
 
     async fn evict(&self, inode: &Inode<B::Private>) -> Result<()> {
@@ -190,12 +187,12 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         dir: &Inode<B::Private>,
         name: &[u8],
         new: NewInode<'_>,
-    ) -> Result<Loaded<B::Private>> {
-        let loaded = self.state.below.create(dir, name, new).await?;
-        self.state.paths.learn(loaded.ino, dir.ino, name);
-        match Self::is_regular(&loaded.attr) {
-            true => self.state.met(loaded, true).await,
-            false => Ok(loaded),
+    ) -> Result<Inode<B::Private>> {
+        let made = self.state.below.create(dir, name, new).await?;
+        self.state.paths.learn(made.ino, dir.ino, name);
+        match Self::is_regular(&made.attr.get()) {
+            true => self.state.met(made, true).await,
+            false => Ok(made),
         }
     }
 

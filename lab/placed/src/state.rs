@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Origin, Refusals};
-use vfs::{Access, Attr, Body, DirtyPage, Errno, Hint, Ino, Inode, Loaded, PAGE, Result};
+use vfs::{Access, Attr, Body, DirtyPage, Errno, Hint, Ino, Inode, PAGE, Result};
 
 /// The attribute of files that stand for placed ones, as the preload library calls it.
 pub const MARK: &[u8] = b"user.flashloom.placed";
@@ -85,20 +85,6 @@ fn differ(one: &Attr, other: &Attr) -> bool {
     same != *one
 }
 
-/// An inode that nobody else has, for a call.
-pub(crate) fn inode_of<P>(loaded: Loaded<P>) -> Inode<P> {
-    Inode::new(loaded.ino, loaded.attr, loaded.private)
-}
-
-/// What was in it.
-pub(crate) fn loaded_of<P>(inode: Inode<P>) -> Loaded<P> {
-    Loaded {
-        ino: inode.ino,
-        attr: inode.attr.get(),
-        private: inode.private,
-    }
-}
-
 /// Whether a file stands for a placed one.
 ///
 /// # Errors
@@ -133,12 +119,11 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     /// it, and finds what is placed.
     pub(crate) async fn met(
         self: &Rc<Self>,
-        loaded: Loaded<B::Private>,
+        inode: Inode<B::Private>,
         made: bool,
-    ) -> Result<Loaded<B::Private>> {
-        let ino = loaded.ino;
+    ) -> Result<Inode<B::Private>> {
+        let ino = inode.ino;
         let (path, now) = (self.paths.of(ino), self.sim.now());
-        let inode = inode_of(loaded);
         let kept = match made {
             true => None,
             false => self.find(&inode).await?,
@@ -155,7 +140,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
             kept,
         };
         self.files.borrow_mut().insert(ino, entry);
-        Ok(loaded_of(inode))
+        Ok(inode)
     }
 
     /// Has the core keep a file that was made; none if that cannot be.

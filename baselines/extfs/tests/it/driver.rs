@@ -13,8 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Placement};
 use vfs::{
-    Access, Attr, Body, DirEntry, DirtyPage, Errno, FileKind, Ino, Inode, Loaded, NewInode, Rename,
-    Result, Timestamp,
+    Access, Attr, Body, DirEntry, DirtyPage, Errno, FileKind, Ino, Inode, NewInode, Rename, Result,
+    Timestamp,
 };
 
 pub(crate) type Node = Rc<Inode<Private>>;
@@ -96,8 +96,8 @@ impl<P: Persist> Driver<P> {
         self.fs.unmount().await.unwrap();
     }
 
-    fn keep(&self, loaded: Loaded<Private>) -> Node {
-        let node = Rc::new(Inode::new(loaded.ino, loaded.attr, loaded.private));
+    fn keep(&self, inode: Inode<Private>) -> Node {
+        let node = Rc::new(inode);
         self.nodes.borrow_mut().insert(node.ino, Rc::clone(&node));
         node
     }

@@ -440,8 +440,7 @@ fn unnamed_files_vanish() {
             };
             let mut unnamed = Vec::new();
             for n in 0..5 {
-                let loaded = driver.fs.create_unnamed(new).await.unwrap();
-                let node = Node::new(vfs::Inode::new(loaded.ino, loaded.attr, loaded.private));
+                let node = Node::new(driver.fs.create_unnamed(new).await.unwrap());
                 driver.write(&node, 0, &pattern(n, 10_000)).await.unwrap();
                 unnamed.push(node);
             }

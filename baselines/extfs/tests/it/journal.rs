@@ -145,7 +145,6 @@ fn a_promise_that_fails_takes_nothing() {
         let before = vfs.statfs().await.unwrap().blocks_free;
         let ino = process.ino(fd).unwrap();
         let inode = vfs::Body::load(vfs.body(), ino).await.unwrap();
-        let inode = vfs::Inode::new(ino, inode.attr, inode.private);
         let root = Access::root();
         let promised = vfs::Body::reserve(vfs.body(), &root, &inode, 0..256).await;
         assert_eq!(promised, Err(Errno::ENOSPC));

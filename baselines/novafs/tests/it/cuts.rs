@@ -35,17 +35,16 @@ struct Seen {
 type State = BTreeMap<Vec<u8>, Seen>;
 
 async fn see(fs: &Fs, ino: Ino) -> Result<(Seen, Inode<novafs::Private>)> {
-    let loaded = fs.load(ino).await?;
-    let inode = Inode::new(ino, loaded.attr, loaded.private);
+    let inode = fs.load(ino).await?;
     let mut seen = Seen {
         ino,
-        attr: loaded.attr,
+        attr: inode.attr.get(),
         data: Vec::new(),
         xattrs: BTreeMap::new(),
     };
-    match loaded.attr.kind {
+    match inode.attr.get().kind {
         FileKind::Regular => {
-            seen.data = vec![0; loaded.attr.size as usize];
+            seen.data = vec![0; inode.attr.get().size as usize];
             fs.read_direct(&inode, 0, &mut seen.data).await?;
         }
         FileKind::Symlink => seen.data = fs.readlink(&inode).await?,

@@ -1,7 +1,7 @@
 //! What the file system in memory does for its callers.
 
 use super::{File, MemFs, Node, ROOT};
-use crate::body::{Body, DirtyPage, Loaded, NewInode, Rename};
+use crate::body::{Body, DirtyPage, NewInode, Rename};
 use crate::errno::{Errno, Result};
 use crate::types::{
     Access, DirEntry, FallocateMode, FileKind, Ino, PAGE, SeekWhat, StatFs, Timestamp, XattrFlags,
@@ -74,15 +74,11 @@ impl Body for MemFs {
         ROOT
     }
 
-    async fn load(&self, ino: Ino) -> Result<Loaded<Rc<File>>> {
+    async fn load(&self, ino: Ino) -> Result<Node> {
         self.wait().await;
         let file = self.files.borrow().get(&ino.0).cloned();
         let private = file.ok_or(Errno::ENOENT)?;
-        Ok(Loaded {
-            ino,
-            attr: private.attr.get(),
-            private,
-        })
+        Ok(Node::new(ino, private.attr.get(), private))
     }
 
     async fn evict(&self, inode: &Node) -> Result<()> {
@@ -104,7 +100,7 @@ impl Body for MemFs {
         Ok(names.get(name).map(|entry| entry.ino))
     }
 
-    async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Loaded<Rc<File>>> {
+    async fn create(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Node> {
         dir.private.check_name(name, None);
         let made = self.allocate(new);
         made.private.parent.set(dir.ino);
@@ -114,10 +110,10 @@ impl Body for MemFs {
         Ok(made)
     }
 
-    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Loaded<Rc<File>>> {
-        let mut made = self.allocate(new);
-        made.attr.nlink = 0;
-        made.private.attr.set(made.attr);
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Node> {
+        let made = self.allocate(new);
+        made.update(|attr| attr.nlink = 0);
+        made.private.attr.set(made.attr.get());
         Ok(made)
     }
 

@@ -7,7 +7,7 @@
 
 mod body;
 
-use crate::body::{DirtyPage, Loaded, NewInode};
+use crate::body::{DirtyPage, NewInode};
 use crate::errno::{Errno, Result};
 use crate::inode::Inode;
 use crate::types::{Attr, FileKind, Ino, PAGE, Timestamp};
@@ -192,7 +192,7 @@ impl MemFs {
         }
     }
 
-    fn allocate(&self, new: NewInode<'_>) -> Loaded<Rc<File>> {
+    fn allocate(&self, new: NewInode<'_>) -> Node {
         let made = self.next.get();
         self.next.set(made + 1);
         let ino = self.free.borrow_mut().pop().unwrap_or(made);
@@ -226,11 +226,7 @@ impl MemFs {
             xattrs: RefCell::default(),
         });
         self.files.borrow_mut().insert(ino, Rc::clone(&file));
-        Loaded {
-            ino: Ino(ino),
-            attr,
-            private: file,
-        }
+        Node::new(Ino(ino), attr, file)
     }
 
     /// Counts pages of a file that were allocated or freed.

@@ -10,7 +10,7 @@ mod blocks;
 mod subject;
 
 use crate::error::StackError;
-use crate::hosts::{self, Behaviour, Host, Visit};
+use crate::hosts::{self, Behaviour};
 use crate::plan::Plan;
 use crash::{Exploration, Points, Progress};
 use sim::Seed;
@@ -76,30 +76,10 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
         ..plan.behaviour.clone()
     };
     let none = "expected a stack with a file system or with blocks, by which cuts are judged";
-    let explored = hosts::visit(
-        &plan.stack.host,
-        &plan.stack.switches,
-        &behaviour,
-        OnHost { cuts, progress },
-    );
-    explored.unwrap_or_else(|| Err(refused(none)))
-}
-
-/// An exploration, once its host is known.
-struct OnHost<'a> {
-    cuts: &'a Cuts,
-    progress: &'a mut dyn FnMut(Progress),
-}
-
-impl Visit for OnHost<'_> {
-    type Out = Result<Exploration, StackError>;
-
-    fn on<H: Host>(self, host: H) -> Self::Out {
-        let seed = Seed(self.cuts.plan.seed);
-        let subject = subject::Files::new(host, self.cuts)?;
-        let found = crash::explore(&subject, &self.cuts.points, seed, self.progress);
-        subject.failure().map_or(Ok(found), Err)
-    }
+    let host = hosts::named(&plan.stack.host, &plan.stack.switches, &behaviour);
+    let subject = subject::Files::new(host.ok_or_else(|| refused(none))?, cuts)?;
+    let found = crash::explore(&subject, &cuts.points, Seed(plan.seed), progress);
+    subject.failure().map_or(Ok(found), Err)
 }
 
 /// The cache of a run that is cut, with so much memory.

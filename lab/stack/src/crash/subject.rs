@@ -8,7 +8,7 @@ use super::{Cuts, cache};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, make_tree, ready};
-use crate::hosts::{Host, Memory};
+use crate::hosts::{AnyHost, Host, Memory};
 use crate::image::DriveImage;
 use crate::layer::Kind;
 use crate::plan::Plan;
@@ -31,8 +31,8 @@ const LEFT_OVER_BYTES: u64 = 16 << 20;
 const KEPT: &[u8] = b"kept";
 
 /// A file system under a workload.
-pub(super) struct Files<H> {
-    host: H,
+pub(super) struct Files {
+    host: AnyHost,
     plan: Plan,
     outside: u64,
     cache: CacheConfig,
@@ -88,8 +88,8 @@ pub(super) struct Recovery {
     shown: Rc<RefCell<Option<Result<Shown, String>>>>,
 }
 
-impl<H: Host> Files<H> {
-    pub(super) fn new(host: H, cuts: &Cuts) -> Result<Self, StackError> {
+impl Files {
+    pub(super) fn new(host: AnyHost, cuts: &Cuts) -> Result<Self, StackError> {
         let mut plan = cuts.plan.clone();
         plan.drive.flash.keep_contents = true;
         host.shape(&mut plan.drive);
@@ -272,8 +272,8 @@ pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackErro
 }
 
 /// Makes the file system and the tree; gives the drive and what is on it.
-fn prepare<H: Host>(
-    host: &H,
+fn prepare(
+    host: &AnyHost,
     plan: &Plan,
     workload: &FileWorkload,
     media: DriveMedia,
@@ -311,7 +311,7 @@ fn prepare<H: Host>(
 }
 
 /// Keeps what there is as a snapshot; gives the drive and what is on it then.
-fn kept<H: Host>(host: &H, plan: &Plan, rest: Rest) -> Result<(Rest, Shown), StackError> {
+fn kept(host: &AnyHost, plan: &Plan, rest: Rest) -> Result<(Rest, Shown), StackError> {
     let kernel = Kernel::new();
     let device = crate::run::attach(plan, rest.0, &kernel)?;
     let drive = device.drive().clone();
@@ -353,8 +353,8 @@ async fn soil<B: Body>(vfs: &Vfs<B>) -> vfs::Result<()> {
 }
 
 /// Mounts the file system and runs the workload on it.
-async fn work<H: Host>(
-    host: H,
+async fn work(
+    host: AnyHost,
     (sim, device): (Sim, Attached),
     cache: CacheConfig,
     source: Box<dyn Calls>,
@@ -372,7 +372,7 @@ async fn work<H: Host>(
 }
 
 /// Powers on, recovers, mounts, reads all there is and unmounts.
-async fn recover<H: Host>(host: H, sim: Sim, device: Attached) -> Result<Shown, String> {
+async fn recover(host: AnyHost, sim: Sim, device: Attached) -> Result<Shown, String> {
     ready(&device, None).await?;
     let body = host.mount(&sim, &device, now()).await?;
     let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
@@ -380,7 +380,7 @@ async fn recover<H: Host>(host: H, sim: Sim, device: Attached) -> Result<Shown, 
     Ok(shown)
 }
 
-impl<H: Host> Subject for Files<H> {
+impl Subject for Files {
     type Live = Live;
     type Left = Left;
     type Recovering = Recovery;

@@ -7,7 +7,7 @@
 use super::run::{ready, refused, wait};
 use crate::attached::Attached;
 use crate::error::StackError;
-use crate::hosts::Host;
+use crate::hosts::{AnyHost, Host};
 use crate::plan::Plan;
 use host::BlockDevice;
 use report::record::Recovery;
@@ -19,8 +19,8 @@ use vfs::Clock;
 /// Cuts the power of what `port` is, and recovers what that leaves as `host`; also gives
 /// what a layer counted that was mounted on the way, and what the drive holds then.
 //= bytefs 5.5
-pub(super) fn cut_and_recover<H: Host>(
-    host: H,
+pub(super) fn cut_and_recover(
+    host: AnyHost,
     plan: &Plan,
     port: &Attached,
 ) -> Result<(Recovery, remap::Metrics, DriveMedia), StackError> {

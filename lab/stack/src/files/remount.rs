@@ -6,21 +6,21 @@
 use super::run::{ready, refused, unmount, wait};
 use crate::attached::Attached;
 use crate::error::StackError;
-use crate::hosts::Host;
+use crate::hosts::{AnyBody, AnyHost, Host};
 use crate::plan::Plan;
 use report::record::Remount;
 use sim::Kernel;
 use units::Ns;
-use vfs::{Body, Clock, Vfs};
+use vfs::{Clock, Vfs};
 
 /// Makes `vfs` durable, unmounts it from `device` and mounts it again as `host`; also gives
 /// what a layer counted that was mounted with it.
 //= dissertation 4.6.5
-pub(super) fn remount<H: Host, B: Body>(
+pub(super) fn remount(
     kernel: &Kernel,
     plan: &Plan,
-    vfs: &Vfs<B>,
-    (host, port): (H, &Attached),
+    vfs: &Vfs<AnyBody>,
+    (host, port): (AnyHost, &Attached),
 ) -> Result<(Remount, remap::Metrics), StackError> {
     let (sim, stack) = (kernel.sim(), plan.stack.to_string());
     let live = vfs.clone();

@@ -14,7 +14,7 @@ use super::tree::make_tree;
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::fill;
-use crate::hosts::{self, Host, Memory, Visit};
+use crate::hosts::{self, AnyBody, AnyHost, Host, Memory};
 use crate::layer;
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan, Progress};
@@ -45,83 +45,64 @@ pub(crate) fn run_on(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
-    let run = OnHost {
-        plan,
-        media,
-        progress,
-    };
+    let named = hosts::named(&plan.stack.host, &plan.stack.switches, &plan.behaviour);
     let none = || refused(&plan.stack.to_string(), &"there is no such file system");
-    hosts::visit(&plan.stack.host, &plan.stack.switches, &plan.behaviour, run).ok_or_else(none)?
-}
-
-/// A run, once its host is known.
-struct OnHost<'a> {
-    plan: &'a Plan,
-    media: DriveMedia,
-    progress: &'a mut dyn FnMut(Progress),
-}
-
-impl Visit for OnHost<'_> {
-    type Out = Result<(Run, DriveMedia), StackError>;
-
-    fn on<H: Host>(self, host: H) -> Self::Out {
-        let plan = self.plan;
-        let workload = FileWorkload::parse(&plan.workload)?;
-        let source = workload.open(Seed(plan.seed))?;
-        let kernel = Kernel::new();
-        let sim = kernel.sim();
-        let device = attach(plan, self.media, &kernel)?;
-        let again = host.clone();
-        let port = Attached::of(&sim, &device, &plan.stack, (host.memory(), Memory::Blank))?;
-        let made = make(host, sim.clone(), port.clone(), plan.behaviour.keep);
-        let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
-        let (before, origin, cached) = (Before::now(&port), sim.now(), vfs.stats());
-        let was = before.remap;
-        let counted = Counted::of(vfs.body(), &port);
-        let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
-        let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
-        drive_to_end(&kernel, &*drive, origin, self.progress)?;
-        let failure = drive.failure().map(|error| explained(error, &vfs));
-        failure.map_or(Ok(()), Err)?;
-        let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
-        let served = served(&drive, &vfs.stats(), &cached);
-        let at = (before, &device, samples, sim.events());
-        let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
-        outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
-        outcome.file_system = Some(told::file_system((vfs.body(), &port), counted, None));
-        outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
-        outcome.look_at_mapping(&port);
-        if plan.ending == Ending::PowerCut {
-            let (recovery, mounted, left) = cut_and_recover(again, plan, &port)?;
-            outcome.recovery = Some(recovery);
-            if let Some(remap) = &mut outcome.remap {
-                layer::mounted(remap, &mounted);
-            }
-            return Ok((fill::record(&outcome), left));
+    let host = named.ok_or_else(none)?;
+    let workload = FileWorkload::parse(&plan.workload)?;
+    let source = workload.open(Seed(plan.seed))?;
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let device = attach(plan, media, &kernel)?;
+    let again = host.clone();
+    let port = Attached::of(&sim, &device, &plan.stack, (host.memory(), Memory::Blank))?;
+    let made = make(host, sim.clone(), port.clone(), plan.behaviour.keep);
+    let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
+    let (before, origin, cached) = (Before::now(&port), sim.now(), vfs.stats());
+    let was = before.remap;
+    let counted = Counted::of(vfs.body(), &port);
+    let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
+    let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
+    drive_to_end(&kernel, &*drive, origin, progress)?;
+    let failure = drive.failure().map(|error| explained(error, &vfs));
+    failure.map_or(Ok(()), Err)?;
+    let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*drive);
+    let served = served(&drive, &vfs.stats(), &cached);
+    let at = (before, &device, samples, sim.events());
+    let mut outcome = outcome(plan, workload.text, drive.notes(), served, at);
+    outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
+    outcome.file_system = Some(told::file_system((vfs.body(), &port), counted, None));
+    outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+    outcome.look_at_mapping(&port);
+    if plan.ending == Ending::PowerCut {
+        let (recovery, mounted, left) = cut_and_recover(again, plan, &port)?;
+        outcome.recovery = Some(recovery);
+        if let Some(remap) = &mut outcome.remap {
+            layer::mounted(remap, &mounted);
         }
-        let remount = match plan.ending {
-            Ending::Remount => Some(remount(&kernel, plan, &vfs, (again, &port))?),
-            _ => {
-                unmount(&kernel, plan, (&vfs, &port))?;
-                None
-            }
-        };
-        outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
-        if let (Some((_, mounted)), Some(remap)) = (&remount, &mut outcome.remap) {
-            layer::mounted(remap, mounted);
-        }
-        outcome.remount = remount.map(|(remount, _)| remount);
-        outcome.look_at_mapping(&port);
-        let extents = count_extents(&kernel, plan, &vfs)?;
-        outcome.file_system = Some(told::file_system((vfs.body(), &port), counted, extents));
-        outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
-        if let Some(app) = &mut outcome.served.app {
-            // As the traffic: with what was dirty after the last call.
-            app.written_back_pages = vfs.stats().written_back - cached.written_back;
-        }
-        let left = write_out(&kernel, device.drive());
-        Ok((fill::record(&outcome), left))
+        return Ok((fill::record(&outcome), left));
     }
+    let remount = match plan.ending {
+        Ending::Remount => Some(remount(&kernel, plan, &vfs, (again, &port))?),
+        _ => {
+            unmount(&kernel, plan, (&vfs, &port))?;
+            None
+        }
+    };
+    outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+    if let (Some((_, mounted)), Some(remap)) = (&remount, &mut outcome.remap) {
+        layer::mounted(remap, mounted);
+    }
+    outcome.remount = remount.map(|(remount, _)| remount);
+    outcome.look_at_mapping(&port);
+    let extents = count_extents(&kernel, plan, &vfs)?;
+    outcome.file_system = Some(told::file_system((vfs.body(), &port), counted, extents));
+    outcome.refusals = refusals(&vfs.body().refusals(), &port, origin);
+    if let Some(app) = &mut outcome.served.app {
+        // As the traffic: with what was dirty after the last call.
+        app.written_back_pages = vfs.stats().written_back - cached.written_back;
+    }
+    let left = write_out(&kernel, device.drive());
+    Ok((fill::record(&outcome), left))
 }
 
 /// `error`, with the limit that was met if it is for want of space.
@@ -145,7 +126,7 @@ pub(crate) async fn ready(device: &Attached, deallocates: Option<bool>) -> Resul
 }
 
 /// A new file system on `device`, mounted; what was on the drive stays there if `keep`.
-async fn make<H: Host>(host: H, sim: Sim, device: Attached, keep: bool) -> Result<H::Body, String> {
+async fn make(host: AnyHost, sim: Sim, device: Attached, keep: bool) -> Result<AnyBody, String> {
     device.keep(keep);
     let now = Clock::default().at(Ns::ZERO);
     ready(&device, Some(host.deallocates())).await?;

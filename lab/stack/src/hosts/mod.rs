@@ -4,6 +4,7 @@
 //! cut, or a drive behind a mount. What differs between file systems is here; nobody
 //! else asks for one by name.
 
+mod any;
 mod btrfs;
 mod bytefs;
 mod ext4;
@@ -16,6 +17,7 @@ mod undo;
 mod zonefs;
 
 pub use self::zonefs::Zonefs;
+pub use any::{AnyBody, AnyHost};
 pub use btrfs::Btrfs;
 pub use bytefs::ByteFs;
 pub use ext4::Ext4;
@@ -161,22 +163,13 @@ fn ask_e2fsck(image: &DriveImage<'_>, recover: bool) -> Said {
     ::crash::e2fsck(image.count() * extfs::BLOCK as u64, pieces, recover)
 }
 
-struct Shaped(DriveConfig);
-
-impl Visit for Shaped {
-    type Out = DriveConfig;
-
-    fn on<H: Host>(mut self, host: H) -> DriveConfig {
-        self.0.flash.keep_contents = true;
-        host.shape(&mut self.0);
-        self.0
-    }
-}
-
 /// `drive` as the file system of `stack` needs it; none if that is no file system.
 pub(crate) fn drive_for(stack: &StackName, drive: &DriveConfig) -> Option<DriveConfig> {
-    let shaped = Shaped(drive.clone());
-    visit(&stack.host, &stack.switches, &Behaviour::default(), shaped)
+    let host = named(&stack.host, &stack.switches, &Behaviour::default())?;
+    let mut shaped = drive.clone();
+    shaped.flash.keep_contents = true;
+    host.shape(&mut shaped);
+    Some(shaped)
 }
 
 /// Gives the DRAM of a drive that is read and written by bytes the form that a host is
@@ -218,55 +211,32 @@ pub struct Behaviour {
     pub rules: Option<Arc<RuleSet>>,
 }
 
-/// Something that is done with a host, whichever it is.
-pub trait Visit {
-    /// What comes of it.
-    type Out;
-
-    /// Does it.
-    fn on<H: Host>(self, host: H) -> Self::Out;
-}
-
-/// Does `visit` with the host of this name; none if there is no such file system.
-pub fn visit<V: Visit>(
-    host: &str,
-    switches: &[String],
-    behaviour: &Behaviour,
-    visit: V,
-) -> Option<V::Out> {
-    match host {
-        "ext4" => Some(visit.on(Ext4::new(switches, behaviour))),
-        "btrfs" => Some(visit.on(Btrfs::new(switches, behaviour, false))),
-        "btrfs-nocow" => Some(visit.on(Btrfs::new(switches, behaviour, true))),
-        "bytefs" => Some(visit.on(ByteFs::new(switches, Variant::Full))),
-        "bytefs-log" => Some(visit.on(ByteFs::new(switches, Variant::Log))),
-        "bytefs-dual" => Some(visit.on(Undoing::dual(switches))),
-        "f2fs" => Some(visit.on(F2fs::new(switches, behaviour))),
-        "hyfim" => Some(visit.on(Hyfim::new(switches, behaviour))),
-        "nova" => Some(visit.on(Nova)),
-        "persimmon" => Some(visit.on(Persimmon::new(switches, behaviour))),
-        "pmfs" => Some(visit.on(Undoing::pmfs(switches))),
-        "shimmer" => Some(visit.on(Shimmer::pools(switches, behaviour))),
-        "zenfs" => Some(visit.on(Shimmer::zenfs(switches, behaviour))),
-        "zonefs" => Some(visit.on(Zonefs)),
-        _ => None,
-    }
-}
-
-struct Wanted;
-
-impl Visit for Wanted {
-    type Out = Option<Persistent>;
-
-    fn on<H: Host>(self, host: H) -> Self::Out {
-        host.memory()
-    }
+/// The host of this name; none if there is no such file system.
+#[must_use]
+pub fn named(host: &str, switches: &[String], behaviour: &Behaviour) -> Option<AnyHost> {
+    Some(match host {
+        "ext4" => Ext4::new(switches, behaviour).into(),
+        "btrfs" => Btrfs::new(switches, behaviour, false).into(),
+        "btrfs-nocow" => Btrfs::new(switches, behaviour, true).into(),
+        "bytefs" => ByteFs::new(switches, Variant::Full).into(),
+        "bytefs-log" => ByteFs::new(switches, Variant::Log).into(),
+        "bytefs-dual" => Undoing::dual(switches).into(),
+        "f2fs" => F2fs::new(switches, behaviour).into(),
+        "hyfim" => Hyfim::new(switches, behaviour).into(),
+        "nova" => Nova.into(),
+        "persimmon" => Persimmon::new(switches, behaviour).into(),
+        "pmfs" => Undoing::pmfs(switches).into(),
+        "shimmer" => Shimmer::pools(switches, behaviour).into(),
+        "zenfs" => Shimmer::zenfs(switches, behaviour).into(),
+        "zonefs" => Zonefs.into(),
+        _ => return None,
+    })
 }
 
 /// Memory that survives power cuts, as the host of this name wants it, if it does.
 #[must_use]
 pub fn memory(host: &str) -> Option<Persistent> {
-    visit(host, &[], &Behaviour::default(), Wanted).flatten()
+    named(host, &[], &Behaviour::default())?.memory()
 }
 
 /// The switches of the host of this name.

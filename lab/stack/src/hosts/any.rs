@@ -1,0 +1,291 @@
+//! All file systems as one: which it is, is asked at each call.
+//!
+//! Whatever is done with any file system is so compiled once and not once for each, and
+//! the cache above them is.
+//!
+//! Invariant: what a body is given is what it has made itself: a file of another one is
+//! never asked of it.
+
+use super::{
+    Btrfs, ByteFs, Ext4, F2fs, Host, Hyfim, Made, Nova, Persimmon, Persistent, Promises, Said,
+    Shimmer, Undoing, Zonefs,
+};
+use crate::attached::Attached;
+use crate::image::DriveImage;
+use nand::Payload;
+use sim::Sim;
+use ssd::DriveConfig;
+use std::ops::Range;
+use units::Refusals;
+use vfs::{
+    Access, Body, Change, DirEntry, DirtyPage, ExtentCounts, FallocateMode, Ino, Inode, LogStats,
+    NewInode, Rename, Result, SeekWhat, StatFs, Timestamp, TreeStats, XattrFlags,
+};
+
+/// What a file system keeps with a file, whichever it is: the file as that one knows it.
+pub enum Private {
+    /// Of the ext4 family.
+    Ext(Inode<extfs::Private>),
+    /// Of Btrfs and HyFiM.
+    Cow(Inode<cowfs::Private>),
+    /// Of F2FS and Persimmon.
+    Lfs(Inode<lfs::Private>),
+    /// Of NOVA.
+    Nova(Inode<novafs::Private>),
+    /// Of zonefs.
+    Zone(Inode<zonefs::Place>),
+}
+
+/// What one file system keeps with a file.
+trait Own: Sized {
+    /// A file as all know it.
+    fn given(inode: Inode<Self>) -> Inode<Private>;
+
+    /// A file as its own body knows it.
+    fn of(inode: &Inode<Private>) -> &Inode<Self>;
+}
+
+macro_rules! own {
+    ($($kind:ident($private:ty)),+) => { $(
+        impl Own for $private {
+            fn given(inode: Inode<Self>) -> Inode<Private> {
+                inode.within(Private::$kind)
+            }
+
+            fn of(inode: &Inode<Private>) -> &Inode<Self> {
+                match &inode.private {
+                    Private::$kind(own) => own,
+                    _ => unreachable!("a file of another file system"),
+                }
+            }
+        }
+    )+ };
+}
+
+own!(
+    Ext(extfs::Private),
+    Cow(cowfs::Private),
+    Lfs(lfs::Private),
+    Nova(novafs::Private),
+    Zone(zonefs::Place)
+);
+
+/// Makes the types of all hosts and all bodies, and what does something with whichever it is.
+macro_rules! hosts {
+    ($($name:ident),+) => {
+        /// A host, whichever it is.
+        #[derive(Clone)]
+        pub enum AnyHost {
+            $(#[allow(missing_docs, reason = "a name says it")] $name($name)),+
+        }
+
+        /// A file system, mounted, whichever it is.
+        pub enum AnyBody {
+            $(#[allow(missing_docs, reason = "a name says it")] $name(<$name as Host>::Body)),+
+        }
+
+        $(
+            impl From<$name> for AnyHost {
+                fn from(host: $name) -> Self {
+                    Self::$name(host)
+                }
+            }
+
+            impl From<<$name as Host>::Body> for AnyBody {
+                fn from(body: <$name as Host>::Body) -> Self {
+                    Self::$name(body)
+                }
+            }
+        )+
+    };
+}
+
+hosts!(
+    Btrfs, ByteFs, Ext4, F2fs, Hyfim, Nova, Persimmon, Shimmer, Undoing, Zonefs
+);
+
+/// Does something with what an [`AnyHost`] or an [`AnyBody`] is.
+macro_rules! with {
+    ($any:ident $own:expr, $it:ident => $does:expr) => {
+        match $own {
+            $any::Btrfs($it) => $does,
+            $any::ByteFs($it) => $does,
+            $any::Ext4($it) => $does,
+            $any::F2fs($it) => $does,
+            $any::Hyfim($it) => $does,
+            $any::Nova($it) => $does,
+            $any::Persimmon($it) => $does,
+            $any::Shimmer($it) => $does,
+            $any::Undoing($it) => $does,
+            $any::Zonefs($it) => $does,
+        }
+    };
+}
+
+impl Host for AnyHost {
+    type Body = AnyBody;
+
+    fn promises(&self) -> Promises {
+        with!(AnyHost self, host => host.promises())
+    }
+
+    fn wants_log(&self) -> bool {
+        with!(AnyHost self, host => host.wants_log())
+    }
+
+    fn memory(&self) -> Option<Persistent> {
+        with!(AnyHost self, host => host.memory())
+    }
+
+    fn shape(&self, drive: &mut DriveConfig) {
+        with!(AnyHost self, host => host.shape(drive));
+    }
+
+    fn deallocates(&self) -> bool {
+        with!(AnyHost self, host => host.deallocates())
+    }
+
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
+        with!(AnyHost self, host => host.format(sim, device, now).await)
+    }
+
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody> {
+        with!(AnyHost self, host => host.mount(sim, device, now).await.map(AnyBody::from))
+    }
+
+    fn has_snapshots(&self) -> bool {
+        with!(AnyHost self, host => host.has_snapshots())
+    }
+
+    async fn keep(&self, body: &AnyBody, name: &[u8], now: Timestamp) -> Made<()> {
+        match (self, body) {
+            (Self::Btrfs(host), AnyBody::Btrfs(body)) => host.keep(body, name, now).await,
+            (Self::Hyfim(host), AnyBody::Hyfim(body)) => host.keep(body, name, now).await,
+            _ => Err("it has no snapshots".to_owned()),
+        }
+    }
+
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        with!(AnyHost self, host => host.check(image))
+    }
+
+    fn has_outside(&self) -> bool {
+        with!(AnyHost self, host => host.has_outside())
+    }
+
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
+        with!(AnyHost self, host => host.ask_outside(image, recover))
+    }
+}
+
+/// Functions of a [`Body`] that the body does which it is. Types are words, or stand in
+/// brackets; a `File` is given to it as it knows it.
+macro_rules! pass {
+    ($($name:ident($($at:ident: $of:tt),*) -> $out:ty;)+) => { $(
+        async fn $name(&self $(, $at: pass!(@type $of))*) -> $out {
+            with!(AnyBody self, body => Body::$name(body $(, pass!(@give $of $at))*).await)
+        }
+    )+ };
+    (at once: $($name:ident($($at:ident: $of:tt),*) -> $out:ty;)+) => { $(
+        fn $name(&self $(, $at: pass!(@type $of))*) -> $out {
+            with!(AnyBody self, body => Body::$name(body $(, pass!(@give $of $at))*))
+        }
+    )+ };
+    (@type File) => { &Inode<Private> };
+    (@type [$($of:tt)+]) => { $($of)+ };
+    (@type $of:ident) => { $of };
+    (@give File $at:ident) => { Own::of($at) };
+    (@give $of:tt $at:ident) => { $at };
+}
+
+impl Body for AnyBody {
+    type Private = Private;
+
+    pass! { at once:
+        wants_duplicates() -> bool;
+        is_dax() -> bool;
+        max_size() -> u64;
+        max_links() -> u32;
+        is_read_only() -> bool;
+        root() -> Ino;
+        clones() -> bool;
+        stat() -> StatFs;
+        refusals() -> Refusals;
+        tree_stats() -> Option<TreeStats>;
+        log_stats() -> Option<LogStats>;
+        end_on_medium(inode: File) -> u64;
+        change(inode: File) -> Change;
+    }
+
+    pass! {
+        takes_write(who: [&Access], inode: File, offset: u64, len: u64) -> Result<bool>;
+        evict(inode: File) -> Result<()>;
+        lookup(dir: File, name: [&[u8]]) -> Result<Option<Ino>>;
+        link(dir: File, name: [&[u8]], inode: File, now: Timestamp) -> Result<()>;
+        unlink(dir: File, name: [&[u8]], inode: File, now: Timestamp) -> Result<()>;
+        rmdir(dir: File, name: [&[u8]], inode: File, now: Timestamp) -> Result<()>;
+        readlink(inode: File) -> Result<Vec<u8>>;
+        read_dir(dir: File, cookie: u64, most: usize) -> Result<Vec<DirEntry>>;
+        parent(dir: File) -> Result<Ino>;
+        store(inode: File) -> Result<()>;
+        truncate(inode: File, old: u64) -> Result<()>;
+        seal_end(inode: File) -> Result<()>;
+        read_pages(inode: File, first: u64, pages: [&mut [Payload]]) -> Result<()>;
+        reserve(who: [&Access], inode: File, pages: [Range<u64>]) -> Result<()>;
+        write_pages(inode: File, pages: [&[DirtyPage]]) -> Result<()>;
+        read_direct(inode: File, offset: u64, out: [&mut [u8]]) -> Result<()>;
+        write_direct(who: [&Access], inode: File, offset: u64, bytes: [&[u8]]) -> Result<u64>;
+        fallocate(
+            who: [&Access], inode: File, mode: FallocateMode, range: [Range<u64>], now: Timestamp
+        ) -> Result<()>;
+        clone_range(
+            from: File, span: [Range<u64>], to: File, place: u64, now: Timestamp
+        ) -> Result<bool>;
+        seek(inode: File, offset: u64, what: SeekWhat) -> Result<Option<u64>>;
+        settle(change: Change) -> Result<()>;
+        sync(inode: File, data_only: bool) -> Result<()>;
+        sync_all() -> Result<()>;
+        unmount() -> Result<()>;
+        get_xattr(inode: File, name: [&[u8]]) -> Result<Vec<u8>>;
+        set_xattr(
+            inode: File, name: [&[u8]], value: [&[u8]], flags: XattrFlags, now: Timestamp
+        ) -> Result<()>;
+        remove_xattr(inode: File, name: [&[u8]], now: Timestamp) -> Result<()>;
+        list_xattrs(inode: File) -> Result<Vec<Vec<u8>>>;
+        count_extents() -> Result<Option<ExtentCounts>>;
+    }
+
+    async fn load(&self, ino: Ino) -> Result<Inode<Private>> {
+        with!(AnyBody self, body => body.load(ino).await.map(Own::given))
+    }
+
+    async fn create(
+        &self,
+        dir: &Inode<Private>,
+        name: &[u8],
+        new: NewInode<'_>,
+    ) -> Result<Inode<Private>> {
+        with!(AnyBody self, body => body.create(Own::of(dir), name, new).await.map(Own::given))
+    }
+
+    async fn create_unnamed(&self, new: NewInode<'_>) -> Result<Inode<Private>> {
+        with!(AnyBody self, body => body.create_unnamed(new).await.map(Own::given))
+    }
+
+    async fn rename(&self, rename: Rename<'_, Private>) -> Result<()> {
+        with!(AnyBody self, body => body.rename(own_names(rename)).await)
+    }
+}
+
+fn own_names<P: Own>(rename: Rename<'_, Private>) -> Rename<'_, P> {
+    Rename {
+        from: P::of(rename.from),
+        from_name: rename.from_name,
+        to: P::of(rename.to),
+        to_name: rename.to_name,
+        moved: P::of(rename.moved),
+        replaced: rename.replaced.map(P::of),
+        exchange: rename.exchange,
+        now: rename.now,
+    }
+}
