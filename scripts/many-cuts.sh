@@ -143,10 +143,11 @@ copies() {
     echo "$((4 * times)) $stack overwrite:bs=4k,size=8m,threads=2,fsync=1,ops=6000"
   done
   # Memory that takes its time, on a drive that is cleaned nearly always: so sectors of a
-  # publication are on lines that are being cleaned.
+  # publication are on lines that are being cleaned: more often if it has many.
   for stack in hyfim+optane@ocssd hyfim+optane+lean@ocssd hyfim+slow@ocssd; do
     if ! has "$stack"; then continue; fi
-    echo "8 $stack overwrite:bs=4k,size=20m,threads=2,fsync=4,ops=16000 --size 64MiB"
+    echo "4 $stack overwrite:bs=4k,size=20m,threads=2,fsync=4,ops=16000 --size 64MiB"
+    echo "8 $stack overwrite:bs=4k,size=20m,threads=2,fsync=200,ops=20000 --size 64MiB"
   done
   # A snapshot of what is overwritten then.
   for stack in hyfim@ocssd hyfim+lean@ocssd btrfs@ocssd btrfs-nocow@ocssd; do

@@ -1,8 +1,9 @@
 //! Files that share extents: a range of one becomes a range of another without being
 //! copied.
 //!
-//! Invariant: an extent that two files have is referred to by both; whoever writes to it
-//! writes elsewhere, whatever the strategy says.
+//! Invariants: an extent that two files have is referred to by both; whoever writes to it
+//! writes elsewhere, whatever the strategy says. A clone that ends early is as one of fewer
+//! bytes: nothing of it is behind the end of its file.
 //= btrfs-format 4.5
 
 use crate::format::SECTOR_BYTES;
@@ -47,6 +48,7 @@ impl<S: Persist> Core<S> {
             return Ok(false);
         }
         self.outgrow_inline(to).await?;
+        let end = (place + len, now);
         let mut at = sectors.start;
         for piece in pieces {
             let Found::Part(start, part) = piece else {
@@ -62,24 +64,40 @@ impl<S: Persist> Core<S> {
             // What lies before it in the source is a hole.
             let gap = place + at - sectors.start..place + first - sectors.start;
             let part = part.from(first - start).until(last - first);
-            self.share(to, gap, part).await?;
+            self.share(to, gap, part, end).await?;
             at = last;
         }
         let gap = place + at - sectors.start..place + sectors.end - sectors.start;
-        self.share_hole(to, gap).await?;
-        let _operation = self.operate(ITEMS).await?;
-        to.update(|attr| {
-            (attr.mtime, attr.ctime) = (now, now);
-            attr.size = attr.size.max(place + len);
-        });
-        let known = to.private.disk_size.get();
-        to.private.disk_size.set(known.max(place + len));
-        self.store_inode(to).await?;
+        self.share_hole(to, gap, end).await?;
         Ok(true)
     }
 
+    /// A file has what was cloned into `span`, of a clone that shall end at a place and a time.
+    async fn shared(
+        &self,
+        to: &File,
+        span: Range<u64>,
+        (end, now): (u64, Timestamp),
+    ) -> Result<()> {
+        let reached = span.end.min(end);
+        to.update(|attr| {
+            (attr.mtime, attr.ctime) = (now, now);
+            attr.size = attr.size.max(reached);
+        });
+        let known = to.private.disk_size.get();
+        to.private.disk_size.set(known.max(reached));
+        self.since.borrow_mut().wrote(to, span);
+        self.store_inode(to).await
+    }
+
     /// Gives a file a part of an extent behind a gap, which becomes a hole.
-    async fn share(&self, to: &File, gap: Range<u64>, part: Part) -> Result<()> {
+    async fn share(
+        &self,
+        to: &File,
+        gap: Range<u64>,
+        part: Part,
+        end: (u64, Timestamp),
+    ) -> Result<()> {
         let (tree, number) = (&to.private.tree, to.private.number);
         let _operation = self.operate(ITEMS).await?;
         let part = Part {
@@ -101,11 +119,10 @@ impl<S: Persist> Core<S> {
         refs.borrow_mut().add(part.bytenr, part.len, None, by, -1);
         let nbytes = to.private.nbytes.get().saturating_add(part.bytes);
         to.private.nbytes.set(nbytes.saturating_sub(cut));
-        self.since.borrow_mut().wrote(to, span);
-        self.store_inode(to).await
+        self.shared(to, span, end).await
     }
 
-    async fn share_hole(&self, to: &File, span: Range<u64>) -> Result<()> {
+    async fn share_hole(&self, to: &File, span: Range<u64>, end: (u64, Timestamp)) -> Result<()> {
         if span.start >= span.end {
             return Ok(());
         }
@@ -117,7 +134,6 @@ impl<S: Persist> Core<S> {
         to.private
             .nbytes
             .set(nbytes.saturating_sub(self.noted(cut)?));
-        self.since.borrow_mut().wrote(to, span);
-        self.store_inode(to).await
+        self.shared(to, span, end).await
     }
 }

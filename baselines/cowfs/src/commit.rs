@@ -86,7 +86,7 @@ impl<S: Persist> Core<S> {
             for tree in &trees {
                 self.store_root(tree).await?;
             }
-            let done = trees.is_empty() && forest.refs.borrow().len() == 0;
+            let done = trees.is_empty() && forest.refs.borrow().steps() == 0;
             if done && !self.renew_root().await? {
                 return Ok(());
             }

@@ -358,7 +358,7 @@ impl<S: Persist> Core<S> {
 
     /// Whether a commit may free anything, also one that is on its way.
     pub(crate) fn commit_frees(&self) -> bool {
-        self.forest.space.borrow().has_pinned() || self.forest.refs.borrow().len() > 0
+        self.forest.space.borrow().has_pinned() || self.forest.refs.borrow().steps() > 0
     }
 
     /// Whether so many items could be changed now. Nobody takes any room meanwhile.
@@ -371,7 +371,7 @@ impl<S: Persist> Core<S> {
 
     /// Whether a commit has room for what it settles, with so many references more.
     pub(crate) fn has_room_to_settle(&self, more: u64) -> bool {
-        let debt = self.debt_of(self.forest.refs.borrow().len() as u64 + more);
+        let debt = self.debt_of(self.forest.refs.borrow().steps() as u64 + more);
         let space = self.forest.space.borrow();
         space.free(Use::Nodes) >= space.held() + debt
     }
@@ -393,10 +393,10 @@ impl<S: Persist> Core<S> {
     /// Bytes of nodes that the next commit may need at most, of what has changed so far:
     /// ways to items of extents and sums, as far as there are so many nodes.
     pub(crate) fn debt(&self) -> u64 {
-        self.debt_of(self.forest.refs.borrow().len() as u64)
+        self.debt_of(self.forest.refs.borrow().steps() as u64)
     }
 
-    /// The same of so many extents that have changed.
+    /// The same of so many references that have changed.
     fn debt_of(&self, changes: u64) -> u64 {
         let forest = &self.forest;
         let ways = |tree: &Tree| {
@@ -420,7 +420,7 @@ impl<S: Persist> Core<S> {
     /// Whether so much has changed that a commit shall not wait.
     fn wants_commit(&self) -> bool {
         let nodes = self.forest.nodes.borrow().dirty() as u64;
-        nodes * NODE_BYTES > DIRTY_MOST || self.forest.refs.borrow().len() > CHANGES_MOST
+        nodes * NODE_BYTES > DIRTY_MOST || self.forest.refs.borrow().steps() > CHANGES_MOST
     }
 
     /// Whether anything can still be written.

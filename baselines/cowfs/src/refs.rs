@@ -30,40 +30,58 @@ pub(crate) struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Refs {
     changes: BTreeMap<u64, Change>,
+    /// Steps that it takes to settle them.
+    steps: usize,
     /// Nodes of what was forced, which the tree of extents never has.
     pub(crate) log_nodes: BTreeSet<u64>,
 }
 
+impl Change {
+    /// Steps that it takes to settle it.
+    fn steps(&self) -> usize {
+        let is_nothing = self.by.is_empty() && !self.new && !self.full;
+        if is_nothing { 0 } else { self.by.len().max(1) }
+    }
+}
+
 impl Refs {
-    fn entry(&mut self, at: u64, len: u64, level: Option<u8>) -> &mut Change {
-        self.changes.entry(at).or_insert_with(|| Change {
+    /// Changes what is known of an extent; what is nothing is forgotten.
+    fn update(&mut self, at: u64, of: (u64, Option<u8>), change: impl FnOnce(&mut Change)) {
+        let (len, level) = of;
+        let found = self.changes.entry(at).or_insert_with(|| Change {
             len,
             level,
             ..Change::default()
-        })
-    }
-
-    /// An extent is given out.
-    pub(crate) fn make(&mut self, at: u64, len: u64, level: Option<u8>) {
-        self.entry(at, len, level).new = true;
-    }
-
-    /// `by` refers to an extent `times` more, or less.
-    pub(crate) fn add(&mut self, at: u64, len: u64, level: Option<u8>, by: Ref, times: i64) {
-        let change = self.entry(at, len, level);
-        let count = change.by.entry(by).or_default();
-        *count += times;
-        if *count == 0 {
-            change.by.remove(&by);
-        }
-        if change.by.is_empty() && !change.new && !change.full {
+        });
+        self.steps -= found.steps();
+        change(found);
+        let steps = found.steps();
+        self.steps += steps;
+        if steps == 0 {
             self.changes.remove(&at);
         }
     }
 
+    /// An extent is given out.
+    pub(crate) fn make(&mut self, at: u64, len: u64, level: Option<u8>) {
+        self.update(at, (len, level), |change| change.new = true);
+    }
+
+    /// `by` refers to an extent `times` more, or less.
+    pub(crate) fn add(&mut self, at: u64, len: u64, level: Option<u8>, by: Ref, times: i64) {
+        self.update(at, (len, level), |change| {
+            let count = change.by.entry(by).or_default();
+            *count += times;
+            if *count == 0 {
+                change.by.remove(&by);
+            }
+        });
+    }
+
     /// What the node at `at` leads to is referred to by itself from now on.
     pub(crate) fn make_full(&mut self, at: u64, level: u8) {
-        self.entry(at, crate::format::NODE_BYTES, Some(level)).full = true;
+        let node = (crate::format::NODE_BYTES, Some(level));
+        self.update(at, node, |change| change.full = true);
     }
 
     /// Whether an extent that is new has nobody left that refers to it.
@@ -73,7 +91,8 @@ impl Refs {
     }
 
     pub(crate) fn forget(&mut self, at: u64) {
-        self.changes.remove(&at);
+        let gone = self.changes.remove(&at);
+        self.steps -= gone.map_or(0, |change| change.steps());
     }
 
     /// How many references more there are than the tree of extents has, and whether the
@@ -88,9 +107,10 @@ impl Refs {
         self.changes.get(&at)
     }
 
-    /// Extents that have changed.
-    pub(crate) fn len(&self) -> usize {
-        self.changes.len()
+    /// Steps that it takes to settle all that has changed: references that came or went,
+    /// and extents that changed without.
+    pub(crate) const fn steps(&self) -> usize {
+        self.steps
     }
 
     /// Extents that have changed, from `from` on.
@@ -190,13 +210,7 @@ impl Forest {
             found.flags |= extent::FULL_BACKREF;
             self.set(&self.extents, key, &found.bytes())?;
             let mut refs = self.refs.borrow_mut();
-            let pending = refs.changes.get_mut(&at);
-            if let Some(pending) = pending {
-                pending.full = false;
-                if pending.by.is_empty() {
-                    refs.changes.remove(&at);
-                }
-            }
+            refs.update(at, (change.len, change.level), |change| change.full = false);
             return Ok(Some((at, None)));
         }
         // What is added goes first, so that an extent does not go for a moment.
@@ -243,10 +257,9 @@ impl Forest {
         self.insert(&self.extents, key, &item.bytes())?;
         self.space.borrow_mut().account(at, change.len, true);
         let mut refs = self.refs.borrow_mut();
-        if let Some(pending) = refs.changes.get_mut(&at) {
-            pending.new = false;
-            pending.full = false;
-        }
+        refs.update(at, (change.len, change.level), |change| {
+            (change.new, change.full) = (false, false);
+        });
         refs.add(at, change.len, change.level, by, -times);
         Ok(None)
     }

@@ -70,7 +70,12 @@ impl<S: Persist> Core<S> {
         while !written.is_empty() {
             // Leaves of sums, each with what is above it, and the inode.
             let copied = self.forest.may_copy(3 * written.len());
-            let mut rest = written.split_off(some_of(&written, copied));
+            // One at a time takes less room, of which there may be no more.
+            let most = match self.has_room(MOST_ITEMS, true) {
+                true => MOST_ITEMS,
+                false => PIECE_ITEMS,
+            };
+            let mut rest = written.split_off(some_of(&written, copied, most));
             let end = match (rest.is_empty(), written.last()) {
                 (false, Some(last)) => end.min(last.at + last.part.bytes),
                 _ => end,
@@ -203,11 +208,11 @@ const MOST_ITEMS: u64 = 24;
 
 /// How many of the first that were written one operation takes in. What stays where it was
 /// goes together, unless its sums need new nodes: one replacement.
-fn some_of(written: &[Written], copied: bool) -> usize {
+fn some_of(written: &[Written], copied: bool, most: u64) -> usize {
     let mut items = 0;
     let fits = |one: &&Written| {
         items += one.items(copied);
-        items <= MOST_ITEMS
+        items <= most
     };
     written.iter().take_while(fits).count().max(1)
 }

@@ -99,6 +99,9 @@ impl<B: Body> Vfs<B> {
         let len = len.min(MAX_TRANSFER);
         let apart = from_offset.abs_diff(to_offset) >= len;
         ensure(from.node.ino() != to.node.ino() || apart, Errno::EINVAL)?;
+        if len == 0 {
+            return Ok(0);
+        }
         if self
             .core
             .share(&from, from_offset, &to, to_offset, len)
@@ -198,7 +201,10 @@ impl<B: Body> Core<B> {
             return Ok(false);
         }
         let pages = span.start / PAGE..span.end.div_ceil(PAGE);
+        let before = source.failures.count();
         self.write_back(source, pages, true).await;
+        // The medium has not what the clone would share.
+        source.failures.since(before)?;
         let stamped = self.stamp_written(&to.who, target).await?;
         if place > target.size() {
             self.seal_end(target).await?;
@@ -212,7 +218,9 @@ impl<B: Body> Core<B> {
         });
         let (now, inode) = (self.now(), &target.inode);
         let shared = async {
+            let before = target.failures.count();
             self.expel(target, place, len).await;
+            target.failures.since(before)?;
             let shared = self
                 .body
                 .clone_range(&source.inode, span, inode, place, now);

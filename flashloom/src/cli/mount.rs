@@ -218,6 +218,9 @@ fn mount_on(
         let sim = sim.clone();
         async move {
             port.open().await.map_err(|e| e.to_string())?;
+            if let Some(told) = port.recovered().told() {
+                note(&format!("recovery {told}"));
+            }
             host.mount(&sim, &port, start).await
         }
     };

@@ -16,7 +16,7 @@ use host::{
     BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, Pm, SwapPort, Who,
     ZonedDevice,
 };
-use hyfim::{HyfimError, HyfimStats};
+use hyfim::{HyfimError, HyfimStats, Recovered};
 use nand::Payload;
 use remap::{FormatError, OpenError, Remap};
 use sim::{Rng, Sim};
@@ -121,6 +121,12 @@ impl Attached {
     /// Lines that a mapping that its host holds has cleaned.
     pub(crate) fn lines_cleaned(&self) -> u64 {
         self.below.lines_cleaned()
+    }
+
+    /// What a mapping that exchanges pages found and did when it was mounted.
+    #[must_use]
+    pub fn recovered(&self) -> Recovered {
+        self.below.recovered()
     }
 
     /// What a mapping that exchanges pages has counted.

@@ -8,7 +8,7 @@
 use crate::hosts::{Memory, Persistent};
 use host::{BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, SwapPort, Who};
 use hostftl::{FtlConfig, Home, HostFtl};
-use hyfim::{HyFim, HyfimConfig, HyfimError, HyfimStats, RecordState};
+use hyfim::{HyFim, HyfimConfig, HyfimError, HyfimStats, RecordState, Recovered};
 use nand::Payload;
 use sim::{Rng, Semaphore, Sim};
 use ssd::{Content, IoError, Sink};
@@ -56,6 +56,8 @@ struct Mapped {
     mapping: OnceCell<Result<Mapping, HyfimError>>,
     /// Whether it is being mounted.
     mounting: Cell<bool>,
+    /// What its mount found and did, once that has ended.
+    recovered: Cell<Recovered>,
 }
 
 impl Mapped {
@@ -95,9 +97,13 @@ impl Mapped {
             }
             Some(Lasting { pm, config }) => {
                 let mounted = match HyFim::<RawDevice>::is_there(pm).await? {
-                    true => HyFim::mount(&self.sim, raw, pm, *config)
-                        .await
-                        .map(|(hyfim, _)| hyfim),
+                    true => {
+                        let mounted = HyFim::mount(&self.sim, raw, pm, *config).await;
+                        mounted.map(|(hyfim, recovered)| {
+                            self.recovered.set(recovered);
+                            hyfim
+                        })
+                    }
                     false => HyFim::adopt(&self.sim, raw, pm, *config).await,
                 };
                 Mapping::Swapping(mounted?)
@@ -179,6 +185,7 @@ impl Below {
             memory: wanted.map(lasting),
             mapping: OnceCell::new(),
             mounting: Cell::default(),
+            recovered: Cell::default(),
         });
         Self {
             device: device.clone(),
@@ -211,6 +218,12 @@ impl Below {
     pub(crate) fn lines_cleaned(&self) -> u64 {
         let ftl = self.mounted().map(Mapping::ftl);
         ftl.map_or(0, |ftl| ftl.stats().cleaned)
+    }
+
+    /// What a mapping that exchanges pages did when it was mounted.
+    pub(crate) fn recovered(&self) -> Recovered {
+        let mapped = self.mapped.as_ref();
+        mapped.map_or_else(Recovered::default, |mapped| mapped.recovered.get())
     }
 
     /// What a mapping that exchanges pages has counted.

@@ -79,6 +79,25 @@ pub struct Recovered {
     pub lost: u64,
 }
 
+impl Recovered {
+    /// What there is to say of it; nothing if no record was found.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        if *self == Self::default() {
+            return None;
+        }
+        let mut told = format!(
+            "did again what {} records of exchanges and {} of changes say, and let go of {}",
+            self.exchanges, self.changes, self.released
+        );
+        if self.lost > 0 {
+            let lost = self.lost;
+            told += &format!("; {lost} sectors of nodes could not be read, and are damaged");
+        }
+        Some(told)
+    }
+}
+
 /// What was done since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HyfimStats {

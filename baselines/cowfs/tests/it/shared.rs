@@ -7,7 +7,7 @@ use host::RamDisk;
 use sim::{Kernel, Seed, Sim};
 use units::Ns;
 use vfs::model::Tree;
-use vfs::{Access, Body, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs};
+use vfs::{Access, Body, Clock, Compute, Errno, Fd, OpenFlags, Process, Source, Timestamp, Vfs};
 
 fn flags() -> OpenFlags {
     OpenFlags::BOTH | OpenFlags::CREATE
@@ -204,5 +204,79 @@ fn snapshots_stay_what_they_were() {
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0].trim(), "1", "{said}");
         judge(&std::fs::read(&path).unwrap());
+    }
+}
+
+/// A file of many extents, each of a page, with a hole behind each.
+async fn in_pieces(p: &Process<Fs>, path: &[u8], pieces: u64) -> Fd {
+    let fd = p.open(path, flags(), 0o600).await.unwrap();
+    for piece in 0..pieces {
+        let source = Source::Fill {
+            pattern: piece + 1,
+            len: 4_096,
+        };
+        p.pwrite(fd, piece * 8_192, source).await.unwrap();
+    }
+    p.sync().await.unwrap();
+    fd
+}
+
+/// A clone for which there is no room leaves as much of it as the size of its file says:
+/// what is seen of it when it grows afterwards are zeros.
+#[test]
+fn nothing_of_a_clone_that_ends_early_is_behind_the_end() {
+    const PIECES: u64 = 3_000;
+    on_new(16_384, async |sim, disk| {
+        let vfs = vfs(&sim, body(&sim, &disk).await);
+        let p = Process::new(&vfs, Access::root());
+        let from = in_pieces(&p, b"/from", PIECES).await;
+        let rest = p.open(b"/rest", flags(), 0o600).await.unwrap();
+        let source = Source::Fill {
+            pattern: 1,
+            len: 64 << 20,
+        };
+        let filled = p.pwrite(rest, 0, source).await.unwrap();
+        assert!(filled < 64 << 20, "there is no room for any chunk");
+        let len = PIECES * 8_192 - 4_096;
+        let mut ended = 0;
+        for copy in 0.. {
+            let path = format!("/{copy}");
+            let to = match p.open(path.as_bytes(), flags(), 0o600).await {
+                Err(Errno::ENOSPC) => break,
+                to => to.unwrap(),
+            };
+            let cloned = p.copy_file_range(from, 0, to, 0, len).await;
+            if cloned.is_ok() {
+                p.close(to).await.unwrap();
+                continue;
+            }
+            assert_eq!(cloned, Err(Errno::ENOSPC));
+            // What was promised a place has it.
+            p.sync().await.unwrap();
+            p.unlink(b"/rest").await.unwrap();
+            ended = p.fstat(to).await.unwrap().size;
+            see(&p, to, ended).await;
+            break;
+        }
+        assert!(
+            0 < ended && ended < len,
+            "a clone ended at {ended} of {len}"
+        );
+        p.exit().await;
+        vfs.unmount().await.unwrap();
+    });
+}
+
+/// Looks at a clone of `size` bytes as it is, and at what is behind it once it grows.
+async fn see(p: &Process<Fs>, to: Fd, size: u64) {
+    p.ftruncate(to, 32 << 20).await.unwrap();
+    let bytes = p.read_bytes(to, 0, 32 << 20).await.unwrap();
+    let (held, grown) = bytes.split_at(size as usize);
+    assert!(grown.iter().all(|&byte| byte == 0), "behind {size}");
+    for (piece, page) in held.chunks(8_192).enumerate() {
+        let (first, rest) = page.split_at(page.len().min(4_096));
+        let wanted = (piece as u64 + 1).to_le_bytes();
+        assert!(first.chunks(8).all(|word| word == wanted), "piece {piece}");
+        assert!(rest.iter().all(|&byte| byte == 0));
     }
 }

@@ -11,7 +11,9 @@
 //! | each region | kind u64, first byte u64, bytes u64 |
 //!
 //! Invariants: regions are whole pages of 4 KiB behind that of the superblock, and no two of
-//! them overlap; a superblock is there as a whole or not at all.
+//! them overlap; a superblock is there as a whole or not at all. While there is none its
+//! magic is 0: memory with any other word there is damaged or somebody else's, and is not
+//! taken.
 
 use super::Pm;
 use units::NoSpace;
@@ -44,7 +46,7 @@ pub enum PmError {
     /// They do not fit.
     #[error("persistent memory is full: {0}")]
     Full(NoSpace),
-    /// Nobody has made any.
+    /// Nobody has made any: what there is, is nobody's.
     #[error("persistent memory has no regions: it was not made ready")]
     Blank,
     /// They make no sense.
@@ -105,8 +107,10 @@ impl Regions {
         }
         let mut bytes = [0; SUPERBLOCK];
         pm.load(0, &mut bytes).await;
-        if number(&bytes, 0) != MAGIC {
-            return Err(PmError::Blank);
+        match number(&bytes, 0) {
+            MAGIC => {}
+            0 => return Err(PmError::Blank),
+            _ => return Err(PmError::Damaged("its first word is none of ours")),
         }
         let sum = u32::from_le_bytes(bytes[20..24].try_into().expect("four bytes"));
         bytes[20..24].fill(0);

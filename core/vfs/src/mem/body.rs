@@ -348,6 +348,42 @@ impl Body for MemFs {
         Ok(())
     }
 
+    fn clones(&self) -> bool {
+        !self.dax
+    }
+
+    async fn clone_range(
+        &self,
+        from: &Node,
+        span: Range<u64>,
+        to: &Node,
+        place: u64,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let (len, end) = (span.end - span.start, place + (span.end - span.start));
+        let ends = span.end == from.attr.get().size && end >= to.attr.get().size;
+        let aligned = span.start.is_multiple_of(PAGE) && place.is_multiple_of(PAGE);
+        if !aligned || !(len.is_multiple_of(PAGE) || ends) {
+            return Ok(false);
+        }
+        let first = span.start / PAGE;
+        let pages = first..span.end.div_ceil(PAGE);
+        let held = from.private.data.borrow();
+        let held: Vec<u64> = held.range(pages).map(|(&index, _)| index).collect();
+        self.clear(to, &(place..end.next_multiple_of(PAGE)));
+        for index in held {
+            let there = index - first + place / PAGE;
+            self.fill(to, there..there + 1)?;
+            let page = from.private.data.borrow()[&index].clone();
+            to.private.data.borrow_mut().insert(there, page);
+        }
+        to.update(|attr| {
+            (attr.mtime, attr.ctime) = (now, now);
+            attr.size = attr.size.max(end);
+        });
+        Ok(true)
+    }
+
     async fn seek(&self, inode: &Node, offset: u64, what: SeekWhat) -> Result<Option<u64>> {
         let data = inode.private.data.borrow();
         let size = inode.attr.get().size;

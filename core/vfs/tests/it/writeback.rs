@@ -1,6 +1,6 @@
 //! When dirty pages go to the medium, and what a write meanwhile does.
 
-use crate::bench::{cache, errno, fill, make, mount, slow};
+use crate::bench::{cache, errno, fill, make, mount, slow, with_root};
 use sim::{Kernel, join};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -237,6 +237,48 @@ fn a_failure_is_told_once_to_each_open_file() {
         assert_eq!(process.fsync(two).await, Ok(()));
         let three = make(&process, "/a").await;
         assert_eq!(process.fsync(three).await, Ok(()));
+    });
+}
+
+#[test]
+fn what_the_medium_has_not_is_not_cloned() {
+    let scene = Scene::new(cache(1024));
+    scene.run(|process| async move {
+        let (from, to) = (make(&process, "/a").await, make(&process, "/b").await);
+        fill(&process, from, 0, 2 * PAGE).await;
+        fill(&process, to, 0, PAGE).await;
+        process.fsync(from).await.unwrap();
+        process.fsync(to).await.unwrap();
+        let held = process.read_bytes(to, 0, PAGE as usize).await.unwrap();
+        process
+            .pwrite(from, 0, Source::Bytes(b"newer"))
+            .await
+            .unwrap();
+        process.vfs().body().break_writes(Some(Errno::EIO));
+        let cloned = process.copy_file_range(from, 0, to, 0, PAGE).await;
+        assert_eq!(errno(cloned), Errno::EIO);
+        let still = process.read_bytes(to, 0, PAGE as usize).await.unwrap();
+        assert!(held == still, "a clone that failed has changed nothing");
+        process.vfs().body().break_writes(None);
+        process
+            .pwrite(from, 0, Source::Bytes(b"newest"))
+            .await
+            .unwrap();
+        let cloned = process.copy_file_range(from, 0, to, PAGE, 2 * PAGE).await;
+        assert_eq!(cloned, Ok(2 * PAGE));
+        assert_eq!(process.read_bytes(to, PAGE, 6).await.unwrap(), b"newest");
+    });
+}
+
+#[test]
+fn nothing_is_copied_of_nothing() {
+    with_root(|process| async move {
+        let (from, to) = (make(&process, "/a").await, make(&process, "/b").await);
+        fill(&process, from, 0, PAGE).await;
+        let before = process.fstat(to).await.unwrap();
+        process.vfs().sim().sleep(Ns::secs(1)).await;
+        assert_eq!(process.copy_file_range(from, 0, to, 0, 0).await, Ok(0));
+        assert_eq!(process.fstat(to).await.unwrap(), before);
     });
 }
 

@@ -13,11 +13,11 @@ const PAGE: u64 = vfs::PAGE;
 const PATTERN: u64 = 0x0101_0101_0101_0101;
 
 /// Grows every file that ends within a page, makes one, and looks at what there
-/// is; gives what is wrong.
-pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>) -> Vec<String> {
+/// is; gives what is wrong. Files under `kept` have to refuse to be changed.
+pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>, kept: &[u8]) -> Vec<String> {
     let process = Process::new(vfs, Access::default());
     let refused = |errno: Errno| vec![format!("in use again, it answers {errno}")];
-    let mut wrong = grow(vfs, &process).await.unwrap_or_else(refused);
+    let mut wrong = grow(vfs, &process, kept).await.unwrap_or_else(refused);
     wrong.extend(match make(vfs, &process).await {
         Ok(true) => Vec::new(),
         Ok(false) => vec!["what is made and forced now reads as something else".to_owned()],
@@ -26,12 +26,23 @@ pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>) -> Vec<String> {
     wrong
 }
 
-async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>) -> Result<Vec<String>> {
+async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>, kept: &[u8]) -> Result<Vec<String>> {
     let mut ragged = sizes(process).await?;
     ragged.retain(|(_, size)| !size.is_multiple_of(PAGE));
-    let mut grown = Vec::new();
+    let (mut grown, mut wrong) = (Vec::new(), Vec::new());
     for (path, size) in ragged {
-        match process.truncate(&path, size.next_multiple_of(PAGE)).await {
+        let changed = process.truncate(&path, size.next_multiple_of(PAGE)).await;
+        if path.starts_with(kept) {
+            let told = changed.map_or_else(|errno| errno.to_string(), |()| "done".to_owned());
+            if changed != Err(Errno::EROFS) {
+                let path = String::from_utf8_lossy(&path);
+                wrong.push(format!(
+                    "{path} of a snapshot shall grow, and that is {told}"
+                ));
+            }
+            continue;
+        }
+        match changed {
             // Of a log that is full there is no place for the inode either.
             Err(Errno::ENOSPC) => break,
             done => done?,
@@ -40,7 +51,6 @@ async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>) -> Result<Vec<String>
     }
     vfs.sync().await?;
     vfs.drop_caches().await?;
-    let mut wrong = Vec::new();
     for (path, size) in &grown {
         let fd = process.open(path, OpenFlags::READ, 0).await?;
         let tail = (size.next_multiple_of(PAGE) - size) as usize;

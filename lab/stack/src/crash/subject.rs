@@ -29,6 +29,8 @@ const LEFT_OVER: u64 = 0xb10c_5eed_0f0e_0d0c;
 const LEFT_OVER_BYTES: u64 = 16 << 20;
 /// The directory that a snapshot is.
 const KEPT: &[u8] = b"kept";
+/// What the paths of its files begin with.
+const KEPT_AT: &[u8] = b"/kept/";
 
 /// A file system under a workload.
 pub(super) struct Files {
@@ -186,7 +188,7 @@ impl Files {
                 Err(error) => return vec![format!("it does not mount again: {error}")],
             };
             let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
-            let mut wrong = use_again(&vfs).await;
+            let mut wrong = use_again(&vfs, KEPT_AT).await;
             let left = vfs.unmount().await.err();
             wrong.extend(left.map(|errno| format!("in use again, it ends with {errno}")));
             let closed = device.close().await.err();

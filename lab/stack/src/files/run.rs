@@ -47,7 +47,14 @@ pub(crate) fn run_on(
     check(plan)?;
     let named = hosts::named(&plan.stack.host, &plan.stack.switches, &plan.behaviour);
     let none = || refused(&plan.stack.to_string(), &"there is no such file system");
-    let host = named.ok_or_else(none)?;
+    run_host((named.ok_or_else(none)?, plan), media, progress)
+}
+
+fn run_host(
+    (host, plan): (AnyHost, &Plan),
+    media: DriveMedia,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Run, DriveMedia), StackError> {
     let workload = FileWorkload::parse(&plan.workload)?;
     let source = workload.open(Seed(plan.seed))?;
     let kernel = Kernel::new();

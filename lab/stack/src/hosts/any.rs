@@ -23,6 +23,7 @@ use vfs::{
 };
 
 /// What a file system keeps with a file, whichever it is: the file as that one knows it.
+#[expect(clippy::large_enum_variant, reason = "a file in use is one allocation")]
 pub enum Private {
     /// Of the ext4 family.
     Ext(Inode<extfs::Private>),
@@ -273,11 +274,11 @@ impl Body for AnyBody {
     }
 
     async fn rename(&self, rename: Rename<'_, Private>) -> Result<()> {
-        with!(AnyBody self, body => body.rename(own_names(rename)).await)
+        with!(AnyBody self, body => body.rename(own_names(&rename)).await)
     }
 }
 
-fn own_names<P: Own>(rename: Rename<'_, Private>) -> Rename<'_, P> {
+fn own_names<'a, P: Own>(rename: &Rename<'a, Private>) -> Rename<'a, P> {
     Rename {
         from: P::of(rename.from),
         from_name: rename.from_name,
