@@ -57,10 +57,9 @@ fn run_host(
 ) -> Result<(Run, DriveMedia), StackError> {
     let workload = FileWorkload::parse(&plan.workload)?;
     let source = workload.open(Seed(plan.seed))?;
-    let kernel = Kernel::new();
+    let (kernel, again) = (Kernel::new(), host.clone());
     let sim = kernel.sim();
     let device = attach(plan, media, &kernel)?;
-    let again = host.clone();
     let port = Attached::of(&sim, &device, &plan.stack, (host.memory(), Memory::Blank))?;
     let made = make(host, sim.clone(), port.clone(), plan.behaviour.keep);
     let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
