@@ -96,6 +96,21 @@ fn every_claim_of_remapping_is_there_and_effects_come_one_at_a_time() {
     assert_eq!(large, none);
 }
 
+/// The claims of the paper on HyFiM have numbers 1 to 10; each has a run.
+#[test]
+fn every_claim_of_hyfim_is_there_and_is_measured() {
+    let prepared = prepare(Asked {
+        paper: Paper::named("hyfim").unwrap(),
+        ..asked(None, 64)
+    });
+    let rows = prepared.unwrap().rows;
+    let ids: BTreeSet<&str> = rows.iter().map(figure::Row::id).collect();
+    for id in (1..=10).map(|n| format!("Y{n}")) {
+        assert!(ids.contains(id.as_str()), "{id} is missing");
+    }
+    assert!(rows.iter().all(|row| row.keys().next().is_some()));
+}
+
 /// F2FS has as many zones to write in order as Persimmon, and conventional ones besides.
 #[test]
 fn both_file_systems_on_zones_have_as_many_zones_to_write_in_order() {
