@@ -37,6 +37,10 @@ impl<S: Persist> Body for CowFs<S> {
         self.core.failed.get()
     }
 
+    fn is_frozen(&self, inode: &File) -> bool {
+        self.core.ensure_changeable(&inode.private.tree).is_err()
+    }
+
     fn root(&self) -> Ino {
         Ino(id::FIRST_FREE)
     }

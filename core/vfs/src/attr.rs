@@ -86,8 +86,8 @@ impl<B: Body> Vfs<B> {
     /// # Errors
     /// `ENOENT`, `EROFS`, `ENOSPC`, `EIO`.
     pub async fn drop_privileges(&self, ino: Ino) -> Result<()> {
-        self.core.ensure_writable()?;
         let node = self.core.node(ino).await?;
+        self.core.ensure_writable(&node)?;
         let guard = node.lock.write().await;
         let mode = node.attr().mode;
         if stripped(mode) == mode {
@@ -162,7 +162,7 @@ impl<B: Body> Core<B> {
         node: &Rc<NodeOf<B>>,
         set: SetAttr,
     ) -> Result<Attr> {
-        self.ensure_writable()?;
+        self.ensure_writable(node)?;
         check_set(who, &node.attr(), &set)?;
         let guard = node.lock.write().await;
         if let Some(size) = set.size {
@@ -219,7 +219,7 @@ impl<B: Body> Core<B> {
     }
 
     async fn resize_locked(&self, who: &Access, node: &Rc<NodeOf<B>>, size: u64) -> Result<()> {
-        self.ensure_writable()?;
+        self.ensure_writable(node)?;
         ensure(size <= self.body.max_size(), Errno::EFBIG)?;
         let ino = node.ino();
         let told = self.begins(|| Act::Resize { ino, size });
@@ -284,9 +284,13 @@ impl<B: Body> Core<B> {
         Ok(self.body.change(&node.inode))
     }
 
-    /// Whether anything can be changed still.
-    pub(crate) fn ensure_writable(&self) -> Result<()> {
-        ensure(!self.body.is_read_only(), Errno::EROFS)
+    /// Whether anything can be changed of it.
+    pub(crate) fn ensure_writable(&self, node: &NodeOf<B>) -> Result<()> {
+        ensure(self.is_writable(node), Errno::EROFS)
+    }
+
+    fn is_writable(&self, node: &NodeOf<B>) -> bool {
+        !self.body.is_read_only() && !self.body.is_frozen(&node.inode)
     }
 
     /// The time that a read of `node` sets now, if any.
@@ -302,7 +306,7 @@ impl<B: Body> Core<B> {
             Atime::Always => true,
         };
         let kind = self.config.diratime || attr.kind != FileKind::Directory;
-        let writable = !self.body.is_read_only();
+        let writable = self.is_writable(node);
         (due && kind && writable && attr.atime != now).then_some(now)
     }
 

@@ -120,6 +120,12 @@ pub trait Body: 'static {
     /// that the file system could not go on from.
     fn is_read_only(&self) -> bool;
 
+    /// Whether nothing can be changed of a file, or in a directory, because it is kept as it
+    /// was, as in a snapshot.
+    fn is_frozen(&self, _inode: &Inode<Self::Private>) -> bool {
+        false
+    }
+
     /// The number of the root directory.
     fn root(&self) -> Ino;
 

@@ -212,7 +212,7 @@ impl<B: Body> Core<B> {
         }
         check_open(who, &node.attr(), flags)?;
         if flags.has(OpenFlags::WRITE) || flags.has(OpenFlags::TRUNCATE) {
-            self.ensure_writable()?;
+            self.ensure_writable(node)?;
         }
         Ok(())
     }

@@ -17,6 +17,9 @@ macro_rules! pass_body {
     (@max_size $to:tt) => { $crate::pass_on!($to Body: fn max_size() -> u64); };
     (@max_links $to:tt) => { $crate::pass_on!($to Body: fn max_links() -> u32); };
     (@is_read_only $to:tt) => { $crate::pass_on!($to Body: fn is_read_only() -> bool); };
+    (@is_frozen $to:tt) => {
+        $crate::pass_on!($to Body: fn is_frozen(inode: &Inode<Self::Private>) -> bool);
+    };
     (@root $to:tt) => { $crate::pass_on!($to Body: fn root() -> Ino); };
     (@load $to:tt) => {
         $crate::pass_on!($to Body: async fn load(ino: Ino) -> Result<Inode<Self::Private>>);

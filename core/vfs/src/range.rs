@@ -32,9 +32,9 @@ impl<B: Body> Vfs<B> {
         core.pay(core.config.costs.call).await;
         let file = core.file(handle)?;
         ensure(len > 0, Errno::EINVAL)?;
-        core.ensure_writable()?;
         ensure(file.has(OpenFlags::WRITE), Errno::EBADF)?;
         let node = &file.node;
+        core.ensure_writable(node)?;
         ensure(node.attr().kind == FileKind::Regular, Errno::ENODEV)?;
         let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
         ensure(end <= core.body.max_size(), Errno::EFBIG)?;
@@ -165,7 +165,7 @@ impl<B: Body> Core<B> {
         if !self.body.clones() || !allowed {
             return Ok(false);
         }
-        self.ensure_writable()?;
+        self.ensure_writable(&to.node)?;
         self.pay(self.config.costs.call).await;
         let span = at..at.saturating_add(len);
         if place.saturating_add(len) > self.body.max_size() {

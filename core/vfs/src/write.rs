@@ -48,8 +48,8 @@ impl<B: Body> Vfs<B> {
         let core = &self.core;
         let file = core.file(handle)?;
         ensure(file.has(OpenFlags::BOTH), Errno::EBADF)?;
-        core.ensure_writable()?;
         let node = &file.node;
+        core.ensure_writable(node)?;
         // A processor stores a word at a time. Stores of many pages that came in each
         // other's way would leave what no order of them explains.
         let guard = node.lock.write().await;
@@ -81,7 +81,7 @@ impl<B: Body> Core<B> {
         ensure(file.has(OpenFlags::WRITE), Errno::EBADF)?;
         let node = &file.node;
         ensure(node.attr().kind == FileKind::Regular, Errno::EINVAL)?;
-        self.ensure_writable()?;
+        self.ensure_writable(node)?;
         let source = source.cut(MAX_TRANSFER);
         self.pay(self.config.costs.copying(source.len())).await;
         if source.is_empty() {

@@ -37,7 +37,14 @@ pub(super) fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, 
     if !set.iter().any(|assignment| are_of_drive(assignment)) {
         return Ok(config);
     }
-    let config: DriveConfig = laid(&config, set, of_drive, known)?;
+    let conventional = |config: &DriveConfig| config.zones.map(|zones| zones.conventional);
+    let before = conventional(&config);
+    let mut config: DriveConfig = laid(&config, set, of_drive, known)?;
+    let shapes = |set: &String| set.starts_with("capacity=") || set.starts_with("geometry.");
+    if conventional(&config) != before && !set.iter().any(shapes) {
+        // The other zones take what these leave of the size that was asked for.
+        config = config.resized(config.capacity);
+    }
     ssd::Layout::new(&config)?;
     config.timing()?;
     config.endurance()?;

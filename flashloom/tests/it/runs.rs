@@ -98,6 +98,21 @@ fn knobs_and_drives_change_the_run() {
 }
 
 #[test]
+fn zones_take_what_conventional_ones_leave_of_the_size() {
+    let bench = Bench::new();
+    for zones in [8, 16] {
+        let line = "run f2fs@zns --workload create:files=50 --size 1GiB";
+        let run = bench.json(&format!("{line} --set zones.conventional={zones}"), SCHEMA);
+        let bytes = number(&run, "/drive/capacity_bytes");
+        let wanted = 1 << 30;
+        assert!(
+            (wanted..wanted + (32 << 20)).contains(&bytes),
+            "{zones}: {bytes}"
+        );
+    }
+}
+
+#[test]
 fn a_small_page_cache_misses_more() {
     let bench = Bench::new();
     let line = "run ext4@block --workload webserver:files=200,ops=2000 --size 256MiB";

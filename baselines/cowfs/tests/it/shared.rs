@@ -173,6 +173,7 @@ fn snapshots_stay_what_they_were() {
         let made = p.open(b"/s0/d0/new", flags(), 0o644).await;
         assert_eq!(made.err(), Some(Errno::EROFS));
         assert!(p.open(b"/s1/d0/new", flags(), 0o644).await.is_ok());
+        refuses_to_change(&mounted, &p, b"/s0").await;
         change(&p, 9, 300).await;
         p.exit().await;
         mounted.unmount().await.unwrap();
@@ -205,6 +206,31 @@ fn snapshots_stay_what_they_were() {
         assert_eq!(lines[0].trim(), "1", "{said}");
         judge(&std::fs::read(&path).unwrap());
     }
+}
+
+/// Nothing can be changed of any file of a snapshot at `top`, and reading them leaves no mark.
+async fn refuses_to_change(vfs: &Vfs<Fs>, p: &Process<Fs>, top: &[u8]) {
+    let mut seen = 0;
+    for (path, size) in vfs::model::sizes(p).await.unwrap() {
+        if !path.starts_with(top) {
+            continue;
+        }
+        seen += 1;
+        let before = p.stat(&path).await.unwrap();
+        let refused = Err(Errno::EROFS);
+        assert_eq!(p.truncate(&path, size + 1).await, refused);
+        assert_eq!(p.truncate(&path, size / 2).await, refused);
+        assert_eq!(p.chmod(&path, 0o600).await, refused);
+        let opened = p.open(&path, OpenFlags::BOTH, 0).await;
+        assert_eq!(opened.err(), Some(Errno::EROFS));
+        let fd = p.open(&path, OpenFlags::READ, 0).await.unwrap();
+        p.read_bytes(fd, 0, size as usize).await.unwrap();
+        p.close(fd).await.unwrap();
+        assert_eq!(p.stat(&path).await.unwrap(), before);
+    }
+    assert!(seen > 0);
+    vfs.sync().await.unwrap();
+    vfs.drop_caches().await.unwrap();
 }
 
 /// A file of many extents, each of a page, with a hole behind each.

@@ -17,7 +17,13 @@ const PATTERN: u64 = 0x0101_0101_0101_0101;
 pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>, kept: &[u8]) -> Vec<String> {
     let process = Process::new(vfs, Access::default());
     let refused = |errno: Errno| vec![format!("in use again, it answers {errno}")];
-    let mut wrong = grow(vfs, &process, kept).await.unwrap_or_else(refused);
+    let grown = grow(vfs, &process, kept).await;
+    let mut wrong = grown.unwrap_or_else(|(path, errno)| {
+        let path = String::from_utf8_lossy(&path);
+        vec![format!(
+            "in use again, {path} grows and that answers {errno}"
+        )]
+    });
     wrong.extend(match make(vfs, &process).await {
         Ok(true) => Vec::new(),
         Ok(false) => vec!["what is made and forced now reads as something else".to_owned()],
@@ -26,8 +32,14 @@ pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>, kept: &[u8]) -> Vec<String>
     wrong
 }
 
-async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>, kept: &[u8]) -> Result<Vec<String>> {
-    let mut ragged = sizes(process).await?;
+/// Gives which file was not to be used, if one was not.
+async fn grow<B: Body>(
+    vfs: &Vfs<B>,
+    process: &Process<B>,
+    kept: &[u8],
+) -> std::result::Result<Vec<String>, (Vec<u8>, Errno)> {
+    let any = |errno| (b"any file".to_vec(), errno);
+    let mut ragged = sizes(process).await.map_err(any)?;
     ragged.retain(|(_, size)| !size.is_multiple_of(PAGE));
     let (mut grown, mut wrong) = (Vec::new(), Vec::new());
     for (path, size) in ragged {
@@ -45,17 +57,16 @@ async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>, kept: &[u8]) -> Resul
         match changed {
             // Of a log that is full there is no place for the inode either.
             Err(Errno::ENOSPC) => break,
-            done => done?,
+            Err(errno) => return Err((path, errno)),
+            Ok(()) => grown.push((path, size)),
         }
-        grown.push((path, size));
     }
-    vfs.sync().await?;
-    vfs.drop_caches().await?;
+    vfs.sync().await.map_err(any)?;
+    vfs.drop_caches().await.map_err(any)?;
     for (path, size) in &grown {
-        let fd = process.open(path, OpenFlags::READ, 0).await?;
-        let tail = (size.next_multiple_of(PAGE) - size) as usize;
-        let bytes = process.read_bytes(fd, *size, tail).await?;
-        process.close(fd).await?;
+        let tail = size.next_multiple_of(PAGE) - size;
+        let bytes = tail_of(process, path, *size, tail).await;
+        let bytes = bytes.map_err(|errno| (path.clone(), errno))?;
         if let Some(at) = bytes.iter().position(|&byte| byte != 0) {
             let (path, at) = (String::from_utf8_lossy(path), size + at as u64);
             wrong.push(format!(
@@ -64,6 +75,13 @@ async fn grow<B: Body>(vfs: &Vfs<B>, process: &Process<B>, kept: &[u8]) -> Resul
         }
     }
     Ok(wrong)
+}
+
+async fn tail_of<B: Body>(p: &Process<B>, path: &[u8], at: u64, len: u64) -> Result<Vec<u8>> {
+    let fd = p.open(path, OpenFlags::READ, 0).await?;
+    let bytes = p.read_bytes(fd, at, len as usize).await?;
+    p.close(fd).await?;
+    Ok(bytes)
 }
 
 /// Makes a file, forces it, and reads it from the medium; whether that is it. On a

@@ -208,6 +208,7 @@ impl Body for AnyBody {
         max_size() -> u64;
         max_links() -> u32;
         is_read_only() -> bool;
+        is_frozen(inode: File) -> bool;
         root() -> Ino;
         clones() -> bool;
         stat() -> StatFs;
