@@ -37,14 +37,14 @@ pub(super) fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, 
     if !set.iter().any(|assignment| are_of_drive(assignment)) {
         return Ok(config);
     }
-    let conventional = |config: &DriveConfig| config.zones.map(|zones| zones.conventional);
-    let before = conventional(&config);
-    let mut config: DriveConfig = laid(&config, set, of_drive, known)?;
+    let mut given: DriveConfig = laid(&config, set, of_drive, known)?;
+    let conventional = |config: &DriveConfig| config.zones.map_or(0, |zones| zones.conventional);
     let shapes = |set: &String| set.starts_with("capacity=") || set.starts_with("geometry.");
-    if conventional(&config) != before && !set.iter().any(shapes) {
-        // The other zones take what these leave of the size that was asked for.
-        config = config.resized(config.capacity);
+    if conventional(&given) != conventional(&config) && !set.iter().any(shapes) {
+        let base = config.with_conventional(conventional(&given))?;
+        given = laid(&base, set, of_drive, known)?;
     }
+    let config = given;
     ssd::Layout::new(&config)?;
     config.timing()?;
     config.endurance()?;

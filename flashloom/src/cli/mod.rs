@@ -16,6 +16,7 @@ mod knobs;
 mod learn;
 mod lists;
 mod live;
+mod manual;
 mod memory;
 mod metrics;
 mod mount;
@@ -84,6 +85,8 @@ enum Command {
     Crash(crash::Crash),
     Memory(memory::Memory),
     Reproduce(reproduce::Reproduce),
+    Completions(manual::Completions),
+    Man(manual::Man),
 }
 
 /// What a command answers with: text for standard output.
@@ -128,6 +131,8 @@ impl Command {
             Self::Snapshot(snapshot) => snapshot.run(),
             Self::Inspect(inspect) => inspect.run(),
             Self::Memory(memory) => memory.run(),
+            Self::Completions(completions) => completions.run(),
+            Self::Man(man) => man.run(),
         }
     }
 }

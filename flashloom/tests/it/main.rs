@@ -6,6 +6,7 @@ mod filesystems;
 mod learn;
 mod listeners;
 mod malformed;
+mod manual;
 mod mount;
 mod ocssd;
 mod past;

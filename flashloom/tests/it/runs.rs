@@ -98,7 +98,7 @@ fn knobs_and_drives_change_the_run() {
 }
 
 #[test]
-fn zones_take_what_conventional_ones_leave_of_the_size() {
+fn conventional_zones_take_their_flash_from_the_others() {
     let bench = Bench::new();
     for zones in [8, 16] {
         let line = "run f2fs@zns --workload create:files=50 --size 1GiB";

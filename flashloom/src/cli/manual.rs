@@ -1,0 +1,46 @@
+//! What shells and `man` are told of the commands: made of their declarations.
+
+use super::failure::Failure;
+use super::{Answer, Cli};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use std::fs;
+use std::path::PathBuf;
+
+/// Print what completes the commands in a shell
+///
+/// For bash: flashloom completions bash > ~/.local/share/bash-completion/completions/flashloom
+#[derive(Args)]
+pub(crate) struct Completions {
+    /// Which shell
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(&self) -> Answer {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "flashloom", &mut script);
+        let text = String::from_utf8(script);
+        text.map_err(|error| Failure::new(error.to_string()))
+    }
+}
+
+/// Write the manual pages, one a command
+///
+/// For a user: flashloom man ~/.local/share/man/man1, and then man flashloom-compare
+#[derive(Args)]
+pub(crate) struct Man {
+    /// Folder that they go to; it is made if it is not there
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+impl Man {
+    pub(crate) fn run(&self) -> Answer {
+        let at = |error: std::io::Error| Failure::at(&self.dir, &error);
+        fs::create_dir_all(&self.dir).map_err(at)?;
+        clap_mangen::generate_to(Cli::command(), &self.dir).map_err(at)?;
+        let dir = self.dir.display();
+        Ok(format!("the pages are in {dir}, from flashloom.1 on\n"))
+    }
+}
