@@ -7,7 +7,7 @@
 # Without an argument it does all three. `block`: what nvme-cli asks, a verified load,
 # resets of the controller under another one; ext4, XFS, Btrfs and F2FS (make, mount,
 # copy, mount again, compare, check); what is there in a machine that is started after the
-# server was. `zns`: reports of zones, a verified load, F2FS over both namespaces.
+# server was. `zns`: reports of zones, and a verified load.
 # `control`: a drive of which another client changes one byte behind the back of the
 # machine, which has to be seen.
 #
@@ -21,7 +21,7 @@
 # program nothing is checked, and the script says so.
 #
 # FLASHLOOM names another flashloom than target/release's. `control` needs qemu-io. Takes about
-# four minutes.
+# two minutes where the guest has a processor of its own.
 set -euo pipefail
 
 # shellcheck source=kernel-over.sh

@@ -49,8 +49,10 @@ off() {
 
 # As a loss of power, which the drive is protected against.
 die() {
+  # The shell would say that it was killed.
+  disown "$server"
   kill -9 "$server"
-  wait "$server" || true
+  while kill -0 "$server" 2>/dev/null; do sleep 0.05; done
   server=
 }
 

@@ -312,6 +312,6 @@ if [ "${hyfim[0]}" -gt 0 ]; then
     "entries of the host's mapping on their way to memory" \
     "a line of the host's mapping being cleaned" \
     "cleaning of a line with a sector that a journal names" "a mapping being recovered" \
-    "copies for lack of spare sectors"
+    "copies for lack of spare sectors" "a publication that waits for a full journal"
 fi
 [ "$((sums[3] + sums[4] + missing))" = 0 ]

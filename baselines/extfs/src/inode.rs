@@ -1,6 +1,6 @@
 //! Inodes in memory and their slots in the tables.
 //!
-//! Invariants: [`vfs::Inode::attr`] is the newest truth of attributes, and the
+//! Invariants: [`vfs::Face::attr`] is the newest truth of attributes, and the
 //! size on the medium is that of what was written back; every change of a slot
 //! writes down all attributes with it, as the ranges of bytes that differ.
 

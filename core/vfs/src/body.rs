@@ -4,7 +4,7 @@
 //! arguments that were checked: names are 1 to 255 bytes without `/` and are not
 //! `.` or `..`; a directory is a directory and is locked exclusively while it is
 //! changed; what is to be unlinked exists; what replaces fits what it replaces;
-//! permissions were checked and times are set in [`Inode::attr`] by the body
+//! permissions were checked and times are set in [`Face::attr`](crate::Face::attr) by the body
 //! itself where it changes links, from the `now` of the call.
 
 use crate::errno::Result;
@@ -87,7 +87,7 @@ pub trait Body: 'static {
     /// Whether contents are read and written where they lie on the medium, so that
     /// no page of them is cached. Then every read and write, also of mapped files,
     /// comes to [`Body::read_direct`] and [`Body::write_direct`], with any offset and
-    /// length; a write makes the times in [`Inode::attr`] as durable as its bytes;
+    /// length; a write makes the times in [`Face::attr`](crate::Face::attr) as durable as its bytes;
     /// and what a cut leaves behind the end stays hidden as [`Body::seal_end`] says.
     fn is_dax(&self) -> bool {
         false
@@ -312,7 +312,7 @@ pub trait Body: 'static {
     ) -> Result<()>;
 
     /// Writes around the cache, which has nothing there. The size has not been
-    /// raised yet; the body raises it in [`Inode::attr`]. Gives how many of the first
+    /// raised yet; the body raises it in [`Face::attr`](crate::Face::attr). Gives how many of the first
     /// bytes were written: one at least, and not all if the space ran out after them.
     ///
     /// # Errors

@@ -56,7 +56,7 @@
 //!
 //! # Invariants
 //!
-//! - `Inode::attr` is the newest truth; a body writes it down, and never reads an
+//! - `Face::attr` is the newest truth; a body writes it down, and never reads an
 //!   attribute back while the inode is in memory.
 //! - Calls that change a directory hold its lock exclusively, so a body sees one
 //!   change of a directory at a time; write-back takes no inode lock, so a body

@@ -350,6 +350,25 @@ impl Pm {
         media
     }
 
+    /// Everything that a power cut at this instant may leave where each line has all of what
+    /// was stored to it or nothing; none if that is more than `most`.
+    #[must_use]
+    pub fn whole_lines_at_power_cut(&self, most: usize) -> Option<Vec<PmMedia>> {
+        let state = self.shared.state.borrow();
+        let count = u32::try_from(state.dirty.len()).ok()?;
+        let count = 1_usize.checked_shl(count).filter(|&count| count <= most)?;
+        let left = |kept: usize| {
+            let mut media = state.media.clone();
+            for (index, (&line, dirty)) in state.dirty.iter().enumerate() {
+                if kept >> index & 1 == 1 {
+                    media.apply(line, dirty.stores.iter().copied());
+                }
+            }
+            media
+        };
+        Some((0..count).map(left).collect())
+    }
+
     /// What is durable now.
     #[must_use]
     pub fn durable(&self) -> PmMedia {

@@ -28,7 +28,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
     (
         "lean",
-        "journals of 256 KiB and 128 spare sectors, so that a cut can meet either full",
+        "journals of 64 KiB and 128 spare sectors, so that a cut can meet either full",
     ),
 ];
 
@@ -56,7 +56,7 @@ impl Persistent {
                 hidden: 128,
                 ..config.ftl
             },
-            journal: Bytes(256 * KIB),
+            journal: Bytes(64 * KIB),
         }
     }
 }

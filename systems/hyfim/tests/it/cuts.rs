@@ -158,6 +158,57 @@ fn batches_are_there_as_a_whole_where_programs_fail() {
     assert!(cuts > 20, "{cuts} cuts");
 }
 
+/// Of a few batches: at each event, whichever lines of memory were not flushed are lost.
+//= hyfim 3.4
+#[test]
+fn batches_are_there_as_a_whole_whichever_lines_are_lost() {
+    const MOST: usize = 64;
+    let config = tiny();
+    let (mut all_ways, mut in_part) = (0, 0);
+    for event in 0.. {
+        let (kernel, known) = (Kernel::new(), nobody());
+        let rig = Rig::on(&kernel, &config, Left::new(&config));
+        let (running, shown) = (rig.clone(), known.clone());
+        kernel.sim().spawn_detached(async move {
+            let (system, _) = running.mount().await.expect("a new drive");
+            let rng = |of| Seed(6).child(of).stream("work");
+            let on = || (running.sim.clone(), system.clone());
+            let [sectors, _, _, nodes] = shown;
+            sim::join(
+                exchange(on(), sectors, rng(0), 0, 4),
+                change(on(), nodes, rng(1), 6),
+            )
+            .await;
+        });
+        let mut rng = Seed(event).stream("memory");
+        let look = || (rig.cut(&mut rng), rig.pm.whole_lines_at_power_cut(MOST));
+        let Cut::Off((left, ways)) = kernel.run_to_cut(event, look) else {
+            break;
+        };
+        let ways = ways.unwrap_or_else(|| vec![left.memory.clone()]);
+        in_part += u64::from(ways.len() > 1);
+        for (way, memory) in ways.into_iter().enumerate() {
+            let memory = Left {
+                memory,
+                ..left.clone()
+            };
+            let copy = |of: &Shared| Rc::new(RefCell::new(of.borrow().clone()));
+            let known = known.each_ref().map(copy);
+            judge(
+                &config,
+                memory,
+                &known,
+                &format!("event {event}, way {way}"),
+            );
+            all_ways += 1;
+        }
+    }
+    assert!(
+        all_ways > 500 && in_part > 50,
+        "{all_ways} ways, {in_part} events"
+    );
+}
+
 /// Cleaning goes on between exchanges, and no record is left behind by it.
 #[test]
 fn what_was_exchanged_is_cleaned_like_anything_else() {
