@@ -194,12 +194,14 @@ impl Setup {
         }
     }
 
-    /// Gives flash these times.
+    /// Gives flash the times that flash of the paper's size has.
     pub(crate) fn time_flash(&mut self, read: Ns, program: Ns, erase: Ns) {
+        let whole = self.profile.device(self.design);
         let drive = &mut self.knobs.device.drive;
         let timing = drive.timing();
         let mut timing = timing.expect("the presets have a part that is known");
-        (timing.read, timing.program, timing.erase) = (read, program, erase);
+        (timing.read, timing.program) = (read, program);
+        timing.erase = whole.erase_in(drive, erase);
         drive.flash.timing = Some(timing);
     }
 

@@ -1,7 +1,8 @@
 //! The data cache: which pages are in the device's DRAM.
 //!
 //! Invariants, defended by [`Cache::check`]: a page is in one way of its set or in none;
-//! the order of a set is a permutation of its ways; bits of state belong to ways in use.
+//! the order of a set is a permutation of its ways; bits of state belong to ways in use; a
+//! way that is kept for a page on its way has none, and no other page takes it.
 //!
 //! A set is two lines of the simulating machine's memory, since most accesses touch
 //! nothing else.
@@ -18,6 +19,8 @@ pub(crate) const MOST_WAYS: u32 = 16;
 
 /// No page.
 const NONE: u32 = u32::MAX;
+/// A page that is on its way from flash.
+const COMING: u32 = NONE - 1;
 /// Each way at its own place.
 const IN_ORDER: u64 = 0xFEDC_BA98_7654_3210;
 /// A one in each nibble.
@@ -66,6 +69,8 @@ pub(crate) enum Victim {
     Clean(Slot, u32),
     /// A page that nothing else has.
     Dirty(Slot, u32),
+    /// All places are kept for pages on their way.
+    Coming,
 }
 
 /// Remainders of a division by a number that is known only at run time (Lemire, Kaser,
@@ -162,30 +167,45 @@ impl Cache {
     }
 
     /// What has to go for `page`: a clean page among the oldest of its set, as `cflru` has
-    /// it, else the oldest.
+    /// it, else the oldest; none that is still on its way.
     pub(crate) fn victim(&self, page: u32) -> Victim {
         let index = self.modulo.of(page);
         let set = &self.sets[index];
         let slot = |way: u32| Slot(index as u32 * MOST_WAYS + way);
-        let mut ways = (0..self.ways).rev().map(|at| nibble(set.order, at));
+        let ways = (0..self.ways).rev().map(|at| nibble(set.order, at));
+        let mut ways = ways.filter(|&way| set.tags[way as usize] != COMING);
         if let Some(free) = ways.clone().find(|&way| set.tags[way as usize] == NONE) {
             return Victim::None(slot(free));
         }
         let clean = ways.clone().take(self.window.max(1) as usize);
         let clean = clean.clone().find(|way| set.dirty >> way & 1 == 0);
-        let way = clean.or_else(|| ways.next()).unwrap_or(0);
-        let page = set.tags[way as usize];
-        match clean {
-            Some(_) => Victim::Clean(slot(way), page),
-            None => Victim::Dirty(slot(way), page),
+        let page = |way: u32| set.tags[way as usize];
+        match (clean, ways.next()) {
+            (Some(way), _) => Victim::Clean(slot(way), page(way)),
+            (None, Some(way)) => Victim::Dirty(slot(way), page(way)),
+            (None, None) => Victim::Coming,
         }
     }
 
-    /// Puts a page into a slot that is free.
+    /// Keeps a slot that is free for a page on its way.
+    pub(crate) fn keep(&mut self, slot: Slot) {
+        let tag = &mut self.sets[slot.set()].tags[slot.way()];
+        debug_assert!(*tag == NONE, "the slot is free");
+        *tag = COMING;
+    }
+
+    /// Frees a slot whose page does not come.
+    pub(crate) fn give_up(&mut self, slot: Slot) {
+        let tag = &mut self.sets[slot.set()].tags[slot.way()];
+        debug_assert!(*tag == COMING, "the slot is kept");
+        *tag = NONE;
+    }
+
+    /// Puts a page into a slot that is free or was kept for it.
     pub(crate) fn insert(&mut self, slot: Slot, page: u32, contents: Contents, ahead: bool) {
         let set = &mut self.sets[slot.set()];
         let way = slot.way();
-        debug_assert!(set.tags[way] == NONE, "the slot is free");
+        debug_assert!(matches!(set.tags[way], NONE | COMING), "the slot is free");
         set.tags[way] = page;
         set.order = to_front(set.order, way as u64);
         set.ahead |= u16::from(ahead) << way;
@@ -263,8 +283,9 @@ impl Cache {
             assert_eq!(ways, 0xFFFF, "the order is a permutation");
             for (way, &tag) in set.tags.iter().enumerate() {
                 let bits = (set.dirty | set.ahead) >> way & 1;
-                assert!(tag != NONE || bits == 0, "an empty way has no state");
-                if tag != NONE {
+                let empty = matches!(tag, NONE | COMING);
+                assert!(!empty || bits == 0, "an empty way has no state");
+                if !empty {
                     assert!((way as u32) < self.ways && self.modulo.of(tag) == index);
                     let same = set.tags.iter().filter(|&&other| other == tag).count();
                     assert_eq!(same, 1, "a page is there once");
@@ -342,6 +363,7 @@ mod tests {
                 cache.remove(slot);
                 (slot, Some(gone))
             }
+            Victim::Coming => unreachable!("no page is on its way"),
         };
         cache.insert(slot, page, None, false);
         gone
@@ -366,6 +388,31 @@ mod tests {
                 recent.push(page);
                 cache.check();
             }
+        }
+    }
+
+    #[test]
+    fn a_way_that_is_kept_is_nobodys() {
+        for replacement in [Replacement::Lru, Replacement::Cflru { window: 2 }] {
+            let mut cache = Cache::new(&config(2, replacement), 2, false);
+            let place = |cache: &Cache, page| match cache.victim(page) {
+                Victim::None(slot) => slot,
+                other => panic!("{other:?}"),
+            };
+            let first = place(&cache, 0);
+            cache.keep(first);
+            assert_ne!(place(&cache, 1), first);
+            put(&mut cache, 1);
+            assert!(matches!(cache.victim(2), Victim::Clean(_, 1)));
+            cache.remove(cache.find(1).unwrap());
+            let second = place(&cache, 2);
+            cache.keep(second);
+            assert_eq!(cache.victim(3), Victim::Coming);
+            cache.insert(first, 0, None, false);
+            cache.give_up(second);
+            cache.check();
+            assert_eq!(place(&cache, 3), second);
+            assert_eq!(cache.find(0), Some(first));
         }
     }
 

@@ -507,30 +507,6 @@ impl DeviceConfig {
         checks.push(("promotion.epoch", u64::from(epoch), epoch > 0, "at least 1"));
         checks
     }
-
-    /// The same device with all sizes divided by `by`: capacity, DRAM and log. Times and
-    /// the number of channels and dies stay, and garbage is collected at the same shares of
-    /// the flash.
-    #[must_use]
-    pub fn scaled(&self, by: u64) -> Self {
-        let by = by.max(1);
-        let mut config = self.clone();
-        let capacity = Bytes((self.drive.capacity.0 / by).max(4096) / 4096 * 4096);
-        config.drive = self.drive.resized(capacity);
-        let lines = |drive: &DriveConfig| u64::from(drive.geometry.blocks_per_plane.max(1));
-        let (before, after) = (lines(&self.drive), lines(&config.drive));
-        let share = |count: u32| (u64::from(count) * after / before) as u32;
-        let collection = &mut config.drive.collection;
-        collection.background_lines = share(collection.background_lines);
-        collection.batch_lines = share(collection.batch_lines);
-        // What left the cache is found in the buffer. Four pages a channel: a choice of ours.
-        let least = u64::from(config.drive.geometry.channels) * 4 * 4096;
-        let buffer = &mut config.drive.controller.write_buffer.0;
-        *buffer = (*buffer / by).max(least.min(*buffer));
-        config.dram.bytes = Bytes(self.dram.bytes.0 / by);
-        config.log.bytes = Bytes(self.log.bytes.0 / by);
-        config
-    }
 }
 
 #[cfg(test)]
@@ -567,23 +543,6 @@ mod tests {
 
     fn ssd_preset(name: &str) -> DriveConfig {
         (ssd::Preset::named(name).unwrap().config)()
-    }
-
-    #[test]
-    fn a_smaller_device_is_one_in_proportion() {
-        for profile in Profile::ALL {
-            let config = profile.device(Design::named("skybyte-full").unwrap());
-            for by in [1, 16, 64, 500] {
-                let small = config.scaled(by).checked().unwrap();
-                assert_eq!(small.dram.bytes.0, config.dram.bytes.0 / by);
-                let lines = f64::from(small.drive.geometry.blocks_per_plane);
-                let kept = f64::from(small.drive.collection.background_lines) / lines;
-                assert!((0.17..0.21).contains(&kept), "1/{by}: {kept} of the lines");
-                let raw = small.drive.geometry.bytes() as f64;
-                let used = small.drive.capacity.0 as f64 / raw;
-                assert!((0.4..0.51).contains(&used), "1/{by}: {used} for the host");
-            }
-        }
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl CxlSsd {
             drive,
             state: RefCell::new(state),
             compact: Signal::default(),
+            placed: Signal::default(),
         });
         let device = Self { shared };
         for (page, contents) in pages {

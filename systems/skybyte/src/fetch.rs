@@ -3,7 +3,7 @@
 use crate::cache::{LINES, PAGE, line_of};
 use crate::estimate::{Estimate, estimate, is_long};
 use crate::mshr::{Mshr, Stage};
-use crate::state::{Shared, State, payload};
+use crate::state::{Place, Shared, State, payload};
 use memsys::{FarEvent, ReadReply, Tag};
 use nand::Payload;
 use ssd::{Cause, ReadCause};
@@ -135,10 +135,13 @@ impl Shared {
         }
     }
 
-    /// Brings a page from flash to the cache, in a register that it has.
+    /// Brings a page from flash to the cache, in a register that it has. Flash is read into
+    /// the page's place in the cache, as there is no other memory for it: however many pages
+    /// are on their way, the DRAM holds no more than it has room for.
     async fn fetch(self: Rc<Self>, page: u32) {
         let since = self.state.borrow().mshrs.get(page).map(|mshr| mshr.since);
         self.sim.sleep_until(since.unwrap_or_default()).await;
+        self.place(page).await;
         // What is written as a whole needs nothing of flash.
         let waiting = |state: &State| state.mshrs.get(page).map_or(0, Mshr::waiting);
         let is_read = waiting(&self.state.borrow()) != u64::MAX;
@@ -194,46 +197,71 @@ impl Shared {
         lost == 0
     }
 
-    /// Moves a page that has arrived to the cache, once there is a place for it.
-    async fn install(self: &Rc<Self>, page: u32) {
+    /// Keeps a place of the cache for a page, once there is one: not if nobody wants it there,
+    /// or the drive takes no writes any more and has no room for what would have to go.
+    async fn place(self: &Rc<Self>, page: u32) {
         let mut taken = false;
         loop {
-            {
+            let place = {
                 let mut state = self.state.borrow_mut();
-                let keep = state.mshrs.get(page).is_some_and(|mshr| mshr.keep);
-                let slot = match keep {
-                    true => self.make_slot(&mut state, page, &mut taken),
-                    false => None,
-                };
-                if let Some(slot) = slot {
-                    let ended = self.end(&mut state, page);
-                    let mshr = ended.expect("it had a register");
-                    state.cache.insert(slot, page, mshr.contents, mshr.ahead);
-                    if mshr.dirty {
-                        state.cache.set_dirty(slot);
-                    }
-                }
-                if slot.is_some() || !keep {
-                    if !keep {
-                        self.end(&mut state, page);
-                    }
+                let wants = |mshr: &Mshr| mshr.keep && mshr.slot.is_none();
+                if !state.mshrs.get(page).is_some_and(wants) {
                     break;
                 }
+                let place = self.make_slot(&mut state, page, &mut taken);
+                if let Place::At(slot) = place {
+                    state.cache.keep(slot);
+                    if let Some(mshr) = state.mshrs.get_mut(page) {
+                        mshr.slot = Some(slot);
+                    }
+                }
+                place
+            };
+            match place {
+                Place::At(_) => break,
+                Place::Taken => self.placed.wait(&self.sim).await,
+                Place::NoRoom if self.drive.take_room().await.is_err() => return,
+                Place::NoRoom => taken = true,
             }
-            if self.drive.take_room().await.is_err() {
-                self.stay(page);
-                return;
-            }
-            taken = true;
         }
         if taken {
             self.drive.give_room_back();
         }
     }
 
-    /// Frees the register of a page, and lets the next fetch begin.
+    /// Moves a page that has arrived to the cache; its place may have to be found yet, if
+    /// nobody wanted it there before.
+    async fn install(self: &Rc<Self>, page: u32) {
+        self.place(page).await;
+        let is_kept = |state: &State| {
+            let mshr = state.mshrs.get(page);
+            mshr.is_some_and(|mshr| mshr.keep && mshr.slot.is_none())
+        };
+        if is_kept(&self.state.borrow()) {
+            self.stay(page);
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        let keeps = state.mshrs.get(page).is_some_and(|mshr| mshr.keep);
+        let slot = state.mshrs.get_mut(page).filter(|_| keeps);
+        let slot = slot.and_then(|mshr| mshr.slot.take());
+        let ended = self.end(&mut state, page);
+        if let (Some(slot), Some(mshr)) = (slot, ended) {
+            state.cache.insert(slot, page, mshr.contents, mshr.ahead);
+            if mshr.dirty {
+                state.cache.set_dirty(slot);
+            }
+        }
+    }
+
+    /// Frees the register of a page and the place that is kept for it, and lets the next
+    /// fetch begin.
     fn end(self: &Rc<Self>, state: &mut State, page: u32) -> Option<Mshr> {
         let (ended, next) = state.mshrs.end(page);
+        if let Some(slot) = ended.as_ref().and_then(|mshr| mshr.slot) {
+            state.cache.give_up(slot);
+        }
+        self.placed.notify(&self.sim);
         if let Some(next) = next {
             self.begin(next);
         }

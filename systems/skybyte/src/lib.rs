@@ -92,6 +92,7 @@ mod mshr;
 mod prefetch;
 mod profile;
 mod promote;
+mod scale;
 mod state;
 
 pub use config::{

@@ -4,7 +4,7 @@
 //! there are registers, and only then others queue; what a register that is not queued
 //! has taken in of writes is kept by the battery.
 
-use crate::cache::{Contents, set_line};
+use crate::cache::{Contents, Slot, set_line};
 use memsys::{LineData, Tag};
 use std::collections::{BTreeMap, VecDeque};
 use units::Ns;
@@ -14,9 +14,9 @@ use units::Ns;
 pub(crate) enum Stage {
     /// Waits for a register.
     Queued,
-    /// Flash is being read.
+    /// It waits for a place in the cache, or flash is being read.
     Reading,
-    /// The page is there and waits for a place in the cache.
+    /// The page is there, and can not go to the cache yet.
     Arrived,
 }
 
@@ -35,6 +35,8 @@ pub(crate) struct Mshr {
     pub(crate) ahead: bool,
     /// Whether it goes to the cache; not if the host has taken it.
     pub(crate) keep: bool,
+    /// Where in the cache, once a place is kept for it.
+    pub(crate) slot: Option<Slot>,
     /// What it holds, once it has arrived.
     pub(crate) contents: Contents,
     /// Lines of that which cannot be read and which nobody has written since, a bit each.
@@ -53,6 +55,7 @@ impl Mshr {
             writes: BTreeMap::new(),
             ahead,
             keep: true,
+            slot: None,
             contents: None,
             lost: 0,
             dirty: false,

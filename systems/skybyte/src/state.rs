@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) state: RefCell<State>,
     /// A half of the log has to be compacted.
     pub(crate) compact: Signal,
+    /// A place of the cache is kept no longer.
+    pub(crate) placed: Signal,
 }
 
 pub(crate) struct State {
@@ -140,6 +142,16 @@ impl State {
     }
 }
 
+/// Whether a page can have a place in the cache.
+pub(crate) enum Place {
+    /// Here; the slot is free.
+    At(Slot),
+    /// Once the write buffer of the drive has room for what has to go.
+    NoRoom,
+    /// Once one of the pages has come for which all places are kept.
+    Taken,
+}
+
 /// What a page is written back as.
 pub(crate) fn payload(contents: Contents) -> Payload {
     contents.map_or(Payload::Zero, Payload::Bytes)
@@ -147,20 +159,21 @@ pub(crate) fn payload(contents: Contents) -> Payload {
 
 impl Shared {
     /// A slot for `page`, out of which another page may have to go to the write buffer of
-    /// the drive. None if that has no room; room that was taken before is in `taken`.
-    pub(crate) fn make_slot(&self, state: &mut State, page: u32, taken: &mut bool) -> Option<Slot> {
+    /// the drive; room there that was taken before is in `taken`.
+    pub(crate) fn make_slot(&self, state: &mut State, page: u32, taken: &mut bool) -> Place {
         let writes_clean = self.config.cache.clean_write_back && state.log.is_none();
         let (slot, victim, cause_counter) = match state.cache.victim(page) {
-            Victim::None(slot) => return Some(slot),
+            Victim::None(slot) => return Place::At(slot),
+            Victim::Coming => return Place::Taken,
             Victim::Clean(slot, _) if !writes_clean => {
                 state.cache.remove(slot);
-                return Some(slot);
+                return Place::At(slot);
             }
             Victim::Clean(slot, victim) => (slot, victim, &mut state.counters.clean_evictions),
             Victim::Dirty(slot, victim) => (slot, victim, &mut state.counters.evictions),
         };
         if !*taken && !self.drive.try_room() {
-            return None;
+            return Place::NoRoom;
         }
         *taken = false;
         *cause_counter += 1;
@@ -168,7 +181,7 @@ impl Shared {
         self.drive
             .put_page(victim, Some(payload(contents)), Cause::Eviction);
         state.dram.move_lines(self.sim.now(), u64::from(LINES));
-        Some(slot)
+        Place::At(slot)
     }
 
     /// Puts what a page holds into the cache at once, if there is room without waiting and
@@ -178,7 +191,9 @@ impl Shared {
             return None;
         }
         let mut taken = false;
-        let slot = self.make_slot(state, page, &mut taken)?;
+        let Place::At(slot) = self.make_slot(state, page, &mut taken) else {
+            return None;
+        };
         let contents = state.contents_behind(&self.drive, page);
         state.cache.insert(slot, page, contents, false);
         state.dram.move_lines(self.sim.now(), u64::from(LINES));

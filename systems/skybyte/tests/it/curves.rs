@@ -11,6 +11,7 @@ fn device(profile: Profile) -> DeviceConfig {
     let design = Design::named("base-cssd").expect("it is in the table");
     let mut config = profile.device(design).scaled(100);
     config.cache.prefetch = Prefetch::None;
+    config.cache.mshrs = 1_500;
     config.dram.fixed = Some(Ns(46));
     config
 }
@@ -58,6 +59,35 @@ fn flash_gives_what_its_narrowest_part_does() {
         (0.9 * reads..=reads).contains(&queues),
         "{queues} of {reads} GB/s"
     );
+}
+
+#[test]
+fn the_dram_holds_no_more_pages_than_it_has_room_for() {
+    // Many pages are written at once, so that those that have to go wait for flash.
+    let mut config = device(Profile::Default);
+    config.drive.controller.write_buffer.0 = 64 * 4096;
+    let kernel = Kernel::new();
+    let mut device = ready(&kernel, &config, Precondition::Full);
+    let pages = device.capacity().0 / 4096;
+    let mut rng = Seed(4).stream("lines");
+    for _ in 0..20_000 {
+        let now = kernel.sim().now();
+        let line = Line(rng.below(pages.min(8_000)) * 64);
+        if device.write(now, line, None).is_none() {
+            kernel.run_until(now + Ns::us(1));
+        }
+        while device.event().is_some() {}
+    }
+    // What is answered at once at this instant is in the DRAM.
+    let now = kernel.sim().now();
+    let at_hand = (0..pages.min(8_000)).filter(|page| {
+        let reply = device.copy_read(now, Line(page * 64), Tag(0));
+        matches!(reply, ReadReply::Data(..))
+    });
+    let room = config.dram.bytes.0 / 4096 + 64;
+    let held = at_hand.count() as u64;
+    assert!(held <= room, "{held} pages in the room of {room}");
+    assert!(held > room / 2, "{held} pages in the room of {room}");
 }
 
 #[test]
