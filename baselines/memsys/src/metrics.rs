@@ -139,6 +139,9 @@ pub struct Metrics {
     pub device: Accesses,
     /// Accesses for which the device had to read flash.
     pub flash: Accesses,
+    /// Accesses in vain: a hint was all that came, or they were squashed before their data
+    /// came. If they are asked again they are among the others then.
+    pub in_vain: Accesses,
     /// The link.
     pub link: LinkBytes,
     /// The host's DRAM, of all nodes.
@@ -187,6 +190,15 @@ impl Metrics {
         time as f64 / Tick::PER_NS as f64 / count.max(1) as f64
     }
 
+    /// The same with the time of accesses in vain, which those that data came for bear.
+    #[must_use]
+    pub fn amat_with_vain(&self) -> f64 {
+        let kinds = [&self.host, &self.device, &self.flash];
+        let count: u64 = kinds.iter().map(|kind| kind.count).sum();
+        let vain = self.in_vain.outside + self.in_vain.device;
+        self.amat() + vain.0 as f64 / Tick::PER_NS as f64 / count.max(1) as f64
+    }
+
     /// Misses of the last cache in a thousand instructions.
     #[must_use]
     pub fn mpki(&self) -> f64 {
@@ -216,6 +228,7 @@ pub(crate) struct Totals {
     pub(crate) host: Accesses,
     pub(crate) device: Accesses,
     pub(crate) flash: Accesses,
+    pub(crate) in_vain: Accesses,
     pub(crate) link: LinkBytes,
     pub(crate) dram: DramCounts,
 }
@@ -247,6 +260,7 @@ impl Totals {
             host: self.host.since(&before.host),
             device: self.device.since(&before.device),
             flash: self.flash.since(&before.flash),
+            in_vain: self.in_vain.since(&before.in_vain),
             link: LinkBytes {
                 down: self.link.down - before.link.down,
                 up: self.link.up - before.link.up,

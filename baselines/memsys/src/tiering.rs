@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | interrupt and handler | 2 µs | a choice of ours: a switch's worth of kernel, `skybyte` Table II |
 //! | shootdown | 4 µs, 1 µs where it only interrupts | a choice of ours: the range measured on Linux |
+//! | pages that go back at once | 32 | what Linux reclaims at once, for one shootdown (`SWAP_CLUSTER_MAX`, `try_to_unmap_flush`) |
 //! | PLB | 64 entries | `skybyte` 3.3 |
 //! | moved pages | 2 GiB | `skybyte` Table II |
 //! | sample | 65,536 pages each 100 ms | the TPP of `skybyte`'s code |
@@ -61,6 +62,9 @@ pub struct Moves {
     pub interrupted: Ns,
     /// How a page goes back.
     pub demote: Demote,
+    /// Pages that go back together where room is wanted, for one shootdown; at most half of
+    /// those that the host may hold.
+    pub batch: u64,
 }
 
 impl Default for Moves {
@@ -74,6 +78,7 @@ impl Default for Moves {
             shootdown: Ns::us(4),
             interrupted: Ns::us(1),
             demote: Demote::DirtyLines,
+            batch: 32,
         }
     }
 }
@@ -143,6 +148,7 @@ impl Tiering {
     pub(crate) fn check(&self) -> Result<(), Invalid> {
         if let Some(moves) = self.moves() {
             Invalid::zero("entries of the promotion buffer", moves.entries)?;
+            Invalid::zero("pages that go back at once", moves.batch)?;
             if moves.entries > 4_096 || moves.queue > 1 << 20 {
                 return Err(Invalid(
                     "the promotion buffer has 4,096 entries and a queue of 1,048,576 at most"

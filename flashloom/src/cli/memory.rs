@@ -4,7 +4,7 @@ use super::Answer;
 use super::failure::Failure;
 use super::output::{Shown, note};
 use clap::Args;
-use machine::{Change, Outcome, Setup, compare, run};
+use machine::{Change, Outcome, Setup, Sweep, compare};
 use programs::{Workload, published};
 use report::Style;
 use report::table::{Side, facts, listing};
@@ -116,18 +116,16 @@ pub(super) fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Fa
     let (next, begin) = (AtomicUsize::new(0), Instant::now());
     let results: Vec<Mutex<Option<_>>> = setups.iter().map(|_| Mutex::default()).collect();
     let clock = || begin.elapsed().as_secs_f64();
+    let sweep = Sweep::new(setups);
     let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(setup), Some(slot)) = (setups.get(index), results.get(index)) else {
-                return;
-            };
-            let outcome = run(setup, &clock);
-            if setups.len() > 1 {
+        while let Some((index, outcome)) = sweep.run(next.fetch_add(1, Ordering::Relaxed), &clock) {
+            if let Some(setup) = setups.get(index).filter(|_| setups.len() > 1) {
                 let (design, workload) = (setup.design.name, setup.workload.name());
                 note(&format!("flashloom: {design} has run {workload}"));
             }
-            *slot.lock().expect("no run panics while it stores") = Some(outcome);
+            if let Some(slot) = results.get(index) {
+                *slot.lock().expect("no run panics while it stores") = Some(outcome);
+            }
         }
     };
     std::thread::scope(|scope| {
@@ -226,6 +224,14 @@ fn page(run: &Outcome, style: Style) -> String {
         ("host's DRAM", part(&run.amat.host_dram)),
         ("drive's DRAM", part(&run.amat.ssd_dram)),
         ("flash", part(&run.amat.flash)),
+        (
+            "asked in vain",
+            format!(
+                "{}, AMAT with these {:.1} ns",
+                part(&run.amat.in_vain),
+                run.amat.with_vain_ns
+            ),
+        ),
         (
             "flash pages",
             format!(

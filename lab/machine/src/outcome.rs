@@ -135,6 +135,13 @@ pub struct Amat {
     pub ssd_writes: u64,
     /// Of all accesses, those for which flash was not read.
     pub share_without_flash: f64,
+    /// Accesses in vain, which are in none of the above: a hint was all that came, or they
+    /// were squashed before their data came. What they add is time that the others bear.
+    #[serde(default)]
+    pub in_vain: Part,
+    /// The average with what they add, ns.
+    #[serde(default)]
+    pub with_vain_ns: f64,
 }
 
 /// Flash pages, by cause.
@@ -341,6 +348,8 @@ fn amat(metrics: &Metrics) -> Amat {
         link_ns: ns(metrics.device.outside + metrics.flash.outside) / far.max(1) as f64,
         ssd_writes: metrics.counts.far_writes,
         share_without_flash: (all - metrics.flash.count) as f64 / all.max(1) as f64,
+        in_vain: part(&metrics.in_vain),
+        with_vain_ns: metrics.amat_with_vain(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::preset::{PRESETS, Preset, SCALE_GIVES, TRACE, WHOLE, thousandths};
 use crate::published::{SECTION, published};
 use crate::section::Section;
 use crate::trace::{File, Format, Replay, TraceError, listed};
-use crate::{Graph, Shape};
+use crate::{Graph, Shape, Tape};
 use memsys::Program;
 use sim::{Seed, Theta};
 use std::collections::BTreeMap;
@@ -26,6 +26,15 @@ pub struct Workload {
     /// Of traces, the paths.
     paths: Vec<PathBuf>,
     given: BTreeMap<&'static str, String>,
+}
+
+/// Most instructions of a section of which a tape is made; it takes up to 32 bytes for each.
+const TAPED: u64 = 8_000_000;
+
+impl PartialEq for Workload {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name() && self.given == other.given
+    }
 }
 
 /// A workload that can not be made.
@@ -227,6 +236,17 @@ impl Workload {
             Some(instructions) => Box::new(Section::new(make, instructions)),
             None => make(),
         })
+    }
+
+    /// The program on a tape, for whoever runs it several times; none of one that is long.
+    ///
+    /// # Errors
+    /// As [`Workload::program`].
+    pub fn tape(&self, seed: Seed) -> Result<Option<Tape>, WorkloadError> {
+        if self.footprint().is_none() || self.section().is_none_or(|section| section > TAPED) {
+            return Ok(None);
+        }
+        Ok(Some(Tape::record(&mut *self.program(seed)?)))
     }
 
     /// The kernel from its beginning to its end.

@@ -250,6 +250,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.requests.give(tag);
                 let hint = Response::NoData(Ndr::SkyByteDelay, Tag(tag));
                 let known = self.link.up(Tick::of(time), hint);
+                let inside = Tick::of(time).since(there);
+                self.in_vain.add(known.since(leaves).since(inside), inside);
                 self.caches.miss_until(core, known);
                 self.requests.delayed.push((line, known));
                 Access::Delayed(known)
@@ -298,7 +300,11 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let entry = &mut self.requests.entries[tag as usize];
         let data = entry.data.take().unwrap_or([0; 64]);
         match entry.purpose {
-            Purpose::Dead => {}
+            Purpose::Dead => {
+                let inside = entry.answered.since(entry.arrived);
+                let outside = now.since(entry.left).since(inside);
+                self.in_vain.add(outside, inside);
+            }
             Purpose::Copy(slot, index) => self.copy_arrived(now, slot, index, &data),
             Purpose::Line => self.arrive_line(now, tag, &data),
         }

@@ -216,6 +216,7 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     host: Accesses,
     device: Accesses,
     flash: Accesses,
+    in_vain: Accesses,
     failed: Option<RunError>,
     footprint: u64,
 }
@@ -307,6 +308,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             host: Accesses::default(),
             device: Accesses::default(),
             flash: Accesses::default(),
+            in_vain: Accesses::default(),
             failed: None,
             footprint,
             config: config.clone(),
@@ -458,6 +460,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             host: self.host,
             device: self.device,
             flash: self.flash,
+            in_vain: self.in_vain,
             link: self.link.bytes(),
             ..Totals::default()
         };

@@ -135,12 +135,16 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.promote_next(now);
     }
 
-    /// All cores forget a translation.
+    /// All cores forget a translation, and are told.
     fn shoot_down(&mut self, page: u64) {
+        self.forget_translation(page);
+        self.interrupt_all();
+    }
+
+    fn forget_translation(&mut self, page: u64) {
         for core in &mut self.cores {
             core.tlb.forget(page);
         }
-        self.interrupt_all();
     }
 
     fn interrupt_all(&mut self) {
@@ -159,9 +163,21 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
-    /// Sends the page back that was not referenced for longest. False if none can go.
+    /// Sends pages back that were not referenced for longest, of which the cores are told
+    /// together. False if none can go.
     //= skybyte 3.3
     fn demote(&mut self, now: Tick) -> bool {
+        let most = self.config.tiering.moves().map_or(0, |moves| moves.batch);
+        let batch = most.min(self.pages.held().1 / 2).max(1);
+        let gone = (0..batch).take_while(|_| self.demote_one(now)).count();
+        if gone > 0 {
+            self.interrupt_all();
+        }
+        gone > 0
+    }
+
+    /// Sends a page back. False if none can go.
+    fn demote_one(&mut self, now: Tick) -> bool {
         if self.posted.len() as u64 >= self.config.posted {
             return false;
         }
@@ -186,7 +202,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.write_line(back.to + index, &newer.unwrap_or(held), done, None);
         }
         self.counts.demotions += 1;
-        self.shoot_down(back.page);
+        self.forget_translation(back.page);
         true
     }
 

@@ -204,6 +204,27 @@ fn the_hosts_share_holds_and_what_goes_back_are_lines_that_differ() {
 }
 
 #[test]
+fn pages_that_go_back_together_take_one_shootdown() {
+    let of = |batch| {
+        let moves = Moves { batch, ..moves(8) };
+        run(&config(Tiering::Hinted(moves)), rounds(0, 64, 20)).0
+    };
+    let (alone, together) = (of(1), of(4));
+    let rounds = |metrics: &Metrics| {
+        let counts = &metrics.counts;
+        // One for each page that comes, and these for those that go.
+        counts.shootdowns - counts.promotions
+    };
+    assert_eq!(rounds(&alone), alone.counts.demotions);
+    assert_eq!(4 * rounds(&together), together.counts.demotions);
+    // No more than half of the eight.
+    let most = of(1_000);
+    assert_eq!(4 * rounds(&most), most.counts.demotions);
+    assert!(together.held <= 8 && together.counts.demotions > 20);
+    assert!(together.spent_on(Cause::Kernel) < alone.spent_on(Cause::Kernel));
+}
+
+#[test]
 fn pinned_pages_stay_on_the_device() {
     //= skybyte 4
     let mut config = config(Tiering::Hinted(moves(64)));
@@ -360,7 +381,11 @@ fn a_page_in_use_is_not_sent_back_though_its_translation_stays() {
         at.chain([load(n as u64 % 64 * 64)]).collect::<Vec<_>>()
     };
     let ops = cold.chunks(8).enumerate().flat_map(both).collect();
-    let (metrics, far) = run(&config(Tiering::Hinted(moves(8))), ops);
+    let alone = Moves {
+        batch: 1,
+        ..moves(8)
+    };
+    let (metrics, far) = run(&config(Tiering::Hinted(alone)), ops);
     assert!(metrics.counts.demotions > 100, "{:?}", metrics.counts);
     let moved = far.dropped.iter().filter(|&&page| page == 0).count();
     assert_eq!(moved, 1, "it came once and stayed");

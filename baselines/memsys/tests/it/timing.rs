@@ -354,6 +354,16 @@ fn other_threads_run_while_one_waits_for_flash() {
     );
     assert!(switching.counts.long_delays >= 240);
     assert_eq!(switching.counts.hints, switching.counts.long_delays);
+    // Each of them was asked in vain, for the link and the 50 ns until its hint.
+    let vain = switching.in_vain;
+    assert_eq!(vain.count, switching.counts.hints);
+    let each = vain.device.0 as f64 / Tick::of(Ns(vain.count)).0 as f64;
+    assert!((50.0..51.0).contains(&each), "{each}");
+    let bears = (vain.outside + vain.device).0 as f64 / Tick::PER_NS as f64;
+    let bears = bears / switching.device.count as f64;
+    let whole = switching.amat() + bears;
+    assert!((switching.amat_with_vain() - whole).abs() < 1e-6 * whole && bears > 80.0);
+    assert_eq!(waiting.in_vain.count, 0);
     let spent = switching.spent_on(Cause::Switch);
     assert_eq!(spent, Tick::of(Ns::us(2)).times(switching.counts.switches));
 }

@@ -20,6 +20,7 @@ fn small_moves(pages: u64, bytes: u64, demote: Demote) -> Moves {
         shootdown: Ns(400),
         interrupted: Ns(100),
         demote,
+        batch: 2,
     }
 }
 

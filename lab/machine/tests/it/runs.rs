@@ -1,6 +1,6 @@
 //! What designs do with one small workload.
 
-use machine::{Outcome, Setup, compare, run};
+use machine::{Outcome, Setup, Sweep, compare, run};
 use programs::Workload;
 use skybyte::{DESIGNS, Profile};
 
@@ -73,4 +73,37 @@ fn preparation_is_not_measured() {
         "{accesses}"
     );
     assert!(run.flash.program_pages == 0, "nothing was written");
+}
+
+#[test]
+fn runs_that_share_a_program_are_what_each_is_alone() {
+    let setup = |design: &str, text: &str, seed| {
+        let workload = Workload::parse(text).unwrap();
+        Setup::new(design, Profile::Default, workload, seed).unwrap()
+    };
+    let (bfs, ycsb) = (
+        "bfs:footprint=4MiB,section=40000",
+        "ycsb:footprint=4MiB,section=40000",
+    );
+    let setups = [
+        setup("base-cssd", bfs, 1),
+        setup("skybyte-full", ycsb, 1),
+        setup("skybyte-w", bfs, 1),
+        setup("base-cssd", bfs, 2),
+        setup("skybyte-c", ycsb, 1),
+        setup("dram-only", bfs, 1),
+        // Too long for a tape.
+        setup("dram-only", "ycsb:footprint=1MiB,section=whole,ops=100", 1),
+    ];
+    let sweep = Sweep::new(&setups);
+    let mut found: Vec<Option<Outcome>> = vec![None; setups.len()];
+    for turn in 0.. {
+        let Some((index, outcome)) = sweep.run(turn, &|| 0.0) else {
+            break;
+        };
+        assert!(found[index].replace(outcome.unwrap()).is_none());
+    }
+    for (setup, found) in setups.iter().zip(found) {
+        assert_eq!(found.as_ref(), Some(&run(setup, &|| 0.0).unwrap()));
+    }
 }
