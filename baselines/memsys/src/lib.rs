@@ -43,6 +43,7 @@ mod config;
 mod dram;
 mod far;
 mod hierarchy;
+mod issues;
 mod link;
 mod machine;
 mod metrics;

@@ -10,9 +10,9 @@
 //! they are done; every growth of `lag` is booked on a cause, so the causes and the
 //! slots of instructions add up to the core's time.
 
+use crate::issues::Issues;
 use crate::tick::Tick;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 /// What a core waits for, or works on besides instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub(crate) struct Window {
     popped_cause: Cause,
     pub(crate) squashed: u64,
     /// Operations that will be asked for, by time.
-    pub(crate) issues: BinaryHeap<Reverse<(Tick, u64)>>,
+    pub(crate) issues: Issues,
     /// Operations that wait for a register of misses, in order.
     pub(crate) waiting: VecDeque<u64>,
     /// Operations that wait for a store.
@@ -237,7 +237,7 @@ impl Window {
             popped_retired: Tick::ZERO,
             popped_cause: Cause::Cache,
             squashed: 0,
-            issues: BinaryHeap::with_capacity(ring),
+            issues: Issues::with_capacity(ring),
             waiting: VecDeque::with_capacity(ring),
             stalled: Vec::with_capacity(ring),
             stores: VecDeque::with_capacity(store_limit as usize + 1),
@@ -385,7 +385,7 @@ impl Window {
         while next != NOBODY {
             // They are younger, and within the window.
             let waits = number + (u64::from(next).wrapping_sub(number) & self.mask);
-            self.issues.push(Reverse((ready, waits)));
+            self.issues.push(ready, waits);
             next = self.op(waits).next_dependent;
         }
     }
@@ -448,9 +448,7 @@ impl Window {
 
     /// Gives up `number` and all that is younger, at `time`; the thread stops there.
     pub(crate) fn squash(&mut self, number: u64, time: Tick, cause: Cause) {
-        let mut issues = std::mem::take(&mut self.issues).into_vec();
-        issues.retain(|Reverse((_, op))| *op < number);
-        self.issues = BinaryHeap::from(issues);
+        self.issues.squash(number);
         self.stalled.retain(|&op| op < number);
         self.waiting.retain(|&op| op < number);
         while let Some(last) = self.stores.back() {

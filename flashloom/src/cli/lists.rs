@@ -10,6 +10,7 @@ use report::table::{Side, facts, listing};
 use report::{Style, human};
 use serde::Serialize;
 use ssd::DriveConfig;
+use std::collections::BTreeSet;
 use workload::describe::{JOB, Param, TRACE};
 use workload::files::{CALLS, FILE_PRESETS, SCRIPT};
 
@@ -167,7 +168,7 @@ pub(crate) struct Workloads {
 #[derive(Serialize)]
 struct WorkloadEntry {
     name: &'static str,
-    help: &'static str,
+    help: String,
     params: Vec<ParamEntry>,
 }
 
@@ -194,14 +195,36 @@ fn workloads() -> impl Iterator<Item = &'static workload::describe::Preset> {
 
 fn workload_names() -> Vec<&'static str> {
     let names = workloads().map(|preset| preset.name);
-    names.chain(shipped::ALL.map(|s| s.name)).collect()
+    let programs = programs().map(|preset| preset.name);
+    let names = names.chain(shipped::ALL.map(|s| s.name)).chain(programs);
+    let names: BTreeSet<&str> = names.collect();
+    names.into_iter().collect()
+}
+
+/// Programs for `memory`, then what can follow the path of a trace of their accesses.
+fn programs() -> impl Iterator<Item = &'static programs::Preset> {
+    programs::PRESETS.iter().chain([&programs::TRACE])
+}
+
+fn program(preset: &programs::Preset) -> WorkloadEntry {
+    let param = |param: &programs::Param| ParamEntry {
+        name: param.name,
+        default: param.default,
+        value: param.unit.expectation(),
+        help: param.help,
+    };
+    WorkloadEntry {
+        name: preset.name,
+        help: format!("in memory: {}", preset.help),
+        params: preset.params().map(|p| param(p)).collect(),
+    }
 }
 
 /// What comes with the program takes what any trace of its kind takes.
 fn shipped(shipped: &Shipped) -> WorkloadEntry {
     WorkloadEntry {
         name: shipped.name,
-        help: shipped.help,
+        help: shipped.help.to_owned(),
         params: shipped.params.params().map(param).collect(),
     }
 }
@@ -213,16 +236,21 @@ impl Workloads {
             .filter(|p| wanted(p.name))
             .map(|p| WorkloadEntry {
                 name: p.name,
-                help: p.help,
+                help: p.help.to_owned(),
                 params: p.params().map(param).collect(),
             });
         let come_along = shipped::ALL.into_iter().filter(|s| wanted(s.name));
+        let programs = programs().filter(|p| wanted(p.name)).map(program);
+        let named = come_along.map(shipped).chain(named);
         let list = WorkloadList {
-            workloads: come_along.map(shipped).chain(named).collect(),
+            workloads: named.chain(programs).collect(),
         };
         self.shown
             .answer("flashloom.workloads/1", &list, |style| match self.name {
-                Some(_) => workload_page(&list.workloads[0], style),
+                Some(_) => {
+                    let pages = list.workloads.iter().map(|w| workload_page(w, style));
+                    pages.collect::<Vec<String>>().join("\n")
+                }
                 None => workload_table(&list.workloads, style),
             })
     }
@@ -238,11 +266,12 @@ fn param(param: &Param) -> ParamEntry {
 }
 
 fn workload_table(workloads: &[WorkloadEntry], style: Style) -> String {
-    let row = |w: &WorkloadEntry| vec![w.name.to_owned(), w.help.to_owned()];
+    let row = |w: &WorkloadEntry| vec![w.name.to_owned(), w.help.clone()];
     let rows: Vec<_> = workloads.iter().map(row).collect();
     let columns = [("workload", Side::Left), ("what it asks for", Side::Left)];
     listing(&columns, &rows, style)
         + "\nThose of files need a file system: flashloom run ext4@block --workload varmail\n\
+           Those in memory run on a memory system: flashloom memory --all --workload bfs\n\
            Parameters follow a colon: randwrite:bs=16k,ops=100000,depth=8\n\
            The parameters of one: flashloom workloads randwrite\n"
 }
@@ -261,6 +290,6 @@ fn workload_page(workload: &WorkloadEntry, style: Style) -> String {
         ("what it is", Side::Left),
         ("a value is", Side::Left),
     ];
-    let head = facts([(workload.name, workload.help.to_owned())], style);
+    let head = facts([(workload.name, workload.help.clone())], style);
     format!("{head}\n{}", listing(&columns, &rows, style))
 }

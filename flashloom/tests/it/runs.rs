@@ -38,6 +38,17 @@ fn a_stack_of_files_runs_the_shipped_recording() {
         "{listed}"
     );
     assert!(bench.done("workloads rocksdb").contains("think"));
+    // Programs for memory too; of a name that two have, both are told.
+    assert!(
+        listed.contains("bfs") && listed.contains("dlrm"),
+        "{listed}"
+    );
+    assert!(bench.done("workloads bfs").contains("section"));
+    let both = bench.done("workloads tpcc");
+    assert!(
+        both.contains("mysql") && both.contains("in memory"),
+        "{both}"
+    );
 }
 
 #[test]

@@ -239,6 +239,19 @@ pub struct Lines {
     pub pages: Vec<u64>,
     /// Of the pages of which any was, the share with less than 40 % of theirs.
     pub share_below_40_percent: f64,
+    /// Pages that the drive's cache evicted, by how many of their lines were used while they
+    /// were there.
+    #[serde(default)]
+    pub stays: Vec<u64>,
+    /// The share of them with less than 40 % of theirs.
+    #[serde(default)]
+    pub stays_below_40_percent: f64,
+    /// Of these pages, those that were written back, by how many of their lines were written.
+    #[serde(default)]
+    pub written: Vec<u64>,
+    /// The share of them with less than 40 % of theirs.
+    #[serde(default)]
+    pub written_below_40_percent: f64,
 }
 
 /// What the memory of the program costs, by the paper's prices.
@@ -299,7 +312,7 @@ pub(crate) fn outcome(
         device: device(metrics, drive),
         switches: switches(metrics),
         moves: moves(metrics),
-        lines: lines(metrics),
+        lines: lines(metrics, drive),
         cost: cost(setup, footprint.0, ssd_dram + host),
         wall_time_s: 0.0,
     }
@@ -425,14 +438,33 @@ fn moves(metrics: &Metrics) -> Moves {
     }
 }
 
-//= skybyte 2.3
-fn lines(metrics: &Metrics) -> Lines {
-    let asked: u64 = metrics.touched.iter().skip(1).sum();
+/// Of the pages by how many of their lines were used, 0 to 64, the share with few.
+fn with_few(pages: &[u64]) -> f64 {
     // 25 of 64 lines are the last below 40 %.
-    let few: u64 = metrics.touched.iter().take(26).skip(1).sum();
+    let few: u64 = pages.iter().take(26).sum();
+    few as f64 / pages.iter().sum::<u64>().max(1) as f64
+}
+
+//= skybyte 2.3
+fn lines(metrics: &Metrics, drive: Option<&(DeviceMetrics, DeviceMetrics)>) -> Lines {
+    let mut asked = metrics.touched.clone();
+    if let Some(nothing) = asked.first_mut() {
+        *nothing = 0;
+    }
+    let since = |of: fn(&DeviceMetrics) -> &Vec<u64>| {
+        let pairs = drive.map(|(before, after)| of(after).iter().zip(of(before)));
+        let counts = pairs.into_iter().flatten();
+        counts.map(|(after, before)| after - before).collect()
+    };
+    let stays: Vec<u64> = since(|device| &device.stays.used);
+    let written: Vec<u64> = since(|device| &device.stays.written);
     Lines {
+        share_below_40_percent: with_few(&asked),
         pages: metrics.touched.clone(),
-        share_below_40_percent: few as f64 / asked.max(1) as f64,
+        stays_below_40_percent: with_few(&stays),
+        stays,
+        written_below_40_percent: with_few(&written),
+        written,
     }
 }
 

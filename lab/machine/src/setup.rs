@@ -129,6 +129,7 @@ impl Setup {
         };
         let machine = &mut setup.knobs.machine;
         machine.seed = seed;
+        machine.pinned.extend(setup.workload.pinned());
         machine.far = setup.knobs.device.drive.capacity;
         host::shrink(machine, factor);
         shrink(machine, factor, footprint);

@@ -12,7 +12,7 @@
 //! larger than they would be.
 
 use memsys::{CacheConfig, Config, NodeConfig, Tiering};
-use units::{Bytes, GIB, KIB};
+use units::{Bytes, GIB, KIB, MIB};
 
 /// Least bytes of the caches.
 const L1_LEAST: u64 = 2 * KIB;
@@ -49,8 +49,9 @@ pub(crate) fn shrink(config: &mut Config, factor: u64, footprint: Bytes) {
         sampling.pages = (sampling.pages / factor).max(1);
         sampling.period.0 = (sampling.period.0 / factor).max(1);
     }
-    // Enough for all of it, where there is no drive, and for moved pages.
-    let memory = (16 * GIB / factor).max(2 * footprint.0.next_power_of_two());
+    // Enough for all of it, where there is no drive, and for moved pages. Programs leave the
+    // first of their addresses unused.
+    let memory = (16 * GIB / factor).max(2 * (footprint.0 + MIB).next_power_of_two());
     config.nodes = vec![NodeConfig {
         memory: Bytes(memory),
     }];

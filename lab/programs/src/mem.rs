@@ -113,6 +113,20 @@ impl Mem {
         }
     }
 
+    /// Writes the line of `at` back and keeps it.
+    #[inline]
+    pub(crate) fn flush(&mut self, at: u64) {
+        self.settle();
+        self.ops.push(Op::Flush { at });
+    }
+
+    /// What was flushed is done before what follows.
+    #[inline]
+    pub(crate) fn fence(&mut self) {
+        self.settle();
+        self.ops.push(Op::Fence);
+    }
+
     #[inline]
     fn settle(&mut self) {
         if self.compute > 0 {

@@ -180,7 +180,7 @@ const THETA: Param = param(
 );
 
 /// Everything that has a name, in the order in which it is listed.
-pub static PRESETS: [Preset; 8] = [
+pub static PRESETS: [Preset; 9] = [
     preset(
         "bfs",
         "breadth-first search that passes over all vertices, as Rodinia's",
@@ -248,6 +248,20 @@ pub static PRESETS: [Preset; 8] = [
                 "samples",
                 "samples; 0 for as many as take each row twice, at most a million",
             ),
+        ],
+    ),
+    preset(
+        "durable",
+        "records that a log of flushed lines makes durable, on pages pinned to the drive",
+        &[
+            param("lines", "2", Unit::Whole(1, 64), "lines of a record"),
+            param(
+                "looks",
+                "8",
+                Unit::Whole(1, 10_000),
+                "slots of an index that a transaction looks up, on pages that may move",
+            ),
+            amount("transactions", "transactions; 0 for one a record"),
         ],
     ),
     preset(

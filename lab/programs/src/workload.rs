@@ -3,6 +3,7 @@
 use crate::kernel::bc::Bc;
 use crate::kernel::bfs::Bfs;
 use crate::kernel::dlrm::{Dlrm, LOOKUPS};
+use crate::kernel::durable::{Asked, Durable};
 use crate::kernel::radix::Radix;
 use crate::kernel::srad::Srad;
 use crate::kernel::synthetic::{Numbers, Synthetic};
@@ -17,6 +18,7 @@ use memsys::Program;
 use sim::{Seed, Theta};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use units::{Bytes, GIB};
 
 /// A workload of which a program can be made.
@@ -274,8 +276,29 @@ impl Workload {
                 Tpcc::new(size, transactions, seed).program(threads)
             }
             "dlrm" => self.dlrm(footprint, threads, seed).program(),
+            "durable" => self.durable(footprint, seed).program(),
             _ => self.synthetic(footprint, seed).program(threads),
         })
+    }
+
+    fn durable(&self, footprint: u64, seed: Seed) -> Rc<Durable> {
+        let lines = self.whole("lines");
+        let asked = Asked {
+            footprint,
+            lines,
+            looks: self.whole("looks"),
+            transactions: self.amount("transactions", footprint / 8 / (lines * 64)),
+            threads: self.whole("threads") as u32,
+        };
+        Durable::new(asked, seed)
+    }
+
+    /// The bytes of its memory that have to stay on the drive, if any do: first and one past
+    /// the last.
+    #[must_use]
+    pub fn pinned(&self) -> Option<(u64, u64)> {
+        let footprint = self.footprint().filter(|_| self.preset.name == "durable")?;
+        Some(self.durable(footprint.0, Seed(0)).kept())
     }
 
     fn shape(&self) -> Shape {

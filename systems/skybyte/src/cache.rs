@@ -102,7 +102,30 @@ pub(crate) struct Cache {
     sets: Vec<Set>,
     /// By slot, if contents are kept.
     contents: Option<Vec<Contents>>,
+    /// By slot, the lines that were read and that were written since the page came.
+    lines: Vec<[u64; 2]>,
+    stays: Stays,
     used: u32,
+}
+
+/// How many lines of pages were used in the time that they were in the cache.
+//= skybyte 2.3
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stays {
+    /// Pages that have left, by how many of their 64 lines were read or written.
+    pub used: Vec<u64>,
+    /// Those that were written back, by how many of their lines were written.
+    pub written: Vec<u64>,
+}
+
+impl Default for Stays {
+    fn default() -> Self {
+        let none = vec![0; LINES as usize + 1];
+        Self {
+            used: none.clone(),
+            written: none,
+        }
+    }
 }
 
 impl Cache {
@@ -126,6 +149,8 @@ impl Cache {
             modulo: Modulo::new(sets),
             sets: vec![empty; sets as usize],
             contents: keep_contents.then(|| vec![None; (sets * MOST_WAYS) as usize]),
+            lines: vec![[0; 2]; (sets * MOST_WAYS) as usize],
+            stays: Stays::default(),
             used: 0,
         }
     }
@@ -210,10 +235,38 @@ impl Cache {
         set.order = to_front(set.order, way as u64);
         set.ahead |= u16::from(ahead) << way;
         (set.counts[way], set.told[way]) = (0, 0);
+        self.lines[slot.0 as usize] = [0; 2];
         self.used += 1;
         if let Some(all) = &mut self.contents {
             all[slot.0 as usize] = contents;
         }
+    }
+
+    /// Notes that lines of a page, a bit each, were read.
+    #[inline]
+    pub(crate) fn note_read(&mut self, slot: Slot, lines: u64) {
+        self.lines[slot.0 as usize][0] |= lines;
+    }
+
+    /// The same for lines that were written.
+    #[inline]
+    pub(crate) fn note_written(&mut self, slot: Slot, lines: u64) {
+        self.lines[slot.0 as usize][1] |= lines;
+    }
+
+    /// Takes a page out for another one; what it held.
+    pub(crate) fn evict(&mut self, slot: Slot) -> Contents {
+        let [read, written] = self.lines[slot.0 as usize];
+        self.stays.used[(read | written).count_ones() as usize] += 1;
+        if self.is_dirty(slot) {
+            self.stays.written[written.count_ones() as usize] += 1;
+        }
+        self.remove(slot)
+    }
+
+    /// What was used of the pages that were evicted.
+    pub(crate) const fn stays(&self) -> &Stays {
+        &self.stays
     }
 
     /// Takes a page out; what it held.
@@ -414,6 +467,34 @@ mod tests {
             assert_eq!(place(&cache, 3), second);
             assert_eq!(cache.find(0), Some(first));
         }
+    }
+
+    #[test]
+    fn lines_are_counted_for_the_time_of_a_stay() {
+        let mut cache = Cache::new(&config(1, Replacement::Lru), 1, false);
+        let mut stay = |read: u64, written: u64| {
+            let Victim::None(slot) = cache.victim(7) else {
+                panic!("it has left");
+            };
+            cache.insert(slot, 7, None, false);
+            cache.note_read(slot, read);
+            if written != 0 {
+                cache.note_written(slot, written);
+                cache.set_dirty(slot);
+            }
+            cache.evict(slot);
+        };
+        stay(0b1011, 0);
+        stay(0b0011, 0b0110);
+        stay(0, 0);
+        stay(u64::MAX, 1);
+        let stays = cache.stays();
+        let found = |counts: &[u64]| -> Vec<(usize, u64)> {
+            let counts = counts.iter().copied().enumerate();
+            counts.filter(|(_, count)| *count > 0).collect()
+        };
+        assert_eq!(found(&stays.used), [(0, 1), (3, 2), (64, 1)]);
+        assert_eq!(found(&stays.written), [(1, 1), (2, 1)]);
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl CxlSsd {
             log_entries: log.map_or(0, |log| log.fill().0),
             cached_pages: state.cache.fill().0,
             hot_threshold: state.promotion.threshold(),
+            stays: state.cache.stays().clone(),
         }
     }
 
@@ -249,6 +250,7 @@ impl Shared {
         state.counters.cache_hits += 1;
         let looked = now + self.config.lookup.cache;
         let time = state.dram.access(looked, state.address(slot, at));
+        state.cache.note_read(slot, 1 << at);
         self.used(state, looked, slot, page, time);
         ReadReply::Data(time, state.cache.line(slot, at))
     }
@@ -291,6 +293,7 @@ impl Shared {
         if let Some(slot) = state.cache.find(page) {
             state.counters.write_hits += 1;
             state.cache.set_line(slot, at, data);
+            state.cache.note_written(slot, 1 << at);
             let updated = state.dram.access(start, state.address(slot, at));
             time = time.max(updated);
             self.used(state, start, slot, page, time);
@@ -325,6 +328,7 @@ impl Shared {
                 return false;
             }
             (mshr.keep, mshr.ahead) = (true, false);
+            mshr.written |= 1 << at;
             if mshr.stage == Stage::Arrived {
                 mshr.dirty = true;
                 mshr.set_line(at, data);
@@ -340,6 +344,7 @@ impl Shared {
         }
         if let Some(slot) = slot {
             state.cache.set_line(slot, at, data);
+            state.cache.note_written(slot, 1 << at);
             state.cache.set_dirty(slot);
             return true;
         }
@@ -349,6 +354,7 @@ impl Shared {
         state.counters.write_misses += 1;
         let mut mshr = Mshr::new(start, start + self.expect(page).time, false);
         mshr.writes.insert(at, data);
+        mshr.written = 1 << at;
         self.open(state, page, mshr);
         true
     }

@@ -42,6 +42,7 @@ impl Shared {
         }
         if let Some(mshr) = state.mshrs.get_mut(page) {
             mshr.waiters.push((tag, at));
+            mshr.read |= 1 << at;
         }
         ReadReply::Waits
     }
@@ -62,9 +63,14 @@ impl Shared {
             data = (lost >> at & 1 == 0).then(|| line_of(contents.as_ref(), at));
         }
         match state.mshrs.get_mut(page) {
-            Some(mshr) => (mshr.keep, mshr.ahead) = (true, false),
+            Some(mshr) => {
+                (mshr.keep, mshr.ahead) = (true, false);
+                mshr.read |= 1 << at;
+            }
             None => {
-                self.try_install(state, page);
+                if let Some(slot) = self.try_install(state, page) {
+                    state.cache.note_read(slot, 1 << at);
+                }
             }
         }
         ReadReply::Data(time, data)
@@ -248,6 +254,8 @@ impl Shared {
         let ended = self.end(&mut state, page);
         if let (Some(slot), Some(mshr)) = (slot, ended) {
             state.cache.insert(slot, page, mshr.contents, mshr.ahead);
+            state.cache.note_read(slot, mshr.read);
+            state.cache.note_written(slot, mshr.written);
             if mshr.dirty {
                 state.cache.set_dirty(slot);
             }

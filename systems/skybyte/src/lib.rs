@@ -95,6 +95,7 @@ mod promote;
 mod scale;
 mod state;
 
+pub use cache::Stays;
 pub use config::{
     CacheConfig, ConfigError, DeviceConfig, DramConfig, HintConfig, LogConfig, LookupConfig,
     Prefetch, PromotionConfig, Queue, Replacement,

@@ -1,5 +1,6 @@
 //! What a device counts.
 
+use crate::cache::Stays;
 use ssd::{Cause, Ledger, ReadCause};
 use units::Ns;
 
@@ -88,6 +89,8 @@ pub struct Metrics {
     pub cached_pages: u32,
     /// Accesses beyond which a page is hot now.
     pub hot_threshold: u16,
+    /// How much of pages was used while they were in the cache.
+    pub stays: Stays,
 }
 
 impl Counters {

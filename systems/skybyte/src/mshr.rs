@@ -31,6 +31,10 @@ pub(crate) struct Mshr {
     pub(crate) waiters: Vec<(Tag, u32)>,
     /// Lines that were written meanwhile; moved to the contents as the page arrives.
     pub(crate) writes: BTreeMap<u32, LineData>,
+    /// Lines that were read from it or given to who waited, and that were written to it, a
+    /// bit each.
+    pub(crate) read: u64,
+    pub(crate) written: u64,
     /// Nobody has asked for it yet.
     pub(crate) ahead: bool,
     /// Whether it goes to the cache; not if the host has taken it.
@@ -53,6 +57,8 @@ impl Mshr {
             expected,
             waiters: Vec::new(),
             writes: BTreeMap::new(),
+            read: 0,
+            written: 0,
             ahead,
             keep: true,
             slot: None,

@@ -166,7 +166,7 @@ impl Shared {
             Victim::None(slot) => return Place::At(slot),
             Victim::Coming => return Place::Taken,
             Victim::Clean(slot, _) if !writes_clean => {
-                state.cache.remove(slot);
+                state.cache.evict(slot);
                 return Place::At(slot);
             }
             Victim::Clean(slot, victim) => (slot, victim, &mut state.counters.clean_evictions),
@@ -177,7 +177,7 @@ impl Shared {
         }
         *taken = false;
         *cause_counter += 1;
-        let contents = state.cache.remove(slot);
+        let contents = state.cache.evict(slot);
         self.drive
             .put_page(victim, Some(payload(contents)), Cause::Eviction);
         state.dram.move_lines(self.sim.now(), u64::from(LINES));

@@ -11,7 +11,6 @@ use crate::tick::Tick;
 use crate::tiering::{Promote, Tiering};
 use crate::tlb::Translated;
 use crate::window::Cause;
-use std::cmp::Reverse;
 
 /// Hears what loads return and what stores write, thread by thread in program order,
 /// as they retire.
@@ -92,10 +91,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 ready = ready.max(self.translate(core, last, now));
             }
             if ready > now {
-                self.cores[core]
-                    .window
-                    .issues
-                    .push(Reverse((ready, number)));
+                self.cores[core].window.issues.push(ready, number);
                 return;
             }
         }

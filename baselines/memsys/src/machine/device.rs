@@ -14,7 +14,6 @@ use crate::pages::{is_far, split};
 use crate::tick::Tick;
 use crate::tiering::{Promote, Tiering};
 use crate::window::Cause;
-use std::cmp::Reverse;
 use units::Ns;
 
 /// Who waits for a line.
@@ -370,7 +369,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 op.waits -= 1;
                 let Some(data) = data else {
                     op.parts |= 1 << part;
-                    window.issues.push(Reverse((now, number)));
+                    window.issues.push(now, number);
                     self.refresh(core);
                     return;
                 };

@@ -436,12 +436,10 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
     /// Where a core's next step is due, from what it has.
     fn refresh(&mut self, core: usize) {
         let one = &self.cores[core];
-        let issue = one
+        self.next[core] = one
             .window
             .issues
-            .peek()
-            .map_or(Tick::NEVER, |Reverse(item)| item.0);
-        self.next[core] = issue
+            .next()
             .min(one.drain)
             .min(one.fault)
             .min(one.retry)

@@ -43,9 +43,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     pub(super) fn advance(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         let mut planned = false;
-        if one.window.issues.peek().is_some_and(|item| item.0.0 <= now) {
-            if let Some(item) = one.window.issues.pop() {
-                self.issue(core, item.0.1, now);
+        if one.window.issues.next() <= now {
+            if let Some(number) = one.window.issues.pop() {
+                self.issue(core, number, now);
             }
         } else if one.retry <= now {
             self.retry(core, now);
@@ -217,7 +217,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if ready <= now {
             self.issue(core, number, now);
         } else if ready != Tick::NEVER {
-            window.issues.push(std::cmp::Reverse((ready, number)));
+            window.issues.push(ready, number);
         }
     }
 

@@ -10,7 +10,6 @@ use crate::pages::is_far;
 use crate::tick::Tick;
 use crate::tiering::Promote;
 use crate::window::Pending;
-use std::cmp::Reverse;
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// A store whose address is known asks for its line; it can retire at once.
@@ -90,7 +89,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     pub(super) fn unstall(&mut self, core: usize, now: Tick) {
         let one = &mut self.cores[core];
         while let Some(number) = one.window.stalled.pop() {
-            one.window.issues.push(Reverse((now, number)));
+            one.window.issues.push(now, number);
         }
         if !one.window.waiting.is_empty() {
             one.retry = now;

@@ -42,9 +42,9 @@ macro_rules! files {
 
 const SETUP: [Source; 1] = files!["setup",];
 
-const FIGURES: [Source; 17] = files![
-    "fig2", "fig3", "fig4", "fig5", "fig9", "fig10", "fig14", "fig15", "fig16", "fig17", "fig18",
-    "fig19", "fig20", "fig21", "fig22", "fig23", "ablation",
+const FIGURES: [Source; 18] = files![
+    "fig2", "fig3", "fig4", "fig5", "fig6", "fig9", "fig10", "fig14", "fig15", "fig16", "fig17",
+    "fig18", "fig19", "fig20", "fig21", "fig22", "fig23", "ablation",
 ];
 
 /// A figure that can be reproduced.

@@ -1,5 +1,6 @@
 //! Runs of small memory systems, and plans of the paper.
 
+mod durable;
 mod plans;
 mod runs;
 mod small;

@@ -89,7 +89,8 @@ fn sizes_shrink_together() {
         assert_eq!(setup.factor, factor);
         assert_eq!(setup.device().dram.bytes.0, (512 << 20) / factor);
         let buffer = setup.device().drive.controller.write_buffer.0;
-        assert_eq!(buffer, ((8 << 20) / factor).max(16 * 4 * 4_096));
+        // A page for each die.
+        assert_eq!(buffer, ((8 << 20) / factor).max(1_024 * 4_096));
         assert_eq!(setup.device().log.bytes.0, (64 << 20) / factor);
         let moves = setup.machine().tiering.moves().unwrap();
         assert_eq!(moves.limit.0, (2 << 30) / factor);

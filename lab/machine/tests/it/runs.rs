@@ -11,7 +11,7 @@ fn ran(design: &str, workload: &str) -> Outcome {
 }
 
 /// 16 MiB, which is the paper's footprint over 512: more than the drive's DRAM of 1 MiB.
-const WORKLOAD: &str = "ycsb:footprint=16MiB,ops=3000,section=whole";
+const WORKLOAD: &str = "bfs:footprint=16MiB,section=300000";
 
 #[test]
 fn every_design_runs_and_its_parts_do_what_they_are_for() {

@@ -1,9 +1,9 @@
 //! Small computers and drives on which everything happens within some thousand accesses.
 
 use memsys::model::{Listed, tiny};
-use memsys::{Config, Moves, Op, Tiering};
-use sim::Seed;
-use skybyte::{Design, DeviceConfig, Profile};
+use memsys::{Config, Far, FarEvent, Line, Moves, Op, ReadReply, Tag, Tiering, Values};
+use sim::{Kernel, Seed};
+use skybyte::{CxlSsd, Design, DeviceConfig, Profile};
 use units::{Bytes, KIB, MIB, Ns};
 
 /// A drive that is all used within some thousand accesses, and that has pages promoted soon.
@@ -67,4 +67,38 @@ pub(crate) fn without_races(seed: u64, threads: u64, footprint: u64, length: u64
         (0..length).map(op).collect()
     };
     Listed::new((0..threads).map(thread).collect(), footprint)
+}
+
+/// Reads what a drive holds, one line after the other.
+pub(crate) struct Reader {
+    pub(crate) kernel: Kernel,
+    pub(crate) device: CxlSsd,
+}
+
+impl Reader {
+    pub(crate) fn line(&mut self, line: u64) -> [u8; 64] {
+        let now = self.kernel.sim().now();
+        match self.device.read(now, Line(line), Tag(1)) {
+            ReadReply::Data(_, data) => data.unwrap(),
+            ReadReply::Waits => loop {
+                assert!(self.kernel.step(), "the read ends");
+                if let Some(FarEvent::Data(_, _, data)) = self.device.event() {
+                    break data.unwrap();
+                }
+            },
+            ReadReply::Delay(_) => {
+                self.kernel.run_until(now + Ns::ms(5));
+                self.line(line)
+            }
+        }
+    }
+}
+
+/// Contents are kept and nobody looks at them.
+pub(crate) struct TimeKept;
+
+impl Values for TimeKept {
+    const KEPT: bool = true;
+    fn stored(&mut self, _: u32, _: u64, _: &[u8]) {}
+    fn loaded(&mut self, _: u32, _: u64, _: &[u8]) {}
 }

@@ -1,11 +1,11 @@
 //! The computer with the real drive behind its link: what is loaded, what is left after a
 //! power cut, and that a drive which holds everything is memory.
 
-use crate::small::{computer, drive, without_races};
+use crate::small::{Reader, TimeKept, computer, drive, without_races};
 use memsys::model::{Flat, Listed};
 use memsys::{
     CacheConfig, Config, DramConfig, Far, FarEvent, Line, LineData, Machine, Metrics, NodeConfig,
-    Op, PageSize, PlainDram, ReadReply, Tag, TakeAll, TimeOnly, Values, stored_value,
+    Op, PageSize, PlainDram, ReadReply, Tag, TakeAll, TimeOnly, stored_value,
 };
 use sim::{Kernel, Seed};
 use skybyte::{CxlSsd, DESIGNS, Design, DeviceConfig, DeviceMedia, Profile};
@@ -119,30 +119,6 @@ fn starts(line: &[u8; 64], place: u64) -> bool {
     line[..8] == stored_value(0, place)[..8]
 }
 
-struct Reader {
-    kernel: Kernel,
-    device: CxlSsd,
-}
-
-impl Reader {
-    fn line(&mut self, line: u64) -> [u8; 64] {
-        let now = self.kernel.sim().now();
-        match self.device.read(now, Line(line), Tag(1)) {
-            ReadReply::Data(_, data) => data.unwrap(),
-            ReadReply::Waits => loop {
-                assert!(self.kernel.step(), "the read ends");
-                if let Some(FarEvent::Data(_, _, data)) = self.device.event() {
-                    break data.unwrap();
-                }
-            },
-            ReadReply::Delay(_) => {
-                self.kernel.run_until(now + Ns::ms(5));
-                self.line(line)
-            }
-        }
-    }
-}
-
 impl Far for Cut {
     fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         let reply = self.device.read(now, line, tag);
@@ -220,15 +196,6 @@ fn what_was_flushed_on_pinned_pages_survives_a_power_cut_at_any_event() {
         assert!(found > 140 && calls > 1_000, "{design}: {found} in {calls}");
         assert_eq!(counts.promotions > 0, design != "base-cssd");
     }
-}
-
-/// Contents are kept and nobody looks at them.
-struct TimeKept;
-
-impl Values for TimeKept {
-    const KEPT: bool = true;
-    fn stored(&mut self, _: u32, _: u64, _: &[u8]) {}
-    fn loaded(&mut self, _: u32, _: u64, _: &[u8]) {}
 }
 
 /// All mechanisms off, and DRAM of the drive for as many pages as its sets could be asked

@@ -9,6 +9,7 @@
 pub mod bc;
 pub mod bfs;
 pub mod dlrm;
+pub mod durable;
 pub mod radix;
 pub mod srad;
 pub mod synthetic;

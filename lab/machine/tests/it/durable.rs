@@ -1,0 +1,220 @@
+//! A program that relies on what it flushed: the power goes while it runs, and what its
+//! log and its records hold is what a restart needs.
+
+use crate::small::{Reader, TimeKept, computer, drive};
+use memsys::stored_value;
+use memsys::{Far, FarEvent, Line, LineData, Machine, Op, Program, ReadReply, Tag, TakeAll};
+use programs::Workload;
+use sim::{Kernel, Seed};
+use skybyte::{CxlSsd, DeviceConfig, DeviceMedia, Profile};
+use ssd::Precondition;
+use units::Ns;
+
+/// A line that was stored: where, and which operation of its thread it was.
+type Stored = (u64, u64);
+
+/// A transaction as its thread executed it.
+#[derive(Debug, Default)]
+struct Transaction {
+    /// The new lines in the log, the mark, the lines of the record.
+    logged: Vec<Stored>,
+    mark: Stored,
+    record: Vec<Stored>,
+}
+
+/// The transactions of each thread of a program: between fences, lines that are stored and
+/// flushed, which are a record's in place and then the next one's in the log, and a mark.
+fn transactions(mut program: Box<dyn Program>) -> Vec<Vec<Transaction>> {
+    let of = |ops: &[Op]| {
+        let mut groups: Vec<Vec<Stored>> = vec![Vec::new()];
+        let mut last = (0, 0);
+        for (place, op) in (0..).zip(ops) {
+            match *op {
+                Op::Store { at, .. } => last = (at, place),
+                Op::Flush { at } => {
+                    assert_eq!(at, last.0, "what is flushed was stored just before");
+                    groups.last_mut().unwrap().push(last);
+                }
+                Op::Fence => groups.push(Vec::new()),
+                _ => {}
+            }
+        }
+        groups.pop();
+        let mut all = Vec::new();
+        let mut now = Transaction::default();
+        for group in groups {
+            if let [mark] = group[..] {
+                now.mark = mark;
+                continue;
+            }
+            // A record in place, then the log of the next transaction.
+            let in_place = if now.logged.is_empty() { 0 } else { LINES };
+            let (record, logged) = group.split_at(in_place);
+            now.record = record.to_vec();
+            all.extend((in_place > 0).then(|| std::mem::take(&mut now)));
+            now.logged = logged.to_vec();
+        }
+        all
+    };
+    let threads = program.threads();
+    let mut ops = vec![Vec::new(); threads as usize];
+    let mut live = vec![true; threads as usize];
+    while live.contains(&true) {
+        for (thread, ops) in (0..threads).zip(&mut ops) {
+            let live = &mut live[thread as usize];
+            while *live {
+                *live = program.next(thread, ops);
+                if ops.last() == Some(&Op::Meet) {
+                    break;
+                }
+            }
+        }
+    }
+    ops.iter().map(|ops| of(ops)).collect()
+}
+
+const LINES: usize = 2;
+
+/// A drive whose power goes at many of its calls.
+struct Cut {
+    device: CxlSsd,
+    config: DeviceConfig,
+    threads: Vec<Vec<Transaction>>,
+    calls: u64,
+    /// Of each thread, the most transactions that were found.
+    found: Vec<usize>,
+}
+
+impl Cut {
+    fn called(&mut self) {
+        self.calls += 1;
+        if self.calls.is_multiple_of(EVERY) {
+            self.judge();
+        }
+    }
+
+    /// The power goes now. Of the transactions whose mark is there, the last can be done
+    /// again from the log, and those before are in place, or newer ones are.
+    fn judge(&mut self) {
+        let kernel = Kernel::new();
+        let media = self.device.at_power_cut();
+        let device = CxlSsd::ready(&kernel.sim(), &self.config, media, Seed(2)).unwrap();
+        let mut reader = Reader { kernel, device };
+        for (thread, all) in (0..).zip(&self.threads) {
+            let mut is = |(at, place): Stored| {
+                let wanted = stored_value(thread, place);
+                reader.line(at / 64) == wanted
+            };
+            let Some(last) = all.iter().rposition(|one| is(one.mark)) else {
+                continue;
+            };
+            let found = &mut self.found[thread as usize];
+            *found = (*found).max(last + 1);
+            let told = || format!("thread {thread}, transaction {last}, call {}", self.calls);
+            assert!(
+                all[last].logged.iter().all(|&line| is(line)),
+                "log: {}",
+                told()
+            );
+            // Those whose records the last ones have not changed again.
+            for before in last.saturating_sub(3)..last {
+                for &line in &all[before].record {
+                    let newer = all[before + 1..].iter().flat_map(|one| &one.record);
+                    let mut same = newer.filter(|other| other.0 == line.0);
+                    assert!(
+                        is(line) || same.any(|&other| is(other)),
+                        "record: {}",
+                        told()
+                    );
+                }
+            }
+        }
+    }
+}
+
+const EVERY: u64 = 61;
+
+impl Far for Cut {
+    fn read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
+        let reply = self.device.read(now, line, tag);
+        self.called();
+        reply
+    }
+
+    fn write(&mut self, now: Ns, line: Line, data: LineData) -> Option<Ns> {
+        let taken = self.device.write(now, line, data);
+        self.called();
+        taken
+    }
+
+    fn event(&mut self) -> Option<FarEvent> {
+        let event = self.device.event();
+        self.called();
+        event
+    }
+
+    fn dropped(&mut self, now: Ns, page: u64) -> u64 {
+        let lines = self.device.dropped(now, page);
+        self.called();
+        lines
+    }
+}
+
+/// Runs the workload on a tiny machine whose power goes all the time; with or without what it
+/// asks to be pinned.
+fn run(design: &str, pins: bool) -> (Vec<usize>, u64) {
+    let text = "durable:footprint=1MiB,threads=2,section=whole,transactions=300,looks=10";
+    let workload = Workload::parse(text).unwrap();
+    let program = || workload.program(Seed(1)).unwrap();
+    let mut config = computer(2, design != "base-cssd");
+    config.pinned.extend(workload.pinned().filter(|_| pins));
+    let (kernel, drive) = (Kernel::new(), drive(design, Profile::Default));
+    let media = DeviceMedia::new(&drive, Precondition::Fresh, Seed(1)).unwrap();
+    let threads = transactions(program());
+    let cut = Cut {
+        device: CxlSsd::ready(&kernel.sim(), &drive, media, Seed(1)).unwrap(),
+        config: drive,
+        found: vec![0; threads.len()],
+        threads,
+        calls: 0,
+    };
+    let program = Whole(program());
+    let machine = Machine::new(&config, &kernel, cut, program, TimeKept, TakeAll);
+    let mut machine = machine.unwrap();
+    let promotions = machine.run().unwrap().counts.promotions;
+    (machine.far().found.clone(), promotions)
+}
+
+struct Whole(Box<dyn Program>);
+
+impl Program for Whole {
+    fn threads(&self) -> u32 {
+        self.0.threads()
+    }
+    fn footprint(&self) -> units::Bytes {
+        self.0.footprint()
+    }
+    fn next(&mut self, thread: u32, ops: &mut Vec<Op>) -> bool {
+        self.0.next(thread, ops)
+    }
+}
+
+//= skybyte 4
+#[test]
+fn transactions_of_flushed_lines_are_whole_after_a_power_cut() {
+    for design in ["base-cssd", "skybyte-full"] {
+        let (found, promotions) = run(design, true);
+        // 150 of each thread, after a quarter as many that warm up.
+        assert!(
+            found.iter().all(|&found| found > 180),
+            "{design}: {found:?}"
+        );
+        assert_eq!(promotions > 0, design != "base-cssd", "{design}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "transaction")]
+fn pages_that_may_move_lose_what_was_flushed() {
+    run("skybyte-full", false);
+}
