@@ -216,7 +216,7 @@ fn program(preset: &programs::Preset) -> WorkloadEntry {
     WorkloadEntry {
         name: preset.name,
         help: format!("in memory: {}", preset.help),
-        params: preset.params().map(|p| param(p)).collect(),
+        params: preset.params().map(param).collect(),
     }
 }
 

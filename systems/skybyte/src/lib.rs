@@ -32,6 +32,7 @@
 //! - All of the DRAM has a battery, so what was accepted survives a power cut at any event
 //!   ([`DeviceMedia`]). The exception is a page that the host holds: its newest lines were
 //!   in the host's memory.
+//! - The DRAM holds as many pages as it has room for, those on their way included.
 //! - With a log no page of the cache is dirty; without one, the cache alone has what flash
 //!   has not.
 //! - The drive behind knows nothing of lines. It gives pages and takes pages, and lets its

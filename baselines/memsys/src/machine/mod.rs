@@ -265,11 +265,8 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
     ) -> Result<Self, Invalid> {
         let (footprint, threads) = (program.footprint().0, program.threads());
         check_made(config, footprint, threads, W::KEPT)?;
-        let drams: Result<Vec<_>, _> = config
-            .nodes
-            .iter()
-            .map(|_| Dram::new(&config.dram))
-            .collect();
+        let dram = |_| Dram::new(&config.dram);
+        let drams: Result<Vec<_>, _> = config.nodes.iter().map(dram).collect();
         let mut machine = Self {
             kernel,
             sim: kernel.sim(),
