@@ -27,8 +27,9 @@ const BASE: &str = "base-cssd";
 ///
 /// The workloads are bfs, bc, radix, srad, ycsb, tpcc and dlrm, each with scale (small,
 /// medium, paper) or footprint, and threads, which are 24 where a design switches
-/// between them and 8 elsewhere; synthetic, made to numbers (writes, mpki, lines); and
-/// traces of memory accesses by their paths, joined by + for one a thread.
+/// between them and 8 elsewhere; durable, whose log and records stay on the drive;
+/// synthetic, made to numbers (writes, mpki, lines); and traces of memory accesses by their
+/// paths, joined by + for one a thread. `flashloom workloads bfs` has the parameters of one.
 #[derive(Args)]
 pub(crate) struct Memory {
     /// The design, or several: skybyte-full,base-cssd

@@ -16,6 +16,7 @@ use crate::op::Program;
 use crate::pages::is_far;
 use crate::tick::Tick;
 use crate::tiering::Promote;
+use std::collections::VecDeque;
 
 /// Buckets of pages by which most lines need not be looked for among the copies.
 pub(super) const NEAR: usize = 1_024;
@@ -32,8 +33,12 @@ pub(super) struct Copying {
     sent: u64,
     arrived: u64,
     last: Tick,
-    /// Lines of which the device said that they take long.
-    again: Vec<u64>,
+    /// Lines of which the device said that they take long, and when each is asked for again.
+    again: VecDeque<(Tick, u64)>,
+    /// No line is asked for before.
+    from_then: Tick,
+    /// The next line is asked for at a time that was put down: there is one at most.
+    asks: bool,
     /// Lines whose copy is newer than what the device has, one bit each.
     pub(super) newer: Vec<u64>,
 }
@@ -60,7 +65,9 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             sent: 0,
             arrived: 0,
             last: now,
-            again: Vec::new(),
+            again: VecDeque::new(),
+            from_then: now,
+            asks: false,
             newer: vec![0; (lines / 64) as usize],
         };
         let slot = match self.copies.iter().position(Option::is_none) {
@@ -76,7 +83,24 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.copying.push((from, slot as u16));
         let bucket = self.copy_bucket(from);
         self.copies_near[bucket] += 1;
-        self.later(now, Action::Copy(slot as u16));
+        self.copy_next(slot as u16, now);
+    }
+
+    /// Puts down when the next line of a copy is asked for, no earlier than `now`.
+    fn copy_next(&mut self, slot: u16, now: Tick) {
+        let Some(entry) = &mut self.copies[slot as usize] else {
+            return;
+        };
+        let again = entry.again.front().map(|first| first.0);
+        let next = match again {
+            Some(time) if entry.sent == entry.lines => time,
+            None if entry.sent == entry.lines => return,
+            _ => now,
+        };
+        if !std::mem::replace(&mut entry.asks, true) {
+            let time = next.max(now).max(entry.from_then);
+            self.later(time, Action::Copy(slot));
+        }
     }
 
     /// Where it is counted how many copies there are near a line of the device.
@@ -152,20 +176,26 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let Some(entry) = &mut self.copies[slot as usize] else {
             return;
         };
-        let index = match entry.again.pop() {
-            Some(index) => index,
-            None if entry.sent < entry.lines => {
+        entry.asks = false;
+        let index = match entry.again.front() {
+            Some(&(time, index)) if time <= now => {
+                entry.again.pop_front();
+                index
+            }
+            _ if entry.sent < entry.lines => {
                 entry.sent += 1;
                 entry.sent - 1
             }
-            None => return,
+            _ => return self.copy_next(slot, now),
         };
         let line = entry.from + index;
         // Of a cache of pages, the copy is what was asked for.
         let demanded = entry.page.is_none();
-        if entry.sent < entry.lines || !entry.again.is_empty() {
-            self.later(now + self.link.data_span(), Action::Copy(slot));
-        }
+        self.ask_for_copy(slot, index, line, demanded, now);
+        self.copy_next(slot, now + self.link.data_span());
+    }
+
+    fn ask_for_copy(&mut self, slot: u16, index: u64, line: u64, demanded: bool, now: Tick) {
         let mut posted = self.posted.iter().rev();
         if let Some(data) = posted.find(|post| post.line == line).map(|post| post.data) {
             if let Some(entry) = &mut self.copies[slot as usize] {
@@ -196,12 +226,16 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
     }
 
+    /// A line is asked for again after a while, and so is the rest of its page: what takes
+    /// long are pages of 4 KiB. Those of a huge page come side by side.
     fn copy_again(&mut self, slot: u16, index: u64, now: Tick) {
+        let time = now + Tick::of(self.config.os.ask_again);
         if let Some(entry) = &mut self.copies[slot as usize] {
-            entry.again.push(index);
+            entry.again.push_back((time, index));
+            if entry.lines == 64 {
+                entry.from_then = time;
+            }
         }
-        let wait = Tick::of(self.config.os.ask_again);
-        self.later(now + wait, Action::Copy(slot));
     }
 
     /// A line has come, unless a newer one was written meanwhile.

@@ -22,6 +22,9 @@ struct Counting {
     written: Vec<u64>,
     pages: Vec<u64>,
     copied: u64,
+    /// How long a page that is copied comes from flash, and when each began to.
+    flash: Ns,
+    begun: BTreeMap<u64, Ns>,
 }
 
 impl Counting {
@@ -34,6 +37,8 @@ impl Counting {
             written: Vec::new(),
             pages: Vec::new(),
             copied: 0,
+            flash: Ns::ZERO,
+            begun: BTreeMap::new(),
         }
     }
 }
@@ -60,6 +65,10 @@ impl Far for Counting {
 
     fn copy_read(&mut self, now: Ns, line: Line, tag: Tag) -> ReadReply {
         self.copied += 1;
+        let begun = *self.begun.entry(line.0 / 64).or_insert(now);
+        if now < begun + self.flash {
+            return ReadReply::Delay(now + Ns(50));
+        }
         self.dram.read(now, line, tag)
     }
 
@@ -201,6 +210,21 @@ fn the_hosts_share_holds_and_what_goes_back_are_lines_that_differ() {
     };
     let (metrics, _) = run(&config(Tiering::Hinted(whole)), ops);
     assert_eq!(metrics.counts.demoted_lines, 64 * metrics.counts.demotions);
+}
+
+#[test]
+fn a_copy_waits_for_its_page_and_asks_now_and_then() {
+    let kernel = Kernel::new();
+    let program = Listed::new(vec![rounds(0, 2, 200)], FOOTPRINT);
+    let mut far = Counting::new();
+    far.flash = Ns::us(20);
+    let config = config(Tiering::Hinted(moves(64)));
+    let made = Machine::new(&config, &kernel, &mut far, program, TimeOnly, TakeAll);
+    let counts = made.unwrap().run().unwrap().counts;
+    assert_eq!(counts.promotions, 2);
+    // Each line once it is there, and one of each page every 500 ns until then.
+    let most = 2 * (64 + 20_000 / 500 + 1);
+    assert!((2 * 64 + 20..=most).contains(&far.copied), "{}", far.copied);
 }
 
 #[test]

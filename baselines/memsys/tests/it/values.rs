@@ -135,6 +135,6 @@ fn huge_pages_move_by_chunks() {
         delays: 1,
         ..Odds::WILD
     };
-    let (metrics, _) = run(&config, 5, 3 * PageSize::Huge.bytes(), 3, odds, 40);
+    let (metrics, _) = run(&config, 5, 3 * PageSize::Huge.bytes(), 3, odds, 3_000);
     assert!(metrics.counts.promotions > 0 && metrics.counts.demotions > 0);
 }
