@@ -7,7 +7,10 @@ use host::RamDisk;
 use sim::{Kernel, Seed, Sim};
 use units::Ns;
 use vfs::model::Tree;
-use vfs::{Access, Body, Clock, Compute, Errno, Fd, OpenFlags, Process, Source, Timestamp, Vfs};
+use vfs::{
+    Access, Body, Clock, Compute, Errno, Fd, OpenFlags, Process, RenameFlags, Source, Timestamp,
+    Vfs, XattrFlags,
+};
 
 fn flags() -> OpenFlags {
     OpenFlags::BOTH | OpenFlags::CREATE
@@ -208,6 +211,18 @@ fn snapshots_stay_what_they_were() {
     }
 }
 
+/// Sets an extended attribute of what is at `path`.
+async fn mark(vfs: &Vfs<Fs>, path: &[u8]) -> Result<(), Errno> {
+    let root = Access::root();
+    let mut at = vfs.root();
+    for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
+        at = vfs.lookup(&root, at, name).await?.0;
+        vfs.forget(at, 1).await;
+    }
+    vfs.set_xattr(&root, at, b"user.x", b"y", XattrFlags::Any)
+        .await
+}
+
 /// Nothing can be changed of any file of a snapshot at `top`, and reading them leaves no mark.
 async fn refuses_to_change(vfs: &Vfs<Fs>, p: &Process<Fs>, top: &[u8]) {
     let mut seen = 0;
@@ -223,6 +238,13 @@ async fn refuses_to_change(vfs: &Vfs<Fs>, p: &Process<Fs>, top: &[u8]) {
         assert_eq!(p.chmod(&path, 0o600).await, refused);
         let opened = p.open(&path, OpenFlags::BOTH, 0).await;
         assert_eq!(opened.err(), Some(Errno::EROFS));
+        let beside = [&path[..], b".x"].concat();
+        assert_eq!(p.link(&path, &beside).await, refused);
+        let moved = p.rename(&path, &beside, RenameFlags::default());
+        assert_eq!(moved.await, refused);
+        assert_eq!(p.mkdir(&beside, 0o755).await, refused);
+        assert_eq!(p.unlink(&path).await, refused);
+        assert_eq!(mark(vfs, &path).await, refused);
         let fd = p.open(&path, OpenFlags::READ, 0).await.unwrap();
         p.read_bytes(fd, 0, size as usize).await.unwrap();
         p.close(fd).await.unwrap();

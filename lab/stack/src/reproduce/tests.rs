@@ -3,7 +3,7 @@
 
 use super::figure::{Figure, Key};
 use super::setup::Setup;
-use super::{Asked, PAPERS, Paper, figure, prepare};
+use super::{Asked, PAPERS, Paper, Prepared, figure, prepare};
 use crate::plan::{Ending, Plan};
 use crate::toml_file::Source;
 use report::claim::{Claim, Document};
@@ -22,29 +22,31 @@ fn asked(figure: Option<&str>, factor: u64) -> Asked {
     }
 }
 
+/// All figures of `paper`, of whose claims each of `wanted` must be there.
+fn with_claims(paper: &str, wanted: impl Iterator<Item = String>) -> Prepared {
+    let prepared = prepare(Asked {
+        paper: Paper::named(paper).unwrap(),
+        ..asked(None, 64)
+    });
+    let prepared = prepared.unwrap();
+    let ids: BTreeSet<&str> = prepared.rows.iter().map(figure::Row::id).collect();
+    for id in wanted {
+        assert!(ids.contains(id.as_str()), "{id} is missing");
+    }
+    prepared
+}
+
 /// The claims of `ByteFS` have numbers 1 to 37, and its parts share A.5.
 #[test]
 fn every_claim_of_bytefs_is_there() {
-    let prepared = prepare(asked(None, 64)).unwrap();
-    let ids: BTreeSet<&str> = prepared.rows.iter().map(figure::Row::id).collect();
     let wanted = (1..=37).map(|n| format!("B{n}"));
-    for id in wanted.chain(["A.5".to_owned()]) {
-        assert!(ids.contains(id.as_str()), "{id} is missing");
-    }
+    with_claims("bytefs", wanted.chain(["A.5".to_owned()]));
 }
 
 /// The claims of the dissertation's chapters on Persimmon have numbers 1 to 12.
 #[test]
 fn every_claim_of_persimmon_is_there_and_has_a_run_or_a_reason() {
-    let prepared = prepare(Asked {
-        paper: Paper::named("persimmon").unwrap(),
-        ..asked(None, 64)
-    });
-    let rows = prepared.unwrap().rows;
-    let ids: BTreeSet<&str> = rows.iter().map(figure::Row::id).collect();
-    for id in (1..=12).map(|n| format!("P{n}")) {
-        assert!(ids.contains(id.as_str()), "{id} is missing");
-    }
+    let rows = with_claims("persimmon", (1..=12).map(|n| format!("P{n}"))).rows;
     for row in rows.iter().filter(|row| row.keys().next().is_none()) {
         let claim = row.claim(&BTreeMap::new(), 64);
         assert!(
@@ -58,20 +60,13 @@ fn every_claim_of_persimmon_is_there_and_has_a_run_or_a_reason() {
 /// The claims of the paper on remapping have numbers 1 to 12.
 #[test]
 fn every_claim_of_remapping_is_there_and_effects_come_one_at_a_time() {
-    let of = |figure: Option<&str>| {
-        let asked = Asked {
-            paper: Paper::named("remapping").unwrap(),
-            ..asked(figure, 512)
-        };
-        prepare(asked).unwrap()
-    };
-    let all = of(None);
-    let ids: BTreeSet<&str> = all.rows.iter().map(figure::Row::id).collect();
-    for id in (1..=12).map(|n| format!("R{n}")) {
-        assert!(ids.contains(id.as_str()), "{id} is missing");
-    }
+    with_claims("remapping", (1..=12).map(|n| format!("R{n}")));
     // In one effect a drive differs from the one without any by one thing.
-    let effects = of(Some("effects"));
+    let effects = prepare(Asked {
+        paper: Paper::named("remapping").unwrap(),
+        ..asked(Some("effects"), 512)
+    });
+    let effects = effects.unwrap();
     let drive = |name: &str| {
         let is = |plan: &&Plan| plan.label == format!("{name}, ext4");
         let plan = effects.plans.iter().find(is).unwrap();
@@ -99,15 +94,7 @@ fn every_claim_of_remapping_is_there_and_effects_come_one_at_a_time() {
 /// The claims of the paper on HyFiM have numbers 1 to 10; each has a run.
 #[test]
 fn every_claim_of_hyfim_is_there_and_is_measured() {
-    let prepared = prepare(Asked {
-        paper: Paper::named("hyfim").unwrap(),
-        ..asked(None, 64)
-    });
-    let rows = prepared.unwrap().rows;
-    let ids: BTreeSet<&str> = rows.iter().map(figure::Row::id).collect();
-    for id in (1..=10).map(|n| format!("Y{n}")) {
-        assert!(ids.contains(id.as_str()), "{id} is missing");
-    }
+    let rows = with_claims("hyfim", (1..=10).map(|n| format!("Y{n}"))).rows;
     assert!(rows.iter().all(|row| row.keys().next().is_some()));
 }
 
