@@ -267,11 +267,35 @@ impl Experiment {
         Ok((run, left))
     }
 
+    /// Runs the plan of this number; a failure says why, with its workload as it was
+    /// asked for.
+    pub(crate) fn run(&self, index: usize) -> Result<Run, String> {
+        let run = stack::run(&self.plans[index], &mut |_| ());
+        let mut run = run.map_err(|error| self.named(&error.to_string()))?;
+        self.rename(&mut run);
+        Ok(run)
+    }
+
+    /// The run of `plan`, for who waits for it.
+    pub(crate) fn name(&self, plan: &Plan) -> String {
+        self.named(&format!("{} {}", plan.stack, plan.workload))
+    }
+
+    /// All that determines the run of `plan`, as text.
+    pub(crate) fn told(&self, plan: &Plan) -> String {
+        self.named(&format!("{plan:?}"))
+    }
+
     /// What only the process knows.
     fn complete(&self, run: &mut Run) {
+        self.rename(run);
+        run.peak_rss_bytes = peak_rss_bytes();
+    }
+
+    /// Its workload and label as they were asked for.
+    fn rename(&self, run: &mut Run) {
         run.workload = self.named(&run.workload);
         run.label = self.named(&run.label);
-        run.peak_rss_bytes = peak_rss_bytes();
     }
 
     /// `text` with every workload as it was asked for.
@@ -345,11 +369,15 @@ fn digest(plan: &Plan, workload: &str) -> String {
         workload: workload.to_owned(),
         ..plan.clone()
     };
-    let hash = format!("{plan:?}")
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        });
+    fingerprint([format!("{plan:?}").as_bytes()])
+}
+
+/// FNV-1a over `parts`, as text.
+pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let bytes = parts.into_iter().flatten();
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
     format!("{hash:016x}")
 }
 

@@ -10,9 +10,8 @@ use report::Style;
 use report::table::{Side, facts, listing};
 use serde::Serialize;
 use skybyte::{DESIGNS, Profile};
+use stack::pool;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// What runs are compared with, where it is among them.
@@ -113,33 +112,25 @@ impl Memory {
 }
 
 /// Runs all `setups` on up to `threads` threads; outcomes in their order.
-pub(super) fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
-    let (next, begin) = (AtomicUsize::new(0), Instant::now());
-    let results: Vec<Mutex<Option<_>>> = setups.iter().map(|_| Mutex::default()).collect();
+fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
+    let begin = Instant::now();
     let clock = || begin.elapsed().as_secs_f64();
     let sweep = Sweep::new(setups);
-    let work = || {
-        while let Some((index, outcome)) = sweep.run(next.fetch_add(1, Ordering::Relaxed), &clock) {
-            if let Some(setup) = setups.get(index).filter(|_| setups.len() > 1) {
-                let (design, workload) = (setup.design.name, setup.workload.name());
-                note(&format!("flashloom: {design} has run {workload}"));
-            }
-            if let Some(slot) = results.get(index) {
-                *slot.lock().expect("no run panics while it stores") = Some(outcome);
-            }
+    let work = |turn| {
+        let made = sweep.run(turn, &clock);
+        let made = made.expect("there are as many turns as setups");
+        if let Some(setup) = setups.get(made.0).filter(|_| setups.len() > 1) {
+            let (design, workload) = (setup.design.name, setup.workload.name());
+            note(&format!("flashloom: {design} has run {workload}"));
         }
+        made
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, setups.len().max(1)) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let taken = results.into_iter().map(|slot| {
-        let outcome = slot.into_inner().expect("as above");
-        outcome.expect("every setup was run").map_err(Failure::from)
-    });
-    taken.collect()
+    let mut made = pool::each(setups.len(), threads, &work);
+    made.sort_by_key(|&(index, _)| index);
+    let outcomes = made.into_iter().map(|(_, outcome)| outcome);
+    outcomes
+        .map(|outcome| outcome.map_err(Failure::from))
+        .collect()
 }
 
 fn percent(share: f64) -> String {

@@ -12,6 +12,7 @@ mod experiment;
 mod failure;
 mod file;
 mod filesystem;
+mod kept;
 mod knobs;
 mod learn;
 mod lists;

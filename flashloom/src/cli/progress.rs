@@ -1,5 +1,6 @@
 //! A bar for what takes long.
 
+use super::output::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
@@ -49,6 +50,40 @@ impl Meter {
         let mut done = self.done.lock().expect("no holder of this lock panics");
         done[index] = ops;
         self.bar.set_position(done.iter().sum());
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Runs done, of many that take long.
+pub(crate) struct Runs {
+    bar: ProgressBar,
+}
+
+impl Runs {
+    /// For `count` runs: a bar where standard error is a terminal, a line a run elsewhere.
+    pub(crate) fn new(count: usize) -> Self {
+        let target = match Meter::is_seen() {
+            true => ProgressDrawTarget::stderr_with_hz(RATE),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(u64::try_from(count).ok(), target);
+        let style = "{bar:40} {pos} of {len} runs, {elapsed}, {eta} left: {msg}";
+        bar.set_style(ProgressStyle::with_template(style).expect("the template is sound"));
+        Self { bar }
+    }
+
+    /// The run called `name` is done.
+    pub(crate) fn done(&self, name: &str) {
+        self.bar.set_message(name.to_owned());
+        self.bar.inc(1);
+        if self.bar.is_hidden() {
+            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            note(&format!("flashloom: {done} of {all}: {name}"));
+        }
     }
 
     /// Takes the bar away.

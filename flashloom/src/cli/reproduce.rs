@@ -1,33 +1,41 @@
 //! `reproduce`: what a paper claims beside what is measured here.
 
+use super::Answer;
 use super::experiment::Experiment;
 use super::failure::Failure;
-use super::memory;
-use super::output::{self, Shown, note};
+use super::kept::{Kept, Outcome, Wanted};
+use super::output::{self, Shown};
 use clap::Args;
 use machine::reproduce as memories;
-use report::claim::Reproduction;
+use machine::{Setup, Sweep};
+use report::claim::{Claim, Document, Reproduction, document};
+use report::papers::Papers;
 use report::table::{self, Side, listing};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use stack::reproduce::{Asked, Listed, PAPERS, Paper, prepare};
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Status where a claim that was measured does not hold.
 const MISSED: u8 = 1;
 
-/// Run the plans of a paper and set what they measure beside what it claims
+/// Run the plans of the papers and set what they measure beside what they claim
 ///
-/// Without a paper it lists what can be reproduced. A value holds that is within a
-/// third of the paper's, and a trend that goes its way. Claims about what is not built
-/// are listed with the reason. The status is 1 if a claim that was measured does not
-/// hold.
+/// With a paper or a figure it prints each claim. Without one it runs all papers and
+/// writes report.md and report.json into a folder, where it also keeps each run: what
+/// was interrupted goes on from there. A value holds that is within a third of the
+/// paper's, and a trend that goes its way. Claims about what is not built, or whose
+/// runs fail, are listed with the reason. The status is 1 if a claim that was measured
+/// does not hold.
 #[derive(Args)]
 pub(crate) struct Reproduce {
-    /// The paper, or one figure of it: bytefs, bytefs/fig6
+    /// The paper, or one figure of it: bytefs, bytefs/fig6 [default: all papers]
     #[arg(value_name = "PAPER[/FIGURE]")]
     what: Option<String>,
+    /// List what can be reproduced
+    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "threads", "out"])]
+    list: bool,
     /// How large: small, or paper for the sizes of the paper, which take hours
     #[arg(long, default_value = "small")]
     scale: String,
@@ -37,9 +45,16 @@ pub(crate) struct Reproduce {
     /// Runs at a time [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Folder of the report and of the runs, which are not made again [default:
+    /// reproduction for all papers, none for one]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     #[command(flatten)]
     shown: Shown,
 }
+
+/// Where the report of all papers goes.
+const FOLDER: &str = "reproduction";
 
 /// The document of the list.
 #[derive(Serialize)]
@@ -64,45 +79,155 @@ struct FigureEntry {
     claims: usize,
 }
 
+/// Names of all papers.
+fn names() -> impl Iterator<Item = &'static str> {
+    PAPERS
+        .iter()
+        .map(|paper| paper.name)
+        .chain([memories::PAPER])
+}
+
+/// [`MISSED`] if one of `claims` that was measured does not hold, else what became of
+/// showing them.
+fn status<'a>(claims: impl IntoIterator<Item = &'a Claim>, shown: ExitCode) -> ExitCode {
+    match claims.into_iter().any(|claim| claim.holds == Some(false)) {
+        true => ExitCode::from(MISSED),
+        false => shown,
+    }
+}
+
+/// A paper that is ready to be measured, of whichever kind its systems are.
+enum Prepared {
+    Stacks(Box<stack::reproduce::Prepared>, Experiment),
+    Memory(Box<memories::Prepared>),
+}
+
+impl Prepared {
+    fn wanted(&self) -> Vec<Wanted> {
+        match self {
+            Self::Stacks(_, experiment) => {
+                let plans = experiment.plans.iter();
+                let wanted = |plan| Wanted {
+                    name: experiment.name(plan),
+                    told: experiment.told(plan),
+                };
+                plans.map(wanted).collect()
+            }
+            Self::Memory(prepared) => {
+                let setups = prepared.setups.iter();
+                let wanted = |setup: &Setup| Wanted {
+                    name: format!("{} {}", setup.design.name, setup.workload.name()),
+                    told: format!("{setup:?}"),
+                };
+                setups.map(wanted).collect()
+            }
+        }
+    }
+
+    /// Outcomes of all runs, those that are not `kept` made on up to `threads` threads.
+    fn outcomes(&self, wanted: &[Wanted], kept: &Kept, threads: usize) -> Vec<Outcome> {
+        let found = kept.found(wanted);
+        let missing = found.missing();
+        match self {
+            Self::Stacks(_, experiment) => {
+                let make = |turn: usize| {
+                    let run = experiment.run(missing[turn]);
+                    (turn, run.map(|run| document(&run)))
+                };
+                kept.complete(wanted, found, threads, &make)
+            }
+            Self::Memory(prepared) => {
+                let setups = missing.iter().map(|&index| prepared.setups[index].clone());
+                let setups: Vec<Setup> = setups.collect();
+                let sweep = Sweep::new(&setups);
+                let make = |turn| {
+                    let made = sweep.run(turn, &|| 0.0);
+                    let (which, outcome) = made.expect("a turn for each setup");
+                    let outcome = outcome.map(|outcome| document(&outcome));
+                    (which, outcome.map_err(|error| error.to_string()))
+                };
+                kept.complete(wanted, found, threads, &make)
+            }
+        }
+    }
+
+    fn claims(&self, outcomes: Vec<Outcome>) -> Reproduction<Document> {
+        match self {
+            Self::Stacks(prepared, _) => prepared.claims(outcomes),
+            Self::Memory(prepared) => prepared.claims(outcomes),
+        }
+    }
+}
+
 impl Reproduce {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let Some(what) = &self.what else {
-            return Ok(output::emit(&self.list()?));
+        match &self.what {
+            _ if self.list => Ok(output::emit(&self.list()?)),
+            Some(what) => self.one(what),
+            None => self.all(),
+        }
+    }
+
+    fn one(&self, what: &str) -> Result<ExitCode, Failure> {
+        let prepared = self.prepared(what)?;
+        let kept = Kept::new(self.out.as_deref())?;
+        let (paper, runs) = self.measure(&prepared, &kept);
+        if let Some(folder) = &self.out {
+            let papers = vec![paper.clone().with_runs(runs)];
+            self.write(folder, &Papers::new(&self.scale, self.seed, papers))?;
+        }
+        let text = match self.shown.json {
+            true => report::to_json(&paper),
+            false => table::claims(&paper, Shown::style()),
         };
-        let (paper, figure) = what
-            .split_once('/')
-            .map_or((&**what, None), |(p, f)| (p, Some(f)));
-        if paper == memories::PAPER {
-            return self.memory(what, figure);
+        Ok(status(&paper.claims, output::emit(&text)))
+    }
+
+    fn all(&self) -> Result<ExitCode, Failure> {
+        let folder = self.out.as_deref().unwrap_or(Path::new(FOLDER));
+        // All are read before the first is run: a fault in one should not cost hours.
+        let prepared = names().map(|name| self.prepared(name));
+        let prepared = prepared.collect::<Result<Vec<Prepared>, Failure>>()?;
+        let kept = Kept::new(Some(folder))?;
+        let papers = prepared.iter().map(|prepared| {
+            let (paper, runs) = self.measure(prepared, &kept);
+            paper.with_runs(runs)
+        });
+        let papers = Papers::new(&self.scale, self.seed, papers.collect());
+        let told = self.write(folder, &papers)?;
+        let text = match self.shown.json {
+            true => report::to_json(&papers),
+            false => table::papers(&papers, Shown::style()) + &told,
+        };
+        Ok(status(papers.claims(), output::emit(&text)))
+    }
+
+    /// Writes the report into `folder`, and says where it is.
+    fn write(&self, folder: &Path, papers: &Papers) -> Answer {
+        let (document, text) = (folder.join("report.json"), folder.join("report.md"));
+        report::file::write(&document, &report::to_json(papers))?;
+        report::file::write(&text, &papers.markdown())?;
+        let (text, document) = (text.display(), document.display());
+        Ok(format!("\nEach claim is in {text}, and in {document}\n"))
+    }
+
+    fn prepared(&self, what: &str) -> Result<Prepared, Failure> {
+        let figure = what.split_once('/').map(|(_, figure)| figure);
+        if what.split('/').next() == Some(memories::PAPER) {
+            let prepared = memories::prepare(figure, &self.scale, self.seed)?;
+            return Ok(Prepared::Memory(Box::new(prepared)));
         }
         let prepared = prepare(self.asked(what)?)?;
-        let plans = prepared.plans.clone();
-        let (runs, paper) = (plans.len(), what);
-        note(&format!("flashloom: {paper} takes {runs} runs"));
-        let experiment = Experiment::of(plans)?;
-        let reproduction = prepared.claims(experiment.sweep(super::threads(self.threads))?);
-        Ok(self.show(&reproduction))
+        let experiment = Experiment::of(prepared.plans.clone())?;
+        Ok(Prepared::Stacks(Box::new(prepared), experiment))
     }
 
-    /// The paper whose systems are memory.
-    fn memory(&self, what: &str, figure: Option<&str>) -> Result<ExitCode, Failure> {
-        let prepared = memories::prepare(figure, &self.scale, self.seed)?;
-        let runs = prepared.setups.len();
-        note(&format!("flashloom: {what} takes {runs} runs"));
-        let runs = memory::sweep(&prepared.setups, super::threads(self.threads))?;
-        Ok(self.show(&prepared.claims(runs)))
-    }
-
-    fn show<R: Serialize + DeserializeOwned>(&self, reproduction: &Reproduction<R>) -> ExitCode {
-        let text = match self.shown.json {
-            true => report::to_json(reproduction),
-            false => table::claims(reproduction, Shown::style()),
-        };
-        let shown = output::emit(&text);
-        match reproduction.claims.iter().any(|c| c.holds == Some(false)) {
-            true => ExitCode::from(MISSED),
-            false => shown,
-        }
+    /// What is measured of a paper, with the name that each of its runs has.
+    fn measure(&self, prepared: &Prepared, kept: &Kept) -> (Reproduction<Document>, Vec<String>) {
+        let wanted = prepared.wanted();
+        let names = wanted.iter().map(|w| kept.digest(w)).collect();
+        let outcomes = prepared.outcomes(&wanted, kept, super::threads(self.threads));
+        (prepared.claims(outcomes), names)
     }
 
     fn asked(&self, what: &str) -> Result<Asked, Failure> {
@@ -110,15 +235,9 @@ impl Reproduce {
             Some((name, figure)) => (name, Some(figure.to_owned())),
             None => (what, None),
         };
-        let names = || {
-            let names = PAPERS.iter().map(|paper| paper.name);
-            names
-                .chain([memories::PAPER])
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
         let paper = Paper::named(name).ok_or_else(|| {
-            Failure::new(format!("expected a paper ({}), found {name:?}", names()))
+            let known = names().collect::<Vec<_>>().join(", ");
+            Failure::new(format!("expected a paper ({known}), found {name:?}"))
         })?;
         let scales = paper.scales()?;
         let factor = scales.get(&self.scale).copied().ok_or_else(|| {
@@ -135,7 +254,7 @@ impl Reproduce {
         })
     }
 
-    fn list(&self) -> super::Answer {
+    fn list(&self) -> Answer {
         let mut papers = Vec::new();
         for paper in PAPERS {
             let entry = |listed: Listed| FigureEntry {

@@ -1,11 +1,12 @@
 //! Papers beside what is measured: what can be asked for, and what cannot.
 
 use crate::Bench;
+use serde_json::Value;
 
 #[test]
 fn papers_and_figures_are_listed() {
     let bench = Bench::new();
-    let text = bench.done("reproduce");
+    let text = bench.done("reproduce --list");
     for name in [
         "bytefs ",
         "bytefs/fig6",
@@ -14,7 +15,7 @@ fn papers_and_figures_are_listed() {
     ] {
         assert!(text.contains(name), "{name} is not in\n{text}");
     }
-    let list = bench.json("reproduce", "flashloom.papers/1");
+    let list = bench.json("reproduce --list", "flashloom.papers/1");
     assert_eq!(list["papers"][0]["figures"][2]["name"], "bytefs/fig6");
 }
 
@@ -43,4 +44,20 @@ fn what_is_not_there_is_refused() {
         "reproduce bytefs --scale huge",
         &["--scale", "small", "\"huge\""],
     );
+}
+
+/// A report has what the table has, and leads to the runs.
+#[test]
+fn a_report_goes_into_a_folder() {
+    let bench = Bench::new();
+    bench.done("reproduce bytefs/components --out r");
+    let text = bench.text("r/report.md");
+    assert!(
+        text.contains("### bytefs/components") && text.contains("| A.5 |"),
+        "{text}"
+    );
+    let document: Value = serde_json::from_str(&bench.text("r/report.json")).expect("it is one");
+    assert_eq!(document["schema"], "flashloom.reproduction/1");
+    assert_eq!(document["papers"][0]["claims"][0]["paper"], 89.0);
+    assert!(bench.path("r/runs").is_dir());
 }

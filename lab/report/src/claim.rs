@@ -3,10 +3,12 @@
 //! Invariants: a measured value is arithmetic on records and nothing else; a field is
 //! never renamed or removed within a schema version.
 
+use crate::human::{NOTHING, three};
 use crate::record::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The schema of [`Reproduction`].
 pub const REPRODUCE_SCHEMA: &str = "flashloom.reproduce/1";
@@ -20,13 +22,24 @@ pub const NOT_FOUND: &str = "not found yet";
 /// A record as its JSON document is read: what [`Quantity`] points into.
 pub type Document = Value;
 
-/// The document of `run`.
+/// The document of a run's record.
 ///
 /// # Panics
-/// Never: a record has no map whose keys are not text.
-#[must_use]
-pub fn document(run: &Run) -> Document {
+/// Never of a record: it has no map whose keys are not text.
+pub fn document(run: &impl Serialize) -> Document {
     serde_json::to_value(run).expect("the keys of a record's maps are text")
+}
+
+/// The documents of `runs`, each by its key; of a run that failed why it did.
+pub fn documents<'k, K: Ord, R: Serialize>(
+    keys: &'k [K],
+    runs: &[Result<R, String>],
+) -> BTreeMap<&'k K, Result<Document, String>> {
+    let documents = runs.iter().map(|run| match run {
+        Ok(run) => Ok(document(run)),
+        Err(why) => Err(why.clone()),
+    });
+    keys.iter().zip(documents).collect()
 }
 
 /// The claims of a paper, and the runs that they were measured by.
@@ -50,8 +63,27 @@ pub struct Reproduction<R = Run> {
     pub notes: Vec<String>,
     /// The claims, figure by figure.
     pub claims: Vec<Claim>,
-    /// The records that the values come from.
+    /// The records that the values come from, but for those of runs that failed.
     pub runs: Vec<R>,
+}
+
+impl<R> Reproduction<R> {
+    /// It, with `runs` in the place of its own.
+    #[must_use]
+    pub fn with_runs<N>(self, runs: Vec<N>) -> Reproduction<N> {
+        Reproduction {
+            schema: self.schema,
+            paper: self.paper,
+            title: self.title,
+            figures: self.figures,
+            scale: self.scale,
+            factor: self.factor,
+            seed: self.seed,
+            notes: self.notes,
+            claims: self.claims,
+            runs,
+        }
+    }
 }
 
 /// A claim, and what was measured of it.
@@ -69,6 +101,9 @@ pub struct Claim {
     pub stack: String,
     /// What that is compared with; empty where it is with nothing.
     pub versus: String,
+    /// How values of several runs became one: `mean of 5`; empty where there is one.
+    #[serde(default)]
+    pub combined: String,
     /// What is expected.
     pub expected: Expectation,
     /// The number of the paper: of a range its lower end, of a trend its bound; none
@@ -84,6 +119,58 @@ pub struct Claim {
     pub holds: Option<bool>,
     /// Why it was not measured, or why it is missed.
     pub reason: Option<String>,
+}
+
+/// How many claims there are of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// That hold.
+    pub hold: usize,
+    /// That were measured and do not.
+    pub miss: usize,
+    /// That were not measured.
+    pub unmeasured: usize,
+}
+
+impl Tally {
+    /// That of `claims`.
+    pub fn of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Self {
+        let mut tally = Self::default();
+        for claim in claims {
+            match claim.holds {
+                Some(true) => tally.hold += 1,
+                Some(false) => tally.miss += 1,
+                None => tally.unmeasured += 1,
+            }
+        }
+        tally
+    }
+
+    /// All of them.
+    #[must_use]
+    pub const fn all(self) -> usize {
+        self.hold + self.miss + self.unmeasured
+    }
+}
+
+/// Reasons of `claims`, each once, with the names of the claims that have it.
+pub fn reasons<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<(&'a str, Vec<String>)> {
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for claim in claims {
+        let Some(reason) = &claim.reason else {
+            continue;
+        };
+        let name = match claim.versus.is_empty() {
+            true => claim.id.clone(),
+            false => format!("{} ({})", claim.id, claim.versus),
+        };
+        match told.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => told.push((reason, vec![name])),
+        }
+    }
+    told
 }
 
 impl Claim {
@@ -104,6 +191,7 @@ impl Claim {
             what,
             stack: String::new(),
             versus: String::new(),
+            combined: String::new(),
             expected,
             paper: expected.paper(),
             measured: None,
@@ -202,6 +290,12 @@ impl Expectation {
         }
     }
 
+    /// Whether it is a number or a range, whose ratio tells how far a measured value is.
+    #[must_use]
+    pub const fn is_a_size(self) -> bool {
+        matches!(self, Self::Value(_) | Self::Range(..))
+    }
+
     /// Whether `measured` is as expected, within the tolerance.
     #[must_use]
     pub fn holds(self, measured: f64) -> bool {
@@ -211,6 +305,18 @@ impl Expectation {
             Self::Value(x) => within(measured, x),
             Self::Range(low, high) => within(measured, measured.clamp(low, high)),
             Self::Other => false,
+        }
+    }
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Value(x) => f.write_str(&three(x)),
+            Self::Range(low, high) => write!(f, "{} to {}", three(low), three(high)),
+            Self::Above(x) => write!(f, "> {}", three(x)),
+            Self::Below(x) => write!(f, "< {}", three(x)),
+            Self::Other => f.write_str(NOTHING),
         }
     }
 }
@@ -324,6 +430,18 @@ pub enum Combine {
 }
 
 impl Combine {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Geometric => "geometric mean",
+            Self::Max => "largest",
+            Self::Min => "least",
+            Self::ShareBelowOne => "share below one",
+        }
+    }
+
     /// What it makes of `values`; none of none.
     #[must_use]
     pub fn of(self, values: &[f64]) -> Option<f64> {
@@ -363,12 +481,29 @@ impl<K: Ord> Measure<K> {
         both.flatten()
     }
 
+    /// How values become one, if there are several: `mean of 5`.
+    #[must_use]
+    pub fn combined(&self) -> String {
+        match self.pairs.len() {
+            0 | 1 => String::new(),
+            count => format!("{} of {count}", self.combine.name()),
+        }
+    }
+
     /// The value in `documents`, which hold each of the runs, `times` as large.
     ///
     /// # Errors
-    /// If a run has nothing of the quantity, or if there would be a division by 0.
-    pub fn of(&self, documents: &BTreeMap<&K, Document>, times: f64) -> Result<f64, String> {
-        let value = |run: &K| self.quantity.value(&documents[run]);
+    /// If a run failed or has nothing of the quantity, or if there would be a division
+    /// by 0.
+    pub fn of(
+        &self,
+        documents: &BTreeMap<&K, Result<Document, String>>,
+        times: f64,
+    ) -> Result<f64, String> {
+        let value = |run: &K| match &documents[run] {
+            Ok(document) => self.quantity.value(document),
+            Err(why) => Err(format!("a run of it failed: {why}")),
+        };
         let mut values = Vec::new();
         for (run, other) in &self.pairs {
             let other = other.as_ref().map_or(Ok(1.0), value)?;

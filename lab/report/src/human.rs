@@ -201,6 +201,21 @@ pub fn trimmed(text: &str) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
+/// `x` with three digits that count, as ratios and shares of one column need.
+#[must_use]
+pub fn three(x: f64) -> String {
+    let magnitude = match x {
+        0.0 => 0,
+        _ => x.abs().log10().floor() as i32,
+    };
+    let decimals = usize::try_from((2 - magnitude).clamp(0, 6)).unwrap_or_default();
+    let text = format!("{x:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 /// `text` on one line with nothing that a terminal would obey, and not wider
 /// than `columns`: what is too long loses its middle, since names of files
 /// differ at their ends.
@@ -285,5 +300,14 @@ mod tests {
         assert_eq!(trimmed("1.00 ms"), "1 ms");
         assert_eq!(trimmed("100 µs"), "100 µs");
         assert_eq!(trimmed("0.50"), "0.5");
+    }
+
+    #[test]
+    fn three_digits_count() {
+        let said = [0.0, 0.0002, 0.307, 1.0, 2.549, 25.34, 255.4, 12_345.6].map(three);
+        assert_eq!(
+            said,
+            ["0", "0.0002", "0.307", "1", "2.55", "25.3", "255", "12346"]
+        );
     }
 }

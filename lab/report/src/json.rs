@@ -4,6 +4,7 @@
 //! written here is read back as an equal record.
 
 use crate::claim::{REPRODUCE_SCHEMA, Reproduction};
+use crate::papers::{PAPERS_SCHEMA, Papers};
 use crate::record::{COMPARE_SCHEMA, Comparison, RUN_SCHEMA, Run};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -44,6 +45,10 @@ impl Document for Comparison {
 
 impl<R: Serialize + DeserializeOwned> Document for Reproduction<R> {
     const SCHEMA: &'static str = REPRODUCE_SCHEMA;
+}
+
+impl Document for Papers {
+    const SCHEMA: &'static str = PAPERS_SCHEMA;
 }
 
 /// The document of `record`, indented, with a newline at its end.

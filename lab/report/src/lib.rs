@@ -12,6 +12,7 @@ pub mod human;
 pub mod json;
 pub mod metric;
 pub mod page;
+pub mod papers;
 pub mod plot;
 pub mod record;
 mod remapped;

@@ -22,6 +22,7 @@ mod name;
 mod placement;
 mod plan;
 mod plan_file;
+pub mod pool;
 mod replay;
 pub mod reproduce;
 mod run;

@@ -6,11 +6,9 @@
 
 use crate::error::StackError;
 use crate::plan::{Plan, Progress};
+use crate::pool;
 use crate::run::run;
 use report::record::Run;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 type Outcome = Result<Run, StackError>;
 
@@ -22,30 +20,8 @@ pub fn sweep(
     clock: &(dyn Fn() -> f64 + Sync),
     progress: &(dyn Fn(usize, Progress) + Sync),
 ) -> Vec<Outcome> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Outcome>>> = plans.iter().map(|_| Mutex::default()).collect();
-    let work = || {
-        while let Some(index) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < plans.len())
-        {
-            let outcome = timed(&plans[index], clock, &mut |p| progress(index, p));
-            *results[index]
-                .lock()
-                .expect("no run panics while it stores") = Some(outcome);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, plans.len().max(1)) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let taken = results
-        .into_iter()
-        .map(|slot| slot.into_inner().expect("as above"));
-    taken
-        .map(|slot| slot.expect("every plan was run"))
-        .collect()
+    let work = |index: usize| timed(&plans[index], clock, &mut |p| progress(index, p));
+    pool::each(plans.len(), threads, &work)
 }
 
 fn timed(

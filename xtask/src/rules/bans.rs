@@ -13,7 +13,7 @@ use crate::{Finding, Tree};
 const CLOCK_READERS: &[&str] = &["flashloom/src/", "flashloom/tests/"];
 
 /// Paths that may start threads: many simulations run at once, one a thread.
-const THREAD_STARTERS: &[&str] = &["lab/stack/src/sweep.rs", "flashloom/"];
+const THREAD_STARTERS: &[&str] = &["lab/stack/src/pool.rs", "flashloom/"];
 
 /// Storeys that a run passes through.
 const MODELS: &[&str] = &["core/", "baselines/", "systems/", "lab/", "flashloom/"];
@@ -70,7 +70,7 @@ const BANS: &[Ban] = &[
         except: THREAD_STARTERS,
         tests_exempt: true,
         remedy: "write a task of the kernel; whole simulations run in parallel in \
-                 lab/stack/src/sweep.rs only",
+                 lab/stack/src/pool.rs only",
     },
     Ban {
         paths: &["std::fs", "std::net", "std::env"],
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn threads_start_in_the_sweep_only() {
         let text = "fn f() { std::thread::scope(|_| ()); }";
-        assert_eq!(count("lab/stack/src/sweep.rs", text), 0);
+        assert_eq!(count("lab/stack/src/pool.rs", text), 0);
         assert_eq!(count("lab/stack/src/run.rs", text), 1);
     }
 

@@ -235,57 +235,58 @@ impl Reader<'_> {
         workloads: &[&str],
         suffix: &str,
     ) -> Row {
-        let settings = claimed
-            .settings
-            .iter()
-            .flatten()
-            .map(|s| s.as_ref().as_str());
-        let settings: Vec<&str> = match &claimed.settings {
-            None => vec![""],
-            Some(_) => settings.collect(),
-        };
-        let key = |design: &str, workload: &str, setting: &str| Key {
-            design: design.to_owned(),
-            workload: workload.to_owned(),
-            setting: setting.to_owned(),
-            profile: profile.name(),
-        };
-        let design = claimed.design.as_ref();
-        let versus = claimed
-            .versus
-            .as_ref()
-            .map_or(design, |versus| versus.as_ref());
-        let mut pairs = Vec::new();
-        for workload in workloads {
-            for setting in &settings {
-                let other = claimed.versus_setting.as_ref();
-                let other = other.map_or(*setting, |other| other.as_ref());
-                let beside = key(versus, workload, other);
-                let beside = (claimed.form != Form::Alone).then_some(beside);
-                pairs.push((key(design, workload, setting), beside));
-            }
-        }
+        let pairs = pairs(claimed, profile, workloads);
         let place = claimed.source.as_deref().unwrap_or(self.place);
         let comma = if suffix.is_empty() { "" } else { ", " };
         let what = format!("{}{comma}{suffix} [{}]", claimed.what, profile.name());
         let (id, figure) = (claimed.id.as_ref(), self.source.name);
         let mut claim = Claim::unmeasured(id, figure, place, what, expected);
-        claim.stack.clone_from(design);
+        claim.stack.clone_from(claimed.design.as_ref());
         if let Some(versus) = &claimed.versus {
             claim.versus.clone_from(versus.as_ref());
         }
+        let measure = Measure {
+            quantity: self.plan.quantities[claimed.quantity.as_ref()].clone(),
+            form: claimed.form,
+            combine: claimed.combine,
+            unit: claimed.unit.unwrap_or(1.0),
+            pairs,
+        };
+        claim.combined = measure.combined();
         Row {
             claim,
-            measure: Some(Measure {
-                quantity: self.plan.quantities[claimed.quantity.as_ref()].clone(),
-                form: claimed.form,
-                combine: claimed.combine,
-                unit: claimed.unit.unwrap_or(1.0),
-                pairs,
-            }),
+            measure: Some(measure),
             known: claimed.reason.clone(),
         }
     }
+}
+
+/// The runs of a claim in this profile, each with what it is set beside.
+fn pairs(claimed: &Claimed, profile: Profile, workloads: &[&str]) -> Vec<(Key, Option<Key>)> {
+    let key = |design: &str, workload: &str, setting: &str| Key {
+        design: design.to_owned(),
+        workload: workload.to_owned(),
+        setting: setting.to_owned(),
+        profile: profile.name(),
+    };
+    let settings: Vec<&str> = match &claimed.settings {
+        None => vec![""],
+        Some(settings) => settings.iter().map(|s| s.as_ref().as_str()).collect(),
+    };
+    let design = claimed.design.as_ref();
+    let versus = claimed.versus.as_ref();
+    let versus = versus.map_or(design, |versus| versus.as_ref());
+    let pair = |workload: &str, setting: &str| {
+        let other = claimed.versus_setting.as_ref();
+        let other = other.map_or(setting, |other| other.as_ref());
+        let beside = (claimed.form != Form::Alone).then(|| key(versus, workload, other));
+        (key(design, workload, setting), beside)
+    };
+    let all = workloads.iter().flat_map(|workload| {
+        let settings = settings.iter();
+        settings.map(|setting| pair(workload, setting))
+    });
+    all.collect()
 }
 
 impl Row {
@@ -295,7 +296,7 @@ impl Row {
     }
 
     /// It, with what `documents` say, which hold each of its runs.
-    pub(super) fn claim(&self, documents: &BTreeMap<&Key, Document>) -> Claim {
+    pub(super) fn claim(&self, documents: &BTreeMap<&Key, Result<Document, String>>) -> Claim {
         let claim = self.claim.clone();
         let unmeasured = |reason: Option<String>| Claim {
             reason,

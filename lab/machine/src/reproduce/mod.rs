@@ -11,11 +11,11 @@ mod figure;
 mod plan;
 mod source;
 
-use crate::outcome::Outcome;
 use crate::setup::Setup;
 use figure::Row;
 use plan::{Key, Plan};
-use report::claim::{Claim, REPRODUCE_SCHEMA, Reproduction};
+use report::claim::{self, Claim, REPRODUCE_SCHEMA, Reproduction};
+use serde::Serialize;
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -149,12 +149,10 @@ pub fn prepare(figure: Option<&str>, scale: &str, seed: u64) -> Result<Prepared,
 }
 
 impl Prepared {
-    /// Sets what `runs` of the setups, in their order, measured beside the claims.
-    #[must_use]
-    pub fn claims(&self, runs: Vec<Outcome>) -> Reproduction<Outcome> {
-        let document = |run: &Outcome| serde_json::to_value(run).unwrap_or_default();
-        let documents = runs.iter().map(document);
-        let documents: BTreeMap<&Key, _> = self.keys.iter().zip(documents).collect();
+    /// Sets what `runs` of the setups, in their order, measured beside the claims; what
+    /// takes a run that failed is listed with the reason.
+    pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
+        let documents = claim::documents(&self.keys, &runs);
         let claims: Vec<Claim> = self.rows.iter().map(|row| row.claim(&documents)).collect();
         Reproduction {
             schema: REPRODUCE_SCHEMA.to_owned(),
@@ -166,7 +164,7 @@ impl Prepared {
             seed: self.seed,
             notes: self.plan.notes.clone(),
             claims,
-            runs,
+            runs: runs.into_iter().flatten().collect(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Claims of a paper beside what was measured, figure by figure.
 
-use crate::claim::{Claim, Expectation, Reproduction};
-use crate::human;
+use crate::claim::{self, Claim, Reproduction, Tally};
+use crate::human::{self, three};
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
 
@@ -63,66 +63,25 @@ fn row(claim: &Claim) -> Vec<Cell> {
         Some(false) => toned("no", Tone::Bad),
         None => dim("not measured"),
     };
-    let ratio = match claim.expected {
-        Expectation::Value(_) | Expectation::Range(..) => claim.ratio,
-        Expectation::Above(_) | Expectation::Below(_) | Expectation::Other => None,
-    };
+    let ratio = claim.ratio.filter(|_| claim.expected.is_a_size());
     vec![
         cell(human::name(&claim.id, 8)),
         cell(human::name(&claim.what, WIDEST)),
         cell(human::name(&claim.stack, 16)),
         cell(human::name(&claim.versus, 24)),
-        cell(expected(claim.expected)),
+        cell(claim.expected.to_string()),
         number(claim.measured),
         number(ratio),
         holds,
     ]
 }
 
-fn expected(expected: Expectation) -> String {
-    match expected {
-        Expectation::Value(x) => three(x),
-        Expectation::Range(low, high) => format!("{} to {}", three(low), three(high)),
-        Expectation::Above(x) => format!("> {}", three(x)),
-        Expectation::Below(x) => format!("< {}", three(x)),
-        Expectation::Other => human::NOTHING.to_owned(),
-    }
-}
-
-/// `x` with three digits that count, as ratios and shares of one column need.
-fn three(x: f64) -> String {
-    let magnitude = match x {
-        0.0 => 0,
-        _ => x.abs().log10().floor() as i32,
-    };
-    let decimals = usize::try_from((2 - magnitude).clamp(0, 6)).unwrap_or_default();
-    let text = format!("{x:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
 /// Reasons, each once, with the claims that have it.
 fn reasons<R>(reproduction: &Reproduction<R>, style: Style) -> String {
-    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
-    for claim in &reproduction.claims {
-        let Some(reason) = &claim.reason else {
-            continue;
-        };
-        let name = match claim.versus.is_empty() {
-            true => claim.id.clone(),
-            false => format!("{} ({})", claim.id, claim.versus),
-        };
-        match told.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, names)) if names.contains(&name) => {}
-            Some((_, names)) => names.push(name),
-            None => told.push((reason, vec![name])),
-        }
-    }
     let line = |(reason, names): &(&str, Vec<String>)| {
         wrapped(&format!("{}: {reason}", names.join(", ")), style.width)
     };
+    let told = claim::reasons(&reproduction.claims);
     let lines: String = told.iter().map(line).collect();
     match lines.is_empty() {
         true => lines,
@@ -131,19 +90,17 @@ fn reasons<R>(reproduction: &Reproduction<R>, style: Style) -> String {
 }
 
 fn tally(claims: &[Claim]) -> String {
-    let count = |what: Option<bool>| claims.iter().filter(|claim| claim.holds == what).count();
+    let tally = Tally::of(claims);
     format!(
         "{} claims hold, {} do not, {} were not measured",
-        count(Some(true)),
-        count(Some(false)),
-        count(None)
+        tally.hold, tally.miss, tally.unmeasured
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::REPRODUCE_SCHEMA;
+    use crate::claim::{Expectation, REPRODUCE_SCHEMA};
 
     fn claim(id: &str, expected: Expectation) -> Claim {
         Claim {
@@ -151,15 +108,6 @@ mod tests {
             versus: "ext4".to_owned(),
             ..Claim::unmeasured(id, "fig6", "Figure 6", "throughput".to_owned(), expected)
         }
-    }
-
-    #[test]
-    fn three_digits_count() {
-        let said = [0.0, 0.0002, 0.307, 1.0, 2.549, 25.34, 255.4, 12_345.6].map(three);
-        assert_eq!(
-            said,
-            ["0", "0.0002", "0.307", "1", "2.55", "25.3", "255", "12346"]
-        );
     }
 
     #[test]

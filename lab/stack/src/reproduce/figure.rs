@@ -308,6 +308,7 @@ impl Reader<'_> {
             claim: Claim {
                 stack: claimed.stack.clone(),
                 versus: self.versus(claimed, hosts),
+                combined: measure.as_ref().map(Measure::combined).unwrap_or_default(),
                 ..Claim::unmeasured(
                     claimed.id.as_ref(),
                     self.figure,
@@ -401,7 +402,11 @@ impl Row {
 
     /// It, with what `documents` say, which hold each of its runs, with sizes divided by
     /// `factor`.
-    pub(super) fn claim(&self, documents: &BTreeMap<&Key, Document>, factor: u64) -> Claim {
+    pub(super) fn claim(
+        &self,
+        documents: &BTreeMap<&Key, Result<Document, String>>,
+        factor: u64,
+    ) -> Claim {
         let claim = self.claim.clone();
         let missing = self.missing.join("; ");
         let unmeasured = |reason: String| Claim {

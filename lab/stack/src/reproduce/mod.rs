@@ -21,7 +21,7 @@ use crate::plan::Plan;
 use crate::toml_file::Source;
 use figure::{Key, Row};
 use report::claim::{self, Claim, REPRODUCE_SCHEMA, Reproduction};
-use report::record::Run;
+use serde::Serialize;
 use setup::Setup;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,11 +145,10 @@ pub fn prepare(asked: Asked) -> Result<Prepared, StackError> {
 }
 
 impl Prepared {
-    /// Sets what `runs` of the plans, in their order, measured beside the claims.
-    #[must_use]
-    pub fn claims(&self, runs: Vec<Run>) -> Reproduction {
-        let documents = runs.iter().map(claim::document);
-        let documents: BTreeMap<&Key, _> = self.keys.iter().zip(documents).collect();
+    /// Sets what `runs` of the plans, in their order, measured beside the claims; what
+    /// takes a run that failed is listed with the reason.
+    pub fn claims<R: Serialize>(&self, runs: Vec<Result<R, String>>) -> Reproduction<R> {
+        let documents = claim::documents(&self.keys, &runs);
         let claims = self
             .rows
             .iter()
@@ -165,7 +164,7 @@ impl Prepared {
             seed: self.asked.seed,
             notes: self.setup.notes.clone(),
             claims,
-            runs,
+            runs: runs.into_iter().flatten().collect(),
         }
     }
 }

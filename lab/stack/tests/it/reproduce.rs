@@ -22,7 +22,9 @@ fn prepared(figure: &str, factor: u64) -> Prepared {
 fn reproduced(figure: &str, factor: u64) -> Reproduction {
     let prepared = prepared(figure, factor);
     let runs = sweep(&prepared.plans, 2, &|| 0.0, &|_, _| ());
-    let runs = runs.into_iter().map(|run| run.expect("each can be run"));
+    let runs = runs
+        .into_iter()
+        .map(|run| Ok(run.expect("each can be run")));
     prepared.claims(runs.collect())
 }
 

@@ -1,0 +1,17 @@
+//! Papers beside what was measured, a line a paper.
+
+use crate::papers::Papers;
+use crate::table::{Side, Style, listing};
+
+/// How many claims of each paper hold.
+#[must_use]
+pub fn papers(papers: &Papers, style: Style) -> String {
+    let (titles, rows) = papers.results();
+    let side = |index| if index == 0 { Side::Left } else { Side::Right };
+    let columns = titles.iter().enumerate();
+    let columns: Vec<_> = columns
+        .map(|(index, &title)| (title, side(index)))
+        .collect();
+    let rows: Vec<_> = rows.into_iter().map(|row| row.to_vec()).collect();
+    listing(&columns, &rows, style)
+}
