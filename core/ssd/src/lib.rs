@@ -37,6 +37,7 @@ mod bytes;
 mod collect;
 mod command;
 mod config;
+mod dram;
 mod drive;
 mod fdp;
 mod forget;
@@ -71,6 +72,7 @@ pub use config::{
     Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
     VictimPolicy, Wear,
 };
+pub use dram::Dram;
 pub use drive::{Content, Drive, IoError, Sink};
 pub use fdp::{FdpEvent, FdpEventKind, FdpEvents, FdpLog};
 pub use health::Health;

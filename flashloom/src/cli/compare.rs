@@ -3,6 +3,7 @@
 use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
 use super::output::{Shown, note};
+use super::rank::Ranked;
 use super::shipped;
 use super::{Answer, file, past};
 use clap::Args;
@@ -42,19 +43,26 @@ pub(crate) struct Compare {
     named: Option<String>,
     /// Stacks, separated by commas [default: ext4@block,ext4@streams,ext4@fdp; for
     /// requests to a drive raw@block,raw@streams,raw@fdp]
-    #[arg(long, value_delimiter = ',', value_name = "STACK,…")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "STACK,…",
+        conflicts_with = "all"
+    )]
     stacks: Option<Vec<StackName>>,
     /// What the drives have been through: fresh, full or aged [default: full,aged; full
     /// where one of them has zones]
     #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = past)]
     preconditions: Option<Vec<Precondition>>,
     #[command(flatten)]
+    ranked: Ranked,
+    #[command(flatten)]
     choices: Choices,
     /// Runs at a time [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
     /// Where the page goes [default: report.html]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "all")]
     report: Option<PathBuf>,
     #[command(flatten)]
     shown: Shown,
@@ -67,6 +75,9 @@ impl Compare {
     }
 
     pub(crate) fn run(&self) -> Answer {
+        if self.ranked.all {
+            return self.rank();
+        }
         let experiment = self.experiment()?;
         if let Some(path) = &self.report {
             file::check_place(path)?;
@@ -85,6 +96,19 @@ impl Compare {
             return Ok(report::to_json(&comparison) + "\n");
         }
         Ok(table::comparison(&comparison, Shown::style()) + "\n")
+    }
+
+    fn rank(&self) -> Answer {
+        let told = self.workload();
+        if is_plan(told) {
+            let reason = "a plan says itself what is run; --all does not go with one";
+            return Err(Failure::at(Path::new(told), reason));
+        }
+        let source = Source::new(told, &self.choices)?;
+        let threads = super::threads(self.threads);
+        let pasts = self.preconditions.as_deref();
+        self.ranked
+            .run(told, source, &self.choices, pasts, threads, &self.shown)
     }
 
     fn experiment(&self) -> Result<Experiment, Failure> {
@@ -157,6 +181,13 @@ fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
     let zoned = drives().any(|drive| drive.zones.is_some());
     let can = |past: &Precondition| !zoned || *past != Precondition::Aged;
     PASTS.into_iter().filter(can).collect()
+}
+
+/// The past that a drive of this stack has where others have theirs: nothing but chunks,
+/// which have what their host has given them, is as it was made.
+pub(crate) fn usual_past(stack: &StackName) -> Precondition {
+    let pasts = usual_pasts(std::slice::from_ref(stack));
+    pasts.first().copied().unwrap_or_default()
 }
 
 fn is_plan(workload: &str) -> bool {

@@ -79,6 +79,12 @@ impl Source {
     pub(crate) fn asks_for_files(&self) -> bool {
         asks_for_files(&self.0.text)
     }
+
+    /// Whether it is in a file, which leaves next to nothing to chance.
+    pub(crate) fn is_in_a_file(&self) -> bool {
+        let name = self.0.text.split(':').next().unwrap_or_default();
+        Path::new(name).is_file()
+    }
 }
 
 /// Plans, and the workloads that they name.
@@ -243,15 +249,23 @@ impl Experiment {
 
     /// Runs all plans, `threads` at a time, with a bar for who looks.
     pub(crate) fn sweep(&self, threads: usize) -> Result<Vec<Run>, Failure> {
+        let runs: Result<Vec<Run>, String> = self.attempt(threads).into_iter().collect();
+        runs.map_err(Failure::new)
+    }
+
+    /// The same, where one that cannot be run costs no other one.
+    pub(crate) fn attempt(&self, threads: usize) -> Vec<Result<Run, String>> {
         let (meter, start) = (self.meter(), Instant::now());
         let clock = || start.elapsed().as_secs_f64();
         let heard = |index, progress: Progress| meter.advance(index, progress.ops);
         let outcomes = stack::sweep(&self.plans, threads, &clock, &heard);
         meter.finish();
-        let runs: Result<Vec<Run>, StackError> = outcomes.into_iter().collect();
-        let mut runs = runs.map_err(|e| self.failure(&e))?;
-        runs.iter_mut().for_each(|run| self.complete(run));
-        Ok(runs)
+        let told = |outcome: Result<Run, StackError>| {
+            let mut run = outcome.map_err(|e| self.named(&e.to_string()))?;
+            self.complete(&mut run);
+            Ok(run)
+        };
+        outcomes.into_iter().map(told).collect()
     }
 
     /// Runs the first plan on a drive that holds `media`, and hands back what it

@@ -26,6 +26,7 @@ mod past;
 mod patience;
 mod play;
 mod progress;
+mod rank;
 mod record;
 mod recover;
 mod reproduce;

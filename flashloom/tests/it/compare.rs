@@ -260,3 +260,49 @@ fn a_plan_says_what_varies() {
         );
     }
 }
+
+/// Every stack that can do it is ranked, on the run that it has by itself; one that cannot
+/// says why and costs no other.
+#[test]
+fn all_stacks_are_ranked() {
+    let bench = Bench::new();
+    let line = "compare create:files=60,threads=2,fsync=yes --all --seeds 2 --size 256MiB";
+    let ranking = bench.json(line, "flashloom.ranking/1");
+    let ranked = ranking["ranked"].as_array().expect("a list");
+    let names: Vec<&str> = ranked.iter().filter_map(|r| r["stack"].as_str()).collect();
+    for stack in [
+        "ext4@block",
+        "hyfim@ocssd",
+        "bytefs@byte",
+        "persimmon@zns",
+        "shimmer@zns",
+    ] {
+        assert!(names.contains(&stack), "{stack} is not in {names:?}");
+    }
+    let scores = ranked.iter().map(|r| r["score"]["median"].as_f64());
+    assert!(
+        scores.is_sorted_by(|a, b| a >= b),
+        "the best one is not first"
+    );
+    let left = ranking["left_out"].to_string();
+    assert!(
+        left.contains("zonefs@zns") && !names.contains(&"zonefs@zns"),
+        "{left}"
+    );
+    let alone = |stack: &str| {
+        let line =
+            format!("run {stack} --workload create:files=60,threads=2,fsync=yes --size 256MiB");
+        bench.json(&line, "flashloom.run/1")["ops_per_s"].as_f64()
+    };
+    let (bytes, blocks) = (alone("bytefs@byte"), alone("ext4@block"));
+    let ratio = bytes.zip(blocks).map(|(x, y)| x / y).expect("numbers");
+    let found = ranked
+        .iter()
+        .find(|r| r["stack"] == "bytefs@byte")
+        .expect("it is ranked");
+    let speeds = ["least", "most"].map(|end| found["speed"][end].as_f64().expect("a number"));
+    assert!(
+        speeds.iter().any(|x| (x - ratio).abs() < 1e-9),
+        "{speeds:?} {ratio}"
+    );
+}

@@ -5,6 +5,7 @@
 
 use crate::claim::{REPRODUCE_SCHEMA, Reproduction};
 use crate::papers::{PAPERS_SCHEMA, Papers};
+use crate::ranking::{RANKING_SCHEMA, Ranking};
 use crate::record::{COMPARE_SCHEMA, Comparison, RUN_SCHEMA, Run};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -45,6 +46,10 @@ impl Document for Comparison {
 
 impl<R: Serialize + DeserializeOwned> Document for Reproduction<R> {
     const SCHEMA: &'static str = REPRODUCE_SCHEMA;
+}
+
+impl Document for Ranking {
+    const SCHEMA: &'static str = RANKING_SCHEMA;
 }
 
 impl Document for Papers {

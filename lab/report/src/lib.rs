@@ -14,6 +14,7 @@ pub mod metric;
 pub mod page;
 pub mod papers;
 pub mod plot;
+pub mod ranking;
 pub mod record;
 mod remapped;
 pub mod series;

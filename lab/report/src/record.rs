@@ -88,6 +88,9 @@ pub struct Run {
     /// What a layer that remaps addresses did, where the stack has one.
     #[serde(default)]
     pub remap: Option<Remapped>,
+    /// Memory of the host for maps, where the drive or a layer leaves them to it.
+    #[serde(default)]
+    pub host_memory: Option<HostMemory>,
     /// What unmounting and mounting took, where both were asked for at the end.
     #[serde(default)]
     pub remount: Option<Remount>,
@@ -123,6 +126,19 @@ pub struct DriveFacts {
     pub geometry: String,
     /// Program/erase cycles that a block is rated for.
     pub endurance_cycles: u64,
+    /// DRAM that the drive needs for map, buffers, log and cache; 0 in records from before
+    /// it was told.
+    #[serde(default)]
+    pub dram_bytes: u64,
+}
+
+/// Memory of the host that the stack keeps its maps in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostMemory {
+    /// DRAM.
+    pub dram_bytes: u64,
+    /// Memory that lasts without power.
+    pub persistent_bytes: u64,
 }
 
 /// Latencies of one kind of request.

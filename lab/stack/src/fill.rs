@@ -3,11 +3,12 @@
 //! Invariant: nothing is estimated here: causes add up to all bytes programmed,
 //! purposes and origins to all bytes of the host.
 
+use crate::hosts;
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
-    Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostTraffic, MapCache,
-    NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear, ZoneCounts,
+    Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostMemory, HostTraffic,
+    MapCache, NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear, ZoneCounts,
 };
 use ssd::{
     ByteStats, Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause, ZoneKind, ZoneState, Zones,
@@ -18,6 +19,8 @@ use workload::Labels;
 
 /// Nanoseconds of a year of 365.25 days.
 const YEAR: f64 = 31_557_600e9;
+/// Bytes that an entry of a mapping on the host is for.
+const MAPPED: u64 = 4_096;
 /// Most steps of the histogram of wear.
 const WEAR_STEPS: u64 = 20;
 
@@ -67,6 +70,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         file_system: outcome.file_system,
         zones: drive.zones().map(zones),
         remap: outcome.remap.clone(),
+        host_memory: host_memory(outcome),
         remount: outcome.remount,
         refusals: refusals(outcome),
         sim_time_ns: span.0,
@@ -204,7 +208,24 @@ fn facts(config: &DriveConfig) -> DriveFacts {
         nand: config.flash.part.clone(),
         geometry: config.geometry.to_string(),
         endurance_cycles: u64::from(endurance),
+        dram_bytes: config.dram().total().0,
     }
+}
+
+/// Memory for the mapping of a drive that has none, or for the tables of a layer.
+fn host_memory(outcome: &Outcome) -> Option<HostMemory> {
+    let (plan, layer) = (&outcome.plan, &outcome.remap);
+    let tables = layer.as_ref().map(|l| l.table_bytes + l.physical_bytes);
+    let persistent = hosts::memory(&plan.stack.host).map(|m| m.hyfim(&plan.drive).memory().0);
+    let sectors = u32::try_from(plan.drive.capacity.0 / MAPPED).unwrap_or(u32::MAX);
+    let held = plan.drive.raw.map(|_| match persistent {
+        Some(_) => 0,
+        None => hostftl::table_bytes(sectors),
+    });
+    (tables.is_some() || held.is_some()).then(|| HostMemory {
+        dram_bytes: tables.unwrap_or_default() + held.unwrap_or_default(),
+        persistent_bytes: persistent.unwrap_or_default(),
+    })
 }
 
 /// Traffic as the record has it; each purpose is told of a file system, also where

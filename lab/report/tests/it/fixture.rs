@@ -169,6 +169,7 @@ fn run(shape: &Shape) -> Run {
         file_system: None,
         zones: None,
         remap: None,
+        host_memory: None,
         remount: None,
         refusals: Vec::new(),
         sim_time_ns,
@@ -188,6 +189,7 @@ fn drive(interface: &str) -> DriveFacts {
         nand: "tlc".to_owned(),
         geometry: "8 × 4 × 2 × 128 × 256 × 16 KiB".to_owned(),
         endurance_cycles: 3000,
+        dram_bytes: 31 << 20,
     }
 }
 

@@ -4,5 +4,6 @@
 mod documents;
 mod fixture;
 mod pages;
+mod ranking;
 mod stores;
 mod tables;

@@ -1,0 +1,115 @@
+//! How much DRAM a drive needs, by what it holds there.
+//!
+//! Sizes are what the firmware of such a drive would keep, not what the simulation of it
+//! takes: four bytes lead from an address to its place on flash.
+
+use crate::config::{DriveConfig, Interface};
+use units::Bytes;
+
+/// Bytes of an entry of the map (`bytefs` 4.9 has four for a page as well).
+const ENTRY: u64 = 4;
+
+/// DRAM of a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dram {
+    /// The map from addresses to flash; of zones, from each to its blocks.
+    pub map: Bytes,
+    /// Write buffers.
+    pub buffers: Bytes,
+    /// Log of lines, its commits, and page cache.
+    pub front: Bytes,
+}
+
+impl Dram {
+    /// All of it.
+    #[must_use]
+    pub const fn total(&self) -> Bytes {
+        Bytes(self.map.0 + self.buffers.0 + self.front.0)
+    }
+}
+
+impl DriveConfig {
+    /// The DRAM that the drive needs. One whose host holds the map needs none for it.
+    #[must_use]
+    pub fn dram(&self) -> Dram {
+        let front = self.front.map_or(0, |front| {
+            front.log.bytes.0 + front.log.commits.0 + front.cache.bytes.0
+        });
+        Dram {
+            map: Bytes(self.map_bytes()),
+            buffers: Bytes(self.controller.write_buffer.0 + self.zone_buffers()),
+            front: Bytes(front),
+        }
+    }
+
+    fn map_bytes(&self) -> u64 {
+        let entries = |bytes: u64| bytes.div_ceil(self.mapping.unit.0.max(1)) * ENTRY;
+        match self.interface {
+            Interface::OpenChannel => 0,
+            Interface::Zoned => {
+                let geometry = &self.geometry;
+                let planes = u64::from(geometry.dies()) * u64::from(geometry.planes);
+                let blocks = planes * u64::from(geometry.blocks_per_plane);
+                let zones = self.zones.as_ref();
+                let anywhere = zones.map_or(0, |z| u64::from(z.conventional) * z.capacity.0);
+                blocks * ENTRY + entries(anywhere)
+            }
+            _ => match (self.mapping.cache.0, entries(self.capacity.0)) {
+                (0, all) => all,
+                (cache, all) => cache.min(all),
+            },
+        }
+    }
+
+    /// Buffers of the zones that can be active at once.
+    fn zone_buffers(&self) -> u64 {
+        let Some(zones) = &self.zones else { return 0 };
+        let most = self.capacity.0 / zones.capacity.0.max(1);
+        let active = match zones.max_active {
+            0 => most,
+            active => most.min(u64::from(active)),
+        };
+        active * zones.buffer.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets::Preset;
+
+    fn preset(name: &str) -> DriveConfig {
+        (Preset::named(name).unwrap().config)()
+    }
+
+    #[test]
+    fn a_map_of_pages_takes_a_thousandth() {
+        let drive = preset("block");
+        assert_eq!(drive.dram().map.0, drive.capacity.0 / 1_024);
+        let mut paged = drive.clone();
+        paged.mapping.cache = Bytes(1 << 20);
+        assert_eq!(paged.dram().map.0, 1 << 20);
+        paged.mapping.cache = Bytes(u64::MAX);
+        assert_eq!(paged.dram(), drive.dram());
+    }
+
+    /// What interfaces save: zones are mapped by blocks, chunks by the host.
+    #[test]
+    fn the_map_is_as_fine_as_its_interface_asks() {
+        let map = |name| preset(name).dram().map.0;
+        assert!(map("zns") * 100 < map("block"), "{}", map("zns"));
+        assert_eq!(map("ocssd"), 0);
+        assert_eq!(map("fdp"), map("block"));
+    }
+
+    #[test]
+    fn a_front_adds_its_log_and_cache() {
+        let drive = preset("byte");
+        let front = drive.front.unwrap();
+        let parts = front.log.bytes.0 + front.log.commits.0 + front.cache.bytes.0;
+        assert!(parts > 0);
+        assert_eq!(drive.dram().front.0, parts);
+        let dram = drive.dram();
+        assert_eq!(dram.total().0, dram.map.0 + dram.buffers.0 + parts);
+    }
+}

@@ -1,0 +1,116 @@
+//! `compare --all`: every stack that can do it, ranked.
+
+use super::Answer;
+use super::compare::usual_past;
+use super::experiment::{Choices, Experiment, Source};
+use super::failure::Failure;
+use super::output::Shown;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use report::ranking::{By, Candidate, LeftOut, Ranking};
+use report::table;
+use ssd::Precondition;
+use stack::{STACKS, StackName};
+
+/// Seeds where no number of them is given, of a workload that leaves anything to chance.
+const SEEDS: u64 = 3;
+
+/// How stacks are ranked.
+#[derive(Args)]
+pub(crate) struct Ranked {
+    /// Run every stack that can do it, and rank them
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// What --all ranks by: all (speed, tail and wear together), speed, tail, wear or cost
+    #[arg(long, value_name = "WHAT", requires = "all", value_parser = names(), default_value = "all", hide_possible_values = true)]
+    by: String,
+    /// Seeds for --all, from that of --seed on, so that it can tell how sure it is
+    /// [default: 3; 1 for what is in a file, such as a recording]
+    #[arg(long, value_name = "N", requires = "all", value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: Option<u64>,
+}
+
+fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(By::NAMES.map(|(name, _)| name))
+}
+
+/// What one of the stacks is to run.
+struct Entrant {
+    stack: StackName,
+    candidate: Candidate,
+}
+
+impl Ranked {
+    fn by(&self) -> By {
+        let mut named = By::NAMES.iter().filter(|(name, _)| *name == self.by);
+        named.next().map_or_else(By::default, |&(_, by)| by)
+    }
+
+    /// Runs the workload of `source` on all stacks that `past` allows, and ranks them.
+    pub(crate) fn run(
+        &self,
+        told: &str,
+        source: Source,
+        choices: &Choices,
+        pasts: Option<&[Precondition]>,
+        threads: usize,
+        shown: &Shown,
+    ) -> Answer {
+        let entrants = entrants(source.asks_for_files());
+        let usual = if source.is_in_a_file() { 1 } else { SEEDS };
+        let seeds = self.seeds.unwrap_or(usual);
+        let mut plans = Vec::new();
+        for entrant in &entrants {
+            let past = match pasts {
+                Some(&[past]) => past,
+                Some(_) => return Err(Failure::new("--all takes one past")),
+                None => usual_past(&entrant.stack),
+            };
+            for seed in 0..seeds {
+                let mut plan = choices.plan(&entrant.stack, past, &source)?;
+                plan.seed = plan.seed.saturating_add(seed);
+                plans.push(plan);
+            }
+        }
+        let experiment = Experiment {
+            plans,
+            sources: vec![source],
+        };
+        let database = choices.database()?;
+        let outcomes = experiment.attempt(threads);
+        let (mut runs, mut left_out) = (Vec::new(), Vec::new());
+        let each = usize::try_from(seeds).unwrap_or(usize::MAX);
+        for (entrant, outcomes) in entrants.iter().zip(outcomes.chunks(each)) {
+            let failed = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
+            match failed {
+                Some(reason) => left_out.push(LeftOut {
+                    stack: entrant.candidate.stack.clone(),
+                    reason: reason.clone(),
+                }),
+                None => runs.extend(outcomes.iter().flatten().cloned()),
+            }
+        }
+        choices.keep(database.as_deref(), &runs, &experiment)?;
+        let candidates: Vec<Candidate> = entrants.into_iter().map(|e| e.candidate).collect();
+        let ranking = Ranking::new(told, self.by(), &candidates, &runs, left_out);
+        Ok(match shown.json {
+            true => report::to_json(&ranking) + "\n",
+            false => table::ranking(&ranking, Shown::style()),
+        })
+    }
+}
+
+/// All stacks for files, or all for requests.
+fn entrants(files: bool) -> Vec<Entrant> {
+    let of_kind = |name: &StackName| (name.host == "raw") != files;
+    let entrant = |listed: &stack::Stack| {
+        let stack: StackName = listed.name.parse().expect("it is in the table");
+        let candidate = Candidate {
+            stack: listed.name.to_owned(),
+            idea: listed.help.to_owned(),
+        };
+        Entrant { stack, candidate }
+    };
+    let all = STACKS.iter().map(entrant);
+    all.filter(|entrant| of_kind(&entrant.stack)).collect()
+}

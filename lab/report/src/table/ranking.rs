@@ -1,0 +1,104 @@
+//! Stacks ranked for one workload, a line a stack; then why, and what could not be.
+
+use crate::human::{self, NOTHING, bytes, times};
+use crate::ranking::{LeftOut, PRICED_BY, PRICES, Ranked, Ranking, Spread};
+use crate::table::grid::{Tone, paint, wrapped};
+use crate::table::{Side, Style, listing};
+
+/// Longest reason.
+const WIDEST: usize = 400;
+const TITLES: [&str; 10] = [
+    "",
+    "stack",
+    "score",
+    "speed",
+    "p99.9",
+    "programs/byte",
+    "drive DRAM",
+    "host memory",
+    "$/TB",
+    "$/PB written",
+];
+
+/// The ranking, the best stack first.
+#[must_use]
+pub fn ranking(ranking: &Ranking, style: Style) -> String {
+    let workload = human::name(&ranking.workload, style.width.max(40) - 24);
+    let seeds: Vec<String> = ranking.seeds.iter().map(u64::to_string).collect();
+    let seeds = format!("seeds {}", seeds.join(", "));
+    let mut out = format!(
+        "{}  {}\n\n",
+        paint(&workload, Tone::Strong, style),
+        paint(&seeds, Tone::Dim, style)
+    );
+    let side = |index| if index == 1 { Side::Left } else { Side::Right };
+    let columns = TITLES.iter().enumerate();
+    let columns: Vec<_> = columns
+        .map(|(index, &title)| (title, side(index)))
+        .collect();
+    let rows: Vec<_> = (1..).zip(&ranking.ranked).map(row).collect();
+    out += &listing(&columns, &rows, style);
+    out.push('\n');
+    out += &reasons(ranking, style);
+    out += &left_out(ranking, style);
+    out += &wrapped(&legend(ranking), style.width);
+    out.push('\n');
+    out + &wrapped(&ranking.advice, style.width)
+}
+
+fn row((place, ranked): (usize, &Ranked)) -> Vec<String> {
+    let factor = |spread: Option<Spread>| spread.map_or(NOTHING.to_owned(), |s| times(s.median));
+    let number =
+        |spread: Option<Spread>| spread.map_or(NOTHING.to_owned(), |s| human::three(s.median));
+    let memory = |count: u64| match count {
+        0 => NOTHING.to_owned(),
+        count => bytes(count as f64),
+    };
+    let cells = [
+        place.to_string(),
+        ranked.stack.clone(),
+        factor(ranked.score),
+        factor(ranked.speed),
+        factor(ranked.tail),
+        number(ranked.programmed_per_byte),
+        memory(ranked.drive_dram_bytes),
+        memory(ranked.host_memory_bytes),
+        human::three(ranked.dollars_per_tb),
+        number(ranked.dollars_per_pb_written),
+    ];
+    cells.into()
+}
+
+/// What each stack is, and how it comes to its place.
+fn reasons(ranking: &Ranking, style: Style) -> String {
+    let line = |ranked: &Ranked| {
+        let Ranked {
+            stack, idea, why, ..
+        } = ranked;
+        wrapped(&format!("{stack}: {idea}: {why}"), style.width)
+    };
+    let lines: String = ranking.ranked.iter().map(line).collect();
+    lines + "\n"
+}
+
+fn left_out(ranking: &Ranking, style: Style) -> String {
+    let line = |left: &LeftOut| {
+        let reason = human::name(&left.reason, WIDEST);
+        wrapped(&format!("left out: {}: {reason}", left.stack), style.width)
+    };
+    let lines: String = ranking.left_out.iter().map(line).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => lines + "\n",
+    }
+}
+
+fn legend(ranking: &Ranking) -> String {
+    let prices = PRICES.map(|(what, price)| format!("${price} for a GB of {what}"));
+    format!(
+        "× is relative to {}, and more is better; programs/byte is what the flash programs for a \
+         byte that programs write; $/PB written is until it is worn out; {} ({PRICED_BY})",
+        ranking.base,
+        prices.join(", ")
+    )
+}
