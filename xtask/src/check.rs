@@ -5,6 +5,7 @@
 
 use crate::{Tree, rules, tools, tree};
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 struct Step {
@@ -122,11 +123,26 @@ impl Step {
         if self.name == "docs" {
             command.env("RUSTDOCFLAGS", "-D warnings");
         }
+        if self.name == "tests" {
+            command.envs(sample(root).map(|number| ("FLASHLOOM_SOAK_SAMPLE", number)));
+        }
         let status = command.status();
         let status = status.map_err(|e| format!("cargo cannot be started: {e}"))?;
         let why = || format!("`{}` ended with {status}", self.command());
         status.success().then_some(()).ok_or_else(why)
     }
+}
+
+/// A number that changes with each commit, so that the tests try other power cuts each time
+/// and the same ones for the same commit; none outside a checkout.
+fn sample(root: &Path) -> Option<String> {
+    let mut git = Command::new("git");
+    let git = git
+        .args(["rev-parse", "--short=8", "HEAD"])
+        .current_dir(root);
+    let said = String::from_utf8(git.output().ok()?.stdout).ok()?;
+    let number = u64::from_str_radix(said.trim(), 16).ok()?;
+    Some(number.to_string())
 }
 
 /// Prints the findings of the house rules on the workspace at `root`.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 use xtask::rules::ratchet;
+use xtask::tree::cargo;
 use xtask::{Tree, check, sources, tools, workspace_root};
 
 const HELP: &str = "\
@@ -13,6 +14,7 @@ cargo xtask COMMAND
     rules           the house rules alone
     sources         where each section of each source is built and tested
     tools           other people's programs that tests need: installs or names them
+    soak [OPTION…]  power cuts of random stacks until it is interrupted; `soak --help` has more
     ratchet         lowers the maxima in xtask/ratchet.toml to what is measured
 ";
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         ["rules"] => check::rules(&root),
         ["sources"] => print_sources(&root),
         ["tools"] => tools::provide(),
+        ["soak", options @ ..] => soak(&root, options),
         ["ratchet"] => tighten(&root),
         other => return usage(&other.join(" ")),
     };
@@ -50,6 +53,23 @@ fn print_sources(root: &Path) -> Result<(), String> {
     let tree = Tree::read(root).map_err(|error| error.to_string())?;
     print!("{}", sources::report(&tree));
     Ok(())
+}
+
+/// Builds what is fast and lets it go on.
+fn soak(root: &Path, options: &[&str]) -> Result<(), String> {
+    let words = [
+        "run",
+        "--release",
+        "--quiet",
+        "--package",
+        "flashloom",
+        "--",
+        "soak",
+    ];
+    let status = cargo().current_dir(root).args(words).args(options).status();
+    let status = status.map_err(|e| format!("cargo cannot be started: {e}"))?;
+    let why = || format!("the soak ended with {status}");
+    status.success().then_some(()).ok_or_else(why)
 }
 
 fn tighten(root: &Path) -> Result<(), String> {

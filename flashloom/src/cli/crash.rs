@@ -110,23 +110,41 @@ struct Found {
 
 /// A promise that was broken.
 #[derive(Serialize)]
-struct Failed {
+pub(crate) struct Failed {
     seed: u64,
     point: String,
-    fault: String,
-    what: String,
-    repeat: String,
+    pub(crate) fault: String,
+    pub(crate) what: String,
+    pub(crate) repeat: String,
 }
 
 impl Crash {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let meter = Meter::new(self.seeds as usize, None);
+        let explored = self.explore(&mut |index, p| meter.advance(index, p.points));
+        meter.finish();
+        let (all, failures) = explored?;
+        let found = self.found(&all, failures);
+        let text = |style| found.told(style);
+        let answer = self.shown.answer("flashloom.crash/1", &found, text)?;
+        let shown = output::emit(&answer);
+        Ok(if all.holds() {
+            shown
+        } else {
+            ExitCode::from(1)
+        })
+    }
+
+    /// What came of all seeds; `tell` hears which one has come how far.
+    pub(crate) fn explore(
+        &self,
+        tell: &mut dyn FnMut(usize, Progress),
+    ) -> Result<(Exploration, Vec<Failed>), Failure> {
         let asked = Asked::new(&self.workload)?;
         let mut all = Exploration::default();
         let mut failures = Vec::new();
-        let meter = Meter::new(self.seeds as usize, None);
         for (index, seed) in (self.seed..self.seed.saturating_add(self.seeds)).enumerate() {
-            let mut tell = |p: Progress| meter.advance(index, p.points);
-            let found = explore(&self.cuts(&asked, seed)?, &mut tell);
+            let found = explore(&self.cuts(&asked, seed)?, &mut |p| tell(index, p));
             let found = found.map_err(|e| Failure::new(asked.named(&e.to_string())))?;
             failures.extend(found.failures.iter().map(|failure| Failed {
                 seed,
@@ -137,16 +155,7 @@ impl Crash {
             }));
             all.add(&found);
         }
-        meter.finish();
-        let found = self.found(&all, failures);
-        let text = |style| found.told(style);
-        let answer = self.shown.answer("flashloom.crash/1", &found, text)?;
-        let shown = output::emit(&answer);
-        Ok(if all.holds() {
-            shown
-        } else {
-            ExitCode::from(1)
-        })
+        Ok((all, failures))
     }
 
     fn size(&self) -> Result<Bytes, Failure> {

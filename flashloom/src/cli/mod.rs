@@ -35,6 +35,7 @@ mod serve;
 mod shim;
 mod shipped;
 mod snapshot;
+mod soak;
 mod told;
 mod trace;
 mod zonefs;
@@ -85,6 +86,7 @@ enum Command {
     Snapshot(snapshot::Snapshot),
     Inspect(filesystem::Inspect),
     Crash(crash::Crash),
+    Soak(soak::Soak),
     Memory(memory::Memory),
     Reproduce(reproduce::Reproduce),
     Completions(manual::Completions),
@@ -101,6 +103,7 @@ impl Command {
             Self::Shim(shim) => shim.run(),
             Self::Fsck(fsck) => fsck.run(),
             Self::Crash(crash) => crash.run(),
+            Self::Soak(soak) => soak.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
             _ => self.answer().map(|answer| output::emit(&answer)),
         }
@@ -114,6 +117,7 @@ impl Command {
             | Self::Shim(_)
             | Self::Fsck(_)
             | Self::Crash(_)
+            | Self::Soak(_)
             | Self::Reproduce(_) => Ok(String::new()),
             Self::Compare(compare) => compare.run(),
             Self::Run(run) => run.run(),

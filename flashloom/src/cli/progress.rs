@@ -91,3 +91,39 @@ impl Runs {
         self.bar.finish_and_clear();
     }
 }
+
+/// Cases that go on until somebody says stop, or until there were so many cuts.
+pub(crate) struct Cases {
+    bar: ProgressBar,
+}
+
+impl Cases {
+    /// Until `cuts`, if that is given. Only a terminal sees it.
+    pub(crate) fn new(cuts: Option<u64>) -> Self {
+        let target = match Meter::is_seen() {
+            true => ProgressDrawTarget::stderr_with_hz(RATE),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(cuts, target);
+        let style = match cuts {
+            Some(_) => {
+                "{bar:40} {human_pos} of {human_len} power cuts, {elapsed}, {eta} left: {msg}"
+            }
+            None => "{spinner} {human_pos} power cuts, {elapsed}: {msg}",
+        };
+        bar.set_style(ProgressStyle::with_template(style).expect("the template is sound"));
+        Self { bar }
+    }
+
+    /// How far they have come.
+    pub(crate) fn tell(&self, cuts: u64, cases: u64, failures: usize) {
+        self.bar
+            .set_message(format!("{cases} cases, {failures} failed"));
+        self.bar.set_position(cuts);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -17,6 +17,7 @@ mod remapped;
 mod reproduce;
 mod runs;
 mod serve;
+mod soak;
 mod space;
 mod tcp;
 mod zonefs;

@@ -26,6 +26,7 @@ pub mod pool;
 mod replay;
 pub mod reproduce;
 mod run;
+pub mod soak;
 mod sweep;
 mod timeline;
 mod toml_file;

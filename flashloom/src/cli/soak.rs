@@ -1,0 +1,273 @@
+//! `soak`: power cuts of random stacks, until told to stop.
+//!
+//! Invariant: what is tried is a function of the seed and of the number of the case; how
+//! many threads try them changes nothing but the time.
+
+use super::crash::{Crash, Failed};
+use super::failure::Failure;
+use super::output::{self, Shown, note};
+use super::progress::Cases;
+use clap::{Args, Parser};
+use crash::Exploration;
+use engine::Signals;
+use report::Style;
+use report::human::count;
+use report::table::{Side, facts, listing};
+use serde::Serialize;
+use sim::Seed;
+use stack::pool;
+use stack::soak::{Case, shrink};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Cases between two looks at whether to stop.
+const BATCH: u64 = 16;
+
+/// Cut the power of random stacks under random workloads, until told to stop
+///
+/// Each case is drawn from the seed and its number: a stack with some of its switches, a
+/// workload with some parameters, a drive with some knobs, failures of flash and a past.
+/// It is cut and judged as `flashloom crash` does it. What fails is made as small as it can
+/// be, and shown as the command that repeats it. Without --cuts it goes on until it is
+/// interrupted, and says then what was covered. The status is 1 if a promise was broken.
+#[derive(Args)]
+pub(crate) struct Soak {
+    /// What cases are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The number of the first case: where an earlier run with this seed has stopped
+    #[arg(long, default_value_t = 0, value_name = "CASE")]
+    from: u64,
+    /// Stop after so many power cuts [default: never]
+    #[arg(long, value_name = "N")]
+    cuts: Option<u64>,
+    /// Before how many events of each case the power is cut
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    points: u64,
+    /// Show the cuts before one in so many events to other people's checkers; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    outside: u64,
+    /// Cases at a time [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
+/// A case as a command line.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    crash: Crash,
+}
+
+/// What became of a case.
+enum Tried {
+    Explored(Exploration, Vec<Failed>),
+    /// It cannot be run, with the reason.
+    Refused(String),
+}
+
+/// The document of `soak`.
+#[derive(Default, Serialize)]
+struct Covered {
+    seed: u64,
+    from: u64,
+    /// The number of the next case.
+    next: u64,
+    cases: u64,
+    points: u64,
+    recoveries_cut: u64,
+    outside: u64,
+    lost: u64,
+    corrupt: u64,
+    /// Power cuts by what their case had.
+    features: BTreeMap<String, u64>,
+    /// Power cuts by what they met.
+    met: BTreeMap<&'static str, u64>,
+    /// Cases that could not be run, by the reason.
+    refused: BTreeMap<String, u64>,
+    failures: Vec<Shrunk>,
+}
+
+/// A case that failed.
+#[derive(Serialize)]
+struct Shrunk {
+    case: u64,
+    /// The command as it was drawn.
+    drawn: String,
+    /// The smallest one that fails as well.
+    smallest: String,
+    /// Its first failure.
+    fault: String,
+    what: String,
+    repeat: String,
+}
+
+impl Soak {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let signals = Signals::hold().map_err(|e| Failure::new(format!("signals: {e}")))?;
+        let heard = signals.watch(move || {
+            // The second one does not wait for the batch.
+            if told.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            note("flashloom: stops when the cases under way are done");
+            true
+        });
+        heard.map_err(|e| Failure::new(format!("signals: {e}")))?;
+        let covered = self.cover(&stop);
+        let answer = self
+            .shown
+            .answer("flashloom.soak/1", &covered, |style| covered.told(style))?;
+        let shown = output::emit(&answer);
+        Ok(match covered.failures.is_empty() {
+            true => shown,
+            false => ExitCode::from(1),
+        })
+    }
+
+    fn cover(&self, stop: &AtomicBool) -> Covered {
+        let mut covered = Covered {
+            seed: self.seed,
+            from: self.from,
+            next: self.from,
+            ..Covered::default()
+        };
+        let bar = Cases::new(self.cuts);
+        let is_enough = |covered: &Covered| self.cuts.is_some_and(|cuts| covered.points >= cuts);
+        while !stop.load(Ordering::Relaxed) && !is_enough(&covered) {
+            let first = covered.next;
+            let case = |index: usize| Case::draw(Seed(self.seed).child(first + index as u64));
+            let work = |index: usize| self.attempt(&case(index));
+            let batch = pool::each(BATCH as usize, super::threads(self.threads), &work);
+            for (index, tried) in batch.into_iter().enumerate() {
+                self.take(&mut covered, &case(index), tried);
+            }
+            bar.tell(covered.points, covered.cases, covered.failures.len());
+        }
+        bar.finish();
+        covered
+    }
+
+    /// Counts a case, and makes it small if it failed.
+    fn take(&self, covered: &mut Covered, case: &Case, tried: Tried) {
+        let number = covered.next;
+        covered.next += 1;
+        covered.cases += 1;
+        match tried {
+            Tried::Refused(reason) => *covered.refused.entry(reason).or_default() += 1,
+            Tried::Explored(found, failures) => {
+                covered.count(case, &found);
+                if let Some(first) = failures.into_iter().next() {
+                    let failure = self.smallest(number, case, first);
+                    note(&format!("flashloom: case {number}: {}", failure.repeat));
+                    covered.failures.push(failure);
+                }
+            }
+        }
+    }
+
+    /// The words of `flashloom crash` for a case.
+    fn words(&self, case: &Case) -> Vec<String> {
+        let mut words = case.words();
+        words.extend(["--points".to_owned(), self.points.to_string()]);
+        words.extend(["--outside".to_owned(), self.outside.to_string()]);
+        words
+    }
+
+    fn attempt(&self, case: &Case) -> Tried {
+        let words = [String::new()].into_iter().chain(self.words(case));
+        let line = Line::try_parse_from(words).map_err(|e| Failure::usage(&e));
+        match line.and_then(|line| line.crash.explore(&mut |_, _| ())) {
+            Ok((found, failures)) => Tried::Explored(found, failures),
+            Err(failure) => Tried::Refused(failure.to_string()),
+        }
+    }
+
+    fn smallest(&self, number: u64, case: &Case, first: Failed) -> Shrunk {
+        let mut last = first;
+        let mut fails = |smaller: &Case| match self.attempt(smaller) {
+            Tried::Explored(_, failures) => match failures.into_iter().next() {
+                Some(failed) => {
+                    last = failed;
+                    true
+                }
+                None => false,
+            },
+            Tried::Refused(_) => false,
+        };
+        let small = shrink(case.clone(), &mut fails);
+        let line = |case: &Case| format!("flashloom crash {}", self.words(case).join(" "));
+        Shrunk {
+            case: number,
+            drawn: line(case),
+            smallest: line(&small),
+            fault: last.fault,
+            what: last.what,
+            repeat: last.repeat,
+        }
+    }
+}
+
+impl Covered {
+    fn count(&mut self, case: &Case, found: &Exploration) {
+        self.points += found.points;
+        self.recoveries_cut += found.recoveries;
+        self.outside += found.outside;
+        self.lost += found.lost;
+        self.corrupt += found.corrupt;
+        for feature in case.features() {
+            *self.features.entry(feature).or_default() += found.points;
+        }
+        for (what, cuts) in &found.met {
+            *self.met.entry(what).or_default() += cuts;
+        }
+    }
+
+    fn told(&self, style: Style) -> String {
+        let number = |n: u64| count(n as f64);
+        let lines = vec![
+            ("seed", self.seed.to_string()),
+            ("cases", format!("{} to {}", self.from, self.next)),
+            ("power cuts", number(self.points)),
+            ("recoveries cut", number(self.recoveries_cut)),
+            ("judged outside", number(self.outside)),
+            ("lost", number(self.lost)),
+            ("corrupt", number(self.corrupt)),
+        ];
+        let mut out = facts(lines, style);
+        let columns = [("cuts", Side::Right), ("of", Side::Left)];
+        let met = self
+            .met
+            .iter()
+            .map(|(what, cuts)| (format!("met {what}"), cuts));
+        let features = self
+            .features
+            .iter()
+            .map(|(name, cuts)| (name.clone(), cuts));
+        let row = |(name, cuts): (String, &u64)| vec![number(*cuts), name];
+        let rows: Vec<_> = features.chain(met).map(row).collect();
+        out.push('\n');
+        out += &listing(&columns, &rows, style);
+        for (reason, cases) in &self.refused {
+            out += &format!("\n{} cases could not be run: {reason}\n", number(*cases));
+        }
+        for failure in &self.failures {
+            let Shrunk {
+                fault,
+                what,
+                repeat,
+                smallest,
+                ..
+            } = failure;
+            out += &format!("\n{fault}: {what}\n  {smallest}\n  {repeat}\n");
+        }
+        out
+    }
+}

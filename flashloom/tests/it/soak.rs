@@ -1,0 +1,54 @@
+//! Power cuts of random stacks.
+
+use crate::Bench;
+
+/// Cases of the last long run from seed 1, of which each commit tries others again.
+const CASES: u64 = 2_000;
+/// Power cuts that a commit tries.
+const CUTS: u64 = 320;
+
+/// Which of them this commit tries: from the environment, as `cargo xtask check` gives it.
+fn sample() -> u64 {
+    let given = std::env::var("FLASHLOOM_SOAK_SAMPLE").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(0) % CASES
+}
+
+#[test]
+fn a_sample_of_the_long_run_holds() {
+    let bench = Bench::new();
+    let from = sample();
+    let line = format!("soak --from {from} --cuts {CUTS} --points 10");
+    let covered = bench.json(&line, "flashloom.soak/1");
+    assert_eq!(
+        (&covered["lost"], &covered["corrupt"]),
+        (&0.into(), &0.into()),
+        "{covered:#}"
+    );
+    assert!(covered["points"].as_u64() >= Some(CUTS), "{covered:#}");
+    assert!(covered["recoveries_cut"].as_u64() > Some(0), "{covered:#}");
+}
+
+/// One more thread tries the same cuts.
+#[test]
+fn threads_change_nothing() {
+    let bench = Bench::new();
+    let covered = |threads: u32| {
+        let line = format!("soak --cuts 1 --points 1 --threads {threads}");
+        bench.json(&line, "flashloom.soak/1")
+    };
+    assert_eq!(covered(1), covered(3));
+}
+
+#[test]
+fn a_case_can_be_repeated_as_a_command() {
+    let bench = Bench::new();
+    let said = bench.done("soak --cuts 1 --points 1");
+    for word in [
+        "power cuts",
+        "recoveries cut",
+        "met ",
+        "cases       0 to 16",
+    ] {
+        assert!(said.contains(word), "{word} is not in\n{said}");
+    }
+}

@@ -1,0 +1,219 @@
+//! What cases are drawn from.
+//!
+//! Sizes are such that a run has some thousand events: a cut costs a recovery, so many
+//! short runs meet more than few long ones.
+
+/// How often a feature is in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The workload is far too large without.
+    Always,
+    /// In every other case.
+    Often,
+    /// In one of six.
+    Seldom,
+}
+
+/// A parameter or an option, and its values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Feature {
+    pub(super) name: &'static str,
+    pub(super) values: &'static [&'static str],
+    pub(super) choice: Choice,
+}
+
+/// A workload with its parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workload {
+    pub(super) name: &'static str,
+    pub(super) params: &'static [Feature],
+}
+
+const fn always(name: &'static str, values: &'static [&'static str]) -> Feature {
+    let choice = Choice::Always;
+    Feature {
+        name,
+        values,
+        choice,
+    }
+}
+
+const fn often(name: &'static str, values: &'static [&'static str]) -> Feature {
+    let choice = Choice::Often;
+    Feature {
+        name,
+        values,
+        choice,
+    }
+}
+
+const fn seldom(name: &'static str, values: &'static [&'static str]) -> Feature {
+    let choice = Choice::Seldom;
+    Feature {
+        name,
+        values,
+        choice,
+    }
+}
+
+const fn workload(name: &'static str, params: &'static [Feature]) -> Workload {
+    Workload { name, params }
+}
+
+const OPS: Feature = always("ops", &["200", "400", "800"]);
+const THREADS: Feature = often("threads", &["1", "2", "8"]);
+const TREE: Feature = always("files", &["20", "60"]);
+
+/// A store of YCSB's records whose levels are small enough to be compacted at once.
+const YCSB: &[Feature] = &[
+    always("records", &["200", "400"]),
+    always("ops", &["200", "400"]),
+    always("memtable", &["64k"]),
+    always("table", &["64k"]),
+    always("base", &["128k"]),
+    always("sync", &["yes"]),
+    THREADS,
+];
+
+const FILES: &[Workload] = &[
+    // More often than any other, as it makes calls of every kind.
+    workload("anything", ANYTHING),
+    workload("anything", ANYTHING),
+    workload("anything", ANYTHING),
+    workload("anything", ANYTHING),
+    workload(
+        "varmail",
+        &[OPS, TREE, THREADS, often("append", &["4k", "16k"])],
+    ),
+    workload(
+        "fileserver",
+        &[OPS, TREE, THREADS, always("size", &["16k", "64k"])],
+    ),
+    workload("webproxy", &[OPS, TREE, THREADS]),
+    workload("webserver", &[OPS, TREE, THREADS]),
+    workload(
+        "oltp",
+        &[
+            OPS,
+            always("files", &["2"]),
+            always("size", &["256k"]),
+            always("threads", &["4", "8"]),
+        ],
+    ),
+    workload("create", &[TREE, THREADS, often("fsync", &["yes"])]),
+    workload("delete", &[TREE, THREADS]),
+    workload("mkdir", &[TREE, THREADS]),
+    workload("rmdir", &[TREE, THREADS]),
+    workload("overwrite", OVERWRITE),
+    workload(
+        "append",
+        &[
+            OPS,
+            THREADS,
+            often("bs", &["100", "4k", "100:4k:6000"]),
+            often("fsync", &["1", "5"]),
+        ],
+    ),
+    workload(
+        "iozone",
+        &[
+            always("size", &["1m"]),
+            always("make", &["64k"]),
+            always("bs", &["4k", "16k"]),
+            often("order", &["random"]),
+        ],
+    ),
+    workload("ycsb-a", YCSB),
+    workload("ycsb-f", YCSB),
+];
+
+const ANYTHING: &[Feature] = &[
+    OPS,
+    THREADS,
+    often("size", &["16k", "256k"]),
+    often("files", &["6"]),
+    seldom("room", &["64k"]),
+];
+
+const OVERWRITE: &[Feature] = &[
+    OPS,
+    THREADS,
+    always("size", &["256k", "2m"]),
+    always("bs", &["4k", "512:4k:6000", "64k"]),
+    often("fsync", &["1", "6", "200"]),
+    seldom("direct", &["yes"]),
+    seldom("order", &["sequential"]),
+];
+
+/// Blocks for a drive that is so small that it is written over and over.
+const REQUESTS: &[Workload] = &[
+    workload(
+        "randwrite",
+        &[
+            always("ops", &["800", "2000"]),
+            often("bs", &["4k/70:16k/20:128k/10"]),
+            always("flush", &["7", "20"]),
+            often("depth", &["4", "16"]),
+        ],
+    ),
+    workload(
+        "zipfwrite",
+        &[
+            always("ops", &["800", "2000"]),
+            always("flush", &["7", "20"]),
+            often("depth", &["4", "16"]),
+        ],
+    ),
+];
+
+/// What a host can be asked for.
+pub(super) fn workloads(host: &str) -> &'static [Workload] {
+    match host {
+        "raw" => REQUESTS,
+        _ => FILES,
+    }
+}
+
+const SMALL: &[Feature] = &[always("--size", &["32MiB"])];
+const MEMORY: &[Feature] = &[often("--memory", &["256KiB", "2MiB"])];
+const SNAPSHOT: &[Feature] = &[seldom("--snapshot", &[""])];
+const PROTECTION: &[Feature] = &[seldom("--set", &["controller.power_loss_protection=true"])];
+const FAILURES: &[Feature] = &[
+    seldom("--set", &["faults.factory_bad_blocks=2000"]),
+    seldom("--set", &["faults.program_failures=200"]),
+    seldom("--set", &["faults.erase_failures=2000"]),
+];
+const MAPPED: &[Feature] = &[
+    often("--past", &["full", "aged"]),
+    seldom(
+        "--set",
+        &["collection.victim=cost-benefit", "collection.victim=fifo"],
+    ),
+    seldom("--set", &["mapping.cache=64KiB"]),
+    seldom("--set", &["collection.background_lines=0"]),
+];
+const LOGS: &[Feature] = &[
+    often("--set", &["front.log.bytes=1MiB", "front.log.bytes=896KiB"]),
+    seldom("--set", &["front.log.commits=64", "front.log.commits=256"]),
+    seldom("--set", &["front.log.clean_percent=100"]),
+];
+const CACHES: &[Feature] = &[often("--set", &["front.cache.bytes=1MiB"])];
+
+/// What a drive of this `kind` and the run on it can be told.
+pub(super) fn options(host: &str, kind: &str) -> Vec<&'static [Feature]> {
+    let mut all: Vec<&[Feature]> = vec![FAILURES];
+    match host {
+        "raw" => all.push(SMALL),
+        _ => all.push(MEMORY),
+    }
+    if ["btrfs", "btrfs-nocow", "hyfim"].contains(&host) {
+        all.push(SNAPSHOT);
+    }
+    match kind {
+        "byte" if ["bytefs", "bytefs-log"].contains(&host) => all.push(LOGS),
+        "byte" => all.push(CACHES),
+        "zns" | "ocssd" => all.push(PROTECTION),
+        _ => all.extend([PROTECTION, MAPPED]),
+    }
+    all
+}
