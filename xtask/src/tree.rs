@@ -91,6 +91,15 @@ pub struct Crate {
     pub needs: Vec<String>,
 }
 
+/// A package of others that the workspace is built with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// Its name.
+    pub name: String,
+    /// Its licence, as an expression of SPDX.
+    pub license: Option<String>,
+}
+
 /// The workspace.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
@@ -98,6 +107,8 @@ pub struct Tree {
     pub sources: Vec<Source>,
     /// Crates, sorted by folder.
     pub crates: Vec<Crate>,
+    /// Packages of others.
+    pub externals: Vec<External>,
 }
 
 impl Tree {
@@ -112,8 +123,12 @@ impl Tree {
         };
         paths.sort();
         let sources = paths.iter().filter_map(|path| source(root, path)).collect();
-        let crates = crates(&metadata(root)?, root)?;
-        Ok(Self { sources, crates })
+        let metadata = metadata(root)?;
+        Ok(Self {
+            sources,
+            crates: crates(&metadata, root)?,
+            externals: externals(&metadata),
+        })
     }
 
     /// The file at `path`.
@@ -187,7 +202,7 @@ fn metadata(root: &Path) -> Result<Value, Error> {
     let fail = |what: String| Error::Metadata(what);
     let mut command = cargo();
     command.current_dir(root);
-    command.args(["metadata", "--no-deps", "--format-version", "1"]);
+    command.args(["metadata", "--format-version", "1"]);
     let output = command.output().map_err(|e| fail(e.to_string()))?;
     if !output.status.success() {
         return Err(fail(String::from_utf8_lossy(&output.stderr).into_owned()));
@@ -199,9 +214,23 @@ fn metadata(root: &Path) -> Result<Value, Error> {
 fn crates(metadata: &Value, root: &Path) -> Result<Vec<Crate>, Error> {
     let packages = metadata["packages"].as_array();
     let packages = packages.ok_or_else(|| Error::Metadata("no list of packages".to_owned()))?;
-    let mut crates: Vec<_> = packages.iter().map(|p| one_crate(p, root)).collect();
+    let own = packages.iter().filter(|p| p["source"].is_null());
+    let mut crates: Vec<_> = own.map(|p| one_crate(p, root)).collect();
     crates.sort_by(|a, b| a.folder.cmp(&b.folder));
     Ok(crates)
+}
+
+/// The packages that it lists and that are not of the workspace.
+fn externals(metadata: &Value) -> Vec<External> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let external = |package: &Value| External {
+        name: package["name"].as_str().unwrap_or_default().to_owned(),
+        license: package["license"].as_str().map(str::to_owned),
+    };
+    packages
+        .filter(|p| !p["source"].is_null())
+        .map(external)
+        .collect()
 }
 
 fn one_crate(package: &Value, root: &Path) -> Crate {

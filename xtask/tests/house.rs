@@ -34,6 +34,7 @@ house_rules! {
     files_and_functions_are_short: "lengths",
     the_map_is_the_territory: "map of the crates",
     no_word_is_out_of_place: "unfinished and foreign words",
+    what_others_wrote_is_free: "licences",
     every_citation_is_well_formed: "citations",
 }
 

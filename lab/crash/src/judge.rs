@@ -262,12 +262,16 @@ impl Chronicle {
             return Some((Fault::Corrupt, what));
         }
         let pages = seen.pages.iter().enumerate();
-        let stale = self.stale || self.may_be_torn(file.ino);
+        let torn = self.may_be_torn(file.ino);
         pages
             .filter_map(|(index, page)| {
                 let start = (index * UNIT) as u64;
                 let range = start..(start + UNIT as u64).min(seen.size);
-                wrong_byte(file, &edits, range, page, stale)
+                // A page goes to another place as a whole, with what was forced of it before.
+                if torn && is_changed(file, &edits, &range) {
+                    return None;
+                }
+                wrong_byte(file, &edits, range, page, self.stale)
             })
             .next()
     }
@@ -339,6 +343,16 @@ fn allowed_sizes(file: &File, edits: &[&Edit]) -> (u64, u64) {
         }
     }
     (least, most)
+}
+
+/// Whether anything of a range was changed since it was forced, or is being changed.
+fn is_changed(file: &File, edits: &[&Edit], range: &Range<u64>) -> bool {
+    let near = |other: &Range<u64>| other.start < range.end && other.end > range.start;
+    let begun = |edit: &&Edit| match edit {
+        Edit::Write { range, .. } | Edit::Zero { range } => near(range),
+        Edit::Resize { .. } => false,
+    };
+    file.older.iter().any(|older| near(&older.range)) || edits.iter().any(begun)
 }
 
 /// The first byte of a page that has a value which it never had.

@@ -63,6 +63,7 @@ mod tests {
         let tree = Tree {
             sources: vec![Source::new(PAGE, page)],
             crates: crates.collect(),
+            ..Tree::default()
         };
         find(&tree).iter().map(ToString::to_string).collect()
     }

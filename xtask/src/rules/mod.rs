@@ -2,6 +2,7 @@
 
 pub mod bans;
 pub mod citations;
+pub mod licences;
 pub mod manifests;
 pub mod map;
 pub mod ratchet;
@@ -48,6 +49,10 @@ pub const ALL: &[Rule] = &[
     Rule {
         name: "unfinished and foreign words",
         find: words::find,
+    },
+    Rule {
+        name: "licences",
+        find: licences::find,
     },
     Rule {
         name: "citations",

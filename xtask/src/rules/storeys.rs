@@ -206,6 +206,7 @@ mod tests {
         let tree = Tree {
             sources: vec![crate::tree::Source::new("core/nand/Cargo.toml", text)],
             crates: vec![member],
+            ..Tree::default()
         };
         assert_eq!(find(&tree)[0].line, 3);
     }

@@ -518,6 +518,38 @@ fn what_nobody_knew_may_come_back_until_what_replaced_it_is_forced() {
     assert_eq!(history.judge(&bytes), Some(Fault::Corrupt));
 }
 
+/// What changes of a page takes the rest of it along, where forces are torn.
+#[test]
+fn a_page_that_is_being_forced_may_be_anything_as_a_whole() {
+    let (old, new) = (u64::from_le_bytes([1; 8]), u64::from_le_bytes([2; 8]));
+    for torn in [false, true] {
+        let history = History::new();
+        history.chronicle.borrow_mut().set_torn(torn);
+        history.write(0, old, 8_192);
+        history.force(0..u64::MAX);
+        history.write(0, new, 2_048);
+        let ticket = history.scribe.begins(&Act::Force {
+            ino: FILE,
+            range: 0..u64::MAX,
+            data_only: true,
+        });
+        let shown = |first: u8, second: u8| [[first; 4_096], [second; 4_096]].concat();
+        let expected = (!torn).then_some(Fault::Lost);
+        assert_eq!(history.judge(&shown(0, 1)), expected, "torn: {torn}");
+        assert_eq!(
+            history.judge(&shown(0, 0)),
+            Some(Fault::Lost),
+            "another page"
+        );
+        history.scribe.ends(ticket, Some(0));
+        assert_eq!(
+            history.judge(&shown(0, 1)),
+            Some(Fault::Lost),
+            "it has ended"
+        );
+    }
+}
+
 /// Where nothing of a force waits for the rest of it, and only there and only until it ends.
 #[test]
 fn what_is_being_forced_may_be_anything_where_forces_are_torn() {

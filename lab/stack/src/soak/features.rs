@@ -180,8 +180,8 @@ const SNAPSHOT: &[Feature] = &[seldom("--snapshot", &[""])];
 const PROTECTION: &[Feature] = &[seldom("--set", &["controller.power_loss_protection=true"])];
 const FAILURES: &[Feature] = &[
     seldom("--set", &["faults.factory_bad_blocks=2000"]),
-    seldom("--set", &["faults.program_failures=200"]),
-    seldom("--set", &["faults.erase_failures=2000"]),
+    seldom("--set", &["faults.program_failures=1000"]),
+    seldom("--set", &["faults.erase_failures=10000"]),
 ];
 const MAPPED: &[Feature] = &[
     often("--past", &["full", "aged"]),
