@@ -25,7 +25,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "raw+remap@block",
-        help: "the same, with a layer that remaps addresses so that writes come in sequence",
+        help: "requests over a layer that remaps addresses so that writes come in sequence",
     },
     Stack {
         name: "raw@streams",
@@ -45,7 +45,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "ext4+remap@block",
-        help: "the same, over a layer that remaps addresses so that writes come in sequence",
+        help: "files on ext4, over a layer that remaps addresses so that writes come in sequence",
     },
     Stack {
         name: "ext4@streams",
@@ -61,7 +61,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "f2fs+remap@block",
-        help: "the same, over a layer that remaps addresses so that writes come in sequence",
+        help: "files on F2FS, over a layer that remaps addresses so that writes come in sequence",
     },
     Stack {
         name: "f2fs@streams",
@@ -81,7 +81,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "btrfs+remap@block",
-        help: "the same, over a layer that remaps addresses so that writes come in sequence",
+        help: "files on Btrfs, over a layer that remaps addresses so that writes come in sequence",
     },
     Stack {
         name: "btrfs@streams",
@@ -113,7 +113,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "zenfs@zns",
-        help: "the same as ZenFS places them: by lifetimes that fit, and nothing is ever moved",
+        help: "files that rules name as ZenFS places them: by lifetimes that fit, and nothing is ever moved",
     },
     Stack {
         name: "shimmer@fdp",
@@ -137,7 +137,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "btrfs-nocow@ocssd",
-        help: "the same where contents are overwritten in their place, without their checksums",
+        help: "files on Btrfs that overwrites contents in their place, on an open-channel drive",
     },
     Stack {
         name: "hyfim@ocssd",

@@ -97,8 +97,28 @@ fn legend(ranking: &Ranking) -> String {
     let prices = PRICES.map(|(what, price)| format!("${price} for a GB of {what}"));
     format!(
         "× is relative to {}, and more is better; programs/byte is what the flash programs for a \
-         byte that programs write; $/PB written is until it is worn out; {} ({PRICED_BY})",
+         byte that programs write; $/PB written is until it is worn out; {} ({PRICED_BY}); \
+         {}",
         ranking.base,
-        prices.join(", ")
+        prices.join(", "),
+        pasts(ranking)
     )
+}
+
+/// What the drives had been through: not every one can have the same past.
+fn pasts(ranking: &Ranking) -> String {
+    let mut all = ranking.ranked.iter();
+    let base = all.find(|ranked| ranked.stack == ranking.base);
+    let usual = base.map_or("", |ranked| &ranked.precondition);
+    let others = ranking
+        .ranked
+        .iter()
+        .filter(|ranked| ranked.precondition != usual);
+    let others: Vec<String> = others
+        .map(|ranked| format!("{} {}", ranked.stack, ranked.precondition))
+        .collect();
+    match others.is_empty() {
+        true => format!("drives were {usual}"),
+        false => format!("drives were {usual}, but that of {}", others.join(", of ")),
+    }
 }
