@@ -1,5 +1,6 @@
 //! The program as a user meets it: command lines in, output and files out.
 
+mod book;
 mod compare;
 mod drives;
 mod filesystems;
