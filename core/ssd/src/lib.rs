@@ -37,6 +37,7 @@ mod bytes;
 mod collect;
 mod command;
 mod config;
+mod copies;
 mod drive;
 mod fdp;
 mod forget;
