@@ -45,4 +45,4 @@ pub use load::Load;
 pub use media::{BlockDelta, BlockImage, BlockImageError, Media, NandError};
 pub use part::{PARTS, Part, Timing};
 pub use payload::{PART, Partly, Payload, UNIT};
-pub use watch::Watch;
+pub use watch::{Spot, Watch};

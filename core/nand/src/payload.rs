@@ -37,6 +37,16 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// These bytes, copied once.
+    ///
+    /// # Panics
+    /// If they are not those of a sector.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let bytes: Arc<[u8]> = Arc::from(bytes);
+        Self::Bytes(bytes.try_into().expect("the bytes of a sector"))
+    }
+
     /// These bytes, but for those that are lost: a bit each for 64 bytes.
     #[must_use]
     pub fn with_lost(mut bytes: [u8; UNIT], lost: u64) -> Self {

@@ -11,6 +11,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// A sector of a block in one of its lives, from erase to erase: it is programmed once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spot {
+    /// The block ([`Geometry::index`](crate::Geometry::index)).
+    pub block: u32,
+    /// How often the block had been erased.
+    pub erases: u32,
+    /// The sector, counted from the first of the block.
+    pub sector: u32,
+}
+
 /// Notes what changes, from [`Nand::watch`] on until it is dropped.
 pub struct Watch {
     inner: RefCell<Inner>,
@@ -41,10 +52,21 @@ impl Watch {
         }
     }
 
-    /// What became of the blocks that have changed since the last call, by
-    /// growing index.
+    /// Whether the deltas taken until now tell what was programmed at `spot`.
+    ///
+    /// # Panics
+    /// If there is no such block.
     #[must_use]
-    pub fn take(&self, nand: &Nand) -> Vec<(BlockId, BlockDelta)> {
+    pub fn is_told(&self, nand: &Nand, spot: Spot) -> bool {
+        let page = spot.sector / nand.geometry().sectors_per_page();
+        self.inner.borrow().told[spot.block as usize].has(spot.erases, page)
+    }
+
+    /// What became of the blocks that have changed since the last call, by
+    /// growing index. Contents that are `left_out`, since the caller knows them, are
+    /// given as zeros.
+    #[must_use]
+    pub fn take(&self, nand: &Nand, left_out: impl Fn(Spot) -> bool) -> Vec<(BlockId, BlockDelta)> {
         let under_way = nand.first_under_way();
         let (media, mut inner) = (nand.media(), self.inner.borrow_mut());
         let mut changed = std::mem::take(&mut inner.changed);
@@ -56,7 +78,7 @@ impl Watch {
             let limit = under_way.get(&index).copied().unwrap_or(u32::MAX);
             let (before, now) = (inner.told[index], media.known(id, limit));
             if before != now {
-                deltas.push((id, media.delta(id, before, now)));
+                deltas.push((id, media.delta(id, before, now, &left_out)));
                 inner.told[index] = now;
             }
         }

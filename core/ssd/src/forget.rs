@@ -73,7 +73,7 @@ impl Core {
     }
 
     /// The sectors of flash that a place is.
-    fn sectors_at(&self, state: &State, place: u32) -> (BlockId, u32, Range<u32>) {
+    pub(crate) fn sectors_at(&self, state: &State, place: u32) -> (BlockId, u32, Range<u32>) {
         let (line, offset) = self.layout.line_of(place);
         let at = self.layout.place(offset);
         let row = self.row(state, line, at.unit, at.row);

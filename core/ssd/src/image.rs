@@ -46,7 +46,7 @@
 //! | --- | --- |
 //! | *block* | index u32 ([`Geometry::index`](nand::Geometry::index)), state u8 (0 erased, 1 written, 2 half erased, 3 bad), pages written u32, erases u32; if it is written or bad and has pages: label u64, base stamp u64, *stamp*s, the words u32 of each sector, *run*s |
 //! | *stamp* | u32, one a program: difference to the base stamp, or 2³²−1 if it cannot be read |
-//! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost, 4 lost in part), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector, for sectors lost in part a bit for each lost 64 bytes (u64) and the bytes; runs up to the number of sectors |
+//! | *run* | kind u8 (0 zeros, 1 fill, 2 bytes, 3 lost, 4 lost in part; in the log also 5 moved, 6 saved), sectors u32, then for a fill its pattern u64, for bytes 4096 of them a sector, for sectors lost in part a bit for each lost 64 bytes (u64) and the bytes; for moved ones the block u32 and the sector in it u32, and for saved ones the mapped page u32 and the sector in it u32, where the file had the contents before this record: on flash, and in the saved buffer; runs up to the number of sectors |
 //! | *slot* | mapped page u32, origin u16, frontier u16, *run*s for the sectors of a mapped page if the drive keeps contents |
 //! | *write* | page u32, first line u8, lines u8, origin u16, transaction u32, u64 a bit set for each line of it that is invalid, then 64 bytes a line if the drive keeps contents |
 //! | *zones* | count u32, *saved zone*s by growing zone, count u32, *defect*s by growing zone |
@@ -75,6 +75,7 @@
 
 mod blocks;
 mod dump;
+mod earlier;
 mod front;
 mod log;
 mod memory;
@@ -88,8 +89,10 @@ pub use stream::{MAGIC, Mark, VERSION};
 use crate::config::{ConfigError, DriveConfig};
 use crate::layout::Layout;
 use crate::media::DriveMedia;
+use earlier::Earlier;
 use log::Replay;
 use nand::{BlockImageError, Payload, UNIT};
+use std::borrow::Borrow;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use stream::{Kind, Reader, SECTION_MAX, Sections};
@@ -301,16 +304,21 @@ const LOST: u8 = 3;
 const PARTLY: u8 = 4;
 
 /// Whether two sectors go into one run.
-fn alike(a: &Payload, b: &Payload) -> bool {
+fn alike(a: &impl Borrow<Payload>, b: &impl Borrow<Payload>) -> bool {
+    let (a, b) = (a.borrow(), b.borrow());
     match (a, b) {
         (Payload::Bytes(_), Payload::Bytes(_)) | (Payload::Partly(_), Payload::Partly(_)) => true,
         _ => a == b,
     }
 }
 
-fn put_runs<W: Write>(sections: &mut Sections<'_, W>, payload: &[Payload]) -> io::Result<()> {
+fn put_runs<W: Write>(
+    sections: &mut Sections<'_, W>,
+    payload: &[impl Borrow<Payload>],
+) -> io::Result<()> {
     for run in payload.chunk_by(alike) {
-        let kind = match run[0] {
+        let first = run[0].borrow();
+        let kind = match first {
             Payload::Zero => ZEROS,
             Payload::Fill(_) => FILL,
             Payload::Bytes(_) => BYTES,
@@ -319,11 +327,11 @@ fn put_runs<W: Write>(sections: &mut Sections<'_, W>, payload: &[Payload]) -> io
         };
         sections.put(&[kind])?;
         sections.put(&(run.len() as u32).to_le_bytes())?;
-        if let Payload::Fill(pattern) = run[0] {
+        if let Payload::Fill(pattern) = first {
             sections.put(&pattern.to_le_bytes())?;
         }
         for payload in run {
-            match payload {
+            match payload.borrow() {
                 Payload::Bytes(bytes) => sections.put(&bytes[..])?,
                 Payload::Partly(partly) => {
                     sections.put(&partly.lost.to_le_bytes())?;
@@ -339,6 +347,7 @@ fn put_runs<W: Write>(sections: &mut Sections<'_, W>, payload: &[Payload]) -> io
 fn take_runs(
     reader: &mut Reader<'_, impl Read>,
     sectors: usize,
+    earlier: Option<&Earlier<'_>>,
 ) -> Result<Vec<Payload>, ImageError> {
     let mut payload = Vec::new();
     while payload.len() < sectors {
@@ -364,10 +373,17 @@ fn take_runs(
                     payload.push(Payload::with_lost(reader.array()?, lost));
                 }
             }
-            _ => {
-                let kinds = format_args!("0 to 4");
-                reader.require("the kind of a run", u64::from(kind), kinds, false)?;
-            }
+            _ => match earlier {
+                Some(earlier) => {
+                    for _ in 0..count {
+                        payload.push(earlier.take(reader, kind)?);
+                    }
+                }
+                None => {
+                    let kinds = format_args!("0 to 4");
+                    reader.require("the kind of a run", u64::from(kind), kinds, false)?;
+                }
+            },
         }
     }
     Ok(payload)

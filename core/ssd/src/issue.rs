@@ -116,8 +116,12 @@ impl Core {
         let mut words = Vec::with_capacity(self.layout.geometry.sectors_per_program() as usize);
         let mut payload = Vec::new();
         for (position, &slot) in slots.iter().enumerate() {
-            state.place_slot(&self.layout, slot, line, base + position as u32);
+            let (place, from) = (base + position as u32, state.slots.get(slot).old);
+            state.place_slot(&self.layout, slot, line, place);
             let entry = *state.slots.get(slot);
+            if entry.moved && from != NONE {
+                self.tell_copied(&state, from, place, state.slots.payload(slot));
+            }
             words.push(word::word(&self.layout, entry.page, entry.tag));
             state.ledger.program(entry.cause, entry.tag, 1);
             // Who reads it until the program has completed is given what the flash holds.

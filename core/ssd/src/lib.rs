@@ -38,6 +38,7 @@ mod collect;
 mod command;
 mod config;
 mod dram;
+mod copies;
 mod drive;
 mod fdp;
 mod forget;

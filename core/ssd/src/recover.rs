@@ -10,6 +10,7 @@
 //! drive also has what its capacitors saved, which is newer than the flash.
 
 use crate::config::DriveConfig;
+use crate::copies::Listeners;
 use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
 use crate::inflight::InFlight;
@@ -144,6 +145,7 @@ pub(crate) fn rebuild(
         slots: crate::buffer::Slots::new(layout.sectors_per_page, config.flash.keep_contents),
         in_flight: InFlight::starting_at(next),
         superseded: Superseded::new(config),
+        listeners: Listeners::default(),
         ledger: Ledger::new(1 << 8, handles),
         most_erases: 0,
         retries: vec![0; layout.groups as usize],

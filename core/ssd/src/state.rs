@@ -7,6 +7,7 @@
 
 use crate::buffer::{Slot, SlotState, Slots};
 use crate::config::DriveConfig;
+use crate::copies::Listeners;
 use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
 use crate::inflight::InFlight;
@@ -33,6 +34,8 @@ pub(crate) struct State {
     pub(crate) frontiers: Vec<Frontier>,
     pub(crate) in_flight: InFlight,
     pub(crate) superseded: Superseded,
+    /// Who is told of what is copied.
+    pub(crate) listeners: Listeners,
     pub(crate) ledger: Ledger,
     /// Block of each line, die of its group and plane.
     pub(crate) blocks: Vec<u32>,

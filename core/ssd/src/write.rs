@@ -242,6 +242,7 @@ fn lay_over(payload: &mut Payload, from: usize, to: usize, content: Content<'_>,
         Content::Nothing if whole => *payload = Payload::Zero,
         Content::Fill(pattern) if whole => *payload = Payload::Fill(pattern),
         Content::Sectors(new) if whole => *payload = new[offset / UNIT].clone(),
+        Content::Bytes(new) if whole => *payload = Payload::of(&new[offset..offset + UNIT]),
         _ => {
             let written = wlog::mask((from / LINE) as u8, ((to - from) / LINE) as u8);
             let lost = payload.lost() & !written;

@@ -8,6 +8,7 @@
 use super::{BlockImage, BlockImageError, Media};
 use crate::block::{Block, BlockState};
 use crate::geometry::{BlockId, Row};
+use crate::watch::Spot;
 use std::sync::Arc;
 
 /// Pages added to a block, or a block made anew.
@@ -25,6 +26,13 @@ pub(crate) struct Known {
     state: BlockState,
     written: u32,
     erases: u32,
+}
+
+impl Known {
+    /// Whether this is the life of the block after so many erases, with something in `page`.
+    pub(crate) fn has(&self, erases: u32, page: u32) -> bool {
+        BlockImage::holds_pages(self.state) && self.erases == erases && page < self.written
+    }
 }
 
 impl Media {
@@ -51,8 +59,14 @@ impl Media {
     }
 
     /// What leads from a block of which `before` was known to the one of which
-    /// `now` is.
-    pub(crate) fn delta(&self, id: BlockId, before: Known, now: Known) -> BlockDelta {
+    /// `now` is, with zeros for contents that are `left_out`.
+    pub(crate) fn delta(
+        &self,
+        id: BlockId,
+        before: Known,
+        now: Known,
+        left_out: &impl Fn(Spot) -> bool,
+    ) -> BlockDelta {
         let open = |state| matches!(state, BlockState::Erased | BlockState::Written);
         let added = open(before.state)
             && now.state == BlockState::Written
@@ -72,7 +86,7 @@ impl Media {
         if now.written > 0 && BlockImage::holds_pages(now.state) {
             let block = self.block(id);
             (image.label, image.base) = (block.label, block.base());
-            self.export_pages(id, from, &mut image);
+            self.export_pages(id, from, &mut image, left_out);
         }
         BlockDelta { from, image }
     }

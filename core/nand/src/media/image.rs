@@ -10,6 +10,7 @@ use super::Media;
 use crate::block::BlockState;
 use crate::geometry::BlockId;
 use crate::payload::Payload;
+use crate::watch::Spot;
 
 /// Everything about one erase block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,13 +122,21 @@ impl Media {
         };
         if block.written > 0 && BlockImage::holds_pages(block.state) {
             (image.label, image.base) = (block.label, block.base());
-            self.export_pages(id, 0, &mut image);
+            self.export_pages(id, 0, &mut image, &|_| false);
         }
         Some(image)
     }
 
-    /// Adds the pages from `from` to the last one of `image`.
-    pub(super) fn export_pages(&self, id: BlockId, from: u32, image: &mut BlockImage) {
+    /// Adds the pages from `from` to the last one of `image`, with zeros for contents that
+    /// are `left_out`.
+    pub(super) fn export_pages(
+        &self,
+        id: BlockId,
+        from: u32,
+        image: &mut BlockImage,
+        left_out: &impl Fn(Spot) -> bool,
+    ) {
+        let (block, erases) = (self.geometry.index(id) as u32, image.erases);
         let (sectors, step) = (
             self.geometry.sectors_per_page(),
             self.geometry.pages_per_program,
@@ -140,7 +149,17 @@ impl Media {
             }
             if let Some(page) = page {
                 image.words.extend_from_slice(page.words);
-                let payload = (0..sectors).map(|sector| self.payload(id, number, sector));
+                let payload = (0..sectors).map(|sector| {
+                    let spot = Spot {
+                        block,
+                        erases,
+                        sector: number * sectors + sector,
+                    };
+                    match left_out(spot) {
+                        true => Payload::Zero,
+                        false => self.payload(id, number, sector),
+                    }
+                });
                 image.payload.extend(payload);
             } else {
                 image.words.resize(image.words.len() + words, 0);

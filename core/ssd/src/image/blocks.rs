@@ -1,8 +1,9 @@
 //! The blocks of a drive file. The layout is on the page of [`crate::image`].
 
+use super::earlier::{Earlier, Held};
 use super::stream::{Reader, Sections};
 use super::{ImageError, STAMP_MAX, put_runs, take_runs};
-use nand::{BlockDelta, BlockImage, BlockState, Geometry, Media};
+use nand::{BlockDelta, BlockId, BlockImage, BlockState, Geometry, Media};
 use std::io::{self, Read, Write};
 
 /// Stamp of a program that cannot be read.
@@ -25,14 +26,35 @@ pub(super) fn put<W: Write>(sections: &mut Sections<'_, W>, media: &Media) -> io
     sections.put(&(blocks().count() as u32).to_le_bytes())?;
     for index in blocks() {
         if let Some(image) = media.export(geometry.block_at(index as usize)) {
-            put_block(sections, index, &image)?;
+            put_head(sections, index, &image)?;
+            if !image.stamps.is_empty() {
+                put_runs(sections, &image.payload)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Puts a block whose lists may hold its last pages only.
-pub(super) fn put_block<W: Write>(
+/// Puts what became of blocks, without contents that the file has.
+pub(super) fn put_deltas<W: Write>(
+    sections: &mut Sections<'_, W>,
+    deltas: &[(BlockId, BlockDelta)],
+    held: &Held<'_>,
+) -> io::Result<()> {
+    sections.put(&(deltas.len() as u32).to_le_bytes())?;
+    for (id, delta) in deltas {
+        let index = held.geometry.index(*id) as u32;
+        sections.put(&delta.from.to_le_bytes())?;
+        put_head(sections, index, &delta.image)?;
+        if !delta.image.stamps.is_empty() {
+            held.put(sections, index, delta.from, &delta.image)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts a block, whose lists may hold its last pages only, up to its contents.
+fn put_head<W: Write>(
     sections: &mut Sections<'_, W>,
     index: u32,
     image: &BlockImage,
@@ -55,7 +77,7 @@ pub(super) fn put_block<W: Write>(
     for word in &image.words {
         sections.put(&word.to_le_bytes())?;
     }
-    put_runs(sections, &image.payload)
+    Ok(())
 }
 
 pub(super) fn take(
@@ -68,7 +90,7 @@ pub(super) fn take(
     for _ in 0..count {
         let index = take_index(reader, &geometry, least)?;
         least = index + 1;
-        let image = take_block(reader, &geometry, 0)?;
+        let image = take_block(reader, &geometry, 0, None)?;
         media
             .import(geometry.block_at(index as usize), &image)
             .map_err(|source| ImageError::Block {
@@ -84,6 +106,7 @@ pub(super) fn take(
 pub(super) fn take_deltas(
     reader: &mut Reader<'_, impl Read>,
     geometry: Geometry,
+    earlier: &Earlier<'_>,
 ) -> Result<Vec<(u32, BlockDelta)>, ImageError> {
     let mut deltas = Vec::new();
     let mut least = 0;
@@ -91,7 +114,7 @@ pub(super) fn take_deltas(
         let from = reader.u32()?;
         let index = take_index(reader, &geometry, least)?;
         least = index + 1;
-        let image = take_block(reader, &geometry, from)?;
+        let image = take_block(reader, &geometry, from, Some(earlier))?;
         deltas.push((index, BlockDelta { from, image }));
     }
     Ok(deltas)
@@ -114,6 +137,7 @@ fn take_block(
     reader: &mut Reader<'_, impl Read>,
     geometry: &Geometry,
     from: u32,
+    earlier: Option<&Earlier<'_>>,
 ) -> Result<BlockImage, ImageError> {
     let number = reader.u8()?;
     let state = STATES.get(usize::from(number)).copied();
@@ -137,7 +161,7 @@ fn take_block(
         payload: Vec::new(),
     };
     if image.written > from && BlockImage::holds_pages(state) {
-        take_pages(reader, geometry, from, &mut image)?;
+        take_pages(reader, geometry, earlier, (from, &mut image))?;
     }
     Ok(image)
 }
@@ -145,8 +169,8 @@ fn take_block(
 fn take_pages(
     reader: &mut Reader<'_, impl Read>,
     geometry: &Geometry,
-    from: u32,
-    image: &mut BlockImage,
+    earlier: Option<&Earlier<'_>>,
+    (from, image): (u32, &mut BlockImage),
 ) -> Result<(), ImageError> {
     image.label = reader.u64()?;
     image.base = reader.u64()?;
@@ -162,6 +186,6 @@ fn take_pages(
     for _ in 0..sectors * geometry.spare_words as usize {
         image.words.push(reader.u32()?);
     }
-    image.payload = take_runs(reader, sectors)?;
+    image.payload = take_runs(reader, sectors, earlier)?;
     Ok(())
 }

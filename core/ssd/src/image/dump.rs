@@ -191,7 +191,7 @@ pub(super) fn take_slots(
             page: reader.u32()?,
             tag: reader.u16()?,
             frontier: reader.u16()?,
-            payload: take_runs(reader, sectors)?,
+            payload: take_runs(reader, sectors, None)?,
         });
     }
     Ok(slots)

@@ -5,10 +5,12 @@
 //! instant of the last record may leave it; a record counts as a whole or not at
 //! all; records can be laid only over the file and the records that they follow.
 
+use super::earlier::{Earlier, Held, Moves, Saved};
 use super::memory::{self, LINE, Line, Memory};
 use super::stream::{Kind, Mark, Reader, Sections};
 use super::{ImageError, blocks, dump, front, zones};
 use crate::config::DriveConfig;
+use crate::copies::Copies;
 use crate::drive::Drive;
 use crate::journal::Trimmed;
 use crate::layout::Layout;
@@ -16,7 +18,7 @@ use crate::ledger::Smart;
 use crate::map::Touched;
 use crate::media::{DriveMedia, Dump, SavedSlot};
 use nand::{Media, Watch};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 
@@ -32,8 +34,10 @@ pub struct Log {
     memory: Vec<u8>,
     /// Pages of which the buffer may hold another version than the file.
     touched: Option<Touched>,
-    /// Pages of which the file holds a saved version.
-    saved: BTreeSet<u32>,
+    /// What the collection has copied.
+    copies: Copies,
+    /// Versions that the file holds as saved.
+    saved: Saved,
     trims: Vec<Trimmed>,
     /// Whether the file has a saved buffer that no drive has.
     stale: bool,
@@ -51,14 +55,19 @@ impl Log {
         let protected = drive.config().controller.power_loss_protection;
         let touched = protected.then(|| drive.core.state.borrow_mut().map.watch());
         let dump = media.dump.as_ref();
+        let watch = drive.core.nand.watch(&media.cells);
+        let copies = drive.core.state.borrow_mut().listeners.listen(&watch);
         Self {
             drive: drive.clone(),
-            watch: drive.core.nand.watch(&media.cells),
+            watch,
+            copies,
             mark,
             memory: Vec::new(),
             touched,
-            saved: dump.map_or_else(BTreeSet::new, |dump| {
-                dump.slots.iter().map(|slot| slot.page).collect()
+            // What these hold is not known by where it lies in memory.
+            saved: dump.map_or_else(Saved::new, |dump| {
+                let slots = dump.slots.iter();
+                slots.map(|slot| (slot.page, Vec::new())).collect()
             }),
             trims: dump.map_or_else(Vec::new, |dump| dump.trims.clone()),
             stale: dump.is_some() && !protected,
@@ -121,7 +130,9 @@ impl Log {
         let front = self.front.as_ref().map(|watch| watch.take(&self.drive));
         let drive = &self.drive;
         let zones = self.zones.as_mut().and_then(|watch| watch.take(drive));
-        let deltas = self.watch.take(&self.drive.core.nand);
+        let (nand, layout) = (&self.drive.core.nand, self.drive.layout());
+        let moves = Moves::of(&mut self.copies.borrow_mut(), &self.watch, nand, layout);
+        let deltas = self.watch.take(nand, |spot| moves.find(spot).is_some());
         let same_front = front.as_ref().is_none_or(front::FrontChange::is_empty);
         let same_memory = self.lines.as_ref().is_none_or(BTreeMap::is_empty);
         let same = deltas.is_empty() && dump.is_none() && zones.is_none();
@@ -135,15 +146,19 @@ impl Log {
         let smart = serde_json::to_vec(&smart)?;
         sections.put(&(smart.len() as u32).to_le_bytes())?;
         sections.put(&smart)?;
-        let geometry = self.drive.config().geometry;
-        sections.put(&(deltas.len() as u32).to_le_bytes())?;
-        for (id, delta) in &deltas {
-            sections.put(&delta.from.to_le_bytes())?;
-            blocks::put_block(&mut sections, geometry.index(*id) as u32, &delta.image)?;
-        }
+        let held = Held {
+            geometry: nand.geometry(),
+            layout,
+            moves: &moves,
+            saved: &self.saved,
+        };
+        blocks::put_deltas(&mut sections, &deltas, &held)?;
         match &dump {
             None => sections.put(&[UNCHANGED])?,
             Some(change) => change.put(&mut sections)?,
+        }
+        if let Some(change) = dump {
+            change.note(&mut self.saved);
         }
         if let Some(front) = &front {
             front.put(&mut sections)?;
@@ -171,9 +186,8 @@ impl Log {
         let (mut gone, mut put) = (Vec::new(), Vec::new());
         for page in pages {
             if let Some(slot) = core.saved_page(page) {
-                self.saved.insert(page);
                 put.push(slot);
-            } else if self.saved.remove(&page) {
+            } else if self.saved.contains_key(&page) {
                 gone.push(page);
             }
         }
@@ -195,6 +209,8 @@ impl Drop for Log {
         if let Some(front) = &self.front {
             front.end(&self.drive);
         }
+        let state = &self.drive.core.state;
+        state.borrow_mut().listeners.dismiss(&self.copies);
     }
 }
 
@@ -217,6 +233,17 @@ enum DumpChange {
 }
 
 impl DumpChange {
+    /// Notes what the file holds from now on.
+    fn note(self, saved: &mut Saved) {
+        let Self::Buffer { gone, put, .. } = self else {
+            return saved.clear();
+        };
+        for page in gone {
+            saved.remove(&page);
+        }
+        saved.extend(put.into_iter().map(|slot| (slot.page, slot.payload)));
+    }
+
     fn put<W: Write>(&self, sections: &mut Sections<'_, W>) -> io::Result<()> {
         let Self::Buffer { gone, put, trims } = self else {
             return sections.put(&[GONE]);
@@ -313,7 +340,11 @@ impl<'a> Replay<'a> {
         let parsed = serde_json::from_slice(&text);
         let what = "counters";
         let smart = parsed.map_err(|source| ImageError::Text { what, source })?;
-        let deltas = blocks::take_deltas(reader, self.config.geometry)?;
+        let earlier = Earlier {
+            cells: &self.cells,
+            slots: &self.slots,
+        };
+        let deltas = blocks::take_deltas(reader, self.config.geometry, &earlier)?;
         let change = self.take_change(reader)?;
         let front = self.front.as_ref().map(|front| front.take_change(reader));
         let front = front.transpose()?;

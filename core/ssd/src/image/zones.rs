@@ -129,7 +129,7 @@ impl Replay {
                 from,
                 sectors,
                 reset,
-                payload: take_runs(reader, kept)?,
+                payload: take_runs(reader, kept, None)?,
             });
         }
         for _ in 0..reader.count("the number of defects", zones)? {

@@ -4,8 +4,8 @@ use super::{bytes_of, contents, read, small};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed};
 use ssd::image::{self, Log, Mark};
-use ssd::{Content, Drive, DriveConfig, DriveMedia, Precondition};
-use units::{Extent, Origin, Placement};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, Layout, Precondition, Preset};
+use units::{Bytes, Extent, MIB, Origin, Placement};
 
 /// A drive under power, its file and what the host knows of it.
 struct Bench {
@@ -26,11 +26,7 @@ impl Bench {
         let mark = image::write(&config, &media, &mut file).unwrap();
         let mut bench = Self::power_on(config, &media, file, mark, seed);
         let pages = bench.drive.layout().host_pages;
-        let pattern = |page| match &bench.drive.peek(page)?[0] {
-            Payload::Fill(pattern) => Some(*pattern),
-            _ => Some(0),
-        };
-        bench.written = (0..pages).map(pattern).collect();
+        bench.written = (0..pages).map(|page| bench.pattern(page)).collect();
         bench
     }
 
@@ -55,6 +51,12 @@ impl Bench {
         }
     }
 
+    /// What a page holds over and over, none for nothing.
+    fn pattern(&self, page: u32) -> Option<u64> {
+        let bytes = self.drive.peek(page)?[0].to_bytes();
+        Some(u64::from_le_bytes(*bytes.first_chunk().unwrap()))
+    }
+
     /// One command of the host, to its answer.
     fn command(&mut self) {
         let per_page = self.config.mapping.unit.0 / 512;
@@ -71,7 +73,12 @@ impl Bench {
             let answer = match pattern {
                 None => drive.trim(extent).await,
                 Some(pattern) => {
-                    let content = Content::Fill(pattern);
+                    let bytes = pattern.to_le_bytes().repeat(extent.sectors as usize * 64);
+                    // Bytes are told once by the log, patterns each time.
+                    let content = match pattern & 1 {
+                        0 => Content::Fill(pattern),
+                        _ => Content::Bytes(&bytes),
+                    };
                     drive
                         .write(extent, content, Placement(0), Origin(0), false)
                         .await
@@ -116,13 +123,9 @@ impl Bench {
     /// Every answered write and deallocation is there.
     fn compare_with_host(&self, found: &[Option<Vec<Payload>>]) {
         for (page, (found, pattern)) in found.iter().zip(&self.written).enumerate() {
-            let expected = match pattern {
-                None => Payload::Zero,
-                Some(0) => continue,
-                Some(pattern) => Payload::Fill(*pattern),
-            };
+            let expected = Payload::Fill(pattern.unwrap_or(0)).to_bytes();
             let found = found.as_ref().map_or(&Payload::Zero, |found| &found[0]);
-            assert_eq!(*found, expected, "page {page}");
+            assert!(found.to_bytes() == expected, "page {page}");
         }
     }
 }
@@ -158,6 +161,71 @@ fn a_file_with_its_log_is_the_drive_as_a_cut_leaves_it() {
     }
 }
 
+/// Bytes by which the log grows when so much was written at random, and the bytes that the
+/// flash was programmed with meanwhile.
+fn growth(config: DriveConfig, writes: usize) -> (u64, u64) {
+    let page = config.geometry.page_bytes;
+    let mut bench = Bench::new(config, Precondition::Aged, 1);
+    let mut rng = Seed(5).stream("growth");
+    let mut write = |bench: &mut Bench| {
+        let sectors = bench.config.mapping.unit.0 / 512;
+        let first = rng.below(bench.written.len() as u64) * sectors;
+        let (drive, value) = (bench.drive.clone(), rng.next_u64());
+        bench.kernel.block_on(async move {
+            let bytes = value.to_le_bytes().repeat(sectors as usize * 64);
+            let extent = Extent::new(first, sectors as u32);
+            let what = Content::Bytes(&bytes);
+            let written = drive.write(extent, what, Placement(0), Origin(0), false);
+            written.await.unwrap();
+        });
+        bench.kernel.run();
+    };
+    // What is moved from then on are bytes that the host wrote.
+    for _ in 0..2 * bench.written.len() {
+        write(&mut bench);
+        bench.note();
+    }
+    let before = (bench.file.len(), bench.drive.flash_counters().program_pages);
+    for _ in 0..writes {
+        write(&mut bench);
+        bench.note();
+    }
+    let pages = bench.drive.flash_counters().program_pages - before.1;
+    let opened = image::open(&mut &bench.file[..]).unwrap();
+    let found = contents(&bench.config, opened.media);
+    assert_eq!(found, contents(&bench.config, bench.drive.settled()));
+    (
+        (bench.file.len() - before.0) as u64,
+        pages * u64::from(page),
+    )
+}
+
+#[test]
+fn a_log_tells_contents_once_however_often_they_are_moved() {
+    for plp in [true, false] {
+        let preset = (Preset::named("block").unwrap().config)();
+        let mut config = preset.resized(Bytes(16 * MIB));
+        config.flash.keep_contents = true;
+        config.controller.write_buffer = Bytes(MIB);
+        config.controller.power_loss_protection = plp;
+        // As little flash is spare as the drive can do with.
+        while Layout::new(&config).is_ok() {
+            config.capacity.0 += MIB;
+        }
+        config.capacity.0 -= MIB;
+        let (writes, unit) = (2000, config.mapping.unit.0);
+        let (grown, programmed) = growth(config, writes);
+        let written = writes as u64 * unit;
+        assert!(
+            programmed > written * 3 / 2,
+            "much is moved: {programmed} of {written}"
+        );
+        // A record has counters and the spare areas of what was programmed as well.
+        let most = written + writes as u64 * 2048 + programmed / 64;
+        assert!((written..most).contains(&grown), "{grown} of {written}");
+    }
+}
+
 #[test]
 fn a_log_goes_on_behind_its_last_whole_record() {
     for (config, past, seed) in all() {
@@ -185,12 +253,7 @@ fn a_log_goes_on_behind_its_last_whole_record() {
             bench.written = written;
             // What the cut command did or not is not known.
             for page in 0..bench.written.len() {
-                let found = bench.drive.peek(page as u32);
-                bench.written[page] = match found.as_ref().map(|found| &found[0]) {
-                    Some(Payload::Fill(pattern)) => Some(*pattern),
-                    Some(_) => Some(0),
-                    None => None,
-                };
+                bench.written[page] = bench.pattern(page as u32);
             }
         }
     }
