@@ -111,6 +111,8 @@ pub(crate) struct Stats {
     pub(crate) stall_ns: u64,
     /// Mapped pages since power-on, by cause.
     pub(crate) programmed_pages: BTreeMap<&'static str, u64>,
+    /// Bytes of one of them.
+    pub(crate) programmed_page_bytes: u64,
     /// Flash pages since power-on, by cause.
     pub(crate) read_pages: BTreeMap<&'static str, u64>,
     /// Bytes programmed for each byte that hosts wrote, since power-on; none if they wrote
@@ -123,7 +125,11 @@ pub(crate) struct Stats {
     pub(crate) life: Health,
 }
 
-fn stats(device: &Device) -> Result<Stats, Fault> {
+/// What `device` does.
+///
+/// # Errors
+/// If it has no power.
+pub(super) fn stats(device: &Device) -> Result<Stats, Fault> {
     let (drive, ledger) = (device.drive(), device.drive().ledger());
     let programmed = ledger.programmed.iter().map(|pages| pages.iter().sum());
     let named = Cause::ALL.iter().map(|cause| cause.name());
@@ -141,6 +147,7 @@ fn stats(device: &Device) -> Result<Stats, Fault> {
         lines_collected: ledger.lines_collected,
         stall_ns: ledger.stall_ns,
         programmed_pages,
+        programmed_page_bytes: drive.layout().page_bytes(),
         read_pages: reads.zip(ledger.reads).collect(),
         write_amplification: (written > 0).then(|| bytes as f64 / written as f64),
         lateness: None,
@@ -200,7 +207,11 @@ impl Powered {
             .ok_or_else(|| "the drive has no power".into())
     }
 
-    fn ask<A: Send + 'static>(
+    /// What `ask` makes of it.
+    ///
+    /// # Errors
+    /// If it has no power.
+    pub(super) fn ask<A: Send + 'static>(
         &self,
         ask: impl FnOnce(&Device) -> A + Send + 'static,
     ) -> Result<A, String> {
@@ -209,14 +220,22 @@ impl Powered {
         asked.map_err(|gone| gone.to_string())
     }
 
+    /// How late its answers are, if they are paced.
+    ///
+    /// # Errors
+    /// If it has no power.
+    pub(super) fn lateness(&self) -> Result<Option<Lateness>, String> {
+        let late = self.handle()?.lateness().map_err(|gone| gone.to_string())?;
+        Ok(late.map(Lateness::from))
+    }
+
     /// What the drive does.
     ///
     /// # Errors
     /// If it has no power.
     pub(crate) fn stats(&self) -> Result<Stats, String> {
         let stats = self.ask(|device| stats(device).map_err(|fault| fault.to_string()))??;
-        let late = self.handle()?.lateness().map_err(|gone| gone.to_string())?;
-        let lateness = late.map(Lateness::from);
+        let lateness = self.lateness()?;
         Ok(Stats { lateness, ..stats })
     }
 }

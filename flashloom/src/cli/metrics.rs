@@ -1,21 +1,16 @@
 //! What a served drive does, for those who watch: as metrics over HTTP, and in the terminal.
-//!
-//! Invariants: one who asks gets one answer and is hung up on; who has not said what within two
-//! seconds, or says too much, gets none.
 
+use super::http::{self, Reply};
 use super::live::{Powered, Stats};
 use super::output::note;
-use super::patience::Until;
 use std::fmt::Write as _;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io;
+use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-/// How long one who asks may take to say what, and to hear it.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest request that is read, in bytes.
-const REQUEST_MAX: u64 = 8192;
+/// The text format of Prometheus.
+const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Between two lines in the terminal.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,50 +19,18 @@ const SECOND: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the system gives no thread.
 pub(crate) fn serve(listener: TcpListener, powered: Powered) -> io::Result<()> {
-    let body = move || {
-        for stream in listener.incoming() {
-            match stream {
-                // Who does not listen to the answer does not want it.
-                Ok(stream) => drop(answer(&stream, &powered)),
-                // As if no file is left for a client.
-                Err(_) => thread::sleep(PATIENCE),
-            }
-        }
-    };
-    thread::Builder::new()
-        .name("metrics".to_owned())
-        .spawn(body)?;
-    Ok(())
+    let reply = move |request: &str| page(request, || powered.stats());
+    http::serve("metrics", listener, reply)
 }
 
-fn answer(stream: &TcpStream, powered: &Powered) -> io::Result<()> {
-    let asking = Until::new(stream, PATIENCE);
-    let mut input = BufReader::new(asking.take(REQUEST_MAX));
-    let mut request = String::new();
-    input.read_line(&mut request)?;
-    let mut line = String::new();
-    // The rest is of no interest, but who is hung up on before it is read may lose the answer.
-    while input.read_line(&mut line)? > 2 {
-        line.clear();
-    }
-    let (status, body) = page(&request, || powered.stats());
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    Until::new(stream, PATIENCE).write_all(answer.as_bytes())
-}
-
-fn page(request: &str, stats: impl FnOnce() -> Result<Stats, String>) -> (&'static str, String) {
-    let mut words = request.split_ascii_whitespace();
-    match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics" | "/")) => match stats() {
-            Ok(stats) => ("200 OK", text(&stats)),
-            Err(why) => ("503 Service Unavailable", why + "\n"),
+fn page(request: &str, stats: impl FnOnce() -> Result<Stats, String>) -> Reply {
+    match http::path(request) {
+        Some("/metrics" | "/") => match stats() {
+            Ok(stats) => Reply::found(KIND, text(&stats)),
+            Err(why) => Reply::text("503 Service Unavailable", why + "\n"),
         },
-        (Some("GET"), Some(_)) => ("404 Not Found", "the metrics are at /metrics\n".into()),
-        _ => ("400 Bad Request", "expected GET /metrics\n".into()),
+        Some(_) => Reply::text("404 Not Found", "the metrics are at /metrics\n"),
+        None => Reply::text("400 Bad Request", "expected GET /metrics\n"),
     }
 }
 
@@ -264,6 +227,7 @@ mod tests {
             lines_collected: 0,
             stall_ns: 1_500_000_000,
             programmed_pages: BTreeMap::from([("gc", 1), ("host", 2)]),
+            programmed_page_bytes: 4096,
             read_pages: BTreeMap::from([("host", 1)]),
             write_amplification: Some(2.0),
             lateness: None,
@@ -298,14 +262,14 @@ mod tests {
 
     #[test]
     fn who_asks_for_something_else_is_told() {
-        let status = |request: &str| page(request, || Ok(stats())).0;
+        let status = |request: &str| page(request, || Ok(stats())).status;
         assert_eq!(status("GET /metrics HTTP/1.1\r\n"), "200 OK");
         assert_eq!(status("GET /else HTTP/1.1\r\n"), "404 Not Found");
         for request in ["", "POST /metrics HTTP/1.1", "\u{1}"] {
             assert_eq!(status(request), "400 Bad Request");
         }
         let off = page("GET /metrics", || Err("the drive has no power".into()));
-        assert_eq!(off.0, "503 Service Unavailable");
+        assert_eq!(off.status, "503 Service Unavailable");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod experiment;
 mod failure;
 mod file;
 mod filesystem;
+mod http;
 mod kept;
 mod knobs;
 mod learn;
@@ -38,6 +39,7 @@ mod snapshot;
 mod soak;
 mod told;
 mod trace;
+mod ui;
 mod zonefs;
 mod zones;
 

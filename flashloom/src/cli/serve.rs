@@ -8,6 +8,7 @@ use super::file;
 use super::live::{Event, Live, Powered};
 use super::metrics;
 use super::output::note;
+use super::ui;
 use clap::{ArgGroup, Args, ValueEnum};
 use engine::{Desk, Device, Handle, Show as Shown, Signals};
 use fuse::{DRIVE_NAME, DriveFs, Show};
@@ -67,6 +68,10 @@ pub(crate) struct Serve {
     /// computer only
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
+    /// Show a page with what the drive does, live, at this address; a port alone is one of
+    /// this computer only
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    ui: Option<SocketAddr>,
     /// Say each second on standard error what the drive does
     #[arg(long)]
     watch: bool,
@@ -156,14 +161,8 @@ impl Serve {
                  expected an address of this computer, or a unix socket"
             )));
         }
-        let metrics = self.metrics.map(bind).transpose()?;
         let powered = Powered::default();
-        if let Some(listener) = metrics {
-            metrics::serve(listener, powered.clone())?;
-        }
-        if self.watch {
-            metrics::watch(powered.clone())?;
-        }
+        self.show(&powered)?;
         let (tell, told) = channel();
         let (mut signals, mut outcome) = (Some(signals), None);
         let mut live = None;
@@ -192,6 +191,24 @@ impl Serve {
                 return Ok(());
             }
         }
+    }
+
+    /// Lets those who only look see what the drive does.
+    fn show(&self, powered: &Powered) -> Result<(), Failure> {
+        if let Some(listener) = self.metrics.map(bind).transpose()? {
+            metrics::serve(listener, powered.clone())?;
+        }
+        if let Some(listener) = self.ui.map(bind).transpose()? {
+            note(&format!(
+                "flashloom: the page is at http://{}/",
+                listener.local_addr()?
+            ));
+            ui::serve(listener, powered.clone())?;
+        }
+        if self.watch {
+            metrics::watch(powered.clone())?;
+        }
+        Ok(())
     }
 
     /// What the drive is called, and who may use it.

@@ -1,0 +1,179 @@
+//! The page of a served drive, live: what it does each second, what its flash is programmed
+//! for, and what each of its lines or zones holds.
+//!
+//! Invariants: whoever looks can change nothing; the page loads nothing that is not of this
+//! program; one picture is of one instant.
+
+use super::http::{self, Reply};
+use super::live::{Powered, Stats, stats};
+use engine::{Device, Fault};
+use serde::Serialize;
+use ssd::{LineReport, LineState, ZoneInfo, ZoneKind, ZoneState};
+use std::io;
+use std::net::TcpListener;
+
+const PAGE: &str = include_str!("ui/page.html");
+const SCRIPT: &str = include_str!("ui/live.js");
+const STYLE: &str = include_str!("ui/live.css");
+
+/// Lines by state, in the order of their life.
+const LINE_STATES: [(LineState, &str); 6] = [
+    (LineState::Free, "free"),
+    (LineState::Open, "open"),
+    (LineState::Closed, "closed"),
+    (LineState::Collecting, "collecting"),
+    (LineState::Erasing, "erasing"),
+    (LineState::Retired, "retired"),
+];
+/// Zones that are written in order by state; conventional ones come behind.
+const ZONE_STATES: [(ZoneState, &str); 7] = [
+    (ZoneState::Empty, "empty"),
+    (ZoneState::ImplicitlyOpen, "open"),
+    (ZoneState::ExplicitlyOpen, "opened"),
+    (ZoneState::Closed, "closed"),
+    (ZoneState::Full, "full"),
+    (ZoneState::ReadOnly, "read-only"),
+    (ZoneState::Offline, "offline"),
+];
+const CONVENTIONAL: &str = "conventional";
+
+/// A drive at one instant.
+#[derive(Debug, Serialize)]
+struct Picture {
+    schema: &'static str,
+    stats: Stats,
+    /// What the parts are: `lines`, which are erased as wholes, or `zones`.
+    parts: &'static str,
+    /// Names of the states.
+    states: Vec<&'static str>,
+    /// Of each part: its state by number, how much of it is valid or written in thousandths,
+    /// its erases, and its placement handle; -1 for what it has none of.
+    cells: Vec<[i64; 4]>,
+}
+
+/// Serves the page to who connects to `listener`, until the process ends.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(crate) fn serve(listener: TcpListener, powered: Powered) -> io::Result<()> {
+    let taken = move || {
+        let taken = powered.ask(|device| picture(device).map_err(|fault| fault.to_string()));
+        let mut picture = taken.and_then(|picture| picture)?;
+        picture.stats.lateness = powered.lateness()?;
+        serde_json::to_string(&picture).map_err(|error| error.to_string())
+    };
+    http::serve("ui", listener, move |request| reply(request, &taken))
+}
+
+fn reply(request: &str, picture: &impl Fn() -> Result<String, String>) -> Reply {
+    match http::path(request) {
+        Some("/") => Reply::found("text/html; charset=utf-8", PAGE),
+        Some("/live.js") => Reply::found("text/javascript; charset=utf-8", SCRIPT),
+        Some("/live.css") => Reply::found("text/css; charset=utf-8", STYLE),
+        Some("/live.json") => match picture() {
+            Ok(document) => Reply::found("application/json", document),
+            Err(why) => Reply::text("503 Service Unavailable", why + "\n"),
+        },
+        Some(_) => Reply::text("404 Not Found", "the page is at /\n"),
+        None => Reply::text("400 Bad Request", "expected GET /\n"),
+    }
+}
+
+fn picture(device: &Device) -> Result<Picture, Fault> {
+    let (stats, drive) = (stats(device)?, device.drive());
+    let zones = drive.zones().map(|zones| {
+        let all = (0..zones.limits().zones).filter_map(|zone| zones.info(zone));
+        all.map(|zone| of_zone(&zone)).collect()
+    });
+    let (parts, states, cells) = match zones {
+        Some(cells) => {
+            let names = ZONE_STATES.iter().map(|(_, name)| *name);
+            ("zones", names.chain([CONVENTIONAL]).collect(), cells)
+        }
+        None => {
+            let pages = u64::from(drive.layout().line_data);
+            let lines = drive.lines();
+            let cells = lines.iter().map(|line| of_line(line, pages)).collect();
+            ("lines", LINE_STATES.map(|(_, name)| name).to_vec(), cells)
+        }
+    };
+    Ok(Picture {
+        schema: "flashloom.live/1",
+        stats,
+        parts,
+        states,
+        cells,
+    })
+}
+
+fn of_line(line: &LineReport, pages: u64) -> [i64; 4] {
+    let state = LINE_STATES
+        .iter()
+        .position(|(state, _)| *state == line.state);
+    let handle = line.handle.map_or(-1, i64::from);
+    let valid = thousandths(u64::from(line.valid), pages);
+    [number(state), valid, i64::from(line.erases), handle]
+}
+
+fn of_zone(zone: &ZoneInfo) -> [i64; 4] {
+    let by_state = || {
+        ZONE_STATES
+            .iter()
+            .position(|(state, _)| *state == zone.state)
+    };
+    let state = match zone.kind {
+        ZoneKind::Conventional => Some(ZONE_STATES.len()),
+        ZoneKind::Sequential => by_state(),
+    };
+    [
+        number(state),
+        thousandths(zone.written(), zone.capacity),
+        -1,
+        -1,
+    ]
+}
+
+fn number(place: Option<usize>) -> i64 {
+    place.map_or(-1, |place| place as i64)
+}
+
+fn thousandths(part: u64, of: u64) -> i64 {
+    (part * 1_000 / of.max(1)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_and_what_it_loads_are_there_and_nothing_else_is() {
+        let off = || Err("the drive has no power".to_owned());
+        let reply = |path: &str| reply(&format!("GET {path} HTTP/1.1"), &off);
+        for path in ["/", "/live.js", "/live.css"] {
+            assert_eq!(reply(path).status, "200 OK", "{path}");
+        }
+        assert_eq!(reply("/live.json").status, "503 Service Unavailable");
+        assert_eq!(reply("/etc/passwd").status, "404 Not Found");
+        for part in ["src=\"", "href=\""] {
+            let mut named = PAGE.split(part).skip(1);
+            assert!(named.all(|rest| rest.starts_with("/live.") || rest.starts_with('#')));
+        }
+    }
+
+    #[test]
+    fn every_state_has_a_number() {
+        for (at, (state, _)) in ZONE_STATES.iter().enumerate() {
+            assert_eq!(ZoneState::ALL[at], *state);
+        }
+        let line = |state| LineReport {
+            state,
+            valid: 5,
+            erases: 7,
+            handle: Some(2),
+            moved: false,
+        };
+        for (at, (state, _)) in LINE_STATES.iter().enumerate() {
+            assert_eq!(of_line(&line(*state), 10), [at as i64, 500, 7, 2]);
+        }
+    }
+}
