@@ -11,6 +11,7 @@ mod mount;
 mod ocssd;
 mod past;
 mod play;
+mod policies;
 mod record;
 mod refusals;
 mod remapped;
