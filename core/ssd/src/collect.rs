@@ -97,7 +97,9 @@ impl Core {
         {
             return Some((line, Cause::WearLevelling));
         }
-        policy::victim(self.config.collection.victim, lines()).map(|line| (line, Cause::Gc))
+        let policies = self.policies.borrow();
+        let line = policies.line(self.config.collection.victim, lines());
+        line.map(|line| (line, Cause::Gc))
     }
 
     fn book_victim(&self, state: &mut State, line: u32, foreground: bool) {

@@ -1,6 +1,8 @@
 //! What the commands of a page-mapped drive, or of conventional zones, begin with.
 
 use crate::drive::{Content, Core, IoError, Sink};
+use crate::map::Where;
+use crate::policy::WriteView;
 use nand::UNIT;
 use std::rc::Rc;
 use units::{Extent, Ns, Origin, Placement, SECTOR};
@@ -51,7 +53,7 @@ impl Core {
     ) -> Result<(), IoError> {
         self.check_range(extent)?;
         self.count_command(false);
-        let frontier = self.host_frontier(placement)?;
+        let frontier = self.host_frontier(placement, extent)?;
         self.write(extent, content, frontier, origin).await?;
         if fua {
             Box::pin(self.flush()).await?;
@@ -66,18 +68,50 @@ impl Core {
         self.smart.set(smart);
     }
 
-    fn host_frontier(&self, placement: Placement) -> Result<usize, IoError> {
+    /// The frontier of a write: of the handle that a policy of the user's chooses, or
+    /// else of the one that the host names.
+    fn host_frontier(&self, placement: Placement, extent: Extent) -> Result<usize, IoError> {
+        let named = self.named_handle(placement)?;
+        let view = || self.view_of_write(extent, named.unwrap_or_default());
+        let chosen = self.policies.borrow().handle(view);
+        let handle = chosen.map(usize::from).or(named);
+        Ok(handle.map_or(0, |handle| self.with_room(handle)))
+    }
+
+    /// What a policy sees of a write that goes through handle `named`.
+    fn view_of_write(&self, extent: Extent, named: usize) -> WriteView {
+        let (page, end) = self.pages_of(extent);
+        let state = self.state.borrow();
+        let age = match state.map.get(page) {
+            Where::Nowhere => None,
+            Where::Buffer(_) => Some(0),
+            Where::Flash(place) => {
+                let (line, _) = self.layout.line_of(place);
+                Some(state.age(line))
+            }
+        };
+        WriteView {
+            page,
+            pages: end - page,
+            handle: named as u16,
+            handles: (self.layout.handles * self.layout.groups) as u16,
+            age,
+        }
+    }
+
+    /// The handle that the host names, if it has any to name and this is one.
+    fn named_handle(&self, placement: Placement) -> Result<Option<usize>, IoError> {
         let count = self.layout.handles * self.layout.groups;
         let named = usize::from(placement.0);
         if self.config.interface == crate::Interface::Block {
-            return Ok(0);
+            return Ok(None);
         }
         if named < count as usize {
-            return Ok(self.with_room(named));
+            return Ok(Some(named));
         }
         if self.config.interface == crate::Interface::Fdp {
             self.report_invalid(placement);
-            return Ok(0);
+            return Ok(None);
         }
         Err(IoError::Placement(placement.0, count))
     }

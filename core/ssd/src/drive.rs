@@ -12,6 +12,7 @@ use crate::line::{Line, LineReport, LineState};
 use crate::map::Where;
 use crate::mapcache::MapCache;
 use crate::media::{DriveMedia, Dump};
+use crate::policy::Policies;
 use crate::raw::Chunks;
 use crate::recover;
 use crate::state::State;
@@ -128,6 +129,8 @@ pub(crate) struct Core {
     pub(crate) dump: RefCell<Option<Dump>>,
     /// What makes it a drive that is read and written by bytes too.
     pub(crate) front: Option<Front>,
+    /// What its user chooses instead of the firmware.
+    pub(crate) policies: RefCell<Policies>,
 }
 
 /// A drive under power.
@@ -182,6 +185,11 @@ impl Drive {
         Ok(drive)
     }
 
+    /// Lets `policies` choose from now on.
+    pub fn follow(&self, policies: Policies) {
+        self.core.policies.replace(policies);
+    }
+
     /// A drive whose firmware has not started, and that is to be recovered.
     pub(crate) fn prepare(
         sim: &Sim,
@@ -229,6 +237,7 @@ impl Drive {
             journal: RefCell::new(journal),
             dump: RefCell::new(media.dump),
             front: Front::new(sim, config, &layout, &media.front),
+            policies: RefCell::default(),
             nand,
             layout,
         };

@@ -82,7 +82,7 @@ pub use ledger::{ByteStats, Cause, HandleStats, Ledger, ReadCause, Smart, ZoneSt
 pub use line::{LineReport, LineState, LineView};
 pub use media::DriveMedia;
 pub use pages::FlashLoad;
-pub use policy::{coldest, victim};
+pub use policy::{Policies, WriteView, coldest, victim};
 pub use precondition::Precondition;
 pub use presets::{PRESETS, Preset};
 pub use raw::{

@@ -1,17 +1,130 @@
-//! Which line next: pure functions from views of lines to a line.
+//! Which line next, and to which handle: pure functions from views to a choice.
 //!
 //! Ties go to the lower line number, so that a choice never depends on the order
 //! in which candidates are found.
+//!
+//! A caller may bring functions of its own ([`Policies`]). They are told apart by
+//! their names alone, so that two runs with policies of one name are taken for equal.
 
 use crate::config::VictimPolicy;
 use crate::line::LineView;
 use std::cmp::Reverse;
+use std::fmt;
+use std::sync::Arc;
+
+/// A choice among lines that can be reclaimed: never none, and each gains.
+type ChooseLine = dyn for<'a> Fn(&'a [LineView]) -> &'a LineView + Send + Sync;
+
+/// A choice of the handle that a write goes through.
+type ChooseHandle = dyn Fn(&WriteView) -> u16 + Send + Sync;
+
+/// What a placement policy sees of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteView {
+    /// The first mapped page that it touches.
+    pub page: u32,
+    /// How many it touches.
+    pub pages: u32,
+    /// The handle that it would go through otherwise: the one that the host named.
+    pub handle: u16,
+    /// Handles that there are, over all reclaim groups.
+    pub handles: u16,
+    /// Programs issued since the line was closed that holds what it replaces; 0 for a
+    /// line that is still open and for what waits in the buffer, none if there is nothing.
+    pub age: Option<u64>,
+}
+
+/// Policies that take the place of the firmware's own, by name.
+///
+/// A policy is a pure function: it remembers nothing and looks at nothing but its
+/// view, or runs are no longer functions of their plans.
+#[derive(Clone, Default)]
+pub struct Policies {
+    victim: Option<(String, Arc<ChooseLine>)>,
+    placement: Option<(String, Arc<ChooseHandle>)>,
+}
+
+impl Policies {
+    /// These, and `choose` says which line is reclaimed next. Lines of valid pages only
+    /// are not shown to it.
+    #[must_use]
+    pub fn victim<F>(mut self, name: &str, choose: F) -> Self
+    where
+        F: for<'a> Fn(&'a [LineView]) -> &'a LineView + Send + Sync + 'static,
+    {
+        self.victim = Some((name.to_owned(), Arc::new(choose)));
+        self
+    }
+
+    /// These, and `choose` says which handle each write of the host goes through, which
+    /// must be below [`WriteView::handles`]. A drive of blocks has one handle only.
+    #[must_use]
+    pub fn placement<F>(mut self, name: &str, choose: F) -> Self
+    where
+        F: Fn(&WriteView) -> u16 + Send + Sync + 'static,
+    {
+        self.placement = Some((name.to_owned(), Arc::new(choose)));
+        self
+    }
+
+    /// The names of both, where they are not the firmware's own.
+    #[must_use]
+    pub fn names(&self) -> (Option<&str>, Option<&str>) {
+        let victim = self.victim.as_ref().map(|(name, _)| &**name);
+        (victim, self.placement.as_ref().map(|(name, _)| &**name))
+    }
+
+    /// The line to reclaim next: as they choose, or else as `usual` does.
+    pub(crate) fn line(
+        &self,
+        usual: VictimPolicy,
+        lines: impl Iterator<Item = LineView>,
+    ) -> Option<u32> {
+        let Some((_, choose)) = &self.victim else {
+            return victim(usual, lines);
+        };
+        let lines: Vec<LineView> = lines.filter(gains).collect();
+        (!lines.is_empty()).then(|| choose(&lines).line)
+    }
+
+    /// The handle of a write that `view` shows, if it is theirs to choose.
+    pub(crate) fn handle(&self, view: impl FnOnce() -> WriteView) -> Option<u16> {
+        let (name, choose) = self.placement.as_ref()?;
+        let view = view();
+        let (handle, handles) = (choose(&view), view.handles);
+        assert!(
+            handle < handles,
+            "{name} chose handle {handle} of {handles}"
+        );
+        Some(handle)
+    }
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (victim, placement) = self.names();
+        let mut policies = f.debug_struct("Policies");
+        policies.field("victim", &victim);
+        policies.field("placement", &placement).finish()
+    }
+}
+
+impl PartialEq for Policies {
+    fn eq(&self, other: &Self) -> bool {
+        self.names() == other.names()
+    }
+}
+
+/// Whether reclaiming a line gives anything back.
+fn gains(view: &LineView) -> bool {
+    view.valid < view.pages
+}
 
 /// The line to reclaim next. A line without any invalid page is never chosen:
 /// moving it gains nothing.
 #[must_use]
 pub fn victim(policy: VictimPolicy, lines: impl Iterator<Item = LineView>) -> Option<u32> {
-    let gains = lines.filter(|view| view.valid < view.pages);
+    let gains = lines.filter(gains);
     let chosen = match policy {
         VictimPolicy::Greedy => gains.min_by_key(|view| (view.valid, view.line)),
         VictimPolicy::CostBenefit => {
@@ -87,6 +200,56 @@ mod tests {
     fn a_line_of_valid_pages_only_is_no_victim() {
         let full = [view(0, 100, 9, 0)];
         assert_eq!(victim(VictimPolicy::Greedy, full.into_iter()), None);
+    }
+
+    #[test]
+    fn a_policy_of_the_callers_sees_only_lines_that_gain() {
+        let policies = Policies::default().victim("fullest", |lines| {
+            assert!(lines.iter().all(|view| view.line != 0));
+            lines
+                .iter()
+                .max_by_key(|view| view.valid)
+                .expect("not none")
+        });
+        assert_eq!(
+            policies.line(VictimPolicy::Greedy, LINES.into_iter()),
+            Some(1)
+        );
+        let full = [view(0, 100, 9, 0)];
+        assert_eq!(policies.line(VictimPolicy::Greedy, full.into_iter()), None);
+    }
+
+    #[test]
+    fn without_a_policy_of_the_callers_nothing_changes() {
+        let policies = Policies::default();
+        assert_eq!(
+            policies.line(VictimPolicy::Fifo, LINES.into_iter()),
+            Some(1)
+        );
+        assert_eq!(policies.handle(|| unreachable!("nobody asks")), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "astray chose handle 4 of 4")]
+    fn a_handle_that_is_not_there_is_a_mistake_of_the_policy() {
+        let view = WriteView {
+            page: 0,
+            pages: 1,
+            handle: 0,
+            handles: 4,
+            age: None,
+        };
+        let _ = Policies::default()
+            .placement("astray", |view| view.handles)
+            .handle(|| view);
+    }
+
+    #[test]
+    fn policies_are_told_apart_by_their_names() {
+        let named = |name: &str| Policies::default().placement(name, |view| view.handle);
+        assert_eq!(named("a"), named("a"));
+        assert_ne!(named("a"), named("b"));
+        assert_ne!(named("a"), Policies::default());
     }
 
     #[test]

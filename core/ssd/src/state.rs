@@ -333,6 +333,15 @@ impl State {
             })
     }
 
+    /// Programs issued since `line` was closed; 0 while it is open.
+    pub(crate) fn age(&self, line: u32) -> u64 {
+        let line = &self.lines.lines[line as usize];
+        match line.state {
+            LineState::Open => 0,
+            _ => self.in_flight.next() - line.closed,
+        }
+    }
+
     /// Frontiers of a group that moved data of handles may go to, given whose
     /// lines there are, who waits for one, and `newcomer`. Who waits counts before
     /// it has a line: collection must free as many as it will be asked to leave.

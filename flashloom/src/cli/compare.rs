@@ -4,8 +4,7 @@ use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
 use super::output::{Shown, note};
 use super::rank::Ranked;
-use super::shipped;
-use super::{Answer, file, past};
+use super::{Answer, file};
 use clap::Args;
 use report::page;
 use report::record::{COMPARE_SCHEMA, Comparison};
@@ -14,12 +13,8 @@ use ssd::Precondition;
 use stack::{Plan, Sampling, StackName};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use workload::shipped;
 
-/// Stacks of a comparison where none are named, of requests and of file calls.
-const STACKS: [&str; 3] = ["raw@block", "raw@streams", "raw@fdp"];
-const FILE_STACKS: [&str; 3] = ["ext4@block", "ext4@streams", "ext4@fdp"];
-/// Pasts of their drives where none are named.
-const PASTS: [Precondition; 2] = [Precondition::Full, Precondition::Aged];
 /// The page that is written where none is named.
 const PAGE: &str = "report.html";
 
@@ -52,7 +47,7 @@ pub(crate) struct Compare {
     stacks: Option<Vec<StackName>>,
     /// What the drives have been through: fresh, full or aged [default: full,aged; full
     /// where one of them has zones]
-    #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = past)]
+    #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = stack::past)]
     preconditions: Option<Vec<Precondition>>,
     #[command(flatten)]
     ranked: Ranked,
@@ -117,18 +112,14 @@ impl Compare {
             return Experiment::of(stack::plan_file(self.workload())?);
         }
         let source = Source::new(self.workload(), &self.choices)?;
-        let usual = match source.asks_for_files() {
-            true => FILE_STACKS,
-            false => STACKS,
-        };
-        let named = || usual.map(|name| name.parse().expect("it is in the table"));
-        let stacks = self.stacks.clone().unwrap_or_else(|| named().to_vec());
-        let usual = || usual_pasts(&stacks);
+        let usual = || source.usual_stacks();
+        let stacks = self.stacks.clone().unwrap_or_else(usual);
+        let usual = || stack::usual_pasts(&stacks);
         let pasts = self.preconditions.clone().unwrap_or_else(usual);
         let mut plans: Vec<Plan> = Vec::new();
         for &past in &pasts {
             for stack in &stacks {
-                let mut plan = self.choices.plan(stack, past, &source)?;
+                let mut plan = self.choices.plan(stack, Some(past), &source)?;
                 // The page shows amplification over time.
                 plan.sample = plan.sample.or(Some(Sampling::widening()));
                 plans.push(plan);
@@ -168,25 +159,10 @@ impl Compare {
     }
 }
 
-/// The pasts that drives of these stacks can have: zones move no data of their own, so
-/// time does not age them; and chunks have what their host has given them.
-fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
-    let drives = || {
-        let resolved = |stack: &StackName| stack::drive::resolve(&stack.drive, None).ok();
-        stacks.iter().filter_map(resolved)
-    };
-    if drives().any(|drive| drive.raw.is_some()) {
-        return vec![Precondition::Fresh];
-    }
-    let zoned = drives().any(|drive| drive.zones.is_some());
-    let can = |past: &Precondition| !zoned || *past != Precondition::Aged;
-    PASTS.into_iter().filter(can).collect()
-}
-
 /// The past that a drive of this stack has where others have theirs: nothing but chunks,
 /// which have what their host has given them, is as it was made.
 pub(crate) fn usual_past(stack: &StackName) -> Precondition {
-    let pasts = usual_pasts(std::slice::from_ref(stack));
+    let pasts = stack::usual_pasts(std::slice::from_ref(stack));
     pasts.first().copied().unwrap_or_default()
 }
 

@@ -1,10 +1,9 @@
 //! `crash`: the power cut at every event, and what recovers from it.
 
+use super::experiment::of_options;
 use super::failure::Failure;
-use super::knobs;
 use super::output::{self, Shown};
 use super::progress::Meter;
-use super::shipped::Asked;
 use clap::Args;
 use crash::{Cut, Exploration, Points, Progress};
 use host::HostConfig;
@@ -14,11 +13,13 @@ use serde::Serialize;
 use ssd::Precondition;
 use stack::crash::{Cuts, explore};
 use stack::hosts::Behaviour;
+use stack::knobs;
 use stack::{Ending, Plan, StackName};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use units::{Bytes, MIB};
 use vfs::CacheConfig;
+use workload::shipped::Asked;
 
 /// Cut the power of a stack at every event, recover, and check
 ///
@@ -77,7 +78,7 @@ pub(crate) struct Crash {
     #[arg(long, value_name = "KNOB=VALUE")]
     set: Vec<String>,
     /// The drive's past: fresh, full or aged
-    #[arg(long, default_value = "fresh", value_parser = super::past)]
+    #[arg(long, default_value = "fresh", value_parser = stack::past)]
     past: Precondition,
     #[command(flatten)]
     shown: Shown,
@@ -175,7 +176,7 @@ impl Crash {
             let reason = "expected a knob of the drive; the host of a cut is always the same";
             return Err(Failure::new(format!("--set {set}: {reason}")));
         }
-        let drive = knobs::drive(drive, &self.set)?;
+        let drive = knobs::drive(drive, &self.set).map_err(of_options)?;
         let plan = Plan {
             label: String::new(),
             stack: self.stack.clone(),
@@ -188,6 +189,7 @@ impl Crash {
             page_cache: CacheConfig::default(),
             behaviour: Behaviour::default(),
             ending: Ending::default(),
+            policies: ssd::Policies::default(),
         };
         Ok(Cuts {
             plan,

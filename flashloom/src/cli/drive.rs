@@ -77,7 +77,7 @@ pub(crate) struct Create {
     #[arg(long, value_name = "ZONES")]
     conventional: Option<u32>,
     /// What the drive has been through: fresh, full or aged
-    #[arg(long, default_value = "fresh", value_parser = super::past)]
+    #[arg(long, default_value = "fresh", value_parser = stack::past)]
     precondition: Precondition,
     /// Seed of whatever is random in its past
     #[arg(long, default_value_t = 1)]

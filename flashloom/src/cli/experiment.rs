@@ -3,25 +3,22 @@
 
 use super::failure::Failure;
 use super::file;
-use super::knobs;
 use super::learn;
 use super::output::note;
 use super::past::Database;
 use super::progress::Meter;
-use super::shipped::{Asked, with};
 use clap::Args;
 use parakeet::rules::RuleSet;
 use report::record::Run;
 use report::store::{RunMeta, Store};
-use ssd::{DriveConfig, DriveMedia, Precondition, Preset};
-use stack::hosts::Behaviour;
-use stack::{Ending, Plan, Progress, Sampling, StackError, StackName};
+use ssd::{DriveConfig, DriveMedia, Precondition};
+use stack::{Plan, Progress, Sampling, StackError, StackName, knobs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use units::{Bytes, Ns};
 use workload::Workload;
-use workload::files::asks_for_files;
+use workload::shipped::{Asked, with};
 use workload::trace::Format;
 
 /// Longest time to count the requests of a workload ahead, for the bar.
@@ -72,12 +69,17 @@ impl Source {
             Some(format) => with(told, &format!("format={}", format.name())),
             None => told.to_owned(),
         };
-        Asked::new(&text).map(Self)
+        Ok(Self(Asked::new(&text)?))
+    }
+
+    /// The stacks that it is compared on where none are named.
+    pub(crate) fn usual_stacks(&self) -> Vec<StackName> {
+        stack::usual_stacks(&self.0)
     }
 
     /// Whether it is a workload of files, which needs a file system.
     pub(crate) fn asks_for_files(&self) -> bool {
-        asks_for_files(&self.0.text)
+        workload::files::asks_for_files(&self.0.text)
     }
 
     /// Whether it is in a file, which leaves next to nothing to chance.
@@ -132,27 +134,19 @@ impl Choices {
         file::is_drive(path).then_some(path)
     }
 
-    /// `source` on `stack` with a drive that has been through `past`.
+    /// `source` on `stack` with a drive that has been through `past`, or what is usual.
     pub(crate) fn plan(
         &self,
         stack: &StackName,
-        past: Precondition,
+        past: Option<Precondition>,
         source: &Source,
     ) -> Result<Plan, Failure> {
-        let named = self.drive.as_deref().unwrap_or(&stack.drive);
         if let Some(path) = self.drive_file() {
             let reason = "a drive in a file holds what it holds; only flashloom run takes one";
             return Err(Failure::at(path, reason));
         }
-        // A drive that the user names is as large as it says.
-        let usual = || source.0.size().filter(|_| self.drive.is_none());
-        let mut config = stack::drive::resolve(named, self.size.or_else(usual))?;
-        if let Some(preset) = Preset::named(&stack.drive) {
-            like(&mut config, &(preset.config)());
-        }
-        let mut plan = self.plan_on(stack, knobs::drive(config, &self.set)?, source)?;
-        plan.precondition = past;
-        Ok(plan)
+        let plan = self.chosen().plan(stack, past, &source.0);
+        self.ruled(plan.map_err(of_options)?)
     }
 
     /// `source` on `stack` with the drive `config` as it stands.
@@ -162,22 +156,25 @@ impl Choices {
         drive: DriveConfig,
         source: &Source,
     ) -> Result<Plan, Failure> {
-        Ok(Plan {
-            label: String::new(),
-            stack: stack.clone(),
-            drive,
-            precondition: Precondition::Fresh,
-            workload: source.0.text.clone(),
-            seed: self.seed.unwrap_or(1),
+        let plan = self.chosen().plan_on(stack, drive, &source.0);
+        self.ruled(plan.map_err(of_options)?)
+    }
+
+    /// The same as the library takes it.
+    fn chosen(&self) -> stack::Choices {
+        stack::Choices {
+            drive: self.drive.clone(),
+            size: self.size,
+            set: self.set.clone(),
+            seed: self.seed,
             sample: self.timeline.map(Sampling::each),
-            host: knobs::host(&self.set)?,
-            page_cache: knobs::page_cache(&self.set)?,
-            behaviour: Behaviour {
-                rules: self.rules()?,
-                ..Behaviour::default()
-            },
-            ending: Ending::default(),
-        })
+        }
+    }
+
+    /// `plan` with the rules that are named.
+    fn ruled(&self, mut plan: Plan) -> Result<Plan, Failure> {
+        plan.behaviour.rules = self.rules()?;
+        Ok(plan)
     }
 
     fn rules(&self) -> Result<Option<Arc<RuleSet>>, Failure> {
@@ -361,13 +358,11 @@ fn count(plan: &Plan, start: Instant) -> Option<u64> {
     Some(count)
 }
 
-/// Gives `config` the interface of `preset`, if it has another one. What differs
-/// between drives that are compared is their interface.
-fn like(config: &mut DriveConfig, preset: &DriveConfig) {
-    if config.interface != preset.interface {
-        config.name = format!("{} ({})", config.name, preset.name);
-        config.interface = preset.interface;
-        config.placement = preset.placement;
+/// What is wrong with a plan, in the words of the options that it comes from.
+pub(super) fn of_options(error: StackError) -> Failure {
+    match error {
+        StackError::Knob { .. } => Failure::new(format!("--set {error}")),
+        other => other.into(),
     }
 }
 

@@ -4,7 +4,6 @@ use super::Answer;
 use super::failure::Failure;
 use super::file::beside;
 use super::output::Shown;
-use super::shipped::Asked;
 use clap::Args;
 use parakeet::event::Event;
 use parakeet::judge::{Device, Errors, amplification, by_rules, errors, peak};
@@ -19,6 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use workload::files::placed;
 use workload::files::trace::{FileTrace, LoadedFiles};
+use workload::shipped::Asked;
 
 /// Learn from a recorded run which files live how long, as rules for their placement
 #[derive(Args)]

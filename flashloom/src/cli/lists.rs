@@ -1,18 +1,17 @@
 //! What can be named: stacks, drives, workloads.
 
 use super::Answer;
-use super::knobs;
 use super::output::Shown;
-use super::shipped::{self, Shipped};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use report::table::{Side, facts, listing};
 use report::{Style, human};
 use serde::Serialize;
 use ssd::DriveConfig;
+use stack::knobs;
 use std::collections::BTreeSet;
-use workload::describe::{JOB, Param, TRACE};
-use workload::files::{CALLS, FILE_PRESETS, SCRIPT};
+use workload::describe::Param;
+use workload::shipped::{self, Shipped};
 
 /// List the stacks that can be run
 #[derive(Args)]
@@ -43,7 +42,7 @@ impl Stacks {
         let list = StackList {
             stacks: named.collect(),
         };
-        let knobs = knobs::outside_drives()?;
+        let knobs = knobs::outside_drives();
         self.shown.answer("flashloom.stacks/1", &list, |style| {
             let row = |s: &Named| vec![s.name.to_owned(), s.help.to_owned()];
             let rows: Vec<_> = list.stacks.iter().map(row).collect();
@@ -187,14 +186,8 @@ struct WorkloadList {
     workloads: Vec<WorkloadEntry>,
 }
 
-/// Presets for blocks and for files, then what can follow the path of a file.
-fn workloads() -> impl Iterator<Item = &'static workload::describe::Preset> {
-    let presets = workload::PRESETS.iter().chain(&FILE_PRESETS);
-    presets.chain([&TRACE, &JOB, &SCRIPT, &CALLS])
-}
-
 fn workload_names() -> Vec<&'static str> {
-    let names = workloads().map(|preset| preset.name);
+    let names = workload::presets().map(|preset| preset.name);
     let programs = programs().map(|preset| preset.name);
     let names = names.chain(shipped::ALL.map(|s| s.name)).chain(programs);
     let names: BTreeSet<&str> = names.collect();
@@ -232,7 +225,7 @@ fn shipped(shipped: &Shipped) -> WorkloadEntry {
 impl Workloads {
     pub(crate) fn run(&self) -> Answer {
         let wanted = |name: &str| self.name.as_ref().is_none_or(|n| n == name);
-        let named = workloads()
+        let named = workload::presets()
             .filter(|p| wanted(p.name))
             .map(|p| WorkloadEntry {
                 name: p.name,

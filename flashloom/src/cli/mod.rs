@@ -14,7 +14,6 @@ mod file;
 mod filesystem;
 mod http;
 mod kept;
-mod knobs;
 mod learn;
 mod lists;
 mod live;
@@ -34,7 +33,6 @@ mod reproduce;
 mod run;
 mod serve;
 mod shim;
-mod shipped;
 mod snapshot;
 mod soak;
 mod told;
@@ -46,7 +44,6 @@ mod zones;
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use output::Shown;
-use ssd::Precondition;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
@@ -143,12 +140,6 @@ impl Command {
             Self::Man(man) => man.run(),
         }
     }
-}
-
-/// The past of a drive that `text` names.
-fn past(text: &str) -> Result<Precondition, String> {
-    let found = Precondition::ALL.into_iter().find(|p| p.name() == text);
-    found.ok_or_else(|| "expected fresh, full or aged".to_owned())
 }
 
 /// Runs at a time: what was asked for, else one a core.

@@ -3,7 +3,6 @@
 use super::Answer;
 use super::failure::Failure;
 use super::output::Shown;
-use super::shipped::Asked;
 use clap::Args;
 use play::{Kind, Options, Outcome, Place};
 use report::table::{Side, facts, listing};
@@ -12,6 +11,7 @@ use serde::Serialize;
 use sim::Seed;
 use std::path::PathBuf;
 use workload::files::{FileWorkload, Source};
+use workload::shipped::Asked;
 
 /// Play a workload of files as real system calls in a directory
 ///

@@ -67,7 +67,7 @@ impl Ranked {
                 None => usual_past(&entrant.stack),
             };
             for seed in 0..seeds {
-                let mut plan = choices.plan(&entrant.stack, past, &source)?;
+                let mut plan = choices.plan(&entrant.stack, Some(past), &source)?;
                 plan.seed = plan.seed.saturating_add(seed);
                 plans.push(plan);
             }

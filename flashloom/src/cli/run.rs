@@ -3,7 +3,7 @@
 use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
 use super::output::{Shown, note};
-use super::{Answer, file, past, shipped};
+use super::{Answer, file};
 use clap::Args;
 use engine::Access;
 use report::record::Run as Record;
@@ -29,7 +29,7 @@ pub(crate) struct Run {
     trace: Option<String>,
     /// What the drive has been through: fresh, full or aged [default: full; fresh where its
     /// host holds the mapping]
-    #[arg(long, value_name = "PAST", value_parser = past)]
+    #[arg(long, value_name = "PAST", value_parser = stack::past)]
     precondition: Option<Precondition>,
     #[command(flatten)]
     choices: Choices,
@@ -70,12 +70,8 @@ impl Run {
     }
 
     fn workload(&self) -> &str {
-        let usual = match self.stack.host.as_str() {
-            "raw" => shipped::REQUESTS.name,
-            _ => shipped::RECORDING.name,
-        };
         let told = self.trace.as_deref().or(self.workload.as_deref());
-        told.unwrap_or(usual)
+        told.unwrap_or_else(|| stack::usual_workload(&self.stack))
     }
 
     fn answer(&self, run: &Record) -> String {
@@ -91,12 +87,7 @@ impl Run {
     }
 
     fn on_new(&self, source: Source) -> Result<(Experiment, Record), Failure> {
-        let past = self.precondition.unwrap_or(Precondition::Full);
-        let mut plan = self.choices.plan(&self.stack, past, &source)?;
-        // Nobody has used a drive whose mapping its host holds but a run.
-        if self.precondition.is_none() && plan.drive.raw.is_some() {
-            plan.precondition = Precondition::Fresh;
-        }
+        let plan = self.choices.plan(&self.stack, self.precondition, &source)?;
         let experiment = Experiment {
             plans: vec![plan],
             sources: vec![source],

@@ -6,7 +6,6 @@ use super::calls;
 use super::failure::Failure;
 use super::file::beside;
 use super::output::{Shown, note};
-use super::shipped::Asked;
 use clap::{Args, Subcommand};
 use flate2::write::GzEncoder;
 use report::table::{Side, facts, listing};
@@ -17,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use units::Ns;
 use workload::files::trace::{FileTrace, Form};
+use workload::shipped::Asked;
 use workload::trace::{Devices, Format, Notes, Options, Summarizer, Summary, Trace, write};
 use workload::{Labels, Op, Request};
 
@@ -56,7 +56,7 @@ struct Input {
 impl Input {
     /// Its file, which for what comes with the program is there as long as this.
     fn asked(&self) -> Result<Asked, Failure> {
-        Asked::new(&self.path.to_string_lossy())
+        Ok(Asked::new(&self.path.to_string_lossy())?)
     }
 
     /// Its calls, if it is a trace of file calls.

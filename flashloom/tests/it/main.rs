@@ -12,6 +12,7 @@ mod mount;
 mod ocssd;
 mod past;
 mod play;
+mod policies;
 mod record;
 mod refusals;
 mod remapped;

@@ -54,6 +54,23 @@ pub enum StackError {
         /// Why not.
         source: ConfigError,
     },
+    /// An assignment to a knob that is not there, or of a value that it does not take.
+    #[error("{assignment}: {reason}")]
+    Knob {
+        /// `KNOB=VALUE` as given.
+        assignment: String,
+        /// What was expected.
+        reason: String,
+    },
+    /// Knobs of a drive that are right one by one and not together.
+    #[error(transparent)]
+    Knobs(ConfigError),
+    /// No past that a drive can have.
+    #[error("expected fresh, full or aged")]
+    Past,
+    /// What comes along cannot be laid into a file.
+    #[error(transparent)]
+    Shipped(io::Error),
     /// A paper or a figure that is not there.
     #[error("{0}")]
     Paper(String),
@@ -126,6 +143,12 @@ pub enum StackError {
         "the run passes a year of virtual time after {ops} requests; that is as long as one may be"
     )]
     TooLong {
+        /// Requests completed by then.
+        ops: u64,
+    },
+    /// A run that its caller stopped.
+    #[error("the run was stopped after {ops} requests")]
+    Stopped {
         /// Requests completed by then.
         ops: u64,
     },

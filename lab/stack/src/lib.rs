@@ -8,6 +8,7 @@
 
 mod attached;
 mod below;
+mod choices;
 pub mod crash;
 pub mod drive;
 mod error;
@@ -15,6 +16,7 @@ pub mod files;
 mod fill;
 pub mod hosts;
 mod image;
+pub mod knobs;
 mod layer;
 mod lies;
 mod meter;
@@ -34,12 +36,13 @@ mod zones;
 
 pub use attached::{AttachError, Attached};
 pub use below::Below;
+pub use choices::{Choices, past, usual_pasts, usual_stacks, usual_workload};
 pub use error::StackError;
 pub use image::DriveImage;
 pub use layer::SWITCHES as LAYERS;
 pub use name::{STACKS, Stack, StackName};
 pub use plan::{Ending, Plan, Progress, Sampling};
 pub use plan_file::{MOST_PLANS, plan_file};
-pub use run::{run, run_on};
+pub use run::{run, run_on, run_while};
 pub use sweep::sweep;
 pub use zones::ZonePort;

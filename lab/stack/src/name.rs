@@ -5,6 +5,7 @@
 use crate::error::StackError;
 use crate::hosts::HOSTS;
 use crate::layer;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -178,7 +179,8 @@ pub const STACKS: &[Stack] = &[
 ];
 
 /// The name of a stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct StackName {
     /// What issues the requests.
     pub host: String,
@@ -211,6 +213,20 @@ impl FromStr for StackName {
             drive: drive.to_owned(),
             switches: switches.into_iter().map(str::to_owned).collect(),
         })
+    }
+}
+
+impl TryFrom<String> for StackName {
+    type Error = StackError;
+
+    fn try_from(text: String) -> Result<Self, StackError> {
+        text.parse()
+    }
+}
+
+impl From<StackName> for String {
+    fn from(name: StackName) -> Self {
+        name.to_string()
     }
 }
 

@@ -3,13 +3,16 @@
 use crate::hosts::Behaviour;
 use crate::name::StackName;
 use host::HostConfig;
-use serde::Deserialize;
-use ssd::{DriveConfig, Precondition};
+use serde::{Deserialize, Serialize};
+use ssd::{DriveConfig, Policies, Precondition};
 use units::Ns;
 use vfs::CacheConfig;
 
 /// One run: a function of this and nothing else.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// As a document it has neither policies nor rules of the user's own, which are no data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     /// What sets it apart from others of one plan file; else empty.
     pub label: String,
@@ -33,10 +36,13 @@ pub struct Plan {
     pub behaviour: Behaviour,
     /// What comes after the last request.
     pub ending: Ending,
+    /// What chooses instead of the drive's firmware.
+    #[serde(skip)]
+    pub policies: Policies,
 }
 
 /// What comes after the last request of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// A file system is unmounted, and the drive writes out what it has acknowledged.
@@ -51,7 +57,8 @@ pub enum Ending {
 }
 
 /// When samples of a timeline are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sampling {
     /// Virtual time between two samples, at first.
     pub interval: Ns,

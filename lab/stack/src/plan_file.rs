@@ -34,7 +34,7 @@ use crate::plan::{Ending, Plan, Sampling};
 use crate::toml_file::{Leaf, Source, overlaid};
 use host::HostConfig;
 use serde::de::DeserializeOwned;
-use ssd::{DriveConfig, Precondition, Preset};
+use ssd::{DriveConfig, Policies, Precondition, Preset};
 use std::path::Path;
 use toml::{Table, Value};
 use units::{Bytes, Ns};
@@ -286,6 +286,7 @@ impl File<'_> {
                     host,
                     page_cache,
                     ending: Ending::Unmount,
+                    policies: Policies::default(),
                     behaviour: Behaviour::default(),
                 }));
             }

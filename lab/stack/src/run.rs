@@ -25,6 +25,7 @@ use ssd::{ConfigError, Drive, DriveMedia, Interface, IoError, Precondition};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use units::{Ns, Refusals, Refused};
 use workload::{Labels, Pacing, Workload};
@@ -182,6 +183,9 @@ pub(crate) fn outcome(
     }
 }
 
+/// Hears how far a run has come, and says whether it goes on.
+pub(crate) type Heard<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
 /// Runs `plan`, and tells `progress` from time to time how far it has come. The
 /// wall time and the memory of the record are left at 0: the caller measures
 /// them.
@@ -190,11 +194,30 @@ pub(crate) fn outcome(
 /// If the plan cannot be built, if the workload cannot be read, or if a request
 /// does not fit the drive.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Run, StackError> {
+    run_while(plan, &mut going_on(progress))
+}
+
+/// Runs `plan` as [`run()`] does, for as long as `progress` lets it go on.
+///
+/// # Errors
+/// As [`run()`], and [`StackError::Stopped`] if it may not.
+pub fn run_while(
+    plan: &Plan,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Run, StackError> {
     check(plan)?;
     let drive = &fitted(plan).drive;
     let media = plan.precondition.media(drive, Seed(plan.seed));
     let media = media.map_err(|source| refused(plan, source))?;
-    Ok(run_on(plan, media, progress)?.0)
+    Ok(run_on_while(plan, media, progress)?.0)
+}
+
+/// One that only listens.
+fn going_on(progress: &mut dyn FnMut(Progress)) -> impl FnMut(Progress) -> ControlFlow<()> {
+    |heard| {
+        progress(heard);
+        ControlFlow::Continue(())
+    }
 }
 
 /// Runs `plan` on a drive that holds `media`, whatever past the plan gives it,
@@ -206,6 +229,14 @@ pub fn run_on(
     plan: &Plan,
     media: DriveMedia,
     progress: &mut dyn FnMut(Progress),
+) -> Result<(Run, DriveMedia), StackError> {
+    run_on_while(plan, media, &mut going_on(progress))
+}
+
+fn run_on_while(
+    plan: &Plan,
+    media: DriveMedia,
+    progress: &mut Heard<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
     let plan = &*fitted(plan);
@@ -234,7 +265,7 @@ pub(crate) fn fitted(plan: &Plan) -> Cow<'_, Plan> {
 fn run_blocks_on(
     plan: &Plan,
     media: DriveMedia,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut Heard<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     let handles = match plan.drive.interface {
         Interface::Block | Interface::Zoned | Interface::OpenChannel => 1,
@@ -374,6 +405,7 @@ pub(crate) fn attach(
     let sim = kernel.sim();
     let drive = Drive::ready(&sim, &plan.drive, media, Seed(plan.seed));
     let drive = drive.map_err(|source| refused(plan, source))?;
+    drive.follow(plan.policies.clone());
     Ok(BlockDevice::new(&sim, plan.host, drive)?)
 }
 
@@ -410,12 +442,12 @@ impl Running for Replay {
     }
 }
 
-/// Lets time pass until `run`, which began at `origin`, has come to its end.
+/// Lets time pass until `run`, which began at `origin`, has come to its end, or is stopped.
 pub(crate) fn drive_to_end(
     kernel: &Kernel,
     run: &impl Running,
     origin: Ns,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut Heard<'_>,
 ) -> Result<(), StackError> {
     let sim = kernel.sim();
     let mut next = sim.events() + EVENTS;
@@ -430,10 +462,13 @@ pub(crate) fn drive_to_end(
         }
         if sim.events() >= next {
             next += EVENTS;
-            progress(Progress {
+            let heard = Progress {
                 ops: run.ops(),
                 sim_time: sim.now().since(origin),
-            });
+            };
+            if progress(heard).is_break() {
+                return Err(StackError::Stopped { ops: run.ops() });
+            }
         }
     }
     Ok(())

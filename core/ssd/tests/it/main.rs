@@ -6,6 +6,7 @@ mod image;
 mod mapping;
 mod pages;
 mod placement;
+mod policies;
 mod power;
 mod progress;
 mod raw;

@@ -306,6 +306,7 @@ impl Subject for Blocks {
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &plan.drive, left.media, Seed(plan.seed)).await;
             let drive = drive.expect("the configuration was built before");
+            drive.follow(plan.policies);
             let device = BlockDevice::after_cut(&sim, plan.host, drive, left.arrived);
             let device = device.expect("the host was built before");
             let port = Attached::of(&sim, &device, &plan.stack, Memory::NONE);

@@ -145,7 +145,9 @@ impl Files {
     fn ready(&self, kernel: &Kernel, media: &DriveMedia) -> Drive {
         let seed = Seed(self.plan.seed);
         let drive = Drive::ready(&kernel.sim(), &self.plan.drive, media.clone(), seed);
-        drive.expect("the configuration was built before")
+        let drive = drive.expect("the configuration was built before");
+        drive.follow(self.plan.policies.clone());
+        drive
     }
 
     fn attach(&self, sim: &Sim, drive: &Drive, memory: Memory, lies: bool) -> Attached {
@@ -439,11 +441,12 @@ impl Subject for Files {
         };
         let (sim, config, host_config) = (kernel.sim(), self.plan.drive.clone(), self.plan.host);
         let (host, seed) = (self.host.clone(), Seed(self.plan.seed));
-        let stack = self.plan.stack.clone();
+        let (stack, policies) = (self.plan.stack.clone(), self.plan.policies.clone());
         let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &config, left.media, seed).await;
             let drive = drive.expect("the configuration was built before");
+            drive.follow(policies);
             let before = Rest(drive.at_power_cut(), left.memory.clone());
             let device = BlockDevice::after_cut(&sim, host_config, drive, left.arrived);
             let device = device.expect("the host was built before");

@@ -32,10 +32,12 @@ pub(super) fn cut_and_recover(
     let kernel = Kernel::new();
     let (sim, config, host_config) = (kernel.sim(), plan.drive.clone(), plan.host);
     let (stack, named) = (plan.stack.to_string(), plan.stack.clone());
+    let policies = plan.policies.clone();
     wait(&kernel, async move {
         let at = |problem: &dyn std::fmt::Display| refused(&stack, &problem);
         let drive = Drive::power_on(&sim, &config, media, seed).await;
         let drive = drive.map_err(|e| at(&e))?;
+        drive.follow(policies);
         let powered = sim.now();
         let device = BlockDevice::after_cut(&sim, host_config, drive, arrived)?;
         let now = Clock::default().at(Ns::ZERO);

@@ -17,9 +17,10 @@ use crate::fill;
 use crate::hosts::{self, AnyBody, AnyHost, Host, Memory};
 use crate::layer;
 use crate::meter::Tally;
-use crate::plan::{Ending, Plan, Progress};
+use crate::plan::{Ending, Plan};
 use crate::run::{
-    Before, Running, Served, attach, check, close, drive_to_end, outcome, refusals, write_out,
+    Before, Heard, Running, Served, attach, check, close, drive_to_end, outcome, refusals,
+    write_out,
 };
 use crate::timeline::{self, Sampled};
 use host::BlockDevice;
@@ -42,7 +43,7 @@ use workload::files::{FileWorkload, Source};
 pub(crate) fn run_on(
     plan: &Plan,
     media: DriveMedia,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut Heard<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
     let named = hosts::named(&plan.stack.host, &plan.stack.switches, &plan.behaviour);
@@ -53,7 +54,7 @@ pub(crate) fn run_on(
 fn run_host(
     (host, plan): (AnyHost, &Plan),
     media: DriveMedia,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut Heard<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     let workload = FileWorkload::parse(&plan.workload)?;
     let source = workload.open(Seed(plan.seed))?;

@@ -10,6 +10,7 @@ mod limits;
 mod ocssd;
 mod placed;
 mod placement;
+mod policies;
 mod remap;
 mod repeat;
 mod reproduce;
@@ -37,6 +38,7 @@ fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
         page_cache: vfs::CacheConfig::default(),
         behaviour: stack::hosts::Behaviour::default(),
         ending: stack::Ending::default(),
+        policies: ssd::Policies::default(),
     }
 }
 

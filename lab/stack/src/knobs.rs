@@ -1,8 +1,8 @@
-//! `--set KNOB=VALUE`: knobs of a drive, of the host and of its page cache.
+//! `KNOB=VALUE`: knobs of a drive, of the host and of its page cache.
 //!
 //! Invariant: every assignment belongs to one of the three.
 
-use super::failure::Failure;
+use crate::error::StackError;
 use host::HostConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +15,8 @@ const HOST: &str = "host.";
 const PAGE_CACHE: &str = "page_cache.";
 
 /// Whether an assignment changes the drive.
-pub(super) fn are_of_drive(assignment: &str) -> bool {
+#[must_use]
+pub fn are_of_drive(assignment: &str) -> bool {
     of_host(assignment).is_none() && of_page_cache(assignment).is_none()
 }
 
@@ -32,50 +33,65 @@ fn of_page_cache(assignment: &str) -> Option<&str> {
 }
 
 /// `config` with those of `set` that belong to it.
-pub(super) fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, Failure> {
+///
+/// # Errors
+/// Names the assignment and what was expected of it.
+pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackError> {
     let known = "expected a knob as in flashloom drives block, such as collection.victim";
     if !set.iter().any(|assignment| are_of_drive(assignment)) {
         return Ok(config);
     }
     let mut given: DriveConfig = laid(&config, set, of_drive, known)?;
+    let refused = StackError::Knobs;
     let conventional = |config: &DriveConfig| config.zones.map_or(0, |zones| zones.conventional);
     let shapes = |set: &String| set.starts_with("capacity=") || set.starts_with("geometry.");
     if conventional(&given) != conventional(&config) && !set.iter().any(shapes) {
-        let base = config.with_conventional(conventional(&given))?;
+        let base = config.with_conventional(conventional(&given));
+        let base = base.map_err(refused)?;
         given = laid(&base, set, of_drive, known)?;
     }
     let config = given;
-    ssd::Layout::new(&config)?;
-    config.timing()?;
-    config.endurance()?;
+    ssd::Layout::new(&config).map_err(refused)?;
+    config.timing().map_err(refused)?;
+    config.endurance().map_err(refused)?;
     Ok(config)
 }
 
 /// The host with those of `set` that belong to it.
-pub(super) fn host(set: &[String]) -> Result<HostConfig, Failure> {
+///
+/// # Errors
+/// As [`drive()`].
+pub fn host(set: &[String]) -> Result<HostConfig, StackError> {
     let known = "expected a knob as in flashloom stacks, such as host.cpu.cores";
     let config: HostConfig = laid(&HostConfig::default(), set, of_host, known)?;
-    config.checked().map_err(|e| Failure::new(e.to_string()))
+    Ok(config.checked()?)
 }
 
 /// The page cache with those of `set` that belong to it.
-pub(super) fn page_cache(set: &[String]) -> Result<CacheConfig, Failure> {
+///
+/// # Errors
+/// As [`drive()`].
+pub fn page_cache(set: &[String]) -> Result<CacheConfig, StackError> {
     let known = "expected a knob as in flashloom stacks, such as page_cache.memory";
     let config: CacheConfig = laid(&CacheConfig::default(), set, of_page_cache, known)?;
-    config.checked().map_err(|e| Failure::new(e.to_string()))
+    Ok(config.checked()?)
 }
 
 /// All knobs that are not the drive's, as they are if nobody sets them.
-pub(super) fn outside_drives() -> Result<String, toml::ser::Error> {
-    let host = listed(HOST, &HostConfig::default())?;
-    Ok(host + &listed(PAGE_CACHE, &CacheConfig::default())?)
+#[must_use]
+pub fn outside_drives() -> String {
+    listed(HOST, &HostConfig::default()) + &listed(PAGE_CACHE, &CacheConfig::default())
 }
 
 /// The knobs of `config`, a line each.
-fn listed(part: &str, config: &impl Serialize) -> Result<String, toml::ser::Error> {
+fn listed(part: &str, config: &impl Serialize) -> String {
     let mut lines = String::new();
-    list(part, &toml::Value::try_from(config)?, &mut lines);
-    Ok(lines)
+    list(part, &as_value(config), &mut lines);
+    lines
+}
+
+fn as_value(config: &impl Serialize) -> toml::Value {
+    toml::Value::try_from(config).expect("a configuration is a table of numbers and words")
 }
 
 fn list(name: &str, value: &toml::Value, lines: &mut String) {
@@ -94,13 +110,16 @@ fn laid<T: Serialize + DeserializeOwned>(
     set: &[String],
     own: fn(&str) -> Option<&str>,
     known: &str,
-) -> Result<T, Failure> {
-    let mut table = toml::Value::try_from(base)?;
+) -> Result<T, StackError> {
+    let mut table = as_value(base);
     for assignment in set {
         let Some(text) = own(assignment) else {
             continue;
         };
-        let refuse = |reason: &str| Failure::new(format!("--set {assignment}: {reason}"));
+        let refuse = |reason: &str| StackError::Knob {
+            assignment: assignment.clone(),
+            reason: reason.to_owned(),
+        };
         let split = text.split_once('=');
         let (knob, value) = split.ok_or_else(|| refuse("expected KNOB=VALUE"))?;
         let mut path = knob.split('.');
@@ -108,7 +127,7 @@ fn laid<T: Serialize + DeserializeOwned>(
         *place.ok_or_else(|| refuse(known))? = valued(value);
         T::deserialize(table.clone()).map_err(|e| refuse(e.message()))?;
     }
-    Ok(T::deserialize(table)?)
+    Ok(T::deserialize(table).expect("each assignment was accepted"))
 }
 
 /// `text` as a TOML value; what is none is a word.

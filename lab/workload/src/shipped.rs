@@ -1,34 +1,36 @@
-//! What comes with the program to be replayed, and workloads as they were asked
-//! for.
+//! What comes along to be replayed, and workloads as they were asked for.
+//!
+//! Invariant: what is shipped lies in a file for as long as the [`Asked`] lives that
+//! names it, and no sentence tells of that file's name.
 
-use super::failure::Failure;
-use std::io::Write;
+use crate::describe::{Preset, TRACE};
+use crate::files::CALLS;
+use std::io::{self, Write};
 use std::path::Path;
 use tempfile::NamedTempFile;
 use units::{Bytes, MIB};
-use workload::describe::{Preset, TRACE};
-use workload::files::CALLS;
 
-/// A recording or a trace, which a workload can name like a preset.
-pub(crate) struct Shipped {
+/// A recording or a trace that comes along, which a workload can name like a preset.
+#[derive(Debug)]
+pub struct Shipped {
     /// Its name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What it is, in a line.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
     /// The parameters that it takes.
-    pub(crate) params: &'static Preset,
+    pub params: &'static Preset,
     /// Bytes of the drive that it was made for; none for those of any preset.
-    pub(crate) size: Option<Bytes>,
+    pub size: Option<Bytes>,
     contents: &'static [u8],
 }
 
 /// The file calls of a program, which is what commands run where nothing is named.
-pub(crate) static RECORDING: Shipped = Shipped {
+pub static RECORDING: Shipped = Shipped {
     name: "rocksdb",
     help: "the recording that comes with the program: RocksDB's db_bench, its file calls",
     params: &CALLS,
     size: Some(Bytes(1_408 * MIB)),
-    contents: include_bytes!("../../traces/rocksdb.flt"),
+    contents: include_bytes!("../../../flashloom/traces/rocksdb.flt"),
 };
 
 /// Recordings of other stores, which are small.
@@ -36,22 +38,22 @@ static STORES: [Shipped; 4] = [
     store(
         "rocksdb-fifo",
         "a recording that comes along: RocksDB's db_bench with FIFO compaction",
-        include_bytes!("../../traces/rocksdb-fifo.flt"),
+        include_bytes!("../../../flashloom/traces/rocksdb-fifo.flt"),
     ),
     store(
         "wiredtiger",
         "a recording that comes along: WiredTiger's LSM tree, loaded, written over and read",
-        include_bytes!("../../traces/wiredtiger.flt"),
+        include_bytes!("../../../flashloom/traces/wiredtiger.flt"),
     ),
     store(
         "postgresql",
         "a recording that comes along: PostgreSQL under pgbench, its file calls",
-        include_bytes!("../../traces/postgresql.flt"),
+        include_bytes!("../../../flashloom/traces/postgresql.flt"),
     ),
     store(
         "sqlite",
         "a recording that comes along: SQLite's shell with a write-ahead log",
-        include_bytes!("../../traces/sqlite.flt"),
+        include_bytes!("../../../flashloom/traces/sqlite.flt"),
     ),
 ];
 
@@ -67,33 +69,35 @@ const fn store(name: &'static str, help: &'static str, contents: &'static [u8]) 
 
 /// The requests of a program and a file system, which is what `run` takes for a
 /// stack that knows no files.
-pub(crate) static REQUESTS: Shipped = Shipped {
+pub static REQUESTS: Shipped = Shipped {
     name: "postgres-ext4",
     help: "the trace that comes with the program: PostgreSQL on ext4, its block requests",
     params: &TRACE,
     size: None,
-    contents: include_bytes!("../../traces/postgres-ext4.csv.zst"),
+    contents: include_bytes!("../../../flashloom/traces/postgres-ext4.csv.zst"),
 };
 
 /// All of it.
-pub(crate) static ALL: [&Shipped; 6] = [
+pub static ALL: [&Shipped; 6] = [
     &RECORDING, &STORES[0], &STORES[1], &STORES[2], &STORES[3], &REQUESTS,
 ];
 
 /// A workload as it was asked for, and as the library reads it: what is shipped
 /// lies in a file for as long as this lives.
-pub(crate) struct Asked {
+#[derive(Debug)]
+pub struct Asked {
     /// As it was asked for.
-    pub(crate) told: String,
-    /// As [`workload::Workload::parse`] reads it.
-    pub(crate) text: String,
+    pub told: String,
+    /// As [`crate::Workload::parse`] reads it.
+    pub text: String,
     file: Option<(&'static Shipped, NamedTempFile)>,
 }
 
 impl Asked {
     /// `workload` of a record or of a message with what is shipped by its name
     /// again.
-    pub(crate) fn named(&self, workload: &str) -> String {
+    #[must_use]
+    pub fn named(&self, workload: &str) -> String {
         match &self.file {
             Some((shipped, file)) => {
                 workload.replace(&file.path().display().to_string(), shipped.name)
@@ -104,7 +108,10 @@ impl Asked {
 
     /// The workload `told`: a preset, a name of what is shipped or a file, with
     /// parameters.
-    pub(crate) fn new(told: &str) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If what is shipped cannot be laid into a file.
+    pub fn new(told: &str) -> io::Result<Self> {
         let (name, params) = told.split_once(':').unwrap_or((told, ""));
         let shipped = ALL.into_iter().find(|shipped| shipped.name == name);
         let Some(shipped) = shipped.filter(|_| !Path::new(told).is_file()) else {
@@ -115,7 +122,8 @@ impl Asked {
                 file: None,
             });
         };
-        let file = unpacked(shipped).map_err(|e| Failure::new(format!("a temporary file: {e}")))?;
+        let file =
+            unpacked(shipped).map_err(|e| io::Error::other(format!("a temporary file: {e}")))?;
         let colon = if params.is_empty() { "" } else { ":" };
         let text = format!("{}{colon}{params}", file.path().display());
         Ok(Self {
@@ -126,12 +134,13 @@ impl Asked {
     }
 
     /// Bytes of the drive that it was made for, if it is one that is shipped.
-    pub(crate) fn size(&self) -> Option<Bytes> {
+    #[must_use]
+    pub fn size(&self) -> Option<Bytes> {
         self.file.as_ref().and_then(|(shipped, _)| shipped.size)
     }
 }
 
-fn unpacked(shipped: &Shipped) -> std::io::Result<NamedTempFile> {
+fn unpacked(shipped: &Shipped) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("flashloom-").tempfile()?;
     file.write_all(shipped.contents)?;
     file.flush()?;
@@ -139,7 +148,8 @@ fn unpacked(shipped: &Shipped) -> std::io::Result<NamedTempFile> {
 }
 
 /// `workload` with one more parameter.
-pub(crate) fn with(workload: &str, param: &str) -> String {
+#[must_use]
+pub fn with(workload: &str, param: &str) -> String {
     let name = workload.split(':').next().unwrap_or_default();
     let bare = name == workload || Path::new(workload).is_file();
     format!("{workload}{}{param}", if bare { ':' } else { ',' })
@@ -148,9 +158,9 @@ pub(crate) fn with(workload: &str, param: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Name;
+    use crate::files::trace::FileTrace;
     use sim::Seed;
-    use workload::files::Name;
-    use workload::files::trace::FileTrace;
 
     #[test]
     fn parameters_follow_a_colon_and_each_other() {
@@ -164,7 +174,7 @@ mod tests {
     #[test]
     fn the_shipped_trace_can_be_read() {
         let asked = Asked::new("postgres-ext4").unwrap();
-        let workload = workload::Workload::parse(&asked.text).unwrap();
+        let workload = crate::Workload::parse(&asked.text).unwrap();
         let stream = workload.open(Bytes(4 << 30), Seed(1)).unwrap();
         assert!(stream.filter(Result::is_ok).count() > 200_000);
     }

@@ -1,0 +1,47 @@
+//! Two policies of one's own: which line is reclaimed next, and which handle a write goes
+//! through. Both are pure functions of what they are shown.
+
+use flashloom::report::record::Run;
+use flashloom::ssd::{LineView, Policies, Precondition, WriteView};
+use flashloom::stack::{Choices, StackError, run};
+use flashloom::workload::shipped::Asked;
+use std::cmp::Reverse;
+
+/// The emptiest of the older half: what was written just now may still empty itself.
+fn windowed(lines: &[LineView]) -> &LineView {
+    let mut oldest: Vec<_> = lines.iter().collect();
+    oldest.sort_by_key(|view| (Reverse(view.age), view.line));
+    let window = &oldest[..lines.len().div_ceil(2)];
+    let emptiest = window.iter().min_by_key(|view| (view.valid, view.line));
+    emptiest.expect("there is one at least")
+}
+
+/// A handle for each range of ages: what replaces young data will be replaced soon.
+fn by_age(write: &WriteView) -> u16 {
+    let bits = |age: u64| (u64::BITS - age.leading_zeros()) as u16;
+    let handle = write.age.map_or(u16::MAX, |age| bits(age) / 3);
+    handle.min(write.handles - 1)
+}
+
+/// One workload on one aged drive, whose firmware follows `policies`.
+pub(crate) fn measured(policies: &Policies) -> Result<Run, StackError> {
+    let asked = Asked::new("zipfwrite:ops=60000").map_err(StackError::Shipped)?;
+    let mut choices = Choices::default();
+    choices.size = "256MiB".parse().ok();
+    let mut plan = choices.plan(&"raw@fdp".parse()?, Some(Precondition::Aged), &asked)?;
+    plan.policies = policies.clone();
+    run(&plan, &mut |_| ())
+}
+
+/// Says what each of them is worth.
+pub(crate) fn main() -> Result<(), StackError> {
+    let usual = Policies::default();
+    let victim = usual.clone().victim("windowed", windowed);
+    let placement = usual.clone().placement("by age", by_age);
+    let both = victim.clone().placement("by age", by_age);
+    for policies in [usual, victim, placement, both] {
+        let waf = measured(&policies)?.waf.device;
+        println!("{waf:.2} programmed for each written: {policies:?}");
+    }
+    Ok(())
+}
