@@ -161,6 +161,10 @@ pub const STACKS: &[Stack] = &[
         help: "files on ByteFS: lines and blocks, on a drive with a write log and transactions",
     },
     Stack {
+        name: "bytefs+divided@byte",
+        help: "ByteFS on a drive whose memory is log and page cache, as SkyByte divides it",
+    },
+    Stack {
         name: "bytefs-log@byte",
         help: "ByteFS whose file contents go by blocks alone",
     },

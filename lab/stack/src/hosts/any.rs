@@ -130,10 +130,6 @@ impl Host for AnyHost {
         with!(AnyHost self, host => host.promises())
     }
 
-    fn wants_log(&self) -> bool {
-        with!(AnyHost self, host => host.wants_log())
-    }
-
     fn memory(&self) -> Option<Persistent> {
         with!(AnyHost self, host => host.memory())
     }

@@ -1,6 +1,6 @@
 //! ByteFS as the host of a stack.
 
-use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
+use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4, fit};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
@@ -9,6 +9,9 @@ use crash::Settles;
 use extfs::{BLOCK, ExtFs, MkfsOptions};
 use host::BlockPort;
 use sim::Sim;
+use ssd::DriveConfig;
+use ssd::front::FrontConfig;
+use units::Bytes;
 use vfs::Timestamp;
 
 /// The switches of ByteFS.
@@ -18,12 +21,22 @@ pub(super) const SWITCHES: &[Switch] = &[
         "journal",
         "contents are as atomic as metadata, large ones by way of a journal of blocks",
     ),
+    (
+        "divided",
+        "an eighth of the drive's memory is its log and the rest a page cache, as SkyByte has it",
+    ),
 ];
+
+/// Of so many bytes of the drive's memory one is its log, where it is divided: 64 MB of
+/// 512 MB.
+//= skybyte 6.1
+const LOG_SHARE: u64 = 8;
 
 /// ByteFS with these options.
 #[derive(Clone)]
 pub struct ByteFs {
     options: Options,
+    divided: bool,
 }
 
 impl ByteFs {
@@ -40,15 +53,30 @@ impl ByteFs {
             origin: FILE_SYSTEM,
             ..Options::default()
         };
-        Self { options }
+        Self {
+            options,
+            divided: has("divided"),
+        }
     }
+}
+
+/// Divides the memory of a drive that is all log into log and page cache.
+fn divide(front: &mut FrontConfig) {
+    let all = front.log.bytes.0;
+    let log = (all / LOG_SHARE).next_multiple_of(BLOCK as u64);
+    front.log.bytes = Bytes(log);
+    front.cache.bytes = Bytes(all.saturating_sub(log));
 }
 
 impl Host for ByteFs {
     type Body = ExtFs<Strategy<Attached>>;
 
-    fn wants_log(&self) -> bool {
-        true
+    /// The same bytes, whatever they are used for.
+    fn shape(&self, drive: &mut DriveConfig) {
+        fit(drive, true);
+        if let Some(front) = drive.front.as_mut().filter(|_| self.divided) {
+            divide(front);
+        }
     }
 
     /// Calls wait for their commit; pages of contents are written back later.
@@ -89,5 +117,26 @@ impl Host for ByteFs {
     /// lines: others need no more than their own rules for unlinked inodes.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
         ask_e2fsck(image, recover)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ssd::Preset;
+
+    #[test]
+    fn memory_that_is_divided_stays_as_much() {
+        let shaped = |switches: &[&str]| {
+            let switches: Vec<String> = switches.iter().map(|s| (*s).to_owned()).collect();
+            let mut drive = (Preset::named("byte").unwrap().config)();
+            ByteFs::new(&switches, Variant::Full).shape(&mut drive);
+            ssd::Layout::new(&drive).expect("it can be built");
+            let front = drive.front.unwrap();
+            (front.log.bytes.0, front.cache.bytes.0)
+        };
+        let (all, none) = shaped(&[]);
+        assert_eq!(none, 0);
+        assert_eq!(shaped(&["divided"]), (all / 8, all - all / 8));
     }
 }

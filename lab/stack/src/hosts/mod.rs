@@ -88,19 +88,15 @@ pub trait Host: Clone + Send + 'static {
     /// What holds of its changes besides that what was forced is durable.
     fn promises(&self) -> Promises;
 
-    /// Whether it is made for a drive whose DRAM is a log with transactions.
-    fn wants_log(&self) -> bool {
-        false
-    }
-
     /// Memory that survives power cuts, if it wants its machine to have any.
     fn memory(&self) -> Option<Persistent> {
         None
     }
 
-    /// Gives a drive the form that it is made for, on the same flash.
+    /// Gives a drive the form that it is made for, on the same flash: if it says no more, memory
+    /// that is a page cache and not a log.
     fn shape(&self, drive: &mut DriveConfig) {
-        fit(drive, self.wants_log());
+        fit(drive, false);
     }
 
     /// Whether whoever makes it deallocates all of the drive first.

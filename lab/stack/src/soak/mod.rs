@@ -162,7 +162,8 @@ fn switches(rng: &mut Rng, name: &StackName) -> Vec<String> {
     for switch in own {
         let mut tried = name.clone();
         tried.switches = chosen.iter().cloned().chain([switch.to_owned()]).collect();
-        let makes_sense = tried.to_string().parse::<StackName>().is_ok();
+        let is_new = !chosen.iter().any(|known| known == switch);
+        let makes_sense = is_new && tried.to_string().parse::<StackName>().is_ok();
         // Even one that makes none is drawn for, so that a new reason shifts no other draw.
         if rng.chance(1, 4) && makes_sense {
             chosen = tried.switches;
