@@ -16,11 +16,12 @@ fn windowed(lines: &[LineView]) -> &LineView {
     emptiest.expect("there is one at least")
 }
 
-/// A handle for each range of ages: what replaces young data will be replaced soon.
+/// Programs of a drive after which data are not young any more.
+const YOUNG: u64 = 128;
+
+/// What replaces young data will be replaced soon, and keeps apart from all else.
 fn by_age(write: &WriteView) -> u16 {
-    let bits = |age: u64| (u64::BITS - age.leading_zeros()) as u16;
-    let handle = write.age.map_or(u16::MAX, |age| bits(age) / 3);
-    handle.min(write.handles - 1)
+    u16::from(write.age.is_none_or(|age| age >= YOUNG))
 }
 
 /// One workload on one aged drive, whose firmware follows `policies`.

@@ -1,9 +1,9 @@
-//! Everything that continuous integration knows, in six steps.
+//! Everything that continuous integration knows, in seven steps.
 //!
 //! A step is announced with its name and the command a person would type, and
 //! closed with its time. The first step that fails ends the check with a remedy.
 
-use crate::{Tree, rules, tools, tree};
+use crate::{Tree, python, rules, tools, tree};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -71,6 +71,12 @@ const STEPS: &[Step] = &[
         work: Work::Cargo(&["test", "--workspace"]),
         slow: true,
         remedy: "run the failed test alone: `cargo test -p CRATE NAME`",
+    },
+    Step {
+        name: "Python",
+        work: Work::Own("python", python::test),
+        slow: true,
+        remedy: "run `cargo xtask python`; it needs PyPI for maturin and what the tests use",
     },
 ];
 

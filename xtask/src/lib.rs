@@ -2,13 +2,14 @@
 //! run them.
 //!
 //! Invariants: a rule looks at values only (source texts, crates, limits) and
-//! gives findings; whatever touches the disk or starts a program is in [`tree`]
-//! or [`check`] or [`tools`]. A finding names a place and a remedy. This crate depends on no
+//! gives findings; whatever touches the disk or starts a program is in [`tree`],
+//! [`check`], [`python`] or [`tools`]. A finding names a place and a remedy. This crate depends on no
 //! other crate of the workspace, so that it still runs when they do not build.
 
 pub mod check;
 pub mod code;
 pub mod finding;
+pub mod python;
 pub mod rules;
 pub mod sources;
 pub mod tools;

@@ -4,17 +4,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use xtask::rules::ratchet;
 use xtask::tree::cargo;
-use xtask::{Tree, check, sources, tools, workspace_root};
+use xtask::{Tree, check, python, sources, tools, workspace_root};
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-    check           everything that must hold: format, clippy, docs, house rules, tests
+    check           everything that must hold: format, clippy, docs, house rules, tests, Python
     check --quick   format, clippy and house rules
     rules           the house rules alone
     sources         where each section of each source is built and tested
     tools           other people's programs that tests need: installs or names them
     soak [OPTION…]  power cuts of random stacks until it is interrupted; `soak --help` has more
+    python          builds the Python package as a wheel, installs it and runs its tests
     ratchet         lowers the maxima in xtask/ratchet.toml to what is measured
 ";
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["sources"] => print_sources(&root),
         ["tools"] => tools::provide(),
         ["soak", options @ ..] => soak(&root, options),
+        ["python"] => python::test(&root),
         ["ratchet"] => tighten(&root),
         other => return usage(&other.join(" ")),
     };

@@ -65,6 +65,11 @@ const TOOLS: &[Tool] = &[
         package: "postgresql",
         purpose: "is recorded with its server",
     },
+    Tool {
+        program: "python3",
+        package: "python3-venv",
+        purpose: "runs the Python package",
+    },
 ];
 
 /// Installs what is missing if this is Debian and the user root.

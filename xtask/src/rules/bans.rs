@@ -16,7 +16,14 @@ const CLOCK_READERS: &[&str] = &["flashloom/src/", "flashloom/tests/"];
 const THREAD_STARTERS: &[&str] = &["lab/stack/src/pool.rs", "flashloom/"];
 
 /// Storeys that a run passes through.
-const MODELS: &[&str] = &["core/", "baselines/", "systems/", "lab/", "flashloom/"];
+const MODELS: &[&str] = &[
+    "core/",
+    "baselines/",
+    "systems/",
+    "lab/",
+    "python/",
+    "flashloom/",
+];
 
 /// Storeys that never meet the operating system. The lab reads traces and plans.
 const SEALED: &[&str] = &["core/", "baselines/", "systems/"];
@@ -191,6 +198,11 @@ mod tests {
         let text = "fn f() { std::thread::scope(|_| ()); }";
         assert_eq!(count("lab/stack/src/pool.rs", text), 0);
         assert_eq!(count("lab/stack/src/run.rs", text), 1);
+    }
+
+    #[test]
+    fn bindings_read_no_clock() {
+        assert_eq!(count("python/src/runs.rs", "use std::time::Instant;"), 1);
     }
 
     #[test]

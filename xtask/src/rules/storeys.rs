@@ -144,6 +144,7 @@ mod tests {
             ("lab/machine", "lab/programs"),
             ("lab/machine", "lab/report"),
             ("front/fuse", "front/engine"),
+            ("python", "lab/stack"),
         ] {
             assert!(!refused(from, to), "{from} -> {to}");
         }

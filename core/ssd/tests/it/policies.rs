@@ -90,7 +90,7 @@ fn a_write_is_shown_as_it_is() {
     };
     assert_eq!(seen[0], first);
     // What it replaces waits in the buffer, or is in a line that is still open.
-    assert_eq!(seen[1].age, Some(0));
+    assert_eq!(seen[159].age, Some(0));
     let later = seen.iter().rev().find(|view| view.page == 7);
     assert!(later.is_some_and(|view| view.age.is_some()));
     let others = seen.iter().filter(|view| view.page >= 100);

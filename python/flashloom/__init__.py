@@ -1,0 +1,39 @@
+"""Flashloom: flash drives with many interfaces, simulated and compared.
+
+    import flashloom as fl
+
+    runs = fl.compare("varmail:ops=20000", stacks=["ext4@block", "ext4@fdp"])
+    runs.to_pandas()
+
+A run is a function of its plan: the same plan gives the same record on every machine,
+and on the command line. Plans and records are values that can be kept and sent.
+"""
+
+from ._native import Error, Line, Write
+from .names import Named, Parameter, WorkloadEntry, drives, metrics, stacks, workloads
+from .plans import Drive, Plan, Workload
+from .records import Run, Runs, load
+from .running import compare, run
+from .sweeps import sweep
+
+__all__ = [
+    "Drive",
+    "Error",
+    "Line",
+    "Named",
+    "Parameter",
+    "Plan",
+    "Run",
+    "Runs",
+    "Workload",
+    "WorkloadEntry",
+    "Write",
+    "compare",
+    "drives",
+    "load",
+    "metrics",
+    "run",
+    "stacks",
+    "sweep",
+    "workloads",
+]

@@ -1,0 +1,71 @@
+"""What can be named: stacks, drives, workloads, metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import _native
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name that plans understand, and what it stands for."""
+
+    name: str
+    help: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a workload takes: its default, and what a value looks like."""
+
+    name: str
+    default: str
+    value: str
+    help: str
+
+
+@dataclass(frozen=True)
+class WorkloadEntry(Named):
+    """A workload and its parameters."""
+
+    params: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a record: the column that has it, and what it counts."""
+
+    column: str
+    label: str
+    unit: str
+    help: str
+
+
+def stacks() -> list[Named]:
+    """The stacks that can be run."""
+    return [Named(*entry) for entry in _native.stacks()]
+
+
+def drives() -> list[Named]:
+    """The presets of drives."""
+    return [Named(*entry) for entry in _native.drives()]
+
+
+def workloads() -> list[WorkloadEntry]:
+    """The workloads of requests and of files."""
+    return [
+        WorkloadEntry(name, help, tuple(Parameter(*param) for param in params))
+        for name, help, params in _native.workloads()
+    ]
+
+
+def metrics() -> list[Metric]:
+    """The numbers of a record that are columns of a frame, in their order."""
+    return [
+        Metric(path[1:].replace("/", "."), label, unit, help)
+        for path, label, unit, help in _native.metrics()
+    ]

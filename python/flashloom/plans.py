@@ -1,0 +1,158 @@
+"""Drives, workloads and plans: what a run is a function of.
+
+Invariant: all of these are values. They can be compared, sent to other processes and
+kept, and a plan that is read again is the same plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+from . import _native
+from ._native import Line, Write
+
+Victim = Callable[[list[Line]], Line]
+Placement = Callable[[Write], int]
+
+
+class Drive:
+    """A drive: a preset or a drive's TOML file, and what differs from it.
+
+    Knobs are those of ``flashloom drives block``:
+    ``Drive("fdp", size="1GiB", **{"collection.victim": "greedy"})``.
+    """
+
+    def __init__(self, name: str, size: Union[str, int, None] = None, **knobs: Any):
+        self.name, self.size, self.knobs = str(name), words(size), knobs
+        self.config: dict[str, Any] = json.loads(
+            _native.drive(self.name, self.size, assignments(knobs))
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Drive) and self.config == other.config
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        knobs = "".join(f", {knob}={value!r}" for knob, value in self.knobs.items())
+        return f"Drive({self.name!r}, size={self.size!r}{knobs})"
+
+
+class Workload(str):
+    """A workload with its parameters: ``Workload("varmail", files=1000)``."""
+
+    def __new__(cls, name: str, **params: Any) -> Workload:
+        told = ",".join(f"{param}={word(value)}" for param, value in params.items())
+        joint = "," if ":" in name and told else ":" if told else ""
+        return super().__new__(cls, f"{name}{joint}{told}")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What all plans of a call have in common, as the compiled half takes it.
+
+    A function of each policy may stand in for the firmware's own. It must be a pure
+    function of what it is given, or runs are no longer functions of their plans.
+    """
+
+    drive: Union[Drive, str, None] = None
+    size: Union[str, int, None] = None
+    seed: Optional[int] = None
+    timeline: Union[str, None] = None
+    knobs: Optional[Mapping[str, Any]] = None
+    victim: Optional[Victim] = None
+    placement: Optional[Placement] = None
+
+    def chosen(self) -> Any:
+        name, size, set_ = self.drive, words(self.size), []
+        if isinstance(name, Drive):
+            size = size or name.size
+            set_ = assignments(name.knobs)
+            name = name.name
+        set_ += assignments(self.knobs or {})
+        return (name, size, set_, self.seed, self.timeline)
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """One run: a stack, a workload, a drive with its past, a seed.
+
+    ``Plan.make("ext4@fdp", "varmail:files=1000", size="1GiB")`` is what
+    ``flashloom run ext4@fdp --workload varmail:files=1000 --size 1GiB`` runs.
+    """
+
+    document: str
+    victim: Optional[Victim] = None
+    placement: Optional[Placement] = None
+
+    @classmethod
+    def make(
+        cls,
+        stack: str,
+        workload: Optional[str] = None,
+        *,
+        past: Optional[str] = None,
+        **choices: Any,
+    ) -> Plan:
+        """A plan from what is chosen; all else is as on the command line.
+
+        ``choices`` are ``drive``, ``size``, ``seed``, ``timeline`` (such as ``"10ms"``),
+        ``knobs``, ``victim`` and ``placement``.
+        """
+        chosen = Choices(**choices)
+        document = _native.plan(str(stack), words(workload), past, chosen.chosen())
+        return cls(document, chosen.victim, chosen.placement)
+
+    @classmethod
+    def compared(
+        cls,
+        workload: str = "rocksdb",
+        stacks: Optional[list[str]] = None,
+        pasts: Optional[list[str]] = None,
+        **choices: Any,
+    ) -> list[Plan]:
+        """The plans of ``flashloom compare``."""
+        chosen = Choices(**choices)
+        names = None if stacks is None else [str(stack) for stack in stacks]
+        documents = _native.compared(str(workload), names, pasts, chosen.chosen())
+        return [cls(text, chosen.victim, chosen.placement) for text in documents]
+
+    @classmethod
+    def from_file(cls, path: Union[str, os.PathLike[str]]) -> list[Plan]:
+        """The plans that a plan file makes."""
+        return [cls(document) for document in _native.plan_file(os.fspath(path))]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The plan as a dictionary."""
+        return json.loads(self.document)
+
+    def __repr__(self) -> str:
+        told = self.fields
+        own = [name for name in ("victim", "placement") if getattr(self, name)]
+        policies = f", own {' and '.join(own)}" if own else ""
+        return (
+            f"Plan({told['stack']} {told['workload']}, {told['precondition']}, "
+            f"seed {told['seed']}{policies})"
+        )
+
+
+def assignments(knobs: Mapping[str, Any]) -> list[str]:
+    """Knobs as the command line takes them."""
+    return [f"{knob}={word(value)}" for knob, value in knobs.items()]
+
+
+def word(value: Any) -> str:
+    """A value as the command line takes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def words(value: Any) -> Optional[str]:
+    """The same, of what need not be there."""
+    return None if value is None else word(value)

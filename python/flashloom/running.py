@@ -1,0 +1,88 @@
+"""One run, and runs side by side in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Optional
+
+from . import _native
+from .plans import Plan
+from .records import Run, Runs
+
+Heard = Callable[[int, int], object]
+
+
+def run(
+    stack: str,
+    workload: Optional[str] = None,
+    *,
+    past: Optional[str] = None,
+    heard: Optional[Heard] = None,
+    **choices: Any,
+) -> Run:
+    """What ``flashloom run`` measures: one workload on one stack.
+
+    ``choices`` are those of :meth:`Plan.make`. ``heard`` is called from time to time
+    with the requests completed and the virtual time in ns; what it raises ends the run.
+    """
+    return carry_out(Plan.make(stack, workload, past=past, **choices), heard)
+
+
+def compare(
+    workload: str = "rocksdb",
+    stacks: Optional[list[str]] = None,
+    pasts: Optional[list[str]] = None,
+    *,
+    threads: Optional[int] = None,
+    **choices: Any,
+) -> Runs:
+    """What ``flashloom compare`` measures: one workload on several stacks.
+
+    A policy that is written in Python runs on one thread at a time.
+    """
+    return side_by_side(Plan.compared(workload, stacks, pasts, **choices), threads)
+
+
+def side_by_side(plans: list[Plan], threads: Optional[int] = None) -> Runs:
+    """Runs ``plans`` on threads of this process, one a core if nothing is said."""
+    stopped = threading.Event()
+
+    def heard(_ops: int, _ns: int) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        runs = [pool.submit(carry_out, plan, heard) for plan in plans]
+        try:
+            return Runs(run.result() for run in runs)
+        except BaseException:
+            # Those under way end at the next call of `heard`, the others never begin.
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def carry_out(plan: Plan, heard: Optional[Heard] = None) -> Run:
+    """Runs ``plan`` here and now."""
+    begin = time.perf_counter()
+    record = json.loads(_native.run(plan.document, plan.victim, plan.placement, heard))
+    record["wall_time_s"] = time.perf_counter() - begin
+    record["peak_rss_bytes"] = peak_rss_bytes()
+    return Run(record)
+
+
+def peak_rss_bytes() -> int:
+    """The most memory that this process has held; 0 where nobody tells."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # In KiB, and on macOS in bytes.
+    return most if sys.platform == "darwin" else most * 1024

@@ -1,0 +1,102 @@
+"""Many runs, over the processes of one machine or over a Ray cluster.
+
+Invariants: records come in the order of the plans, whoever made them; a run that is
+kept is there as a whole or not at all, and is found again only by the same program for
+the same plan; a run that fails costs no other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, Optional, Union
+
+from ._native import Error
+from .extras import extra
+from .kept import Kept
+from .plans import Plan
+from .records import Run, Runs
+from .workers import over_processes, over_ray
+
+
+def sweep(
+    plans: Union[str, os.PathLike[str], Plan, Iterable[Plan]],
+    *,
+    workers: Optional[int] = None,
+    ray: Union[bool, str] = False,
+    out: Union[str, os.PathLike[str], None] = None,
+    progress: Optional[bool] = None,
+) -> Runs:
+    """Runs all ``plans``, or those of a plan file.
+
+    ``workers`` run at a time: as many as there are cores, if nothing is said. With
+    ``ray`` they are tasks of a Ray cluster: the one that this process is connected to,
+    or the one at the address that ``ray`` is, or a new one on this machine. Finished
+    runs are kept in the folder ``out``, and the same call goes on from there.
+    ``progress`` shows a bar; without it there is one where somebody looks.
+    """
+    wanted = planned(plans)
+    kept = Kept(out)
+    records: list[Optional[Run]] = [kept.find(plan) for plan in wanted]
+    missing = [index for index, record in enumerate(records) if record is None]
+    failures: list[str] = []
+    with bar(len(wanted), len(wanted) - len(missing), progress) as shown:
+        for index, outcome in made([wanted[i] for i in missing], workers, ray):
+            plan = wanted[missing[index]]
+            if isinstance(outcome, Run):
+                kept.keep(plan, outcome)
+                records[missing[index]] = outcome
+            else:
+                failures.append(f"{plan!r}: {outcome}")
+            shown.update()
+    if failures:
+        count = f"{len(failures)} of {len(wanted)} runs failed"
+        raise Error(f"{count}; the first is {failures[0]}")
+    return Runs(record for record in records if record is not None)
+
+
+def planned(plans: Any) -> list[Plan]:
+    """The plans that are meant."""
+    if isinstance(plans, Plan):
+        return [plans]
+    if isinstance(plans, (str, os.PathLike)):
+        return Plan.from_file(plans)
+    return list(plans)
+
+
+def made(plans: list[Plan], count: Optional[int], ray: Union[bool, str]) -> Any:
+    """Outcomes with the numbers of their plans, as they come."""
+    if not plans:
+        return iter(())
+    if ray:
+        return over_ray(plans, count, ray)
+    return over_processes(plans, count)
+
+
+class bar:
+    """A bar of tqdm, or nothing at all."""
+
+    def __init__(self, total: int, done: int, progress: Optional[bool]):
+        self.shown = None
+        if progress is False or (progress is None and not sys.stderr.isatty()):
+            return
+        try:
+            tqdm = extra("tqdm", "progress", "a progress bar").tqdm
+        except Error:
+            if progress:
+                raise
+            return
+        self.shown = tqdm(total=total, initial=done, unit="run")
+
+    def __enter__(self) -> bar:
+        return self
+
+    def update(self) -> None:
+        """One more run is done."""
+        if self.shown is not None:
+            self.shown.update()
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown is not None:
+            self.shown.close()

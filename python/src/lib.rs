@@ -1,0 +1,46 @@
+//! The compiled half of the Python package `flashloom`.
+//!
+//! Invariants: plans and records cross as the JSON documents that they are everywhere
+//! else, so that Python holds nothing that the command line does not know; what goes
+//! wrong is one exception with one sentence; other threads of Python run while a
+//! simulation does, and a signal ends it.
+//!
+//! What Python programs see is in `flashloom/`, which is written in Python.
+
+mod lists;
+mod plans;
+mod policies;
+mod runs;
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+create_exception!(
+    flashloom,
+    Error,
+    PyException,
+    "What cannot be carried out as asked, in one sentence."
+);
+
+/// The sentence of `error` as Python's exception.
+fn refused(error: impl std::fmt::Display) -> PyErr {
+    let sentence = error.to_string();
+    let words: Vec<&str> = sentence.split_whitespace().collect();
+    Error::new_err(words.join(" "))
+}
+
+/// The module `flashloom._native`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::Error;
+    #[pymodule_export]
+    use crate::lists::{drives, metrics, stacks, workloads};
+    #[pymodule_export]
+    use crate::plans::{compared, drive, plan, plan_file};
+    #[pymodule_export]
+    use crate::policies::{Line, Write};
+    #[pymodule_export]
+    use crate::runs::run;
+}

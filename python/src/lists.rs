@@ -1,0 +1,62 @@
+//! What can be named, as tuples of words.
+
+use pyo3::prelude::*;
+use report::metric::{self, Unit};
+use workload::describe::Preset;
+use workload::shipped;
+
+/// A name and what it stands for.
+type Named = (&'static str, &'static str);
+
+/// A workload with its parameters: name, default, what a value looks like, help.
+type Workload = (
+    &'static str,
+    &'static str,
+    Vec<(&'static str, &'static str, String, &'static str)>,
+);
+
+/// Stacks with their help.
+#[pyfunction]
+pub(crate) fn stacks() -> Vec<Named> {
+    stack::STACKS.iter().map(|s| (s.name, s.help)).collect()
+}
+
+/// Presets of drives with their help.
+#[pyfunction]
+pub(crate) fn drives() -> Vec<Named> {
+    ssd::PRESETS.iter().map(|p| (p.name, p.help)).collect()
+}
+
+/// Workloads of requests and of files, with what each takes.
+#[pyfunction]
+pub(crate) fn workloads() -> Vec<Workload> {
+    let come_along = shipped::ALL.into_iter();
+    let come_along = come_along.map(|s| (s.name, s.help, params(s.params)));
+    let presets = workload::presets().map(|p| (p.name, p.help, params(p)));
+    come_along.chain(presets).collect()
+}
+
+fn params(preset: &Preset) -> Vec<(&'static str, &'static str, String, &'static str)> {
+    let params = preset.params();
+    let told = params.map(|p| (p.name, p.default, p.unit.expectation(), p.help));
+    told.collect()
+}
+
+/// The numbers of a record that are compared: JSON pointer, label, unit, help.
+#[pyfunction]
+pub(crate) fn metrics() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
+    let told = |m: &'static metric::Metric| (m.path, m.label, unit(m.unit), m.help);
+    metric::all().map(told).collect()
+}
+
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Count => "",
+        Unit::Ns => "ns",
+        Unit::Seconds => "s",
+        Unit::Bytes => "bytes",
+        Unit::Factor => "factor",
+        Unit::Share => "share",
+        Unit::Years => "years",
+    }
+}

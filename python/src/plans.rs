@@ -1,0 +1,125 @@
+//! Plans as documents.
+//!
+//! Invariant: the workload of a document is as it was asked for, so that it means the
+//! same on any machine that has the package.
+
+use crate::refused;
+use pyo3::prelude::*;
+use ssd::Precondition;
+use stack::{Choices, Plan, Sampling, StackName};
+use std::str::FromStr;
+use units::{Bytes, Ns};
+use workload::shipped::Asked;
+
+/// What all plans of a call have in common: drive, size, assignments to knobs, seed,
+/// interval of the timeline.
+type Chosen = (
+    Option<String>,
+    Option<String>,
+    Vec<String>,
+    Option<u64>,
+    Option<String>,
+);
+
+/// One plan.
+#[pyfunction]
+pub(crate) fn plan(
+    stack: &str,
+    workload: Option<&str>,
+    past: Option<&str>,
+    chosen: Chosen,
+) -> PyResult<String> {
+    let stack: StackName = parsed(stack)?;
+    let asked = asked(workload.unwrap_or_else(|| stack::usual_workload(&stack)))?;
+    let past = past.map(stack::past).transpose().map_err(refused)?;
+    let plan = choices(chosen)?.plan(&stack, past, &asked);
+    plan.map(|plan| document(plan, &asked)).map_err(refused)
+}
+
+/// The plans of a comparison, in the order of the command line's; what is not named is
+/// what is usual.
+#[pyfunction]
+pub(crate) fn compared(
+    workload: &str,
+    stacks: Option<Vec<String>>,
+    pasts: Option<Vec<String>>,
+    chosen: Chosen,
+) -> PyResult<Vec<String>> {
+    let (asked, choices) = (asked(workload)?, choices(chosen)?);
+    let stacks: Vec<StackName> = match stacks {
+        Some(names) => names
+            .iter()
+            .map(|name| parsed(name))
+            .collect::<PyResult<_>>()?,
+        None => stack::usual_stacks(&asked),
+    };
+    let pasts: Vec<Precondition> = match pasts {
+        Some(names) => names
+            .iter()
+            .map(|name| stack::past(name).map_err(refused))
+            .collect::<PyResult<_>>()?,
+        None => stack::usual_pasts(&stacks),
+    };
+    let mut documents = Vec::new();
+    for past in pasts {
+        for stack in &stacks {
+            let mut plan = choices.plan(stack, Some(past), &asked).map_err(refused)?;
+            plan.sample = plan.sample.or(Some(Sampling::widening()));
+            documents.push(document(plan, &asked));
+        }
+    }
+    Ok(documents)
+}
+
+/// The plans that a file makes.
+#[pyfunction]
+pub(crate) fn plan_file(path: &str) -> PyResult<Vec<String>> {
+    let plans = stack::plan_file(path).map_err(refused)?;
+    Ok(plans.iter().map(written).collect())
+}
+
+/// A drive with all its knobs: a preset or a drive's file, resized, with assignments.
+#[pyfunction]
+pub(crate) fn drive(name: &str, size: Option<&str>, set: Vec<String>) -> PyResult<String> {
+    if let Some(other) = set.iter().find(|set| !stack::knobs::are_of_drive(set)) {
+        return Err(refused(format!("{other}: expected a knob of the drive")));
+    }
+    let size = size.map(parsed::<Bytes>).transpose()?;
+    let config = stack::drive::resolve(name, size).map_err(refused)?;
+    let config = stack::knobs::drive(config, &set).map_err(refused)?;
+    serde_json::to_string(&config).map_err(refused)
+}
+
+/// A workload as the library reads it.
+pub(crate) fn asked(told: &str) -> PyResult<Asked> {
+    Asked::new(told).map_err(refused)
+}
+
+/// The plan of a document.
+pub(crate) fn read(document: &str) -> PyResult<Plan> {
+    serde_json::from_str(document).map_err(|e| refused(format!("expected a plan: {e}")))
+}
+
+fn choices((drive, size, set, seed, timeline): Chosen) -> PyResult<Choices> {
+    let sample = timeline.as_deref().map(parsed::<Ns>).transpose()?;
+    Ok(Choices {
+        drive,
+        size: size.as_deref().map(parsed::<Bytes>).transpose()?,
+        set,
+        seed,
+        sample: sample.map(Sampling::each),
+    })
+}
+
+fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> PyResult<T> {
+    text.parse().map_err(refused)
+}
+
+fn document(mut plan: Plan, asked: &Asked) -> String {
+    plan.workload.clone_from(&asked.told);
+    written(&plan)
+}
+
+fn written(plan: &Plan) -> String {
+    serde_json::to_string(plan).expect("a plan is numbers and words")
+}

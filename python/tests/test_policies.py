@@ -1,0 +1,63 @@
+"""Policies in Python choose, and what they get wrong ends their run."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+from conftest import SIZE, steady
+
+import flashloom as fl
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+WRITES = {"past": "aged", "size": SIZE}
+
+
+def test_a_policy_that_copies_the_firmwares_changes_nothing():
+    def fifo(lines):
+        return max(lines, key=lambda view: (view.age, -view.line))
+
+    def named(write):
+        return write.handle
+
+    knobs = {"collection.victim": "fifo"}
+    usual = fl.run("raw@fdp", "zipfwrite:ops=20000", knobs=knobs, **WRITES)
+    ours = fl.run("raw@fdp", "zipfwrite:ops=20000", victim=fifo, placement=named, **WRITES)
+    assert ours["gc"]["lines"] > 0
+    different = {key for key in usual if usual[key] != ours[key]}
+    assert different <= {"wall_time_s", "peak_rss_bytes"}
+
+
+def test_a_placement_decides_which_handle_is_written():
+    run = fl.run(
+        "raw@fdp",
+        "randwrite:ops=2000",
+        size=SIZE,
+        past="fresh",
+        placement=lambda write: write.page % 2,
+    )
+    written = [handle["host_bytes"] for handle in run["handles"]]
+    assert written[0] > 0 and written[1] > 0 and not any(written[2:])
+
+
+@pytest.mark.parametrize(
+    ("policies", "error", "said"),
+    [
+        ({"victim": lambda lines: 1 // 0}, ZeroDivisionError, "division"),
+        ({"victim": lambda lines: None}, fl.Error, "expected one of the lines"),
+        ({"placement": lambda write: write.handles}, fl.Error, "expected a handle from 0"),
+        ({"placement": lambda write: -1}, fl.Error, "expected a handle from 0"),
+        ({"placement": lambda write: 1 // 0}, ZeroDivisionError, "division"),
+    ],
+)
+def test_what_a_policy_raises_ends_its_run(policies, error, said):
+    with pytest.raises(error, match=said):
+        fl.run("raw@fdp", "randwrite:ops=20000", **policies, **WRITES)
+
+
+def test_the_example_is_short_and_runs(capsys):
+    path = EXAMPLES / "policies.py"
+    assert len(path.read_text().splitlines()) < 50
+    runs = runpy.run_path(str(path), run_name="__main__")["runs"]
+    assert [steady(run)["gc"]["lines"] > 0 for run in runs] == [True] * len(runs)
+    told = capsys.readouterr().out
+    assert all(f"{run['waf']['device']:.2f}" in told for run in runs)

@@ -1,0 +1,113 @@
+"""Sweeps give what the command line gives, wherever they run, and go on."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import SIZE, records, steady
+
+import flashloom as fl
+from flashloom.kept import digest
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray cluster of two workers on this machine."""
+    import ray
+
+    # The policy below is a function of this module, which the workers have to find.
+    here = {"env_vars": {"PYTHONPATH": str(Path(__file__).parent)}}
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=here)
+    yield ray
+    ray.shutdown()
+
+
+def test_processes_give_the_numbers_of_the_command_line(command_line, sweep_file):
+    theirs = records(command_line("compare", str(sweep_file), "--json"))
+    ours = fl.sweep(sweep_file, workers=2)
+    assert len(ours) == 8 and [steady(run) for run in ours] == theirs
+    assert ours[1]["label"] == "collection.victim=greedy seed=2"
+
+
+def test_ray_gives_the_numbers_of_the_command_line(command_line, sweep_file, cluster):
+    theirs = records(command_line("compare", str(sweep_file), "--json"))
+    ours = fl.sweep(sweep_file, ray=True)
+    assert [steady(run) for run in ours] == theirs
+    assert cluster.cluster_resources()["CPU"] == 2
+
+
+def test_tasks_of_ray_run_in_several_workers(cluster):
+    """The cluster that the sweep above ran on is one of several processes."""
+    import time
+
+    @cluster.remote(num_cpus=1)
+    def process():
+        time.sleep(0.5)
+        return os.getpid()
+
+    found = set(cluster.get([process.remote() for _ in range(2)]))
+    assert len(found) == 2 and os.getpid() not in found
+
+
+def test_a_policy_goes_along(cluster):
+    plans = [
+        fl.Plan.make("raw@block", "randwrite:ops=3000", past="aged", size=SIZE, victim=choice)
+        for choice in (None, emptiest)
+    ]
+    usual, ours = fl.sweep(plans, ray=True)
+    assert steady(usual) == steady(ours)
+    assert [steady(run) for run in fl.sweep(plans, workers=2)] == [steady(usual)] * 2
+
+
+def emptiest(lines):
+    return min(lines, key=lambda view: (view.valid, view.line))
+
+
+def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path, sweep_file):
+    plans = fl.Plan.from_file(sweep_file)
+    out = tmp_path / "out"
+    first = fl.sweep(plans[:3], workers=1, out=out)
+    files = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert len(files) == 3 and {path.suffix for path in files} == {".json"}
+    whole = fl.sweep(plans, workers=2, out=out)
+    assert whole[:3].runs == first.runs and len(list(out.iterdir())) == 8
+    assert all(path.stat().st_mtime_ns == time for path, time in files.items())
+    assert fl.sweep(plans, out=out).runs == whole.runs
+
+
+def test_a_file_that_is_cut_short_costs_its_run_alone(tmp_path, sweep_file, capsys):
+    plans = fl.Plan.from_file(sweep_file)[:2]
+    first = fl.sweep(plans, workers=1, out=tmp_path / "out")
+    path = tmp_path / "out" / f"{digest(plans[1])}.json"
+    for short in ("", path.read_text()[:200], json.dumps({"schema": "other/1"}), "[]"):
+        path.write_text(short)
+        again = fl.sweep(plans, workers=1, out=tmp_path / "out")
+        assert again[0] == first[0] and steady(again[1]) == steady(first[1])
+        assert "it is run again" in capsys.readouterr().err
+
+
+def test_what_determines_a_run_names_its_file(tmp_path):
+    trace = tmp_path / "a.csv"
+    trace.write_text("0,W,0,8\n")
+    make = lambda **more: fl.Plan.make("raw@block", str(trace), size=SIZE, **more)
+    plans = [make(), make(seed=2), make(past="fresh"), make(victim=emptiest)]
+    digests = [digest(plan) for plan in plans]
+    assert len(set(digests)) == 4 and digest(make()) == digests[0]
+    trace.write_text("0,W,8,8\n")
+    assert digest(make()) != digests[0]
+
+
+def test_a_run_that_fails_costs_no_other(tmp_path):
+    good = fl.Plan.make("raw@block", "randread:ops=100", size=SIZE)
+    bad = fl.Plan.make("raw@block", "randread:bs=x")
+    with pytest.raises(fl.Error, match=r"1 of 2 runs failed; the first is Plan\(raw@block"):
+        fl.sweep([bad, good], workers=2, out=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_bar_is_shown_where_it_is_asked_for(capsys, sweep_file):
+    fl.sweep(fl.Plan.from_file(sweep_file)[:1], workers=1, progress=True)
+    assert "1/1" in capsys.readouterr().err
+    fl.sweep(fl.Plan.from_file(sweep_file)[:1], workers=1)
+    assert capsys.readouterr().err == ""
