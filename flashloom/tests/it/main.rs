@@ -10,6 +10,7 @@ mod manual;
 mod mount;
 mod ocssd;
 mod past;
+mod placed;
 mod play;
 mod record;
 mod refusals;
