@@ -11,6 +11,7 @@ mod manual;
 mod mount;
 mod ocssd;
 mod past;
+mod placed;
 mod play;
 mod policies;
 mod record;

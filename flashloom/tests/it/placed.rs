@@ -1,0 +1,175 @@
+//! `shim` and `shim view`: a program with its files in zones, and another one without the
+//! library that reads them.
+
+use crate::serve::{missing, must, tool};
+use crate::{Bench, Said};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const RULES: &str = "name = \"t\"\n[[stream]]\nname = \"s\"\nlife = \"short\"\n\
+                     [[rule]]\npath = \"*.log\"\nstream = \"s\"\n";
+const MIB: u64 = 1 << 20;
+/// How often something is waited for, with a pause of 10 ms.
+const TRIES: u32 = 1_000;
+
+/// Zones, rules for files that end with `.log`, and a mount of what is placed.
+struct Shown {
+    bench: Bench,
+    view: Child,
+}
+
+fn prepared() -> Bench {
+    let bench = Bench::new();
+    bench.write("rules", RULES);
+    fs::create_dir_all(bench.path("zones/seq")).expect("a directory");
+    let says = format!("capacity={}\nopen=8\nactive=10\n", 8 * MIB);
+    bench.write("zones/emulated", says);
+    for zone in 0..16 {
+        bench.write(&format!("zones/seq/{zone}"), "");
+    }
+    bench
+}
+
+/// Runs a script of the shell with its files placed.
+fn placed(bench: &Bench, script: &str) -> Said {
+    let words = [
+        "shim", "--rules", "rules", "--zones", "zones", "--", "sh", "-c", script,
+    ];
+    let said = bench.run_words(&words);
+    assert_eq!(said.code, Some(0), "{script}: {}", said.err);
+    said
+}
+
+#[track_caller]
+fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..TRIES {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}");
+}
+
+impl Shown {
+    fn new(bench: Bench) -> Self {
+        fs::create_dir(bench.path("m")).expect("a directory");
+        let view = Command::new(env!("CARGO_BIN_EXE_flashloom"))
+            .args(["shim", "view", "zones", "m"])
+            .current_dir(bench.path(""))
+            .stderr(Stdio::null())
+            .spawn();
+        let shown = Self {
+            view: view.expect("it starts"),
+            bench,
+        };
+        until("it is not mounted", || shown.is_mounted());
+        shown
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/mounts").expect("it can be read");
+        mounts.contains(&self.whole("m").display().to_string())
+    }
+
+    fn whole(&self, name: &str) -> PathBuf {
+        let folder = self.bench.path("").canonicalize().expect("it is there");
+        folder.join(name)
+    }
+
+    /// Where the file called `name` is shown.
+    fn at(&self, name: &str) -> PathBuf {
+        let whole = self.whole(name);
+        let beneath = whole.strip_prefix("/").expect("it is whole");
+        self.bench.path("m").join(beneath)
+    }
+
+    /// The process that has the zones.
+    fn daemon(&self) -> Option<String> {
+        let zones = self.whole("zones").display().to_string();
+        let words = |process: &Path| fs::read(process.join("cmdline")).unwrap_or_default();
+        let serves = |process: &Path| {
+            let words = String::from_utf8_lossy(&words(process)).into_owned();
+            words.contains("\0serve\0") && words.contains(&zones)
+        };
+        let processes = fs::read_dir("/proc").expect("it is there").flatten();
+        let mut all = processes.map(|entry| entry.path());
+        let found = all.find(|process| serves(process))?;
+        Some(found.file_name()?.to_string_lossy().into_owned())
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let m = self.bench.path("m").display().to_string();
+        let _ = tool("fusermount3", &["-u", "-z", &m]);
+        let _ = self.view.wait();
+    }
+}
+
+#[test]
+fn programs_without_the_library_read_placed_files_and_write_none() {
+    if missing("/dev/fuse") {
+        return;
+    }
+    let bench = prepared();
+    fs::create_dir(bench.path("d")).expect("a directory");
+    placed(
+        &bench,
+        "head -c 3000001 /dev/urandom > x; cat x > d/a.log; echo b > d/b.log; chmod 600 d/b.log",
+    );
+    let bytes = bench.read("x");
+    assert_eq!(bench.read("d/a.log"), vec![0; bytes.len()]);
+    let shown = Shown::new(bench);
+    assert!(fs::read(shown.at("d/a.log")).expect("it is read") == bytes);
+    let file = File::open(shown.at("d/a.log")).expect("it is opened");
+    let mut part = [0; 999];
+    file.read_exact_at(&mut part, 1_234_567)
+        .expect("it is read");
+    assert!(part == bytes[1_234_567..1_235_566]);
+    let names = fs::read_dir(shown.at("d")).expect("it is listed");
+    let mut names: Vec<_> = names.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a.log", "b.log"]);
+    let rights = fs::metadata(shown.at("d/b.log")).expect("it is there");
+    assert_eq!(rights.permissions().mode() & 0o777, 0o400);
+    assert!(!shown.at("x").exists(), "it is not placed");
+    for refused in [
+        fs::write(shown.at("d/a.log"), "x"),
+        fs::remove_file(shown.at("d/a.log")),
+        fs::write(shown.at("d/c.log"), "x"),
+    ] {
+        let error = refused.expect_err("nothing can be written").kind();
+        assert_eq!(error, std::io::ErrorKind::ReadOnlyFilesystem);
+    }
+}
+
+#[test]
+fn a_view_follows_what_programs_do_and_daemons_that_die() {
+    if missing("/dev/fuse") {
+        return;
+    }
+    let bench = prepared();
+    placed(&bench, "echo one > a.log");
+    let shown = Shown::new(bench);
+    let read = |name: &str| fs::read_to_string(shown.at(name));
+    assert_eq!(read("a.log").expect("it is read"), "one\n");
+    placed(
+        &shown.bench,
+        "echo two >> a.log; echo new > b.log; mv b.log c.log",
+    );
+    assert_eq!(read("a.log").expect("it is read"), "one\ntwo\n");
+    assert_eq!(read("c.log").expect("it is read"), "new\n");
+    assert!(read("b.log").is_err(), "it has another name");
+    placed(&shown.bench, "sync a.log; rm c.log");
+    assert!(read("c.log").is_err(), "it is removed");
+    let first = shown.daemon().expect("there is one while there is a view");
+    must("kill", &["-9", &first]);
+    until("the file is not read after the daemon's death", || {
+        read("a.log").is_ok_and(|text| text == "one\ntwo\n")
+    });
+    assert_ne!(shown.daemon(), Some(first));
+}
