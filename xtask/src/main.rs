@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         ["rules"] => check::rules(&root),
         ["sources"] => print_sources(&root),
         ["tools"] => tools::provide(),
-        ["python"] => python::test(&root),
+        ["python"] => python::build_and_test(&root),
         ["ratchet"] => tighten(&root),
         other => return usage(&other.join(" ")),
     };
