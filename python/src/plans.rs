@@ -80,6 +80,10 @@ pub(crate) fn plan_file(path: &str) -> PyResult<Vec<String>> {
 
 /// A drive with all its knobs: a preset or a drive's file, resized, with assignments.
 #[pyfunction]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "what comes from Python is converted, and owned"
+)]
 pub(crate) fn drive(name: &str, size: Option<&str>, set: Vec<String>) -> PyResult<String> {
     if let Some(other) = set.iter().find(|set| !stack::knobs::are_of_drive(set)) {
         return Err(refused(format!("{other}: expected a knob of the drive")));

@@ -15,6 +15,10 @@ use std::ops::ControlFlow;
 /// from time to time with the requests completed and the virtual time in ns. What any of
 /// them raises ends the run, and so does a signal.
 #[pyfunction]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "what comes from Python is converted, and owned"
+)]
 #[pyo3(signature = (plan, victim=None, placement=None, heard=None))]
 pub(crate) fn run(
     py: Python<'_>,

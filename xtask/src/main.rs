@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         ["sources"] => print_sources(&root),
         ["tools"] => tools::provide(),
         ["soak", options @ ..] => soak(&root, options),
-        ["python"] => python::test(&root),
+        ["python"] => python::build_and_test(&root),
         ["ratchet"] => tighten(&root),
         other => return usage(&other.join(" ")),
     };

@@ -24,10 +24,23 @@ const PROBE: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3,
 const REMEDY: &str = "Python 3.9 or later with venv is missing (on Debian: apt-get install \
      python3 python3-venv)";
 
-/// Builds the wheel and runs the tests of the package.
+/// Builds the program and tests the package against it.
 ///
 /// # Errors
 /// What failed; in continuous integration also that there is no Python.
+pub fn build_and_test(root: &Path) -> Result<(), String> {
+    let mut cargo = tree::cargo();
+    run(cargo
+        .current_dir(root)
+        .args(["build", "--quiet", "-p", "flashloom"]))?;
+    test(root)
+}
+
+/// Builds the wheel and runs its tests against the program that `cargo test` has built:
+/// built for itself alone, much of it would be built once more.
+///
+/// # Errors
+/// As [`build_and_test`].
 pub fn test(root: &Path) -> Result<(), String> {
     if !succeeds(Command::new("python3").args(["-c", PROBE])) {
         println!("{REMEDY}: the tests of the Python package skip");
@@ -41,9 +54,6 @@ pub fn test(root: &Path) -> Result<(), String> {
     }
     let tool = |name: &str| Command::new(venv.join("bin").join(name));
     run(tool("pip").args(["install", "--quiet"]).args(PACKAGES))?;
-    run(tree::cargo()
-        .current_dir(root)
-        .args(["build", "--quiet", "-p", "flashloom"]))?;
     let wheel = built(root, tool("maturin"), &folder)?;
     run(tool("pip")
         .args(["install", "--quiet", "--no-deps", "--force-reinstall"])
