@@ -47,7 +47,7 @@ clean() {
   local number
   for number in $(daemon); do kill -9 "$number" 2>/dev/null || true; done
   umount -l "$zones" 2>/dev/null || true
-  [ -z "$mounted" ] || kill -9 "$mounted" 2>/dev/null || true
+  [ -z "$mounted" ] || { disown "$mounted" && kill -9 "$mounted"; } 2>/dev/null || true
   rm -rf "$work"
 }
 trap clean EXIT
@@ -62,7 +62,12 @@ fresh() {
     return
   fi
   if [ -n "$mounted" ]; then
-    umount "$zones"
+    # Files of who was killed are closed a little later.
+    for _ in $(seq 100); do
+      umount "$zones" 2>/dev/null && break
+      sleep 0.1
+    done
+    mountpoint -q "$zones" && stop "someone still has a zone open"
     wait "$mounted" || true
   fi
   rm -f "$work/drive"
@@ -88,12 +93,19 @@ begin() {
   shim=$!
 }
 
-# Kills a victim after a random part of SECONDS, and sees to it that all else ends too.
+# kill_after VICTIM SECONDS [TEXT FILE]: kills a victim after a random part of SECONDS, and
+# sees to it that all else ends too. The time begins when the program has, and has said TEXT
+# in FILE, however busy the machine is.
 kill_after() {
   local victim=$1 seconds=$2 number
+  for _ in $(seq 600); do
+    [ -n "$(program)" ] && { [ $# = 2 ] || grep -q "$3" "$4"; } && break
+    kill -0 "$shim" 2>/dev/null || stop "the program has ended by itself: $(tail -3 "$work/error")"
+    sleep 0.1
+  done
   sleep "$(awk -v r=$RANDOM -v s="$seconds" 'BEGIN { printf "%.3f", 0.4 + s * r / 32768 }')"
   case $victim in
-    program) kill -9 $(program) 2>/dev/null || stop "there was no program to kill" ;;
+    program) kill -9 $(program) 2>/dev/null || stop "there was no program to kill: $(tail -n 3 "$work/said" "$work/error")" ;;
     daemon)
       [ -n "$(daemon)" ] || stop "there was no daemon to kill"
       for number in $(daemon); do kill -9 "$number" 2>/dev/null || true; done
@@ -121,7 +133,7 @@ forced() {
 }
 
 rocksdb() {
-  local victim round bench said count least total=0
+  local victim round bench had said count least total=0
   rules=rocksdb
   local base="--db=$work/db --num=200000 --value_size=400 --write_buffer_size=4194304 \
     --target_file_size_base=4194304 --max_bytes_for_level_base=16777216 --compression_type=none"
@@ -133,7 +145,10 @@ rocksdb() {
         stop "db_bench fails: $(cat "$work/error")"
       released
       for round in $(seq "$rounds"); do
-        begin db_bench $base --use_existing_db=1 --duration=30 --benchmarks="$bench"
+        # With the store that is there it would end before it has begun.
+        had=1
+        [ "$bench" != fillrandom ] || had=0
+        begin db_bench $base --use_existing_db=$had --duration=30 --benchmarks="$bench"
         kill_after "$victim" 4
         said=$(placed db_bench $base --use_existing_db=1 --benchmarks=readseq,verifychecksum \
           --verify_checksum=true 2>&1) || stop "RocksDB, $victim killed in $bench: $said"
@@ -149,7 +164,7 @@ rocksdb() {
     for round in $(seq "$rounds"); do
       rm -rf "$work/db"
       begin db_bench --db="$work/db" --benchmarks=fillseq --sync=1 --num=10000000 --value_size=200
-      kill_after "$victim" 5
+      kill_after "$victim" 5 "finished [0-9]" "$work/error"
       least=$(forced)
       said=$(placed db_bench --db="$work/db" --use_existing_db=1 --num=10000000 \
         --benchmarks=readseq --verify_checksum=true 2>&1) || stop "RocksDB: $said"
@@ -216,7 +231,7 @@ C
       for kind in "type=lsm," ""; do
         rm -rf "$work/wtdb" && mkdir "$work/wtdb"
         begin "$work/wt" "$work/wtdb" write "${kind}key_format=q,value_format=S"
-        kill_after "$victim" 5
+        kill_after "$victim" 5 "^[0-9]" "$work/said"
         answered=$(tail -1 "$work/said" | grep -o '^[0-9][0-9]*') ||
           stop "WiredTiger has said nothing before it was killed: $(cat "$work/error")"
         found=$(placed "$work/wt" "$work/wtdb" verify) || stop "WiredTiger does not open it"
@@ -239,8 +254,9 @@ sqlite() {
         for n in $(seq 20000); do
           echo "insert into t values($n, randomblob(300)); select $n;"
         done; } >"$work/sql"
-      begin sqlite3 "$work/s.db" ".read $work/sql"
-      kill_after "$victim" 4
+      # It ends with the first error: after one it would say the next number all the same.
+      begin sqlite3 -bail "$work/s.db" ".read $work/sql"
+      kill_after "$victim" 4 "^[0-9]" "$work/said"
       answered=$(grep -x '[0-9][0-9]*' "$work/said" | tail -1) ||
         stop "SQLite has said nothing before it was killed: $(cat "$work/error")"
       found=$(placed sqlite3 "$work/s.db" "pragma integrity_check; select count(*) from t;" | tr '\n' ' ')

@@ -2,35 +2,40 @@
 # Lets a stock Linux kernel in a virtual machine use drives that flashloom serves by
 # NVMe/TCP, and says what held.
 #
-#   GUEST=PROGRAM scripts/kernel-over-tcp.sh [block|zns|fdp]...
+#   GUEST=PROGRAM scripts/kernel-over-tcp.sh [block|zns|fdp|placed]...
 #
-# Without an argument it does all three. `block`: discover, connect and what nvme-cli
+# Without an argument it does all four. `block`: discover, connect and what nvme-cli
 # asks; a verified load with digests and without; a control that must fail; ext4, XFS, Btrfs
 # and F2FS (make, mount, copy, trim, mount again, compare); the loss of the connection under
 # load, by a reset of the controller and by a restart of the server; a host that is not
 # allowed; what is there after another restart. `zns`: reports and states of zones, a verified load, zonefs, Btrfs in
 # zoned mode. `fdp`: what is told of placement handles, and that a hint of the lifetime
-# of data arrives as a handle.
+# of data arrives as a handle. `placed`: db_bench under `flashloom shim` over Linux' own
+# zonefs; the program, the daemon of the zones and the server of the drive are killed, and
+# RocksDB's check of its checksums must find nothing, what was forced must be there.
 #
 # GUEST names a program that boots a Linux of 6.16 or later (for the hints; 6.12 for the
 # rest) with nvme-cli, fio, e2fsprogs, btrfs-progs and zonefs-tools, and runs a script in
 # it as root:
 #
-#   GUEST -n -t SECONDS -o DIR -M MODULE,… SCRIPT FILE…
+#   GUEST -n -t SECONDS -m MIB -o DIR -M MODULE,… SCRIPT FILE…
 #
-# -n: it has a network in which 10.0.2.2 is this machine. -o: DIR of this machine is /out
-# there. -M: modules to load first. FILEs are in /job. Its exit code is that of the
+# -n: it has a network in which 10.0.2.2 is this machine. -m: so much memory. -o: DIR of
+# this machine is /out there. -M: modules to load first. FILEs are in /job. Its exit code is that of the
 # script. Without such a program nothing is checked, and the script says so.
 #
-# FLASHLOOM names another flashloom than target/release's; PORT another port than 44200.
-# Takes about two minutes where the guest has a processor of its own.
+# FLASHLOOM names another flashloom than target/release's; PORT another port than 44200;
+# SEED other moments of kills. `placed` needs db_bench on this machine, and 2 GiB for the guest.
+# Takes about four minutes where the guest has a processor of its own.
 set -euo pipefail
 
 # shellcheck source=kernel-over.sh
 . "$(dirname "$0")/kernel-over.sh"
 
-all="block zns fdp"
+all="block zns fdp placed"
 port=${PORT:-44200}
+mib=1024 patience=600 files=()
+RANDOM=${SEED:-1}
 head='D=/dev/nvme0n1
 NQN=nqn.2026-01.org.example:drive
 join() {
@@ -46,7 +51,7 @@ serve() {
 
 machine() {
   echo "$port" >"$work/port"
-  "$GUEST" -n -t 600 -o "$work/out" -M "$1" "$work/script" "$work/port"
+  "$GUEST" -n -t "$patience" -m "$mib" -o "$work/out" -M "$1" "$work/script" "$work/port" "${files[@]}"
 }
 
 block() {
@@ -189,6 +194,120 @@ fi
 exit 0
 SCRIPT
   off
+}
+
+# A tree of db_bench and flashloom with all that they load, whatever the guest has.
+bundle() {
+  local program library
+  mkdir -p "$work/tree"/{bin,proc,sys,dev,tmp,zones,data}
+  cp "$(command -v db_bench)" "$work/tree/bin/"
+  cp "$flashloom" "$work/tree/bin/flashloom"
+  for program in "$work"/tree/bin/*; do
+    for library in $(ldd "$program" | grep -o '/[^ ]*'); do
+      cp -L --parents "$library" "$work/tree/"
+    done
+  done
+  tar -C "$work/tree" -cf "$work/programs.tar" .
+}
+
+# What each script of `placed` begins with: an empty zonefs. What is not placed is in memory.
+begun='T=/tmp/tree
+mkdir -p $T
+tar -xf /job/programs.tar -C $T || stop "programs"
+join --reconnect-delay=1 --ctrl-loss-tmo=200 || stop "no connection"
+blkzone reset $D
+mkzonefs $D >/out/said 2>&1 || stop "mkzonefs: $(tail -1 /out/said)"
+mount -t zonefs $D $T/zones || stop "zonefs"
+for dir in proc sys dev; do mount -o rbind /$dir $T/$dir; done
+under() { chroot $T /bin/flashloom shim --rules rocksdb --zones /zones -- /bin/db_bench --db=/data/db "$@"; }
+small="--num=10000 --value_size=400 --write_buffer_size=262144 --target_file_size_base=262144
+  --max_bytes_for_level_base=1048576 --compression_type=none --use_existing_db=1"
+# Whose last user has gone.
+released() { while pgrep -f "shim serve" >/dev/null; do sleep 0.1; done; }
+sound() { # sound WHAT
+  under $small --benchmarks=readseq,verifychecksum --verify_checksum=true >/out/said 2>&1 || stop "$1: $(tail -3 /out/said)"
+  grep -qi corrupt /out/said && stop "$1: $(grep -i corrupt /out/said)"
+  released
+}
+# kill_after SECONDS WHOM: ends what runs in the background, so long after it has begun.
+kill_after() {
+  until pidof db_bench >/dev/null || ! kill -0 $!; do sleep 0.1; done
+  sleep $1
+  case $2 in
+    program) kill -9 $(pidof db_bench) ;;
+    daemon) kill -9 $(pgrep -f "shim serve"); sleep 1; kill -9 $(pidof db_bench) ;;
+  esac || stop "there was no $2 to kill: $(tail -1 /out/ran)"
+  wait
+  released
+}'
+
+# moments COUNT: random parts of a few seconds.
+moments() {
+  local _
+  for _ in $(seq "$1"); do awk -v r=$RANDOM 'BEGIN { printf "%.2f ", 1 + 3 * r / 32768 }'; done
+}
+
+placed() {
+  need db_bench ldd
+  bundle
+  files=("$work/programs.tar")
+  mib=2048 patience=1800
+  create zns
+  serve
+  local usual=$head
+  head="$usual
+$begun
+M='$(moments 16)'"
+  guest "placed: db_bench over zonefs, the program and the daemon killed" nvme-tcp,zonefs <<'SCRIPT'
+under $small --use_existing_db=0 --benchmarks=fillrandom,overwrite,readwhilewriting,readrandom >/out/said 2>&1 ||
+  stop "$(tail -3 /out/said)"
+released
+stat -c %s $T/zones/seq/* | awk '{ all += $1 } END { exit all < 4000000 }' || stop "nothing is in zones"
+sound "no kill"
+set -- $M
+for bench in fillrandom overwrite readwhilewriting readrandom; do
+  for victim in program daemon; do
+    # A store is filled anew, and read or written over as it is.
+    case $bench in fillrandom) had=0 ;; *) had=1 ;; esac
+    under $small --use_existing_db=$had --duration=60 --benchmarks=$bench >/out/ran 2>&1 &
+    kill_after $1 $victim
+    shift
+    sound "$victim killed in $bench"
+  done
+done
+for victim in program daemon; do
+  rm -rf $T/data/db
+  under --benchmarks=fillseq --sync=1 --num=10000000 --value_size=200 >/out/ran 2>&1 &
+  until grep -q finished /out/ran || ! kill -0 $!; do sleep 0.1; done
+  kill_after $1 $victim
+  shift
+  least=$(tr '\r' '\n' </out/ran | grep -o 'finished [0-9]* ops' | tail -1 | grep -o '[0-9]*')
+  under --use_existing_db=1 --num=10000000 --benchmarks=readseq --verify_checksum=true >/out/said 2>&1 ||
+    stop "forced: $(tail -3 /out/said)"
+  count=$(grep -o '[0-9]* operations' /out/said | head -1 | grep -o '[0-9]*')
+  [ "$count" -ge "$least" ] || stop "records are gone: $least answered, $count found"
+  echo "$victim killed: $least answered, $count found"
+  released
+done
+umount $T/zones || stop "not unmounted"
+SCRIPT
+  grep killed: "$work/console"
+  rm -f "$work/out/go"
+  guest "placed: the server of the drive killed under db_bench" nvme-tcp,zonefs <<'SCRIPT' &
+(sleep 6; touch /out/go) &
+under $small --use_existing_db=0 --num=20000 --benchmarks=fillrandom,overwrite >/out/said 2>&1 || stop "$(tail -3 /out/said)"
+[ -e /out/go ] || stop "it was done before the kill"
+released
+sound "server killed"
+umount $T/zones || stop "not unmounted"
+SCRIPT
+  local machine=$!
+  until [ -e "$work/out/go" ] || ! kill -0 "$machine" 2>/dev/null; do sleep 0.2; done
+  die
+  serve
+  wait "$machine" || exit 1
+  off
+  head=$usual
 }
 
 parts "$@"
