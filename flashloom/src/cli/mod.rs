@@ -31,6 +31,7 @@ mod record;
 mod recover;
 mod reproduce;
 mod run;
+mod secrets;
 mod serve;
 mod shim;
 mod snapshot;

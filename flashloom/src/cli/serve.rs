@@ -8,6 +8,7 @@ use super::file;
 use super::live::{Event, Live, Powered};
 use super::metrics;
 use super::output::note;
+use super::secrets;
 use super::ui;
 use clap::{ArgGroup, Args, ValueEnum};
 use engine::{Desk, Device, Handle, Show as Shown, Signals};
@@ -27,7 +28,8 @@ use units::Bytes;
 ///
 /// --nvme-tcp lets other computers, or virtual machines, use it as an NVMe drive:
 /// nvme connect -t tcp -a HOST -s PORT -n NQN. Whoever reaches the address may use the
-/// drive, unless --allow names hosts: there is no authentication.
+/// drive, unless --allow names hosts, or --secrets has them prove who they are: nvme connect
+/// --dhchap-secret SECRET. What goes over the line is not encrypted.
 ///
 /// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
 /// may be given several times; --vhost-user for a virtual machine.
@@ -78,6 +80,18 @@ pub(crate) struct Serve {
     /// Let only hosts of these qualified names in
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     allow: Vec<String>,
+    /// Let only hosts of this file in, once they have proved that they have their secret
+    ///
+    /// A line has the qualified name of a host, its secret (DHHC-1:…, as nvme
+    /// gen-dhchap-key makes it) and, if the drive is to prove itself too, that of the drive
+    /// (nvme connect --dhchap-ctrl-secret).
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "nvme_tcp",
+        conflicts_with = "allow"
+    )]
+    secrets: Option<PathBuf>,
     /// Qualified name of the drive [default: nqn.2026-11.local.flashloom: and its name]
     #[arg(long, value_name = "NQN", requires = "nvme_tcp", value_parser = qualified)]
     nqn: Option<String>,
@@ -134,7 +148,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// A name of at most 223 characters.
-fn qualified(text: &str) -> Result<String, String> {
+pub(crate) fn qualified(text: &str) -> Result<String, String> {
     let fits = text.starts_with("nqn.") && text.len() <= 223;
     let is_plain = text.chars().all(|c| c.is_ascii_graphic());
     let name = (fits && is_plain).then(|| text.to_owned());
@@ -155,10 +169,12 @@ impl Serve {
             Some(Layer::Salvage) => Shown::Salvaged,
         };
         // What cannot be had is said before the drive is under power.
-        if let (false, Some(open)) = (self.allow.is_empty(), self.nbd.iter().find(|a| is_open(a))) {
+        let allowed = self.allowed()?;
+        let named = allowed != Allowed::Anyone;
+        if let (true, Some(open)) = (named, self.nbd.iter().find(|a| is_open(a))) {
             return Err(Failure::new(format!(
-                "{open}: --allow names hosts of NVMe/TCP, and who comes by NBD has no name; \
-                 expected an address of this computer, or a unix socket"
+                "{open}: --allow and --secrets name hosts of NVMe/TCP, and who comes by NBD has \
+                 no name; expected an address of this computer, or a unix socket"
             )));
         }
         let powered = Powered::default();
@@ -168,7 +184,8 @@ impl Serve {
         let mut live = None;
         loop {
             let listener = self.nvme_tcp.map(bind).transpose()?;
-            let started = DriveBackend::start(&self.path, self.run.pace(), shown, self.identity());
+            let identity = self.identity(allowed.clone());
+            let started = DriveBackend::start(&self.path, self.run.pace(), shown, identity);
             let (engine, drive) = started.map_err(|e| Failure::at(&self.path, e))?;
             powered.set(Some(drive.part(Subsystem::device)));
             if signals.is_some() {
@@ -211,18 +228,30 @@ impl Serve {
         Ok(())
     }
 
-    /// What the drive is called, and who may use it.
-    fn identity(&self) -> Identity {
+    /// Who may use the drive by NVMe over TCP.
+    fn allowed(&self) -> Result<Allowed, Failure> {
+        if let Some(path) = &self.secrets {
+            return secrets::read(path).map(Allowed::Proved);
+        }
+        Ok(match &self.allow[..] {
+            [] => Allowed::Anyone,
+            names => Allowed::Only(names.iter().cloned().collect()),
+        })
+    }
+
+    /// The qualified name of the drive.
+    fn name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let stem: String = stem.chars().map(plain).take(64).collect();
         let own = || format!("nqn.2026-11.local.flashloom:{stem}");
-        let allowed = match &self.allow[..] {
-            [] => Allowed::Anyone,
-            names => Allowed::Only(names.iter().cloned().collect()),
-        };
+        self.nqn.clone().unwrap_or_else(own)
+    }
+
+    /// What the drive is called, and who may use it.
+    fn identity(&self, allowed: Allowed) -> Identity {
         Identity {
-            nqn: self.nqn.clone().unwrap_or_else(own),
+            nqn: self.name(),
             serial: serial(&self.path),
             model: "Flashloom".to_owned(),
             allowed,
@@ -279,8 +308,7 @@ impl Serve {
     /// Where clients find the drive.
     fn places(&self, listeners: &Listeners) -> Vec<String> {
         let target = listeners.target.iter();
-        let nqn = || self.identity().nqn;
-        let target = target.map(|t| format!("{} at {} (NVMe/TCP)", nqn(), t.address()));
+        let target = target.map(|t| format!("{} at {} (NVMe/TCP)", self.name(), t.address()));
         let slot = listeners.slot.iter();
         let slot = slot.map(|slot| format!("{} (vfio-user)", slot.path().display()));
         let servers = listeners.servers.iter();

@@ -95,6 +95,13 @@ fn a_drive_is_served_to_those_who_may() {
     assert_eq!(connect(&closed, named, "nqn.2014-08.org.example:i"), 0x184);
     assert_eq!(connect(&closed, own, host), 0x182);
     closed.end();
+    let secret = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
+    let hosts = format!("{host} {secret}\n");
+    std::fs::write(bench.path("hosts"), hosts).expect("written");
+    let secret = Serving::new(&bench, &["--secrets", "hosts"]);
+    assert_eq!(connect(&secret, own, "nqn.2014-08.org.example:i"), 0x184);
+    assert_eq!(connect(&secret, own, host), 0, "it is to prove itself");
+    secret.end();
     let smart = bench.json("drive smart d.flash", "flashloom.smart/1");
     assert_eq!(crate::number(&smart, "/unsafe_shutdowns"), 0);
 }
@@ -110,5 +117,9 @@ fn what_can_not_be_served_is_refused() {
     serve("--nvme-tcp here", &["127.0.0.1:4420"]);
     serve("--nvme-tcp 0 --nqn d", &["nqn."]);
     serve("--file m --allow nqn.x", &["--nvme-tcp"]);
+    serve("--nvme-tcp 0 --secrets hosts", &["hosts"]);
+    std::fs::write(bench.path("hosts"), "\nnqn.x DHHC-1:00:AAAA:\n").expect("written");
+    serve("--nvme-tcp 0 --secrets hosts", &["hosts:2", "32, 48 or 64"]);
+    serve("--nvme-tcp 0 --secrets hosts --allow nqn.x", &["--allow"]);
     serve("--nvme-tcp 192.0.2.1:1", &["192.0.2.1:1"]);
 }

@@ -17,11 +17,13 @@
 //!   status codes have their numbers in [`Status`] alone.
 //! - What a host sends never panics, never waits for ever, and takes memory by limits of
 //!   ours only.
-//! - A host that is not allowed gets a refusal of its Connect and nothing else.
+//! - A host that is not allowed gets a refusal of its Connect and nothing else; one that has
+//!   to prove itself and has not gets nothing but the messages for that.
 //!
 //! It knows neither how a drive works nor how its file is kept: that is `ssd` and
 //! `engine`.
 
+mod auth;
 pub mod backend;
 mod command;
 mod controller;
@@ -35,6 +37,7 @@ mod subsystem;
 pub mod tcp;
 mod token;
 
+pub use auth::{Secret, SecretError, Secrets};
 pub use backend::{Backend, Failure, Manner, Placements, Shape, Span};
 pub use drive::{DriveBackend, ROOM};
 pub use entry::{Direction, ENTRY_BYTES, Entry, Sgl};

@@ -93,6 +93,8 @@ pub enum Status {
     },
     /// The host may not use the subsystem.
     ConnectInvalidHost,
+    /// The host has to prove first that it is who it says.
+    AuthenticationRequired,
     /// What is there differs from what was expected.
     CompareFailure,
     /// The flash can not be read.
@@ -143,6 +145,7 @@ impl Status {
             Self::ConnectInvalid { .. } => (SPECIFIC, 0x82),
             Self::CommandSizeLimit => (SPECIFIC, 0x83),
             Self::ConnectInvalidHost => (SPECIFIC, 0x84),
+            Self::AuthenticationRequired => (SPECIFIC, 0x91),
             Self::WriteFault => (MEDIA, 0x80),
             Self::UnrecoveredRead => (MEDIA, 0x81),
             Self::CompareFailure => (MEDIA, 0x85),

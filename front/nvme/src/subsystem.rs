@@ -5,6 +5,7 @@
 //! else; a controller is there as long as its admin queue is, and its other queues are
 //! told to hang up when it goes.
 
+use crate::auth::{Gate, Secrets};
 use crate::backend::Backend;
 use crate::command::fabrics::{Connect, ConnectData};
 use crate::command::{self, Command, Fabrics, QueueKind};
@@ -29,6 +30,9 @@ const CONTROLLERS: usize = 64;
 const DISCOVERIES: usize = 16;
 /// Most queues of a controller besides the one for admin commands.
 pub(crate) const QUEUES: u16 = 16;
+/// The bit of the result of a Connect that says that the host has to prove itself.
+//= nvme-2.1 6.3
+const PROVE_YOURSELF: u32 = 17;
 /// Entries of a queue: as many as Linux asks for.
 pub(crate) const ENTRIES: u16 = 128;
 /// Bytes of data of a command, at most. Two to the power of `TRANSFER_POWER` pages of
@@ -45,6 +49,8 @@ pub enum Allowed {
     Anyone,
     /// Those of these names.
     Only(BTreeSet<String>),
+    /// Those of these names, once they have proved that they have their secret.
+    Proved(BTreeMap<String, Secrets>),
 }
 
 impl Allowed {
@@ -52,6 +58,15 @@ impl Allowed {
         match self {
             Self::Anyone => true,
             Self::Only(names) => names.contains(host),
+            Self::Proved(names) => names.contains_key(host),
+        }
+    }
+
+    /// What a host proves itself with, if it has to.
+    fn secrets(&self, host: &str) -> Option<&Secrets> {
+        match self {
+            Self::Anyone | Self::Only(_) => None,
+            Self::Proved(names) => names.get(host),
         }
     }
 }
@@ -85,6 +100,8 @@ struct Seat {
     controller: Rc<Controller>,
     queue: u16,
     hang_up: Option<HangUp>,
+    /// Where the host has to prove itself.
+    gate: Option<Rc<RefCell<Gate>>>,
 }
 
 impl Drop for Seat {
@@ -158,6 +175,11 @@ impl<B: Backend> Subsystem<B> {
                 at: 44,
             });
         }
+        let gate = self.identity.allowed.secrets(&data.host).map(|secrets| {
+            let gate = Gate::new(secrets.clone(), data.host.clone(), data.subsystem.clone());
+            Rc::new(RefCell::new(gate))
+        });
+        let gated = gate.is_some();
         let controller = if connect.queue == 0 {
             let controller = self.admit(data, visitor.portal)?;
             controller.keep_alive_ms.set(connect.keep_alive_ms);
@@ -166,14 +188,15 @@ impl<B: Backend> Subsystem<B> {
             self.find(connect.queue, &data)?
         };
         let id = controller.id;
-        let link = self.seat(controller, connect.queue, Some(visitor.hang_up));
+        let link = self.seat(controller, connect.queue, Some(visitor.hang_up), gate);
         Ok(Answer {
-            result: id.into(),
+            result: u64::from(id) | u64::from(gated) << PROVE_YOURSELF,
             effect: Effect::Joined {
                 link,
                 entries: connect.last_entry + 1,
                 flow_control: !connect.no_flow_control,
                 admin: connect.queue == 0,
+                gated,
             },
             keep_alive_ms: (connect.queue == 0).then_some(connect.keep_alive_ms),
             ..Answer::default()
@@ -181,7 +204,13 @@ impl<B: Backend> Subsystem<B> {
     }
 
     /// Gives a queue of a controller its name.
-    fn seat(&self, controller: Rc<Controller>, queue: u16, hang_up: Option<HangUp>) -> Link {
+    fn seat(
+        &self,
+        controller: Rc<Controller>,
+        queue: u16,
+        hang_up: Option<HangUp>,
+        gate: Option<Rc<RefCell<Gate>>>,
+    ) -> Link {
         let link = Link(self.next_link.get());
         self.next_link.set(link.0 + 1);
         controller.queues.borrow_mut().insert(queue);
@@ -189,6 +218,7 @@ impl<B: Backend> Subsystem<B> {
             controller,
             queue,
             hang_up,
+            gate,
         };
         self.seats.borrow_mut().insert(link, seat);
         link
@@ -201,7 +231,7 @@ impl<B: Backend> Subsystem<B> {
         let new = |id| Controller::new(id, Kind::Io, String::new(), [0; 16], Way::Bus);
         let controller = self.add(new)?;
         let formats = self.namespaces.iter().map(Namespace::watch_format);
-        let link = self.seat(controller, 0, Some(hang_up));
+        let link = self.seat(controller, 0, Some(hang_up), None);
         Ok((link, formats.collect()))
     }
 
@@ -213,7 +243,7 @@ impl<B: Backend> Subsystem<B> {
             let seat = seats.get(&admin).ok_or(Status::CommandSequence)?;
             Rc::clone(&seat.controller)
         };
-        Ok(self.seat(controller, queue, None))
+        Ok(self.seat(controller, queue, None, None))
     }
 
     /// A new controller for a host.
@@ -238,10 +268,10 @@ impl<B: Backend> Subsystem<B> {
 
     /// Makes a controller with a number that none has.
     fn add(&self, new: impl FnOnce(u16) -> Controller) -> Result<Rc<Controller>, Status> {
-        let mut controllers = self.controllers.borrow_mut();
-        if controllers.len() >= CONTROLLERS {
+        if self.controllers.borrow().len() >= CONTROLLERS && !self.dismiss_stranger() {
             return Err(Status::ConnectBusy);
         }
+        let mut controllers = self.controllers.borrow_mut();
         let mut id = self.next_controller.get();
         // Numbers from FFF0h on mean something else.
         while controllers.contains_key(&id) || !(1..0xfff0).contains(&id) {
@@ -251,6 +281,22 @@ impl<B: Backend> Subsystem<B> {
         let controller = Rc::new(new(id));
         controllers.insert(id, Rc::clone(&controller));
         Ok(controller)
+    }
+
+    /// Makes room by hanging up on the first host that has not proved itself; false if all
+    /// have, or need not.
+    fn dismiss_stranger(&self) -> bool {
+        let is_stranger = |seat: &Seat| {
+            let gate = seat.gate.as_ref();
+            seat.queue == 0 && gate.is_some_and(|gate| !gate.borrow().is_open())
+        };
+        let found = {
+            let seats = self.seats.borrow();
+            let mut all = seats.iter();
+            all.find(|(_, seat)| is_stranger(seat))
+                .map(|(&link, _)| link)
+        };
+        found.map(|link| self.leave(link)).is_some()
     }
 
     /// The controller that a host wants another queue of.
@@ -289,15 +335,16 @@ impl<B: Backend> Subsystem<B> {
         let seat = {
             let seats = self.seats.borrow();
             let seat = seats.get(&link);
-            seat.map(|seat| (Rc::clone(&seat.controller), seat.queue))
+            seat.map(|seat| (Rc::clone(&seat.controller), seat.queue, seat.gate.clone()))
         };
-        let Some((controller, queue)) = seat else {
+        let Some((controller, queue, gate)) = seat else {
             return token.complete(Err(Status::CommandSequence));
         };
         let scope = Scope {
             subsystem: Rc::clone(&self),
             controller,
             queue,
+            gate,
         };
         scope.carry_out(&entry, data, room, token).await;
     }

@@ -25,7 +25,11 @@ pub enum Effect {
         flow_control: bool,
         /// Whether it is the one for admin commands.
         admin: bool,
+        /// Whether the host has to prove itself before it gets anything.
+        gated: bool,
     },
+    /// The host has proved itself.
+    Opened,
     /// The host leaves once it has read this.
     Left,
     /// The power is gone: the host is hung up on, and does not hear of this.

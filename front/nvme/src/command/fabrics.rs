@@ -26,6 +26,10 @@ pub(crate) enum Fabrics {
     PropertyGet(Property),
     PropertySet(Property, u64),
     Disconnect,
+    /// What the host says to prove itself: bytes that it sends.
+    AuthenticationSend(u32),
+    /// What it is told: bytes that it takes.
+    AuthenticationReceive(u32),
 }
 
 /// The fields of a Connect command.
@@ -61,6 +65,10 @@ pub(super) fn parse(entry: &Entry) -> Result<Fabrics, Status> {
         }
         0x01 => connect(entry).map(Fabrics::Connect),
         0x04 => property(entry).map(Fabrics::PropertyGet),
+        //= nvme-2.1 6.2
+        0x05 => authentication(entry).map(Fabrics::AuthenticationSend),
+        //= nvme-2.1 6.1
+        0x06 => authentication(entry).map(Fabrics::AuthenticationReceive),
         //= nvme-2.1 6.4
         0x08 if entry.field::<u16>(40) == 0 => Ok(Fabrics::Disconnect),
         0x08 => Err(Status::ConnectIncompatible),
@@ -86,6 +94,15 @@ fn connect(entry: &Entry) -> Result<Connect, Status> {
         no_flow_control: entry.field::<u8>(46) & 0b100 != 0,
         keep_alive_ms: entry.field(48),
     })
+}
+
+/// The length of the data of a message of the protocol of authentication.
+//= nvme-2.1 6.1
+//= nvme-2.1 6.2
+fn authentication(entry: &Entry) -> Result<u32, Status> {
+    let is_ours = entry.field::<[u8; 3]>(41) == [1, 1, 0xe9];
+    let len = is_ours.then(|| entry.field(44));
+    len.ok_or(Status::InvalidField)
 }
 
 //= nvme-2.1 6.5

@@ -15,6 +15,7 @@ mod logs;
 mod placement;
 mod zones;
 
+use crate::auth::{Gate, Outcome};
 use crate::backend::Backend;
 use crate::command::admin::{Abort, Admin};
 use crate::command::fabrics::{Fabrics, Property};
@@ -39,6 +40,10 @@ pub(crate) const VERSION: u32 = 0x2_0100;
 /// least that can be said.
 //= nvme-2.1 3.1.4.1
 const READY_TIMEOUT: u64 = 1;
+
+/// Bytes that a host has to take of a message of authentication: the longest one has a
+/// challenge and a number of the largest group.
+const MESSAGE: usize = 16 + 64 + 512;
 
 /// The bit of the capabilities that says that there are several command sets.
 const SEVERAL_SETS: u64 = 1 << 43;
@@ -100,6 +105,8 @@ pub(crate) struct Scope<B> {
     pub(crate) subsystem: Rc<Subsystem<B>>,
     pub(crate) controller: Rc<Controller>,
     pub(crate) queue: u16,
+    /// Where the host has to prove itself.
+    pub(crate) gate: Option<Rc<RefCell<Gate>>>,
 }
 
 impl Controller {
@@ -180,6 +187,9 @@ impl<B: Backend> Scope<B> {
             _ => QueueKind::Io,
         };
         let ended = match command::parse(entry, kind) {
+            Ok(Command::Fabrics(Fabrics::AuthenticationSend(len))) => self.hear(len, &data),
+            Ok(Command::Fabrics(Fabrics::AuthenticationReceive(len))) => self.tell(len, room),
+            _ if self.is_shut() => Err(Status::AuthenticationRequired),
             Ok(Command::Admin(Admin::AwaitEvent)) if self.controller.is_ready() => {
                 // It is answered when there is an event.
                 return self.controller.events.borrow_mut().wait(token);
@@ -196,6 +206,41 @@ impl<B: Backend> Scope<B> {
             }
         }
         token.complete(ended);
+    }
+
+    /// Whether the host has yet to prove itself.
+    fn is_shut(&self) -> bool {
+        let gate = self.gate.as_ref();
+        gate.is_some_and(|gate| !gate.borrow().is_open())
+    }
+
+    /// Hears what the host says to prove itself.
+    //= nvme-2.1 6.2
+    fn hear(&self, len: u32, data: &[u8]) -> Result<Answer, Status> {
+        let gate = self.gate.as_ref().ok_or(Status::CommandSequence)?;
+        if len as usize != data.len() {
+            return Err(Status::DataLengthInvalid);
+        }
+        let outcome = gate.borrow_mut().take(data);
+        Ok(Answer {
+            effect: effect(outcome),
+            ..Answer::default()
+        })
+    }
+
+    /// Tells the host what it needs to prove itself, or that it has.
+    //= nvme-2.1 6.1
+    fn tell(&self, len: u32, room: usize) -> Result<Answer, Status> {
+        let gate = self.gate.as_ref().ok_or(Status::CommandSequence)?;
+        if room < MESSAGE || room < len as usize || (len as usize) < MESSAGE {
+            return Err(Status::DataLengthInvalid);
+        }
+        let (data, outcome) = gate.borrow_mut().give();
+        Ok(Answer {
+            data,
+            effect: effect(outcome),
+            ..Answer::default()
+        })
     }
 
     async fn dispatch(
@@ -224,8 +269,10 @@ impl<B: Backend> Scope<B> {
 
     async fn fabrics(&self, fabrics: &Fabrics) -> Result<Answer, Status> {
         match *fabrics {
-            // Once is enough.
-            Fabrics::Connect(_) => Err(Status::CommandSequence),
+            // Once is enough, and the others are answered before they come here.
+            Fabrics::Connect(_)
+            | Fabrics::AuthenticationSend(_)
+            | Fabrics::AuthenticationReceive(_) => Err(Status::CommandSequence),
             Fabrics::Disconnect if self.queue == 0 => Err(Status::InvalidQueue),
             Fabrics::Disconnect => Ok(Answer {
                 effect: Effect::Left,
@@ -276,6 +323,15 @@ impl<B: Backend> Scope<B> {
         let waiting = abort.queue == 0;
         let taken = waiting && self.controller.events.borrow_mut().abort(abort.cid);
         Answer::result(u64::from(!taken))
+    }
+}
+
+/// What becomes of the connection.
+const fn effect(outcome: Outcome) -> Effect {
+    match outcome {
+        Outcome::Goes => Effect::None,
+        Outcome::Opened => Effect::Opened,
+        Outcome::Shut => Effect::Left,
     }
 }
 

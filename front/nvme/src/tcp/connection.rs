@@ -22,6 +22,9 @@ const HELD_MAX: usize = 4 << 20;
 //= nvme-2.1 6.3
 const FIRST_DATA: usize = 1024;
 
+/// Bytes of data of a command before the host has proved itself: as many as Linux asks for.
+const GATE_DATA: usize = 4096;
+
 /// Entries of the queue before the host has said how many it wants.
 const FIRST_ENTRIES: u16 = 1;
 
@@ -81,6 +84,8 @@ pub struct Connection {
     head: u16,
     flow_control: bool,
     is_admin: bool,
+    /// Whether the host has yet to prove itself.
+    gated: bool,
     keep_alive_ms: u32,
     /// Commands whose completions have not left.
     under_way: usize,
@@ -106,6 +111,7 @@ impl Default for Connection {
             head: 0,
             flow_control: true,
             is_admin: false,
+            gated: false,
             keep_alive_ms: 0,
             under_way: 0,
             names: BTreeMap::new(),
@@ -126,10 +132,10 @@ impl Connection {
         self.phase == Phase::Over
     }
 
-    /// Whether it is a queue.
+    /// Whether it is a queue whose host need not prove itself any more.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Live(_))
+        matches!(self.phase, Phase::Live(_)) && !self.gated
     }
 
     /// How often its host has to say something, in ms; none if it need not.
@@ -289,8 +295,12 @@ impl Connection {
         }
         self.names.insert(entry.cid(), 0);
         let located = located(&entry, unit.data);
-        let is_live = self.is_live();
-        let is_much = |located: &Located<'_>| !is_live && located.bytes() > FIRST_DATA;
+        let most = match (self.phase, self.gated) {
+            (Phase::Live(_), false) => usize::MAX,
+            (Phase::Live(_), true) => GATE_DATA,
+            _ => FIRST_DATA,
+        };
+        let is_much = |located: &Located<'_>| located.bytes() > most;
         match located {
             Ok(located) if is_much(&located) => {
                 self.refuse(&entry, Status::CommandSequence);
@@ -423,12 +433,17 @@ impl Connection {
             entries,
             flow_control,
             admin,
+            gated,
         } = done.effect
         {
             self.phase = Phase::Live(link);
             self.link = Some(link);
             (self.entries, self.flow_control) = (entries, flow_control);
             (self.is_admin, self.head) = (admin, 0);
+            self.gated = gated;
+        }
+        if done.effect == Effect::Opened {
+            self.gated = false;
         }
         if !done.data.is_empty() {
             self.controller_data(done.cid, &done.data);

@@ -12,8 +12,9 @@
 //!   which nothing is heard for the time that its host has promised.
 //! - There are at most 256 connections; more are dropped at once.
 //!
-//! There is neither in-band authentication nor TLS: who can reach the address and says
-//! an allowed name is let in.
+//! Who can reach the address and says an allowed name is let in, unless hosts have to prove
+//! who they are ([`crate::Secrets`]); a connection whose host has not yet is no queue. There
+//! is no TLS.
 
 mod connection;
 mod digest;

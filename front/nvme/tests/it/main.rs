@@ -1,6 +1,7 @@
 //! The controller and its ways over TCP and vfio-user, as a host sees them.
 
 mod areas;
+mod auth;
 mod commands;
 mod connect;
 mod drives;
