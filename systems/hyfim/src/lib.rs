@@ -21,7 +21,7 @@
 //! - No two sectors are in one block of the flash.
 //! - Other writes are as the mapping promises ([`hostftl`]).
 //! - A drive that is being taken over from another mapping is as that left it until it is
-//!   taken over as a whole ([`HyFim::is_there`]).
+//!   taken over as a whole ([`HyFim::adopt`]).
 //! - A node that cannot be read when a record is redone over it is damaged as its sum says
 //!   ([`Recovered::lost`]); nothing else is. The file system has another copy if it was made
 //!   with copies of nodes.

@@ -1,7 +1,10 @@
 //! Recovery from whatever is in persistent memory: an error, or a system whose invariants
-//! hold, and that is the same when it is mounted again.
+//! hold, and that is the same when it is mounted again. Where a line was lost it has what was
+//! promised, too.
 
-use crate::support::{Known, Left, Rig, SECTORS, System, change, exchange, payloads, read, tiny};
+use crate::support::{
+    Known, Left, Rig, SECTORS, Shared, System, change, compare, exchange, payloads, read, tiny,
+};
 use bolero::TypeGenerator;
 use host::{PageChange, PmMedia, SwapPort, Who};
 use hyfim::HyfimError;
@@ -14,6 +17,9 @@ use units::Bytes;
 const TABLE: u64 = 4096;
 const JOURNALS: [u64; 2] = [8192, 16384];
 const SLOTS: u64 = 8192 / 64 - 1;
+/// Bytes of the superblock, and of all that is in use.
+const SUPERBLOCK: usize = 24 + 16 * 24 + 8;
+const USED: u64 = JOURNALS[0];
 
 /// A record with a good sum.
 #[derive(Clone, Debug, TypeGenerator)]
@@ -99,24 +105,24 @@ fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) {
     }
 }
 
-/// What is left of a system that was busy.
-fn busy() -> Left {
+/// What is left of a system that was busy, and what it had promised.
+fn busy() -> (Left, [Shared; 2]) {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));
-    let running = rig.clone();
+    let known = [(); 2].map(|()| Rc::new(RefCell::new(Known::default())));
+    let (running, [sectors, nodes]) = (rig.clone(), known.clone());
     kernel.sim().spawn_detached(async move {
         let (system, _) = running.mount().await.expect("a new drive");
-        let known = || Rc::new(RefCell::new(Known::default()));
         let on = (running.sim.clone(), system);
         let rng = Seed(1).stream("exchange");
         running
             .sim
-            .spawn_detached(exchange(on.clone(), known(), rng, 0, 1_000));
-        change(on, known(), Seed(1).stream("change"), 1_000).await;
+            .spawn_detached(exchange(on.clone(), sectors, rng, 0, 1_000));
+        change(on, nodes, Seed(1).stream("change"), 1_000).await;
     });
     match kernel.run_to_cut(2_000, || rig.cut(&mut Seed(1).stream("none"))) {
-        Cut::Off(left) => left,
+        Cut::Off(left) => (left, known),
         Cut::AtRest => panic!("there is more to do"),
     }
 }
@@ -137,7 +143,7 @@ fn survive(left: Left) -> bool {
     let rig = Rig::on(&kernel, &config, left);
     let on = rig.clone();
     let before = kernel.block_on(async move {
-        let Ok((system, _)) = on.mount().await else {
+        let Ok((system, _)) = on.mount_left().await else {
             return None;
         };
         system.check();
@@ -162,16 +168,56 @@ fn survive(left: Left) -> bool {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, left);
     kernel.block_on(async move {
-        let (system, _) = rig.mount().await.expect("it was mounted before");
+        let (system, _) = rig.mount_left().await.expect("it was mounted before");
         system.check();
         assert!(contents(&system).await == before);
     });
     true
 }
 
+/// Whether memory is refused; if it is not, it has all that was promised.
+fn is_refused(left: Left, promised: &[Shared; 2], what: &str) -> bool {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &tiny(), left);
+    let promised = promised.each_ref().map(|known| known.borrow().clone());
+    let what = what.to_owned();
+    kernel.block_on(async move {
+        let Ok((system, _)) = rig.mount_left().await else {
+            return true;
+        };
+        system.check();
+        for mut known in promised {
+            compare(&system, &mut known, &what).await;
+        }
+        false
+    })
+}
+
+/// Lines of zeros, and words of them, are never taken for new memory, for entries or for
+/// the end of a journal.
+#[test]
+fn whatever_line_is_lost_it_is_noticed_or_nothing_was_in_it() {
+    let (good, promised) = busy();
+    let (mut refused, mut sound) = (0, 0);
+    for bytes in [64, 8] {
+        for at in (0..USED).step_by(bytes) {
+            let mut left = good.clone();
+            left.memory.write(at, &vec![0; bytes]);
+            if left.memory == good.memory {
+                continue;
+            }
+            match is_refused(left, &promised, &format!("{bytes} from {at}")) {
+                true => refused += 1,
+                false => sound += 1,
+            }
+        }
+    }
+    assert!(refused > 300 && sound > 0, "{refused} {sound}");
+}
+
 #[test]
 fn whatever_bytes_memory_has_they_are_refused_or_sound() {
-    let good = busy();
+    let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<(u8, u16, u8)>>()
         .with_iterations(200)
@@ -191,7 +237,7 @@ fn whatever_bytes_memory_has_they_are_refused_or_sound() {
 
 #[test]
 fn whatever_records_say_they_are_refused_or_done() {
-    let good = busy();
+    let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<Record>>()
         .with_iterations(200)
@@ -219,7 +265,7 @@ fn whatever_records_say_they_are_refused_or_done() {
 /// Memory of any size, as the file of a drive may have it, also one that ends within a line.
 #[test]
 fn whatever_size_memory_has_it_is_refused_or_sound() {
-    let good = busy();
+    let (good, _) = busy();
     let mut sound = 0;
     for size in (24_500..24_700).chain(12_280..12_300).chain(0..70) {
         let mut left = good.clone();
@@ -229,7 +275,7 @@ fn whatever_size_memory_has_it_is_refused_or_sound() {
             good.memory.read(at, &mut byte);
             left.memory.write(at, &byte);
         }
-        if size >= 24 + 16 * 24 {
+        if size >= SUPERBLOCK as u64 {
             // The superblock is of memory of this size, and the last region ends there.
             let last = 24 + 2 * 24;
             let mut word = [0; 8];
@@ -246,7 +292,7 @@ fn whatever_size_memory_has_it_is_refused_or_sound() {
 
 /// Has the sum of the superblock fit.
 fn seal(left: &mut Left) {
-    let mut head = [0; 24 + 16 * 24];
+    let mut head = [0; SUPERBLOCK];
     left.memory.read(0, &mut head);
     head[20..24].fill(0);
     let sum = crc32c::crc32c(&head[8..]);
@@ -256,7 +302,7 @@ fn seal(left: &mut Left) {
 /// Regions that overlap, reach past the end, or are too small for what is in them.
 #[test]
 fn whatever_regions_there_are_they_are_refused_or_sound() {
-    let good = busy();
+    let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<(u8, u8, bool, u16)>>()
         .with_iterations(200)
@@ -278,13 +324,13 @@ fn whatever_regions_there_are_they_are_refused_or_sound() {
 /// record is done, and the table stays what it was.
 #[test]
 fn a_record_that_makes_no_sense_changes_nothing() {
-    let good = busy();
+    let (good, _) = busy();
     let number = |at: u64| {
         let mut word = [0; 4];
         good.memory.read(at, &mut word);
         u32::from_le_bytes(word)
     };
-    let entry = |sector: u32| number(TABLE + 64 + 4 * u64::from(sector));
+    let entry = |sector: u32| !number(TABLE + 64 + 4 * u64::from(sector));
     let written = (0..300).filter(|&sector| entry(sector) != 0);
     let [one, two, other] = written.collect::<Vec<u32>>()[..3] else {
         panic!("more was written")
