@@ -49,6 +49,9 @@ fn a_cut_while_a_drive_is_taken_over_loses_nothing_of_it() {
             let (sim, config) = (&on.sim, hyfim_config());
             let taken = HyFim::adopt(sim, on.port(), &on.pm, config).await;
             drop(taken.expect("there is room"));
+            // Some events at which it is there.
+            on.pm.fence().await;
+            on.pm.fence().await;
         });
         let mut rng = Seed(event).stream("memory");
         let Cut::Off(left) = kernel.run_to_cut(event, || rig.cut(&mut rng)) else {

@@ -19,7 +19,7 @@ const JOURNALS: [u64; 2] = [8192, 16384];
 const SLOTS: u64 = 8192 / 64 - 1;
 /// Bytes of the superblock, and of all that is in use.
 const SUPERBLOCK: usize = 24 + 16 * 24 + 8;
-const USED: u64 = JOURNALS[0];
+const USED: u64 = JOURNALS[1] + 8192;
 
 /// A record with a good sum.
 #[derive(Clone, Debug, TypeGenerator)]
@@ -88,21 +88,48 @@ impl Record {
     }
 }
 
-/// Writes a record with a good sum to the journal at `at`.
-fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) {
+/// Last bytes of the words of states, and one that is none.
+const STATES: [u64; 5] = [0, 0x17, 0x2b, 0x4d, 0x8e];
+
+fn word(left: &Left, at: u64) -> u64 {
+    let mut word = [0; 8];
+    left.memory.read(at, &mut word);
+    u64::from_le_bytes(word)
+}
+
+/// The position of the oldest record of the journal at `at`, and that behind its newest one.
+fn ends(left: &Left, at: u64) -> [u64; 2] {
+    [at, at + 8].map(|at| word(left, at) & ((1 << 48) - 1))
+}
+
+/// Where the record at `position` of the journal at `at` begins.
+fn slot(at: u64, position: u64) -> u64 {
+    at + 64 + position % SLOTS * 64
+}
+
+/// Has the journal at `at` say that records were committed up to `position`.
+fn commit(left: &mut Left, at: u64, position: u64) {
+    let sum = crc32c::crc32c(&position.to_le_bytes()[..6]);
+    let word = position | u64::from(sum & 0xffff) << 48;
+    left.memory.write(at + 8, &word.to_le_bytes());
+}
+
+/// Writes a record with a good sum to the journal at `at`; gives the position behind it.
+fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) -> u64 {
     let sum = crc32c::crc32c(&position.to_le_bytes());
     let sum = crc32c::crc32c_append(sum, &(body.len() as u64).to_le_bytes());
     let sum = crc32c::crc32c_append(sum, body);
-    let state = 0x4859_4649_4d51_5500 | u64::from(state);
+    let state = 0x4859_4649_4d51_5500 | STATES[usize::from(state)];
     let mut bytes = state.to_le_bytes().to_vec();
     bytes.extend(position.to_le_bytes());
     bytes.extend((body.len() as u32).to_le_bytes());
     bytes.extend(sum.to_le_bytes());
     bytes.resize(64, 0);
     bytes.extend(body);
-    for (slot, part) in (position..).zip(bytes.chunks(64)) {
-        left.memory.write(at + 64 + slot % SLOTS * 64, part);
+    for (position, part) in (position..).zip(bytes.chunks(64)) {
+        left.memory.write(slot(at, position), part);
     }
+    position + bytes.len().div_ceil(64) as u64
 }
 
 /// What is left of a system that was busy, and what it had promised.
@@ -215,6 +242,68 @@ fn whatever_line_is_lost_it_is_noticed_or_nothing_was_in_it() {
     assert!(refused > 300 && sound > 0, "{refused} {sound}");
 }
 
+/// Where the records of the journal at `at` begin that have not made room, oldest first.
+fn heads(left: &Left, at: u64) -> Vec<u64> {
+    let [mut position, end] = ends(left, at);
+    let mut heads = Vec::new();
+    while position < end {
+        let head = slot(at, position);
+        heads.push(head);
+        position += 1 + (word(left, head + 16) & 0xffff_ffff).div_ceil(64);
+    }
+    heads
+}
+
+/// All bits of the first lines and of the heads of the oldest and the newest record, and
+/// some of all others.
+#[test]
+fn whichever_bit_of_a_journal_is_flipped_it_is_noticed_or_nothing_was_in_it() {
+    let (good, promised) = busy();
+    let mut bits: Vec<u64> = Vec::new();
+    let mut records = 0;
+    for at in JOURNALS {
+        let heads = heads(&good, at);
+        records += heads.len();
+        let ends = heads.first().into_iter().chain(heads.last());
+        for first in ends.copied().chain([at]) {
+            bits.extend(first * 8..(first + 24) * 8);
+        }
+    }
+    assert!(records > 2, "{records} records");
+    let mut rng = Seed(7).stream("bits");
+    bits.extend((0..1_000).map(|_| JOURNALS[0] * 8 + rng.below(2 * 8192 * 8)));
+    let (mut refused, mut sound) = (0, 0);
+    for bit in bits {
+        let (mut left, mut byte) = (good.clone(), [0]);
+        left.memory.read(bit / 8, &mut byte);
+        left.memory.write(bit / 8, &[byte[0] ^ 1 << (bit % 8)]);
+        match is_refused(left, &promised, &format!("bit {bit}")) {
+            true => refused += 1,
+            false => sound += 1,
+        }
+    }
+    assert!(refused > 300 && sound > 100, "{refused} {sound}");
+}
+
+/// A page of records, as a part that fails takes it: the newest ones are missed as well.
+#[test]
+fn however_many_lines_of_a_journal_are_lost_it_is_noticed_or_nothing_was_in_them() {
+    let (good, promised) = busy();
+    let mut refused = 0;
+    for at in JOURNALS {
+        for lines in [2, 16, 64] {
+            for first in (0..128 - lines + 1).step_by(lines / 2) {
+                let mut left = good.clone();
+                let from = at + 64 * first as u64;
+                left.memory.write(from, &vec![0; 64 * lines]);
+                let what = format!("{lines} lines from {from}");
+                refused += u32::from(is_refused(left, &promised, &what));
+            }
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
 #[test]
 fn whatever_bytes_memory_has_they_are_refused_or_sound() {
     let (good, _) = busy();
@@ -243,20 +332,19 @@ fn whatever_records_say_they_are_refused_or_done() {
         .with_iterations(200)
         .for_each(|records| {
             let mut left = good.clone();
-            let mut next = JOURNALS.map(|at| {
-                let mut word = [0; 8];
-                left.memory.read(at, &mut word);
-                u64::from_le_bytes(word)
-            });
+            let mut next = JOURNALS.map(|at| Some(ends(&left, at)[0]));
             for record in records {
                 let (journal, body) = record.body();
-                let (at, position) = (JOURNALS[journal], next[journal]);
-                let slots = 1 + (body.len() as u64).div_ceil(64);
-                if slots > SLOTS {
+                let at = JOURNALS[journal];
+                let fits = 1 + (body.len() as u64).div_ceil(64) <= SLOTS;
+                let Some(position) = next[journal].filter(|_| fits) else {
                     continue;
-                }
-                put(&mut left, (at, position), record.state % 5, &body);
-                next[journal] += slots;
+                };
+                let state = record.state % 5;
+                let end = put(&mut left, (at, position), state, &body);
+                // Behind a record without a state nothing is read.
+                next[journal] = (state > 0).then_some(end);
+                commit(&mut left, at, if state > 0 { end } else { position });
             }
             survive(left);
         });
@@ -351,8 +439,9 @@ fn a_record_that_makes_no_sense_changes_nothing() {
             }
         }
         let mut left = good.clone();
-        let tail = u64::from(number(JOURNALS[0]));
-        put(&mut left, (JOURNALS[0], tail), 3, &body);
+        let [tail, _] = ends(&left, JOURNALS[0]);
+        let end = put(&mut left, (JOURNALS[0], tail), 3, &body);
+        commit(&mut left, JOURNALS[0], end);
         let config = tiny();
         let kernel = Kernel::new();
         let rig = Rig::on(&kernel, &config, left.clone());
