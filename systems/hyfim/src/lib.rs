@@ -87,8 +87,9 @@ pub enum HyfimError {
         /// Bytes that there are.
         has: u64,
     },
-    /// A change reaches past its node, or the node past the end.
-    #[error("a change of sector {0} does not fit its node, or the node the drive")]
+    /// A change is of nothing, reaches past its node or the node past the end, or another one
+    /// is of the same node.
+    #[error("a change of sector {0} does not fit its node, the drive or the other changes")]
     Change(u32),
     /// Persistent memory is too small, or makes no sense.
     #[error(transparent)]

@@ -408,6 +408,25 @@ fn whatever_regions_there_are_they_are_refused_or_sound() {
         });
 }
 
+/// Some thousand bytes that would have the same sectors read and written a hundred times.
+#[test]
+fn a_record_of_many_changes_of_nothing_is_refused() {
+    let (mut left, _) = busy();
+    let mut body = 200_u32.to_le_bytes().to_vec();
+    for _ in 0..200 {
+        for word in [320, 16, u32::MAX, 0, 0, 0] {
+            body.extend(word.to_le_bytes());
+        }
+    }
+    let [tail, _] = ends(&left, JOURNALS[1]);
+    let end = put(&mut left, (JOURNALS[1], tail), 3, &body);
+    commit(&mut left, JOURNALS[1], end);
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &tiny(), left);
+    let mounted = kernel.block_on(async move { rig.mount_left().await.map(drop) });
+    assert_eq!(mounted, Err(HyfimError::Damaged("of nodes")));
+}
+
 /// Blocks that the drive does not have, or that two sectors would have: nothing of such a
 /// record is done, and the table stays what it was.
 #[test]

@@ -47,6 +47,7 @@ fn what_could_never_fit_is_refused_and_changes_nothing() {
             change_of(320, 16_380..16_385),
             change_of(598, 0..1),
             change_of(u64::MAX, 0..1),
+            change_of(320, 0..0),
         ] {
             let refused = system.publish(&[staged], &[wrong]).await;
             assert_eq!(refused, Err(IoError::ReadOnly));
