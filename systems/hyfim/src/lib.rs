@@ -44,6 +44,10 @@
 //!   while a record is about it.
 //! - *When nodes are written back.* When half of the journal is in use, and when everything
 //!   is flushed; until then they are read in memory.
+//! - *Damage.* Superblock, heads and records have sums or are there twice, and what does not fit
+//!   them is refused. Entries of the table have none: zeros are no entry, a block that is not
+//!   written or that two sectors have is refused, and any other wrong block is found by the
+//!   sums of the file system, if it has any of what lies there.
 //! - *Room.* Entries are of four bytes. A full journal of nodes is waited for. While there are
 //!   too few spare sectors nothing is staged, and the file system copies instead; so it does
 //!   with nodes of which the journal could not hold more.
