@@ -90,8 +90,9 @@ fn reopen(lines: &mut Lines, config: &FtlConfig) -> [Frontier; 2] {
 /// Sectors of the table.
 fn sectors(config: &FtlConfig, geometry: &RawGeometry) -> Result<u32, FtlError> {
     let all = u64::from(geometry.all_chunks()) * u64::from(geometry.blocks);
-    if all > u64::from(u32::MAX) {
-        let most = u64::from(u32::MAX);
+    // Entries are numbers plus one, and the last of them is that of a line that was lost.
+    if all >= u64::from(u32::MAX) {
+        let most = u64::from(u32::MAX) - 1;
         return Err(FtlError::Space(NoSpace::new("blocks", all, most, most)));
     }
     let wanted = config.capacity.0 / UNIT as u64 + u64::from(config.hidden);

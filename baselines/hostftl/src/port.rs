@@ -70,6 +70,10 @@ fn over(before: &Payload, content: Content<'_>, part: &Part) -> Payload {
     Payload::Bytes(Arc::new(bytes))
 }
 
+/// Sectors whose deallocation may be on its way to flash, 256 MiB: what each takes in memory is
+/// bounded by that. A choice of ours.
+const MOST_GONE: u32 = 1 << 16;
+
 impl<P: RawPort> Inner<P> {
     async fn write_part(
         self: &Rc<Self>,
@@ -88,21 +92,37 @@ impl<P: RawPort> Inner<P> {
             .await
     }
 
-    /// Deallocates sectors, each once nobody has it for himself.
+    /// Deallocates sectors, each once nobody has it for himself and few enough deallocations
+    /// are on their way.
     async fn trim_sectors(&self, first: u32, end: u32) -> Result<(), IoError> {
         let mut first = first;
         while first < end {
             self.failed()?;
-            let held = self.state.borrow().pins.first_held(first, end);
-            let until = held.unwrap_or(end);
+            let (held, gone) = {
+                let state = self.state.borrow();
+                (state.pins.first_held(first, end), state.buffer.gone())
+            };
+            let room = MOST_GONE.saturating_sub(gone);
+            let until = held.unwrap_or(end).min(first.saturating_add(room));
             if first < until {
                 self.trim_now(first, until);
                 first = until;
-            } else {
-                self.progress.wait(&self.sim).await;
+                continue;
             }
+            if room == 0 {
+                self.force_trims();
+            }
+            self.progress.wait(&self.sim).await;
         }
         Ok(())
+    }
+
+    /// Has the deallocations that wait for company written.
+    fn force_trims(&self) {
+        let state = &mut *self.state.borrow_mut();
+        self.queue_trims(state);
+        state.frontiers[USER].force();
+        self.work[USER].notify(&self.sim);
     }
 
     /// Deallocates sectors of which there is something.

@@ -5,11 +5,13 @@
 //! | magic | u64, at byte 0; written last |
 //! | sectors | u64: that the table was made for |
 //! | drive | u64: the shape of the drive whose blocks the entries name; 0 until they do |
-//! | entries | from byte 64 on, for each sector u32 |
+//! | entries | from byte 64 on, for each sector u32, of which all bits are inverted |
 //!
 //! Invariants: an entry is the number of a block on flash plus one, or 0 for a sector that is
 //! nowhere. In persistent memory what is put is durable once [`PmTable::settle`] has ended. A
 //! table is used with the drive and for as many sectors as it was at first, and with no other.
+//! Zeros in persistent memory, as a line that was lost has them, are no entry: they lead to a
+//! block that no drive has.
 
 use crate::config::FtlError;
 use host::{Pm, Region};
@@ -73,12 +75,12 @@ impl PmTable {
             )));
         }
         let first = self.region.at;
-        self.pm.persist(first, &[0; 8]).await;
-        let zeros = [0; 4096];
-        let mut at = SECTORS;
+        self.pm.persist(first, &[0; HEAD as usize]).await;
+        let nowhere = [0xff; 4096];
+        let mut at = HEAD;
         while at < self.region.bytes {
             let count = 4096.min(self.region.bytes - at) as usize;
-            self.pm.store(first + at, &zeros[..count]).await;
+            self.pm.store(first + at, &nowhere[..count]).await;
             self.pm.flush(first + at, count).await;
             at += count as u64;
         }
@@ -118,14 +120,11 @@ impl PmTable {
         Ok(())
     }
 
-    /// Whether the mapping of a drive has moved here, as a whole.
-    #[must_use]
-    pub fn is_taken(&self) -> bool {
-        self.region.bytes >= HEAD && self.word(DRIVE) != 0
-    }
-
     /// Whether its entries are of blocks of this drive.
-    pub(crate) fn check_drive(&self, geometry: &RawGeometry) -> Result<(), FtlError> {
+    ///
+    /// # Errors
+    /// Says whose they are instead.
+    pub fn check_drive(&self, geometry: &RawGeometry) -> Result<(), FtlError> {
         let refuse = |why: &str| Err(FtlError::Table(why.to_owned()));
         match self.word(DRIVE) {
             0 => refuse("no mapping has moved to it, or none as a whole"),
@@ -164,12 +163,12 @@ impl PmTable {
     pub fn get(&self, sector: u32) -> Option<u32> {
         let mut bytes = [0; 4];
         self.pm.peek(self.region.at + entry(sector), &mut bytes);
-        u32::from_le_bytes(bytes).checked_sub(1)
+        (!u32::from_le_bytes(bytes)).checked_sub(1)
     }
 
     /// Sets the entry of a sector at once; durable after [`PmTable::settle`].
     pub fn put(&self, sector: u32, place: Option<u32>) {
-        let bytes = place.map_or(0, |place| place + 1).to_le_bytes();
+        let bytes = (!place.map_or(0, |place| place + 1)).to_le_bytes();
         self.pm.put(self.region.at + entry(sector), &bytes);
     }
 

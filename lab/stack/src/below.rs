@@ -3,7 +3,8 @@
 //! Invariants: a drive has one mapping, which all clones share. It is mounted by the first
 //! command, and what that takes is part of that command; so whoever attaches a drive need
 //! not wait. Memory that survives power cuts belongs to the host: who keeps the drive keeps
-//! it, too.
+//! it, too. Only memory that is new takes a drive over; what was left is mounted, or refused:
+//! to make it anew would be to lose what it had.
 
 use crate::hosts::{Memory, Persistent};
 use host::{BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, SwapPort, Who};
@@ -45,6 +46,8 @@ impl Mapping {
 struct Lasting {
     pm: Pm,
     config: HyfimConfig,
+    /// Whether it was blank when the power came.
+    is_new: bool,
 }
 
 struct Mapped {
@@ -95,18 +98,15 @@ impl Mapped {
                 let ftl = HostFtl::mount(&self.sim, raw, config, Home::Dram);
                 Mapping::Plain(ftl.await?)
             }
-            Some(Lasting { pm, config }) => {
-                let mounted = match HyFim::<RawDevice>::is_there(pm).await? {
-                    true => {
-                        let mounted = HyFim::mount(&self.sim, raw, pm, *config).await;
-                        mounted.map(|(hyfim, recovered)| {
-                            self.recovered.set(recovered);
-                            hyfim
-                        })
-                    }
-                    false => HyFim::adopt(&self.sim, raw, pm, *config).await,
-                };
-                Mapping::Swapping(mounted?)
+            Some(lasting) if lasting.is_new => {
+                let taken = HyFim::adopt(&self.sim, raw, &lasting.pm, lasting.config);
+                Mapping::Swapping(taken.await?)
+            }
+            Some(Lasting { pm, config, .. }) => {
+                let mounted = HyFim::mount(&self.sim, raw, pm, *config).await;
+                let (hyfim, recovered) = mounted?;
+                self.recovered.set(recovered);
+                Mapping::Swapping(hyfim)
             }
         };
         if let Some(chunks) = drive.chunks() {
@@ -170,13 +170,13 @@ impl Below {
     ) -> Self {
         let lasting = |wanted: Persistent| {
             let config = wanted.hyfim(device.drive().config());
-            let media = match memory {
+            let (media, is_new) = match memory {
                 // Should it want more than there is, it says so when it makes its regions.
-                Memory::Blank => PmMedia::new(config.memory().min(wanted.pm.bytes)),
-                Memory::Left(media) => media,
+                Memory::Blank => (PmMedia::new(config.memory().min(wanted.pm.bytes)), true),
+                Memory::Left(media) => (media, false),
             };
             let pm = Pm::new(sim, wanted.pm, media, Some(device));
-            Lasting { pm, config }
+            Lasting { pm, config, is_new }
         };
         let mapped = RawDevice::new(device).map(|raw| Mapped {
             sim: sim.clone(),

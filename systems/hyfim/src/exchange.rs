@@ -1,7 +1,7 @@
 //! Copy-on-write inside the mapping: versions that wait at spare sectors, and their exchange.
 
 use crate::overlay::Swap;
-use crate::record::{Change, Quadruple, exchange_bytes, put_changes, put_quadruples};
+use crate::record::{Change, Quadruple, exchange_bytes, misfit, put_changes, put_quadruples};
 use crate::{HyFim, HyfimError};
 use host::{BlockPort, PageChange, RawPort, Who};
 use nand::Payload;
@@ -132,9 +132,11 @@ impl<P: RawPort> HyFim<P> {
         let mut all = Vec::with_capacity(changes.len());
         for change in changes {
             let sector = u32::try_from(change.first).unwrap_or(u32::MAX);
-            let record = Change::of(sector, change).filter(|record| record.fits(self.exported()));
-            all.push(record.ok_or(HyfimError::Change(sector))?);
+            all.push(Change::of(sector, change).ok_or(HyfimError::Change(sector))?);
         }
-        Ok(all)
+        match misfit(&all, self.exported()) {
+            Some(sector) => Err(HyfimError::Change(sector)),
+            None => Ok(all),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Journals of small changes of nodes, which are written in their places afterwards.
 
 use crate::overlay::Pending;
-use crate::record::Change;
+use crate::record::{Change, misfit};
 use crate::{HyFim, HyfimError};
 use host::{BlockPort, PageChange, RawPort, Who};
 use nand::{Payload, UNIT};
@@ -103,13 +103,14 @@ impl<P: RawPort> HyFim<P> {
     /// readable again, a node that is older and looks whole.
     ///
     /// # Errors
-    /// If it makes no sense; if nothing can be written any more.
+    /// If it makes no sense, and then nothing of it is done; if nothing can be written any
+    /// more.
     pub(crate) async fn redo(&self, changes: &[Change]) -> Result<u64, HyfimError> {
+        if misfit(changes, self.exported()).is_some() {
+            return Err(HyfimError::Damaged("of nodes"));
+        }
         let mut lost = 0;
         for change in changes {
-            if !change.fits(self.exported()) {
-                return Err(HyfimError::Damaged("of nodes"));
-            }
             let (mut bytes, unread) = self.read_node(change.sector, change.sectors).await?;
             let is_other = |&(at, generation): &(u32, u64)| {
                 let at = at as usize;

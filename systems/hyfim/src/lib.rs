@@ -21,7 +21,7 @@
 //! - No two sectors are in one block of the flash.
 //! - Other writes are as the mapping promises ([`hostftl`]).
 //! - A drive that is being taken over from another mapping is as that left it until it is
-//!   taken over as a whole ([`HyFim::is_there`]).
+//!   taken over as a whole ([`HyFim::adopt`]).
 //! - A node that cannot be read when a record is redone over it is damaged as its sum says
 //!   ([`Recovered::lost`]); nothing else is. The file system has another copy if it was made
 //!   with copies of nodes.
@@ -44,6 +44,10 @@
 //!   while a record is about it.
 //! - *When nodes are written back.* When half of the journal is in use, and when everything
 //!   is flushed; until then they are read in memory.
+//! - *Damage.* Superblock, heads and records have sums or are there twice, and what does not fit
+//!   them is refused. Entries of the table have none: zeros are no entry, a block that is not
+//!   written or that two sectors have is refused, and any other wrong block is found by the
+//!   sums of the file system, if it has any of what lies there.
 //! - *Room.* Entries are of four bytes. A full journal of nodes is waited for. While there are
 //!   too few spare sectors nothing is staged, and the file system copies instead; so it does
 //!   with nodes of which the journal could not hold more.
@@ -87,8 +91,9 @@ pub enum HyfimError {
         /// Bytes that there are.
         has: u64,
     },
-    /// A change reaches past its node, or the node past the end.
-    #[error("a change of sector {0} does not fit its node, or the node the drive")]
+    /// A change is of nothing, reaches past its node or the node past the end, or another one
+    /// is of the same node.
+    #[error("a change of sector {0} does not fit its node, the drive or the other changes")]
     Change(u32),
     /// Persistent memory is too small, or makes no sense.
     #[error(transparent)]

@@ -4,7 +4,7 @@ use crate::HyfimError;
 use crate::overlay::Overlay;
 use crate::queue::{Found, Queue, RecordState};
 use crate::record::{exchange_bytes, take_changes, take_quadruples};
-use host::{BlockPort, Pm, PmError, RawPort, Region, Regions};
+use host::{BlockPort, Pm, RawPort, Region, Regions};
 use hostftl::{FtlConfig, Home, HostFtl, PmTable, table_bytes};
 use nand::UNIT;
 use sim::{Semaphore, Sim};
@@ -152,21 +152,19 @@ impl<P> Clone for HyFim<P> {
 }
 
 impl<P: RawPort> HyFim<P> {
-    /// Whether persistent memory has the mapping of a drive, as a whole: then it is to be
-    /// mounted, and else there is nothing in it that anybody was promised.
+    /// Mounts a drive whose mapping was elsewhere so far, if it had any, with persistent
+    /// memory that is made ready: an empty table and empty journals, and what was there before
+    /// is lost. So this is for whoever makes a file system, and for nobody who finds one. Until
+    /// this returns the drive is as it was, and what a cut leaves in memory counts as blank.
     ///
     /// # Errors
-    /// If it has something that makes no sense.
-    pub async fn is_there(pm: &Pm) -> Result<bool, HyfimError> {
-        match Regions::open(pm).await {
-            Ok(regions) => Ok(PmTable::new(pm.clone(), regions.get(TABLE)?).is_taken()),
-            Err(PmError::Blank) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Makes persistent memory ready: an empty table and empty journals.
-    async fn format(pm: &Pm, config: &HyfimConfig) -> Result<Regions, HyfimError> {
+    /// If there is too little memory, or the drive refuses something.
+    pub async fn adopt(
+        sim: &Sim,
+        port: P,
+        pm: &Pm,
+        config: HyfimConfig,
+    ) -> Result<Self, HyfimError> {
         let sectors = config.sectors().unwrap_or(u32::MAX);
         let wanted = [
             (TABLE, table_bytes(sectors)),
@@ -179,31 +177,15 @@ impl<P: RawPort> HyFim<P> {
             for kind in [EXCHANGES, CHANGES] {
                 Queue::create(pm, regions.get(kind)?).await;
             }
-            Ok(())
+            let (exchanges, _) = Queue::open(sim, pm, regions.get(EXCHANGES)?, OF_SECTORS).await?;
+            let (changes, _) = Queue::open(sim, pm, regions.get(CHANGES)?, OF_NODES).await?;
+            check_sizes(&exchanges, &changes, &config)?;
+            // Regions that are there have the mapping of the drive, as a whole: a table that
+            // says nothing of one is damaged.
+            let ftl = HostFtl::mount(sim, port, config.ftl, Home::Moving(table)).await?;
+            Self::of(sim, ftl, (exchanges, changes), config)
         })
         .await
-    }
-
-    /// Mounts a drive whose mapping was elsewhere so far, if it had any, with persistent
-    /// memory that is made ready: what was there before is lost. Until this returns the
-    /// drive is as it was, and what a cut leaves in memory is not there
-    /// ([`HyFim::is_there`]).
-    ///
-    /// # Errors
-    /// If there is too little memory, or the drive refuses something.
-    pub async fn adopt(
-        sim: &Sim,
-        port: P,
-        pm: &Pm,
-        config: HyfimConfig,
-    ) -> Result<Self, HyfimError> {
-        let regions = Self::format(pm, &config).await?;
-        let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
-        let (exchanges, _) = Queue::open(sim, pm, regions.get(EXCHANGES)?, OF_SECTORS).await?;
-        let (changes, _) = Queue::open(sim, pm, regions.get(CHANGES)?, OF_NODES).await?;
-        check_sizes(&exchanges, &changes, &config)?;
-        let ftl = HostFtl::mount(sim, port, config.ftl, Home::Moving(table)).await?;
-        Self::of(sim, ftl, (exchanges, changes), config)
     }
 
     /// It, of its parts.
@@ -256,6 +238,8 @@ impl<P: RawPort> HyFim<P> {
         let partners: BTreeSet<u64> = redone.map(|record| record.position).collect();
         let mut recovered = Recovered::default();
         let geometry = port.geometry();
+        table.check(spans(&config).1)?;
+        table.check_drive(&geometry)?;
         let blocks = u64::from(geometry.all_chunks()) * u64::from(geometry.blocks);
         let redone = exchanges_of(&table, &config, blocks, (&swaps, &partners), &mut recovered)?;
         repair(&table, &config, redone).await;
@@ -400,7 +384,6 @@ fn exchanges_of(
     told: &mut Recovered,
 ) -> Result<BTreeMap<u32, Option<u32>>, HyfimError> {
     let (exported, all) = spans(config);
-    table.check(all)?;
     let mut entries = BTreeMap::new();
     for record in found {
         if record.state < RecordState::Committed || record.state == RecordState::Checkpointed {

@@ -2,21 +2,23 @@
 //!
 //! | region | |
 //! | --- | --- |
-//! | first line | u64: the position of the oldest record that may count; the rest zeros |
+//! | first line | u64: the position of the oldest record that may count; u64: that behind the newest one that was committed; the rest zeros. Each has 48 bits, and above them the lower half of their CRC-32C |
 //! | slots | of 64 bytes; position p is slot p modulo how many there are |
 //!
 //! | record | from its position on |
 //! | --- | --- |
-//! | state | u64: a mark, and in its last byte the state |
+//! | state | u64: a mark, and in its last byte the state: of two of these four bits differ. 0 while the line is being written |
 //! | position | u64 |
 //! | length | u32: bytes of the body; then its CRC-32C with position and length u32 |
 //! | zeros | to the end of the line |
 //! | body | up to the end of its last slot |
 //!
 //! Invariants: positions only grow, and a record names its own, so what is left of the time
-//! before the queue came round does not count. A record that is committed is whole: its sum
-//! was durable before its state was. Records from the oldest one on are read until one makes
-//! no sense.
+//! before the queue came round does not count. A record that is committed is whole: its body
+//! was durable before its state was. The first line says how far records were committed before
+//! any of them is checkpointing. So every record up to there has to be found, and each that is
+//! committed has to be whole; behind it there may be some whose writing a cut has ended, and
+//! none that is more than committed. Whatever else there is, is damage.
 
 use crate::HyfimError;
 use host::{Pm, Region};
@@ -29,9 +31,9 @@ const SLOT: u64 = 64;
 /// What the first bytes of a record are.
 const MARK: u64 = 0x4859_4649_4d51_5500;
 
-/// Positions are below this, and so is whatever is added to one: a slot a nanosecond for a
-/// hundred years.
-const MOST_POSITIONS: u64 = 1 << 62;
+/// Positions are below this. No mount begins behind half of it, and none lasts for as many
+/// again: a hundred thousand slots a second for forty years.
+const MOST_POSITIONS: u64 = 1 << 48;
 
 /// What has become of a record.
 //= hyfim 3.4
@@ -76,7 +78,13 @@ impl RecordState {
     }
 
     const fn word(self) -> u64 {
-        MARK | (self as u64 + 1)
+        let last = match self {
+            Self::Committing => 0x17,
+            Self::Committed => 0x2b,
+            Self::Checkpointing => 0x4d,
+            Self::Checkpointed => 0x8e,
+        };
+        MARK | last
     }
 
     fn parse(word: u64) -> Option<Self> {
@@ -101,6 +109,8 @@ pub(crate) struct Queue {
     /// The oldest record that may count, and where the next one goes.
     tail: Cell<u64>,
     head: Cell<u64>,
+    /// Up to where records were committed.
+    committed: Cell<u64>,
     /// Records that were not checkpointed, and the position behind each.
     open: RefCell<BTreeMap<u64, (u64, RecordState)>>,
     /// A record was checkpointed.
@@ -126,6 +136,8 @@ impl Queue {
             at += count as u64;
         }
         pm.fence().await;
+        let words = [sealed(0), sealed(0)].map(u64::to_le_bytes);
+        pm.persist(region.at, words.as_flattened()).await;
     }
 
     /// The queue in a region, and what it holds from the oldest record on.
@@ -138,12 +150,16 @@ impl Queue {
         if region.bytes < 2 * SLOT {
             return Err(HyfimError::Damaged(name));
         }
-        let mut word = [0; 8];
-        pm.load(region.at, &mut word).await;
-        let tail = u64::from_le_bytes(word);
-        if tail > MOST_POSITIONS {
+        let mut words = [0; 16];
+        pm.load(region.at, &mut words).await;
+        let position = |at: usize| {
+            let word = words[at..at + 8].try_into().expect("eight bytes");
+            let position = unsealed(u64::from_le_bytes(word));
+            position.filter(|&position| position <= MOST_POSITIONS / 2)
+        };
+        let (Some(tail), Some(committed)) = (position(0), position(8)) else {
             return Err(HyfimError::Damaged(name));
-        }
+        };
         let queue = Self {
             sim: sim.clone(),
             pm: pm.clone(),
@@ -151,26 +167,35 @@ impl Queue {
             name,
             tail: Cell::new(tail),
             head: Cell::new(tail),
+            committed: Cell::new(committed),
             open: RefCell::default(),
             room: Signal::default(),
             order: Semaphore::new(sim, 1),
         };
+        let found = queue.find().await?;
+        Ok((queue, found))
+    }
+
+    /// Every record from the oldest one on.
+    async fn find(&self) -> Result<Vec<Found>, HyfimError> {
         let mut found: Vec<Found> = Vec::new();
-        let mut position = tail;
-        while let Some(record) = queue.read(position).await {
-            let end = position.saturating_add(slots(record.body.len()));
-            if end - tail > queue.slots() {
-                break;
+        let (tail, committed) = (self.tail.get(), self.committed.get());
+        while let Some(record) = self.read(self.head.get()).await? {
+            let position = record.position;
+            let end = position + slots(record.body.len());
+            let is_late = position >= committed && record.state > RecordState::Committed;
+            if end - tail > self.slots() || is_late {
+                return Err(HyfimError::Damaged(self.name));
             }
-            queue
-                .open
-                .borrow_mut()
-                .insert(position, (end, record.state));
-            position = end;
+            let mut open = self.open.borrow_mut();
+            open.insert(position, (end, record.state));
+            self.head.set(end);
             found.push(record);
         }
-        queue.head.set(position);
-        Ok((queue, found))
+        if self.head.get() < committed {
+            return Err(HyfimError::Damaged(self.name));
+        }
+        Ok(found)
     }
 
     /// Slots of the queue.
@@ -219,28 +244,36 @@ impl Queue {
         (self.region.at + SLOT + slot * SLOT + within, row)
     }
 
-    async fn read(&self, position: u64) -> Option<Found> {
+    /// The record at `position`, if there is one.
+    ///
+    /// # Errors
+    /// If there is one that no cut leaves so.
+    async fn read(&self, position: u64) -> Result<Option<Found>, HyfimError> {
         if self.slots() < 2 {
-            return None;
+            return Ok(None);
         }
         let mut head = [0; 24];
         let (at, _) = self.at(position, 0);
         self.pm.load(at, &mut head).await;
         let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight"));
-        let state = RecordState::parse(word(0))?;
+        let Some(state) = RecordState::parse(word(0)).filter(|_| word(8) == position) else {
+            return Ok(None);
+        };
         let (len, sum) = (word(16) as u32, (word(16) >> 32) as u32);
-        if word(8) != position || slots(len as usize) > self.slots() {
-            return None;
+        if slots(len as usize) > self.slots() {
+            return Err(HyfimError::Damaged(self.name));
         }
         let mut body = vec![0; len as usize];
         self.copy_out(position, &mut body).await;
         // One that is being written need not be whole, and nothing is made of it.
-        let whole = state == RecordState::Committing || sum == checksum(position, &body);
-        whole.then_some(Found {
+        if state != RecordState::Committing && sum != checksum(position, &body) {
+            return Err(HyfimError::Damaged(self.name));
+        }
+        Ok(Some(Found {
             position,
             state,
             body,
-        })
+        }))
     }
 
     async fn copy_out(&self, position: u64, body: &mut [u8]) {
@@ -262,8 +295,8 @@ impl Queue {
     pub(crate) async fn append(&self, body: &[u8]) -> Result<u64, HyfimError> {
         self.check_size(body.len())?;
         let need = slots(body.len());
-        // A place is durable before the next one is taken: recovery reads up to the first
-        // that makes no sense.
+        // A place is durable before the next one is taken: recovery finds them one behind
+        // the other.
         let turn = self.order.acquire(1).await;
         while self.used() + need > self.slots() {
             self.room.wait(&self.sim).await;
@@ -279,7 +312,9 @@ impl Queue {
         head[8..16].copy_from_slice(&position.to_le_bytes());
         head[16..24].copy_from_slice(&len.to_le_bytes());
         let (at, _) = self.at(position, 0);
-        // Position and length before the state: stores to one line count in their order.
+        // The state is the first to go and the last to come, since stores to one line count in
+        // their order: an old one is never beside a new position.
+        self.pm.store(at, &[0; 8]).await;
         self.pm.store(at + 8, &head[8..]).await;
         self.pm.store(at, &state.word().to_le_bytes()).await;
         self.pm.flush(at, SLOT as usize).await;
@@ -298,16 +333,28 @@ impl Queue {
         Ok(position)
     }
 
-    /// Takes a record to its next state, durably. Room of the oldest ones that are done is
-    /// given back.
+    /// Takes a record to its next state, durably. Once it is committed, so is how far records
+    /// are. Room of the oldest ones that are done is given back.
     ///
     /// # Panics
     /// If it is done already, which is our own mistake.
     pub(crate) async fn advance(&self, position: u64) {
-        let state = self.open.borrow().get(&position).map(|(_, state)| *state);
-        let next = state.and_then(RecordState::next).expect("it is not done");
+        let entry = self.open.borrow().get(&position).copied();
+        let next = entry.and_then(|(end, state)| Some((end, state.next()?)));
+        let (end, next) = next.expect("it is not done");
         let (at, _) = self.at(position, 0);
-        self.pm.persist(at, &next.word().to_le_bytes()).await;
+        self.pm.store(at, &next.word().to_le_bytes()).await;
+        self.pm.flush(at, 8).await;
+        if next == RecordState::Committed {
+            // All before it have their places, and its body is whole: whichever of the two
+            // words a cut takes back, what is left is right.
+            self.committed.set(end.max(self.committed.get()));
+            let at = self.region.at + 8;
+            let word = sealed(self.committed.get()).to_le_bytes();
+            self.pm.store(at, &word).await;
+            self.pm.flush(at, 8).await;
+        }
+        self.pm.fence().await;
         if let Some(entry) = self.open.borrow_mut().get_mut(&position) {
             entry.1 = next;
         }
@@ -333,7 +380,8 @@ impl Queue {
             return;
         }
         // Before anything is written there: what is behind the tail may be overwritten.
-        self.pm.persist(self.region.at, &tail.to_le_bytes()).await;
+        let word = sealed(tail).to_le_bytes();
+        self.pm.persist(self.region.at, &word).await;
         self.tail.set(tail.max(self.tail.get()));
         self.room.notify(&self.sim);
     }
@@ -342,7 +390,8 @@ impl Queue {
     pub(crate) async fn clear(&self) {
         let head = self.head.get();
         self.open.borrow_mut().clear();
-        self.pm.persist(self.region.at, &head.to_le_bytes()).await;
+        let word = sealed(head).to_le_bytes();
+        self.pm.persist(self.region.at, &word).await;
         self.tail.set(head);
         self.room.notify(&self.sim);
     }
@@ -371,6 +420,18 @@ impl Queue {
 /// Slots of a record with a body of so many bytes.
 const fn slots(body: usize) -> u64 {
     1 + (body as u64).div_ceil(SLOT)
+}
+
+/// A position as the first line has it. Zeros are none.
+fn sealed(position: u64) -> u64 {
+    let sum = crc32c::crc32c(&position.to_le_bytes()[..6]);
+    position | u64::from(sum) << 48
+}
+
+/// The position of a word of the first line; none if it is damaged.
+fn unsealed(word: u64) -> Option<u64> {
+    let position = word % MOST_POSITIONS;
+    (sealed(position) == word).then_some(position)
 }
 
 fn checksum(position: u64, body: &[u8]) -> u32 {
@@ -402,6 +463,27 @@ mod tests {
         }
         for word in [0, MARK, MARK | 5, u64::MAX, 1] {
             assert_eq!(RecordState::parse(word), None);
+        }
+    }
+
+    /// What differs by linear sums differs alike for every position.
+    #[test]
+    fn positions_and_states_of_which_few_bits_are_flipped_are_none() {
+        for position in [0, 1, 0x1234_5678_9abc, MOST_POSITIONS - 1] {
+            let word = sealed(position);
+            assert_eq!(unsealed(word), Some(position));
+            for one in 0..64 {
+                assert_eq!(unsealed(word ^ 1 << one), None);
+                for two in one + 1..64 {
+                    assert_eq!(unsealed(word ^ 1 << one ^ 1 << two), None);
+                }
+            }
+        }
+        assert_eq!(unsealed(0), None);
+        for state in RecordState::ALL {
+            for bit in 0..64 {
+                assert_eq!(RecordState::parse(state.word() ^ 1 << bit), None);
+            }
         }
     }
 }

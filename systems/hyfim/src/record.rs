@@ -13,6 +13,7 @@
 
 use host::PageChange;
 use nand::UNIT;
+use std::collections::BTreeMap;
 
 /// Four addresses: a sector and where it was, and a spare sector and where it is.
 //= hyfim 3.2
@@ -174,19 +175,35 @@ impl Change {
         self.parts.iter().any(has)
     }
 
-    /// Whether it lies within its node, and the node below `sectors`.
-    pub(crate) fn fits(&self, sectors: u32) -> bool {
+    /// Whether it lies within its node, and the node below `sectors`; and changes something.
+    fn fits(&self, sectors: u32) -> bool {
         let bytes = u64::from(self.sectors) * UNIT as u64;
         let within = |first: u32, count: usize| u64::from(first) + count as u64 <= bytes;
         let end = self.sector.checked_add(self.sectors);
         end.is_some_and(|end| end <= sectors)
             && self.sectors <= MOST_SECTORS
             && self.generation.is_none_or(|(at, _)| within(at, 8))
+            && !self.parts.is_empty()
             && self
                 .parts
                 .iter()
-                .all(|(first, bytes)| within(*first, bytes.len()))
+                .all(|(first, bytes)| !bytes.is_empty() && within(*first, bytes.len()))
     }
+}
+
+/// The first sector of a change that cannot be in a record with the others, on a drive of
+/// `sectors`; none if all can. Each changes something of a node of its own. So what a record
+/// has read and written is never more than the drive, however small its changes are.
+pub(crate) fn misfit(all: &[Change], sectors: u32) -> Option<u32> {
+    let mut ends = BTreeMap::new();
+    let misfits = |change: &&Change| {
+        let end = change.sector.saturating_add(change.sectors);
+        let before = ends.range(..end).next_back();
+        let overlaps = before.is_some_and(|(_, &last)| last > change.sector);
+        ends.insert(change.sector, end);
+        overlaps || !change.fits(sectors)
+    };
+    all.iter().find(misfits).map(|change| change.sector)
 }
 
 /// Most sectors of a node: 64 KiB, the largest of Btrfs.
@@ -231,5 +248,34 @@ mod tests {
         }
         assert_eq!(take_quadruples(&[a, vec![0]].concat()), None);
         assert_eq!(take_changes(&[b, vec![0]].concat()), None);
+    }
+
+    #[test]
+    fn a_change_of_nothing_and_two_of_one_node_do_not_fit() {
+        let change = |sector, parts: &[usize]| Change {
+            sector,
+            sectors: 4,
+            generation: None,
+            parts: parts.iter().map(|&count| (0, vec![1; count])).collect(),
+        };
+        let one = || change(8, &[1]);
+        let first_misfit = |all: &[Change]| misfit(all, 100);
+        assert_eq!(
+            first_misfit(&[one(), change(12, &[1]), change(4, &[2])]),
+            None
+        );
+        for wrong in [
+            change(20, &[]),
+            change(20, &[1, 0]),
+            change(20, &[4 * UNIT + 1]),
+            change(97, &[1]),
+            change(u32::MAX, &[1]),
+            one(),
+            change(5, &[1]),
+            change(11, &[1]),
+        ] {
+            let sector = wrong.sector;
+            assert_eq!(first_misfit(&[one(), wrong]), Some(sector));
+        }
     }
 }

@@ -99,8 +99,8 @@ fn hostile_tables_are_refused_or_sound() {
         for _ in 0..changes {
             let entry = match rng.below(3) {
                 0 => rng.next_u64() as u32,
-                1 => rng.below(1_700) as u32,
-                _ => 0,
+                1 => !(rng.below(1_700) as u32),
+                _ => u32::MAX,
             };
             let at = 4096 + 64 + 4 * rng.below(u64::from(SECTORS));
             memory.write(at, &entry.to_le_bytes());
@@ -112,6 +112,27 @@ fn hostile_tables_are_refused_or_sound() {
         }
     }
     assert!(refused > 100 && sound > 20, "{refused} {sound}");
+}
+
+/// Zeros are no entries: sectors of a line that was lost are not taken for deallocated.
+#[test]
+fn a_line_of_the_table_that_is_lost_is_noticed() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, true));
+    let (running, on) = (rig.clone(), config.clone());
+    kernel.block_on(async move {
+        running.mount(ftl_config(&on)).await.expect("a new drive");
+    });
+    let good = rig.cut(&mut Seed(1).stream("none"));
+    let mut left = good.clone();
+    let memory = left.memory.as_mut().expect("it has some");
+    memory.write(4096 + 64 + 64, &[0; 64]);
+    let said = mount(&config, ftl_config(&config), left).expect_err("it is lost");
+    assert!(
+        said.to_string().contains("sector 16 leads to block"),
+        "{said}"
+    );
 }
 
 /// A table of another drive, of another size, or that nobody has made.

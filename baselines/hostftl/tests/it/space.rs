@@ -1,7 +1,7 @@
 //! Little room: cleaning of drives that are nearly full, records of deallocations that pile
 //! up, and counters of all of it.
 
-use crate::support::{Ftl, Left, Rig, ftl_config, read, sectors, tiny, value};
+use crate::support::{Ftl, Left, Rig, SECTORS, ftl_config, read, sectors, tiny, value};
 use host::{BlockPort, Who};
 use hostftl::{FtlConfig, FtlError, FtlStats};
 use sim::{Kernel, Seed};
@@ -174,4 +174,31 @@ fn the_knobs_of_a_drive_are_those_of_its_mapping() {
         ..FtlConfig::new(config.capacity)
     };
     assert_eq!(FtlConfig::of(&config), expected);
+}
+
+/// What deallocations hold in memory is bounded: those that were made again and again, and
+/// that no flush was waited for, go to flash before too many of them are on their way.
+#[test]
+fn deallocations_on_their_way_are_bounded() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::new(&config, false));
+    kernel.block_on(async move {
+        let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+        for sector in 0..SECTORS {
+            write(&ftl, sector, 1, false).await.expect("there is room");
+        }
+        ftl.flush().await.expect("there is room");
+        let most = (1 << 16) / SECTORS;
+        for _ in 0..most {
+            ftl.trim(sectors(0, SECTORS)).await.expect("within");
+        }
+        assert_eq!(ftl.stats().records, 0, "they wait for company");
+        ftl.trim(sectors(0, SECTORS)).await.expect("within");
+        assert!(ftl.stats().records > 0, "there were too many");
+        ftl.flush().await.expect("there is room");
+        ftl.check();
+        let held = read(&ftl, 5, 1).await.expect("it can be read");
+        assert_eq!(value(&held[0]), Some(0));
+    });
 }

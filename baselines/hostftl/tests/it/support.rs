@@ -95,8 +95,8 @@ impl Rig {
         let home = match &self.pm {
             None => Home::Dram,
             Some(pm) => match table(pm).await {
-                table if table.is_taken() => Home::Pm(table),
-                table => Home::Moving(table),
+                (table, true) => Home::Pm(table),
+                (table, false) => Home::Moving(table),
             },
         };
         HostFtl::mount(&self.sim, port, config, home).await
@@ -110,10 +110,13 @@ impl Rig {
     }
 }
 
-/// The table in persistent memory.
-async fn table(pm: &Pm) -> PmTable {
+/// The table in persistent memory, and whether it says of which drive it is.
+async fn table(pm: &Pm) -> (PmTable, bool) {
     let regions = Regions::open(pm).await.expect("it was made ready");
-    PmTable::new(pm.clone(), regions.get(TABLE).expect("as above"))
+    let region = regions.get(TABLE).expect("as above");
+    let mut drive = [0; 8];
+    pm.peek(region.at + 16, &mut drive);
+    (PmTable::new(pm.clone(), region), drive != [0; 8])
 }
 
 /// Memory with a table.

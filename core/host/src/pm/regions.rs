@@ -4,30 +4,34 @@
 //!
 //! | superblock | |
 //! | --- | --- |
-//! | magic | u64, at byte 0; written last |
+//! | magic | u64, at byte 0; written last. Another word while regions are being made |
 //! | bytes of the memory | u64 |
 //! | regions | u32, up to 16 |
 //! | checksum | u32: CRC-32C of the fields around it, this one as 0 |
-//! | each region | kind u64, first byte u64, bytes u64 |
+//! | each region | kind u64, first byte u64, bytes u64; zeros where there are fewer than 16 |
+//! | magic | u64, once more, in another line |
 //!
 //! Invariants: regions are whole pages of 4 KiB behind that of the superblock, and no two of
-//! them overlap; a superblock is there as a whole or not at all. While there is none its
-//! magic is 0: memory with any other word there is damaged or somebody else's, and is not
-//! taken.
+//! them overlap; a superblock is there as a whole or not at all. Of memory that nobody has
+//! made ready all of it is 0. So a first word of 0 before anything else, as a line that was
+//! lost leaves it, is damage and not new memory, as is a word that is none of ours.
 
 use super::Pm;
 use units::NoSpace;
 
 /// `PMREGION`, little endian.
 const MAGIC: u64 = u64::from_le_bytes(*b"PMREGION");
+/// `PMMAKING`: what the first word is until regions are there as a whole.
+const MAKING: u64 = u64::from_le_bytes(*b"PMMAKING");
 /// Bytes that regions are multiples of.
 const PAGE: u64 = 4096;
 /// Most regions.
 const MOST: usize = 16;
-/// Bytes of the superblock: head and regions.
+/// Bytes of the superblock: head, regions, and the magic again.
 const HEAD: usize = 24;
 const ENTRY: usize = 24;
-const SUPERBLOCK: usize = HEAD + MOST * ENTRY;
+const AGAIN: usize = HEAD + MOST * ENTRY;
+const SUPERBLOCK: usize = AGAIN + 8;
 
 /// A part of persistent memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +50,7 @@ pub enum PmError {
     /// They do not fit.
     #[error("persistent memory is full: {0}")]
     Full(NoSpace),
-    /// Nobody has made any: what there is, is nobody's.
+    /// Nobody has made any, or not to the end: what there is, is nobody's.
     #[error("persistent memory has no regions: it was not made ready")]
     Blank,
     /// They make no sense.
@@ -63,21 +67,22 @@ pub struct Regions {
 impl Regions {
     /// Makes regions of these kinds and sizes, which are rounded up to pages. What was
     /// there before is gone; the regions hold whatever there was until `make` has made
-    /// something of them. They are there as a whole after that, or not at all.
+    /// something of them. They are there as a whole after that, or not at all. Gives what
+    /// `make` has made.
     ///
     /// # Errors
     /// If there is too little memory for them; those of `make`.
-    pub async fn create<E: From<PmError>>(
+    pub async fn create<T, E: From<PmError>>(
         pm: &Pm,
         wanted: &[(u64, u64)],
-        make: impl AsyncFnOnce(&Self) -> Result<(), E>,
-    ) -> Result<Self, E> {
+        make: impl AsyncFnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
         let list = place(pm.bytes(), wanted)?;
         let regions = Self { list };
-        pm.persist(0, &[0; 8]).await;
-        make(&regions).await?;
+        pm.persist(0, &MAKING.to_le_bytes()).await;
+        let made = make(&regions).await?;
         regions.write(pm).await;
-        Ok(regions)
+        Ok(made)
     }
 
     /// Writes the superblock, of which there is none.
@@ -86,11 +91,12 @@ impl Regions {
         let mut bytes = [0; SUPERBLOCK];
         bytes[8..16].copy_from_slice(&pm.bytes().to_le_bytes());
         bytes[16..20].copy_from_slice(&(list.len() as u32).to_le_bytes());
-        for (entry, region) in bytes[HEAD..].chunks_exact_mut(ENTRY).zip(list) {
+        for (entry, region) in bytes[HEAD..AGAIN].chunks_exact_mut(ENTRY).zip(list) {
             for (field, number) in [region.kind, region.at, region.bytes].iter().enumerate() {
                 entry[field * 8..(field + 1) * 8].copy_from_slice(&number.to_le_bytes());
             }
         }
+        bytes[AGAIN..].copy_from_slice(&MAGIC.to_le_bytes());
         let sum = crc32c::crc32c(&bytes[8..]).to_le_bytes();
         bytes[20..24].copy_from_slice(&sum);
         pm.persist(8, &bytes[8..]).await;
@@ -109,7 +115,8 @@ impl Regions {
         pm.load(0, &mut bytes).await;
         match number(&bytes, 0) {
             MAGIC => {}
-            0 => return Err(PmError::Blank),
+            MAKING => return Err(PmError::Blank),
+            0 if bytes == [0; SUPERBLOCK] => return Err(PmError::Blank),
             _ => return Err(PmError::Damaged("its first word is none of ours")),
         }
         let sum = u32::from_le_bytes(bytes[20..24].try_into().expect("four bytes"));
@@ -123,7 +130,7 @@ impl Regions {
             ));
         }
         let count = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes")) as usize;
-        let entries = bytes[HEAD..].chunks_exact(ENTRY).take(count);
+        let entries = bytes[HEAD..AGAIN].chunks_exact(ENTRY).take(count);
         let region = |entry: &[u8]| Region {
             kind: number(entry, 0),
             at: number(entry, 8),

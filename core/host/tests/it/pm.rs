@@ -16,7 +16,7 @@ fn blank(sim: &Sim) -> Pm {
 
 /// Makes regions with nothing in them.
 async fn create(pm: &Pm, wanted: &[(u64, u64)]) -> Result<Regions, PmError> {
-    Regions::create(pm, wanted, async |_| Ok(())).await
+    Regions::create(pm, wanted, async |regions| Ok(regions.clone())).await
 }
 
 /// Does `work` on new memory; gives it as it is then.
@@ -246,17 +246,25 @@ fn regions_are_found_again_and_do_not_overlap() {
     hostile_superblocks(&again.shutdown());
 }
 
-/// Any byte of a superblock that is changed is noticed.
+/// Any byte of a superblock that is changed is noticed, and so is a word or a line of it
+/// that is lost: that is no new memory.
 fn hostile_superblocks(good: &PmMedia) {
-    for at in 0..72 {
+    const BYTES: u64 = 24 + 16 * 24 + 8;
+    let is_damaged = |at: u64, bytes: &[u8]| {
         let mut media = good.clone();
-        let mut byte = [0];
-        media.read(at, &mut byte);
-        media.write(at, &[byte[0] ^ 0x81]);
+        media.write(at, bytes);
         let kernel = Kernel::new();
         let pm = Pm::new(&kernel.sim(), PmConfig::default(), media, None);
         let opened = kernel.block_on(async move { Regions::open(&pm).await });
-        assert!(matches!(opened, Err(PmError::Damaged(_))), "byte {at}");
+        matches!(opened, Err(PmError::Damaged(_)))
+    };
+    for at in 0..BYTES {
+        let mut byte = [0];
+        good.read(at, &mut byte);
+        assert!(is_damaged(at, &[byte[0] ^ 0x81]), "byte {at}");
+    }
+    for (first, zeros) in [(0, 8), (0, 64), (64, 64), (384, 64), (0, 128), (0, 384)] {
+        assert!(is_damaged(first, &vec![0; zeros]), "{zeros} from {first}");
     }
 }
 

@@ -2,9 +2,12 @@
 
 use super::{done, plan, refused};
 use crash::Points;
-use ssd::Precondition;
+use host::{BlockDevice, HostConfig, PmMedia};
+use sim::{Kernel, Seed};
+use ssd::{Drive, DriveMedia, Precondition};
 use stack::crash::{Cuts, explore};
-use stack::{Ending, Plan};
+use stack::hosts::Memory;
+use stack::{Attached, Ending, Plan, hosts};
 use units::{Bytes, MIB};
 
 fn on(stack: &str, mib: u64, workload: &str) -> Plan {
@@ -61,6 +64,39 @@ fn file_systems_run_on_it_end_well_and_recover() {
             assert_eq!(recovery.is_some(), ending == Ending::PowerCut);
             assert!(recovery.is_none_or(|r| r.read_pages > 0 && r.time_ns > r.power_on_ns));
         }
+    }
+}
+
+/// Whether a drive with this memory beside it can be opened, and what that leaves of both.
+fn opened(media: DriveMedia, memory: Memory) -> (bool, DriveMedia, PmMedia) {
+    let config = on("hyfim@ocssd", 128, "touch").drive;
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let drive = Drive::ready(&sim, &config, media, Seed(1)).expect("it can be built");
+    let device = BlockDevice::new(&sim, HostConfig::default(), drive.clone());
+    let device = device.expect("the default can be");
+    let port = Attached::bare(&sim, &device, (hosts::memory("hyfim"), memory));
+    let opening = port.clone();
+    let opened = kernel.block_on(async move { opening.open().await.is_ok() });
+    let left = port.memory().expect("it was wanted").shutdown();
+    (opened, drive.at_power_cut(), left)
+}
+
+/// To make it ready would be to lose what it had, without a word.
+#[test]
+fn memory_that_was_left_is_mounted_or_refused_and_never_made_anew() {
+    let config = on("hyfim@ocssd", 128, "touch").drive;
+    let media = DriveMedia::new(&config, Seed(1)).expect("it can be built");
+    let (made, media, good) = opened(media, Memory::Blank);
+    assert!(made);
+    assert!(opened(media.clone(), Memory::Left(good.clone())).0);
+    // The first word, a line of the superblock, the head of the table; and all of it.
+    for (at, bytes) in [(0, 8), (0, 64), (4096, 64), (0, good.bytes() as usize)] {
+        let mut lost = good.clone();
+        lost.write(at, &vec![0; bytes]);
+        let (mounted, _, left) = opened(media.clone(), Memory::Left(lost.clone()));
+        assert!(!mounted, "{bytes} bytes from {at}");
+        assert!(left == lost, "nothing is made of it");
     }
 }
 

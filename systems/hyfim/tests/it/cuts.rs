@@ -1,6 +1,6 @@
 //! The power cut at events of exchanges, changes of nodes, cleaning and recovery.
 
-use crate::support::{Known, Left, NODE, Rig, Shared, System, change, exchange, read, tiny};
+use crate::support::{Known, Left, Rig, Shared, change, compare, exchange, tiny};
 use sim::{Cut, Kernel, Seed};
 use ssd::DriveConfig;
 use std::cell::RefCell;
@@ -57,44 +57,6 @@ fn judge(config: &DriveConfig, left: Left, all: &All, what: &str) -> Left {
     });
     drop(system);
     rig.cut(&mut Seed(1).stream("none"))
-}
-
-/// Compares what one worker knows; the batch under way is there as a whole or not at all.
-async fn compare(system: &System, known: &mut Known, what: &str) {
-    let sectors = std::mem::take(&mut known.under_way);
-    let nodes = std::mem::take(&mut known.nodes_under_way);
-    let mut there = true;
-    for &(sector, value) in &sectors {
-        there &= word(&read(system, sector, 1).await) == value;
-        known.sectors.entry(sector).or_insert(0);
-    }
-    for (sector, bytes) in &nodes {
-        there &= read(system, *sector, NODE).await == *bytes;
-        let blank = || vec![0; NODE as usize * 4096];
-        known.nodes.entry(*sector).or_insert_with(blank);
-    }
-    if there {
-        known.sectors.extend(sectors);
-        known.nodes.extend(nodes);
-    }
-    for (&sector, &value) in &known.sectors {
-        let held = word(&read(system, sector, 1).await);
-        assert_eq!(held, value, "{what}: sector {sector}: {held:#x} {value:#x}");
-    }
-    for (&sector, bytes) in &known.nodes {
-        let held = read(system, sector, NODE).await;
-        let differs = held.iter().zip(bytes).position(|(a, b)| a != b);
-        assert_eq!(differs, None, "{what}: node {sector}");
-    }
-}
-
-fn word(sector: &[u8]) -> u64 {
-    let first = sector[..8].try_into().expect("eight bytes");
-    assert!(
-        sector.chunks_exact(8).all(|word| word == first),
-        "a sector is whole"
-    );
-    u64::from_le_bytes(first)
 }
 
 /// Cuts recovery at an event of its own; gives what that leaves.

@@ -1,7 +1,10 @@
 //! Recovery from whatever is in persistent memory: an error, or a system whose invariants
-//! hold, and that is the same when it is mounted again.
+//! hold, and that is the same when it is mounted again. Where a line was lost it has what was
+//! promised, too.
 
-use crate::support::{Known, Left, Rig, SECTORS, System, change, exchange, payloads, read, tiny};
+use crate::support::{
+    Known, Left, Rig, SECTORS, Shared, System, change, compare, exchange, payloads, read, tiny,
+};
 use bolero::TypeGenerator;
 use host::{PageChange, PmMedia, SwapPort, Who};
 use hyfim::HyfimError;
@@ -14,6 +17,9 @@ use units::Bytes;
 const TABLE: u64 = 4096;
 const JOURNALS: [u64; 2] = [8192, 16384];
 const SLOTS: u64 = 8192 / 64 - 1;
+/// Bytes of the superblock, and of all that is in use.
+const SUPERBLOCK: usize = 24 + 16 * 24 + 8;
+const USED: u64 = JOURNALS[1] + 8192;
 
 /// A record with a good sum.
 #[derive(Clone, Debug, TypeGenerator)]
@@ -82,41 +88,68 @@ impl Record {
     }
 }
 
-/// Writes a record with a good sum to the journal at `at`.
-fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) {
+/// Last bytes of the words of states, and one that is none.
+const STATES: [u64; 5] = [0, 0x17, 0x2b, 0x4d, 0x8e];
+
+fn word(left: &Left, at: u64) -> u64 {
+    let mut word = [0; 8];
+    left.memory.read(at, &mut word);
+    u64::from_le_bytes(word)
+}
+
+/// The position of the oldest record of the journal at `at`, and that behind its newest one.
+fn ends(left: &Left, at: u64) -> [u64; 2] {
+    [at, at + 8].map(|at| word(left, at) & ((1 << 48) - 1))
+}
+
+/// Where the record at `position` of the journal at `at` begins.
+fn slot(at: u64, position: u64) -> u64 {
+    at + 64 + position % SLOTS * 64
+}
+
+/// Has the journal at `at` say that records were committed up to `position`.
+fn commit(left: &mut Left, at: u64, position: u64) {
+    let sum = crc32c::crc32c(&position.to_le_bytes()[..6]);
+    let word = position | u64::from(sum & 0xffff) << 48;
+    left.memory.write(at + 8, &word.to_le_bytes());
+}
+
+/// Writes a record with a good sum to the journal at `at`; gives the position behind it.
+fn put(left: &mut Left, (at, position): (u64, u64), state: u8, body: &[u8]) -> u64 {
     let sum = crc32c::crc32c(&position.to_le_bytes());
     let sum = crc32c::crc32c_append(sum, &(body.len() as u64).to_le_bytes());
     let sum = crc32c::crc32c_append(sum, body);
-    let state = 0x4859_4649_4d51_5500 | u64::from(state);
+    let state = 0x4859_4649_4d51_5500 | STATES[usize::from(state)];
     let mut bytes = state.to_le_bytes().to_vec();
     bytes.extend(position.to_le_bytes());
     bytes.extend((body.len() as u32).to_le_bytes());
     bytes.extend(sum.to_le_bytes());
     bytes.resize(64, 0);
     bytes.extend(body);
-    for (slot, part) in (position..).zip(bytes.chunks(64)) {
-        left.memory.write(at + 64 + slot % SLOTS * 64, part);
+    for (position, part) in (position..).zip(bytes.chunks(64)) {
+        left.memory.write(slot(at, position), part);
     }
+    position + bytes.len().div_ceil(64) as u64
 }
 
-/// What is left of a system that was busy.
-fn busy() -> Left {
+/// What is left of a system that was busy, and what it had promised.
+fn busy() -> (Left, [Shared; 2]) {
     let config = tiny();
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, Left::new(&config));
-    let running = rig.clone();
+    let known = [(); 2].map(|()| Rc::new(RefCell::new(Known::default())));
+    let (running, [sectors, nodes]) = (rig.clone(), known.clone());
     kernel.sim().spawn_detached(async move {
         let (system, _) = running.mount().await.expect("a new drive");
-        let known = || Rc::new(RefCell::new(Known::default()));
         let on = (running.sim.clone(), system);
         let rng = Seed(1).stream("exchange");
         running
             .sim
-            .spawn_detached(exchange(on.clone(), known(), rng, 0, 1_000));
-        change(on, known(), Seed(1).stream("change"), 1_000).await;
+            .spawn_detached(exchange(on.clone(), sectors, rng, 0, 1_000));
+        change(on, nodes, Seed(1).stream("change"), 1_000).await;
     });
     match kernel.run_to_cut(2_000, || rig.cut(&mut Seed(1).stream("none"))) {
-        Cut::Off(left) => left,
+        Cut::Off(left) => (left, known),
         Cut::AtRest => panic!("there is more to do"),
     }
 }
@@ -137,7 +170,7 @@ fn survive(left: Left) -> bool {
     let rig = Rig::on(&kernel, &config, left);
     let on = rig.clone();
     let before = kernel.block_on(async move {
-        let Ok((system, _)) = on.mount().await else {
+        let Ok((system, _)) = on.mount_left().await else {
             return None;
         };
         system.check();
@@ -162,16 +195,118 @@ fn survive(left: Left) -> bool {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, &config, left);
     kernel.block_on(async move {
-        let (system, _) = rig.mount().await.expect("it was mounted before");
+        let (system, _) = rig.mount_left().await.expect("it was mounted before");
         system.check();
         assert!(contents(&system).await == before);
     });
     true
 }
 
+/// Whether memory is refused; if it is not, it has all that was promised.
+fn is_refused(left: Left, promised: &[Shared; 2], what: &str) -> bool {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &tiny(), left);
+    let promised = promised.each_ref().map(|known| known.borrow().clone());
+    let what = what.to_owned();
+    kernel.block_on(async move {
+        let Ok((system, _)) = rig.mount_left().await else {
+            return true;
+        };
+        system.check();
+        for mut known in promised {
+            compare(&system, &mut known, &what).await;
+        }
+        false
+    })
+}
+
+/// Lines of zeros, and words of them, are never taken for new memory, for entries or for
+/// the end of a journal.
+#[test]
+fn whatever_line_is_lost_it_is_noticed_or_nothing_was_in_it() {
+    let (good, promised) = busy();
+    let (mut refused, mut sound) = (0, 0);
+    for bytes in [64, 8] {
+        for at in (0..USED).step_by(bytes) {
+            let mut left = good.clone();
+            left.memory.write(at, &vec![0; bytes]);
+            if left.memory == good.memory {
+                continue;
+            }
+            match is_refused(left, &promised, &format!("{bytes} from {at}")) {
+                true => refused += 1,
+                false => sound += 1,
+            }
+        }
+    }
+    assert!(refused > 300 && sound > 0, "{refused} {sound}");
+}
+
+/// Where the records of the journal at `at` begin that have not made room, oldest first.
+fn heads(left: &Left, at: u64) -> Vec<u64> {
+    let [mut position, end] = ends(left, at);
+    let mut heads = Vec::new();
+    while position < end {
+        let head = slot(at, position);
+        heads.push(head);
+        position += 1 + (word(left, head + 16) & 0xffff_ffff).div_ceil(64);
+    }
+    heads
+}
+
+/// All bits of the first lines and of the heads of the oldest and the newest record, and
+/// some of all others.
+#[test]
+fn whichever_bit_of_a_journal_is_flipped_it_is_noticed_or_nothing_was_in_it() {
+    let (good, promised) = busy();
+    let mut bits: Vec<u64> = Vec::new();
+    let mut records = 0;
+    for at in JOURNALS {
+        let heads = heads(&good, at);
+        records += heads.len();
+        let ends = heads.first().into_iter().chain(heads.last());
+        for first in ends.copied().chain([at]) {
+            bits.extend(first * 8..(first + 24) * 8);
+        }
+    }
+    assert!(records > 2, "{records} records");
+    let mut rng = Seed(7).stream("bits");
+    bits.extend((0..1_000).map(|_| JOURNALS[0] * 8 + rng.below(2 * 8192 * 8)));
+    let (mut refused, mut sound) = (0, 0);
+    for bit in bits {
+        let (mut left, mut byte) = (good.clone(), [0]);
+        left.memory.read(bit / 8, &mut byte);
+        left.memory.write(bit / 8, &[byte[0] ^ 1 << (bit % 8)]);
+        match is_refused(left, &promised, &format!("bit {bit}")) {
+            true => refused += 1,
+            false => sound += 1,
+        }
+    }
+    assert!(refused > 300 && sound > 100, "{refused} {sound}");
+}
+
+/// A page of records, as a part that fails takes it: the newest ones are missed as well.
+#[test]
+fn however_many_lines_of_a_journal_are_lost_it_is_noticed_or_nothing_was_in_them() {
+    let (good, promised) = busy();
+    let mut refused = 0;
+    for at in JOURNALS {
+        for lines in [2, 16, 64] {
+            for first in (0..128 - lines + 1).step_by(lines / 2) {
+                let mut left = good.clone();
+                let from = at + 64 * first as u64;
+                left.memory.write(from, &vec![0; 64 * lines]);
+                let what = format!("{lines} lines from {from}");
+                refused += u32::from(is_refused(left, &promised, &what));
+            }
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
 #[test]
 fn whatever_bytes_memory_has_they_are_refused_or_sound() {
-    let good = busy();
+    let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<(u8, u16, u8)>>()
         .with_iterations(200)
@@ -191,26 +326,25 @@ fn whatever_bytes_memory_has_they_are_refused_or_sound() {
 
 #[test]
 fn whatever_records_say_they_are_refused_or_done() {
-    let good = busy();
+    let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<Record>>()
         .with_iterations(200)
         .for_each(|records| {
             let mut left = good.clone();
-            let mut next = JOURNALS.map(|at| {
-                let mut word = [0; 8];
-                left.memory.read(at, &mut word);
-                u64::from_le_bytes(word)
-            });
+            let mut next = JOURNALS.map(|at| Some(ends(&left, at)[0]));
             for record in records {
                 let (journal, body) = record.body();
-                let (at, position) = (JOURNALS[journal], next[journal]);
-                let slots = 1 + (body.len() as u64).div_ceil(64);
-                if slots > SLOTS {
+                let at = JOURNALS[journal];
+                let fits = 1 + (body.len() as u64).div_ceil(64) <= SLOTS;
+                let Some(position) = next[journal].filter(|_| fits) else {
                     continue;
-                }
-                put(&mut left, (at, position), record.state % 5, &body);
-                next[journal] += slots;
+                };
+                let state = record.state % 5;
+                let end = put(&mut left, (at, position), state, &body);
+                // Behind a record without a state nothing is read.
+                next[journal] = (state > 0).then_some(end);
+                commit(&mut left, at, if state > 0 { end } else { position });
             }
             survive(left);
         });
@@ -219,7 +353,7 @@ fn whatever_records_say_they_are_refused_or_done() {
 /// Memory of any size, as the file of a drive may have it, also one that ends within a line.
 #[test]
 fn whatever_size_memory_has_it_is_refused_or_sound() {
-    let good = busy();
+    let (good, _) = busy();
     let mut sound = 0;
     for size in (24_500..24_700).chain(12_280..12_300).chain(0..70) {
         let mut left = good.clone();
@@ -229,7 +363,7 @@ fn whatever_size_memory_has_it_is_refused_or_sound() {
             good.memory.read(at, &mut byte);
             left.memory.write(at, &byte);
         }
-        if size >= 24 + 16 * 24 {
+        if size >= SUPERBLOCK as u64 {
             // The superblock is of memory of this size, and the last region ends there.
             let last = 24 + 2 * 24;
             let mut word = [0; 8];
@@ -246,7 +380,7 @@ fn whatever_size_memory_has_it_is_refused_or_sound() {
 
 /// Has the sum of the superblock fit.
 fn seal(left: &mut Left) {
-    let mut head = [0; 24 + 16 * 24];
+    let mut head = [0; SUPERBLOCK];
     left.memory.read(0, &mut head);
     head[20..24].fill(0);
     let sum = crc32c::crc32c(&head[8..]);
@@ -256,7 +390,7 @@ fn seal(left: &mut Left) {
 /// Regions that overlap, reach past the end, or are too small for what is in them.
 #[test]
 fn whatever_regions_there_are_they_are_refused_or_sound() {
-    let good = busy();
+    let (good, _) = busy();
     bolero::check!()
         .with_type::<Vec<(u8, u8, bool, u16)>>()
         .with_iterations(200)
@@ -274,17 +408,36 @@ fn whatever_regions_there_are_they_are_refused_or_sound() {
         });
 }
 
+/// Some thousand bytes that would have the same sectors read and written a hundred times.
+#[test]
+fn a_record_of_many_changes_of_nothing_is_refused() {
+    let (mut left, _) = busy();
+    let mut body = 200_u32.to_le_bytes().to_vec();
+    for _ in 0..200 {
+        for word in [320, 16, u32::MAX, 0, 0, 0] {
+            body.extend(word.to_le_bytes());
+        }
+    }
+    let [tail, _] = ends(&left, JOURNALS[1]);
+    let end = put(&mut left, (JOURNALS[1], tail), 3, &body);
+    commit(&mut left, JOURNALS[1], end);
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &tiny(), left);
+    let mounted = kernel.block_on(async move { rig.mount_left().await.map(drop) });
+    assert_eq!(mounted, Err(HyfimError::Damaged("of nodes")));
+}
+
 /// Blocks that the drive does not have, or that two sectors would have: nothing of such a
 /// record is done, and the table stays what it was.
 #[test]
 fn a_record_that_makes_no_sense_changes_nothing() {
-    let good = busy();
+    let (good, _) = busy();
     let number = |at: u64| {
         let mut word = [0; 4];
         good.memory.read(at, &mut word);
         u32::from_le_bytes(word)
     };
-    let entry = |sector: u32| number(TABLE + 64 + 4 * u64::from(sector));
+    let entry = |sector: u32| !number(TABLE + 64 + 4 * u64::from(sector));
     let written = (0..300).filter(|&sector| entry(sector) != 0);
     let [one, two, other] = written.collect::<Vec<u32>>()[..3] else {
         panic!("more was written")
@@ -305,8 +458,9 @@ fn a_record_that_makes_no_sense_changes_nothing() {
             }
         }
         let mut left = good.clone();
-        let tail = u64::from(number(JOURNALS[0]));
-        put(&mut left, (JOURNALS[0], tail), 3, &body);
+        let [tail, _] = ends(&left, JOURNALS[0]);
+        let end = put(&mut left, (JOURNALS[0], tail), 3, &body);
+        commit(&mut left, JOURNALS[0], end);
         let config = tiny();
         let kernel = Kernel::new();
         let rig = Rig::on(&kernel, &config, left.clone());

@@ -1,7 +1,8 @@
 //! Small drives, and what a batch promises.
 
 use host::{
-    BlockDevice, BlockPort, HostConfig, PageChange, Pm, PmConfig, PmMedia, RawDevice, SwapPort, Who,
+    BlockDevice, BlockPort, HostConfig, PageChange, Pm, PmConfig, PmError, PmMedia, RawDevice,
+    SwapPort, Who,
 };
 use hostftl::{FtlConfig, Home, HostFtl};
 use hyfim::{HyFim, HyfimConfig, HyfimError, Recovered};
@@ -103,12 +104,17 @@ impl Rig {
 
     /// Mounts what is there, or takes the drive over if nothing is.
     pub(crate) async fn mount(&self) -> Result<(System, Recovered), HyfimError> {
-        let (sim, port, config) = (&self.sim, self.port(), hyfim_config());
-        if HyFim::<RawDevice>::is_there(&self.pm).await? {
-            return HyFim::mount(sim, port, &self.pm, config).await;
+        match self.mount_left().await {
+            Err(HyfimError::Memory(PmError::Blank)) => {}
+            mounted => return mounted,
         }
-        let taken = HyFim::adopt(sim, port, &self.pm, config).await?;
+        let taken = HyFim::adopt(&self.sim, self.port(), &self.pm, hyfim_config()).await?;
         Ok((taken, Recovered::default()))
+    }
+
+    /// Mounts what is there.
+    pub(crate) async fn mount_left(&self) -> Result<(System, Recovered), HyfimError> {
+        HyFim::mount(&self.sim, self.port(), &self.pm, hyfim_config()).await
     }
 
     pub(crate) fn cut(&self, rng: &mut Rng) -> Left {
@@ -148,6 +154,44 @@ pub(crate) fn payloads(bytes: &[u8]) -> Vec<Payload> {
     sectors
         .map(|s| Payload::Bytes(Arc::new(s.try_into().expect("a sector"))))
         .collect()
+}
+
+/// Compares what one worker knows; the batch under way is there as a whole or not at all.
+pub(crate) async fn compare(system: &System, known: &mut Known, what: &str) {
+    let sectors = std::mem::take(&mut known.under_way);
+    let nodes = std::mem::take(&mut known.nodes_under_way);
+    let mut there = true;
+    for &(sector, value) in &sectors {
+        there &= word(&read(system, sector, 1).await) == value;
+        known.sectors.entry(sector).or_insert(0);
+    }
+    for (sector, bytes) in &nodes {
+        there &= read(system, *sector, NODE).await == *bytes;
+        let blank = || vec![0; NODE as usize * 4096];
+        known.nodes.entry(*sector).or_insert_with(blank);
+    }
+    if there {
+        known.sectors.extend(sectors);
+        known.nodes.extend(nodes);
+    }
+    for (&sector, &value) in &known.sectors {
+        let held = word(&read(system, sector, 1).await);
+        assert_eq!(held, value, "{what}: sector {sector}: {held:#x} {value:#x}");
+    }
+    for (&sector, bytes) in &known.nodes {
+        let held = read(system, sector, NODE).await;
+        let differs = held.iter().zip(bytes).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{what}: node {sector}");
+    }
+}
+
+fn word(sector: &[u8]) -> u64 {
+    let first = sector[..8].try_into().expect("eight bytes");
+    assert!(
+        sector.chunks_exact(8).all(|word| word == first),
+        "a sector is whole"
+    );
+    u64::from_le_bytes(first)
 }
 
 /// Stages sectors one by one, some of them twice, and gives the numbers of the batches; once
