@@ -65,6 +65,11 @@ const TOOLS: &[Tool] = &[
         package: "postgresql",
         purpose: "is recorded with its server",
     },
+    Tool {
+        program: "chromium",
+        package: "chromium",
+        purpose: "shows the pages of reports",
+    },
 ];
 
 /// Installs what is missing if this is Debian and the user root.
