@@ -70,6 +70,11 @@ const TOOLS: &[Tool] = &[
         package: "python3-venv",
         purpose: "runs the Python package",
     },
+    Tool {
+        program: "chromium",
+        package: "chromium",
+        purpose: "shows the pages of reports",
+    },
 ];
 
 /// Installs what is missing if this is Debian and the user root.

@@ -352,12 +352,18 @@ impl Drive {
     pub fn lines(&self) -> Vec<LineReport> {
         let state = self.core.state.borrow();
         let lines = state.lines.lines.iter();
+        let (now, pages) = (state.in_flight.next(), self.core.layout.line_data);
         let report = |line: &Line| {
             let kind = state.frontiers[usize::from(line.frontier)].kind;
             let written = !matches!(line.state, LineState::Free | LineState::Retired);
             LineReport {
                 state: line.state,
                 valid: line.valid,
+                pages,
+                age: match line.state {
+                    LineState::Closed | LineState::Collecting => now - line.closed,
+                    _ => 0,
+                },
                 erases: line.erases,
                 handle: if written {
                     self.core.owner(&state, line.frontier)

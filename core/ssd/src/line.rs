@@ -74,6 +74,10 @@ pub struct LineReport {
     pub state: LineState,
     /// Valid pages.
     pub valid: u32,
+    /// Pages of data that it could hold.
+    pub pages: u32,
+    /// Programs issued since it was closed; 0 while it is not.
+    pub age: u64,
     /// Erases so far.
     pub erases: u32,
     /// The placement handle that all its data were written through, as the host

@@ -1,7 +1,7 @@
 //! `reproduce`: what a paper claims beside what is measured here.
 
 use super::Answer;
-use super::experiment::Experiment;
+use super::experiment::{Experiment, command};
 use super::failure::Failure;
 use super::kept::{Kept, Outcome, Wanted};
 use super::output::{self, Shown};
@@ -23,8 +23,8 @@ const MISSED: u8 = 1;
 /// Run the plans of the papers and set what they measure beside what they claim
 ///
 /// With a paper or a figure it prints each claim. Without one it runs all papers and
-/// writes report.md and report.json into a folder, where it also keeps each run: what
-/// was interrupted goes on from there. A value holds that is within a third of the
+/// writes report.md, report.html and report.json into a folder, where it also keeps each
+/// run: what was interrupted goes on from there. A value holds that is within a third of the
 /// paper's, and a trend that goes its way. Claims about what is not built, or whose
 /// runs fail, are listed with the reason. The status is 1 if a claim that was measured
 /// does not hold.
@@ -204,11 +204,15 @@ impl Reproduce {
 
     /// Writes the report into `folder`, and says where it is.
     fn write(&self, folder: &Path, papers: &Papers) -> Answer {
-        let (document, text) = (folder.join("report.json"), folder.join("report.md"));
+        let file = |end: &str| folder.join(format!("report.{end}"));
+        let (document, text, page) = (file("json"), file("md"), file("html"));
         report::file::write(&document, &report::to_json(papers))?;
         report::file::write(&text, &papers.markdown())?;
-        let (text, document) = (text.display(), document.display());
-        Ok(format!("\nEach claim is in {text}, and in {document}\n"))
+        report::file::write(&page, &report::page::papers(papers, &command()))?;
+        let (text, document, page) = (text.display(), document.display(), page.display());
+        Ok(format!(
+            "\nEach claim is in {text} and {page}, and in {document}\n"
+        ))
     }
 
     fn prepared(&self, what: &str) -> Result<Prepared, Failure> {

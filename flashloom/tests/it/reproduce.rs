@@ -56,6 +56,8 @@ fn a_report_goes_into_a_folder() {
         text.contains("### bytefs/components") && text.contains("| A.5 |"),
         "{text}"
     );
+    let page = bench.text("r/report.html");
+    assert!(page.contains("id=\"bytefs\"") && page.contains("<b>A.5</b>"));
     let document: Value = serde_json::from_str(&bench.text("r/report.json")).expect("it is one");
     assert_eq!(document["schema"], "flashloom.reproduction/1");
     assert_eq!(document["papers"][0]["claims"][0]["paper"], 89.0);

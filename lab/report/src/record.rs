@@ -4,9 +4,11 @@
 //! ordered, so that the same run gives the same bytes.
 
 mod file_system;
+mod places;
 
 pub use crate::remapped::Remapped;
 pub use file_system::{Cleaning, Extents, FileSystem, LogFacts, Nodes, SwapFacts, TreeFacts};
+pub use places::{Place, Places};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -85,6 +87,10 @@ pub struct Run {
     /// How the zones stood at the end, where the drive has any.
     #[serde(default)]
     pub zones: Option<ZoneCounts>,
+    /// How the lines of the drive, or its zones, stood at the end; none of an open-channel
+    /// drive, whose host knows that, and in records from before it was kept.
+    #[serde(default)]
+    pub places: Option<Places>,
     /// What a layer that remaps addresses did, where the stack has one.
     #[serde(default)]
     pub remap: Option<Remapped>,

@@ -69,6 +69,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         operations: served.operations.clone(),
         file_system: outcome.file_system,
         zones: drive.zones().map(zones),
+        places: crate::places::places(drive, outcome.plan.drive.interface),
         remap: outcome.remap.clone(),
         host_memory: host_memory(outcome),
         remount: outcome.remount,

@@ -22,6 +22,7 @@ mod lies;
 mod meter;
 mod name;
 mod placement;
+mod places;
 mod plan;
 mod plan_file;
 pub mod pool;

@@ -8,8 +8,12 @@
 //! `data-path`, so that a page can be checked against the document.
 
 mod charts;
+mod papers;
 mod parts;
+mod switch;
 mod tables;
+
+pub use papers::papers;
 
 use crate::attribution::{findings, sentences};
 use crate::human;
@@ -40,15 +44,16 @@ pub fn comparison(comparison: &Comparison, command: &str) -> String {
     let body = html! {
         h2 { "Summary" }
         (tables::metrics(&runs))
+        (section("Comparison", &charts::glance::all(&runs)))
         (figures(&runs))
         (handles(&runs))
     };
+    let foot = footer(Comparison::SCHEMA, comparison.seed, command);
     document(
         &comparison.workload,
-        comparison,
         &lead,
         &body,
-        &footer(Comparison::SCHEMA, comparison.seed, command),
+        &[foot, embedded(comparison)],
     )
 }
 
@@ -69,22 +74,12 @@ pub fn run(run: &Run, command: &str) -> String {
         (tables::matrix(run))
         (handles(&runs))
     };
-    document(
-        &title,
-        run,
-        &lead,
-        &body,
-        &footer(Run::SCHEMA, run.seed, command),
-    )
+    let foot = footer(Run::SCHEMA, run.seed, command);
+    document(&title, &lead, &body, &[foot, embedded(run)])
 }
 
-fn document<D: Document>(
-    title: &str,
-    record: &D,
-    lead: &Markup,
-    body: &Markup,
-    foot: &Markup,
-) -> String {
+/// A page of these parts; `last` comes after its main part.
+fn document(title: &str, lead: &Markup, body: &Markup, last: &[Markup]) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -97,10 +92,9 @@ fn document<D: Document>(
             }
             body {
                 a.skip href="#main" { "Skip to the summary" }
-                header { h1 { (title) } (lead) }
-                main #main { (body) }
-                (foot)
-                script #record type="application/json" { (PreEscaped(embedded(record))) }
+                header { (switch::theme()) h1 { (title) } (lead) }
+                main #main tabindex="-1" { (body) }
+                @for part in last { (part) }
             }
         }
     };
@@ -109,11 +103,12 @@ fn document<D: Document>(
 
 /// The document of `record` such that no text in it can end the script element
 /// or open a comment: JSON reads `\u003c` as `<`, HTML does not.
-fn embedded<D: Document>(record: &D) -> String {
-    to_json(record)
+fn embedded<D: Document>(record: &D) -> Markup {
+    let text = to_json(record)
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
+        .replace('&', "\\u0026");
+    html! { script #record type="application/json" { (PreEscaped(text)) } }
 }
 
 fn drive(run: &Run) -> String {
@@ -159,6 +154,12 @@ fn figures(runs: &[&Run]) -> Markup {
             div.cards { @for flow in &flows { (flow) } }
         }
         (section("Over time", &charts::time::all(&timed)))
+        @let places = charts::places::all(runs);
+        @if !places.is_empty() {
+            h2 { "Where it lies in the end" }
+            (charts::places::intro())
+            div.cards { @for map in &places { (map) } }
+        }
         (section("Garbage collection and wear", &charts::wear::all(runs)))
     }
 }

@@ -19,6 +19,13 @@ pub struct Area {
 impl Figure for Area {
     fn draw(&self, size: Size) -> (f64, Markup) {
         let frame = Frame::new(&self.x, &self.y, size);
+        (size.height(), self.marks(&frame))
+    }
+}
+
+impl Area {
+    /// Axes and layers in a frame.
+    pub(crate) fn marks(&self, frame: &Frame) -> Markup {
         let mut floor: Vec<f64> = Vec::new();
         let layers = self.layers.iter().map(|layer| {
             floor.resize(layer.points.len(), 0.0);
@@ -28,15 +35,12 @@ impl Figure for Area {
                 .zip(&floor)
                 .map(|(p, f)| p.1 + f)
                 .collect();
-            let outline = outline(layer, &floor, &top, &frame);
+            let outline = outline(layer, &floor, &top, frame);
             floor = top;
             outline
         });
         let layers: Vec<Markup> = layers.collect();
-        (
-            size.height(),
-            join([frame.axes()].into_iter().chain(layers)),
-        )
+        join([frame.axes()].into_iter().chain(layers))
     }
 }
 

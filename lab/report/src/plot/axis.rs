@@ -18,6 +18,8 @@ pub enum Kind {
     Time,
     /// Nanoseconds by powers of ten.
     LogTime,
+    /// Ratios by powers of ten, as far from 1 on either side.
+    Ratio,
     /// Shares, 0 to 1.
     Share,
     /// Shares of requests that are slower, by powers of ten from 1 down to
@@ -71,6 +73,7 @@ impl Axis {
                 self.linear(size, unit, most)
             }
             Kind::LogTime => self.log(most),
+            Kind::Ratio => self.ratios(),
             Kind::Share => share(most),
             Kind::Tail => tail(),
         }
@@ -91,6 +94,21 @@ impl Axis {
         let tick = |v: &f64| (*v, human::trimmed(&human::time(*v)));
         let ticks = values.iter().step_by(every).map(tick).collect();
         (Scale::Log { low, high }, ticks)
+    }
+
+    /// 1 in the middle, then round ratios as long as they are within.
+    fn ratios(&self) -> (Scale, Vec<(f64, String)>) {
+        let steps: &[f64] = match self.high {
+            high if high < 5.0 => &[1.0, 1.5, 2.0, 3.0, 4.0],
+            high if high < 50.0 => &[1.0, 2.0, 5.0, 10.0, 20.0],
+            _ => &[1.0, 10.0, 100.0, 1000.0],
+        };
+        let within = steps.iter().filter(|step| **step <= self.high * 1.001);
+        let below = within.clone().rev().map(|step| 1.0 / step);
+        let all = below.chain(within.skip(1).copied());
+        let tick = |ratio: f64| (ratio, format!("{}×", human::trimmed(&human::factor(ratio))));
+        let (low, high) = (self.low, self.high);
+        (Scale::Log { low, high }, all.map(tick).collect())
     }
 }
 

@@ -1,101 +1,257 @@
-//! Bytes on their way: stages from left to right, each a stack of parts, the
-//! first of which carries on what came from the stage before.
+//! Bytes on their way: columns from left to right, each a stack of nodes, and bands
+//! between nodes of neighbouring columns (Sankey).
+//!
+//! Invariant: a band is as thick at both ends as its value says, and never thicker than
+//! what is left of the node that it ends at.
 
-use crate::plot::{Anchor, Figure, Part, Size, block, join, px, rule, slot_class, text};
+use crate::plot::{Anchor, Figure, Size, block, fitted, join, px, rule, slot_class, text};
 use maud::{Markup, html};
 
-/// One stage.
+/// Some of the bytes of a column.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub label: String,
+    /// Its place in the palette.
+    pub slot: usize,
+    /// How much it is.
+    pub value: f64,
+    /// What it says when pointed at.
+    pub hint: String,
+}
+
+/// Who holds the bytes at one time.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// Who holds the bytes.
+    /// Its name.
     pub label: String,
     /// The total in words.
     pub note: String,
-    /// The parts from the bottom. The first continues the stage before; the
-    /// others were added here.
-    pub parts: Vec<Part>,
+    /// The nodes from the bottom.
+    pub nodes: Vec<Node>,
 }
 
-/// The stages of one stack.
+/// What goes from a node to one of the next column.
+#[derive(Clone, Copy, Debug)]
+pub struct Band {
+    /// The column that it leaves, from 0.
+    pub column: usize,
+    /// The node there.
+    pub from: usize,
+    /// The node of the next column.
+    pub to: usize,
+    /// How much.
+    pub value: f64,
+}
+
+/// The columns of one stack.
 #[derive(Clone, Debug)]
 pub struct Flow {
     /// From the application to the NAND.
     pub stages: Vec<Stage>,
+    /// What goes between them.
+    pub bands: Vec<Band>,
     /// The bytes that fill the height: the same for flows that are compared.
     pub full: f64,
 }
 
-const TALL: f64 = 130.0;
+const TALL: f64 = 150.0;
 const TOP: f64 = 8.0;
 const FOOT: f64 = 40.0;
+const GAP: f64 = 4.0;
+const THICK: f64 = 14.0;
+/// Height from which on a node has room for its name.
+const LEGIBLE: f64 = 10.0;
 
-impl Stage {
-    fn total(&self) -> f64 {
-        self.parts.iter().map(|p| p.value).sum()
-    }
+/// Where a node is drawn, and how much of it has met a band on either side.
+#[derive(Clone, Copy)]
+struct Spot {
+    x: f64,
+    floor: f64,
+    tall: f64,
+    left: f64,
+    right: f64,
 }
 
 impl Figure for Flow {
     fn draw(&self, size: Size) -> (f64, Markup) {
-        let thick = size.width() / 7.0;
-        let gaps = self.stages.len().saturating_sub(1).max(1) as f64;
-        let pitch = (size.width() - thick) / gaps;
-        let tall = |bytes: f64| TALL * (bytes / self.full.max(1.0)).clamp(0.0, 1.0);
-        let ribbons = self.stages.windows(2).enumerate().map(|(i, pair)| {
-            let from = (pitch * i as f64 + thick, tall(pair[0].total()));
-            let carried = pair[1].parts.first().map_or(0.0, |p| p.value);
-            ribbon(from, (pitch * (i + 1) as f64, tall(carried)))
+        let most = self.stages.iter().map(|stage| stage.nodes.len()).max();
+        let floor = TOP + TALL + GAP * most.unwrap_or(0) as f64;
+        let pitch = self.pitch(size);
+        let mut spots = self.spots(pitch, floor);
+        let bands = self.bands.iter().filter_map(|band| {
+            let slot = self.slot(band)?;
+            self.band(band, slot, &mut spots)
         });
-        let stages = self.stages.iter().enumerate().map(|(i, stage)| {
+        let bands: Vec<Markup> = bands.collect();
+        let stages = self.stages.iter().zip(&spots).enumerate();
+        let last = self.stages.len().saturating_sub(1);
+        let stages = stages.map(|(i, (stage, spots))| {
             let anchor = match i {
                 0 => Anchor::Start,
-                _ if i + 1 == self.stages.len() => Anchor::End,
+                i if i == last => Anchor::End,
                 _ => Anchor::Middle,
             };
-            stage.draw(pitch * i as f64, thick, anchor, &tall)
+            stage.draw(spots, (pitch * i as f64, floor), anchor, pitch - THICK)
         });
-        let floor = rule((0.0, TOP + TALL), (size.width(), TOP + TALL), "base");
-        (
-            TOP + TALL + FOOT,
-            join(ribbons.chain(stages).chain([floor])),
-        )
+        let line = rule((0.0, floor), (size.width(), floor), "base");
+        let marks = bands.into_iter().chain(stages).chain([line]);
+        (floor + FOOT, join(marks))
+    }
+}
+
+impl Flow {
+    /// From the left of a column to that of the next.
+    fn pitch(&self, size: Size) -> f64 {
+        let gaps = self.stages.len().saturating_sub(1).max(1) as f64;
+        (size.width() - THICK) / gaps
+    }
+
+    fn tall(&self, bytes: f64) -> f64 {
+        TALL * (bytes / self.full.max(1.0)).clamp(0.0, 1.0)
+    }
+
+    fn spots(&self, pitch: f64, floor: f64) -> Vec<Vec<Spot>> {
+        let column = |(i, stage): (usize, &Stage)| {
+            let mut floor = floor;
+            let spot = |node: &Node| {
+                let tall = self.tall(node.value);
+                let x = pitch * i as f64;
+                let (left, right) = (0.0, 0.0);
+                let spot = Spot {
+                    x,
+                    floor,
+                    tall,
+                    left,
+                    right,
+                };
+                floor -= tall + GAP;
+                spot
+            };
+            stage.nodes.iter().map(spot).collect()
+        };
+        self.stages.iter().enumerate().map(column).collect()
+    }
+
+    /// The colour of a band: that of the node that tells more, the one with company.
+    fn slot(&self, band: &Band) -> Option<usize> {
+        let (from, to) = (
+            self.stages.get(band.column)?,
+            self.stages.get(band.column + 1)?,
+        );
+        let node = match from.nodes.len() > 1 {
+            true => from.nodes.get(band.from)?,
+            false => to.nodes.get(band.to)?,
+        };
+        Some(node.slot)
+    }
+
+    fn band(&self, band: &Band, slot: usize, spots: &mut [Vec<Spot>]) -> Option<Markup> {
+        let from = *spots.get(band.column)?.get(band.from)?;
+        let to = *spots.get(band.column + 1)?.get(band.to)?;
+        let tall = self.tall(band.value);
+        let tall = tall.min(from.tall - from.right).min(to.tall - to.left);
+        if tall <= 0.0 {
+            return None;
+        }
+        spots[band.column][band.from].right += tall;
+        spots[band.column + 1][band.to].left += tall;
+        let start = (from.x + THICK, from.floor - from.right);
+        Some(ribbon(start, (to.x, to.floor - to.left), tall, slot))
     }
 }
 
 impl Stage {
-    fn draw(&self, x: f64, thick: f64, anchor: Anchor, tall: &impl Fn(f64) -> f64) -> Markup {
-        let mut below = 0.0;
-        let parts = self.parts.iter().map(|part| {
-            let (from, to) = (tall(below), tall(below + part.value));
-            below += part.value;
-            let class = format!("{} fill", slot_class(part.slot));
-            block(x, TOP + TALL - to, thick, to - from, &class, &part.hint)
+    fn draw(&self, spots: &[Spot], (x, floor): (f64, f64), anchor: Anchor, room: f64) -> Markup {
+        let nodes = self.nodes.iter().zip(spots).map(|(node, spot)| {
+            let class = format!("{} fill", slot_class(node.slot));
+            // What is there stays visible, however little.
+            let tall = spot.tall.max(1.0);
+            let mark = block(spot.x, spot.floor - tall, THICK, tall, &class, &node.hint);
+            if spot.tall < LEGIBLE {
+                return mark;
+            }
+            let words = fitted(&node.label, room - 8.0);
+            let y = spot.floor - spot.tall / 2.0 + 4.0;
+            let name = match anchor {
+                Anchor::End => text(spot.x - 4.0, y, Anchor::End, "node", &words),
+                _ => text(spot.x + THICK + 4.0, y, Anchor::Start, "node", &words),
+            };
+            join([mark, name])
         });
-        let parts: Vec<Markup> = parts.collect();
-        let words = match anchor {
+        let nodes: Vec<Markup> = nodes.collect();
+        let at = match anchor {
             Anchor::Start => x,
-            Anchor::Middle => x + thick / 2.0,
-            Anchor::End => x + thick,
+            Anchor::Middle => x + THICK / 2.0,
+            Anchor::End => x + THICK,
         };
         join([
-            join(parts),
-            text(words, TOP + TALL + 17.0, anchor, "name", &self.label),
-            text(words, TOP + TALL + 33.0, anchor, "note", &self.note),
+            join(nodes),
+            text(at, floor + 17.0, anchor, "name", &self.label),
+            text(at, floor + 33.0, anchor, "note", &self.note),
         ])
     }
 }
 
-/// From a height at one stage to a height at the next, along the floor.
-fn ribbon((x0, h0): (f64, f64), (x1, h1): (f64, f64)) -> Markup {
-    let (floor, middle) = (TOP + TALL, f64::midpoint(x0, x1));
+/// A band from the floor of one place to that of another.
+fn ribbon((x0, y0): (f64, f64), (x1, y1): (f64, f64), tall: f64, slot: usize) -> Markup {
     let d = format!(
-        "M{x0} {y0}C{m} {y0} {m} {y1} {x1} {y1}V{f}H{x0}Z",
+        "M{x0} {y0}C{m} {y0} {m} {y1} {x1} {y1}V{t1}C{m} {t1} {m} {t0} {x0} {t0}Z",
         x0 = px(x0),
         x1 = px(x1),
-        m = px(middle),
-        y0 = px(floor - h0),
-        y1 = px(floor - h1),
-        f = px(floor)
+        m = px(f64::midpoint(x0, x1)),
+        y0 = px(y0),
+        y1 = px(y1),
+        t0 = px(y0 - tall),
+        t1 = px(y1 - tall)
     );
-    html! { path class="ribbon" d=(d) {} }
+    html! { path class={ (slot_class(slot)) " ribbon" } d=(d) {} }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(value: f64) -> Node {
+        Node {
+            label: String::new(),
+            slot: 0,
+            value,
+            hint: String::new(),
+        }
+    }
+
+    fn flow(bands: Vec<Band>) -> Flow {
+        let stage = |values: &[f64]| Stage {
+            label: String::new(),
+            note: String::new(),
+            nodes: values.iter().copied().map(node).collect(),
+        };
+        Flow {
+            stages: vec![stage(&[10.0]), stage(&[6.0, 4.0])],
+            bands,
+            full: 10.0,
+        }
+    }
+
+    fn bands(flow: &Flow) -> usize {
+        let marks = flow.draw(Size::Wide).1;
+        marks.0.matches("ribbon").count()
+    }
+
+    #[test]
+    fn a_band_takes_no_more_than_its_nodes_have() {
+        let band = |to, value| Band {
+            column: 0,
+            from: 0,
+            to,
+            value,
+        };
+        assert_eq!(bands(&flow(vec![band(0, 6.0), band(1, 4.0)])), 2);
+        // The second finds nothing left at its end, the third leads nowhere.
+        assert_eq!(
+            bands(&flow(vec![band(0, 9.0), band(0, 1.0), band(7, 1.0)])),
+            1
+        );
+    }
 }

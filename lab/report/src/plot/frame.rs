@@ -22,11 +22,24 @@ pub(crate) struct Frame {
     axes: Markup,
 }
 
+/// Steps of the vertical axis.
+const STEPS: usize = 5;
+
+/// The room that the labels of a vertical axis take.
+pub(crate) fn margin(y: &Axis) -> f64 {
+    let (_, ticks) = y.layout(STEPS);
+    let widest = ticks.iter().map(|t| text_width(&t.1)).fold(0.0, f64::max);
+    widest + 10.0
+}
+
 impl Frame {
     pub(crate) fn new(x: &Axis, y: &Axis, size: Size) -> Self {
-        let (y_scale, y_ticks) = y.layout(5);
-        let widest = y_ticks.iter().map(|t| text_width(&t.1)).fold(0.0, f64::max);
-        let left = widest + 10.0;
+        Self::from(margin(y), x, y, size)
+    }
+
+    /// One that begins at `left`, so that it stands above another one.
+    pub(crate) fn from(left: f64, x: &Axis, y: &Axis, size: Size) -> Self {
+        let (y_scale, y_ticks) = y.layout(STEPS);
         let right = size.width() - RIGHT;
         let (x_scale, x_ticks) = x.layout(((right - left) / 66.0) as usize);
         let mut frame = Self {

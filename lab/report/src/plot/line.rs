@@ -44,14 +44,18 @@ const MARKERS: usize = 5;
 impl Figure for Lines {
     fn draw(&self, size: Size) -> (f64, Markup) {
         let frame = Frame::new(&self.x, &self.y, size);
-        let series = self.series.iter().rev();
-        let marks = series.map(|series| self.one(series, &frame));
-        let marks = join([frame.axes()].into_iter().chain(marks));
-        (size.height(), marks)
+        (size.height(), self.marks(&frame))
     }
 }
 
 impl Lines {
+    /// Axes and lines in a frame.
+    pub(crate) fn marks(&self, frame: &Frame) -> Markup {
+        let series = self.series.iter().rev();
+        let marks = series.map(|series| self.one(series, frame));
+        join([frame.axes()].into_iter().chain(marks))
+    }
+
     fn one(&self, series: &Series, frame: &Frame) -> Markup {
         let class = slot_class(series.slot);
         html! {

@@ -9,19 +9,25 @@
 mod area;
 mod axis;
 mod bars;
+mod cells;
+mod dots;
 mod flow;
 mod frame;
 mod histogram;
 mod line;
+mod pair;
 mod scale;
 mod ticks;
 
 pub use area::Area;
 pub use axis::{Axis, Kind, TAIL_FLOOR};
 pub use bars::{Bar, Bars, Part};
-pub use flow::{Flow, Stage};
+pub use cells::{Cell, Cells, SHADES};
+pub use dots::{Dot, Dots, Row};
+pub use flow::{Band, Flow, Node, Stage};
 pub use histogram::{Bin, Histograms, Strip};
 pub use line::{Lines, Mark, Series};
+pub use pair::Pair;
 pub use scale::Scale;
 pub use ticks::{decades, nice};
 

@@ -3,7 +3,7 @@
 
 use report::record::{
     COMPARE_SCHEMA, Comparison, Directions, DriveFacts, Gc, Grain, Handle, Holder, HostTraffic,
-    Latency, LatencySet, NandTraffic, RUN_SCHEMA, Refusal, Run, Sample, Waf, Wear,
+    Latency, LatencySet, NandTraffic, Place, Places, RUN_SCHEMA, Refusal, Run, Sample, Waf, Wear,
 };
 use std::collections::BTreeMap;
 
@@ -168,6 +168,7 @@ fn run(shape: &Shape) -> Run {
         operations: BTreeMap::new(),
         file_system: None,
         zones: None,
+        places: Some(places(shape)),
         remap: None,
         host_memory: None,
         remount: None,
@@ -362,6 +363,30 @@ fn timeline(shape: &Shape, sim_time_ns: u64) -> Vec<Sample> {
         }
     };
     (1..=points).map(sample).collect()
+}
+
+/// Lines of which later ones are older, fuller where there is less collection.
+fn places(shape: &Shape) -> Places {
+    let place = |i: u64| Place {
+        full: if i < 6 {
+            0
+        } else {
+            (1000 - (i * 37) % 1000) * 10 / (10 + (shape.gc * 10.0) as u64)
+        },
+        age: if i < 8 { 0 } else { i * 9000 },
+        state: match i {
+            0..6 => "free",
+            6..8 => "open",
+            127 => "gone",
+            _ => "closed",
+        }
+        .to_owned(),
+    };
+    Places {
+        of: "line".to_owned(),
+        per_entry: 1,
+        each: (0..128).map(place).collect(),
+    }
 }
 
 fn handle(id: u16, written: f64) -> Handle {

@@ -1,6 +1,7 @@
 //! What a user relies on: documents that come back, tables and pages that
 //! agree with them, a database that refuses what it cannot read.
 
+mod browser;
 mod documents;
 mod fixture;
 mod pages;

@@ -1,6 +1,8 @@
 //! Pages agree with the document and are inert.
 
 use crate::fixture;
+use report::claim::{Claim, Expectation, REPRODUCE_SCHEMA, Reproduction};
+use report::papers::Papers;
 use report::{page, to_json};
 use serde_json::Value;
 
@@ -118,6 +120,60 @@ fn hostile_names_are_inert() {
     }
 }
 
+/// Claims of every kind, with names that mean harm.
+pub(crate) fn papers() -> Papers {
+    let hostile = "</b><script>alert(1)</script>\"'&";
+    let claim = |id: &str, expected| {
+        Claim::unmeasured(
+            id,
+            "fig1",
+            "Figure 1, 2.3",
+            format!("{id} of {hostile}"),
+            expected,
+        )
+    };
+    let claims = vec![
+        claim("A1", Expectation::Value(2.0)).with(2.1, None),
+        claim("A2", Expectation::Value(2.0)).with(40.0, Some(hostile)),
+        claim("A3", Expectation::Above(1.0)).with(1.5, None),
+        claim("A4", Expectation::Range(1.0, 2.0)).with(0.0, None),
+        claim("A5", Expectation::Other),
+    ];
+    let paper = Reproduction {
+        schema: REPRODUCE_SCHEMA.to_owned(),
+        paper: "synthetic".to_owned(),
+        title: format!("A synthetic paper {hostile}"),
+        figures: vec!["fig1".to_owned()],
+        scale: "small".to_owned(),
+        factor: 64,
+        seed: 1,
+        notes: vec!["Nothing here was measured.".to_owned()],
+        claims,
+        runs: Vec::new(),
+    };
+    Papers::new("small", 1, vec![paper])
+}
+
+#[test]
+fn the_page_of_papers_has_every_claim_and_a_dot_for_each_ratio() {
+    let page = page::papers(&papers(), "flashloom reproduce");
+    keep("papers.html", &page);
+    for (id, state) in [
+        ("A1", "hold"),
+        ("A2", "miss"),
+        ("A3", "hold"),
+        ("A4", "miss"),
+        ("A5", "open"),
+    ] {
+        let row = format!("<tr class=\"{state}\"><th class=\"claim\" scope=\"row\"><b>{id}</b>");
+        assert_eq!(page.matches(&row).count(), 1, "{id}");
+    }
+    // Two that hold and two that do not, each in both sizes of the figure; one has no number.
+    assert_eq!(page.matches("<g class=\"hold\">").count(), 4);
+    assert_eq!(page.matches("<g class=\"miss\">").count(), 4);
+    assert!(!page.contains("<script") && !page.contains("NaN"));
+}
+
 #[test]
 fn a_page_asks_for_nothing_from_the_network() {
     let page = page::comparison(&fixture::comparison(), "");
@@ -149,14 +205,12 @@ fn every_figure_has_a_name_and_a_reading_and_ids_are_unique() {
     assert_eq!(ids.len(), all);
 }
 
-/// The colours named `prefix0`, `prefix1` … in each theme of the style sheet.
-fn themes(page: &str) -> Vec<Vec<(String, [f64; 3])>> {
-    let roots = page
-        .split(":root{")
-        .skip(1)
-        .filter_map(|t| t.split('}').next());
-    let colour = |text: &str| -> Option<(String, [f64; 3])> {
-        let (name, hex) = text.trim().strip_prefix("--")?.split_once(":#")?;
+/// The colours of the style sheet by name: those of light pages, then those of dark ones.
+fn themes(page: &str) -> [Vec<(String, [f64; 3])>; 2] {
+    let root = page.split(":root{").nth(1).expect("a root");
+    let root = root.split('}').next().expect("its end");
+    let colour = |hex: &str| -> Option<[f64; 3]> {
+        let hex = hex.trim().strip_prefix('#')?;
         let wide: String = if hex.len() == 3 {
             hex.chars().flat_map(|c| [c, c]).collect()
         } else {
@@ -164,11 +218,17 @@ fn themes(page: &str) -> Vec<Vec<(String, [f64; 3])>> {
         };
         let part =
             |i: usize| Some(f64::from(u8::from_str_radix(wide.get(i..i + 2)?, 16).ok()?) / 255.0);
-        Some((name.to_owned(), [part(0)?, part(2)?, part(4)?]))
+        Some([part(0)?, part(2)?, part(4)?])
     };
-    roots
-        .map(|root| root.split(';').filter_map(colour).collect())
-        .collect()
+    let of = |theme: usize| {
+        let named = |text: &str| {
+            let (name, pair) = text.trim().strip_prefix("--")?.split_once(":light-dark(")?;
+            let hex = pair.trim_end_matches(')').split(',').nth(theme)?;
+            Some((name.to_owned(), colour(hex)?))
+        };
+        root.split(';').filter_map(named).collect()
+    };
+    [of(0), of(1)]
 }
 
 /// Relative luminance, WCAG 2.2.
@@ -186,9 +246,7 @@ fn luminance(rgb: [f64; 3]) -> f64 {
 #[test]
 fn colours_stand_out_from_their_card_in_light_and_dark() {
     let page = page::comparison(&fixture::comparison(), "");
-    let themes = themes(&page);
-    assert_eq!(themes.len(), 2);
-    for theme in themes {
+    for theme in themes(&page) {
         let of = |name: &str| {
             theme
                 .iter()

@@ -1,7 +1,7 @@
 //! Series over virtual time.
 
 use crate::page::parts::{Card, Named, Slots, legend};
-use crate::plot::{Area, Axis, Kind, Lines, Mark, Series};
+use crate::plot::{Area, Axis, Kind, Lines, Mark, Pair, Series};
 use crate::record::Sample;
 use crate::series::{per_second, shortened};
 use maud::Markup;
@@ -22,7 +22,59 @@ pub(crate) fn all(runs: &[Named<'_>]) -> Vec<Markup> {
         chart(runs, &FREE),
     ];
     out.extend(runs.first().filter(|_| runs.len() == 1).map(causes));
+    out.extend(
+        runs.iter()
+            .filter(|n| n.run.gc.moved_bytes > 0)
+            .map(collection),
+    );
     out
+}
+
+/// What garbage collection moved, below the latencies of the same time.
+fn collection(named: &Named<'_>) -> Markup {
+    let samples = shortened(&named.run.timeline, POINTS);
+    let times = || samples.iter().map(|s| s.at_ns as f64);
+    let line = |name: &str, slot, value: fn(&Sample) -> f64| Series {
+        name: name.to_owned(),
+        slot,
+        points: times().zip(samples.iter().map(value)).collect(),
+    };
+    let lines = vec![
+        line("slowest", 1, |s| s.max_latency_ns as f64),
+        line("median", 0, |s| s.p50_latency_ns as f64),
+    ];
+    let moved = per_second(&samples, |s| {
+        s.programmed_bytes.get("gc").copied().unwrap_or(0) as f64
+    });
+    let layer = Series {
+        name: "moved".to_owned(),
+        slot: 1,
+        points: times().zip(moved.iter().copied()).collect(),
+    };
+    let latencies = lines.iter().flat_map(|s| s.points.iter().map(|p| p.1));
+    let latency = Axis::new("latency", Kind::LogTime, latencies);
+    let time = || Axis::new("virtual time", Kind::Time, times());
+    let card = Card {
+        id: &format!("time-gc-{}", named.slot),
+        title: &format!("Collection and latency, {}", named.name),
+        legend: legend(lines.iter().map(|s| (s.name.as_str(), s.slot))),
+        reading: "Above the slowest and the median request of each interval, below what garbage \
+                  collection moved meanwhile.",
+        numbers: None,
+    };
+    card.with(&Pair {
+        above: Lines {
+            x: time(),
+            y: latency,
+            mark: Mark::Line,
+            series: lines,
+        },
+        below: Area {
+            x: time(),
+            y: Axis::new("moved per second", Kind::Bytes, moved.into_iter()),
+            layers: vec![layer],
+        },
+    })
 }
 
 /// What one chart shows of every run.

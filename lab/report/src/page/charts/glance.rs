@@ -1,0 +1,70 @@
+//! All stacks at a glance: what counts most, over the first one with the same past.
+
+use crate::attribution::peers;
+use crate::human;
+use crate::metric::{self, Metric};
+use crate::page::parts::{Card, legend, named};
+use crate::plot::{Dot, Dots, Row};
+use crate::record::Run;
+use maud::Markup;
+
+/// What is shown, by where it stands in a record.
+const SHOWN: [&str; 7] = [
+    "/ops_per_s",
+    "/latency_ns/p99",
+    "/latency_ns/p99_9",
+    "/host/write_bytes",
+    "/waf/device",
+    "/gc/moved_bytes",
+    "/wear/life_host_bytes",
+];
+
+/// One figure for several runs; nothing for one, or where nothing can be compared.
+pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
+    let metrics = metric::of(runs).filter(|metric| SHOWN.contains(&metric.path));
+    let rows: Vec<Row> = metrics.map(|metric| row(metric, runs)).collect();
+    let rows: Vec<Row> = rows.into_iter().filter(|row| row.dots.len() > 1).collect();
+    if rows.is_empty() || runs.len() < 2 {
+        return Vec::new();
+    }
+    let entries = named(runs);
+    let card = Card {
+        id: "glance",
+        title: "All stacks at a glance",
+        legend: legend(
+            entries
+                .iter()
+                .map(|named| (named.name.as_str(), named.slot)),
+        ),
+        reading: "Each value over that of the first stack with the same past; equal steps are equal \
+                  ratios. More is better of operations and rated writes, less of the others.",
+        numbers: None,
+    };
+    vec![card.with(&Dots {
+        axis: "over the first stack".to_owned(),
+        rows,
+        band: None,
+    })]
+}
+
+fn row(metric: &Metric, runs: &[&Run]) -> Row {
+    let dots = named(runs).into_iter().filter_map(|named| {
+        let first = peers(named.run, runs)[0];
+        let value = (metric.get)(named.run);
+        let ratio = value.over((metric.get)(first))?;
+        let hint = format!(
+            "{}: {}, {}",
+            named.name,
+            metric.write(named.run),
+            human::times(ratio)
+        );
+        let slot = named.slot;
+        (ratio.is_finite() && ratio > 0.0).then_some(Dot { ratio, slot, hint })
+    });
+    Row {
+        label: metric.label.to_owned(),
+        note: String::new(),
+        class: "",
+        dots: dots.collect(),
+    }
+}

@@ -1,0 +1,221 @@
+//! The page of all papers: how many claims hold, and how far each number is off.
+//!
+//! Invariant: every claim of the document is in a table of the page, whatever is shown of
+//! it; the dots are of those alone that have a ratio.
+
+use super::{document, switch};
+use crate::claim::{Claim, Expectation, Reproduction, TOLERANCE, Tally, reasons};
+use crate::human::{self, NOTHING, three};
+use crate::page::parts::Card;
+use crate::papers::{PAPERS_SCHEMA, Papers};
+use crate::plot::{Dot, Dots, Row};
+use maud::{Markup, html};
+
+/// The shapes of numbers that hold and that do not, and of trends by where they should go.
+const HOLDS: usize = 0;
+const MISSES: usize = 1;
+const UP: usize = 2;
+const DOWN: usize = 4;
+
+/// The page of `papers`. `command` as in [`super::comparison()`].
+#[must_use]
+pub fn papers(papers: &Papers, command: &str) -> String {
+    let tally = Tally::of(papers.claims());
+    let lead = html! {
+        p.lead {
+            (tally.all()) " claims of " (papers.papers.len()) " papers, at the scale "
+            code { (papers.scale) } ", seed " (papers.seed) ". A number holds that is within a third of \
+             the paper's, a trend that goes its way."
+        }
+        (switch::claims())
+        nav aria-label="Papers" {
+            ul.papers { @for paper in &papers.papers { li { a href={ "#" (paper.paper) } { (paper.paper) } } } }
+        }
+    };
+    let body = html! {
+        h2 { "Results" }
+        (results(papers))
+        @for paper in &papers.papers { (chapter(paper)) }
+    };
+    let foot = html! {
+        footer {
+            div {
+                p { "Made from a document of the schema " code { (PAPERS_SCHEMA) } ", which lies beside this page." }
+                @if !command.is_empty() { p { code { (command) } } }
+            }
+        }
+    };
+    document("papers beside what is measured", &lead, &body, &[foot])
+}
+
+/// A row a paper, with bars of its claims.
+fn results(papers: &Papers) -> Markup {
+    let (titles, rows) = papers.results();
+    let tallies = papers.papers.iter().map(|paper| Tally::of(&paper.claims));
+    let tallies: Vec<Tally> = tallies.chain([Tally::of(papers.claims())]).collect();
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Results by paper" {
+            table {
+                thead { tr { @for title in titles { th scope="col" { (title) } } th scope="col" { "" } } }
+                tbody {
+                    @for (cells, tally) in rows.iter().zip(&tallies) {
+                        tr {
+                            th scope="row" { (cells[0]) }
+                            @for cell in &cells[1..] { td { (cell) } }
+                            td { (bar(tally)) }
+                        }
+                    }
+                }
+            }
+        }
+        p.lead.below {
+            b { "Half are within" } " says how far the middle one of all numbers is from the paper's."
+        }
+    }
+}
+
+fn bar(tally: &Tally) -> Markup {
+    let share = |count: usize| 100.0 * count as f64 / tally.all().max(1) as f64;
+    let parts = [
+        ("hold", tally.hold),
+        ("miss", tally.miss),
+        ("open", tally.unmeasured),
+    ];
+    html! {
+        span.bar role="img" aria-label={ (tally.hold) " hold, " (tally.miss) " do not, " (tally.unmeasured) " were not measured" } {
+            @for (class, count) in parts { span class=(class) style={ "width:" (format!("{:.1}", share(count))) "%" } {} }
+        }
+    }
+}
+
+fn chapter(paper: &Reproduction<String>) -> Markup {
+    let tally = Tally::of(&paper.claims);
+    html! {
+        section id=(paper.paper) {
+            h2 { (paper.title) }
+            p {
+                (tally.hold) " of " (tally.hold + tally.miss) " claims that were measured hold; "
+                (tally.unmeasured) " were not measured. "
+                @match paper.factor {
+                    1 => "Sizes of the paper.",
+                    factor => { "Sizes of the paper divided by " (factor) "." }
+                }
+            }
+            @if !paper.notes.is_empty() {
+                details {
+                    summary { "What was set up" }
+                    ul.findings { @for note in &paper.notes { li { (note) } } }
+                }
+            }
+            div.cards {
+                @for figure in &paper.figures { (figure_of(paper, figure)) }
+            }
+        }
+    }
+}
+
+/// One figure of a paper: its dots, its claims, and why some are missed.
+fn figure_of(paper: &Reproduction<String>, figure: &str) -> Markup {
+    let claims: Vec<&Claim> = paper
+        .claims
+        .iter()
+        .filter(|claim| claim.figure == *figure)
+        .collect();
+    let name = format!("{}/{figure}", paper.paper);
+    let told = reasons(claims.iter().copied());
+    let rows: Vec<Row> = claims.iter().filter_map(|claim| row(claim)).collect();
+    let about = html! {
+        (table(&name, &claims))
+        @if !told.is_empty() {
+            ul.reasons { @for (reason, names) in &told { li { b { (names.join(", ")) } ": " (reason) } } }
+        }
+    };
+    if rows.is_empty() {
+        return html! { div.card { h3 { (name) } (about) } };
+    }
+    let card = Card {
+        id: &format!("dots-{}-{figure}", paper.paper),
+        title: &name,
+        legend: html! {},
+        reading: "What was measured over the paper's number; equal steps are equal ratios. Discs hold, \
+                  squares do not; a triangle is a trend, which has to be on the side to which it points.",
+        numbers: None,
+    };
+    let dots = Dots {
+        axis: "measured over paper".to_owned(),
+        rows,
+        band: Some((1.0 - TOLERANCE, 1.0 + TOLERANCE)),
+    };
+    html! { div.figure { (card.with(&dots)) div.card { (about) } } }
+}
+
+/// The row of a claim that has a ratio.
+fn row(claim: &Claim) -> Option<Row> {
+    let ratio = claim.ratio.filter(|ratio| ratio.is_finite())?;
+    let slot = match (claim.expected, claim.holds?) {
+        (Expectation::Above(_), _) => UP,
+        (Expectation::Below(_), _) => DOWN,
+        (_, true) => HOLDS,
+        (_, false) => MISSES,
+    };
+    let label = label(claim);
+    let hint = format!("{label}: {ratio:.3} of {}", claim.expected);
+    Some(Row {
+        note: human::times(ratio),
+        class: state(claim.holds),
+        dots: vec![Dot { ratio, slot, hint }],
+        label,
+    })
+}
+
+const fn state(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "hold",
+        Some(false) => "miss",
+        None => "open",
+    }
+}
+
+fn label(claim: &Claim) -> String {
+    let mut label = format!("{} {}", claim.id, claim.what);
+    for part in [&claim.stack, &claim.versus]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+    {
+        label += &format!(", {part}");
+    }
+    label
+}
+
+fn table(name: &str, claims: &[&Claim]) -> Markup {
+    let number = |value: Option<f64>| value.map_or(NOTHING.to_owned(), three);
+    html! {
+        div.scroll tabindex="0" role="region" aria-label={ "Claims of " (name) } {
+            table {
+                thead {
+                    tr {
+                        @for title in ["claim", "of", "beside", "paper", "here", "ratio", "holds"] {
+                            th scope="col" { (title) }
+                        }
+                    }
+                }
+                tbody {
+                    @for claim in claims {
+                        tr class=(state(claim.holds)) {
+                            th.claim scope="row" {
+                                b { (claim.id) } " " (claim.what)
+                                @if !claim.combined.is_empty() { " (" (claim.combined) ")" }
+                                small { (claim.source) }
+                            }
+                            td { (claim.stack) } td { (claim.versus) }
+                            td { (claim.expected) }
+                            td { (number(claim.measured)) }
+                            td { (number(claim.ratio.filter(|_| claim.expected.is_a_size()))) }
+                            td { @match claim.holds { Some(true) => "yes", Some(false) => { b { "no" } }, None => "not measured" } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Ratios as dots on one logarithmic axis, a row for each thing that is compared.
+
+use crate::plot::axis::{Axis, Kind};
+use crate::plot::line::marker;
+use crate::plot::{
+    Anchor, Figure, Size, block, fitted, join, px, rule, slot_class, text, text_width,
+};
+use maud::{Markup, html};
+
+/// One ratio.
+#[derive(Clone, Debug)]
+pub struct Dot {
+    /// It; 1 is as much.
+    pub ratio: f64,
+    /// Its place in the palette, which gives its shape.
+    pub slot: usize,
+    /// What it says when pointed at.
+    pub hint: String,
+}
+
+/// What is compared in one row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What it is.
+    pub label: String,
+    /// Its value in words; may be empty.
+    pub note: String,
+    /// A class of the row, by which a page shows some rows and fades others.
+    pub class: &'static str,
+    /// The ratios.
+    pub dots: Vec<Dot>,
+}
+
+/// Rows on one axis.
+#[derive(Clone, Debug)]
+pub struct Dots {
+    /// What the axis measures.
+    pub axis: String,
+    /// The rows from the top.
+    pub rows: Vec<Row>,
+    /// Where a ratio counts as the same, if anywhere.
+    pub band: Option<(f64, f64)>,
+}
+
+const PITCH: f64 = 34.0;
+const HEAD: f64 = 4.0;
+const FOOT: f64 = 40.0;
+const EDGE: f64 = 22.0;
+/// How far ratios are shown; what is beyond stands at the end.
+const FARTHEST: f64 = 1000.0;
+
+impl Dots {
+    /// An axis on which 1 is in the middle.
+    fn axis(&self) -> Axis {
+        let ratios = self.rows.iter().flat_map(|row| &row.dots);
+        let far = ratios.map(|dot| dot.ratio.max(f64::MIN_POSITIVE).ln().abs().exp());
+        let far = far.fold(1.0, f64::max).clamp(2.0, FARTHEST);
+        Axis {
+            label: self.axis.clone(),
+            kind: Kind::Ratio,
+            low: 1.0 / far,
+            high: far,
+        }
+    }
+}
+
+impl Figure for Dots {
+    fn draw(&self, size: Size) -> (f64, Markup) {
+        let (left, right) = (EDGE, size.width() - EDGE);
+        let floor = HEAD + PITCH * self.rows.len() as f64;
+        let axis = self.axis();
+        let (scale, ticks) = axis.layout(((right - left) / 66.0) as usize);
+        let at = |ratio: f64| left + scale.at(ratio) * (right - left);
+        let band = self.band.map(|(low, high)| {
+            let (from, to) = (at(low), at(high));
+            block(
+                from,
+                HEAD,
+                to - from,
+                floor - HEAD,
+                "band",
+                "as far as a number may be off",
+            )
+        });
+        let grid = ticks.iter().map(|(value, label)| {
+            let (x, class) = (
+                at(*value),
+                if (value - 1.0).abs() < 1e-9 {
+                    "base"
+                } else {
+                    "grid"
+                },
+            );
+            join([
+                rule((x, HEAD), (x, floor), class),
+                text(x, floor + 15.0, Anchor::Middle, "tick", label),
+            ])
+        });
+        let rows = self.rows.iter().enumerate();
+        let rows = rows.map(|(i, row)| row.draw(HEAD + PITCH * i as f64, size.width(), at));
+        let label = text(right, floor + 33.0, Anchor::End, "axis", &self.axis);
+        let marks = band.into_iter().chain(grid).chain(rows).chain([label]);
+        (floor + FOOT, join(marks))
+    }
+}
+
+impl Row {
+    fn draw(&self, y: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
+        let room = width - text_width(&self.note) - 12.0;
+        let middle = y + PITCH - 9.0;
+        html! {
+            g class=(self.class) {
+                (text(0.0, y + 12.0, Anchor::Start, "name", &fitted(&self.label, room)))
+                (text(width, y + 12.0, Anchor::End, "note", &self.note))
+                path class="grid" d={ "M0 " (px(middle)) "H" (px(width)) } {}
+                @for dot in &self.dots {
+                    g class=(slot_class(dot.slot)) {
+                        title { (dot.hint) }
+                        (marker(dot.slot, at(dot.ratio), middle))
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dots(ratios: &[f64]) -> Dots {
+        let dot = |ratio: &f64| Dot {
+            ratio: *ratio,
+            slot: 0,
+            hint: String::new(),
+        };
+        let row = Row {
+            label: "a".to_owned(),
+            note: String::new(),
+            class: "",
+            dots: ratios.iter().map(dot).collect(),
+        };
+        Dots {
+            axis: "ratio".to_owned(),
+            rows: vec![row],
+            band: None,
+        }
+    }
+
+    #[test]
+    fn as_much_stands_in_the_middle_and_far_ones_at_the_ends() {
+        let axis = dots(&[0.25, 1.5]).axis();
+        assert_eq!((axis.low, axis.high), (0.25, 4.0));
+        let axis = dots(&[0.0, f64::NAN, 1e9]).axis();
+        assert_eq!((axis.low, axis.high), (1.0 / FARTHEST, FARTHEST));
+        let marks = dots(&[0.0, 1.0, 1e9]).draw(Size::Narrow).1;
+        assert!(
+            !marks.0.contains("NaN") && !marks.0.contains("inf"),
+            "{}",
+            marks.0
+        );
+    }
+}

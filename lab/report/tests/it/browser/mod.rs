@@ -1,0 +1,129 @@
+//! Pages in a real browser: without errors, by keys alone, on a phone, in light and dark.
+
+mod protocol;
+
+use crate::fixture;
+use crate::pages::papers;
+use protocol::{Browser, Key};
+use report::page;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Points of a small phone, and of a desk.
+const WIDTHS: [u32; 2] = [360, 1280];
+
+/// Opens whatever can be opened, and gives each thing that keys should reach a number; buttons
+/// of one group are one thing.
+const REACHABLE: &str = "(() => {
+    for (const e of document.querySelectorAll('details')) e.open = true;
+    const groups = new Map();
+    let things = 0;
+    for (const e of document.querySelectorAll('a[href], summary, input, [tabindex=\"0\"]')) {
+        if (!e.checkVisibility()) continue;
+        const group = e.type === 'radio' ? e.name : null;
+        if (group === null || !groups.has(group)) { things += 1; groups.set(group, things); }
+        e.dataset.thing = group === null ? things : groups.get(group);
+    }
+    return things;
+})()";
+
+/// Which of these has the keys.
+const REACHED: &str = "Number(document.activeElement.dataset.thing ?? 0)";
+
+const BACKGROUND: &str = "getComputedStyle(document.body).backgroundColor";
+const TOO_WIDE: &str =
+    "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+
+/// A comparison, a run over time, and papers with claims of every kind.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let pages = [
+        (
+            "comparison.html",
+            page::comparison(&fixture::comparison(), ""),
+        ),
+        ("run.html", page::run(&fixture::one(), "")),
+        (
+            "papers.html",
+            page::papers(&papers(), "flashloom reproduce"),
+        ),
+    ];
+    let written = pages.map(|(name, page)| {
+        let path = folder.join(name);
+        report::file::write(&path, &page).expect("it can be written");
+        path
+    });
+    written.into()
+}
+
+#[test]
+fn pages_work_by_keys_on_phone_and_desk_in_light_and_dark() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let folder = TempDir::new().expect("a temporary directory");
+    for page in pages(folder.path()) {
+        for width in WIDTHS {
+            browser.open(&page, width);
+            assert_eq!(browser.value(TOO_WIDE), 0, "{} at {width}", page.display());
+        }
+        keys_reach_everything(&mut browser, &page);
+        colours_follow_the_system_and_the_switch(&mut browser, &page);
+    }
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+fn keys_reach_everything(browser: &mut Browser, page: &Path) {
+    browser.open(page, 360);
+    let things = browser.value(REACHABLE).as_u64().expect("a number");
+    assert!(things > 5, "{} has {things}", page.display());
+    let mut reached = BTreeSet::new();
+    // Browsers let keys reach more than that, such as what scrolls.
+    for _ in 0..3 * things {
+        browser.press(Key::Tab);
+        reached.insert(browser.value(REACHED).as_u64().expect("a number"));
+    }
+    let all: BTreeSet<u64> = (1..=things).collect();
+    let missed: Vec<_> = all.difference(&reached).collect();
+    assert!(missed.is_empty(), "{}: {missed:?}", page.display());
+}
+
+fn colours_follow_the_system_and_the_switch(browser: &mut Browser, page: &Path) {
+    let backgrounds = |browser: &mut Browser| {
+        ["light", "dark"].map(|scheme| {
+            browser.prefers(scheme);
+            browser.value(BACKGROUND)
+        })
+    };
+    browser.open(page, 360);
+    let [light, dark] = backgrounds(browser);
+    assert_ne!(light, dark, "{}", page.display());
+    browser.value("document.getElementById('theme-auto').focus()");
+    for chosen in [&light, &dark] {
+        browser.press(Key::Right);
+        let found = backgrounds(browser);
+        assert!(found.iter().all(|colour| colour == chosen), "{found:?}");
+    }
+}
+
+#[test]
+fn claims_can_be_picked_by_what_became_of_them() {
+    let Some(mut browser) = Browser::start() else {
+        return;
+    };
+    let folder = TempDir::new().expect("a temporary directory");
+    let page = pages(folder.path()).pop().expect("the last is of papers");
+    browser.open(&page, 360);
+    let shown = "[...document.querySelectorAll('section tbody tr')]
+        .filter(row => row.getClientRects().length > 0)
+        .map(row => row.querySelector('b').textContent).join(' ')";
+    browser.value("document.getElementById('claims-all').focus()");
+    let mut seen = vec![browser.value(shown)];
+    for _ in 0..3 {
+        browser.press(Key::Right);
+        seen.push(browser.value(shown));
+    }
+    let expected = ["A1 A2 A3 A4 A5", "A1 A3", "A2 A4", "A5"];
+    assert_eq!(seen, expected.map(Value::from));
+}
