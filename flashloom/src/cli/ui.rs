@@ -91,9 +91,7 @@ fn picture(device: &Device) -> Result<Picture, Fault> {
             ("zones", names.chain([CONVENTIONAL]).collect(), cells)
         }
         None => {
-            let pages = u64::from(drive.layout().line_data);
-            let lines = drive.lines();
-            let cells = lines.iter().map(|line| of_line(line, pages)).collect();
+            let cells = drive.lines().iter().map(of_line).collect();
             ("lines", LINE_STATES.map(|(_, name)| name).to_vec(), cells)
         }
     };
@@ -106,12 +104,12 @@ fn picture(device: &Device) -> Result<Picture, Fault> {
     })
 }
 
-fn of_line(line: &LineReport, pages: u64) -> [i64; 4] {
+fn of_line(line: &LineReport) -> [i64; 4] {
     let state = LINE_STATES
         .iter()
         .position(|(state, _)| *state == line.state);
     let handle = line.handle.map_or(-1, i64::from);
-    let valid = thousandths(u64::from(line.valid), pages);
+    let valid = thousandths(u64::from(line.valid), u64::from(line.pages));
     [number(state), valid, i64::from(line.erases), handle]
 }
 
@@ -168,12 +166,14 @@ mod tests {
         let line = |state| LineReport {
             state,
             valid: 5,
+            pages: 10,
+            age: 0,
             erases: 7,
             handle: Some(2),
             moved: false,
         };
         for (at, (state, _)) in LINE_STATES.iter().enumerate() {
-            assert_eq!(of_line(&line(*state), 10), [at as i64, 500, 7, 2]);
+            assert_eq!(of_line(&line(*state)), [at as i64, 500, 7, 2]);
         }
     }
 }
