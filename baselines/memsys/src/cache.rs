@@ -2,10 +2,12 @@
 //!
 //! A line's name is its number without what its set says, in 32 bits. Of each set a byte of
 //! every name lies side by side, which tells where to look; the whole name decides. Beside
-//! each other as well are bytes of its ways: which was used before and after it, its flags,
-//! and who holds it or where the next cache has it. So a lookup reads one or two lines of the
-//! simulating machine's memory, and all caches of a machine fit its own. A set is a list in
-//! order of use; ways that are empty stand at its end.
+//! them are bytes of its ways: which was used after and before it, its flags, and who holds
+//! it or where the next cache has it. How many ways a set has is known when the program is
+//! compiled, for each width there is, so that places in it are not checked while it runs.
+//! A set is a ring in order of use, from the way used last to the one used longest ago and
+//! back; ways that are empty are used longest ago. So what comes takes the place of the
+//! oldest by turning the ring, without a link that changes.
 //!
 //! A way tells from when on its line is there: one that is still on its way is found, and
 //! whoever finds it waits for it, which is how misses to one line become one.
@@ -37,13 +39,6 @@ pub(crate) const fn most_lines(sets: u64) -> u64 {
     ((1 << WITHIN) - 1) * sets
 }
 
-/// Of a set: the way that was used last, and the one that was used longest ago.
-#[derive(Clone, Copy, Debug)]
-struct Ends {
-    newest: u8,
-    oldest: u8,
-}
-
 /// A line that left a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
@@ -57,23 +52,6 @@ impl Gone {
     pub(crate) const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Cache {
-    /// The logarithm of the ways as they lie; those beyond the set's own stay empty.
-    wide_bits: u32,
-    set_bits: u32,
-    /// A byte of each name, eight to a word.
-    marks: Vec<u64>,
-    names: Vec<u32>,
-    /// Of each set which way was used after each, and which before, then flags and notes.
-    small: Vec<u8>,
-    /// Bytes of a note, and of a set's part of `small`.
-    note: usize,
-    stride: usize,
-    ends: Vec<Ends>,
-    ready: Vec<Tick>,
 }
 
 /// A way; it has its line until that is taken out.
@@ -91,51 +69,217 @@ impl At {
     }
 }
 
-/// Kinds of bytes of a way: who was used next after it and before it, and its flags.
-const AFTER: usize = 0;
-const BEFORE: usize = 1;
-const FLAGS: usize = 2;
-const NOTES: usize = 3;
-
 /// The byte of a name.
 #[inline]
 const fn mark(name: u32) -> u8 {
     (name ^ name >> 8 ^ name >> 16 ^ name >> 24) as u8
 }
 
-impl Cache {
-    /// `sets` is a power of two; there are [`MOST_WAYS`] at most. Of each way so many bytes
-    /// are noted, eight at most.
-    pub(crate) fn new(sets: usize, ways: usize, note: usize) -> Self {
-        let wide = ways.next_power_of_two().max(LANES);
-        let stride = (NOTES + note) * wide;
-        let mut small = vec![0; sets * stride];
-        for set in small.chunks_exact_mut(stride) {
-            for way in 0..ways {
-                set[AFTER * wide + way] = way.wrapping_sub(1) as u8;
-                set[BEFORE * wide + way] = way as u8 + 1;
+/// A set of `W` ways as they lie; those beyond its own stay empty and out of the ring.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Set<const W: usize> {
+    /// A byte of each name.
+    marks: [u8; W],
+    names: [u32; W],
+    /// Of each way which was used next after it, and which before it.
+    after: [u8; W],
+    before: [u8; W],
+    flags: [u8; W],
+    notes: [u8; W],
+    ready: [Tick; W],
+}
+
+impl<const W: usize> Set<W> {
+    fn new(ways: usize) -> Self {
+        let mut set = Self {
+            marks: [0; W],
+            names: [EMPTY; W],
+            after: [0; W],
+            before: [0; W],
+            flags: [0; W],
+            notes: [0; W],
+            ready: [Tick::ZERO; W],
+        };
+        for way in 0..ways {
+            set.link(((way + 1) % ways) as u8, way as u8);
+        }
+        set
+    }
+
+    /// The way that has a name.
+    #[inline]
+    fn find(&self, name: u32) -> Option<u32> {
+        let wanted = u64::from(mark(name)) * ONES;
+        let words = self.marks.as_chunks::<LANES>().0.iter();
+        for (&word, first) in words.zip((0..).step_by(LANES)) {
+            // The lowest byte that is the mark, and those above that are or seem to be.
+            let differs = u64::from_le_bytes(word) ^ wanted;
+            let mut found = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+            while found != 0 {
+                let way = first + found.trailing_zeros() / 8;
+                if self.names[way as usize % W] == name {
+                    return Some(way);
+                }
+                found &= found - 1;
             }
         }
-        let ends = Ends {
-            newest: 0,
-            oldest: ways as u8 - 1,
-        };
+        None
+    }
+
+    /// Lets `way` be the one used next after `before`.
+    #[inline]
+    fn link(&mut self, before: u8, way: u8) {
+        self.after[usize::from(before) % W] = way;
+        self.before[usize::from(way) % W] = before;
+    }
+
+    /// Takes a way out of the ring and puts it between the one used last and the one used
+    /// longest ago.
+    #[inline]
+    fn unhook(&mut self, way: u8, newest: u8) {
+        let at = usize::from(way) % W;
+        self.link(self.before[at], self.after[at]);
+        let oldest = self.after[usize::from(newest) % W];
+        self.link(newest, way);
+        self.link(way, oldest);
+    }
+}
+
+/// Sets of one width, of which each knows the way that was used last.
+#[derive(Clone, Debug)]
+struct Sets<const W: usize> {
+    sets: Vec<Set<W>>,
+    newest: Vec<u8>,
+}
+
+impl<const W: usize> Sets<W> {
+    fn new(sets: usize, ways: usize) -> Self {
         Self {
-            wide_bits: wide.ilog2(),
-            set_bits: sets.ilog2(),
-            marks: vec![0; sets * wide / LANES],
-            names: vec![EMPTY; sets * wide],
-            small,
-            note,
-            stride,
-            ends: vec![ends; sets],
-            ready: vec![Tick::ZERO; sets * wide],
+            sets: vec![Set::new(ways); sets],
+            newest: vec![0; sets],
         }
     }
 
     #[inline]
-    const fn wide(&self) -> usize {
-        1 << self.wide_bits
+    fn prefetch(&self, set: u32) {
+        let set = &self.sets[set as usize];
+        sim::prefetch(&set.marks, 0);
+        sim::prefetch(&set.names, W - 1);
+        sim::prefetch(&set.notes, 0);
+    }
+
+    #[inline(always)]
+    fn is_last(&self, set: u32, name: u32) -> Option<u32> {
+        let way = self.newest[set as usize];
+        let held = self.sets[set as usize].names[usize::from(way) % W];
+        (held == name).then_some(way.into())
+    }
+
+    #[inline]
+    fn touch(&mut self, at: At) {
+        let newest = &mut self.newest[at.set as usize];
+        let way = at.way as u8;
+        if *newest == way {
+            return;
+        }
+        let set = &mut self.sets[at.set as usize];
+        if set.after[usize::from(*newest) % W] != way {
+            set.unhook(way, *newest);
+        }
+        *newest = way;
+    }
+
+    /// Makes the way the one used longest ago, and empties it. The name that it had.
+    fn take(&mut self, at: At) -> u32 {
+        let newest = &mut self.newest[at.set as usize];
+        let set = &mut self.sets[at.set as usize];
+        let way = at.way as u8;
+        if *newest == way {
+            *newest = set.before[usize::from(way) % W];
+        } else if set.after[usize::from(*newest) % W] != way {
+            set.unhook(way, *newest);
+        }
+        std::mem::replace(&mut set.names[usize::from(way) % W], EMPTY)
+    }
+
+    /// Puts a name in the place of the one used longest ago, with its flags and what is
+    /// noted of it: in which way, and what had to go.
+    #[inline]
+    fn put(&mut self, set: u32, name: u32, (flags, note): (u8, u8), ready: Tick) -> Put {
+        let newest = &mut self.newest[set as usize];
+        let set = &mut self.sets[set as usize];
+        let way = set.after[usize::from(*newest) % W];
+        *newest = way;
+        let at = usize::from(way) % W;
+        (set.marks[at], set.ready[at]) = (mark(name), ready);
+        Put {
+            way: way.into(),
+            name: std::mem::replace(&mut set.names[at], name),
+            flags: std::mem::replace(&mut set.flags[at], flags),
+            note: std::mem::replace(&mut set.notes[at], note),
+        }
+    }
+}
+
+/// In which way something was put, and what had to go for it.
+struct Put {
+    way: u32,
+    name: u32,
+    flags: u8,
+    note: u8,
+}
+
+/// Sets of the least width that takes their ways.
+#[derive(Clone, Debug)]
+enum Ways {
+    Eight(Sets<8>),
+    Sixteen(Sets<16>),
+    ThirtyTwo(Sets<32>),
+    SixtyFour(Sets<64>),
+}
+
+/// Does the same with sets of every width.
+macro_rules! with {
+    ($ways:expr, $sets:ident => $work:expr) => {
+        match $ways {
+            Ways::Eight($sets) => $work,
+            Ways::Sixteen($sets) => $work,
+            Ways::ThirtyTwo($sets) => $work,
+            Ways::SixtyFour($sets) => $work,
+        }
+    };
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    set_bits: u32,
+    ways: Ways,
+    /// Notes of ways, 64 to a set, where a byte is too little.
+    wide_notes: Vec<u64>,
+}
+
+impl Cache {
+    /// `sets` is a power of two; there are [`MOST_WAYS`] at most. Of each way so many bytes
+    /// are noted, eight at most.
+    pub(crate) fn new(sets: usize, ways: usize, note: usize) -> Self {
+        Self {
+            set_bits: sets.ilog2(),
+            ways: match ways {
+                ..=8 => Ways::Eight(Sets::new(sets, ways)),
+                9..=16 => Ways::Sixteen(Sets::new(sets, ways)),
+                17..=32 => Ways::ThirtyTwo(Sets::new(sets, ways)),
+                _ => Ways::SixtyFour(Sets::new(sets, ways)),
+            },
+            wide_notes: vec![
+                0;
+                if note > 1 {
+                    sets * MOST_WAYS as usize
+                } else {
+                    0
+                }
+            ],
+        }
     }
 
     #[inline]
@@ -159,54 +303,26 @@ impl Cache {
         name >> WITHIN << NODE_SHIFT | within
     }
 
-    #[inline]
-    fn slot(&self, at: At) -> usize {
-        (at.set as usize) << self.wide_bits | at.way as usize
-    }
-
-    /// The place of a byte of a way.
-    #[inline]
-    fn byte(&self, at: At, kind: usize) -> usize {
-        at.set as usize * self.stride + (kind << self.wide_bits) + at.way as usize
-    }
-
-    /// Asks for what a lookup of `line` will read.
+    /// Asks for what a lookup of `line` and what follows it will read.
     #[inline]
     pub(crate) fn prefetch(&self, line: u64) {
-        let set = self.set(line) as usize;
-        sim::prefetch(&self.marks, (set << self.wide_bits) / LANES);
-        sim::prefetch(&self.small, set * self.stride);
+        let set = self.set(line);
+        with!(&self.ways, sets => sets.prefetch(set));
     }
 
     /// Where `line` is, if it is the one of its set that was used last.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_last(&self, line: u64) -> Option<At> {
-        let set = self.set(line);
-        let way = u32::from(self.ends[set as usize].newest);
-        let at = At { set, way };
-        (self.names[self.slot(at)] == self.name(line)).then_some(at)
+        let (set, name) = (self.set(line), self.name(line));
+        let way = with!(&self.ways, sets => sets.is_last(set, name))?;
+        Some(At { set, way })
     }
 
     #[inline]
     pub(crate) fn find(&self, line: u64) -> Option<At> {
         let (set, name) = (self.set(line), self.name(line));
-        let wanted = u64::from(mark(name)) * ONES;
-        let words = self.wide() / LANES;
-        let marks = &self.marks[set as usize * words..][..words];
-        for (&word, first) in marks.iter().zip((0..).step_by(LANES)) {
-            // The lowest byte that is the mark, and those above that are or seem to be.
-            let differs = word ^ wanted;
-            let mut found = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
-            while found != 0 {
-                let way = first + found.trailing_zeros() / 8;
-                let at = At { set, way };
-                if self.names[self.slot(at)] == name {
-                    return Some(at);
-                }
-                found &= found - 1;
-            }
-        }
-        None
+        let way = with!(&self.ways, sets => sets.sets[set as usize].find(name))?;
+        Some(At { set, way })
     }
 
     /// Where a line is of which it is known in which way of its set.
@@ -223,54 +339,7 @@ impl Cache {
     /// Makes the way the one used last.
     #[inline]
     pub(crate) fn touch(&mut self, at: At) {
-        if u32::from(self.ends[at.set as usize].newest) != at.way {
-            self.use_now(at);
-        }
-    }
-
-    /// The same for a way that is not.
-    #[inline]
-    fn use_now(&mut self, at: At) {
-        let ends = &mut self.ends[at.set as usize];
-        let from = at.set as usize * self.stride;
-        let set = &mut self.small[from..from + self.stride];
-        let (after, before) = set.split_at_mut(1 << self.wide_bits);
-        let way = at.way as u8;
-        let newer = after[usize::from(way)];
-        if way == ends.oldest {
-            ends.oldest = newer;
-        } else {
-            let older = before[usize::from(way)];
-            before[usize::from(newer)] = older;
-            after[usize::from(older)] = newer;
-        }
-        before[usize::from(way)] = ends.newest;
-        after[usize::from(ends.newest)] = way;
-        ends.newest = way;
-    }
-
-    /// Makes the way the one used longest ago.
-    fn use_never(&mut self, at: At) {
-        let wide = self.wide();
-        let ends = &mut self.ends[at.set as usize];
-        let from = at.set as usize * self.stride;
-        let set = &mut self.small[from..from + self.stride];
-        let (after, before) = set.split_at_mut(wide);
-        let way = at.way as u8;
-        if way == ends.oldest {
-            return;
-        }
-        let older = before[usize::from(way)];
-        if way == ends.newest {
-            ends.newest = older;
-        } else {
-            let newer = after[usize::from(way)];
-            before[usize::from(newer)] = older;
-            after[usize::from(older)] = newer;
-        }
-        after[usize::from(way)] = ends.oldest;
-        before[usize::from(ends.oldest)] = way;
-        ends.oldest = way;
+        with!(&mut self.ways, sets => sets.touch(at));
     }
 
     /// Puts a line in as the one used last, with its flags and what is noted of it. Where it
@@ -283,29 +352,29 @@ impl Cache {
         ready: Tick,
     ) -> (At, Option<Gone>) {
         debug_assert!(self.find(line).is_none(), "a line is in a cache once");
-        let set = self.set(line);
-        let at = At {
-            set,
-            way: self.ends[set as usize].oldest.into(),
-        };
-        let slot = self.slot(at);
-        let before = self.names[slot];
-        let gone = (before != EMPTY).then(|| Gone {
-            line: self.line_of(at.set, before),
-            flags: self.small[self.byte(at, FLAGS)],
-            note: self.note(at),
+        let (set, name) = (self.set(line), self.name(line));
+        let bytes = (flags, note as u8);
+        let put = with!(&mut self.ways, sets => sets.put(set, name, bytes, ready));
+        let at = At { set, way: put.way };
+        let gone = (put.name != EMPTY).then(|| Gone {
+            line: self.line_of(set, put.name),
+            flags: put.flags,
+            note: self.wide_note(at).unwrap_or(put.note.into()),
         });
-        let name = self.name(line);
-        self.names[slot] = name;
-        let shift = slot % LANES * 8;
-        let word = &mut self.marks[slot / LANES];
-        *word = *word & !(0xff << shift) | u64::from(mark(name)) << shift;
-        self.touch(at);
-        let flagged = self.byte(at, FLAGS);
-        self.small[flagged] = flags;
-        self.set_note(at, note);
-        self.ready[slot] = ready;
+        if !self.wide_notes.is_empty() {
+            self.set_note(at, note);
+        }
         (at, gone)
+    }
+
+    /// What is told of a way whose line, called `name`, has left it.
+    #[inline]
+    fn gone(&self, at: At, name: u32) -> Gone {
+        Gone {
+            line: self.line_of(at.set, name),
+            flags: with!(&self.ways, sets => sets.sets[at.set as usize].flags[at.way as usize]),
+            note: self.note(at),
+        }
     }
 
     /// Takes a line out.
@@ -316,143 +385,78 @@ impl Cache {
 
     /// Takes out what is in a way.
     pub(crate) fn take(&mut self, at: At) -> Gone {
-        let slot = self.slot(at);
-        let name = std::mem::replace(&mut self.names[slot], EMPTY);
-        self.use_never(at);
-        Gone {
-            line: self.line_of(at.set, name),
-            flags: self.small[self.byte(at, FLAGS)],
-            note: self.note(at),
-        }
+        let name = with!(&mut self.ways, sets => sets.take(at));
+        self.gone(at, name)
     }
 
     /// The line in a way.
     #[inline]
     pub(crate) fn line(&self, at: At) -> u64 {
-        self.line_of(at.set, self.names[self.slot(at)])
+        let name = with!(&self.ways, sets => sets.sets[at.set as usize].names[at.way as usize]);
+        self.line_of(at.set, name)
     }
 
     /// From when on it is there.
     #[inline]
     pub(crate) fn ready(&self, at: At) -> Tick {
-        self.ready[self.slot(at)]
+        with!(&self.ways, sets => sets.sets[at.set as usize].ready[at.way as usize])
+    }
+
+    #[inline]
+    fn flags(&mut self, at: At) -> &mut u8 {
+        with!(&mut self.ways, sets => &mut sets.sets[at.set as usize].flags[at.way as usize])
     }
 
     #[inline]
     pub(crate) fn has(&self, at: At, flag: u8) -> bool {
-        self.small[self.byte(at, FLAGS)] & flag != 0
+        let flags = with!(&self.ways, sets => sets.sets[at.set as usize].flags[at.way as usize]);
+        flags & flag != 0
     }
 
     #[inline]
     pub(crate) fn set_flag(&mut self, at: At, flag: u8) {
-        let byte = self.byte(at, FLAGS);
-        self.small[byte] |= flag;
+        *self.flags(at) |= flag;
     }
 
     #[inline]
     pub(crate) fn clear(&mut self, at: At, flag: u8) {
-        let byte = self.byte(at, FLAGS);
-        self.small[byte] &= !flag;
+        *self.flags(at) &= !flag;
     }
 
+    /// What is noted of a way where notes are wider than a byte.
     #[inline]
-    fn note_from(&self, at: At) -> usize {
-        at.set as usize * self.stride + (NOTES << self.wide_bits) + at.way as usize * self.note
+    fn wide_note(&self, at: At) -> Option<u64> {
+        let place = at.set as usize * MOST_WAYS as usize + at.way as usize;
+        self.wide_notes.get(place).copied()
     }
 
     /// What is noted of a way: the cores that hold it, or where the next cache has it.
     #[inline]
     pub(crate) fn note(&self, at: At) -> u64 {
-        let from = self.note_from(at);
-        if self.note == 1 {
-            return u64::from(self.small[from]);
-        }
-        let bytes = self.small[from..from + self.note].iter().rev();
-        bytes.fold(0, |note, &byte| note << 8 | u64::from(byte))
+        let set = at.set as usize;
+        let byte = || with!(&self.ways, sets => sets.sets[set].notes[at.way as usize]).into();
+        self.wide_note(at).unwrap_or_else(byte)
     }
 
     #[inline]
     pub(crate) fn set_note(&mut self, at: At, note: u64) {
-        let from = self.note_from(at);
-        if self.note == 1 {
-            self.small[from] = note as u8;
-            return;
+        if self.wide_notes.is_empty() {
+            let set = at.set as usize;
+            with!(&mut self.ways, sets => sets.sets[set].notes[at.way as usize] = note as u8);
+        } else {
+            self.wide_notes[at.set as usize * MOST_WAYS as usize + at.way as usize] = note;
         }
-        let bytes = note.to_le_bytes();
-        self.small[from..from + self.note].copy_from_slice(&bytes[..self.note]);
     }
 
     /// Every way that holds a line.
     #[cfg(test)]
-    pub(crate) fn held(&self) -> impl Iterator<Item = At> {
-        let slots = (0..).zip(&self.names);
-        let used = slots.filter(|(_, name)| **name != EMPTY);
-        used.map(|(slot, _): (u32, _)| At {
-            set: slot >> self.wide_bits,
-            way: slot & (self.wide() as u32 - 1),
+    pub(crate) fn held(&self) -> Vec<At> {
+        with!(&self.ways, sets => {
+            let ways = (0..).zip(&sets.sets).flat_map(|(set, held)| {
+                (0..).zip(held.names).map(move |(way, name)| (At { set, way }, name))
+            });
+            ways.filter(|(_, name)| *name != EMPTY).map(|(at, _)| at).collect()
         })
-    }
-}
-
-/// The registers that hold misses (MSHRs): how many, and when each is free again.
-#[derive(Clone, Debug)]
-pub(crate) struct Misses {
-    limit: usize,
-    until: Vec<Tick>,
-    /// Until then there is none free; zero where that is not known.
-    full_until: Tick,
-    /// Those of which nobody knows yet when they end.
-    held: usize,
-}
-
-impl Misses {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            until: Vec::with_capacity(limit),
-            full_until: Tick::ZERO,
-            held: 0,
-        }
-    }
-
-    /// From when on there is room; [`Tick::NEVER`] if nobody knows.
-    #[inline]
-    pub(crate) fn room(&mut self, now: Tick) -> Tick {
-        if now < self.full_until {
-            return self.full_until;
-        }
-        if self.until.len() + self.held < self.limit {
-            return now;
-        }
-        self.until.retain(|&until| until > now);
-        if self.until.len() + self.held < self.limit {
-            return now;
-        }
-        let first = self.until.iter().copied().min().unwrap_or(Tick::NEVER);
-        self.full_until = first;
-        first
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self, until: Tick) {
-        self.until.push(until);
-        self.full_until = self.full_until.min(until);
-    }
-
-    pub(crate) fn hold(&mut self) {
-        self.held += 1;
-    }
-
-    pub(crate) fn release(&mut self) {
-        debug_assert!(self.held > 0, "what is released was held");
-        self.held = self.held.saturating_sub(1);
-        self.full_until = Tick::ZERO;
-    }
-
-    /// Frees what has a known end, as when its instructions are squashed.
-    pub(crate) fn squash(&mut self) {
-        self.until.clear();
-        self.full_until = Tick::ZERO;
     }
 }
 
@@ -532,19 +536,5 @@ mod tests {
             assert_eq!((gone.line, gone.flags), (line, OWNED));
             assert_eq!(gone.note, u64::MAX << 3);
         }
-    }
-
-    #[test]
-    fn misses_wait_for_the_first_that_ends() {
-        let mut misses = Misses::new(2);
-        misses.take(Tick(30));
-        misses.take(Tick(20));
-        assert_eq!(misses.room(Tick(19)), Tick(20));
-        assert_eq!(misses.room(Tick(20)), Tick(20));
-        misses.hold();
-        assert_eq!(misses.room(Tick(29)), Tick(30));
-        misses.squash();
-        misses.hold();
-        assert_eq!(misses.room(Tick(40)), Tick::NEVER);
     }
 }

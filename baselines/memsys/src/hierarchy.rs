@@ -12,8 +12,9 @@
 //! Nothing here knows memory. A miss is told to the caller, who fills the line once it
 //! knows when it comes; dirty lines that left the last level wait in `out`.
 
-use crate::cache::{AHEAD, At, Block, Cache, DIRTY, Misses, OWNED};
+use crate::cache::{AHEAD, At, Block, Cache, DIRTY, OWNED};
 use crate::config::{CacheConfig, Config};
+use crate::misses::Misses;
 use crate::tick::Tick;
 use std::collections::BTreeMap;
 

@@ -47,6 +47,7 @@ mod issues;
 mod link;
 mod machine;
 mod metrics;
+mod misses;
 pub mod model;
 mod op;
 mod pages;

@@ -50,14 +50,14 @@ impl Table {
         }
         let way = set.iter().position(|held| held.page == page)?;
         let found = set[way];
-        down(&mut set[..=way]);
+        set.copy_within(..way, 1);
         set[0] = found;
         Some(found.ready)
     }
 
     fn insert(&mut self, new: Entry) {
         let set = self.set(new.page);
-        down(set);
+        set.copy_within(..set.len() - 1, 1);
         set[0] = new;
     }
 
@@ -73,15 +73,6 @@ impl Table {
             set[way] = NOTHING;
             set[way..].rotate_left(1);
         }
-    }
-}
-
-/// Moves each of some entries one on; the last is overwritten. They are too few to call for
-/// a copy.
-#[inline]
-fn down(entries: &mut [Entry]) {
-    for at in (1..entries.len()).rev() {
-        entries[at] = entries[at - 1];
     }
 }
 

@@ -119,7 +119,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if self.no_register(core, &entry, now) {
             return self.next_drain(core);
         }
-        let value = stored_value(entry.thread, entry.place);
+        let value = W::KEPT.then(|| stored_value(entry.thread, entry.place));
         for part in 0..2 {
             if entry.parts & 1 << part == 0 {
                 continue;
@@ -136,7 +136,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                     oldest.done = oldest.done.max(done);
                     let line = self.pages.line_of(at);
                     self.caches.write(core, line);
-                    if let Some(bytes) = self.caches.data(line) {
+                    if let (Some(value), Some(bytes)) = (value, self.caches.data(line)) {
                         bytes[offset..offset + length]
                             .copy_from_slice(&value[start..start + length]);
                     }
