@@ -27,10 +27,8 @@ fn by_age(write: &WriteView) -> u16 {
 /// One workload on one aged drive, whose firmware follows `policies`.
 pub(crate) fn measured(policies: &Policies) -> Result<Run, StackError> {
     let asked = Asked::new("zipfwrite:ops=60000").map_err(StackError::Shipped)?;
-    let choices = Choices {
-        size: "256MiB".parse().ok(),
-        ..Choices::default()
-    };
+    let (size, usual) = ("256MiB".parse().ok(), Choices::default());
+    let choices = Choices { size, ..usual };
     let mut plan = choices.plan(&"raw@fdp".parse()?, Some(Precondition::Aged), &asked)?;
     plan.policies = policies.clone();
     run(&plan, &mut |_| ())
