@@ -252,6 +252,21 @@ impl Terms {
             key => self.hash.keyed(&self.hash.of_bytes(key), &[challenge]),
         }
     }
+
+    /// What a response to a challenge with this sequence number is made over: who answers
+    /// in which role, and whom.
+    //= nvme-2.0 8.13.5
+    fn signed(
+        &self,
+        (challenge, sequence): (&[u8], u32),
+        role: &str,
+        by: &str,
+        to: &str,
+    ) -> Vec<u8> {
+        let (sequence, transaction) = (sequence.to_le_bytes(), self.transaction.to_le_bytes());
+        let (role, by, to) = (role.as_bytes(), by.as_bytes(), to.as_bytes());
+        [challenge, &sequence, &transaction, &[0], role, by, &[0], to].concat()
+    }
 }
 
 impl Parties {
@@ -259,23 +274,10 @@ impl Parties {
     //= nvme-2.0 8.13.5
     fn has_proved(&self, terms: &Terms, key: &[u8], response: &[u8]) -> bool {
         let challenge = terms.augmented(key, &terms.challenge);
-        let (sequence, transaction) = (
-            terms.sequence.to_le_bytes(),
-            terms.transaction.to_le_bytes(),
-        );
-        let (host, subsystem) = (self.host.as_bytes(), self.subsystem.as_bytes());
-        let parts: [&[u8]; 8] = [
-            &challenge,
-            &sequence,
-            &transaction,
-            &[0],
-            b"HostHost",
-            host,
-            &[0],
-            subsystem,
-        ];
+        let answered = (&challenge[..], terms.sequence);
+        let signed = terms.signed(answered, "HostHost", &self.host, &self.subsystem);
         let secret = self.secrets.host.key_of(&self.host);
-        terms.hash.is_keyed(&secret, &parts, response)
+        terms.hash.is_keyed(&secret, &[&signed], response)
     }
 
     /// The response of the drive to what a host has asked; none if it has no secret.
@@ -288,18 +290,8 @@ impl Parties {
     ) -> Option<Vec<u8>> {
         let secret = self.secrets.drive.as_ref()?.key_of(&self.subsystem);
         let challenge = terms.augmented(key, &asked);
-        let (sequence, transaction) = (sequence.to_le_bytes(), terms.transaction.to_le_bytes());
-        let (host, subsystem) = (self.host.as_bytes(), self.subsystem.as_bytes());
-        let parts: [&[u8]; 8] = [
-            &challenge,
-            &sequence,
-            &transaction,
-            &[0],
-            b"Controller",
-            subsystem,
-            &[0],
-            host,
-        ];
-        Some(terms.hash.keyed(&secret, &parts))
+        let answered = (&challenge[..], sequence);
+        let signed = terms.signed(answered, "Controller", &self.subsystem, &self.host);
+        Some(terms.hash.keyed(&secret, &[&signed]))
     }
 }

@@ -40,24 +40,23 @@ impl History {
         self.scribe.ends(ticket, Some(len));
     }
 
-    fn force(&self, range: Range<u64>) {
+    fn begin_force(&self, range: Range<u64>) -> u64 {
         let (ino, data_only) = (FILE, true);
         let act = Act::Force {
             ino,
             range,
             data_only,
         };
-        let ticket = self.scribe.begins(&act);
+        self.scribe.begins(&act)
+    }
+
+    fn force(&self, range: Range<u64>) {
+        let ticket = self.begin_force(range);
         self.scribe.ends(ticket, Some(0));
     }
 
     fn force_fails(&self) {
-        let act = Act::Force {
-            ino: FILE,
-            range: 0..u64::MAX,
-            data_only: true,
-        };
-        let ticket = self.scribe.begins(&act);
+        let ticket = self.begin_force(0..u64::MAX);
         self.scribe.ends(ticket, None);
     }
 
@@ -518,6 +517,11 @@ fn what_nobody_knew_may_come_back_until_what_replaced_it_is_forced() {
     assert_eq!(history.judge(&bytes), Some(Fault::Corrupt));
 }
 
+/// Two pages, each of one byte.
+fn two_pages(first: u8, second: u8) -> Vec<u8> {
+    [[first; 4_096], [second; 4_096]].concat()
+}
+
 /// What changes of a page takes the rest of it along, where forces are torn.
 #[test]
 fn a_page_that_is_being_forced_may_be_anything_as_a_whole() {
@@ -528,22 +532,17 @@ fn a_page_that_is_being_forced_may_be_anything_as_a_whole() {
         history.write(0, old, 8_192);
         history.force(0..u64::MAX);
         history.write(0, new, 2_048);
-        let ticket = history.scribe.begins(&Act::Force {
-            ino: FILE,
-            range: 0..u64::MAX,
-            data_only: true,
-        });
-        let shown = |first: u8, second: u8| [[first; 4_096], [second; 4_096]].concat();
+        let ticket = history.begin_force(0..u64::MAX);
         let expected = (!torn).then_some(Fault::Lost);
-        assert_eq!(history.judge(&shown(0, 1)), expected, "torn: {torn}");
+        assert_eq!(history.judge(&two_pages(0, 1)), expected, "torn: {torn}");
         assert_eq!(
-            history.judge(&shown(0, 0)),
+            history.judge(&two_pages(0, 0)),
             Some(Fault::Lost),
             "another page"
         );
         history.scribe.ends(ticket, Some(0));
         assert_eq!(
-            history.judge(&shown(0, 1)),
+            history.judge(&two_pages(0, 1)),
             Some(Fault::Lost),
             "it has ended"
         );
@@ -560,30 +559,25 @@ fn what_is_being_forced_may_be_anything_where_forces_are_torn() {
         history.write(0, old, 8_192);
         history.force(0..u64::MAX);
         history.write(0, new, 4_096);
-        let shown = |first: u8, second: u8| [[first; 4_096], [second; 4_096]].concat();
         assert_eq!(
-            history.judge(&shown(7, 1)),
+            history.judge(&two_pages(7, 1)),
             Some(Fault::Corrupt),
             "no force"
         );
-        let ticket = history.scribe.begins(&Act::Force {
-            ino: FILE,
-            range: 0..u64::MAX,
-            data_only: true,
-        });
+        let ticket = history.begin_force(0..u64::MAX);
         let expected = (!torn).then_some(Fault::Corrupt);
-        assert_eq!(history.judge(&shown(7, 1)), expected, "torn: {torn}");
+        assert_eq!(history.judge(&two_pages(7, 1)), expected, "torn: {torn}");
         assert_eq!(
-            history.judge(&shown(2, 7)),
+            history.judge(&two_pages(2, 7)),
             Some(Fault::Corrupt),
             "forced before"
         );
         history.scribe.ends(ticket, Some(0));
         assert_eq!(
-            history.judge(&shown(7, 1)),
+            history.judge(&two_pages(7, 1)),
             Some(Fault::Corrupt),
             "it has ended"
         );
-        assert_eq!(history.judge(&shown(2, 1)), None);
+        assert_eq!(history.judge(&two_pages(2, 1)), None);
     }
 }
