@@ -84,8 +84,7 @@ impl<S: Persist> Core<S> {
             (attr.mtime, attr.ctime) = (now, now);
             attr.size = attr.size.max(reached);
         });
-        let known = to.private.disk_size.get();
-        to.private.disk_size.set(known.max(reached));
+        self.reaches(to, reached);
         self.since.borrow_mut().wrote(to, span);
         self.store_inode(to).await
     }

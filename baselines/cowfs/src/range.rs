@@ -26,9 +26,9 @@ impl<S: Persist> Core<S> {
             self.outgrow_inline(file).await?;
         }
         let _operation = self.operate_to_free(ITEMS).await?;
-        file.private.disk_size.set(size);
+        let known = file.private.disk_size.replace(size);
         let end = |at: u64| at.next_multiple_of(SECTOR_BYTES);
-        let changed = end(size.min(old))..end(size.max(old));
+        let changed = end(size.min(old).min(known))..end(size.max(old));
         self.since.borrow_mut().wrote(file, changed);
         self.store_inode(file).await
     }
@@ -155,8 +155,7 @@ impl<S: Persist> Core<S> {
             && range.end > file.attr.get().size
         {
             file.update(|attr| attr.size = range.end);
-            file.private.disk_size.set(range.end);
-            self.since.borrow_mut().wrote(file, 0..0);
+            self.reaches(file, range.end);
         }
         self.store_inode(file).await
     }

@@ -220,13 +220,20 @@ impl<S: Persist> Core<S> {
 
     /// The file on the medium ends at `end` at least.
     pub(crate) async fn grew(&self, file: &File, end: u64) -> Result<()> {
+        self.reaches(file, end);
+        self.store_inode(file).await
+    }
+
+    /// The same, of an inode that is to be stored yet. What lies between the ends is a hole
+    /// where nothing was written; the last commit may have contents there, of a file that was
+    /// cut and forced since, so a force of data alone brings it along, and the size.
+    pub(crate) fn reaches(&self, file: &File, end: u64) {
         let known = file.private.disk_size.get();
         if end > known {
             file.private.disk_size.set(end);
-            // A force of data alone has to bring the size along.
-            self.since.borrow_mut().wrote(file, 0..0);
+            let up = |at: u64| at.next_multiple_of(SECTOR_BYTES);
+            self.since.borrow_mut().wrote(file, up(known)..up(end));
         }
-        self.store_inode(file).await
     }
 
     async fn write_parts(&self, file: &File, pages: &[&DirtyPage], size: u64) -> Result<()> {

@@ -197,3 +197,47 @@ fn a_size_that_reaches_into_what_is_allocated_is_forced() {
         assert_eq!(attr.size, 20_000);
     }
 }
+
+/// What the last commit has behind an end that was forced since is gone, however the file
+/// gets longer then: between the ends it is a hole.
+#[test]
+fn what_was_cut_off_stays_away_when_the_file_grows_again() {
+    const CUT: u64 = 8_192;
+    const AGAIN: u64 = 49_152;
+    let ways = ["write", "allocate", "share", "size over what is dirty"];
+    for (way, data_only) in ways.into_iter().flat_map(|way| [(way, false), (way, true)]) {
+        let left = after_cuts(false, data_only, move |process, file| async move {
+            let fill = |pattern, len| Source::Fill { pattern, len };
+            process.pwrite(file, 0, fill(7, 65_536)).await.unwrap();
+            let flags = OpenFlags::BOTH | OpenFlags::CREATE;
+            let other = process.open(b"/b", flags, 0o600).await.unwrap();
+            process.pwrite(other, 0, fill(9, PAGE)).await.unwrap();
+            process.sync().await.unwrap();
+            process.ftruncate(file, CUT).await.unwrap();
+            process.fdatasync(file).await.unwrap();
+            match way {
+                "write" => {
+                    process.pwrite(file, AGAIN, fill(9, PAGE)).await.unwrap();
+                }
+                "allocate" => {
+                    let mode = FallocateMode::Allocate { keep_size: false };
+                    process.fallocate(file, mode, AGAIN, PAGE).await.unwrap();
+                }
+                "share" => {
+                    let copy = process.copy_file_range(other, 0, file, AGAIN, PAGE);
+                    assert_eq!(copy.await, Ok(PAGE));
+                }
+                _ => {
+                    process.pwrite(file, AGAIN, fill(9, PAGE)).await.unwrap();
+                    process.ftruncate(file, AGAIN + 2 * PAGE).await.unwrap();
+                }
+            }
+        });
+        for (attr, bytes) in left {
+            assert!(attr.size >= AGAIN + PAGE, "{way} {data_only} {}", attr.size);
+            let gap = &bytes[CUT as usize..AGAIN as usize];
+            let there = gap.iter().position(|&byte| byte != 0);
+            assert_eq!(there, None, "{way}, data only: {data_only}");
+        }
+    }
+}
