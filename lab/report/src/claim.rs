@@ -3,18 +3,18 @@
 //! Invariants: a measured value is arithmetic on records and nothing else; a field is
 //! never renamed or removed within a schema version.
 
-use crate::human::{NOTHING, three};
+use crate::human::NOTHING;
 use crate::record::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
+
+mod expectation;
+
+pub use expectation::{Expectation, TOLERANCE};
 
 /// The schema of [`Reproduction`].
 pub const REPRODUCE_SCHEMA: &str = "flashloom.reproduce/1";
-
-/// How far a measured value may be from the paper's, as a share of the paper's.
-pub const TOLERANCE: f64 = 1.0 / 3.0;
 
 /// What a claim says where nobody has found out yet why it is missed.
 pub const NOT_FOUND: &str = "not found yet";
@@ -202,6 +202,13 @@ impl Claim {
         }
     }
 
+    /// What was measured, with as many digits as what is expected has.
+    #[must_use]
+    pub fn measured_text(&self) -> String {
+        let digits = |x| self.expected.digits(x);
+        self.measured.map_or(NOTHING.to_owned(), digits)
+    }
+
     /// This claim with `measured` beside it; `known` is why it is missed, if it is
     /// and somebody has found out.
     #[must_use]
@@ -216,115 +223,6 @@ impl Claim {
             ..self
         }
     }
-}
-
-/// What a paper says of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Expectation {
-    /// A number.
-    Value(f64),
-    /// Between two numbers.
-    Range(f64, f64),
-    /// More than a number: a trend.
-    Above(f64),
-    /// Less than a number: a trend.
-    Below(f64),
-    /// Something else than a number that a run could have.
-    Other,
-}
-
-impl Expectation {
-    /// What `text` says: `2.5`, `1.2 to 1.5`, `above 1` or `below 1`.
-    ///
-    /// # Errors
-    /// Says what was expected.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("expected a number above 0, A to B, above A or below A, found {text:?}");
-        let number = |text: &str| {
-            let number: f64 = text.trim().parse().map_err(|_| wrong())?;
-            let fits = number.is_finite() && number > 0.0;
-            fits.then_some(number).ok_or_else(wrong)
-        };
-        if let Some(bound) = text.strip_prefix("above ") {
-            return number(bound).map(Self::Above);
-        }
-        if let Some(bound) = text.strip_prefix("below ") {
-            return number(bound).map(Self::Below);
-        }
-        if let Some((low, high)) = text.split_once(" to ") {
-            let (low, high) = (number(low)?, number(high)?);
-            return (low <= high)
-                .then_some(Self::Range(low, high))
-                .ok_or_else(wrong);
-        }
-        number(text).map(Self::Value)
-    }
-
-    /// The paper's number.
-    #[must_use]
-    pub const fn paper(self) -> Option<f64> {
-        match self {
-            Self::Value(x) | Self::Range(x, _) | Self::Above(x) | Self::Below(x) => Some(x),
-            Self::Other => None,
-        }
-    }
-
-    /// How far a ratio to it may be from 1.
-    #[must_use]
-    pub const fn tolerance(self) -> f64 {
-        match self {
-            Self::Value(_) | Self::Range(..) => TOLERANCE,
-            Self::Above(_) | Self::Below(_) | Self::Other => 0.0,
-        }
-    }
-
-    /// `measured` over the paper's number, and over the nearer end of a range.
-    #[must_use]
-    pub fn ratio(self, measured: f64) -> Option<f64> {
-        match self {
-            Self::Value(x) | Self::Above(x) | Self::Below(x) => Some(measured / x),
-            Self::Range(low, high) => Some(measured / measured.clamp(low, high)),
-            Self::Other => None,
-        }
-    }
-
-    /// Whether it is a number or a range, whose ratio tells how far a measured value is.
-    #[must_use]
-    pub const fn is_a_size(self) -> bool {
-        matches!(self, Self::Value(_) | Self::Range(..))
-    }
-
-    /// Whether `measured` is as expected, within the tolerance.
-    #[must_use]
-    pub fn holds(self, measured: f64) -> bool {
-        match self {
-            Self::Above(x) => measured > x,
-            Self::Below(x) => measured < x,
-            Self::Value(x) => within(measured, x),
-            Self::Range(low, high) => within(measured, measured.clamp(low, high)),
-            Self::Other => false,
-        }
-    }
-}
-
-impl fmt::Display for Expectation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Value(x) => f.write_str(&three(x)),
-            Self::Range(low, high) => write!(f, "{} to {}", three(low), three(high)),
-            Self::Above(x) => write!(f, "> {}", three(x)),
-            Self::Below(x) => write!(f, "< {}", three(x)),
-            Self::Other => f.write_str(NOTHING),
-        }
-    }
-}
-
-/// Whether `measured` is within the tolerance of `x`. A third of a number has no exact
-/// double, so three distances are compared with the number.
-fn within(measured: f64, x: f64) -> bool {
-    3.0 * (measured - x).abs() <= x
 }
 
 /// A number of a run: a sum, less a sum, over a sum.
@@ -518,27 +416,6 @@ impl<K: Ord> Measure<K> {
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn expectations_are_read_and_judged() {
-        let holds = |text: &str, x: f64| Expectation::parse(text).unwrap().holds(x);
-        assert!(holds("3", 2.0) && holds("3", 4.0));
-        assert!(!holds("3", 1.99) && !holds("3", 4.01));
-        assert!(holds("1.2 to 1.5", 1.3) && holds("1.2 to 1.5", 0.81));
-        assert!(!holds("1.2 to 1.5", 0.79) && !holds("1.2 to 1.5", 2.01));
-        assert!(holds("above 1", 1.001) && !holds("above 1", 1.0));
-        assert!(holds("below 1", 0.999) && !holds("below 1", 1.0));
-        for wrong in ["", "0", "-1", "2 to 1", "nan", "inf", "above", "about 3"] {
-            assert!(Expectation::parse(wrong).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn a_ratio_is_to_the_nearer_end_of_a_range() {
-        let range = Expectation::Range(2.0, 4.0);
-        let ratios = [1.0, 3.0, 8.0].map(|x| range.ratio(x).unwrap());
-        assert_eq!(ratios, [0.5, 1.0, 2.0]);
-    }
 
     #[test]
     fn a_quantity_sums_what_is_below_its_pointers() {

@@ -175,7 +175,7 @@ fn row(claim: &Claim) -> String {
         text(&claim.stack),
         text(&claim.versus),
         paper,
-        number(claim.measured),
+        claim.measured_text(),
         number(ratio),
         holds.to_owned(),
     ];

@@ -209,7 +209,7 @@ fn table(name: &str, claims: &[&Claim]) -> Markup {
                             }
                             td { (claim.stack) } td { (claim.versus) }
                             td { (claim.expected) }
-                            td { (number(claim.measured)) }
+                            td { (claim.measured_text()) }
                             td { (number(claim.ratio.filter(|_| claim.expected.is_a_size()))) }
                             td { @match claim.holds { Some(true) => "yes", Some(false) => { b { "no" } }, None => "not measured" } }
                         }

@@ -70,7 +70,7 @@ fn row(claim: &Claim) -> Vec<Cell> {
         cell(human::name(&claim.stack, 16)),
         cell(human::name(&claim.versus, 24)),
         cell(claim.expected.to_string()),
-        number(claim.measured),
+        cell(claim.measured_text()),
         number(ratio),
         holds,
     ]

@@ -28,7 +28,8 @@
 //! reason = "…"
 //! ```
 //!
-//! What the paper has is a number, or `"1.2 to 1.5"`, `"above 1"` or `"below 1"`. It
+//! What the paper has is a number, or `"1.2 to 1.5"`, `"above 1"` or `"below 1"`, each but
+//! trends within the tolerance, or `"exactly 512"` or `"exactly 1 to 4"`, which have none. It
 //! stands beside each host in `versus`, or beside each workload in `workloads = {…}`,
 //! or alone in `paper = …`; then `versus` may be a list, whose values are combined. A
 //! reason has the name of what its number stands beside, or `all`.
