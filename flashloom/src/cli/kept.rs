@@ -1,8 +1,9 @@
 //! Runs that are kept in files as they are made, so that what was interrupted goes on.
 //!
 //! Invariants: a run that is kept is there as a whole or not at all; it is found again
-//! only by the same program and for the same plan; a file that says something else than
-//! it should costs another run, and is told of.
+//! only for the same plan and by the same program, or, if that is asked for and counted, by
+//! one that was built later; a file that says something else than it should costs another
+//! run, and is told of.
 
 use super::experiment::fingerprint;
 use super::failure::Failure;
@@ -12,6 +13,7 @@ use report::claim::Document;
 use serde::{Deserialize, Serialize};
 use stack::pool;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What came out of a run: its record, or why it failed.
@@ -28,12 +30,20 @@ pub(crate) struct Wanted {
     pub(crate) told: String,
 }
 
+/// The file with the checksums of programs that have kept runs beside it, a line each.
+const PROGRAMS: &str = "programs";
+
+/// Most programs that are looked for.
+const MOST_PROGRAMS: usize = 64;
+
 /// Where runs are kept.
 pub(crate) struct Kept {
     /// None to keep nothing.
     folder: Option<PathBuf>,
     /// A checksum of this program.
     program: String,
+    /// Those of others whose runs are taken as well.
+    others: Vec<String>,
 }
 
 /// What is in a file.
@@ -49,43 +59,86 @@ impl report::json::Document for File {
 }
 
 /// What is kept of runs that are wanted, in their order.
-pub(crate) struct Found(Vec<Option<Outcome>>);
+pub(crate) struct Found {
+    outcomes: Vec<Option<Outcome>>,
+    /// What the file of each is called, without its ending, whether it is there or not.
+    pub(crate) digests: Vec<String>,
+    /// How many of them other programs have made.
+    pub(crate) by_others: usize,
+}
 
 impl Found {
     /// Places of those that are not.
     pub(crate) fn missing(&self) -> Vec<usize> {
-        let all = self.0.iter().enumerate();
+        let all = self.outcomes.iter().enumerate();
         let missing = all.filter(|(_, outcome)| outcome.is_none());
         missing.map(|(index, _)| index).collect()
     }
 }
 
+/// The programs that a file names, but for `own`: a damaged line names none that has runs.
+fn programs(path: &Path, own: &str) -> Result<Vec<String>, Failure> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+        read => read.map_err(|e| Failure::at(path, e))?,
+    };
+    let others = text.lines().filter(|line| *line != own);
+    Ok(others.take(MOST_PROGRAMS).map(str::to_owned).collect())
+}
+
 impl Kept {
-    /// In the folder `runs` of `folder`, which are made if they are not there.
-    pub(crate) fn new(folder: Option<&Path>) -> Result<Self, Failure> {
+    /// In the folder `runs` of `folder`, which are made if they are not there; with
+    /// `by_others` what other programs have kept there is taken, too.
+    pub(crate) fn new(folder: Option<&Path>, by_others: bool) -> Result<Self, Failure> {
         let Some(folder) = folder.map(|folder| folder.join("runs")) else {
             return Ok(Self {
                 folder: None,
                 program: String::new(),
+                others: Vec::new(),
             });
         };
         fs::create_dir_all(&folder).map_err(|e| Failure::at(&folder, e))?;
         let program = std::env::current_exe().and_then(fs::read);
         let program = program.map_err(|e| Failure::new(format!("this program: {e}")))?;
+        let program = fingerprint([&*program]);
+        let path = folder.join(PROGRAMS);
+        let others = programs(&path, &program)?;
+        let all = [others.as_slice(), &[program.clone(), String::new()]].concat();
+        report::file::write(&path, &all.join("\n"))?;
         Ok(Self {
             folder: Some(folder),
-            program: fingerprint([&*program]),
+            program,
+            others: if by_others { others } else { Vec::new() },
         })
     }
 
-    /// What the file of `wanted` is called, without its ending.
-    pub(crate) fn digest(&self, wanted: &Wanted) -> String {
-        fingerprint([self.program.as_bytes(), wanted.told.as_bytes()])
+    /// What the file of `wanted` is called, without its ending, if `program` made it.
+    fn digest(program: &str, wanted: &Wanted) -> String {
+        fingerprint([program.as_bytes(), wanted.told.as_bytes()])
     }
 
     /// What is kept of each of `wanted`.
     pub(crate) fn found(&self, wanted: &[Wanted]) -> Found {
-        Found(wanted.iter().map(|wanted| self.find(wanted)).collect())
+        let mut found = Found {
+            outcomes: Vec::new(),
+            digests: Vec::new(),
+            by_others: 0,
+        };
+        for wanted in wanted {
+            let own = Self::digest(&self.program, wanted);
+            let others = self
+                .others
+                .iter()
+                .map(|program| Self::digest(program, wanted));
+            let mut all = std::iter::once(own.clone()).chain(others);
+            let one = all.find_map(|digest| Some((self.find(&digest)?, digest)));
+            let (outcome, digest) = one.unzip();
+            let digest = digest.unwrap_or_else(|| own.clone());
+            found.by_others += usize::from(digest != own);
+            found.outcomes.push(outcome);
+            found.digests.push(digest);
+        }
+        found
     }
 
     /// Outcomes of all `wanted`, in their order: those that were `found`, and those that
@@ -99,15 +152,15 @@ impl Kept {
         make: &(dyn Fn(usize) -> (usize, Outcome) + Sync),
     ) -> Vec<Outcome> {
         let missing = found.missing();
+        let (mut outcomes, digests) = (found.outcomes, found.digests);
         let bar = Runs::new(missing.len());
         let work = |turn| {
             let (which, outcome) = make(turn);
             let index = missing[which];
-            self.keep(&wanted[index], &outcome);
+            self.keep(&digests[index], &wanted[index], &outcome);
             bar.done(&wanted[index].name);
             (index, outcome)
         };
-        let mut outcomes = found.0;
         for (index, outcome) in pool::each(missing.len(), threads, &work) {
             outcomes[index] = Some(outcome);
         }
@@ -117,16 +170,16 @@ impl Kept {
             .collect()
     }
 
-    fn path(&self, wanted: &Wanted) -> Option<PathBuf> {
+    fn path(&self, digest: &str) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
-        Some(folder.join(format!("{}.json", self.digest(wanted))))
+        Some(folder.join(format!("{digest}.json")))
     }
 
-    fn find(&self, wanted: &Wanted) -> Option<Outcome> {
-        let path = self.path(wanted)?;
+    fn find(&self, digest: &str) -> Option<Outcome> {
+        let path = self.path(digest)?;
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
             Err(error) => return again(&path, &error.to_string()),
         };
         match report::parse::<File>(&text) {
@@ -136,8 +189,8 @@ impl Kept {
     }
 
     /// Keeps an outcome, if it can: a full disk should not cost what was made.
-    fn keep(&self, wanted: &Wanted, outcome: &Outcome) {
-        let Some(path) = self.path(wanted) else {
+    fn keep(&self, digest: &str, wanted: &Wanted, outcome: &Outcome) {
+        let Some(path) = self.path(digest) else {
             return;
         };
         let file = File {
@@ -173,7 +226,10 @@ mod tests {
 
     /// Outcomes, and which runs were made for them.
     fn completed(folder: &Path) -> (Vec<Outcome>, Vec<usize>) {
-        let kept = Kept::new(Some(folder)).unwrap();
+        completed_by(&Kept::new(Some(folder), false).unwrap())
+    }
+
+    fn completed_by(kept: &Kept) -> (Vec<Outcome>, Vec<usize>) {
         let (wanted, made) = (wanted(), Mutex::default());
         let found = kept.found(&wanted);
         let missing = found.missing();
@@ -205,8 +261,8 @@ mod tests {
     fn a_file_that_is_cut_short_costs_its_run_alone() {
         let folder = tempfile::tempdir().unwrap();
         let (first, _) = completed(folder.path());
-        let kept = Kept::new(Some(folder.path())).unwrap();
-        let path = kept.path(&wanted()[1]).unwrap();
+        let kept = Kept::new(Some(folder.path()), false).unwrap();
+        let path = kept.path(&kept.found(&wanted()).digests[1]).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         for short in ["", &text[..text.len() / 2], "{\"schema\": \"other/1\"}"] {
             fs::write(&path, short).unwrap();
@@ -214,19 +270,29 @@ mod tests {
         }
     }
 
-    /// A record of one plan, or of another program, is never taken for that of another.
+    /// A record of one plan is never taken for that of another, and one that another program
+    /// made only if that is asked for, and is counted.
     #[test]
     fn what_determines_a_run_names_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(folder.path())).unwrap();
+        let kept = |by_others| Kept::new(Some(folder.path()), by_others).unwrap();
         let other = Kept {
-            folder: kept.folder.clone(),
             program: "another".to_owned(),
+            ..kept(false)
         };
-        let [a, b, _] = &wanted()[..] else {
-            panic!("three are wanted")
-        };
-        assert_ne!(kept.digest(a), kept.digest(b));
-        assert_ne!(kept.digest(a), other.digest(a));
+        let digests = other.found(&wanted()).digests;
+        assert_ne!(digests[0], digests[1]);
+        assert_ne!(digests, kept(false).found(&wanted()).digests);
+        let (first, _) = completed_by(&other);
+        fs::write(folder.path().join("runs/programs"), "damaged\nanother\n").unwrap();
+        let found = kept(true).found(&wanted());
+        assert_eq!((found.by_others, &found.digests), (3, &digests));
+        assert_eq!(completed_by(&kept(true)), (first.clone(), Vec::new()));
+        assert_eq!(completed_by(&kept(false)), (first, vec![0, 1, 2]));
+        assert_eq!(
+            kept(true).found(&wanted()).by_others,
+            0,
+            "its own come first"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use super::Answer;
 use super::experiment::{Experiment, command};
 use super::failure::Failure;
-use super::kept::{Kept, Outcome, Wanted};
+use super::kept::{Found, Kept, Outcome, Wanted};
 use super::output::{self, Shown};
 use clap::Args;
 use machine::reproduce as memories;
@@ -34,7 +34,7 @@ pub(crate) struct Reproduce {
     #[arg(value_name = "PAPER[/FIGURE]")]
     what: Option<String>,
     /// List what can be reproduced
-    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "threads", "out"])]
+    #[arg(long, conflicts_with_all = ["what", "scale", "seed", "threads", "out", "earlier"])]
     list: bool,
     /// How large: small, or paper for the sizes of the paper, which take hours
     #[arg(long, default_value = "small")]
@@ -49,6 +49,10 @@ pub(crate) struct Reproduce {
     /// reproduction for all papers, none for one]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Take runs that earlier builds of this program have kept in the folder, too; the report
+    /// says how many
+    #[arg(long)]
+    earlier: bool,
     #[command(flatten)]
     shown: Shown,
 }
@@ -124,9 +128,14 @@ impl Prepared {
         }
     }
 
-    /// Outcomes of all runs, those that are not `kept` made on up to `threads` threads.
-    fn outcomes(&self, wanted: &[Wanted], kept: &Kept, threads: usize) -> Vec<Outcome> {
-        let found = kept.found(wanted);
+    /// Outcomes of all runs, those that are not `found` made on up to `threads` threads and
+    /// `kept`.
+    fn outcomes(
+        &self,
+        (wanted, found): (&[Wanted], Found),
+        kept: &Kept,
+        threads: usize,
+    ) -> Vec<Outcome> {
         let missing = found.missing();
         match self {
             Self::Stacks(_, experiment) => {
@@ -170,7 +179,7 @@ impl Reproduce {
 
     fn one(&self, what: &str) -> Result<ExitCode, Failure> {
         let prepared = self.prepared(what)?;
-        let kept = Kept::new(self.out.as_deref())?;
+        let kept = Kept::new(self.out.as_deref(), self.earlier)?;
         let (paper, runs) = self.measure(&prepared, &kept);
         if let Some(folder) = &self.out {
             let papers = vec![paper.clone().with_runs(runs)];
@@ -188,7 +197,7 @@ impl Reproduce {
         // All are read before the first is run: a fault in one should not cost hours.
         let prepared = names().map(|name| self.prepared(name));
         let prepared = prepared.collect::<Result<Vec<Prepared>, Failure>>()?;
-        let kept = Kept::new(Some(folder))?;
+        let kept = Kept::new(Some(folder), self.earlier)?;
         let papers = prepared.iter().map(|prepared| {
             let (paper, runs) = self.measure(prepared, &kept);
             paper.with_runs(runs)
@@ -229,9 +238,16 @@ impl Reproduce {
     /// What is measured of a paper, with the name that each of its runs has.
     fn measure(&self, prepared: &Prepared, kept: &Kept) -> (Reproduction<Document>, Vec<String>) {
         let wanted = prepared.wanted();
-        let names = wanted.iter().map(|w| kept.digest(w)).collect();
-        let outcomes = prepared.outcomes(&wanted, kept, super::threads(self.threads));
-        (prepared.claims(outcomes), names)
+        let found = kept.found(&wanted);
+        let (names, earlier) = (found.digests.clone(), found.by_others);
+        let outcomes = prepared.outcomes((&wanted, found), kept, super::threads(self.threads));
+        let mut paper = prepared.claims(outcomes);
+        if earlier > 0 {
+            let all = wanted.len();
+            let note = format!("An earlier build made {earlier} of its {all} runs.");
+            paper.notes.push(note);
+        }
+        (paper, names)
     }
 
     fn asked(&self, what: &str) -> Result<Asked, Failure> {
