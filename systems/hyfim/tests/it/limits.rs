@@ -4,13 +4,30 @@ use crate::support::{
     Known, Left, NODE, Rig, System, change, compare, exchange, hyfim_config, payloads, read, tiny,
 };
 use host::{BlockPort, PageChange, PmError, PmMedia, SwapPort, Who};
-use hyfim::{HyFim, HyfimError};
+use hostftl::FtlConfig;
+use hyfim::{HyFim, HyfimConfig, HyfimError};
 use nand::Payload;
 use sim::{Kernel, Seed};
 use ssd::{Content, IoError};
 use std::cell::RefCell;
 use std::rc::Rc;
-use units::{Bytes, Extent, KIB, Ns, Placement};
+use units::{Bytes, Extent, KIB, MIB, Ns, Placement};
+
+/// The drive and the memory of the paper: a table with entries of four bytes leaves room for
+/// the two journals, one with entries of eight would leave none.
+//= hyfim 3.4
+#[test]
+fn the_papers_memory_has_room_for_the_papers_drive() {
+    const MEMORY: u64 = 1024 * MIB;
+    let capacity = Bytes(508_000_000_000 / KIB / 4 * 4 * KIB);
+    let config = HyfimConfig::new(FtlConfig::new(capacity));
+    let sectors = capacity.0 / (4 * KIB);
+    let needed = config.memory().0;
+    let beside = needed - 2 * config.journal.0;
+    assert!((4 * sectors..4 * sectors + MIB).contains(&beside), "{beside}");
+    assert!(needed <= MEMORY, "{needed}");
+    assert!(needed + 4 * sectors > MEMORY, "four bytes more a sector");
+}
 
 /// A change of a node that holds ones.
 fn change_of(first: u64, part: std::ops::Range<usize>) -> PageChange {
