@@ -20,6 +20,7 @@ use serde::Serialize;
 use sim::{Seed, Sim};
 use ssd::DriveConfig;
 use stack::{Attached, DriveImage, hosts};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -511,9 +512,8 @@ pub(crate) struct Inspect {
     /// What to print
     #[arg(value_enum, default_value = "superblock")]
     what: What,
-    /// The number of the inode; 2 is the root directory
-    #[arg(default_value_t = 2)]
-    inode: u32,
+    /// The number of the inode [default: the root directory]
+    inode: Option<u64>,
 }
 
 /// What can be printed.
@@ -521,7 +521,7 @@ pub(crate) struct Inspect {
 enum What {
     /// The superblock, field by field
     Superblock,
-    /// A line for each block group
+    /// A line for each block group, or each chunk
     Groups,
     /// An inode, field by field
     Inode,
@@ -533,25 +533,73 @@ enum What {
 
 impl Inspect {
     pub(crate) fn run(&self) -> Answer {
-        if !self.kind.is_ext4() {
+        let has_trees = matches!(self.kind, Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim);
+        if !has_trees && !self.kind.is_ext4() {
             let reason = format!("what {} has written cannot be printed", self.kind.name());
             return Err(Failure::new(reason));
         }
         let bench = Bench::open(&self.path)?;
-        attach(&bench, &self.path, self.kind)?;
+        let port = attach(&bench, &self.path, self.kind)?;
+        let sim = bench.kernel.sim();
+        let text = match self.kind {
+            Kind::Btrfs | Kind::BtrfsNocow => {
+                self.trees(&bench, finish(&bench, &self.path, replay(sim, port))?)?
+            }
+            Kind::HyFim => self.trees(
+                &bench,
+                finish(&bench, &self.path, replay_exchanges(sim, port))?,
+            )?,
+            _ => self.tables(&bench)?,
+        };
+        text.ok_or_else(|| {
+            let reason = match self.inode {
+                Some(inode) => format!("there is no inode {inode} of this kind"),
+                None => "the root directory is none of this kind".to_owned(),
+            };
+            Failure::at(&self.path, reason)
+        })
+    }
+
+    /// What the format of ext4 has, as it is on the drive.
+    fn tables(&self, bench: &Bench) -> Result<Option<String>, Failure> {
         let image = DriveImage::new(&bench.drive);
         let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;
+        // No number that it does not have fits none that it has.
+        let inode = u32::try_from(self.inode.unwrap_or(2)).unwrap_or(u32::MAX);
+        Ok(match self.what {
+            What::Superblock => Some(inspector.superblock()),
+            What::Groups => Some(inspector.groups()),
+            What::Inode => inspector.inode(inode),
+            What::Extents => inspector.extents(inode),
+            What::Directory => inspector.directory(inode),
+        })
+    }
+
+    /// What Btrfs has, once what was forced is `replayed` in memory.
+    fn trees<E: Display>(
+        &self,
+        bench: &Bench,
+        replayed: Result<u64, E>,
+    ) -> Result<Option<String>, Failure> {
+        replayed.map_err(|e| Failure::at(&self.path, e))?;
+        let image = DriveImage::new(&bench.drive);
+        let wrong = |findings: &[cowfs::Finding]| {
+            let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            Failure::at(&self.path, all.join("; "))
+        };
+        let mut inspector = cowfs::Inspector::new(&image).map_err(|found| wrong(&found))?;
+        let inode = self.inode.unwrap_or(cowfs::ROOT);
         let text = match self.what {
             What::Superblock => Some(inspector.superblock()),
             What::Groups => Some(inspector.groups()),
-            What::Inode => inspector.inode(self.inode),
-            What::Extents => inspector.extents(self.inode),
-            What::Directory => inspector.directory(self.inode),
+            What::Inode => inspector.inode(inode),
+            What::Extents => inspector.extents(inode),
+            What::Directory => inspector.directory(inode),
         };
-        text.ok_or_else(|| {
-            let reason = format!("there is no inode {} of this kind", self.inode);
-            Failure::at(&self.path, reason)
-        })
+        match inspector.findings() {
+            [] => Ok(text),
+            findings => Err(wrong(findings)),
+        }
     }
 }
 

@@ -94,6 +94,14 @@ fn a_mapping_in_memory_beside_a_drive_is_for_hyfim_alone() {
     bench.done("mkfs hyfim d.flash");
     bench.done("snapshot d.flash first");
     bench.done("fsck hyfim d.flash");
+    let said = bench.done("inspect hyfim d.flash directory");
+    assert!(said.is_empty(), "{said}");
+    let said = bench.done("inspect hyfim d.flash");
+    assert!(said.contains("(snapshot): root"), "{said}");
+    bench.refuses(
+        "inspect hyfim d.flash extents",
+        &["root directory", "none of this kind"],
+    );
     for line in [
         "fsck btrfs d.flash",
         "mount ext4 d.flash m",

@@ -7,6 +7,7 @@
 //! image says.
 
 mod files;
+mod inspect;
 mod space;
 
 use crate::format::node::{self, Expected};
@@ -15,6 +16,7 @@ use crate::format::tree::{Chunk, RootItem};
 use crate::format::{Block, Key, NODE, SECTOR, SECTOR_BYTES, id, kind};
 use crate::space::Space;
 use files::Files;
+pub use inspect::{Inspector, ROOT};
 use space::Met;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -72,25 +74,11 @@ struct Check<'a, I: Image + ?Sized> {
 
 /// What is wrong with an image; nothing if it is sound.
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
-    let size = image.blocks().saturating_mul(SECTOR_BYTES);
-    let Some(superblock) = newest(image, size) else {
-        return vec![Finding(
-            "there is no superblock that can be used".to_owned(),
-        )];
+    let mut check = match Check::open(image) {
+        Ok(check) => check,
+        Err(findings) => return findings,
     };
-    let mut check = Check {
-        image,
-        space: Space::new(superblock.total_bytes),
-        superblock,
-        findings: Vec::new(),
-        nodes: BTreeMap::new(),
-        met: Met::default(),
-        extents: None,
-        full: None,
-    };
-    if check.chunks() {
-        check.trees();
-    }
+    check.trees();
     check.findings
 }
 
@@ -122,7 +110,32 @@ fn start_of(item: &RootItem) -> Start {
     }
 }
 
-impl<I: Image + ?Sized> Check<'_, I> {
+impl<'a, I: Image + ?Sized> Check<'a, I> {
+    /// What the newest superblock leads to, with its chunks.
+    fn open(image: &'a I) -> Result<Self, Vec<Finding>> {
+        let size = image.blocks().saturating_mul(SECTOR_BYTES);
+        let none = || {
+            vec![Finding(
+                "there is no superblock that can be used".to_owned(),
+            )]
+        };
+        let superblock = newest(image, size).ok_or_else(none)?;
+        let mut check = Self {
+            image,
+            space: Space::new(superblock.total_bytes),
+            superblock,
+            findings: Vec::new(),
+            nodes: BTreeMap::new(),
+            met: Met::default(),
+            extents: None,
+            full: None,
+        };
+        if check.chunks() {
+            return Ok(check);
+        }
+        Err(check.findings)
+    }
+
     fn say(&mut self, what: String) {
         if self.findings.len() < MOST {
             self.findings.push(Finding(what));

@@ -4,7 +4,8 @@
 use crate::bench::{cache, made, with_root};
 use crate::seam::{Exchange, Journal};
 use cowfs::{
-    Btrfs, CowFs, Image, MkfsOptions, MountOptions, NODE, Persist, SECTOR, check, mount, mount_with,
+    Btrfs, CowFs, Image, Inspector, MkfsOptions, MountOptions, NODE, Persist, ROOT, SECTOR, check,
+    mount, mount_with,
 };
 use host::RamDisk;
 use nand::Payload;
@@ -19,6 +20,16 @@ use vfs::{
     Access, Body, Clock, Compute, FallocateMode, OpenFlags, Process, Source, Timestamp, Vfs,
     XattrFlags,
 };
+
+/// All that there is to print.
+fn inspect<I: Image + ?Sized>(image: &I) {
+    let Ok(mut inspector) = Inspector::new(image) else {
+        return;
+    };
+    let _ = (inspector.superblock(), inspector.groups());
+    let _ = (inspector.directory(ROOT), inspector.inode(ROOT + 1));
+    let _ = inspector.extents(ROOT + 2);
+}
 
 /// An image with some of everything, also in a log, and where its nodes are.
 fn image() -> &'static (Vec<u8>, Vec<usize>) {
@@ -113,6 +124,7 @@ const STEPS: u64 = 3_000_000;
 /// mounted.
 pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) -> bool {
     let _ = check(&Blocks(&contents, blocks));
+    inspect(&Blocks(&contents, blocks));
     let journal = Journal::default();
     let in_place = move |disk: &RamDisk| Exchange::new(disk, &journal);
     let copied = |disk: &RamDisk| Btrfs::new(disk.clone(), false);
@@ -415,6 +427,7 @@ fn a_tree_may_lead_to_one_leaf_twice() {
         lead_twice(&mut image, (start, level), *root.expect("it is there"));
         survive_bytes(&image);
         // Logs are for a mount to look at.
+        inspect(&image[..]);
         let told = start == 96 || !check(&image[..]).is_empty();
         assert!(told, "the checker says so of the tree at {start}");
     }

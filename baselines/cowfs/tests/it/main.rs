@@ -5,6 +5,7 @@ mod cuts;
 mod forces;
 mod generations;
 mod hostile;
+mod inspect;
 mod large;
 mod mkfs;
 mod model;

@@ -24,7 +24,10 @@ fn the_papers_memory_has_room_for_the_papers_drive() {
     let sectors = capacity.0 / (4 * KIB);
     let needed = config.memory().0;
     let beside = needed - 2 * config.journal.0;
-    assert!((4 * sectors..4 * sectors + MIB).contains(&beside), "{beside}");
+    assert!(
+        (4 * sectors..4 * sectors + MIB).contains(&beside),
+        "{beside}"
+    );
     assert!(needed <= MEMORY, "{needed}");
     assert!(needed + 4 * sectors > MEMORY, "four bytes more a sector");
 }
