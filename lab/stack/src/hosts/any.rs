@@ -7,8 +7,8 @@
 //! never asked of it.
 
 use super::{
-    Btrfs, ByteFs, Ext4, F2fs, Host, Hyfim, Made, Nova, Persimmon, Persistent, Promises, Said,
-    Shimmer, Undoing, Zonefs,
+    Btrfs, ByteFs, Directed, Ext4, F2fs, Host, Hyfim, Made, Nova, Persimmon, Persistent, Promises,
+    Said, Shimmer, Undoing, Zonefs,
 };
 use crate::attached::Attached;
 use crate::image::DriveImage;
@@ -101,8 +101,27 @@ macro_rules! hosts {
     };
 }
 
+/// Hosts whose files get hints by rules.
+type DirectedBtrfs = Directed<Btrfs>;
+type DirectedExt4 = Directed<Ext4>;
+type DirectedF2fs = Directed<F2fs>;
+type DirectedPersimmon = Directed<Persimmon>;
+
 hosts!(
-    Btrfs, ByteFs, Ext4, F2fs, Hyfim, Nova, Persimmon, Shimmer, Undoing, Zonefs
+    Btrfs,
+    ByteFs,
+    DirectedBtrfs,
+    DirectedExt4,
+    DirectedF2fs,
+    DirectedPersimmon,
+    Ext4,
+    F2fs,
+    Hyfim,
+    Nova,
+    Persimmon,
+    Shimmer,
+    Undoing,
+    Zonefs
 );
 
 /// Does something with what an [`AnyHost`] or an [`AnyBody`] is.
@@ -111,6 +130,10 @@ macro_rules! with {
         match $own {
             $any::Btrfs($it) => $does,
             $any::ByteFs($it) => $does,
+            $any::DirectedBtrfs($it) => $does,
+            $any::DirectedExt4($it) => $does,
+            $any::DirectedF2fs($it) => $does,
+            $any::DirectedPersimmon($it) => $does,
             $any::Ext4($it) => $does,
             $any::F2fs($it) => $does,
             $any::Hyfim($it) => $does,

@@ -1,6 +1,6 @@
 //! Btrfs as the host of a stack, with copies of contents or without.
 
-use super::{Behaviour, Host, Made, Promises, Said, Switch};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, directed};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
@@ -11,6 +11,7 @@ use vfs::Timestamp;
 
 /// The switches of Btrfs.
 pub(super) const SWITCHES: &[Switch] = &[
+    directed::SWITCH,
     ("discard", "what becomes free is deallocated on the drive"),
     ("dup", "two copies of each node of its trees"),
     ("nosums", "contents have no checksums"),

@@ -1,6 +1,6 @@
 //! ext4 as the host of a stack.
 
-use super::{Behaviour, Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4, directed};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
@@ -13,6 +13,7 @@ use vfs::Timestamp;
 
 /// The switches of ext4, and what each does.
 pub(super) const SWITCHES: &[Switch] = &[
+    directed::SWITCH,
     ("discard", "freed blocks are deallocated on the drive"),
     (
         "writeback",

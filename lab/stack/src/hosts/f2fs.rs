@@ -1,6 +1,6 @@
 //! F2FS as the host of a stack.
 
-use super::{Behaviour, Host, Made, Promises, Said, Switch};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, directed};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
@@ -12,6 +12,7 @@ use vfs::Timestamp;
 
 /// The switches of F2FS.
 pub(super) const SWITCHES: &[Switch] = &[
+    directed::SWITCH,
     (
         "discard",
         "sections that become free are deallocated on the drive",

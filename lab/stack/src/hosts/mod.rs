@@ -7,6 +7,7 @@
 mod any;
 mod btrfs;
 mod bytefs;
+mod directed;
 mod ext4;
 mod f2fs;
 mod hyfim;
@@ -20,6 +21,7 @@ pub use self::zonefs::Zonefs;
 pub use any::{AnyBody, AnyHost};
 pub use btrfs::Btrfs;
 pub use bytefs::ByteFs;
+pub use directed::Directed;
 pub use ext4::Ext4;
 pub use f2fs::F2fs;
 pub use hyfim::{Hyfim, Memory, Persistent};
@@ -210,16 +212,27 @@ pub struct Behaviour {
 /// The host of this name; none if there is no such file system.
 #[must_use]
 pub fn named(host: &str, switches: &[String], behaviour: &Behaviour) -> Option<AnyHost> {
+    let by_rules = switches.iter().any(|switch| switch == directed::SWITCH.0);
     Some(match host {
+        "ext4" if by_rules => Directed::new(Ext4::new(switches, behaviour), behaviour).into(),
         "ext4" => Ext4::new(switches, behaviour).into(),
-        "btrfs" => Btrfs::new(switches, behaviour, false).into(),
-        "btrfs-nocow" => Btrfs::new(switches, behaviour, true).into(),
+        "btrfs" | "btrfs-nocow" => {
+            let btrfs = Btrfs::new(switches, behaviour, host == "btrfs-nocow");
+            match by_rules {
+                true => Directed::new(btrfs, behaviour).into(),
+                false => btrfs.into(),
+            }
+        }
         "bytefs" => ByteFs::new(switches, Variant::Full).into(),
         "bytefs-log" => ByteFs::new(switches, Variant::Log).into(),
         "bytefs-dual" => Undoing::dual(switches).into(),
+        "f2fs" if by_rules => Directed::new(F2fs::new(switches, behaviour), behaviour).into(),
         "f2fs" => F2fs::new(switches, behaviour).into(),
         "hyfim" => Hyfim::new(switches, behaviour).into(),
         "nova" => Nova.into(),
+        "persimmon" if by_rules => {
+            Directed::new(Persimmon::new(switches, behaviour), behaviour).into()
+        }
         "persimmon" => Persimmon::new(switches, behaviour).into(),
         "pmfs" => Undoing::pmfs(switches).into(),
         "shimmer" => Shimmer::pools(switches, behaviour).into(),

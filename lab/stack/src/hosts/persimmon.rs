@@ -1,6 +1,6 @@
 //! Persimmon as the host of a stack.
 
-use super::{Behaviour, Host, Made, Promises, Said, Switch, f2fs};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, directed, f2fs};
 use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
 use crate::zones::ZonePort;
@@ -13,6 +13,7 @@ use vfs::Timestamp;
 
 /// The switches of Persimmon.
 pub(super) const SWITCHES: &[Switch] = &[
+    directed::SWITCH,
     (
         "paired",
         "a page of the map behind each block of metadata, not behind each batch",

@@ -42,7 +42,7 @@ pub(super) const SWITCHES: &[Switch] = &[
 ];
 
 /// The rules of a stack that names none.
-const USUAL: &str = "rocksdb";
+pub(super) const USUAL: &str = "rocksdb";
 /// Of so many bytes one is in conventional zones: 4 GB of 512 GB.
 //= dissertation 7
 const SHARE: u64 = 128;
@@ -63,7 +63,7 @@ pub struct Shimmer {
 }
 
 /// The rules of a set that comes along.
-fn ready(name: &str) -> RuleSet {
+pub(super) fn ready(name: &str) -> RuleSet {
     let text = sets::text(name).expect("a switch is the name of a set");
     RuleSet::read(name, text).expect("the sets that come along are read by tests")
 }

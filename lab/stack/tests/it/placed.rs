@@ -4,7 +4,7 @@
 use crate::{done, plan, refused};
 use crash::{Exploration, Points};
 use parakeet::rules::RuleSet;
-use report::record::Run;
+use report::record::{Handle, Run};
 use ssd::Precondition;
 use stack::Plan;
 use stack::crash::{Cuts, explore};
@@ -124,4 +124,39 @@ fn a_full_ordinary_part_says_which_limit_it_is() {
     plan.page_cache.dirty_ratio = 5;
     let why = refused(&plan).to_string();
     assert!(why.contains("ENOSPC") && why.contains("blocks:"), "{why}");
+}
+
+/// Rules by which everything lives shortly, as no program of a generator says.
+const SHORT: &str = "name = \"short\"\n[[stream]]\nname = \"all\"\nlife = \"short\"\n\
+                     [[rule]]\npath = \"**\"\nstream = \"all\"\n";
+
+/// Whoever writes by its own lifetimes on a drive with handles writes by those of the rules.
+#[test]
+fn rules_say_how_long_files_live_on_any_file_system() {
+    let workload = "append:size=1,bs=64k,ops=400,threads=2";
+    for host in ["ext4", "btrfs", "f2fs"] {
+        let handles = |switch: &str| {
+            let mut plan = plan_of(&format!("{host}{switch}@fdp"), 192, workload);
+            plan.behaviour.rules = Some(Arc::new(RuleSet::read("short", SHORT).unwrap()));
+            let run = done(&plan);
+            assert!(run.errors.is_empty(), "{host} {:?}", run.errors);
+            run.handles
+        };
+        let (said, ruled) = (handles(""), handles("+hints"));
+        let most = |handles: &[Handle]| {
+            let most = handles.iter().enumerate().max_by_key(|(_, h)| h.host_bytes);
+            most.map(|(at, handle)| (at, handle.host_bytes))
+        };
+        let ((before, _), (after, bytes)) = most(&said).zip(most(&ruled)).unwrap();
+        assert_ne!(before, after, "{host}: {said:?} {ruled:?}");
+        assert!(bytes > 20 * MIB, "{host}: {ruled:?}");
+    }
+}
+
+/// Zones are a drive of another kind: the logs of Persimmon are those that its hints say.
+#[test]
+fn a_file_system_whose_files_get_hints_survives_cuts() {
+    for (stack, mib) in [("f2fs+hints@fdp", 128), ("persimmon+hints@zns", 512)] {
+        holds(plan_of(stack, mib, STORE), 12);
+    }
 }

@@ -1,0 +1,85 @@
+//! A file system whose files are told how long they live by rules, in place of what their
+//! program says: what the preload library does where there are no zones.
+//!
+//! Invariant: files that no rule names keep what their program says, and nothing but hints
+//! differs from the file system below.
+//= dissertation 5.2
+
+use super::{Behaviour, Host, Made, Promises, Said, Switch, shimmer};
+use crate::attached::Attached;
+use crate::files::FILE_SYSTEM;
+use crate::image::DriveImage;
+use crate::zones::ZonePort;
+use ::shimmer::Options;
+use parakeet::rules::RuleSet;
+use placed::{Chooser, Placed, Policy};
+use sim::Sim;
+use ssd::DriveConfig;
+use std::sync::Arc;
+use vfs::Timestamp;
+
+/// The switch.
+pub(super) const SWITCH: Switch = (
+    "hints",
+    "rules say how long files live, not their program: those of --rules, else RocksDB's",
+);
+
+/// A file system `H` whose files get hints by rules.
+#[derive(Clone)]
+pub struct Directed<H> {
+    below: H,
+    rules: Arc<RuleSet>,
+}
+
+impl<H> Directed<H> {
+    /// `below`, by the rules of `behaviour`.
+    pub(super) fn new(below: H, behaviour: &Behaviour) -> Self {
+        let usual = || Arc::new(shimmer::ready(shimmer::USUAL));
+        Self {
+            below,
+            rules: behaviour.rules.clone().unwrap_or_else(usual),
+        }
+    }
+}
+
+impl<H: Host> Host for Directed<H> {
+    type Body = Placed<H::Body, ZonePort>;
+
+    fn promises(&self) -> Promises {
+        self.below.promises()
+    }
+
+    fn shape(&self, drive: &mut DriveConfig) {
+        self.below.shape(drive);
+    }
+
+    fn deallocates(&self) -> bool {
+        self.below.deallocates()
+    }
+
+    async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
+        self.below.format(sim, device, now).await
+    }
+
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
+        let below = self.below.mount(sim, device, now).await?;
+        // Without handles a file has one of the kernel's hints, and its file system does with
+        // it what it does with that of a program.
+        let chooser = Chooser::new(&self.rules, Policy::Lifetimes, 0);
+        let how = (chooser, Options::default());
+        let mounted = Placed::mount(sim, below, None, how, FILE_SYSTEM).await;
+        mounted.map_err(|error| error.to_string())
+    }
+
+    fn check(&self, image: &DriveImage<'_>) -> Vec<String> {
+        self.below.check(image)
+    }
+
+    fn has_outside(&self) -> bool {
+        self.below.has_outside()
+    }
+
+    fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
+        self.below.ask_outside(image, recover)
+    }
+}
