@@ -217,7 +217,10 @@ fn the_readme_is_short_and_leads_somewhere() {
     let from_the_book = |name: &str| format!("../../../{name}");
     let readme = Page::open(&from_the_book("README.md"));
     let lines = readme.text.lines().count();
-    assert!(lines <= README, "{lines} lines: what is more belongs into the book");
+    assert!(
+        lines <= README,
+        "{lines} lines: what is more belongs into the book"
+    );
     for (line, link) in readme.links() {
         if link.starts_with("https://") {
             continue;
