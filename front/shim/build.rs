@@ -14,13 +14,16 @@ use std::process::Command;
 const OUTER: &[&str] = &[
     "RUSTC_WORKSPACE_WRAPPER",
     "CLIPPY_ARGS",
-    "CARGO_ENCODED_RUSTFLAGS",
+    "RUSTFLAGS",
     "CARGO_TARGET_DIR",
     "CARGO_BUILD_TARGET_DIR",
     "CARGO_BUILD_TARGET",
     "CARGO_PROFILE_RELEASE_PANIC",
     "__CARGO_DEFAULT_LIB_METADATA",
 ];
+
+/// Between flags where cargo hands them over.
+const SEPARATOR: char = '\u{1f}';
 
 fn main() {
     for path in [
@@ -57,6 +60,17 @@ fn variable(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
+/// What the compiler is told: the configuration, and what the outer build calls its paths.
+fn flags(name: &str) -> String {
+    let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let kept = outer
+        .split(SEPARATOR)
+        .filter(|flag| flag.starts_with("--remap-path-prefix="));
+    let own = ["--cfg".to_owned(), format!("flashloom_{name}")];
+    let flags: Vec<_> = own.into_iter().chain(kept.map(str::to_owned)).collect();
+    flags.join(&SEPARATOR.to_string())
+}
+
 /// Builds a library and says where it is.
 fn build(name: &str) -> PathBuf {
     let folder = Path::new(&variable("OUT_DIR")).join(name);
@@ -72,7 +86,7 @@ fn build(name: &str) -> PathBuf {
     for name in OUTER {
         cargo.env_remove(name);
     }
-    cargo.env("RUSTFLAGS", format!("--cfg flashloom_{name}"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(name));
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success(),

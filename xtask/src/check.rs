@@ -1,9 +1,9 @@
-//! Everything that continuous integration knows, in seven steps.
+//! Everything that continuous integration knows, in eight steps.
 //!
 //! A step is announced with its name and the command a person would type, and
 //! closed with its time. The first step that fails ends the check with a remedy.
 
-use crate::{Tree, python, rules, tools, tree};
+use crate::{Tree, deny, program, python, rules, tools, tree};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -59,6 +59,12 @@ const STEPS: &[Step] = &[
         work: Work::Own("rules", rules),
         slow: false,
         remedy: "each finding above names its own; `cargo xtask rules` shows them again",
+    },
+    Step {
+        name: "crates of others",
+        work: Work::Own("deny", deny::check),
+        slow: true,
+        remedy: "take another crate or version, or say in deny.toml why not",
     },
     Step {
         name: "others' programs",
@@ -132,10 +138,7 @@ impl Step {
         if self.name == "tests" {
             command.envs(sample(root).map(|number| ("FLASHLOOM_SOAK_SAMPLE", number)));
         }
-        let status = command.status();
-        let status = status.map_err(|e| format!("cargo cannot be started: {e}"))?;
-        let why = || format!("`{}` ended with {status}", self.command());
-        status.success().then_some(()).ok_or_else(why)
+        program::run(&mut command)
     }
 }
 

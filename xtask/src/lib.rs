@@ -3,13 +3,17 @@
 //!
 //! Invariants: a rule looks at values only (source texts, crates, limits) and
 //! gives findings; whatever touches the disk or starts a program is in [`tree`],
-//! [`check`], [`python`] or [`tools`]. A finding names a place and a remedy. This crate depends on no
+//! [`program`], or a module that is called as a command is. A finding names a place and a remedy. This crate depends on no
 //! other crate of the workspace, so that it still runs when they do not build.
 
+pub mod bench;
 pub mod check;
 pub mod code;
+pub mod deny;
 pub mod finding;
+pub mod program;
 pub mod python;
+pub mod release;
 pub mod rules;
 pub mod sources;
 pub mod tools;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use xtask::rules::ratchet;
 use xtask::tree::cargo;
-use xtask::{Tree, check, python, sources, tools, workspace_root};
+use xtask::{Tree, bench, check, deny, program, python, release, sources, tools, workspace_root};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -14,6 +14,9 @@ cargo xtask COMMAND
     rules           the house rules alone
     sources         where each section of each source is built and tested
     tools           other people's programs that tests need: installs or names them
+    deny            licences and sources of the crates of others, by cargo-deny
+    bench [OPTION…] benchmarks: --save NAME, --against NAME, -p CRATE, or a part of their names
+    release [-p CRATE]  what a release has to be: its crates, its bytes when built twice
     soak [OPTION…]  power cuts of random stacks until it is interrupted; `soak --help` has more
     python          builds the Python package as a wheel, installs it and runs its tests
     ratchet         lowers the maxima in xtask/ratchet.toml to what is measured
@@ -33,6 +36,10 @@ fn main() -> ExitCode {
         ["rules"] => check::rules(&root),
         ["sources"] => print_sources(&root),
         ["tools"] => tools::provide(),
+        ["deny"] => deny::check(&root),
+        ["bench", options @ ..] => bench::run(&root, options),
+        ["release"] => release::run_for(&root, "flashloom"),
+        ["release", "-p", package] => release::run_for(&root, package),
         ["soak", options @ ..] => soak(&root, options),
         ["python"] => python::build_and_test(&root),
         ["ratchet"] => tighten(&root),
@@ -68,10 +75,7 @@ fn soak(root: &Path, options: &[&str]) -> Result<(), String> {
         "--",
         "soak",
     ];
-    let status = cargo().current_dir(root).args(words).args(options).status();
-    let status = status.map_err(|e| format!("cargo cannot be started: {e}"))?;
-    let why = || format!("the soak ended with {status}");
-    status.success().then_some(()).ok_or_else(why)
+    program::run(cargo().current_dir(root).args(words).args(options))
 }
 
 fn tighten(root: &Path) -> Result<(), String> {

@@ -198,7 +198,7 @@ fn source(root: &Path, path: &str) -> Option<Source> {
     Some(Source::new(path, &text))
 }
 
-fn metadata(root: &Path) -> Result<Value, Error> {
+pub(crate) fn metadata(root: &Path) -> Result<Value, Error> {
     let fail = |what: String| Error::Metadata(what);
     let mut command = cargo();
     command.current_dir(root);

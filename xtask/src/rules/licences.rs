@@ -1,40 +1,50 @@
 //! What others have written is under licences that let anybody use Flashloom as its own do.
+//!
+//! Which these are is said once, in `deny.toml`, for this rule and for `cargo xtask deny`.
 
 use crate::tree::External;
 use crate::{Finding, Tree};
 use spdx::{Expression, LicenseReq, ParseMode};
+use toml::{Table, Value};
 
-/// Licences that ask for no more than their text beside copies.
-const FREE: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "ISC",
-    "MIT",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
 const FILE: &str = "Cargo.lock";
+const LIST: &str = "deny.toml";
 
 /// Packages that give no such licence.
 #[must_use]
 pub fn find(tree: &Tree) -> Vec<Finding> {
+    let text = tree.source(LIST).map_or("", |file| &file.text);
+    let Some(free) = free(text) else {
+        let what = "names no licences".to_owned();
+        return vec![Finding::new(
+            LIST,
+            1,
+            what,
+            "list them, as `allow` of `[licenses]`",
+        )];
+    };
     let wrong = tree.externals.iter().filter_map(|package| {
-        let why = refusal(package)?;
+        let why = refusal(package, &free)?;
         let line = tree.source(FILE).map_or(1, |lock| {
             lock.line_of(&format!("name = \"{}\"", package.name))
         });
         let what = format!("`{}` {why}", package.name);
-        let remedy = "take another crate, or add the licence to xtask/src/rules/licences.rs with a \
-                      reason";
+        let remedy = "take another crate, or add the licence to deny.toml with a reason";
         Some(Finding::new(FILE, line, what, remedy))
     });
     wrong.collect()
 }
 
-fn refusal(package: &External) -> Option<String> {
+/// Names of the licences that `text` allows. What one excepts asks for even less.
+fn free(text: &str) -> Option<Vec<String>> {
+    let file: Table = text.parse().ok()?;
+    let names = file.get("licenses")?.get("allow")?.as_array()?;
+    let names = names.iter().filter_map(Value::as_str);
+    let plain = |name: &str| name.split(" WITH ").next().unwrap_or(name).to_owned();
+    Some(names.map(plain).collect())
+}
+
+fn refusal(package: &External, free: &[String]) -> Option<String> {
     let Some(text) = &package.license else {
         return Some("names no licence".to_owned());
     };
@@ -43,7 +53,7 @@ fn refusal(package: &External) -> Option<String> {
     };
     let free = |asked: &LicenseReq| {
         let id = asked.license.id();
-        id.is_some_and(|id| FREE.contains(&id.name))
+        id.is_some_and(|id| free.iter().any(|name| name == id.name))
     };
     (!expression.evaluate(free)).then(|| format!("is under {text}"))
 }
@@ -51,13 +61,17 @@ fn refusal(package: &External) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::Source;
 
     fn found(license: Option<&str>) -> usize {
         let package = External {
             name: "a".to_owned(),
             license: license.map(str::to_owned),
         };
+        let list =
+            "[licenses]\nallow = [\"MIT\", \"Apache-2.0 WITH LLVM-exception\", \"Unicode-3.0\"]";
         let tree = Tree {
+            sources: vec![Source::new(LIST, list)],
             externals: vec![package],
             ..Tree::default()
         };
@@ -80,5 +94,10 @@ mod tests {
             assert_eq!(found(Some(text)), 1, "{text}");
         }
         assert_eq!(found(None), 1);
+    }
+
+    #[test]
+    fn without_a_list_nothing_is_free() {
+        assert_eq!(find(&Tree::default()).len(), 1);
     }
 }

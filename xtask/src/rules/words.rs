@@ -1,6 +1,6 @@
 //! Words that do not belong into the project.
 //!
-//! Unfinished work is finished or left out and listed in the README; dead code
+//! Unfinished work is finished or left out and listed in the book; dead code
 //! is removed; a test that is skipped proves nothing. Each
 //! word is put together from halves, so that this file does not hold it.
 
@@ -22,7 +22,7 @@ const DETOURS: &[&str] = &[
     concat!("dead", "_code"),
 ];
 
-const FINISH: &str = "finish it, or leave it out and list it in the README under what is not done";
+const FINISH: &str = "finish it, or leave it out and list it in docs/book/src/limits.md";
 
 /// Lines with a word that does not belong.
 #[must_use]

@@ -21,6 +21,8 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// What the paragraph before a block says that is not run.
 const CONFESSION: &str = "Not run by the test";
+/// Lines that a newcomer reads in ten minutes.
+const README: usize = 300;
 /// Storeys and folders whose files the pages name.
 const FOLDERS: [&str; 9] = [
     "core",
@@ -207,6 +209,31 @@ fn links_lead_somewhere() {
                 "{place}"
             );
         }
+    }
+}
+
+#[test]
+fn the_readme_is_short_and_leads_somewhere() {
+    let from_the_book = |name: &str| format!("../../../{name}");
+    let readme = Page::open(&from_the_book("README.md"));
+    let lines = readme.text.lines().count();
+    assert!(
+        lines <= README,
+        "{lines} lines: what is more belongs into the book"
+    );
+    for (line, link) in readme.links() {
+        if link.starts_with("https://") {
+            continue;
+        }
+        let place = format!("README.md:{line}: {link}");
+        let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+        let file = if file.is_empty() { "README.md" } else { file };
+        assert!(root().join(file).is_file(), "{place}");
+        let headings = Page::open(&from_the_book(file)).headings();
+        assert!(
+            heading.is_empty() || headings.iter().any(|h| h == heading),
+            "{place}"
+        );
     }
 }
 

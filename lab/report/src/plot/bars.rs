@@ -1,7 +1,8 @@
 //! Horizontal bars, each a stack of parts, with its label above it.
 
 use crate::plot::axis::Axis;
-use crate::plot::{Anchor, Figure, Size, block, fitted, join, rule, slot_class, text, text_width};
+use crate::plot::rows::{Rows, heading};
+use crate::plot::{Figure, Size, block, join, rule, slot_class};
 use maud::Markup;
 
 /// A part of a bar.
@@ -37,52 +38,27 @@ pub struct Bars {
 
 const PITCH: f64 = 42.0;
 const THICK: f64 = 17.0;
-const HEAD: f64 = 4.0;
-const FOOT: f64 = 40.0;
-const EDGE: f64 = 20.0;
 
 impl Figure for Bars {
     fn draw(&self, size: Size) -> (f64, Markup) {
-        let right = size.width() - EDGE;
-        let floor = HEAD + PITCH * self.bars.len() as f64;
-        let (scale, ticks) = self.axis.layout((right / 90.0) as usize);
-        let at = |value: f64| scale.at(value) * right;
-        let grid = ticks.iter().enumerate().map(|(i, (value, label))| {
-            let x = at(*value);
-            let anchor = if i == 0 {
-                Anchor::Start
-            } else {
-                Anchor::Middle
+        let rows = Rows::new(&self.axis, size, self.bars.len(), PITCH, 90.0);
+        let at = |value: f64| rows.at(value);
+        let grid = rows.ticks.iter().enumerate().map(|(i, (value, _))| {
+            let (x, class) = (at(*value), if i == 0 { "base" } else { "grid" });
+            let line = |bar| {
+                let y = rows.top(bar) + 17.0;
+                rule((x, y), (x, y + THICK + 6.0), class)
             };
-            let lines = (0..self.bars.len()).map(|bar| {
-                let y = HEAD + PITCH * bar as f64 + 17.0;
-                rule(
-                    (x, y),
-                    (x, y + THICK + 6.0),
-                    if i == 0 { "base" } else { "grid" },
-                )
-            });
-            let x = x.min(size.width() - text_width(label) / 2.0);
-            join(lines.chain([text(x, floor + 14.0, anchor, "tick", label)]))
+            join((0..self.bars.len()).map(line))
         });
-        let bars = self.bars.iter().enumerate().map(|(i, bar)| {
-            let y = HEAD + PITCH * i as f64;
-            bar.draw(y, size.width(), at)
-        });
-        let label = text(
-            right + EDGE,
-            floor + 32.0,
-            Anchor::End,
-            "axis",
-            &self.axis.label,
-        );
-        (floor + FOOT, join(grid.chain(bars).chain([label])))
+        let bars = self.bars.iter().enumerate();
+        let bars = bars.map(|(i, bar)| bar.draw(rows.top(i), size.width(), at));
+        rows.figure(grid.chain(bars))
     }
 }
 
 impl Bar {
     fn draw(&self, y: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
-        let room = width - text_width(&self.note) - 12.0;
         let mut from = 0.0;
         let parts = self.parts.iter().map(|part| {
             let (x, to) = (at(from), at(from + part.value));
@@ -91,16 +67,6 @@ impl Bar {
             block(x, y + 20.0, to - x, THICK, &class, &part.hint)
         });
         let parts: Vec<Markup> = parts.collect();
-        join([
-            text(
-                0.0,
-                y + 13.0,
-                Anchor::Start,
-                "name",
-                &fitted(&self.label, room),
-            ),
-            text(width, y + 13.0, Anchor::End, "note", &self.note),
-            join(parts),
-        ])
+        join([heading(y, width, &self.label, &self.note), join(parts)])
     }
 }

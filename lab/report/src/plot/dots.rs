@@ -2,9 +2,8 @@
 
 use crate::plot::axis::{Axis, Kind};
 use crate::plot::line::marker;
-use crate::plot::{
-    Anchor, Figure, Size, block, fitted, join, px, rule, slot_class, text, text_width,
-};
+use crate::plot::rows::heading;
+use crate::plot::{Anchor, Figure, Size, block, join, px, rule, slot_class, text};
 use maud::{Markup, html};
 
 /// One ratio.
@@ -106,12 +105,10 @@ impl Figure for Dots {
 
 impl Row {
     fn draw(&self, y: f64, width: f64, at: impl Fn(f64) -> f64) -> Markup {
-        let room = width - text_width(&self.note) - 12.0;
         let middle = y + PITCH - 9.0;
         html! {
             g class=(self.class) {
-                (text(0.0, y + 12.0, Anchor::Start, "name", &fitted(&self.label, room)))
-                (text(width, y + 12.0, Anchor::End, "note", &self.note))
+                (heading(y - 1.0, width, &self.label, &self.note))
                 path class="grid" d={ "M0 " (px(middle)) "H" (px(width)) } {}
                 @for dot in &self.dots {
                     g class=(slot_class(dot.slot)) {

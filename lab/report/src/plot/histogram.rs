@@ -2,7 +2,8 @@
 //! covering each other.
 
 use crate::plot::axis::Axis;
-use crate::plot::{Anchor, Figure, Size, block, fitted, join, rule, slot_class, text, text_width};
+use crate::plot::rows::{EDGE, Rows, heading};
+use crate::plot::{Figure, Size, block, join, rule, slot_class};
 use maud::Markup;
 
 /// A bin and the share of its strip that fell into it.
@@ -42,49 +43,25 @@ pub struct Histograms {
 
 const PITCH: f64 = 64.0;
 const TALL: f64 = 36.0;
-const HEAD: f64 = 4.0;
-const FOOT: f64 = 40.0;
-const EDGE: f64 = 20.0;
 
 impl Figure for Histograms {
     fn draw(&self, size: Size) -> (f64, Markup) {
-        let right = size.width() - EDGE;
-        let floor = HEAD + PITCH * self.strips.len() as f64;
-        let (scale, ticks) = self.axis.layout((right / 70.0) as usize);
-        let at = |value: f64| scale.at(value) * right;
+        let rows = Rows::new(&self.axis, size, self.strips.len(), PITCH, 70.0);
+        let at = |value: f64| rows.at(value);
         let most = self
             .strips
             .iter()
             .flat_map(|s| &s.bins)
             .map(|b| b.share)
             .fold(0.0, f64::max);
-        let strips = self.strips.iter().enumerate().map(|(i, strip)| {
-            let y = HEAD + PITCH * i as f64;
-            strip.draw(y, size.width(), most, at)
-        });
-        let labels = ticks.iter().enumerate().map(|(i, (value, label))| {
-            let anchor = if i == 0 {
-                Anchor::Start
-            } else {
-                Anchor::Middle
-            };
-            let x = at(*value).min(size.width() - text_width(label) / 2.0);
-            text(x, floor + 14.0, anchor, "tick", label)
-        });
-        let label = text(
-            right + EDGE,
-            floor + 32.0,
-            Anchor::End,
-            "axis",
-            &self.axis.label,
-        );
-        (floor + FOOT, join(strips.chain(labels).chain([label])))
+        let strips = self.strips.iter().enumerate();
+        let strips = strips.map(|(i, strip)| strip.draw(rows.top(i), size.width(), most, at));
+        rows.figure(strips)
     }
 }
 
 impl Strip {
     fn draw(&self, y: f64, width: f64, most: f64, at: impl Fn(f64) -> f64) -> Markup {
-        let room = width - text_width(&self.note) - 12.0;
         let base = y + PITCH - 6.0;
         let class = format!("{} fill", slot_class(self.slot));
         let bins = self.bins.iter().filter(|bin| bin.share > 0.0).map(|bin| {
@@ -95,14 +72,7 @@ impl Strip {
         });
         let bins: Vec<Markup> = bins.collect();
         join([
-            text(
-                0.0,
-                y + 13.0,
-                Anchor::Start,
-                "name",
-                &fitted(&self.label, room),
-            ),
-            text(width, y + 13.0, Anchor::End, "note", &self.note),
+            heading(y, width, &self.label, &self.note),
             join(bins),
             rule((0.0, base), (width - EDGE, base), "base"),
         ])

@@ -16,6 +16,7 @@ mod frame;
 mod histogram;
 mod line;
 mod pair;
+mod rows;
 mod scale;
 mod ticks;
 

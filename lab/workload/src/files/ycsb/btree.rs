@@ -14,7 +14,7 @@
 use super::Engine;
 use super::Ycsb;
 use super::clients::{Clients, Request, THINK, entry_bytes};
-use super::commit::Commit;
+use super::commit::{Commit, Next};
 use super::job::{Job, Todo};
 use super::lsm::open;
 use crate::files::fileset::{DIR_MODE, FILE_MODE};
@@ -66,9 +66,8 @@ enum Phase {
     Wants(u32, u32),
     /// Makes the calls of its job, then wants the leaf.
     Works(u32, u32),
-    Waits,
-    Follows,
-    Leads,
+    /// Writes, or waits for who writes for it.
+    Commits,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -90,15 +89,13 @@ pub(super) struct BTree {
     dirty: BTreeSet<u32>,
     capacity: usize,
     hand: usize,
-    commit: Commit,
-    done: Vec<(ThreadId, u32)>,
+    commit: Commit<Effect>,
     /// Which log is written, and the bytes in each.
     log: usize,
     log_bytes: [u64; 2],
     /// Whether the log holds what is not durable.
     log_dirty: bool,
     checkpointing: bool,
-    stalled: Vec<ThreadId>,
     job: Job<Effect>,
     ready: bool,
     /// Leaves that the file has.
@@ -107,7 +104,6 @@ pub(super) struct BTree {
     first: u32,
     per_leaf: u32,
     leaf: u64,
-    entry: u64,
     checkpoint: u64,
     sync: bool,
 }
@@ -128,20 +124,17 @@ impl BTree {
             dirty: BTreeSet::new(),
             capacity: (cache / leaf) as usize,
             hand: 0,
-            commit: Commit::default(),
-            done: Vec::new(),
+            commit: Commit::new(entry, ycsb.sync),
             log: 0,
             log_bytes: [0; 2],
             log_dirty: false,
             checkpointing: false,
-            stalled: Vec::new(),
             job: Job::default(),
             ready: false,
             leaves: (ycsb.records as u32).div_ceil((leaf / entry) as u32),
             first: ycsb.records as u32,
             per_leaf: (leaf / entry) as u32,
             leaf,
-            entry,
             checkpoint,
             sync: ycsb.sync,
         };
@@ -219,27 +212,14 @@ impl BTree {
                     }
                     _ => self.states[index].phase = Phase::Wants(leaf, more),
                 },
-                Phase::Waits => {
-                    self.states[index].phase = Phase::Waits;
-                    if self.must_stall() {
-                        self.stalled.push(thread);
-                        return self.clients.parking.park(thread);
-                    }
-                    if !self.commit.lead(thread) {
-                        return self.clients.parking.park(thread);
-                    }
-                    self.write_group(index);
-                }
-                Phase::Follows => {
-                    self.states[index].phase = Phase::Follows;
-                    return self.clients.parking.park(thread);
-                }
-                Phase::Leads => {
-                    self.states[index].phase = Phase::Leads;
-                    match self.states[index].job.next() {
-                        Some(Todo::Call(call)) => return Turn::now(call),
-                        Some(Todo::Effect(effect)) => self.apply(effect),
-                        None => self.states[index].phase = Phase::Idle,
+                Phase::Commits => {
+                    self.states[index].phase = Phase::Commits;
+                    match self.commit.next(thread, self.has_room()) {
+                        Next::Parks => return self.clients.parking.park(thread),
+                        Next::Leads => self.write_group(),
+                        Next::Does(Todo::Call(call)) => return Turn::now(call),
+                        Next::Does(Todo::Effect(effect)) => self.apply(effect),
+                        Next::Leaves => self.states[index].phase = Phase::Idle,
                     }
                 }
             }
@@ -270,7 +250,7 @@ impl BTree {
                 self.states[index].phase = Phase::Wants(leaf + 1, more - 1);
             } else if let Some(record) = self.states[index].writes.take() {
                 self.commit.join(thread, record);
-                self.states[index].phase = Phase::Waits;
+                self.states[index].phase = Phase::Commits;
             }
             return;
         }
@@ -358,27 +338,16 @@ impl BTree {
     }
 
     /// Whether writes have to wait for a checkpoint.
-    const fn must_stall(&self) -> bool {
-        self.checkpointing && self.log_bytes[self.log] >= self.checkpoint
+    const fn has_room(&self) -> bool {
+        !self.checkpointing || self.log_bytes[self.log] < self.checkpoint
     }
 
-    fn write_group(&mut self, index: usize) {
-        let mut job = Job::default();
-        let len = self.commit.bytes(self.entry);
+    /// Writes the group that a client leads.
+    fn write_group(&mut self) {
         let fd = LOGS[self.log];
-        job.call(Call::Write { fd, len });
-        if self.sync {
-            job.call(Call::Fdatasync { fd });
-        }
+        let len = self.commit.write(Job::default(), fd, Effect::Written);
         self.log_bytes[self.log] += len;
         self.log_dirty = !self.sync;
-        job.effect(Effect::Written);
-        for at in 0..self.commit.group().len() {
-            let member = self.commit.group()[at].0;
-            self.states[member.0 as usize].phase = Phase::Follows;
-        }
-        self.states[index].job = job;
-        self.states[index].phase = Phase::Leads;
     }
 
     fn apply(&mut self, effect: Effect) {
@@ -391,27 +360,14 @@ impl BTree {
             Effect::Checkpointed(log) => {
                 self.log_bytes[log] = 0;
                 self.checkpointing = false;
-                while let Some(thread) = self.stalled.pop() {
-                    self.clients.parking.wake(thread);
-                }
+                self.commit.unstall(&mut self.clients.parking);
             }
         }
     }
 
     fn group_written(&mut self) {
-        let mut done = std::mem::take(&mut self.done);
-        self.commit.written(&mut done);
-        for &(thread, record) in &done {
+        for (_, record) in self.commit.written(&mut self.clients.parking) {
             self.soil(self.leaf_of(record));
-            let phase = &mut self.states[thread.0 as usize].phase;
-            if matches!(phase, Phase::Follows) {
-                *phase = Phase::Idle;
-                self.clients.parking.wake(thread);
-            }
-        }
-        self.done = done;
-        if let Some(next) = self.commit.next_leader() {
-            self.clients.parking.wake(next);
         }
         if self.log_bytes[self.log] >= self.checkpoint {
             self.clients.parking.wake(self.helper());

@@ -17,7 +17,7 @@ mod background;
 mod read;
 
 use super::clients::{Clients, Request, THINK, entry_bytes};
-use super::commit::Commit;
+use super::commit::{Commit, Next};
 use super::job::{Job, Slots, Todo};
 use super::tables::{Compaction, L0_STOP, LEVELS, Shape, Table, Tables};
 use super::{Lifetimes, Mix, Ycsb};
@@ -67,11 +67,8 @@ enum Phase {
     Begins(Request),
     /// Reads the rest of its blocks.
     Reads(usize),
-    /// Its write waits for a group.
-    Waits,
-    /// Its write is in a group that another one writes.
-    Follows,
-    Leads,
+    /// Writes, or waits for who writes for it.
+    Commits,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +77,6 @@ struct Client {
     probes: Vec<Probe>,
     /// The record that it writes once it has read.
     writes: Option<u32>,
-    job: Job<Effect>,
 }
 
 /// The engine.
@@ -98,10 +94,7 @@ pub(super) struct Lsm {
     flushing: bool,
     log: Log,
     manifest: Fd,
-    commit: Commit,
-    /// Who waits for room.
-    stalled: Vec<ThreadId>,
-    done: Vec<(ThreadId, u32)>,
+    commit: Commit<Effect>,
     /// What flushes, then what merges.
     jobs: [Job<Effect>; 2],
     ready: bool,
@@ -110,7 +103,6 @@ pub(super) struct Lsm {
     entry: u64,
     memtable: u64,
     lifetimes: Lifetimes,
-    sync: bool,
     /// Whether keys are as the numbers of records, and not scattered.
     ordered: bool,
 }
@@ -146,9 +138,7 @@ impl Lsm {
             flushing: false,
             log,
             manifest: slots.take(),
-            commit: Commit::default(),
-            stalled: Vec::new(),
-            done: Vec::new(),
+            commit: Commit::new(entry_bytes(ycsb.value), ycsb.sync),
             jobs: [Job::default(), Job::default()],
             ready: false,
             slots,
@@ -156,7 +146,6 @@ impl Lsm {
             entry: entry_bytes(ycsb.value),
             memtable,
             lifetimes,
-            sync: ycsb.sync,
             ordered: matches!(ycsb.mix, Mix::Bench(_)),
         };
         let filled = !matches!(ycsb.mix, Mix::Bench(row) if row.fills());
@@ -249,27 +238,14 @@ impl Lsm {
                     Some(turn) => return turn,
                     None => self.read_done(thread),
                 },
-                Phase::Waits => {
-                    self.states[index].phase = Phase::Waits;
-                    if self.must_stall() {
-                        self.stalled.push(thread);
-                        return self.clients.parking.park(thread);
-                    }
-                    if !self.commit.lead(thread) {
-                        return self.clients.parking.park(thread);
-                    }
-                    self.write_group(index);
-                }
-                Phase::Follows => {
-                    self.states[index].phase = Phase::Follows;
-                    return self.clients.parking.park(thread);
-                }
-                Phase::Leads => {
-                    self.states[index].phase = Phase::Leads;
-                    match self.states[index].job.next() {
-                        Some(Todo::Call(call)) => return Turn::now(call),
-                        Some(Todo::Effect(effect)) => self.apply(effect),
-                        None => self.states[index].phase = Phase::Idle,
+                Phase::Commits => {
+                    self.states[index].phase = Phase::Commits;
+                    match self.commit.next(thread, self.has_room()) {
+                        Next::Parks => return self.clients.parking.park(thread),
+                        Next::Leads => self.write_group(),
+                        Next::Does(Todo::Call(call)) => return Turn::now(call),
+                        Next::Does(Todo::Effect(effect)) => self.apply(effect),
+                        Next::Leaves => self.states[index].phase = Phase::Idle,
                     }
                 }
             }
@@ -308,10 +284,10 @@ impl Lsm {
         }
     }
 
-    fn must_stall(&self) -> bool {
+    fn has_room(&self) -> bool {
         let full = self.mem_bytes >= self.memtable && self.full.is_some();
         let merges = self.tables.keep.is_none();
-        full || (merges && self.tables.levels[0].len() >= L0_STOP)
+        !full && (!merges || self.tables.levels[0].len() < L0_STOP)
     }
 
     /// Says how long a file will live, if anything is said.
@@ -321,9 +297,9 @@ impl Lsm {
         }
     }
 
-    /// Writes the group that the client leads, to a new log if the table in
+    /// Writes the group that a client leads, to a new log if the table in
     /// memory is full.
-    fn write_group(&mut self, index: usize) {
+    fn write_group(&mut self) {
         let mut job = Job::default();
         let mut fd = self.log.fd;
         if self.mem_bytes >= self.memtable {
@@ -339,18 +315,7 @@ impl Lsm {
             job.effect(Effect::Switched(log));
             fd = log.fd;
         }
-        let len = self.commit.bytes(self.entry);
-        job.call(Call::Write { fd, len });
-        if self.sync {
-            job.call(Call::Fdatasync { fd });
-        }
-        job.effect(Effect::Written);
-        for at in 0..self.commit.group().len() {
-            let member = self.commit.group()[at].0;
-            self.states[member.0 as usize].phase = Phase::Follows;
-        }
-        self.states[index].job = job;
-        self.states[index].phase = Phase::Leads;
+        self.commit.write(job, fd, Effect::Written);
     }
 
     fn apply(&mut self, effect: Effect) {
@@ -389,26 +354,13 @@ impl Lsm {
 
     fn unstall(&mut self) {
         self.clients.parking.wake(self.helper(1));
-        while let Some(thread) = self.stalled.pop() {
-            self.clients.parking.wake(thread);
-        }
+        self.commit.unstall(&mut self.clients.parking);
     }
 
     fn group_written(&mut self) {
-        let mut done = std::mem::take(&mut self.done);
-        self.commit.written(&mut done);
-        for &(thread, record) in &done {
+        for (_, record) in self.commit.written(&mut self.clients.parking) {
             self.mem.insert(self.key_of(record));
             self.mem_bytes += self.entry;
-            let phase = &mut self.states[thread.0 as usize].phase;
-            if matches!(phase, Phase::Follows) {
-                *phase = Phase::Idle;
-                self.clients.parking.wake(thread);
-            }
-        }
-        self.done = done;
-        if let Some(next) = self.commit.next_leader() {
-            self.clients.parking.wake(next);
         }
     }
 }

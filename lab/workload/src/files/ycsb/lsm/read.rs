@@ -83,7 +83,7 @@ impl Lsm {
         self.states[index].phase = match self.states[index].writes.take() {
             Some(record) => {
                 self.commit.join(thread, record);
-                Phase::Waits
+                Phase::Commits
             }
             None => Phase::Idle,
         };
