@@ -75,7 +75,13 @@ impl Output {
         Ok(())
     }
 
-    fn take(&mut self, mut sent: usize) {
+    /// The first of what waits, in one piece; nothing if nothing does.
+    pub(crate) fn first(&self) -> &[u8] {
+        self.pieces.front().map_or(&[], |first| &first[self.sent..])
+    }
+
+    /// Notes that so many bytes have gone.
+    pub(crate) fn take(&mut self, mut sent: usize) {
         self.bytes -= sent as u64;
         while let Some(first) = self.pieces.front() {
             let left = first.len() - self.sent;

@@ -5,3 +5,4 @@ mod hostile;
 mod memory;
 mod model;
 mod server;
+mod tls;
