@@ -89,6 +89,11 @@ impl Place {
         }
     }
 
+    /// The socket that it listens at.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     pub(crate) fn stream(&self) -> UnixStream {
         UnixStream::connect(&self.path).expect("connected")
     }

@@ -22,14 +22,14 @@ const REQUIRED: u32 = (1 << 31) + 5;
 const INVALID: u32 = (1 << 31) + 3;
 
 /// Who signs certificates.
-struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
-    pem: String,
+    pub(crate) pem: String,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -42,7 +42,7 @@ impl Authority {
     }
 
     /// A certificate for somebody, and its key.
-    fn signs(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
+    pub(crate) fn signs(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
         let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         let key = KeyPair::generate().expect("a key");
         let signed = params.signed_by(&key, &self.issuer).expect("signed");
@@ -64,7 +64,7 @@ impl Authority {
         folder
     }
 
-    fn tls(&self, clients: Option<&Self>) -> Tls {
+    pub(crate) fn tls(&self, clients: Option<&Self>) -> Tls {
         Tls::read(self.folder(clients).path()).expect("certificates")
     }
 }
