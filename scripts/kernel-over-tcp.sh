@@ -232,7 +232,7 @@ enter() {
 leave() { nvme disconnect -n $NQN >/dev/null; }
 out() { # out WHAT COMMAND...
   local what=$1; shift
-  dmesg -C
+  dmesg -c >/dev/null
   "$@" && stop "let in: $what"
   [ -b $D ] && stop "a drive is there: $what"
   dmesg >/out/heard
@@ -242,7 +242,7 @@ fails() { # fails WHAT COMMAND...: for what the kernel calls authentication
   grep -qiE "authentication|DH-HMAC-CHAP|auth" /out/heard || stop "$1: no word of authentication: $(tail -1 /out/heard)"
 }
 for kind in 0 1 2 3; do
-  dmesg -C
+  dmesg -c >/dev/null
   enter $kind "$(own $kind)" || stop "host $kind: $(cat /out/connect; dmesg | tail -3)"
   dmesg | grep -qi "authenticated" || stop "host $kind is let in without a proof"
   says "lbads:12.*in use" nvme id-ns $D
@@ -255,10 +255,11 @@ resets=$!
 verify lost --rw=randwrite --bs=16k --offset=128m --size=16m --rate_iops=120 || stop "over resets: $(tail -1 /out/fio)"
 wait $resets || stop "a reset failed"
 # The kernel has its host prove itself again, at queues that are in use.
-dmesg -C
+dmesg -c >/dev/null
 own 1 >/sys/class/nvme/nvme0/dhchap_secret || stop "the secret is not taken"
 sleep 1
 dmesg | grep -qiE "fail|error" && stop "proving again: $(dmesg | tail -2)"
+dmesg | grep -q "qid 0: authenticated" || stop "it has not proved itself again: $(dmesg | tail -2)"
 verify again --rw=randwrite --bs=16k --offset=64m --size=4m || stop "after proving again: $(tail -1 /out/fio)"
 leave
 fails "the secret of another host" enter 1 "$(own 0)"

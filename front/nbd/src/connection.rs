@@ -26,6 +26,8 @@ pub(crate) struct Common {
     pub(crate) pool: Pool,
     /// Where bytes are read to.
     pub(crate) input: RefCell<Vec<u8>>,
+    /// Memory for answers, which clients that are idle do not have.
+    pub(crate) spare: RefCell<Vec<u8>>,
     /// What clients are served with, if they have to ask for it.
     pub(crate) tls: Option<Tls>,
 }
@@ -165,14 +167,14 @@ impl<E: Export> Connection<E> {
         Ok(())
     }
 
-    /// Takes what is left, and then what has come.
-    fn take_in(self: &Rc<Self>) -> io::Result<()> {
+    /// Takes what is left, and then what has come, if anything has.
+    fn take_in(self: &Rc<Self>, has_come: bool) -> io::Result<()> {
         let mut rest = self.rest.take();
         let mut left = &rest[..];
         self.steps(&mut left)?;
         let taken = rest.len() - left.len();
         rest.drain(..taken);
-        if !self.full.get() && !self.ending.get() {
+        if has_come && !self.full.get() && !self.ending.get() {
             self.read(&mut rest)?;
         }
         // What comes in pieces is whole soon, and the memory is for others.
@@ -276,7 +278,9 @@ impl<E: Export> Take for Connection<E> {
     fn take(&self, reply: Reply, answer: Result<Answer, Refusal>) {
         self.held.set(self.held.get() - reply.cost);
         if !self.dead.get() {
-            reply.put(answer, &mut self.output.borrow_mut());
+            let mut output = self.output.borrow_mut();
+            output.lend(&mut self.common.spare.borrow_mut());
+            reply.put(answer, &mut output);
         }
         self.caller.call();
     }
@@ -296,9 +300,19 @@ impl<E: Export> Source for Ear<E> {
     }
 
     fn turn(&self) -> Next {
+        self.go_on(true)
+    }
+
+    fn called(&self) -> Next {
+        self.go_on(false)
+    }
+}
+
+impl<E: Export> Ear<E> {
+    fn go_on(&self, has_come: bool) -> Next {
         let connection = &self.0;
         connection.send();
-        if !connection.ending.get() && connection.take_in().is_err() {
+        if !connection.ending.get() && connection.take_in(has_come).is_err() {
             // What was asked for before is answered all the same.
             connection.ending.set(true);
         }
@@ -317,8 +331,9 @@ impl<E: Export> Source for Ear<E> {
             return Next::Leave;
         }
         if !waits && !open {
-            connection.output.borrow_mut().rest();
-            connection.sealed.borrow_mut().rest();
+            let spare = &mut connection.common.spare.borrow_mut();
+            connection.output.borrow_mut().rest(spare);
+            connection.sealed.borrow_mut().rest(spare);
         }
         Next::Wait {
             read: !connection.ending.get() && !connection.full.get(),

@@ -310,6 +310,7 @@ impl Server {
                     common: Rc::new(Common {
                         pool: Default::default(),
                         input: RefCell::new(vec![0; INPUT]),
+                        spare: RefCell::default(),
                         tls,
                     }),
                     crowd: counted,
