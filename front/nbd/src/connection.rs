@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::pool::Pool;
 use crate::server::Guest;
 use crate::session::{Line, Reply, Session, Step};
-use crate::tls::{Seal, Tls};
+use crate::tls::{Seal, Tls, Turnstile};
 use engine::{Caller, Next, Source};
 use rustix::io::{Errno, read};
 use rustix::net::{Shutdown, shutdown};
@@ -17,6 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Bytes that are read from a client at a time.
 pub(crate) const INPUT: usize = 256 << 10;
@@ -30,6 +31,8 @@ pub(crate) struct Common {
     pub(crate) spare: RefCell<Vec<u8>>,
     /// What clients are served with, if they have to ask for it.
     pub(crate) tls: Option<Tls>,
+    /// Counts how often they have asked.
+    pub(crate) turnstile: Turnstile,
 }
 
 /// A client.
@@ -148,6 +151,9 @@ impl<E: Export> Connection<E> {
     fn begin_seal(&self) -> io::Result<()> {
         let tls = self.common.tls.as_ref();
         let seal = tls.ok_or_else(|| io::Error::other("there are no certificates"))?;
+        if !self.common.turnstile.admits(Instant::now()) {
+            return Err(io::Error::other("too many handshakes"));
+        }
         *self.seal.borrow_mut() = Some(seal.seal()?);
         self.sealed.swap(&self.output);
         Ok(())

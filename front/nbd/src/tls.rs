@@ -5,7 +5,9 @@
 //! there is; bytes that come after the client has asked for TLS mean TLS and nothing else, so
 //! that nobody on the way puts in words of his own; what is sealed and not sent is bounded
 //! ([`SEALED`]), what a handshake holds is bounded by the library (64 KiB of a message), and a
-//! client has one handshake: sessions are not resumed, and nothing is agreed on anew.
+//! client has one handshake: sessions are not resumed, and nothing is agreed on anew. A handshake
+//! takes some milliseconds of the thread of the drive, so there are only so many ([`Turnstile`]),
+//! and who is served has the rest.
 //= nbd 3
 
 use crate::output::Output;
@@ -15,9 +17,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use std::cell::Cell;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The certificate of the server, and those that lead to the authority.
 const CERTIFICATE: &str = "server-cert.pem";
@@ -27,6 +31,11 @@ const KEY: &str = "server-key.pem";
 const AUTHORITY: &str = "ca-cert.pem";
 /// Sealed bytes that wait to be sent before more are sealed.
 const SEALED: u64 = 256 << 10;
+/// Handshakes that may come together. One with an RSA key of 3,072 bits and a certificate of the
+/// client takes 2 ms.
+const TOGETHER: u32 = 64;
+/// After so long there may be one more: a tenth of the time of the drive's thread.
+const PERIOD: Duration = Duration::from_millis(20);
 
 /// What a server shows to clients, and what it asks them to show.
 #[derive(Clone, Debug)]
@@ -136,6 +145,34 @@ fn verifier(
     verifier.map_err(|error| error.to_string())
 }
 
+/// Counts handshakes: who comes when there were too many is hung up on.
+pub(crate) struct Turnstile {
+    left: Cell<u32>,
+    since: Cell<Instant>,
+}
+
+impl Turnstile {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            left: Cell::new(TOGETHER),
+            since: Cell::new(now),
+        }
+    }
+
+    /// Whether there may be one more at this moment.
+    pub(crate) fn admits(&self, now: Instant) -> bool {
+        let past = now.saturating_duration_since(self.since.get());
+        let more = (past.as_nanos() / PERIOD.as_nanos()).min(TOGETHER.into()) as u32;
+        match more {
+            TOGETHER => self.since.set(now),
+            _ => self.since.set(self.since.get() + PERIOD * more),
+        }
+        let left = (self.left.get() + more).min(TOGETHER);
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
 /// A line that is sealed.
 pub(crate) struct Seal(ServerConnection);
 
@@ -182,5 +219,24 @@ impl Seal {
     /// Says that this is all.
     pub(crate) fn end(&mut self) {
         self.0.send_close_notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_come_together_and_then_one_after_the_other() {
+        let start = Instant::now();
+        let turnstile = Turnstile::new(start);
+        let count = |now| (0..1000).filter(|_| turnstile.admits(now)).count() as u32;
+        assert_eq!(count(start), TOGETHER);
+        assert_eq!(count(start + PERIOD - Duration::from_nanos(1)), 0);
+        assert_eq!(count(start + PERIOD), 1);
+        assert_eq!(count(start + PERIOD * 4 + PERIOD / 2), 3);
+        // What was begun of a period is not lost, and no more is saved than there was.
+        assert_eq!(count(start + PERIOD * 5), 1);
+        assert_eq!(count(start + PERIOD * 100_000), TOGETHER);
     }
 }
