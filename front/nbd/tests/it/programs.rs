@@ -23,7 +23,9 @@ fn folder(trusts: &Authority, signer: Option<&Authority>) -> TempDir {
     let put = |name: &str, text: String| {
         fs::write(folder.path().join(name), text).expect("written");
     };
-    put("ca-cert.pem", trusts.pem.clone());
+    // QEMU wants to know who has signed its own certificate as well.
+    let known = signer.map_or("", |signer| &signer.pem);
+    put("ca-cert.pem", [&trusts.pem, known].concat());
     if let Some(signer) = signer {
         let (own, key) = signer.signs("client");
         put("client-cert.pem", own.pem());

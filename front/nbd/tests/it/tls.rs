@@ -3,7 +3,7 @@
 use crate::client::{Client, FLUSH, READ, WRITE, option};
 use crate::memory::Place;
 use nbd::Tls;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{
@@ -34,6 +34,9 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
+        // Libraries look for an authority by its name.
+        let name = format!("{:02x?}", &key.public_key_raw()[1..9]);
+        params.distinguished_name.push(DnType::CommonName, name);
         let own = params.self_signed(&key).expect("signed");
         Self {
             certificate: own.der().clone(),
