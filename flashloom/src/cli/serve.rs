@@ -325,7 +325,7 @@ impl Serve {
         let slot = listeners.slot.iter();
         let slot = slot.map(|slot| format!("{} (vfio-user)", slot.path().display()));
         let servers = listeners.servers.iter();
-        let over = if self.nbd_tls.is_some() { "NBD over TLS" } else { "NBD" };
+        let over = self.nbd_tls.as_ref().map_or("NBD", |_| "NBD over TLS");
         let servers = servers.map(|server| format!("{} ({over})", server.address()));
         let machines = self.vhost_user.iter();
         let machines = machines.map(|path| format!("{} (vhost-user-blk)", path.display()));

@@ -202,7 +202,10 @@ fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
     let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
     assert_eq!(guest.prove(&key())[1], 3);
     assert_eq!(
-        guest.host.call(Sqe::property_set(0x14, 0x46_0061), &[], 0).status,
+        guest
+            .host
+            .call(Sqe::property_set(0x14, 0x46_0061), &[], 0)
+            .status,
         0
     );
     let first = guest.offer(&[1], &[0]);
