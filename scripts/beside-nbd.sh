@@ -9,7 +9,9 @@
 # ratios. `protected` is a drive whose writes are durable when they are answered, so that
 # each is in its file by then; `plain` is one whose flushes are. nbdkit and qemu-nbd promise
 # neither here. The processor's time of a server for each request is in the last column: on
-# a busy machine that is the steadier number.
+# a busy machine that is the steadier number. There the rates say how many threads a server has
+# to queue for a processor with; `chrt -r 1 scripts/beside-nbd.sh`, as root, has servers and
+# clients run before everything else.
 #
 # Environment: ROUNDS (5), SECONDS_EACH (4), SIZE in MiB (1024), FOLDER for the drive files
 # and the image (a temporary one). Needs fio with its nbd engine, nbdkit and qemu-nbd.

@@ -2,15 +2,18 @@
 # Lets a stock Linux kernel in a virtual machine use drives that flashloom serves by
 # NVMe/TCP, and says what held.
 #
-#   GUEST=PROGRAM scripts/kernel-over-tcp.sh [block|zns|fdp|placed]...
+#   GUEST=PROGRAM scripts/kernel-over-tcp.sh [block|zns|fdp|secrets|placed]...
 #
-# Without an argument it does all four. `block`: discover, connect and what nvme-cli
+# Without an argument it does all five. `block`: discover, connect and what nvme-cli
 # asks; a verified load with digests and without; a control that must fail; ext4, XFS, Btrfs
 # and F2FS (make, mount, copy, trim, mount again, compare); the loss of the connection under
 # load, by a reset of the controller and by a restart of the server; a host that is not
 # allowed; what is there after another restart. `zns`: reports and states of zones, a verified load, zonefs, Btrfs in
 # zoned mode. `fdp`: what is told of placement handles, and that a hint of the lifetime
-# of data arrives as a handle. `placed`: db_bench under `flashloom shim` over Linux' own
+# of data arrives as a handle. `secrets`: hosts that prove who they are with secrets of
+# nvme-cli, the drive that does so to one of them, a verified load over a connection that is
+# lost and proved anew, at queues that are in use too; controls: no secret, that of another
+# host, one that nobody was told, a drive with another one than the host expects. `placed`: db_bench under `flashloom shim` over Linux' own
 # zonefs; the program, the daemon of the zones and the server of the drive are killed, and
 # RocksDB's check of its checksums must find nothing, what was forced must be there.
 #
@@ -32,7 +35,7 @@ set -euo pipefail
 # shellcheck source=kernel-over.sh
 . "$(dirname "$0")/kernel-over.sh"
 
-all="block zns fdp placed"
+all="block zns fdp secrets placed"
 port=${PORT:-44200}
 mib=1024 patience=600 files=()
 RANDOM=${SEED:-1}
@@ -194,6 +197,84 @@ fi
 exit 0
 SCRIPT
   off
+}
+
+# Hosts whose secrets are made over each hash function, and one whose is not.
+hosts='host() { echo "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-00000000000$1"; }
+lengths="32 32 48 64"'
+
+secrets() {
+  create block
+  local usual=$head
+  head="$usual
+$hosts"
+  guest "secrets: nvme-cli makes them" nvme-tcp <<'SCRIPT'
+for name in host-0 host-1 host-2 host-3 drive-1 other-1; do
+  kind=${name#*-}
+  nvme gen-dhchap-key -m $kind -l "$(echo $lengths | cut -d' ' -f$((kind + 1)))" -n "$(host $kind)" \
+    >/out/$name 2>/out/said || stop "$(tail -1 /out/said)"
+  grep -q "^DHHC-1:0$kind:.*:$" /out/$name || stop "no secret: $(cat /out/$name)"
+done
+SCRIPT
+  local kind
+  eval "$hosts"
+  for kind in 0 1 2 3; do
+    echo "$(host $kind) $(cat "$work/out/host-$kind")$([ $kind = 1 ] && echo " $(cat "$work/out/drive-1")")"
+  done >"$work/secrets"
+  serve --secrets "$work/secrets"
+  guest "secrets: who proves himself is let in, and nobody else" nvme-tcp <<'SCRIPT'
+own() { cat /out/host-$1; }
+# enter HOST SECRET OPTION...
+enter() {
+  local who=$1 secret=$2; shift 2
+  join -q "$(host $who)" --dhchap-secret "$secret" "$@"
+}
+leave() { nvme disconnect -n $NQN >/dev/null; }
+out() { # out WHAT COMMAND...
+  local what=$1; shift
+  dmesg -c >/dev/null
+  "$@" && stop "let in: $what"
+  [ -b $D ] && stop "a drive is there: $what"
+  dmesg >/out/heard
+}
+fails() { # fails WHAT COMMAND...: for what the kernel calls authentication
+  out "$@"
+  grep -qiE "authentication|DH-HMAC-CHAP|auth" /out/heard || stop "$1: no word of authentication: $(tail -1 /out/heard)"
+}
+for kind in 0 1 2 3; do
+  dmesg -c >/dev/null
+  enter $kind "$(own $kind)" || stop "host $kind: $(cat /out/connect; dmesg | tail -3)"
+  dmesg | grep -qi "authenticated" || stop "host $kind is let in without a proof"
+  says "lbads:12.*in use" nvme id-ns $D
+  leave
+done
+enter 1 "$(own 1)" --dhchap-ctrl-secret "$(cat /out/drive-1)" || stop "both: $(cat /out/connect; dmesg | tail -3)"
+verify load --rw=randwrite --bsrange=4k-256k --size=8m || stop "$(tail -1 /out/fio)"
+(for i in 1 2 3; do sleep 2; nvme reset /dev/nvme0 || exit 1; done) &
+resets=$!
+verify lost --rw=randwrite --bs=16k --offset=128m --size=16m --rate_iops=120 || stop "over resets: $(tail -1 /out/fio)"
+wait $resets || stop "a reset failed"
+# The kernel has its host prove itself again, at queues that are in use.
+dmesg -c >/dev/null
+own 1 >/sys/class/nvme/nvme0/dhchap_secret || stop "the secret is not taken"
+sleep 1
+dmesg | grep -qiE "fail|error" && stop "proving again: $(dmesg | tail -2)"
+dmesg | grep -q "qid 0: authenticated" || stop "it has not proved itself again: $(dmesg | tail -2)"
+verify again --rw=randwrite --bs=16k --offset=64m --size=4m || stop "after proving again: $(tail -1 /out/fio)"
+leave
+fails "the secret of another host" enter 1 "$(own 0)"
+fails "one that nobody has been told" enter 1 "$(cat /out/other-1)"
+fails "a drive with another secret" enter 1 "$(own 1)" --dhchap-ctrl-secret "$(cat /out/other-1)"
+fails "a drive that has none" enter 2 "$(own 2)" --dhchap-ctrl-secret "$(cat /out/drive-1)"
+out "no secret" join -q "$(host 1)"
+out "a host that is not named" join -q "$(host 9)" --dhchap-secret "$(own 1)"
+refuses nvme discover -t tcp -a 10.0.2.2 -s "$(cat /job/port)" -q "$(host 1)"
+# And the right one is still let in.
+enter 3 "$(own 3)" || stop "host 3 afterwards: $(cat /out/connect)"
+leave
+SCRIPT
+  off
+  head=$usual
 }
 
 # A tree of db_bench and flashloom with all that they load, whatever the guest has.

@@ -10,6 +10,9 @@
 # through the sockets in it. Fails if the median error is 5 % or more of a drive that takes
 # 50 us or more, which is what reads of the flash take; writes end in the buffer, sooner.
 #
+# On a busy machine `chrt -r 1 scripts/lateness.sh`, as root, has both run before everything
+# else.
+#
 # Environment: RATE (20000), SECONDS_EACH (10), FOLDER. Needs fio with its nbd engine.
 set -eu
 

@@ -46,6 +46,16 @@ const TOOLS: &[Tool] = &[
         purpose: "writes and verifies",
     },
     Tool {
+        program: "nbdcopy",
+        package: "libnbd-bin",
+        purpose: "is a client of the network block device",
+    },
+    Tool {
+        program: "qemu-io",
+        package: "qemu-utils",
+        purpose: "is another one",
+    },
+    Tool {
         program: "sqlite3",
         package: "sqlite3",
         purpose: "is recorded",

@@ -32,7 +32,8 @@ use units::Bytes;
 /// --dhchap-secret SECRET. What goes over the line is not encrypted.
 ///
 /// --nbd does so for clients of the network block device, at unix:PATH or HOST:PORT, and
-/// may be given several times; --vhost-user for a virtual machine.
+/// may be given several times; --vhost-user for a virtual machine. With --nbd-tls clients of the
+/// network block device have to speak TLS, and what goes over their lines is encrypted.
 ///
 /// --vfio-user makes it a PCIe drive of virtual machines: QEMU 10.1 and later, with memory
 /// that is shared (memory-backend-memfd, share=on) and
@@ -57,6 +58,12 @@ pub(crate) struct Serve {
     /// Serve the network block device at a socket (unix:PATH) or an address
     #[arg(long, value_name = "ADDR", group = "front")]
     nbd: Vec<nbd::Address>,
+    /// Serve the network block device over TLS alone, with the certificates of this folder
+    ///
+    /// server-cert.pem and server-key.pem, and, if clients have to show a certificate,
+    /// ca-cert.pem of who signs those, all in PEM: the names that nbdkit and QEMU have for them.
+    #[arg(long, value_name = "DIR", requires = "nbd")]
+    nbd_tls: Option<PathBuf>,
     /// Be a PCIe drive of virtual machines, by this socket
     #[arg(long, value_name = "SOCKET", group = "front")]
     vfio_user: Option<PathBuf>,
@@ -170,11 +177,14 @@ impl Serve {
         };
         // What cannot be had is said before the drive is under power.
         let allowed = self.allowed()?;
-        let named = allowed != Allowed::Anyone;
+        let tls = self.nbd_tls.as_deref().map(nbd::Tls::read).transpose();
+        let tls = tls.map_err(|error| Failure::new(error.to_string()))?;
+        let named = allowed != Allowed::Anyone && !tls.as_ref().is_some_and(nbd::Tls::asks);
         if let (true, Some(open)) = (named, self.nbd.iter().find(|a| is_open(a))) {
             return Err(Failure::new(format!(
                 "{open}: --allow and --secrets name hosts of NVMe/TCP, and who comes by NBD has \
-                 no name; expected an address of this computer, or a unix socket"
+                 no name; expected an address of this computer, a unix socket, or --nbd-tls with \
+                 a ca-cert.pem"
             )));
         }
         let powered = Powered::default();
@@ -191,7 +201,8 @@ impl Serve {
             if signals.is_some() {
                 live = Live::start(&self.path, &powered, self.cuts(&tell));
             }
-            let served = self.listen(listener, &drive).and_then(|listeners| {
+            let listening = self.listen(listener, tls.as_ref(), &drive);
+            let served = listening.and_then(|listeners| {
                 let again = outcome.take();
                 let ended = self.wait(&drive, &listeners, signals.take(), again, (&tell, &told));
                 listeners.close();
@@ -262,6 +273,7 @@ impl Serve {
     fn listen(
         &self,
         listener: Option<TcpListener>,
+        tls: Option<&nbd::Tls>,
         drive: &Handle<Subsystem<DriveBackend>>,
     ) -> Result<Listeners, Failure> {
         let target = listener.map(|listener| Target::start(listener, drive.clone()));
@@ -271,7 +283,7 @@ impl Serve {
             servers: Vec::new(),
             machines: None,
         };
-        if let Err(failure) = self.listen_beside(drive, &mut listeners) {
+        if let Err(failure) = self.listen_beside(tls, drive, &mut listeners) {
             listeners.close();
             return Err(failure);
         }
@@ -281,6 +293,7 @@ impl Serve {
     /// Listens to virtual machines and to clients of the network block device.
     fn listen_beside(
         &self,
+        tls: Option<&nbd::Tls>,
         drive: &Handle<Subsystem<DriveBackend>>,
         listeners: &mut Listeners,
     ) -> Result<(), Failure> {
@@ -298,7 +311,7 @@ impl Serve {
                 self.path.display().to_string(),
             );
             let made = move |desk: &Desk<Device>| nbd::Drive::new(desk, &name);
-            let server = nbd::Server::start(address, &device, made);
+            let server = nbd::Server::start(address, tls, &device, made);
             let server = server.map_err(|error| Failure::new(format!("{address}: {error}")))?;
             listeners.servers.push(server);
         }
@@ -312,7 +325,8 @@ impl Serve {
         let slot = listeners.slot.iter();
         let slot = slot.map(|slot| format!("{} (vfio-user)", slot.path().display()));
         let servers = listeners.servers.iter();
-        let servers = servers.map(|server| format!("{} (NBD)", server.address()));
+        let over = self.nbd_tls.as_ref().map_or("NBD", |_| "NBD over TLS");
+        let servers = servers.map(|server| format!("{} ({over})", server.address()));
         let machines = self.vhost_user.iter();
         let machines = machines.map(|path| format!("{} (vhost-user-blk)", path.display()));
         let virtual_machines = slot.chain(machines);

@@ -165,6 +165,11 @@ fn an_address_that_is_none_or_taken_is_said() {
             "unix:none/n.sock: No such file",
         ),
         (
+            "serve d.flash --nbd unix:n.sock --nbd-tls none",
+            "none/server-cert.pem: expected certificates",
+        ),
+        ("serve d.flash --nbd-tls none", "--nbd <ADDR>"),
+        (
             "serve d.flash --vhost-user none/v.sock",
             "none/v.sock: No such file",
         ),

@@ -14,6 +14,7 @@
 //!   drive under power, [`Device`] answers requests for bytes out of both.
 
 mod device;
+mod exits;
 mod faults;
 mod file;
 mod keeper;

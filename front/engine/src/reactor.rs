@@ -45,6 +45,12 @@ pub trait Source {
 
     /// Takes in what has come and sends what waits, without waiting for either.
     fn turn(&self) -> Next;
+
+    /// Has its turn because somebody has called it: nothing may have come, and if something
+    /// has, that is another turn.
+    fn called(&self) -> Next {
+        self.turn()
+    }
 }
 
 /// Wakes the thread.
@@ -192,13 +198,13 @@ impl Reactor {
             // Whoever has a turn may call others: nothing is borrowed meanwhile.
             let next = self.called.borrow_mut().pop();
             let Some(number) = next else { return };
-            self.turn(number);
+            self.turn(number, |source| source.called());
         }
     }
 
     /// Gives turns to whoever is ready, and has `now` told when that was: at once, or when
     /// someone is or the thread is woken, or after `patience`, if it is not for ever.
-    pub(crate) fn listen(&self, patience: Option<Duration>, now: impl FnOnce() -> Ns) {
+    fn listen(&self, patience: Option<Duration>, now: impl FnOnce() -> Ns) {
         let is_look = patience == Some(Duration::ZERO);
         let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
         let none = Event {
@@ -218,7 +224,7 @@ impl Reactor {
         self.arrived.set(Arrived { taken, asked });
         self.looked.set(taken);
         for &Event { flags, data } in &ready[..count] {
-            self.turn(data.u64());
+            self.turn(data.u64(), |source| source.turn());
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
                 self.leave_alone(data.u64());
             }
@@ -260,13 +266,13 @@ impl Reactor {
         asleep.store(false, Ordering::SeqCst);
     }
 
-    fn turn(&self, number: u64) {
+    fn turn(&self, number: u64, act: impl FnOnce(&dyn Source) -> Next) {
         let found = self.sources.borrow().get(&number).map(|entry| {
             entry.caller.called.set(false);
             Rc::clone(&entry.source)
         });
         let Some(source) = found else { return };
-        let next = source.turn();
+        let next = act(&*source);
         let mut sources = self.sources.borrow_mut();
         let Some(entry) = sources.get_mut(&number) else {
             return;

@@ -8,11 +8,12 @@
 //! Requests come from other threads through a [`Handle`], or from a [`Source`] that lives on
 //! this thread and has its [`Desk`]: then no thread has to be woken for them.
 
+use crate::exits::{Exits, Open};
 use crate::lateness::{Late, Lateness};
 use crate::pacer::{Pace, WallClock};
 use crate::reactor::{Caller, Files, Reactor, Source, Wake};
-use sim::{Kernel, Pacer, Semaphore, Sim};
-use std::cell::{Cell, RefCell};
+use sim::{Kernel, Pacer, Sim};
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
@@ -105,9 +106,7 @@ pub struct Desk<T> {
     sim: Sim,
     value: Rc<T>,
     /// Requests that are not answered.
-    open: Rc<Cell<usize>>,
-    /// Has no permits, but for those to be dropped.
-    leave: Semaphore,
+    exits: Rc<Exits>,
     reactor: Rc<Reactor>,
     late: Rc<Watch>,
 }
@@ -117,8 +116,7 @@ impl<T> Clone for Desk<T> {
         Self {
             sim: self.sim.clone(),
             value: Rc::clone(&self.value),
-            open: Rc::clone(&self.open),
-            leave: self.leave.clone(),
+            exits: Rc::clone(&self.exits),
             reactor: Rc::clone(&self.reactor),
             late: Rc::clone(&self.late),
         }
@@ -152,22 +150,6 @@ impl Watch {
     }
 }
 
-/// Counts a request as open.
-struct Open(Rc<Cell<usize>>);
-
-impl Open {
-    fn new(open: &Rc<Cell<usize>>) -> Self {
-        open.set(open.get() + 1);
-        Self(Rc::clone(open))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 impl<T: 'static> Desk<T> {
     /// What lives on the thread.
     #[must_use]
@@ -196,15 +178,13 @@ impl<T: 'static> Desk<T> {
     /// told to leave. It is boxed at once: some calls of a file system are futures of
     /// tens of kilobytes, which would be copied into each one around them.
     fn start(&self, arrived: Arrived, work: impl Future<Output = ()> + 'static) {
-        let (sim, leave) = (self.sim.clone(), self.leave.clone());
-        let late = Rc::clone(&self.late);
-        let open = Open::new(&self.open);
+        let (sim, late) = (self.sim.clone(), Rc::clone(&self.late));
+        let open = Open::new(&self.exits, &sim);
         let mut work = Box::pin(work);
         self.sim.spawn_detached(async move {
-            let _open = open;
             sim.sleep_until(arrived.taken).await;
             let begun = sim.now();
-            let mut left = pin!(leave.take(1));
+            let mut left = pin!(open.exit.take(1));
             poll_fn(|context| {
                 if work.as_mut().poll(context).is_ready() {
                     late.note(arrived, begun, sim.now());
@@ -221,8 +201,7 @@ impl<T: 'static> Desk<T> {
         Desk {
             sim: self.sim.clone(),
             value: part(&self.value),
-            open: Rc::clone(&self.open),
-            leave: self.leave.clone(),
+            exits: Rc::clone(&self.exits),
             reactor: Rc::clone(&self.reactor),
             late: Rc::clone(&self.late),
         }
@@ -230,9 +209,9 @@ impl<T: 'static> Desk<T> {
 
     /// Drops what waits although everything is at rest.
     fn dismiss(&self, kernel: &Kernel) {
-        if self.open.get() > 0 {
-            self.leave.put(self.open.get());
-            while self.open.get() > 0 && kernel.step() {}
+        if self.exits.open() > 0 {
+            self.exits.clear();
+            while self.exits.open() > 0 && kernel.step() {}
         }
     }
 }
@@ -395,10 +374,9 @@ fn serve<T: Service>(
         clock,
         leap: pace.leap(),
         desk: Desk {
-            leave: Semaphore::new(&sim, 0),
             sim,
             value: Rc::clone(value),
-            open: Rc::default(),
+            exits: Rc::default(),
             reactor: Rc::clone(&reactor),
             late: Rc::new(Watch::new(pace, clock)),
         },
@@ -406,6 +384,7 @@ fn serve<T: Service>(
         inbox,
         over: false,
         next: None,
+        is_seen: false,
         credit: 0,
         bursts: 0,
     };
@@ -439,6 +418,8 @@ struct Driver<'a, T> {
     next: Option<Job<T>>,
     /// Nothing is taken in any more; what is under way takes its time.
     over: bool,
+    /// What has come was seen just now.
+    is_seen: bool,
     /// Near events before the next look at anything else.
     credit: u32,
     /// Such looks since the last time to settle.
@@ -486,8 +467,11 @@ impl<T: Service> Driver<'_, T> {
         }
         self.reactor.turn_called();
         if !self.over {
+            let is_seen = std::mem::take(&mut self.is_seen);
             let (reactor, now) = (Rc::clone(&self.reactor), self.reading());
-            reactor.look(now);
+            if !is_seen {
+                reactor.look(now);
+            }
         }
         came
     }
@@ -512,6 +496,7 @@ impl<T: Service> Driver<'_, T> {
             matches!(found, Err(TryRecvError::Empty))
         };
         reactor.sleep(patience, self.reading(), is_idle);
+        self.is_seen = true;
         match found {
             Ok(job) => self.next = Some(job),
             Err(TryRecvError::Disconnected) => self.over = true,
@@ -573,7 +558,7 @@ impl<T: Service> Pacer for Driver<'_, T> {
             if self.is_near(time) || self.clock.now() >= time {
                 return Some(time);
             }
-            if self.over && self.desk.open.get() == 0 {
+            if self.over && self.desk.exits.open() == 0 {
                 return None;
             }
             if self.wait(time) {

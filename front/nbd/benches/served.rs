@@ -182,7 +182,7 @@ fn rows(name: &str, protected: bool, folder: &Path) {
     let started = Device::start(&path, Pace::Free, Show::Drive);
     let (engine, handle) = started.expect("a drive");
     let export = |desk: &engine::Desk<Device>| Drive::new(desk, "drive");
-    let server = Server::start(&Address::Unix(socket.clone()), &handle, export);
+    let server = Server::start(&Address::Unix(socket.clone()), None, &handle, export);
     let server = server.expect("it listens");
     let mut load = Load::new(&socket, 0, true);
     load.fill();

@@ -8,7 +8,8 @@ use crate::export::{Answer, Done, Export, Refusal, Take};
 use crate::output::Output;
 use crate::pool::Pool;
 use crate::server::Guest;
-use crate::session::{Reply, Session, Step};
+use crate::session::{Line, Reply, Session, Step};
+use crate::tls::{Seal, Tls, Turnstile};
 use engine::{Caller, Next, Source};
 use rustix::io::{Errno, read};
 use rustix::net::{Shutdown, shutdown};
@@ -16,6 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Bytes that are read from a client at a time.
 pub(crate) const INPUT: usize = 256 << 10;
@@ -25,6 +27,12 @@ pub(crate) struct Common {
     pub(crate) pool: Pool,
     /// Where bytes are read to.
     pub(crate) input: RefCell<Vec<u8>>,
+    /// Memory for answers, which clients that are idle do not have.
+    pub(crate) spare: RefCell<Vec<u8>>,
+    /// What clients are served with, if they have to ask for it.
+    pub(crate) tls: Option<Tls>,
+    /// Counts how often they have asked.
+    pub(crate) turnstile: Turnstile,
 }
 
 /// A client.
@@ -36,7 +44,12 @@ pub(crate) struct Connection<E> {
     session: RefCell<Session>,
     /// Bytes that are read and not taken yet: the beginning of something.
     rest: RefCell<Vec<u8>>,
+    /// Answers, as they are said.
     output: RefCell<Output>,
+    /// What stands between them and the socket.
+    seal: RefCell<Option<Seal>>,
+    /// What it has made of them.
+    sealed: RefCell<Output>,
     /// Bytes that requests hold which are not answered.
     held: Cell<u64>,
     /// Bytes that the pool knows of.
@@ -61,7 +74,11 @@ impl<E: Export> Connection<E> {
     ) -> Self {
         let mut output = Output::default();
         let mut session = None;
-        output.put(|out| session = Some(Session::new(out)));
+        let line = match common.tls {
+            Some(_) => Line::Demanded,
+            None => Line::Clear,
+        };
+        output.put(|out| session = Some(Session::new(out, line)));
         Self {
             socket,
             export,
@@ -70,6 +87,8 @@ impl<E: Export> Connection<E> {
             session: RefCell::new(session.expect("it was made")),
             rest: RefCell::default(),
             output: RefCell::new(output),
+            seal: RefCell::default(),
+            sealed: RefCell::default(),
             held: Cell::new(0),
             counted: Cell::new(0),
             full: Cell::new(false),
@@ -79,9 +98,14 @@ impl<E: Export> Connection<E> {
         }
     }
 
+    /// Bytes that wait to be sent.
+    fn unsent(&self) -> u64 {
+        self.output.borrow().bytes() + self.sealed.borrow().bytes()
+    }
+
     /// Tells the pool what it holds.
     fn count(&self) {
-        let now = self.held.get() + self.output.borrow().bytes();
+        let now = self.held.get() + self.unsent();
         let before = self.counted.replace(now);
         if now != before {
             self.common.pool.change(before, now);
@@ -99,21 +123,64 @@ impl<E: Export> Connection<E> {
     }
 
     fn send(&self) {
-        if self.dead.get() || self.output.borrow_mut().send(self.socket.as_fd()).is_err() {
+        if self.dead.get() || self.send_all().is_err() {
             self.dead.set(true);
-            *self.output.borrow_mut() = Output::default();
+            self.output.take();
+            self.sealed.take();
         }
         self.count();
     }
 
-    /// Takes what is left, and then what has come.
-    fn take_in(self: &Rc<Self>) -> io::Result<()> {
+    fn send_all(&self) -> io::Result<()> {
+        let (mut output, socket) = (self.output.borrow_mut(), self.socket.as_fd());
+        let Some(seal) = &mut *self.seal.borrow_mut() else {
+            return output.send(socket);
+        };
+        let mut sealed = self.sealed.borrow_mut();
+        loop {
+            let before = output.bytes();
+            seal.close(&mut output, &mut sealed)?;
+            sealed.send(socket)?;
+            if sealed.bytes() > 0 || output.bytes() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has all that comes be opened, and all that goes be sealed, but for what was said before.
+    fn begin_seal(&self) -> io::Result<()> {
+        let tls = self.common.tls.as_ref();
+        let seal = tls.ok_or_else(|| io::Error::other("there are no certificates"))?;
+        if !self.common.turnstile.admits(Instant::now()) {
+            return Err(io::Error::other("too many handshakes"));
+        }
+        *self.seal.borrow_mut() = Some(seal.seal()?);
+        self.sealed.swap(&self.output);
+        Ok(())
+    }
+
+    /// Opens what has come, behind `rest`, and does what it says.
+    fn open(self: &Rc<Self>, sealed: &[u8], rest: &mut Vec<u8>) -> io::Result<()> {
+        let is_all = match &mut *self.seal.borrow_mut() {
+            Some(seal) => seal.open(sealed, rest)?,
+            None => return Ok(()),
+        };
+        let mut left = &rest[..];
+        self.steps(&mut left)?;
+        let taken = rest.len() - left.len();
+        rest.drain(..taken);
+        self.ending.set(self.ending.get() || is_all);
+        Ok(())
+    }
+
+    /// Takes what is left, and then what has come, if anything has.
+    fn take_in(self: &Rc<Self>, has_come: bool) -> io::Result<()> {
         let mut rest = self.rest.take();
         let mut left = &rest[..];
         self.steps(&mut left)?;
         let taken = rest.len() - left.len();
         rest.drain(..taken);
-        if !self.full.get() && !self.ending.get() {
+        if has_come && !self.full.get() && !self.ending.get() {
             self.read(&mut rest)?;
         }
         // What comes in pieces is whole soon, and the memory is for others.
@@ -126,8 +193,10 @@ impl<E: Export> Connection<E> {
     fn read(self: &Rc<Self>, rest: &mut Vec<u8>) -> io::Result<()> {
         let mut input = self.common.input.borrow_mut();
         input.resize(INPUT, 0);
-        input[..rest.len()].copy_from_slice(rest);
-        let len = match read(&self.socket, &mut input[rest.len()..]) {
+        let is_sealed = self.seal.borrow().is_some();
+        let kept = if is_sealed { 0 } else { rest.len() };
+        input[..kept].copy_from_slice(&rest[..kept]);
+        let len = match read(&self.socket, &mut input[kept..]) {
             Ok(0) => {
                 self.ending.set(true);
                 return Ok(());
@@ -136,9 +205,16 @@ impl<E: Export> Connection<E> {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        let mut left = &input[..rest.len() + len];
+        if is_sealed {
+            return self.open(&input[..len], rest);
+        }
+        let mut left = &input[..kept + len];
         self.steps(&mut left)?;
         rest.clear();
+        // What followed the wish for a seal was meant to be sealed, whoever has put it there.
+        if self.seal.borrow().is_some() {
+            return self.open(left, rest);
+        }
         rest.extend(left);
         Ok(())
     }
@@ -168,6 +244,10 @@ impl<E: Export> Connection<E> {
                     self.export.begin(job, Done::new(taker, reply));
                 }
                 Step::Say(said, reply) => self.take(reply, said.map(|()| Answer::Done)),
+                Step::Seal => {
+                    self.begin_seal()?;
+                    break;
+                }
                 Step::Leave => self.ending.set(true),
             }
         }
@@ -177,6 +257,14 @@ impl<E: Export> Connection<E> {
     /// Whether it has not finished its handshake, and is not hung up on either.
     pub(crate) fn is_stranger(&self) -> bool {
         !self.dead.get() && !self.session.borrow().is_served()
+    }
+
+    /// Says to a client whose line is sealed that this was all.
+    fn farewell(&self) {
+        if let Some(seal) = &mut *self.seal.borrow_mut() {
+            seal.end();
+        }
+        self.send();
     }
 
     /// Takes nothing more in.
@@ -196,7 +284,9 @@ impl<E: Export> Take for Connection<E> {
     fn take(&self, reply: Reply, answer: Result<Answer, Refusal>) {
         self.held.set(self.held.get() - reply.cost);
         if !self.dead.get() {
-            reply.put(answer, &mut self.output.borrow_mut());
+            let mut output = self.output.borrow_mut();
+            output.lend(&mut self.common.spare.borrow_mut());
+            reply.put(answer, &mut output);
         }
         self.caller.call();
     }
@@ -216,9 +306,19 @@ impl<E: Export> Source for Ear<E> {
     }
 
     fn turn(&self) -> Next {
+        self.go_on(true)
+    }
+
+    fn called(&self) -> Next {
+        self.go_on(false)
+    }
+}
+
+impl<E: Export> Ear<E> {
+    fn go_on(&self, has_come: bool) -> Next {
         let connection = &self.0;
         connection.send();
-        if !connection.ending.get() && connection.take_in().is_err() {
+        if !connection.ending.get() && connection.take_in(has_come).is_err() {
             // What was asked for before is answered all the same.
             connection.ending.set(true);
         }
@@ -227,16 +327,19 @@ impl<E: Export> Source for Ear<E> {
             connection.held.set(connection.held.get() - broken_off);
         }
         connection.send();
-        let waits = connection.output.borrow().bytes() > 0;
+        let waits = connection.unsent() > 0;
         let open = connection.held.get() > 0;
         if connection.dead.get() || connection.ending.get() && !waits && !open {
+            connection.farewell();
             connection.hang_up();
             // It may be gone already.
             let _ = shutdown(&connection.socket, Shutdown::Both);
             return Next::Leave;
         }
         if !waits && !open {
-            connection.output.borrow_mut().rest();
+            let spare = &mut connection.common.spare.borrow_mut();
+            connection.output.borrow_mut().rest(spare);
+            connection.sealed.borrow_mut().rest(spare);
         }
         Next::Wait {
             read: !connection.ending.get() && !connection.full.get(),

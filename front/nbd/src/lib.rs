@@ -18,8 +18,9 @@
 //!   write that is forced, when it is durable. All connections are to the same drive, so a
 //!   flush on one of them is one for all.
 //!
-//! There is no TLS: who may connect is decided by the address, which is a socket in the file
-//! system, or this machine unless another address is named.
+//! Who may connect is decided by the address, which is a socket in the file system, or this
+//! machine unless another address is named, and by the certificates of [`Tls`], if there are
+//! any.
 
 mod connection;
 mod drive;
@@ -28,9 +29,11 @@ mod output;
 mod pool;
 mod server;
 mod session;
+mod tls;
 pub mod wire;
 
 pub use drive::Drive;
 pub use export::{Answer, Done, Export, Job, PIECES_MAX, Piece, Refusal};
 pub use pool::{FLOOR, TOTAL};
 pub use server::{Address, AddressError, CLIENTS_MAX, Server};
+pub use tls::{Tls, TlsError};

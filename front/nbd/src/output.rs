@@ -11,6 +11,8 @@ const GATHERED: usize = 256 << 10;
 const COPIED: usize = 32 << 10;
 /// Pieces that are sent at a time.
 const PIECES: usize = 16;
+/// Room for pieces that an idle client keeps.
+const FEW: usize = 4;
 /// What a piece that is sent may keep of its memory, to be used again.
 const KEPT: usize = GATHERED + COPIED;
 
@@ -75,7 +77,13 @@ impl Output {
         Ok(())
     }
 
-    fn take(&mut self, mut sent: usize) {
+    /// The first of what waits, in one piece; nothing if nothing does.
+    pub(crate) fn first(&self) -> &[u8] {
+        self.pieces.front().map_or(&[], |first| &first[self.sent..])
+    }
+
+    /// Notes that so many bytes have gone.
+    pub(crate) fn take(&mut self, mut sent: usize) {
         self.bytes -= sent as u64;
         while let Some(first) = self.pieces.front() {
             let left = first.len() - self.sent;
@@ -93,10 +101,21 @@ impl Output {
         }
     }
 
-    /// Gives memory back that an idle client does not need.
-    pub(crate) fn rest(&mut self) {
+    /// Takes memory for what will be put, if it has none.
+    pub(crate) fn lend(&mut self, spare: &mut Vec<u8>) {
+        if self.spare.capacity() == 0 && self.pieces.is_empty() {
+            std::mem::swap(&mut self.spare, spare);
+        }
+    }
+
+    /// Gives memory back that an idle client does not need: to `spare`, if that has none.
+    pub(crate) fn rest(&mut self, spare: &mut Vec<u8>) {
         if self.pieces.is_empty() {
-            (self.pieces, self.spare) = Default::default();
+            let own = std::mem::take(&mut self.spare);
+            if spare.capacity() == 0 {
+                *spare = own;
+            }
+            self.pieces.shrink_to(FEW);
         }
     }
 }
@@ -134,7 +153,13 @@ mod tests {
             output.send(ours.as_fd()).expect("taken");
         }
         assert_eq!(got, expected);
-        output.rest();
+        let mut spare = Vec::new();
+        output.rest(&mut spare);
         assert_eq!(output.spare.capacity(), 0);
+        // Others use it, as it is.
+        let had = spare.capacity();
+        assert!(had > 0 && spare.is_empty());
+        output.lend(&mut spare);
+        assert_eq!((output.spare.capacity(), spare.capacity()), (had, 0));
     }
 }

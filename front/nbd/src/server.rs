@@ -7,6 +7,7 @@
 
 use crate::connection::{Common, Connection, Ear, INPUT};
 use crate::export::Export;
+use crate::tls::{Tls, Turnstile};
 use engine::{Caller, Desk, Handle, Next, Source};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown};
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use std::rc::{Rc, Weak};
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Clients at a time. Each takes a file of the process, which often has 1,024.
 pub const CLIENTS_MAX: usize = 512;
@@ -278,12 +279,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves what `export` makes to whoever connects to `address`.
+    /// Serves what `export` makes to whoever connects to `address`; with certificates to those
+    /// who ask for TLS, and to nobody else.
     ///
     /// # Errors
     /// If the address is taken, or not there.
     pub fn start<T: 'static, E: Export>(
         address: &Address,
+        tls: Option<&Tls>,
         handle: &Handle<T>,
         export: impl FnOnce(&Desk<T>) -> E + Send + 'static,
     ) -> io::Result<Self> {
@@ -293,6 +296,7 @@ impl Server {
         end.set_nonblocking(true)?;
         let crowd = Arc::<Crowd>::default();
         let counted = Arc::clone(&crowd);
+        let tls = tls.cloned();
         handle.open(move |desk| {
             let mut hall = None;
             let made = desk.attach(|caller| {
@@ -306,6 +310,9 @@ impl Server {
                     common: Rc::new(Common {
                         pool: Default::default(),
                         input: RefCell::new(vec![0; INPUT]),
+                        spare: RefCell::default(),
+                        tls,
+                        turnstile: Turnstile::new(Instant::now()),
                     }),
                     crowd: counted,
                     spare: Cell::new(File::open("/dev/null").ok()),

@@ -9,6 +9,7 @@ mod reply;
 use crate::export::{Export, Job, PIECES_MAX, Refusal};
 use crate::wire::{Code, Command, Fields, OPTION, OPTION_MAX, REQUEST_BYTES, Request, flag};
 use crate::wire::{option, put_option_reply, reply as kind};
+pub(crate) use handshake::Line;
 use handshake::{Agreed, Next};
 pub(crate) use reply::Reply;
 use std::io;
@@ -61,6 +62,8 @@ pub(crate) enum Step {
     Begin(Job, Reply),
     /// A request that is answered.
     Say(Result<(), Refusal>, Reply),
+    /// Bytes from here on are sealed.
+    Seal,
     /// The client leaves.
     Leave,
 }
@@ -76,12 +79,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// One that has just connected; `out` greets it.
-    pub(crate) fn new(out: &mut Vec<u8>) -> Self {
+    /// One that has just connected over such a line; `out` greets it.
+    pub(crate) fn new(out: &mut Vec<u8>, line: Line) -> Self {
         handshake::greet(out);
         Self {
             state: State::Flags,
-            agreed: Agreed::default(),
+            agreed: Agreed::over(line),
             zeros: false,
             options: 0,
         }
@@ -127,6 +130,10 @@ impl Session {
             match self.negotiate(input, out, export)? {
                 Next::Leave => return Ok(Step::Leave),
                 Next::Serve => self.state = State::Request,
+                Next::Seal => {
+                    self.agreed = Agreed::over(Line::Sealed);
+                    return Ok(Step::Seal);
+                }
                 Next::More if input.len() == left => return Ok(Step::More),
                 Next::More => {}
             }

@@ -35,6 +35,7 @@ pub mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
     pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
     pub const INFO: u32 = 6;
     pub const GO: u32 = 7;
     pub const STRUCTURED_REPLY: u32 = 8;
@@ -51,6 +52,7 @@ pub mod reply {
     pub const META_CONTEXT: u32 = 4;
     pub const ERR_UNSUP: u32 = 1 << 31 | 1;
     pub const ERR_INVALID: u32 = 1 << 31 | 3;
+    pub const ERR_TLS_REQD: u32 = 1 << 31 | 5;
     pub const ERR_UNKNOWN: u32 = 1 << 31 | 6;
     pub const ERR_TOO_BIG: u32 = 1 << 31 | 9;
     pub const INFO_EXPORT: u16 = 0;

@@ -9,9 +9,21 @@ use crate::wire::{
 };
 use std::io;
 
+/// What the line is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// As it comes, and that is all there is.
+    Clear,
+    /// To be sealed before anything is told.
+    Demanded,
+    /// Sealed.
+    Sealed,
+}
+
 /// What was agreed upon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Agreed {
+    line: Line,
     /// Whether reads are answered in parts.
     pub(super) structured: bool,
     /// Whether the client may ask what is allocated.
@@ -19,6 +31,15 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
+    /// Nothing, over such a line.
+    pub(super) const fn over(line: Line) -> Self {
+        Self {
+            line,
+            structured: false,
+            allocation: false,
+        }
+    }
+
     /// Why a request makes no sense after this handshake.
     pub(super) fn refuses(self, request: &Request) -> Option<Code> {
         let status = request.command == Command::BlockStatus && !self.allocation;
@@ -40,6 +61,8 @@ impl Agreed {
 pub(super) enum Next {
     More,
     Serve,
+    /// What comes next is sealed.
+    Seal,
     Leave,
 }
 
@@ -68,6 +91,9 @@ pub(super) fn export_name<E: Export>(
     agreed: Agreed,
     zeros: usize,
 ) -> io::Result<Next> {
+    if agreed.line == Line::Demanded {
+        return Err(broken("nothing is told without TLS"));
+    }
     if !is_it(export, wanted) {
         return Err(broken("no such export"));
     }
@@ -95,6 +121,15 @@ pub(super) fn answer<E: Export>(
             say(reply::ACK, b"");
             return Next::Leave;
         }
+        option::STARTTLS => match (agreed.line, data) {
+            (Line::Clear, _) => say(reply::ERR_UNSUP, b""),
+            (Line::Demanded, []) => {
+                say(reply::ACK, b"");
+                return Next::Seal;
+            }
+            (Line::Demanded | Line::Sealed, _) => say(reply::ERR_INVALID, b""),
+        },
+        _ if agreed.line == Line::Demanded => say(reply::ERR_TLS_REQD, b"TLS is required"),
         option::LIST if data.is_empty() => {
             let name = export.name().as_bytes();
             let mut server = (name.len() as u32).to_be_bytes().to_vec();

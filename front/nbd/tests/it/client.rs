@@ -52,6 +52,11 @@ impl<S: Read + Write> Client<S> {
         assert_eq!(&hello[..16], b"NBDMAGICIHAVEOPT");
         assert_eq!(hello[17] & 3, 3, "fixed newstyle, no zeros");
         stream.write_all(&3_u32.to_be_bytes()).expect("answered");
+        Self::over(stream)
+    }
+
+    /// Goes on over another stream, with nothing agreed upon.
+    pub(crate) fn over(stream: S) -> Self {
         Self {
             stream,
             structured: false,

@@ -4,4 +4,6 @@ mod client;
 mod hostile;
 mod memory;
 mod model;
+mod programs;
 mod server;
+mod tls;

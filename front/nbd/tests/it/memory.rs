@@ -2,9 +2,9 @@
 
 use crate::client::Client;
 use engine::{Desk, Engine, Handle, Pace, Service};
-use nbd::Server;
 use nbd::wire::Code;
 use nbd::{Answer, Done, Export, Job, Piece, Refusal};
+use nbd::{Server, Tls};
 use std::cell::RefCell;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -70,11 +70,16 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(size: usize) -> Self {
+        Self::over(size, None)
+    }
+
+    /// The same, with certificates.
+    pub(crate) fn over(size: usize, tls: Option<&Tls>) -> Self {
         let (engine, handle) = start(size);
         let folder = TempDir::new().expect("a folder");
         let path = folder.path().join("n.sock");
         let address = nbd::Address::Unix(path.clone());
-        let server = Server::start(&address, &handle, Shown::new).expect("it listens");
+        let server = Server::start(&address, tls, &handle, Shown::new).expect("it listens");
         Self {
             handle,
             _server: server,
@@ -82,6 +87,11 @@ impl Place {
             path,
             _folder: folder,
         }
+    }
+
+    /// The socket that it listens at.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
     }
 
     pub(crate) fn stream(&self) -> UnixStream {

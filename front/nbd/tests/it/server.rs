@@ -28,7 +28,7 @@ fn addresses_are_sockets_or_of_this_machine_unless_said() {
 fn clients_are_served_until_the_server_is_closed() {
     let (_engine, memory) = start(8192);
     let address = "127.0.0.1:0".parse().expect("an address");
-    let server = Server::start(&address, &memory, Shown::new).expect("it listens");
+    let server = Server::start(&address, None, &memory, Shown::new).expect("it listens");
     let Address::Tcp(address) = *server.address() else {
         panic!("a port was asked for");
     };
@@ -51,8 +51,8 @@ fn a_socket_is_taken_over_from_the_dead_alone() {
     drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
     let address = Address::Unix(path.clone());
     let (_engine, memory) = start(512);
-    let server = Server::start(&address, &memory, Shown::new).expect("nobody listened");
-    assert!(Server::start(&address, &memory, Shown::new).is_err());
+    let server = Server::start(&address, None, &memory, Shown::new).expect("nobody listened");
+    assert!(Server::start(&address, None, &memory, Shown::new).is_err());
     Client::hello(UnixStream::connect(&path).expect("connected")).go(true);
     server.close();
     assert!(!path.exists());
@@ -71,7 +71,7 @@ fn a_drive_keeps_what_was_written_to_it() {
     for round in 0..2 {
         let (engine, device) = Device::start(&file, Pace::Free, Show::Drive).expect("powered");
         let made = |desk: &_| Drive::new(desk, "d.flash");
-        let server = Server::start(&address, &device, made).expect("it listens");
+        let server = Server::start(&address, None, &device, made).expect("it listens");
         let mut client = Client::hello(UnixStream::connect(&socket).expect("connected"));
         client.go(true);
         if round == 0 {

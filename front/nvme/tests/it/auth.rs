@@ -195,6 +195,30 @@ fn every_queue_has_a_challenge_of_its_own() {
     assert_eq!(io.host.call(Sqe::new(2).blocks(0, 1), &[], 4096).status, 0);
 }
 
+/// As Linux does when its secret is written anew.
+//= nvme-2.0 8.13.5
+#[test]
+fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
+    let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
+    assert_eq!(guest.prove(&key())[1], 3);
+    assert_eq!(
+        guest
+            .host
+            .call(Sqe::property_set(0x14, 0x46_0061), &[], 0)
+            .status,
+        0
+    );
+    let first = guest.offer(&[1], &[0]);
+    assert_eq!(guest.identify(), 0, "it has proved itself before");
+    let reply = guest.reply(&first, &key(), None);
+    assert_eq!((guest.send(&reply), guest.receive()[1]), (0, 3));
+    assert_eq!(guest.identify(), 0);
+    // What was right for one challenge is not for the next.
+    assert_ne!(guest.offer(&[1], &[0])[16..], first[16..]);
+    assert_eq!((guest.send(&reply), guest.receive()[1]), (0, 0xf1));
+    guest.is_out();
+}
+
 //= nvme-2.0 8.13.5
 #[test]
 fn the_drive_proves_itself_to_a_host_that_asks() {

@@ -6,6 +6,7 @@ use crate::wire::dial;
 use engine::Pace;
 use nvme::tcp::Target;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 pub(crate) struct Served {
     drives: Alive,
@@ -104,6 +105,36 @@ fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
     assert_eq!(reply.status, 0);
     assert_eq!(admin.unit(), None, "the controller hangs up");
     await_links(&served, 0);
+}
+
+/// It takes as long as that takes.
+#[test]
+fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
+    let served = serve(&[1 << 20]);
+    let mut admin = Host::new(dial(served.address));
+    let controller = admin.begin();
+    let mut io = queue(served.address, controller, 1);
+    let begun = Instant::now();
+    let silent = Host::new(dial(served.address));
+    let mut polite = Host::new(dial(served.address));
+    polite.open(0, 0);
+    let dropped = [silent, polite].map(|mut host| {
+        std::thread::spawn(move || {
+            let patience = host.wire.set_read_timeout(Some(Duration::from_secs(60)));
+            patience.expect("it can be set");
+            assert_eq!(host.unit(), None, "the end");
+            begun.elapsed()
+        })
+    });
+    for dropped in dropped {
+        let after = dropped.join().expect("it is dropped");
+        assert!(after >= Duration::from_secs(10), "after {after:?}");
+        assert!(after < Duration::from_secs(40), "after {after:?}");
+    }
+    // One that is a queue may say nothing for as long.
+    let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
+    assert_eq!(reply.status, 0);
+    await_links(&served, 2);
 }
 
 /// Connections that say nothing take none of those that talk, and their room is given
