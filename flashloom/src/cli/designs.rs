@@ -143,9 +143,7 @@ pub(super) fn answer(runs: &[Outcome], shown: Shown) -> Answer {
         out += &told(run);
     }
     if let Some(base) = runs.iter().find_map(|run| run.versus.as_ref()) {
-        out += &format!(
-            "speed-up is over {base}, cheaper than DRAM of the same size\n"
-        );
+        out += &format!("speed-up is over {base}, cheaper than DRAM of the same size\n");
     }
     Ok(out)
 }
