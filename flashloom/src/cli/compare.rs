@@ -1,5 +1,6 @@
-//! `compare`: one workload on several stacks.
+//! `compare`: one workload on several stacks, or designs of memory.
 
+use super::designs::{self, Asked};
 use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
 use super::output::{Shown, note};
@@ -9,10 +10,12 @@ use clap::Args;
 use report::page;
 use report::record::{COMPARE_SCHEMA, Comparison};
 use report::table;
+use skybyte::Design;
 use ssd::Precondition;
-use stack::{Plan, Sampling, StackName};
+use stack::{Plan, Sampling, StackError, StackName};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use workload::shipped;
 
 /// The page that is written where none is named.
@@ -23,6 +26,9 @@ const PAGE: &str = "report.html";
 /// Without arguments it replays the recording of a program that comes along, on
 /// ext4 over a conventional drive, one with streams and one with flexible data
 /// placement, each once full and once aged.
+///
+/// A program for memory, such as bfs, is compared on designs of memory with a CXL-SSD, all
+/// of them unless --stacks names some; `flashloom memory` says which there are.
 #[derive(Args)]
 pub(crate) struct Compare {
     /// A trace, a recording, a preset with parameters (see `flashloom workloads`), a
@@ -36,15 +42,18 @@ pub(crate) struct Compare {
         conflicts_with = "workload"
     )]
     named: Option<String>,
-    /// Stacks, separated by commas [default: ext4@block,ext4@streams,ext4@fdp; for
-    /// requests to a drive raw@block,raw@streams,raw@fdp]
+    /// Stacks, or designs of memory, separated by commas [default: ext4@block,ext4@streams,
+    /// ext4@fdp; for requests to a drive raw@block,raw@streams,raw@fdp; for memory all designs]
     #[arg(
         long,
         value_delimiter = ',',
         value_name = "STACK,…",
         conflicts_with = "all"
     )]
-    stacks: Option<Vec<StackName>>,
+    stacks: Option<Vec<System>>,
+    /// The reading of SkyByte's paper: default, paper or artifact; for designs of memory
+    #[arg(long)]
+    profile: Option<String>,
     /// What the drives have been through: fresh, full or aged [default: full,aged; full
     /// where one of them has zones]
     #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = stack::past)]
@@ -63,6 +72,48 @@ pub(crate) struct Compare {
     shown: Shown,
 }
 
+/// What a workload runs on.
+#[derive(Clone)]
+enum System {
+    /// A design of memory, by its name.
+    Design(&'static str),
+    Drive(StackName),
+}
+
+impl System {
+    const fn design(&self) -> Option<&'static str> {
+        match self {
+            Self::Design(name) => Some(name),
+            Self::Drive(_) => None,
+        }
+    }
+
+    const fn drive(&self) -> Option<&StackName> {
+        match self {
+            Self::Design(_) => None,
+            Self::Drive(stack) => Some(stack),
+        }
+    }
+}
+
+impl FromStr for System {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(design) = Design::named(text) {
+            return Ok(Self::Design(design.name));
+        }
+        if !text.contains('@') {
+            let all = designs::all().join(", ");
+            return Err(format!(
+                "expected HOST@DRIVE such as raw@block, or a design of memory ({all})"
+            ));
+        }
+        let stack = text.parse().map_err(|e: StackError| e.to_string())?;
+        Ok(Self::Drive(stack))
+    }
+}
+
 impl Compare {
     /// What is run.
     fn workload(&self) -> &str {
@@ -70,6 +121,13 @@ impl Compare {
     }
 
     pub(crate) fn run(&self) -> Answer {
+        if let Some(designs) = self.designs()? {
+            return self.run_designs(designs);
+        }
+        if self.profile.is_some() {
+            let reason = "only designs of memory have readings of a paper";
+            return Err(Failure::new(format!("--profile: {reason}")));
+        }
         if self.ranked.all {
             return self.rank();
         }
@@ -93,6 +151,63 @@ impl Compare {
         Ok(table::comparison(&comparison, Shown::style()) + "\n")
     }
 
+    /// The designs of memory that are meant, unless it is drives that are.
+    fn designs(&self) -> Result<Option<Vec<&str>>, Failure> {
+        if is_plan(self.workload()) {
+            return Ok(None);
+        }
+        let of_memory = || designs::are_meant_by(self.workload());
+        let Some(stacks) = &self.stacks else {
+            return Ok(of_memory().then(designs::all));
+        };
+        let names: Vec<&str> = stacks.iter().filter_map(System::design).collect();
+        let drive = stacks.iter().find_map(System::drive);
+        match (names.first(), drive) {
+            (Some(design), Some(stack)) => Err(Failure::new(format!(
+                "--stacks: {design} is a design of memory and {stack} has a drive; no workload \
+                 runs on both"
+            ))),
+            (None, Some(stack)) if of_memory() => Err(Failure::new(format!(
+                "{} is a program for memory, and {stack} has a drive: expected designs of \
+                 memory ({})",
+                self.workload(),
+                designs::all().join(", ")
+            ))),
+            (Some(design), None) if designs::refuse(self.workload()) => Err(Failure::new(format!(
+                "{design} is a design of memory, and {} is for drives: expected a program for \
+                 memory (see flashloom memory --help)",
+                self.workload()
+            ))),
+            (None, _) => Ok(None),
+            (Some(_), None) => Ok(Some(names)),
+        }
+    }
+
+    fn run_designs(&self, designs: Vec<&str>) -> Answer {
+        let drives_alone = [
+            ("--all", self.ranked.all),
+            ("--preconditions", self.preconditions.is_some()),
+            ("--report", self.report.is_some()),
+        ];
+        let given = drives_alone.into_iter().chain(self.choices.given());
+        let mut given = given.chain(self.choices.kept_by_name());
+        let known = ["--set", "--seed"];
+        if let Some((name, _)) = given.find(|(name, given)| *given && !known.contains(name)) {
+            return Err(Failure::new(format!(
+                "{name} goes with drives; designs of memory take --profile, --set and --seed"
+            )));
+        }
+        let asked = Asked {
+            designs,
+            workload: self.workload(),
+            profile: self.profile.as_deref().unwrap_or("default"),
+            changes: self.choices.changes(),
+            seed: self.choices.seed(),
+        };
+        let runs = asked.run(super::threads(self.threads))?;
+        designs::answer(&runs, self.shown)
+    }
+
     fn rank(&self) -> Answer {
         let told = self.workload();
         if is_plan(told) {
@@ -113,7 +228,10 @@ impl Compare {
         }
         let source = Source::new(self.workload(), &self.choices)?;
         let usual = || source.usual_stacks();
-        let stacks = self.stacks.clone().unwrap_or_else(usual);
+        let stacks: Vec<StackName> = match &self.stacks {
+            Some(named) => named.iter().filter_map(System::drive).cloned().collect(),
+            None => usual(),
+        };
         let usual = || stack::usual_pasts(&stacks);
         let pasts = self.preconditions.clone().unwrap_or_else(usual);
         let mut plans: Vec<Plan> = Vec::new();

@@ -110,6 +110,25 @@ impl Choices {
         given.into_iter()
     }
 
+    /// Options that say how a run is kept, and whether they are given.
+    pub(crate) fn kept_by_name(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        [
+            ("--label", !self.label.is_empty()),
+            ("--db", self.database.is_asked_for()),
+        ]
+        .into_iter()
+    }
+
+    /// What `--set` says.
+    pub(crate) fn changes(&self) -> &[String] {
+        &self.set
+    }
+
+    /// The seed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+
     /// What `--drive` says; empty without it.
     pub(crate) fn drive_name(&self) -> &str {
         self.drive.as_deref().unwrap_or_default()

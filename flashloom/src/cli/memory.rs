@@ -1,28 +1,20 @@
 //! `memory`: a program on a memory system with a CXL-SSD.
 
 use super::Answer;
-use super::failure::Failure;
-use super::output::{Shown, note};
+use super::designs::{self, Asked, percent, told};
+use super::output::Shown;
 use clap::Args;
-use machine::{Change, Outcome, Setup, Sweep, compare};
-use programs::{Workload, published};
+use machine::Outcome;
 use report::Style;
-use report::table::{Side, facts, listing};
-use serde::Serialize;
-use skybyte::{DESIGNS, Profile};
-use stack::pool;
+use report::table::facts;
 use std::num::NonZeroUsize;
-use std::time::Instant;
-
-/// What runs are compared with, where it is among them.
-const BASE: &str = "base-cssd";
 
 /// Run a program on a memory system with a CXL-SSD
 ///
 /// One design prints where its time went; several are set beside each other, and beside
-/// base-cssd if it is among them. The designs are base-cssd, skybyte-c, -p, -w, -cp,
-/// -wp, -full, -ct, -wct, astriflash-cxl and dram-only; all share the workload, the
-/// flash and all sizes, which shrink with the workload's memory.
+/// base-cssd if it is among them, else the first. The designs are base-cssd, skybyte-c, -p,
+/// -w, -cp, -wp, -full, -ct, -wct, astriflash-cxl and dram-only; all share the workload,
+/// the flash and all sizes, which shrink with the workload's memory.
 ///
 /// The workloads are bfs, bc, radix, srad, ycsb, tpcc and dlrm, each with scale (small,
 /// medium, paper) or footprint, and threads, which are 24 where a design switches
@@ -60,140 +52,27 @@ pub(crate) struct Memory {
     shown: Shown,
 }
 
-/// The document of several designs.
-#[derive(Serialize)]
-struct Runs<'a> {
-    schema: &'static str,
-    runs: &'a [Outcome],
-}
-
 impl Memory {
     pub(crate) fn run(&self) -> Answer {
-        let workload = Workload::parse(&self.workload)?;
-        let found = Profile::ALL.into_iter().find(|p| p.name() == self.profile);
-        let profile = found.ok_or_else(|| {
-            let known = Profile::ALL.map(Profile::name).join(", ");
-            let found = &self.profile;
-            Failure::new(format!(
-                "--profile: expected one of {known}, found {found:?}"
-            ))
-        })?;
-        let all = DESIGNS.iter().map(|design| design.name.to_owned());
-        let designs: Vec<String> = if self.all {
-            all.collect()
-        } else {
-            self.designs.clone()
+        let named = self.designs.iter().map(String::as_str);
+        let asked = Asked {
+            designs: if self.all {
+                designs::all()
+            } else {
+                named.collect()
+            },
+            workload: &self.workload,
+            profile: &self.profile,
+            changes: &self.changes,
+            seed: self.seed,
         };
-        let mut setups = Vec::new();
-        for design in &designs {
-            let mut setup = Setup::new(design, profile, workload.clone(), self.seed)?;
-            for change in &self.changes {
-                setup = setup.with(&change.parse::<Change>()?)?;
-            }
-            setups.push(setup);
-        }
-        let mut runs = sweep(&setups, super::threads(self.threads))?;
-        compare(&mut runs, BASE);
-        self.answer(&runs)
-    }
-
-    fn answer(&self, runs: &[Outcome]) -> Answer {
-        let style = Shown::style();
-        match runs {
+        let runs = asked.run(super::threads(self.threads))?;
+        match runs.as_slice() {
             [run] if self.shown.json => Ok(serde_json::to_string_pretty(run)? + "\n"),
-            runs if self.shown.json => {
-                let schema = "flashloom.memory-runs/1";
-                Ok(serde_json::to_string_pretty(&Runs { schema, runs })? + "\n")
-            }
-            [run] => Ok(page(run, style)),
-            runs => Ok(table(runs, style)),
+            [run] => Ok(page(run, Shown::style())),
+            runs => designs::answer(runs, self.shown),
         }
     }
-}
-
-/// Runs all `setups` on up to `threads` threads; outcomes in their order.
-fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
-    let begin = Instant::now();
-    let clock = || begin.elapsed().as_secs_f64();
-    let sweep = Sweep::new(setups);
-    let work = |turn| {
-        let made = sweep.run(turn, &clock);
-        let made = made.expect("there are as many turns as setups");
-        if let Some(setup) = setups.get(made.0).filter(|_| setups.len() > 1) {
-            let (design, workload) = (setup.design.name, setup.workload.name());
-            note(&format!("flashloom: {design} has run {workload}"));
-        }
-        made
-    };
-    let mut made = pool::each(setups.len(), threads, &work);
-    made.sort_by_key(|&(index, _)| index);
-    let outcomes = made.into_iter().map(|(_, outcome)| outcome);
-    outcomes
-        .map(|outcome| outcome.map_err(Failure::from))
-        .collect()
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn ratio(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
-}
-
-fn table(runs: &[Outcome], style: Style) -> String {
-    let columns = [
-        ("design", Side::Left),
-        ("threads", Side::Right),
-        ("time", Side::Right),
-        ("speed-up", Side::Right),
-        ("AMAT ns", Side::Right),
-        ("memory-bound", Side::Right),
-        ("flash reads", Side::Right),
-        ("programs", Side::Right),
-        ("switches", Side::Right),
-        ("promoted", Side::Right),
-        ("cost-eff.", Side::Right),
-    ];
-    let row = |run: &Outcome| {
-        vec![
-            run.design.clone(),
-            run.threads.to_string(),
-            units::Ns(run.time_ns).to_string(),
-            ratio(run.speed_up),
-            format!("{:.1}", run.amat.mean_ns),
-            percent(run.memory_bound),
-            run.flash.read_pages.to_string(),
-            run.flash.program_pages.to_string(),
-            run.switches.all.to_string(),
-            run.moves.promotions.to_string(),
-            ratio(run.cost.cost_effectiveness),
-        ]
-    };
-    let rows: Vec<_> = runs.iter().map(row).collect();
-    listing(&columns, &rows, style) + &told(&runs[0])
-}
-
-/// What holds for all runs of a workload, beside what the paper says of it.
-fn told(run: &Outcome) -> String {
-    let mut out = format!(
-        "\n{} in {}, sizes divided by {}, {} profile; stores {} of accesses",
-        run.workload,
-        units::Bytes(run.footprint_bytes),
-        run.factor,
-        run.profile,
-        percent(run.write_share),
-    );
-    if let Some(paper) = published(&run.workload) {
-        out += &format!(
-            "; {:.1} misses in 1000 instructions (the paper's Table I: {}, {}, {:.1})",
-            run.mpki,
-            paper.footprint,
-            percent(paper.writes_per_mille as f64 / 1e3),
-            paper.misses_per_10k as f64 / 10.0,
-        );
-    }
-    out + "\n"
 }
 
 fn page(run: &Outcome, style: Style) -> String {

@@ -7,6 +7,7 @@ mod chunks;
 mod compare;
 mod crash;
 mod daemon;
+mod designs;
 mod drive;
 mod experiment;
 mod failure;

@@ -31,6 +31,11 @@ impl Database {
         told.unwrap_or_else(|| PathBuf::from(HERE))
     }
 
+    /// Whether this command line names it.
+    pub(crate) const fn is_asked_for(&self) -> bool {
+        self.db.is_some()
+    }
+
     /// Whether the user named it, here or in the environment.
     pub(crate) fn is_named(&self) -> bool {
         self.path() != Path::new(HERE)

@@ -2,6 +2,7 @@
 
 mod book;
 mod compare;
+mod designs;
 mod drives;
 mod filesystems;
 mod learn;

@@ -1,6 +1,7 @@
 //! Runs of small memory systems, and plans of the paper.
 
 mod durable;
+mod formulas;
 mod plans;
 mod runs;
 mod small;

@@ -1,0 +1,242 @@
+//! Designs of memory beside each other: how they are run and shown.
+
+use super::Answer;
+use super::accesses;
+use super::failure::Failure;
+use super::output::{Shown, note};
+use machine::{Change, Outcome, Setup, Sweep, compare};
+use programs::{PRESETS, Workload, published};
+use report::Style;
+use report::table::{Side, listing};
+use serde::Serialize;
+use skybyte::{DESIGNS, Profile};
+use stack::pool;
+use std::path::Path;
+use std::time::Instant;
+use workload::shipped;
+
+/// What runs are compared with, where it is among them; else with the first.
+const BASE: &str = "base-cssd";
+
+/// The document of several designs.
+const SCHEMA: &str = "flashloom.memory-runs/1";
+
+/// What designs of memory are asked for.
+pub(super) struct Asked<'a> {
+    pub(super) designs: Vec<&'a str>,
+    pub(super) workload: &'a str,
+    pub(super) profile: &'a str,
+    pub(super) changes: &'a [String],
+    pub(super) seed: u64,
+}
+
+/// The document.
+#[derive(Serialize)]
+struct Runs<'a> {
+    schema: &'static str,
+    runs: &'a [Outcome],
+}
+
+/// All designs, by name.
+pub(super) fn all() -> Vec<&'static str> {
+    DESIGNS.iter().map(|design| design.name).collect()
+}
+
+/// Whether `told` is a program for memory and not a workload of drives too.
+pub(super) fn are_meant_by(told: &str) -> bool {
+    let first = Path::new(name(told).split('+').next().unwrap_or_default());
+    (is_program(told) && !is_for_drives(told)) || (first.is_file() && accesses::told(first))
+}
+
+/// Whether `told` is a workload of drives and no program for memory too.
+pub(super) fn refuse(told: &str) -> bool {
+    is_for_drives(told) && !is_program(told)
+}
+
+fn is_program(told: &str) -> bool {
+    PRESETS.iter().any(|preset| preset.name == name(told))
+}
+
+fn is_for_drives(told: &str) -> bool {
+    let mut presets = workload::presets().map(|preset| preset.name);
+    let mut shipped = shipped::ALL.iter().map(|shipped| shipped.name);
+    presets.any(|known| known == name(told)) || shipped.any(|known| known == name(told))
+}
+
+/// What stands before the parameters.
+fn name(told: &str) -> &str {
+    told.split(':').next().unwrap_or_default()
+}
+
+impl Asked<'_> {
+    /// Runs the workload on all designs, `threads` at a time, and sets them beside each other.
+    pub(super) fn run(&self, threads: usize) -> Result<Vec<Outcome>, Failure> {
+        let workload = Workload::parse(self.workload)?;
+        let profile = self.profile()?;
+        let mut setups = Vec::new();
+        for design in &self.designs {
+            let mut setup = Setup::new(design, profile, workload.clone(), self.seed)?;
+            for change in self.changes {
+                setup = setup.with(&change.parse::<Change>()?)?;
+            }
+            setups.push(setup);
+        }
+        let mut runs = sweep(&setups, threads)?;
+        compare(&mut runs, base(&self.designs));
+        Ok(runs)
+    }
+
+    fn profile(&self) -> Result<Profile, Failure> {
+        let found = Profile::ALL.into_iter().find(|p| p.name() == self.profile);
+        found.ok_or_else(|| {
+            let known = Profile::ALL.map(Profile::name).join(", ");
+            let found = self.profile;
+            Failure::new(format!(
+                "--profile: expected one of {known}, found {found:?}"
+            ))
+        })
+    }
+}
+
+/// What of `designs` the others are compared with; one alone is compared with nothing.
+fn base<'a>(designs: &[&'a str]) -> &'a str {
+    match designs {
+        [first, _, ..] if !designs.contains(&BASE) => first,
+        _ => BASE,
+    }
+}
+
+/// Runs all `setups` on up to `threads` threads; outcomes in their order.
+fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
+    let begin = Instant::now();
+    let clock = || begin.elapsed().as_secs_f64();
+    let sweep = Sweep::new(setups);
+    let work = |turn| {
+        let made = sweep.run(turn, &clock);
+        let made = made.expect("there are as many turns as setups");
+        if let Some(setup) = setups.get(made.0).filter(|_| setups.len() > 1) {
+            let (design, workload) = (setup.design.name, setup.workload.name());
+            note(&format!("flashloom: {design} has run {workload}"));
+        }
+        made
+    };
+    let mut made = pool::each(setups.len(), threads, &work);
+    made.sort_by_key(|&(index, _)| index);
+    let outcomes = made.into_iter().map(|(_, outcome)| outcome);
+    outcomes
+        .map(|outcome| outcome.map_err(Failure::from))
+        .collect()
+}
+
+/// `runs` as a document or as tables.
+pub(super) fn answer(runs: &[Outcome], shown: Shown) -> Answer {
+    if shown.json {
+        let document = Runs {
+            schema: SCHEMA,
+            runs,
+        };
+        return Ok(serde_json::to_string_pretty(&document)? + "\n");
+    }
+    let style = Shown::style();
+    let mut out = whole(runs, style) + "\n" + &accesses_to_memory(runs, style);
+    if let Some(run) = runs.first() {
+        out += &told(run);
+    }
+    if let Some(base) = runs.iter().find_map(|run| run.versus.as_ref()) {
+        out += &format!("speed-up is over {base}, cheaper than DRAM of the same size\n");
+    }
+    Ok(out)
+}
+
+fn whole(runs: &[Outcome], style: Style) -> String {
+    let columns = [
+        ("design", Side::Left),
+        ("threads", Side::Right),
+        ("time", Side::Right),
+        ("speed-up", Side::Right),
+        ("memory-bound", Side::Right),
+        ("flash reads", Side::Right),
+        ("programs", Side::Right),
+        ("switches", Side::Right),
+        ("promoted", Side::Right),
+        ("cheaper", Side::Right),
+        ("cost-eff.", Side::Right),
+    ];
+    let row = |run: &Outcome| {
+        vec![
+            run.design.clone(),
+            run.threads.to_string(),
+            units::Ns(run.time_ns).to_string(),
+            ratio(run.speed_up),
+            percent(run.memory_bound),
+            run.flash.read_pages.to_string(),
+            run.flash.program_pages.to_string(),
+            run.switches.all.to_string(),
+            run.moves.promotions.to_string(),
+            ratio(Some(run.cost.cheaper)),
+            ratio(run.cost.cost_effectiveness),
+        ]
+    };
+    let rows: Vec<_> = runs.iter().map(row).collect();
+    listing(&columns, &rows, style)
+}
+
+/// Where accesses to memory were answered, and what that adds to the time of all.
+fn accesses_to_memory(runs: &[Outcome], style: Style) -> String {
+    let columns = [
+        ("an access takes", Side::Left),
+        ("AMAT ns", Side::Right),
+        ("= host's DRAM", Side::Right),
+        ("+ drive's DRAM", Side::Right),
+        ("+ flash", Side::Right),
+        ("without flash", Side::Right),
+        ("on the link ns", Side::Right),
+        ("AMAT with those in vain", Side::Right),
+    ];
+    let row = |run: &Outcome| {
+        let amat = &run.amat;
+        let ns = |ns: f64| format!("{ns:.1}");
+        vec![
+            run.design.clone(),
+            ns(amat.mean_ns),
+            ns(amat.host_dram.adds_ns),
+            ns(amat.ssd_dram.adds_ns),
+            ns(amat.flash.adds_ns),
+            percent(amat.share_without_flash),
+            ns(amat.link_ns),
+            ns(amat.with_vain_ns),
+        ]
+    };
+    let rows: Vec<_> = runs.iter().map(row).collect();
+    listing(&columns, &rows, style)
+}
+
+/// What holds for all runs of a workload, beside what the paper says of it.
+pub(super) fn told(run: &Outcome) -> String {
+    let mut out = format!(
+        "\n{} in {}, sizes divided by {}, {} profile; stores {} of accesses",
+        run.workload,
+        units::Bytes(run.footprint_bytes),
+        run.factor,
+        run.profile,
+        percent(run.write_share),
+    );
+    if let Some(paper) = published(&run.workload) {
+        out += &format!(
+            "; {:.1} misses in 1000 instructions (the paper's Table I: {}, {}, {:.1})",
+            run.mpki,
+            paper.footprint,
+            percent(paper.writes_per_mille as f64 / 1e3),
+            paper.misses_per_10k as f64 / 10.0,
+        );
+    }
+    out + "\n"
+}
+
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"))
+}

@@ -1,0 +1,193 @@
+//! `memory`, and `compare` of designs of memory: the document and the tables are of the same
+//! runs, and what goes with drives alone is refused.
+
+use crate::{Bench, number};
+use serde_json::Value;
+
+const SCHEMA: &str = "flashloom.memory-runs/1";
+const SMALL: &str = "synthetic:threads=2,footprint=4MiB,section=20000";
+
+/// All designs, in the order in which they are shown.
+const DESIGNS: [&str; 11] = [
+    "base-cssd",
+    "skybyte-c",
+    "skybyte-p",
+    "skybyte-w",
+    "skybyte-cp",
+    "skybyte-wp",
+    "skybyte-full",
+    "skybyte-ct",
+    "skybyte-wct",
+    "astriflash-cxl",
+    "dram-only",
+];
+
+fn runs(document: &Value) -> &Vec<Value> {
+    document["runs"].as_array().expect("a list")
+}
+
+fn real(value: &Value, pointer: &str) -> f64 {
+    let found = value.pointer(pointer).and_then(Value::as_f64);
+    found.unwrap_or_else(|| panic!("{pointer} is no number"))
+}
+
+/// The cells of the line of `design` in the table of which a title is `title`.
+fn row<'a>(text: &'a str, title: &str, design: &str) -> Vec<&'a str> {
+    let table = text.split("\n\n").find(|table| table.contains(title));
+    let mut lines = table.expect(title).lines();
+    let line = lines.find(|line| line.starts_with(design)).expect(design);
+    // Numbers and their units are one cell: between cells are two blanks at least.
+    line.split("  ")
+        .map(str::trim)
+        .filter(|c| !c.is_empty())
+        .collect()
+}
+
+#[test]
+fn a_program_for_memory_is_compared_on_all_designs() {
+    let bench = Bench::new();
+    let document = bench.json(&format!("compare --workload {SMALL}"), SCHEMA);
+    let runs = runs(&document);
+    let designs: Vec<_> = runs
+        .iter()
+        .map(|run| run["design"].as_str().unwrap())
+        .collect();
+    assert_eq!(designs, DESIGNS);
+    let base = number(&runs[0], "/time_ns") as f64;
+    for run in runs {
+        assert_eq!(
+            (&run["schema"], &run["versus"]),
+            (&"flashloom.memory/1".into(), &"base-cssd".into())
+        );
+        let time = number(run, "/time_ns") as f64;
+        assert!((real(run, "/speed_up") - base / time).abs() < 1e-9);
+        let parts = ["host_dram", "ssd_dram", "flash"];
+        let sum: f64 = parts
+            .iter()
+            .map(|part| real(run, &format!("/amat/{part}/adds_ns")))
+            .sum();
+        assert!((sum - real(run, "/amat/mean_ns")).abs() < 1e-6, "{run}");
+        for field in ["/memory_bound", "/cost/cheaper", "/cost/cost_effectiveness"] {
+            assert!(real(run, field) > 0.0, "{field}");
+        }
+        for field in [
+            "/flash/read_pages",
+            "/flash/program_pages",
+            "/switches/all",
+            "/moves/promotions",
+        ] {
+            number(run, field);
+        }
+    }
+    assert!(
+        !crate::exists(&bench.path("flashloom.db")) && !crate::exists(&bench.path("report.html"))
+    );
+}
+
+#[test]
+fn the_tables_are_of_the_document() {
+    let bench = Bench::new();
+    let line = format!("compare {SMALL} --stacks skybyte-full,base-cssd --set past=fresh --seed 3");
+    let (document, text) = (bench.json(&line, SCHEMA), bench.done(&line));
+    for run in runs(&document) {
+        let design = run["design"].as_str().unwrap();
+        let whole = row(&text, "speed-up", design);
+        assert_eq!(run["seed"], 3);
+        assert_eq!(run["changes"], serde_json::json!(["past=fresh"]));
+        assert_eq!(whole[3], format!("{:.2}", real(run, "/speed_up")));
+        for (cell, field) in [
+            (5, "/flash/read_pages"),
+            (6, "/flash/program_pages"),
+            (7, "/switches/all"),
+            (8, "/moves/promotions"),
+        ] {
+            assert_eq!(whole[cell], number(run, field).to_string(), "{field}");
+        }
+        assert_eq!(whole[9], format!("{:.2}", real(run, "/cost/cheaper")));
+        let access = row(&text, "AMAT", design);
+        for (cell, field) in [
+            (1, "mean_ns"),
+            (2, "host_dram/adds_ns"),
+            (3, "ssd_dram/adds_ns"),
+            (4, "flash/adds_ns"),
+        ] {
+            assert_eq!(
+                access[cell],
+                format!("{:.1}", real(run, &format!("/amat/{field}")))
+            );
+        }
+    }
+    // `memory` says the same of several; and of others than base-cssd the first is the base.
+    let memory =
+        format!("memory skybyte-full,base-cssd --workload {SMALL} --set past=fresh --seed 3");
+    assert_eq!(bench.done(&memory), text);
+    let others = bench.json(
+        &format!("compare {SMALL} --stacks skybyte-w,skybyte-c"),
+        SCHEMA,
+    );
+    assert_eq!(runs(&others)[1]["versus"], "skybyte-w");
+}
+
+#[test]
+fn kinds_do_not_mix() {
+    let bench = Bench::new();
+    for (line, words) in [
+        (
+            "compare bfs --stacks raw@block",
+            "bfs is a program for memory, and raw@block has a drive",
+        ),
+        (
+            "compare randread --stacks base-cssd",
+            "base-cssd is a design of memory, and randread is for drives",
+        ),
+        ("compare --stacks base-cssd", "rocksdb is for drives"),
+        (
+            "compare bfs --stacks raw@block,base-cssd",
+            "base-cssd is a design of memory and raw@block has a drive",
+        ),
+        (
+            "compare bfs --stacks skybyte-ful",
+            "a design of memory (base-cssd, ",
+        ),
+        (
+            "compare bfs --stacks base-cssd --size 1GiB",
+            "--size goes with drives",
+        ),
+        ("compare bfs --all", "--all goes with drives"),
+        (
+            "compare bfs --preconditions aged",
+            "--preconditions goes with drives",
+        ),
+        (
+            "compare bfs --report page.html",
+            "--report goes with drives",
+        ),
+        ("compare bfs --db f.db", "--db goes with drives"),
+        ("compare bfs --label x", "--label goes with drives"),
+        ("compare bfs --profile papr", "default, paper, artifact"),
+        ("compare randread:ops=9 --profile paper", "--profile"),
+        ("compare bfs:scale=smal", "small, medium, paper"),
+        ("compare bfs --set past=agd", "past=agd"),
+    ] {
+        bench.refuses(line, &[words]);
+    }
+    // Of a name that both have, stacks tell.
+    bench.refuses("compare tpcc:warehouses=x", &["tpcc"]);
+    bench.refuses(
+        "compare tpcc:scale=tiny --stacks base-cssd",
+        &["small, medium, paper"],
+    );
+}
+
+#[test]
+fn a_trace_of_accesses_is_a_program_for_memory() {
+    let bench = Bench::new();
+    let lines = (0..400).map(|n| format!(" L {:08x},8\nI  04000000,4\n", n * 4_096));
+    bench.write("t.lackey", lines.collect::<String>());
+    let document = bench.json("compare t.lackey --stacks dram-only", SCHEMA);
+    assert_eq!(runs(&document)[0]["workload"], "t.lackey");
+    bench.refuses(
+        "compare t.lackey --stacks raw@block",
+        &["t.lackey is a program for memory"],
+    );
+}
