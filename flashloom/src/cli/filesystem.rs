@@ -1,4 +1,4 @@
-//! `mkfs`, `fsck` and `inspect`: file systems on drives in files.
+//! `mkfs` and `fsck`: file systems on drives in files.
 
 use super::Answer;
 use super::bench::{AT_REST, Bench, Beside};
@@ -14,13 +14,12 @@ use clap::{Args, ValueEnum};
 use engine::{Access, DriveFile};
 use extfs::ext4;
 use extfs::lines::undo;
-use extfs::{BLOCK, Finding, Inspector, MkfsOptions, check};
+use extfs::{BLOCK, Finding, MkfsOptions, check};
 use host::{DrivePort, PmMedia};
 use serde::Serialize;
 use sim::{Seed, Sim};
 use ssd::DriveConfig;
 use stack::{Attached, DriveImage, hosts};
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -80,7 +79,7 @@ impl Kind {
     }
 
     /// Whether its format is that of ext4.
-    const fn is_ext4(self) -> bool {
+    pub(crate) const fn is_ext4(self) -> bool {
         !self.is_f2fs() && !self.is_btrfs() && !matches!(self, Self::Nova | Self::ZoneFs)
     }
 
@@ -500,117 +499,14 @@ impl Checked {
     }
 }
 
-/// Print what a file system has written on a drive
-#[derive(Args)]
-pub(crate) struct Inspect {
-    /// The file system
-    #[arg(value_enum, value_name = "FILESYSTEM")]
-    kind: Kind,
-    /// The drive file
-    #[arg(value_name = "DRIVE")]
-    path: PathBuf,
-    /// What to print
-    #[arg(value_enum, default_value = "superblock")]
-    what: What,
-    /// The number of the inode [default: the root directory]
-    inode: Option<u64>,
-}
-
-/// What can be printed.
-#[derive(Clone, Copy, ValueEnum)]
-enum What {
-    /// The superblock, field by field
-    Superblock,
-    /// A line for each block group, or each chunk
-    Groups,
-    /// An inode, field by field
-    Inode,
-    /// Where the contents of a file are
-    Extents,
-    /// The entries of a directory, with the blocks that they are in
-    Directory,
-}
-
-impl Inspect {
-    pub(crate) fn run(&self) -> Answer {
-        let has_trees = matches!(self.kind, Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim);
-        if !has_trees && !self.kind.is_ext4() {
-            let reason = format!("what {} has written cannot be printed", self.kind.name());
-            return Err(Failure::new(reason));
-        }
-        let bench = Bench::open(&self.path)?;
-        let port = attach(&bench, &self.path, self.kind)?;
-        let sim = bench.kernel.sim();
-        let text = match self.kind {
-            Kind::Btrfs | Kind::BtrfsNocow => {
-                self.trees(&bench, finish(&bench, &self.path, replay(sim, port))?)?
-            }
-            Kind::HyFim => self.trees(
-                &bench,
-                finish(&bench, &self.path, replay_exchanges(sim, port))?,
-            )?,
-            _ => self.tables(&bench)?,
-        };
-        text.ok_or_else(|| {
-            let reason = match self.inode {
-                Some(inode) => format!("there is no inode {inode} of this kind"),
-                None => "the root directory is none of this kind".to_owned(),
-            };
-            Failure::at(&self.path, reason)
-        })
-    }
-
-    /// What the format of ext4 has, as it is on the drive.
-    fn tables(&self, bench: &Bench) -> Result<Option<String>, Failure> {
-        let image = DriveImage::new(&bench.drive);
-        let inspector = Inspector::new(&image).map_err(|e| Failure::at(&self.path, e))?;
-        // No number that it does not have fits none that it has.
-        let inode = u32::try_from(self.inode.unwrap_or(2)).unwrap_or(u32::MAX);
-        Ok(match self.what {
-            What::Superblock => Some(inspector.superblock()),
-            What::Groups => Some(inspector.groups()),
-            What::Inode => inspector.inode(inode),
-            What::Extents => inspector.extents(inode),
-            What::Directory => inspector.directory(inode),
-        })
-    }
-
-    /// What Btrfs has, once what was forced is `replayed` in memory.
-    fn trees<E: Display>(
-        &self,
-        bench: &Bench,
-        replayed: Result<u64, E>,
-    ) -> Result<Option<String>, Failure> {
-        replayed.map_err(|e| Failure::at(&self.path, e))?;
-        let image = DriveImage::new(&bench.drive);
-        let wrong = |findings: &[cowfs::Finding]| {
-            let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            Failure::at(&self.path, all.join("; "))
-        };
-        let mut inspector = cowfs::Inspector::new(&image).map_err(|found| wrong(&found))?;
-        let inode = self.inode.unwrap_or(cowfs::ROOT);
-        let text = match self.what {
-            What::Superblock => Some(inspector.superblock()),
-            What::Groups => Some(inspector.groups()),
-            What::Inode => inspector.inode(inode),
-            What::Extents => inspector.extents(inode),
-            What::Directory => inspector.directory(inode),
-        };
-        match inspector.findings() {
-            [] => Ok(text),
-            findings => Err(wrong(findings)),
-        }
-    }
-}
-
 /// The drive as this file system has it.
-fn attach(bench: &Bench, path: &Path, kind: Kind) -> Result<Attached, Failure> {
+pub(super) fn attach(bench: &Bench, path: &Path, kind: Kind) -> Result<Attached, Failure> {
     let beside = kind.beside(bench.memory.clone().map(PmMedia::of));
     bench.attach(path, beside.map_err(|e| Failure::at(path, e))?)
 }
 
 /// Runs `work` to its end; `path` is the drive's file.
-fn finish<T: 'static>(
+pub(super) fn finish<T: 'static>(
     bench: &Bench,
     path: &Path,
     work: impl Future<Output = T> + 'static,

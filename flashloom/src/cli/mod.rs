@@ -14,6 +14,7 @@ mod failure;
 mod file;
 mod filesystem;
 mod http;
+mod inspect;
 mod kept;
 mod learn;
 mod lists;
@@ -85,7 +86,7 @@ enum Command {
     Mount(mount::Mount),
     Fsck(filesystem::Fsck),
     Snapshot(snapshot::Snapshot),
-    Inspect(filesystem::Inspect),
+    Inspect(inspect::Inspect),
     Crash(crash::Crash),
     Soak(soak::Soak),
     Memory(memory::Memory),
