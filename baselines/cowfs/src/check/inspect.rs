@@ -162,7 +162,7 @@ impl<'a, I: Image + ?Sized> Inspector<'a, I> {
     pub fn inode(&mut self, number: u64) -> Option<String> {
         let mut items = BTreeMap::<u8, u64>::new();
         let item = self.items_of(number, &mut |key, _| {
-            *items.entry(key.kind).or_default() += 1
+            *items.entry(key.kind).or_default() += 1;
         })?;
         let flags = [(NODATACOW, " in place"), (NODATASUM, " without sums")];
         let flags = flags.iter().filter(|(bit, _)| item.flags & bit != 0);
