@@ -259,13 +259,17 @@ impl<'a, I: Image + ?Sized> Inspector<'a, I> {
             }
             for entry in entries(data) {
                 let name = String::from_utf8_lossy(entry.name);
+                let (index, object) = (key.offset, entry.location.object);
+                if entry.location.kind == kind::ROOT_ITEM {
+                    let _ = writeln!(out, "{index} {name:?}: snapshot, tree {object}");
+                    continue;
+                }
                 let what = match FileKind::of_entry(entry.kind) {
                     Some(FileKind::Directory) => "directory",
                     Some(FileKind::Symlink) => "link",
                     Some(FileKind::Regular) => "file",
                     _ => "special file",
                 };
-                let (index, object) = (key.offset, entry.location.object);
                 let _ = writeln!(out, "{index} {name:?}: {what}, inode {object}");
             }
         })?;
