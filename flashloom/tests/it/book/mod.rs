@@ -6,6 +6,7 @@
 
 mod likeness;
 mod page;
+mod report;
 
 use likeness::difference;
 use page::{Block, Page, root, source};

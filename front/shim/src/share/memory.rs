@@ -164,6 +164,11 @@ impl Memory {
             let left = RING - tail % RING;
             let pad = if left < need { left } else { 0 };
             let done = head.head.0.load(Ordering::Acquire);
+            if done > tail {
+                // Others have put, and the daemon has taken out, what came since this was read.
+                tail = head.tail.0.load(Ordering::Relaxed);
+                continue;
+            }
             if tail + pad + need - done > RING {
                 return false;
             }
