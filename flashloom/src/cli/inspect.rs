@@ -4,6 +4,7 @@ use super::Answer;
 use super::bench::Bench;
 use super::failure::Failure;
 use super::filesystem::{Kind, attach, finish};
+use super::output::note;
 use super::recover::{replay, replay_exchanges};
 use clap::{Args, ValueEnum};
 use extfs::Inspector;
@@ -94,11 +95,11 @@ impl Inspect {
     ) -> Result<Option<String>, Failure> {
         replayed.map_err(|e| Failure::at(&self.path, e))?;
         let image = DriveImage::new(&bench.drive);
-        let wrong = |findings: &[cowfs::Finding]| {
+        let wrong = |findings: Vec<cowfs::Finding>| {
             let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
             Failure::at(&self.path, all.join("; "))
         };
-        let mut inspector = cowfs::Inspector::new(&image).map_err(|found| wrong(&found))?;
+        let mut inspector = cowfs::Inspector::new(&image).map_err(wrong)?;
         let inode = self.inode.unwrap_or(cowfs::ROOT);
         let text = match self.what {
             What::Superblock => Some(inspector.superblock()),
@@ -107,9 +108,10 @@ impl Inspect {
             What::Extents => inspector.extents(inode),
             What::Directory => inspector.directory(inode),
         };
-        match inspector.findings() {
-            [] => Ok(text),
-            findings => Err(wrong(findings)),
+        // Of what is damaged the rest is worth the more.
+        for finding in inspector.findings() {
+            note(&format!("flashloom: {}: {finding}", self.path.display()));
         }
+        Ok(text)
     }
 }

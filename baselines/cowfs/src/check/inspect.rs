@@ -88,17 +88,11 @@ impl<'a, I: Image + ?Sized> Inspector<'a, I> {
             superblock.generation, superblock.total_bytes, superblock.bytes_used
         );
         let mut tree = |tree: u64, start: Start, more: &str| {
-            let (
-                name,
-                Start {
-                    bytenr,
-                    generation,
-                    level,
-                },
-            ) = (name_of(tree), start);
+            let name = name_of(tree);
             let _ = writeln!(
                 out,
-                "tree {tree} ({name}): root {bytenr}, level {level}, generation {generation}{more}"
+                "tree {tree} ({name}): root {}, level {}, generation {}{more}",
+                start.bytenr, start.level, start.generation
             );
         };
         tree(id::ROOT_TREE, superblock.root, "");

@@ -180,6 +180,9 @@ impl Host for AnyHost {
     async fn keep(&self, body: &AnyBody, name: &[u8], now: Timestamp) -> Made<()> {
         match (self, body) {
             (Self::Btrfs(host), AnyBody::Btrfs(body)) => host.keep(body, name, now).await,
+            (Self::DirectedBtrfs(host), AnyBody::DirectedBtrfs(body)) => {
+                host.keep(body, name, now).await
+            }
             (Self::Hyfim(host), AnyBody::Hyfim(body)) => host.keep(body, name, now).await,
             _ => Err("it has no snapshots".to_owned()),
         }

@@ -5,7 +5,7 @@
 //! differs from the file system below.
 //= dissertation 5.2
 
-use super::{Behaviour, Host, Made, Promises, Said, Switch, shimmer};
+use super::{Behaviour, Host, Made, Persistent, Promises, Said, Switch, shimmer};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
@@ -49,6 +49,10 @@ impl<H: Host> Host for Directed<H> {
         self.below.promises()
     }
 
+    fn memory(&self) -> Option<Persistent> {
+        self.below.memory()
+    }
+
     fn shape(&self, drive: &mut DriveConfig) {
         self.below.shape(drive);
     }
@@ -69,6 +73,14 @@ impl<H: Host> Host for Directed<H> {
         let how = (chooser, Options::default());
         let mounted = Placed::mount(sim, below, None, how, FILE_SYSTEM).await;
         mounted.map_err(|error| error.to_string())
+    }
+
+    fn has_snapshots(&self) -> bool {
+        self.below.has_snapshots()
+    }
+
+    async fn keep(&self, body: &Self::Body, name: &[u8], now: Timestamp) -> Made<()> {
+        self.below.keep(body.below(), name, now).await
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

@@ -156,7 +156,13 @@ fn memory_whose_fences_are_skipped_is_found_out() {
 
 #[test]
 fn a_snapshot_stays_what_it_was_while_its_files_are_overwritten() {
-    for stack in ["btrfs@ocssd", "btrfs-nocow@ocssd", "hyfim@ocssd"] {
+    let stacks = [
+        "btrfs@ocssd",
+        "btrfs+hints@ocssd",
+        "btrfs-nocow@ocssd",
+        "hyfim@ocssd",
+    ];
+    for stack in stacks {
         let mut cuts = cuts_of(stack, "overwrite:bs=4k,size=256k,fsync=8,ops=200", 24);
         cuts.snapshot = true;
         let found = explored(&cuts);
