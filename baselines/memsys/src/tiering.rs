@@ -114,7 +114,7 @@ pub struct PageCache {
     pub size: Bytes,
     /// Pages of a set; at most 64.
     pub ways: u64,
-    /// Pages on their way at once; whoever misses beyond that yields and asks again.
+    /// Pages on their way at once, to the cache or from it; who misses beyond that waits.
     pub misses: u64,
 }
 

@@ -2,10 +2,12 @@
 //! (AstriFlash over CXL).
 //!
 //! Every access to the device goes through it. A page comes as a whole, by 64 reads of
-//! lines, and if any was written it goes as a whole.
+//! lines, and if any was written it goes as a whole. A register is taken by a page that
+//! comes, and by one that went until the device has taken it; who finds none waits in turn.
 
 use super::access::Access;
-use super::device::{Posted, Waiter};
+use super::device::Waiter;
+use super::posted::Posted;
 use super::{Machine, Values};
 use crate::cache::Block;
 use crate::far::{Far, Tag};
@@ -15,6 +17,7 @@ use crate::pages::split;
 use crate::tick::Tick;
 use crate::tiering::{Promote, Tiering};
 use crate::window::Cause;
+use std::collections::VecDeque;
 
 /// A page of the device that is in the cache, and its lines that were written, one bit each.
 #[derive(Clone, Copy)]
@@ -32,6 +35,9 @@ pub(super) struct PageTable {
     ways: usize,
     sets: u64,
     misses: usize,
+    /// Pages that wait for a register: one of each thread, and of the oldest store of each
+    /// core, at most.
+    waiting: VecDeque<u64>,
 }
 
 impl PageTable {
@@ -42,6 +48,7 @@ impl PageTable {
                 ways: 1,
                 sets: 1,
                 misses: 0,
+                waiting: VecDeque::new(),
             };
         };
         let nothing = Kept {
@@ -53,6 +60,7 @@ impl PageTable {
             ways: config.ways as usize,
             sets: config.sets(),
             misses: config.misses as usize,
+            waiting: VecDeque::new(),
         }
     }
 
@@ -73,6 +81,10 @@ impl PageTable {
             set[..=way].rotate_right(1);
         }
         found.is_some()
+    }
+
+    fn holds(&mut self, page: u64) -> bool {
+        self.set(page).iter().any(|kept| kept.page == page)
     }
 
     /// The lines of a page that were written, if it is there.
@@ -118,21 +130,57 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             self.known(core, line, own, done, &data, leaves);
             return Access::Known(done, Cause::Host);
         }
-        let first = line / 64 * 64;
-        if !self.is_copied(first) {
-            // Who finds no register yields too, and asks again when it runs next.
-            if self.copying.len() < self.page_cache.misses {
-                self.counts.page_misses += 1;
-                self.copy(None, first, first, 64, leaves);
-            }
+        let page = line / 64;
+        if self.page_register_is_free() {
+            self.fetch_page(page, leaves);
+        } else if waiter == Waiter::Drain {
+            self.wait_for_register(page);
         }
         debug_assert!(waiter != Waiter::Ahead, "nothing is fetched ahead here");
         Access::Delayed(leaves)
     }
 
-    /// Whether a page of the device, counted in lines by 64, is on its way.
-    pub(super) fn fetching(&self, page: u64) -> bool {
-        self.is_copied(page * 64)
+    fn page_register_is_free(&self) -> bool {
+        let leaving = self.posted.len().div_ceil(64) as usize;
+        self.copying.len() + leaving < self.page_cache.misses
+    }
+
+    /// Asks for a page, unless it is on its way.
+    fn fetch_page(&mut self, page: u64, now: Tick) {
+        if !self.is_copied(page * 64) {
+            self.counts.page_misses += 1;
+            self.copy(None, page * 64, page * 64, 64, now);
+        }
+    }
+
+    fn wait_for_register(&mut self, page: u64) {
+        let waiting = &mut self.page_cache.waiting;
+        if !waiting.contains(&page) {
+            waiting.push_back(page);
+        }
+    }
+
+    /// Whether a thread that misses `page` has to wait for it; then it comes.
+    pub(super) fn awaits_page(&mut self, page: u64, now: Tick) -> bool {
+        if self.page_cache.holds(page) {
+            return false;
+        }
+        if !self.is_copied(page * 64) {
+            self.wait_for_register(page);
+            self.fetch_waiting(now);
+        }
+        true
+    }
+
+    /// Asks for pages that waited, as far as there are registers.
+    pub(super) fn fetch_waiting(&mut self, now: Tick) {
+        while self.page_register_is_free()
+            && let Some(page) = self.page_cache.waiting.pop_front()
+        {
+            if !self.page_cache.holds(page) {
+                self.fetch_page(page, now);
+            }
+        }
     }
 
     /// Writes a line of a page that is in the cache; false if it is not.
@@ -172,6 +220,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 self.enqueue(number, now);
             }
         }
+        self.fetch_waiting(now);
     }
 
     /// Writes the page of the device that begins at `first` back as a whole.
@@ -180,7 +229,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let idle = self.posted.is_empty();
         for line in first..first + 64 {
             let data = self.host_data(line);
-            self.posted.push_back(Posted {
+            self.posted.push(Posted {
                 line,
                 data,
                 flusher: None,
@@ -217,7 +266,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         let at = self.at_device(there);
         let first = self.posted.front().map_or(0, |post| post.line);
         let mut data = [[0; 64]; 64];
-        for (line, post) in data.iter_mut().zip(&self.posted) {
+        for (line, post) in data.iter_mut().zip(self.posted.iter()) {
             *line = post.data;
         }
         let data = W::KEPT.then_some(&data);
@@ -225,8 +274,8 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         self.listen();
         let Some(time) = taken else { return false };
         self.counts.far_writes += 64;
-        let sent: Vec<Posted> = self.posted.drain(..64).collect();
-        for post in sent {
+        for _ in 0..64 {
+            let Some(post) = self.posted.pop() else { break };
             let done = Response::NoData(Ndr::Cmp, Tag(0));
             let known = self.link.up(Tick::of(time), done);
             if let Some(core) = post.flusher {

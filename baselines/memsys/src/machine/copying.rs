@@ -196,8 +196,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     }
 
     fn ask_for_copy(&mut self, slot: u16, index: u64, line: u64, demanded: bool, now: Tick) {
-        let mut posted = self.posted.iter().rev();
-        if let Some(data) = posted.find(|post| post.line == line).map(|post| post.data) {
+        if let Some(data) = self.posted.last_of(line).map(|post| post.data) {
             if let Some(entry) = &mut self.copies[slot as usize] {
                 entry.mark_newer(index);
             }

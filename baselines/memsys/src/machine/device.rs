@@ -5,6 +5,7 @@
 //! in order, and reads of its line find it there.
 
 use super::access::{Access, part_of};
+use super::posted::Posted;
 use super::{Action, Machine, Values};
 use crate::cache::Block;
 use crate::far::{Far, FarEvent, Line, LineData, ReadReply, Tag};
@@ -95,17 +96,6 @@ impl Requests {
         self.entries[tag as usize].waiters.clear();
         self.free.push(tag);
     }
-}
-
-/// A write that the host still holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Posted {
-    pub(super) line: u64,
-    pub(super) data: Block,
-    /// The core whose flush it is.
-    pub(super) flusher: Option<usize>,
-    /// Whether it is one of the 64 lines of a page that are written together.
-    pub(super) whole: bool,
 }
 
 impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
@@ -200,7 +190,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if let Some(hint) = delayed.iter().find(|hint| hint.0 == line) {
             return Access::Delayed(hint.1);
         }
-        if self.posted.len() as u64 >= self.config.posted {
+        if self.posted.len() >= self.config.posted {
             return Access::Full(Tick::NEVER);
         }
         self.read_device(core, line, own, leaves, waiter)
@@ -444,7 +434,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
                 return;
             }
             self.counts.refused_writes += 1;
-            self.posted.push_back(post);
+            self.posted.push(post);
             return;
         }
         if let Some(core) = flusher {
@@ -493,14 +483,15 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
             } else if !self.send(&post, now) {
                 break;
             }
-            self.posted.pop_front();
+            self.posted.pop();
         }
     }
 
     /// The device has room again.
     pub(super) fn room(&mut self, now: Tick) {
         self.send_posted(now);
-        if (self.posted.len() as u64) < self.config.posted {
+        self.fetch_waiting(now);
+        if self.posted.len() < self.config.posted {
             self.promote_next(now);
             for core in 0..self.cores.len() {
                 self.unstall(core, now);
@@ -511,13 +502,13 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
     /// Writes the line of `at` back and keeps it. False if there is no room to.
     pub(super) fn flush(&mut self, core: usize, at: u64, now: Tick) -> bool {
         let line = self.pages.line_of(at);
-        if is_far(line) && self.posted.len() as u64 >= self.config.posted {
+        if is_far(line) && self.posted.len() >= self.config.posted {
             return false;
         }
         if let Some(data) = self.caches.clean(line) {
             self.cores[core].flushes += 1;
             self.write_line(line, &data, now, Some(core));
-        } else if let Some(post) = self.posted.iter_mut().rev().find(|post| post.line == line)
+        } else if let Some(post) = self.posted.last_of_mut(line)
             && post.flusher.is_none()
         {
             // It left the caches before, and the device has not taken it yet.
@@ -529,7 +520,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Sends a store whose line is in no cache as a write of the line.
     pub(super) fn write_through(&mut self, core: usize, at: u64, line: u64, now: Tick) -> Access {
-        if self.posted.len() as u64 >= self.config.posted {
+        if self.posted.len() >= self.config.posted {
             return Access::Full(Tick::NEVER);
         }
         if let Some(access) = self.join(core, line, Waiter::Drain) {
@@ -549,8 +540,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         if let Some(at) = self.newer_copy(line) {
             return Some(Held::Copied(at));
         }
-        let mut posted = self.posted.iter().rev();
-        let found = posted.find(|post| post.line == line)?;
+        let found = self.posted.last_of(line)?;
         Some(Held::Posted(found.data))
     }
 }

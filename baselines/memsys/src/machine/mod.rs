@@ -7,6 +7,7 @@ mod copying;
 mod device;
 mod moves;
 mod plan;
+mod posted;
 mod stores;
 mod threads;
 
@@ -204,7 +205,7 @@ pub struct Machine<'k, F, P, W = TimeOnly, M = TakeAll> {
     until: Tick,
     /// What the host's DRAM holds, where contents are kept.
     memory: BTreeMap<u64, [u8; 64]>,
-    posted: VecDeque<device::Posted>,
+    posted: posted::PostedWrites,
     copies: Vec<Option<Copying>>,
     copying: Vec<(u64, u16)>,
     /// How many of them there are near a line, by its page.
@@ -294,7 +295,7 @@ impl<'k, F: Far, P: Program, W: Values, M: Promote> Machine<'k, F, P, W, M> {
             running: NO_CORE,
             until: Tick::NEVER,
             memory: BTreeMap::new(),
-            posted: VecDeque::new(),
+            posted: posted::PostedWrites::new(),
             copies: Vec::new(),
             copying: Vec::new(),
             copies_near: vec![0; copying::NEAR],

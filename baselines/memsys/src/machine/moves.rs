@@ -178,7 +178,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
 
     /// Sends a page back. False if none can go.
     fn demote_one(&mut self, now: Tick) -> bool {
-        if self.posted.len() as u64 >= self.config.posted {
+        if self.posted.len() >= self.config.posted {
             return false;
         }
         let Some(page) = self.pages.victim() else {

@@ -61,7 +61,7 @@ impl<F: Far, P: Program, W: Values, M: Promote> Machine<'_, F, P, W, M> {
         }
         self.yield_core(core, now);
         let cached = matches!(self.config.tiering, Tiering::Cached(_));
-        if cached && self.fetching(page) {
+        if cached && self.awaits_page(page, now) {
             self.os.threads[thread_number as usize].wants = Some(page);
             self.dispatch_after(core, now, self.switch_cost(), true);
         } else {
