@@ -1,6 +1,7 @@
 //! `compare`: one workload on several stacks, or designs of memory.
 
 use super::designs::{self, Asked};
+use super::designs_page;
 use super::experiment::{Choices, Experiment, Source, command};
 use super::failure::Failure;
 use super::output::{Shown, note};
@@ -144,7 +145,7 @@ impl Compare {
             seed: experiment.plans.first().map_or(1, |plan| plan.seed),
             runs,
         };
-        self.write_page(&comparison)?;
+        self.write_page(&page::comparison(&comparison, &command()))?;
         if self.shown.json {
             return Ok(report::to_json(&comparison) + "\n");
         }
@@ -187,15 +188,18 @@ impl Compare {
         let drives_alone = [
             ("--all", self.ranked.all),
             ("--preconditions", self.preconditions.is_some()),
-            ("--report", self.report.is_some()),
         ];
         let given = drives_alone.into_iter().chain(self.choices.given());
         let mut given = given.chain(self.choices.kept_by_name());
         let known = ["--set", "--seed"];
         if let Some((name, _)) = given.find(|(name, given)| *given && !known.contains(name)) {
             return Err(Failure::new(format!(
-                "{name} goes with drives; designs of memory take --profile, --set and --seed"
+                "{name} goes with drives; designs of memory take --profile, --set, --seed and \
+                 --report"
             )));
+        }
+        if let Some(path) = &self.report {
+            file::check_place(path)?;
         }
         let asked = Asked {
             designs,
@@ -205,6 +209,8 @@ impl Compare {
             seed: self.choices.seed(),
         };
         let runs = asked.run(super::threads(self.threads))?;
+        let json = designs::document(&runs)?;
+        self.write_page(&designs_page::page(&runs, &json, &command())?)?;
         designs::answer(&runs, self.shown)
     }
 
@@ -266,9 +272,9 @@ impl Compare {
 
     /// Writes the page. One that nobody named may stay away: a directory that
     /// cannot be written should not cost a result.
-    fn write_page(&self, comparison: &Comparison) -> Result<(), Failure> {
+    fn write_page(&self, page: &str) -> Result<(), Failure> {
         let path = self.report.as_deref().unwrap_or(Path::new(PAGE));
-        match report::file::write(path, &page::comparison(comparison, &command())) {
+        match report::file::write(path, page) {
             Ok(()) => note(&format!("flashloom: the page is in {}", path.display())),
             Err(e) if self.report.is_some() => return Err(Failure::new(e)),
             Err(e) => note(&format!("flashloom: no page is written: {e}")),

@@ -19,7 +19,7 @@ use workload::shipped;
 const BASE: &str = "base-cssd";
 
 /// The document of several designs.
-const SCHEMA: &str = "flashloom.memory-runs/1";
+pub(super) const SCHEMA: &str = "flashloom.memory-runs/1";
 
 /// What designs of memory are asked for.
 pub(super) struct Asked<'a> {
@@ -128,14 +128,19 @@ fn sweep(setups: &[Setup], threads: usize) -> Result<Vec<Outcome>, Failure> {
         .collect()
 }
 
+/// The document of `runs`.
+pub(super) fn document(runs: &[Outcome]) -> serde_json::Result<String> {
+    let document = Runs {
+        schema: SCHEMA,
+        runs,
+    };
+    serde_json::to_string_pretty(&document)
+}
+
 /// `runs` as a document or as tables.
 pub(super) fn answer(runs: &[Outcome], shown: Shown) -> Answer {
     if shown.json {
-        let document = Runs {
-            schema: SCHEMA,
-            runs,
-        };
-        return Ok(serde_json::to_string_pretty(&document)? + "\n");
+        return Ok(document(runs)? + "\n");
     }
     let style = Shown::style();
     let mut out = whole(runs, style) + "\n" + &accesses_to_memory(runs, style);

@@ -306,10 +306,10 @@ impl Health {
 }
 
 fn counters(path: &Path) -> Result<Counters, Failure> {
-    if live::is_served(path) {
+    if let Some(health) = live::ask_if_served(path, &Ask::Smart)? {
         return Ok(Counters {
             file: path.display().to_string(),
-            health: serde_json::from_value(live::ask(path, &Ask::Smart)?)?,
+            health: serde_json::from_value(health)?,
         });
     }
     let bench = Bench::open(path)?;

@@ -358,27 +358,36 @@ fn cut(powered: &Powered, tell: Option<&Sender<Event>>) -> Result<Back, String> 
     })
 }
 
-/// Whether somebody serves the drive in the file at `path`.
-pub(crate) fn is_served(path: &Path) -> bool {
-    UnixStream::connect(socket(path)).is_ok()
-}
-
 /// Asks whoever serves the drive in the file at `path`.
 ///
 /// # Errors
 /// If nobody does, or if it cannot be done.
 pub(crate) fn ask(path: &Path, ask: &Ask) -> Result<serde_json::Value, Failure> {
     let nobody = "nobody serves the drive; `flashloom serve` does";
-    let mut stream = UnixStream::connect(socket(path)).map_err(|_| Failure::at(path, nobody))?;
+    ask_if_served(path, ask)?.ok_or_else(|| Failure::at(path, nobody))
+}
+
+/// The same; none if nobody serves it, or if who did ended before the answer was there.
+///
+/// # Errors
+/// If it cannot be done.
+pub(crate) fn ask_if_served(path: &Path, ask: &Ask) -> Result<Option<serde_json::Value>, Failure> {
     let mut question = serde_json::to_vec(ask)?;
     question.push(b'\n');
-    stream.write_all(&question)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_to_string(&mut line)?;
-    match serde_json::from_str(&line) {
-        Ok(Told::Answer(answer)) => Ok(answer),
-        Ok(Told::Refusal(why)) => Err(Failure::at(path, why)),
-        Err(_) => Err(Failure::at(path, "who served the drive has just ended")),
+    let answer = || -> io::Result<String> {
+        let mut stream = UnixStream::connect(socket(path))?;
+        stream.write_all(&question)?;
+        let mut line = String::new();
+        BufReader::new(stream).read_to_string(&mut line)?;
+        Ok(line)
+    };
+    let told = answer()
+        .ok()
+        .and_then(|line| serde_json::from_str(&line).ok());
+    match told {
+        Some(Told::Answer(answer)) => Ok(Some(answer)),
+        Some(Told::Refusal(why)) => Err(Failure::at(path, why)),
+        None => Ok(None),
     }
 }
 
@@ -409,5 +418,23 @@ mod tests {
                 "{line}"
             );
         }
+    }
+    #[test]
+    fn who_ends_before_it_answers_serves_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("d.flash");
+        let asked = || ask_if_served(&path, &Ask::Smart).expect("asked");
+        assert!(asked().is_none(), "there is no socket");
+        let listener = UnixListener::bind(socket(&path)).expect("a socket");
+        let ends = thread::spawn(move || {
+            for said in [&b""[..], b"{\"answer\":"] {
+                let (mut stream, _) = listener.accept().expect("somebody asks");
+                // What was not read resets the connection.
+                stream.write_all(said).expect("said");
+            }
+        });
+        assert!(asked().is_none() && asked().is_none());
+        ends.join().expect("ended");
+        assert!(asked().is_none(), "nobody listens");
     }
 }

@@ -8,6 +8,7 @@ mod compare;
 mod crash;
 mod daemon;
 mod designs;
+mod designs_page;
 mod drive;
 mod experiment;
 mod failure;

@@ -1,7 +1,7 @@
 //! `memory`, and `compare` of designs of memory: the document and the tables are of the same
 //! runs, and what goes with drives alone is refused.
 
-use crate::{Bench, number};
+use crate::{Bench, attribute, number};
 use serde_json::Value;
 
 const SCHEMA: &str = "flashloom.memory-runs/1";
@@ -79,8 +79,33 @@ fn a_program_for_memory_is_compared_on_all_designs() {
             number(run, field);
         }
     }
-    assert!(
-        !crate::exists(&bench.path("flashloom.db")) && !crate::exists(&bench.path("report.html"))
+    assert!(!crate::exists(&bench.path("flashloom.db")));
+    page_is_of(&document, &bench.text("report.html"));
+}
+
+/// Holds every cell of the table of `page` to `document`, which is also in it.
+fn page_is_of(document: &Value, page: &str) {
+    let tags = page.split("<td").filter_map(|rest| rest.split_once('>'));
+    let mut cells = 0;
+    for (tag, _) in tags {
+        let Some(path) = attribute(tag, "data-path") else {
+            continue;
+        };
+        let value = document.pointer(path).unwrap_or(&Value::Null);
+        assert_eq!(
+            attribute(tag, "data-value"),
+            Some(value.to_string().as_str()),
+            "{path}"
+        );
+        cells += 1;
+    }
+    assert!(cells > 10 * runs(document).len(), "{cells} cells");
+    let (_, embedded) = page.split_once("<script").expect("it has its document");
+    let (_, embedded) = embedded.split_once('>').expect("a tag");
+    let (embedded, _) = embedded.split_once("</script>").expect("its end");
+    assert_eq!(
+        serde_json::from_str::<Value>(embedded).expect("a document"),
+        *document
     );
 }
 
@@ -159,8 +184,8 @@ fn kinds_do_not_mix() {
             "--preconditions goes with drives",
         ),
         (
-            "compare bfs --report page.html",
-            "--report goes with drives",
+            "compare bfs --report no/such/place.html",
+            "no/such/place.html",
         ),
         ("compare bfs --db f.db", "--db goes with drives"),
         ("compare bfs --label x", "--label goes with drives"),

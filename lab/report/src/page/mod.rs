@@ -10,10 +10,12 @@
 mod charts;
 mod papers;
 mod parts;
+mod sheet;
 mod switch;
 mod tables;
 
 pub use papers::papers;
+pub use sheet::{Line, Sheet, SheetCell, Stacks, sheet};
 
 use crate::attribution::{findings, sentences};
 use crate::human;
@@ -101,10 +103,14 @@ fn document(title: &str, lead: &Markup, body: &Markup, last: &[Markup]) -> Strin
     page.into_string()
 }
 
-/// The document of `record` such that no text in it can end the script element
-/// or open a comment: JSON reads `\u003c` as `<`, HTML does not.
 fn embedded<D: Document>(record: &D) -> Markup {
-    let text = to_json(record)
+    embedded_text(&to_json(record))
+}
+
+/// A document such that no text in it can end the script element or open a comment: JSON
+/// reads `\u003c` as `<`, HTML does not.
+fn embedded_text(json: &str) -> Markup {
+    let text = json
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026");

@@ -6,6 +6,7 @@ use crate::fixture;
 use crate::pages::papers;
 use protocol::{Browser, Key};
 use report::page;
+use report::plot::Kind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -36,9 +37,10 @@ const BACKGROUND: &str = "getComputedStyle(document.body).backgroundColor";
 const TOO_WIDE: &str =
     "document.documentElement.scrollWidth - document.documentElement.clientWidth";
 
-/// A comparison, a run over time, and papers with claims of every kind.
+/// A sheet of bars, a comparison, a run over time, and papers with claims of every kind.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let pages = [
+        ("sheet.html", sheet()),
         (
             "comparison.html",
             page::comparison(&fixture::comparison(), ""),
@@ -55,6 +57,47 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
         path
     });
     written.into()
+}
+
+/// A sheet with a part that is nothing, and names that are long.
+fn sheet() -> String {
+    let names = [
+        "base",
+        "a-design-of-a-name-that-no-phone-has-room-for-in-one-line",
+    ];
+    let bar = |name| (name, "3 µs".to_owned(), vec![2e3, 0.0, 1e3]);
+    let stacks = |id| page::Stacks {
+        id,
+        title: "What it takes",
+        reading: "Shorter is better.",
+        axis: "time",
+        kind: Kind::Time,
+        parts: vec!["host", "drive", "flash"],
+        bars: names.into_iter().map(bar).collect(),
+    };
+    let cell = || page::SheetCell {
+        shown: "3 µs".to_owned(),
+        raw: "3000".to_owned(),
+        path: "/runs/0/time_ns".to_owned(),
+    };
+    let line = page::Line {
+        label: "time",
+        help: "of all",
+        cells: vec![cell(), cell()],
+    };
+    let ids = ["one", "two", "three", "four", "five"];
+    let shown = page::Sheet {
+        title: "bfs",
+        lead: "In 32 MiB.",
+        findings: vec!["base is the fastest.".to_owned()],
+        columns: names.to_vec(),
+        rows: vec![line],
+        sections: vec![("Memory", ids.map(stacks).into())],
+        schema: "of/1",
+        seed: 1,
+        json: "{}",
+    };
+    page::sheet(&shown, "flashloom compare bfs")
 }
 
 #[test]

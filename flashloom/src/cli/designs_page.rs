@@ -1,0 +1,332 @@
+//! The page of designs of memory beside each other.
+//!
+//! Invariant: it shows what the document has and nothing else; each cell of its table names
+//! the place.
+
+use super::designs::{SCHEMA, percent, told};
+use machine::{Outcome, Time};
+use report::human;
+use report::page::{Line, Sheet, SheetCell, Stacks, sheet};
+use report::plot::Kind;
+
+/// One number of a run, where the document has it, and how it is read.
+struct Number {
+    label: &'static str,
+    help: &'static str,
+    path: &'static str,
+    shown: fn(f64) -> String,
+}
+
+const NUMBERS: [Number; 13] = [
+    Number {
+        label: "threads",
+        help: "threads of the program",
+        path: "/threads",
+        shown: human::count,
+    },
+    Number {
+        label: "time",
+        help: "from the start of measuring to the end of the last thread",
+        path: "/time_ns",
+        shown: human::time,
+    },
+    Number {
+        label: "speed-up",
+        help: "how many times as fast as the design that others are compared with",
+        path: "/speed_up",
+        shown: human::times,
+    },
+    Number {
+        label: "instructions a cycle",
+        help: "of each core",
+        path: "/ipc",
+        shown: human::factor,
+    },
+    Number {
+        label: "memory-bound",
+        help: "the share of cycles that memory bounds",
+        path: "/memory_bound",
+        shown: human::share,
+    },
+    Number {
+        label: "an access takes",
+        help: "on average, of those that data came for",
+        path: "/amat/mean_ns",
+        shown: human::time,
+    },
+    Number {
+        label: "without flash",
+        help: "accesses to memory for which no flash was read",
+        path: "/amat/share_without_flash",
+        shown: human::share,
+    },
+    Number {
+        label: "flash pages read",
+        help: "for whatever reason",
+        path: "/flash/read_pages",
+        shown: human::count,
+    },
+    Number {
+        label: "flash pages programmed",
+        help: "for whatever reason",
+        path: "/flash/program_pages",
+        shown: human::count,
+    },
+    Number {
+        label: "switches",
+        help: "of threads, of all reasons",
+        path: "/switches/all",
+        shown: human::count,
+    },
+    Number {
+        label: "pages promoted",
+        help: "that moved to the host",
+        path: "/moves/promotions",
+        shown: human::count,
+    },
+    Number {
+        label: "cheaper",
+        help: "how many times less it costs than DRAM of the same size",
+        path: "/cost/cheaper",
+        shown: human::times,
+    },
+    Number {
+        label: "cost-effectiveness",
+        help: "that times the performance beside DRAM alone",
+        path: "/cost/cost_effectiveness",
+        shown: human::factor,
+    },
+];
+
+/// The parts of the time of cores, of which a palette has eight.
+const PARTS: [(&str, fn(&Time) -> f64); 8] = [
+    ("instructions", |t| t.compute + t.memory_instructions),
+    ("caches", |t| t.caches),
+    ("host's DRAM", |t| t.host_dram),
+    ("drive's DRAM", |t| t.ssd_dram),
+    ("flash", |t| t.flash),
+    ("stores and fences", |t| t.stores + t.order),
+    ("switches and interrupts", |t| t.switches + t.kernel),
+    ("no thread to run", |t| t.idle),
+];
+
+/// The page of `runs`, whose document is `json`. `command` is the command line, for its foot.
+///
+/// # Errors
+/// If the document is none.
+pub(super) fn page(runs: &[Outcome], json: &str, command: &str) -> serde_json::Result<String> {
+    let document: serde_json::Value = serde_json::from_str(json)?;
+    let first = runs.first();
+    let title = first.map_or_else(String::new, |run| run.workload.clone());
+    let lead = first.map_or_else(String::new, told);
+    let shown = Sheet {
+        title: &title,
+        lead: lead.trim(),
+        findings: findings(runs),
+        columns: runs.iter().map(|run| run.design.as_str()).collect(),
+        rows: NUMBERS
+            .iter()
+            .map(|n| n.row(&document, runs.len()))
+            .collect(),
+        sections: vec![
+            ("Speed", vec![time(runs), cores(runs)]),
+            ("Memory", vec![accesses(runs), lines(runs)]),
+            ("Flash", vec![read(runs), programmed(runs)]),
+        ],
+        schema: SCHEMA,
+        seed: first.map_or(1, |run| run.seed),
+        json,
+    };
+    Ok(sheet(&shown, command))
+}
+
+impl Number {
+    fn row(&self, document: &serde_json::Value, runs: usize) -> Line {
+        let cell = |run: usize| {
+            let path = format!("/runs/{run}{}", self.path);
+            let value = document.pointer(&path);
+            let number = value.and_then(serde_json::Value::as_f64);
+            SheetCell {
+                shown: number.map_or_else(|| human::NOTHING.to_owned(), self.shown),
+                raw: value.map_or_else(String::new, ToString::to_string),
+                path,
+            }
+        };
+        Line {
+            label: self.label,
+            help: self.help,
+            cells: (0..runs).map(cell).collect(),
+        }
+    }
+}
+
+/// Which is fastest, which costs least for its speed, and what holds the fastest up.
+fn findings(runs: &[Outcome]) -> Vec<String> {
+    let mut out = Vec::new();
+    let flash = || runs.iter().filter(|run| run.ssd_dram_bytes > 0);
+    let Some(fastest) = flash().min_by_key(|run| run.time_ns) else {
+        return out;
+    };
+    let speed_up = fastest.speed_up.zip(fastest.versus.as_ref());
+    let over = speed_up.map_or_else(String::new, |(by, base)| {
+        format!(", {} the speed of {base}", human::times(by))
+    });
+    out.push(format!(
+        "{} is the fastest with flash: {}{over}.",
+        fastest.design,
+        human::time(fastest.time_ns as f64)
+    ));
+    let parts = PARTS.map(|(name, of)| (name, of(&fastest.core_time)));
+    let most = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    if let Some((name, share)) = most {
+        out.push(format!(
+            "Most of the time of its cores is {name}: {}.",
+            percent(*share)
+        ));
+    }
+    let worth = |run: &&Outcome| run.cost.cost_effectiveness;
+    let best = flash().filter(|run| worth(run).is_some());
+    let best = best.max_by(|a, b| worth(a).unwrap_or(0.0).total_cmp(&worth(b).unwrap_or(0.0)));
+    if let Some((best, by)) = best.and_then(|run| Some((run, worth(&run)?))) {
+        out.push(format!(
+            "{} does most for its price: {} of what DRAM alone does.",
+            best.design,
+            human::times(by)
+        ));
+    }
+    out
+}
+
+fn time(runs: &[Outcome]) -> Stacks<'_> {
+    let note = |run: &Outcome| {
+        let over = run.speed_up.map_or_else(String::new, human::times);
+        format!("{}  {over}", human::time(run.time_ns as f64))
+    };
+    let bar = |run| (name(run), note(run), vec![run.time_ns as f64]);
+    Stacks {
+        id: "time",
+        title: "Time of the program",
+        reading: "From the start of measuring to the end of the last thread. Shorter is better; the \
+                  factor is the speed over that of the design that others are compared with.",
+        axis: "time",
+        kind: Kind::Time,
+        parts: vec!["time"],
+        bars: runs.iter().map(bar).collect(),
+    }
+}
+
+fn cores(runs: &[Outcome]) -> Stacks<'_> {
+    let bar = |run: &'_ Outcome| PARTS.map(|(_, of)| of(&run.core_time)).to_vec();
+    Stacks {
+        id: "cores",
+        title: "Where the time of the cores went",
+        reading: "Shares of the time of all cores. What a design saves of waiting for flash, others \
+                  parts have more of: its bar has the same length, and its program less time.",
+        axis: "share of the time of all cores",
+        kind: Kind::Share,
+        parts: PARTS.map(|part| part.0).to_vec(),
+        bars: runs
+            .iter()
+            .map(|run| {
+                (
+                    name(run),
+                    percent(run.memory_bound) + " memory-bound",
+                    bar(run),
+                )
+            })
+            .collect(),
+    }
+}
+
+fn accesses(runs: &[Outcome]) -> Stacks<'_> {
+    let bar = |run: &Outcome| {
+        let amat = &run.amat;
+        let adds = [&amat.host_dram, &amat.ssd_dram, &amat.flash];
+        adds.map(|part| part.adds_ns).to_vec()
+    };
+    Stacks {
+        id: "accesses",
+        title: "What an access to memory takes",
+        reading: "The average of all accesses that data came for, and what those that each kind of \
+                  memory answered add to it.",
+        axis: "average time",
+        kind: Kind::Time,
+        parts: vec!["host's DRAM", "drive's DRAM", "flash"],
+        bars: runs
+            .iter()
+            .map(|run| (name(run), human::time(run.amat.mean_ns), bar(run)))
+            .collect(),
+    }
+}
+
+fn lines(runs: &[Outcome]) -> Stacks<'_> {
+    let bar = |run: &Outcome| {
+        let amat = &run.amat;
+        let counts = [&amat.host_dram, &amat.ssd_dram, &amat.flash, &amat.in_vain];
+        counts.map(|part| part.count as f64).to_vec()
+    };
+    let note = |run: &Outcome| percent(run.amat.share_without_flash) + " without flash";
+    Stacks {
+        id: "answered",
+        title: "Who answered accesses to memory",
+        reading: "Misses of the last cache. In vain are those for which a hint was all that came, or \
+                  which were given up before their data came.",
+        axis: "accesses",
+        kind: Kind::Number,
+        parts: vec!["host's DRAM", "drive's DRAM", "flash", "in vain"],
+        bars: runs
+            .iter()
+            .map(|run| (name(run), note(run), bar(run)))
+            .collect(),
+    }
+}
+
+fn read(runs: &[Outcome]) -> Stacks<'_> {
+    by_cause(
+        ("read", "Flash pages read, by cause"),
+        "Pages that the program waits for, and those that the drive reads for its own ends.",
+        runs,
+        |run| &run.flash.reads,
+    )
+}
+
+fn programmed(runs: &[Outcome]) -> Stacks<'_> {
+    by_cause(
+        ("programmed", "Flash pages programmed, by cause"),
+        "What wears the drive.",
+        runs,
+        |run| &run.flash.programs,
+    )
+}
+
+fn by_cause<'a>(
+    (id, title): (&'a str, &'a str),
+    reading: &'a str,
+    runs: &'a [Outcome],
+    of: fn(&Outcome) -> &std::collections::BTreeMap<String, u64>,
+) -> Stacks<'a> {
+    let causes = runs.iter().flat_map(|run| of(run).iter());
+    let used = causes.filter(|cause| *cause.1 > 0);
+    let names: std::collections::BTreeSet<&str> = used.map(|cause| cause.0.as_str()).collect();
+    let bar = |run: &Outcome| {
+        let pages = |name: &&str| of(run).get(*name).copied().unwrap_or(0) as f64;
+        names.iter().map(pages).collect::<Vec<f64>>()
+    };
+    let note = |run: &Outcome| human::count(of(run).values().sum::<u64>() as f64);
+    Stacks {
+        id,
+        title,
+        reading,
+        axis: "pages",
+        kind: Kind::Number,
+        bars: runs
+            .iter()
+            .map(|run| (name(run), note(run), bar(run)))
+            .collect(),
+        parts: names.into_iter().collect(),
+    }
+}
+
+fn name(run: &Outcome) -> &str {
+    &run.design
+}
