@@ -220,7 +220,7 @@ fn cores(runs: &[Outcome]) -> Stacks<'_> {
     Stacks {
         id: "cores",
         title: "Where the time of the cores went",
-        reading: "Shares of the time of all cores. What a design saves of waiting for flash, others \
+        reading: "Shares of the time of all cores. What a design saves of waiting for flash, other \
                   parts have more of: its bar has the same length, and its program less time.",
         axis: "share of the time of all cores",
         kind: Kind::Share,

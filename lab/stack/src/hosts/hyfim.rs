@@ -13,11 +13,12 @@ use ssd::DriveConfig;
 use units::{Bytes, KIB, Ns};
 use vfs::Timestamp;
 
-/// The switches of HyFiM: those of Btrfs, and of its memory.
+/// The switches of HyFiM: those of Btrfs but for the hints that no mapping takes, and of its
+/// memory.
 pub(super) const SWITCHES: &[Switch] = &[
-    btrfs::SWITCHES[0],
     btrfs::SWITCHES[1],
     btrfs::SWITCHES[2],
+    btrfs::SWITCHES[3],
     (
         "optane",
         "its memory takes 300 ns to load and 100 ns to flush, not none as in its paper",
