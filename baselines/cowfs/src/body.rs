@@ -104,6 +104,11 @@ impl<S: Persist> Body for CowFs<S> {
         self.core.list(dir, cookie, most).await
     }
 
+    async fn last_cookie(&self, dir: &File) -> Result<u64> {
+        let _operation = self.core.look().await;
+        Ok(self.core.next_index(dir).await? - 1)
+    }
+
     async fn parent(&self, dir: &File) -> Result<Ino> {
         let _operation = self.core.look().await;
         self.core.parent(dir).await

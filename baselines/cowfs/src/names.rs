@@ -130,17 +130,13 @@ impl<S: Persist> Core<S> {
     }
 
     /// The number of the next entry of a directory.
-    async fn next_index(&self, dir: &File) -> Result<u64> {
+    pub(crate) async fn next_index(&self, dir: &File) -> Result<u64> {
         let known = dir.private.next_index.get();
-        let next = if known > 0 {
-            known
-        } else {
-            self.index_behind(&dir.private.tree, dir.private.number)
-                .await?
-        };
-        let behind = next.checked_add(1).ok_or(Errno::EUCLEAN)?;
-        dir.private.next_index.set(behind);
-        Ok(next)
+        if known > 0 {
+            return Ok(known);
+        }
+        let private = &dir.private;
+        self.index_behind(&private.tree, private.number).await
     }
 
     /// The number behind those of all entries of a directory.
@@ -284,6 +280,8 @@ impl<S: Persist> Core<S> {
         kind: FileKind,
     ) -> Result<()> {
         let index = self.next_index(dir).await?;
+        let behind = index.checked_add(1).ok_or(Errno::EUCLEAN)?;
+        dir.private.next_index.set(behind);
         let at = Named {
             dir: dir.private.number,
             name,

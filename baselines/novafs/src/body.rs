@@ -84,6 +84,10 @@ impl<P: BytePort> Body for NovaFs<P> {
         Ok(Self::list(dir, cookie, most))
     }
 
+    async fn last_cookie(&self, dir: &Node) -> Result<u64> {
+        Ok(dir.private.state.borrow().next_cookie() - 1)
+    }
+
     async fn parent(&self, dir: &Node) -> Result<Ino> {
         Ok(dir.private.state.borrow().parent)
     }

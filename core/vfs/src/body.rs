@@ -229,6 +229,17 @@ pub trait Body: 'static {
         most: usize,
     ) -> Result<Vec<DirEntry>>;
 
+    /// The cookie behind which no entry of a directory is yet, and behind which all are
+    /// that it gets from now on; the largest number if a new one may come anywhere.
+    /// Where new names come last, a listing ends there: somebody who renames what he is
+    /// given would be given the new names for ever.
+    ///
+    /// # Errors
+    /// `EUCLEAN`, `EIO`.
+    async fn last_cookie(&self, _dir: &Inode<Self::Private>) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+
     /// The directory that `dir` is in.
     ///
     /// # Errors

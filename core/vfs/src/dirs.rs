@@ -5,9 +5,9 @@
 use crate::access::ensure;
 use crate::body::Body;
 use crate::errno::{Errno, Result};
-use crate::file::Handle;
+use crate::file::{Handle, OpenFile};
 use crate::types::{DirEntry, FileKind, Ino};
-use crate::vfs::Vfs;
+use crate::vfs::{Core, Vfs};
 
 /// Cookies that come before those of the body.
 const DOTS: u64 = 2;
@@ -15,7 +15,8 @@ const DOTS: u64 = 2;
 impl<B: Body> Vfs<B> {
     /// Up to `most` entries after `cookie` (0 from the start), with `.` and `..`;
     /// an empty list at the end. An entry that is there all the time is listed
-    /// exactly once.
+    /// exactly once. One that comes after the listing was begun may be listed or not, but
+    /// the listing ends: what comes last is not in it until it is begun anew.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR`, `EIO`.
@@ -34,6 +35,9 @@ impl<B: Body> Vfs<B> {
             return Ok(Vec::new());
         }
         let mut entries = Vec::new();
+        if cookie < 1 {
+            file.listed_to.set(None);
+        }
         if cookie < 1 && most > 0 {
             entries.push(dots(1, dir.ino(), b"."));
         }
@@ -44,7 +48,9 @@ impl<B: Body> Vfs<B> {
         let (after, left) = (cookie.saturating_sub(DOTS), most - entries.len());
         if left > 0 {
             let _guard = dir.lock.read().await;
+            let last = core.end_of_listing(&file).await?;
             let mut found = core.body.read_dir(&dir.inode, after, left).await?;
+            found.retain(|entry| entry.cookie <= last);
             for entry in &mut found {
                 entry.cookie += DOTS;
             }
@@ -52,6 +58,18 @@ impl<B: Body> Vfs<B> {
         }
         core.touch(dir).await?;
         Ok(entries)
+    }
+}
+
+impl<B: Body> Core<B> {
+    /// The last cookie of the body in a listing; found out as it is begun.
+    async fn end_of_listing(&self, file: &OpenFile<B::Private>) -> Result<u64> {
+        if let Some(last) = file.listed_to.get() {
+            return Ok(last);
+        }
+        let last = self.body.last_cookie(&file.node.inode).await?;
+        file.listed_to.set(Some(last));
+        Ok(last)
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct OpenFile<P> {
     pub(crate) flags: Cell<OpenFlags>,
     pub(crate) who: Access,
     pub(crate) ahead: RefCell<Ahead>,
+    /// Where a listing that was begun ends.
+    pub(crate) listed_to: Cell<Option<u64>>,
     /// Failures of write-back of this file that are known.
     pub(crate) failures: Cell<u32>,
     /// Those of any file.
@@ -246,6 +248,7 @@ impl<B: Body> Core<B> {
             flags: Cell::new(flags),
             who: who.clone(),
             ahead: RefCell::new(Ahead::new(self.config.read_ahead)),
+            listed_to: Cell::new(None),
             node,
         });
         let mut files = self.files.borrow_mut();

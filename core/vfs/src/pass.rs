@@ -52,6 +52,11 @@ macro_rules! pass_body {
             dir: &Inode<Self::Private>, cookie: u64, most: usize
         ) -> Result<Vec<DirEntry>>);
     };
+    (@last_cookie $to:tt) => {
+        $crate::pass_on!($to Body: async fn last_cookie(
+            dir: &Inode<Self::Private>
+        ) -> Result<u64>);
+    };
     (@parent $to:tt) => {
         $crate::pass_on!($to Body: async fn parent(dir: &Inode<Self::Private>) -> Result<Ino>);
     };

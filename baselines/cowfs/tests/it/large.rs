@@ -6,10 +6,24 @@ use cowfs::{MkfsOptions, MountOptions};
 use host::RamDisk;
 use sim::{Kernel, Seed};
 use units::{Bytes, Ns};
+use vfs::model::list_renaming;
 use vfs::{Access, Body, Errno, OpenFlags, Process, Source};
 
 fn flags() -> OpenFlags {
     OpenFlags::BOTH | OpenFlags::CREATE
+}
+
+/// New names have larger numbers, by which a directory is listed.
+#[test]
+fn a_listing_ends_though_all_it_lists_is_renamed() {
+    let image = made(&MkfsOptions::new(24_576));
+    let image = with_root(&image, MountOptions::default(), async |p| {
+        assert_eq!(list_renaming(&p, 300).await, Ok(2 + 300));
+    });
+    // The first listing of a mount has to find out which number is the last.
+    with_root(&image, MountOptions::default(), async |p| {
+        assert_eq!(list_renaming(&p, 300).await, Ok(2 + 300));
+    });
 }
 
 /// Many names come and go in an order of their own: nodes are split, become small, and are

@@ -5,7 +5,7 @@ use crate::model::agree;
 use host::{Purpose, RamDisk};
 use novafs::Cleaning;
 use sim::{Kernel, Rng};
-use vfs::model::Op;
+use vfs::model::{Op, list_renaming};
 use vfs::{Access, FallocateMode, OpenFlags, PAGE, Process, RenameFlags, Source, XattrFlags};
 
 const NAMES: [&str; 6] = [
@@ -159,6 +159,14 @@ async fn make(process: &Process<Fs>, path: &[u8]) {
     let flags = OpenFlags::WRITE | OpenFlags::CREATE;
     let fd = process.open(path, flags, 0o600).await.unwrap();
     process.close(fd).await.unwrap();
+}
+
+#[test]
+fn a_listing_ends_though_all_it_lists_is_renamed() {
+    with_root(512, |process| async move {
+        assert_eq!(list_renaming(&process, 30).await, Ok(2 + 30));
+        process.exit().await;
+    });
 }
 
 #[test]

@@ -212,6 +212,10 @@ impl Body for MemFs {
         Ok(entries.collect())
     }
 
+    async fn last_cookie(&self, dir: &Node) -> Result<u64> {
+        Ok(dir.private.cookies.get())
+    }
+
     async fn parent(&self, dir: &Node) -> Result<Ino> {
         Ok(dir.private.parent.get())
     }

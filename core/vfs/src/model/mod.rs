@@ -12,6 +12,7 @@ mod beside;
 pub mod crash;
 mod draw;
 mod endure;
+mod listing;
 mod mix;
 mod op;
 
@@ -19,6 +20,7 @@ pub use beside::{cache, run_beside};
 pub use crash::{Order, Tree, Violation, check, sizes};
 pub use draw::{draw, draw_on_file, draw_on_names};
 pub use endure::endure;
+pub use listing::list_renaming;
 pub use mix::{Mix, drawn};
 pub use op::{Op, Value, perform};
 

@@ -2,6 +2,7 @@
 
 use crate::bench::{errno, fill, make, user, with_root};
 use vfs::mem::MemFs;
+use vfs::model::list_renaming;
 use vfs::{At, Attr, Errno, FileKind, OpenFlags, Process, RenameFlags, SetTime, Timestamp, Whence};
 
 const REPLACE: RenameFlags = RenameFlags {
@@ -383,6 +384,20 @@ fn cookies_stay_while_a_directory_changes() {
         assert_eq!(rest[0].name, b"d");
         p.lseek(fd, Whence::Start(first[2].cookie)).await.unwrap();
         assert_eq!(p.read_dir(fd, 4).await.unwrap(), rest);
+    });
+}
+
+/// Every new name comes last here, so who renames what he finds would find it for ever.
+#[test]
+fn a_listing_ends_though_all_it_lists_is_renamed() {
+    with_root(|p| async move {
+        assert_eq!(list_renaming(&p, 3).await, Ok(2 + 3));
+        let fd = p.open(b"/", OpenFlags::READ, 0).await.unwrap();
+        assert_eq!(p.read_dir(fd, 4).await.unwrap().len(), 4);
+        touch(&p, "/late", 0o644).await;
+        assert_eq!(p.read_dir(fd, 9).await.unwrap().len(), 1);
+        p.lseek(fd, Whence::Start(0)).await.unwrap();
+        assert_eq!(p.read_dir(fd, 9).await.unwrap().len(), 2 + 4, "anew");
     });
 }
 

@@ -250,6 +250,7 @@ impl Body for AnyBody {
         rmdir(dir: File, name: [&[u8]], inode: File, now: Timestamp) -> Result<()>;
         readlink(inode: File) -> Result<Vec<u8>>;
         read_dir(dir: File, cookie: u64, most: usize) -> Result<Vec<DirEntry>>;
+        last_cookie(dir: File) -> Result<u64>;
         parent(dir: File) -> Result<Ino>;
         store(inode: File) -> Result<()>;
         truncate(inode: File, old: u64) -> Result<()>;
