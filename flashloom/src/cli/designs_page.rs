@@ -8,6 +8,7 @@ use machine::{Outcome, Time};
 use report::human;
 use report::page::{Line, Sheet, SheetCell, Stacks, sheet};
 use report::plot::Kind;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One number of a run, where the document has it, and how it is read.
 struct Number {
@@ -98,8 +99,11 @@ const NUMBERS: [Number; 13] = [
     },
 ];
 
-/// The parts of the time of cores, of which a palette has eight.
-const PARTS: [(&str, fn(&Time) -> f64); 8] = [
+/// A part of the time of cores: its name, and its share.
+type Share = (&'static str, fn(&Time) -> f64);
+
+/// All of them: a palette has eight.
+const PARTS: [Share; 8] = [
     ("instructions", |t| t.compute + t.memory_instructions),
     ("caches", |t| t.caches),
     ("host's DRAM", |t| t.host_dram),
@@ -303,11 +307,11 @@ fn by_cause<'a>(
     (id, title): (&'a str, &'a str),
     reading: &'a str,
     runs: &'a [Outcome],
-    of: fn(&Outcome) -> &std::collections::BTreeMap<String, u64>,
+    of: fn(&Outcome) -> &BTreeMap<String, u64>,
 ) -> Stacks<'a> {
     let causes = runs.iter().flat_map(|run| of(run).iter());
     let used = causes.filter(|cause| *cause.1 > 0);
-    let names: std::collections::BTreeSet<&str> = used.map(|cause| cause.0.as_str()).collect();
+    let names: BTreeSet<&str> = used.map(|cause| cause.0.as_str()).collect();
     let bar = |run: &Outcome| {
         let pages = |name: &&str| of(run).get(*name).copied().unwrap_or(0) as f64;
         names.iter().map(pages).collect::<Vec<f64>>()

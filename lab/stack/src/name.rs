@@ -347,7 +347,11 @@ mod tests {
         assert!("f2fs+lfs@bytefs-emulator".parse::<StackName>().is_ok());
         assert!("ext4+discard@fdp".parse::<StackName>().is_ok());
         assert!(says("hyfim@block").contains("makes no sense on a block drive"));
-        assert!("hyfim+discard+dup+nosums@ocssd".parse::<StackName>().is_ok());
+        assert!(
+            "hyfim+discard+dup+nosums@ocssd"
+                .parse::<StackName>()
+                .is_ok()
+        );
         assert!(says("hyfim+hints@ocssd").contains("+hints"));
         assert!("btrfs-nocow+discard@block".parse::<StackName>().is_ok());
         assert!("raw@zn540".parse::<StackName>().is_ok());
