@@ -75,7 +75,7 @@ fn opened(media: DriveMedia, memory: Memory) -> (bool, DriveMedia, PmMedia) {
     let drive = Drive::ready(&sim, &config, media, Seed(1)).expect("it can be built");
     let device = BlockDevice::new(&sim, HostConfig::default(), drive.clone());
     let device = device.expect("the default can be");
-    let port = Attached::bare(&sim, &device, (hosts::memory("hyfim"), memory));
+    let port = Attached::bare(&sim, &device, (hosts::memory("hyfim", &[]), memory));
     let opening = port.clone();
     let opened = kernel.block_on(async move { opening.open().await.is_ok() });
     let left = port.memory().expect("it was wanted").shutdown();
