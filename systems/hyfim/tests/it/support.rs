@@ -53,6 +53,7 @@ pub(crate) fn hyfim_config() -> HyfimConfig {
         },
         // Small, so that the journals come round.
         journal: Bytes(8 * KIB),
+        ..config
     }
 }
 
