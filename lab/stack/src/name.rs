@@ -360,7 +360,11 @@ mod tests {
         assert!(says("btrfs+optane@ocssd").contains("+optane makes no sense without +pmbuffer"));
         assert!(says("ext4+pmbuffer@ocssd").contains("expected one of the switches"));
         assert!(says("hyfim@block").contains("makes no sense on a block drive"));
-        assert!("hyfim+discard+dup+nosums@ocssd".parse::<StackName>().is_ok());
+        assert!(
+            "hyfim+discard+dup+nosums@ocssd"
+                .parse::<StackName>()
+                .is_ok()
+        );
         assert!(says("hyfim+hints@ocssd").contains("+hints"));
         assert!("btrfs-nocow+discard@block".parse::<StackName>().is_ok());
         assert!("raw@zn540".parse::<StackName>().is_ok());

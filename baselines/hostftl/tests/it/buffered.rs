@@ -78,14 +78,14 @@ fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Sh
     }
 }
 
-/// At each event, whichever lines of memory were not flushed are lost.
+/// At events all over a run, whichever lines of memory were not flushed are lost.
 #[test]
 fn what_was_forced_is_there_whichever_lines_are_lost() {
     let config = tiny();
     for kept in [false, true] {
         let (mut all, mut in_part) = (0, 0);
         let first = Left::buffered(&config, kept);
-        for event in 0.. {
+        for event in (u64::from(kept)..).step_by(9) {
             let Some((ways, model)) = ways(&config, &first, event) else {
                 break;
             };
@@ -100,7 +100,7 @@ fn what_was_forced_is_there_whichever_lines_are_lost() {
                 all += 1;
             }
         }
-        assert!(all > 500 && in_part > 50, "{all} ways, {in_part} events");
+        assert!(all > 50 && in_part > 5, "{all} ways, {in_part} events");
     }
 }
 
