@@ -96,30 +96,6 @@ impl Buffer {
         self.sectors.contains_key(&sector)
     }
 
-    /// Whether any version of a sector is on its way.
-    pub(crate) fn flies(&self, sector: u32) -> bool {
-        let newer = self.sectors.get(&sector);
-        newer.is_some_and(|newer| !newer.flying.is_empty())
-    }
-
-    /// Sectors of which a version waits, and the numbers of these.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (u32, u64)> {
-        let waits = |(&sector, newer): (&u32, &Newer)| {
-            let (_, waiting) = newer.waiting.as_ref()?;
-            Some((sector, waiting.number))
-        };
-        self.sectors.iter().filter_map(waits)
-    }
-
-    /// Forgets the version of a sector that waits, and of which none is on its way.
-    pub(crate) fn forget(&mut self, sector: u32) -> Option<Waiting> {
-        debug_assert!(!self.flies(sector), "sector {sector} is on its way");
-        let (since, waiting) = self.sectors.remove(&sector)?.waiting?;
-        self.held -= 1;
-        self.fall(since);
-        Some(waiting)
-    }
-
     /// Takes in a version; whether the sector has to be queued for it.
     pub(crate) fn write(&mut self, sector: u32, waiting: Waiting) -> bool {
         let newer = self.sectors.entry(sector).or_default();

@@ -10,7 +10,6 @@ use crate::config::FtlConfig;
 use crate::lines::{LineState, Lines};
 use crate::meta::Trimmed;
 use crate::pins::Pins;
-use crate::slots::Slots;
 use crate::table::Table;
 use host::{RawMark, RawPort};
 use nand::Payload;
@@ -97,10 +96,6 @@ pub struct FtlStats {
     pub cleaned: u64,
     /// Units of which the program failed.
     pub failed: u64,
-    /// Times that a write waited for room in a buffer in persistent memory.
-    pub waits: u64,
-    /// Sectors that recovery has found in such a buffer.
-    pub replayed: u64,
     /// Blocks that recovery read.
     pub recovered: u64,
     /// Blocks that recovery could not read. Whose they were is not known: of a sector the
@@ -116,8 +111,6 @@ pub(crate) struct State {
     pub(crate) table: Table,
     pub(crate) lines: Lines,
     pub(crate) buffer: Buffer,
-    /// Where versions in the buffer are, if it lasts.
-    pub(crate) slots: Option<Slots>,
     pub(crate) frontiers: [Frontier; 2],
     /// Deallocations that are in no record yet.
     pub(crate) trims: Vec<Trimmed>,
@@ -222,20 +215,6 @@ impl<P: RawPort> HostFtl<P> {
         self.inner.state.borrow().settling > 0
     }
 
-    /// Whether sectors are in a buffer in persistent memory.
-    #[must_use]
-    pub fn is_holding(&self) -> bool {
-        let state = self.inner.state.borrow();
-        state.slots.as_ref().is_some_and(Slots::is_used)
-    }
-
-    /// Whether a write waits for room in a buffer in persistent memory.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        let state = self.inner.state.borrow();
-        state.slots.as_ref().is_some_and(|slots| slots.waiting > 0)
-    }
-
     /// What a sector of 4 KiB holds, at once and without cost: for oracles. None if it cannot
     /// be read.
     #[must_use]
@@ -266,9 +245,6 @@ impl<P: RawPort> HostFtl<P> {
         let state = self.inner.state.borrow();
         state.buffer.check();
         state.lines.check();
-        if let Some(slots) = &state.slots {
-            slots.check(&state.buffer);
-        }
         for sector in 0..self.inner.sectors {
             if let Some(place) = state.table.get(sector) {
                 assert_eq!(state.lines.owner(place), Some(sector), "sector {sector}");
@@ -280,11 +256,6 @@ impl<P: RawPort> HostFtl<P> {
 }
 
 impl<P: RawPort> Inner<P> {
-    /// Blocks of the drive. Behind them come the slots of a buffer in persistent memory.
-    pub(crate) const fn blocks(&self) -> u32 {
-        self.geometry.all_chunks() * self.geometry.blocks
-    }
-
     pub(crate) fn ppa(&self, place: u32) -> Ppa {
         self.geometry.ppa(self.geometry.nth(place))
     }

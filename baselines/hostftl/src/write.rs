@@ -2,7 +2,6 @@
 //! of a version is the end of its program, and of the fence behind its entry.
 
 use crate::buffer::Waiting;
-use crate::lasting::take_in;
 use crate::lines::Step;
 use crate::meta::{Beside, Kind, MOST_RANGES, put_ranges};
 use crate::pins::Part;
@@ -16,12 +15,12 @@ use std::rc::Rc;
 use units::NoSpace;
 
 /// A unit on its way.
-pub(crate) struct Unit {
+struct Unit {
     frontier: usize,
     line: usize,
     member: usize,
     block: u32,
-    pub(crate) items: Vec<Item>,
+    items: Vec<Item>,
 }
 
 /// A change of the table: a sector, and the block that its entry led to before.
@@ -58,30 +57,6 @@ impl<P: RawPort> Inner<P> {
         who: Who,
         part: Option<&Part<'_, P>>,
     ) -> Result<(), IoError> {
-        let waiting = |number| Waiting {
-            number,
-            payload,
-            mark: RawMark {
-                cause: Cause::Host,
-                who,
-            },
-        };
-        let kept = self.state.borrow().slots.as_ref().map(|s| s.kept.clone());
-        match kept {
-            Some(kept) => self.write_lasting(&kept, sector, waiting, part).await?,
-            None => self.write_passing(sector, waiting, part).await?,
-        }
-        self.work[USER].notify(&self.sim);
-        Ok(())
-    }
-
-    /// Takes in a version that is durable once it was flushed.
-    async fn write_passing(
-        &self,
-        sector: u32,
-        waiting: impl FnOnce(u64) -> Waiting,
-        part: Option<&Part<'_, P>>,
-    ) -> Result<(), IoError> {
         loop {
             self.failed()?;
             {
@@ -89,17 +64,33 @@ impl<P: RawPort> Inner<P> {
                 let room = state.buffer.held() < self.quota(state);
                 if room && (part.is_some() || !state.pins.is_held(sector)) {
                     let number = Self::next_number(state);
-                    take_in(state, sector, waiting(number));
-                    return Ok(());
+                    let mark = RawMark {
+                        cause: Cause::Host,
+                        who,
+                    };
+                    let waiting = Waiting {
+                        number,
+                        payload,
+                        mark,
+                    };
+                    if state.buffer.write(sector, waiting) {
+                        state.frontiers[USER]
+                            .queue
+                            .push_back(Queued::Sector(sector));
+                    }
+                    state.stats.written += 1;
+                    break;
                 }
             }
             self.collect.notify(&self.sim);
             self.progress.wait(&self.sim).await;
         }
+        self.work[USER].notify(&self.sim);
+        Ok(())
     }
 
     /// Sectors that new data may have in the buffer.
-    pub(crate) fn quota(&self, state: &State) -> u32 {
+    fn quota(&self, state: &State) -> u32 {
         let all = (self.config.buffer.0 / UNIT as u64) as u32;
         let least = self.geometry.write_min;
         let (reserve, free) = (self.config.reserve, state.lines.free());
@@ -107,16 +98,8 @@ impl<P: RawPort> Inner<P> {
         quota(all.max(least), least, free, reserve, enough)
     }
 
-    /// Makes everything durable that was written or deallocated so far.
-    pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), IoError> {
-        match self.is_durable() {
-            true => self.failed(),
-            false => self.write_out().await,
-        }
-    }
-
     /// Writes out everything that was written or deallocated so far, and waits for that.
-    async fn write_out(self: &Rc<Self>) -> Result<(), IoError> {
+    pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), IoError> {
         let last = {
             let state = &mut *self.state.borrow_mut();
             self.queue_trims(state);
@@ -206,9 +189,7 @@ impl<P: RawPort> Inner<P> {
         }
         let Frontier { queue, forced, .. } = &state.frontiers[frontier];
         let enough = queue.len() >= step || (*forced > 0 && !queue.is_empty());
-        // Slots that a record of exchanges names stay as they are.
-        let named = frontier == USER && state.slots.is_some() && state.pins.has_pinned();
-        if !enough || named || self.failure.get().is_some() {
+        if !enough || self.failure.get().is_some() {
             return None;
         }
         let line = self.open_line(state, frontier)?;
@@ -289,7 +270,6 @@ impl<P: RawPort> Inner<P> {
     async fn end_unit(&self, unit: Unit, first: u32) {
         let changes = self.apply(&unit, first);
         self.settle_changes(changes).await;
-        self.leave_unit(&unit).await;
         let state = &mut *self.state.borrow_mut();
         for item in &unit.items {
             match &item.what {

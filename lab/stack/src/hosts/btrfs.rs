@@ -1,7 +1,6 @@
 //! Btrfs as the host of a stack, with copies of contents or without.
 
-use super::memory::Persistent;
-use super::{Behaviour, Host, Made, Promises, Said, Switch, directed, memory};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, directed};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
@@ -16,9 +15,6 @@ pub(super) const SWITCHES: &[Switch] = &[
     ("discard", "what becomes free is deallocated on the drive"),
     ("dup", "two copies of each node of its trees"),
     ("nosums", "contents have no checksums"),
-    memory::BUFFER,
-    memory::OPTANE,
-    memory::SLOW,
 ];
 
 /// Btrfs with these options.
@@ -26,7 +22,6 @@ pub(super) const SWITCHES: &[Switch] = &[
 pub struct Btrfs {
     options: MountOptions,
     dup: bool,
-    memory: Option<Persistent>,
 }
 
 impl Btrfs {
@@ -44,7 +39,6 @@ impl Btrfs {
                 ..usual
             },
             dup: has("dup"),
-            memory: Persistent::buffering(switches),
         }
     }
 
@@ -67,10 +61,6 @@ impl Host for Btrfs {
             alone: true,
             ..Promises::LAZY
         }
-    }
-
-    fn memory(&self) -> Option<Persistent> {
-        self.memory
     }
 
     fn deallocates(&self) -> bool {
