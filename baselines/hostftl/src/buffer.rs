@@ -45,6 +45,8 @@ pub(crate) struct Buffer {
     held: u32,
     /// Deallocations on their way.
     gone: u32,
+    /// Numbers of these, and how many sectors each is of.
+    trims: BTreeMap<u64, u32>,
     /// Numbers of the oldest versions that any stands for, and how many do.
     sinces: BTreeMap<u64, u32>,
 }
@@ -65,6 +67,11 @@ impl Buffer {
         self.sinces.keys().next().copied()
     }
 
+    /// The number of the oldest deallocation that is not durable.
+    pub(crate) fn oldest_trim(&self) -> Option<u64> {
+        self.trims.keys().next().copied()
+    }
+
     /// One more version stands for what there is since this number.
     fn stand(&mut self, since: u64) {
         *self.sinces.entry(since).or_default() += 1;
@@ -72,12 +79,7 @@ impl Buffer {
 
     /// One less does.
     fn fall(&mut self, since: u64) {
-        if let Entry::Occupied(mut count) = self.sinces.entry(since) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+        count_down(&mut self.sinces, since);
     }
 
     /// The newest version of a sector, if it is not that of the table: its contents, none if
@@ -94,6 +96,30 @@ impl Buffer {
     /// Whether any version of a sector waits or is on its way.
     pub(crate) fn has(&self, sector: u32) -> bool {
         self.sectors.contains_key(&sector)
+    }
+
+    /// Whether any version of a sector is on its way.
+    pub(crate) fn flies(&self, sector: u32) -> bool {
+        let newer = self.sectors.get(&sector);
+        newer.is_some_and(|newer| !newer.flying.is_empty())
+    }
+
+    /// Sectors of which a version waits, and the numbers of these.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (u32, u64)> {
+        let waits = |(&sector, newer): (&u32, &Newer)| {
+            let (_, waiting) = newer.waiting.as_ref()?;
+            Some((sector, waiting.number))
+        };
+        self.sectors.iter().filter_map(waits)
+    }
+
+    /// Forgets the version of a sector that waits, and of which none is on its way.
+    pub(crate) fn forget(&mut self, sector: u32) -> Option<Waiting> {
+        debug_assert!(!self.flies(sector), "sector {sector} is on its way");
+        let (since, waiting) = self.sectors.remove(&sector)?.waiting?;
+        self.held -= 1;
+        self.fall(since);
+        Some(waiting)
     }
 
     /// Takes in a version; whether the sector has to be queued for it.
@@ -120,6 +146,7 @@ impl Buffer {
             payload: None,
         });
         self.gone += 1;
+        *self.trims.entry(number).or_default() += 1;
         match before {
             Some(_) => self.held -= 1,
             None => self.stand(since),
@@ -183,7 +210,10 @@ impl Buffer {
         }
         match ended.payload {
             Some(_) => self.held -= 1,
-            None => self.gone -= 1,
+            None => {
+                self.gone -= 1;
+                count_down(&mut self.trims, number);
+            }
         }
         self.fall(ended.since);
         if let Some((before, since)) = handed {
@@ -195,6 +225,7 @@ impl Buffer {
     /// Panics if an invariant does not hold.
     pub(crate) fn check(&self) {
         let (mut held, mut gone, mut sinces) = (0, 0, BTreeMap::new());
+        let mut trims = BTreeMap::new();
         for (sector, newer) in &self.sectors {
             let with = newer
                 .flying
@@ -203,6 +234,9 @@ impl Buffer {
             let with = with.count();
             held += with as u32 + u32::from(newer.waiting.is_some());
             gone += (newer.flying.len() - with) as u32;
+            for trim in newer.flying.iter().filter(|f| f.payload.is_none()) {
+                *trims.entry(trim.number).or_default() += 1;
+            }
             let waiting = newer.waiting.iter().map(|(since, _)| *since);
             for since in waiting.chain(newer.flying.iter().map(|flying| flying.since)) {
                 *sinces.entry(since).or_default() += 1;
@@ -216,6 +250,17 @@ impl Buffer {
         }
         assert_eq!((held, gone), (self.held, self.gone));
         assert_eq!(sinces, self.sinces);
+        assert_eq!(trims, self.trims);
+    }
+}
+
+/// One less of this number.
+fn count_down(counts: &mut BTreeMap<u64, u32>, number: u64) {
+    if let Entry::Occupied(mut count) = counts.entry(number) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
     }
 }
 

@@ -85,6 +85,9 @@ pub enum FtlError {
     /// The table makes no sense.
     #[error("the table is damaged: {0}")]
     Table(String),
+    /// The write buffer in persistent memory makes no sense.
+    #[error("the write buffer is damaged: {0}")]
+    Buffer(String),
     /// The drive has refused something.
     #[error(transparent)]
     Drive(#[from] RawError),

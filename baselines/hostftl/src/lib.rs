@@ -59,6 +59,7 @@
 mod buffer;
 mod collect;
 mod config;
+mod lasting;
 mod lines;
 mod meta;
 mod mount;
@@ -67,10 +68,12 @@ mod policy;
 mod port;
 mod read;
 mod recover;
+mod slots;
 mod state;
 mod table;
 mod write;
 
 pub use config::{FtlConfig, FtlError, Home};
+pub use slots::{PmBuffer, buffer_bytes};
 pub use state::{FtlStats, HostFtl};
 pub use table::{PmTable, table_bytes};

@@ -1,18 +1,21 @@
 //! Mounting: what chunks say, and a table that was kept or rebuilt, made into a mapping.
 //!
-//! Nothing is written before the first command, so a cut during recovery changes nothing.
+//! No flash is written before all is recovered, and of a buffer in persistent memory only what
+//! does not count is given up: so a cut during recovery changes nothing.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Waiting};
 use crate::config::{FtlConfig, FtlError, Home};
 use crate::lines::{LineState, Lines};
+use crate::meta::MOST_NUMBERS;
 use crate::pins::Pins;
-use crate::recover::rebuild;
-use crate::state::{Frontier, FtlStats, HostFtl, Inner, MOVED, State, USER};
+use crate::recover::{Rebuilt, rebuild};
+use crate::slots::{Kept, PmBuffer, Slots};
+use crate::state::{Frontier, FtlStats, HostFtl, Inner, MOVED, Queued, State, USER};
 use crate::table::{PmTable, Table};
-use host::RawPort;
+use host::{RawMark, RawPort, Who};
 use nand::UNIT;
 use sim::{Signal, Sim};
-use ssd::{ChunkInfo, ChunkState, RawGeometry};
+use ssd::{Cause, ChunkInfo, ChunkState, RawGeometry};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{NoSpace, Refusals};
@@ -31,6 +34,21 @@ impl<P: RawPort> HostFtl<P> {
         config: FtlConfig,
         home: Home,
     ) -> Result<Self, FtlError> {
+        Self::mount_with(sim, port, config, home, None).await
+    }
+
+    /// The same with a write buffer in persistent memory, if there is one: what it holds comes
+    /// back, and what is written is durable once it is there.
+    ///
+    /// # Errors
+    /// As above; if the buffer makes no sense.
+    pub async fn mount_with(
+        sim: &Sim,
+        port: P,
+        config: FtlConfig,
+        home: Home,
+        buffer: Option<PmBuffer>,
+    ) -> Result<Self, FtlError> {
         let geometry = port.geometry();
         if geometry.cached > 0 {
             return Err(FtlError::Cached(geometry.cached));
@@ -38,24 +56,17 @@ impl<P: RawPort> HostFtl<P> {
         let sectors = sectors(&config, &geometry)?;
         let chunks = report(&port, &geometry).await?;
         check_space(&chunks, &config, &geometry, sectors)?;
-        let (mut lines, stats, (table, number)) =
-            recover(&port, &chunks, home, (sectors, config.hidden)).await?;
-        let frontiers = reopen(&mut lines, &config);
-        let state = State {
-            table,
-            lines,
-            buffer: Buffer::default(),
-            frontiers,
-            trims: Vec::new(),
-            flushing: 0,
-            number,
-            moving: 0,
-            shifted: Vec::new(),
-            pins: Pins::default(),
-            settling: 0,
-            stats,
-            refusals: Refusals::default(),
+        let mut waiting = match &buffer {
+            Some(buffer) => buffer.open(&geometry).await?,
+            None => Vec::new(),
         };
+        let found = recover(&port, &chunks, home, (sectors, config.hidden)).await?;
+        if let Some(buffer) = &buffer {
+            leave_overtaken(buffer, &found.numbers, &mut waiting).await;
+        }
+        let slots = buffer.map(|buffer| Slots::new(buffer, &waiting));
+        let mut state = found.state(slots, &config);
+        replay(&mut state, waiting)?;
         let inner = Rc::new(Inner {
             sim: sim.clone(),
             port,
@@ -74,6 +85,80 @@ impl<P: RawPort> HostFtl<P> {
         sim.spawn_detached(Rc::clone(&inner).collect());
         Ok(Self { inner })
     }
+}
+
+/// What recovery has found on flash, and in a table that was kept.
+struct Found {
+    table: Table,
+    lines: Lines,
+    /// The number of the next version.
+    number: u64,
+    /// By sector: the number of its version on flash plus one, or 0; nothing if the table was
+    /// kept, which is older than all in a buffer.
+    numbers: Vec<u64>,
+    stats: FtlStats,
+}
+
+impl Found {
+    /// A mapping of that, with nothing in its buffer.
+    fn state(mut self, slots: Option<Slots>, config: &FtlConfig) -> State {
+        let frontiers = reopen(&mut self.lines, config);
+        State {
+            table: self.table,
+            lines: self.lines,
+            buffer: Buffer::default(),
+            slots,
+            frontiers,
+            trims: Vec::new(),
+            flushing: 0,
+            number: self.number,
+            moving: 0,
+            shifted: Vec::new(),
+            pins: Pins::default(),
+            settling: 0,
+            stats: self.stats,
+            refusals: Refusals::default(),
+        }
+    }
+}
+
+/// Gives up what a buffer holds that is on flash as well, or something newer of its sector.
+async fn leave_overtaken(buffer: &PmBuffer, numbers: &[u64], waiting: &mut Vec<Kept>) {
+    let is_newer = |kept: &Kept| {
+        let known = numbers.get(kept.sector as usize);
+        known.is_none_or(|&known| known < kept.number + 1)
+    };
+    let overtaken = waiting.iter().filter(|kept| !is_newer(kept));
+    let overtaken: Vec<u32> = overtaken.map(|kept| kept.slot).collect();
+    buffer.free(&overtaken).await;
+    waiting.retain(is_newer);
+}
+
+/// Has what a buffer holds wait again.
+fn replay(state: &mut State, mut waiting: Vec<Kept>) -> Result<(), FtlError> {
+    // In the order in which it was written.
+    waiting.sort_by_key(|kept| kept.number);
+    let last = waiting.last().map_or(0, |kept| kept.number);
+    state.number = state.number.max(last + 1);
+    if state.number > MOST_NUMBERS / 2 {
+        return Err(FtlError::Numbers);
+    }
+    for kept in waiting {
+        let mark = RawMark {
+            cause: Cause::Host,
+            who: Who::default(),
+        };
+        let version = Waiting {
+            number: kept.number,
+            payload: kept.payload,
+            mark,
+        };
+        state.buffer.write(kept.sector, version);
+        let queue = &mut state.frontiers[USER].queue;
+        queue.push_back(Queued::Sector(kept.sector));
+        state.stats.replayed += 1;
+    }
+    Ok(())
 }
 
 /// Goes on with lines that were written when the power went.
@@ -148,7 +233,7 @@ async fn recover<P: RawPort>(
     chunks: &[ChunkInfo],
     home: Home,
     (sectors, hidden): (u32, u32),
-) -> Result<(Lines, FtlStats, (Table, u64)), FtlError> {
+) -> Result<Found, FtlError> {
     let geometry = port.geometry();
     let buried = match home {
         Home::Dram | Home::Moving(_) => sectors,
@@ -157,17 +242,30 @@ async fn recover<P: RawPort>(
     let mut lines = Lines::new(geometry, chunks, buried);
     let mut stats = FtlStats::default();
     let found = match home {
-        Home::Pm(table) => (adopt(&mut lines, &geometry, table, sectors).await?, 1),
+        Home::Pm(table) => Rebuilt {
+            table: adopt(&mut lines, &geometry, table, sectors).await?,
+            next: 1,
+            numbers: Vec::new(),
+        },
         Home::Dram => rebuild(port, &geometry, &mut lines, sectors, &mut stats).await?,
         Home::Moving(table) => {
             // What was hidden is nobody's.
             let shown = sectors - hidden;
-            let (from, number) = rebuild(port, &geometry, &mut lines, shown, &mut stats).await?;
-            let moved = move_to(&from, &geometry, table, shown, sectors);
-            (moved.await?, number)
+            let from = rebuild(port, &geometry, &mut lines, shown, &mut stats).await?;
+            let moved = move_to(&from.table, &geometry, table, shown, sectors);
+            Rebuilt {
+                table: moved.await?,
+                ..from
+            }
         }
     };
-    Ok((lines, stats, found))
+    Ok(Found {
+        table: found.table,
+        lines,
+        number: found.next,
+        numbers: found.numbers,
+        stats,
+    })
 }
 
 /// Takes a table over that was kept.

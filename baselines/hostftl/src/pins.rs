@@ -1,10 +1,12 @@
 //! Sectors that somebody has for himself for a while.
 //!
 //! Invariants: one that is pinned, because it is about to be remapped, is neither moved nor
-//! written nor deallocated, and nothing of it is on its way. One of which a part is being
+//! written nor deallocated, and nothing of it is on its way, or waits but in a slot of a buffer
+//! in persistent memory; and no slot is written out meanwhile. One of which a part is being
 //! written is changed by nobody else until then.
 
-use crate::state::{HostFtl, Inner};
+use crate::lasting::{forget, rename};
+use crate::state::{HostFtl, Inner, State};
 use host::RawPort;
 use std::collections::BTreeSet;
 
@@ -37,6 +39,11 @@ impl Pins {
         self.pinned.contains(&sector)
     }
 
+    /// Whether any sector is pinned.
+    pub(crate) fn has_pinned(&self) -> bool {
+        !self.pinned.is_empty()
+    }
+
     /// All pinned sectors.
     pub(crate) fn pinned(&self) -> impl Iterator<Item = u32> {
         self.pinned.iter().copied()
@@ -65,7 +72,8 @@ impl Pins {
 
 impl<P: RawPort> HostFtl<P> {
     /// Pins sectors, once nothing of them is on its way to flash: from then on they stay
-    /// where they are. What waits in the buffer of them is written out first.
+    /// where they are. What waits in the buffer of them is written out first, unless the
+    /// buffer lasts.
     ///
     /// # Errors
     /// If nothing can be written any more.
@@ -73,8 +81,12 @@ impl<P: RawPort> HostFtl<P> {
         loop {
             {
                 let state = &mut *self.inner.state.borrow_mut();
+                let newer = |sector: u32| match &state.slots {
+                    Some(_) => state.buffer.flies(sector),
+                    None => state.buffer.has(sector),
+                };
                 let busy = |sector: &u32| {
-                    state.buffer.has(*sector)
+                    newer(*sector)
                         || state.pins.moving.contains(sector)
                         || state.pins.is_held(*sector)
                 };
@@ -83,7 +95,8 @@ impl<P: RawPort> HostFtl<P> {
                     return Ok(());
                 }
             }
-            if self.inner.has_newer(sectors) {
+            // What is on its way from slots comes to its end by itself.
+            if self.inner.has_newer(sectors) && !self.inner.is_durable() {
                 self.inner.flush().await?;
             } else {
                 self.inner.progress.wait(&self.inner.sim).await;
@@ -101,39 +114,76 @@ impl<P: RawPort> HostFtl<P> {
         self.inner.wake_all();
     }
 
-    /// Where a pinned sector is on flash.
+    /// Where a pinned sector is: a block of the flash, or behind those a slot of a buffer in
+    /// persistent memory.
     #[must_use]
     pub fn place(&self, sector: u32) -> Option<u32> {
-        self.inner.state.borrow().table.get(sector)
+        let state = self.inner.state.borrow();
+        let slot = state.slots.as_ref().and_then(|slots| slots.slot(sector));
+        match slot {
+            Some(slot) => Some(self.inner.blocks() + slot),
+            None => state.table.get(sector),
+        }
     }
 
-    /// Sets entries of pinned sectors, all at one instant; they are durable when this
-    /// returns. A block that no entry leads to any more is invalid then.
+    /// Has pinned sectors be in these places, all at one instant; that is durable when this
+    /// returns. A block that no entry leads to any more is invalid then. A sector that is in a
+    /// slot has its entry as it was, for when it leaves that.
     pub async fn remap(&self, entries: &[(u32, Option<u32>)]) {
-        let mut gone = Vec::new();
+        let blocks = self.inner.blocks();
+        let slot = |place: &Option<u32>| place.and_then(|place| place.checked_sub(blocks));
+        let (mut given, mut changed) = (Vec::new(), Vec::new());
         {
             let state = &mut *self.inner.state.borrow_mut();
-            for &(sector, place) in entries {
-                debug_assert!(state.pins.is_pinned(sector), "sector {sector} is pinned");
-                gone.extend(state.table.get(sector).map(|place| (place, sector)));
-                state.table.put(sector, place);
+            for (sector, place) in entries {
+                debug_assert!(state.pins.is_pinned(*sector), "sector {sector} is pinned");
+                given.extend(forget_other(state, *sector, slot(place)));
+                if let Some(slot) = slot(place) {
+                    rename(state, slot, *sector);
+                    changed.push(slot);
+                }
             }
         }
+        changed.extend(&given);
+        let entries = entries.iter().filter(|(_, place)| slot(place).is_none());
+        let entries: Vec<(u32, Option<u32>)> = entries.copied().collect();
+        let gone = self.put_entries(&entries);
         self.inner
             .settle(entries.iter().map(|entry| entry.0).collect())
             .await;
+        self.inner.settle_slots(changed, given).await;
         let state = &mut *self.inner.state.borrow_mut();
         for (place, sector) in gone {
             if state.lines.owner(place) == Some(sector) {
                 state.lines.own(place, None);
             }
         }
-        for &(sector, place) in entries {
+        for &(sector, place) in &entries {
             if let Some(place) = place {
                 state.lines.own(place, Some(sector));
             }
         }
         self.inner.collect.notify(&self.inner.sim);
+    }
+
+    /// Puts entries of the table; gives the blocks that they led to.
+    fn put_entries(&self, entries: &[(u32, Option<u32>)]) -> Vec<(u32, u32)> {
+        let state = &mut *self.inner.state.borrow_mut();
+        let mut gone = Vec::new();
+        for &(sector, place) in entries {
+            gone.extend(state.table.get(sector).map(|place| (place, sector)));
+            state.table.put(sector, place);
+        }
+        gone
+    }
+}
+
+/// Has a sector have no slot but this; gives the one that it had.
+fn forget_other(state: &mut State, sector: u32, slot: Option<u32>) -> Option<u32> {
+    let has = state.slots.as_ref()?.slot(sector);
+    match has.is_some() && has == slot {
+        true => None,
+        false => forget(state, sector),
     }
 }
 

@@ -110,19 +110,11 @@ impl<P: RawPort> Inner<P> {
                 continue;
             }
             if room == 0 {
-                self.force_trims();
+                self.force(&mut self.state.borrow_mut());
             }
             self.progress.wait(&self.sim).await;
         }
         Ok(())
-    }
-
-    /// Has the deallocations that wait for company written.
-    fn force_trims(&self) {
-        let state = &mut *self.state.borrow_mut();
-        self.queue_trims(state);
-        state.frontiers[USER].force();
-        self.work[USER].notify(&self.sim);
     }
 
     /// Deallocates sectors of which there is something.
@@ -145,12 +137,13 @@ impl<P: RawPort> Inner<P> {
         }
         state.trims.extend(run);
         if state.trims.len() >= MOST_RANGES {
-            self.queue_trims(state);
+            // They may stand for what a flush waits for.
             if state.flushing > 0 {
-                // They may stand for what a flush waits for.
-                state.frontiers[USER].force();
+                self.force(state);
+            } else {
+                self.queue_trims(state);
+                self.work[USER].notify(&self.sim);
             }
-            self.work[USER].notify(&self.sim);
         }
     }
 }
@@ -225,10 +218,12 @@ impl<P: RawPort> BlockPort for HostFtl<P> {
         for part in parts(extent) {
             self.inner.write_part(part, content, who).await?;
         }
-        if fua {
-            self.inner.flush().await?;
+        // In a buffer that lasts it is durable as it is.
+        let lasts = self.inner.state.borrow().slots.is_some();
+        match fua && !lasts {
+            true => self.inner.flush().await,
+            false => Ok(()),
         }
-        Ok(())
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {

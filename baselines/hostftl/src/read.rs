@@ -50,7 +50,11 @@ impl<P: RawPort> Inner<P> {
         count: u32,
         who: Who,
     ) -> Result<Vec<Payload>, IoError> {
-        let (mut contents, reads) = self.look_up(first, count);
+        let (mut contents, reads, waiting) = self.look_up(first, count);
+        let kept = self.state.borrow().slots.as_ref().map(|s| s.kept.clone());
+        if let Some(kept) = kept {
+            kept.pass(waiting).await;
+        }
         // The time of that, once it is known where everything is: nothing of it moves away.
         if let Some((from, to)) = reads.span() {
             let table = self.state.borrow().table.lasting();
@@ -70,13 +74,14 @@ impl<P: RawPort> Inner<P> {
     }
 
     /// What is known of sectors without the flash, and the others by where they are: those
-    /// lines have a reader more.
-    fn look_up(&self, first: u32, count: u32) -> (Vec<Payload>, Reads<'_, P>) {
+    /// lines have a reader more. And how many are in the buffer.
+    fn look_up(&self, first: u32, count: u32) -> (Vec<Payload>, Reads<'_, P>, u32) {
         let state = &mut *self.state.borrow_mut();
         let mut contents = vec![Payload::Zero; count as usize];
-        let mut all = Vec::new();
+        let (mut all, mut waiting) = (Vec::new(), 0);
         for (index, sector) in (first..first + count).enumerate() {
             if let Some(newest) = state.buffer.newest(sector) {
+                waiting += u32::from(newest.is_some());
                 contents[index] = newest.cloned().unwrap_or_default();
             } else if let Some(place) = state.table.get(sector) {
                 let line = state.lines.of(place);
@@ -84,7 +89,7 @@ impl<P: RawPort> Inner<P> {
                 all.push(Read { index, place });
             }
         }
-        (contents, Reads { inner: self, all })
+        (contents, Reads { inner: self, all }, waiting)
     }
 
     async fn read_blocks(

@@ -34,6 +34,15 @@ struct Versions {
 /// without any that could be read. A choice of ours.
 const SKIPPED: u64 = 1 << 32;
 
+/// What recovery makes of flash.
+pub(crate) struct Rebuilt {
+    pub(crate) table: Table,
+    /// The number of the next version.
+    pub(crate) next: u64,
+    /// By sector: the number of its version plus one, or 0.
+    pub(crate) numbers: Vec<u64>,
+}
+
 /// Makes the table of what lies beside the sectors on flash. Blocks that cannot be read are
 /// counted, and their lines stay as they are.
 pub(crate) async fn rebuild<P: RawPort>(
@@ -42,7 +51,7 @@ pub(crate) async fn rebuild<P: RawPort>(
     lines: &mut Lines,
     sectors: u32,
     stats: &mut FtlStats,
-) -> Result<(Table, u64), FtlError> {
+) -> Result<Rebuilt, FtlError> {
     let mut versions = Versions::new(sectors);
     for line in in_turn(lines) {
         let mut unreadable = 0;
@@ -74,7 +83,11 @@ pub(crate) async fn rebuild<P: RawPort>(
     if next > MOST_NUMBERS / 2 {
         return Err(FtlError::Numbers);
     }
-    Ok((versions.table, next))
+    Ok(Rebuilt {
+        table: versions.table,
+        next,
+        numbers: versions.numbers,
+    })
 }
 
 /// Lines in the order in which recovery reads them: the fullest first. Of copies with the

@@ -10,6 +10,7 @@ use crate::config::FtlConfig;
 use crate::lines::{LineState, Lines};
 use crate::meta::Trimmed;
 use crate::pins::Pins;
+use crate::slots::Slots;
 use crate::table::Table;
 use host::{RawMark, RawPort};
 use nand::Payload;
@@ -70,6 +71,12 @@ impl Frontier {
         self.forced = self.queue.len();
     }
 
+    /// Has this written before anything that waits: somebody may wait for it.
+    pub(crate) fn put_first(&mut self, item: Item) {
+        self.queue.push_front(Queued::Item(item));
+        self.forced += 1;
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Queued> {
         self.forced = self.forced.saturating_sub(1);
         self.queue.pop_front()
@@ -96,6 +103,10 @@ pub struct FtlStats {
     pub cleaned: u64,
     /// Units of which the program failed.
     pub failed: u64,
+    /// Times that a write waited for room in a buffer in persistent memory.
+    pub waits: u64,
+    /// Sectors that recovery has found in such a buffer.
+    pub replayed: u64,
     /// Blocks that recovery read.
     pub recovered: u64,
     /// Blocks that recovery could not read. Whose they were is not known: of a sector the
@@ -111,6 +122,8 @@ pub(crate) struct State {
     pub(crate) table: Table,
     pub(crate) lines: Lines,
     pub(crate) buffer: Buffer,
+    /// Where versions in the buffer are, if it lasts.
+    pub(crate) slots: Option<Slots>,
     pub(crate) frontiers: [Frontier; 2],
     /// Deallocations that are in no record yet.
     pub(crate) trims: Vec<Trimmed>,
@@ -215,6 +228,20 @@ impl<P: RawPort> HostFtl<P> {
         self.inner.state.borrow().settling > 0
     }
 
+    /// Whether sectors are in a buffer in persistent memory.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        let state = self.inner.state.borrow();
+        state.slots.as_ref().is_some_and(Slots::is_used)
+    }
+
+    /// Whether a write waits for room in a buffer in persistent memory.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let state = self.inner.state.borrow();
+        state.slots.as_ref().is_some_and(|slots| slots.waiting > 0)
+    }
+
     /// What a sector of 4 KiB holds, at once and without cost: for oracles. None if it cannot
     /// be read.
     #[must_use]
@@ -245,6 +272,9 @@ impl<P: RawPort> HostFtl<P> {
         let state = self.inner.state.borrow();
         state.buffer.check();
         state.lines.check();
+        if let Some(slots) = &state.slots {
+            slots.check(&state.buffer);
+        }
         for sector in 0..self.inner.sectors {
             if let Some(place) = state.table.get(sector) {
                 assert_eq!(state.lines.owner(place), Some(sector), "sector {sector}");
@@ -256,6 +286,11 @@ impl<P: RawPort> HostFtl<P> {
 }
 
 impl<P: RawPort> Inner<P> {
+    /// Blocks of the drive. Behind them come the slots of a buffer in persistent memory.
+    pub(crate) const fn blocks(&self) -> u32 {
+        self.geometry.all_chunks() * self.geometry.blocks
+    }
+
     pub(crate) fn ppa(&self, place: u32) -> Ppa {
         self.geometry.ppa(self.geometry.nth(place))
     }

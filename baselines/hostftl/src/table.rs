@@ -36,7 +36,7 @@ const fn entry(sector: u32) -> u64 {
 }
 
 /// The shape of a drive as a number that is not 0: its checksum, and a bit.
-fn shape(geometry: &RawGeometry) -> u64 {
+pub(crate) fn shape(geometry: &RawGeometry) -> u64 {
     let counts = [
         geometry.groups,
         geometry.units,

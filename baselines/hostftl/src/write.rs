@@ -2,6 +2,7 @@
 //! of a version is the end of its program, and of the fence behind its entry.
 
 use crate::buffer::Waiting;
+use crate::lasting::take_in;
 use crate::lines::Step;
 use crate::meta::{Beside, Kind, MOST_RANGES, put_ranges};
 use crate::pins::Part;
@@ -15,12 +16,12 @@ use std::rc::Rc;
 use units::NoSpace;
 
 /// A unit on its way.
-struct Unit {
+pub(crate) struct Unit {
     frontier: usize,
     line: usize,
     member: usize,
     block: u32,
-    items: Vec<Item>,
+    pub(crate) items: Vec<Item>,
 }
 
 /// A change of the table: a sector, and the block that its entry led to before.
@@ -57,6 +58,30 @@ impl<P: RawPort> Inner<P> {
         who: Who,
         part: Option<&Part<'_, P>>,
     ) -> Result<(), IoError> {
+        let waiting = |number| Waiting {
+            number,
+            payload,
+            mark: RawMark {
+                cause: Cause::Host,
+                who,
+            },
+        };
+        let kept = self.state.borrow().slots.as_ref().map(|s| s.kept.clone());
+        match kept {
+            Some(kept) => self.write_lasting(&kept, sector, waiting, part).await?,
+            None => self.write_passing(sector, waiting, part).await?,
+        }
+        self.work[USER].notify(&self.sim);
+        Ok(())
+    }
+
+    /// Takes in a version that is durable once it was flushed.
+    async fn write_passing(
+        &self,
+        sector: u32,
+        waiting: impl FnOnce(u64) -> Waiting,
+        part: Option<&Part<'_, P>>,
+    ) -> Result<(), IoError> {
         loop {
             self.failed()?;
             {
@@ -64,33 +89,17 @@ impl<P: RawPort> Inner<P> {
                 let room = state.buffer.held() < self.quota(state);
                 if room && (part.is_some() || !state.pins.is_held(sector)) {
                     let number = Self::next_number(state);
-                    let mark = RawMark {
-                        cause: Cause::Host,
-                        who,
-                    };
-                    let waiting = Waiting {
-                        number,
-                        payload,
-                        mark,
-                    };
-                    if state.buffer.write(sector, waiting) {
-                        state.frontiers[USER]
-                            .queue
-                            .push_back(Queued::Sector(sector));
-                    }
-                    state.stats.written += 1;
-                    break;
+                    take_in(state, sector, waiting(number));
+                    return Ok(());
                 }
             }
             self.collect.notify(&self.sim);
             self.progress.wait(&self.sim).await;
         }
-        self.work[USER].notify(&self.sim);
-        Ok(())
     }
 
     /// Sectors that new data may have in the buffer.
-    fn quota(&self, state: &State) -> u32 {
+    pub(crate) fn quota(&self, state: &State) -> u32 {
         let all = (self.config.buffer.0 / UNIT as u64) as u32;
         let least = self.geometry.write_min;
         let (reserve, free) = (self.config.reserve, state.lines.free());
@@ -98,41 +107,56 @@ impl<P: RawPort> Inner<P> {
         quota(all.max(least), least, free, reserve, enough)
     }
 
-    /// Writes out everything that was written or deallocated so far, and waits for that.
+    /// Makes everything durable that was written or deallocated so far.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), IoError> {
+        match self.is_durable() {
+            true => self.failed(),
+            false => self.write_out().await,
+        }
+    }
+
+    /// Writes out everything that was written or deallocated so far, and waits for that.
+    async fn write_out(self: &Rc<Self>) -> Result<(), IoError> {
         let last = {
             let state = &mut *self.state.borrow_mut();
-            self.queue_trims(state);
-            state.frontiers[USER].force();
+            self.force(state);
             state.flushing += 1;
             state.number
         };
         let _flushing = Flushing(self);
-        self.work[USER].notify(&self.sim);
         while self.has_older(last) {
             self.failed()?;
             self.progress.wait(&self.sim).await;
             // A version that is waited for may have been deallocated meanwhile.
             let state = &mut *self.state.borrow_mut();
-            if !state.trims.is_empty() {
-                self.queue_trims(state);
-                state.frontiers[USER].force();
-                self.work[USER].notify(&self.sim);
+            if !state.trims.is_empty() && state.slots.is_none() {
+                self.force(state);
             }
         }
         self.failed()
     }
 
-    /// Whether anything with a number below `last` is not on flash.
-    fn has_older(&self, last: u64) -> bool {
-        self.state
-            .borrow()
-            .buffer
-            .oldest()
-            .is_some_and(|number| number < last)
+    /// Has everything written that is not durable.
+    pub(crate) fn force(&self, state: &mut State) {
+        self.queue_trims(state);
+        if state.slots.is_none() {
+            state.frontiers[USER].force();
+        }
+        self.work[USER].notify(&self.sim);
     }
 
-    /// Puts deallocations that wait into records.
+    /// Whether anything with a number below `last` is not durable.
+    fn has_older(&self, last: u64) -> bool {
+        let state = self.state.borrow();
+        let oldest = match state.slots {
+            Some(_) => state.buffer.oldest_trim(),
+            None => state.buffer.oldest(),
+        };
+        oldest.is_some_and(|number| number < last)
+    }
+
+    /// Puts deallocations that wait into records. These are written at once where all else
+    /// that waits lasts as it is.
     pub(crate) fn queue_trims(&self, state: &mut State) {
         let trims = std::mem::take(&mut state.trims);
         for ranges in trims.chunks(MOST_RANGES) {
@@ -145,7 +169,11 @@ impl<P: RawPort> Inner<P> {
                 },
                 what: What::Trims(ranges.to_vec()),
             };
-            state.frontiers[USER].queue.push_back(Queued::Item(item));
+            let frontier = &mut state.frontiers[USER];
+            match state.slots {
+                Some(_) => frontier.put_first(item),
+                None => frontier.queue.push_back(Queued::Item(item)),
+            }
         }
     }
 
@@ -189,7 +217,9 @@ impl<P: RawPort> Inner<P> {
         }
         let Frontier { queue, forced, .. } = &state.frontiers[frontier];
         let enough = queue.len() >= step || (*forced > 0 && !queue.is_empty());
-        if !enough || self.failure.get().is_some() {
+        // Slots that a record of exchanges names stay as they are.
+        let named = frontier == USER && state.slots.is_some() && state.pins.has_pinned();
+        if !enough || named || self.failure.get().is_some() {
             return None;
         }
         let line = self.open_line(state, frontier)?;
@@ -270,6 +300,7 @@ impl<P: RawPort> Inner<P> {
     async fn end_unit(&self, unit: Unit, first: u32) {
         let changes = self.apply(&unit, first);
         self.settle_changes(changes).await;
+        self.leave_unit(&unit).await;
         let state = &mut *self.state.borrow_mut();
         for item in &unit.items {
             match &item.what {
@@ -407,10 +438,8 @@ impl<P: RawPort> Inner<P> {
         (member.good, member.doomed, member.given) = (false, true, unit.block);
         release(state, &unit);
         let frontier = &mut state.frontiers[unit.frontier];
-        // Somebody may wait for them.
-        frontier.forced += unit.items.len();
         for item in unit.items.into_iter().rev() {
-            frontier.queue.push_front(Queued::Item(item));
+            frontier.put_first(item);
         }
     }
 

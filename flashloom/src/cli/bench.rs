@@ -74,7 +74,7 @@ impl Bench {
 
     /// The same as whoever has mapped it last has it.
     pub(super) fn attach_as_is(&self, path: &Path) -> Result<Attached, Failure> {
-        let wants = self.memory.as_ref().and_then(|_| hosts::memory(HYFIM));
+        let wants = self.memory.as_ref().and_then(|_| hosts::memory(HYFIM, &[]));
         let memory = self.memory.clone().map(PmMedia::of);
         self.attach(
             path,

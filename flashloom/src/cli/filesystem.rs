@@ -139,7 +139,7 @@ impl Kind {
 
     /// What this file system finds in the memory beside a drive that has been made for it.
     pub(super) fn beside(self, memory: Option<PmMedia>) -> Result<Beside, &'static str> {
-        match (hosts::memory(self.name()), memory) {
+        match (hosts::memory(self.name(), &[]), memory) {
             (None, None) => Ok((None, hosts::Memory::Blank)),
             (Some(wants), Some(memory)) => Ok((Some(wants), hosts::Memory::Left(memory))),
             (Some(_), None) => Err("there is no memory beside the drive: `mkfs` has to make it"),
@@ -270,7 +270,7 @@ impl Mkfs {
             inode_size: options.inode_size,
         };
         // What was in memory beside the drive is lost as well.
-        let beside = (hosts::memory(self.kind.name()), hosts::Memory::Blank);
+        let beside = (hosts::memory(self.kind.name(), &[]), hosts::Memory::Blank);
         let port = bench.attach(&self.path, beside)?;
         let format = make(self.kind, bench.kernel.sim(), port.clone(), options);
         finish(&bench, &self.path, format)?.map_err(|e| Failure::at(&self.path, e))?;

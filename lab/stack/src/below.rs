@@ -6,10 +6,13 @@
 //! it, too. Only memory that is new takes a drive over; what was left is mounted, or refused:
 //! to make it anew would be to lose what it had.
 
-use crate::hosts::{Memory, Persistent};
-use host::{BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, SwapPort, Who};
-use hostftl::{FtlConfig, Home, HostFtl};
-use hyfim::{HyFim, HyfimConfig, HyfimError, HyfimStats, RecordState, Recovered};
+use crate::hosts::{Keeps, Memory, Persistent};
+use host::{
+    BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, RawPort, Regions,
+    SwapPort, Who,
+};
+use hostftl::{FtlConfig, Home, HostFtl, PmBuffer, buffer_bytes};
+use hyfim::{HyFim, HyfimError, HyfimStats, RecordState, Recovered};
 use nand::Payload;
 use sim::{Rng, Semaphore, Sim};
 use ssd::{Content, IoError, Sink};
@@ -45,7 +48,7 @@ impl Mapping {
 /// Memory that survives power cuts.
 struct Lasting {
     pm: Pm,
-    config: HyfimConfig,
+    keeps: Keeps,
     /// Whether it was blank when the power came.
     is_new: bool,
 }
@@ -98,23 +101,82 @@ impl Mapped {
                 let ftl = HostFtl::mount(&self.sim, raw, config, Home::Dram);
                 Mapping::Plain(ftl.await?)
             }
-            Some(lasting) if lasting.is_new => {
-                let taken = HyFim::adopt(&self.sim, raw, &lasting.pm, lasting.config);
-                Mapping::Swapping(taken.await?)
-            }
-            Some(Lasting { pm, config, .. }) => {
-                let mounted = HyFim::mount(&self.sim, raw, pm, *config).await;
-                let (hyfim, recovered) = mounted?;
-                self.recovered.set(recovered);
-                Mapping::Swapping(hyfim)
-            }
+            Some(lasting) => self.mount_lasting(raw, lasting).await?,
         };
         if let Some(chunks) = drive.chunks() {
             chunks.show(mapping.ftl().viewer());
         }
         Ok(mapping)
     }
+
+    /// A mapping some of which survives power cuts.
+    async fn mount_lasting(
+        &self,
+        raw: RawDevice,
+        lasting: &Lasting,
+    ) -> Result<Mapping, HyfimError> {
+        let Lasting { pm, is_new, .. } = lasting;
+        match lasting.keeps {
+            Keeps::Buffer(config) => {
+                let buffer = buffer(pm, &config, &raw, *is_new).await?;
+                let home = Home::Dram;
+                let ftl = HostFtl::mount_with(&self.sim, raw, config, home, Some(buffer));
+                Ok(Mapping::Plain(ftl.await?))
+            }
+            Keeps::Swaps(config) if *is_new => {
+                let taken = HyFim::adopt(&self.sim, raw, pm, config);
+                Ok(Mapping::Swapping(taken.await?))
+            }
+            Keeps::Swaps(config) => {
+                let mounted = HyFim::mount(&self.sim, raw, pm, config).await;
+                let (hyfim, recovered) = mounted?;
+                self.recovered.set(recovered);
+                Ok(Mapping::Swapping(hyfim))
+            }
+        }
+    }
 }
+
+/// The kind of the region of a write buffer that is alone in memory.
+const BUFFER: u64 = 4;
+
+/// The write buffer of a mapping whose table is in memory that the power takes.
+async fn buffer(
+    pm: &Pm,
+    config: &FtlConfig,
+    raw: &RawDevice,
+    is_new: bool,
+) -> Result<PmBuffer, HyfimError> {
+    let of = |regions: &Regions| -> Result<PmBuffer, HyfimError> {
+        Ok(PmBuffer::new(pm.clone(), regions.get(BUFFER)?, config))
+    };
+    if !is_new {
+        return of(&Regions::open(pm).await?);
+    }
+    let wanted = [(BUFFER, buffer_bytes(config.buffer))];
+    Regions::create(pm, &wanted, async |regions| {
+        let buffer = of(regions)?;
+        buffer.make(&raw.geometry()).await?;
+        Ok(buffer)
+    })
+    .await
+}
+
+impl Keeps {
+    /// Persistent memory that it takes.
+    pub(crate) fn memory(&self) -> Bytes {
+        match self {
+            Self::Swaps(config) => config.memory(),
+            Self::Buffer(config) => {
+                let pages = buffer_bytes(config.buffer).div_ceil(PAGE);
+                Bytes((1 + pages) * PAGE)
+            }
+        }
+    }
+}
+
+/// What regions of persistent memory are multiples of.
+const PAGE: u64 = 4096;
 
 /// A command as a thing of its own: what awaits it is no larger for what a mapping does.
 pub(crate) fn apart<'a, T>(
@@ -169,14 +231,14 @@ impl Below {
         (wanted, memory): (Option<Persistent>, Memory),
     ) -> Self {
         let lasting = |wanted: Persistent| {
-            let config = wanted.hyfim(device.drive().config());
+            let keeps = wanted.keeps(device.drive().config());
             let (media, is_new) = match memory {
                 // Should it want more than there is, it says so when it makes its regions.
-                Memory::Blank => (PmMedia::new(config.memory().min(wanted.pm.bytes)), true),
+                Memory::Blank => (PmMedia::new(keeps.memory().min(wanted.pm.bytes)), true),
                 Memory::Left(media) => (media, false),
             };
             let pm = Pm::new(sim, wanted.pm, media, Some(device));
-            Lasting { pm, config, is_new }
+            Lasting { pm, keeps, is_new }
         };
         let mapped = RawDevice::new(device).map(|raw| Mapped {
             sim: sim.clone(),
@@ -239,7 +301,7 @@ impl Below {
 
     /// What a power cut meets in a mapping that its host holds, by name, and whether it is
     /// so now.
-    pub(crate) fn meets(&self) -> [(&'static str, bool); 9] {
+    pub(crate) fn meets(&self) -> [(&'static str, bool); 11] {
         let ftl = self.mounted().map(Mapping::ftl);
         let of_ftl = |is: fn(&HostFtl<RawDevice>) -> bool| ftl.is_some_and(is);
         let hyfim = self.swapping();
@@ -265,6 +327,14 @@ impl Below {
             (
                 "entries of the host's mapping on their way to memory",
                 of_ftl(HostFtl::is_settling),
+            ),
+            (
+                "sectors in a write buffer that lasts",
+                of_ftl(HostFtl::is_holding),
+            ),
+            (
+                "a write that waits for a full buffer",
+                of_ftl(HostFtl::is_full),
             ),
             (
                 "a record of a journal being written",

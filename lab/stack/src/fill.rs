@@ -3,7 +3,7 @@
 //! Invariant: nothing is estimated here: causes add up to all bytes programmed,
 //! purposes and origins to all bytes of the host.
 
-use crate::hosts;
+use crate::hosts::{self, Keeps};
 use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
@@ -217,12 +217,14 @@ fn facts(config: &DriveConfig) -> DriveFacts {
 fn host_memory(outcome: &Outcome) -> Option<HostMemory> {
     let (plan, layer) = (&outcome.plan, &outcome.remap);
     let tables = layer.as_ref().map(|l| l.table_bytes + l.physical_bytes);
-    let persistent = hosts::memory(&plan.stack.host).map(|m| m.hyfim(&plan.drive).memory().0);
+    let persistent = hosts::memory(&plan.stack.host, &plan.stack.switches);
+    let persistent = persistent.map(|memory| memory.keeps(&plan.drive));
     let sectors = u32::try_from(plan.drive.capacity.0 / MAPPED).unwrap_or(u32::MAX);
     let held = plan.drive.raw.map(|_| match persistent {
-        Some(_) => 0,
-        None => hostftl::table_bytes(sectors),
+        Some(Keeps::Swaps(_)) => 0,
+        Some(Keeps::Buffer(_)) | None => hostftl::table_bytes(sectors),
     });
+    let persistent = persistent.map(|keeps| keeps.memory().0);
     (tables.is_some() || held.is_some()).then(|| HostMemory {
         dram_bytes: tables.unwrap_or_default() + held.unwrap_or_default(),
         persistent_bytes: persistent.unwrap_or_default(),

@@ -3,7 +3,7 @@
 //! Invariant: a name that parses can be built.
 
 use crate::error::StackError;
-use crate::hosts::HOSTS;
+use crate::hosts::{self, HOSTS};
 use crate::layer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -300,6 +300,9 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
             ));
         }
     }
+    if let Some(reason) = hosts::refused_memory(host, drive, switches) {
+        return Some(reason);
+    }
     let is_known = |switch: &&str| of_layer(switch) || known.iter().any(|(name, _)| name == switch);
     let switch = switches.iter().find(|switch| !is_known(switch))?;
     let layers = layer::HOSTS.contains(&host) && layer::DRIVES.contains(&drive);
@@ -346,6 +349,16 @@ mod tests {
         assert!("f2fs+lfs@zn540".parse::<StackName>().is_ok());
         assert!("f2fs+lfs@bytefs-emulator".parse::<StackName>().is_ok());
         assert!("ext4+discard@fdp".parse::<StackName>().is_ok());
+        for stack in [
+            "btrfs+pmbuffer",
+            "btrfs-nocow+pmbuffer+optane",
+            "hyfim+pmbuffer",
+        ] {
+            assert!(format!("{stack}@ocssd").parse::<StackName>().is_ok());
+        }
+        assert!(says("btrfs+pmbuffer@block").contains("+pmbuffer makes no sense on a block drive"));
+        assert!(says("btrfs+optane@ocssd").contains("+optane makes no sense without +pmbuffer"));
+        assert!(says("ext4+pmbuffer@ocssd").contains("expected one of the switches"));
         assert!(says("hyfim@block").contains("makes no sense on a block drive"));
         assert!(
             "hyfim+discard+dup+nosums@ocssd"

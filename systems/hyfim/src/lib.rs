@@ -51,7 +51,9 @@
 //! - *Room.* Entries are of four bytes. A full journal of nodes is waited for. While there are
 //!   too few spare sectors nothing is staged, and the file system copies instead; so it does
 //!   with nodes of which the journal could not hold more.
-//! - *Forced sectors and units.* What is forced is padded to a unit, as in the baseline.
+//! - *Forced sectors and units.* What is forced is padded to a unit, as in the baseline. With
+//!   [`HyfimConfig::lasting`] it need not be on flash: the write buffer is in persistent memory,
+//!   and an exchange has a slot of that be of the sector, which is one word.
 //! - *Cleaning.* Sectors that an unfinished record names are pinned: neither moved nor
 //!   written.
 //!

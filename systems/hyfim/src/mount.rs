@@ -5,7 +5,7 @@ use crate::overlay::Overlay;
 use crate::queue::{Found, Queue, RecordState};
 use crate::record::{exchange_bytes, take_changes, take_quadruples};
 use host::{BlockPort, Pm, RawPort, Region, Regions};
-use hostftl::{FtlConfig, Home, HostFtl, PmTable, table_bytes};
+use hostftl::{FtlConfig, Home, HostFtl, PmBuffer, PmTable, buffer_bytes, table_bytes};
 use nand::UNIT;
 use sim::{Semaphore, Sim};
 use std::cell::{Cell, RefCell, RefMut};
@@ -17,6 +17,7 @@ use units::{Bytes, MIB};
 const TABLE: u64 = 1;
 const EXCHANGES: u64 = 2;
 const CHANGES: u64 = 3;
+const BUFFER: u64 = 4;
 
 /// Names of the journals.
 const OF_SECTORS: &str = "of sectors";
@@ -30,6 +31,10 @@ pub struct HyfimConfig {
     /// Bytes of each of the two journals: what is left of 1 GiB of persistent memory beside
     /// the table of the paper's drive, and a choice of ours within that.
     pub journal: Bytes,
+    /// Whether the write buffer of the mapping is in persistent memory, too. The paper does
+    /// not say, and a drive of its kind has it in memory that the power takes.
+    //= hyfim 4
+    pub lasting: bool,
 }
 
 impl HyfimConfig {
@@ -48,15 +53,38 @@ impl HyfimConfig {
         Self {
             ftl: FtlConfig { hidden, ..ftl },
             journal: Bytes(64 * MIB),
+            lasting: false,
         }
     }
 
     /// Persistent memory that it takes.
     #[must_use]
     pub fn memory(&self) -> Bytes {
-        let table = table_bytes(self.sectors().unwrap_or(u32::MAX));
-        let pages = |bytes: u64| bytes.next_multiple_of(UNIT as u64);
-        Bytes(UNIT as u64 + pages(table) + 2 * pages(self.journal.0))
+        let wanted = self.regions(self.sectors().unwrap_or(u32::MAX));
+        let pages = wanted.iter().map(|(_, bytes)| bytes.div_ceil(UNIT as u64));
+        Bytes((1 + pages.sum::<u64>()) * UNIT as u64)
+    }
+
+    /// The kinds of its regions, and the bytes of each.
+    fn regions(&self, sectors: u32) -> Vec<(u64, u64)> {
+        let mut wanted = vec![
+            (TABLE, table_bytes(sectors)),
+            (EXCHANGES, self.journal.0),
+            (CHANGES, self.journal.0),
+        ];
+        if self.lasting {
+            wanted.push((BUFFER, buffer_bytes(self.ftl.buffer)));
+        }
+        wanted
+    }
+
+    /// The write buffer, if that is in persistent memory.
+    fn buffer(&self, pm: &Pm, regions: &Regions) -> Result<Option<PmBuffer>, HyfimError> {
+        if !self.lasting {
+            return Ok(None);
+        }
+        let region = regions.get(BUFFER)?;
+        Ok(Some(PmBuffer::new(pm.clone(), region, &self.ftl)))
     }
 
     fn sectors(&self) -> Option<u32> {
@@ -166,11 +194,7 @@ impl<P: RawPort> HyFim<P> {
         config: HyfimConfig,
     ) -> Result<Self, HyfimError> {
         let sectors = config.sectors().unwrap_or(u32::MAX);
-        let wanted = [
-            (TABLE, table_bytes(sectors)),
-            (EXCHANGES, config.journal.0),
-            (CHANGES, config.journal.0),
-        ];
+        let wanted = config.regions(sectors);
         Regions::create(pm, &wanted, async |regions| {
             let table = PmTable::new(pm.clone(), regions.get(TABLE)?);
             table.make(sectors).await?;
@@ -180,9 +204,14 @@ impl<P: RawPort> HyFim<P> {
             let (exchanges, _) = Queue::open(sim, pm, regions.get(EXCHANGES)?, OF_SECTORS).await?;
             let (changes, _) = Queue::open(sim, pm, regions.get(CHANGES)?, OF_NODES).await?;
             check_sizes(&exchanges, &changes, &config)?;
+            let buffer = config.buffer(pm, regions)?;
+            if let Some(buffer) = &buffer {
+                buffer.make(&port.geometry()).await?;
+            }
             // Regions that are there have the mapping of the drive, as a whole: a table that
             // says nothing of one is damaged.
-            let ftl = HostFtl::mount(sim, port, config.ftl, Home::Moving(table)).await?;
+            let home = Home::Moving(table);
+            let ftl = HostFtl::mount_with(sim, port, config.ftl, home, buffer).await?;
             Self::of(sim, ftl, (exchanges, changes), config)
         })
         .await
@@ -240,11 +269,21 @@ impl<P: RawPort> HyFim<P> {
         let geometry = port.geometry();
         table.check(spans(&config).1)?;
         table.check_drive(&geometry)?;
-        let blocks = u64::from(geometry.all_chunks()) * u64::from(geometry.blocks);
-        let redone = exchanges_of(&table, &config, blocks, (&swaps, &partners), &mut recovered)?;
-        repair(&table, &config, redone).await;
+        let buffer = config.buffer(pm, &regions)?;
+        if let Some(buffer) = &buffer {
+            buffer.check(&geometry).await?;
+        }
+        let kept = Kept {
+            table: &table,
+            buffer: buffer.as_ref(),
+            blocks: geometry.all_chunks().saturating_mul(geometry.blocks),
+            config: &config,
+        };
+        let redone = kept.exchanges_of((&swaps, &partners), &mut recovered)?;
+        kept.repair(&redone).await?;
         exchanges.clear().await;
-        let ftl = HostFtl::mount(sim, port, config.ftl, Home::Pm(table)).await?;
+        let home = Home::Pm(table);
+        let ftl = HostFtl::mount_with(sim, port, config.ftl, home, buffer).await?;
         let hyfim = Self::of(sim, ftl, (exchanges, changes), config)?;
         hyfim.redo_all(&found, &mut recovered).await?;
         Ok((hyfim, recovered))
@@ -373,64 +412,107 @@ impl<P: RawPort> HyFim<P> {
     }
 }
 
-/// What records of exchanges make the entries of sectors, if they are done again: of each
-/// that is, the last. A record that is a part of changes that are done again is done with
-/// them. It makes no sense if a block does not exist, or if two sectors would have it.
-fn exchanges_of(
-    table: &PmTable,
-    config: &HyfimConfig,
-    blocks: u64,
-    (found, partners): (&[Found], &BTreeSet<u64>),
-    told: &mut Recovered,
-) -> Result<BTreeMap<u32, Option<u32>>, HyfimError> {
-    let (exported, all) = spans(config);
-    let mut entries = BTreeMap::new();
-    for record in found {
-        if record.state < RecordState::Committed || record.state == RecordState::Checkpointed {
-            told.released += 1;
-            continue;
-        }
-        let body = take_quadruples(&record.body);
-        let (partner, quadruples) = body.ok_or(HyfimError::Damaged(OF_SECTORS))?;
-        let follows = partner.is_some_and(|partner| partners.contains(&partner));
-        if !record.state.is_redone() && !follows {
-            told.released += 1;
-            continue;
-        }
-        let fits = quadruples.iter().all(|q| {
-            let is_there = q.new.is_none_or(|block| u64::from(block) < blocks);
-            q.sector < exported && (exported..all).contains(&q.spare) && is_there
-        });
-        if !fits {
-            return Err(HyfimError::Damaged(OF_SECTORS));
-        }
-        entries.extend(quadruples.iter().map(|q| (q.sector, q.new)));
-        told.exchanges += 1;
-    }
-    let mut taken = BTreeSet::new();
-    let twice = entries
-        .values()
-        .flatten()
-        .any(|&block| !taken.insert(block));
-    let others = (0..if taken.is_empty() { 0 } else { exported })
-        .filter(|sector| !entries.contains_key(sector))
-        .filter_map(|sector| table.get(sector));
-    if twice || others.into_iter().any(|block| taken.contains(&block)) {
-        return Err(HyfimError::Damaged(OF_SECTORS));
-    }
-    Ok(entries)
+/// What is kept of a mapping, before that is mounted.
+struct Kept<'a> {
+    table: &'a PmTable,
+    buffer: Option<&'a PmBuffer>,
+    /// Blocks of the drive, behind which the slots of the buffer are.
+    blocks: u32,
+    config: &'a HyfimConfig,
 }
 
-/// Sets these entries, and takes spare sectors back: before the mapping is mounted, which
-/// finds a table without any block twice.
-async fn repair(table: &PmTable, config: &HyfimConfig, mut entries: BTreeMap<u32, Option<u32>>) {
-    let (exported, all) = spans(config);
-    let held = (exported..all).filter(|&spare| table.get(spare).is_some());
-    entries.extend(held.map(|spare| (spare, None)));
-    for (&sector, &place) in &entries {
-        table.put(sector, place);
+/// Places of sectors.
+type Places = BTreeMap<u32, Option<u32>>;
+
+impl Kept<'_> {
+    /// What records of exchanges make the places of sectors, if they are done again: of each
+    /// that is, the last. A record that is a part of changes that are done again is done with
+    /// them. It makes no sense if a block does not exist, if two sectors would have it, or if a
+    /// slot has something else.
+    fn exchanges_of(
+        &self,
+        (found, partners): (&[Found], &BTreeSet<u64>),
+        told: &mut Recovered,
+    ) -> Result<Places, HyfimError> {
+        let (exported, all) = spans(self.config);
+        let slots = self.buffer.map_or(0, PmBuffer::slots);
+        let end = u64::from(self.blocks) + u64::from(slots);
+        let mut places = Places::new();
+        for record in found {
+            if record.state < RecordState::Committed || record.state == RecordState::Checkpointed {
+                told.released += 1;
+                continue;
+            }
+            let body = take_quadruples(&record.body);
+            let (partner, quadruples) = body.ok_or(HyfimError::Damaged(OF_SECTORS))?;
+            let follows = partner.is_some_and(|partner| partners.contains(&partner));
+            if !record.state.is_redone() && !follows {
+                told.released += 1;
+                continue;
+            }
+            let fits = quadruples.iter().all(|q| {
+                let is_there = q.new.is_none_or(|place| u64::from(place) < end);
+                q.sector < exported && (exported..all).contains(&q.spare) && is_there
+            });
+            if !fits {
+                return Err(HyfimError::Damaged(OF_SECTORS));
+            }
+            places.extend(quadruples.iter().map(|q| (q.sector, q.new)));
+            told.exchanges += 1;
+        }
+        self.check(&places)?;
+        Ok(places)
     }
-    table.settle(entries.into_keys()).await;
+
+    /// Which of these places are slots, by slot, and the others.
+    fn split(&self, places: &Places) -> (BTreeMap<u32, u32>, Places) {
+        let (mut slots, mut entries) = (BTreeMap::new(), Places::new());
+        for (&sector, &place) in places {
+            match place.and_then(|place| place.checked_sub(self.blocks)) {
+                Some(slot) => drop(slots.insert(slot, sector)),
+                None => drop(entries.insert(sector, place)),
+            }
+        }
+        (slots, entries)
+    }
+
+    /// Refuses places that two sectors would have, and slots that have something else.
+    fn check(&self, places: &Places) -> Result<(), HyfimError> {
+        let (exported, _) = spans(self.config);
+        let (slots, entries) = self.split(places);
+        let mut taken = BTreeSet::new();
+        let twice = places.values().flatten().any(|&place| !taken.insert(place));
+        let others = (0..if entries.is_empty() { 0 } else { exported })
+            .filter(|sector| !entries.contains_key(sector))
+            .filter_map(|sector| self.table.get(sector));
+        let is_taken = others.into_iter().any(|block| taken.contains(&block));
+        let fits = match self.buffer {
+            Some(buffer) => buffer.fits(&slots)?,
+            None => true,
+        };
+        if twice || is_taken || !fits {
+            return Err(HyfimError::Damaged(OF_SECTORS));
+        }
+        Ok(())
+    }
+
+    /// Has sectors be there, and takes spare sectors back: before the mapping is mounted, which
+    /// finds a table without any block twice.
+    async fn repair(&self, places: &Places) -> Result<(), HyfimError> {
+        let (exported, all) = spans(self.config);
+        let (slots, mut entries) = self.split(places);
+        if let Some(buffer) = self.buffer {
+            let is_elsewhere = |sector| entries.contains_key(&sector);
+            buffer.redo(&slots, is_elsewhere).await?;
+        }
+        let held = (exported..all).filter(|&spare| self.table.get(spare).is_some());
+        entries.extend(held.map(|spare| (spare, None)));
+        for (&sector, &place) in &entries {
+            self.table.put(sector, place);
+        }
+        self.table.settle(entries.into_keys()).await;
+        Ok(())
+    }
 }
 
 /// Sectors that are not hidden, and all of them.

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | partner | u64: the position plus one of the record of changes that it is a part of, or 0 |
 //! | count | u32 |
-//! | each | u32: sector, its old block, the spare sector, the new block; blocks plus one, 0 for none |
+//! | each | u32: sector, its old block, the spare sector, the new block; blocks plus one, 0 for none; behind the blocks of the drive come the slots of a write buffer in persistent memory |
 //!
 //! | change | |
 //! | --- | --- |

@@ -58,7 +58,7 @@ fn cut_with(
 }
 
 /// Mounts what a cut left, and compares every sector; gives it as it is then.
-fn judge(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> Left {
+pub(crate) fn judge(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> Left {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
     let (on, model, what, again) = (config.clone(), model.clone(), what.to_owned(), rig.clone());
@@ -86,7 +86,7 @@ fn judge(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> Left {
 
 /// Cuts a mount, or the first cleaning after it that nobody has asked for, at an event of its
 /// own; gives what that leaves.
-fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
+pub(crate) fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
     let (running, on) = (rig.clone(), config.clone());
@@ -106,11 +106,11 @@ fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
 
 /// Cuts a run at every `step`th event, and the recovery of each at one of its own, twice.
 /// Gives how many cuts there were of runs, and of recoveries.
-fn explore(config: &DriveConfig, kept: bool, seed: Seed, step: u64) -> (u64, u64) {
+fn explore(config: &DriveConfig, first: &Left, seed: Seed, step: u64) -> (u64, u64) {
     let (mut cuts, mut again) = (0, 0);
     for event in (0..).step_by(step as usize) {
         let model = Model::shared();
-        let Some(left) = cut(config, seed, event, Left::new(config, kept), &model) else {
+        let Some(left) = cut(config, seed, event, first.clone(), &model) else {
             break;
         };
         let mut left = left;
@@ -136,7 +136,7 @@ fn explore(config: &DriveConfig, kept: bool, seed: Seed, step: u64) -> (u64, u64
 
 #[test]
 fn a_cut_keeps_what_was_promised_with_the_table_in_memory() {
-    let (cuts, again) = explore(&tiny(), false, Seed(1), 41);
+    let (cuts, again) = explore(&tiny(), &Left::new(&tiny(), false), Seed(1), 41);
     assert!(
         cuts > 100 && again > 100,
         "{cuts} cuts, {again} of recoveries"
@@ -145,7 +145,7 @@ fn a_cut_keeps_what_was_promised_with_the_table_in_memory() {
 
 #[test]
 fn a_cut_keeps_what_was_promised_with_the_table_in_persistent_memory() {
-    let (cuts, again) = explore(&tiny(), true, Seed(2), 41);
+    let (cuts, again) = explore(&tiny(), &Left::new(&tiny(), true), Seed(2), 41);
     assert!(
         cuts > 100 && again > 50,
         "{cuts} cuts, {again} of recoveries"
@@ -153,12 +153,24 @@ fn a_cut_keeps_what_was_promised_with_the_table_in_persistent_memory() {
 }
 
 #[test]
+fn a_cut_keeps_what_was_promised_with_the_buffer_in_persistent_memory() {
+    for (kept, seed) in [(false, Seed(4)), (true, Seed(5))] {
+        let (cuts, again) = explore(&tiny(), &Left::buffered(&tiny(), kept), seed, 499);
+        assert!(cuts > 9 && again > 9, "{cuts} cuts, {again} of recoveries");
+    }
+}
+
+#[test]
 fn a_cut_keeps_what_was_promised_where_programs_fail() {
     let mut config = tiny();
     config.faults.program_failures = 5_000;
     for kept in [false, true] {
-        let (cuts, _) = explore(&config, kept, Seed(3), 61);
-        assert!(cuts > 35, "{cuts} cuts");
+        let plain = (Left::new(&config, kept), 61, 35);
+        let buffered = (Left::buffered(&config, kept), 499, 4);
+        for (first, step, least) in [plain, buffered] {
+            let (cuts, _) = explore(&config, &first, Seed(3), step);
+            assert!(cuts > least, "{cuts} cuts");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The mapping of an open-channel drive, tested from outside.
 
+mod buffered;
 mod cuts;
 mod faults;
 mod fuzz;

@@ -2,9 +2,10 @@
 
 use crate::port::Port;
 use host::{
-    BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmError, PmMedia, RawDevice, Regions, Who,
+    BlockDevice, BlockPort, HostConfig, Pm, PmConfig, PmError, PmMedia, RawDevice, RawPort,
+    Regions, Who,
 };
-use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmTable, table_bytes};
+use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmBuffer, PmTable, buffer_bytes, table_bytes};
 use nand::{Geometry, Payload};
 use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Content, Drive, DriveConfig, DriveMedia, IoError, Preset};
@@ -14,8 +15,9 @@ use units::{Bytes, Extent, Placement};
 
 /// Sectors that the mappings of these tests give.
 pub(crate) const SECTORS: u32 = 700;
-/// The kind of the region of the table.
+/// The kinds of the regions of the table and of the buffer.
 const TABLE: u64 = 1;
+const BUFFER: u64 = 2;
 
 /// Two channels of one unit: 26 lines of 64 blocks.
 pub(crate) fn tiny() -> DriveConfig {
@@ -56,7 +58,15 @@ impl Left {
     pub(crate) fn new(config: &DriveConfig, kept: bool) -> Self {
         Self {
             media: DriveMedia::new(config, Seed(1)).expect("it can be built"),
-            memory: kept.then(memory),
+            memory: kept.then(|| memory(config, true, false)),
+        }
+    }
+
+    /// The same with its write buffer in persistent memory.
+    pub(crate) fn buffered(config: &DriveConfig, kept: bool) -> Self {
+        Self {
+            memory: Some(memory(config, kept, true)),
+            ..Self::new(config, false)
         }
     }
 }
@@ -92,14 +102,11 @@ impl Rig {
     }
 
     pub(crate) async fn mount_on(&self, port: Port, config: FtlConfig) -> Result<Ftl, FtlError> {
-        let home = match &self.pm {
-            None => Home::Dram,
-            Some(pm) => match table(pm).await {
-                (table, true) => Home::Pm(table),
-                (table, false) => Home::Moving(table),
-            },
+        let (home, buffer) = match &self.pm {
+            None => (Home::Dram, None),
+            Some(pm) => kept(pm, &config).await,
         };
-        HostFtl::mount(&self.sim, port, config, home).await
+        HostFtl::mount_with(&self.sim, port, config, home, buffer).await
     }
 
     pub(crate) fn cut(&self, rng: &mut Rng) -> Left {
@@ -110,31 +117,58 @@ impl Rig {
     }
 }
 
-/// The table in persistent memory, and whether it says of which drive it is.
-async fn table(pm: &Pm) -> (PmTable, bool) {
+/// What is kept in persistent memory, if it is: the table, which says of which drive it is once
+/// it has one, and the write buffer.
+async fn kept(pm: &Pm, config: &FtlConfig) -> (Home, Option<PmBuffer>) {
     let regions = Regions::open(pm).await.expect("it was made ready");
-    let region = regions.get(TABLE).expect("as above");
+    let buffer = regions.get(BUFFER).ok();
+    let buffer = buffer.map(|region| PmBuffer::new(pm.clone(), region, config));
+    let Ok(region) = regions.get(TABLE) else {
+        return (Home::Dram, buffer);
+    };
     let mut drive = [0; 8];
     pm.peek(region.at + 16, &mut drive);
-    (PmTable::new(pm.clone(), region), drive != [0; 8])
+    let table = PmTable::new(pm.clone(), region);
+    match drive == [0; 8] {
+        true => (Home::Moving(table), buffer),
+        false => (Home::Pm(table), buffer),
+    }
 }
 
-/// Memory with a table.
-fn memory() -> PmMedia {
-    let bytes = table_bytes(SECTORS).next_multiple_of(4096) + 4096;
+/// Memory with a table, a buffer, or both.
+fn memory(config: &DriveConfig, has_table: bool, has_buffer: bool) -> PmMedia {
+    let ftl = ftl_config(config);
+    let mut wanted = Vec::new();
+    if has_table {
+        wanted.push((TABLE, table_bytes(SECTORS)));
+    }
+    if has_buffer {
+        wanted.push((BUFFER, buffer_bytes(ftl.buffer)));
+    }
+    let bytes = wanted.iter().map(|w| w.1.next_multiple_of(4096));
+    let media = PmMedia::new(Bytes(4096 + bytes.sum::<u64>()));
     let kernel = Kernel::new();
-    let pm = Pm::new(
-        &kernel.sim(),
-        PmConfig::default(),
-        PmMedia::new(Bytes(bytes)),
-        None,
+    let rig = Rig::on(
+        &kernel,
+        config,
+        Left {
+            memory: Some(media),
+            ..Left::new(config, false)
+        },
     );
+    let pm = rig.pm.clone().expect("it has some");
     let making = pm.clone();
     kernel.block_on(async move {
-        let wanted = [(TABLE, table_bytes(SECTORS))];
         let made = Regions::create(&making, &wanted, async |regions| {
-            let table = PmTable::new(making.clone(), regions.get(TABLE)?);
-            table.make(SECTORS).await.expect("there is room");
+            if let Ok(region) = regions.get(TABLE) {
+                let table = PmTable::new(making.clone(), region);
+                table.make(SECTORS).await.expect("there is room");
+            }
+            if let Ok(region) = regions.get(BUFFER) {
+                let buffer = PmBuffer::new(making.clone(), region, &ftl);
+                let geometry = rig.port().geometry();
+                buffer.make(&geometry).await.expect("there is room");
+            }
             Ok::<(), PmError>(())
         });
         made.await.expect("there is room");
@@ -171,11 +205,11 @@ impl Model {
         }))
     }
 
-    fn begin(&mut self, sector: u32, value: u64) {
+    pub(crate) fn begin(&mut self, sector: u32, value: u64) {
         self.sectors[sector as usize].values.push(value);
     }
 
-    fn acknowledge(&mut self, sector: u32) {
+    pub(crate) fn acknowledge(&mut self, sector: u32) {
         let history = &mut self.sectors[sector as usize];
         history.acknowledged = history.values.len() - 1;
     }
@@ -188,6 +222,12 @@ impl Model {
         for (history, &version) in self.sectors.iter_mut().zip(then) {
             history.promised = history.promised.max(version);
         }
+    }
+
+    /// What was acknowledged of one sector is promised.
+    pub(crate) fn promise_one(&mut self, sector: u32) {
+        let history = &mut self.sectors[sector as usize];
+        history.promised = history.acknowledged;
     }
 
     /// Versions that are not zeros.
@@ -224,7 +264,12 @@ pub(crate) fn value(payload: &Payload) -> Option<u64> {
     match payload {
         Payload::Zero => Some(0),
         Payload::Fill(value) => Some(*value),
-        _ => None,
+        _ => {
+            let bytes = payload.to_bytes();
+            let first = bytes[..8].try_into().ok()?;
+            let same = bytes.chunks_exact(8).all(|word| word == first);
+            same.then_some(u64::from_le_bytes(first))
+        }
     }
 }
 

@@ -61,7 +61,7 @@ pub fn explore(cuts: &Cuts, progress: &mut dyn FnMut(Progress)) -> Result<Explor
     if plan.drive.capacity > LARGEST {
         return Err(refused("expected a drive of at most 4 GiB to be cut"));
     }
-    if cuts.skips_fences && hosts::memory(&plan.stack.host).is_none() {
+    if cuts.skips_fences && hosts::memory(&plan.stack.host, &plan.stack.switches).is_none() {
         return Err(refused(
             "expected a host with persistent memory, to skip its fences",
         ));

@@ -1,6 +1,7 @@
 //! Btrfs as the host of a stack, with copies of contents or without.
 
-use super::{Behaviour, Host, Made, Promises, Said, Switch, directed};
+use super::memory::Persistent;
+use super::{Behaviour, Host, Made, Promises, Said, Switch, directed, memory};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
@@ -15,6 +16,9 @@ pub(super) const SWITCHES: &[Switch] = &[
     ("discard", "what becomes free is deallocated on the drive"),
     ("dup", "two copies of each node of its trees"),
     ("nosums", "contents have no checksums"),
+    memory::BUFFER,
+    memory::OPTANE,
+    memory::SLOW,
 ];
 
 /// Btrfs with these options.
@@ -22,6 +26,7 @@ pub(super) const SWITCHES: &[Switch] = &[
 pub struct Btrfs {
     options: MountOptions,
     dup: bool,
+    memory: Option<Persistent>,
 }
 
 impl Btrfs {
@@ -39,6 +44,7 @@ impl Btrfs {
                 ..usual
             },
             dup: has("dup"),
+            memory: Persistent::buffering(switches),
         }
     }
 
@@ -61,6 +67,10 @@ impl Host for Btrfs {
             alone: true,
             ..Promises::LAZY
         }
+    }
+
+    fn memory(&self) -> Option<Persistent> {
+        self.memory
     }
 
     fn deallocates(&self) -> bool {

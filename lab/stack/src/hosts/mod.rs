@@ -11,6 +11,7 @@ mod directed;
 mod ext4;
 mod f2fs;
 mod hyfim;
+mod memory;
 mod nova;
 mod persimmon;
 mod shimmer;
@@ -24,7 +25,9 @@ pub use bytefs::ByteFs;
 pub use directed::Directed;
 pub use ext4::Ext4;
 pub use f2fs::F2fs;
-pub use hyfim::{Hyfim, Memory, Persistent};
+pub use hyfim::Hyfim;
+pub(crate) use memory::Keeps;
+pub use memory::{Memory, Persistent};
 pub use nova::Nova;
 pub use persimmon::Persimmon;
 pub use shimmer::Shimmer;
@@ -242,10 +245,29 @@ pub fn named(host: &str, switches: &[String], behaviour: &Behaviour) -> Option<A
     })
 }
 
-/// Memory that survives power cuts, as the host of this name wants it, if it does.
+/// Memory that survives power cuts, as the host of this name wants it with these switches, if it
+/// does.
 #[must_use]
-pub fn memory(host: &str) -> Option<Persistent> {
-    named(host, &[], &Behaviour::default())?.memory()
+pub fn memory(host: &str, switches: &[String]) -> Option<Persistent> {
+    named(host, switches, &Behaviour::default())?.memory()
+}
+
+/// Why memory that survives power cuts cannot be had by these switches, if it cannot.
+pub(crate) fn refused_memory(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
+    let has = |of: Switch| switches.contains(&of.0);
+    let known = self::switches(host);
+    let of_memory = [memory::BUFFER, memory::OPTANE, memory::SLOW];
+    let mut asked = of_memory
+        .into_iter()
+        .filter(|of| has(*of) && known.contains(of));
+    let asked = asked.next()?.0;
+    if drive != "ocssd" {
+        return Some(format!(
+            "+{asked} makes no sense on a {drive} drive: it is of a mapping that the host holds"
+        ));
+    }
+    let has_memory = host == "hyfim" || has(memory::BUFFER);
+    (!has_memory).then(|| format!("+{asked} makes no sense without +{}", memory::BUFFER.0))
 }
 
 /// The switches of the host of this name.

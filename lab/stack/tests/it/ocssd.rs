@@ -50,6 +50,21 @@ fn a_write_that_is_forced_pads_its_unit() {
     );
 }
 
+//= hyfim 4
+#[test]
+fn what_is_forced_to_a_buffer_that_lasts_pads_nothing() {
+    let forced = "overwrite:bs=4k,size=256k,fsync=1,ops=200";
+    for host in ["btrfs", "btrfs-nocow", "hyfim"] {
+        let [padded, lasting] = ["", "+pmbuffer"].map(|switch| {
+            let run = done(&on(&format!("{host}{switch}@ocssd"), 64, forced));
+            assert_eq!((run.ops, run.errors.len()), (200, 0), "{host}");
+            let programmed = &run.nand.by_cause;
+            programmed.get("padding").copied().unwrap_or_default()
+        });
+        assert!(10 * lasting < padded, "{host}: {lasting} of {padded}");
+    }
+}
+
 #[test]
 fn file_systems_run_on_it_end_well_and_recover() {
     for stack in ["ext4@ocssd", "f2fs@ocssd", "ext4+discard@ocssd"] {
@@ -75,7 +90,7 @@ fn opened(media: DriveMedia, memory: Memory) -> (bool, DriveMedia, PmMedia) {
     let drive = Drive::ready(&sim, &config, media, Seed(1)).expect("it can be built");
     let device = BlockDevice::new(&sim, HostConfig::default(), drive.clone());
     let device = device.expect("the default can be");
-    let port = Attached::bare(&sim, &device, (hosts::memory("hyfim"), memory));
+    let port = Attached::bare(&sim, &device, (hosts::memory("hyfim", &[]), memory));
     let opening = port.clone();
     let opened = kernel.block_on(async move { opening.open().await.is_ok() });
     let left = port.memory().expect("it was wanted").shutdown();
@@ -125,7 +140,14 @@ fn explored(cuts: &Cuts) -> crash::Exploration {
 
 #[test]
 fn power_cuts_keep_what_was_forced() {
-    for stack in ["ext4@ocssd", "ext4+discard@ocssd", "f2fs@ocssd"] {
+    let stacks = [
+        "ext4@ocssd",
+        "ext4+discard@ocssd",
+        "f2fs@ocssd",
+        "btrfs+pmbuffer@ocssd",
+        "hyfim+pmbuffer@ocssd",
+    ];
+    for stack in stacks {
         let found = cuts(stack, 16, false);
         assert!(found.holds(), "{stack}: {:#?}", found.failures.first());
         assert_eq!(found.points, 16);
@@ -148,10 +170,12 @@ fn a_publication_that_waits_for_the_next_is_found_out() {
 
 #[test]
 fn memory_whose_fences_are_skipped_is_found_out() {
-    let mut cuts = cuts_of("hyfim@ocssd", "anything:ops=300", 16);
-    assert!(explored(&cuts).holds());
-    cuts.skips_fences = true;
-    assert!(!explored(&cuts).holds());
+    for (stack, points) in [("hyfim@ocssd", 16), ("btrfs+pmbuffer@ocssd", 40)] {
+        let mut cuts = cuts_of(stack, "anything:ops=300", points);
+        assert!(explored(&cuts).holds(), "{stack}");
+        cuts.skips_fences = true;
+        assert!(!explored(&cuts).holds(), "{stack}");
+    }
 }
 
 #[test]

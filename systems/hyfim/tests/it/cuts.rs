@@ -75,9 +75,8 @@ fn cut_recovery(config: &DriveConfig, left: Left, event: u64) -> Option<Left> {
     }
 }
 
-fn explore(config: &DriveConfig, seed: Seed, step: u64) -> (u64, u64) {
+fn explore(config: &DriveConfig, first: &Left, seed: Seed, step: u64) -> (u64, u64) {
     let (mut cuts, mut again) = (0, 0);
-    let first = Left::new(config);
     for event in (0..).step_by(step as usize) {
         let all = nobody();
         let Some(left) = cut(config, seed, event, first.clone(), &all) else {
@@ -104,7 +103,7 @@ fn explore(config: &DriveConfig, seed: Seed, step: u64) -> (u64, u64) {
 //= hyfim 3.4
 #[test]
 fn batches_are_there_as_a_whole_after_any_cut() {
-    let (cuts, again) = explore(&tiny(), Seed(1), 7);
+    let (cuts, again) = explore(&tiny(), &Left::new(&tiny()), Seed(1), 7);
     assert!(
         cuts > 300 && again > 100,
         "{cuts} cuts, {again} of recoveries"
@@ -116,20 +115,36 @@ fn batches_are_there_as_a_whole_after_any_cut() {
 fn batches_are_there_as_a_whole_where_programs_fail() {
     let mut config = tiny();
     config.faults.program_failures = 5_000;
-    let (cuts, _) = explore(&config, Seed(2), 97);
-    assert!(cuts > 20, "{cuts} cuts");
+    let (plain, buffered) = (Left::new(&config), Left::buffered(&config));
+    for (first, step, least) in [(plain, 97, 20), (buffered, 499, 3)] {
+        let (cuts, _) = explore(&config, &first, Seed(2), step);
+        assert!(cuts > least, "{cuts} cuts");
+    }
+}
+
+//= hyfim 4
+#[test]
+fn batches_are_there_as_a_whole_with_the_buffer_in_persistent_memory() {
+    let (cuts, again) = explore(&tiny(), &Left::buffered(&tiny()), Seed(3), 97);
+    assert!(cuts > 20 && again > 9, "{cuts} cuts, {again} of recoveries");
 }
 
 /// Of a few batches: at each event, whichever lines of memory were not flushed are lost.
 //= hyfim 3.4
 #[test]
 fn batches_are_there_as_a_whole_whichever_lines_are_lost() {
-    const MOST: usize = 64;
     let config = tiny();
+    for (first, most) in [(Left::new(&config), 64), (Left::buffered(&config), 8)] {
+        lose_lines(&config, &first, most);
+    }
+}
+
+/// Loses lines in all ways, if there are up to so many.
+fn lose_lines(config: &DriveConfig, first: &Left, most: usize) {
     let (mut all_ways, mut in_part) = (0, 0);
     for event in 0.. {
         let (kernel, known) = (Kernel::new(), nobody());
-        let rig = Rig::on(&kernel, &config, Left::new(&config));
+        let rig = Rig::on(&kernel, config, first.clone());
         let (running, shown) = (rig.clone(), known.clone());
         kernel.sim().spawn_detached(async move {
             let (system, _) = running.mount().await.expect("a new drive");
@@ -143,7 +158,7 @@ fn batches_are_there_as_a_whole_whichever_lines_are_lost() {
             .await;
         });
         let mut rng = Seed(event).stream("memory");
-        let look = || (rig.cut(&mut rng), rig.pm.whole_lines_at_power_cut(MOST));
+        let look = || (rig.cut(&mut rng), rig.pm.whole_lines_at_power_cut(most));
         let Cut::Off((left, ways)) = kernel.run_to_cut(event, look) else {
             break;
         };
@@ -156,17 +171,12 @@ fn batches_are_there_as_a_whole_whichever_lines_are_lost() {
             };
             let copy = |of: &Shared| Rc::new(RefCell::new(of.borrow().clone()));
             let known = known.each_ref().map(copy);
-            judge(
-                &config,
-                memory,
-                &known,
-                &format!("event {event}, way {way}"),
-            );
+            judge(config, memory, &known, &format!("event {event}, way {way}"));
             all_ways += 1;
         }
     }
     assert!(
-        all_ways > 500 && in_part > 50,
+        all_ways > 400 && in_part > 50,
         "{all_ways} ways, {in_part} events"
     );
 }

@@ -53,6 +53,7 @@ pub(crate) fn hyfim_config() -> HyfimConfig {
         },
         // Small, so that the journals come round.
         journal: Bytes(8 * KIB),
+        ..config
     }
 }
 
@@ -61,6 +62,8 @@ pub(crate) fn hyfim_config() -> HyfimConfig {
 pub(crate) struct Left {
     pub(crate) media: DriveMedia,
     pub(crate) memory: PmMedia,
+    /// Whether the write buffer is in memory, too.
+    pub(crate) lasting: bool,
 }
 
 impl Left {
@@ -69,6 +72,16 @@ impl Left {
         Self {
             media: DriveMedia::new(config, Seed(1)).expect("it can be built"),
             memory: PmMedia::new(Bytes(64 * KIB)),
+            lasting: false,
+        }
+    }
+
+    /// The same with the write buffer in persistent memory.
+    pub(crate) fn buffered(config: &DriveConfig) -> Self {
+        Self {
+            memory: PmMedia::new(Bytes(160 * KIB)),
+            lasting: true,
+            ..Self::new(config)
         }
     }
 }
@@ -81,6 +94,7 @@ pub(crate) struct Rig {
     pub(crate) sim: Sim,
     pub(crate) drive: Drive,
     pub(crate) pm: Pm,
+    config: HyfimConfig,
 }
 
 impl Rig {
@@ -88,7 +102,16 @@ impl Rig {
         let sim = kernel.sim();
         let drive = Drive::ready(&sim, config, left.media, Seed(1)).expect("as above");
         let pm = Pm::new(&sim, PmConfig::default(), left.memory, None);
-        Self { sim, drive, pm }
+        let config = HyfimConfig {
+            lasting: left.lasting,
+            ..hyfim_config()
+        };
+        Self {
+            sim,
+            drive,
+            pm,
+            config,
+        }
     }
 
     pub(crate) fn port(&self) -> RawDevice {
@@ -108,19 +131,20 @@ impl Rig {
             Err(HyfimError::Memory(PmError::Blank)) => {}
             mounted => return mounted,
         }
-        let taken = HyFim::adopt(&self.sim, self.port(), &self.pm, hyfim_config()).await?;
+        let taken = HyFim::adopt(&self.sim, self.port(), &self.pm, self.config).await?;
         Ok((taken, Recovered::default()))
     }
 
     /// Mounts what is there.
     pub(crate) async fn mount_left(&self) -> Result<(System, Recovered), HyfimError> {
-        HyFim::mount(&self.sim, self.port(), &self.pm, hyfim_config()).await
+        HyFim::mount(&self.sim, self.port(), &self.pm, self.config).await
     }
 
     pub(crate) fn cut(&self, rng: &mut Rng) -> Left {
         Left {
             media: self.drive.at_power_cut(),
             memory: self.pm.at_power_cut(rng),
+            lasting: self.config.lasting,
         }
     }
 }

@@ -1,0 +1,424 @@
+//! The write buffer in persistent memory: what is forced is there, whatever a cut takes.
+
+use crate::cuts::{cut_recovery, judge};
+use crate::support::{
+    Ftl, Left, Model, Rig, SECTORS, Shared, ftl_config, read, sectors, tiny, value, work,
+};
+use host::{BlockPort, Pm, PmConfig, Who};
+use hostftl::FtlError;
+use nand::Payload;
+use sim::{Cut, Kernel, Rng, Seed};
+use ssd::{Cause, Content, DriveConfig, IoError};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use units::{Bytes, Ns, Placement};
+
+/// The slots of these tests, and where the heads of slots are in memory that has no table.
+const SLOTS: u64 = 24;
+const HEADS: u64 = 4096 + 64;
+
+async fn force(ftl: &Ftl, sector: u32, value: u64) -> Result<(), IoError> {
+    let (at, content) = (sectors(sector, 1), Content::Fill(value));
+    let write = ftl.write(at, content, Placement(0), Who::default(), true);
+    write.await
+}
+
+/// Forces or deallocates sectors that are `index` modulo 3 of a few, one after the other: each
+/// is promised once the call has ended, but for deallocations.
+async fn press(ftl: Ftl, model: Shared, mut rng: Rng, index: u32, ops: u64) {
+    for op in 1..=ops {
+        let sector = rng.below(5) as u32 * 3 + index;
+        if rng.below(8) == 0 {
+            model.borrow_mut().begin(sector, 0);
+            let trimmed = ftl.trim(sectors(sector, 1)).await;
+            trimmed.expect("within");
+            model.borrow_mut().acknowledge(sector);
+            continue;
+        }
+        let value = u64::from(index + 1) << 32 | op;
+        model.borrow_mut().begin(sector, value);
+        force(&ftl, sector, value).await.expect("there is room");
+        model.borrow_mut().acknowledge(sector);
+        model.borrow_mut().promise_one(sector);
+    }
+}
+
+/// What a cut at `event` of such a run leaves: whichever lines are lost, if these are few, else
+/// some ways to lose them; and the model.
+fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Shared)> {
+    const MOST: usize = 16;
+    let (kernel, model) = (Kernel::new(), Model::shared());
+    let rig = Rig::on(&kernel, config, first.clone());
+    let (running, shown, ftl) = (rig.clone(), model.clone(), ftl_config(config));
+    kernel.sim().spawn_detached(async move {
+        let ftl = running.mount(ftl).await.expect("a new drive");
+        for index in 0..3 {
+            let rng = Seed(8).child(index.into()).stream("press");
+            let work = press(ftl.clone(), shown.clone(), rng, index, 8);
+            running.sim.spawn_detached(work);
+        }
+    });
+    let mut rng = Seed(event).stream("memory");
+    let pm = rig.pm.clone().expect("it has some");
+    let look = || {
+        let some = (0..3).map(|_| rig.cut(&mut rng)).collect::<Vec<_>>();
+        match pm.whole_lines_at_power_cut(MOST) {
+            None => some,
+            Some(all) => all
+                .into_iter()
+                .map(|memory| Left {
+                    memory: Some(memory),
+                    ..some[0].clone()
+                })
+                .collect(),
+        }
+    };
+    match kernel.run_to_cut(event, look) {
+        Cut::Off(ways) => Some((ways, model)),
+        Cut::AtRest => None,
+    }
+}
+
+/// At events all over a run, whichever lines of memory were not flushed are lost.
+#[test]
+fn what_was_forced_is_there_whichever_lines_are_lost() {
+    let config = tiny();
+    for kept in [false, true] {
+        let (mut all, mut in_part) = (0, 0);
+        let first = Left::buffered(&config, kept);
+        for event in (u64::from(kept)..).step_by(9) {
+            let Some((ways, model)) = ways(&config, &first, event) else {
+                break;
+            };
+            in_part += u64::from(ways.len() > 1);
+            for (way, mut left) in ways.into_iter().enumerate() {
+                let cut = (event + way as u64) % 23;
+                if let Some(half) = cut_recovery(&config, left.clone(), cut).filter(|_| cut < 9) {
+                    left = half;
+                }
+                let model = Rc::new(RefCell::new(model.borrow().clone()));
+                judge(&config, left, &model, &format!("event {event}, way {way}"));
+                all += 1;
+            }
+        }
+        assert!(all > 50 && in_part > 5, "{all} ways, {in_part} events");
+    }
+}
+
+/// A drive that somebody was busy on, with slots in use, and its model.
+fn busy(config: &DriveConfig, kept: bool) -> (Left, Shared) {
+    let (kernel, model) = (Kernel::new(), Model::shared());
+    let rig = Rig::on(&kernel, config, Left::buffered(config, kept));
+    let (running, shown, ftl) = (rig.clone(), model.clone(), ftl_config(config));
+    let ftl = kernel.block_on(async move {
+        let ftl = running.mount(ftl).await.expect("a new drive");
+        for sector in 0..40 {
+            shown.borrow_mut().begin(sector, u64::from(sector) + 7);
+            force(&ftl, sector, u64::from(sector) + 7)
+                .await
+                .expect("room");
+            shown.borrow_mut().acknowledge(sector);
+            shown.borrow_mut().promise_one(sector);
+        }
+        ftl
+    });
+    ftl.check();
+    assert!(ftl.is_holding());
+    (rig.cut(&mut Seed(1).stream("none")), model)
+}
+
+#[test]
+fn a_forced_sector_takes_no_unit_and_what_the_buffer_held_comes_back() {
+    let config = tiny();
+    for kept in [false, true] {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, Left::buffered(&config, kept));
+        let (on, ftl) = (rig.clone(), ftl_config(&config));
+        kernel.block_on(async move {
+            let ftl = on.mount(ftl).await.expect("a new drive");
+            for turn in 0..9 {
+                force(&ftl, turn % 3, u64::from(turn) + 1)
+                    .await
+                    .expect("there is room");
+            }
+            assert_eq!(on.drive.ledger().by_cause(Cause::Host), 0);
+            for sector in 3..6 {
+                force(&ftl, sector, 50).await.expect("there is room");
+            }
+            on.sim.sleep(Ns::ms(10)).await;
+            // A unit is four sectors.
+            let (stats, ledger) = (ftl.stats(), on.drive.ledger());
+            assert_eq!((stats.written, stats.data, stats.padding), (12, 4, 0));
+            assert_eq!(ledger.by_cause(Cause::Padding), 0);
+            ftl.check();
+        });
+        let left = rig.cut(&mut Seed(1).stream("none"));
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, left);
+        let ftl = ftl_config(&config);
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl).await.expect("what was left");
+            assert_eq!(ftl.stats().replayed, 2);
+            let held = read(&ftl, 0, 7).await.expect("it can be read");
+            let held: Vec<_> = held.iter().map(value).collect();
+            assert_eq!(held, [7, 8, 9, 50, 50, 50, 0].map(Some));
+            ftl.check();
+        });
+    }
+}
+
+/// The times of its lines: contents, head and tag; and a tag more if an older slot is given back.
+#[test]
+fn a_store_takes_the_time_of_its_lines() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let left = Left::buffered(&config, false);
+    let memory = left.memory.clone().expect("it has some");
+    let rig = Rig {
+        pm: Some(Pm::new(
+            &kernel.sim(),
+            PmConfig::default().optane(),
+            memory,
+            None,
+        )),
+        ..Rig::on(&kernel, &config, left)
+    };
+    kernel.block_on(async move {
+        let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+        for (sector, lines) in [(1, 66), (2, 66), (1, 67)] {
+            let begun = rig.sim.now().0;
+            force(&ftl, sector, 1).await.expect("there is room");
+            assert_eq!(rig.sim.now().0 - begun, 100 * lines, "sector {sector}");
+        }
+        let begun = rig.sim.now().0;
+        read(&ftl, 0, 3).await.expect("it can be read");
+        assert_eq!(rig.sim.now().0 - begun, 2 * 64 * 300);
+    });
+}
+
+#[test]
+fn a_full_buffer_is_waited_for() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::buffered(&config, true));
+    let waited = Rc::new(Cell::new(false));
+    let told = Rc::clone(&waited);
+    kernel.block_on(async move {
+        let ftl = rig.mount(ftl_config(&config)).await.expect("a new drive");
+        let writers: Vec<_> = (0..60)
+            .map(|sector| {
+                let ftl = ftl.clone();
+                rig.sim.spawn(async move { force(&ftl, sector, 9).await })
+            })
+            .collect();
+        rig.sim.sleep(Ns(1_000)).await;
+        told.set(ftl.is_full());
+        for writer in writers {
+            writer.await.expect("there is room after a while");
+        }
+        assert!(!ftl.is_full());
+        assert!(ftl.stats().waits >= 60 - SLOTS, "{:?}", ftl.stats());
+        ftl.check();
+    });
+    assert!(waited.get());
+}
+
+/// A version that was deallocated has its slot until the record of that is on flash, and the
+/// record waits for company.
+#[test]
+fn who_waits_for_a_slot_gets_that_of_what_was_deallocated() {
+    let config = tiny();
+    for kept in [false, true] {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, Left::buffered(&config, kept));
+        let ftl = ftl_config(&config);
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl).await.expect("a new drive");
+            // Three are less than a unit.
+            for first in (0..SLOTS as u32 + 3).step_by(3) {
+                let all = (first..first + 3).map(|sector| (sector, Payload::Fill(9)));
+                let all: Vec<_> = all.collect();
+                let written = ftl.write_sectors(&all, Who::default()).await;
+                written.expect("there is room");
+                let trimmed = ftl.trim(sectors(first, 3)).await;
+                trimmed.expect("within");
+            }
+            assert!(ftl.stats().waits > 0, "{:?}", ftl.stats());
+            ftl.pin(&[0, 4]).await.expect("it can be written");
+            assert_eq!((ftl.place(0), ftl.place(4)), (None, None));
+            ftl.unpin(&[0, 4]);
+            ftl.check();
+        });
+    }
+}
+
+/// Many requests, cleaned meanwhile: everything reads the same with and without.
+#[test]
+fn contents_are_the_same_with_and_without() {
+    let run = |first: Left, seed: u64| {
+        let config = tiny();
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, first);
+        let (on, ftl) = (rig.clone(), ftl_config(&config));
+        kernel.block_on(async move {
+            let ftl = on.mount(ftl).await.expect("a new drive");
+            let rng = Seed(seed).stream("work");
+            work(ftl.clone(), Model::shared(), rng, (0, 1), 3_000).await;
+            ftl.flush().await.expect("there is room");
+            ftl.check();
+            assert!(ftl.stats().cleaned > 0, "{:?}", ftl.stats());
+        });
+        let left = rig.cut(&mut Seed(1).stream("none"));
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, left);
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl_config(&config)).await.expect("what was left");
+            let held = read(&ftl, 0, SECTORS).await.expect("it can be read");
+            held.iter()
+                .map(|payload| value(payload).expect("a number"))
+                .collect::<Vec<_>>()
+        })
+    };
+    let config = tiny();
+    for seed in 0..4 {
+        let without = run(Left::new(&config, false), seed);
+        assert!(without.iter().any(|&value| value > 0));
+        for kept in [false, true] {
+            assert_eq!(
+                run(Left::buffered(&config, kept), seed),
+                without,
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+/// Mounts it; whether it was refused. If it was not, it has all that was promised.
+fn is_refused(config: &DriveConfig, left: Left, model: &Shared, what: &str) -> bool {
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, config, left.clone());
+    let ftl = ftl_config(config);
+    let mounted = kernel.block_on(async move { rig.mount(ftl).await.map(drop) });
+    match mounted {
+        Ok(()) => {
+            let model = Rc::new(RefCell::new(model.borrow().clone()));
+            judge(config, left, &model, what);
+            false
+        }
+        Err(FtlError::Buffer(_)) => true,
+        Err(other) => panic!("{what}: {other}"),
+    }
+}
+
+#[test]
+fn whichever_line_or_bit_is_lost_it_is_noticed_or_nothing_was_in_it() {
+    let config = tiny();
+    let (good, model) = busy(&config, false);
+    let memory = good.memory.clone().expect("it has some");
+    let (mut refused, mut sound) = (0, 0);
+    let mut tally = |memory, what: String| {
+        let left = Left {
+            memory: Some(memory),
+            ..good.clone()
+        };
+        match is_refused(&config, left, &model, &what) {
+            true => refused += 1,
+            false => sound += 1,
+        }
+    };
+    for at in (4096..memory.bytes()).step_by(64) {
+        let mut lost = memory.clone();
+        lost.write(at, &[0; 64]);
+        if lost != memory {
+            tally(lost, format!("line {at}"));
+        }
+    }
+    // The head of the region, and those of some slots.
+    let heads = (0..4).map(|slot| HEADS + 64 * slot);
+    for bit in [HEADS - 64]
+        .into_iter()
+        .chain(heads)
+        .flat_map(|at| at * 8..at * 8 + 24 * 8)
+    {
+        let (mut flipped, mut byte) = (memory.clone(), [0]);
+        flipped.read(bit / 8, &mut byte);
+        flipped.write(bit / 8, &[byte[0] ^ 1 << (bit % 8)]);
+        tally(flipped, format!("bit {bit}"));
+    }
+    assert!(refused > 1_500, "{refused} {sound}");
+}
+
+#[test]
+fn whatever_bytes_the_buffer_has_they_are_refused_or_sound() {
+    let config = tiny();
+    let (good, _) = busy(&config, false);
+    bolero::check!()
+        .with_type::<(bool, Vec<(u8, u8, u32, u16, Vec<(u16, u8)>)>)>()
+        .with_iterations(300)
+        .for_each(|(sealed, slots)| {
+            let mut left = good.clone();
+            let memory = left.memory.as_mut().expect("it has some");
+            for (slot, sector, number, high, edits) in slots {
+                let slot = u64::from(*slot) % SLOTS;
+                let number = u64::from(*number) | u64::from(*high) << 48;
+                let contents = HEADS + SLOTS * 64 + slot * 4096;
+                let mut bytes = [0; 4096];
+                memory.read(contents, &mut bytes);
+                edits
+                    .iter()
+                    .for_each(|&(at, byte)| bytes[usize::from(at) % 4096] = byte);
+                memory.write(contents, &bytes);
+                if *sealed {
+                    put(memory, slot, u32::from(*sector) * 4, number, &bytes);
+                }
+            }
+            let kernel = Kernel::new();
+            let rig = Rig::on(&kernel, &config, left);
+            kernel.block_on(async move {
+                match rig.mount(ftl_config(&tiny())).await {
+                    Ok(ftl) => {
+                        ftl.check();
+                        read(&ftl, 0, SECTORS).await.expect("it can be read");
+                        force(&ftl, 3, 5).await.expect("there is room");
+                        ftl.check();
+                    }
+                    Err(FtlError::Buffer(_) | FtlError::Numbers) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            });
+        });
+}
+
+/// Writes the head of a slot with sums that fit; of sector 0 it is free.
+fn put(memory: &mut host::PmMedia, slot: u64, sector: u32, number: u64, bytes: &[u8]) {
+    let index = (slot as u32).to_le_bytes();
+    let tag = crc32c::crc32c_append(crc32c::crc32c(&index), &sector.to_le_bytes());
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&index), &number.to_le_bytes());
+    let sum = crc32c::crc32c_append(sum, bytes);
+    let words = [u64::from(sector) | u64::from(tag) << 32, number, sum.into()];
+    let words = words.map(u64::to_le_bytes);
+    memory.write(HEADS + slot * 64, words.as_flattened());
+}
+
+#[test]
+fn a_buffer_of_another_mapping_or_too_small_a_one_is_refused() {
+    let config = tiny();
+    let (left, _) = busy(&config, false);
+    let refused = |config: &DriveConfig, buffer: u64| {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, config, left.clone());
+        let ftl = hostftl::FtlConfig {
+            buffer: Bytes(buffer * 4096),
+            ..ftl_config(config)
+        };
+        let mounted = kernel.block_on(async move { rig.mount(ftl).await.map(drop) });
+        let error = mounted.expect_err("it is of another one");
+        assert!(matches!(error, FtlError::Buffer(_)), "{error}");
+        error.to_string()
+    };
+    assert!(refused(&config, 23).contains("of another mapping"));
+    assert!(refused(&config, 25).contains("25 slots need"));
+    let mut smaller = config.clone();
+    smaller.capacity = Bytes(600 * 4096);
+    assert!(refused(&smaller, SLOTS).contains("of another mapping"));
+}
