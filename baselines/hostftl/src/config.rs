@@ -11,7 +11,7 @@ pub struct FtlConfig {
     pub capacity: Bytes,
     /// Sectors of 4 KiB behind those, which its user may have for what nobody else sees.
     pub hidden: u32,
-    /// Write buffer, in memory of the host.
+    /// Write buffer, in memory of the host: what it holds lasts only with a [`crate::PmBuffer`].
     pub buffer: Bytes,
     /// Which line is cleaned next.
     pub victim: VictimPolicy,
@@ -86,7 +86,7 @@ pub enum FtlError {
     #[error("the table is damaged: {0}")]
     Table(String),
     /// The write buffer in persistent memory makes no sense.
-    #[error("the write buffer is damaged: {0}")]
+    #[error("the write buffer makes no sense: {0}")]
     Buffer(String),
     /// The drive has refused something.
     #[error(transparent)]

@@ -1,7 +1,7 @@
 //! Writes to a buffer in persistent memory, and what becomes of its slots.
 //!
 //! The durable point of a version is that its slot has it. So a flush has nothing to wait for
-//! but deallocations, and nothing is padded for it; units are written as they fill.
+//! but records of deallocations, which are written at once; other units are written as they fill.
 //!
 //! Invariant: whoever stores a version has its sector for himself until the slots of older ones
 //! are free, so the order of versions in slots is that in which they are read.

@@ -145,6 +145,8 @@ impl<P: RawPort> Inner<P> {
                 self.work[USER].notify(&self.sim);
             }
         }
+        // There is room in the buffer, or there will be once the record is on flash.
+        self.progress.notify(&self.sim);
     }
 }
 
@@ -167,7 +169,8 @@ impl<P: RawPort> HostFtl<P> {
         self.inner.read_sectors(first, count, who).await
     }
 
-    /// Writes whole sectors, hidden ones too. They are durable once a later flush has ended.
+    /// Writes whole sectors, hidden ones too. They are durable once a later flush has ended, or
+    /// when this returns if the buffer lasts.
     ///
     /// # Errors
     /// If nothing can be written any more.

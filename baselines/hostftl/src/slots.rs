@@ -19,7 +19,8 @@
 //! Invariants: a slot that is not free is whole: contents, number and sum were durable before
 //! its tag was. Of a sector one slot has a version, but for two while a newer one is being
 //! stored; then the higher number counts. A version has its slot until it is durable on flash
-//! and in the table, or until a newer version has one; and the slot is free, durably so, before
+//! and in the table, until its deallocation is, until a newer version has one, or until another
+//! place was exchanged for it; and the slot is free, durably so, before
 //! anything that came later of the sector gives up its own. So what a slot has is never older
 //! than what the table leads to. Of exchanged sectors the tag alone changes, which is one word.
 //!

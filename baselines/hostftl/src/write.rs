@@ -1,5 +1,6 @@
 //! Writes: from the buffer to units of flash, and from there to the table. The durable point
-//! of a version is the end of its program, and of the fence behind its entry.
+//! of a version is the end of its program, and of the fence behind its entry; in a buffer that
+//! lasts it is before all of this.
 
 use crate::buffer::Waiting;
 use crate::lasting::take_in;

@@ -5,7 +5,7 @@ use crate::overlay::Overlay;
 use crate::queue::{Found, Queue, RecordState};
 use crate::record::{exchange_bytes, take_changes, take_quadruples};
 use host::{BlockPort, Pm, RawPort, Region, Regions};
-use hostftl::{FtlConfig, Home, HostFtl, PmBuffer, PmTable, buffer_bytes, table_bytes};
+use hostftl::{FtlConfig, FtlError, Home, HostFtl, PmBuffer, PmTable, buffer_bytes, table_bytes};
 use nand::UNIT;
 use sim::{Semaphore, Sim};
 use std::cell::{Cell, RefCell, RefMut};
@@ -81,7 +81,11 @@ impl HyfimConfig {
     /// The write buffer, if that is in persistent memory.
     fn buffer(&self, pm: &Pm, regions: &Regions) -> Result<Option<PmBuffer>, HyfimError> {
         if !self.lasting {
-            return Ok(None);
+            return match regions.get(BUFFER) {
+                Err(_) => Ok(None),
+                // What it holds would be lost.
+                Ok(_) => Err(FtlError::Buffer("it was not asked for".to_owned()).into()),
+            };
         }
         let region = regions.get(BUFFER)?;
         Ok(Some(PmBuffer::new(pm.clone(), region, &self.ftl)))

@@ -1,6 +1,6 @@
 //! The write buffer in persistent memory: what is forced is there, whatever a cut takes.
 
-use crate::cuts::{cut_recovery, judge};
+use crate::cuts::{counted, cut_recovery, judge};
 use crate::support::{
     Ftl, Left, Model, Rig, SECTORS, Shared, ftl_config, read, sectors, tiny, value, work,
 };
@@ -50,12 +50,14 @@ fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Sh
     let (kernel, model) = (Kernel::new(), Model::shared());
     let rig = Rig::on(&kernel, config, first.clone());
     let (running, shown, ftl) = (rig.clone(), model.clone(), ftl_config(config));
+    let ended = Rc::new(Cell::new(0));
+    let tally = Rc::clone(&ended);
     kernel.sim().spawn_detached(async move {
         let ftl = running.mount(ftl).await.expect("a new drive");
         for index in 0..3 {
             let rng = Seed(8).child(index.into()).stream("press");
             let work = press(ftl.clone(), shown.clone(), rng, index, 8);
-            running.sim.spawn_detached(work);
+            running.sim.spawn_detached(counted(work, &tally));
         }
     });
     let mut rng = Seed(event).stream("memory");
@@ -75,7 +77,10 @@ fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Sh
     };
     match kernel.run_to_cut(event, look) {
         Cut::Off(ways) => Some((ways, model)),
-        Cut::AtRest => None,
+        Cut::AtRest => {
+            assert_eq!(ended.get(), 3, "who waits for ever");
+            None
+        }
     }
 }
 
@@ -244,9 +249,39 @@ fn who_waits_for_a_slot_gets_that_of_what_was_deallocated() {
                 trimmed.expect("within");
             }
             assert!(ftl.stats().waits > 0, "{:?}", ftl.stats());
-            ftl.pin(&[0, 4]).await.expect("it can be written");
-            assert_eq!((ftl.place(0), ftl.place(4)), (None, None));
-            ftl.unpin(&[0, 4]);
+            // The last record waits for company still.
+            let last = [SLOTS as u32, SLOTS as u32 + 1];
+            ftl.pin(&last).await.expect("it can be written");
+            assert_eq!(last.map(|sector| ftl.place(sector)), [None, None]);
+            ftl.unpin(&last);
+            ftl.check();
+        });
+    }
+}
+
+/// The sectors of a full buffer are deallocated before the first unit is written, while somebody
+/// waits for room.
+#[test]
+fn who_waits_for_room_hears_of_deallocations() {
+    let config = tiny();
+    for first in [Left::new(&config, false), Left::buffered(&config, true)] {
+        let kernel = Kernel::new();
+        let rig = Rig::on(&kernel, &config, first);
+        let ftl = ftl_config(&config);
+        kernel.block_on(async move {
+            let ftl = rig.mount(ftl).await.expect("a new drive");
+            let write = |sector: u32| {
+                let ftl = ftl.clone();
+                let all = [(sector, Payload::Fill(9))];
+                let write = async move { ftl.write_sectors(&all, Who::default()).await };
+                rig.sim.spawn(write)
+            };
+            let writers: Vec<_> = (0..=SLOTS as u32).map(write).collect();
+            let trimmed = ftl.trim(sectors(0, SLOTS as u32)).await;
+            trimmed.expect("within");
+            for writer in writers {
+                writer.await.expect("there is room after a while");
+            }
             ftl.check();
         });
     }

@@ -4,8 +4,20 @@ use crate::support::{Ftl, Left, Model, Rig, SECTORS, Shared, ftl_config, read, t
 use host::BlockPort;
 use sim::{Cut, Kernel, Seed};
 use ssd::DriveConfig;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
+
+/// The same work, counted when it has come to its end.
+pub(crate) fn counted<F: Future<Output = ()>>(
+    work: F,
+    ended: &Rc<Cell<u32>>,
+) -> impl Future<Output = ()> + use<F> {
+    let ended = Rc::clone(ended);
+    async move {
+        work.await;
+        ended.set(ended.get() + 1);
+    }
+}
 
 /// Runs up to event `event` over what `left` holds; gives what the cut leaves.
 fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, model: &Shared) -> Option<Left> {
@@ -36,6 +48,8 @@ fn cut_with(
     let (running, model, on) = (rig.clone(), model.clone(), config.clone());
     let mounted = Rc::new(OnceCell::new());
     let told = Rc::clone(&mounted);
+    let ended = Rc::new(Cell::new(0));
+    let tally = Rc::clone(&ended);
     kernel.sim().spawn_detached(async move {
         let ftl = running
             .mount(ftl_config(&on))
@@ -45,7 +59,7 @@ fn cut_with(
         for index in 0..3 {
             let rng = seed.child(index.into()).stream("work");
             let work = work(ftl.clone(), model.clone(), rng, (index, 3), 400);
-            running.sim.spawn_detached(work);
+            running.sim.spawn_detached(counted(work, &tally));
         }
     });
     let mut rng = Seed(event).stream("memory");
@@ -53,7 +67,10 @@ fn cut_with(
     let cleaning = mounted.get().is_some_and(Ftl::is_cleaning);
     match left {
         Cut::Off(left) => (Some(left), cleaning),
-        Cut::AtRest => (None, cleaning),
+        Cut::AtRest => {
+            assert_eq!(ended.get(), 3, "who waits for ever");
+            (None, cleaning)
+        }
     }
 }
 

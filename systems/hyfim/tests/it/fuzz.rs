@@ -8,6 +8,7 @@ use crate::support::{
 use bolero::TypeGenerator;
 use host::{PageChange, PmMedia, SwapPort, Who};
 use hyfim::HyfimError;
+use nand::Payload;
 use sim::{Cut, Kernel, Seed};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -450,26 +451,69 @@ fn a_record_that_makes_no_sense_changes_nothing() {
     ];
     let right = [(one, entry(two)), (two, entry(one))];
     for (all, makes_sense) in wrong.into_iter().map(|w| (w, false)).chain([(right, true)]) {
-        let mut body = 0_u64.to_le_bytes().to_vec();
-        body.extend(2_u32.to_le_bytes());
-        for (spare, (sector, new)) in (SECTORS..).zip(all) {
-            for word in [sector, 0, spare, new] {
-                body.extend(word.to_le_bytes());
-            }
+        does_or_refuses(&good, &all, makes_sense);
+    }
+}
+
+/// Slots come behind the 1,664 blocks of the drive, and those of the buffer are 24.
+#[test]
+fn a_record_of_slots_that_makes_no_sense_changes_nothing() {
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, Left::buffered(&config));
+    let on = rig.clone();
+    kernel.block_on(async move {
+        let (system, _) = on.mount().await.expect("a new drive");
+        // They are fewer than a unit, and have the first slots in this order.
+        let all = [0, 1, 2].map(|sector| (sector, Payload::Fill(9)));
+        let written = system.ftl().write_sectors(&all, Who::default()).await;
+        written.expect("there is room");
+    });
+    let good = rig.cut(&mut Seed(1).stream("none"));
+    let slot = |slot: u32| 1_664 + slot + 1;
+    for wrong in [
+        vec![(0, slot(3))],
+        vec![(0, slot(1))],
+        vec![(0, slot(24))],
+        vec![(0, slot(0)), (1, slot(0))],
+    ] {
+        does_or_refuses(&good, &wrong, false);
+    }
+    does_or_refuses(&good, &[(0, slot(0)), (1, slot(1))], true);
+    let other = Left {
+        lasting: false,
+        ..good
+    };
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, other);
+    let mounted = kernel.block_on(async move { rig.mount_left().await.map(drop) });
+    assert!(
+        matches!(mounted, Err(HyfimError::Mapping(_))),
+        "{mounted:?}"
+    );
+}
+
+/// Mounts `good` with a record that sectors are in these places, plus one, and is to be done
+/// again; nothing changes if that is refused.
+fn does_or_refuses(good: &Left, all: &[(u32, u32)], makes_sense: bool) {
+    let mut body = 0_u64.to_le_bytes().to_vec();
+    body.extend((all.len() as u32).to_le_bytes());
+    for (spare, &(sector, new)) in (SECTORS..).zip(all) {
+        for word in [sector, 0, spare, new] {
+            body.extend(word.to_le_bytes());
         }
-        let mut left = good.clone();
-        let [tail, _] = ends(&left, JOURNALS[0]);
-        let end = put(&mut left, (JOURNALS[0], tail), 3, &body);
-        commit(&mut left, JOURNALS[0], end);
-        let config = tiny();
-        let kernel = Kernel::new();
-        let rig = Rig::on(&kernel, &config, left.clone());
-        let on = rig.clone();
-        let mounted = kernel.block_on(async move { on.mount().await.map(drop) });
-        assert_eq!(mounted.is_ok(), makes_sense, "{all:?}: {mounted:?}");
-        if makes_sense {
-            continue;
-        }
+    }
+    let mut left = good.clone();
+    let [tail, _] = ends(&left, JOURNALS[0]);
+    let end = put(&mut left, (JOURNALS[0], tail), 3, &body);
+    commit(&mut left, JOURNALS[0], end);
+    let config = tiny();
+    let kernel = Kernel::new();
+    let rig = Rig::on(&kernel, &config, left.clone());
+    let on = rig.clone();
+    let mounted = kernel.block_on(async move { on.mount().await.map(drop) });
+    assert_eq!(mounted.is_ok(), makes_sense, "{all:?}: {mounted:?}");
+    if !makes_sense {
         assert_eq!(mounted, Err(HyfimError::Damaged("of sectors")));
         assert!(rig.cut(&mut Seed(1).stream("none")).memory == left.memory);
     }
