@@ -277,8 +277,9 @@ fn who_waits_for_room_hears_of_deallocations() {
                 rig.sim.spawn(write)
             };
             let writers: Vec<_> = (0..=SLOTS as u32).map(write).collect();
-            let trimmed = ftl.trim(sectors(0, SLOTS as u32)).await;
-            trimmed.expect("within");
+            let on = ftl.clone();
+            let trim = async move { on.trim(sectors(0, SLOTS as u32)).await };
+            rig.sim.spawn(trim).await.expect("within");
             for writer in writers {
                 writer.await.expect("there is room after a while");
             }
