@@ -1,6 +1,6 @@
 //! The write buffer in persistent memory: what is forced is there, whatever a cut takes.
 
-use crate::cuts::{counted, cut_recovery, judge};
+use crate::cuts::{cut_recovery, judge};
 use crate::support::{
     Ftl, Left, Model, Rig, SECTORS, Shared, ftl_config, read, sectors, tiny, value, work,
 };
@@ -50,14 +50,15 @@ fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Sh
     let (kernel, model) = (Kernel::new(), Model::shared());
     let rig = Rig::on(&kernel, config, first.clone());
     let (running, shown, ftl) = (rig.clone(), model.clone(), ftl_config(config));
-    let ended = Rc::new(Cell::new(0));
-    let tally = Rc::clone(&ended);
-    kernel.sim().spawn_detached(async move {
+    let mut run = kernel.sim().spawn(async move {
         let ftl = running.mount(ftl).await.expect("a new drive");
-        for index in 0..3 {
+        let workers = [0, 1, 2].map(|index| {
             let rng = Seed(8).child(index.into()).stream("press");
             let work = press(ftl.clone(), shown.clone(), rng, index, 8);
-            running.sim.spawn_detached(counted(work, &tally));
+            running.sim.spawn(work)
+        });
+        for worker in workers {
+            worker.await;
         }
     });
     let mut rng = Seed(event).stream("memory");
@@ -78,7 +79,7 @@ fn ways(config: &DriveConfig, first: &Left, event: u64) -> Option<(Vec<Left>, Sh
     match kernel.run_to_cut(event, look) {
         Cut::Off(ways) => Some((ways, model)),
         Cut::AtRest => {
-            assert_eq!(ended.get(), 3, "who waits for ever");
+            assert!(run.take().is_some(), "somebody waits for ever");
             None
         }
     }

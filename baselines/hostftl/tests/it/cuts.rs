@@ -4,20 +4,8 @@ use crate::support::{Ftl, Left, Model, Rig, SECTORS, Shared, ftl_config, read, t
 use host::BlockPort;
 use sim::{Cut, Kernel, Seed};
 use ssd::DriveConfig;
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::rc::Rc;
-
-/// The same work, counted when it has come to its end.
-pub(crate) fn counted<F: Future<Output = ()>>(
-    work: F,
-    ended: &Rc<Cell<u32>>,
-) -> impl Future<Output = ()> + use<F> {
-    let ended = Rc::clone(ended);
-    async move {
-        work.await;
-        ended.set(ended.get() + 1);
-    }
-}
 
 /// Runs up to event `event` over what `left` holds; gives what the cut leaves.
 fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, model: &Shared) -> Option<Left> {
@@ -48,18 +36,19 @@ fn cut_with(
     let (running, model, on) = (rig.clone(), model.clone(), config.clone());
     let mounted = Rc::new(OnceCell::new());
     let told = Rc::clone(&mounted);
-    let ended = Rc::new(Cell::new(0));
-    let tally = Rc::clone(&ended);
-    kernel.sim().spawn_detached(async move {
+    let mut run = kernel.sim().spawn(async move {
         let ftl = running
             .mount(ftl_config(&on))
             .await
             .expect("what a cut left");
         let _ = told.set(ftl.clone());
-        for index in 0..3 {
+        let workers = [0, 1, 2].map(|index| {
             let rng = seed.child(index.into()).stream("work");
             let work = work(ftl.clone(), model.clone(), rng, (index, 3), 400);
-            running.sim.spawn_detached(counted(work, &tally));
+            running.sim.spawn(work)
+        });
+        for worker in workers {
+            worker.await;
         }
     });
     let mut rng = Seed(event).stream("memory");
@@ -68,7 +57,7 @@ fn cut_with(
     match left {
         Cut::Off(left) => (Some(left), cleaning),
         Cut::AtRest => {
-            assert_eq!(ended.get(), 3, "who waits for ever");
+            assert!(run.take().is_some(), "somebody waits for ever");
             (None, cleaning)
         }
     }

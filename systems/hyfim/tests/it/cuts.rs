@@ -3,7 +3,7 @@
 use crate::support::{Known, Left, Rig, Shared, change, compare, exchange, tiny};
 use sim::{Cut, Kernel, Seed};
 use ssd::DriveConfig;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Three workers that exchange, and one that changes nodes.
@@ -13,43 +13,33 @@ fn nobody() -> All {
     std::array::from_fn(|_| Rc::new(RefCell::new(Known::default())))
 }
 
-/// The same work, counted when it has come to its end.
-fn counted<F: Future<Output = ()>>(
-    work: F,
-    ended: &Rc<Cell<u32>>,
-) -> impl Future<Output = ()> + use<F> {
-    let ended = Rc::clone(ended);
-    async move {
-        work.await;
-        ended.set(ended.get() + 1);
-    }
-}
-
 /// Runs up to event `event`; gives what the cut leaves.
 fn cut(config: &DriveConfig, seed: Seed, event: u64, left: Left, all: &All) -> Option<Left> {
     let kernel = Kernel::new();
     let rig = Rig::on(&kernel, config, left);
     let (running, all) = (rig.clone(), all.clone());
-    let ended = Rc::new(Cell::new(0));
-    let tally = Rc::clone(&ended);
-    kernel.sim().spawn_detached(async move {
+    let mut run = kernel.sim().spawn(async move {
         let (system, _) = running.mount().await.expect("what a cut left");
+        let mut workers = Vec::new();
         for (index, known) in (0..3).zip(&all) {
             let rng = seed.child(index).stream("exchange");
             let on = (running.sim.clone(), system.clone());
             let work = exchange(on, known.clone(), rng, index as u32, 60);
-            running.sim.spawn_detached(counted(work, &tally));
+            workers.push(running.sim.spawn(work));
         }
         let rng = seed.child(3).stream("change");
         let on = (running.sim.clone(), system);
         let work = change(on, all[3].clone(), rng, 150);
-        running.sim.spawn_detached(counted(work, &tally));
+        workers.push(running.sim.spawn(work));
+        for worker in workers {
+            worker.await;
+        }
     });
     let mut rng = Seed(event).stream("memory");
     match kernel.run_to_cut(event, || rig.cut(&mut rng)) {
         Cut::Off(left) => Some(left),
         Cut::AtRest => {
-            assert_eq!(ended.get(), 4, "who waits for ever");
+            assert!(run.take().is_some(), "somebody waits for ever");
             None
         }
     }
@@ -162,8 +152,7 @@ fn lose_lines(config: &DriveConfig, first: &Left, most: usize) {
         let (kernel, known) = (Kernel::new(), nobody());
         let rig = Rig::on(&kernel, config, first.clone());
         let (running, shown) = (rig.clone(), known.clone());
-        let ended = Rc::new(Cell::new(0));
-        let work = async move {
+        let mut run = kernel.sim().spawn(async move {
             let (system, _) = running.mount().await.expect("a new drive");
             let rng = |of| Seed(6).child(of).stream("work");
             let on = || (running.sim.clone(), system.clone());
@@ -173,12 +162,11 @@ fn lose_lines(config: &DriveConfig, first: &Left, most: usize) {
                 change(on(), nodes, rng(1), 6),
             )
             .await;
-        };
-        kernel.sim().spawn_detached(counted(work, &ended));
+        });
         let mut rng = Seed(event).stream("memory");
         let look = || (rig.cut(&mut rng), rig.pm.whole_lines_at_power_cut(most));
         let Cut::Off((left, ways)) = kernel.run_to_cut(event, look) else {
-            assert_eq!(ended.get(), 1, "who waits for ever");
+            assert!(run.take().is_some(), "somebody waits for ever");
             break;
         };
         let ways = ways.unwrap_or_else(|| vec![left.memory.clone()]);
