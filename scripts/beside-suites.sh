@@ -79,7 +79,7 @@ judge_with_pjdfstest() {
   fi
   unmounted p
   sound p
-  echo "pjdfstest: $(tail -2 "$work/pjd.log" | tr '\n' ' ')"
+  echo "pjdfstest: $(grep -E '^ *(Files|Result|Summary)' "$work/pjd.log" | tr '\n' ' ')"
 }
 
 # Whether all that failed are the links of directories, of which Btrfs counts one always:
@@ -108,7 +108,13 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["games", "games"]]
 TOML
   timeout 600 pjdfstest -c "$work/pjd.toml" -p "$work/p/pjd" >"$work/pjd.log" 2>&1 ||
-    { grep -w FAILED "$work/pjd.log" >&2; stop "pjdfstest is not content"; }
+    only_links_of_crates || { grep -w FAILED "$work/pjd.log" >&2; stop "pjdfstest is not content"; }
+}
+
+# The same of the suite of crates.io, where these checks are one test.
+only_links_of_crates() {
+  case $kind in btrfs* | hyfim) ;; *) return 1 ;; esac
+  [ "$(grep -w FAILED "$work/pjd.log" | awk '{print $1}')" = rename::updates_link_parent ]
 }
 
 # fsx, with mapped reads and writes, buffered and direct, plain and asynchronous.
