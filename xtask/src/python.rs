@@ -61,7 +61,8 @@ fn built(root: &Path, mut maturin: Command, folder: &Path) -> Result<PathBuf, St
     // Another version would lie beside it.
     let _ = std::fs::remove_dir_all(&wheels);
     run(maturin
-        .args(["build", "--quiet", "--profile", "dev", "--out"])
+        .args(["build", "--quiet", "--profile", "dev"])
+        .args(["--features", "as-tests", "--out"])
         .arg(&wheels)
         .args(["--interpreter"])
         .arg(folder.join("venv/bin/python"))

@@ -32,6 +32,10 @@ impl<P: Persist> Body for ExtFs<P> {
         self.links_max()
     }
 
+    fn time_grain(&self) -> u32 {
+        self.geometry.time_grain()
+    }
+
     fn is_read_only(&self) -> bool {
         self.persist.is_read_only()
     }

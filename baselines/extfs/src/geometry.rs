@@ -282,6 +282,16 @@ impl Geometry {
         ensure(version <= 5, "the hash of directories", version)
     }
 
+    /// Nanoseconds between times that inodes keep: those of 128 bytes have no field for what
+    /// is below a second.
+    //= ext4-layout 5.1
+    pub(crate) fn time_grain(&self) -> u32 {
+        if self.inode_size > 128 {
+            return 1;
+        }
+        1_000_000_000
+    }
+
     pub(crate) fn has_compat(&self, feature: u32) -> bool {
         self.compat & feature != 0
     }

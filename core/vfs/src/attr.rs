@@ -193,7 +193,7 @@ impl<B: Body> Core<B> {
         let now = self.now();
         let time = |set: SetTime| match set {
             SetTime::Now => now,
-            SetTime::At(time) => time,
+            SetTime::At(time) => time.at_grain(self.body.time_grain()),
         };
         node.inode.update(|attr| {
             let owner_set = set.uid.is_some() || set.gid.is_some();

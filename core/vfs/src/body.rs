@@ -116,6 +116,13 @@ pub trait Body: 'static {
     /// Most names of a file.
     fn max_links(&self) -> u32;
 
+    /// Nanoseconds between two times that it can tell apart, of which whole ones are in a
+    /// second: files are stamped with nothing finer, so that a time does not change when
+    /// its file leaves memory (`s_time_gran` in Linux).
+    fn time_grain(&self) -> u32 {
+        1
+    }
+
     /// Whether nothing can be changed any more, as after a failure of the medium
     /// that the file system could not go on from.
     fn is_read_only(&self) -> bool;

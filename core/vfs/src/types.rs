@@ -103,6 +103,16 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
+impl Timestamp {
+    /// The last time not after it of those that lie `grain` nanoseconds apart, of which whole
+    /// ones are in a second.
+    #[must_use]
+    pub const fn at_grain(self, grain: u32) -> Self {
+        let nanos = self.nanos / grain * grain;
+        Self { nanos, ..self }
+    }
+}
+
 /// How long data are expected to live, as the kernel's write hints say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]

@@ -224,7 +224,9 @@ impl<B: Body> Core<B> {
     /// What files are stamped with.
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.at(self.sim.now())
+        self.clock
+            .at(self.sim.now())
+            .at_grain(self.body.time_grain())
     }
 
     /// The number of a new process, from 1.

@@ -149,6 +149,8 @@ fn a_drive_that_is_served_has_a_page_with_all_of_its_flash() {
         "{head}"
     );
     assert!(get(port, "/../d.flash").0.starts_with("HTTP/1.1 404"));
+    served.signal("-TERM");
+    served.ended();
 }
 
 #[test]

@@ -127,6 +127,18 @@ impl<T> Clone for Desk<T> {
 struct Watch {
     clock: WallClock,
     noted: Option<RefCell<Lateness>>,
+    /// Answers that are there and not given yet.
+    ready: RefCell<Vec<Ready>>,
+}
+
+/// An answer by the model.
+struct Ready {
+    /// When it was due.
+    due: Ns,
+    /// What it took.
+    span: Ns,
+    /// How long its request had waited before it began.
+    waited: Ns,
 }
 
 impl Watch {
@@ -135,17 +147,32 @@ impl Watch {
         Self {
             clock,
             noted: is_paced.then(|| RefCell::new(Lateness::new())),
+            ready: RefCell::default(),
         }
     }
 
-    /// Notes an answer, by the model at `due`, to a request that began at `begun` and came as
+    /// Takes an answer, by the model at `due`, to a request that began at `begun` and came as
     /// `arrived` says.
     fn note(&self, arrived: Arrived, begun: Ns, due: Ns) {
-        if let Some(noted) = &self.noted {
-            let now = self.clock.now();
-            let waited = arrived.taken.0.saturating_sub(arrived.asked.0);
-            let late = Ns(now.0.saturating_sub(due.0) + waited);
-            noted.borrow_mut().note(now, Ns(due.0 - begun.0), late);
+        if self.noted.is_some() {
+            self.ready.borrow_mut().push(Ready {
+                due,
+                span: Ns(due.0 - begun.0),
+                waited: Ns(arrived.taken.0.saturating_sub(arrived.asked.0)),
+            });
+        }
+    }
+
+    /// Notes how late the answers are that were there, now that they are given.
+    fn given(&self) {
+        let mut ready = self.ready.borrow_mut();
+        let Some(noted) = self.noted.as_ref().filter(|_| !ready.is_empty()) else {
+            return;
+        };
+        let (now, mut noted) = (self.clock.now(), noted.borrow_mut());
+        for Ready { due, span, waited } in ready.drain(..) {
+            let late = Ns(now.0.saturating_sub(due.0) + waited.0);
+            noted.note(now, span, late);
         }
     }
 }
@@ -396,7 +423,7 @@ fn serve<T: Service>(
             continue;
         }
         driver.desk.dismiss(kernel);
-        driver.reactor.turn_called();
+        driver.give();
         if driver.over {
             break;
         }
@@ -448,8 +475,15 @@ impl<T: Service> Driver<'_, T> {
         job(&self.desk, Arrived { taken, asked });
     }
 
-    /// Takes in what has come. Says whether anything had.
+    /// Has answers given that are there.
+    fn give(&self) {
+        self.reactor.turn_called();
+        self.desk.late.given();
+    }
+
+    /// Takes in what has come, after what is there was given. Says whether anything had.
     fn take_all(&mut self) -> bool {
+        self.give();
         let mut came = false;
         if let Some(job) = self.next.take() {
             came |= job.is_some();
@@ -465,7 +499,7 @@ impl<T: Service> Driver<'_, T> {
                 Err(TryRecvError::Empty) => break,
             }
         }
-        self.reactor.turn_called();
+        self.give();
         if !self.over {
             let is_seen = std::mem::take(&mut self.is_seen);
             let (reactor, now) = (Rc::clone(&self.reactor), self.reading());

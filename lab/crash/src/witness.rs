@@ -191,7 +191,7 @@ impl<B: Body> Witness<B> {
 impl<B: Body> Body for Witness<B> {
     type Private = B::Private;
 
-    vfs::pass_body!([|own| &own.body] wants_duplicates, is_dax, takes_write, max_size, max_links,
+    vfs::pass_body!([|own| &own.body] wants_duplicates, is_dax, takes_write, max_size, max_links, time_grain,
         is_read_only, is_frozen, root, load, evict, lookup, readlink, read_dir, last_cookie, parent, truncate, seal_end,
         end_on_medium, read_pages, reserve, write_pages, read_direct, write_direct, fallocate,
         clones, seek, sync, sync_all, unmount, get_xattr, list_xattrs, stat);

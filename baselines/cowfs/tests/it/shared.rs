@@ -199,10 +199,11 @@ fn snapshots_stay_what_they_were() {
     if can_mount() {
         let dir = tempfile::tempdir().unwrap();
         let path = save(dir.path(), "image", &image);
+        // What is dropped is cleaned up at the next commit, half a minute later by default.
         let said = in_kernel(
             dir.path(),
             &path,
-            "rw",
+            "rw,commit=1",
             "btrfs subvolume list . | wc -l; cat s2/d0/* | wc -c; btrfs subvolume delete s2 >/dev/null && btrfs subvolume sync . && sync",
         );
         let lines: Vec<&str> = said.lines().collect();

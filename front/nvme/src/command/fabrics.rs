@@ -139,7 +139,12 @@ impl ConnectData {
             host_id: Field::<[u8; 16]>::at(0).get(data),
             controller: Field::<u16>::at(CONTROLLER_AT).get(data),
             subsystem: name(SUBSYSTEM_AT)?,
-            host: name(HOST_AT)?,
+            // Clients that were told none have an empty one, such as SPDK's; whoever has to be
+            // named is not let in by that.
+            host: match data[HOST_AT] {
+                0 => String::new(),
+                _ => name(HOST_AT)?,
+            },
         })
     }
 

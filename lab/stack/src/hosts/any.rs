@@ -229,6 +229,7 @@ impl Body for AnyBody {
         is_dax() -> bool;
         max_size() -> u64;
         max_links() -> u32;
+        time_grain() -> u32;
         is_read_only() -> bool;
         is_frozen(inode: File) -> bool;
         root() -> Ino;

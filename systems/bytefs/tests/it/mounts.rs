@@ -43,6 +43,54 @@ fn a_file_system_is_mounted_again_after_an_unmount_and_after_a_cut_only() {
     });
 }
 
+/// The times of a file that was written, and of another whose times were set.
+async fn times(process: &vfs::Process<crate::bench::Body>) -> [[vfs::Timestamp; 3]; 2] {
+    let mut found = [[vfs::Timestamp::default(); 3]; 2];
+    for (name, times) in [b"/written", &b"/touched"[..]].into_iter().zip(&mut found) {
+        let attr = process.stat(name).await.unwrap();
+        *times = [attr.atime, attr.mtime, attr.ctime];
+    }
+    found
+}
+
+#[test]
+fn times_are_shown_as_they_are_kept() {
+    for inode_size in [128, 256] {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        let disk = holding(
+            &sim,
+            crate::bench::formatted(&MkfsOptions {
+                inode_size,
+                ..bytefs::mkfs_options(BLOCKS)
+            }),
+        );
+        kernel.block_on(async move {
+            let vfs = mounted(&sim, &disk, Options::default()).await;
+            let process = root(&vfs);
+            sim.sleep(units::Ns(1_700_000_001)).await;
+            let fd = open(&process, "/written").await;
+            put(&process, fd, 0, b"here").await;
+            open(&process, "/touched").await;
+            let time = vfs::SetTime::At(vfs::Timestamp {
+                secs: 7,
+                nanos: 999_999_999,
+            });
+            let touched = process.utimens(b"/touched", Some(time), Some(time), true);
+            touched.await.unwrap();
+            let shown = times(&process).await;
+            let nanos = u32::from(inode_size > 128) * 999_999_999;
+            let kept = vfs::Timestamp { secs: 7, nanos };
+            assert_eq!(shown[1][..2], [kept; 2]);
+            process.exit().await;
+            vfs.unmount().await.unwrap();
+            let vfs = mounted(&sim, &disk, Options::default()).await;
+            let process = root(&vfs);
+            assert_eq!(times(&process).await, shown);
+        });
+    }
+}
+
 /// What only the journal of ext4 has is replayed.
 async fn theirs_is_found(sim: &Sim, left: crate::bench::Contents) {
     let left = holding(sim, left);
