@@ -2,11 +2,11 @@
 //!
 //! Invariant: an answer is never early, so that lateness is what a client waits for beyond
 //! the time of the model: from the instant at which its request was there to be taken in to
-//! the one at which its answer was sent, with those that were sent together with it, or given
-//! to the thread that sends it. A request that comes while the thread is busy waits, which is
-//! in it: since it was sent, or since the last look at its socket, which may be too much and
-//! never too little. What the system needs to bring a request here, and to wake who waits for
-//! the answer, is not the drive's, and not in it.
+//! the one at which the system is given its answer, or another thread is that sends it; of
+//! several that are given together, the last one's. A request that comes while the thread is
+//! busy waits, which is in it: since it was sent, or since the last look at its socket, which
+//! may be too much and never too little. What the system needs to bring a request here, and an
+//! answer to who waits for it, is not the drive's, and not in it.
 //!
 //! Numbers and sums are those since power-on; how they are distributed is that of the last
 //! [`WINDOW`] at least, and two of them at most.

@@ -192,12 +192,14 @@ impl Reactor {
         Ok(source)
     }
 
-    /// Gives everyone who was called a turn, also who is called meanwhile.
-    pub(crate) fn turn_called(&self) {
+    /// Gives everyone who was called a turn, also who is called meanwhile; `before` is told of
+    /// each.
+    pub(crate) fn turn_called(&self, mut before: impl FnMut()) {
         loop {
             // Whoever has a turn may call others: nothing is borrowed meanwhile.
             let next = self.called.borrow_mut().pop();
             let Some(number) = next else { return };
+            before();
             self.turn(number, |source| source.called());
         }
     }

@@ -163,16 +163,19 @@ impl Watch {
         }
     }
 
-    /// Notes how late the answers are that were there, now that they are given.
-    fn given(&self) {
+    /// The time, if it is needed to note answers that are about to be given.
+    fn about_to_give(&self) -> Option<Ns> {
+        (!self.ready.borrow().is_empty()).then(|| self.clock.now())
+    }
+
+    /// Notes how late the answers are that were there and have been given since `when`.
+    fn given(&self, when: Ns) {
         let mut ready = self.ready.borrow_mut();
-        let Some(noted) = self.noted.as_ref().filter(|_| !ready.is_empty()) else {
-            return;
-        };
-        let (now, mut noted) = (self.clock.now(), noted.borrow_mut());
+        let Some(noted) = &self.noted else { return };
+        let mut noted = noted.borrow_mut();
         for Ready { due, span, waited } in ready.drain(..) {
-            let late = Ns(now.0.saturating_sub(due.0) + waited.0);
-            noted.note(now, span, late);
+            let late = Ns(when.0.saturating_sub(due.0) + waited.0);
+            noted.note(when, span, late);
         }
     }
 }
@@ -475,10 +478,16 @@ impl<T: Service> Driver<'_, T> {
         job(&self.desk, Arrived { taken, asked });
     }
 
-    /// Has answers given that are there.
+    /// Has answers given that are there: they count as given when the last of those who give
+    /// them begins to. Whom the system wakes for an answer may run before this goes on.
     fn give(&self) {
-        self.reactor.turn_called();
-        self.desk.late.given();
+        let late = &self.desk.late;
+        let mut begun = late.about_to_give();
+        self.reactor
+            .turn_called(|| begun = late.about_to_give().or(begun));
+        if let Some(begun) = begun {
+            late.given(begun);
+        }
     }
 
     /// Takes in what has come, after what is there was given. Says whether anything had.

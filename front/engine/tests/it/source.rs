@@ -176,3 +176,29 @@ fn who_waits_for_the_thread_is_answered_late() {
     drop(stream);
     engine.join().expect("it ends");
 }
+
+/// Who asks sees an answer no sooner than it was sent, so that what is noted as late is never
+/// more than what he has waited beyond the time of the model.
+#[test]
+fn an_answer_is_not_noted_later_than_it_is_there() {
+    let (engine, handle) = start(Pace::Wall);
+    let after = Ns::us(57);
+    let mut stream = echo(&handle, after);
+    let mut waited = Duration::ZERO;
+    for round in 0..500_u32 {
+        let begun = Instant::now();
+        stream.write_all(&[1]).expect("sent");
+        stream.read_exact(&mut [0]).expect("an answer");
+        waited += begun.elapsed() - Duration::from_nanos(after.0);
+        std::thread::sleep(Duration::from_micros(u64::from(round % 3) * 100));
+    }
+    let late = handle.lateness().expect("it runs").expect("it is paced");
+    assert_eq!(late.count, 500);
+    assert!(
+        late.sum.0 <= waited.as_nanos() as u64,
+        "{late:?}, {waited:?}"
+    );
+    handle.stop();
+    drop(stream);
+    engine.join().expect("it ends");
+}
