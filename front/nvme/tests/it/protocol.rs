@@ -271,9 +271,8 @@ fn data_wait_until_there_is_room_for_them() {
         .map(|_| io.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
         .collect();
     // Four of 1 MiB are what may wait; nothing was read yet.
-    let bytes = io.wire.connection.output(nvme::tcp::Output::default());
-    assert_eq!(bytes.bytes.len(), 4 * (24 + (1 << 20) + 24));
-    io.wire.connection.written(&bytes);
+    assert_eq!(io.wire.connection.unsent(), 4 * (24 + (1 << 20) + 24));
+    io.wire.output();
     for name in &names[4..] {
         assert_eq!(io.reap(*name, &[]).data.len(), 1 << 20);
     }
