@@ -22,6 +22,7 @@
 mod connection;
 mod digest;
 mod input;
+mod patience;
 pub mod pdu;
 mod peer;
 mod target;

@@ -6,6 +6,7 @@
 //! queue that it was is left once.
 
 use super::connection::{Connection, Submission};
+use super::patience::Patience;
 use crate::backend::Backend;
 use crate::subsystem::{Subsystem, TRANSFER, Visitor};
 use crate::token::{Completion, Link, Token};
@@ -15,14 +16,8 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long a connection may take until it is a queue.
-const JOIN_TIME: Duration = Duration::from_secs(10);
-/// How long nothing may be taken of what is written.
-const WRITE_TIME: Duration = Duration::from_secs(30);
-/// How long a host that was told to go may take until it has gone.
-pub(super) const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 128 << 10;
 /// Bytes that wait to be sent while more is read: what one command may have.
@@ -48,13 +43,7 @@ pub(super) struct Peer<B> {
     connection: RefCell<Connection>,
     /// Nothing is read or written any more.
     broken: Cell<bool>,
-    start: Instant,
-    /// When something was read last.
-    heard: Cell<Instant>,
-    /// Since when nothing was taken of what waits to be sent.
-    stuck: Cell<Option<Instant>>,
-    /// Since when it is over.
-    over: Cell<Option<Instant>>,
+    patience: RefCell<Patience>,
     /// Whether the host was told that nothing more will be written.
     told: Cell<bool>,
 }
@@ -72,7 +61,6 @@ impl<B: Backend> Peer<B> {
         socket.set_nodelay(true)?;
         // A host that need not say anything may be gone without having said so.
         rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
-        let now = Instant::now();
         Ok(Self {
             portal: socket.local_addr()?,
             socket,
@@ -81,10 +69,7 @@ impl<B: Backend> Peer<B> {
             common,
             connection: RefCell::default(),
             broken: Cell::new(false),
-            start: now,
-            heard: Cell::new(now),
-            stuck: Cell::new(None),
-            over: Cell::new(None),
+            patience: RefCell::new(Patience::new(Instant::now())),
             told: Cell::new(false),
         })
     }
@@ -105,18 +90,14 @@ impl<B: Backend> Peer<B> {
     pub(super) fn look(&self, now: Instant) {
         if self.is_full() {
             // Who is not listened to is not missed.
-            self.heard.set(now);
+            self.patience.borrow_mut().heard(now);
         }
-        let is_past = |since: Instant, span| now.saturating_duration_since(since) > span;
-        let connection = self.connection.borrow();
-        let is_silent = match connection.keep_alive_ms() {
-            Some(ms) => is_past(self.heard.get(), Duration::from_millis(ms.into())),
-            None => !connection.is_live() && is_past(self.start, JOIN_TIME),
+        let (keep_alive_ms, is_live) = {
+            let connection = self.connection.borrow();
+            (connection.keep_alive_ms(), connection.is_live())
         };
-        drop(connection);
-        let is_late =
-            |since: &Cell<Option<_>>, span| since.get().is_some_and(|since| is_past(since, span));
-        if is_silent || is_late(&self.stuck, WRITE_TIME) || is_late(&self.over, LEAVE_TIME) {
+        let patience = *self.patience.borrow();
+        if patience.is_up(now, keep_alive_ms, is_live) {
             self.hang_up();
         }
     }
@@ -135,12 +116,12 @@ impl<B: Backend> Peer<B> {
         }
         self.carry_out();
         let connection = self.connection.borrow();
-        if connection.is_over() && self.over.get().is_none() {
-            self.over.set(Some(Instant::now()));
-        }
-        if connection.is_over() && connection.unsent() == 0 && !self.told.replace(true) {
-            // Who has read the last of it may go.
-            self.socket.shutdown(Shutdown::Write)?;
+        if connection.is_over() {
+            self.patience.borrow_mut().over(Instant::now);
+            if connection.unsent() == 0 && !self.told.replace(true) {
+                // Who has read the last of it may go.
+                self.socket.shutdown(Shutdown::Write)?;
+            }
         }
         Ok(())
     }
@@ -160,11 +141,8 @@ impl<B: Backend> Peer<B> {
                 break;
             }
         }
-        if connection.unsent() == 0 {
-            self.stuck.set(None);
-        } else if moved || self.stuck.get().is_none() {
-            self.stuck.set(Some(Instant::now()));
-        }
+        let mut patience = self.patience.borrow_mut();
+        patience.sent(connection.unsent(), moved, Instant::now);
         if connection.is_at_rest() {
             connection.write(|output| output.rest(&mut self.common.spare.borrow_mut()));
         }
@@ -177,7 +155,7 @@ impl<B: Backend> Peer<B> {
         match (&self.socket).read(&mut input) {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => {
-                self.heard.set(Instant::now());
+                self.patience.borrow_mut().heard(Instant::now());
                 self.connection.borrow_mut().receive(&input[..len]);
                 Ok(())
             }

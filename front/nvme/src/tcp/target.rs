@@ -5,7 +5,8 @@
 //! on; somebody looks at the clock every [`TICK`] while there is a connection, and nobody while
 //! there is none.
 
-use super::peer::{Common, Ear, LEAVE_TIME, Peer};
+use super::patience::LEAVE_TIME;
+use super::peer::{Common, Ear, Peer};
 use crate::backend::Backend;
 use crate::subsystem::Subsystem;
 use engine::{Caller, Desk, Handle, Next, Source};
@@ -49,7 +50,7 @@ impl Target {
     /// If the system gives no files.
     pub fn start<B: Backend>(
         listener: TcpListener,
-        subsystem: Handle<Subsystem<B>>,
+        subsystem: &Handle<Subsystem<B>>,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
